@@ -1,0 +1,1 @@
+//! One data file: superblock, block allocator, translation table, checksummed compressed blocks.

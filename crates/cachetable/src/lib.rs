@@ -1,0 +1,1 @@
+//! Frames in exactly bounded memory: clock eviction in two stages, pins, prefetch.

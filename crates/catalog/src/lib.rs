@@ -1,0 +1,2 @@
+//! Databases, collections, indexes and documents as dictionaries of the engine.
+#![forbid(unsafe_code)]

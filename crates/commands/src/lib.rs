@@ -1,0 +1,2 @@
+//! One file per command: parse, run, reply.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The storage engine's API: environment, dictionaries, transactions, checkpoint, recovery.
+#![forbid(unsafe_code)]

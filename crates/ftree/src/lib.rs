@@ -1,0 +1,1 @@
+//! The fractal tree: memtable, runs, nodes, leaf segments, flush, merge, cursor.

@@ -1,0 +1,2 @@
+//! Key and range locks, FIFO with deadlines, wait-for graph, escalation.
+#![forbid(unsafe_code)]

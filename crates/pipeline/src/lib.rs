@@ -1,0 +1,2 @@
+//! Aggregation stages over a source; no storage.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Planner, plan execution, explain and write execution.
+#![forbid(unsafe_code)]

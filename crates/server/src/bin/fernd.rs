@@ -1,0 +1,2 @@
+//! `fernd`, the database server.
+fn main() {}

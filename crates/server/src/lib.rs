@@ -1,0 +1,2 @@
+//! Sockets, configuration, wiring, shutdown; the binaries.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Cursors, logical sessions and transaction numbers.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Model oracle, crash harness and generators for tests.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The redo log: segments, frames, group commit, replay.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! The project's one entry point.
+fn main() {}
