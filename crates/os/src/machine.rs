@@ -1,0 +1,180 @@
+//! What the machine has and what this process uses of it.
+//!
+//! Everything here reads `/proc` and `/sys`; where a file is missing the answer says "unknown"
+//! (`None` or 0), never a guess.
+
+use std::fs::read_to_string;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Memory of the machine and the limit of the control group this process is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// Bytes the machine has.
+    pub machine: u64,
+    /// Bytes the control group (v1 or v2, the tightest on the way up) allows, where limited.
+    pub cgroup: Option<u64>,
+}
+
+impl Memory {
+    /// What this process can really have.
+    pub fn usable(&self) -> u64 {
+        self.cgroup.map_or(self.machine, |limit| limit.min(self.machine))
+    }
+}
+
+/// Reads the memory limits.
+pub fn memory() -> Memory {
+    let machine = read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| meminfo_total(&text))
+        .unwrap_or_else(|| u64::from(rustix::param::page_size() as u32) * physical_pages());
+    Memory { machine, cgroup: cgroup_limit(Path::new("/sys/fs/cgroup")) }
+}
+
+fn physical_pages() -> u64 {
+    // SAFETY: sysconf takes a constant and touches no memory of ours.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) }).unwrap_or(0)
+}
+
+fn meminfo_total(text: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+    line.split_ascii_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The tightest limit from this process's group up to the root, v2 first, then v1.
+fn cgroup_limit(root: &Path) -> Option<u64> {
+    let groups = read_to_string("/proc/self/cgroup").ok()?;
+    let mut tightest: Option<u64> = None;
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let (base, file) = if controllers.is_empty() {
+            (root.to_path_buf(), "memory.max")
+        } else if controllers.split(',').any(|name| name == "memory") {
+            (root.join("memory"), "memory.limit_in_bytes")
+        } else {
+            continue;
+        };
+        for limit in limits_up_from(&base, path, file) {
+            tightest = Some(tightest.map_or(limit, |old| old.min(limit)));
+        }
+    }
+    tightest
+}
+
+fn limits_up_from(base: &Path, group: &str, file: &str) -> Vec<u64> {
+    let mut path: PathBuf = base.join(group.trim_start_matches('/'));
+    let mut found = Vec::new();
+    loop {
+        if let Some(limit) = read_to_string(path.join(file)).ok().and_then(|t| parse_limit(&t)) {
+            found.push(limit);
+        }
+        if path == base || !path.pop() || !path.starts_with(base) {
+            return found;
+        }
+    }
+}
+
+/// "max" and v1's huge "unlimited" figure both mean no limit.
+fn parse_limit(text: &str) -> Option<u64> {
+    text.trim().parse::<u64>().ok().filter(|limit| *limit < 1 << 60)
+}
+
+/// Bytes of this process in memory; 0 where unknown.
+pub fn resident_bytes() -> u64 {
+    let pages = read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| text.split_ascii_whitespace().nth(1)?.parse::<u64>().ok())
+        .unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
+/// Processor time this process used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuTime {
+    /// In its own code.
+    pub user: Duration,
+    /// In the kernel.
+    pub system: Duration,
+}
+
+/// Processor time used so far, all threads.
+pub fn cpu_time() -> CpuTime {
+    let usage = usage();
+    CpuTime { user: duration(usage.ru_utime), system: duration(usage.ru_stime) }
+}
+
+/// Page faults that had to read the disk.
+pub fn page_faults() -> u64 {
+    u64::try_from(usage().ru_majflt).unwrap_or(0)
+}
+
+fn usage() -> libc::rusage {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the pointer is valid for one rusage, and all-zero is a valid rusage already.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let micros = u64::try_from(time.tv_usec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_micros(micros)
+}
+
+/// Processors this process may run on, at least 1.
+pub fn cpu_count() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Raises the soft limit of open files to the hard limit and says what it is now.
+///
+/// # Errors
+/// What the kernel says.
+pub fn raise_open_file_limit() -> io::Result<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum;
+    if limit.current != wanted {
+        setrlimit(Resource::Nofile, Rlimit { current: wanted, maximum: wanted })?;
+    }
+    Ok(wanted.unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn meminfo_line_is_in_kibibytes() {
+        assert_eq!(meminfo_total("Foo: 1 kB\nMemTotal:   2048 kB\n"), Some(2048 * 1024));
+        assert_eq!(meminfo_total("nothing"), None);
+    }
+
+    #[test]
+    fn unlimited_groups_are_no_limit() {
+        assert_eq!(parse_limit("max\n"), None);
+        assert_eq!(parse_limit("9223372036854771712\n"), None);
+        assert_eq!(parse_limit("268435456\n"), Some(268435456));
+    }
+
+    #[test]
+    fn this_process_has_memory_and_used_time() {
+        let memory = memory();
+        assert!(memory.machine > 16 << 20);
+        assert!(memory.usable() <= memory.machine);
+        assert!(resident_bytes() > 100_000 && resident_bytes() < memory.machine);
+        assert!(cpu_count() >= 1);
+        let before = cpu_time();
+        assert!(cpu_time().user >= before.user);
+        assert!(raise_open_file_limit().unwrap() >= 64);
+    }
+}

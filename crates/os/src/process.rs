@@ -1,0 +1,145 @@
+//! The process itself: going to the background, and signals as ordinary calls on a thread.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use crate::spawn::{JoinHandle, Spawner};
+
+/// A signal the server answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGTERM: shut down cleanly.
+    Terminate,
+    /// SIGINT: Ctrl-C.
+    Interrupt,
+    /// SIGHUP: the terminal is gone.
+    HangUp,
+    /// SIGUSR1: rotate the log.
+    User1,
+}
+
+const SIGNALS: [(libc::c_int, Signal); 4] = [
+    (libc::SIGTERM, Signal::Terminate),
+    (libc::SIGINT, Signal::Interrupt),
+    (libc::SIGHUP, Signal::HangUp),
+    (libc::SIGUSR1, Signal::User1),
+];
+
+/// Delivers SIGTERM, SIGINT, SIGHUP and SIGUSR1 as calls of `handler` on a thread of its own.
+///
+/// Call it before any other thread starts: the signals are blocked in the calling thread, and
+/// threads inherit that. The thread runs as long as the process.
+///
+/// # Errors
+/// Where the mask cannot be set or the thread not started.
+pub fn on_signals(
+    spawner: &dyn Spawner,
+    handler: impl Fn(Signal) + Send + 'static,
+) -> io::Result<JoinHandle> {
+    let set = block_signals()?;
+    spawner.spawn("signals", Box::new(move || wait_for_signals(&set, handler)))
+}
+
+fn block_signals() -> io::Result<libc::sigset_t> {
+    let mut set = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: `set` is valid memory for a sigset_t and sigemptyset initialises it before use.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for (number, _) in SIGNALS {
+            libc::sigaddset(set.as_mut_ptr(), number);
+        }
+        let set = set.assume_init();
+        match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) {
+            0 => Ok(set),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+fn wait_for_signals(set: &libc::sigset_t, handler: impl Fn(Signal)) {
+    loop {
+        let mut number = 0;
+        // SAFETY: both pointers are valid for the call.
+        if unsafe { libc::sigwait(set, &raw mut number) } != 0 {
+            continue;
+        }
+        if let Some((_, signal)) = SIGNALS.iter().find(|(n, _)| *n == number) {
+            handler(*signal);
+        }
+    }
+}
+
+/// The background process's side of [`daemonize`].
+#[derive(Debug)]
+pub struct Daemon {
+    to_parent: OwnedFd,
+}
+
+/// Splits the process: the caller's shell gets its prompt back when the background process calls
+/// [`Daemon::ready`] (exit code 0) or dies before (exit code 1). Returns only in the background
+/// process, which is the leader of a new session. Call it before any thread starts.
+///
+/// # Errors
+/// Where the kernel gives no pipe or process.
+pub fn daemonize() -> io::Result<Daemon> {
+    let (from_child, to_parent) = pipe()?;
+    // SAFETY: the process has one thread here (the contract above), so the child may go on.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            drop(from_child);
+            // SAFETY: setsid has no arguments; a fresh child is never a group leader.
+            if unsafe { libc::setsid() } == -1 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(Daemon { to_parent })
+        }
+        _ => {
+            drop(to_parent);
+            let mut byte = 0_u8;
+            // SAFETY: one byte of valid memory; the descriptor is open.
+            let got = unsafe {
+                libc::read(from_child.as_raw_fd(), (&raw mut byte).cast::<libc::c_void>(), 1)
+            };
+            std::process::exit(i32::from(got != 1));
+        }
+    }
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: `ends` has room for the two descriptors, which we own when the call succeeds.
+    unsafe {
+        if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+impl Daemon {
+    /// Lets the waiting parent go and points standard input, output and errors at `/dev/null`.
+    ///
+    /// # Errors
+    /// Where `/dev/null` cannot be opened.
+    pub fn ready(self) -> io::Result<()> {
+        let null = rustix::fs::open(
+            "/dev/null",
+            rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )?;
+        for standard in 0..=2 {
+            // SAFETY: dup2 onto a standard descriptor; `null` is open.
+            if unsafe { libc::dup2(null.as_raw_fd(), standard) } == -1 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        let byte = 1_u8;
+        // SAFETY: one byte of valid memory; the descriptor is open. A parent that is gone already
+        // is no error, so the result is not looked at.
+        let _sent = unsafe {
+            libc::write(self.to_parent.as_raw_fd(), (&raw const byte).cast::<libc::c_void>(), 1)
+        };
+        Ok(())
+    }
+}

@@ -1,0 +1,227 @@
+//! Linux files behind [`Vfs`] and [`File`].
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::vfs::{File, LockGuard, OpenOptions, Space, Vfs};
+
+/// The machine's filesystem.
+#[derive(Debug)]
+pub struct RealVfs;
+
+#[derive(Debug)]
+struct RealFile {
+    file: fs::File,
+    direct: bool,
+}
+
+impl Vfs for RealVfs {
+    fn open(&self, path: &Path, options: OpenOptions) -> io::Result<Arc<dyn File>> {
+        let plain = flags(options);
+        if options.direct {
+            match rustix::fs::open(path, plain | OFlags::DIRECT, mode()) {
+                Ok(fd) => return Ok(Arc::new(RealFile { file: fd.into(), direct: true })),
+                // tmpfs and some network filesystems know no direct I/O; a file that
+                // `create_new` made before it failed is opened as it is
+                Err(Errno::INVAL) => {
+                    let fd = rustix::fs::open(path, plain - OFlags::EXCL, mode())?;
+                    return Ok(Arc::new(RealFile { file: fd.into(), direct: false }));
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        let fd = rustix::fs::open(path, plain, mode())?;
+        Ok(Arc::new(RealFile { file: fd.into(), direct: false }))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        let missing: Vec<&Path> =
+            path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists()).collect();
+        fs::create_dir_all(path)?;
+        for made in missing {
+            self.sync_dir(made)?;
+            if let Some(parent) = made.parent() {
+                self.sync_dir(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn list_dir(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut names =
+            fs::read_dir(path)?.map(|e| e.map(|e| e.path())).collect::<io::Result<Vec<_>>>()?;
+        names.sort();
+        Ok(names)
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        path.try_exists()
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        rustix::fs::fsync(fd)?;
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<LockGuard> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, mode())?;
+        rustix::fs::flock(&fd, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(LockGuard::new(fd))
+    }
+
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        let stat = rustix::fs::statvfs(path)?;
+        let unit = if stat.f_frsize == 0 { stat.f_bsize } else { stat.f_frsize };
+        Ok(Space {
+            total: stat.f_blocks.saturating_mul(unit),
+            available: stat.f_bavail.saturating_mul(unit),
+        })
+    }
+}
+
+fn flags(options: OpenOptions) -> OFlags {
+    let mut flags = OFlags::CLOEXEC;
+    flags |= if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
+    if options.create {
+        flags |= OFlags::CREATE;
+    }
+    if options.create_new {
+        flags |= OFlags::CREATE | OFlags::EXCL;
+    }
+    if options.truncate {
+        flags |= OFlags::TRUNC;
+    }
+    flags
+}
+
+fn mode() -> Mode {
+    Mode::RUSR | Mode::WUSR
+}
+
+impl File for RealFile {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buf, offset)
+    }
+
+    fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(buf, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.file, FallocateFlags::empty(), offset, len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                let end = offset.saturating_add(len);
+                if self.len()? < end { self.set_len(end) } else { Ok(()) }
+            }
+            other => Ok(other?),
+        }
+    }
+
+    fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&self.file, flags, offset, len) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            other => Ok(other?),
+        }
+    }
+
+    fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    fn allocated_bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.blocks() * 512)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DIRECT_ALIGN;
+
+    #[test]
+    fn bytes_names_and_lengths_come_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("a/b");
+        RealVfs.create_dir_all(&deep).unwrap();
+        let path = deep.join("one");
+        assert!(!RealVfs.exists(&path).unwrap());
+        let file = RealVfs.open(&path, OpenOptions::create_new()).unwrap();
+        file.write_all_at(b"fern", 10).unwrap();
+        let mut buf = [9; 14];
+        file.read_exact_at(&mut buf, 0).unwrap();
+        assert_eq!(&buf, b"\0\0\0\0\0\0\0\0\0\0fern");
+        let error = file.read_exact_at(&mut buf, 1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        file.sync_data().unwrap();
+        file.allocate(0, 8192).unwrap();
+        assert_eq!(file.len().unwrap(), 8192);
+        file.punch_hole(0, 4096).unwrap();
+        file.set_len(5).unwrap();
+        assert_eq!(file.len().unwrap(), 5);
+        let twice = RealVfs.open(&path, OpenOptions::create_new()).err().unwrap();
+        assert_eq!(twice.kind(), io::ErrorKind::AlreadyExists);
+        RealVfs.rename(&path, &deep.join("two")).unwrap();
+        RealVfs.sync_dir(&deep).unwrap();
+        assert_eq!(RealVfs.list_dir(&deep).unwrap(), [deep.join("two")]);
+        RealVfs.remove_file(&deep.join("two")).unwrap();
+        assert_eq!(RealVfs.list_dir(&deep).unwrap(), Vec::<PathBuf>::new());
+        assert!(RealVfs.space(&deep).unwrap().total > 0);
+    }
+
+    #[test]
+    fn second_locker_would_block_until_the_first_lets_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let first = RealVfs.lock(&path).unwrap();
+        assert_eq!(RealVfs.lock(&path).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(first);
+        let _again = RealVfs.lock(&path).unwrap();
+    }
+
+    #[test]
+    fn direct_file_takes_aligned_buffers() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = OpenOptions::create_new().with_direct(true);
+        let file = RealVfs.open(&dir.path().join("d"), options).unwrap();
+        let mut buf = crate::AlignedBuf::zeroed(DIRECT_ALIGN);
+        buf[17] = 42;
+        file.write_all_at(&buf, DIRECT_ALIGN as u64).unwrap();
+        let mut back = crate::AlignedBuf::zeroed(DIRECT_ALIGN);
+        file.read_exact_at(&mut back, DIRECT_ALIGN as u64).unwrap();
+        assert_eq!(&back[..], &buf[..]);
+    }
+}

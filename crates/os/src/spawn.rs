@@ -1,0 +1,64 @@
+//! Threads, as the house sees them: every one has a name.
+
+use std::io;
+use std::thread;
+
+/// What a thread runs.
+pub type Job = Box<dyn FnOnce() + Send>;
+
+/// Starts threads.
+pub trait Spawner: Send + Sync {
+    /// Starts a thread with the usual stack (2 MiB).
+    ///
+    /// # Errors
+    /// Where the machine gives no more threads. The simulated twin always answers `Unsupported`:
+    /// under it the program runs its jobs step by step on one thread.
+    fn spawn(&self, name: &str, job: Job) -> io::Result<JoinHandle> {
+        self.spawn_with_stack(name, None, job)
+    }
+
+    /// Starts a thread with a stack of `stack_bytes`.
+    ///
+    /// # Errors
+    /// As [`Spawner::spawn`].
+    fn spawn_with_stack(
+        &self,
+        name: &str,
+        stack_bytes: Option<usize>,
+        job: Job,
+    ) -> io::Result<JoinHandle>;
+}
+
+/// A running thread. Dropping the handle lets it run on by itself.
+#[derive(Debug)]
+pub struct JoinHandle(thread::JoinHandle<()>);
+
+/// The thread that was joined had panicked; the message it left.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("thread panicked: {0}")]
+pub struct Panicked(pub String);
+
+impl JoinHandle {
+    pub(crate) fn new(inner: thread::JoinHandle<()>) -> Self {
+        Self(inner)
+    }
+
+    /// Waits for the thread's end.
+    ///
+    /// # Errors
+    /// [`Panicked`] where it ended by a panic.
+    pub fn join(self) -> Result<(), Panicked> {
+        self.0.join().map_err(|payload| {
+            let text = payload
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned())
+                .or_else(|| payload.downcast_ref::<String>().cloned());
+            Panicked(text.unwrap_or_else(|| "no message".to_owned()))
+        })
+    }
+
+    /// Whether the thread has ended.
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
+}
