@@ -105,6 +105,7 @@ codes! {
     207 INVALID_UUID "InvalidUUID"
     215 TOO_MANY_LOGICAL_SESSIONS "TooManyLogicalSessions"
     222 CLOSE_CHANGE_STREAM "CloseChangeStream"
+    223 ILLEGAL_OP_MSG_FLAG "IllegalOpMsgFlag"
     225 TRANSACTION_TOO_OLD "TransactionTooOld"
     233 DUPLICATE_SESSION "DuplicateSession"
     237 CURSOR_KILLED "CursorKilled"
