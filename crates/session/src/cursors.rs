@@ -1,0 +1,463 @@
+//! Parked cursors: queries that wait for their next `getMore`.
+//!
+//! A cursor is in one of two states, and changes only here:
+//!
+//! | from | to | function |
+//! |---|---|---|
+//! | – | idle | [`Cursors::park_new`] |
+//! | idle | busy | [`Cursors::check_out`] |
+//! | busy | idle | [`CheckedOut::park`] |
+//! | busy | gone | [`CheckedOut`] dropped |
+//! | idle | gone | [`Cursors::kill`], [`Cursors::kill_where`], [`Cursors::expire`] |
+//! | busy | busy, doomed | [`Cursors::kill`], [`Cursors::kill_where`]; gone at `park` |
+//!
+//! What is always true: an id is random, positive and never 0; a cursor is run by at most one
+//! request at a time; a killed idle cursor is dropped outside the lock.
+
+use crate::SessionId;
+use errors::{Code, Error, Result};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The number under which a client asks for the next batch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CursorId(pub i64);
+
+impl fmt::Display for CursorId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for CursorId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CursorId({})", self.0)
+    }
+}
+
+/// What is known of a cursor when it is first parked.
+pub struct NewCursor<C> {
+    /// `db.collection` it reads.
+    pub namespace: Arc<str>,
+    /// The session whose requests alone may continue it.
+    pub session: Option<SessionId>,
+    /// Idle time does not end it.
+    pub no_timeout: bool,
+    /// The query itself.
+    pub cursor: C,
+}
+
+/// A cursor as `currentOp` shows it.
+#[derive(Clone, Debug)]
+pub struct CursorInfo {
+    /// Its number.
+    pub id: CursorId,
+    /// `db.collection` it reads.
+    pub namespace: Arc<str>,
+    /// Its owner.
+    pub session: Option<SessionId>,
+    /// Idle time does not end it.
+    pub no_timeout: bool,
+    /// Whether a request runs it just now.
+    pub busy: bool,
+    /// Server time at which it was made.
+    pub created: Duration,
+    /// Server time of its last use.
+    pub last_use: Duration,
+}
+
+/// Figures for `serverStatus.metrics.cursor`.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct CursorStats {
+    /// Cursors that exist.
+    pub open: u64,
+    /// Of these, run by a request just now.
+    pub pinned: u64,
+    /// Of these, without a timeout.
+    pub no_timeout: u64,
+    /// Ended by idleness since the start.
+    pub timed_out: u64,
+    /// Made since the start.
+    pub total_opened: u64,
+}
+
+struct Entry<C> {
+    namespace: Arc<str>,
+    session: Option<SessionId>,
+    no_timeout: bool,
+    created: Duration,
+    last_use: Duration,
+    /// `None` while a request runs it.
+    idle: Option<C>,
+    doomed: bool,
+}
+
+const SHARDS: usize = 16;
+
+/// The registry. Each shard's lock guards its map.
+pub struct Cursors<C> {
+    shards: [Mutex<BTreeMap<CursorId, Entry<C>>>; SHARDS],
+    timed_out: AtomicU64,
+    total_opened: AtomicU64,
+}
+
+impl<C> Default for Cursors<C> {
+    fn default() -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::new(BTreeMap::new())),
+            timed_out: AtomicU64::new(0),
+            total_opened: AtomicU64::new(0),
+        }
+    }
+}
+
+impl<C> Cursors<C> {
+    /// Idle time after which a cursor is ended, unless `cursorTimeoutMillis` says otherwise.
+    pub const TIMEOUT: Duration = Duration::from_mins(10);
+
+    /// Parks a query for the first time under a number made from `random`.
+    pub fn park_new(&self, new: NewCursor<C>, now: Duration, random: impl Fn() -> u64) -> CursorId {
+        let mut entry = Some(Entry {
+            namespace: new.namespace,
+            session: new.session,
+            no_timeout: new.no_timeout,
+            created: now,
+            last_use: now,
+            idle: Some(new.cursor),
+            doomed: false,
+        });
+        self.total_opened.fetch_add(1, Ordering::Relaxed);
+        loop {
+            let id = CursorId((random() >> 1) as i64);
+            if id.0 == 0 {
+                continue;
+            }
+            let mut shard = self.shard(id).lock();
+            if let std::collections::btree_map::Entry::Vacant(place) = shard.entry(id)
+                && let Some(entry) = entry.take()
+            {
+                place.insert(entry);
+                return id;
+            }
+        }
+    }
+
+    /// Takes a cursor to run it. `namespace` and `session` must be those it was made with.
+    pub fn check_out(
+        &self,
+        id: CursorId,
+        namespace: &str,
+        session: Option<SessionId>,
+    ) -> Result<CheckedOut<'_, C>> {
+        let mut shard = self.shard(id).lock();
+        let entry =
+            shard.get_mut(&id).filter(|entry| !entry.doomed).ok_or_else(|| not_found(id))?;
+        if entry.idle.is_none() {
+            return Err(Error::new(
+                Code::CURSOR_IN_USE,
+                format!("cursor id {id} is already in use"),
+            ));
+        }
+        check_owner(id, entry.session, session)?;
+        if &*entry.namespace != namespace {
+            return Err(Error::new(
+                Code::UNAUTHORIZED,
+                format!(
+                    "Requested getMore on namespace '{namespace}', but cursor belongs to a \
+                     different namespace {}",
+                    entry.namespace
+                ),
+            ));
+        }
+        Ok(CheckedOut {
+            registry: self,
+            id,
+            namespace: Arc::clone(&entry.namespace),
+            cursor: entry.idle.take(),
+        })
+    }
+
+    /// Ends a cursor of `namespace`; one that runs ends when its batch does. Says whether there
+    /// was one.
+    pub fn kill(&self, id: CursorId, namespace: &str) -> bool {
+        let mut shard = self.shard(id).lock();
+        let Some(entry) = shard.get_mut(&id).filter(|e| !e.doomed && &*e.namespace == namespace)
+        else {
+            return false;
+        };
+        entry.doomed = true;
+        let dead = if entry.idle.is_some() { shard.remove(&id) } else { None };
+        drop(shard);
+        drop(dead);
+        true
+    }
+
+    /// Ends every cursor that `condemned` picks (by session, by namespace) and counts them.
+    pub fn kill_where(&self, mut condemned: impl FnMut(&CursorInfo) -> bool) -> usize {
+        let mut count = 0;
+        for shard in &self.shards {
+            let mut dead = Vec::new();
+            let mut shard = shard.lock();
+            let ids: Vec<CursorId> = shard
+                .iter()
+                .filter(|(id, entry)| !entry.doomed && condemned(&entry.info(**id)))
+                .map(|(id, _)| *id)
+                .collect();
+            for id in ids {
+                count += 1;
+                if let Some(entry) = shard.get_mut(&id) {
+                    entry.doomed = true;
+                    if entry.idle.is_some() {
+                        dead.push(shard.remove(&id));
+                    }
+                }
+            }
+            drop(shard);
+            drop(dead);
+        }
+        count
+    }
+
+    /// Ends cursors idle for at least `timeout`; counts them.
+    pub fn expire(&self, now: Duration, timeout: Duration) -> usize {
+        let count = self.kill_where(|info| {
+            !info.busy && !info.no_timeout && now.saturating_sub(info.last_use) >= timeout
+        });
+        self.timed_out.fetch_add(count as u64, Ordering::Relaxed);
+        count
+    }
+
+    /// All cursors.
+    pub fn list(&self) -> Vec<CursorInfo> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            all.extend(shard.lock().iter().map(|(id, entry)| entry.info(*id)));
+        }
+        all
+    }
+
+    /// Figures of now.
+    pub fn stats(&self) -> CursorStats {
+        let mut stats = CursorStats {
+            timed_out: self.timed_out.load(Ordering::Relaxed),
+            total_opened: self.total_opened.load(Ordering::Relaxed),
+            ..CursorStats::default()
+        };
+        for shard in &self.shards {
+            for entry in shard.lock().values() {
+                stats.open += 1;
+                stats.pinned += u64::from(entry.idle.is_none());
+                stats.no_timeout += u64::from(entry.no_timeout);
+            }
+        }
+        stats
+    }
+
+    fn shard(&self, id: CursorId) -> &Mutex<BTreeMap<CursorId, Entry<C>>> {
+        &self.shards[id.0 as usize % SHARDS]
+    }
+}
+
+impl<C> Entry<C> {
+    fn info(&self, id: CursorId) -> CursorInfo {
+        CursorInfo {
+            id,
+            namespace: Arc::clone(&self.namespace),
+            session: self.session,
+            no_timeout: self.no_timeout,
+            busy: self.idle.is_none(),
+            created: self.created,
+            last_use: self.last_use,
+        }
+    }
+}
+
+fn not_found(id: CursorId) -> Error {
+    Error::new(Code::CURSOR_NOT_FOUND, format!("cursor id {id} not found"))
+}
+
+fn check_owner(id: CursorId, owner: Option<SessionId>, asks: Option<SessionId>) -> Result<()> {
+    match (owner, asks) {
+        (None, Some(asks)) => Err(Error::location(
+            50736,
+            format!(
+                "Cannot run getMore on cursor {id}, which was not created in a session, in \
+                 session {asks}"
+            ),
+        )),
+        (Some(owner), None) => Err(Error::location(
+            50737,
+            format!(
+                "Cannot run getMore on cursor {id}, which was created in session {owner}, \
+                 without an lsid"
+            ),
+        )),
+        (Some(owner), Some(asks)) if owner != asks => Err(Error::location(
+            50738,
+            format!(
+                "Cannot run getMore on cursor {id}, which was created in session {owner}, in \
+                 session {asks}"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A cursor that one request runs. Dropping it ends the cursor; [`CheckedOut::park`] keeps it.
+pub struct CheckedOut<'a, C> {
+    registry: &'a Cursors<C>,
+    id: CursorId,
+    namespace: Arc<str>,
+    /// Taken only by `park`.
+    cursor: Option<C>,
+}
+
+impl<C> CheckedOut<'_, C> {
+    /// Its number.
+    pub fn id(&self) -> CursorId {
+        self.id
+    }
+
+    /// `db.collection` it reads.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The query itself.
+    pub fn cursor(&mut self) -> &mut C {
+        self.cursor.as_mut().expect("only `park` takes it, and `park` consumes self")
+    }
+
+    /// Gives it back for the next request. Says no where it was killed meanwhile; it is gone then.
+    pub fn park(mut self, now: Duration) -> bool {
+        let mut shard = self.registry.shard(self.id).lock();
+        match shard.get_mut(&self.id) {
+            Some(entry) if !entry.doomed => {
+                entry.idle = self.cursor.take();
+                entry.last_use = now;
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl<C> Drop for CheckedOut<'_, C> {
+    fn drop(&mut self) {
+        if self.cursor.is_some() {
+            let dead = self.registry.shard(self.id).lock().remove(&self.id);
+            drop(dead);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    fn registry() -> (Cursors<&'static str>, CursorId) {
+        let cursors = Cursors::default();
+        let id = park(&cursors, None, false);
+        (cursors, id)
+    }
+
+    fn park(
+        cursors: &Cursors<&'static str>,
+        session: Option<SessionId>,
+        no_timeout: bool,
+    ) -> CursorId {
+        let seed = Cell::new(cursors.stats().total_opened * 1000);
+        let new = NewCursor { namespace: "a.b".into(), session, no_timeout, cursor: "query" };
+        cursors.park_new(new, Duration::ZERO, || {
+            seed.set(seed.get() + 1);
+            seed.get()
+        })
+    }
+
+    #[test]
+    fn checked_out_cursor_is_in_use_until_parked() {
+        let (cursors, id) = registry();
+        let mut out = cursors.check_out(id, "a.b", None).unwrap();
+        assert_eq!(*out.cursor(), "query");
+        let Err(error) = cursors.check_out(id, "a.b", None) else { panic!("in use") };
+        assert_eq!(error.code(), Code::CURSOR_IN_USE);
+        assert!(out.park(Duration::ZERO));
+        assert!(cursors.check_out(id, "a.b", None).is_ok());
+    }
+
+    #[test]
+    fn dropped_cursor_is_gone() {
+        let (cursors, id) = registry();
+        drop(cursors.check_out(id, "a.b", None).unwrap());
+        let Err(error) = cursors.check_out(id, "a.b", None) else { panic!("gone") };
+        assert_eq!(error.message(), format!("cursor id {id} not found"));
+        assert_eq!(cursors.stats().open, 0);
+    }
+
+    #[test]
+    fn cursor_killed_while_running_does_not_come_back() {
+        let (cursors, id) = registry();
+        let out = cursors.check_out(id, "a.b", None).unwrap();
+        assert!(!cursors.kill(id, "a.other"));
+        assert!(cursors.kill(id, "a.b"));
+        assert!(!cursors.kill(id, "a.b"));
+        assert!(!out.park(Duration::ZERO));
+        assert_eq!(cursors.stats().open, 0);
+    }
+
+    #[test]
+    fn namespace_of_getmore_must_match() {
+        let (cursors, id) = registry();
+        let Err(error) = cursors.check_out(id, "a.c", None) else { panic!("mismatch") };
+        assert_eq!(error.code(), Code::UNAUTHORIZED);
+    }
+
+    #[test]
+    fn session_of_getmore_must_match() {
+        let (cursors, id) = registry();
+        let one = SessionId([1; 16]);
+        let codes = [
+            (id, Some(one), 50736),
+            (park(&cursors, Some(one), false), None, 50737),
+            (park(&cursors, Some(one), false), Some(SessionId([2; 16])), 50738),
+        ];
+        for (id, asks, code) in codes {
+            let Err(error) = cursors.check_out(id, "a.b", asks) else { panic!("mismatch") };
+            assert_eq!(error.code().0, code);
+        }
+    }
+
+    #[test]
+    fn only_idle_cursors_with_a_timeout_expire() {
+        let (cursors, id) = registry();
+        park(&cursors, None, true);
+        let busy = park(&cursors, None, false);
+        let out = cursors.check_out(busy, "a.b", None).unwrap();
+        assert_eq!(cursors.expire(Duration::from_secs(599), Cursors::<&str>::TIMEOUT), 0);
+        assert_eq!(cursors.expire(Duration::from_mins(10), Cursors::<&str>::TIMEOUT), 1);
+        assert!(cursors.check_out(id, "a.b", None).is_err());
+        assert!(out.park(Duration::from_mins(10)));
+        let stats = cursors.stats();
+        assert_eq!((stats.open, stats.no_timeout, stats.timed_out), (2, 1, 1));
+    }
+
+    #[test]
+    fn taken_number_is_not_given_twice() {
+        let cursors = Cursors::default();
+        let numbers = [0_u64, 2, 2, 4];
+        let at = Cell::new(0);
+        let next = || {
+            at.set(at.get() + 1);
+            numbers[at.get() - 1]
+        };
+        let new =
+            || NewCursor { namespace: "a.b".into(), session: None, no_timeout: false, cursor: () };
+        assert_eq!(cursors.park_new(new(), Duration::ZERO, next), CursorId(1));
+        assert_eq!(cursors.park_new(new(), Duration::ZERO, next), CursorId(2));
+    }
+}

@@ -1,0 +1,341 @@
+//! Running operations: what `currentOp` shows and `killOp` stops.
+//!
+//! Each connection owns one [`Operation`] and runs one request at a time in it, so that starting
+//! an operation allocates nothing: a number, two times and a copy of the command's bytes into a
+//! buffer that is kept.
+//!
+//! What is always true:
+//! 1. A kill names an operation number and never reaches the next operation of the connection.
+//! 2. [`Operation::check`] is a few loads; it takes no lock.
+
+use crate::SessionId;
+use errors::{Code, Error, Result};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Longest copy of a command that `currentOp` keeps; the rest of it is not shown.
+const MAX_COMMAND_BYTES: usize = 4096;
+
+const NONE: u64 = u64::MAX;
+
+/// The operation slot of one connection.
+pub struct Operation {
+    connection: u64,
+    /// Number of the running operation; 0 between operations.
+    number: AtomicU64,
+    /// Nanoseconds of server time at which the operation must stop; [`NONE`] without a limit.
+    deadline: AtomicU64,
+    /// The operation that was told to stop.
+    killed: AtomicU64,
+    kill_code: AtomicI32,
+    shutdown: Arc<AtomicBool>,
+    /// Guards what `currentOp` reads beside the numbers.
+    details: Mutex<Details>,
+}
+
+#[derive(Default)]
+struct Details {
+    name: &'static str,
+    namespace: String,
+    command: Vec<u8>,
+    started: Duration,
+    session: Option<SessionId>,
+}
+
+/// A running operation as `currentOp` shows it.
+#[derive(Clone, Debug)]
+pub struct OpSnapshot {
+    /// The connection it runs on.
+    pub connection: u64,
+    /// Its number, for `killOp`.
+    pub number: u64,
+    /// The command's name.
+    pub name: &'static str,
+    /// `db.collection`, or `db.$cmd`.
+    pub namespace: String,
+    /// The command as it came; empty where it was too long to keep.
+    pub command: Vec<u8>,
+    /// Server time of its start.
+    pub started: Duration,
+    /// The session it belongs to.
+    pub session: Option<SessionId>,
+    /// Whether it was told to stop.
+    pub kill_pending: bool,
+}
+
+impl Operation {
+    fn new(connection: u64, shutdown: Arc<AtomicBool>) -> Self {
+        Self {
+            connection,
+            number: AtomicU64::new(0),
+            deadline: AtomicU64::new(NONE),
+            killed: AtomicU64::new(0),
+            kill_code: AtomicI32::new(0),
+            shutdown,
+            details: Mutex::default(),
+        }
+    }
+
+    /// The connection this slot belongs to.
+    pub fn connection(&self) -> u64 {
+        self.connection
+    }
+
+    /// The number of the running operation; 0 between operations.
+    pub fn number(&self) -> u64 {
+        self.number.load(Ordering::Relaxed)
+    }
+
+    /// Sets the time at which the running operation must stop.
+    pub fn set_deadline(&self, at: Option<Duration>) {
+        let nanos = at.map_or(NONE, |at| u64::try_from(at.as_nanos()).unwrap_or(NONE));
+        self.deadline.store(nanos, Ordering::Relaxed);
+    }
+
+    /// The time at which the running operation must stop.
+    pub fn deadline(&self) -> Option<Duration> {
+        let nanos = self.deadline.load(Ordering::Relaxed);
+        (nanos != NONE).then(|| Duration::from_nanos(nanos))
+    }
+
+    /// Names the collection the running operation works on.
+    pub fn set_namespace(&self, database: &str, collection: &str) {
+        let mut details = self.details.lock();
+        details.namespace.clear();
+        details.namespace.push_str(database);
+        details.namespace.push('.');
+        details.namespace.push_str(collection);
+    }
+
+    /// The namespace set for the running operation.
+    pub fn namespace(&self) -> String {
+        self.details.lock().namespace.clone()
+    }
+
+    /// Whether a deadline is set, so that callers read the clock only then.
+    pub fn has_deadline(&self) -> bool {
+        self.deadline.load(Ordering::Relaxed) != NONE
+    }
+
+    /// Fails where the running operation was killed, ran past its deadline, or the server stops.
+    /// `now` is asked only where there is a deadline.
+    pub fn check(&self, now: impl FnOnce() -> Duration) -> Result<()> {
+        if self.shutdown.load(Ordering::Relaxed) {
+            return Err(Error::new(Code::INTERRUPTED_AT_SHUTDOWN, "interrupted at shutdown"));
+        }
+        if self.killed.load(Ordering::Relaxed) == self.number() && self.number() != 0 {
+            return Err(kill_error(Code(self.kill_code.load(Ordering::Relaxed))));
+        }
+        let deadline = self.deadline.load(Ordering::Relaxed);
+        if deadline != NONE && now().as_nanos() >= u128::from(deadline) {
+            return Err(Error::new(Code::MAX_TIME_MS_EXPIRED, "operation exceeded time limit"));
+        }
+        Ok(())
+    }
+
+    /// Tells the operation to stop if it still is number `number`.
+    pub fn kill(&self, number: u64, code: Code) -> bool {
+        if number == 0 || self.number() != number {
+            return false;
+        }
+        self.kill_code.store(code.0, Ordering::Relaxed);
+        self.killed.store(number, Ordering::Relaxed);
+        true
+    }
+
+    fn snapshot(&self) -> Option<OpSnapshot> {
+        let details = self.details.lock();
+        let number = self.number();
+        (number != 0).then(|| OpSnapshot {
+            connection: self.connection,
+            number,
+            name: details.name,
+            namespace: details.namespace.clone(),
+            command: details.command.clone(),
+            started: details.started,
+            session: details.session,
+            kill_pending: self.killed.load(Ordering::Relaxed) == number,
+        })
+    }
+}
+
+fn kill_error(code: Code) -> Error {
+    match code {
+        Code::CURSOR_KILLED => Error::new(code, "cursor was killed"),
+        _ => Error::new(Code::INTERRUPTED, "operation was interrupted"),
+    }
+}
+
+/// What an operation is when it starts.
+pub struct Start<'a> {
+    /// The command's name.
+    pub name: &'static str,
+    /// The database it is sent to.
+    pub database: &'a str,
+    /// Its document.
+    pub command: &'a [u8],
+    /// Server time.
+    pub now: Duration,
+}
+
+/// All slots, by connection.
+pub struct Operations {
+    next: AtomicU64,
+    shutdown: Arc<AtomicBool>,
+    slots: Mutex<BTreeMap<u64, Arc<Operation>>>,
+}
+
+impl Default for Operations {
+    fn default() -> Self {
+        Self { next: AtomicU64::new(1), shutdown: Arc::default(), slots: Mutex::default() }
+    }
+}
+
+impl Operations {
+    /// Makes the slot of a new connection.
+    pub fn open(&self, connection: u64) -> Arc<Operation> {
+        let slot = Arc::new(Operation::new(connection, Arc::clone(&self.shutdown)));
+        self.slots.lock().insert(connection, Arc::clone(&slot));
+        slot
+    }
+
+    /// Forgets the slot of a connection that closed.
+    pub fn close(&self, connection: u64) {
+        let gone = self.slots.lock().remove(&connection);
+        drop(gone);
+    }
+
+    /// Starts an operation in `slot`; it ends when the guard is dropped.
+    pub fn start<'a>(&self, slot: &'a Operation, start: &Start<'_>) -> Running<'a> {
+        {
+            let mut details = slot.details.lock();
+            details.name = start.name;
+            details.namespace.clear();
+            details.namespace.push_str(start.database);
+            details.namespace.push_str(".$cmd");
+            details.command.clear();
+            if start.command.len() <= MAX_COMMAND_BYTES {
+                details.command.extend_from_slice(start.command);
+            }
+            details.started = start.now;
+            details.session = None;
+        }
+        slot.deadline.store(NONE, Ordering::Relaxed);
+        slot.number.store(self.next.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        Running { slot }
+    }
+
+    /// Notes the session of the operation that runs in `slot`.
+    pub fn set_session(&self, slot: &Operation, session: SessionId) {
+        slot.details.lock().session = Some(session);
+    }
+
+    /// All running operations.
+    pub fn list(&self) -> Vec<OpSnapshot> {
+        let slots: Vec<_> = self.slots.lock().values().cloned().collect();
+        slots.iter().filter_map(|slot| slot.snapshot()).collect()
+    }
+
+    /// Tells operation `number` to stop; says whether it runs.
+    pub fn kill(&self, number: u64, code: Code) -> bool {
+        let slots = self.slots.lock();
+        slots.values().any(|slot| slot.kill(number, code))
+    }
+
+    /// Tells the operations of a session to stop; counts them.
+    pub fn kill_session(&self, session: SessionId, but: u64) -> usize {
+        let running = self.list();
+        let of_session =
+            running.iter().filter(|op| op.session == Some(session) && op.number != but);
+        of_session.filter(|op| self.kill(op.number, Code::INTERRUPTED)).count()
+    }
+
+    /// From here on every [`Operation::check`] fails with `InterruptedAtShutdown`.
+    pub fn begin_shutdown(&self) {
+        self.shutdown.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Operations::begin_shutdown`] was called.
+    pub fn is_shutting_down(&self) -> bool {
+        self.shutdown.load(Ordering::Relaxed)
+    }
+}
+
+/// An operation that runs; ends it when dropped.
+pub struct Running<'a> {
+    slot: &'a Operation,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.slot.number.store(0, Ordering::Relaxed);
+        self.slot.deadline.store(NONE, Ordering::Relaxed);
+        let mut details = self.slot.details.lock();
+        details.command.shrink_to(512);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start<'a>(operations: &Operations, slot: &'a Operation) -> Running<'a> {
+        let start = Start { name: "find", database: "a", command: b"x", now: Duration::ZERO };
+        operations.start(slot, &start)
+    }
+
+    fn code(slot: &Operation, now: u64) -> Option<Code> {
+        slot.check(|| Duration::from_secs(now)).err().map(|error| error.code())
+    }
+
+    #[test]
+    fn kill_stops_the_named_operation_and_not_the_next() {
+        let operations = Operations::default();
+        let slot = operations.open(7);
+        let running = start(&operations, &slot);
+        let number = slot.number();
+        assert!(operations.kill(number, Code::INTERRUPTED));
+        assert_eq!(code(&slot, 0), Some(Code::INTERRUPTED));
+        drop(running);
+        assert!(!operations.kill(number, Code::INTERRUPTED));
+        let _running = start(&operations, &slot);
+        assert_eq!(code(&slot, 0), None);
+    }
+
+    #[test]
+    fn deadline_ends_with_its_operation() {
+        let operations = Operations::default();
+        let slot = operations.open(7);
+        let running = start(&operations, &slot);
+        slot.set_deadline(Some(Duration::from_secs(5)));
+        assert_eq!((code(&slot, 4), code(&slot, 5)), (None, Some(Code::MAX_TIME_MS_EXPIRED)));
+        drop(running);
+        let _running = start(&operations, &slot);
+        assert_eq!(code(&slot, 9), None);
+    }
+
+    #[test]
+    fn only_running_operations_are_listed() {
+        let operations = Operations::default();
+        let (one, _two) = (operations.open(1), operations.open(2));
+        let running = start(&operations, &one);
+        one.set_namespace("a", "b");
+        let list = operations.list();
+        assert_eq!((list.len(), list[0].connection, &*list[0].namespace), (1, 1, "a.b"));
+        drop(running);
+        assert!(operations.list().is_empty());
+        operations.close(1);
+        assert_eq!(operations.slots.lock().len(), 1);
+    }
+
+    #[test]
+    fn shutdown_interrupts_everything() {
+        let operations = Operations::default();
+        let slot = operations.open(1);
+        operations.begin_shutdown();
+        assert_eq!(code(&slot, 0), Some(Code::INTERRUPTED_AT_SHUTDOWN));
+    }
+}
