@@ -1,2 +1,72 @@
-//! The project's one entry point.
-fn main() {}
+//! The project's one entry point: what a laptop runs is what CI runs.
+//!
+//! `cargo xtask test` is the whole test command; every other task is one of its steps, or a
+//! measurement that is too long for it. Everything it installs goes under `target/`.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool for people at a terminal")]
+
+mod drivers;
+mod run;
+mod steps;
+mod tidy;
+mod tools;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "xtask", about = "Build, test and measure FernDB")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Everything CI runs: format, clippy, tidy, unit, property, crash and driver tests.
+    Test {
+        /// Only this step (`fmt`, `clippy`, `tidy`, `unit`, `crash`, `build`, or a driver test).
+        #[arg(long)]
+        only: Option<String>,
+    },
+    /// The house rules that no compiler checks: layers, headers, leftovers, the map.
+    Tidy,
+    /// PyMongo's own test suite against `fernd`, failures grouped.
+    Pymongo {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// A scripted mongosh session.
+    Mongosh,
+    /// The iiBench load through a driver, then `validate`, memory and figures.
+    Iibench {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// kill -9 in the middle of a load, again and again.
+    Kill9 {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Ten thousand open connections, a thousand of them active.
+    Connections {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().task {
+        Task::Test { only } => steps::test(only.as_deref()),
+        Task::Tidy => tidy::tidy(),
+        Task::Pymongo { arguments } => drivers::script("pymongo_suite.py", &arguments),
+        Task::Mongosh => drivers::mongosh(),
+        Task::Iibench { arguments } => drivers::script("iibench.py", &arguments),
+        Task::Kill9 { arguments } => drivers::script("kill9.py", &arguments),
+        Task::Connections { arguments } => drivers::script("connections.py", &arguments),
+    }
+}

@@ -1,0 +1,67 @@
+//! The test command: its steps in order, each with the time it took.
+
+use crate::run::{cargo, run};
+use crate::{drivers, tidy, tools};
+use anyhow::{Result, bail};
+
+type Step = (&'static str, fn() -> Result<()>);
+
+/// Every step of `cargo xtask test`, cheapest complaint first.
+const STEPS: &[Step] = &[
+    ("fmt", || run(&mut cargo(&["fmt", "--all", "--check"]))),
+    ("tidy", tidy::tidy),
+    ("clippy", clippy),
+    ("unit", unit),
+    ("build", || drivers::fernd().map(drop)),
+    ("mongosh", drivers::mongosh),
+    ("server", || drivers::script("server_test.py", &[])),
+    ("pymongo", || drivers::script("pymongo_suite.py", &words("--at-least 300"))),
+    ("iibench", || drivers::script("iibench.py", &words("--docs 300000 --cache-size 64M"))),
+    ("kill9", || drivers::script("kill9.py", &words("--rounds 5"))),
+    ("connections", || drivers::script("connections.py", &words("--open 10000 --active 1000"))),
+];
+
+/// Runs all steps, or the one named.
+pub(crate) fn test(only: Option<&str>) -> Result<()> {
+    if let Some(name) = only
+        && !STEPS.iter().any(|(step, _)| *step == name)
+    {
+        let names: Vec<_> = STEPS.iter().map(|(step, _)| *step).collect();
+        bail!("no step `{name}`; there are: {}", names.join(", "));
+    }
+    tools::require(&[
+        ("cc", "to build zstd, jemalloc and PCRE2 (a C compiler)"),
+        ("python3", "for the driver tests"),
+        ("node", "for the mongosh tests"),
+        ("npm", "for the mongosh tests"),
+    ])?;
+    let mut passed = 0;
+    for (name, step) in STEPS.iter().filter(|(step, _)| only.is_none_or(|o| o == *step)) {
+        eprintln!("\n=== {name}");
+        step().map_err(|error| error.context(format!("step `{name}` failed")))?;
+        passed += 1;
+    }
+    println!("\nsteps: {passed} passed, 0 failed");
+    Ok(())
+}
+
+fn clippy() -> Result<()> {
+    run(&mut cargo(&[
+        "clippy",
+        "--quiet",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "--deny",
+        "warnings",
+    ]))
+}
+
+/// Unit, property, model and crash tests, optimised with assertions on.
+fn unit() -> Result<()> {
+    run(&mut cargo(&["test", "--profile", "fast", "--workspace", "--quiet"]))
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}

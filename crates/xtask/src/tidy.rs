@@ -1,0 +1,116 @@
+//! The house rules that no compiler checks.
+//!
+//! 1. A crate depends only on what `layers.toml` lists for it.
+//! 2. Every source file opens with `//!`; none is a `mod.rs`.
+//! 3. No leftover `todo!`, `unimplemented!` or FIXME.
+//! 4. Every crate is named in `docs/ARCHITECTURE.md`, and every path named there exists.
+//! 5. No file carries a path of one machine.
+
+use crate::run::root;
+use anyhow::{Context, Result, bail};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Checks every rule and reports all breaches at once.
+pub(crate) fn tidy() -> Result<()> {
+    let root = root();
+    let mut breaches = layers(&root)?;
+    for file in sources(&root.join("crates"))? {
+        breaches.extend(source(&root, &file)?);
+    }
+    breaches.extend(map(&root)?);
+    if breaches.is_empty() {
+        println!("tidy: clean");
+        return Ok(());
+    }
+    for breach in &breaches {
+        eprintln!("tidy: {breach}");
+    }
+    bail!("{} breaches of the house rules", breaches.len());
+}
+
+fn layers(root: &Path) -> Result<Vec<String>> {
+    let floors: BTreeMap<String, BTreeMap<String, Vec<String>>> =
+        toml::from_str(&read(&root.join("layers.toml"))?)?;
+    let allowed: BTreeMap<_, _> = floors.into_values().flatten().collect();
+    let mut breaches = Vec::new();
+    for entry in std::fs::read_dir(root.join("crates"))? {
+        let manifest = entry?.path().join("Cargo.toml");
+        let table: toml::Table = toml::from_str(&read(&manifest)?)?;
+        let name = manifest
+            .parent()
+            .and_then(Path::file_name)
+            .map(|n| n.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        let Some(may) = allowed.get(&name) else {
+            breaches.push(format!("crate `{name}` is not in layers.toml"));
+            continue;
+        };
+        for (section, extra) in [("dependencies", None), ("dev-dependencies", Some("testkit"))] {
+            let Some(uses) = table.get(section).and_then(toml::Value::as_table) else { continue };
+            for used in uses.keys().filter(|used| allowed.contains_key(*used)) {
+                if !may.contains(used) && extra != Some(used.as_str()) {
+                    breaches.push(format!("crate `{name}` may not use `{used}` ({section})"));
+                }
+            }
+        }
+    }
+    Ok(breaches)
+}
+
+fn source(root: &Path, file: &Path) -> Result<Vec<String>> {
+    let (text, shown) = (read(file)?, file.strip_prefix(root).unwrap_or(file).display());
+    let mut breaches = Vec::new();
+    if !text.starts_with("//!") {
+        breaches.push(format!("{shown}: does not open with `//!`"));
+    }
+    if file.ends_with("mod.rs") {
+        breaches.push(format!("{shown}: is a mod.rs"));
+    }
+    if shown.to_string().contains("xtask/src/tidy.rs") {
+        return Ok(breaches);
+    }
+    for (at, line) in text.lines().enumerate() {
+        for leftover in ["todo!(", "unimplemented!(", "FIXME", "XXX", "/work/", "/root/"] {
+            if line.contains(leftover) {
+                breaches.push(format!("{shown}:{}: leftover `{leftover}`", at + 1));
+            }
+        }
+    }
+    Ok(breaches)
+}
+
+fn map(root: &Path) -> Result<Vec<String>> {
+    let text = read(&root.join("docs/ARCHITECTURE.md"))?;
+    let named: BTreeSet<&str> = text.split('`').skip(1).step_by(2).collect();
+    let mut breaches = Vec::new();
+    for entry in std::fs::read_dir(root.join("crates"))? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if !named.contains(name.as_str()) {
+            breaches.push(format!("docs/ARCHITECTURE.md does not name crate `{name}`"));
+        }
+    }
+    for path in named.iter().filter(|name| name.contains('/') && !name.contains(' ')) {
+        if !path.starts_with('/') && !path.contains("::") && !root.join(path).exists() {
+            breaches.push(format!("docs/ARCHITECTURE.md names `{path}`, which does not exist"));
+        }
+    }
+    Ok(breaches)
+}
+
+fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(sources(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}

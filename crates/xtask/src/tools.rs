@@ -1,0 +1,62 @@
+//! What the tests need beyond cargo, installed by themselves under `target/`: a Python virtual
+//! environment and npm packages, both pinned by files in `tests/`.
+//!
+//! Always true: an install that was finished leaves a stamp with the pins it was made from, and is
+//! made anew only when the pins change.
+
+use crate::run::{root, run, target};
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Says in one line which toolchain is missing, before anything is built.
+pub(crate) fn require(programs: &[(&str, &str)]) -> Result<()> {
+    for (program, why) in programs {
+        let found = Command::new(program).arg("--version").output().is_ok();
+        if !found {
+            bail!("`{program}` is not installed: it is needed {why}");
+        }
+    }
+    Ok(())
+}
+
+/// The virtual environment's Python, with `tests/requirements.txt` installed.
+pub(crate) fn python() -> Result<PathBuf> {
+    let (home, pins) = (target().join("venv"), root().join("tests/requirements.txt"));
+    let python = home.join("bin/python");
+    installed(&home, &pins, || {
+        require(&[("python3", "for the driver tests (3.9 or later, with venv)")])?;
+        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&home))?;
+        run(Command::new(&python)
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"])
+            .arg(&pins))
+    })?;
+    Ok(python)
+}
+
+/// The folder whose `node_modules` holds what `tests/package.json` pins.
+pub(crate) fn npm() -> Result<PathBuf> {
+    let (home, pins) = (target().join("npm"), root().join("tests/package-lock.json"));
+    installed(&home, &pins, || {
+        require(&[("node", "for the mongosh tests"), ("npm", "for the mongosh tests")])?;
+        std::fs::create_dir_all(&home)?;
+        for file in ["package.json", "package-lock.json"] {
+            std::fs::copy(root().join("tests").join(file), home.join(file))?;
+        }
+        run(Command::new("npm")
+            .args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=optional", "--silent", "--prefix"])
+            .arg(&home))
+    })?;
+    Ok(home)
+}
+
+fn installed(home: &Path, pins: &Path, install: impl FnOnce() -> Result<()>) -> Result<()> {
+    let wanted = std::fs::read_to_string(pins).with_context(|| pins.display().to_string())?;
+    let stamp = home.join("installed-from");
+    if std::fs::read_to_string(&stamp).is_ok_and(|had| had == wanted) {
+        return Ok(());
+    }
+    install()?;
+    std::fs::write(&stamp, wanted)?;
+    Ok(())
+}

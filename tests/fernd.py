@@ -1,0 +1,147 @@
+"""A `fernd` of the tests' own: started on a free loopback port in a temporary directory, measured
+through /proc, stopped (or killed) by process id.
+
+The binary is named by the environment variable FERND, as `cargo xtask` sets it.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import pymongo
+
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Fernd:
+    """One server process over one data directory; `start` again after `kill` or `stop`."""
+
+    def __init__(self, *options, dbpath=None):
+        self.binary = os.environ["FERND"]
+        self.home = tempfile.mkdtemp(prefix="fernd-test-")
+        self.dbpath = dbpath or os.path.join(self.home, "db")
+        self.port = free_port()
+        self.options = list(options)
+        self.process = None
+        self.log = os.path.join(self.home, "fernd.log")
+
+    def command(self):
+        return [self.binary, "--dbpath", self.dbpath, "--port", str(self.port), *self.options]
+
+    def start(self, wait=60):
+        self.process = subprocess.Popen(
+            self.command(), stdout=open(self.log, "ab"), stderr=subprocess.STDOUT
+        )
+        deadline = time.monotonic() + wait
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"fernd ended with {self.process.returncode}:\n{self.tail()}")
+            try:
+                with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                    return self
+            except OSError:
+                time.sleep(0.02)
+        raise RuntimeError(f"fernd does not listen:\n{self.tail()}")
+
+    def client(self, **options):
+        return pymongo.MongoClient(
+            "127.0.0.1", self.port, directConnection=True,
+            **{"serverSelectionTimeoutMS": 20000, **options},
+        )
+
+    def tail(self, size=4000):
+        with open(self.log, "rb") as f:
+            return f.read()[-size:].decode(errors="replace")
+
+    def kill(self):
+        """kill -9: what the process had not written is gone."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self, wait=120):
+        """SIGTERM; returns the exit status."""
+        if self.process is None or self.process.poll() is not None:
+            return None
+        self.process.terminate()
+        try:
+            return self.process.wait(wait)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise RuntimeError(f"fernd did not stop within {wait} s:\n{self.tail()}") from None
+
+    def remove(self):
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *error):
+        if self.process and self.process.poll() is None:
+            try:
+                self.stop()
+            finally:
+                if error[0] is not None:
+                    print(self.tail(), file=sys.stderr)
+        self.remove()
+
+    # What the kernel says of the process.
+
+    def _status(self, field):
+        with open(f"/proc/{self.process.pid}/status") as f:
+            for line in f:
+                if line.startswith(field + ":"):
+                    return int(line.split()[1]) * 1024
+        return 0
+
+    def resident(self):
+        return self._status("VmRSS")
+
+    def peak_resident(self):
+        return self._status("VmHWM")
+
+    def threads(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/task"))
+
+    def cpu_seconds(self):
+        with open(f"/proc/{self.process.pid}/stat") as f:
+            words = f.read().rsplit(")", 1)[1].split()
+        return (int(words[11]) + int(words[12])) / TICKS
+
+    def bytes_written(self):
+        with open(f"/proc/{self.process.pid}/io") as f:
+            return {k: int(v) for k, v in (line.split(": ") for line in f)}["write_bytes"]
+
+    def disk_bytes(self, but=("log.",)):
+        """Bytes the data directory takes on disk, the log's recycled segments left out."""
+        total = 0
+        for folder, _, files in os.walk(self.dbpath):
+            for name in files:
+                if not name.startswith(tuple(but)):
+                    total += os.stat(os.path.join(folder, name)).st_blocks * 512
+        return total
+
+
+def validate(collection):
+    """Full validate; raises where an index and the documents disagree."""
+    report = collection.database.command("validate", collection.name, full=True)
+    if not report["valid"] or report.get("errors"):
+        raise AssertionError(f"validate of {collection.full_name}: {report}")
+    return report
+
+
+def size(text):
+    """`64M` as bytes, binary units as TokuMX's options take them."""
+    units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+    text = text.lower().rstrip("b")
+    return int(float(text[:-1]) * units[text[-1]]) if text[-1] in units else int(text)

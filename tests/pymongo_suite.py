@@ -1,0 +1,115 @@
+"""PyMongo's own test suite, from its source package on PyPI, against `fernd`.
+
+Prints what passed, and the failures grouped by their last line. `--at-least N` fails the run where
+fewer pass.
+"""
+
+import argparse
+import collections
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import xml.etree.ElementTree as ElementTree
+
+import pymongo
+from fernd import Fernd
+
+ISSUE_FILES = "collection,crud_unified,cursor,bulk,database"
+
+
+def sources(target):
+    """The suite's folder, fetched once as the version of the driver that is installed."""
+    home = os.path.join(target, "pymongo-suite")
+    folder = os.path.join(home, f"pymongo-{pymongo.version}")
+    if not os.path.isdir(folder):
+        os.makedirs(home, exist_ok=True)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:",
+             "--disable-pip-version-check", "-d", home, f"pymongo=={pymongo.version}"],
+            check=True,
+        )
+        with tarfile.open(f"{folder}.tar.gz") as archive:
+            archive.extractall(home)
+    # The tests run against the installed driver, with its C extension, not against the sources.
+    for package in ("pymongo", "bson", "gridfs"):
+        path = os.path.join(folder, package)
+        if os.path.isdir(path):
+            os.rename(path, path + ".not-installed")
+    return folder
+
+
+def outcomes(report):
+    for case in ElementTree.parse(report).iter("testcase"):
+        name = f"{case.get('classname', '').rsplit('.', 1)[-1]}.{case.get('name')}"
+        bad = case.find("failure") if case.find("failure") is not None else case.find("error")
+        if bad is not None:
+            yield name, "failed", bad.text or bad.get("message") or ""
+        elif case.find("skipped") is not None:
+            yield name, "skipped", case.find("skipped").get("message") or ""
+        else:
+            yield name, "passed", ""
+
+
+def reason(text):
+    """The line that says why: the last error line, its numbers and names made alike."""
+    lines = [l[4:].strip() for l in text.splitlines() if l.startswith("E   ")] or [text.strip()]
+    line = lines[0] if lines else ""
+    line = re.sub(r"ObjectId\('[0-9a-f]+'\)", "ObjectId(..)", line)
+    return line.split(", full error")[0][:160]
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument("--files", default=ISSUE_FILES, help="test_X.py, or `all`")
+    p.add_argument("--at-least", type=int, default=0)
+    p.add_argument("--at-most-failed", type=int)
+    p.add_argument("-k", help="pytest's -k")
+    p.add_argument("--show", action="store_true", help="every failure's text")
+    p.add_argument("--verbose", action="store_true", help="pytest's own output")
+    p.add_argument("--server-options", default="")
+    a = p.parse_args()
+    target = os.path.abspath(os.environ["FERN_TARGET"])
+    folder = sources(target)
+    report = os.path.join(target, "pymongo-suite", "report.xml")
+    names = ["test"] if a.files == "all" else [f"test/test_{f}.py" for f in a.files.split(",")]
+    options = ["--cacheSize", "512M", "--setParameter", "enableTestCommands=1"]
+    with Fernd(*options, *a.server_options.split()) as server:
+        environment = {**os.environ, "DB_IP": "127.0.0.1", "DB_PORT": str(server.port)}
+        environment.pop("FERND")
+        command = [sys.executable, "-m", "pytest", "-q", "-m", "default", "-p", "no:cacheprovider",
+                   "--tb=short",
+                   "-o", f"addopts=--junitxml={report}", "-o", "log_cli=false", *names]
+        if a.k:
+            command += ["-k", a.k]
+        output = None if a.verbose else subprocess.DEVNULL
+        if os.path.exists(report):
+            os.remove(report)
+        done = subprocess.run(command, cwd=folder, env=environment, stdout=output, stderr=output,
+                              timeout=3000)
+        if not os.path.exists(report):
+            raise SystemExit(f"pytest ended with {done.returncode} and wrote no report; --verbose")
+        if server.process.poll() is not None:
+            raise SystemExit(f"fernd died:\n{server.tail()}")
+    groups, counts = collections.defaultdict(list), collections.Counter()
+    for name, outcome, text in outcomes(report):
+        counts[outcome] += 1
+        if outcome == "failed":
+            groups[reason(text)].append(name)
+            if a.show:
+                print(f"--- {name}\n{text}\n")
+    for why, cases in sorted(groups.items(), key=lambda g: -len(g[1])):
+        print(f"{len(cases):4}  {why}")
+        for case in cases[:6]:
+            print(f"          {case}")
+    print(f"pymongo: {counts['passed']} passed, {counts['failed']} failed, "
+          f"{counts['skipped']} skipped")
+    if counts["passed"] < a.at_least:
+        raise SystemExit(f"fewer than {a.at_least} passed")
+    if a.at_most_failed is not None and counts["failed"] > a.at_most_failed:
+        raise SystemExit(f"more than {a.at_most_failed} failed")
+
+
+if __name__ == "__main__":
+    main()
