@@ -1,0 +1,201 @@
+"""`fernd` as its operator meets it: options, files, refusals of one clear line, shutdown.
+
+Each test says what holds; every refusal must be one line, a status other than 0, and lose nothing.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pymongo
+from fernd import Fernd, free_port
+
+
+def refused(command, *words):
+    """Runs `command`, which must end by itself with one line on stderr holding `words`."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert done.returncode != 0, f"{command} ended well"
+    assert len(lines) == 1, f"{command}: {lines}"
+    for word in words:
+        assert word.lower() in lines[0].lower(), f"{word!r} is not in {lines[0]!r}"
+
+
+def a_second_server_on_the_same_directory_is_refused():
+    with Fernd() as server, server.client() as client:
+        client.a.b.insert_one({"_id": 1})
+        command = server.command()
+        command[command.index("--port") + 1] = str(free_port())
+        refused(command, server.dbpath)
+        assert client.a.b.count_documents({}) == 1
+
+
+def a_port_in_use_is_refused():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        server = Fernd()
+        server.port = taken.getsockname()[1]
+        refused(server.command(), str(server.port), "in use")
+        server.remove()
+
+
+def a_cache_above_the_memory_is_refused():
+    server = Fernd("--cacheSize", "64T")
+    refused(server.command(), "cacheSize", "memory")
+    server.remove()
+
+
+def an_unknown_option_is_refused():
+    server = Fernd("--noSuchOption", "1")
+    done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "noSuchOption" in done.stderr, done
+    server.remove()
+
+
+def options_that_cannot_be_honoured_are_refused():
+    for options in (["--auth"], ["--tlsMode", "requireTLS"], ["--replSet", "rs0"]):
+        server = Fernd(*options)
+        refused(server.command(), options[0].lstrip("-"))
+        server.remove()
+
+
+def a_configuration_file_is_read():
+    server = Fernd()
+    path = os.path.join(server.home, "fernd.conf")
+    with open(path, "w") as f:
+        f.write(f"storage:\n  dbPath: {server.dbpath}\nnet:\n  port: {server.port}\n"
+                "  bindIp: 127.0.0.1\nsystemLog:\n  destination: file\n"
+                f"  path: {server.home}/server.log\n")
+    server.command = lambda: [server.binary, "--config", path]
+    with server, server.client() as client:
+        parsed = client.admin.command("getCmdLineOpts")["parsed"]
+        assert parsed["net"]["port"] == server.port, parsed
+        assert os.path.getsize(f"{server.home}/server.log") > 0
+
+
+def an_old_ini_file_is_read():
+    server = Fernd()
+    path = os.path.join(server.home, "tokumx.conf")
+    with open(path, "w") as f:
+        f.write(f"# TokuMX\ndbpath={server.dbpath}\nport={server.port}\ncacheSize=134217728\n"
+                "logFlushPeriod=100\ndirectio=off\ncleanerPeriod=2\ncleanerIterations=5\n"
+                "fsRedzone=5\nlockTimeout=4000\nnohttpinterface=true\n")
+    server.command = lambda: [server.binary, "--config", path]
+    with server, server.client() as client:
+        assert client.admin.command("ping")["ok"] == 1
+
+
+def sigterm_shuts_down_and_keeps_everything():
+    with Fernd("--cacheSize", "64M") as server:
+        with server.client() as client:
+            client.a.b.insert_many([{"_id": i} for i in range(5000)])
+        assert server.stop() == 0, server.tail()
+        server.start()
+        with server.client() as client:
+            assert client.a.b.count_documents({}) == 5000
+
+
+def fork_leaves_a_daemon_behind():
+    server = Fernd()
+    pid_file = os.path.join(server.home, "pid")
+    done = subprocess.run(
+        [*server.command(), "--fork", "--logpath", f"{server.home}/log", "--pidfilepath", pid_file],
+        capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done
+    with open(pid_file) as f:
+        pid = int(f.read())
+    try:
+        with server.client() as client:
+            assert client.admin.command("ping")["ok"] == 1
+    finally:
+        os.kill(pid, signal.SIGTERM)
+        while os.path.exists(f"/proc/{pid}"):
+            time.sleep(0.05)
+        server.remove()
+
+
+def a_full_disk_loses_nothing():
+    """A small tmpfs fills up: writes are refused clearly, reads go on, space brings writes back."""
+    home = os.path.join(os.environ["FERN_TARGET"], "full-disk-test")
+    os.makedirs(home, exist_ok=True)
+    subprocess.run(["umount", "-q", home], check=False)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=320m", "tmpfs", home])
+    if mounted.returncode != 0:
+        print("  (no right to mount a tmpfs here: not run)")
+        return
+    ballast = os.path.join(home, "ballast")
+    try:
+        server = Fernd("--cacheSize", "64M", dbpath=os.path.join(home, "db"))
+        with server, server.client() as client:
+            bench = client.full.docs
+            bench.insert_many([{"_id": i, "pad": os.urandom(500)} for i in range(1000)])
+            with open(ballast, "wb") as f:
+                try:
+                    while True:
+                        f.write(bytes(1 << 16))
+                        f.flush()
+                except OSError:
+                    pass
+            acked, error, deadline = 1000, None, time.monotonic() + 120
+            while error is None and time.monotonic() < deadline:
+                rows = [{"_id": acked + i, "pad": os.urandom(500)} for i in range(1000)]
+                try:
+                    bench.insert_many(rows)
+                    acked += len(rows)
+                except pymongo.errors.PyMongoError as e:
+                    error = e
+            assert error is not None, "a full disk went unnoticed"
+            print(f"  refused after {acked}: {str(error)[:120]}")
+            assert bench.find_one({"_id": 5}) is not None, "reads must go on"
+            os.remove(ballast)
+            deadline = time.monotonic() + 60
+            while True:
+                try:
+                    bench.insert_one({"_id": "after"})
+                    break
+                except pymongo.errors.PyMongoError:
+                    assert time.monotonic() < deadline, "writes did not come back"
+                    time.sleep(0.5)
+            assert bench.count_documents({"_id": {"$lt": acked}}) == acked
+            assert server.stop() == 0
+            server.start()
+            assert server.client().full.docs.count_documents({"_id": {"$lt": acked}}) == acked
+    finally:
+        subprocess.run(["umount", "-l", home], check=False)
+
+
+TESTS = [
+    a_second_server_on_the_same_directory_is_refused,
+    a_port_in_use_is_refused,
+    a_cache_above_the_memory_is_refused,
+    an_unknown_option_is_refused,
+    options_that_cannot_be_honoured_are_refused,
+    a_configuration_file_is_read,
+    an_old_ini_file_is_read,
+    sigterm_shuts_down_and_keeps_everything,
+    fork_leaves_a_daemon_behind,
+    a_full_disk_loses_nothing,
+]
+
+
+def main():
+    only, failed = sys.argv[1:], 0
+    tests = [t for t in TESTS if not only or t.__name__ in only]
+    for test in tests:
+        print(test.__name__.replace("_", " "), flush=True)
+        try:
+            test()
+        except Exception as e:  # each test stands alone; all of them report
+            failed += 1
+            print(f"  FAILED: {type(e).__name__}: {e}")
+    print(f"server: {len(tests) - failed} passed, {failed} failed")
+    if failed:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
