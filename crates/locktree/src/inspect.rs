@@ -1,0 +1,128 @@
+//! What is locked and who waits, for `showLiveTransactions`, `currentOp` and statistics.
+
+use crate::shard;
+use crate::table::LockTable;
+use crate::wait::Target;
+use crate::{Mode, Range};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One lock that is held or waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockInfo {
+    /// The transaction.
+    pub txn: u64,
+    /// The dictionary.
+    pub dictionary: u64,
+    /// The key, where it is a key lock.
+    pub key: Option<Vec<u8>>,
+    /// The range, where it is a range lock.
+    pub range: Option<Range>,
+    /// The mode held or asked for.
+    pub mode: Mode,
+    /// `None` where it is held; else how long the request has waited, in milliseconds.
+    pub waiting_ms: Option<u64>,
+    /// The transactions in its way.
+    pub blockers: Vec<u64>,
+}
+
+/// Counters since the table was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Requests that had to wait.
+    pub waits: u64,
+    /// Requests that ran out of time.
+    pub timeouts: u64,
+    /// Requests refused because they would close a cycle.
+    pub deadlocks: u64,
+    /// Times a transaction's key locks became a dictionary lock.
+    pub escalations: u64,
+    /// Milliseconds spent waiting, by all.
+    pub waited_ms: u64,
+    /// Bytes of lock memory now.
+    pub bytes: u64,
+    /// The limit on them.
+    pub max_bytes: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) waits: AtomicU64,
+    pub(crate) timeouts: AtomicU64,
+    pub(crate) deadlocks: AtomicU64,
+    pub(crate) escalations: AtomicU64,
+    pub(crate) waited_ms: AtomicU64,
+}
+
+impl LockTable {
+    /// Counters and sizes.
+    pub fn stats(&self) -> Stats {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Stats {
+            waits: get(&self.counters.waits),
+            timeouts: get(&self.counters.timeouts),
+            deadlocks: get(&self.counters.deadlocks),
+            escalations: get(&self.counters.escalations),
+            waited_ms: get(&self.counters.waited_ms),
+            bytes: self.bytes(),
+            max_bytes: self.options.max_bytes,
+        }
+    }
+
+    /// Every request that waits, oldest first, with who is in its way.
+    pub fn waiting(&self) -> Vec<LockInfo> {
+        let waits = self.waits.lock();
+        let now = self.clock.monotonic();
+        let mut found = Vec::new();
+        for (number, request) in &waits.requests {
+            let (dictionary, key, range) = match &request.target {
+                Target::Key(name) => {
+                    let (dictionary, key) = shard::split(name);
+                    (dictionary, Some(key.to_vec()), None)
+                }
+                Target::Range(dictionary, range) => (*dictionary, None, Some(range.clone())),
+            };
+            found.push(LockInfo {
+                txn: request.txn,
+                dictionary,
+                key,
+                range,
+                mode: request.mode,
+                waiting_ms: Some(now.saturating_sub(request.since).as_millis() as u64),
+                blockers: self.blockers(&waits, *number),
+            });
+        }
+        found
+    }
+
+    /// Up to `limit` locks that are held: ranges first, then keys in no order.
+    pub fn held(&self, limit: usize) -> Vec<LockInfo> {
+        let mut found: Vec<LockInfo> = Vec::new();
+        for held in &self.waits.lock().ranges {
+            found.push(info(held.txn, held.dictionary, None, Some(held.range.clone()), held.mode));
+        }
+        for shard in &self.shards {
+            let shard = shard.lock();
+            for (name, entry) in &shard.entries {
+                for holder in &entry.holders {
+                    if found.len() >= limit {
+                        return found;
+                    }
+                    let (dictionary, key) = shard::split(name);
+                    found.push(info(holder.txn, dictionary, Some(key.to_vec()), None, holder.mode));
+                }
+            }
+        }
+        found.truncate(limit);
+        found
+    }
+}
+
+fn info(
+    txn: u64,
+    dictionary: u64,
+    key: Option<Vec<u8>>,
+    range: Option<Range>,
+    mode: Mode,
+) -> LockInfo {
+    LockInfo { txn, dictionary, key, range, mode, waiting_ms: None, blockers: Vec::new() }
+}

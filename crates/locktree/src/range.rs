@@ -1,0 +1,50 @@
+//! Ranges of keys in one dictionary, for serializable operations and for escalation.
+
+use std::ops::{Bound, RangeBounds};
+
+/// A range of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// Where it starts in key order.
+    pub lower: Bound<Vec<u8>>,
+    /// Where it ends in key order.
+    pub upper: Bound<Vec<u8>>,
+}
+
+impl Range {
+    /// The whole dictionary.
+    pub fn all() -> Self {
+        Self { lower: Bound::Unbounded, upper: Bound::Unbounded }
+    }
+
+    /// Whether `key` lies inside.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        let bounds = (slice(&self.lower), slice(&self.upper));
+        RangeBounds::<[u8]>::contains(&bounds, key)
+    }
+
+    /// Whether some key could lie in both.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        reaches(&self.lower, &other.upper) && reaches(&other.lower, &self.upper)
+    }
+}
+
+fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
+    match bound {
+        Bound::Included(key) => Bound::Included(key),
+        Bound::Excluded(key) => Bound::Excluded(key),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
+/// Whether a range that starts at `lower` can have a key in common with one that ends at `upper`.
+fn reaches(lower: &Bound<Vec<u8>>, upper: &Bound<Vec<u8>>) -> bool {
+    match (lower, upper) {
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => true,
+        (Bound::Included(low), Bound::Included(high)) => low <= high,
+        (
+            Bound::Included(low) | Bound::Excluded(low),
+            Bound::Included(high) | Bound::Excluded(high),
+        ) => low < high,
+    }
+}

@@ -1,0 +1,572 @@
+//! The lock table: granting, waiting, releasing.
+
+use crate::inspect::Counters;
+use crate::owner::{Interrupt, Owner};
+use crate::shard::{self, Fast, Name, Shard};
+use crate::wait::{HeldRange, Outcome, Request, Target, Waiter, Waits};
+use crate::{Error, Granted, Mode, Range};
+use os::Clock;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// How a request that must wait does so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Waiting {
+    /// It sleeps; other threads wake it.
+    #[default]
+    Threads,
+    /// There is one thread, so nobody could wake it: the (simulated) clock moves on by the
+    /// timeout and the request fails.
+    Alone,
+}
+
+/// How a lock table is made.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Limit on lock memory in bytes.
+    pub max_bytes: u64,
+    /// Shards; a power of two.
+    pub shards: usize,
+    /// See [`Waiting`].
+    pub waiting: Waiting,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { max_bytes: 64 << 20, shards: 64, waiting: Waiting::Threads }
+    }
+}
+
+/// All locks of one engine.
+pub struct LockTable {
+    pub(crate) options: Options,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) shards: Vec<Mutex<Shard>>,
+    /// The queues and the wait-for graph; taken before a shard, never after.
+    pub(crate) waits: Mutex<Waits>,
+    /// Ranges held or asked for: while not zero, every request takes the slow path.
+    ranges: AtomicUsize,
+    bytes: AtomicU64,
+    /// Newest commit of an escalated transaction per dictionary: its keys were not remembered.
+    escalated: Mutex<BTreeMap<u64, u64>>,
+    any_escalated: AtomicBool,
+    pub(crate) counters: Counters,
+}
+
+impl LockTable {
+    /// An empty table.
+    pub fn new(clock: Arc<dyn Clock>, options: Options) -> Arc<Self> {
+        let shards = options.shards.max(1).next_power_of_two();
+        Arc::new(Self {
+            options: Options { shards, ..options },
+            clock,
+            shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
+            waits: Mutex::default(),
+            ranges: AtomicUsize::new(0),
+            bytes: AtomicU64::new(0),
+            escalated: Mutex::default(),
+            any_escalated: AtomicBool::new(false),
+            counters: Counters::default(),
+        })
+    }
+
+    /// A transaction without locks. Ids must be unique among those alive.
+    pub fn owner(self: &Arc<Self>, txn: u64) -> Owner {
+        Owner {
+            txn,
+            held: Vec::new(),
+            ranges: Vec::new(),
+            escalated: BTreeSet::new(),
+            bytes: 0,
+            escalate_at: 0,
+            interrupt: Interrupt { txn, flag: Arc::new(AtomicBool::new(false)) },
+            table: Arc::clone(self),
+        }
+    }
+
+    /// Locks a key, waiting up to `timeout`. Idempotent; a shared lock is upgraded.
+    pub fn acquire(
+        &self,
+        owner: &mut Owner,
+        dictionary: u64,
+        key: &[u8],
+        mode: Mode,
+        timeout: Duration,
+    ) -> Result<Granted, Error> {
+        let name = shard::name(dictionary, key);
+        if !owner.ranges.is_empty() && owner.covers(dictionary, key, mode) {
+            return Ok(self.with_escalated(dictionary, self.shard(&name).lock().known(&name)));
+        }
+        let fast = {
+            let mut shard = self.shard(&name).lock();
+            // Read under the shard's lock: a range request raises it before it looks at shards.
+            if self.ranges.load(Ordering::SeqCst) > 0 {
+                Fast::Contended
+            } else {
+                shard.try_grant(&name, owner.txn, mode)
+            }
+        };
+        let (granted, new) = match fast {
+            Fast::Granted(granted, new) => (granted, new),
+            Fast::Contended => self.acquire_slowly(owner, &name, mode, timeout)?,
+        };
+        if let Some(name) = new {
+            let size = shard::cost(&name);
+            owner.held.push(name);
+            owner.bytes += size;
+            self.bytes.fetch_add(size, Ordering::Relaxed);
+            self.within_memory(owner)?;
+        }
+        Ok(self.with_escalated(dictionary, granted))
+    }
+
+    /// Locks a range, waiting up to `timeout`. Looks at every key lock: for rare operations.
+    pub fn acquire_range(
+        &self,
+        owner: &mut Owner,
+        dictionary: u64,
+        range: Range,
+        mode: Mode,
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        self.wait_for(owner, Target::Range(dictionary, range.clone()), mode, false, timeout)?;
+        owner.ranges.push((dictionary, range, mode));
+        Ok(())
+    }
+
+    fn acquire_slowly(
+        &self,
+        owner: &mut Owner,
+        name: &[u8],
+        mode: Mode,
+        timeout: Duration,
+    ) -> Result<(Granted, Option<Name>), Error> {
+        let (shared_name, held) = {
+            let shard = self.shard(name).lock();
+            match shard.entries.get_key_value(name) {
+                Some((name, entry)) => (Arc::clone(name), entry.held_by(owner.txn)),
+                None => (Name::from(name), None),
+            }
+        };
+        if held.is_none_or(|held| held < mode) {
+            let target = Target::Key(Arc::clone(&shared_name));
+            self.wait_for(owner, target, mode, held.is_some(), timeout)?;
+        }
+        let granted = self.shard(name).lock().known(name);
+        Ok((granted, held.is_none().then_some(shared_name)))
+    }
+
+    /// Queues a request and sleeps until it is granted, refused or out of time.
+    fn wait_for(
+        &self,
+        owner: &Owner,
+        target: Target,
+        mode: Mode,
+        upgrade: bool,
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        let started = self.clock.monotonic();
+        let waiter = Waiter::new();
+        let number = {
+            let mut waits = self.waits.lock();
+            let number = self.join(
+                &mut waits,
+                Request {
+                    txn: owner.txn,
+                    target,
+                    mode,
+                    upgrade,
+                    since: started,
+                    waiter: Arc::clone(&waiter),
+                },
+            );
+            if self.grant_if_free(&mut waits, number) {
+                return Ok(());
+            }
+            let blocker = self.blockers(&waits, number).first().copied().unwrap_or_default();
+            let refused = if timeout.is_zero() {
+                self.counters.timeouts.fetch_add(1, Ordering::Relaxed);
+                Some(Error::Timeout { waited_ms: 0, blocker })
+            } else if owner.interrupt.is_set() {
+                Some(Error::Interrupted)
+            } else if self.closes_cycle(&waits, number) {
+                self.counters.deadlocks.fetch_add(1, Ordering::Relaxed);
+                Some(Error::Deadlock { blocker })
+            } else {
+                None
+            };
+            if let Some(error) = refused {
+                self.leave(&mut waits, number);
+                return Err(error);
+            }
+            number
+        };
+        self.counters.waits.fetch_add(1, Ordering::Relaxed);
+        let outcome = self.sleep(&waiter, started, timeout);
+        let waited = self.clock.monotonic().saturating_sub(started).as_millis() as u64;
+        self.counters.waited_ms.fetch_add(waited, Ordering::Relaxed);
+        self.settle(number, &waiter, outcome, waited)
+    }
+
+    fn sleep(&self, waiter: &Waiter, started: Duration, timeout: Duration) -> Outcome {
+        if self.options.waiting == Waiting::Alone {
+            self.clock.sleep(timeout);
+            return waiter.outcome();
+        }
+        let deadline = started.saturating_add(timeout);
+        loop {
+            let left = deadline.saturating_sub(self.clock.monotonic());
+            if left.is_zero() {
+                return waiter.outcome();
+            }
+            // An hour at most at once, so that "for ever" does not overflow the clock.
+            let outcome = waiter.sleep(left.min(Duration::from_hours(1)));
+            if outcome != Outcome::Waiting {
+                return outcome;
+            }
+        }
+    }
+
+    /// What a request that woke up got. A grant that came with the timeout counts as a grant.
+    fn settle(
+        &self,
+        number: u64,
+        waiter: &Waiter,
+        outcome: Outcome,
+        waited_ms: u64,
+    ) -> Result<(), Error> {
+        if outcome == Outcome::Granted {
+            return Ok(());
+        }
+        let mut waits = self.waits.lock();
+        // Grants happen under `waits` and take the request out: so this is the last word, also
+        // where a kill or the timeout came first.
+        if !waits.requests.contains_key(&number) {
+            return Ok(());
+        }
+        let outcome = waiter.outcome();
+        let blocker = self.blockers(&waits, number).first().copied().unwrap_or_default();
+        self.leave(&mut waits, number);
+        if outcome == Outcome::Interrupted {
+            return Err(Error::Interrupted);
+        }
+        self.counters.timeouts.fetch_add(1, Ordering::Relaxed);
+        Err(Error::Timeout { waited_ms, blocker })
+    }
+
+    /// Kills a transaction's waiting: the request it waits in, and every later one, fails with
+    /// [`Error::Interrupted`].
+    pub fn interrupt(&self, interrupt: &Interrupt) {
+        interrupt.flag.store(true, Ordering::SeqCst);
+        let waits = self.waits.lock();
+        if let Some(number) = waits.by_txn.get(&interrupt.txn)
+            && let Some(request) = waits.requests.get(number)
+        {
+            request.waiter.finish(Outcome::Interrupted);
+        }
+    }
+
+    pub(crate) fn release(&self, owner: &mut Owner, commit: Option<u64>) {
+        let mut waited_for: Vec<Name> = Vec::new();
+        let mut freed = 0;
+        for name in owner.held.drain(..) {
+            let released = self.shard(&name).lock().release(&name, owner.txn, commit);
+            if released.waited_for {
+                waited_for.push(Arc::clone(&name));
+            }
+            // A remembered commit keeps the entry, and its bytes, until it is forgotten.
+            if !released.remembered {
+                freed += shard::cost(&name);
+            }
+        }
+        self.sub_bytes(freed);
+        owner.bytes = 0;
+        if let Some(ts) = commit {
+            self.remember_escalated(&owner.escalated, ts);
+        }
+        owner.escalated.clear();
+        let had_ranges = !owner.ranges.is_empty();
+        owner.ranges.clear();
+        if waited_for.is_empty() && !had_ranges && self.ranges.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut waits = self.waits.lock();
+        if had_ranges {
+            let before = waits.ranges.len();
+            waits.ranges.retain(|held| held.txn != owner.txn);
+            self.ranges.fetch_sub(before - waits.ranges.len(), Ordering::SeqCst);
+        }
+        if had_ranges || self.ranges.load(Ordering::SeqCst) > 0 {
+            self.grant_everywhere(&mut waits);
+        } else {
+            for name in waited_for {
+                self.grant_queue(&mut waits, &name);
+            }
+        }
+    }
+
+    fn join(&self, waits: &mut Waits, request: Request) -> u64 {
+        match &request.target {
+            Target::Key(name) => self.shard(name).lock().waiter_joins(name),
+            Target::Range(..) => {
+                self.ranges.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+        waits.add(request)
+    }
+
+    /// Takes a request out of its queue; those behind it may now be free.
+    fn leave(&self, waits: &mut Waits, number: u64) {
+        let Some(request) = waits.remove(number) else { return };
+        match request.target {
+            Target::Key(name) => {
+                self.shard(&name).lock().waiter_leaves(&name);
+                self.grant_queue(waits, &name);
+            }
+            Target::Range(..) => {
+                self.ranges.fetch_sub(1, Ordering::SeqCst);
+                self.grant_everywhere(waits);
+            }
+        }
+    }
+
+    /// Grants from the head of a key's queue as far as nobody is in the way. Past the first
+    /// request that stays, all stay: they wait for it or for what it waits for.
+    fn grant_queue(&self, waits: &mut Waits, name: &Name) {
+        while let Some(number) = waits.queues.get(name).and_then(|queue| queue.front().copied()) {
+            if !self.grant_if_free(waits, number) {
+                return;
+            }
+        }
+    }
+
+    fn grant_everywhere(&self, waits: &mut Waits) {
+        let numbers: Vec<u64> = waits.requests.keys().copied().collect();
+        for number in numbers {
+            self.grant_if_free(waits, number);
+        }
+    }
+
+    fn grant_if_free(&self, waits: &mut Waits, number: u64) -> bool {
+        if !self.blockers(waits, number).is_empty() {
+            return false;
+        }
+        let Some(request) = waits.remove(number) else { return false };
+        match request.target {
+            Target::Key(name) => {
+                let mut shard = self.shard(&name).lock();
+                if let Some(entry) = shard.entries.get_mut(&*name) {
+                    entry.add(request.txn, request.mode);
+                }
+                shard.waiter_leaves(&name);
+            }
+            // The range stays counted in `ranges` until it is released.
+            Target::Range(dictionary, range) => waits.ranges.push(HeldRange {
+                txn: request.txn,
+                dictionary,
+                range,
+                mode: request.mode,
+            }),
+        }
+        request.waiter.finish(Outcome::Granted);
+        true
+    }
+
+    /// The transactions a queued request waits for. Empty means it can be granted.
+    pub(crate) fn blockers(&self, waits: &Waits, number: u64) -> Vec<u64> {
+        let Some(request) = waits.requests.get(&number) else { return Vec::new() };
+        let mut found = match &request.target {
+            Target::Key(name) => self.key_blockers(waits, number, request, name),
+            Target::Range(dictionary, range) => {
+                self.range_blockers(waits, number, request, *dictionary, range)
+            }
+        };
+        found.retain(|txn| *txn != request.txn);
+        found
+    }
+
+    fn key_blockers(&self, waits: &Waits, number: u64, request: &Request, name: &Name) -> Vec<u64> {
+        let (mut found, complete) = waits.ahead(number, name, request.mode);
+        if !complete && let Some(entry) = self.shard(name).lock().entries.get(&**name) {
+            let in_way = entry.holders.iter().filter(|h| !h.mode.compatible(request.mode));
+            found.extend(in_way.map(|holder| holder.txn));
+        }
+        let (dictionary, key) = shard::split(name);
+        for held in &waits.ranges {
+            if held.dictionary == dictionary
+                && !held.mode.compatible(request.mode)
+                && held.range.contains(key)
+            {
+                found.push(held.txn);
+            }
+        }
+        // An upgrade does not queue behind a range: the range waits for its shared lock.
+        if waits.range_requests > 0 && !request.upgrade {
+            for earlier in waits.requests.range(..number).map(|(_, earlier)| earlier) {
+                if let Target::Range(d, range) = &earlier.target
+                    && *d == dictionary
+                    && !earlier.mode.compatible(request.mode)
+                    && range.contains(key)
+                    // Whoever holds something the range waits for goes first.
+                    && !self.holds_in(request.txn, dictionary, range)
+                {
+                    found.push(earlier.txn);
+                }
+            }
+        }
+        found
+    }
+
+    fn range_blockers(
+        &self,
+        waits: &Waits,
+        number: u64,
+        request: &Request,
+        dictionary: u64,
+        range: &Range,
+    ) -> Vec<u64> {
+        let mut found = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            for (name, entry) in &shard.entries {
+                let (d, key) = shard::split(name);
+                if d == dictionary && range.contains(key) {
+                    let in_way = entry.holders.iter().filter(|h| !h.mode.compatible(request.mode));
+                    found.extend(in_way.map(|holder| holder.txn));
+                }
+            }
+        }
+        for held in &waits.ranges {
+            if held.dictionary == dictionary
+                && !held.mode.compatible(request.mode)
+                && held.range.overlaps(range)
+            {
+                found.push(held.txn);
+            }
+        }
+        for earlier in waits.requests.range(..number).map(|(_, earlier)| earlier) {
+            let overlaps = match &earlier.target {
+                Target::Key(name) => {
+                    let (d, key) = shard::split(name);
+                    d == dictionary && range.contains(key)
+                        // It waits for the requester itself: it cannot come first.
+                        && self.shard(name).lock().entries.get(&**name)
+                            .is_none_or(|entry| entry.held_by(request.txn).is_none())
+                }
+                Target::Range(d, other) => {
+                    *d == dictionary
+                        && other.overlaps(range)
+                        && !self.holds_in(request.txn, dictionary, other)
+                }
+            };
+            if overlaps && !earlier.mode.compatible(request.mode) {
+                found.push(earlier.txn);
+            }
+        }
+        found
+    }
+
+    fn holds_in(&self, txn: u64, dictionary: u64, range: &Range) -> bool {
+        self.shards.iter().any(|shard| {
+            shard.lock().entries.iter().any(|(name, entry)| {
+                let (d, key) = shard::split(name);
+                d == dictionary && range.contains(key) && entry.held_by(txn).is_some()
+            })
+        })
+    }
+
+    /// Whether the queued request reaches itself over the edges "waits for". Called for each new
+    /// request under `waits`, where no edge among waiters can appear meanwhile: so the request
+    /// that closes a cycle always finds it.
+    fn closes_cycle(&self, waits: &Waits, number: u64) -> bool {
+        let Some(start) = waits.requests.get(&number).map(|request| request.txn) else {
+            return false;
+        };
+        let mut seen = BTreeSet::new();
+        let mut open = self.blockers(waits, number);
+        while let Some(txn) = open.pop() {
+            if txn == start {
+                return true;
+            }
+            if seen.insert(txn)
+                && let Some(next) = waits.by_txn.get(&txn)
+            {
+                open.extend(self.blockers(waits, *next));
+            }
+        }
+        false
+    }
+
+    /// Forgets the commits that no snapshot can conflict with any more.
+    pub fn prune(&self, oldest_snapshot: u64) {
+        for shard in &self.shards {
+            let freed = shard.lock().forget(oldest_snapshot, usize::MAX);
+            self.sub_bytes(freed);
+        }
+        if self.any_escalated.load(Ordering::SeqCst) {
+            let mut escalated = self.escalated.lock();
+            escalated.retain(|_, ts| *ts > oldest_snapshot);
+            self.any_escalated.store(!escalated.is_empty(), Ordering::SeqCst);
+        }
+    }
+
+    /// Whether commits are remembered at all, so that pruning has something to do.
+    pub fn remembers(&self) -> bool {
+        self.bytes() > 0
+    }
+
+    /// Forgets half of the remembered commits, oldest first: locks that are held come first.
+    pub(crate) fn forget_over_half(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let keep = shard.remembered() / 2;
+            let freed = shard.forget(0, keep);
+            drop(shard);
+            self.sub_bytes(freed);
+        }
+    }
+
+    /// Bytes of lock memory in use.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn sub_bytes(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn shard(&self, name: &[u8]) -> &Mutex<Shard> {
+        &self.shards[(xxh3_64(name) >> 48) as usize & (self.shards.len() - 1)]
+    }
+
+    fn with_escalated(&self, dictionary: u64, mut granted: Granted) -> Granted {
+        if self.any_escalated.load(Ordering::SeqCst)
+            && let Some(ts) = self.escalated.lock().get(&dictionary)
+        {
+            granted.complete_since = granted.complete_since.max(*ts);
+        }
+        granted
+    }
+
+    fn remember_escalated(&self, dictionaries: &BTreeSet<u64>, ts: u64) {
+        if dictionaries.is_empty() {
+            return;
+        }
+        let mut escalated = self.escalated.lock();
+        for dictionary in dictionaries {
+            let newest = escalated.entry(*dictionary).or_default();
+            *newest = (*newest).max(ts);
+        }
+        self.any_escalated.store(true, Ordering::SeqCst);
+    }
+}
+
+impl std::fmt::Debug for LockTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LockTable").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
+}

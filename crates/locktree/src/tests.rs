@@ -1,0 +1,390 @@
+//! The lock table: queues, refusals, memory of commits, ranges, escalation; alone, against a
+//! model, and with real threads.
+
+use crate::{Error, LockTable, Mode, Options, Range, Waiting};
+use os::Os;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const NOW: Duration = Duration::ZERO;
+const LONG: Duration = Duration::from_secs(30);
+
+fn table() -> Arc<LockTable> {
+    LockTable::new(Os::real().clock, Options::default())
+}
+
+fn small(max_bytes: u64) -> Arc<LockTable> {
+    LockTable::new(Os::real().clock, Options { max_bytes, shards: 4, ..Options::default() })
+}
+
+fn until_waiting(table: &LockTable, count: usize) {
+    while table.waiting().len() < count {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn exclusive_lock_keeps_others_out_until_released() {
+    let table = table();
+    let (mut a, mut b) = (table.owner(1), table.owner(2));
+    table.acquire(&mut a, 1, b"k", Mode::Exclusive, NOW).unwrap();
+    table.acquire(&mut a, 1, b"k", Mode::Exclusive, NOW).unwrap();
+    let refused = table.acquire(&mut b, 1, b"k", Mode::Shared, NOW).unwrap_err();
+    assert_eq!(refused, Error::Timeout { waited_ms: 0, blocker: 1 });
+    table.acquire(&mut b, 2, b"k", Mode::Exclusive, NOW).unwrap();
+    a.release(None);
+    table.acquire(&mut b, 1, b"k", Mode::Exclusive, NOW).unwrap();
+    assert_eq!(b.held(), 2);
+    b.release(None);
+    assert_eq!(table.bytes(), 0);
+    assert!(table.held(9).is_empty());
+}
+
+#[test]
+fn shared_locks_coexist_and_a_lone_holder_upgrades() {
+    let table = table();
+    let (mut a, mut b) = (table.owner(1), table.owner(2));
+    table.acquire(&mut a, 1, b"k", Mode::Shared, NOW).unwrap();
+    table.acquire(&mut b, 1, b"k", Mode::Shared, NOW).unwrap();
+    assert!(table.acquire(&mut a, 1, b"k", Mode::Exclusive, NOW).is_err());
+    drop(b);
+    table.acquire(&mut a, 1, b"k", Mode::Exclusive, NOW).unwrap();
+    assert_eq!(a.held(), 1);
+}
+
+#[test]
+fn waiter_gets_the_lock_when_the_holder_ends() {
+    let table = table();
+    let mut a = table.owner(1);
+    table.acquire(&mut a, 1, b"k", Mode::Exclusive, NOW).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let mut b = table.owner(2);
+            table.acquire(&mut b, 1, b"k", Mode::Exclusive, LONG).map(|_| ())
+        });
+        until_waiting(&table, 1);
+        let seen = table.waiting();
+        assert_eq!((seen[0].txn, seen[0].blockers.clone()), (2, vec![1]));
+        a.release(None);
+        waiting.join().unwrap().unwrap();
+    });
+    assert_eq!(table.stats().waits, 1);
+}
+
+#[test]
+fn requests_are_granted_in_the_order_they_came() {
+    let table = table();
+    let mut first = table.owner(100);
+    table.acquire(&mut first, 1, b"k", Mode::Exclusive, NOW).unwrap();
+    let order = parking_lot::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for txn in 1..=8_u64 {
+            let (table, order) = (&table, &order);
+            scope.spawn(move || {
+                let mut owner = table.owner(txn);
+                table.acquire(&mut owner, 1, b"k", Mode::Exclusive, LONG).unwrap();
+                order.lock().push(txn);
+            });
+            until_waiting(table, txn as usize);
+        }
+        first.release(None);
+    });
+    assert_eq!(*order.lock(), (1..=8).collect::<Vec<_>>());
+}
+
+#[test]
+fn request_times_out_at_its_deadline() {
+    let table = table();
+    let (mut a, mut b) = (table.owner(1), table.owner(2));
+    table.acquire(&mut a, 1, b"k", Mode::Exclusive, NOW).unwrap();
+    let error =
+        table.acquire(&mut b, 1, b"k", Mode::Exclusive, Duration::from_millis(30)).unwrap_err();
+    assert!(matches!(error, Error::Timeout { waited_ms: 30.., blocker: 1 }), "{error:?}");
+    assert!(table.waiting().is_empty());
+    assert_eq!(table.stats().timeouts, 1);
+}
+
+#[test]
+fn alone_the_clock_moves_instead_of_the_thread() {
+    let sim = os::sim::SimOs::new(1).os();
+    let options = Options { waiting: Waiting::Alone, ..Options::default() };
+    let table = LockTable::new(Arc::clone(&sim.clock), options);
+    let (mut a, mut b) = (table.owner(1), table.owner(2));
+    table.acquire(&mut a, 1, b"k", Mode::Exclusive, NOW).unwrap();
+    let before = sim.clock.monotonic();
+    assert!(table.acquire(&mut b, 1, b"k", Mode::Exclusive, LONG).is_err());
+    assert!(sim.clock.monotonic() >= before + LONG);
+}
+
+#[test]
+fn request_that_closes_a_cycle_is_the_victim() {
+    let table = table();
+    let (mut a, mut b) = (table.owner(1), table.owner(2));
+    table.acquire(&mut a, 1, b"x", Mode::Exclusive, NOW).unwrap();
+    table.acquire(&mut b, 1, b"y", Mode::Exclusive, NOW).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| table.acquire(&mut a, 1, b"y", Mode::Exclusive, LONG));
+        until_waiting(&table, 1);
+        let error = table.acquire(&mut b, 1, b"x", Mode::Exclusive, LONG).unwrap_err();
+        assert_eq!(error, Error::Deadlock { blocker: 1 });
+        drop(b);
+        waiting.join().unwrap().unwrap();
+    });
+    assert_eq!(table.stats().deadlocks, 1);
+}
+
+#[test]
+fn two_upgrades_of_one_key_are_a_deadlock() {
+    let table = table();
+    let (mut a, mut b) = (table.owner(1), table.owner(2));
+    table.acquire(&mut a, 1, b"k", Mode::Shared, NOW).unwrap();
+    table.acquire(&mut b, 1, b"k", Mode::Shared, NOW).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| table.acquire(&mut a, 1, b"k", Mode::Exclusive, LONG));
+        until_waiting(&table, 1);
+        let error = table.acquire(&mut b, 1, b"k", Mode::Exclusive, LONG).unwrap_err();
+        assert_eq!(error, Error::Deadlock { blocker: 1 });
+        drop(b);
+        waiting.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn waiter_that_gives_up_lets_those_behind_it_pass() {
+    let table = table();
+    let mut reader = table.owner(1);
+    table.acquire(&mut reader, 1, b"k", Mode::Shared, NOW).unwrap();
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut owner = table.owner(2);
+            let timeout = Duration::from_millis(50);
+            table.acquire(&mut owner, 1, b"k", Mode::Exclusive, timeout).map(|_| ())
+        });
+        until_waiting(&table, 1);
+        let mut behind = table.owner(3);
+        table.acquire(&mut behind, 1, b"k", Mode::Shared, LONG).unwrap();
+        assert!(matches!(writer.join().unwrap(), Err(Error::Timeout { .. })));
+    });
+}
+
+#[test]
+fn killed_transaction_stops_waiting_and_never_waits_again() {
+    let table = table();
+    let (mut a, mut b) = (table.owner(1), table.owner(2));
+    table.acquire(&mut a, 1, b"k", Mode::Exclusive, NOW).unwrap();
+    let kill = b.interrupt();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let first = table.acquire(&mut b, 1, b"k", Mode::Exclusive, LONG);
+            (first, table.acquire(&mut b, 1, b"k", Mode::Exclusive, LONG))
+        });
+        until_waiting(&table, 1);
+        table.interrupt(&kill);
+        let (first, second) = waiting.join().unwrap();
+        assert_eq!((first, second), (Err(Error::Interrupted), Err(Error::Interrupted)));
+    });
+    assert!(table.waiting().is_empty());
+}
+
+#[test]
+fn commit_is_remembered_while_an_older_snapshot_lives() {
+    let table = table();
+    let mut a = table.owner(1);
+    table.acquire(&mut a, 1, b"k", Mode::Exclusive, NOW).unwrap();
+    table.acquire(&mut a, 1, b"read", Mode::Shared, NOW).unwrap();
+    a.release(Some(17));
+    let mut b = table.owner(2);
+    let granted = table.acquire(&mut b, 1, b"k", Mode::Exclusive, NOW).unwrap();
+    assert_eq!((granted.last_commit, granted.complete_since), (17, 0));
+    let granted = table.acquire(&mut b, 1, b"read", Mode::Exclusive, NOW).unwrap();
+    assert_eq!(granted.last_commit, 0, "a shared lock wrote nothing");
+    b.release(None);
+    table.prune(16);
+    assert!(table.bytes() > 0);
+    table.prune(17);
+    assert_eq!(table.bytes(), 0);
+}
+
+#[test]
+fn forgetting_for_memory_raises_the_floor() {
+    let table = small(4000);
+    for ts in 1..=200_u64 {
+        let mut owner = table.owner(ts);
+        table.acquire(&mut owner, 1, &ts.to_le_bytes(), Mode::Exclusive, NOW).unwrap();
+        owner.release(Some(ts));
+    }
+    assert!(table.bytes() <= 4000, "{}", table.bytes());
+    let mut owner = table.owner(1000);
+    for ts in 1..=200_u64 {
+        let granted = table.acquire(&mut owner, 1, &ts.to_le_bytes(), Mode::Shared, NOW).unwrap();
+        assert!(granted.last_commit == ts || granted.complete_since >= ts, "commit {ts} is lost");
+    }
+}
+
+#[test]
+fn range_lock_keeps_keys_inside_and_only_those() {
+    let table = table();
+    let (mut a, mut b) = (table.owner(1), table.owner(2));
+    let range =
+        Range { lower: Bound::Included(b"b".to_vec()), upper: Bound::Excluded(b"d".to_vec()) };
+    table.acquire_range(&mut a, 1, range.clone(), Mode::Shared, NOW).unwrap();
+    table.acquire(&mut b, 1, b"a", Mode::Exclusive, NOW).unwrap();
+    table.acquire(&mut b, 1, b"d", Mode::Exclusive, NOW).unwrap();
+    table.acquire(&mut b, 2, b"c", Mode::Exclusive, NOW).unwrap();
+    table.acquire(&mut b, 1, b"c", Mode::Shared, NOW).unwrap();
+    assert!(table.acquire(&mut b, 1, b"b", Mode::Exclusive, NOW).is_err());
+    assert!(table.acquire_range(&mut b, 1, range.clone(), Mode::Exclusive, NOW).is_err());
+    assert!(table.acquire_range(&mut a, 1, range.clone(), Mode::Exclusive, NOW).is_err());
+    a.release(None);
+    table.acquire_range(&mut b, 1, range, Mode::Exclusive, NOW).unwrap();
+    b.release(None);
+    assert_eq!(table.bytes(), 0);
+}
+
+#[test]
+fn range_request_waits_for_the_keys_inside() {
+    let table = table();
+    let mut a = table.owner(1);
+    table.acquire(&mut a, 1, b"k", Mode::Exclusive, NOW).unwrap();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let mut b = table.owner(2);
+            table.acquire_range(&mut b, 1, Range::all(), Mode::Exclusive, LONG)
+        });
+        until_waiting(&table, 1);
+        // The holder the range waits for is not queued behind it.
+        table.acquire(&mut a, 1, b"l", Mode::Exclusive, NOW).unwrap();
+        a.release(None);
+        waiting.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn large_transaction_is_escalated_to_the_dictionary() {
+    let table = small(20_000);
+    let (mut a, mut b) = (table.owner(1), table.owner(2));
+    for i in 0..5000_u64 {
+        table.acquire(&mut a, 7, &i.to_be_bytes(), Mode::Exclusive, NOW).unwrap();
+        assert!(table.bytes() <= 40_000);
+    }
+    assert_eq!(table.stats().escalations, 1);
+    assert!(table.acquire(&mut b, 7, &3_u64.to_be_bytes(), Mode::Shared, NOW).is_err());
+    assert!(table.acquire(&mut b, 7, b"never seen", Mode::Shared, NOW).is_err());
+    table.acquire(&mut b, 8, b"k", Mode::Exclusive, NOW).unwrap();
+    a.release(Some(5));
+    let granted = table.acquire(&mut b, 7, &3_u64.to_be_bytes(), Mode::Shared, NOW).unwrap();
+    assert!(granted.complete_since >= 5, "what an escalated transaction wrote is not known");
+}
+
+#[test]
+fn full_table_refuses_where_others_prevent_escalation() {
+    let table = small(10_000);
+    let (mut a, mut b) = (table.owner(1), table.owner(2));
+    table.acquire(&mut b, 7, b"other", Mode::Exclusive, NOW).unwrap();
+    let refused = (0..5000_u64)
+        .map(|i| table.acquire(&mut a, 7, &i.to_be_bytes(), Mode::Exclusive, NOW))
+        .find_map(Result::err);
+    assert!(matches!(refused, Some(Error::OutOfLocks { .. })), "{refused:?}");
+    drop((a, b));
+    assert_eq!(table.bytes(), 0);
+}
+
+/// Threads lock two or three keys in any order, upgrade some, and add to plain numbers under
+/// them. Every cycle must be found (a timeout would mean one was missed or a wake-up lost), and
+/// no addition may be lost.
+#[test]
+fn threads_in_any_order_lose_no_wake_up_and_no_update() {
+    const THREADS: u64 = 8;
+    const ROUNDS: u64 = 400;
+    let table = table();
+    let cells: Vec<AtomicU64> = (0..5).map(|_| AtomicU64::new(0)).collect();
+    let ids = AtomicU64::new(0);
+    let added = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (table, cells, ids, added) = (&table, &cells, &ids, &added);
+            scope.spawn(move || {
+                let mut state = thread.wrapping_mul(0x9E37_79B9_7F4A_7C15) + 1;
+                let mut next = move || {
+                    state ^= state << 13;
+                    state ^= state >> 7;
+                    state ^= state << 17;
+                    state
+                };
+                let mut done = 0;
+                while done < ROUNDS {
+                    let mut owner = table.owner(ids.fetch_add(1, Ordering::Relaxed));
+                    let keys: Vec<usize> =
+                        (0..2 + next() % 2).map(|_| (next() % 5) as usize).collect();
+                    let granted = keys.iter().try_for_each(|key| {
+                        let name = [*key as u8];
+                        if next() % 4 == 0 {
+                            table.acquire(&mut owner, 1, &name, Mode::Shared, LONG)?;
+                            std::thread::yield_now();
+                        }
+                        if next() % 50 == 0 {
+                            let all = Range::all();
+                            return table.acquire_range(&mut owner, 1, all, Mode::Exclusive, LONG);
+                        }
+                        table.acquire(&mut owner, 1, &name, Mode::Exclusive, LONG).map(|_| ())
+                    });
+                    match granted {
+                        Ok(()) => {
+                            for key in &keys {
+                                let covered = owner.covers(1, &[*key as u8], Mode::Exclusive);
+                                if covered || owner.held.iter().any(|n| n[8] == *key as u8) {
+                                    let seen = cells[*key].load(Ordering::Relaxed);
+                                    std::thread::yield_now();
+                                    cells[*key].store(seen + 1, Ordering::Relaxed);
+                                    added.fetch_add(1, Ordering::Relaxed);
+                                }
+                            }
+                            done += 1;
+                        }
+                        Err(Error::Deadlock { .. }) => {}
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            });
+        }
+    });
+    let total: u64 = cells.iter().map(|cell| cell.load(Ordering::Relaxed)).sum();
+    assert_eq!(total, added.load(Ordering::Relaxed));
+    assert_eq!((table.bytes(), table.waiting().len()), (0, 0));
+    assert!(table.shards.iter().all(|shard| shard.lock().entries.is_empty()));
+}
+
+proptest! {
+    /// Without waiting, the table grants exactly what the plain rules allow.
+    #[test]
+    fn grants_what_the_model_grants(steps in prop::collection::vec((0..4_u64, 0..3_u8, any::<bool>(), 0..6_u8), 1..200)) {
+        let table = small(1 << 20);
+        let mut owners: BTreeMap<u64, _> = (0..4).map(|txn| (txn, table.owner(txn))).collect();
+        let mut model: BTreeMap<u8, BTreeMap<u64, Mode>> = BTreeMap::new();
+        for (txn, key, exclusive, what) in steps {
+            if what == 0 {
+                owners.insert(txn, table.owner(txn));
+                for holders in model.values_mut() {
+                    holders.remove(&txn);
+                }
+                continue;
+            }
+            let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };
+            let holders = model.entry(key).or_default();
+            let allowed = holders.iter().all(|(t, m)| *t == txn || m.compatible(mode));
+            let owner = owners.get_mut(&txn).unwrap();
+            let granted = table.acquire(owner, 1, &[key], mode, NOW).is_ok();
+            // Holding more than asked for is granted whatever others hold: nobody can.
+            let holds = holders.get(&txn).is_some_and(|own| *own >= mode);
+            prop_assert_eq!(granted, allowed || holds);
+            if granted {
+                let own = holders.entry(txn).or_insert(mode);
+                *own = (*own).max(mode);
+            }
+        }
+    }
+}

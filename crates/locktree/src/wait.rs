@@ -1,0 +1,147 @@
+//! The queues of waiting requests, and the place one request sleeps in.
+//!
+//! Everything here is guarded by the table's `waits` mutex, except the inside of [`Waiter`].
+
+use crate::shard::Name;
+use crate::{Mode, Range};
+use parking_lot::{Condvar, Mutex};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a request asks for.
+#[derive(Clone)]
+pub(crate) enum Target {
+    Key(Name),
+    Range(u64, Range),
+}
+
+/// A request that waits.
+pub(crate) struct Request {
+    pub(crate) txn: u64,
+    pub(crate) target: Target,
+    pub(crate) mode: Mode,
+    /// A holder of the shared lock asks for the exclusive one.
+    pub(crate) upgrade: bool,
+    pub(crate) since: Duration,
+    pub(crate) waiter: Arc<Waiter>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    Waiting,
+    Granted,
+    Interrupted,
+}
+
+/// Where one request sleeps.
+pub(crate) struct Waiter {
+    outcome: Mutex<Outcome>,
+    wake: Condvar,
+}
+
+impl Waiter {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { outcome: Mutex::new(Outcome::Waiting), wake: Condvar::new() })
+    }
+
+    pub(crate) fn finish(&self, outcome: Outcome) {
+        let mut state = self.outcome.lock();
+        if *state == Outcome::Waiting {
+            *state = outcome;
+            self.wake.notify_one();
+        }
+    }
+
+    pub(crate) fn outcome(&self) -> Outcome {
+        *self.outcome.lock()
+    }
+
+    /// Sleeps until finished or for `time`.
+    pub(crate) fn sleep(&self, time: Duration) -> Outcome {
+        let mut state = self.outcome.lock();
+        if *state == Outcome::Waiting {
+            let _ = self.wake.wait_for(&mut state, time);
+        }
+        *state
+    }
+}
+
+/// A range that is held.
+pub(crate) struct HeldRange {
+    pub(crate) txn: u64,
+    pub(crate) dictionary: u64,
+    pub(crate) range: Range,
+    pub(crate) mode: Mode,
+}
+
+/// Every waiting request, in order of arrival, and every held range.
+#[derive(Default)]
+pub(crate) struct Waits {
+    pub(crate) requests: BTreeMap<u64, Request>,
+    /// Requests per key, in the order they will be granted.
+    pub(crate) queues: BTreeMap<Name, VecDeque<u64>>,
+    /// The one request a transaction waits in.
+    pub(crate) by_txn: BTreeMap<u64, u64>,
+    pub(crate) ranges: Vec<HeldRange>,
+    /// Waiting range requests.
+    pub(crate) range_requests: usize,
+    next: u64,
+}
+
+impl Waits {
+    pub(crate) fn add(&mut self, request: Request) -> u64 {
+        self.next += 1;
+        let number = self.next;
+        self.by_txn.insert(request.txn, number);
+        match &request.target {
+            Target::Key(name) => {
+                let queue = self.queues.entry(Arc::clone(name)).or_default();
+                let upgrades = queue
+                    .iter()
+                    .take_while(|n| self.requests.get(n).is_some_and(|r| r.upgrade))
+                    .count();
+                let place = if request.upgrade { upgrades } else { queue.len() };
+                queue.insert(place, number);
+            }
+            Target::Range(..) => self.range_requests += 1,
+        }
+        self.requests.insert(number, request);
+        number
+    }
+
+    pub(crate) fn remove(&mut self, number: u64) -> Option<Request> {
+        let request = self.requests.remove(&number)?;
+        self.by_txn.remove(&request.txn);
+        match &request.target {
+            Target::Key(name) => {
+                if let Some(queue) = self.queues.get_mut(name) {
+                    queue.retain(|n| *n != number);
+                    if queue.is_empty() {
+                        self.queues.remove(name);
+                    }
+                }
+            }
+            Target::Range(..) => self.range_requests -= 1,
+        }
+        Some(request)
+    }
+
+    /// The requests ahead of `number` in its key's queue that it must wait for. Stops at the
+    /// first exclusive one: that one waits for all before it.
+    pub(crate) fn ahead(&self, number: u64, name: &Name, mode: Mode) -> (Vec<u64>, bool) {
+        let mut blockers = Vec::new();
+        let Some(queue) = self.queues.get(name) else { return (blockers, false) };
+        let place = queue.iter().position(|n| *n == number).unwrap_or(queue.len());
+        for n in queue.iter().take(place).rev() {
+            let Some(request) = self.requests.get(n) else { continue };
+            if !request.mode.compatible(mode) {
+                blockers.push(request.txn);
+            }
+            if request.mode == Mode::Exclusive {
+                return (blockers, true);
+            }
+        }
+        (blockers, false)
+    }
+}
