@@ -1,2 +1,28 @@
 //! One file per command: parse, run, reply.
+//!
+//! The server hands each message to [`Service::run`] and sends what comes back. What is always
+//! true:
+//! 1. A request gets exactly one document: `{…, ok: 1.0}` or `{ok: 0.0, errmsg, code, codeName}`.
+//! 2. A field that a command does not know is refused here and nowhere later.
+//! 3. No panic is reachable from a client's bytes.
+//! 4. CRUD requests are read from raw bytes and answered in raw bytes; no owned document between.
 #![forbid(unsafe_code)]
+
+mod arguments;
+mod connection;
+mod context;
+mod diagnostics;
+mod fields;
+mod host;
+mod metrics;
+mod registry;
+mod reply;
+mod service;
+mod sessions;
+mod writer;
+
+pub use connection::{Connection, ConnectionInfo};
+pub use host::{Host, LogEvent, Network, Severity, SilentHost};
+pub use registry::{Described, describe};
+pub use reply::Reply;
+pub use service::{OpKind, Parts, Request, ServerInfo, Service};

@@ -1,0 +1,53 @@
+//! One client connection, as commands see it.
+//!
+//! Always true: it runs one request at a time; what it holds between requests is small.
+
+use bson::RawDocumentBuf;
+use session::Operation;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Where a connection comes from and ends.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionInfo {
+    /// `host:port` of the client, or what a Unix socket offers.
+    pub remote: String,
+    /// `host:port` it came in by.
+    pub local: String,
+}
+
+/// A client connection.
+pub struct Connection {
+    pub(crate) id: u64,
+    pub(crate) info: ConnectionInfo,
+    pub(crate) opened: Duration,
+    pub(crate) operation: Arc<Operation>,
+    /// What the client said about itself in its first `hello`.
+    pub(crate) client: OnceLock<RawDocumentBuf>,
+}
+
+impl Connection {
+    /// Its number: `conn12` in the log, `connectionId` in `hello`.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Where it comes from.
+    pub fn info(&self) -> &ConnectionInfo {
+        &self.info
+    }
+
+    /// What the client said about itself (`driver`, `os`, `application`), once it did.
+    pub fn client_metadata(&self) -> Option<&RawDocumentBuf> {
+        self.client.get()
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("id", &self.id)
+            .field("info", &self.info)
+            .finish_non_exhaustive()
+    }
+}

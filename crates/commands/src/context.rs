@@ -1,0 +1,69 @@
+//! What a command's code holds while it runs.
+
+use crate::arguments::Arguments;
+use crate::connection::Connection;
+use crate::registry::Command;
+use crate::service::{Request, Service};
+use crate::writer::Writer;
+use bson::{RawDocument, RawDocumentBuf};
+use errors::{Error, Result};
+use std::time::Duration;
+
+/// One request on its way.
+pub(crate) struct Context<'a> {
+    pub(crate) service: &'a Service,
+    pub(crate) connection: &'a Connection,
+    pub(crate) request: &'a Request<'a>,
+    /// The command document, out of its `$query` wrapping.
+    pub(crate) body: &'a RawDocument,
+    pub(crate) command: &'static Command,
+    pub(crate) arguments: Arguments<'a>,
+    /// Server time at which the request came.
+    pub(crate) started: Duration,
+    /// The reply without its `ok`.
+    pub(crate) reply: Writer,
+    /// The request to run after this one, for streaming clients.
+    pub(crate) exhaust: Option<RawDocumentBuf>,
+}
+
+impl<'a> Context<'a> {
+    /// The database the command was sent to.
+    pub(crate) fn database(&self) -> &'a str {
+        self.request.database
+    }
+
+    /// Server time.
+    pub(crate) fn now(&self) -> Duration {
+        self.service.os.clock.monotonic()
+    }
+
+    /// Fails where the operation was killed or ran out of time.
+    pub(crate) fn check_interrupt(&self) -> Result<()> {
+        self.connection.operation.check(|| self.now())
+    }
+
+    /// The documents of a kind 1 section called `name`, where there is one.
+    pub(crate) fn sequence(&self, name: &str) -> Option<&'a [&'a RawDocument]> {
+        let found = self.request.sequences.iter().find(|(section, _)| *section == name);
+        found.map(|(_, documents)| &documents[..])
+    }
+
+    /// Refuses kind 1 sections beyond `known`.
+    pub(crate) fn check_sequences(&self, known: &[&str]) -> Result<()> {
+        for (at, (name, _)) in self.request.sequences.iter().enumerate() {
+            if !known.contains(name) {
+                return Err(Error::location(
+                    40415,
+                    format!("BSON field '{}.{name}' is an unknown field.", self.command.name),
+                ));
+            }
+            if self.request.sequences[..at].iter().any(|(other, _)| other == name) {
+                return Err(Error::location(
+                    40413,
+                    format!("BSON field '{}.{name}' is a duplicate field", self.command.name),
+                ));
+            }
+        }
+        Ok(())
+    }
+}

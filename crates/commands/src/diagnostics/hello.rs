@@ -1,0 +1,232 @@
+//! `hello` and `isMaster`: the first words of every client, and the stream by which it watches us.
+//!
+//! Always true: a standalone's topology never changes, so an awaitable hello waits its whole time
+//! out, unless the server ends.
+
+use crate::arguments::Fields;
+use crate::context::Context;
+use crate::fields::{Field, inner};
+use crate::registry::Command;
+use bson::{RawBsonRef, RawDocument};
+use errors::{Code, Error, Result};
+use session::Sessions;
+use std::time::Duration;
+
+/// The largest document a client may store.
+pub(crate) const MAX_DOCUMENT_BYTES: i32 = 16 * 1024 * 1024;
+/// The largest message.
+pub(crate) const MAX_MESSAGE_BYTES: i32 = 48_000_000;
+/// The most writes in one command.
+pub(crate) const MAX_WRITE_BATCH: i32 = 100_000;
+/// MongoDB 7.0's protocol.
+pub(crate) const MAX_WIRE_VERSION: i32 = 21;
+/// The compressors of `wire`, ours first.
+const COMPRESSORS: [&str; 3] = ["snappy", "zstd", "zlib"];
+/// The most a client may say about itself.
+const MAX_METADATA_BYTES: usize = 512;
+
+pub(crate) const HELLO: Command =
+    Command::new("hello", "What this server is; awaitable and streaming.", run).api_v1();
+
+pub(crate) const IS_MASTER: Command =
+    Command::new("isMaster", "hello under its old name.", run).aliases(&["ismaster"]);
+
+#[derive(Default)]
+struct Hello<'a> {
+    topology: Option<Topology>,
+    max_await: Option<u64>,
+    compression: Vec<&'a str>,
+    asks_compression: bool,
+    mechanisms_for: bool,
+}
+
+struct Topology {
+    process_id: bson::oid::ObjectId,
+    counter: i64,
+}
+
+fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let hello = parse(context, &fields)?;
+    await_change(context, &hello)?;
+    write(context, &hello);
+    if let (true, Some(_)) = (context.request.exhaust_allowed, hello.max_await) {
+        // The topology has not changed and will not: the same question again.
+        context.exhaust = Some(context.body.to_owned());
+    }
+    Ok(())
+}
+
+fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Hello<'a>> {
+    let mut hello = Hello::default();
+    for field in &fields[1..] {
+        match field.name {
+            "helloOk" => {
+                field.bool()?;
+            }
+            "client" => keep_client(context, field.document()?)?,
+            "compression" => {
+                hello.asks_compression = true;
+                for name in field.array()? {
+                    if let RawBsonRef::String(name) = name? {
+                        hello.compression.push(name);
+                    }
+                }
+            }
+            "topologyVersion" => hello.topology = Some(parse_topology(field)?),
+            "maxAwaitTimeMS" => hello.max_await = Some(field.non_negative()?),
+            "saslSupportedMechs" => hello.mechanisms_for = true,
+            // Answered without a conversation; the client then starts one of its own.
+            "speculativeAuthenticate" => {
+                field.document()?;
+            }
+            "loadBalanced" => {
+                if field.bool()? {
+                    return Err(Error::location(
+                        5312601,
+                        "This server does not support load balanced connections",
+                    ));
+                }
+            }
+            "hostInfo" | "internalClient" | "hangUpOnStepDown" | "forShell" => {}
+            _ => return Err(field.unknown()),
+        }
+    }
+    match (&hello.topology, hello.max_await) {
+        (Some(_), None) => Err(Error::location(
+            31368,
+            "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'",
+        )),
+        (None, Some(_)) => Err(Error::location(
+            51759,
+            "A request with 'maxAwaitTimeMS' must include a 'topologyVersion'",
+        )),
+        _ => Ok(hello),
+    }
+}
+
+fn parse_topology(field: &Field<'_>) -> Result<Topology> {
+    let mut topology =
+        Topology { process_id: bson::oid::ObjectId::from_bytes([0; 12]), counter: 0 };
+    for part in inner(field.document()?, "hello.topologyVersion") {
+        let part = part?;
+        match (part.name, part.value) {
+            ("processId", RawBsonRef::ObjectId(id)) => topology.process_id = id,
+            ("processId", _) => return Err(part.wrong_type("objectId")),
+            ("counter", _) => {
+                topology.counter = part.long()?;
+                if topology.counter < 0 {
+                    return Err(Error::location(
+                        31372,
+                        format!(
+                            "topologyVersion must have a non-negative counter, got {}",
+                            topology.counter
+                        ),
+                    ));
+                }
+            }
+            _ => return Err(part.unknown()),
+        }
+    }
+    Ok(topology)
+}
+
+/// Keeps what the client says about itself in its first hello; later ones must be silent.
+fn keep_client(context: &Context<'_>, client: &RawDocument) -> Result<()> {
+    if client.as_bytes().len() > MAX_METADATA_BYTES {
+        return Err(Error::new(
+            Code::CLIENT_METADATA_DOCUMENT_TOO_LARGE,
+            format!(
+                "The client metadata document must be less then or equal to \
+                 {MAX_METADATA_BYTES}bytes"
+            ),
+        ));
+    }
+    for (part, field) in [("driver", "name"), ("os", "type")] {
+        let Some(inner) = client.get(part)? else {
+            return Err(Error::new(
+                Code::CLIENT_METADATA_MISSING_FIELD,
+                format!("Missing required sub-document '{part}' in the client metadata document"),
+            ));
+        };
+        let present = match inner {
+            RawBsonRef::Document(inner) => {
+                matches!(inner.get(field)?, Some(RawBsonRef::String(_)))
+            }
+            _ => false,
+        };
+        if !present {
+            return Err(Error::new(
+                Code::CLIENT_METADATA_MISSING_FIELD,
+                format!("Missing required field '{field}' in the client metadata document"),
+            ));
+        }
+    }
+    if context.connection.client.set(client.to_owned()).is_err() {
+        return Err(Error::new(
+            Code::CLIENT_METADATA_CANNOT_BE_MUTATED,
+            "The client metadata document may only be sent in the first hello",
+        ));
+    }
+    Ok(())
+}
+
+/// Waits where the client already knows our topology.
+fn await_change(context: &Context<'_>, hello: &Hello<'_>) -> Result<()> {
+    let (Some(topology), Some(max_await)) = (&hello.topology, hello.max_await) else {
+        return Ok(());
+    };
+    if topology.process_id != context.service.process_id {
+        return Ok(());
+    }
+    if topology.counter > 0 {
+        return Err(Error::location(
+            31382,
+            format!(
+                "Received a topology version with counter: {} which is greater than the server \
+                 topology version counter: 0",
+                topology.counter
+            ),
+        ));
+    }
+    context.service.wait(Duration::from_millis(max_await));
+    context.check_interrupt()
+}
+
+fn write(context: &mut Context<'_>, hello: &Hello<'_>) {
+    let service = context.service;
+    let legacy = context.command.name == "isMaster";
+    let reply = &mut context.reply;
+    reply.bool("helloOk", true);
+    reply.bool(if legacy { "ismaster" } else { "isWritablePrimary" }, true);
+    let topology = reply.begin_document("topologyVersion");
+    reply.object_id("processId", service.process_id);
+    reply.i64("counter", 0);
+    reply.end(topology);
+    reply.i32("maxBsonObjectSize", MAX_DOCUMENT_BYTES);
+    reply.i32("maxMessageSizeBytes", MAX_MESSAGE_BYTES);
+    reply.i32("maxWriteBatchSize", MAX_WRITE_BATCH);
+    reply.date("localTime", service.os.clock.wall_ms());
+    reply.i32("logicalSessionTimeoutMinutes", (Sessions::TIMEOUT.as_secs() / 60) as i32);
+    reply.i32("connectionId", context.connection.id as i32);
+    reply.i32("minWireVersion", 0);
+    reply.i32("maxWireVersion", MAX_WIRE_VERSION);
+    reply.bool("readOnly", false);
+    let common: Vec<_> =
+        COMPRESSORS.into_iter().filter(|name| hello.compression.contains(name)).collect();
+    if hello.asks_compression && !common.is_empty() {
+        // The client's order is its preference; it takes the first that both know.
+        let list = reply.begin_array("compression");
+        let mut at = 0;
+        for name in &hello.compression {
+            if common.contains(name) {
+                reply.element_str(at, name);
+                at += 1;
+            }
+        }
+        reply.end(list);
+    }
+    if hello.mechanisms_for {
+        let list = reply.begin_array("saslSupportedMechs");
+        reply.end(list);
+    }
+}

@@ -1,0 +1,232 @@
+//! One field of a command, read into the type the command wants or refused in MongoDB's words.
+//!
+//! Always true: a refusal names the field as `command.field` and the type as MongoDB spells it.
+
+use bson::{RawArray, RawBsonRef, RawDocument, spec::BinarySubtype};
+use errors::{Code, Error, Result};
+
+/// A field and the place it stands in (`find`, `insert.documents.0`), for error texts.
+#[derive(Clone, Copy)]
+pub(crate) struct Field<'a> {
+    pub(crate) place: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) value: RawBsonRef<'a>,
+}
+
+/// What MongoDB calls a value's type.
+pub(crate) fn type_name(value: RawBsonRef<'_>) -> &'static str {
+    match value {
+        RawBsonRef::Double(_) => "double",
+        RawBsonRef::String(_) => "string",
+        RawBsonRef::Array(_) => "array",
+        RawBsonRef::Document(_) => "object",
+        RawBsonRef::Boolean(_) => "bool",
+        RawBsonRef::Null => "null",
+        RawBsonRef::RegularExpression(_) => "regex",
+        RawBsonRef::JavaScriptCode(_) => "javascript",
+        RawBsonRef::JavaScriptCodeWithScope(_) => "javascriptWithScope",
+        RawBsonRef::Int32(_) => "int",
+        RawBsonRef::Int64(_) => "long",
+        RawBsonRef::Timestamp(_) => "timestamp",
+        RawBsonRef::Binary(_) => "binData",
+        RawBsonRef::ObjectId(_) => "objectId",
+        RawBsonRef::DateTime(_) => "date",
+        RawBsonRef::Symbol(_) => "symbol",
+        RawBsonRef::Decimal128(_) => "decimal",
+        RawBsonRef::Undefined => "undefined",
+        RawBsonRef::MaxKey => "maxKey",
+        RawBsonRef::MinKey => "minKey",
+        RawBsonRef::DbPointer(_) => "dbPointer",
+    }
+}
+
+/// A number as a long, cut towards zero and clamped; `None` for what is no number.
+pub(crate) fn as_i64(value: RawBsonRef<'_>) -> Option<i64> {
+    match value {
+        RawBsonRef::Int32(number) => Some(i64::from(number)),
+        RawBsonRef::Int64(number) => Some(number),
+        // `as` cuts, clamps, and turns NaN to 0: what MongoDB's safe number does.
+        RawBsonRef::Double(number) => Some(number as i64),
+        RawBsonRef::Decimal128(number) => number.to_string().parse::<f64>().ok().map(|n| n as i64),
+        _ => None,
+    }
+}
+
+impl<'a> Field<'a> {
+    /// The refusal for a value of another type than the one wanted.
+    pub(crate) fn wrong_type(&self, wanted: &str) -> Error {
+        Error::type_mismatch(format!(
+            "BSON field '{}.{}' is the wrong type '{}', expected type '{wanted}'",
+            self.place,
+            self.name,
+            type_name(self.value)
+        ))
+    }
+
+    /// The refusal where several types would do. The misplaced quote is MongoDB 7's own.
+    pub(crate) fn wrong_types(&self, wanted: &str) -> Error {
+        Error::type_mismatch(format!(
+            "BSON field '{}.{}' is the wrong type '{}', expected types '[{wanted}']",
+            self.place,
+            self.name,
+            type_name(self.value)
+        ))
+    }
+
+    /// The refusal of a field nobody knows.
+    pub(crate) fn unknown(&self) -> Error {
+        Error::location(
+            40415,
+            format!("BSON field '{}.{}' is an unknown field.", self.place, self.name),
+        )
+    }
+
+    /// The refusal of something real that is not built yet.
+    pub(crate) fn not_yet(&self) -> Error {
+        Error::new(
+            Code::NOT_IMPLEMENTED,
+            format!("{}.{} is not supported by this version of FernDB", self.place, self.name),
+        )
+    }
+
+    /// Whether the value is null, which MongoDB takes for "not given" in most optional fields.
+    pub(crate) fn is_null(&self) -> bool {
+        matches!(self.value, RawBsonRef::Null)
+    }
+
+    pub(crate) fn document(&self) -> Result<&'a RawDocument> {
+        match self.value {
+            RawBsonRef::Document(document) => Ok(document),
+            _ => Err(self.wrong_type("object")),
+        }
+    }
+
+    pub(crate) fn array(&self) -> Result<&'a RawArray> {
+        match self.value {
+            RawBsonRef::Array(array) => Ok(array),
+            _ => Err(self.wrong_type("array")),
+        }
+    }
+
+    pub(crate) fn str(&self) -> Result<&'a str> {
+        match self.value {
+            RawBsonRef::String(text) => Ok(text),
+            _ => Err(self.wrong_type("string")),
+        }
+    }
+
+    /// A boolean and nothing else.
+    pub(crate) fn strict_bool(&self) -> Result<bool> {
+        match self.value {
+            RawBsonRef::Boolean(value) => Ok(value),
+            _ => Err(self.wrong_type("bool")),
+        }
+    }
+
+    /// A boolean, or a number standing for one.
+    pub(crate) fn bool(&self) -> Result<bool> {
+        match self.value {
+            RawBsonRef::Boolean(value) => Ok(value),
+            RawBsonRef::Int32(number) => Ok(number != 0),
+            RawBsonRef::Int64(number) => Ok(number != 0),
+            RawBsonRef::Double(number) => Ok(number != 0.0),
+            RawBsonRef::Decimal128(_) => Ok(as_i64(self.value) != Some(0)),
+            _ => Err(self.wrong_types("bool, long, int, decimal, double")),
+        }
+    }
+
+    /// A whole number of any numeric type.
+    pub(crate) fn i64(&self) -> Result<i64> {
+        as_i64(self.value).ok_or_else(|| self.wrong_types("long, int, decimal, double"))
+    }
+
+    /// A whole number not below zero (`skip`, `limit`, `batchSize`).
+    pub(crate) fn non_negative(&self) -> Result<u64> {
+        let number = self.i64()?;
+        u64::try_from(number).map_err(|_| {
+            Error::location(
+                51024,
+                format!("BSON field '{}' value must be >= 0, actual value '{number}'", self.name),
+            )
+        })
+    }
+
+    /// A cursor id: a long and nothing else.
+    pub(crate) fn long(&self) -> Result<i64> {
+        match self.value {
+            RawBsonRef::Int64(number) => Ok(number),
+            _ => Err(self.wrong_type("long")),
+        }
+    }
+
+    /// A UUID.
+    pub(crate) fn uuid(&self) -> Result<[u8; 16]> {
+        match self.value {
+            RawBsonRef::Binary(binary) if binary.subtype == BinarySubtype::Uuid => {
+                <[u8; 16]>::try_from(binary.bytes).map_err(|_| {
+                    Error::new(
+                        Code::INVALID_UUID,
+                        "uuid must be a 16-byte binary field with UUID (4) subtype",
+                    )
+                })
+            }
+            RawBsonRef::Binary(_) => Err(Error::type_mismatch(format!(
+                "BSON field '{}.{}' is the wrong binData type '{}', expected type 'UUID'",
+                self.place,
+                self.name,
+                match self.value {
+                    RawBsonRef::Binary(binary) if binary.subtype == BinarySubtype::Generic =>
+                        "general",
+                    _ => "unknown",
+                }
+            ))),
+            _ => Err(self.wrong_type("binData")),
+        }
+    }
+
+    /// The elements of an array of documents.
+    pub(crate) fn documents(&self) -> Result<Vec<&'a RawDocument>> {
+        let mut list = Vec::new();
+        for (at, element) in self.array()?.into_iter().enumerate() {
+            match element? {
+                RawBsonRef::Document(document) => list.push(document),
+                other => {
+                    return Err(Error::type_mismatch(format!(
+                        "BSON field '{}.{}.{at}' is the wrong type '{}', expected type 'object'",
+                        self.place,
+                        self.name,
+                        type_name(other)
+                    )));
+                }
+            }
+        }
+        Ok(list)
+    }
+
+    /// A collection's name; numbers and the like have a refusal of their own.
+    pub(crate) fn collection(&self) -> Result<&'a str> {
+        match self.value {
+            RawBsonRef::String(name) => Ok(name),
+            other => Err(Error::new(
+                Code::INVALID_NAMESPACE,
+                format!("collection name has invalid type {}", type_name(other)),
+            )),
+        }
+    }
+}
+
+/// Walks the fields of an inner document (`updates[0]`, `cursor`) under its place.
+pub(crate) fn inner<'a>(
+    document: &'a RawDocument,
+    place: &'a str,
+) -> impl Iterator<Item = Result<Field<'a>>> {
+    document.iter().map(move |element| {
+        let (name, value) = element?;
+        Ok(Field { place, name: name.as_str(), value })
+    })
+}
+
+/// The refusal of a command that lacks a field it needs.
+pub(crate) fn missing(place: &str, name: &str) -> Error {
+    Error::location(40414, format!("BSON field '{place}.{name}' is missing but a required field"))
+}

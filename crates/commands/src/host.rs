@@ -1,0 +1,100 @@
+//! What commands need from the program around them: its log, its sockets' figures, its end.
+//!
+//! The server implements [`Host`]; tests use [`SilentHost`].
+
+use bson::Document;
+use std::time::Duration;
+
+/// How much a log line matters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Severity {
+    /// `I`
+    Info,
+    /// `W`
+    Warning,
+    /// `E`
+    Error,
+}
+
+/// One log line.
+#[derive(Debug)]
+pub struct LogEvent<'a> {
+    /// How much it matters.
+    pub severity: Severity,
+    /// `COMMAND`, `NETWORK`, …
+    pub component: &'static str,
+    /// The line's number, MongoDB's where it has one.
+    pub id: i32,
+    /// `conn12`.
+    pub context: &'a str,
+    /// The text.
+    pub message: &'a str,
+    /// Its details.
+    pub attributes: Document,
+}
+
+/// The sockets' figures.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Network {
+    /// Bytes received.
+    pub bytes_in: u64,
+    /// Bytes sent.
+    pub bytes_out: u64,
+    /// Bytes received before decompression.
+    pub physical_bytes_in: u64,
+    /// Bytes sent after compression.
+    pub physical_bytes_out: u64,
+    /// Messages received.
+    pub requests: u64,
+    /// Connections open now.
+    pub connections: u64,
+    /// Connections that may still be opened.
+    pub available: u64,
+    /// Connections made since the start.
+    pub total_created: u64,
+    /// Connections refused because of the limit.
+    pub rejected: u64,
+    /// Connections that run a request now.
+    pub active: u64,
+}
+
+/// The program around the commands.
+pub trait Host: Send + Sync {
+    /// Writes a log line.
+    fn log(&self, event: &LogEvent<'_>);
+
+    /// The newest log lines under a name of `getLog` (`global`, `startupWarnings`), and how many
+    /// there were in all; `None` for a name there is not.
+    fn recent_log(&self, name: &str) -> Option<(Vec<String>, u64)>;
+
+    /// Starts a new log file, as `logRotate` asks. The text is the client's error message.
+    fn rotate_log(&self) -> Result<(), String>;
+
+    /// Begins the clean end of the program; returns at once.
+    fn shut_down(&self, timeout: Duration);
+
+    /// The sockets' figures.
+    fn network(&self) -> Network;
+}
+
+/// A host without sockets or log, for tests and embedded use.
+#[derive(Debug, Default)]
+pub struct SilentHost;
+
+impl Host for SilentHost {
+    fn log(&self, _event: &LogEvent<'_>) {}
+
+    fn recent_log(&self, name: &str) -> Option<(Vec<String>, u64)> {
+        matches!(name, "global" | "startupWarnings").then(|| (Vec::new(), 0))
+    }
+
+    fn rotate_log(&self) -> Result<(), String> {
+        Err("the log is not a file".to_owned())
+    }
+
+    fn shut_down(&self, _timeout: Duration) {}
+
+    fn network(&self) -> Network {
+        Network::default()
+    }
+}

@@ -1,0 +1,142 @@
+//! What was done so far, counted: the figures behind `serverStatus` and `top`.
+//!
+//! Always true: counting takes no lock, except `top`'s per-collection figures, which live in
+//! sharded maps.
+
+use crate::registry::{COMMANDS, Class, Counter};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// A number of events and the time they took.
+#[derive(Default)]
+pub(crate) struct Timed {
+    pub(crate) count: AtomicU64,
+    pub(crate) micros: AtomicU64,
+}
+
+impl Timed {
+    fn add(&self, time: Duration) {
+        self.count.fetch_add(1, Relaxed);
+        self.micros.fetch_add(time.as_micros() as u64, Relaxed);
+    }
+}
+
+/// How often one command ran and failed.
+#[derive(Default)]
+pub(crate) struct Runs {
+    pub(crate) total: AtomicU64,
+    pub(crate) failed: AtomicU64,
+}
+
+/// Time and count of one kind of use of a collection.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Usage {
+    pub(crate) count: u64,
+    pub(crate) micros: u64,
+}
+
+/// How one collection was used, in the order of [`TOP_FIELDS`].
+pub(crate) type TopEntry = [Usage; 6];
+
+/// The names of `top`'s per-operation figures.
+pub(crate) const TOP_FIELDS: [&str; 6] =
+    ["queries", "getmore", "insert", "update", "remove", "commands"];
+
+const SHARDS: usize = 16;
+
+/// All counters.
+pub(crate) struct Metrics {
+    /// In the order of [`Counter`].
+    pub(crate) counters: [AtomicU64; 6],
+    pub(crate) reads: Timed,
+    pub(crate) writes: Timed,
+    pub(crate) others: Timed,
+    /// In the order of [`COMMANDS`].
+    pub(crate) runs: Vec<Runs>,
+    pub(crate) unknown_commands: AtomicU64,
+    pub(crate) documents_returned: AtomicU64,
+    pub(crate) documents_inserted: AtomicU64,
+    pub(crate) documents_updated: AtomicU64,
+    pub(crate) documents_deleted: AtomicU64,
+    pub(crate) keys_examined: AtomicU64,
+    pub(crate) documents_examined: AtomicU64,
+    pub(crate) user_asserts: AtomicU64,
+    top: [Mutex<BTreeMap<String, TopEntry>>; SHARDS],
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        Self {
+            counters: Default::default(),
+            reads: Timed::default(),
+            writes: Timed::default(),
+            others: Timed::default(),
+            runs: COMMANDS.iter().map(|_| Runs::default()).collect(),
+            unknown_commands: AtomicU64::new(0),
+            documents_returned: AtomicU64::new(0),
+            documents_inserted: AtomicU64::new(0),
+            documents_updated: AtomicU64::new(0),
+            documents_deleted: AtomicU64::new(0),
+            keys_examined: AtomicU64::new(0),
+            documents_examined: AtomicU64::new(0),
+            user_asserts: AtomicU64::new(0),
+            top: Default::default(),
+        }
+    }
+
+    /// Counts what an operation is; inserts, updates and deletes count per document instead.
+    pub(crate) fn count(&self, counter: Counter, many: u64) {
+        self.counters[counter as usize].fetch_add(many, Relaxed);
+    }
+
+    /// Counts a finished command.
+    pub(crate) fn finish(&self, class: Class, time: Duration) {
+        match class {
+            Class::Read => self.reads.add(time),
+            Class::Write => self.writes.add(time),
+            Class::Other => self.others.add(time),
+        }
+    }
+
+    /// Counts a finished use of a collection.
+    pub(crate) fn top(&self, namespace: &str, counter: Counter, time: Duration) {
+        let kind = match counter {
+            Counter::Query => 0,
+            Counter::GetMore => 1,
+            Counter::Insert => 2,
+            Counter::Update => 3,
+            Counter::Delete => 4,
+            Counter::Command => 5,
+        };
+        let mut shard = self.shard(namespace).lock();
+        let entry = match shard.get_mut(namespace) {
+            Some(entry) => entry,
+            None => shard.entry(namespace.to_owned()).or_default(),
+        };
+        entry[kind].count += 1;
+        entry[kind].micros += time.as_micros() as u64;
+    }
+
+    /// Forgets a dropped collection.
+    pub(crate) fn forget(&self, namespace: &str) {
+        self.shard(namespace).lock().remove(namespace);
+    }
+
+    /// Every collection's use, sorted by name.
+    pub(crate) fn top_all(&self) -> BTreeMap<String, TopEntry> {
+        let mut all = BTreeMap::new();
+        for shard in &self.top {
+            all.extend(shard.lock().iter().map(|(name, entry)| (name.clone(), *entry)));
+        }
+        all
+    }
+
+    fn shard(&self, namespace: &str) -> &Mutex<BTreeMap<String, TopEntry>> {
+        let sum = namespace
+            .bytes()
+            .fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(usize::from(byte)));
+        &self.top[sum % SHARDS]
+    }
+}

@@ -1,0 +1,194 @@
+//! Every command by its name.
+//!
+//! Always true: the list is sorted by name once, names are unique, and a name that is not here
+//! answers `CommandNotFound`.
+
+use crate::arguments::Fields;
+use crate::context::Context;
+use errors::Result;
+use std::sync::LazyLock;
+
+/// What a command counts as in `serverStatus.opcounters`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Counter {
+    Insert,
+    Query,
+    Update,
+    Delete,
+    GetMore,
+    Command,
+}
+
+/// What a command counts as in `serverStatus.opLatencies` and `top`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Class {
+    Read,
+    Write,
+    Other,
+}
+
+pub(crate) type Run = for<'a> fn(&mut Context<'a>, Fields<'a>) -> Result<()>;
+
+/// A command: its name, its rules and its code.
+pub(crate) struct Command {
+    pub(crate) name: &'static str,
+    pub(crate) aliases: &'static [&'static str],
+    /// One line for `listCommands` and `docs/COMPAT.md`.
+    pub(crate) about: &'static str,
+    pub(crate) run: Run,
+    /// Writes the reply of `explain`.
+    pub(crate) explain: Option<Run>,
+    pub(crate) counter: Counter,
+    pub(crate) class: Class,
+    pub(crate) admin_only: bool,
+    pub(crate) api_v1: bool,
+    pub(crate) write_concern: bool,
+    pub(crate) read_concern: bool,
+    /// The kind 1 section it takes.
+    pub(crate) sequence: Option<&'static str>,
+}
+
+impl Command {
+    /// A command with the commonest rules.
+    pub(crate) const fn new(name: &'static str, about: &'static str, run: Run) -> Self {
+        Self {
+            name,
+            aliases: &[],
+            about,
+            run,
+            explain: None,
+            counter: Counter::Command,
+            class: Class::Other,
+            admin_only: false,
+            api_v1: false,
+            write_concern: false,
+            read_concern: false,
+            sequence: None,
+        }
+    }
+
+    /// Other spellings.
+    pub(crate) const fn aliases(mut self, aliases: &'static [&'static str]) -> Self {
+        self.aliases = aliases;
+        self
+    }
+
+    /// Only `admin` may be asked.
+    pub(crate) const fn admin_only(mut self) -> Self {
+        self.admin_only = true;
+        self
+    }
+
+    /// It belongs to API version 1.
+    pub(crate) const fn api_v1(mut self) -> Self {
+        self.api_v1 = true;
+        self
+    }
+
+    /// It reads documents.
+    pub(crate) const fn reads(mut self, counter: Counter) -> Self {
+        self.class = Class::Read;
+        self.counter = counter;
+        self.read_concern = true;
+        self
+    }
+
+    /// It writes documents.
+    pub(crate) const fn writes(mut self, counter: Counter) -> Self {
+        self.class = Class::Write;
+        self.counter = counter;
+        self.write_concern = true;
+        self
+    }
+
+    /// It takes a write concern.
+    pub(crate) const fn write_concern(mut self) -> Self {
+        self.write_concern = true;
+        self
+    }
+
+    /// It takes documents in a kind 1 section.
+    pub(crate) const fn sequence(mut self, name: &'static str) -> Self {
+        self.sequence = Some(name);
+        self
+    }
+
+    /// It can be explained.
+    pub(crate) const fn explains(mut self, explain: Run) -> Self {
+        self.explain = Some(explain);
+        self
+    }
+}
+
+/// All commands, in the order of `docs/COMPAT.md`.
+pub(crate) static COMMANDS: &[&Command] = &[
+    &crate::diagnostics::hello::HELLO,
+    &crate::diagnostics::hello::IS_MASTER,
+    &crate::diagnostics::ping::PING,
+];
+
+/// Names and aliases, sorted, with the command's position in [`COMMANDS`].
+static BY_NAME: LazyLock<Vec<(&'static str, usize)>> = LazyLock::new(|| {
+    let mut names: Vec<_> = COMMANDS
+        .iter()
+        .enumerate()
+        .flat_map(|(at, command)| {
+            std::iter::once(command.name)
+                .chain(command.aliases.iter().copied())
+                .map(move |n| (n, at))
+        })
+        .collect();
+    names.sort_unstable();
+    names
+});
+
+/// The command of a name, and its position in [`COMMANDS`].
+pub(crate) fn find(name: &str) -> Option<(usize, &'static Command)> {
+    let at = BY_NAME.binary_search_by(|(other, _)| (*other).cmp(name)).ok()?;
+    let position = BY_NAME[at].1;
+    Some((position, COMMANDS[position]))
+}
+
+/// A command as the compatibility page shows it.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// Its name.
+    pub name: &'static str,
+    /// Other spellings.
+    pub aliases: &'static [&'static str],
+    /// One line.
+    pub about: &'static str,
+    /// Only `admin` may be asked.
+    pub admin_only: bool,
+    /// It belongs to API version 1.
+    pub api_v1: bool,
+    /// `explain` takes it.
+    pub explains: bool,
+}
+
+/// Every command, for `docs/COMPAT.md`.
+pub fn describe() -> Vec<Described> {
+    COMMANDS
+        .iter()
+        .map(|command| Described {
+            name: command.name,
+            aliases: command.aliases,
+            about: command.about,
+            admin_only: command.admin_only,
+            api_v1: command.api_v1,
+            explains: command.explain.is_some(),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique() {
+        for pair in BY_NAME.windows(2) {
+            assert_ne!(pair[0].0, pair[1].0);
+        }
+    }
+}

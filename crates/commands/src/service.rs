@@ -1,0 +1,295 @@
+//! The seam to the server: [`Service::run`] takes a request and gives a reply.
+//!
+//! What is always true: `run` never fails and never changes what it borrowed; every error becomes
+//! a reply. A connection runs one request at a time.
+
+use crate::arguments::Arguments;
+use crate::connection::{Connection, ConnectionInfo};
+use crate::context::Context;
+use crate::host::{Host, LogEvent, Severity};
+use crate::metrics::Metrics;
+use crate::registry::{self, Command};
+use crate::reply::{Reply, write_error};
+use crate::writer::Writer;
+use bson::{Document, RawBsonRef, RawDocument};
+use errors::{Code, Error, Result};
+use os::Os;
+use parking_lot::{Condvar, Mutex};
+use session::{Operations, Sessions, Start};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Which message a request came in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OpKind {
+    /// `OP_MSG`.
+    #[default]
+    Msg,
+    /// `OP_QUERY` on `$cmd`: answered by the server with `OP_REPLY`.
+    Query,
+}
+
+/// A command as it came, its bytes already walked by `wire`.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The database it is sent to.
+    pub database: &'a str,
+    /// The command document; its first field names the command.
+    pub body: &'a RawDocument,
+    /// The kind 1 sections of an `OP_MSG`.
+    pub sequences: &'a [(&'a str, Vec<&'a RawDocument>)],
+    /// Which message it came in.
+    pub op: OpKind,
+    /// The client takes a stream of replies.
+    pub exhaust_allowed: bool,
+    /// The message's own number.
+    pub request_id: i32,
+}
+
+/// What the server says about itself.
+#[derive(Clone, Debug, Default)]
+pub struct ServerInfo {
+    /// The command line, for `getCmdLineOpts`.
+    pub argv: Vec<String>,
+    /// The options as MongoDB's configuration file would spell them.
+    pub parsed_options: Document,
+    /// FernDB's own version.
+    pub version: String,
+    /// The source's revision.
+    pub git_version: String,
+    /// This machine's name.
+    pub host: String,
+    /// The port it listens on.
+    pub port: u16,
+    /// The process id.
+    pub pid: u32,
+    /// The largest number of connections.
+    pub max_connections: u64,
+    /// The data directory.
+    pub data_directory: String,
+}
+
+/// What a service is built from.
+pub struct Parts {
+    /// Clock and randomness.
+    pub os: Os,
+    /// What the server says about itself.
+    pub info: ServerInfo,
+    /// The program around the commands.
+    pub host: Arc<dyn Host>,
+}
+
+/// Runs commands.
+pub struct Service {
+    pub(crate) os: Os,
+    pub(crate) info: ServerInfo,
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) started: Duration,
+    /// Names this start of the process in `topologyVersion`.
+    pub(crate) process_id: bson::oid::ObjectId,
+    pub(crate) metrics: Metrics,
+    pub(crate) operations: Operations,
+    pub(crate) sessions: Sessions,
+    pub(crate) slow_ms: AtomicU64,
+    next_connection: AtomicU64,
+    /// Guards nothing but the wait of awaitable requests; true once the server ends.
+    ending: Mutex<bool>,
+    ended: Condvar,
+}
+
+impl Service {
+    /// Builds the service over its parts.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        let mut id = [0; 12];
+        parts.os.entropy.fill(&mut id);
+        Arc::new(Self {
+            started: parts.os.clock.monotonic(),
+            os: parts.os,
+            info: parts.info,
+            host: parts.host,
+            process_id: bson::oid::ObjectId::from_bytes(id),
+            metrics: Metrics::new(),
+            operations: Operations::default(),
+            sessions: Sessions::default(),
+            slow_ms: AtomicU64::new(100),
+            next_connection: AtomicU64::new(1),
+            ending: Mutex::new(false),
+            ended: Condvar::new(),
+        })
+    }
+
+    /// Greets a new connection.
+    pub fn open_connection(&self, info: ConnectionInfo) -> Arc<Connection> {
+        let id = self.next_connection.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Connection {
+            id,
+            info,
+            opened: self.os.clock.monotonic(),
+            operation: self.operations.open(id),
+            client: OnceLock::new(),
+        })
+    }
+
+    /// Forgets a connection. Its cursors and sessions live on: another may continue them.
+    pub fn close_connection(&self, connection: &Connection) {
+        self.operations.close(connection.id);
+    }
+
+    /// Runs one request. May wait for locks, the disk, and in an awaitable `hello` for time.
+    pub fn run(&self, connection: &Connection, request: &Request<'_>) -> Reply {
+        let started = self.os.clock.monotonic();
+        let body = unwrap_query(request.body);
+        let (position, command) = match find_command(body) {
+            Ok(found) => found,
+            Err(error) => {
+                self.metrics.unknown_commands.fetch_add(1, Ordering::Relaxed);
+                self.metrics.user_asserts.fetch_add(1, Ordering::Relaxed);
+                return Reply::error(&error);
+            }
+        };
+        let running = self.operations.start(
+            &connection.operation,
+            &Start {
+                name: command.name,
+                database: request.database,
+                command: body.as_bytes(),
+                now: started,
+            },
+        );
+        let mut context = Context {
+            service: self,
+            connection,
+            request,
+            body,
+            command,
+            arguments: Arguments::default(),
+            started,
+            reply: Writer::new(),
+            exhaust: None,
+        };
+        let result = execute(&mut context);
+        let runs = &self.metrics.runs[position];
+        runs.total.fetch_add(1, Ordering::Relaxed);
+        match &result {
+            Ok(()) => context.reply.f64("ok", 1.0),
+            Err(error) => {
+                runs.failed.fetch_add(1, Ordering::Relaxed);
+                self.metrics.user_asserts.fetch_add(1, Ordering::Relaxed);
+                context.reply.clear();
+                context.exhaust = None;
+                write_error(&mut context.reply, error);
+            }
+        }
+        let time = self.os.clock.monotonic().saturating_sub(started);
+        self.account(&context, time, result.as_ref().err());
+        drop(running);
+        Reply { document: context.reply.finish(), exhaust: context.exhaust }
+    }
+
+    /// Ends waiting and running requests with `InterruptedAtShutdown`.
+    pub fn begin_shutdown(&self) {
+        self.operations.begin_shutdown();
+        *self.ending.lock() = true;
+        self.ended.notify_all();
+    }
+
+    /// Ends idle cursors and sessions; the server calls it every few seconds.
+    pub fn housekeep(&self) {
+        let now = self.os.clock.monotonic();
+        let _dead = self.sessions.expire(now);
+    }
+
+    /// Waits for `time`, or for the server's end.
+    pub(crate) fn wait(&self, time: Duration) {
+        let mut ending = self.ending.lock();
+        if !*ending {
+            self.ended.wait_for(&mut ending, time);
+        }
+    }
+
+    /// Server time since the start.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.os.clock.monotonic().saturating_sub(self.started)
+    }
+
+    fn account(&self, context: &Context<'_>, time: Duration, error: Option<&Error>) {
+        self.metrics.finish(context.command.class, time);
+        if time.as_millis() >= u128::from(self.slow_ms.load(Ordering::Relaxed)) {
+            self.log_slow(context, time, error);
+        }
+    }
+
+    fn log_slow(&self, context: &Context<'_>, time: Duration, error: Option<&Error>) {
+        let mut attributes = Document::new();
+        attributes.insert("type", "command");
+        attributes.insert("ns", context.connection.operation.namespace());
+        if let Ok(command) = Document::try_from(context.body) {
+            attributes.insert("command", command);
+        }
+        if let Some(error) = error {
+            attributes.insert("ok", 0);
+            attributes.insert("errMsg", error.message());
+            attributes.insert("errName", error.code().name().into_owned());
+            attributes.insert("errCode", error.code().0);
+        }
+        attributes.insert("reslen", context.reply.len() as i64);
+        attributes.insert("remote", &context.connection.info.remote);
+        attributes.insert("durationMillis", time.as_millis() as i64);
+        self.host.log(&LogEvent {
+            severity: Severity::Info,
+            component: "COMMAND",
+            id: 51803,
+            context: &format!("conn{}", context.connection.id),
+            message: "Slow query",
+            attributes,
+        });
+    }
+}
+
+/// Old clients wrap a command in `$query` to add a read preference.
+fn unwrap_query(body: &RawDocument) -> &RawDocument {
+    match body.iter().next() {
+        Some(Ok((key, RawBsonRef::Document(inner))))
+            if matches!(key.as_str(), "$query" | "query") =>
+        {
+            inner
+        }
+        _ => body,
+    }
+}
+
+fn find_command(body: &RawDocument) -> Result<(usize, &'static Command)> {
+    let name = match body.iter_elements().next() {
+        Some(element) => element?.key().as_str(),
+        None => "",
+    };
+    registry::find(name)
+        .ok_or_else(|| Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'")))
+}
+
+fn execute<'a>(context: &mut Context<'a>) -> Result<()> {
+    let command = context.command;
+    let (arguments, fields) = Arguments::parse(command, context.body)?;
+    if command.admin_only && context.request.database != "admin" {
+        return Err(Error::new(
+            Code::UNAUTHORIZED,
+            format!("{} may only be run against the admin database.", command.name),
+        ));
+    }
+    if !context.request.sequences.is_empty() {
+        context.check_sequences(command.sequence.as_slice())?;
+    }
+    let service = context.service;
+    if let Some(session) = arguments.session {
+        service.sessions.touch(session, context.started)?;
+        service.operations.set_session(&context.connection.operation, session);
+    }
+    if let Some(millis) = arguments.max_time_ms {
+        let deadline = context.started + Duration::from_millis(millis);
+        context.connection.operation.set_deadline(Some(deadline));
+    }
+    context.arguments = arguments;
+    service.metrics.count(command.counter, 1);
+    (command.run)(context, fields)
+}

@@ -1,0 +1,1 @@
+//! Commands about logical sessions and transactions.

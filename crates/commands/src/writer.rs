@@ -1,0 +1,275 @@
+//! Writes BSON straight into one growing buffer: replies are built here, batch documents copied in.
+//!
+//! What is always true: `begin_*` and `end` pair up like brackets; [`Writer::finish`] closes the
+//! outermost document, and the bytes are a well-formed document then.
+
+use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf};
+
+/// A document being written.
+pub(crate) struct Writer {
+    bytes: Vec<u8>,
+}
+
+/// Where an inner document or array began; given back to [`Writer::end`].
+#[derive(Clone, Copy)]
+#[must_use]
+pub(crate) struct Open(usize);
+
+impl Writer {
+    /// An empty document.
+    pub(crate) fn new() -> Self {
+        Self::with_capacity(256)
+    }
+
+    /// An empty document with room for `capacity` bytes.
+    pub(crate) fn with_capacity(capacity: usize) -> Self {
+        let mut bytes = Vec::with_capacity(capacity);
+        bytes.extend_from_slice(&[0; 4]);
+        Self { bytes }
+    }
+
+    /// Bytes written so far.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Makes room for at least `more` bytes.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.bytes.reserve(more);
+    }
+
+    fn key(&mut self, kind: u8, key: &str) {
+        self.bytes.push(kind);
+        // A NUL would end the key early and shift all that follows; no real key has one.
+        let end = key.bytes().position(|byte| byte == 0).unwrap_or(key.len());
+        self.bytes.extend_from_slice(&key.as_bytes()[..end]);
+        self.bytes.push(0);
+    }
+
+    pub(crate) fn i32(&mut self, key: &str, value: i32) {
+        self.key(0x10, key);
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(crate) fn i64(&mut self, key: &str, value: i64) {
+        self.key(0x12, key);
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    /// A figure that may pass 2^31: int where it fits, long above, as MongoDB's own counters.
+    pub(crate) fn number(&mut self, key: &str, value: u64) {
+        match i32::try_from(value) {
+            Ok(small) => self.i32(key, small),
+            Err(_) => self.i64(key, i64::try_from(value).unwrap_or(i64::MAX)),
+        }
+    }
+
+    /// A counter: always a long.
+    pub(crate) fn long(&mut self, key: &str, value: u64) {
+        self.i64(key, i64::try_from(value).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn f64(&mut self, key: &str, value: f64) {
+        self.key(0x01, key);
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(crate) fn bool(&mut self, key: &str, value: bool) {
+        self.key(0x08, key);
+        self.bytes.push(u8::from(value));
+    }
+
+    pub(crate) fn str(&mut self, key: &str, value: &str) {
+        self.key(0x02, key);
+        self.bytes.extend_from_slice(&(value.len() as u32 + 1).to_le_bytes());
+        self.bytes.extend_from_slice(value.as_bytes());
+        self.bytes.push(0);
+    }
+
+    /// Milliseconds since 1970.
+    pub(crate) fn date(&mut self, key: &str, value: i64) {
+        self.key(0x09, key);
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+    }
+
+    pub(crate) fn uuid(&mut self, key: &str, value: &[u8; 16]) {
+        self.key(0x05, key);
+        self.bytes.extend_from_slice(&16_u32.to_le_bytes());
+        self.bytes.push(4);
+        self.bytes.extend_from_slice(value);
+    }
+
+    pub(crate) fn object_id(&mut self, key: &str, value: bson::oid::ObjectId) {
+        self.key(0x07, key);
+        self.bytes.extend_from_slice(&value.bytes());
+    }
+
+    /// A whole document.
+    pub(crate) fn document(&mut self, key: &str, value: &RawDocument) {
+        self.key(0x03, key);
+        self.bytes.extend_from_slice(value.as_bytes());
+    }
+
+    /// A whole array, given as the document that carries it.
+    pub(crate) fn array(&mut self, key: &str, value: &bson::RawArray) {
+        self.key(0x04, key);
+        self.bytes.extend_from_slice(value.as_bytes());
+    }
+
+    /// The next element of a batch, under its number.
+    pub(crate) fn element_document(&mut self, at: usize, value: &RawDocument) {
+        let mut digits = Digits::default();
+        let key = digits.of(at);
+        self.key(0x03, key);
+        self.bytes.extend_from_slice(value.as_bytes());
+    }
+
+    /// A document or array key's text for an array position.
+    pub(crate) fn element_str(&mut self, at: usize, value: &str) {
+        let mut digits = Digits::default();
+        let key = digits.of(at);
+        self.str(key, value);
+    }
+
+    pub(crate) fn element_i64(&mut self, at: usize, value: i64) {
+        let mut digits = Digits::default();
+        let key = digits.of(at);
+        self.i64(key, value);
+    }
+
+    pub(crate) fn begin_element(&mut self, at: usize) -> Open {
+        let mut digits = Digits::default();
+        let key = digits.of(at);
+        self.begin_document(key)
+    }
+
+    /// Any value.
+    pub(crate) fn value(&mut self, key: &str, value: RawBsonRef<'_>) {
+        match value {
+            RawBsonRef::Document(document) => self.document(key, document),
+            RawBsonRef::Array(array) => self.array(key, array),
+            RawBsonRef::String(text) => self.str(key, text),
+            RawBsonRef::Int32(number) => self.i32(key, number),
+            RawBsonRef::Int64(number) => self.i64(key, number),
+            other => {
+                let Ok(name) = <&bson::raw::CStr>::try_from(key) else { return };
+                let mut one = RawDocumentBuf::new();
+                one.append(name, other);
+                self.fields(&one);
+            }
+        }
+    }
+
+    /// Any owned value.
+    pub(crate) fn bson(&mut self, key: &str, value: &Bson) {
+        if let Ok(raw) = bson::RawBson::try_from(value.clone()) {
+            self.value(key, raw.as_raw_bson_ref());
+        }
+    }
+
+    /// All fields of another document, in their order.
+    pub(crate) fn fields(&mut self, document: &RawDocument) {
+        let bytes = document.as_bytes();
+        self.bytes.extend_from_slice(&bytes[4..bytes.len() - 1]);
+    }
+
+    /// All fields of an owned document.
+    pub(crate) fn fields_of(&mut self, document: &bson::Document) {
+        if let Ok(raw) = RawDocumentBuf::try_from(document) {
+            self.fields(&raw);
+        }
+    }
+
+    pub(crate) fn begin_document(&mut self, key: &str) -> Open {
+        self.begin(0x03, key)
+    }
+
+    pub(crate) fn begin_array(&mut self, key: &str) -> Open {
+        self.begin(0x04, key)
+    }
+
+    fn begin(&mut self, kind: u8, key: &str) -> Open {
+        self.key(kind, key);
+        self.bytes.extend_from_slice(&[0; 4]);
+        Open(self.bytes.len() - 4)
+    }
+
+    /// Closes what `begin_*` opened.
+    pub(crate) fn end(&mut self, open: Open) {
+        self.bytes.push(0);
+        let size = (self.bytes.len() - open.0) as u32;
+        self.bytes[open.0..open.0 + 4].copy_from_slice(&size.to_le_bytes());
+    }
+
+    /// Forgets everything written.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.truncate(4);
+    }
+
+    /// The finished document.
+    pub(crate) fn finish(mut self) -> RawDocumentBuf {
+        self.end(Open(0));
+        RawDocumentBuf::from_bytes(self.bytes)
+            .expect("`end` wrote the length and the terminator just now")
+    }
+}
+
+/// An array position as text, without allocating.
+#[derive(Default)]
+struct Digits([u8; 20]);
+
+impl Digits {
+    fn of(&mut self, mut number: usize) -> &str {
+        let mut at = self.0.len();
+        loop {
+            at -= 1;
+            self.0[at] = b'0' + (number % 10) as u8;
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        std::str::from_utf8(&self.0[at..]).expect("ASCII digits are UTF-8")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bson::doc;
+
+    #[test]
+    fn written_document_reads_back() {
+        let mut writer = Writer::new();
+        writer.i32("a", -1);
+        writer.i64("b", 1 << 40);
+        writer.f64("c", 0.5);
+        writer.bool("d", true);
+        writer.str("e", "text");
+        let open = writer.begin_array("f");
+        writer.element_str(0, "x");
+        for at in [10_usize, 123_456] {
+            let inner = writer.begin_element(at);
+            writer.end(inner);
+        }
+        writer.end(open);
+        writer.bson("g", &bson::Bson::Null);
+        writer.number("h", 7);
+        writer.number("i", 1 << 33);
+        let read: bson::Document = writer.finish().try_into().unwrap();
+        let wanted = doc! {
+            "a": -1, "b": 1_i64 << 40, "c": 0.5, "d": true, "e": "text", "f": ["x", {}, {}],
+            "g": null, "h": 7, "i": 1_i64 << 33,
+        };
+        assert_eq!(read, wanted);
+    }
+
+    #[test]
+    fn key_with_nul_keeps_the_document_whole() {
+        let mut writer = Writer::new();
+        writer.i32("a\0b", 1);
+        writer.i32("c", 2);
+        let read: bson::Document = writer.finish().try_into().unwrap();
+        assert_eq!(read, doc! { "a": 1, "c": 2 });
+    }
+}
