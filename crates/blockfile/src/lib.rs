@@ -1,1 +1,58 @@
-//! One data file: superblock, block allocator, translation table, checksummed compressed blocks.
+//! One data file: superblock, block allocator, translation table, checksummed compressed pages.
+//!
+//! The file holds **segments**: immutable byte strings with a number ([`SegmentId`]) that are
+//! written once, read in parts and freed. A checkpoint makes a set of segments and a root blob
+//! durable in one atomic step.
+//!
+//! What is always true:
+//! 1. What the newest superblock names is never overwritten: an extent is used again only after a
+//!    completed checkpoint without it, and after every [`Pin`] that could see it is gone.
+//! 2. Opening after a crash shows exactly the last completed checkpoint. Segments written later
+//!    vanish, their space is free.
+//! 3. A damaged or misdirected page, table, blob or superblock is an [`Error::Corruption`], never
+//!    a wrong answer and never a panic.
+//! 4. A full disk ([`Error::NoSpace`]) changes nothing; the same call works later. A failed sync
+//!    stops the file: every later call that writes answers [`Error::Stopped`].
+//!
+//! Lock order: checkpoint → state → table.
+//!
+//! On disk: `docs/formats/{superblock,translation-table,page}.md`.
+#![forbid(unsafe_code)]
+
+mod allocator;
+mod blob;
+mod checkpoint;
+mod compact;
+mod compress;
+mod error;
+mod file;
+mod metrics;
+mod page;
+mod pins;
+mod segment;
+mod superblock;
+mod translation;
+
+pub use checkpoint::CheckpointMark;
+pub use compress::{Compression, DEFAULT_ZLIB_LEVEL, DEFAULT_ZSTD_LEVEL};
+pub use error::{Error, Result};
+pub use file::{BlockFile, CheckpointImage, Options, SegmentInfo, Stats};
+pub use metrics::Metrics;
+pub use page::{
+    MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageContext, PageError, decode_page, encode_page,
+    page_stored_len,
+};
+pub use pins::Pin;
+pub use segment::{PageRef, SegmentWriter};
+pub use translation::SegmentId;
+
+/// The decoders of the file's own structures, for offline readers and fuzz targets.
+pub mod format {
+    pub use crate::allocator::Extent;
+    pub use crate::blob::{BlobPointer, Chunk, MAX_CHUNK_PAYLOAD};
+    pub use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
+    pub use crate::translation::{Entry, decode_table, encode_table};
+}
+
+/// Space is handed out in units of this many bytes.
+pub const UNIT: u64 = 4096;

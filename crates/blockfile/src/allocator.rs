@@ -1,0 +1,251 @@
+//! Which units of the file are free: best fit by length, lowest offset first.
+//!
+//! What is always true:
+//! 1. Free extents are disjoint and never touch each other (neighbours are merged).
+//! 2. Nothing at or past `end` is in the free lists; everything there is free.
+//! 3. The sum of free extents is `free_units`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A range of 4 KiB units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Extent {
+    /// First unit.
+    pub unit: u64,
+    /// Number of units.
+    pub units: u64,
+}
+
+impl Extent {
+    /// One past the last unit; `None` past the end of numbers.
+    pub fn end(&self) -> Option<u64> {
+        self.unit.checked_add(self.units)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Free {
+    units: u64,
+    /// The filesystem holds no space for it.
+    punched: bool,
+}
+
+/// The free space of one file.
+pub(crate) struct Allocator {
+    by_offset: BTreeMap<u64, Free>,
+    by_size: BTreeSet<(u64, u64)>,
+    end: u64,
+    free_units: u64,
+}
+
+impl Allocator {
+    /// A file of which the units below `reserved` are taken.
+    pub(crate) fn new(reserved: u64) -> Self {
+        let (by_offset, by_size) = (BTreeMap::new(), BTreeSet::new());
+        Self { by_offset, by_size, end: reserved, free_units: 0 }
+    }
+
+    /// The allocator of a file in which exactly these extents are taken.
+    pub(crate) fn from_used(
+        reserved: u64,
+        limit: u64,
+        mut used: Vec<Extent>,
+    ) -> Result<Self, &'static str> {
+        used.sort_unstable();
+        let mut space = Self::new(reserved);
+        for extent in used {
+            if extent.unit < space.end {
+                return Err("extents overlap");
+            }
+            let end = extent.end().filter(|end| *end <= limit);
+            let end = end.ok_or("extent lies outside the file")?;
+            let gap = Extent { unit: space.end, units: extent.unit - space.end };
+            space.end = end;
+            if gap.units != 0 {
+                space.insert(gap, false);
+            }
+        }
+        Ok(space)
+    }
+
+    /// One past the last taken unit.
+    pub(crate) fn end(&self) -> u64 {
+        self.end
+    }
+
+    pub(crate) fn free_units(&self) -> u64 {
+        self.free_units
+    }
+
+    /// The best extent inside the file, or `None` where only the end of the file can serve.
+    pub(crate) fn take_free(&mut self, units: u64) -> Option<Extent> {
+        let (size, unit) = *self.by_size.range((units, 0)..).next()?;
+        let punched = self.remove(unit).punched;
+        if size > units {
+            self.insert(Extent { unit: unit + units, units: size - units }, punched);
+        }
+        Some(Extent { unit, units })
+    }
+
+    /// As [`Allocator::take_free`], only below a unit: for moving segments towards the start.
+    pub(crate) fn take_free_below(&mut self, units: u64, limit: u64) -> Option<Extent> {
+        let fits = |(unit, free): (&u64, &Free)| (free.units >= units).then_some(*unit);
+        let unit = self.by_offset.range(..limit).find_map(fits)?;
+        let Free { units: size, punched } = self.remove(unit);
+        if size > units {
+            self.insert(Extent { unit: unit + units, units: size - units }, punched);
+        }
+        Some(Extent { unit, units })
+    }
+
+    /// Takes units past the end; the caller has made sure that the file reaches there.
+    pub(crate) fn take_end(&mut self, units: u64) -> Extent {
+        let extent = Extent { unit: self.end, units };
+        self.end += units;
+        extent
+    }
+
+    /// Gives an extent back.
+    pub(crate) fn give_back(&mut self, extent: Extent) {
+        self.give_back_as(extent, false);
+    }
+
+    fn give_back_as(&mut self, extent: Extent, mut punched: bool) {
+        let Extent { mut unit, mut units } = extent;
+        let end = unit + units;
+        assert!(units != 0 && end <= self.end, "an extent given back was taken before");
+        if let Some((&left, free)) = self.by_offset.range(..end).next_back() {
+            assert!(left + free.units <= unit, "an extent is given back once");
+            if left + free.units == unit {
+                let free = self.remove(left);
+                punched &= free.punched;
+                unit = left;
+                units += free.units;
+            }
+        }
+        if self.by_offset.contains_key(&end) {
+            let free = self.remove(end);
+            punched &= free.punched;
+            units += free.units;
+        }
+        if unit + units == self.end {
+            self.end = unit;
+        } else {
+            self.insert(Extent { unit, units }, punched);
+        }
+    }
+
+    /// Takes one free extent that still has space on disk, so that the caller can punch it
+    /// without a lock and then call [`Allocator::give_back_punched`].
+    pub(crate) fn take_unpunched(&mut self, min_units: u64) -> Option<Extent> {
+        let wanted = |(_, free): &(&u64, &Free)| !free.punched && free.units >= min_units;
+        let (&unit, _) = self.by_offset.iter().find(wanted)?;
+        let units = self.remove(unit).units;
+        Some(Extent { unit, units })
+    }
+
+    pub(crate) fn give_back_punched(&mut self, extent: Extent) {
+        self.give_back_as(extent, true);
+    }
+
+    fn insert(&mut self, extent: Extent, punched: bool) {
+        self.by_offset.insert(extent.unit, Free { units: extent.units, punched });
+        self.by_size.insert((extent.units, extent.unit));
+        self.free_units += extent.units;
+    }
+
+    fn remove(&mut self, unit: u64) -> Free {
+        let free = self.by_offset.remove(&unit).expect("both indexes hold the same extents");
+        self.by_size.remove(&(free.units, unit));
+        self.free_units -= free.units;
+        free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn take(space: &mut Allocator, units: u64) -> Extent {
+        space.take_free(units).unwrap_or_else(|| space.take_end(units))
+    }
+
+    #[test]
+    fn smallest_hole_that_fits_is_taken() {
+        let mut space = Allocator::new(0);
+        let taken: Vec<_> = [5, 1, 3, 1, 4, 1].map(|n| take(&mut space, n)).to_vec();
+        for i in [0, 2, 4] {
+            space.give_back(taken[i]);
+        }
+        assert_eq!(space.free_units(), 12);
+        assert_eq!(take(&mut space, 3), taken[2]);
+        assert_eq!(take(&mut space, 4), taken[4]);
+        assert_eq!(take(&mut space, 2), Extent { unit: 0, units: 2 });
+        assert_eq!(take(&mut space, 4).unit, 15);
+    }
+
+    #[test]
+    fn neighbours_merge_and_the_tail_is_cut() {
+        let mut space = Allocator::new(2);
+        let taken: Vec<_> = (0..4).map(|_| take(&mut space, 2)).collect();
+        space.give_back(taken[0]);
+        space.give_back(taken[2]);
+        space.give_back(taken[1]);
+        assert_eq!(take(&mut space, 6), Extent { unit: 2, units: 6 });
+        space.give_back(Extent { unit: 2, units: 6 });
+        space.give_back(taken[3]);
+        assert_eq!((space.end(), space.free_units()), (2, 0));
+    }
+
+    #[test]
+    fn punched_extents_are_not_punched_again_until_used() {
+        let mut space = Allocator::new(0);
+        let first = take(&mut space, 8);
+        let _guard = take(&mut space, 1);
+        space.give_back(first);
+        let punch = space.take_unpunched(4).unwrap();
+        space.give_back_punched(punch);
+        assert_eq!(space.take_unpunched(1), None);
+        let again = take(&mut space, 3);
+        space.give_back(again);
+        assert_eq!(space.take_unpunched(1), Some(Extent { unit: 0, units: 8 }));
+    }
+
+    #[test]
+    fn overlapping_or_outside_extents_are_refused() {
+        let at = |unit, units| Extent { unit, units };
+        assert!(Allocator::from_used(2, 100, vec![at(2, 3), at(4, 1)]).is_err());
+        assert!(Allocator::from_used(2, 100, vec![at(1, 1)]).is_err());
+        assert!(Allocator::from_used(2, 100, vec![at(99, 2)]).is_err());
+        assert!(Allocator::from_used(2, 100, vec![at(u64::MAX, 2)]).is_err());
+        let space = Allocator::from_used(2, 100, vec![at(9, 1), at(3, 2)]).unwrap();
+        assert_eq!((space.end(), space.free_units()), (10, 5));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_handed_out_twice(steps in prop::collection::vec((any::<bool>(), 1_u64..9), 1..200)) {
+            let mut space = Allocator::new(2);
+            let mut held: Vec<Extent> = Vec::new();
+            for (give, n) in steps {
+                if give && !held.is_empty() {
+                    let extent = held.swap_remove(n as usize % held.len());
+                    space.give_back(extent);
+                } else {
+                    held.push(take(&mut space, n));
+                }
+                let mut sorted = held.clone();
+                sorted.sort_unstable();
+                for pair in sorted.windows(2) {
+                    prop_assert!(pair[0].unit + pair[0].units <= pair[1].unit);
+                }
+                let used: u64 = held.iter().map(|e| e.units).sum();
+                prop_assert_eq!(2 + used + space.free_units(), space.end());
+                let rebuilt = Allocator::from_used(2, space.end(), held.clone()).unwrap();
+                prop_assert_eq!(&rebuilt.by_size, &space.by_size);
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Writing a segment as its pages are produced.
+//!
+//! What is always true: until [`SegmentWriter::finish`] returns nobody else can see the segment,
+//! and a writer that is dropped earlier gives its extent back.
+
+use os::AlignedBuf;
+
+use crate::UNIT;
+use crate::allocator::Extent;
+use crate::compress::Compression;
+use crate::error::Result;
+use crate::file::{BlockFile, Slot};
+use crate::page::{PageContext, encode_page};
+use crate::translation::{Entry, SegmentId};
+
+/// Up to here a segment is gathered in memory and then gets an extent that fits exactly; longer
+/// ones are written in steps of this. Leaf segments are 1 to 1.5 MiB.
+const GATHER_BYTES: usize = 4 << 20;
+
+/// Where a page is in its segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageRef {
+    /// Its number, part of its checksum.
+    pub page: u32,
+    /// Stored length, header included.
+    pub len: u32,
+    /// First byte in the segment.
+    pub offset: u64,
+}
+
+/// Writes one segment from front to back. After an error it is of no use: drop it and start
+/// another one later.
+pub struct SegmentWriter {
+    file: BlockFile,
+    id: SegmentId,
+    kind: u8,
+    /// What is not written yet.
+    buf: AlignedBuf,
+    /// Bytes already in `extent`, whole units.
+    written: u64,
+    extent: Option<Extent>,
+    pages: u32,
+    scratch: Vec<u8>,
+}
+
+impl SegmentWriter {
+    pub(crate) fn new(file: BlockFile, id: SegmentId, kind: u8) -> Self {
+        let (buf, scratch) = (AlignedBuf::new(), Vec::new());
+        Self { file, id, kind, buf, written: 0, extent: None, pages: 0, scratch }
+    }
+
+    /// The number the segment will have.
+    pub fn id(&self) -> SegmentId {
+        self.id
+    }
+
+    /// Bytes so far.
+    pub fn len(&self) -> u64 {
+        self.written + self.buf.len() as u64
+    }
+
+    /// Whether nothing was appended.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Appends raw bytes; says where they start. May write to the disk.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<u64> {
+        let offset = self.len();
+        self.buf.extend_from_slice(bytes);
+        if self.buf.len() >= GATHER_BYTES {
+            self.write_whole_units()?;
+        }
+        Ok(offset)
+    }
+
+    /// Compresses, checksums and appends the next page. May write to the disk.
+    pub fn append_page(
+        &mut self,
+        dictionary: u64,
+        compression: Compression,
+        raw: &[u8],
+    ) -> Result<PageRef> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.clear();
+        let context = PageContext { dictionary, segment: self.id.0, page: self.pages };
+        encode_page(context, compression, raw, &mut scratch);
+        let offset = self.append(&scratch)?;
+        let page = PageRef { page: self.pages, len: scratch.len() as u32, offset };
+        self.pages += 1;
+        self.scratch = scratch;
+        Ok(page)
+    }
+
+    /// Writes what is left and makes the segment readable (not yet durable: a checkpoint does
+    /// that). An empty segment is a bug.
+    pub fn finish(mut self) -> Result<SegmentId> {
+        let bytes = self.len();
+        assert!(bytes != 0, "a segment has at least one byte");
+        let units = bytes.div_ceil(UNIT);
+        if self.extent.is_none() {
+            self.extent = Some(self.file.0.allocate(units)?);
+        }
+        self.buf.pad_to_unit();
+        self.write_whole_units()?;
+        let mut extent = self.extent.take().expect("allocated above");
+        if extent.units > units {
+            let rest = Extent { unit: extent.unit + units, units: extent.units - units };
+            self.file.0.give_back(rest);
+            extent.units = units;
+        }
+        let entry = Entry { unit: extent.unit, bytes, kind: self.kind };
+        self.file.0.table.write().insert(self.id.0, Slot { entry, dropped: None });
+        Ok(self.id)
+    }
+
+    fn write_whole_units(&mut self) -> Result<()> {
+        let whole = self.buf.len() - self.buf.len() % UNIT as usize;
+        let extent = self.extent_for(self.written + whole as u64)?;
+        if whole == 0 {
+            return Ok(());
+        }
+        self.file.0.write_units(extent.unit + self.written / UNIT, &self.buf[..whole])?;
+        self.written += whole as u64;
+        let rest = self.buf.len() - whole;
+        self.buf.copy_within(whole.., 0);
+        self.buf.truncate(rest);
+        Ok(())
+    }
+
+    /// An extent with room for `bytes`; what is already written moves along where it must grow.
+    fn extent_for(&mut self, bytes: u64) -> Result<Extent> {
+        let units = bytes.div_ceil(UNIT);
+        let old = match self.extent {
+            Some(extent) if extent.units >= units => return Ok(extent),
+            old => old,
+        };
+        let new = self.file.0.allocate(units * 2)?;
+        if let Some(old) = old {
+            if let Err(e) = self.file.copy_units(old.unit, new.unit, self.written / UNIT) {
+                self.file.0.give_back(new);
+                return Err(e);
+            }
+            self.file.0.give_back(old);
+        }
+        self.extent = Some(new);
+        Ok(new)
+    }
+}
+
+impl Drop for SegmentWriter {
+    fn drop(&mut self) {
+        if let Some(extent) = self.extent.take() {
+            self.file.0.give_back(extent);
+        }
+    }
+}
+
+impl std::fmt::Debug for SegmentWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SegmentWriter").field("id", &self.id).finish_non_exhaustive()
+    }
+}
