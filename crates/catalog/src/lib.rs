@@ -1,2 +1,41 @@
 //! Databases, collections, indexes and documents as dictionaries of the engine.
+//!
+//! The only database room that sees the engine: what the floors above need of it is re-exported
+//! here. A collection is a primary dictionary (keystring of `_id` → BSON) and one dictionary per
+//! secondary index; the catalog's own records live in the engine's `ROOT` dictionary.
+//!
+//! Always true:
+//! 1. A document and its index entries change in one engine transaction.
+//! 2. Metadata in memory follows the engine: committed first, published after.
 #![forbid(unsafe_code)]
+
+mod catalog;
+mod collection;
+mod counts;
+mod ddl;
+mod failure;
+pub mod index;
+mod metadata;
+mod namespace;
+mod observer;
+mod options;
+mod partial;
+pub mod text;
+mod txn;
+
+pub use catalog::{Catalog, CatalogOptions};
+pub use collection::{Collection, Index};
+/// The engine's own names, for the floors that do not see it.
+pub use engine::{
+    Cursor, DictionaryId, Direction, Durability, Engine, KeyRange, Snapshot, Timestamp, Value,
+};
+pub use failure::{from_engine, is_retryable};
+pub use index::{IndexSpec, default_index_name, id_key};
+pub use namespace::{Namespace, check_database};
+pub use observer::OpObserver;
+pub use options::{CollectionOptions, StorageOptions, View, check_collation};
+pub use txn::{Savepoint, Txn, TxnKind};
+/// The engine itself, for the server that opens it.
+pub mod storage {
+    pub use engine::*;
+}

@@ -1,0 +1,206 @@
+//! The catalog: which collections exist, by name.
+//!
+//! The map in memory is the truth for lookups and equals `ROOT`: a change is committed to the
+//! engine first and then swapped in, under the mutex `ddl`, so that changes happen one by one.
+//!
+//! Lock order: `ddl` → a collection's metadata lock → the map → the engine.
+
+use crate::collection::Collection;
+use crate::counts::{self, Stripe};
+use crate::failure::from_engine;
+use crate::metadata;
+use crate::namespace::Namespace;
+use crate::observer::OpObserver;
+use engine::{Direction, Engine, KeyRange, Snapshot};
+use errors::{Code, Error, Result};
+use os::Os;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The rooms a catalog needs beside the engine.
+#[derive(Clone)]
+pub struct CatalogOptions {
+    /// Clock, randomness and files.
+    pub os: Os,
+    /// Where sorts and groups may spill.
+    pub temporary_directory: PathBuf,
+    /// Told of every change to a document, inside its transaction.
+    pub observers: Vec<Arc<dyn OpObserver>>,
+}
+
+impl CatalogOptions {
+    /// The usual room: no observers.
+    pub fn new(os: Os, temporary_directory: PathBuf) -> Self {
+        Self { os, temporary_directory, observers: Vec::new() }
+    }
+}
+
+/// Databases, collections and indexes over one engine.
+pub struct Catalog {
+    engine: Engine,
+    options: CatalogOptions,
+    pub(crate) namespaces: RwLock<BTreeMap<String, Arc<Collection>>>,
+    pub(crate) ddl: Mutex<Ddl>,
+}
+
+/// What only changes of the metadata touch.
+pub(crate) struct Ddl {
+    pub(crate) next_number: u64,
+}
+
+impl Catalog {
+    /// Reads what the engine holds. Refuses a format newer than this code.
+    pub fn open(engine: Engine, options: CatalogOptions) -> Result<Arc<Self>> {
+        let mut namespaces = BTreeMap::new();
+        let mut by_number = BTreeMap::new();
+        let mut stripes = Vec::new();
+        let mut masks = BTreeMap::new();
+        let snapshot = engine.snapshot();
+        let mut cursor = snapshot
+            .cursor(counts::DICTIONARY, KeyRange::all(), Direction::Forward)
+            .map_err(from_engine)?;
+        let mut known = false;
+        while let Some((key, value)) = cursor.next().map_err(from_engine)? {
+            match key.first() {
+                _ if key == metadata::VERSION_KEY => {
+                    check_version(value)?;
+                    known = true;
+                }
+                Some(&metadata::NAMESPACE_PREFIX) => {
+                    let collection = Arc::new(metadata::read_collection(value)?);
+                    by_number.insert(collection.number, Arc::clone(&collection));
+                    namespaces.insert(collection.namespace.as_str().to_owned(), collection);
+                }
+                Some(&counts::PREFIX) => stripes.extend(Stripe::read(key, value)),
+                Some(b'm') => {
+                    if let Some(Ok(dictionary)) = key.get(1..).map(<[u8; 8]>::try_from) {
+                        masks
+                            .insert(u64::from_be_bytes(dictionary), metadata::read_multikey(value));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut next_number = 1;
+        for (number, stripe) in stripes {
+            next_number = next_number.max(number + 1);
+            if let Some(collection) = by_number.get(&number) {
+                collection.shared.counts.load(stripe);
+            }
+        }
+        for (number, collection) in &by_number {
+            next_number = next_number.max(number + 1);
+            for index in &collection.indexes {
+                let mask = masks.get(&index.dictionary.0).copied().unwrap_or(0);
+                index.state.observed.store(mask, Ordering::Release);
+                index.state.persisted.store(mask, Ordering::Release);
+            }
+        }
+        let catalog = Arc::new(Self {
+            engine,
+            options,
+            namespaces: RwLock::new(namespaces),
+            ddl: Mutex::new(Ddl { next_number }),
+        });
+        if !known {
+            catalog.write_version()?;
+        }
+        Ok(catalog)
+    }
+
+    fn write_version(&self) -> Result<()> {
+        let mut txn = self.engine.begin(engine::TxnOptions::default());
+        txn.put(counts::DICTIONARY, metadata::VERSION_KEY, &metadata::VERSION.to_le_bytes())
+            .map_err(from_engine)?;
+        txn.commit(engine::Durability::Buffered).map_err(from_engine)?;
+        Ok(())
+    }
+
+    /// The storage engine below. For its statistics, checkpoints and shutdown, not for data.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Clock, randomness and files.
+    pub fn os(&self) -> &Os {
+        &self.options.os
+    }
+
+    /// Where sorts and groups may spill.
+    pub fn temporary_directory(&self) -> &std::path::Path {
+        &self.options.temporary_directory
+    }
+
+    pub(crate) fn observers(&self) -> &[Arc<dyn OpObserver>] {
+        &self.options.observers
+    }
+
+    /// A read-only view of everything committed by now. Take it *after* looking up collections
+    /// and *before* planning: then every index seen is in it, and every multikey mark covers it.
+    pub fn snapshot(&self) -> Snapshot {
+        self.engine.snapshot()
+    }
+
+    /// The collection or view of this name.
+    pub fn collection(&self, namespace: &Namespace) -> Option<Arc<Collection>> {
+        self.namespaces.read().get(namespace.as_str()).cloned()
+    }
+
+    /// The collection, or the error for commands that need one.
+    pub fn require(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
+        self.collection(namespace).ok_or_else(|| not_found(namespace))
+    }
+
+    /// The collections and views of a database, by name.
+    pub fn collections(&self, database: &str) -> Vec<Arc<Collection>> {
+        let (from, to) = (format!("{database}."), format!("{database}/"));
+        self.namespaces
+            .read()
+            .range::<str, _>((Bound::Included(from.as_str()), Bound::Excluded(to.as_str())))
+            .map(|(_, collection)| Arc::clone(collection))
+            .collect()
+    }
+
+    /// The names of the databases, ascending. A database exists while it has collections.
+    pub fn databases(&self) -> Vec<String> {
+        let mut names: Vec<String> = Vec::new();
+        for collection in self.namespaces.read().values() {
+            let name = collection.namespace.database();
+            if names.last().is_none_or(|last| last != name) {
+                names.push(name.to_owned());
+            }
+        }
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// Whether the database has a collection.
+    pub fn database_exists(&self, database: &str) -> bool {
+        !self.collections(database).is_empty()
+    }
+
+    /// Makes every commit so far durable (`j: true`, `fsync`).
+    pub fn sync(&self) -> Result<()> {
+        self.engine.sync().map_err(from_engine)
+    }
+}
+
+/// `ns not found`.
+pub(crate) fn not_found(namespace: &Namespace) -> Error {
+    Error::new(Code::NAMESPACE_NOT_FOUND, format!("ns not found {namespace}"))
+}
+
+fn check_version(value: &[u8]) -> Result<()> {
+    match value.try_into().map(u32::from_le_bytes) {
+        Ok(metadata::VERSION) => Ok(()),
+        other => Err(Error::new(
+            Code::UNSUPPORTED_FORMAT,
+            format!("the catalog's format is {other:?}, this server reads {}", metadata::VERSION),
+        )),
+    }
+}

@@ -1,0 +1,158 @@
+//! A collection as it stands in memory: its dictionaries, indexes and shared counters.
+//!
+//! A [`Collection`] is one immutable version of the metadata; a change to it makes a new one, and
+//! what lives longer than a version (lock, counts, index statistics) hangs below it in `Arc`s.
+//!
+//! Always true:
+//! 1. An index's `observed` multikey mask covers every committed document before that document's
+//!    commit is visible; it only grows. A plan made after its snapshot was taken may trust it.
+//! 2. `persisted` is a subset of `observed` and is what `ROOT` holds.
+
+use crate::counts::Counts;
+use crate::index::IndexSpec;
+use crate::namespace::Namespace;
+use crate::options::CollectionOptions;
+use bson::Uuid;
+use engine::{DictionaryId, Timestamp};
+use parking_lot::RwLock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// One version of a collection's metadata.
+#[derive(Debug)]
+pub struct Collection {
+    pub(crate) namespace: Namespace,
+    pub(crate) uuid: Uuid,
+    /// Numbers collections for as long as the data directory lives; survives renames.
+    pub(crate) number: u64,
+    pub(crate) options: CollectionOptions,
+    pub(crate) primary: DictionaryId,
+    pub(crate) indexes: Vec<Arc<Index>>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What all versions of one collection share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    /// Held shared by every write until its commit, exclusively by changes to the metadata.
+    /// Lock order: this before any lock of the engine; two collections by ascending namespace.
+    pub(crate) metadata: Arc<RwLock<()>>,
+    pub(crate) counts: Counts,
+    pub(crate) dropped: AtomicBool,
+}
+
+impl Collection {
+    /// `database.collection`.
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// The identity that survives renames.
+    pub fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// What it was created with.
+    pub fn options(&self) -> &CollectionOptions {
+        &self.options
+    }
+
+    /// Whether this is a view, which has no documents of its own.
+    pub fn is_view(&self) -> bool {
+        self.options.view.is_some()
+    }
+
+    /// The dictionary of the documents, by the keystring of `_id`.
+    pub fn primary(&self) -> DictionaryId {
+        self.primary
+    }
+
+    /// The secondary indexes. The one on `_id` is the primary dictionary itself.
+    pub fn indexes(&self) -> &[Arc<Index>] {
+        &self.indexes
+    }
+
+    /// The secondary index of this name.
+    pub fn index(&self, name: &str) -> Option<&Arc<Index>> {
+        self.indexes.iter().find(|index| index.spec.name == name)
+    }
+
+    /// How many documents are committed now. Exact, and takes no look at the data.
+    pub fn count(&self) -> u64 {
+        self.shared.counts.documents()
+    }
+
+    /// The documents' size in bytes, as BSON.
+    pub fn data_size(&self) -> u64 {
+        self.shared.counts.bytes()
+    }
+
+    /// Whether it was dropped since this version was looked up; its cursors must end.
+    pub fn is_dropped(&self) -> bool {
+        self.shared.dropped.load(Ordering::Acquire)
+    }
+}
+
+/// One secondary index.
+#[derive(Debug)]
+pub struct Index {
+    pub(crate) spec: IndexSpec,
+    pub(crate) dictionary: DictionaryId,
+    /// The commit that made it visible; older snapshots cannot use it.
+    pub(crate) created: Timestamp,
+    pub(crate) state: Arc<IndexState>,
+    pub(crate) keys: crate::index::KeyMaker,
+}
+
+/// What all versions of one index share.
+#[derive(Debug, Default)]
+pub(crate) struct IndexState {
+    /// Bit `i` is set where part `i` has met an array, committed or not.
+    pub(crate) observed: AtomicU32,
+    /// The bits that a commit has written to `ROOT`.
+    pub(crate) persisted: AtomicU32,
+    /// How often a plan used it (`$indexStats`).
+    pub(crate) uses: AtomicU64,
+}
+
+impl Index {
+    /// What the index is.
+    pub fn spec(&self) -> &IndexSpec {
+        &self.spec
+    }
+
+    /// Its dictionary.
+    pub fn dictionary(&self) -> DictionaryId {
+        self.dictionary
+    }
+
+    /// Makes and reads its keys.
+    pub fn keys(&self) -> &crate::index::KeyMaker {
+        &self.keys
+    }
+
+    /// Bit `i` is set where part `i` has met an array. Read it after taking the snapshot.
+    pub fn multikey_parts(&self) -> u32 {
+        self.state.observed.load(Ordering::Acquire)
+    }
+
+    /// Whether some document has several keys in it, or had.
+    pub fn is_multikey(&self) -> bool {
+        self.multikey_parts() != 0
+    }
+
+    /// The commit that made it visible.
+    pub fn created(&self) -> Timestamp {
+        self.created
+    }
+
+    /// Counts one use by a plan.
+    pub fn note_use(&self) {
+        self.state.uses.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Uses since the server started.
+    pub fn uses(&self) -> u64 {
+        self.state.uses.load(Ordering::Relaxed)
+    }
+}

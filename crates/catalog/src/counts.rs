@@ -1,0 +1,142 @@
+//! Exact document counts without a hot spot.
+//!
+//! Each collection has *stripes* in `ROOT`: records of (documents, bytes). A committing
+//! transaction borrows a free stripe, writes its new value as part of the commit, and gives it
+//! back; the collection's count is the sum. Two commits never wait for each other, a crash keeps
+//! exactly the committed changes, and opening reads a handful of records.
+//!
+//! Always true:
+//! 1. A stripe is owned by at most one committing transaction; the free ones equal `ROOT`.
+//! 2. `documents` and `bytes` are the sums over all stripes, as of the last published commit.
+
+use engine::DictionaryId;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// Key prefix of the stripes in `ROOT`.
+pub(crate) const PREFIX: u8 = b'c';
+
+/// One stripe's committed value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Stripe {
+    pub(crate) number: u32,
+    pub(crate) documents: i64,
+    pub(crate) bytes: i64,
+}
+
+/// The counts of one collection.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    free: Mutex<Free>,
+    documents: AtomicI64,
+    bytes: AtomicI64,
+}
+
+#[derive(Debug, Default)]
+struct Free {
+    stripes: Vec<Stripe>,
+    next_number: u32,
+}
+
+impl Counts {
+    pub(crate) fn documents(&self) -> u64 {
+        u64::try_from(self.documents.load(Ordering::Acquire)).unwrap_or(0)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::try_from(self.bytes.load(Ordering::Acquire)).unwrap_or(0)
+    }
+
+    /// Takes in a stripe read from `ROOT` when the catalog opens.
+    pub(crate) fn load(&self, stripe: Stripe) {
+        self.documents.fetch_add(stripe.documents, Ordering::AcqRel);
+        self.bytes.fetch_add(stripe.bytes, Ordering::AcqRel);
+        let mut free = self.free.lock();
+        free.next_number = free.next_number.max(stripe.number.saturating_add(1));
+        free.stripes.push(stripe);
+    }
+
+    /// Lends a stripe to a commit; a new one where all are lent.
+    pub(crate) fn borrow(&self) -> Stripe {
+        let mut free = self.free.lock();
+        free.stripes.pop().unwrap_or_else(|| {
+            let number = free.next_number;
+            free.next_number += 1;
+            Stripe { number, ..Stripe::default() }
+        })
+    }
+
+    /// Takes a stripe back unchanged: the commit failed.
+    pub(crate) fn give_back(&self, stripe: Stripe) {
+        self.free.lock().stripes.push(stripe);
+    }
+
+    /// Takes a stripe back with the committed change in it.
+    pub(crate) fn publish(&self, mut stripe: Stripe, documents: i64, bytes: i64) {
+        stripe.documents += documents;
+        stripe.bytes += bytes;
+        self.documents.fetch_add(documents, Ordering::AcqRel);
+        self.bytes.fetch_add(bytes, Ordering::AcqRel);
+        self.give_back(stripe);
+    }
+
+    /// The numbers of all stripes ever made, so that a drop can delete their records.
+    pub(crate) fn stripe_numbers(&self) -> std::ops::Range<u32> {
+        0..self.free.lock().next_number
+    }
+}
+
+impl Stripe {
+    /// `'c'`, collection number, stripe number; big-endian so that a collection's stripes adjoin.
+    pub(crate) fn key(collection: u64, number: u32) -> Vec<u8> {
+        let mut key = Vec::with_capacity(13);
+        key.push(PREFIX);
+        key.extend_from_slice(&collection.to_be_bytes());
+        key.extend_from_slice(&number.to_be_bytes());
+        key
+    }
+
+    /// Documents, bytes; little-endian.
+    pub(crate) fn value(documents: i64, bytes: i64) -> [u8; 16] {
+        let mut value = [0; 16];
+        value[..8].copy_from_slice(&documents.to_le_bytes());
+        value[8..].copy_from_slice(&bytes.to_le_bytes());
+        value
+    }
+
+    /// Reads a record of `ROOT`: the collection's number and the stripe.
+    pub(crate) fn read(key: &[u8], value: &[u8]) -> Option<(u64, Self)> {
+        let collection = u64::from_be_bytes(key.get(1..9)?.try_into().ok()?);
+        let number = u32::from_be_bytes(key.get(9..)?.try_into().ok()?);
+        let documents = i64::from_le_bytes(value.get(..8)?.try_into().ok()?);
+        let bytes = i64::from_le_bytes(value.get(8..)?.try_into().ok()?);
+        Some((collection, Self { number, documents, bytes }))
+    }
+}
+
+/// Where the stripes live.
+pub(crate) const DICTIONARY: DictionaryId = DictionaryId::ROOT;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn borrowed_stripes_are_never_shared() {
+        let counts = Counts::default();
+        let (a, b) = (counts.borrow(), counts.borrow());
+        assert_ne!(a.number, b.number);
+        counts.publish(a, 5, 50);
+        counts.give_back(b);
+        assert_eq!((counts.documents(), counts.bytes()), (5, 50));
+        assert_eq!(counts.stripe_numbers(), 0..2);
+    }
+
+    #[test]
+    fn records_read_back() {
+        let key = Stripe::key(7, 3);
+        let stripe = Stripe { number: 3, documents: -2, bytes: 90 };
+        assert_eq!(Stripe::read(&key, &Stripe::value(-2, 90)), Some((7, stripe)));
+        assert_eq!(Stripe::read(&key[..5], &[]), None);
+    }
+}

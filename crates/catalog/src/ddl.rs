@@ -1,0 +1,286 @@
+//! Changes to the set of collections: create, drop, rename.
+//!
+//! From → to: the change is committed to the engine under the collection's exclusive metadata
+//! lock, then the map in memory follows, then the lock opens. A crash in between leaves the
+//! engine's state, which the next start reads.
+
+use crate::catalog::{Catalog, Ddl, not_found};
+use crate::collection::{Collection, Shared};
+use crate::counts::{self, Stripe};
+use crate::failure::from_engine;
+use crate::metadata;
+use crate::namespace::Namespace;
+use crate::options::{CollectionOptions, StorageOptions};
+use bson::Uuid;
+use engine::{DictionaryId, Durability, TxnOptions};
+use errors::{Code, Error, Result};
+use parking_lot::{ArcRwLockWriteGuard, RawRwLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The longest chain of views upon views.
+const MAX_VIEW_DEPTH: usize = 20;
+
+impl Catalog {
+    /// Creates a collection or view. Fails with `NamespaceExists` where the name is taken.
+    pub fn create_collection(
+        &self,
+        namespace: &Namespace,
+        options: &CollectionOptions,
+    ) -> Result<Arc<Collection>> {
+        namespace.check_writable()?;
+        let mut ddl = self.ddl.lock();
+        if let Some(existing) = self.collection(namespace) {
+            return Err(exists(namespace, &existing));
+        }
+        self.create_locked(&mut ddl, namespace, options)
+    }
+
+    /// The collection, created with default options where it does not exist.
+    pub fn ensure_collection(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
+        if let Some(existing) = self.collection(namespace) {
+            return Ok(existing);
+        }
+        namespace.check_writable()?;
+        let mut ddl = self.ddl.lock();
+        match self.collection(namespace) {
+            Some(existing) => Ok(existing),
+            None => self.create_locked(&mut ddl, namespace, &CollectionOptions::default()),
+        }
+    }
+
+    fn create_locked(
+        &self,
+        ddl: &mut Ddl,
+        namespace: &Namespace,
+        options: &CollectionOptions,
+    ) -> Result<Arc<Collection>> {
+        self.check_case(namespace.database())?;
+        if options.view.is_some() {
+            self.check_view(namespace, options)?;
+        }
+        let mut txn = self.engine().begin(TxnOptions::default());
+        let storage = options.storage.dictionary(&StorageOptions::default(), true);
+        let primary = match options.view {
+            Some(_) => DictionaryId(0),
+            None => txn.create_dictionary(storage).map_err(from_engine)?,
+        };
+        let collection = Arc::new(Collection {
+            namespace: namespace.clone(),
+            uuid: self.new_uuid(),
+            number: ddl.next_number,
+            options: options.clone(),
+            primary,
+            indexes: Vec::new(),
+            shared: Arc::new(Shared::default()),
+        });
+        ddl.next_number += 1;
+        write_record(&mut txn, &collection)?;
+        txn.commit(Durability::Buffered).map_err(from_engine)?;
+        self.publish(&collection);
+        Ok(collection)
+    }
+
+    fn check_case(&self, database: &str) -> Result<()> {
+        match self
+            .databases()
+            .into_iter()
+            .find(|known| known != database && known.eq_ignore_ascii_case(database))
+        {
+            None => Ok(()),
+            Some(known) => Err(Error::new(
+                Code::DATABASE_DIFFER_CASE,
+                format!(
+                    "db already exists with different case already have: [{known}] trying to \
+                     create [{database}]"
+                ),
+            )),
+        }
+    }
+
+    fn check_view(&self, namespace: &Namespace, options: &CollectionOptions) -> Result<()> {
+        let mut on = options.view.as_ref().map(|view| view.on.clone());
+        for _ in 0..MAX_VIEW_DEPTH {
+            let Some(name) = on else { return Ok(()) };
+            let below = Namespace::new(namespace.database(), &name)?;
+            if below == *namespace {
+                return Err(Error::new(
+                    Code::GRAPH_CONTAINS_CYCLE,
+                    format!("View cycle detected: {namespace}"),
+                ));
+            }
+            on = self
+                .collection(&below)
+                .and_then(|c| c.options.view.as_ref().map(|view| view.on.clone()));
+        }
+        Err(Error::location(
+            165,
+            format!("View depth limit exceeded; maximum depth is {MAX_VIEW_DEPTH}"),
+        ))
+    }
+
+    /// Drops a collection with its indexes; says what it was. Waits for its writers.
+    pub fn drop_collection(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
+        let _ddl = self.ddl.lock();
+        let collection = self.require(namespace)?;
+        let guard = lock_metadata(&collection);
+        let mut txn = self.engine().begin(TxnOptions::default());
+        drop_records(&mut txn, &collection)?;
+        txn.commit(Durability::Buffered).map_err(from_engine)?;
+        self.namespaces.write().remove(namespace.as_str());
+        collection.shared.dropped.store(true, Ordering::Release);
+        drop(guard);
+        Ok(collection)
+    }
+
+    /// Drops every collection of a database; says how many there were.
+    pub fn drop_database(&self, database: &str) -> Result<usize> {
+        crate::namespace::check_database(database)?;
+        let _ddl = self.ddl.lock();
+        let collections = self.collections(database);
+        let guards: Vec<_> = collections.iter().map(|c| lock_metadata(c)).collect();
+        let mut txn = self.engine().begin(TxnOptions::default());
+        for collection in &collections {
+            drop_records(&mut txn, collection)?;
+        }
+        txn.commit(Durability::Buffered).map_err(from_engine)?;
+        let mut namespaces = self.namespaces.write();
+        for collection in &collections {
+            namespaces.remove(collection.namespace.as_str());
+            collection.shared.dropped.store(true, Ordering::Release);
+        }
+        drop(namespaces);
+        drop(guards);
+        Ok(collections.len())
+    }
+
+    /// Renames a collection, also into another database; with `drop_target` over an existing one.
+    pub fn rename_collection(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        drop_target: bool,
+    ) -> Result<()> {
+        let _ddl = self.ddl.lock();
+        let source = self.collection(from).ok_or_else(|| {
+            Error::new(
+                Code::NAMESPACE_NOT_FOUND,
+                format!("Source collection {from} does not exist"),
+            )
+        })?;
+        if source.is_view() {
+            return Err(Error::new(
+                Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
+                format!("cannot rename view: {from}"),
+            ));
+        }
+        if from == to {
+            return Err(Error::new(Code::ILLEGAL_OPERATION, "Can't rename a collection to itself"));
+        }
+        from.check_writable()?;
+        to.check_writable()?;
+        let target = self.collection(to);
+        match &target {
+            Some(_) if !drop_target => {
+                return Err(Error::new(Code::NAMESPACE_EXISTS, "target namespace exists"));
+            }
+            Some(target) if target.is_view() => {
+                return Err(Error::new(
+                    Code::NAMESPACE_EXISTS,
+                    format!("a view already exists with that name: {to}"),
+                ));
+            }
+            Some(_) => {}
+            None => self.check_case(to.database())?,
+        }
+        let guard = lock_metadata(&source);
+        let target_guard = target.as_deref().map(lock_metadata);
+        let mut txn = self.engine().begin(TxnOptions::default());
+        if let Some(target) = &target {
+            drop_records(&mut txn, target)?;
+        }
+        let renamed = Arc::new(Collection {
+            namespace: to.clone(),
+            uuid: source.uuid,
+            number: source.number,
+            options: source.options.clone(),
+            primary: source.primary,
+            indexes: source.indexes.clone(),
+            shared: Arc::clone(&source.shared),
+        });
+        txn.delete(DictionaryId::ROOT, &metadata::namespace_key(from)).map_err(from_engine)?;
+        write_record(&mut txn, &renamed)?;
+        txn.commit(Durability::Buffered).map_err(from_engine)?;
+        let mut namespaces = self.namespaces.write();
+        namespaces.remove(from.as_str());
+        namespaces.insert(to.as_str().to_owned(), renamed);
+        drop(namespaces);
+        if let Some(target) = &target {
+            target.shared.dropped.store(true, Ordering::Release);
+        }
+        drop((guard, target_guard));
+        Ok(())
+    }
+
+    /// Swaps a collection's new version into the map.
+    pub(crate) fn publish(&self, collection: &Arc<Collection>) {
+        self.namespaces
+            .write()
+            .insert(collection.namespace.as_str().to_owned(), Arc::clone(collection));
+    }
+
+    fn new_uuid(&self) -> Uuid {
+        let mut bytes = [0; 16];
+        self.os().entropy.fill(&mut bytes);
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        Uuid::from_bytes(bytes)
+    }
+}
+
+/// Waits until no write is inside the collection, and keeps them out.
+pub(crate) fn lock_metadata(collection: &Collection) -> ArcRwLockWriteGuard<RawRwLock, ()> {
+    collection.shared.metadata.write_arc()
+}
+
+/// Writes a collection's record as part of `txn`.
+pub(crate) fn write_record(txn: &mut engine::Txn, collection: &Collection) -> Result<()> {
+    let record = metadata::write_collection(collection);
+    txn.put(DictionaryId::ROOT, &metadata::namespace_key(&collection.namespace), record.as_bytes())
+        .map_err(from_engine)
+}
+
+/// Drops an index's dictionary and its mask as part of `txn`.
+pub(crate) fn drop_index_records(txn: &mut engine::Txn, dictionary: DictionaryId) -> Result<()> {
+    txn.drop_dictionary(dictionary).map_err(from_engine)?;
+    txn.delete(DictionaryId::ROOT, &metadata::multikey_key(dictionary)).map_err(from_engine)
+}
+
+fn drop_records(txn: &mut engine::Txn, collection: &Collection) -> Result<()> {
+    if !collection.is_view() {
+        txn.drop_dictionary(collection.primary).map_err(from_engine)?;
+    }
+    for index in &collection.indexes {
+        drop_index_records(txn, index.dictionary)?;
+    }
+    for number in collection.shared.counts.stripe_numbers() {
+        txn.delete(counts::DICTIONARY, &Stripe::key(collection.number, number))
+            .map_err(from_engine)?;
+    }
+    txn.delete(DictionaryId::ROOT, &metadata::namespace_key(&collection.namespace))
+        .map_err(from_engine)
+}
+
+fn exists(namespace: &Namespace, existing: &Collection) -> Error {
+    let what = if existing.is_view() { "A view" } else { "Collection" };
+    let message = match what {
+        "Collection" => format!("Collection {namespace} already exists."),
+        _ => format!("{what} already exists. NS: {namespace}"),
+    };
+    Error::new(Code::NAMESPACE_EXISTS, message)
+}
+
+/// `ns not found`, for a caller that has only the name.
+pub(crate) fn missing(namespace: &Namespace) -> Error {
+    not_found(namespace)
+}

@@ -1,0 +1,50 @@
+//! The engine's failures in the client's words.
+//!
+//! Always true: a conflict that a statement may simply repeat keeps the code `WriteConflict`, and
+//! [`is_retryable`] recognises exactly those.
+
+use errors::{Code, Error};
+
+/// What a failed engine call means to a client.
+pub fn from_engine(error: engine::Error) -> Error {
+    use engine::Error as E;
+    match error {
+        E::WriteConflict => Error::new(
+            Code::WRITE_CONFLICT,
+            "Caused by :: Write conflict during plan execution and yielding is disabled. :: \
+             Please retry your operation or multi-document transaction.",
+        ),
+        E::Deadlock => Error::new(
+            Code::WRITE_CONFLICT,
+            "Deadlock with another transaction. Please retry your operation or multi-document \
+             transaction.",
+        ),
+        E::LockTimeout { waited_ms } => Error::new(
+            Code::LOCK_TIMEOUT,
+            format!("Lock not granted within {waited_ms} ms. Try restarting the transaction."),
+        ),
+        E::NoSuchDictionary(_) => Error::new(
+            Code::SNAPSHOT_UNAVAILABLE,
+            "Unable to read from a snapshot due to pending collection catalog changes; please \
+             retry the operation.",
+        ),
+        E::TooLarge { what, size, limit } => Error::new(
+            if what == "transaction" {
+                Code::TRANSACTION_TOO_LARGE
+            } else {
+                Code::BSON_OBJECT_TOO_LARGE
+            },
+            format!("{what} of {size} bytes exceeds the limit of {limit} bytes"),
+        ),
+        E::NoSpace(text) => Error::new(Code::OUT_OF_DISK_SPACE, format!("No space left: {text}")),
+        E::Stopped(text) => {
+            Error::new(Code::SHUTDOWN_IN_PROGRESS, format!("The storage engine stopped: {text}"))
+        }
+        other => Error::new(Code::INTERNAL_ERROR, other.to_string()),
+    }
+}
+
+/// Whether a single statement that failed so may start over: nothing of it was kept.
+pub fn is_retryable(error: &Error) -> bool {
+    matches!(error.code(), Code::WRITE_CONFLICT | Code::LOCK_TIMEOUT)
+}

@@ -1,0 +1,8 @@
+//! Indexes: what they are made of and which keys a document has in them.
+
+mod keys;
+mod spec;
+
+pub(crate) use keys::bad_key;
+pub use keys::{DocumentKeys, IndexKey, KeyMaker, id_key};
+pub use spec::{IndexSpec, KeyPart, default_index_name};

@@ -1,0 +1,384 @@
+//! The keys a document has in an index, and reading them back.
+//!
+//! An entry of a non-unique index is `keystring(parts) ++ keystring(_id)` → type bits of all of
+//! it; of a unique index `keystring(parts)` → `keystring(_id)` ++ type bits. Type bits are empty
+//! for the usual types, so most entries have an empty value. On disk: `docs/formats/catalog.md`.
+//!
+//! Arrays, as MongoDB has it: an array on a path gives one key per element, a missing field is
+//! null, an empty array at the end of a path is undefined, two arrays side by side are refused.
+
+use super::IndexSpec;
+use crate::partial::Filter;
+use bson::raw::{RawArray, RawBsonRef, RawDocument};
+use bson::{Bson, RawBson};
+use errors::{Code, Error, Result};
+use keystring::{Direction, KeyBuilder};
+use smallvec::SmallVec;
+
+/// One entry of an index's dictionary.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct IndexKey {
+    /// The dictionary's key.
+    pub key: Vec<u8>,
+    /// The dictionary's value.
+    pub value: Vec<u8>,
+}
+
+/// The entries of one document, ascending and distinct.
+#[derive(Clone, Debug, Default)]
+pub struct DocumentKeys {
+    /// What the dictionary holds.
+    pub entries: Vec<IndexKey>,
+    /// Bit `i` is set where part `i` met an array.
+    pub multikey: u32,
+}
+
+/// Makes and reads the keys of one index.
+#[derive(Clone, Debug)]
+pub struct KeyMaker {
+    paths: Vec<Vec<String>>,
+    directions: Vec<Direction>,
+    unique: bool,
+    sparse: bool,
+    partial: Option<Filter>,
+}
+
+/// Where one part of the key stands while a document is taken apart.
+#[derive(Clone, Copy)]
+enum Slot<'a> {
+    /// Found, or missing.
+    Done(Option<RawBsonRef<'a>>),
+    /// The path goes on from this component, in the document at hand.
+    Pending(usize),
+    /// The path met an array; it goes on from this component in each element.
+    AtArray(usize),
+}
+
+enum Found<'a> {
+    Value(Option<RawBsonRef<'a>>),
+    Array(&'a RawArray, usize),
+}
+
+type Slots<'a> = SmallVec<[Slot<'a>; 4]>;
+
+/// The dictionary key of a document: the keystring of its `_id`.
+pub fn id_key(id: RawBsonRef<'_>) -> Result<Vec<u8>> {
+    let mut builder = KeyBuilder::new();
+    builder.append(id, Direction::Ascending).map_err(bad_key)?;
+    Ok(builder.into_bytes())
+}
+
+/// The keystring's complaint in the client's words.
+pub(crate) fn bad_key(error: keystring::Error) -> Error {
+    match error {
+        keystring::Error::TooDeep => Error::new(Code::OVERFLOW, error.to_string()),
+        keystring::Error::Bson(text) => Error::new(Code::INVALID_BSON, text),
+        other => Error::new(Code::INTERNAL_ERROR, other.to_string()),
+    }
+}
+
+impl KeyMaker {
+    pub(crate) fn new(spec: &IndexSpec) -> Self {
+        Self {
+            paths: spec
+                .parts
+                .iter()
+                .map(|part| part.path.split('.').map(str::to_owned).collect())
+                .collect(),
+            directions: spec
+                .parts
+                .iter()
+                .map(|part| match part.descending {
+                    true => Direction::Descending,
+                    false => Direction::Ascending,
+                })
+                .collect(),
+            unique: spec.unique,
+            sparse: spec.sparse,
+            partial: spec.partial.as_ref().map(|partial| partial.filter.clone()),
+        }
+    }
+
+    /// The direction of each part.
+    pub fn directions(&self) -> &[Direction] {
+        &self.directions
+    }
+
+    /// The entries of a document.
+    pub fn make(&self, document: &RawDocument, id: RawBsonRef<'_>) -> Result<DocumentKeys> {
+        let mut keys = DocumentKeys::default();
+        if let Some(filter) = &self.partial
+            && !filter.matches(document)?
+        {
+            return Ok(keys);
+        }
+        let slots: Slots<'_> = self.paths.iter().map(|_| Slot::Pending(0)).collect();
+        let mut expansion = Expansion { maker: self, id, keys: &mut keys };
+        expansion.expand(document, slots)?;
+        if keys.entries.len() > 1 {
+            keys.entries.sort_unstable();
+            keys.entries.dedup_by(|b, a| a.key == b.key);
+        }
+        Ok(keys)
+    }
+
+    fn entry(&self, slots: &Slots<'_>, id: RawBsonRef<'_>) -> Result<IndexKey> {
+        let mut builder = KeyBuilder::new();
+        for (slot, direction) in slots.iter().zip(&self.directions) {
+            let value = match slot {
+                Slot::Done(Some(value)) => *value,
+                _ => RawBsonRef::Null,
+            };
+            builder.append(value, *direction).map_err(bad_key)?;
+        }
+        let parts_end = builder.as_bytes().len();
+        builder.append(id, Direction::Ascending).map_err(bad_key)?;
+        let (mut key, bits) = builder.finish();
+        if !self.unique {
+            return Ok(IndexKey { key, value: bits.as_bytes().to_vec() });
+        }
+        let mut value = key.split_off(parts_end);
+        value.extend_from_slice(bits.as_bytes());
+        Ok(IndexKey { key, value })
+    }
+
+    /// The document an entry points to.
+    pub fn id_of<'a>(&self, key: &'a [u8], value: &'a [u8]) -> Result<&'a [u8]> {
+        if self.unique {
+            let end = keystring::skip(value, &[Direction::Ascending]).map_err(bad_key)?;
+            return Ok(&value[..end]);
+        }
+        let start = keystring::skip(key, &self.directions).map_err(bad_key)?;
+        Ok(&key[start..])
+    }
+
+    /// The values of an entry: the parts, then `_id`, with their exact types.
+    pub fn values(&self, key: &[u8], value: &[u8]) -> Result<Vec<Bson>> {
+        let mut directions: SmallVec<[Direction; 8]> = self.directions.iter().copied().collect();
+        directions.push(Direction::Ascending);
+        if !self.unique {
+            return keystring::decode(key, value, &directions).map_err(bad_key);
+        }
+        let end = keystring::skip(value, &[Direction::Ascending]).map_err(bad_key)?;
+        let whole = [key, &value[..end]].concat();
+        keystring::decode(&whole, &value[end..], &directions).map_err(bad_key)
+    }
+
+    /// The part values of an entry's key, for messages: types are the default ones.
+    pub(crate) fn parts_of(&self, key: &[u8], value: &[u8]) -> Vec<RawBson> {
+        self.values(key, value)
+            .map(|values| {
+                values
+                    .into_iter()
+                    .take(self.directions.len())
+                    .map(|value| RawBson::try_from(value).unwrap_or(RawBson::Null))
+                    .collect()
+            })
+            .unwrap_or_default()
+    }
+}
+
+struct Expansion<'k, 'i> {
+    maker: &'k KeyMaker,
+    id: RawBsonRef<'i>,
+    keys: &'k mut DocumentKeys,
+}
+
+impl Expansion<'_, '_> {
+    /// Resolves the pending slots in `document`; depth is bounded by the paths' lengths.
+    fn expand<'a>(&mut self, document: &'a RawDocument, mut slots: Slots<'a>) -> Result<()> {
+        let mut array: Option<(&'a RawArray, &str)> = None;
+        for (at, slot) in slots.iter_mut().enumerate() {
+            let Slot::Pending(from) = *slot else { continue };
+            let path = &self.maker.paths[at];
+            match walk(document, path, from)? {
+                Found::Value(value) => *slot = Slot::Done(value),
+                Found::Array(found, next) => {
+                    let name = path[next - 1].as_str();
+                    match array {
+                        Some((known, other)) if !std::ptr::eq(known, found) => {
+                            return Err(Error::new(
+                                Code::CANNOT_INDEX_PARALLEL_ARRAYS,
+                                format!("cannot index parallel arrays [{name}] [{other}]"),
+                            ));
+                        }
+                        _ => array = Some((found, name)),
+                    }
+                    self.keys.multikey |= 1 << at;
+                    *slot = Slot::AtArray(next);
+                }
+            }
+        }
+        let Some((array, _)) = array else { return self.emit(&slots) };
+        let mut empty = true;
+        for element in array {
+            empty = false;
+            self.expand_element(element?, &slots)?;
+        }
+        if empty {
+            self.expand_element(RawBsonRef::Undefined, &slots)?;
+        }
+        Ok(())
+    }
+
+    fn expand_element<'a>(&mut self, element: RawBsonRef<'a>, slots: &Slots<'a>) -> Result<()> {
+        let mut inner = slots.clone();
+        let document = element.as_document();
+        for (slot, path) in inner.iter_mut().zip(&self.maker.paths) {
+            if let Slot::AtArray(next) = *slot {
+                *slot = match document {
+                    _ if next == path.len() => Slot::Done(Some(element)),
+                    Some(_) => Slot::Pending(next),
+                    None => Slot::Done(None),
+                };
+            }
+        }
+        match document {
+            Some(document) => self.expand(document, inner),
+            None => self.emit(&inner),
+        }
+    }
+
+    fn emit(&mut self, slots: &Slots<'_>) -> Result<()> {
+        let all_missing = slots.iter().all(|slot| matches!(slot, Slot::Done(None)));
+        if !(self.maker.sparse && all_missing) {
+            self.keys.entries.push(self.maker.entry(slots, self.id)?);
+        }
+        Ok(())
+    }
+}
+
+/// Follows `path` from component `from` through documents until it ends or meets an array.
+fn walk<'a>(document: &'a RawDocument, path: &[String], from: usize) -> Result<Found<'a>> {
+    let mut at = from;
+    let mut value = document.get(&path[at])?;
+    at += 1;
+    loop {
+        match value {
+            Some(RawBsonRef::Array(array)) => {
+                let Some(position) = path.get(at).and_then(|name| name.parse::<usize>().ok())
+                else {
+                    return Ok(Found::Array(array, at));
+                };
+                let Some(element) = array.get(position)? else {
+                    return Ok(Found::Array(array, at));
+                };
+                refuse_ambiguous(array, &path[at])?;
+                value = Some(element);
+                at += 1;
+            }
+            value if at == path.len() => return Ok(Found::Value(value)),
+            Some(RawBsonRef::Document(inner)) => {
+                value = inner.get(&path[at])?;
+                at += 1;
+            }
+            _ => return Ok(Found::Value(None)),
+        }
+    }
+}
+
+/// `a.0` cannot mean both an element and a field of the elements.
+fn refuse_ambiguous(array: &RawArray, name: &str) -> Result<()> {
+    for element in array {
+        if let RawBsonRef::Document(document) = element?
+            && document.get(name)?.is_some()
+        {
+            return Err(Error::location(
+                16746,
+                format!(
+                    "Ambiguous field name found in array (do not use numeric field names in \
+                     embedded elements in an array), field: '{name}'"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bson::{Document, RawDocumentBuf, bson, doc};
+
+    fn maker(spec: Document) -> KeyMaker {
+        let mut spec = spec;
+        spec.insert("name", "x");
+        KeyMaker::new(&IndexSpec::parse(&RawDocumentBuf::try_from(&spec).unwrap()).unwrap())
+    }
+
+    fn parts(spec: Document, document: &Document) -> Result<Vec<Vec<Bson>>> {
+        let maker = maker(spec);
+        let raw = RawDocumentBuf::try_from(document).unwrap();
+        let keys = maker.make(&raw, RawBsonRef::Int32(7))?;
+        Ok(keys
+            .entries
+            .iter()
+            .map(|entry| {
+                assert_eq!(
+                    maker.id_of(&entry.key, &entry.value).unwrap(),
+                    id_key(RawBsonRef::Int32(7)).unwrap()
+                );
+                let mut values = maker.values(&entry.key, &entry.value).unwrap();
+                assert_eq!(values.pop(), Some(Bson::Int32(7)));
+                values
+            })
+            .collect())
+    }
+
+    fn check(key: Document, document: Document, expected: Bson) {
+        for unique in [false, true] {
+            let found = parts(doc! { "key": key.clone(), "unique": unique }, &document).unwrap();
+            let found: Vec<Bson> = found.into_iter().map(Bson::Array).collect();
+            assert_eq!(Bson::Array(found), expected, "{key} of {document}");
+        }
+    }
+
+    #[test]
+    fn arrays_and_missing_fields_give_mongodbs_keys() {
+        check(doc! { "a": 1 }, doc! { "a": 5 }, bson!([[5]]));
+        check(doc! { "a": 1 }, doc! {}, bson!([[null]]));
+        check(doc! { "a": 1 }, doc! { "a": [3, 1, 3] }, bson!([[1], [3]]));
+        check(doc! { "a": -1 }, doc! { "a": [3, 1] }, bson!([[3], [1]]));
+        check(doc! { "a": 1 }, doc! { "a": [] }, bson!([[(Bson::Undefined)]]));
+        check(doc! { "a": 1 }, doc! { "a": [[1, 2]] }, bson!([[[1, 2]]]));
+        check(doc! { "a.b": 1 }, doc! { "a": { "b": 1 } }, bson!([[1]]));
+        check(doc! { "a.b": 1 }, doc! { "a": [1, { "b": 2 }] }, bson!([[null], [2]]));
+        check(doc! { "a.b": 1 }, doc! { "a": [] }, bson!([[null]]));
+        check(
+            doc! { "a.b": 1 },
+            doc! { "a": [{ "b": [1, 2] }, { "b": 3 }] },
+            bson!([[1], [2], [3]]),
+        );
+        check(
+            doc! { "a.b": 1, "a.c": -1 },
+            doc! { "a": [{ "b": 1, "c": 2 }, { "b": 3 }] },
+            bson!([[1, 2], [3, null]]),
+        );
+        check(doc! { "a": 1, "b": 1 }, doc! { "a": [1, 2], "b": 9 }, bson!([[1, 9], [2, 9]]));
+        check(doc! { "a.0": 1 }, doc! { "a": [5, 6] }, bson!([[5]]));
+        check(doc! { "a.0.b": 1 }, doc! { "a": [{ "b": 4 }, { "b": 6 }] }, bson!([[4]]));
+        check(doc! { "a": 1 }, doc! { "a": 5.0 }, bson!([[5.0]]));
+    }
+
+    #[test]
+    fn parallel_arrays_are_refused() {
+        let error =
+            parts(doc! { "key": { "a": 1, "b": 1 } }, &doc! { "a": [1], "b": [2] }).unwrap_err();
+        assert_eq!(error.code(), Code::CANNOT_INDEX_PARALLEL_ARRAYS);
+        assert_eq!(error.message(), "cannot index parallel arrays [b] [a]");
+    }
+
+    #[test]
+    fn sparse_leaves_out_only_documents_without_any_field() {
+        let spec = doc! { "key": { "a": 1, "b": 1 }, "sparse": true };
+        assert!(parts(spec.clone(), &doc! { "c": 1 }).unwrap().is_empty());
+        assert_eq!(parts(spec, &doc! { "b": 1 }).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn multikey_marks_name_the_parts() {
+        let maker = maker(doc! { "key": { "a": 1, "b.c": 1 } });
+        let raw = RawDocumentBuf::try_from(&doc! { "a": 1, "b": [{ "c": 1 }] }).unwrap();
+        assert_eq!(maker.make(&raw, RawBsonRef::Int32(1)).unwrap().multikey, 0b10);
+    }
+}

@@ -1,0 +1,432 @@
+//! The specification of an index, checked by MongoDB's rules.
+//!
+//! Always true: a [`IndexSpec`] that exists can be honoured. What is not built (text, geo,
+//! hashed, wildcard, collations) was refused with `CannotCreateIndex`.
+
+use crate::options::{StorageOptions, check_collation, truth, whole_number};
+use crate::partial::Filter;
+use crate::text::document_text;
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use errors::{Code, Error, Result};
+
+/// The most fields a compound index may have.
+const MAX_PARTS: usize = 32;
+/// The largest `expireAfterSeconds`.
+const MAX_EXPIRE_SECONDS: i64 = i32::MAX as i64;
+
+/// One field of an index key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeyPart {
+    /// The dotted path.
+    pub path: String,
+    /// Whether larger values come first.
+    pub descending: bool,
+}
+
+/// What an index is.
+#[derive(Clone, Debug)]
+pub struct IndexSpec {
+    /// Its name, unique in the collection.
+    pub name: String,
+    /// Its fields in order.
+    pub parts: Vec<KeyPart>,
+    /// The key pattern as given.
+    pub key: RawDocumentBuf,
+    /// No two documents may share a key.
+    pub unique: bool,
+    /// Documents with none of the fields are left out.
+    pub sparse: bool,
+    /// Maintained, but not offered to the planner.
+    pub hidden: bool,
+    /// `partialFilterExpression`: only matching documents are indexed.
+    pub partial: Option<PartialFilter>,
+    /// `expireAfterSeconds`.
+    pub expire_after_seconds: Option<i64>,
+    /// The storage shape.
+    pub storage: StorageOptions,
+    /// The specification as shown by `listIndexes`: `v`, `key`, `name`, then the options.
+    pub shown: RawDocumentBuf,
+}
+
+/// A filter that says which documents an index holds.
+#[derive(Clone, Debug)]
+pub struct PartialFilter {
+    /// As given.
+    pub document: RawDocumentBuf,
+    /// Parsed.
+    pub filter: Filter,
+}
+
+impl IndexSpec {
+    /// Reads one element of `createIndexes.indexes`.
+    pub fn parse(spec: &RawDocument) -> Result<Self> {
+        let key = match spec.get("key")? {
+            Some(RawBsonRef::Document(key)) => key,
+            Some(other) => {
+                return Err(Error::type_mismatch(format!(
+                    "The field 'key' must be an object, but got {:?}",
+                    other.element_type()
+                )));
+            }
+            None => {
+                return Err(Error::failed_to_parse(
+                    "The 'key' field is a required property of an index specification",
+                ));
+            }
+        };
+        let parts = parse_key(key)?;
+        let name = match spec.get("name")? {
+            Some(RawBsonRef::String(name)) => check_name(name, key)?,
+            Some(_) => {
+                return Err(Error::type_mismatch("The field 'name' must be a string"));
+            }
+            None => {
+                return Err(Error::failed_to_parse(
+                    "The 'name' field is a required property of an index specification",
+                ));
+            }
+        };
+        let mut index = Self {
+            name: name.to_owned(),
+            parts,
+            key: key.to_owned(),
+            unique: false,
+            sparse: false,
+            hidden: false,
+            partial: None,
+            expire_after_seconds: None,
+            storage: StorageOptions::default(),
+            shown: RawDocumentBuf::new(),
+        };
+        index.shown.append(cstr!("v"), 2);
+        index.shown.append(cstr!("key"), key);
+        index.shown.append(cstr!("name"), name);
+        for element in spec {
+            let (option, value) = element?;
+            index.take_option(option.as_str(), value, spec)?;
+        }
+        index.check_combinations(spec)?;
+        Ok(index)
+    }
+
+    fn take_option(&mut self, name: &str, value: RawBsonRef<'_>, spec: &RawDocument) -> Result<()> {
+        let option: &bson::raw::CStr = name.try_into()?;
+        if self.is_id()
+            && !matches!(name, "key" | "name" | "v" | "ns" | "collation" | "unique" | "background")
+        {
+            return Err(not_valid(name, "an _id index specification", spec));
+        }
+        match name {
+            "key" | "name" | "ns" | "background" | "dropDups" => {}
+            "v" => check_version(value)?,
+            "unique" | "sparse" | "hidden" => {
+                if !matches!(
+                    value,
+                    RawBsonRef::Boolean(_)
+                        | RawBsonRef::Int32(_)
+                        | RawBsonRef::Int64(_)
+                        | RawBsonRef::Double(_)
+                ) {
+                    return Err(Error::type_mismatch(format!(
+                        "The field '{name}' has value {}, which is not convertible to bool",
+                        crate::text::value_text(value)
+                    )));
+                }
+                let set = truth(value);
+                match name {
+                    "unique" => self.unique = set,
+                    "sparse" => self.sparse = set,
+                    _ => self.hidden = set,
+                }
+                if set && !self.is_id() {
+                    self.shown.append(option, true);
+                }
+            }
+            "expireAfterSeconds" => {
+                self.expire_after_seconds = Some(expire_seconds(value)?);
+                self.shown.append(option, value);
+            }
+            "partialFilterExpression" => {
+                self.partial = Some(partial_filter(value)?);
+                self.shown.append(option, value);
+            }
+            "collation" => check_collation(value).map_err(|e| cannot(e.message()))?,
+            "clustering" if truth(value) => {
+                return Err(cannot("clustering secondary indexes are not supported yet"));
+            }
+            "clustering" => {}
+            "storageEngine" if value.as_document().is_some_and(|d| d.is_empty()) => {}
+            "weights"
+            | "default_language"
+            | "language_override"
+            | "textIndexVersion"
+            | "2dsphereIndexVersion"
+            | "bits"
+            | "min"
+            | "max"
+            | "bucketSize"
+            | "wildcardProjection"
+            | "prepareUnique"
+            | "columnstoreProjection"
+            | "storageEngine"
+            | "clustered" => {
+                return Err(cannot(&format!("the index option '{name}' is not supported yet")));
+            }
+            _ if self.storage.take(name, value)? => self.shown.append(option, value),
+            _ => return Err(not_valid(name, "an index specification", spec)),
+        }
+        Ok(())
+    }
+
+    fn check_combinations(&self, spec: &RawDocument) -> Result<()> {
+        if self.sparse && self.partial.is_some() {
+            return Err(cannot("cannot mix \"partialFilterExpression\" and \"sparse\" options"));
+        }
+        if self.expire_after_seconds.is_some() && self.parts.len() > 1 {
+            return Err(cannot(&format!(
+                "TTL indexes are single-field indexes, compound indexes do not support TTL. Index \
+                 spec: {}",
+                document_text(spec)
+            )));
+        }
+        Ok(())
+    }
+
+    /// Whether this describes the index every collection has on `_id`.
+    pub fn is_id(&self) -> bool {
+        matches!(&self.parts[..], [part] if part.path == "_id")
+    }
+
+    /// Whether two specifications index the same things under the same rules, name aside.
+    pub fn same_signature(&self, other: &Self) -> bool {
+        let partial = |spec: &Self| spec.partial.as_ref().map(|p| p.document.as_bytes().to_vec());
+        self.parts == other.parts
+            && self.unique == other.unique
+            && self.sparse == other.sparse
+            && partial(self) == partial(other)
+    }
+
+    /// Whether the options beside the signature agree too.
+    pub fn same_options(&self, other: &Self) -> bool {
+        self.expire_after_seconds == other.expire_after_seconds && self.storage == other.storage
+    }
+}
+
+/// `a_1_b_-1`, the name clients give when the user gives none.
+pub fn default_index_name(key: &RawDocument) -> String {
+    let mut parts = Vec::new();
+    for (path, value) in key.iter().flatten() {
+        let direction = match value {
+            RawBsonRef::String(plugin) => plugin.to_owned(),
+            other => whole_number(other).map_or_else(String::new, |n| n.to_string()),
+        };
+        parts.push(format!("{}_{direction}", path.as_str()));
+    }
+    parts.join("_")
+}
+
+fn parse_key(key: &RawDocument) -> Result<Vec<KeyPart>> {
+    let mut parts: Vec<KeyPart> = Vec::new();
+    for element in key {
+        let (path, value) = element?;
+        let path = path.as_str();
+        let descending = direction(value)?;
+        check_path(path)?;
+        if parts.iter().any(|part| part.path == path) {
+            return Err(Error::bad_value(format!(
+                "The field '{path}' appears multiple times in the index key pattern {}",
+                document_text(key)
+            )));
+        }
+        parts.push(KeyPart { path: path.to_owned(), descending });
+    }
+    if parts.is_empty() {
+        return Err(cannot("Index keys cannot be an empty object"));
+    }
+    if parts.len() > MAX_PARTS {
+        return Err(Error::location(13103, "too many compound keys"));
+    }
+    Ok(parts)
+}
+
+fn direction(value: RawBsonRef<'_>) -> Result<bool> {
+    let number = match value {
+        RawBsonRef::Int32(v) => f64::from(v),
+        RawBsonRef::Int64(v) => v as f64,
+        RawBsonRef::Double(v) => v,
+        RawBsonRef::String(
+            plugin @ ("text" | "2d" | "2dsphere" | "hashed" | "geoHaystack" | "wildcard"),
+        ) => return Err(cannot(&format!("indexes of type '{plugin}' are not supported yet"))),
+        RawBsonRef::String(plugin) => {
+            return Err(cannot(&format!("Unknown index plugin '{plugin}'")));
+        }
+        other => {
+            return Err(cannot(&format!(
+                "Values in v:2 index key pattern cannot be of type {}. Only numbers > 0, numbers \
+                 < 0, and strings are allowed.",
+                type_name(other)
+            )));
+        }
+    };
+    if number.is_nan() {
+        return Err(cannot("Values in the index key pattern cannot be NaN."));
+    }
+    if number == 0.0 {
+        return Err(cannot("Values in the index key pattern cannot be 0."));
+    }
+    Ok(number < 0.0)
+}
+
+fn type_name(value: RawBsonRef<'_>) -> &'static str {
+    match value {
+        RawBsonRef::Boolean(_) => "bool",
+        RawBsonRef::Document(_) => "object",
+        RawBsonRef::Array(_) => "array",
+        RawBsonRef::Null => "null",
+        RawBsonRef::Undefined => "undefined",
+        RawBsonRef::ObjectId(_) => "objectId",
+        RawBsonRef::DateTime(_) => "date",
+        RawBsonRef::Timestamp(_) => "timestamp",
+        RawBsonRef::Binary(_) => "binData",
+        RawBsonRef::RegularExpression(_) => "regex",
+        RawBsonRef::Decimal128(_) => "decimal",
+        RawBsonRef::MinKey => "minKey",
+        RawBsonRef::MaxKey => "maxKey",
+        _ => "javascript",
+    }
+}
+
+fn check_path(path: &str) -> Result<()> {
+    if path.is_empty() {
+        return Err(cannot("Index keys cannot be an empty field."));
+    }
+    let components: Vec<&str> = path.split('.').collect();
+    if components.contains(&"$**") {
+        return Err(cannot("wildcard indexes are not supported yet"));
+    }
+    if components.iter().any(|part| part.is_empty()) {
+        return Err(cannot("Index keys cannot contain an empty field."));
+    }
+    // `a.$id`, `a.$ref` and `a.$db` are the fields of a DBRef.
+    let dbref = |(at, part): (usize, &&str)| at > 0 && matches!(*part, "$id" | "$ref" | "$db");
+    if components.iter().enumerate().any(|(at, part)| part.starts_with('$') && !dbref((at, part))) {
+        return Err(cannot(
+            "Index key contains an illegal field name: field name starts with '$'.",
+        ));
+    }
+    Ok(())
+}
+
+fn check_name<'a>(name: &'a str, key: &RawDocument) -> Result<&'a str> {
+    let id_key = key.iter().flatten().count() == 1 && matches!(key.get("_id"), Ok(Some(_)));
+    if name.is_empty() {
+        return Err(cannot("index name cannot be empty"));
+    }
+    if name.contains('\0') {
+        return Err(cannot("index names cannot contain NUL"));
+    }
+    if name == "*" {
+        return Err(Error::bad_value("The index name '*' is not valid."));
+    }
+    if name == "_id_" && !id_key {
+        return Err(Error::bad_value(format!(
+            "The index name '_id_' is reserved for the _id index, which must have key pattern \
+             {{_id: 1}}, found key: {}",
+            document_text(key)
+        )));
+    }
+    Ok(if id_key { "_id_" } else { name })
+}
+
+fn check_version(value: RawBsonRef<'_>) -> Result<()> {
+    match whole_number(value) {
+        Some(1 | 2) => Ok(()),
+        Some(v) => {
+            Err(cannot(&format!("Invalid index specification: cannot create an index with v={v}")))
+        }
+        None => Err(Error::type_mismatch("The field 'v' must be a number")),
+    }
+}
+
+fn expire_seconds(value: RawBsonRef<'_>) -> Result<i64> {
+    let seconds = match value {
+        RawBsonRef::Double(v) if v.is_finite() => Some(v as i64),
+        other => whole_number(other),
+    };
+    match seconds {
+        Some(n) if (0..=MAX_EXPIRE_SECONDS).contains(&n) => Ok(n),
+        Some(n) if n < 0 => {
+            Err(cannot("TTL index 'expireAfterSeconds' option cannot be less than 0"))
+        }
+        Some(_) => Err(cannot(&format!(
+            "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a \
+             different number than {}",
+            crate::text::value_text(value)
+        ))),
+        None => Err(cannot(&format!(
+            "TTL index 'expireAfterSeconds' option must be numeric, but received a type of {}",
+            type_name(value)
+        ))),
+    }
+}
+
+fn partial_filter(value: RawBsonRef<'_>) -> Result<PartialFilter> {
+    let document = value.as_document().ok_or_else(|| {
+        Error::type_mismatch("The field 'partialFilterExpression' must be an object")
+    })?;
+    let filter = Filter::parse(document)?;
+    check_partial(document, 0)?;
+    Ok(PartialFilter { document: document.to_owned(), filter })
+}
+
+/// The operators a partial index may use: those the planner can reason about.
+fn check_partial(document: &RawDocument, depth: usize) -> Result<()> {
+    const ALLOWED: [&str; 10] =
+        ["$eq", "$gt", "$gte", "$lt", "$lte", "$exists", "$type", "$and", "$or", "$in"];
+    let refused = || cannot("Expression not supported in partial index");
+    if depth > 20 {
+        return Err(refused());
+    }
+    for element in document {
+        let (key, value) = element?;
+        if key.as_str().starts_with('$') && !ALLOWED.contains(&key.as_str()) {
+            return Err(refused());
+        }
+        match (key.as_str(), value) {
+            ("$and" | "$or", RawBsonRef::Array(branches)) => {
+                for branch in branches {
+                    let branch = branch?;
+                    check_partial(branch.as_document().ok_or_else(refused)?, depth + 1)?;
+                }
+            }
+            ("$exists", value) if !truth(value) => return Err(refused()),
+            (path, RawBsonRef::Document(inner))
+                if !path.starts_with('$')
+                    && inner
+                        .iter()
+                        .flatten()
+                        .next()
+                        .is_some_and(|(k, _)| k.as_str().starts_with('$')) =>
+            {
+                check_partial(inner, depth + 1)?;
+            }
+            (_, RawBsonRef::RegularExpression(_)) => return Err(refused()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn not_valid(name: &str, what: &str, spec: &RawDocument) -> Error {
+    Error::new(
+        Code::INVALID_INDEX_SPECIFICATION_OPTION,
+        format!(
+            "The field '{name}' is not valid for {what}. Specification: {}",
+            document_text(spec)
+        ),
+    )
+}
+
+fn cannot(message: &str) -> Error {
+    Error::new(Code::CANNOT_CREATE_INDEX, message)
+}

@@ -1,0 +1,119 @@
+//! The catalog's records in the `ROOT` dictionary. On disk: `docs/formats/catalog.md`.
+//!
+//! | key | value |
+//! |---|---|
+//! | `v` | format version, u32 LE |
+//! | `n` namespace | the collection, BSON, `v: 1` |
+//! | `m` dictionary u64 BE | multikey mask of an index, u32 LE |
+//! | `c` collection u64 BE, stripe u32 BE | documents i64 LE, bytes i64 LE |
+//!
+//! Always true: what is read back is checked; a record of a newer version is refused.
+
+use crate::collection::{Collection, Index, IndexState, Shared};
+use crate::index::{IndexSpec, KeyMaker};
+use crate::namespace::Namespace;
+use crate::options::CollectionOptions;
+use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bson::spec::BinarySubtype;
+use bson::{Binary, Uuid};
+use engine::{DictionaryId, Timestamp};
+use errors::{Code, Error, Result};
+use std::sync::Arc;
+
+/// Where the format's version stands.
+pub(crate) const VERSION_KEY: &[u8] = b"v";
+/// The format this code writes and reads.
+pub(crate) const VERSION: u32 = 1;
+/// Key prefix of the collections.
+pub(crate) const NAMESPACE_PREFIX: u8 = b'n';
+
+/// The key of a collection's record.
+pub(crate) fn namespace_key(namespace: &Namespace) -> Vec<u8> {
+    let mut key = vec![NAMESPACE_PREFIX];
+    key.extend_from_slice(namespace.as_str().as_bytes());
+    key
+}
+
+/// The key of an index's multikey mask.
+pub(crate) fn multikey_key(dictionary: DictionaryId) -> [u8; 9] {
+    let mut key = [b'm'; 9];
+    key[1..].copy_from_slice(&dictionary.0.to_be_bytes());
+    key
+}
+
+/// A multikey mask; a record of the wrong size counts as "all parts", which is always safe.
+pub(crate) fn read_multikey(value: &[u8]) -> u32 {
+    value.try_into().map_or(u32::MAX, u32::from_le_bytes)
+}
+
+/// The record of a collection.
+pub(crate) fn write_collection(collection: &Collection) -> RawDocumentBuf {
+    let mut indexes = RawArrayBuf::new();
+    for index in &collection.indexes {
+        let mut entry = RawDocumentBuf::new();
+        entry.append(cstr!("spec"), &index.spec.shown);
+        entry.append(cstr!("dictionary"), index.dictionary.0 as i64);
+        indexes.push(entry);
+    }
+    let mut record = RawDocumentBuf::new();
+    record.append(cstr!("v"), VERSION as i32);
+    record.append(cstr!("ns"), collection.namespace.as_str());
+    record.append(
+        cstr!("uuid"),
+        &Binary { subtype: BinarySubtype::Uuid, bytes: collection.uuid.bytes().to_vec() },
+    );
+    record.append(cstr!("number"), collection.number as i64);
+    record.append(cstr!("primary"), collection.primary.0 as i64);
+    record.append(cstr!("options"), &collection.options.shown);
+    record.append(cstr!("indexes"), indexes);
+    record
+}
+
+/// Reads a collection's record; its counts and multikey masks are still empty.
+pub(crate) fn read_collection(value: &[u8]) -> Result<Collection> {
+    let record = RawDocument::from_bytes(value)?;
+    match record.get("v")? {
+        Some(RawBsonRef::Int32(v)) if v == VERSION as i32 => {}
+        other => {
+            return Err(Error::new(
+                Code::UNSUPPORTED_FORMAT,
+                format!("catalog record of unknown version {other:?}"),
+            ));
+        }
+    }
+    let ns = Namespace::parse(record.get_str("ns").map_err(damaged)?)?;
+    let uuid = record.get_binary("uuid").map_err(damaged)?;
+    let uuid: [u8; 16] = uuid.bytes.try_into().map_err(|_| damaged("uuid"))?;
+    let options = CollectionOptions::parse(record.get_document("options").map_err(damaged)?)?;
+    let mut indexes = Vec::new();
+    for entry in record.get_array("indexes").map_err(damaged)? {
+        let entry = entry?.as_document().ok_or_else(|| damaged("index"))?;
+        let spec = IndexSpec::parse(entry.get_document("spec").map_err(damaged)?)?;
+        let dictionary = DictionaryId(number(entry, "dictionary")?);
+        indexes.push(Arc::new(new_index(spec, dictionary, Timestamp(0))));
+    }
+    Ok(Collection {
+        namespace: ns,
+        uuid: Uuid::from_bytes(uuid),
+        number: number(record, "number")?,
+        options,
+        primary: DictionaryId(number(record, "primary")?),
+        indexes,
+        shared: Arc::new(Shared::default()),
+    })
+}
+
+/// An index that no document has entered yet.
+pub(crate) fn new_index(spec: IndexSpec, dictionary: DictionaryId, created: Timestamp) -> Index {
+    let keys = KeyMaker::new(&spec);
+    Index { spec, dictionary, created, state: Arc::new(IndexState::default()), keys }
+}
+
+fn number(document: &RawDocument, key: &str) -> Result<u64> {
+    let value = document.get_i64(key).map_err(damaged)?;
+    u64::try_from(value).map_err(damaged)
+}
+
+fn damaged(what: impl std::fmt::Display) -> Error {
+    Error::new(Code::INTERNAL_ERROR, format!("damaged catalog record: {what}"))
+}

@@ -1,0 +1,142 @@
+//! Names of databases and collections.
+//!
+//! A [`Namespace`] is `database.collection`; the first dot divides. Always true: both parts were
+//! checked by MongoDB's rules when it was made, so nothing below asks again.
+
+use errors::{Code, Error, Result};
+use std::fmt;
+
+/// The longest database name in bytes.
+const MAX_DATABASE_BYTES: usize = 63;
+/// The longest namespace in bytes.
+const MAX_NAMESPACE_BYTES: usize = 255;
+
+/// A checked `database.collection`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Namespace {
+    full: String,
+    dot: usize,
+}
+
+impl Namespace {
+    /// Joins and checks the two parts.
+    pub fn new(database: &str, collection: &str) -> Result<Self> {
+        check_database(database)?;
+        let full = format!("{database}.{collection}");
+        let valid = !collection.is_empty()
+            && !collection.starts_with('.')
+            && !collection.ends_with('.')
+            && !collection.contains(['$', '\0']);
+        if !valid {
+            return Err(invalid(format!("Invalid namespace specified '{full}'")));
+        }
+        if full.len() > MAX_NAMESPACE_BYTES {
+            return Err(invalid(format!(
+                "Fully qualified namespace is too long. Namespace: {full} Max: {MAX_NAMESPACE_BYTES}"
+            )));
+        }
+        Ok(Self { full, dot: database.len() })
+    }
+
+    /// Divides `database.collection` at the first dot and checks both parts.
+    pub fn parse(full: &str) -> Result<Self> {
+        let (database, collection) = full.split_once('.').unwrap_or((full, ""));
+        if database.is_empty() {
+            return Err(invalid(format!("Invalid namespace specified '{full}'")));
+        }
+        Self::new(database, collection)
+    }
+
+    /// The database.
+    pub fn database(&self) -> &str {
+        &self.full[..self.dot]
+    }
+
+    /// The collection within its database.
+    pub fn collection(&self) -> &str {
+        &self.full[self.dot + 1..]
+    }
+
+    /// `database.collection`.
+    pub fn as_str(&self) -> &str {
+        &self.full
+    }
+
+    /// Whether the collection is one of the server's own (`system.…`).
+    pub fn is_system(&self) -> bool {
+        self.collection().starts_with("system.")
+    }
+
+    /// Refuses namespaces that no client may write to.
+    pub fn check_writable(&self) -> Result<()> {
+        const WRITABLE: [&str; 5] =
+            ["system.js", "system.profile", "system.users", "system.version", "system.roles"];
+        if self.is_system() && !WRITABLE.contains(&self.collection()) {
+            return Err(invalid(format!("cannot write to '{}'", self.full)));
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.full)
+    }
+}
+
+impl fmt::Debug for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.full)
+    }
+}
+
+/// Checks a database name by MongoDB's rules.
+pub fn check_database(name: &str) -> Result<()> {
+    let valid = !name.is_empty()
+        && name.len() <= MAX_DATABASE_BYTES
+        && !name.contains(['/', '\\', '.', ' ', '"', '$', '\0']);
+    if valid || name == "$external" {
+        return Ok(());
+    }
+    Err(invalid(format!("Invalid database name: '{name}'")))
+}
+
+fn invalid(message: String) -> Error {
+    Error::new(Code::INVALID_NAMESPACE, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_dot_divides() {
+        let ns = Namespace::parse("db.a.b").unwrap();
+        assert_eq!((ns.database(), ns.collection()), ("db", "a.b"));
+    }
+
+    #[test]
+    fn bad_names_are_invalid_namespaces() {
+        for (database, collection) in [
+            ("", "a"),
+            ("a.b", "c"),
+            ("a b", "c"),
+            ("a", ""),
+            ("a", ".b"),
+            ("a", "b$c"),
+            ("a", "b\0"),
+        ] {
+            let error = Namespace::new(database, collection).unwrap_err();
+            assert_eq!(error.code(), Code::INVALID_NAMESPACE, "{database} {collection}");
+        }
+        assert!(Namespace::new("a", &"x".repeat(254)).is_err());
+        assert!(Namespace::new("a", &"x".repeat(253)).is_ok());
+    }
+
+    #[test]
+    fn system_collections_are_not_for_clients() {
+        assert!(Namespace::new("a", "system.foo").unwrap().check_writable().is_err());
+        assert!(Namespace::new("a", "system.js").unwrap().check_writable().is_ok());
+        assert!(Namespace::new("a", "b").unwrap().check_writable().is_ok());
+    }
+}

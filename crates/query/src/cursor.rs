@@ -1,0 +1,93 @@
+//! What a query gives its caller: documents one by one, parked between batches.
+
+use crate::context::Interrupt;
+use bson::raw::{RawDocument, RawDocumentBuf};
+use catalog::Collection;
+use errors::{Code, Error, Result};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Where the documents of a cursor come from.
+pub(crate) trait Rows: Send {
+    /// The next document, lent until the next call.
+    fn next(&mut self) -> Result<Option<&RawDocument>>;
+    /// Gives back pinned memory; the place is kept.
+    fn park(&mut self) {}
+}
+
+/// A running query. It owns its snapshot and may be kept across getMore.
+pub struct QueryCursor {
+    rows: Box<dyn Rows>,
+    collection: Option<Arc<Collection>>,
+    interrupt: Arc<InterruptSlot>,
+    returned: Option<RawDocumentBuf>,
+    lent: Option<RawDocumentBuf>,
+}
+
+impl QueryCursor {
+    pub(crate) fn new(
+        rows: Box<dyn Rows>,
+        collection: Option<Arc<Collection>>,
+        interrupt: Arc<InterruptSlot>,
+    ) -> Self {
+        Self { rows, collection, interrupt, returned: None, lent: None }
+    }
+
+    /// The next document, lent until the next call; `None` at the end.
+    #[expect(clippy::should_implement_trait, reason = "lends from itself, so not an Iterator")]
+    pub fn next(&mut self) -> Result<Option<&RawDocument>> {
+        if let Some(document) = self.returned.take() {
+            self.lent = Some(document);
+            return Ok(self.lent.as_deref());
+        }
+        self.rows.next()
+    }
+
+    /// Puts a document back: it is what the next call of [`QueryCursor::next`] gives. For a
+    /// document that did not fit into the batch.
+    pub fn push_front(&mut self, document: RawDocumentBuf) {
+        self.returned = Some(document);
+    }
+
+    /// Ends a batch: gives back pinned memory, keeps the place.
+    pub fn park(&mut self) {
+        self.lent = None;
+        self.interrupt.set(None);
+        self.rows.park();
+    }
+
+    /// Starts the next batch. Fails where the collection was dropped meanwhile.
+    pub fn resume(&mut self, interrupt: Arc<dyn Interrupt>) -> Result<()> {
+        if let Some(collection) = &self.collection
+            && collection.is_dropped()
+        {
+            return Err(Error::new(
+                Code::QUERY_PLAN_KILLED,
+                format!("collection dropped. UUID {}", collection.uuid()),
+            ));
+        }
+        self.interrupt.set(Some(interrupt));
+        Ok(())
+    }
+}
+
+/// The interrupt of the batch at hand, shared with everything that runs below a cursor.
+#[derive(Default)]
+pub(crate) struct InterruptSlot(Mutex<Option<Arc<dyn Interrupt>>>);
+
+impl InterruptSlot {
+    pub(crate) fn of(interrupt: &Arc<dyn Interrupt>) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Some(Arc::clone(interrupt)))))
+    }
+
+    fn set(&self, interrupt: Option<Arc<dyn Interrupt>>) {
+        *self.0.lock() = interrupt;
+    }
+}
+
+impl Interrupt for InterruptSlot {
+    fn check(&self) -> Result<()> {
+        let current = self.0.lock().clone();
+        current.map_or(Ok(()), |interrupt| interrupt.check())
+    }
+}
