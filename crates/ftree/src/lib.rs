@@ -1,1 +1,34 @@
-//! The fractal tree: memtable, runs, nodes, leaf segments, flush, merge, cursor.
+//! The fractal tree (Bε-tree): memtable, runs, nodes, leaf segments, flush, merge, cursor.
+//!
+//! A tree maps byte keys to byte values in memcmp order, in versions: every write carries the
+//! timestamp of its commit, every read names the timestamp it reads at. Everything on disk is
+//! immutable: buffers are appended sorted runs, leaves are rewritten as whole segments, nodes are
+//! path-copied and the root is swapped, so readers wait for nobody.
+//!
+//! ```text
+//!   insert ──► active memtable ──seal──► sealed memtables ──drain──┐
+//!                                                                  ▼
+//!   get: memtables, then from the root down           node (resident, immutable)
+//!        the runs that cover the key, then           pivots │ runs of each child
+//!        one page of one leaf                    ┌──────────┼──────────┐  flush
+//!                                                ▼          ▼          ▼
+//!                                              leaf       leaf       leaf     (segments of pages)
+//! ```
+//!
+//! The engine above owns the log, timestamps and snapshots; this crate writes no log.
+
+mod cursor;
+mod error;
+mod memtable;
+mod merge;
+mod message;
+mod options;
+mod tree;
+mod value;
+
+pub use cursor::Cursor;
+pub use error::{Error, Result};
+pub use message::{Direction, KeyRange, Message, Visibility};
+pub use options::TreeOptions;
+pub use tree::{Context, Tree};
+pub use value::Value;

@@ -1,0 +1,233 @@
+//! A walk over a range of one tree, either way, as one snapshot sees it.
+//!
+//! Always true: a cursor owns what it needs and may be parked for as long as its snapshot is kept
+//! live; parked it pins nothing. It goes on behind the key it returned last.
+
+use crate::error::Result;
+use crate::memtable::MemIter;
+use crate::merge::{Merge, Source};
+use crate::message::{Direction, KeyRange, Message, Place};
+use crate::tree::{State, Tree};
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Steps a seek tries before it searches anew: index skips are often short.
+const NEAR: usize = 8;
+
+/// Where the cursor goes on when it is opened.
+enum Resume {
+    /// At the range's edge.
+    Edge,
+    /// At the first key at or past this one.
+    At(Vec<u8>),
+    /// Past the key in `Cursor::key`.
+    Past,
+    /// Nowhere: the range is exhausted.
+    End,
+}
+
+/// Walks entries of one tree visible at one timestamp.
+pub struct Cursor {
+    tree: Arc<Tree>,
+    range: KeyRange,
+    ts: u64,
+    direction: Direction,
+    resume: Resume,
+    /// The key returned last, or stepped over because it is deleted.
+    key: Vec<u8>,
+    /// Going backward, the newest visible version of `key`.
+    value: Vec<u8>,
+    open: Option<Open>,
+    /// The entry `next` will return is already under the cursor.
+    peeked: bool,
+}
+
+struct Open {
+    merge: Merge,
+    _state: Arc<State>,
+}
+
+impl Cursor {
+    pub(crate) fn new(tree: Arc<Tree>, range: KeyRange, ts: u64, direction: Direction) -> Self {
+        Self {
+            tree,
+            range,
+            ts,
+            direction,
+            resume: Resume::Edge,
+            key: Vec::new(),
+            value: Vec::new(),
+            open: None,
+            peeked: false,
+        }
+    }
+
+    /// The next entry; the slices live until the next call. May read the disk.
+    #[expect(clippy::should_implement_trait, reason = "lends from itself, so not an Iterator")]
+    pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        if !std::mem::take(&mut self.peeked) && !self.step()? {
+            return Ok(None);
+        }
+        Ok(self.current())
+    }
+
+    /// Skips ahead, in the cursor's direction, to the first entry at or past `key`; never goes
+    /// back. May read the disk.
+    pub fn seek(&mut self, key: &[u8]) -> Result<()> {
+        for _ in 0..NEAR {
+            if !self.peeked {
+                if !matches!(self.resume, Resume::Past) || self.open.is_none() {
+                    break;
+                }
+                if !self.step()? {
+                    return Ok(());
+                }
+            }
+            if !self.is_before(&self.key, key) {
+                self.peeked = true;
+                return Ok(());
+            }
+            self.peeked = false;
+        }
+        let ahead = match &self.resume {
+            Resume::Edge => match self.direction {
+                Direction::Forward => self.range.above_lower(key),
+                Direction::Backward => self.range.below_upper(key),
+            },
+            Resume::At(at) => self.is_before(at, key),
+            Resume::Past => self.is_before(&self.key, key),
+            Resume::End => false,
+        };
+        if ahead {
+            self.open = None;
+            self.resume = Resume::At(key.to_vec());
+        }
+        Ok(())
+    }
+
+    /// Gives back pinned memory until the next call; the place is kept.
+    pub fn park(&mut self) {
+        if std::mem::take(&mut self.peeked) {
+            self.resume = Resume::At(self.key.clone());
+        }
+        self.open = None;
+        self.value = Vec::new();
+    }
+
+    fn is_before(&self, left: &[u8], right: &[u8]) -> bool {
+        match self.direction {
+            Direction::Forward => left < right,
+            Direction::Backward => left > right,
+        }
+    }
+
+    fn current(&self) -> Option<(&[u8], &[u8])> {
+        match self.direction {
+            Direction::Forward => {
+                let entry = self.open.as_ref()?.merge.top()?;
+                Some((&self.key, entry.message.payload()))
+            }
+            Direction::Backward => Some((&self.key, &self.value)),
+        }
+    }
+
+    /// Moves to the next visible entry; false at the end.
+    fn step(&mut self) -> Result<bool> {
+        let found = match self.direction {
+            Direction::Forward => self.step_forward()?,
+            Direction::Backward => self.step_backward()?,
+        };
+        if !found {
+            self.resume = Resume::End;
+            self.open = None;
+        }
+        Ok(found)
+    }
+
+    fn step_forward(&mut self) -> Result<bool> {
+        self.ensure_open();
+        while let Some(open) = &mut self.open {
+            let Some(entry) = open.merge.top() else { return Ok(false) };
+            let decided = matches!(self.resume, Resume::Past) && entry.key == self.key;
+            if decided || entry.ts > self.ts {
+                open.merge.advance()?;
+                continue;
+            }
+            if !self.range.below_upper(entry.key) {
+                return Ok(false);
+            }
+            self.key.clear();
+            self.key.extend_from_slice(entry.key);
+            self.resume = Resume::Past;
+            if matches!(entry.message, Message::Put(_)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Going backward the oldest version of a key comes first; the last one not newer than the
+    /// snapshot counts.
+    fn step_backward(&mut self) -> Result<bool> {
+        self.ensure_open();
+        while let Some(open) = &mut self.open {
+            let Some(entry) = open.merge.top() else { return Ok(false) };
+            if !self.range.above_lower(entry.key) {
+                return Ok(false);
+            }
+            self.key.clear();
+            self.key.extend_from_slice(entry.key);
+            self.resume = Resume::Past;
+            let mut put = false;
+            while let Some(entry) = open.merge.top().filter(|entry| entry.key == self.key) {
+                if entry.ts <= self.ts {
+                    put = matches!(entry.message, Message::Put(_));
+                    self.value.clear();
+                    self.value.extend_from_slice(entry.message.payload());
+                }
+                open.merge.advance()?;
+            }
+            if put {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn ensure_open(&mut self) {
+        if self.open.is_some() || matches!(self.resume, Resume::End) {
+            return;
+        }
+        let state = self.tree.pin();
+        let start = self.start();
+        let sources = state.memtables().map(|table| {
+            let table = Arc::clone(table);
+            Source::Memory(match self.direction {
+                Direction::Forward => MemIter::forward(table, start),
+                Direction::Backward => MemIter::backward(table, start),
+            })
+        });
+        let merge = Merge::new(sources.collect(), self.direction);
+        self.open = Some(Open { merge, _state: state });
+    }
+
+    /// The first place to look at: the least one going forward, the one behind going backward.
+    fn start(&self) -> Option<Place<'_>> {
+        match (&self.resume, self.direction) {
+            (Resume::At(key), Direction::Forward) => Some(Place::before(key)),
+            (Resume::At(key), Direction::Backward) => Some(Place::behind(key)),
+            (Resume::Past, Direction::Forward) => Some(Place::behind(&self.key)),
+            (Resume::Past, Direction::Backward) => Some(Place::before(&self.key)),
+            (_, Direction::Forward) => match &self.range.lower {
+                Bound::Included(key) => Some(Place::before(key)),
+                Bound::Excluded(key) => Some(Place::behind(key)),
+                Bound::Unbounded => None,
+            },
+            (_, Direction::Backward) => match &self.range.upper {
+                Bound::Included(key) => Some(Place::behind(key)),
+                Bound::Excluded(key) => Some(Place::before(key)),
+                Bound::Unbounded => None,
+            },
+        }
+    }
+}

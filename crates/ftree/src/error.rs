@@ -1,0 +1,22 @@
+//! What can go wrong in a tree, with the place.
+
+/// Results of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong in a tree. Memory-only calls (`insert`, `seal`) cannot fail.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Bytes on disk are not what the tree wrote.
+    #[error("corruption in tree {tree}, segment {segment}, page {page}: {what}")]
+    Corruption {
+        /// The dictionary.
+        tree: u64,
+        /// The segment; 0 for the tree's image.
+        segment: u64,
+        /// The page in the segment.
+        page: u32,
+        /// What is wrong.
+        what: &'static str,
+    },
+}

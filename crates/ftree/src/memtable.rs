@@ -1,0 +1,172 @@
+//! The root's buffer: entries in memory, found by hash and walked in order.
+//!
+//! Always true: an entry, once inserted, stays and never changes until the memtable goes as a
+//! whole; readers take no lock; [`MemTable::bytes`] is the memory it really took.
+
+mod arena;
+mod index;
+mod order;
+mod record;
+#[cfg(test)]
+mod tests;
+
+use crate::message::{Entry, Message, Place};
+use arena::Arena;
+use index::Index;
+use order::{Batch, Ordered};
+use record::{Record, Target};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// The hash all filters and indexes of a key share.
+pub(crate) fn hash(key: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(key)
+}
+
+/// A memtable: active until it is sealed, then read-only until it is drained.
+pub(crate) struct MemTable {
+    index: Index,
+    order: Ordered,
+    entries: AtomicU64,
+    /// Key and value bytes put in, with headers; what a drain will write.
+    weight: AtomicU64,
+    newest: AtomicU64,
+    /// Threads inside [`MemTable::insert`].
+    writers: AtomicUsize,
+    sealed: AtomicBool,
+    /// Every commit up to here had finished inserting when the table was sealed.
+    flushed_ts: AtomicU64,
+    // Last: everything above points into it.
+    arena: Arena,
+}
+
+impl MemTable {
+    pub(crate) fn new() -> Self {
+        let arena = Arena::new();
+        Self {
+            index: Index::new(),
+            order: Ordered::new(&arena),
+            entries: AtomicU64::new(0),
+            weight: AtomicU64::new(0),
+            newest: AtomicU64::new(0),
+            writers: AtomicUsize::new(0),
+            sealed: AtomicBool::new(false),
+            flushed_ts: AtomicU64::new(0),
+            arena,
+        }
+    }
+
+    /// Adds an entry; false where the table is sealed and the caller must take the new one. An
+    /// entry that is there already (same key and timestamp) stays once.
+    pub(crate) fn insert(&self, key: &[u8], hash: u64, ts: u64, message: Message<'_>) -> bool {
+        assert!(ts != 0 && ts != u64::MAX, "timestamps 0 and MAX are places, not versions");
+        // SeqCst pairs with `seal`: either the sealer sees us inside or we see the seal.
+        self.writers.fetch_add(1, Ordering::SeqCst);
+        if self.sealed.load(Ordering::SeqCst) {
+            self.writers.fetch_sub(1, Ordering::Release);
+            return false;
+        }
+        let record = Record::new(&self.arena, key, ts, message);
+        if self.index.insert(&self.arena, hash, record) {
+            self.order.insert(&self.arena, record);
+            self.entries.fetch_add(1, Ordering::Relaxed);
+            let weight = Entry { key, ts, message }.weight();
+            self.weight.fetch_add(weight, Ordering::Relaxed);
+            self.newest.fetch_max(ts, Ordering::Relaxed);
+        }
+        self.writers.fetch_sub(1, Ordering::Release);
+        true
+    }
+
+    /// No insert starts after this; [`MemTable::quiet`] tells when the last one has ended.
+    pub(crate) fn seal(&self, flushed_ts: u64) {
+        self.flushed_ts.store(flushed_ts, Ordering::Relaxed);
+        self.sealed.store(true, Ordering::SeqCst);
+    }
+
+    /// Sealed, and nobody is inside `insert` any more.
+    pub(crate) fn quiet(&self) -> bool {
+        self.sealed.load(Ordering::SeqCst) && self.writers.load(Ordering::SeqCst) == 0
+    }
+
+    pub(crate) fn flushed_ts(&self) -> u64 {
+        self.flushed_ts.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn entries(&self) -> u64 {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn weight(&self) -> u64 {
+        self.weight.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.arena.bytes()
+    }
+
+    /// The version of `key` a reader at `ts` sees here.
+    pub(crate) fn get(&self, key: &[u8], hash: u64, ts: u64) -> Option<(u64, Message<'_>)> {
+        let record = self.index.find(key, hash)?.visible(ts)?;
+        Some((record.ts(), record.message()))
+    }
+}
+
+/// Walks a memtable in order, either way. Entries inserted meanwhile may or may not be met.
+pub(crate) struct MemIter {
+    batch: Box<Batch>,
+    at: usize,
+    forward: bool,
+    table: Arc<MemTable>,
+}
+
+// SAFETY: the raw pointers of a batch point into the arena the `Arc` keeps alive; records are
+// shared read-only.
+unsafe impl Send for MemIter {}
+
+impl MemIter {
+    /// Entries at or behind `from`, ascending; all of them for `None`.
+    pub(crate) fn forward(table: Arc<MemTable>, from: Option<Place<'_>>) -> Self {
+        let mut batch = Box::new(Batch::empty());
+        let target = Target::new(Some(from.unwrap_or(Place::before(&[]))));
+        table.order.forward(&target, &mut batch);
+        Self { batch, at: 0, forward: true, table }
+    }
+
+    /// Entries strictly before `before`, descending; all of them for `None`.
+    pub(crate) fn backward(table: Arc<MemTable>, before: Option<Place<'_>>) -> Self {
+        let mut batch = Box::new(Batch::empty());
+        table.order.backward(&Target::new(before), &mut batch);
+        Self { batch, at: 0, forward: false, table }
+    }
+
+    /// The entry under the iterator.
+    pub(crate) fn entry(&self) -> Option<Entry<'_>> {
+        self.record().map(Record::entry)
+    }
+
+    fn record(&self) -> Option<&Record> {
+        if self.at >= self.batch.count {
+            return None;
+        }
+        let slot = if self.forward { self.at } else { self.batch.count - 1 - self.at };
+        // SAFETY: the first `count` slots of a batch are records of the table's arena.
+        Some(unsafe { &*self.batch.records[slot] })
+    }
+
+    pub(crate) fn advance(&mut self) {
+        self.at += 1;
+        if self.at < self.batch.count || self.batch.count == 0 {
+            return;
+        }
+        self.at = 0;
+        if self.forward {
+            self.table.order.forward_more(&mut self.batch);
+        } else {
+            // SAFETY: as in `record`; slot 0 is the least record of the batch.
+            let least = unsafe { &*self.batch.records[0] };
+            let target = Target::new(Some(least.entry_place()));
+            self.table.order.backward(&target, &mut self.batch);
+        }
+    }
+}

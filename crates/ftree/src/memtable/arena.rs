@@ -1,0 +1,129 @@
+//! Memory of one memtable: bump allocation for many threads, freed all at once.
+//!
+//! Always true: chunks never move and are freed only with the arena, so a pointer handed out is
+//! valid as long as the arena lives; memory is zeroed; [`Arena::bytes`] is what was allocated.
+
+use parking_lot::Mutex;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+/// Idle dictionaries are many: the first chunk is small, later ones double up to [`LARGEST`].
+const FIRST: usize = 4 << 10;
+const LARGEST: usize = 1 << 20;
+const ALIGN: usize = 16;
+
+struct Chunk {
+    data: *mut u8,
+    capacity: usize,
+    used: AtomicUsize,
+}
+
+pub(super) struct Arena {
+    current: AtomicPtr<Chunk>,
+    /// Every chunk, for freeing; the lock also serialises growing.
+    chunks: Mutex<Vec<*mut Chunk>>,
+    bytes: AtomicU64,
+}
+
+// SAFETY: chunks are owned by the arena; their memory is handed out in disjoint pieces, and the
+// shared fields are atomics or under the lock.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    pub(super) fn new() -> Self {
+        Self {
+            current: AtomicPtr::new(std::ptr::null_mut()),
+            chunks: Mutex::new(Vec::new()),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    /// What the arena took from the allocator.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// `size` zeroed bytes, aligned to 16, for as long as the arena lives.
+    pub(super) fn allocate(&self, size: usize) -> *mut u8 {
+        let size = size.next_multiple_of(ALIGN);
+        loop {
+            let current = self.current.load(Ordering::Acquire);
+            if let Some(place) = take(current, size) {
+                return place;
+            }
+            if let Some(place) = self.grow(current, size) {
+                return place;
+            }
+        }
+    }
+
+    /// Adds a chunk unless another thread just did. A large piece gets its own chunk, and the
+    /// current one stays current.
+    fn grow(&self, seen: *mut Chunk, size: usize) -> Option<*mut u8> {
+        let mut chunks = self.chunks.lock();
+        if self.current.load(Ordering::Acquire) != seen {
+            return None;
+        }
+        let usual = FIRST << chunks.len().min(8);
+        if size > usual / 4 && size > FIRST {
+            let chunk = new_chunk(size);
+            chunks.push(chunk);
+            self.bytes.fetch_add(size as u64, Ordering::Relaxed);
+            return take(chunk, size);
+        }
+        let capacity = usual.min(LARGEST).max(size);
+        let chunk = new_chunk(capacity);
+        chunks.push(chunk);
+        self.bytes.fetch_add(capacity as u64, Ordering::Relaxed);
+        let place = take(chunk, size);
+        self.current.store(chunk, Ordering::Release);
+        place
+    }
+}
+
+fn take(chunk: *mut Chunk, size: usize) -> Option<*mut u8> {
+    if chunk.is_null() {
+        return None;
+    }
+    // SAFETY: non-null chunks come from `new_chunk` and live as long as the arena.
+    let chunk = unsafe { &*chunk };
+    // Checked first, so that failing callers do not push the counter towards overflow.
+    if chunk.used.load(Ordering::Relaxed) + size > chunk.capacity {
+        return None;
+    }
+    let at = chunk.used.fetch_add(size, Ordering::Relaxed);
+    if at + size > chunk.capacity {
+        return None;
+    }
+    // SAFETY: `at + size` lies within the chunk's allocation.
+    Some(unsafe { chunk.data.add(at) })
+}
+
+fn layout(capacity: usize) -> Layout {
+    Layout::from_size_align(capacity, ALIGN).expect("chunk sizes are far below isize::MAX")
+}
+
+fn new_chunk(capacity: usize) -> *mut Chunk {
+    let layout = layout(capacity);
+    // SAFETY: the layout has a size above zero.
+    let data = unsafe { alloc_zeroed(layout) };
+    if data.is_null() {
+        handle_alloc_error(layout);
+    }
+    Box::into_raw(Box::new(Chunk { data, capacity, used: AtomicUsize::new(0) }))
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for chunk in self.chunks.get_mut().drain(..) {
+            // SAFETY: every chunk was made by `new_chunk` with this layout, is freed once, and
+            // nobody holds pointers into it any more: they all borrow from the arena's owner.
+            unsafe {
+                let chunk = Box::from_raw(chunk);
+                dealloc(chunk.data, layout(chunk.capacity));
+            }
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! The ordered side of a memtable: a B+-tree whose readers take no lock.
+//!
+//! A B-link tree (Lehman and Yao 1981) with version counters: every node knows its right
+//! neighbour and the first record that lies beyond it, so a reader that meets a node just split
+//! moves right. Readers copy what they need and check that the version stayed even and the same.
+//!
+//! Always true:
+//! 1. Nodes and records are never freed while the memtable lives: stale pointers stay valid.
+//! 2. A node's records ascend; `low <= record < high`, the same for its children's.
+//! 3. One node is locked at a time, except that a new right neighbour is not yet reachable.
+
+use super::arena::Arena;
+use super::record::{Record, Target};
+use std::cmp::Ordering as Order;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+
+/// Slots per node: two searches of six steps beat deeper trees, and shifting stays in L1.
+pub(super) const SLOTS: usize = 48;
+
+#[repr(C)]
+struct Node {
+    /// Odd while a writer is inside.
+    version: AtomicU64,
+    level: u32,
+    count: AtomicU32,
+    /// The first record beyond this node; null at the right edge.
+    high: AtomicPtr<Record>,
+    next: AtomicPtr<Node>,
+    heads: [AtomicU64; SLOTS],
+    /// Leaves: the records. Inner nodes: the least record below each child; slot 0 is not read.
+    records: [AtomicPtr<Record>; SLOTS],
+}
+
+#[repr(C)]
+struct Inner {
+    node: Node,
+    children: [AtomicPtr<Node>; SLOTS],
+}
+
+pub(super) struct Ordered {
+    root: AtomicPtr<Node>,
+}
+
+/// A copy of one leaf's records from some place on.
+pub(super) struct Batch {
+    pub(super) records: [*const Record; SLOTS],
+    pub(super) count: usize,
+    next: *mut Node,
+}
+
+impl Batch {
+    pub(super) fn empty() -> Self {
+        Self { records: [std::ptr::null(); SLOTS], count: 0, next: std::ptr::null_mut() }
+    }
+}
+
+enum Step {
+    Here,
+    To(*mut Node),
+}
+
+impl Ordered {
+    pub(super) fn new(arena: &Arena) -> Self {
+        Self { root: AtomicPtr::new(new_node(arena, 0)) }
+    }
+
+    /// Adds a record that is not there yet.
+    pub(super) fn insert(&self, arena: &Arena, record: *mut Record) {
+        // SAFETY: the caller made the record in this memtable's arena.
+        let target = Target::new(Some(unsafe { &*record }.entry_place()));
+        let leaf = self.descend(&target, 0, false);
+        self.insert_at(arena, leaf, &target, record, std::ptr::null_mut());
+    }
+
+    /// Inserts into `node` or, where it was split meanwhile, a node right of it; splits go up
+    /// one level at a time.
+    fn insert_at(
+        &self,
+        arena: &Arena,
+        node: *mut Node,
+        target: &Target<'_>,
+        record: *mut Record,
+        child: *mut Node,
+    ) {
+        let mut node = node_ref(node);
+        node.lock();
+        while node.lies_beyond(target, false) {
+            let next = node_ref(node.next.load(Ordering::Acquire));
+            node.unlock();
+            next.lock();
+            node = next;
+        }
+        let position = node.search(target, false).unwrap_or(0);
+        if node.len() < SLOTS {
+            node.put(position, target.head, record, child);
+            node.unlock();
+            return;
+        }
+        let (separator, right) = node.split(arena, position, target.head, record, child);
+        let raw: *mut Node = std::ptr::from_ref(node).cast_mut();
+        if self.root.load(Ordering::Acquire) == raw {
+            let root = new_node(arena, node.level + 1);
+            node_ref(root).put(0, 0, separator, raw);
+            node_ref(root).put(1, head_of(separator), separator, right);
+            self.root.store(root, Ordering::Release);
+            node.unlock();
+            return;
+        }
+        let level = node.level + 1;
+        node.unlock();
+        // SAFETY: records live as long as the memtable.
+        let target = Target::new(Some(unsafe { &*separator }.entry_place()));
+        let parent = self.descend(&target, level, false);
+        self.insert_at(arena, parent, &target, separator, right);
+    }
+
+    /// The node of `level` that covers `target`; with `strict`, the one with the greatest
+    /// record below it.
+    fn descend(&self, target: &Target<'_>, level: u32, strict: bool) -> *mut Node {
+        let mut at = self.root.load(Ordering::Acquire);
+        loop {
+            let node = node_ref(at);
+            let step = node.read(|| {
+                if node.lies_beyond(target, strict) {
+                    return Some(Step::To(node.next.load(Ordering::Acquire)));
+                }
+                if node.level == level {
+                    return Some(Step::Here);
+                }
+                let slot = node.search(target, strict)?.checked_sub(1)?;
+                Some(Step::To(inner(at).children[slot].load(Ordering::Acquire)))
+            });
+            match step {
+                Step::Here => return at,
+                Step::To(next) => at = next,
+            }
+        }
+    }
+
+    /// Fills `batch` with records at or behind `target`, ascending; empty at the end.
+    pub(super) fn forward(&self, target: &Target<'_>, batch: &mut Batch) {
+        let leaf = self.descend(target, 0, false);
+        copy_leaf(node_ref(leaf), Some(target), batch);
+        while batch.count == 0 && !batch.next.is_null() {
+            self.forward_more(batch);
+        }
+    }
+
+    /// Fills `batch` with what follows it.
+    pub(super) fn forward_more(&self, batch: &mut Batch) {
+        batch.count = 0;
+        while batch.count == 0 && !batch.next.is_null() {
+            copy_leaf(node_ref(batch.next), None, batch);
+        }
+    }
+
+    /// Fills `batch` with records strictly before `target`, ascending, the last of them being
+    /// the greatest; empty where there are none.
+    pub(super) fn backward(&self, target: &Target<'_>, batch: &mut Batch) {
+        let leaf = node_ref(self.descend(target, 0, true));
+        let count = leaf.read(|| {
+            let count = leaf.search(target, true)?;
+            for slot in 0..count {
+                batch.records[slot] = non_null(leaf.records[slot].load(Ordering::Acquire))?;
+            }
+            Some(count)
+        });
+        batch.count = count;
+    }
+}
+
+fn copy_leaf(leaf: &Node, from: Option<&Target<'_>>, batch: &mut Batch) {
+    let (count, next) = leaf.read(|| {
+        // Strict: the number of records before the target, so the target itself is taken.
+        let first = match from {
+            Some(target) => leaf.search(target, true)?,
+            None => 0,
+        };
+        let count = leaf.len();
+        for slot in first..count {
+            batch.records[slot - first] = non_null(leaf.records[slot].load(Ordering::Acquire))?;
+        }
+        Some((count.checked_sub(first)?, leaf.next.load(Ordering::Acquire)))
+    });
+    batch.count = count;
+    batch.next = next;
+}
+
+fn non_null(record: *mut Record) -> Option<*const Record> {
+    (!record.is_null()).then_some(record.cast_const())
+}
+
+fn head_of(record: *mut Record) -> u64 {
+    // SAFETY: records live as long as the memtable.
+    crate::message::head(unsafe { &*record }.key())
+}
+
+fn node_ref<'a>(node: *mut Node) -> &'a Node {
+    debug_assert!(!node.is_null());
+    // SAFETY: nodes are made by `new_node` in the arena, which outlives every use (invariant 1).
+    unsafe { &*node }
+}
+
+fn inner<'a>(node: *mut Node) -> &'a Inner {
+    debug_assert!(node_ref(node).level > 0);
+    // SAFETY: nodes above level 0 are allocated as `Inner`, whose first field is the node.
+    unsafe { &*node.cast::<Inner>() }
+}
+
+fn new_node(arena: &Arena, level: u32) -> *mut Node {
+    let size = if level == 0 { size_of::<Node>() } else { size_of::<Inner>() };
+    let node: *mut Node = arena.allocate(size).cast();
+    // SAFETY: fresh zeroed memory of the right size; all-zero is a valid empty node, and only
+    // the level differs from zero.
+    unsafe { (&raw mut (*node).level).write(level) };
+    node
+}
+
+impl Node {
+    fn len(&self) -> usize {
+        (self.count.load(Ordering::Relaxed) as usize).min(SLOTS)
+    }
+
+    fn lock(&self) {
+        let mut tries = 0;
+        loop {
+            let version = self.version.load(Ordering::Relaxed);
+            if version.is_multiple_of(2)
+                && self
+                    .version
+                    .compare_exchange_weak(
+                        version,
+                        version + 1,
+                        Ordering::Acquire,
+                        Ordering::Relaxed,
+                    )
+                    .is_ok()
+            {
+                // Readers that see our stores must see the odd version too.
+                fence(Ordering::Release);
+                return;
+            }
+            wait(&mut tries);
+        }
+    }
+
+    fn unlock(&self) {
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version + 1, Ordering::Release);
+    }
+
+    /// Runs `look` until nobody wrote meanwhile. `look` answers `None` where it met a state
+    /// that only a writer at work leaves.
+    fn read<T>(&self, mut look: impl FnMut() -> Option<T>) -> T {
+        let mut tries = 0;
+        loop {
+            let before = self.version.load(Ordering::Acquire);
+            if before.is_multiple_of(2) {
+                let seen = look();
+                fence(Ordering::Acquire);
+                if self.version.load(Ordering::Relaxed) == before
+                    && let Some(seen) = seen
+                {
+                    return seen;
+                }
+            }
+            wait(&mut tries);
+        }
+    }
+
+    /// The target lies right of this node. `strict` asks for records before the target, so a
+    /// node that ends exactly there is the right one.
+    fn lies_beyond(&self, target: &Target<'_>, strict: bool) -> bool {
+        let high = self.high.load(Ordering::Acquire);
+        // SAFETY: null or a record of the arena.
+        unsafe { high.as_ref() }.is_some_and(|high| {
+            let order = target.compare(crate::message::head(high.key()), high);
+            order == Order::Greater || (order == Order::Equal && !strict)
+        })
+    }
+
+    /// How many slots lie before the target (`strict`), or before or at it. An inner node's
+    /// first slot always counts.
+    fn search(&self, target: &Target<'_>, strict: bool) -> Option<usize> {
+        let mut low = usize::from(self.level > 0);
+        let mut high = self.len();
+        if low > high {
+            return None;
+        }
+        // Ascending loads: behind the last slot is where the next record goes most often.
+        if high > low && self.slot_is_before(high - 1, target, strict)? {
+            return Some(high);
+        }
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.slot_is_before(middle, target, strict)? {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Some(low)
+    }
+
+    fn slot_is_before(&self, slot: usize, target: &Target<'_>, strict: bool) -> Option<bool> {
+        // SAFETY: null or a record of the arena.
+        let record = unsafe { self.records[slot].load(Ordering::Acquire).as_ref() }?;
+        let order = target.compare(self.heads[slot].load(Ordering::Relaxed), record);
+        Some(order == Order::Greater || (order == Order::Equal && !strict))
+    }
+
+    /// Opens a gap at `position` and fills it; the caller holds the lock or owns the node.
+    fn put(&self, position: usize, head: u64, record: *mut Record, child: *mut Node) {
+        let count = self.len();
+        for slot in (position..count).rev() {
+            self.copy_slot(slot, self, slot + 1);
+        }
+        self.heads[position].store(head, Ordering::Relaxed);
+        self.records[position].store(record, Ordering::Release);
+        if self.level > 0 {
+            inner(std::ptr::from_ref(self).cast_mut()).children[position]
+                .store(child, Ordering::Release);
+        }
+        self.count.store(count as u32 + 1, Ordering::Release);
+    }
+
+    fn copy_slot(&self, from: usize, node: &Self, to: usize) {
+        node.heads[to].store(self.heads[from].load(Ordering::Relaxed), Ordering::Relaxed);
+        node.records[to].store(self.records[from].load(Ordering::Relaxed), Ordering::Release);
+        if self.level > 0 {
+            let child =
+                inner(std::ptr::from_ref(self).cast_mut()).children[from].load(Ordering::Relaxed);
+            inner(std::ptr::from_ref(node).cast_mut()).children[to].store(child, Ordering::Release);
+        }
+    }
+
+    /// Splits this full, locked node and inserts; returns the right half and its least record.
+    /// At the right edge an append leaves the left half full: ascending loads fill their nodes.
+    fn split(
+        &self,
+        arena: &Arena,
+        position: usize,
+        head: u64,
+        record: *mut Record,
+        child: *mut Node,
+    ) -> (*mut Record, *mut Node) {
+        let count = self.len();
+        let raw = new_node(arena, self.level);
+        let right = node_ref(raw);
+        let append = position == count && self.next.load(Ordering::Relaxed).is_null();
+        let cut = if append { count } else { count / 2 };
+        for slot in cut..count {
+            self.copy_slot(slot, right, slot - cut);
+        }
+        right.count.store((count - cut) as u32, Ordering::Relaxed);
+        let separator = if append { record } else { self.records[cut].load(Ordering::Relaxed) };
+        right.high.store(self.high.load(Ordering::Relaxed), Ordering::Relaxed);
+        right.next.store(self.next.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.count.store(cut as u32, Ordering::Relaxed);
+        if append || position > cut {
+            right.put(position - cut, head, record, child);
+        } else {
+            self.put(position, head, record, child);
+        }
+        self.next.store(raw, Ordering::Release);
+        self.high.store(separator, Ordering::Release);
+        (separator, raw)
+    }
+}
+
+fn wait(tries: &mut u32) {
+    *tries += 1;
+    if (*tries).is_multiple_of(64) {
+        std::thread::yield_now();
+    } else {
+        std::hint::spin_loop();
+    }
+}

@@ -1,0 +1,49 @@
+//! The shape of one tree.
+
+/// Fixed when the tree is created; kept by the engine's directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreeOptions {
+    /// Raw bytes of a leaf segment (`pageSize`).
+    pub page_size: u64,
+    /// Raw bytes of a page, the unit of reading and compressing (`readPageSize`).
+    pub read_page_size: usize,
+    /// Children per node, 4 to 64.
+    pub fanout: usize,
+    /// Keep filters on leaf segments too, so that the unique check of a new key reads nothing.
+    pub leaf_filter: bool,
+    /// Buffered bytes per node before its heaviest child is flushed.
+    pub buffer_bytes: u64,
+    /// Runs of like size that are merged into one.
+    pub tier: usize,
+    /// Runs above which all of a node's runs are merged.
+    pub max_runs: usize,
+}
+
+impl Default for TreeOptions {
+    fn default() -> Self {
+        Self {
+            page_size: 1 << 20,
+            read_page_size: 16 << 10,
+            fanout: 64,
+            leaf_filter: false,
+            buffer_bytes: 8 << 20,
+            tier: 4,
+            max_runs: 8,
+        }
+    }
+}
+
+impl TreeOptions {
+    /// Sizes so small that every kind of work happens within a thousand operations: for tests.
+    pub fn tiny() -> Self {
+        Self {
+            page_size: 1024,
+            read_page_size: 256,
+            fanout: 4,
+            leaf_filter: false,
+            buffer_bytes: 2048,
+            tier: 3,
+            max_runs: 5,
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Where readers find the tree's current state, without meeting each other.
+//!
+//! Each slot holds its own counted handle on the state, so that threads in different slots share
+//! no cache line that anybody writes. Swapping the state writes every slot; a reader holds a
+//! slot's lock only to copy the handle.
+
+use super::State;
+use parking_lot::RwLock;
+use std::cell::Cell;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const SLOTS: usize = 8;
+
+/// A slot on its own pair of cache lines.
+#[repr(align(128))]
+struct Slot(RwLock<Arc<Handle>>);
+
+struct Handle(Arc<State>);
+
+/// A pinned state.
+pub(crate) struct Pin(Arc<Handle>);
+
+impl Deref for Pin {
+    type Target = State;
+    fn deref(&self) -> &State {
+        &self.0.0
+    }
+}
+
+pub(super) struct Pins {
+    slots: Box<[Slot; SLOTS]>,
+}
+
+impl Pins {
+    pub(super) fn new(state: Arc<State>) -> Self {
+        let slot = |_| Slot(RwLock::new(Arc::new(Handle(Arc::clone(&state)))));
+        Self { slots: Box::new(std::array::from_fn(slot)) }
+    }
+
+    /// The state as of now.
+    pub(super) fn pin(&self) -> Pin {
+        Pin(Arc::clone(&self.slots[slot_of_thread()].0.read()))
+    }
+
+    /// The state itself, to be kept: for cursors and images.
+    pub(super) fn pin_state(&self) -> Arc<State> {
+        Arc::clone(&self.pin().0.0)
+    }
+
+    /// Swaps the state. The caller holds the publish lock.
+    pub(super) fn publish(&self, state: &Arc<State>) {
+        for slot in self.slots.iter() {
+            let handle = Arc::new(Handle(Arc::clone(state)));
+            let old = std::mem::replace(&mut *slot.0.write(), handle);
+            // What the old state kept alive goes outside the lock.
+            drop(old);
+        }
+    }
+}
+
+fn slot_of_thread() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static SLOT: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    SLOT.with(|slot| {
+        if slot.get() == usize::MAX {
+            slot.set(NEXT.fetch_add(1, Ordering::Relaxed) % SLOTS);
+        }
+        slot.get()
+    })
+}
