@@ -1,0 +1,29 @@
+//! Configuration: what was asked for, on the command line and in a file, as one [`Settings`].
+//!
+//! One table, [`options::OPTIONS`], names every option once: its flag, its place in a YAML file
+//! and its kind. The command line, `key = value` files of the 2.4 era, YAML files and
+//! `getCmdLineOpts` are all read through it. The command line wins over the file.
+
+mod file;
+mod options;
+mod parse;
+mod settings;
+mod size;
+
+pub use parse::{Asked, parse};
+pub use settings::Settings;
+pub use size::parse_size;
+
+#[cfg(test)]
+mod tests;
+
+/// Why the configuration is refused: one line, ready for the operator.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{0}")]
+pub struct ConfigError(pub String);
+
+impl ConfigError {
+    pub(crate) fn new(line: impl Into<String>) -> Self {
+        Self(line.into())
+    }
+}

@@ -1,0 +1,142 @@
+//! The command line and files together.
+
+use super::{Asked, ConfigError, Settings, parse};
+use bson::doc;
+use os::Os;
+use std::path::Path;
+use std::time::Duration;
+
+fn parsed(arguments: &[&str]) -> Result<Asked, ConfigError> {
+    let argv: Vec<String> =
+        std::iter::once(&"fernd").chain(arguments).map(|word| (*word).to_owned()).collect();
+    parse(&Os::real(), &argv, "1.2.3")
+}
+
+fn settings(arguments: &[&str]) -> Settings {
+    match parsed(arguments).unwrap() {
+        Asked::Start(settings) => *settings,
+        Asked::Print(text) => panic!("prints {text}"),
+    }
+}
+
+fn refusal(arguments: &[&str]) -> String {
+    let line = parsed(arguments).unwrap_err().to_string();
+    assert!(!line.contains('\n') && !line.is_empty(), "{line:?}");
+    line
+}
+
+fn with_file(text: &str, arguments: &[&str]) -> Result<Asked, ConfigError> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("conf");
+    std::fs::write(&path, text).unwrap();
+    let mut all = vec!["--config", path.to_str().unwrap()];
+    all.extend(arguments);
+    parsed(&all)
+}
+
+#[test]
+fn nothing_asked_gives_mongods_and_tokumxs_defaults() {
+    let s = settings(&[]);
+    assert!(s.dbpath_is_default && s.dbpath == Path::new("./fern-data"));
+    assert_eq!((s.port, s.bind_ip.as_slice()), (27017, &["localhost".to_owned()][..]));
+    assert_eq!(s.unix_socket_prefix.as_deref(), Some(Path::new("/tmp")));
+    assert_eq!((s.cache_size, s.direct_io, s.fs_redzone), (None, false, 5));
+    assert_eq!(s.checkpoint_period, Some(Duration::from_secs(60)));
+    assert_eq!((s.cleaner_period, s.cleaner_iterations), (Some(Duration::from_secs(2)), 5));
+    assert_eq!(s.log_flush_period, Duration::from_millis(100));
+    assert_eq!(s.lock_timeout, Duration::from_secs(4));
+    assert_eq!((s.loader_max_memory, s.txn_mem_limit), (100 << 20, 1 << 20));
+    assert!(s.loader_compress_tmp && s.warnings.is_empty() && s.parsed.is_empty());
+}
+
+#[test]
+fn flags_take_their_value_with_a_space_or_an_equals_sign() {
+    let s = settings(&[
+        "--port=27020",
+        "--dbpath",
+        "/x",
+        "--cacheSize",
+        "2GB",
+        "--fork",
+        "--logpath",
+        "/l",
+        "--directio=false",
+        "-vv",
+        "--setParameter",
+        "a=1",
+        "--setParameter=b=x=y",
+        "--checkpointPeriod",
+        "0",
+        "--journalCommitInterval",
+        "30",
+        "--bind_ip",
+        "::1, /s.sock",
+        "--slowms",
+        "-1",
+    ]);
+    assert_eq!((s.port, s.cache_size, s.verbosity, s.fork), (27020, Some(2 << 30), 2, true));
+    assert_eq!((s.checkpoint_period, s.log_flush_period), (None, Duration::from_millis(30)));
+    assert_eq!((s.direct_io, s.slow_ms), (false, -1));
+    assert_eq!(s.bind_ip, ["::1", "/s.sock"]);
+    assert_eq!(s.parameters["b"], "x=y");
+    assert_eq!(
+        s.parsed.get_document("net").unwrap(),
+        &doc! { "port": 27020, "bindIp": "::1, /s.sock" }
+    );
+    assert_eq!(s.parsed.get_document("setParameter").unwrap(), &doc! { "a": "1", "b": "x=y" });
+    assert_eq!(
+        s.parsed.get_document("storage").unwrap(),
+        &doc! { "dbPath": "/x", "fern": {
+            "cacheSize": 2_i64 << 30, "directio": false, "checkpointPeriod": 0,
+        }, "journal": { "commitIntervalMs": 30 } }
+    );
+}
+
+#[test]
+fn the_command_line_wins_over_the_file() {
+    let yaml = "net: {port: 1111, maxIncomingConnections: 50}\nsystemLog: {verbosity: 2}\n";
+    let Ok(Asked::Start(s)) = with_file(yaml, &["--port", "2222"]) else { panic!("refused") };
+    assert_eq!((s.port, s.max_connections, s.verbosity), (2222, Some(50), 2));
+}
+
+#[test]
+fn a_tokumx_file_is_taken_with_one_warning_for_what_means_nothing() {
+    let text = "dbpath=/x\nport=27018\ncacheSize=134217728\nlogFlushPeriod=100\ndirectio=off\n\
+                cleanerPeriod=2\nfsRedzone=5\nlockTimeout=4000\nnohttpinterface=true\njournal=true\n\
+                auth=false\n";
+    let Ok(Asked::Start(s)) = with_file(text, &[]) else { panic!("refused") };
+    assert_eq!((s.port, s.cache_size), (27018, Some(128 << 20)));
+    assert_eq!(s.warnings.len(), 2);
+}
+
+#[test]
+fn what_cannot_be_honoured_is_refused_by_name() {
+    for (arguments, word) in [
+        (&["--auth"][..], "auth"),
+        (&["--replSet", "rs0"], "replSet"),
+        (&["--tlsMode=requireTLS"], "tlsMode"),
+        (&["--noSuchOption", "1"], "noSuchOption"),
+        (&["--port", "70000"], "port"),
+        (&["--port", "x"], "port"),
+        (&["--cacheSize", "many"], "cacheSize"),
+        (&["--fork"], "--logpath"),
+        (&["--config", "/no/such/file"], "/no/such/file"),
+        (&["--filePermissions", "999"], "filePermissions"),
+        (&["--setParameter", "a"], "setParameter"),
+        (&["stray"], "stray"),
+    ] {
+        assert!(refusal(arguments).contains(word), "{arguments:?}: {}", refusal(arguments));
+    }
+    for text in ["security:\n  authorization: enabled\n", "replSet = rs0\n", "nosuch = 1\n"] {
+        assert!(with_file(text, &[]).is_err(), "{text}");
+    }
+    assert!(with_file("security:\n  authorization: disabled\n", &[]).is_ok());
+}
+
+#[test]
+fn help_and_version_are_printed() {
+    let Ok(Asked::Print(text)) = parsed(&["--version"]) else { panic!("no version") };
+    assert!(text.contains("1.2.3"));
+    let Ok(Asked::Print(text)) = parsed(&["--help"]) else { panic!("no help") };
+    assert!(text.contains("--cacheSize") && text.contains("--bind_ip"));
+}

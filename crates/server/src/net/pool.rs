@@ -1,0 +1,449 @@
+//! The server's threads: one that polls, workers that come and go, and the way to stop them.
+
+use crate::log;
+use crate::net::connection::{Connection, Desk, Outcome, serve};
+use crate::net::listener::{Endpoint, Listener};
+use crate::net::poll::Poll;
+use crate::net::stream::Stream;
+use crate::service::{Peer, Service};
+use os::{JoinHandle, Os};
+use parking_lot::{Condvar, Mutex};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Tokens from here up are listeners; connections count up from 1.
+const FIRST_LISTENER: u64 = 1 << 62;
+
+/// After the machine refused a descriptor, wait this long before asking again.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Sockets accepted from one listener before the others get a turn.
+const ACCEPT_BATCH: usize = 256;
+
+/// How the network behaves.
+#[derive(Clone, Debug)]
+pub struct NetOptions {
+    /// Connections beyond these are closed at once.
+    pub max_connections: usize,
+    /// A connection that was silent this long gives its thread back.
+    pub park_after: Duration,
+    /// A client that took nothing of a reply for this long is cut off.
+    pub write_timeout: Duration,
+    /// A worker without work for this long ends.
+    pub worker_idle: Duration,
+    /// Address space of a worker's stack; only what is touched costs memory.
+    pub worker_stack_bytes: usize,
+    /// Connections and their ends are not logged.
+    pub quiet: bool,
+}
+
+impl Default for NetOptions {
+    fn default() -> Self {
+        Self {
+            max_connections: 65_536,
+            park_after: Duration::from_millis(100),
+            write_timeout: Duration::from_secs(120),
+            worker_idle: Duration::from_secs(5),
+            worker_stack_bytes: 2 << 20,
+            quiet: false,
+        }
+    }
+}
+
+/// What `serverStatus` tells of the network.
+#[derive(Debug, Default)]
+pub struct NetStats {
+    open: AtomicUsize,
+    accepted: AtomicU64,
+    rejected: AtomicU64,
+    active: AtomicUsize,
+    bytes_in: AtomicU64,
+    bytes_out: AtomicU64,
+    requests: AtomicU64,
+}
+
+impl NetStats {
+    /// Connections open now.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Connections accepted since the start.
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Connections closed at once because there were too many.
+    pub fn rejected(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
+    }
+
+    /// Connections that own a thread now.
+    pub fn active(&self) -> usize {
+        self.active.load(Ordering::Relaxed)
+    }
+
+    /// Bytes received.
+    pub fn bytes_in(&self) -> u64 {
+        self.bytes_in.load(Ordering::Relaxed)
+    }
+
+    /// Bytes sent.
+    pub fn bytes_out(&self) -> u64 {
+        self.bytes_out.load(Ordering::Relaxed)
+    }
+
+    /// Messages received.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn received(&self, bytes: usize) {
+        self.bytes_in.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.bytes_out.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn requested(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Connections waiting for a worker, and the workers waiting for a connection.
+struct Ready<S: Service> {
+    queue: VecDeque<Box<Connection<S>>>,
+    workers: usize,
+    idle: usize,
+}
+
+struct Shared<S: Service> {
+    os: Os,
+    service: Arc<S>,
+    options: NetOptions,
+    stats: Arc<NetStats>,
+    poll: Poll,
+    /// Silent connections by number.
+    parked: Mutex<BTreeMap<u64, Box<Connection<S>>>>,
+    ready: Mutex<Ready<S>>,
+    work: Condvar,
+    /// Every open socket by number, so that it can be cut from outside.
+    streams: Mutex<BTreeMap<u64, Arc<Stream>>>,
+    stopping: AtomicBool,
+}
+
+/// A running server: its listeners, its polling thread and its workers.
+pub struct Server<S: Service> {
+    shared: Arc<Shared<S>>,
+    endpoints: Vec<Endpoint>,
+    poller: Mutex<Option<JoinHandle>>,
+}
+
+impl<S: Service> Server<S> {
+    /// Starts serving the listeners. `stats` is shared with whoever reports it.
+    ///
+    /// # Errors
+    /// Where the machine gives no epoll instance or no thread.
+    pub fn start(
+        os: &Os,
+        listeners: Vec<Listener>,
+        service: Arc<S>,
+        options: NetOptions,
+        stats: Arc<NetStats>,
+    ) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        for (at, listener) in listeners.iter().enumerate() {
+            poll.add(listener, FIRST_LISTENER + at as u64)?;
+        }
+        let endpoints = listeners.iter().map(|listener| listener.endpoint().clone()).collect();
+        let shared = Arc::new(Shared {
+            os: os.clone(),
+            service,
+            options,
+            stats,
+            poll,
+            parked: Mutex::default(),
+            ready: Mutex::new(Ready { queue: VecDeque::new(), workers: 0, idle: 0 }),
+            work: Condvar::new(),
+            streams: Mutex::default(),
+            stopping: AtomicBool::new(false),
+        });
+        let polling = Arc::clone(&shared);
+        let job = Box::new(move || Poller { shared: polling, listeners, next_id: 1 }.run());
+        let poller = Mutex::new(Some(os.spawner.spawn("listener", job)?));
+        Ok(Self { shared, endpoints, poller })
+    }
+
+    /// Where the server listens.
+    pub fn endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
+    }
+
+    /// Stops: no new connections, parked ones closed, running requests given `grace` to finish,
+    /// then interrupted and given as long again, then cut. Waits for all that.
+    pub fn stop(&self, grace: Duration) {
+        if self.shared.stopping.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        self.shared.poll.wake();
+        self.shared.service.stopping();
+        if let Some(poller) = self.poller.lock().take()
+            && let Err(panicked) = poller.join()
+        {
+            tracing::error!(target: "NETWORK", %panicked, "The polling thread ended by a bug");
+        }
+        self.shared.work.notify_all();
+        if !self.all_closed_within(grace) {
+            self.shared.service.interrupt_all();
+            if !self.all_closed_within(grace) {
+                self.shared.streams.lock().values().for_each(|stream| stream.shut_down());
+                self.all_closed_within(grace);
+            }
+        }
+    }
+
+    fn all_closed_within(&self, time: Duration) -> bool {
+        let clock = &self.shared.os.clock;
+        let until = clock.monotonic() + time;
+        while self.shared.stats.open() > 0 {
+            if clock.monotonic() >= until {
+                return false;
+            }
+            clock.sleep(Duration::from_millis(2));
+        }
+        true
+    }
+}
+
+impl<S: Service> std::fmt::Debug for Server<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("endpoints", &self.endpoints).finish_non_exhaustive()
+    }
+}
+
+impl<S: Service> Drop for Server<S> {
+    fn drop(&mut self) {
+        self.stop(Duration::from_secs(1));
+    }
+}
+
+/// The polling thread: it never reads, never writes and never waits but in epoll.
+struct Poller<S: Service> {
+    shared: Arc<Shared<S>>,
+    listeners: Vec<Listener>,
+    next_id: u64,
+}
+
+impl<S: Service> Poller<S> {
+    fn run(mut self) {
+        log::set_context("listener");
+        let mut events = Vec::with_capacity(256);
+        let mut tokens = Vec::new();
+        let mut pause: Option<Duration> = None;
+        while !self.shared.stopping.load(Ordering::SeqCst) {
+            if let Err(error) = self.shared.poll.wait(&mut events, &mut tokens, pause) {
+                tracing::error!(target: "NETWORK", %error, "Polling failed");
+                self.shared.os.clock.sleep(ACCEPT_PAUSE);
+            }
+            if pause.take().is_some() {
+                tokens.extend((0..self.listeners.len() as u64).map(|at| FIRST_LISTENER + at));
+            }
+            for token in tokens.drain(..) {
+                match token.checked_sub(FIRST_LISTENER) {
+                    Some(at) => {
+                        if !self.accept_from(at as usize) {
+                            pause = Some(ACCEPT_PAUSE);
+                        }
+                    }
+                    None => {
+                        let found = self.shared.parked.lock().remove(&token);
+                        if let Some(connection) = found {
+                            dispatch(&self.shared, connection);
+                        }
+                    }
+                }
+            }
+        }
+        self.listeners.clear();
+        let parked = std::mem::take(&mut *self.shared.parked.lock());
+        for connection in parked.into_values() {
+            close(&self.shared, &connection, None);
+        }
+    }
+
+    /// Takes in whoever waits at a listener; `false` when the machine has no descriptors left and
+    /// the listener rests for a while.
+    fn accept_from(&mut self, at: usize) -> bool {
+        for _ in 0..ACCEPT_BATCH {
+            match self.listeners[at].accept() {
+                Ok((stream, remote, local)) => self.admit(stream, remote, local),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => break,
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                    _ => {
+                        tracing::warn!(target: "NETWORK", %error, "Cannot accept a connection");
+                        return false;
+                    }
+                },
+            }
+        }
+        let listener = &self.listeners[at];
+        match self.shared.poll.arm(listener, FIRST_LISTENER + at as u64) {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::error!(target: "NETWORK", %error, "Cannot watch a listener");
+                false
+            }
+        }
+    }
+
+    fn admit(&mut self, stream: Stream, remote: String, local: String) {
+        let (shared, options) = (&self.shared, &self.shared.options);
+        let open = shared.stats.open();
+        if open >= options.max_connections {
+            shared.stats.rejected.fetch_add(1, Ordering::Relaxed);
+            if !options.quiet {
+                tracing::info!(target: "NETWORK", id = 22942, remote,
+                    "Connection refused because there are too many open connections");
+            }
+            return;
+        }
+        if let Err(error) = stream.prepare(options.park_after, options.write_timeout) {
+            tracing::debug!(target: "NETWORK", remote, %error, "Client left while connecting");
+            return;
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        shared.stats.open.fetch_add(1, Ordering::Relaxed);
+        shared.stats.accepted.fetch_add(1, Ordering::Relaxed);
+        if !options.quiet {
+            tracing::info!(target: "NETWORK", id = 22943, remote, connectionId = id,
+                connectionCount = open + 1, "Connection accepted");
+        }
+        let state = shared.service.open_connection(Peer { id, remote, local });
+        let stream = Arc::new(stream);
+        shared.streams.lock().insert(id, Arc::clone(&stream));
+        let connection = Connection {
+            id,
+            stream: Arc::clone(&stream),
+            state,
+            partial: Vec::new(),
+            next_reply: 1,
+        };
+        shared.parked.lock().insert(id, Box::new(connection));
+        if let Err(error) = shared.poll.add(&*stream, id) {
+            abandon(shared, id, &error);
+        }
+    }
+}
+
+/// Hands a connection that has something to say to a worker: a waiting one, or a new one.
+fn dispatch<S: Service>(shared: &Arc<Shared<S>>, connection: Box<Connection<S>>) {
+    let mut ready = shared.ready.lock();
+    ready.queue.push_back(connection);
+    if ready.queue.len() <= ready.idle {
+        drop(ready);
+        shared.work.notify_one();
+        return;
+    }
+    if ready.workers >= shared.options.max_connections {
+        return;
+    }
+    ready.workers += 1;
+    drop(ready);
+    let working = Arc::clone(shared);
+    let stack = Some(shared.options.worker_stack_bytes);
+    let job = Box::new(move || work(&working));
+    if let Err(error) = shared.os.spawner.spawn_with_stack("worker", stack, job) {
+        tracing::error!(target: "NETWORK", %error, "Cannot start a thread for a connection");
+        let mut ready = shared.ready.lock();
+        ready.workers -= 1;
+        // Others will come to it; without any other, the client is told by closing.
+        let stranded = if ready.workers == 0 { ready.queue.pop_back() } else { None };
+        drop(ready);
+        if let Some(connection) = stranded {
+            close(shared, &connection, Some("no thread to serve it"));
+        }
+    }
+}
+
+/// A worker's life: take a ready connection, serve it until it is silent, take the next.
+fn work<S: Service>(shared: &Arc<Shared<S>>) {
+    let mut desk = Desk::new();
+    while let Some(mut connection) = next_ready(shared) {
+        log::set_context_number("conn", connection.id);
+        shared.stats.active.fetch_add(1, Ordering::Relaxed);
+        let outcome =
+            serve(&*shared.service, &mut connection, &mut desk, &shared.stats, &shared.stopping);
+        shared.stats.active.fetch_sub(1, Ordering::Relaxed);
+        match outcome {
+            Outcome::Park => park(shared, connection),
+            Outcome::Close(reason) => close(shared, &connection, reason.as_deref()),
+        }
+    }
+}
+
+/// Waits for a connection; `None` when none came for a while or the server stops.
+fn next_ready<S: Service>(shared: &Shared<S>) -> Option<Box<Connection<S>>> {
+    let mut ready = shared.ready.lock();
+    loop {
+        if let Some(connection) = ready.queue.pop_front() {
+            return Some(connection);
+        }
+        if shared.stopping.load(Ordering::SeqCst) {
+            ready.workers -= 1;
+            return None;
+        }
+        ready.idle += 1;
+        let timed_out = shared.work.wait_for(&mut ready, shared.options.worker_idle).timed_out();
+        ready.idle -= 1;
+        if timed_out && ready.queue.is_empty() {
+            ready.workers -= 1;
+            return None;
+        }
+    }
+}
+
+/// Lays a silent connection down until it speaks again.
+fn park<S: Service>(shared: &Arc<Shared<S>>, connection: Box<Connection<S>>) {
+    let (id, stream) = (connection.id, Arc::clone(&connection.stream));
+    let mut parked = shared.parked.lock();
+    // The poller empties the map after it saw `stopping`; what comes later closes itself.
+    if shared.stopping.load(Ordering::SeqCst) {
+        drop(parked);
+        close(shared, &connection, None);
+        return;
+    }
+    parked.insert(id, connection);
+    drop(parked);
+    if let Err(error) = shared.poll.arm(&*stream, id) {
+        abandon(shared, id, &error);
+    }
+}
+
+/// Closes a parked connection that cannot be watched.
+fn abandon<S: Service>(shared: &Shared<S>, id: u64, error: &io::Error) {
+    let found = shared.parked.lock().remove(&id);
+    if let Some(connection) = found {
+        close(shared, &connection, Some(&format!("cannot be watched: {error}")));
+    }
+}
+
+fn close<S: Service>(shared: &Shared<S>, connection: &Connection<S>, reason: Option<&str>) {
+    shared.streams.lock().remove(&connection.id);
+    connection.stream.shut_down();
+    shared.service.close_connection(&connection.state);
+    let left = shared.stats.open.fetch_sub(1, Ordering::Relaxed) - 1;
+    if let Some(reason) = reason {
+        tracing::info!(target: "NETWORK", connectionId = connection.id, reason,
+            "Closing a connection");
+    }
+    if !shared.options.quiet {
+        tracing::info!(target: "NETWORK", id = 22944, connectionId = connection.id,
+            connectionCount = left, "Connection ended");
+    }
+}
