@@ -159,9 +159,9 @@ impl Log {
         tracing::callsite::rebuild_interest_cache();
     }
 
-    fn wants(&self, level: &Level) -> bool {
+    fn wants(&self, level: Level) -> bool {
         let verbosity = self.verbosity.load(Ordering::Relaxed);
-        match *level {
+        match level {
             Level::ERROR | Level::WARN | Level::INFO => true,
             Level::DEBUG => verbosity >= 1,
             Level::TRACE => verbosity >= 3,
@@ -218,7 +218,7 @@ struct Receiver(Arc<Log>);
 
 impl Subscriber for Receiver {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && self.0.wants(metadata.level())
+        metadata.is_event() && self.0.wants(*metadata.level())
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {

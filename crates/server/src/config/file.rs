@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn yaml_places_become_flags() {
         let text = "# a comment\nstorage:\n  dbPath: /data\n  fern: {cacheSize: 1g}\nnet:\n  port: \
-                    27018\n  bindIp: [127.0.0.1, ::1]\nsystemLog:\n  destination: file\n  path: /l\n\
+                    27018\n  bindIp: [127.0.0.1, \"::1\"]\nsystemLog:\n  destination: file\n  path: /l\n\
                     setParameter:\n  a: 1\n  b: true\n";
         assert!(!is_ini(text));
         assert_eq!(

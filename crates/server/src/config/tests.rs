@@ -41,7 +41,7 @@ fn nothing_asked_gives_mongods_and_tokumxs_defaults() {
     assert_eq!((s.port, s.bind_ip.as_slice()), (27017, &["localhost".to_owned()][..]));
     assert_eq!(s.unix_socket_prefix.as_deref(), Some(Path::new("/tmp")));
     assert_eq!((s.cache_size, s.direct_io, s.fs_redzone), (None, false, 5));
-    assert_eq!(s.checkpoint_period, Some(Duration::from_secs(60)));
+    assert_eq!(s.checkpoint_period, Some(Duration::from_mins(1)));
     assert_eq!((s.cleaner_period, s.cleaner_iterations), (Some(Duration::from_secs(2)), 5));
     assert_eq!(s.log_flush_period, Duration::from_millis(100));
     assert_eq!(s.lock_timeout, Duration::from_secs(4));

@@ -100,8 +100,8 @@ impl Listener {
     ///
     /// # Errors
     /// [`BindError::InUse`] where another process listens.
-    pub fn bind(endpoint: Endpoint, vfs: &dyn Vfs) -> Result<Self, BindError> {
-        let bound = match &endpoint {
+    pub fn bind(endpoint: &Endpoint, vfs: &dyn Vfs) -> Result<Self, BindError> {
+        let bound = match endpoint {
             Endpoint::Tcp(address) => bind_tcp(*address),
             Endpoint::Unix(path, mode) => bind_unix(path, *mode, vfs),
         };

@@ -45,7 +45,7 @@ impl Default for NetOptions {
         Self {
             max_connections: 65_536,
             park_after: Duration::from_millis(100),
-            write_timeout: Duration::from_secs(120),
+            write_timeout: Duration::from_mins(2),
             worker_idle: Duration::from_secs(5),
             worker_stack_bytes: 2 << 20,
             quiet: false,
@@ -253,18 +253,15 @@ impl<S: Service> Poller<S> {
                 tokens.extend((0..self.listeners.len() as u64).map(|at| FIRST_LISTENER + at));
             }
             for token in tokens.drain(..) {
-                match token.checked_sub(FIRST_LISTENER) {
-                    Some(at) => {
-                        if !self.accept_from(at as usize) {
-                            pause = Some(ACCEPT_PAUSE);
-                        }
+                if let Some(at) = token.checked_sub(FIRST_LISTENER) {
+                    if !self.accept_from(at as usize) {
+                        pause = Some(ACCEPT_PAUSE);
                     }
-                    None => {
-                        let found = self.shared.parked.lock().remove(&token);
-                        if let Some(connection) = found {
-                            dispatch(&self.shared, connection);
-                        }
-                    }
+                    continue;
+                }
+                let found = self.shared.parked.lock().remove(&token);
+                if let Some(connection) = found {
+                    dispatch(&self.shared, connection);
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// Linux drops an idle mapping in a firewall after minutes; MongoDB probes after two as well.
-const KEEPALIVE: Duration = Duration::from_secs(120);
+const KEEPALIVE: Duration = Duration::from_mins(2);
 
 /// A connected socket.
 #[derive(Debug)]

@@ -1,0 +1,209 @@
+//! A small service behind real sockets, and a client that speaks in frames.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use os::Os;
+use parking_lot::{Condvar, Mutex};
+use server::net::{Endpoint, Listener, NetOptions, NetStats, Server};
+use server::service::{Peer, Reply, Request, Service, Via};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use wire::{Codec, Compressor, Message, MsgFlags, ReplyFlags};
+
+/// Answers a handful of commands made for these tests.
+#[derive(Default)]
+pub(crate) struct Commands {
+    pub(crate) opened: AtomicUsize,
+    pub(crate) closed: AtomicUsize,
+    pub(crate) ran: AtomicUsize,
+    pub(crate) interrupted: Mutex<bool>,
+    pub(crate) wake: Condvar,
+}
+
+impl Service for Commands {
+    type Connection = Peer;
+
+    fn open_connection(&self, peer: Peer) -> Arc<Peer> {
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        Arc::new(peer)
+    }
+
+    fn run(&self, peer: &Peer, request: &Request<'_>) -> Reply {
+        self.ran.fetch_add(1, Ordering::Relaxed);
+        let (name, value) = request.body.iter().next().unwrap().unwrap();
+        match name.as_str() {
+            "ping" | "isMaster" => rawdoc! {
+                "ok": 1.0, "db": request.database, "id": peer.id as i64,
+                "query": request.via == Via::Query,
+                "documents": request.sequences.iter().map(|(_, d)| d.len() as i32).sum::<i32>(),
+            }
+            .into(),
+            "panic" => panic!("asked for"),
+            "give" => {
+                let bytes = value.as_i32().unwrap() as usize;
+                rawdoc! { "ok": 1.0, "filler": "x".repeat(bytes) }.into()
+            }
+            "stream" => {
+                let left = value.as_i32().unwrap();
+                let next = (request.exhaust_allowed && left > 0)
+                    .then(|| rawdoc! { "stream": left - 1, "$db": "x" });
+                Reply { document: rawdoc! { "ok": 1.0, "left": left }, exhaust: next }
+            }
+            "wait" => {
+                let mut interrupted = self.interrupted.lock();
+                if !*interrupted {
+                    self.wake.wait_for(&mut interrupted, Duration::from_secs(20));
+                }
+                rawdoc! { "ok": 1.0, "interrupted": *interrupted }.into()
+            }
+            _ => rawdoc! { "ok": 0.0, "code": 59 }.into(),
+        }
+    }
+
+    fn close_connection(&self, _: &Peer) {
+        self.closed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn interrupt_all(&self) {
+        *self.interrupted.lock() = true;
+        self.wake.notify_all();
+    }
+}
+
+pub(crate) struct Running {
+    pub(crate) server: Server<Commands>,
+    pub(crate) service: Arc<Commands>,
+    pub(crate) stats: Arc<NetStats>,
+    pub(crate) address: SocketAddr,
+}
+
+pub(crate) fn start_with(options: NetOptions) -> Running {
+    let os = Os::real();
+    let any = Endpoint::resolve("127.0.0.1", 0, false).unwrap().remove(0);
+    let listener = Listener::bind(&any, &*os.vfs).unwrap();
+    let Endpoint::Tcp(address) = *listener.endpoint() else { panic!("not TCP") };
+    let (service, stats) = (Arc::new(Commands::default()), Arc::new(NetStats::default()));
+    let server =
+        Server::start(&os, vec![listener], Arc::clone(&service), options, Arc::clone(&stats))
+            .unwrap();
+    Running { server, service, stats, address }
+}
+
+pub(crate) fn start() -> Running {
+    start_with(NetOptions { park_after: Duration::from_millis(20), ..NetOptions::default() })
+}
+
+impl Running {
+    pub(crate) fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Client { stream, codec: Codec::new() }
+    }
+}
+
+pub(crate) fn eventually(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..1000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("never happened: {what}");
+}
+
+/// A client that speaks in frames.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    pub(crate) codec: Codec,
+}
+
+pub(crate) struct Answer {
+    pub(crate) request_id: i32,
+    pub(crate) response_to: i32,
+    pub(crate) flags: MsgFlags,
+    pub(crate) packed: Option<Compressor>,
+    pub(crate) document: RawDocumentBuf,
+    pub(crate) failure: bool,
+}
+
+pub(crate) fn msg(flags: MsgFlags, body: &RawDocument) -> Vec<u8> {
+    let mut frame = Vec::new();
+    wire::encode_msg(&mut frame, 77, 0, flags, body);
+    frame
+}
+
+pub(crate) fn ping() -> RawDocumentBuf {
+    rawdoc! { "ping": 1, "$db": "admin" }
+}
+
+impl Client {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// The next frame, or `None` when the server closed.
+    pub(crate) fn frame(&mut self) -> Option<Vec<u8>> {
+        let mut frame = vec![0; 4];
+        match self.stream.read_exact(&mut frame) {
+            Ok(()) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset
+                ) =>
+            {
+                return None;
+            }
+            Err(error) => panic!("{error}"),
+        }
+        let length = u32::from_le_bytes(frame[..4].try_into().unwrap()) as usize;
+        frame.resize(length, 0);
+        self.stream.read_exact(&mut frame[4..]).unwrap();
+        Some(frame)
+    }
+
+    pub(crate) fn receive(&mut self) -> Answer {
+        let mut frame = self.frame().expect("the server closed");
+        let mut packed = None;
+        if frame[12..16] == wire::opcode::COMPRESSED.to_le_bytes() {
+            let (plain, compressor) = self.codec.decompress(&frame).unwrap();
+            (frame, packed) = (plain, Some(compressor));
+        }
+        let (header, message) = wire::decode(&frame).unwrap();
+        let (flags, document, failure) = match &message {
+            Message::Msg(msg) => (msg.flags, msg.body, false),
+            Message::Reply(reply) => {
+                let failure = reply.flags.0 & ReplyFlags::QUERY_FAILURE.0 != 0;
+                (MsgFlags::NONE, reply.documents[0], failure)
+            }
+            other => panic!("{other:?} is no reply"),
+        };
+        Answer {
+            request_id: header.request_id,
+            response_to: header.response_to,
+            flags,
+            packed,
+            document: document.to_owned(),
+            failure,
+        }
+    }
+
+    pub(crate) fn call(&mut self, body: &RawDocument) -> RawDocumentBuf {
+        self.send(&msg(MsgFlags::NONE, body));
+        let answer = self.receive();
+        assert_eq!(answer.response_to, 77);
+        answer.document
+    }
+
+    pub(crate) fn is_closed(&mut self) -> bool {
+        self.frame().is_none()
+    }
+}
+
+pub(crate) fn ok(document: &RawDocument) -> bool {
+    document.get_f64("ok").unwrap() > 0.5
+}
