@@ -166,6 +166,10 @@ impl BlockFile {
         create_where_missing(os, dir, &path)?;
         let open = OpenOptions::default().with_direct(options.direct);
         let file = os.vfs.open(&path, open).map_err(|e| io_error(&path, "open", 0, e))?;
+        // when only the process died, what is read now may be in the kernel's memory alone; what
+        // follows builds on it, so it must be on disk first
+        file.sync_all().map_err(|e| io_error(&path, "sync", 0, e))?;
+        os.vfs.sync_dir(dir).map_err(|e| io_error(&path, "sync the directory of", 0, e))?;
         let superblock = newest_superblock(&*file, &path)?;
         let file_units = file.len().map_err(|e| io_error(&path, "size of", 0, e))? / UNIT;
         let inner = Inner {

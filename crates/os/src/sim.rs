@@ -46,8 +46,11 @@ use disk::Disk;
 pub enum Survival {
     /// Nothing: the disk cache was lost whole.
     Nothing,
-    /// Everything: the process died, the machine did not.
+    /// Everything, as if the last thing before the crash had been a sync.
     Everything,
+    /// The process died, the machine did not: everything is there, and what was not synced is
+    /// still at risk in the next crash.
+    Process,
     /// Any subset, sector by sector, from the seed.
     Random,
 }

@@ -1,2 +1,68 @@
 //! The redo log: segments, frames, group commit, replay.
+//!
+//! The log is one endless string of bytes. A position in it is an [`Lsn`]; it only grows, over
+//! restarts too. Segment files hold consecutive pieces of the string, frames lie in it one behind
+//! the other and may cross from one segment into the next.
+//!
+//! What is always true:
+//! 1. What [`Wal::sync_to`] has covered is returned by the next [`Replay`], whole and in order.
+//! 2. What replay returns is a prefix of what was appended: a torn or short tail ends the log
+//!    silently, because nobody was told that it is safe.
+//! 3. A bad frame *before* a point that is known to have been synced is [`Error::Corruption`].
+//!    Known as synced is: everything before the segment file in use (a file is synced before the
+//!    next one is begun), everything before a later epoch, and everything before the position in
+//!    any later **mark** frame. Marks are written with the first append after each sync.
+//! 4. Each opening for writing begins a new **epoch**: a new segment with a new salt that every
+//!    checksum contains. So frames of a torn tail never come back to life.
+//! 5. After a failed write or sync the log is stopped: every later call answers
+//!    [`Error::Stopped`] with the first cause. A full disk is different: nothing is lost, the
+//!    bytes stay in memory and the next call tries again.
+//!
+//! Lock order: group → writer → tail.
+//!
+//! On disk: `docs/formats/wal.md`.
 #![forbid(unsafe_code)]
+
+mod directory;
+mod error;
+mod frame;
+mod metrics;
+mod reader;
+mod segment;
+mod writer;
+
+pub use error::{Error, Result};
+pub use metrics::Metrics;
+pub use reader::{Record, Replay};
+pub use writer::Wal;
+
+/// The decoders of the log's own structures, for offline readers and fuzz targets.
+pub mod format {
+    pub use crate::frame::{
+        FRAME_HEADER_BYTES, Frame, FrameKind, decode_frame, encode_frame, frame_bytes,
+    };
+    pub use crate::segment::{HEADER_BYTES, SegmentHeader, segment_name, segment_number};
+}
+
+/// A position in the log, in bytes. Always a multiple of 8; 0 is the beginning of time.
+pub type Lsn = u64;
+
+/// The longest payload of one append.
+pub const MAX_PAYLOAD_BYTES: usize = 64 << 20;
+
+/// How a log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WalOptions {
+    /// Length of a segment file.
+    pub segment_bytes: u64,
+    /// Old segment files kept for reuse; more are deleted.
+    pub recycle: usize,
+    /// Above this many bytes in memory an append writes them out itself (without a sync).
+    pub buffer_bytes: usize,
+}
+
+impl Default for WalOptions {
+    fn default() -> Self {
+        Self { segment_bytes: 64 << 20, recycle: 4, buffer_bytes: 8 << 20 }
+    }
+}

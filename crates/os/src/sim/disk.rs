@@ -386,6 +386,16 @@ impl Disk {
     // ---- crash ----
 
     pub(super) fn reboot(&mut self, survival: Survival) {
+        if survival != Survival::Process {
+            self.lose_unsynced(survival);
+        }
+        self.locks.clear();
+        self.crash_at = None;
+        self.crashed = false;
+        self.boot += 1;
+    }
+
+    fn lose_unsynced(&mut self, survival: Survival) {
         for inode in self.inodes.keys().copied().collect::<Vec<_>>() {
             self.settle(inode, survival);
             let inode = self.inode(inode);
@@ -399,16 +409,12 @@ impl Disk {
         self.names = self.safe_names.clone();
         let kept: BTreeSet<u64> = self.names.values().copied().collect();
         self.inodes.retain(|id, _| kept.contains(id));
-        self.locks.clear();
-        self.crash_at = None;
-        self.crashed = false;
-        self.boot += 1;
     }
 
     fn survives(&mut self, survival: Survival) -> bool {
         match survival {
             Survival::Nothing => false,
-            Survival::Everything => true,
+            Survival::Everything | Survival::Process => true,
             Survival::Random => self.rng.next_u64() & 1 == 0,
         }
     }

@@ -1,0 +1,153 @@
+//! What is in the log's directory: which files make up the log, which are only spare.
+//!
+//! A file whose header is not valid for its name, behind the last valid one, was never begun: a
+//! header is on disk before the first frame. Files before a gap in the numbers are leftovers of a
+//! trim. Both are spares. (Where a gap is real damage, replay cannot be positioned before it, and
+//! the spares are not touched before replay is done.)
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use os::{File, OpenOptions, Os};
+
+use crate::Lsn;
+use crate::error::{Error, Result};
+use crate::segment::{HEADER_BYTES, HeaderError, SegmentHeader, VERSION, segment_number};
+
+/// One segment of the log.
+#[derive(Clone, Debug)]
+pub(crate) struct Segment {
+    pub(crate) path: PathBuf,
+    pub(crate) header: SegmentHeader,
+}
+
+/// Consecutive segments of one epoch.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
+    pub(crate) segments: Vec<Segment>,
+    /// One past the last position that belongs to it: where the next epoch begins, or where the
+    /// last segment is full.
+    pub(crate) end: Lsn,
+}
+
+impl Run {
+    pub(crate) fn salt(&self) -> u64 {
+        self.segments[0].header.salt
+    }
+
+    pub(crate) fn first(&self) -> Lsn {
+        self.segments[0].header.first_lsn
+    }
+
+    /// Everything before this was synced before the segment here was begun.
+    pub(crate) fn last_segment_first(&self) -> Lsn {
+        self.segments.last().map_or(0, |segment| segment.header.first_lsn)
+    }
+
+    pub(crate) fn segment_at(&self, lsn: Lsn) -> Option<&Segment> {
+        let at = self.segments.partition_point(|segment| segment.header.first_lsn <= lsn);
+        self.segments[..at].last().filter(|segment| lsn < segment.header.end_lsn())
+    }
+}
+
+/// The log as found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Epochs in order; never empty runs.
+    pub(crate) runs: Vec<Run>,
+    /// Files that hold nothing of the log.
+    pub(crate) spares: Vec<PathBuf>,
+}
+
+impl Found {
+    /// The number of the next segment to begin.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.segments().last().map_or(1, |segment| segment.header.number.saturating_add(1))
+    }
+
+    pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
+        self.runs.iter().flat_map(|run| &run.segments)
+    }
+}
+
+pub(crate) fn scan(os: &Os, dir: &Path) -> Result<Found> {
+    let names = match os.vfs.list_dir(dir) {
+        Ok(names) => names,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),
+        Err(e) => return Err(Error::io("list", dir, e)),
+    };
+    let number_of = |path: &PathBuf| segment_number(path.file_name()?.to_str()?);
+    let mut files: Vec<(u64, PathBuf)> =
+        names.into_iter().filter_map(|path| Some((number_of(&path)?, path))).collect();
+    files.sort_unstable();
+    let mut found = Found::default();
+    // from the newest back, as long as every segment continues the one before it
+    let mut chain: Vec<Segment> = Vec::new();
+    let mut broken = false;
+    for (number, path) in files.into_iter().rev() {
+        let header = read_header(os, number, &path)?;
+        let continues =
+            |header: &SegmentHeader| chain.last().is_none_or(|next| follows(header, &next.header));
+        if let Some(header) = header.filter(|header| !broken && continues(header)) {
+            chain.push(Segment { path, header });
+        } else {
+            broken = !chain.is_empty();
+            found.spares.push(path);
+        }
+    }
+    chain.reverse();
+    for segment in chain {
+        let (first, end) = (segment.header.first_lsn, segment.header.end_lsn());
+        match found.runs.last_mut() {
+            Some(run) if run.salt() == segment.header.salt => {
+                run.segments.push(segment);
+                run.end = end;
+            }
+            previous => {
+                if let Some(run) = previous {
+                    run.end = first;
+                }
+                found.runs.push(Run { segments: vec![segment], end });
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn follows(header: &SegmentHeader, next: &SegmentHeader) -> bool {
+    let numbers = header.number.checked_add(1) == Some(next.number);
+    let positions = if header.salt == next.salt {
+        header.end_lsn() == next.first_lsn
+    } else {
+        header.first_lsn <= next.first_lsn && next.first_lsn <= header.end_lsn()
+    };
+    numbers && positions
+}
+
+fn read_header(os: &Os, number: u64, path: &Path) -> Result<Option<SegmentHeader>> {
+    let failed = |what| move |e| Error::io(what, path, e);
+    let file = os.vfs.open(path, OpenOptions::read_only()).map_err(failed("open"))?;
+    let mut bytes = [0; HEADER_BYTES];
+    let got = read_up_to(&*file, &mut bytes, 0).map_err(failed("read"))?;
+    match SegmentHeader::decode_either(number, &bytes[..got]) {
+        Ok(header) => Ok(Some(header)),
+        Err(HeaderError::Invalid) => Ok(None),
+        Err(HeaderError::Version(found)) => {
+            Err(Error::Version { file: path.to_path_buf(), found, known: VERSION })
+        }
+    }
+}
+
+/// Fills as much of `buf` as the file has.
+pub(crate) fn read_up_to(file: &dyn File, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut done = 0;
+    while done < buf.len() {
+        match file.read_at(&mut buf[done..], offset + done as u64) {
+            Ok(0) => break,
+            Ok(n) => done += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(done)
+}

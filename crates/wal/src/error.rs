@@ -1,0 +1,89 @@
+//! What can go wrong in the log, with the place.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::Lsn;
+
+/// Results of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What can go wrong in the log.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The disk refused.
+    #[error("{operation} {}: {source}", file.display())]
+    Io {
+        /// What was tried.
+        operation: &'static str,
+        /// On which file.
+        file: PathBuf,
+        /// What the disk said.
+        source: io::Error,
+    },
+    /// The disk is full; what was appended stays in memory, and the same call works later.
+    #[error("no space left for the log in {}", file.display())]
+    NoSpace {
+        /// Which file should have grown.
+        file: PathBuf,
+    },
+    /// Bytes that were safe on disk are not what was written.
+    #[error("corruption in {} at {offset} (lsn {lsn}): {what}", file.display())]
+    Corruption {
+        /// In which file.
+        file: PathBuf,
+        /// At which byte of it.
+        offset: u64,
+        /// At which position of the log.
+        lsn: Lsn,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The log does not reach where it must: files are gone.
+    #[error("the log in {} holds {first}..{end} and is needed from {wanted}", dir.display())]
+    Missing {
+        /// The log's directory.
+        dir: PathBuf,
+        /// Where the caller wants to start.
+        wanted: Lsn,
+        /// Where the log starts.
+        first: Lsn,
+        /// Where it ends.
+        end: Lsn,
+    },
+    /// A segment was written by a newer version of the format.
+    #[error("{} has log version {found}, this program reads up to {known}", file.display())]
+    Version {
+        /// Which file.
+        file: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The newest this program knows.
+        known: u32,
+    },
+    /// One append is longer than the log allows.
+    #[error("a log record of {bytes} bytes is longer than {most}")]
+    TooLong {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// An earlier failure stopped the log; the process must restart and recover.
+    #[error("the log is stopped: {cause}")]
+    Stopped {
+        /// The first failure.
+        cause: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(operation: &'static str, file: &Path, source: io::Error) -> Self {
+        let file = file.to_path_buf();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoSpace { file },
+            _ => Self::Io { operation, file, source },
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! Replay: the frames of the log from a position to its torn tail.
+//!
+//! Memory grows only with bytes really read: a frame that claims 64 MiB costs nothing until the
+//! bytes are there.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use os::{File, OpenOptions, Os};
+
+use crate::directory::{Found, Run, read_up_to};
+use crate::error::{Error, Result};
+use crate::frame::{
+    ALIGN, FRAME_HEADER_BYTES, FrameKind, claimed_payload, decode_frame, frame_bytes, mark_position,
+};
+use crate::metrics::Metrics;
+use crate::segment::HEADER_BYTES;
+use crate::writer::Wal;
+use crate::{Lsn, WalOptions};
+
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// One record of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// Its position.
+    pub lsn: Lsn,
+    /// The position behind it: what [`Wal::append`] answered.
+    pub end: Lsn,
+    /// What was appended.
+    pub payload: &'a [u8],
+}
+
+/// Reads a log; then, if wanted, becomes its writer. Reading changes nothing on disk.
+pub struct Replay {
+    os: Os,
+    dir: PathBuf,
+    options: WalOptions,
+    metrics: Metrics,
+    found: Found,
+    /// Index of the run that holds `pos`; behind the last one at the end.
+    run: usize,
+    /// The next frame.
+    pos: Lsn,
+    /// Bytes from `buf_start` on, all of run `run`.
+    buf: Vec<u8>,
+    buf_start: Lsn,
+    file: Option<(PathBuf, Arc<dyn File>)>,
+    ended: bool,
+}
+
+impl Replay {
+    pub(crate) fn new(
+        os: &Os,
+        dir: &Path,
+        options: WalOptions,
+        metrics: Metrics,
+        found: Found,
+    ) -> Self {
+        let pos = found.runs.first().map_or(0, Run::first);
+        Self {
+            os: os.clone(),
+            dir: dir.to_path_buf(),
+            options,
+            metrics,
+            found,
+            run: 0,
+            pos,
+            buf: Vec::new(),
+            buf_start: pos,
+            file: None,
+            ended: false,
+        }
+    }
+
+    /// The first position the log still holds.
+    pub fn first_lsn(&self) -> Lsn {
+        self.found.runs.first().map_or(0, Run::first)
+    }
+
+    /// Continues from `lsn`, which must be the start or end of a record: what a checkpoint noted.
+    /// [`Error::Missing`] where the log does not hold it.
+    pub fn seek(&mut self, lsn: Lsn) -> Result<()> {
+        let (first, end) = (self.first_lsn(), self.found.runs.last().map_or(0, |run| run.end));
+        let missing = || Error::Missing { dir: self.dir.clone(), wanted: lsn, first, end };
+        if lsn < first || lsn > end || !lsn.is_multiple_of(ALIGN as u64) {
+            return Err(missing());
+        }
+        self.run = self.found.runs.partition_point(|run| run.end <= lsn);
+        self.move_to(lsn);
+        self.ended = false;
+        Ok(())
+    }
+
+    /// The next record, `None` at the log's end. Touches the disk.
+    pub fn next_record(&mut self) -> Result<Option<Record<'_>>> {
+        let Some((lsn, len)) = self.advance()? else { return Ok(None) };
+        let at = (lsn - self.buf_start) as usize + FRAME_HEADER_BYTES;
+        let payload = &self.buf[at..at + len];
+        Ok(Some(Record { lsn, end: self.pos, payload }))
+    }
+
+    /// Reads what is left and says where the log ends.
+    pub fn find_end(&mut self) -> Result<Lsn> {
+        while self.advance()?.is_some() {}
+        Ok(self.pos)
+    }
+
+    /// Reads what is left, begins a new epoch behind the last valid record and opens it for
+    /// writing. Touches the disk.
+    pub fn start_writing(mut self) -> Result<Wal> {
+        let end = self.find_end()?;
+        self.sync_what_was_read()?;
+        Wal::start(&self.os, &self.dir, self.options, self.metrics, &self.found, end)
+    }
+
+    /// What replay returned may have been only in the kernel's memory, when just the process died.
+    /// The new epoch says that all of it is on disk, so it must be.
+    fn sync_what_was_read(&self) -> Result<()> {
+        // segments before the last of a run were synced when they were full
+        let Some(last) = self.found.segments().last() else { return Ok(()) };
+        let file = self.os.vfs.open(&last.path, OpenOptions::default());
+        let file = file.map_err(|e| Error::io("open", &last.path, e))?;
+        file.sync_all().map_err(|e| Error::io("sync", &last.path, e))?;
+        let synced = self.os.vfs.sync_dir(&self.dir);
+        synced.map_err(|e| Error::io("sync", &self.dir, e))
+    }
+
+    /// Steps over one data frame: its position and payload length.
+    fn advance(&mut self) -> Result<Option<(Lsn, usize)>> {
+        while !self.ended {
+            let Some(run) = self.found.runs.get(self.run) else {
+                self.ended = true;
+                break;
+            };
+            let (salt, end) = (run.salt(), run.end);
+            if self.pos == end {
+                self.run += 1;
+                self.move_to(end);
+                continue;
+            }
+            let lsn = self.pos;
+            let Some(len) = self.frame_at(lsn)? else {
+                self.end_or_corruption(lsn)?;
+                self.ended = true;
+                break;
+            };
+            let bytes = &self.buf[(lsn - self.buf_start) as usize..];
+            let Some(frame) = decode_frame(salt, lsn, bytes) else {
+                self.end_or_corruption(lsn)?;
+                self.ended = true;
+                break;
+            };
+            self.pos = lsn + frame_bytes(len) as u64;
+            if frame.kind == FrameKind::Data {
+                return Ok(Some((lsn, len)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn move_to(&mut self, lsn: Lsn) {
+        self.pos = lsn;
+        self.buf.clear();
+        self.buf_start = lsn;
+    }
+
+    /// Brings the whole frame that `lsn` claims to hold into the buffer; says its payload length.
+    fn frame_at(&mut self, lsn: Lsn) -> Result<Option<usize>> {
+        if !self.fill(lsn, FRAME_HEADER_BYTES)? {
+            return Ok(None);
+        }
+        match self.claim_at(lsn) {
+            Some(len) if self.fill(lsn, frame_bytes(len))? => Ok(Some(len)),
+            _ => Ok(None),
+        }
+    }
+
+    fn claim_at(&self, lsn: Lsn) -> Option<usize> {
+        let bytes = self.buf.get((lsn - self.buf_start) as usize..)?;
+        claimed_payload(bytes.first_chunk()?, lsn)
+    }
+
+    /// Makes the buffer hold `need` bytes from `from` on, forgetting what is before `from` where
+    /// it must read; `false` where the run ends before.
+    fn fill(&mut self, from: Lsn, need: usize) -> Result<bool> {
+        let until = from + need as u64;
+        while self.buf_start + (self.buf.len() as u64) < until {
+            let behind = ((from - self.buf_start) as usize).min(self.buf.len());
+            self.buf.drain(..behind);
+            self.buf_start += behind as u64;
+            let at = self.buf_start + self.buf.len() as u64;
+            let run = &self.found.runs[self.run];
+            let Some(segment) = run.segment_at(at).filter(|_| at < run.end) else {
+                return Ok(false);
+            };
+            let end = segment.header.end_lsn().min(run.end);
+            let want = CHUNK_BYTES.min((end - at) as usize);
+            let offset = HEADER_BYTES as u64 + (at - segment.header.first_lsn);
+            let path = segment.path.clone();
+            let file = self.open(&path)?;
+            let old = self.buf.len();
+            self.buf.resize(old + want, 0);
+            let got = read_up_to(&*file, &mut self.buf[old..], offset);
+            let got = got.map_err(|e| Error::io("read", &path, e))?;
+            self.buf.truncate(old + got);
+            if got < want && at + (got as u64) < until {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn open(&mut self, path: &Path) -> Result<Arc<dyn File>> {
+        if let Some((open, file)) = &self.file
+            && open == path
+        {
+            return Ok(file.clone());
+        }
+        let file = self.os.vfs.open(path, OpenOptions::read_only());
+        let file = file.map_err(|e| Error::io("open", path, e))?;
+        self.file = Some((path.to_path_buf(), file.clone()));
+        Ok(file)
+    }
+
+    /// No valid frame is at `lsn`. Fine at a torn tail; corruption where `lsn` was synced.
+    fn end_or_corruption(&mut self, lsn: Lsn) -> Result<()> {
+        let run = &self.found.runs[self.run];
+        if self.run + 1 < self.found.runs.len() {
+            return Err(self.corruption(lsn, "a record of an earlier epoch is damaged"));
+        }
+        let safe = run.last_segment_first();
+        if lsn + FRAME_HEADER_BYTES as u64 <= safe {
+            // a frame that crosses into the last segment may be torn there
+            let claim = self.claim_at(lsn).map(|len| lsn + frame_bytes(len) as u64);
+            if claim.is_none_or(|end| end <= safe) {
+                return Err(self.corruption(lsn, "a record before the last segment is damaged"));
+            }
+        }
+        if self.later_mark_covers(lsn)? {
+            return Err(self.corruption(lsn, "a synced record is damaged"));
+        }
+        Ok(())
+    }
+
+    /// Whether any later mark of this epoch says that `lsn` was synced. Reads the rest of the
+    /// epoch.
+    fn later_mark_covers(&mut self, lsn: Lsn) -> Result<bool> {
+        let salt = self.found.runs[self.run].salt();
+        let mark_bytes = frame_bytes(8);
+        let mut at = lsn;
+        let covered = loop {
+            at += ALIGN as u64;
+            if !self.fill(at, mark_bytes)? {
+                break false;
+            }
+            let within = (at - self.buf_start) as usize;
+            let bytes = &self.buf[within..within + mark_bytes];
+            let here = self.claim_at(at) == Some(8);
+            if here
+                && let Some(frame) = decode_frame(salt, at, bytes)
+                && frame.kind == FrameKind::Mark
+                && mark_position(frame.payload) > lsn
+            {
+                break true;
+            }
+        };
+        self.move_to(lsn);
+        Ok(covered)
+    }
+
+    fn corruption(&self, lsn: Lsn, what: &'static str) -> Error {
+        let segment = self.found.runs.get(self.run).and_then(|run| run.segment_at(lsn));
+        let (file, first) =
+            segment.map_or((self.dir.clone(), lsn), |s| (s.path.clone(), s.header.first_lsn));
+        Error::Corruption { file, offset: HEADER_BYTES as u64 + (lsn - first), lsn, what }
+    }
+}
+
+impl std::fmt::Debug for Replay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Replay").field("pos", &self.pos).finish_non_exhaustive()
+    }
+}

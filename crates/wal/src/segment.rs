@@ -1,0 +1,174 @@
+//! Segment files: names and headers.
+//!
+//! ```text
+//! 0     [8]  magic "FERNLOG\0"
+//! 8     u32  format version, 1
+//! 12    u32  0
+//! 16    u64  number of the segment, as in its name
+//! 24    u64  salt of the epoch
+//! 32    u64  LSN of the first byte of the body
+//! 40    u64  bytes of the body
+//! 48    …    zeros
+//! 508   u32  crc32c of bytes 0..508
+//! 512   the same again, so that one damaged sector loses no segment
+//! 1024  body
+//! ```
+
+use crate::Lsn;
+
+/// Bytes before the body.
+pub const HEADER_BYTES: usize = 1024;
+/// The format this program writes.
+pub(crate) const VERSION: u32 = 1;
+
+const COPY: usize = 512;
+const MAGIC: &[u8; 8] = b"FERNLOG\0";
+const PREFIX: &str = "log.";
+const SUFFIX: &str = ".fernlog";
+
+/// The name of a segment's file.
+pub fn segment_name(number: u64) -> String {
+    format!("{PREFIX}{number:08}{SUFFIX}")
+}
+
+/// The number in a file's name; `None` where it is no segment.
+pub fn segment_number(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+    let number = digits.parse().ok()?;
+    (segment_name(number) == name).then_some(number)
+}
+
+/// What the header of a segment says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// As in the name.
+    pub number: u64,
+    /// Of the epoch that wrote it.
+    pub salt: u64,
+    /// Position of the first body byte.
+    pub first_lsn: Lsn,
+    /// Length of the body.
+    pub body_bytes: u64,
+}
+
+/// Why a header does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeaderError {
+    Invalid,
+    Version(u32),
+}
+
+impl SegmentHeader {
+    /// One past the last position the body can hold.
+    pub fn end_lsn(&self) -> Lsn {
+        self.first_lsn.saturating_add(self.body_bytes)
+    }
+
+    /// Both copies.
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let mut copy = [0; COPY];
+        copy[..8].copy_from_slice(MAGIC);
+        copy[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        copy[16..24].copy_from_slice(&self.number.to_le_bytes());
+        copy[24..32].copy_from_slice(&self.salt.to_le_bytes());
+        copy[32..40].copy_from_slice(&self.first_lsn.to_le_bytes());
+        copy[40..48].copy_from_slice(&self.body_bytes.to_le_bytes());
+        let crc = crc32c::crc32c(&copy[..508]);
+        copy[508..].copy_from_slice(&crc.to_le_bytes());
+        let mut out = [0; HEADER_BYTES];
+        out[..COPY].copy_from_slice(&copy);
+        out[COPY..].copy_from_slice(&copy);
+        out
+    }
+
+    /// Reads the header of the segment with this number from either copy.
+    pub fn decode(number: u64, bytes: &[u8]) -> Option<Self> {
+        Self::decode_either(number, bytes).ok()
+    }
+
+    pub(crate) fn decode_either(number: u64, bytes: &[u8]) -> Result<Self, HeaderError> {
+        let first = Self::decode_copy(number, bytes.get(..COPY).unwrap_or_default());
+        let second = || Self::decode_copy(number, bytes.get(COPY..).unwrap_or_default());
+        match first {
+            Err(HeaderError::Invalid) => second(),
+            known => known,
+        }
+    }
+
+    fn decode_copy(number: u64, bytes: &[u8]) -> Result<Self, HeaderError> {
+        let copy: &[u8; COPY] = bytes.first_chunk().ok_or(HeaderError::Invalid)?;
+        let crc = u32_at(copy, 508);
+        if &copy[..8] != MAGIC || crc32c::crc32c(&copy[..508]) != crc {
+            return Err(HeaderError::Invalid);
+        }
+        match u32_at(copy, 8) {
+            VERSION => {}
+            other => return Err(HeaderError::Version(other)),
+        }
+        let header = Self {
+            number: u64_at(copy, 16),
+            salt: u64_at(copy, 24),
+            first_lsn: u64_at(copy, 32),
+            body_bytes: u64_at(copy, 40),
+        };
+        let fits = header.first_lsn.checked_add(header.body_bytes).is_some();
+        let aligned = (header.first_lsn | header.body_bytes).is_multiple_of(8);
+        let usable = fits && aligned && header.number == number && header.body_bytes != 0;
+        if usable { Ok(header) } else { Err(HeaderError::Invalid) }
+    }
+}
+
+fn u32_at(bytes: &[u8; COPY], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+fn u64_at(bytes: &[u8; COPY], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SAMPLE: SegmentHeader =
+        SegmentHeader { number: 12, salt: 99, first_lsn: 4096, body_bytes: 800 };
+
+    #[test]
+    fn names_and_numbers_agree() {
+        assert_eq!(segment_name(7), "log.00000007.fernlog");
+        for number in [0, 7, 99_999_999, 100_000_000, u64::MAX] {
+            assert_eq!(segment_number(&segment_name(number)), Some(number));
+        }
+        for name in ["log.7.fernlog", "log.+0000007.fernlog", "log.00000007", "fern.data", ""] {
+            assert_eq!(segment_number(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn either_copy_is_enough() {
+        let bytes = SAMPLE.encode();
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut bad = bytes;
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(SegmentHeader::decode(12, &bad), Some(SAMPLE));
+        }
+        assert_eq!(SegmentHeader::decode(13, &bytes), None);
+        assert_eq!(SegmentHeader::decode(12, &[0; HEADER_BYTES]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..1100)) {
+            prop_assert_eq!(SegmentHeader::decode(1, &bytes), None);
+            if bytes.len() >= COPY {
+                bytes[..8].copy_from_slice(MAGIC);
+                bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+                let crc = crc32c::crc32c(&bytes[..508]);
+                bytes[508..512].copy_from_slice(&crc.to_le_bytes());
+                let _either = SegmentHeader::decode(u64_at(bytes.first_chunk().unwrap(), 16), &bytes);
+            }
+        }
+    }
+}

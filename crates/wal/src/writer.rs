@@ -1,0 +1,395 @@
+//! The writing side: append to memory, write out, sync for a group.
+//!
+//! | bytes go from → to | function |
+//! |---|---|
+//! | caller → tail buffer | [`Wal::append`] |
+//! | tail buffer → pending → file | `Writer::write_out`, under the writer lock |
+//! | file → disk | [`Wal::sync_to`], one leader at a time |
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use os::{File, OpenOptions, Os};
+use parking_lot::{Condvar, Mutex};
+
+use crate::directory::{Found, Segment, scan};
+use crate::error::{Error, Result};
+use crate::frame::{ALIGN, FrameKind, encode_frame, frame_bytes, frame_header};
+use crate::metrics::Metrics;
+use crate::reader::Replay;
+use crate::segment::{HEADER_BYTES, SegmentHeader, segment_name};
+use crate::{Lsn, MAX_PAYLOAD_BYTES, WalOptions};
+
+/// Above this a buffer is given back to the allocator once it is empty.
+const KEEP_BUFFER_BYTES: usize = 16 << 20;
+
+/// The log, open for writing. Shared behind an `Arc`; all methods may be called from many threads.
+pub struct Wal {
+    os: Os,
+    dir: PathBuf,
+    options: WalOptions,
+    metrics: Metrics,
+    salt: u64,
+    /// What is appended and not yet taken by the writer.
+    tail: Mutex<Tail>,
+    /// Who may write to the files.
+    writer: Mutex<Writer>,
+    /// Who may sync; the others wait.
+    group: Mutex<Group>,
+    group_done: Condvar,
+    written: AtomicU64,
+    synced: AtomicU64,
+    stopped: OnceLock<String>,
+}
+
+struct Tail {
+    buf: Vec<u8>,
+    end: Lsn,
+    /// The newest mark says that everything before this was synced.
+    marked: Lsn,
+}
+
+struct Writer {
+    /// All segments of the log; the last is the one in use.
+    segments: VecDeque<Segment>,
+    file: Arc<dyn File>,
+    /// Bytes from `written` on that were taken from the tail.
+    pending: Vec<u8>,
+    spares: Vec<PathBuf>,
+}
+
+#[derive(Default)]
+struct Group {
+    leader: bool,
+}
+
+impl Wal {
+    /// Finds the log of a directory (which need not exist yet) for replay;
+    /// [`Replay::start_writing`] then gives the [`Wal`].
+    pub fn open(os: &Os, dir: &Path, options: WalOptions, metrics: Metrics) -> Result<Replay> {
+        let found = scan(os, dir)?;
+        Ok(Replay::new(os, dir, options, metrics, found))
+    }
+
+    pub(crate) fn start(
+        os: &Os,
+        dir: &Path,
+        options: WalOptions,
+        metrics: Metrics,
+        found: &Found,
+        end: Lsn,
+    ) -> Result<Self> {
+        os.vfs.create_dir_all(dir).map_err(|e| Error::io("make", dir, e))?;
+        let salt = os.entropy.next_u64();
+        let number = found.next_number();
+        let mut spares = found.spares.clone();
+        let maker = SegmentMaker { os, dir, options, metrics: &metrics };
+        let (segment, file) = maker.begin(number, salt, end, &mut spares)?;
+        let mut segments: VecDeque<Segment> = found.segments().cloned().collect();
+        segments.push_back(segment);
+        Ok(Self {
+            os: os.clone(),
+            dir: dir.to_path_buf(),
+            options,
+            metrics,
+            salt,
+            tail: Mutex::new(Tail { buf: Vec::new(), end, marked: end }),
+            writer: Mutex::new(Writer { segments, file, pending: Vec::new(), spares }),
+            group: Mutex::new(Group::default()),
+            group_done: Condvar::new(),
+            written: AtomicU64::new(end),
+            synced: AtomicU64::new(end),
+            stopped: OnceLock::new(),
+        })
+    }
+
+    /// Appends the concatenation of `pieces` as one record and answers the position behind it,
+    /// which is what [`Wal::sync_to`] wants. In memory only, unless the buffer is full: then it
+    /// writes (and does not sync) first.
+    pub fn append(&self, pieces: &[&[u8]]) -> Result<Lsn> {
+        self.check_running()?;
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if len > MAX_PAYLOAD_BYTES {
+            return Err(Error::TooLong { bytes: len, most: MAX_PAYLOAD_BYTES });
+        }
+        let crc = pieces.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, piece));
+        let mut tail = self.tail.lock();
+        while !tail.buf.is_empty() && tail.buf.len() + len > self.options.buffer_bytes {
+            drop(tail);
+            self.write_out()?;
+            tail = self.tail.lock();
+        }
+        let start = tail.end;
+        tail.mark(self.salt, self.synced.load(Ordering::Acquire));
+        let header = frame_header(FrameKind::Data, self.salt, tail.end, len, crc);
+        tail.buf.extend_from_slice(&header);
+        for piece in pieces {
+            tail.buf.extend_from_slice(piece);
+        }
+        let padded = tail.buf.len().next_multiple_of(ALIGN);
+        tail.buf.resize(padded, 0);
+        tail.end += frame_bytes(len) as u64;
+        let end = tail.end;
+        drop(tail);
+        self.metrics.appends.inc();
+        self.metrics.append_bytes.add(end - start);
+        Ok(end)
+    }
+
+    /// Returns when everything before `lsn` is on disk. One of all waiting callers writes and
+    /// syncs for the others.
+    pub fn sync_to(&self, lsn: Lsn) -> Result<()> {
+        let lsn = lsn.min(self.next_lsn());
+        loop {
+            self.check_running()?;
+            if self.synced_lsn() >= lsn {
+                return Ok(());
+            }
+            let mut group = self.group.lock();
+            if group.leader {
+                self.metrics.sync_waits.inc();
+                self.group_done.wait(&mut group);
+                continue;
+            }
+            if self.synced_lsn() >= lsn {
+                return Ok(());
+            }
+            group.leader = true;
+            drop(group);
+            let result = self.write_and_sync();
+            self.group.lock().leader = false;
+            self.group_done.notify_all();
+            result?;
+        }
+    }
+
+    /// Syncs everything appended so far.
+    pub fn sync(&self) -> Result<()> {
+        self.sync_to(self.next_lsn())
+    }
+
+    /// Hands everything appended so far to the kernel, without a sync: it survives the process,
+    /// not the machine.
+    pub fn write_out(&self) -> Result<()> {
+        self.check_running()?;
+        self.write_out_locked(&mut self.writer.lock())
+    }
+
+    /// The position behind the last append.
+    pub fn next_lsn(&self) -> Lsn {
+        self.tail.lock().end
+    }
+
+    /// Everything before this was handed to the kernel.
+    pub fn written_lsn(&self) -> Lsn {
+        self.written.load(Ordering::Acquire)
+    }
+
+    /// Everything before this is on disk.
+    pub fn synced_lsn(&self) -> Lsn {
+        self.synced.load(Ordering::Acquire)
+    }
+
+    /// The first position the log still holds.
+    pub fn first_lsn(&self) -> Lsn {
+        self.writer.lock().segments.front().map_or(0, |segment| segment.header.first_lsn)
+    }
+
+    /// Bytes of segment files, spare ones not counted.
+    pub fn disk_bytes(&self) -> u64 {
+        let writer = self.writer.lock();
+        writer.segments.iter().map(|s| s.header.body_bytes + HEADER_BYTES as u64).sum()
+    }
+
+    /// Lets go of whole segments before `lsn`, which a completed checkpoint contains. Touches the
+    /// disk.
+    pub fn trim(&self, lsn: Lsn) -> Result<()> {
+        self.check_running()?;
+        let mut writer = self.writer.lock();
+        let mut removed = false;
+        while writer.segments.len() > 1 && writer.segments[1].header.first_lsn <= lsn {
+            let oldest = writer.segments.pop_front().map(|segment| segment.path);
+            writer.spares.extend(oldest);
+        }
+        while writer.spares.len() > self.options.recycle {
+            let path = &writer.spares[0];
+            self.os.vfs.remove_file(path).map_err(|e| Error::io("remove", path, e))?;
+            writer.spares.remove(0);
+            removed = true;
+        }
+        if removed {
+            let done = self.os.vfs.sync_dir(&self.dir);
+            done.map_err(|e| Error::io("sync", &self.dir, e))?;
+        }
+        Ok(())
+    }
+
+    fn write_and_sync(&self) -> Result<()> {
+        let (file, written) = {
+            let mut writer = self.writer.lock();
+            self.write_out_locked(&mut writer)?;
+            (writer.file.clone(), self.written_lsn())
+        };
+        // segments before this file were synced when they were full
+        self.sync_file(&*file)?;
+        self.synced.fetch_max(written, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn sync_file(&self, file: &dyn File) -> Result<()> {
+        let start = self.os.clock.monotonic();
+        let synced = file.sync_data();
+        self.metrics.syncs.inc();
+        self.metrics.sync_time.record_micros(self.os.clock.monotonic().saturating_sub(start));
+        synced.map_err(|e| self.stop(Error::io("sync", &self.dir, e)))
+    }
+
+    /// Pending first, which a full disk may have left, then the tail.
+    fn write_out_locked(&self, writer: &mut Writer) -> Result<()> {
+        self.check_running()?;
+        self.write_pending(writer)?;
+        std::mem::swap(&mut self.tail.lock().buf, &mut writer.pending);
+        self.write_pending(writer)
+    }
+
+    fn write_pending(&self, writer: &mut Writer) -> Result<()> {
+        let mut done = 0;
+        let result = self.write_pieces(writer, &mut done);
+        writer.pending.drain(..done);
+        if writer.pending.is_empty() && writer.pending.capacity() > KEEP_BUFFER_BYTES {
+            writer.pending = Vec::new();
+        }
+        result
+    }
+
+    fn write_pieces(&self, writer: &mut Writer, done: &mut usize) -> Result<()> {
+        while *done < writer.pending.len() {
+            let mut header = writer.segment().header;
+            let lsn = self.written_lsn();
+            if lsn == header.end_lsn() {
+                self.next_segment(writer)?;
+                header = writer.segment().header;
+            }
+            let room = (header.end_lsn() - lsn) as usize;
+            let piece = &writer.pending[*done..];
+            let piece = &piece[..room.min(piece.len())];
+            let offset = HEADER_BYTES as u64 + (lsn - header.first_lsn);
+            if let Err(e) = writer.file.write_all_at(piece, offset) {
+                let error = Error::io("write", &writer.segment().path, e);
+                return Err(self.stop_unless_full(error));
+            }
+            self.metrics.writes.inc();
+            self.metrics.write_bytes.add(piece.len() as u64);
+            *done += piece.len();
+            self.written.store(lsn + piece.len() as u64, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// The segment in use is full: make it safe, then begin the next one.
+    fn next_segment(&self, writer: &mut Writer) -> Result<()> {
+        let full = writer.segment().header;
+        self.sync_file(&*writer.file)?;
+        self.synced.fetch_max(full.end_lsn(), Ordering::AcqRel);
+        let Self { os, dir, options, metrics, .. } = self;
+        let maker = SegmentMaker { os, dir, options: *options, metrics };
+        let begun = maker.begin(full.number + 1, self.salt, full.end_lsn(), &mut writer.spares);
+        let (segment, file) = begun.map_err(|e| self.stop_unless_full(e))?;
+        writer.segments.push_back(segment);
+        writer.file = file;
+        Ok(())
+    }
+
+    fn check_running(&self) -> Result<()> {
+        match self.stopped.get() {
+            Some(cause) => Err(Error::Stopped { cause: cause.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    fn stop(&self, error: Error) -> Error {
+        self.stopped.get_or_init(|| error.to_string());
+        error
+    }
+
+    fn stop_unless_full(&self, error: Error) -> Error {
+        if matches!(error, Error::NoSpace { .. }) { error } else { self.stop(error) }
+    }
+}
+
+impl std::fmt::Debug for Wal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Wal").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+impl Tail {
+    /// Appends a mark where more was synced than the last mark says.
+    fn mark(&mut self, salt: u64, synced: Lsn) {
+        if synced > self.marked {
+            let start = self.buf.len();
+            encode_frame(FrameKind::Mark, salt, self.end, &synced.to_le_bytes(), &mut self.buf);
+            self.end += (self.buf.len() - start) as u64;
+            self.marked = synced;
+        }
+    }
+}
+
+impl Writer {
+    fn segment(&self) -> &Segment {
+        self.segments.back().expect("the segment in use is always there")
+    }
+}
+
+/// Makes segment files, from spare ones where there are some.
+struct SegmentMaker<'a> {
+    os: &'a Os,
+    dir: &'a Path,
+    options: WalOptions,
+    metrics: &'a Metrics,
+}
+
+impl SegmentMaker<'_> {
+    /// Begins a segment: the file has its name, its space and its header, all on disk.
+    fn begin(
+        &self,
+        number: u64,
+        salt: u64,
+        first_lsn: Lsn,
+        spares: &mut Vec<PathBuf>,
+    ) -> Result<(Segment, Arc<dyn File>)> {
+        let path = self.dir.join(segment_name(number));
+        let bytes = (self.options.segment_bytes & !7).max(2 * HEADER_BYTES as u64);
+        let failed = |what| {
+            let path = path.clone();
+            move |e| Error::io(what, &path, e)
+        };
+        let vfs = &self.os.vfs;
+        // a full disk must not cost the spare: it leaves the list when the segment is begun
+        let spare = spares.iter().position(|spare| *spare == path);
+        let spare = spare.or(spares.len().checked_sub(1));
+        if let Some(spare) = spare.map(|at| &mut spares[at]).filter(|spare| **spare != path) {
+            vfs.rename(spare, &path).map_err(failed("rename a spare to"))?;
+            spare.clone_from(&path);
+        }
+        let file = vfs.open(&path, OpenOptions::create()).map_err(failed("make"))?;
+        if file.len().map_err(failed("size of"))? > bytes {
+            file.set_len(bytes).map_err(failed("cut"))?;
+        }
+        file.allocate(0, bytes).map_err(failed("reserve"))?;
+        vfs.sync_dir(self.dir).map_err(failed("sync the directory of"))?;
+        let body_bytes = bytes - HEADER_BYTES as u64;
+        let header = SegmentHeader { number, salt, first_lsn, body_bytes };
+        file.write_all_at(&header.encode(), 0).map_err(failed("write"))?;
+        file.sync_all().map_err(failed("sync"))?;
+        if let Some(at) = spare {
+            spares.remove(at);
+            self.metrics.segments_recycled.inc();
+        } else {
+            self.metrics.segments_made.inc();
+        }
+        Ok((Segment { path, header }, file))
+    }
+}
