@@ -1,0 +1,339 @@
+//! Operators on documents: merging, fields by computed name, documents as arrays and back.
+
+use crate::agg::eval::Scope;
+use crate::agg::function::{ANY, Function, Named, function};
+use crate::agg::parse::Node;
+use crate::agg::{Value, check_size, value_to_string};
+use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use errors::{Error, Result};
+use std::collections::HashMap;
+use xxhash_rust::xxh3::Xxh3Builder;
+
+pub(super) const TABLE: &[Function] = &[
+    function("$arrayToObject", 1, 1, array_to_object),
+    function("$bsonSize", 1, 1, bson_size),
+    function("$mergeObjects", 0, ANY, merge_objects),
+    function("$objectToArray", 1, 1, object_to_array),
+];
+
+pub(super) const NAMED: &[Named] = &[
+    Named {
+        name: "$getField",
+        args: &["field", "input"],
+        required: 1,
+        codes: (3041701, 3041701, 3041702),
+        eval: get_field,
+    },
+    Named {
+        name: "$setField",
+        args: &["field", "input", "value"],
+        required: 3,
+        codes: (4161100, 4161101, 4161102),
+        eval: set_field,
+    },
+    Named {
+        name: "$unsetField",
+        args: &["field", "input"],
+        required: 2,
+        codes: (4161109, 4161109, 4161109),
+        eval: unset_field,
+    },
+];
+
+/// Merges documents left to right: a later field replaces the value where the earlier one stood.
+#[derive(Debug, Default)]
+pub(crate) struct Merger {
+    fields: Vec<(CString, RawBson)>,
+    places: HashMap<String, usize, Xxh3Builder>,
+    bytes: usize,
+}
+
+impl Merger {
+    pub(crate) fn merge(&mut self, document: &RawDocument) -> Result<()> {
+        for element in document.iter_elements() {
+            let element = element?;
+            self.set(element.key().to_owned(), element.value()?.into());
+            self.bytes += element.size() + element.key().len() + 2;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn set(&mut self, key: CString, value: RawBson) {
+        match self.places.get(key.as_str()) {
+            Some(at) => self.fields[*at].1 = value,
+            None => {
+                self.places.insert(key.as_str().to_owned(), self.fields.len());
+                self.fields.push((key, value));
+            }
+        }
+    }
+
+    /// Roughly the memory held (replaced values still counted).
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.fields.len() * 96
+    }
+
+    pub(crate) fn to_document(&self) -> RawDocumentBuf {
+        let mut built = RawDocumentBuf::new();
+        for (key, value) in &self.fields {
+            built.append(key, value);
+        }
+        built
+    }
+}
+
+fn merge_objects<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    // One array argument is a list of documents.
+    let single = if args.len() == 1 { args[0].elements()? } else { None };
+    let inputs = single.as_deref().unwrap_or(args);
+    let mut merger = Merger::default();
+    for input in inputs {
+        if input.is_nullish() {
+            continue;
+        }
+        merger.merge(merge_input(input)?)?;
+    }
+    check_size(merger.bytes)?;
+    Ok(merger.to_document().into())
+}
+
+/// The document to merge; anything else is refused with the operator's own text.
+pub(crate) fn merge_input<'v>(input: &'v Value<'_>) -> Result<&'v RawDocument> {
+    input.as_document().ok_or_else(|| {
+        Error::location(
+            40400,
+            format!(
+                "$mergeObjects requires object inputs, but input {} is of type {}",
+                value_to_string(input.bson()),
+                input.type_name()
+            ),
+        )
+    })
+}
+
+fn object_to_array<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    if args[0].is_nullish() {
+        return Ok(Value::NULL);
+    }
+    let Some(document) = args[0].as_document() else {
+        return Err(Error::location(
+            40390,
+            format!("$objectToArray requires a document input, found: {}", args[0].type_name()),
+        ));
+    };
+    let mut built = RawArrayBuf::new();
+    for element in document.iter_elements() {
+        let element = element?;
+        let mut pair = RawDocumentBuf::new();
+        pair.append(cstr!("k"), element.key().as_str());
+        pair.append(cstr!("v"), element.value()?);
+        built.push(pair);
+    }
+    Ok(built.into())
+}
+
+fn array_to_object<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    if args[0].is_nullish() {
+        return Ok(Value::NULL);
+    }
+    let Some(array) = args[0].as_array() else {
+        return Err(Error::location(
+            40386,
+            format!("$arrayToObject requires an array input, found: {}", args[0].type_name()),
+        ));
+    };
+    let mut merger = Merger::default();
+    let mut pairs = None;
+    for element in array {
+        let element = element?;
+        let is_pair = match element {
+            RawBsonRef::Array(_) => true,
+            RawBsonRef::Document(_) => false,
+            other => {
+                return Err(Error::location(
+                    40398,
+                    format!(
+                        "Unrecognised input type format for $arrayToObject: {}",
+                        crate::agg::type_name(other)
+                    ),
+                ));
+            }
+        };
+        check_consistent(pairs, is_pair, element)?;
+        pairs = Some(is_pair);
+        let (key, value) = match element {
+            RawBsonRef::Array(pair) => from_pair(pair)?,
+            RawBsonRef::Document(pair) => from_document(pair)?,
+            _ => continue,
+        };
+        let key = CString::try_from(key).map_err(|_| {
+            Error::location(4940400, "Key field cannot contain an embedded null byte")
+        })?;
+        merger.set(key, value.into());
+    }
+    Ok(merger.to_document().into())
+}
+
+fn check_consistent(before: Option<bool>, now: bool, element: RawBsonRef<'_>) -> Result<()> {
+    if before.is_none_or(|before| before == now) {
+        return Ok(());
+    }
+    let (code, first) = if now { (40396, "Object") } else { (40391, "Array") };
+    Err(Error::location(
+        code,
+        format!(
+            "$arrayToObject requires a consistent input format. Elements must all be arrays or \
+             all be objects. {first} was detected, now found: {}",
+            crate::agg::type_name(element)
+        ),
+    ))
+}
+
+fn from_pair(pair: &bson::raw::RawArray) -> Result<(&str, RawBsonRef<'_>)> {
+    let parts = pair.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let [key, value] = parts.as_slice() else {
+        return Err(Error::location(
+            40397,
+            format!(
+                "$arrayToObject requires an array of size 2 arrays,found array of size: {}",
+                parts.len()
+            ),
+        ));
+    };
+    let RawBsonRef::String(key) = *key else {
+        return Err(Error::location(
+            40395,
+            format!(
+                "$arrayToObject requires an array of key-value pairs, where the key must be of \
+                 type string. Found key type: {}",
+                crate::agg::type_name(*key)
+            ),
+        ));
+    };
+    Ok((key, *value))
+}
+
+fn from_document(pair: &RawDocument) -> Result<(&str, RawBsonRef<'_>)> {
+    let fields = pair.iter_elements().count();
+    if fields != 2 {
+        return Err(Error::location(
+            40392,
+            format!(
+                "$arrayToObject requires an object keys of 'k' and 'v'. Found incorrect number \
+                 of keys:{fields}"
+            ),
+        ));
+    }
+    let (Some(key), Some(value)) = (pair.get("k")?, pair.get("v")?) else {
+        return Err(Error::location(
+            40393,
+            format!(
+                "$arrayToObject requires an object with keys 'k' and 'v'. Missing either or both \
+                 keys from: {}",
+                crate::agg::convert::display_document(pair)
+            ),
+        ));
+    };
+    let RawBsonRef::String(key) = key else {
+        return Err(Error::location(
+            40394,
+            format!(
+                "$arrayToObject requires an object with keys 'k' and 'v', where the value of 'k' \
+                 must be of type string. Found type: {}",
+                crate::agg::type_name(key)
+            ),
+        ));
+    };
+    Ok((key, value))
+}
+
+fn bson_size<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    if args[0].is_nullish() {
+        return Ok(Value::NULL);
+    }
+    match args[0].as_document() {
+        Some(document) => Ok(Value::int(document.as_bytes().len() as i32)),
+        None => Err(Error::location(
+            31393,
+            format!("$bsonSize requires a document input, found: {}", args[0].type_name()),
+        )),
+    }
+}
+
+/// Evaluates the `field` argument, which must be a string.
+fn field_name<'a>(node: Option<&'a Node>, scope: &Scope<'_, 'a>, op: &str) -> Result<String> {
+    let value = crate::agg::eval::optional(node, scope)?;
+    match value.as_str() {
+        Some(name) => Ok(name.to_owned()),
+        None => Err(Error::location(
+            if op == "$getField" { 3041704 } else { 4161107 },
+            format!(
+                "{op} requires 'field' to evaluate to type String, but got {}",
+                value.type_name()
+            ),
+        )),
+    }
+}
+
+fn get_field<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
+    let name = field_name(args[0].as_ref(), scope, "$getField")?;
+    let input = match &args[1] {
+        Some(node) => node.evaluate(scope)?,
+        None => Value::Ref(RawBsonRef::Document(scope.current)),
+    };
+    if input.is_missing() {
+        return Ok(Value::Missing);
+    }
+    if input.is_nullish() {
+        return Ok(Value::NULL);
+    }
+    input.part(|value| match value {
+        RawBsonRef::Document(document) => Ok(document.get(&name)?),
+        _ => Ok(None),
+    })
+}
+
+fn set_field<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
+    let value = crate::agg::eval::optional(args[2].as_ref(), scope)?;
+    replace_field(args, scope, "$setField", &value)
+}
+
+fn unset_field<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
+    replace_field(args, scope, "$unsetField", &Value::Missing)
+}
+
+fn replace_field<'a>(
+    args: &'a [Option<Node>],
+    scope: &Scope<'_, 'a>,
+    op: &str,
+    new: &Value<'_>,
+) -> Result<Value<'a>> {
+    let name = field_name(args[0].as_ref(), scope, op)?;
+    let input = crate::agg::eval::optional(args[1].as_ref(), scope)?;
+    if input.is_nullish() {
+        return Ok(Value::NULL);
+    }
+    let Some(document) = input.as_document() else {
+        return Err(Error::location(
+            4161105,
+            format!("{op} requires 'input' to evaluate to type Object"),
+        ));
+    };
+    let mut built = RawDocumentBuf::new();
+    let mut placed = false;
+    for element in document.iter_elements() {
+        let element = element?;
+        if element.key().as_str() != name {
+            built.append(element.key(), element.value()?);
+        } else if let Some(value) = new.get() {
+            built.append(element.key(), value);
+            placed = true;
+        }
+    }
+    if let (Some(value), false) = (new.get(), placed) {
+        let key = CString::try_from(name)
+            .map_err(|_| Error::location(4161108, format!("{op}: 'field' cannot contain null bytes")))?;
+        built.append(key, value);
+    }
+    Ok(built.into())
+}

@@ -1,0 +1,146 @@
+//! Constant folding, and which fields an expression reads.
+
+use crate::agg::eval::Scope;
+use crate::agg::parse::Node;
+use crate::agg::path::Base;
+use crate::agg::variables::{VarId, Variables, empty_document};
+use std::collections::BTreeSet;
+
+/// What an expression reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dependencies {
+    /// Dotted paths of the document.
+    pub fields: BTreeSet<String>,
+    /// The whole document is wanted (`$$ROOT`, `$$CURRENT`).
+    pub whole: bool,
+    /// User variables read, also those bound inside the expression.
+    pub variables: BTreeSet<VarId>,
+    /// The result differs from call to call (`$rand`).
+    pub random: bool,
+    /// Reads NOW or CLUSTER_TIME.
+    pub clock: bool,
+}
+
+impl Dependencies {
+    /// Whether no document is needed.
+    pub fn is_document_free(&self) -> bool {
+        self.fields.is_empty() && !self.whole
+    }
+
+    fn is_constant(&self) -> bool {
+        self.is_document_free() && self.variables.is_empty() && !self.random && !self.clock
+    }
+}
+
+impl Node {
+    /// The node's own children, in order.
+    fn children(&self) -> Vec<&Self> {
+        match self {
+            Self::Constant(_) | Self::Path(_) | Self::Random => Vec::new(),
+            Self::Object(fields) => fields.iter().map(|(_, node)| node).collect(),
+            Self::Array(nodes)
+            | Self::Call(_, nodes)
+            | Self::And(nodes)
+            | Self::Or(nodes)
+            | Self::IfNull(nodes) => nodes.iter().collect(),
+            Self::Named(_, nodes) => nodes.iter().flatten().collect(),
+            Self::Cond(parts) => parts.iter().collect(),
+            Self::Switch(branches, default) => {
+                branches.iter().flat_map(|(a, b)| [a, b]).chain(default.as_deref()).collect()
+            }
+            Self::Let(bound, body) => {
+                bound.iter().map(|(_, node)| node).chain(Some(&**body)).collect()
+            }
+            Self::Map { input, body, .. } => vec![input, body],
+            Self::Filter { input, cond, limit, .. } => {
+                [&**input, &**cond].into_iter().chain(limit.as_deref()).collect()
+            }
+            Self::Reduce { input, initial, body, .. } => vec![input, initial, body],
+            Self::SortArray(input, _) => vec![input],
+            Self::Regex(call) => call.children(),
+        }
+    }
+
+    fn children_mut(&mut self) -> Vec<&mut Self> {
+        match self {
+            Self::Constant(_) | Self::Path(_) | Self::Random => Vec::new(),
+            Self::Object(fields) => fields.iter_mut().map(|(_, node)| node).collect(),
+            Self::Array(nodes)
+            | Self::Call(_, nodes)
+            | Self::And(nodes)
+            | Self::Or(nodes)
+            | Self::IfNull(nodes) => nodes.iter_mut().collect(),
+            Self::Named(_, nodes) => nodes.iter_mut().flatten().collect(),
+            Self::Cond(parts) => parts.iter_mut().collect(),
+            Self::Switch(branches, default) => branches
+                .iter_mut()
+                .flat_map(|(a, b)| [a, b])
+                .chain(default.as_deref_mut())
+                .collect(),
+            Self::Let(bound, body) => {
+                bound.iter_mut().map(|(_, node)| node).chain(Some(&mut **body)).collect()
+            }
+            Self::Map { input, body, .. } => vec![input, body],
+            Self::Filter { input, cond, limit, .. } => {
+                [&mut **input, &mut **cond].into_iter().chain(limit.as_deref_mut()).collect()
+            }
+            Self::Reduce { input, initial, body, .. } => vec![input, initial, body],
+            Self::SortArray(input, _) => vec![input],
+            Self::Regex(call) => call.children_mut(),
+        }
+    }
+
+    pub(crate) fn collect(&self, found: &mut Dependencies) {
+        match self {
+            Self::Path(path) => match path.base {
+                Base::Root | Base::Current => match path.document_path() {
+                    Some(path) => {
+                        found.fields.insert(path);
+                    }
+                    None => found.whole = true,
+                },
+                Base::Now | Base::ClusterTime => found.clock = true,
+                Base::User(id) => {
+                    found.variables.insert(id);
+                }
+            },
+            Self::Random => found.random = true,
+            _ => {
+                for child in self.children() {
+                    child.collect(found);
+                }
+            }
+        }
+    }
+
+    /// Folds bottom-up; each node whose parts are all constant is evaluated once.
+    pub(crate) fn optimize(mut self) -> Self {
+        for child in self.children_mut() {
+            let node = std::mem::replace(child, Self::Constant(None));
+            *child = node.optimize();
+        }
+        if matches!(self, Self::Constant(_) | Self::Path(_) | Self::Random) {
+            return self;
+        }
+        let constant = match &self {
+            // These bind variables, so their parts mention them; ask for the whole instead.
+            Self::Let(..) | Self::Map { .. } | Self::Filter { .. } | Self::Reduce { .. } => false,
+            _ => self.children().iter().all(|child| matches!(child, Self::Constant(_))),
+        };
+        if constant { self.folded() } else { self }
+    }
+
+    fn folded(self) -> Self {
+        let mut found = Dependencies::default();
+        self.collect(&mut found);
+        if !found.is_constant() {
+            return self;
+        }
+        let variables = Variables::new(bson::DateTime::from_millis(0), 0);
+        let result = self.evaluate(&Scope::new(empty_document(), &variables));
+        match result {
+            Ok(value) => Self::Constant(value.into_owned()),
+            Err(_) => self,
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Field paths in expressions: `"$a.b"`, `"$$var.c"`.
+//!
+//! A path goes through arrays by mapping over their elements; it never takes a number as an index
+//! (that is the filter language's rule, not this one's).
+
+use crate::agg::Value;
+use crate::agg::eval::Scope;
+use crate::agg::variables::{VarId, cluster_time_value};
+use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument};
+use errors::{Error, Result};
+
+/// Where a path starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Base {
+    Root,
+    Current,
+    Now,
+    ClusterTime,
+    User(VarId),
+}
+
+/// A parsed path: where it starts, then field names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldPath {
+    pub(crate) base: Base,
+    pub(crate) names: Vec<String>,
+}
+
+impl FieldPath {
+    /// `a.b` of the current document.
+    pub(crate) fn of_current(path: &str) -> Result<Self> {
+        Ok(Self { base: Base::Current, names: split(path)? })
+    }
+
+    pub(crate) fn of(base: Base, rest: Option<&str>) -> Result<Self> {
+        Ok(Self { base, names: rest.map_or_else(|| Ok(Vec::new()), split)? })
+    }
+
+    /// The dotted path, where it starts at the document.
+    pub(crate) fn document_path(&self) -> Option<String> {
+        (self.reads_document() && !self.names.is_empty()).then(|| self.names.join("."))
+    }
+
+    pub(crate) fn reads_document(&self) -> bool {
+        matches!(self.base, Base::Root | Base::Current)
+    }
+
+    pub(crate) fn evaluate<'a>(&self, scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
+        match self.base {
+            Base::Root => document_value(scope.root, &self.names),
+            Base::Current => document_value(scope.current, &self.names),
+            Base::Now => self.within(Value::Ref(RawBsonRef::DateTime(scope.variables.now()))),
+            Base::ClusterTime => self.within(cluster_time_value(scope.variables)?),
+            Base::User(id) => self.within(scope.user(id)),
+        }
+    }
+
+    fn within<'a>(&self, base: Value<'a>) -> Result<Value<'a>> {
+        if self.names.is_empty() {
+            return Ok(base);
+        }
+        match base {
+            Value::Missing => Ok(Value::Missing),
+            Value::Ref(value) => value_at(value, &self.names),
+            Value::Owned(value) => Ok(value_at(value.as_raw_bson_ref(), &self.names)?.detach()),
+            Value::Shared(value) => Ok(value_at(value.as_raw_bson_ref(), &self.names)?.detach()),
+        }
+    }
+}
+
+/// The value at `names` below a value.
+fn value_at<'a>(value: RawBsonRef<'a>, names: &[String]) -> Result<Value<'a>> {
+    match value {
+        _ if names.is_empty() => Ok(Value::Ref(value)),
+        RawBsonRef::Document(document) => document_value(document, names),
+        RawBsonRef::Array(array) => array_value(array, names),
+        _ => Ok(Value::Missing),
+    }
+}
+
+/// The value at `names` below a document.
+pub(crate) fn document_value<'a>(
+    document: &'a RawDocument,
+    names: &[String],
+) -> Result<Value<'a>> {
+    let Some((first, rest)) = names.split_first() else {
+        return Ok(Value::Ref(RawBsonRef::Document(document)));
+    };
+    match document.get(first)? {
+        None => Ok(Value::Missing),
+        Some(value) => value_at(value, rest),
+    }
+}
+
+/// The values at `names` below each element, missing ones left out.
+fn array_value<'a>(array: &'a RawArray, names: &[String]) -> Result<Value<'a>> {
+    let mut found = RawArrayBuf::new();
+    for element in array {
+        let nested = match element? {
+            RawBsonRef::Document(document) => document_value(document, names)?,
+            RawBsonRef::Array(inner) => array_value(inner, names)?,
+            _ => Value::Missing,
+        };
+        if let Some(value) = nested.get() {
+            found.push(value);
+        }
+    }
+    Ok(found.into())
+}
+
+/// Splits and checks a dotted path.
+pub(crate) fn split(path: &str) -> Result<Vec<String>> {
+    if path.is_empty() {
+        return Err(Error::location(40352, "FieldPath cannot be constructed with empty string"));
+    }
+    if path.ends_with('.') {
+        return Err(Error::location(40353, "FieldPath must not end with a '.'."));
+    }
+    if path.contains('\0') {
+        return Err(Error::location(16411, "FieldPath field names may not contain '\\0'."));
+    }
+    let names: Vec<String> = path.split('.').map(str::to_owned).collect();
+    for name in &names {
+        if name.is_empty() {
+            return Err(Error::location(15998, "FieldPath field names may not be empty strings."));
+        }
+        if name.starts_with('$') {
+            return Err(Error::location(
+                16410,
+                "FieldPath field names may not start with '$'. Consider using $getField or \
+                 $setField.",
+            ));
+        }
+    }
+    if names.len() > super::MAX_DEPTH {
+        return Err(Error::new(errors::Code::OVERFLOW, "FieldPath is too long"));
+    }
+    Ok(names)
+}

@@ -1,0 +1,167 @@
+//! Set operators: arrays taken as sets. Membership is by value order's equality, so 1 and 1.0 are
+//! one element. Sorting keeps every operation at n log n.
+
+use crate::agg::Value;
+use crate::agg::compare::compare;
+use crate::agg::function::{ANY, Function, any_nullish, function};
+use bson::raw::RawArrayBuf;
+use errors::{Error, Result};
+
+pub(super) const TABLE: &[Function] = &[
+    function("$allElementsTrue", 1, 1, all_elements_true),
+    function("$anyElementTrue", 1, 1, any_element_true),
+    function("$setDifference", 2, 2, difference),
+    function("$setEquals", 2, ANY, equals),
+    function("$setIntersection", 0, ANY, intersection),
+    function("$setIsSubset", 2, 2, is_subset),
+    function("$setUnion", 0, ANY, union),
+];
+
+/// Elements sorted, without duplicates.
+fn sorted<'a>(mut elements: Vec<Value<'a>>) -> Vec<Value<'a>> {
+    elements.sort_by(compare);
+    elements.dedup_by(|a, b| compare(a, b).is_eq());
+    elements
+}
+
+fn contains(set: &[Value<'_>], value: &Value<'_>) -> bool {
+    set.binary_search_by(|probe| compare(probe, value)).is_ok()
+}
+
+fn to_array<'a>(elements: &[Value<'_>]) -> Value<'a> {
+    elements.iter().map(Value::bson).collect::<RawArrayBuf>().into()
+}
+
+fn elements<'a>(value: &Value<'a>, code: i32, text: &str) -> Result<Vec<Value<'a>>> {
+    value
+        .elements()?
+        .ok_or_else(|| Error::location(code, format!("{text}{}", value.type_name())))
+}
+
+fn all_elements_true<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    let items = elements(&args[0], 17040, "$allElementsTrue's argument must be an array, but is ")?;
+    Ok(Value::bool(items.iter().all(Value::is_truthy)))
+}
+
+fn any_element_true<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    let items = elements(&args[0], 17041, "$anyElementTrue's argument must be an array, but is ")?;
+    Ok(Value::bool(items.iter().any(Value::is_truthy)))
+}
+
+fn difference<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    if any_nullish(args) {
+        return Ok(Value::NULL);
+    }
+    let left = elements(
+        &args[0],
+        17048,
+        "both operands of $setDifference must be arrays. First argument is of type: ",
+    )?;
+    let right = sorted(elements(
+        &args[1],
+        17049,
+        "both operands of $setDifference must be arrays. Second argument is of type: ",
+    )?);
+    // The left side keeps its order; what it has said once it does not say again.
+    let mut seen = std::collections::BTreeSet::new();
+    let mut kept = Vec::new();
+    for value in left {
+        if !contains(&right, &value) && seen.insert(Ordered(value.clone())) {
+            kept.push(value);
+        }
+    }
+    Ok(to_array(&kept))
+}
+
+/// A value under its canonical order.
+pub(crate) struct Ordered<'a>(pub(crate) Value<'a>);
+
+impl PartialEq for Ordered<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        compare(&self.0, &other.0).is_eq()
+    }
+}
+
+impl Eq for Ordered<'_> {}
+
+impl PartialOrd for Ordered<'_> {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ordered<'_> {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        compare(&self.0, &other.0)
+    }
+}
+
+fn equals<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    let mut first: Option<Vec<Value<'a>>> = None;
+    for value in args.iter() {
+        let set = sorted(elements(
+            value,
+            17044,
+            "All operands of $setEquals must be arrays. One argument is of type: ",
+        )?);
+        match &first {
+            None => first = Some(set),
+            Some(known) => {
+                let same = known.len() == set.len()
+                    && known.iter().zip(&set).all(|(a, b)| compare(a, b).is_eq());
+                if !same {
+                    return Ok(Value::bool(false));
+                }
+            }
+        }
+    }
+    Ok(Value::bool(true))
+}
+
+fn intersection<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    let mut common: Option<Vec<Value<'a>>> = None;
+    for value in args.iter() {
+        if value.is_nullish() {
+            return Ok(Value::NULL);
+        }
+        let set = sorted(elements(
+            value,
+            17047,
+            "All operands of $setIntersection must be arrays. One argument is of type: ",
+        )?);
+        common = Some(match common {
+            None => set,
+            Some(known) => known.into_iter().filter(|v| contains(&set, v)).collect(),
+        });
+    }
+    Ok(to_array(&common.unwrap_or_default()))
+}
+
+fn is_subset<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    let left = elements(
+        &args[0],
+        17046,
+        "both operands of $setIsSubset must be arrays. First argument is of type: ",
+    )?;
+    let right = sorted(elements(
+        &args[1],
+        17042,
+        "both operands of $setIsSubset must be arrays. Second argument is of type: ",
+    )?);
+    Ok(Value::bool(left.iter().all(|value| contains(&right, value))))
+}
+
+fn union<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    let mut all = Vec::new();
+    for value in args.iter() {
+        if value.is_nullish() {
+            return Ok(Value::NULL);
+        }
+        all.extend(elements(
+            value,
+            17043,
+            "All operands of $setUnion must be arrays. One argument is of type: ",
+        )?);
+    }
+    Ok(to_array(&sorted(all)))
+}

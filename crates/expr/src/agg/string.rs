@@ -1,0 +1,355 @@
+//! Operators on strings. "Bytes" forms count UTF-8 bytes, "CP" forms count code points.
+
+pub(crate) mod regex;
+
+use crate::agg::array::position;
+use crate::agg::eval::{Scope, optional};
+use crate::agg::function::{ANY, Function, Named, any_nullish, function};
+use crate::agg::parse::Node;
+use crate::agg::{Value, check_size, convert, value_to_string};
+use crate::number::Number;
+use bson::raw::{RawArrayBuf, RawBsonRef};
+use errors::{Error, Result};
+
+pub(super) const TABLE: &[Function] = &[
+    function("$concat", 0, ANY, concat),
+    function("$indexOfBytes", 2, 4, index_of_bytes),
+    function("$indexOfCP", 2, 4, index_of_cp),
+    function("$split", 2, 2, split),
+    function("$strLenBytes", 1, 1, |args| length(args, "$strLenBytes", 34473, str::len)),
+    function("$strLenCP", 1, 1, |args| length(args, "$strLenCP", 34471, |s| s.chars().count())),
+    function("$strcasecmp", 2, 2, strcasecmp),
+    function("$substr", 3, 3, substr_bytes),
+    function("$substrBytes", 3, 3, substr_bytes),
+    function("$substrCP", 3, 3, substr_cp),
+    function("$toLower", 1, 1, |args| Ok(Value::string(text(&args[0])?.to_ascii_lowercase()))),
+    function("$toUpper", 1, 1, |args| Ok(Value::string(text(&args[0])?.to_ascii_uppercase()))),
+];
+
+const TRIM_CODES: (i32, i32, i32) = (50696, 50694, 50695);
+const REPLACE_CODES: (i32, i32, i32) = (51751, 51750, 51749);
+
+pub(super) const NAMED: &[Named] = &[
+    trim_form("$ltrim", |args, scope| trim(args, scope, "$ltrim", true, false)),
+    trim_form("$rtrim", |args, scope| trim(args, scope, "$rtrim", false, true)),
+    trim_form("$trim", |args, scope| trim(args, scope, "$trim", true, true)),
+    replace_form("$replaceOne", |args, scope| replace(args, scope, "$replaceOne", 1)),
+    replace_form("$replaceAll", |args, scope| replace(args, scope, "$replaceAll", usize::MAX)),
+];
+
+type NamedEval = for<'s, 'a> fn(&'a [Option<Node>], &Scope<'s, 'a>) -> Result<Value<'a>>;
+
+const fn trim_form(name: &'static str, eval: NamedEval) -> Named {
+    Named { name, args: &["input", "chars"], required: 1, codes: TRIM_CODES, eval }
+}
+
+const fn replace_form(name: &'static str, eval: NamedEval) -> Named {
+    let args = &["input", "find", "replacement"];
+    Named { name, args, required: 3, codes: REPLACE_CODES, eval }
+}
+
+/// The text of a value for operators that coerce: null is empty, numbers and dates are printed.
+fn text(value: &Value<'_>) -> Result<String> {
+    match value.bson() {
+        RawBsonRef::Null | RawBsonRef::Undefined => Ok(String::new()),
+        RawBsonRef::String(s) | RawBsonRef::Symbol(s) | RawBsonRef::JavaScriptCode(s) => {
+            Ok(s.to_owned())
+        }
+        RawBsonRef::Int32(_)
+        | RawBsonRef::Int64(_)
+        | RawBsonRef::Double(_)
+        | RawBsonRef::Decimal128(_)
+        | RawBsonRef::DateTime(_)
+        | RawBsonRef::Timestamp(_) => Ok(convert::print_scalar(value.bson())),
+        _ => Err(Error::location(
+            16007,
+            format!("can't convert from BSON type {} to String", value.type_name()),
+        )),
+    }
+}
+
+fn concat<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    let mut built = String::new();
+    for value in args.iter() {
+        if value.is_nullish() {
+            return Ok(Value::NULL);
+        }
+        let Some(part) = value.as_str() else {
+            return Err(Error::location(
+                16702,
+                format!("$concat only supports strings, not {}", value.type_name()),
+            ));
+        };
+        built.push_str(part);
+        check_size(built.len())?;
+    }
+    Ok(Value::string(built))
+}
+
+fn strcasecmp<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    let (a, b) = (text(&args[0])?.to_ascii_uppercase(), text(&args[1])?.to_ascii_uppercase());
+    Ok(Value::int(a.cmp(&b) as i32))
+}
+
+fn length<'a>(
+    args: &[Value<'a>],
+    name: &str,
+    code: i32,
+    measure: fn(&str) -> usize,
+) -> Result<Value<'a>> {
+    match args[0].as_str() {
+        Some(s) => Ok(Value::int(measure(s) as i32)),
+        None => Err(Error::location(
+            code,
+            format!("{name} requires a string argument, found: {}", args[0].type_name()),
+        )),
+    }
+}
+
+/// Both strings of `$indexOf…`; `None` where the first is null.
+fn haystack_and_needle<'v>(
+    args: &'v [Value<'_>],
+    name: &str,
+    code: i32,
+) -> Result<Option<(&'v str, &'v str)>> {
+    if args[0].is_nullish() {
+        return Ok(None);
+    }
+    let need = |at: usize, which: &str| {
+        args[at].as_str().ok_or_else(|| {
+            Error::location(
+                code + at as i32,
+                format!(
+                    "{name} requires a string as the {which} argument, found: {}",
+                    args[at].type_name()
+                ),
+            )
+        })
+    };
+    Ok(Some((need(0, "first")?, need(1, "second")?)))
+}
+
+fn index_of_bytes<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    let Some((hay, needle)) = haystack_and_needle(args, "$indexOfBytes", 40091)? else {
+        return Ok(Value::NULL);
+    };
+    let (start, end) = bounds(args, "$indexOfBytes", hay.len())?;
+    if start > end {
+        return Ok(Value::int(-1));
+    }
+    let found = find_bytes(&hay.as_bytes()[start..end], needle.as_bytes());
+    Ok(Value::int(found.map_or(-1, |at| (at + start) as i32)))
+}
+
+/// The substring's place. Byte ranges may cut characters, so this searches bytes; where the range
+/// is text, the library's two-way search does it.
+fn find_bytes(hay: &[u8], needle: &[u8]) -> Option<usize> {
+    if needle.is_empty() {
+        return Some(0);
+    }
+    match (std::str::from_utf8(hay), std::str::from_utf8(needle)) {
+        (Ok(hay), Ok(needle)) => hay.find(needle),
+        _ => hay.windows(needle.len()).position(|window| window == needle),
+    }
+}
+
+fn bounds(args: &[Value<'_>], name: &str, len: usize) -> Result<(usize, usize)> {
+    let start = args.get(2).map_or(Ok(0), |v| position(v, name, "starting"))?;
+    let end = args.get(3).map_or(Ok(len), |v| position(v, name, "ending"))?;
+    Ok((start, end.min(len)))
+}
+
+fn index_of_cp<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    let Some((hay, needle)) = haystack_and_needle(args, "$indexOfCP", 40093)? else {
+        return Ok(Value::NULL);
+    };
+    let (start, end) = bounds(args, "$indexOfCP", hay.chars().count())?;
+    if start > end {
+        return Ok(Value::int(-1));
+    }
+    let (from, to) = (byte_of_cp(hay, start), byte_of_cp(hay, end));
+    let found = hay[from..to].find(needle).map(|at| start + hay[from..from + at].chars().count());
+    Ok(Value::int(found.map_or(-1, |at| at as i32)))
+}
+
+/// Where code point number `cp` begins; the end of the string beyond the last.
+fn byte_of_cp(s: &str, cp: usize) -> usize {
+    s.char_indices().nth(cp).map_or(s.len(), |(at, _)| at)
+}
+
+fn split<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    if any_nullish(args) {
+        return Ok(Value::NULL);
+    }
+    let need = |at: usize, which: &str| {
+        args[at].as_str().ok_or_else(|| {
+            Error::location(
+                40085 + at as i32,
+                format!(
+                    "$split requires an expression that evaluates to a string as a {which} \
+                     argument, found: {}",
+                    args[at].type_name()
+                ),
+            )
+        })
+    };
+    let (input, separator) = (need(0, "first")?, need(1, "second")?);
+    if separator.is_empty() {
+        return Err(Error::location(40087, "$split requires a non-empty separator"));
+    }
+    Ok(input.split(separator).collect::<RawArrayBuf>().into())
+}
+
+fn substr_bytes<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    let input = text(&args[0])?;
+    let read = |at: usize, code: i32, what: &str| {
+        let value: &Value<'_> = &args[at];
+        Number::from_bson(value.bson()).map(|n| n.to_f64().trunc()).ok_or_else(|| {
+            Error::location(
+                code,
+                format!(
+                    "$substrBytes: {what} must be a numeric type (is BSON type {})",
+                    value.type_name()
+                ),
+            )
+        })
+    };
+    let (start, take) = (read(1, 16034, "starting index")?, read(2, 16035, "length")?);
+    if start < 0.0 {
+        return Err(Error::location(
+            50752,
+            format!("$substrBytes: starting index must be non-negative (got: {start})"),
+        ));
+    }
+    let bytes = input.as_bytes();
+    let start = start as usize;
+    if start >= bytes.len() {
+        return Ok(Value::string(""));
+    }
+    let end = if take < 0.0 { bytes.len() } else { start.saturating_add(take as usize) };
+    let end = end.min(bytes.len());
+    if !input.is_char_boundary(start) {
+        return Err(Error::location(
+            28656,
+            "$substrBytes:  Invalid range, starting index is a UTF-8 continuation byte.",
+        ));
+    }
+    if !input.is_char_boundary(end) {
+        return Err(Error::location(
+            28657,
+            "$substrBytes:  Invalid range, ending index is in the middle of a UTF-8 character.",
+        ));
+    }
+    Ok(Value::string(&input[start..end]))
+}
+
+fn substr_cp<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    let input = text(&args[0])?;
+    let read = |at: usize, code: i32, what: &str| {
+        let value: &Value<'_> = &args[at];
+        let number = Number::from_bson(value.bson()).ok_or_else(|| {
+            Error::location(
+                code,
+                format!(
+                    "$substrCP: {what} must be a numeric type (is BSON type {})",
+                    value.type_name()
+                ),
+            )
+        })?;
+        number.to_exact_i32().ok_or_else(|| {
+            Error::location(
+                code + 1,
+                format!(
+                    "$substrCP: {what} cannot be represented as a 32-bit integral value: {}",
+                    value_to_string(value.bson())
+                ),
+            )
+        })
+    };
+    let (start, take) = (read(1, 34450, "starting index")?, read(2, 34452, "length")?);
+    let take = usize::try_from(take)
+        .map_err(|_| Error::location(34454, "$substrCP: length must be a nonnegative integer."))?;
+    let start = usize::try_from(start).map_err(|_| {
+        Error::location(34455, "$substrCP: the starting index must be nonnegative integer.")
+    })?;
+    Ok(Value::string(input.chars().skip(start).take(take).collect::<String>()))
+}
+
+/// What `$trim` takes off when not told.
+const WHITESPACE: &[char] = &[
+    '\0', '\t', '\n', '\u{b}', '\u{c}', '\r', ' ', '\u{a0}', '\u{1680}', '\u{2000}', '\u{2001}',
+    '\u{2002}', '\u{2003}', '\u{2004}', '\u{2005}', '\u{2006}', '\u{2007}', '\u{2008}', '\u{2009}',
+    '\u{200a}',
+];
+
+fn trim<'a>(
+    args: &'a [Option<Node>],
+    scope: &Scope<'_, 'a>,
+    name: &str,
+    left: bool,
+    right: bool,
+) -> Result<Value<'a>> {
+    let input = optional(args[0].as_ref(), scope)?;
+    if input.is_nullish() {
+        return Ok(Value::NULL);
+    }
+    let refuse = |code, what, value: &Value<'_>| {
+        Error::location(
+            code,
+            format!(
+                "{name} requires {what} to be a string, got {} (of type {}) instead.",
+                value_to_string(value.bson()),
+                value.type_name()
+            ),
+        )
+    };
+    let s = input.as_str().ok_or_else(|| refuse(50699, "its input", &input))?;
+    let chars: Vec<char> = match &args[1] {
+        None => WHITESPACE.to_vec(),
+        Some(node) => {
+            let chars = node.evaluate(scope)?;
+            if chars.is_nullish() {
+                return Ok(Value::NULL);
+            }
+            chars.as_str().ok_or_else(|| refuse(50700, "'chars'", &chars))?.chars().collect()
+        }
+    };
+    let s = if left { s.trim_start_matches(chars.as_slice()) } else { s };
+    let s = if right { s.trim_end_matches(chars.as_slice()) } else { s };
+    Ok(Value::string(s))
+}
+
+fn replace<'a>(
+    args: &'a [Option<Node>],
+    scope: &Scope<'_, 'a>,
+    name: &str,
+    times: usize,
+) -> Result<Value<'a>> {
+    let mut values = Vec::with_capacity(3);
+    for (arg, what, code) in
+        [(&args[0], "input", 51746), (&args[1], "find", 51745), (&args[2], "replacement", 51744)]
+    {
+        let value = optional(arg.as_ref(), scope)?;
+        if !value.is_nullish() && value.as_str().is_none() {
+            return Err(Error::location(
+                code,
+                format!(
+                    "{name} requires that '{what}' be a string, found: {}",
+                    value_to_string(value.bson())
+                ),
+            ));
+        }
+        values.push(value);
+    }
+    let [Some(input), Some(find), Some(with)] = [0, 1, 2].map(|at: usize| values[at].as_str())
+    else {
+        return Ok(Value::NULL);
+    };
+    if find.is_empty() && times > 1 {
+        // An empty needle is found between all characters; the growth is known beforehand.
+        check_size(input.len().saturating_add(with.len().saturating_mul(input.len() + 1)))?;
+    }
+    let hits = if find.is_empty() { 0 } else { input.matches(find).take(times).count() };
+    check_size(input.len().saturating_add(hits.saturating_mul(with.len())))?;
+    Ok(Value::string(input.replacen(find, with, times)))
+}

@@ -1,0 +1,1 @@
+//! Tables of expressions: what each yields for a document.
