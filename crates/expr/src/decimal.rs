@@ -77,7 +77,11 @@ impl Decimal {
         }
         let exponent = ((bits >> 113) as i32 & 0x3fff) + MIN_EXPONENT;
         let coefficient = bits & ((1 << 113) - 1);
-        Self::finite(negative, if coefficient > MAX_COEFFICIENT { 0 } else { coefficient }, exponent)
+        Self::finite(
+            negative,
+            if coefficient > MAX_COEFFICIENT { 0 } else { coefficient },
+            exponent,
+        )
     }
 
     /// Packs it again.
@@ -461,7 +465,8 @@ fn add_finite((an, a, ea): Signed, (bn, b, eb): Signed) -> Decimal {
         if b == 0 {
             return Decimal::rounded(an, scaled, exponent);
         }
-        let nudged = if an == bn { scaled.plus(Wide::from(1)) } else { scaled.minus(Wide::from(1)) };
+        let nudged =
+            if an == bn { scaled.plus(Wide::from(1)) } else { scaled.minus(Wide::from(1)) };
         return Decimal::rounded(an, nudged, exponent);
     }
     let aligned = Wide::from(a).times_ten_to(gap);
@@ -538,7 +543,10 @@ mod tests {
         check(d("0.1").add(d("0.20")), "0.30");
         check(d("1E40").add(d("1")), "1.000000000000000000000000000000000E+40");
         check(d("5").sub(d("5.0")), "0.0");
-        check(d("9999999999999999999999999999999999").add(d("1")), "1.000000000000000000000000000000000E+34");
+        check(
+            d("9999999999999999999999999999999999").add(d("1")),
+            "1.000000000000000000000000000000000E+34",
+        );
         check(d("1E100").sub(d("1E-100")), "1.000000000000000000000000000000000E+100");
     }
 
@@ -592,6 +600,9 @@ mod tests {
             assert_eq!(Decimal::parse(text), None, "{text:?}");
         }
         check(d("1e999999"), "Infinity");
-        check(d("12345678901234567890123456789012345678"), "1.234567890123456789012345678901235E+37");
+        check(
+            d("12345678901234567890123456789012345678"),
+            "1.234567890123456789012345678901235E+37",
+        );
     }
 }

@@ -172,13 +172,7 @@ enum Widest {
 
 impl Default for Sum {
     fn default() -> Self {
-        Self {
-            integers: 0,
-            double: 0.0,
-            carry: 0.0,
-            decimal: Decimal::ZERO,
-            widest: Widest::Int,
-        }
+        Self { integers: 0, double: 0.0, carry: 0.0, decimal: Decimal::ZERO, widest: Widest::Int }
     }
 }
 
@@ -246,7 +240,9 @@ impl Sum {
             Widest::Double => Number::Double(self.to_f64()),
             narrow => match i64::try_from(self.integers) {
                 Err(_) => Number::Double(self.to_f64()),
-                Ok(n) if narrow == Widest::Int => i32::try_from(n).map_or(Number::Long(n), Number::Int),
+                Ok(n) if narrow == Widest::Int => {
+                    i32::try_from(n).map_or(Number::Long(n), Number::Int)
+                }
                 Ok(n) => Number::Long(n),
             },
         }

@@ -226,9 +226,9 @@ fn modulo<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
         (Number::Double(_), _) | (_, Number::Double(_)) => Number::Double(a.to_f64() % b.to_f64()),
         // wrapping: i64::MIN % -1 is 0
         (Number::Int(x), Number::Int(y)) => Number::Int(x.wrapping_rem(y)),
-        _ => Number::Long(
-            a.to_exact_i64().unwrap_or(0).wrapping_rem(b.to_exact_i64().unwrap_or(1)),
-        ),
+        _ => {
+            Number::Long(a.to_exact_i64().unwrap_or(0).wrapping_rem(b.to_exact_i64().unwrap_or(1)))
+        }
     }))
 }
 
@@ -236,9 +236,10 @@ fn abs<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     let Some(n) = unary(args, "$abs")? else { return Ok(Value::NULL) };
     Ok(number_value(match n {
         Number::Int(n) => n.checked_abs().map_or(Number::Long(1 << 31), Number::Int),
-        Number::Long(n) => Number::Long(n.checked_abs().ok_or_else(|| {
-            Error::location(28680, "can't take $abs of long long min")
-        })?),
+        Number::Long(n) => Number::Long(
+            n.checked_abs()
+                .ok_or_else(|| Error::location(28680, "can't take $abs of long long min"))?,
+        ),
         Number::Double(n) => Number::Double(n.abs()),
         Number::Decimal(n) => Number::Decimal(n.abs()),
     }))
@@ -317,8 +318,11 @@ fn round_double(n: f64, places: i32, rounding: Rounding) -> f64 {
 fn round_integer(n: Number, places: i32, rounding: Rounding) -> Result<Number> {
     let long = n.to_exact_i64().unwrap_or(0);
     let rounded = Decimal::from_i64(long).round_to(places, rounding).to_i64().ok_or_else(|| {
-        Error::location(51080, "invalid conversion from Decimal128 result in $round resulting \
-                                from arguments: value out of range")
+        Error::location(
+            51080,
+            "invalid conversion from Decimal128 result in $round resulting \
+                                from arguments: value out of range",
+        )
     })?;
     Ok(match (n, i32::try_from(rounded)) {
         (Number::Int(_), Ok(small)) => Number::Int(small),
@@ -375,7 +379,10 @@ fn log<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     }
     let need = |value: &Value<'_>, code, what| {
         number(value).ok_or_else(|| {
-            Error::location(code, format!("$log's {what} must be numeric, not {}", value.type_name()))
+            Error::location(
+                code,
+                format!("$log's {what} must be numeric, not {}", value.type_name()),
+            )
         })
     };
     let n = need(&args[0], 28756, "argument")?;
@@ -404,7 +411,10 @@ fn pow<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     }
     let need = |value: &Value<'_>, code, what| {
         number(value).ok_or_else(|| {
-            Error::location(code, format!("$pow's {what} must be numeric, not {}", value.type_name()))
+            Error::location(
+                code,
+                format!("$pow's {what} must be numeric, not {}", value.type_name()),
+            )
         })
     };
     let base = need(&args[0], 28762, "base")?;

@@ -53,7 +53,11 @@ fn count(value: &Value<'_>) -> usize {
 }
 
 /// Reads a 32-bit whole number, with the operator's own texts for what is not one.
-fn whole(value: &Value<'_>, not_number: impl Fn() -> Error, not_whole: impl Fn() -> Error) -> Result<i32> {
+fn whole(
+    value: &Value<'_>,
+    not_number: impl Fn() -> Error,
+    not_whole: impl Fn() -> Error,
+) -> Result<i32> {
     let number = Number::from_bson(value.bson()).ok_or_else(not_number)?;
     number.to_exact_i32().ok_or_else(not_whole)
 }
@@ -141,10 +145,7 @@ fn is_in<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     let Some(array) = args[1].as_array() else {
         return Err(Error::location(
             40081,
-            format!(
-                "$in requires an array as a second argument, found: {}",
-                args[1].type_name()
-            ),
+            format!("$in requires an array as a second argument, found: {}", args[1].type_name()),
         ));
     };
     let wanted = args[0].bson();
@@ -158,17 +159,18 @@ fn is_in<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
 
 /// A start or end position of `$indexOf…`: a whole number, not negative.
 pub(super) fn position(value: &Value<'_>, name: &str, what: &str) -> Result<usize> {
-    let number = Number::from_bson(value.bson()).and_then(Number::to_exact_i32).ok_or_else(|| {
-        Error::location(
-            40096,
-            format!(
-                "{name} requires an integral {what} index, found a value of type: {}, with \
+    let number =
+        Number::from_bson(value.bson()).and_then(Number::to_exact_i32).ok_or_else(|| {
+            Error::location(
+                40096,
+                format!(
+                    "{name} requires an integral {what} index, found a value of type: {}, with \
                  value: {}",
-                value.type_name(),
-                value_to_string(value.bson())
-            ),
-        )
-    })?;
+                    value.type_name(),
+                    value_to_string(value.bson())
+                ),
+            )
+        })?;
     usize::try_from(number).map_err(|_| {
         Error::location(
             40097,
@@ -440,16 +442,13 @@ pub(crate) fn read_n(value: &Value<'_>) -> Result<usize> {
             ),
         )
     })?;
-    usize::try_from(n).ok().filter(|n| *n > 0).ok_or_else(|| {
-        Error::location(5787908, format!("'n' must be greater than 0, found {n}"))
-    })
+    usize::try_from(n)
+        .ok()
+        .filter(|n| *n > 0)
+        .ok_or_else(|| Error::location(5787908, format!("'n' must be greater than 0, found {n}")))
 }
 
-fn take_n<'a>(
-    args: &'a [Option<Node>],
-    scope: &Scope<'_, 'a>,
-    which: Take,
-) -> Result<Value<'a>> {
+fn take_n<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>, which: Take) -> Result<Value<'a>> {
     let n = read_n(&optional(args[0].as_ref(), scope)?)?;
     let input = optional(args[1].as_ref(), scope)?;
     let Some(mut elements) = input.elements()? else {

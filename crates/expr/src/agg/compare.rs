@@ -6,9 +6,7 @@ use errors::Result;
 use std::cmp::Ordering;
 
 pub(super) const TABLE: &[Function] = &[
-    function("$cmp", 2, 2, |args| {
-        Ok(Value::int(compare(&args[0], &args[1]) as i32))
-    }),
+    function("$cmp", 2, 2, |args| Ok(Value::int(compare(&args[0], &args[1]) as i32))),
     function("$eq", 2, 2, |args| relation(args, Ordering::is_eq)),
     function("$gt", 2, 2, |args| relation(args, Ordering::is_gt)),
     function("$gte", 2, 2, |args| relation(args, Ordering::is_ge)),

@@ -94,19 +94,17 @@ impl Target {
             (127, "maxKey"),
         ];
         let name = match value.bson() {
-            RawBsonRef::String(name) => {
-                TYPES.iter().find(|(_, known)| *known == name).map(|(_, name)| *name).ok_or_else(
-                    || Error::bad_value(format!("Unknown type name: {name}")),
-                )?
-            }
+            RawBsonRef::String(name) => TYPES
+                .iter()
+                .find(|(_, known)| *known == name)
+                .map(|(_, name)| *name)
+                .ok_or_else(|| Error::bad_value(format!("Unknown type name: {name}")))?,
             other => {
                 let number = Number::from_bson(other).ok_or_else(|| {
                     Error::failed_to_parse("$convert's 'to' argument must be a string or number")
                 })?;
                 let number = number.to_exact_i32().ok_or_else(|| {
-                    Error::failed_to_parse(
-                        "In $convert, numeric 'to' argument is not an integer",
-                    )
+                    Error::failed_to_parse("In $convert, numeric 'to' argument is not an integer")
                 })?;
                 TYPES.iter().find(|(code, _)| *code == number).map(|(_, name)| *name).ok_or_else(
                     || {
@@ -215,9 +213,7 @@ fn to_int(value: &Value<'_>) -> Result<i32> {
         RawBsonRef::DateTime(_) => Err(unsupported(value, Target::Int)),
         RawBsonRef::String(text) => parse_integer(text, i64::from(i32::MIN), i64::from(i32::MAX))
             .and_then(|n| i32::try_from(n).map_err(|_| parse_failure(text, "Overflow"))),
-        _ => {
-            i32::try_from(to_long(value, Target::Int)?).map_err(|_| overflow(value))
-        }
+        _ => i32::try_from(to_long(value, Target::Int)?).map_err(|_| overflow(value)),
     }
 }
 
@@ -235,9 +231,7 @@ fn to_long(value: &Value<'_>, target: Target) -> Result<i64> {
         RawBsonRef::Int64(n) => Ok(n),
         RawBsonRef::Double(n) if n.is_nan() => Err(refuse("NaN")),
         RawBsonRef::Double(n) if n.is_infinite() => Err(refuse("infinity")),
-        RawBsonRef::Double(n) => {
-            crate::number::exact_i64(n.trunc()).ok_or_else(|| overflow(value))
-        }
+        RawBsonRef::Double(n) => crate::number::exact_i64(n.trunc()).ok_or_else(|| overflow(value)),
         RawBsonRef::Decimal128(n) => {
             let n = Decimal::from_bson(n);
             if n.is_nan() {
@@ -314,9 +308,7 @@ fn to_string(value: &Value<'_>) -> Result<String> {
 }
 
 fn parse_failure(text: &str, reason: &str) -> Error {
-    failure(format!(
-        "Failed to parse number '{text}' in $convert with no onError value: {reason}"
-    ))
+    failure(format!("Failed to parse number '{text}' in $convert with no onError value: {reason}"))
 }
 
 fn refuse_hex(text: &str) -> Result<()> {
@@ -373,10 +365,7 @@ fn timestamp_part<'a>(args: &[Value<'a>], name: &str, code: i32) -> Result<Value
         }
         _ => Err(Error::location(
             code,
-            format!(
-                "Argument to {name} must be a timestamp, but is {}",
-                args[0].type_name()
-            ),
+            format!("Argument to {name} must be a timestamp, but is {}", args[0].type_name()),
         )),
     }
 }

@@ -31,8 +31,17 @@ pub(super) const NAMED: &[Named] = &[
     Named {
         name: "$dateFromParts",
         args: &[
-            "year", "month", "day", "hour", "minute", "second", "millisecond", "timezone",
-            "isoWeekYear", "isoWeek", "isoDayOfWeek",
+            "year",
+            "month",
+            "day",
+            "hour",
+            "minute",
+            "second",
+            "millisecond",
+            "timezone",
+            "isoWeekYear",
+            "isoWeek",
+            "isoDayOfWeek",
         ],
         required: 0,
         codes: (40519, 40518, 40516),
@@ -219,16 +228,17 @@ fn from_part<'a>(
     if value.is_nullish() {
         return Ok(None);
     }
-    let number = Number::from_bson(value.bson()).and_then(Number::to_exact_i64).ok_or_else(|| {
-        Error::location(
-            40515,
-            format!(
-                "'{name}' must evaluate to an integer, found {} with value {}",
-                value.type_name(),
-                value_to_string(value.bson())
-            ),
-        )
-    })?;
+    let number =
+        Number::from_bson(value.bson()).and_then(Number::to_exact_i64).ok_or_else(|| {
+            Error::location(
+                40515,
+                format!(
+                    "'{name}' must evaluate to an integer, found {} with value {}",
+                    value.type_name(),
+                    value_to_string(value.bson())
+                ),
+            )
+        })?;
     if !range.contains(&number) {
         let code = if matches!(name, "year" | "isoWeekYear") { 40523 } else { 31034 };
         return Err(Error::location(
@@ -283,7 +293,8 @@ fn date_from_parts<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Resul
     else {
         return Ok(Value::NULL);
     };
-    let days = if iso { civil::days_from_iso_week(a, b, c) } else { civil::days_from_parts(a, b, c) };
+    let days =
+        if iso { civil::days_from_iso_week(a, b, c) } else { civil::days_from_parts(a, b, c) };
     let local = days * civil::DAY_MS + h * 3_600_000 + m * 60_000 + s * 1000 + ms;
     Ok(date_value(zone.to_utc(local)))
 }
@@ -293,8 +304,13 @@ fn date_to_string<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result
     let format_value = optional(args[1].as_ref(), scope)?;
     let zone = read_zone(args[2].as_ref(), scope)?;
     if !format_value.is_nullish() && format_value.as_str().is_none() {
-        return Err(Error::location(18533, "$dateToString requires that 'format' be a string, found: ".to_owned()
-            + format_value.type_name() + " with value " + &value_to_string(format_value.bson())));
+        return Err(Error::location(
+            18533,
+            "$dateToString requires that 'format' be a string, found: ".to_owned()
+                + format_value.type_name()
+                + " with value "
+                + &value_to_string(format_value.bson()),
+        ));
     }
     if let Some(text) = format_value.as_str() {
         format::check_print_format(text)?;

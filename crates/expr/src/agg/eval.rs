@@ -5,7 +5,6 @@
 
 use crate::agg::function::Function;
 use crate::agg::parse::Node;
-use crate::agg::path::FieldPath;
 use crate::agg::variables::{VarId, Variables};
 use crate::agg::{Value, check_size};
 use crate::number::Number;
@@ -267,15 +266,16 @@ fn filter_limit(value: &Value<'_>) -> Result<usize> {
     if value.is_nullish() {
         return Ok(usize::MAX);
     }
-    let limit = Number::from_bson(value.bson()).and_then(Number::to_exact_i32).ok_or_else(|| {
-        Error::location(
-            327391,
-            format!(
-                "$filter: limit must be represented as a 32-bit integral value: {}",
-                crate::agg::value_to_string(value.bson())
-            ),
-        )
-    })?;
+    let limit =
+        Number::from_bson(value.bson()).and_then(Number::to_exact_i32).ok_or_else(|| {
+            Error::location(
+                327391,
+                format!(
+                    "$filter: limit must be represented as a 32-bit integral value: {}",
+                    crate::agg::value_to_string(value.bson())
+                ),
+            )
+        })?;
     usize::try_from(limit).ok().filter(|n| *n > 0).ok_or_else(|| {
         Error::location(327392, format!("$filter: limit must be greater than 0: {limit}"))
     })
@@ -308,9 +308,4 @@ fn reduce<'a>(
         value = next;
     }
     Ok(value)
-}
-
-/// A path alone, for stages that walk one.
-pub(crate) fn path_value<'a>(path: &FieldPath, scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
-    path.evaluate(scope)
 }

@@ -34,10 +34,7 @@ pub(crate) struct Named {
 
 impl Named {
     pub(crate) fn missing(&self, argument: &str) -> Error {
-        Error::location(
-            self.codes.2,
-            format!("Missing '{argument}' parameter to {}", self.name),
-        )
+        Error::location(self.codes.2, format!("Missing '{argument}' parameter to {}", self.name))
     }
 }
 

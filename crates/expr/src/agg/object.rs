@@ -331,8 +331,9 @@ fn replace_field<'a>(
         }
     }
     if let (Some(value), false) = (new.get(), placed) {
-        let key = CString::try_from(name)
-            .map_err(|_| Error::location(4161108, format!("{op}: 'field' cannot contain null bytes")))?;
+        let key = CString::try_from(name).map_err(|_| {
+            Error::location(4161108, format!("{op}: 'field' cannot contain null bytes"))
+        })?;
         built.append(key, value);
     }
     Ok(built.into())

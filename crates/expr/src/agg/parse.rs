@@ -1,9 +1,9 @@
 //! From BSON to a tree of [`Node`]s.
 
+use crate::agg::array::sort_by::SortBy;
 use crate::agg::function::{self, ANY, Function, Named};
 use crate::agg::path::{Base, FieldPath};
 use crate::agg::string::regex::RegexCall;
-use crate::agg::array::sort_by::SortBy;
 use crate::agg::variables::{ParseContext, VarId};
 use crate::agg::{MAX_DEPTH, convert, date, type_name};
 use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocument};
@@ -25,9 +25,24 @@ pub(crate) enum Node {
     IfNull(Vec<Node>),
     Switch(Vec<(Node, Node)>, Option<Box<Node>>),
     Let(Vec<(VarId, Node)>, Box<Node>),
-    Map { input: Box<Node>, this: VarId, body: Box<Node> },
-    Filter { input: Box<Node>, this: VarId, cond: Box<Node>, limit: Option<Box<Node>> },
-    Reduce { input: Box<Node>, initial: Box<Node>, value: VarId, this: VarId, body: Box<Node> },
+    Map {
+        input: Box<Node>,
+        this: VarId,
+        body: Box<Node>,
+    },
+    Filter {
+        input: Box<Node>,
+        this: VarId,
+        cond: Box<Node>,
+        limit: Option<Box<Node>>,
+    },
+    Reduce {
+        input: Box<Node>,
+        initial: Box<Node>,
+        value: VarId,
+        this: VarId,
+        body: Box<Node>,
+    },
     SortArray(Box<Node>, SortBy),
     Regex(Box<RegexCall>),
     Random,
@@ -136,7 +151,10 @@ fn check_field_name(name: &str) -> Result<()> {
         ));
     }
     if name.contains('.') {
-        return Err(Error::location(16412, "FieldPath field names may not contain '.'. Consider using $getField or $setField."));
+        return Err(Error::location(
+            16412,
+            "FieldPath field names may not contain '.'. Consider using $getField or $setField.",
+        ));
     }
     Ok(())
 }
@@ -159,7 +177,8 @@ fn operator(name: &str, value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize)
         "$rand" => return rand(value),
         "$meta" => return meta(value),
         "$regexMatch" | "$regexFind" | "$regexFindAll" => {
-            return RegexCall::parse(name, value, ctx, depth).map(|call| Node::Regex(Box::new(call)));
+            return RegexCall::parse(name, value, ctx, depth)
+                .map(|call| Node::Regex(Box::new(call)));
         }
         _ => {}
     }
@@ -186,7 +205,7 @@ pub(crate) fn operands(
     depth: usize,
 ) -> Result<Vec<Node>> {
     match value {
-        RawBsonRef::Array(array) => list(array, ctx, depth),
+        RawBsonRef::Array(array) => list(array, ctx, depth + 1),
         other => Ok(vec![expression(other, ctx, depth)?]),
     }
 }
@@ -219,6 +238,10 @@ fn named_call(
     ctx: &ParseContext,
     depth: usize,
 ) -> Result<Node> {
+    if named.name == "$getField" && !is_plain_document(value) {
+        // `{$getField: "name"}` is short for `{$getField: {field: "name", input: "$$CURRENT"}}`.
+        return Ok(Node::Named(named, vec![Some(expression(value, ctx, depth)?), None]));
+    }
     let RawBsonRef::Document(document) = value else {
         return Err(Error::location(
             named.codes.0,
@@ -245,6 +268,14 @@ fn named_call(
         Some(at) => Err(named.missing(named.args[at])),
         None => Ok(Node::Named(named, args)),
     }
+}
+
+/// A document that is no operator.
+fn is_plain_document(value: RawBsonRef<'_>) -> bool {
+    value.as_document().is_some_and(|document| {
+        let first = document.iter_elements().next();
+        !first.is_some_and(|e| e.is_ok_and(|e| e.key().as_str().starts_with('$')))
+    })
 }
 
 /// `{$year: date}`, `{$year: [date]}` or `{$year: {date, timezone}}`.
@@ -378,11 +409,7 @@ fn switch(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<Nod
     Ok(Node::Switch(parsed, default))
 }
 
-fn switch_branch(
-    value: RawBsonRef<'_>,
-    ctx: &ParseContext,
-    depth: usize,
-) -> Result<(Node, Node)> {
+fn switch_branch(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<(Node, Node)> {
     let RawBsonRef::Document(branch) = value else {
         return Err(Error::location(
             40062,
@@ -512,8 +539,8 @@ fn sort_array(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result
     })?;
     let input = input
         .ok_or_else(|| Error::location(2942502, "$sortArray requires 'input' to be specified"))?;
-    let by = by
-        .ok_or_else(|| Error::location(2942503, "$sortArray requires 'sortBy' to be specified"))?;
+    let by =
+        by.ok_or_else(|| Error::location(2942503, "$sortArray requires 'sortBy' to be specified"))?;
     Ok(Node::SortArray(Box::new(expression(input, ctx, depth)?), SortBy::parse(by)?))
 }
 

@@ -79,10 +79,7 @@ fn value_at<'a>(value: RawBsonRef<'a>, names: &[String]) -> Result<Value<'a>> {
 }
 
 /// The value at `names` below a document.
-pub(crate) fn document_value<'a>(
-    document: &'a RawDocument,
-    names: &[String],
-) -> Result<Value<'a>> {
+pub(crate) fn document_value<'a>(document: &'a RawDocument, names: &[String]) -> Result<Value<'a>> {
     let Some((first, rest)) = names.split_first() else {
         return Ok(Value::Ref(RawBsonRef::Document(document)));
     };

@@ -33,9 +33,7 @@ fn to_array<'a>(elements: &[Value<'_>]) -> Value<'a> {
 }
 
 fn elements<'a>(value: &Value<'a>, code: i32, text: &str) -> Result<Vec<Value<'a>>> {
-    value
-        .elements()?
-        .ok_or_else(|| Error::location(code, format!("{text}{}", value.type_name())))
+    value.elements()?.ok_or_else(|| Error::location(code, format!("{text}{}", value.type_name())))
 }
 
 fn all_elements_true<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {

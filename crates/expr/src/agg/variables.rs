@@ -168,10 +168,7 @@ pub(crate) fn empty_document() -> &'static RawDocument {
 /// `$$CLUSTER_TIME` asked for where there is no cluster.
 pub(crate) fn cluster_time_value(variables: &Variables) -> Result<Value<'_>> {
     let time = variables.cluster_time().ok_or_else(|| {
-        Error::new(
-            Code::location(51144),
-            "Builtin variable '$$CLUSTER_TIME' is not available",
-        )
+        Error::new(Code::location(51144), "Builtin variable '$$CLUSTER_TIME' is not available")
     })?;
     Ok(Value::Ref(RawBsonRef::Timestamp(time)))
 }

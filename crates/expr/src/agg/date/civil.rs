@@ -175,9 +175,7 @@ impl Unit {
 
 /// Local milliseconds moved by `amount` units; a day that the month lacks becomes its last.
 pub fn add_units(millis: i64, unit: Unit, amount: i64) -> Result<i64> {
-    let overflow = || {
-        Error::location(5166406, "$dateAdd overflowed".to_owned())
-    };
+    let overflow = || Error::location(5166406, "$dateAdd overflowed".to_owned());
     if let Some(span) = unit.fixed_ms() {
         return span.checked_mul(amount).and_then(|by| millis.checked_add(by)).ok_or_else(overflow);
     }

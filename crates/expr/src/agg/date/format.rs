@@ -6,8 +6,18 @@ use errors::{Code, Error, Result};
 use std::fmt::Write as _;
 
 const MONTHS: [&str; 12] = [
-    "January", "February", "March", "April", "May", "June", "July", "August", "September",
-    "October", "November", "December",
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
 ];
 
 /// ISO 8601 in UTC with milliseconds, as `$toString` prints dates.
@@ -111,10 +121,7 @@ fn print_one(out: &mut String, specifier: char, c: &Civil, offset: i64) -> Resul
 }
 
 fn failure(text: &str, reason: &str) -> Error {
-    Error::new(
-        Code::CONVERSION_FAILURE,
-        format!("Error parsing date string '{text}'; {reason}"),
-    )
+    Error::new(Code::CONVERSION_FAILURE, format!("Error parsing date string '{text}'; {reason}"))
 }
 
 /// What has been read of a date.
@@ -136,7 +143,10 @@ impl Read {
             days_from_iso_week(year, week.unwrap_or(1), day.unwrap_or(1))
         } else {
             let year = self.year.ok_or_else(|| {
-                failure(text, "an incomplete date/time string has been found, with elements missing")
+                failure(
+                    text,
+                    "an incomplete date/time string has been found, with elements missing",
+                )
             })?;
             match self.day_of_year {
                 Some(day) => days_from_parts(year, 1, day),
@@ -425,7 +435,8 @@ fn free_clock(reader: &mut Reader<'_>, read: &mut Read) -> Result<()> {
         }
     }
     let rest = reader.rest().trim_start().to_ascii_lowercase();
-    if rest.starts_with("am") || rest.starts_with("pm") {
+    let alone = !rest.as_bytes().get(2).is_some_and(u8::is_ascii_alphabetic);
+    if alone && (rest.starts_with("am") || rest.starts_with("pm")) {
         reader.at = reader.text.len() - reader.rest().trim_start().len() + 2;
         hour = hour % 12 + if rest.starts_with("pm") { 12 } else { 0 };
     }

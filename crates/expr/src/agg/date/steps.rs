@@ -5,7 +5,9 @@
 
 use crate::agg::Value;
 use crate::agg::convert::value_to_string;
-use crate::agg::date::civil::{Civil, DAY_MS, Unit, add_units, days_from_civil, unknown_unit, weekday};
+use crate::agg::date::civil::{
+    Civil, DAY_MS, Unit, add_units, days_from_civil, unknown_unit, weekday,
+};
 use crate::agg::date::{date_value, instant, read_zone};
 use crate::agg::eval::{Scope, optional};
 use crate::agg::parse::Node;
@@ -42,15 +44,17 @@ pub(super) fn date_add<'a>(
     let unit = read_unit(args[1].as_ref(), scope, op, 5166404)?;
     let amount = optional(args[2].as_ref(), scope)?;
     let zone = read_zone(args[3].as_ref(), scope)?;
-    let (Some(unit), Some(zone), false) =
-        (unit, zone, start.is_nullish() || amount.is_nullish())
+    let (Some(unit), Some(zone), false) = (unit, zone, start.is_nullish() || amount.is_nullish())
     else {
         return Ok(Value::NULL);
     };
     let at = instant(&start).ok_or_else(|| {
         Error::location(
             5166403,
-            format!("{op} requires startDate to be convertible to a date, found {}", start.type_name()),
+            format!(
+                "{op} requires startDate to be convertible to a date, found {}",
+                start.type_name()
+            ),
         )
     })?;
     let amount =
@@ -113,10 +117,7 @@ pub(super) fn date_diff<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> 
         instant(value).ok_or_else(|| {
             Error::location(
                 5166307,
-                format!(
-                    "$dateDiff requires '{name}' to be a date, but got {}",
-                    value.type_name()
-                ),
+                format!("$dateDiff requires '{name}' to be a date, but got {}", value.type_name()),
             )
         })
     };
@@ -211,7 +212,11 @@ fn truncate(local: i64, unit: Unit, bin: i64, week_start: u32) -> Result<i64> {
         let origin = origin_days * DAY_MS;
         let span = span.checked_mul(bin).ok_or_else(overflow)?;
         let since = local.checked_sub(origin).ok_or_else(overflow)?;
-        return since.div_euclid(span).checked_mul(span).and_then(|n| n.checked_add(origin)).ok_or_else(overflow);
+        return since
+            .div_euclid(span)
+            .checked_mul(span)
+            .and_then(|n| n.checked_add(origin))
+            .ok_or_else(overflow);
     }
     let c = Civil::from_millis(local);
     let span = unit.months().checked_mul(bin).ok_or_else(overflow)?;

@@ -60,9 +60,8 @@ impl RegexCall {
             Error::location(31024, format!("{name} found an unknown argument: {other}"))
         })?;
         let need = |value: Option<_>, code, what| {
-            value.ok_or_else(|| {
-                Error::location(code, format!("{name} requires '{what}' parameter"))
-            })
+            value
+                .ok_or_else(|| Error::location(code, format!("{name} requires '{what}' parameter")))
         };
         let mut call = Self {
             name,
@@ -124,7 +123,9 @@ impl RegexCall {
         if !given.is_empty() && !own_options.is_empty() {
             return Err(Error::location(
                 51107,
-                format!("{name}: found regex option(s) specified in both 'regex' and 'option' fields"),
+                format!(
+                    "{name}: found regex option(s) specified in both 'regex' and 'option' fields"
+                ),
             ));
         }
         if pattern.contains('\0') {
@@ -150,9 +151,8 @@ impl RegexCall {
                 .jit_if_available(true)
                 .build(pattern)
         };
-        let utf = build(true).map_err(|error| {
-            Error::location(51111, format!("Invalid Regex in {name}: {error}"))
-        })?;
+        let utf = build(true)
+            .map_err(|error| Error::location(51111, format!("Invalid Regex in {name}: {error}")))?;
         let ascii = if pattern.is_ascii() { build(false).ok() } else { None };
         Ok(Some(Compiled { utf, ascii }))
     }
