@@ -3,7 +3,7 @@
 //! The map in memory is the truth for lookups and equals `ROOT`: a change is committed to the
 //! engine first and then swapped in, under the mutex `ddl`, so that changes happen one by one.
 //!
-//! Lock order: `ddl` → a collection's metadata lock → the map → the engine.
+//! Lock order: metadata locks of collections, by namespace → `ddl` → the map → the engine.
 
 use crate::collection::Collection;
 use crate::counts::{self, Stripe};
@@ -11,7 +11,7 @@ use crate::failure::from_engine;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::observer::OpObserver;
-use engine::{Direction, Engine, KeyRange, Snapshot};
+use engine::{DictionaryId, Direction, Engine, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
 use os::Os;
 use parking_lot::{Mutex, RwLock};
@@ -64,6 +64,7 @@ impl Catalog {
             .cursor(counts::DICTIONARY, KeyRange::all(), Direction::Forward)
             .map_err(from_engine)?;
         let mut known = false;
+        let mut unfinished = Vec::new();
         while let Some((key, value)) = cursor.next().map_err(from_engine)? {
             match key.first() {
                 _ if key == metadata::VERSION_KEY => {
@@ -76,6 +77,11 @@ impl Catalog {
                     namespaces.insert(collection.namespace.as_str().to_owned(), collection);
                 }
                 Some(&counts::PREFIX) => stripes.extend(Stripe::read(key, value)),
+                Some(&metadata::BUILDING_PREFIX) => {
+                    if let Some(Ok(dictionary)) = key.get(1..).map(<[u8; 8]>::try_from) {
+                        unfinished.push(DictionaryId(u64::from_be_bytes(dictionary)));
+                    }
+                }
                 Some(b'm') => {
                     if let Some(Ok(dictionary)) = key.get(1..).map(<[u8; 8]>::try_from) {
                         masks
@@ -106,6 +112,9 @@ impl Catalog {
             namespaces: RwLock::new(namespaces),
             ddl: Mutex::new(Ddl { next_number }),
         });
+        if !unfinished.is_empty() {
+            crate::build::drop_unfinished(&catalog.engine, &unfinished)?;
+        }
         if !known {
             catalog.write_version()?;
         }

@@ -1,10 +1,10 @@
 //! Changes to the set of collections: create, drop, rename.
 //!
-//! From → to: the change is committed to the engine under the collection's exclusive metadata
-//! lock, then the map in memory follows, then the lock opens. A crash in between leaves the
+//! From → to: the collection's exclusive metadata lock is taken, then the mutex `ddl`; the change is
+//! committed to the engine, the map in memory follows, the locks open. A crash in between leaves the
 //! engine's state, which the next start reads.
 
-use crate::catalog::{Catalog, Ddl, not_found};
+use crate::catalog::{Catalog, Ddl};
 use crate::collection::{Collection, Shared};
 use crate::counts::{self, Stripe};
 use crate::failure::from_engine;
@@ -121,9 +121,8 @@ impl Catalog {
 
     /// Drops a collection with its indexes; says what it was. Waits for its writers.
     pub fn drop_collection(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
+        let (collection, guard) = self.lock_current(namespace)?;
         let _ddl = self.ddl.lock();
-        let collection = self.require(namespace)?;
-        let guard = lock_metadata(&collection);
         let mut txn = self.engine().begin(TxnOptions::default());
         drop_records(&mut txn, &collection)?;
         txn.commit(Durability::Buffered).map_err(from_engine)?;
@@ -136,9 +135,15 @@ impl Catalog {
     /// Drops every collection of a database; says how many there were.
     pub fn drop_database(&self, database: &str) -> Result<usize> {
         crate::namespace::check_database(database)?;
-        let _ddl = self.ddl.lock();
-        let collections = self.collections(database);
-        let guards: Vec<_> = collections.iter().map(|c| lock_metadata(c)).collect();
+        let (collections, guards, _ddl) = loop {
+            let collections = self.collections(database);
+            let guards: Vec<_> = collections.iter().map(|c| lock_metadata(c)).collect();
+            let ddl = self.ddl.lock();
+            let now = self.collections(database);
+            if now.iter().map(|c| c.number).eq(collections.iter().map(|c| c.number)) {
+                break (now, guards, ddl);
+            }
+        };
         let mut txn = self.engine().begin(TxnOptions::default());
         for collection in &collections {
             drop_records(&mut txn, collection)?;
@@ -161,6 +166,7 @@ impl Catalog {
         to: &Namespace,
         drop_target: bool,
     ) -> Result<()> {
+        let guards = self.lock_pair(from, to);
         let _ddl = self.ddl.lock();
         let source = self.collection(from).ok_or_else(|| {
             Error::new(
@@ -193,8 +199,6 @@ impl Catalog {
             Some(_) => {}
             None => self.check_case(to.database())?,
         }
-        let guard = lock_metadata(&source);
-        let target_guard = target.as_deref().map(lock_metadata);
         let mut txn = self.engine().begin(TxnOptions::default());
         if let Some(target) = &target {
             drop_records(&mut txn, target)?;
@@ -218,8 +222,38 @@ impl Catalog {
         if let Some(target) = &target {
             target.shared.dropped.store(true, Ordering::Release);
         }
-        drop((guard, target_guard));
+        drop(guards);
         Ok(())
+    }
+
+    /// The collection's current version under its exclusive metadata lock.
+    pub(crate) fn lock_current(
+        &self,
+        namespace: &Namespace,
+    ) -> Result<(Arc<Collection>, MetadataGuard)> {
+        loop {
+            let found = self.require(namespace)?;
+            let guard = lock_metadata(&found);
+            let current = self.require(namespace)?;
+            if current.number == found.number {
+                return Ok((current, guard));
+            }
+        }
+    }
+
+    /// Locks what stands under both names, in the order of the names.
+    fn lock_pair(&self, a: &Namespace, b: &Namespace) -> Vec<MetadataGuard> {
+        let (first, second) = if a <= b { (a, b) } else { (b, a) };
+        loop {
+            let look =
+                || [self.collection(first), self.collection(second).filter(|_| first != second)];
+            let found = look();
+            let guards: Vec<_> = found.iter().flatten().map(|c| lock_metadata(c)).collect();
+            let number = |c: &Option<Arc<Collection>>| c.as_ref().map(|c| c.number);
+            if look().iter().map(number).eq(found.iter().map(number)) {
+                return guards;
+            }
+        }
     }
 
     /// Swaps a collection's new version into the map.
@@ -238,8 +272,11 @@ impl Catalog {
     }
 }
 
+/// While it lives, no write is inside the collection.
+pub(crate) type MetadataGuard = ArcRwLockWriteGuard<RawRwLock, ()>;
+
 /// Waits until no write is inside the collection, and keeps them out.
-pub(crate) fn lock_metadata(collection: &Collection) -> ArcRwLockWriteGuard<RawRwLock, ()> {
+pub(crate) fn lock_metadata(collection: &Collection) -> MetadataGuard {
     collection.shared.metadata.write_arc()
 }
 
@@ -278,9 +315,4 @@ fn exists(namespace: &Namespace, existing: &Collection) -> Error {
         _ => format!("{what} already exists. NS: {namespace}"),
     };
     Error::new(Code::NAMESPACE_EXISTS, message)
-}
-
-/// `ns not found`, for a caller that has only the name.
-pub(crate) fn missing(namespace: &Namespace) -> Error {
-    not_found(namespace)
 }

@@ -3,6 +3,5 @@
 mod keys;
 mod spec;
 
-pub(crate) use keys::bad_key;
 pub use keys::{DocumentKeys, IndexKey, KeyMaker, id_key};
 pub use spec::{IndexSpec, KeyPart, default_index_name};

@@ -9,10 +9,12 @@
 //! 2. Metadata in memory follows the engine: committed first, published after.
 #![forbid(unsafe_code)]
 
+mod build;
 mod catalog;
 mod collection;
 mod counts;
 mod ddl;
+mod documents;
 mod failure;
 pub mod index;
 mod metadata;
@@ -20,11 +22,15 @@ mod namespace;
 mod observer;
 mod options;
 mod partial;
+mod stats;
 pub mod text;
 mod txn;
+mod validate;
 
+pub use build::{CreatedIndexes, IndexChange, IndexSelector, same_pattern};
 pub use catalog::{Catalog, CatalogOptions};
 pub use collection::{Collection, Index};
+pub use documents::{MAX_DOCUMENT_BYTES, MAX_DOCUMENT_DEPTH, check_document, check_id};
 /// The engine's own names, for the floors that do not see it.
 pub use engine::{
     Cursor, DictionaryId, Direction, Durability, Engine, KeyRange, Snapshot, Timestamp, Value,
@@ -34,8 +40,13 @@ pub use index::{IndexSpec, default_index_name, id_key};
 pub use namespace::{Namespace, check_database};
 pub use observer::OpObserver;
 pub use options::{CollectionOptions, StorageOptions, View, check_collation};
+pub use stats::{CollectionStats, IndexStats};
 pub use txn::{Savepoint, Txn, TxnKind};
+pub use validate::ValidateReport;
 /// The engine itself, for the server that opens it.
 pub mod storage {
     pub use engine::*;
 }
+
+#[cfg(test)]
+mod tests;

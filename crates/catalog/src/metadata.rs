@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `v` | format version, u32 LE |
 //! | `n` namespace | the collection, BSON, `v: 1` |
+//! | `b` dictionary u64 BE | empty: an index build that has not finished |
 //! | `m` dictionary u64 BE | multikey mask of an index, u32 LE |
 //! | `c` collection u64 BE, stripe u32 BE | documents i64 LE, bytes i64 LE |
 //!
@@ -27,6 +28,9 @@ pub(crate) const VERSION: u32 = 1;
 /// Key prefix of the collections.
 pub(crate) const NAMESPACE_PREFIX: u8 = b'n';
 
+/// Key prefix of the markers of unfinished index builds.
+pub(crate) const BUILDING_PREFIX: u8 = b'b';
+
 /// The key of a collection's record.
 pub(crate) fn namespace_key(namespace: &Namespace) -> Vec<u8> {
     let mut key = vec![NAMESPACE_PREFIX];
@@ -37,6 +41,13 @@ pub(crate) fn namespace_key(namespace: &Namespace) -> Vec<u8> {
 /// The key of an index's multikey mask.
 pub(crate) fn multikey_key(dictionary: DictionaryId) -> [u8; 9] {
     let mut key = [b'm'; 9];
+    key[1..].copy_from_slice(&dictionary.0.to_be_bytes());
+    key
+}
+
+/// The key that marks an index as being built.
+pub(crate) fn building_key(dictionary: DictionaryId) -> [u8; 9] {
+    let mut key = [BUILDING_PREFIX; 9];
     key[1..].copy_from_slice(&dictionary.0.to_be_bytes());
     key
 }

@@ -5,7 +5,7 @@ use errors::{Code, Error, Result};
 
 /// A parsed filter; none can be made yet.
 #[derive(Clone, Debug)]
-pub(crate) struct Filter(());
+pub struct Filter(());
 
 impl Filter {
     pub(crate) fn parse(_: &RawDocument) -> Result<Self> {

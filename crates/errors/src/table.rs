@@ -103,6 +103,7 @@ codes! {
     184 CLIENT_METADATA_APP_NAME_TOO_LARGE "ClientMetadataAppNameTooLarge"
     185 CLIENT_METADATA_DOCUMENT_TOO_LARGE "ClientMetadataDocumentTooLarge"
     186 CLIENT_METADATA_CANNOT_BE_MUTATED "ClientMetadataCannotBeMutated"
+    181 AMBIGUOUS_INDEX_KEY_PATTERN "AmbiguousIndexKeyPattern"
     189 PRIMARY_STEPPED_DOWN "PrimarySteppedDown"
     197 INVALID_INDEX_SPECIFICATION_OPTION "InvalidIndexSpecificationOption"
     202 NETWORK_INTERFACE_EXCEEDED_TIME_LIMIT "NetworkInterfaceExceededTimeLimit"

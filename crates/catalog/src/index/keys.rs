@@ -88,10 +88,11 @@ impl KeyMaker {
             directions: spec
                 .parts
                 .iter()
-                .map(|part| match part.descending {
-                    true => Direction::Descending,
-                    false => Direction::Ascending,
-                })
+                .map(
+                    |part| {
+                        if part.descending { Direction::Descending } else { Direction::Ascending }
+                    },
+                )
                 .collect(),
             unique: spec.unique,
             sparse: spec.sparse,
@@ -325,6 +326,7 @@ mod tests {
             .collect())
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "reads as a table")]
     fn check(key: Document, document: Document, expected: Bson) {
         for unique in [false, true] {
             let found = parts(doc! { "key": key.clone(), "unique": unique }, &document).unwrap();

@@ -117,7 +117,10 @@ impl IndexSpec {
             return Err(not_valid(name, "an _id index specification", spec));
         }
         match name {
-            "key" | "name" | "ns" | "background" | "dropDups" => {}
+            "clustering" if truth(value) => {
+                return Err(cannot("clustering secondary indexes are not supported yet"));
+            }
+            "key" | "name" | "ns" | "background" | "dropDups" | "clustering" => {}
             "v" => check_version(value)?,
             "unique" | "sparse" | "hidden" => {
                 if !matches!(
@@ -151,11 +154,7 @@ impl IndexSpec {
                 self.shown.append(option, value);
             }
             "collation" => check_collation(value).map_err(|e| cannot(e.message()))?,
-            "clustering" if truth(value) => {
-                return Err(cannot("clustering secondary indexes are not supported yet"));
-            }
-            "clustering" => {}
-            "storageEngine" if value.as_document().is_some_and(|d| d.is_empty()) => {}
+            "storageEngine" if value.as_document().is_some_and(RawDocument::is_empty) => {}
             "weights"
             | "default_language"
             | "language_override"
@@ -190,6 +189,32 @@ impl IndexSpec {
             )));
         }
         Ok(())
+    }
+
+    /// The same index with options changed by `collMod`.
+    pub(crate) fn with_change(&self, change: crate::build::IndexChange) -> Result<Self> {
+        let mut shown = RawDocumentBuf::new();
+        let replaced = |name: &str| {
+            name == "hidden" && change.hidden.is_some()
+                || name == "expireAfterSeconds" && change.expire_after_seconds.is_some()
+        };
+        for element in &self.shown {
+            let (name, value) = element?;
+            if !replaced(name.as_str()) {
+                shown.append(name, value);
+            }
+        }
+        if let Some(seconds) = change.expire_after_seconds {
+            let seconds = expire_seconds(RawBsonRef::Int64(seconds))?;
+            match i32::try_from(seconds) {
+                Ok(small) => shown.append(cstr!("expireAfterSeconds"), small),
+                Err(_) => shown.append(cstr!("expireAfterSeconds"), seconds),
+            }
+        }
+        if change.hidden == Some(true) {
+            shown.append(cstr!("hidden"), true);
+        }
+        Self::parse(&shown)
     }
 
     /// Whether this describes the index every collection has on `_id`.

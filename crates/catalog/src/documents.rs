@@ -1,0 +1,301 @@
+//! Documents inside a transaction: insert, update, delete, with exact index upkeep.
+//!
+//! From → to: keys of all indexes are made first, so that a document that cannot be indexed
+//! changes nothing [`Txn::insert_document`]; then the primary, then each index. Only changed index
+//! entries are written. Where a unique index refuses after something was written, the document is
+//! rolled back to a savepoint; nothing else of the transaction is lost.
+
+use crate::collection::{Collection, Index};
+use crate::failure::from_engine;
+use crate::index::{DocumentKeys, IndexKey, id_key};
+use crate::text::document_text;
+use crate::txn::Txn;
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use engine::DictionaryId;
+use errors::{Code, Error, Result};
+use smallvec::SmallVec;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// The largest document, in bytes.
+pub const MAX_DOCUMENT_BYTES: usize = 16 << 20;
+/// How deep a stored document may nest.
+pub const MAX_DOCUMENT_DEPTH: usize = 180;
+
+type AllKeys = SmallVec<[DocumentKeys; 4]>;
+
+impl Txn {
+    /// Inserts a document that has an `_id`. A duplicate key leaves the transaction as it was.
+    pub fn insert_document(
+        &mut self,
+        collection: &Arc<Collection>,
+        document: &RawDocument,
+    ) -> Result<()> {
+        let id = required_id(document)?;
+        let key = id_key(id)?;
+        let keys = all_keys(collection, document, id)?;
+        let may_roll_back = collection.indexes.iter().any(|index| index.spec.unique);
+        let savepoint = may_roll_back.then(|| self.savepoint());
+        let inserted = self
+            .engine
+            .insert(collection.primary, &key, document.as_bytes())
+            .map_err(from_engine)?;
+        if !inserted {
+            return Err(duplicate_id(collection, id));
+        }
+        for (index, keys) in collection.indexes.iter().zip(&keys) {
+            self.note_multikey(index, keys.multikey);
+            for entry in &keys.entries {
+                if let Err(error) = self.add_entry(collection, index, entry) {
+                    if let (Code::DUPLICATE_KEY, Some(savepoint)) = (error.code(), savepoint) {
+                        self.rollback_to(savepoint);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        self.count(collection, 1, document.as_bytes().len() as i64);
+        self.observe(|txn, observer| observer.inserted(txn, collection, document))
+    }
+
+    /// Replaces `old`, which stands under `key`, by `new`; `_id` stays. A duplicate key leaves the
+    /// transaction as it was.
+    pub fn update_document(
+        &mut self,
+        collection: &Arc<Collection>,
+        key: &[u8],
+        old: &RawDocument,
+        new: &RawDocument,
+    ) -> Result<()> {
+        let old_keys = all_keys(collection, old, required_id(old)?)?;
+        let new_keys = all_keys(collection, new, required_id(new)?)?;
+        let unique_grows = collection
+            .indexes
+            .iter()
+            .zip(old_keys.iter().zip(&new_keys))
+            .any(|(index, (old, new))| index.spec.unique && old.entries != new.entries);
+        let savepoint = unique_grows.then(|| self.savepoint());
+        self.engine.put(collection.primary, key, new.as_bytes()).map_err(from_engine)?;
+        for (index, (old, new)) in collection.indexes.iter().zip(old_keys.iter().zip(&new_keys)) {
+            self.note_multikey(index, new.multikey);
+            if let Err(error) = self.change_entries(collection, index, old, new) {
+                if let (Code::DUPLICATE_KEY, Some(savepoint)) = (error.code(), savepoint) {
+                    self.rollback_to(savepoint);
+                }
+                return Err(error);
+            }
+        }
+        let growth = new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
+        self.count(collection, 0, growth);
+        self.observe(|txn, observer| observer.updated(txn, collection, old, new))
+    }
+
+    /// Deletes `document`, which stands under `key`.
+    pub fn delete_document(
+        &mut self,
+        collection: &Arc<Collection>,
+        key: &[u8],
+        document: &RawDocument,
+    ) -> Result<()> {
+        let keys = all_keys(collection, document, required_id(document)?)?;
+        self.engine.delete(collection.primary, key).map_err(from_engine)?;
+        for (index, keys) in collection.indexes.iter().zip(&keys) {
+            for entry in &keys.entries {
+                self.engine.delete(index.dictionary, &entry.key).map_err(from_engine)?;
+            }
+        }
+        self.count(collection, -1, -(document.as_bytes().len() as i64));
+        self.observe(|txn, observer| observer.deleted(txn, collection, document))
+    }
+
+    fn change_entries(
+        &mut self,
+        collection: &Collection,
+        index: &Arc<Index>,
+        old: &DocumentKeys,
+        new: &DocumentKeys,
+    ) -> Result<()> {
+        let (gone, added) = difference(&old.entries, &new.entries);
+        for entry in gone {
+            self.engine.delete(index.dictionary, &entry.key).map_err(from_engine)?;
+        }
+        for (entry, retyped) in added {
+            if retyped {
+                self.put_entry(index.dictionary, entry)?;
+            } else {
+                self.add_entry(collection, index, entry)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn add_entry(
+        &mut self,
+        collection: &Collection,
+        index: &Arc<Index>,
+        entry: &IndexKey,
+    ) -> Result<()> {
+        if !index.spec.unique {
+            return self.put_entry(index.dictionary, entry);
+        }
+        let inserted =
+            self.engine.insert(index.dictionary, &entry.key, &entry.value).map_err(from_engine)?;
+        if !inserted {
+            return Err(duplicate_key(collection, index, entry));
+        }
+        Ok(())
+    }
+
+    fn put_entry(&mut self, dictionary: DictionaryId, entry: &IndexKey) -> Result<()> {
+        self.engine.put(dictionary, &entry.key, &entry.value).map_err(from_engine)
+    }
+
+    fn observe(
+        &mut self,
+        mut tell: impl FnMut(&mut Self, &dyn crate::observer::OpObserver) -> Result<()>,
+    ) -> Result<()> {
+        if self.catalog.observers().is_empty() {
+            return Ok(());
+        }
+        let catalog = Arc::clone(&self.catalog);
+        catalog.observers().iter().try_for_each(|observer| tell(self, observer.as_ref()))
+    }
+}
+
+/// The `_id` of a document that is about to be stored.
+fn required_id(document: &RawDocument) -> Result<RawBsonRef<'_>> {
+    document
+        .get("_id")?
+        .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "a stored document has an _id"))
+}
+
+fn all_keys(
+    collection: &Collection,
+    document: &RawDocument,
+    id: RawBsonRef<'_>,
+) -> Result<AllKeys> {
+    collection.indexes.iter().map(|index| index.keys.make(document, id)).collect()
+}
+
+/// An entry to write, and whether only its type bits changed.
+type Added<'a> = (&'a IndexKey, bool);
+
+/// Entries only in `old`, and entries new or with other type bits in `new`. Both ascend.
+fn difference<'a>(old: &'a [IndexKey], new: &'a [IndexKey]) -> (Vec<&'a IndexKey>, Vec<Added<'a>>) {
+    let (mut gone, mut added) = (Vec::new(), Vec::new());
+    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    loop {
+        let order = match (old.peek(), new.peek()) {
+            (None, None) => return (gone, added),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(a), Some(b)) => a.key.cmp(&b.key),
+        };
+        let before = (order != Ordering::Greater).then(|| old.next()).flatten();
+        let after = (order != Ordering::Less).then(|| new.next()).flatten();
+        match (before, after) {
+            (Some(before), None) => gone.push(before),
+            (None, Some(after)) => added.push((after, false)),
+            (Some(before), Some(after)) if before.value != after.value => added.push((after, true)),
+            _ => {}
+        }
+    }
+}
+
+fn duplicate_id(collection: &Collection, id: RawBsonRef<'_>) -> Error {
+    let mut pattern = RawDocumentBuf::new();
+    pattern.append(cstr!("_id"), 1);
+    let mut value = RawDocumentBuf::new();
+    value.append(cstr!("_id"), id);
+    duplicate(collection, "_id_", &pattern, &value)
+}
+
+/// The error for an entry whose key another document holds.
+pub(crate) fn duplicate_key(collection: &Collection, index: &Index, entry: &IndexKey) -> Error {
+    let mut value = RawDocumentBuf::new();
+    let parts = index.keys.parts_of(&entry.key, &entry.value);
+    for ((path, _), part) in index.spec.key.iter().flatten().zip(&parts) {
+        value.append(path, part.as_raw_bson_ref());
+    }
+    duplicate(collection, &index.spec.name, &index.spec.key, &value)
+}
+
+fn duplicate(
+    collection: &Collection,
+    index: &str,
+    pattern: &RawDocument,
+    value: &RawDocument,
+) -> Error {
+    let mut extra = bson::Document::new();
+    for (name, raw) in [("keyPattern", pattern), ("keyValue", value)] {
+        if let Ok(document) = bson::Document::try_from(raw) {
+            extra.insert(name, document);
+        }
+    }
+    Error::new(
+        Code::DUPLICATE_KEY,
+        format!(
+            "E11000 duplicate key error collection: {} index: {index} dup key: {}",
+            collection.namespace,
+            document_text(value)
+        ),
+    )
+    .with_extra(extra)
+}
+
+/// Checks a value for the `_id` of a stored document.
+pub fn check_id(id: RawBsonRef<'_>) -> Result<()> {
+    let refused = |name: &str| {
+        Error::new(Code::INVALID_ID_FIELD, format!("The '_id' value cannot be of type {name}"))
+    };
+    match id {
+        RawBsonRef::Array(_) => Err(refused("array")),
+        RawBsonRef::RegularExpression(_) => Err(refused("regex")),
+        RawBsonRef::Undefined => Err(refused("undefined")),
+        RawBsonRef::Document(document) => {
+            for element in document {
+                let (name, _) = element?;
+                if name.as_str().starts_with('$') {
+                    return Err(Error::new(
+                        Code::DOLLAR_PREFIXED_FIELD_NAME,
+                        format!(
+                            "_id fields may not contain '$'-prefixed fields: {} is not valid for \
+                             storage.",
+                            name.as_str()
+                        ),
+                    ));
+                }
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that every byte of a document is well-formed and that it nests at most
+/// [`MAX_DOCUMENT_DEPTH`] deep. What is stored was checked by this once.
+pub fn check_document(document: &RawDocument) -> Result<()> {
+    check_nested(document, 1)
+}
+
+fn check_nested(document: &RawDocument, depth: usize) -> Result<()> {
+    if depth > MAX_DOCUMENT_DEPTH {
+        return Err(Error::new(
+            Code::OVERFLOW,
+            format!(
+                "cannot insert document because it exceeds {MAX_DOCUMENT_DEPTH} levels of nesting"
+            ),
+        ));
+    }
+    for element in document {
+        match element?.1 {
+            RawBsonRef::Document(inner) => check_nested(inner, depth + 1)?,
+            RawBsonRef::Array(inner) => {
+                check_nested(RawDocument::from_bytes(inner.as_bytes())?, depth + 1)?;
+            }
+            RawBsonRef::JavaScriptCodeWithScope(code) => check_nested(code.scope, depth + 1)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,312 @@
+//! The catalog against an engine in memory: what is written, dropped, renamed, counted, reopened.
+
+use super::*;
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{Document, doc};
+use errors::{Code, Result};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn open(engine: &Engine) -> Arc<Catalog> {
+    let options = CatalogOptions::new(os::Os::real(), std::env::temp_dir());
+    Catalog::open(engine.clone(), options).unwrap()
+}
+
+fn raw(document: &Document) -> RawDocumentBuf {
+    RawDocumentBuf::try_from(document).unwrap()
+}
+
+fn ns(name: &str) -> Namespace {
+    Namespace::parse(name).unwrap()
+}
+
+fn index(spec: &Document) -> IndexSpec {
+    IndexSpec::parse(&raw(spec)).unwrap()
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the shape of an interrupt check")]
+fn never() -> Result<()> {
+    Ok(())
+}
+
+fn build(catalog: &Arc<Catalog>, name: &str, spec: &Document) -> Result<CreatedIndexes> {
+    catalog.create_indexes(&ns(name), &[index(spec)], &never)
+}
+
+fn insert(catalog: &Arc<Catalog>, name: &str, document: &Document) -> Result<()> {
+    catalog.ensure_collection(&ns(name))?;
+    let mut txn = catalog.begin(TxnKind::Statement);
+    let collection = txn.open_for_write(&ns(name))?.unwrap();
+    let result = txn.insert_document(&collection, &raw(document));
+    txn.commit(Durability::Buffered)?;
+    result
+}
+
+fn check_valid(catalog: &Catalog, name: &str) -> ValidateReport {
+    let report = catalog.validate(&ns(name), &never).unwrap();
+    assert!(report.valid(), "{:?}", report.errors);
+    report
+}
+
+#[test]
+fn counts_and_indexes_survive_reopening() {
+    let engine = Engine::temporary();
+    let catalog = open(&engine);
+    build(&catalog, "db.c", &doc! { "key": { "a": 1 }, "name": "a_1" }).unwrap();
+    for i in 0..20 {
+        insert(&catalog, "db.c", &doc! { "_id": i, "a": [i, i + 1] }).unwrap();
+    }
+    drop(catalog);
+    let catalog = open(&engine);
+    let collection = catalog.collection(&ns("db.c")).unwrap();
+    assert_eq!(collection.count(), 20);
+    assert!(collection.index("a_1").unwrap().is_multikey());
+    assert_eq!(check_valid(&catalog, "db.c").keys_per_index[1].1, 40);
+    insert(&catalog, "db.c", &doc! { "_id": 99 }).unwrap();
+    assert_eq!(catalog.collection(&ns("db.c")).unwrap().count(), 21);
+}
+
+#[test]
+fn duplicate_keys_are_named_as_mongodb_names_them() {
+    let catalog = open(&Engine::temporary());
+    let unique = doc! { "key": { "a": 1, "b.c": -1 }, "name": "u", "unique": true };
+    build(&catalog, "db.c", &unique).unwrap();
+    insert(&catalog, "db.c", &doc! { "_id": 1, "a": "x", "b": { "c": 2 } }).unwrap();
+    let error = insert(&catalog, "db.c", &doc! { "_id": 2, "a": "x", "b": { "c": 2.0 } });
+    let error = error.unwrap_err();
+    assert_eq!(error.code(), Code::DUPLICATE_KEY);
+    assert_eq!(
+        error.message(),
+        "E11000 duplicate key error collection: db.c index: u dup key: { a: \"x\", b.c: 2.0 }"
+    );
+    assert_eq!(
+        error.extra().unwrap(),
+        &doc! { "keyPattern": { "a": 1, "b.c": -1 }, "keyValue": { "a": "x", "b.c": 2.0 } }
+    );
+    let error = insert(&catalog, "db.c", &doc! { "_id": 1 }).unwrap_err();
+    assert_eq!(
+        error.message(),
+        "E11000 duplicate key error collection: db.c index: _id_ dup key: { _id: 1 }"
+    );
+    assert_eq!(catalog.collection(&ns("db.c")).unwrap().count(), 1);
+    check_valid(&catalog, "db.c");
+}
+
+#[test]
+fn building_a_unique_index_over_duplicates_leaves_nothing() {
+    let catalog = open(&Engine::temporary());
+    insert(&catalog, "db.c", &doc! { "_id": 1, "a": 5 }).unwrap();
+    insert(&catalog, "db.c", &doc! { "_id": 2, "a": 5 }).unwrap();
+    let unique = doc! { "key": { "a": 1 }, "name": "a_1", "unique": true };
+    assert_eq!(build(&catalog, "db.c", &unique).unwrap_err().code(), Code::DUPLICATE_KEY);
+    assert!(catalog.collection(&ns("db.c")).unwrap().indexes().is_empty());
+    let plain = doc! { "key": { "a": 1 }, "name": "a_1" };
+    let created = build(&catalog, "db.c", &plain).unwrap();
+    assert_eq!((created.before, created.after), (1, 2));
+    assert_eq!(build(&catalog, "db.c", &plain).unwrap().before, 2);
+    check_valid(&catalog, "db.c");
+}
+
+#[test]
+fn index_conflicts_have_mongodbs_codes() {
+    let catalog = open(&Engine::temporary());
+    build(&catalog, "db.c", &doc! { "key": { "a": 1 }, "name": "a_1" }).unwrap();
+    let code = |spec: Document| build(&catalog, "db.c", &spec).unwrap_err().code();
+    assert_eq!(code(doc! { "key": { "b": 1 }, "name": "a_1" }), Code::INDEX_KEY_SPECS_CONFLICT);
+    assert_eq!(code(doc! { "key": { "a": 1 }, "name": "other" }), Code::INDEX_OPTIONS_CONFLICT);
+    assert_eq!(
+        code(doc! { "key": { "a": 1 }, "name": "a_1", "unique": true }),
+        Code::INDEX_KEY_SPECS_CONFLICT
+    );
+    assert_eq!(
+        code(doc! { "key": { "a": 1 }, "name": "a_1", "expireAfterSeconds": 5 }),
+        Code::INDEX_OPTIONS_CONFLICT
+    );
+    build(&catalog, "db.c", &doc! { "key": { "a": 1 }, "name": "s", "sparse": true }).unwrap();
+    for i in 0..61 {
+        let field = format!("f{i}");
+        build(&catalog, "db.c", &doc! { "key": { &field: 1 }, "name": &field }).unwrap();
+    }
+    assert_eq!(
+        code(doc! { "key": { "z": 1 }, "name": "z" }),
+        Code::CANNOT_CREATE_INDEX,
+        "the 65th index"
+    );
+}
+
+#[test]
+fn specifications_that_cannot_be_honoured_are_refused() {
+    for (spec, code) in [
+        (doc! { "key": {}, "name": "x" }, 67),
+        (doc! { "key": { "a": 0 }, "name": "x" }, 67),
+        (doc! { "key": { "a": "text" }, "name": "x" }, 67),
+        (doc! { "key": { "a": "nonsense" }, "name": "x" }, 67),
+        (doc! { "key": { "a": true }, "name": "x" }, 67),
+        (doc! { "key": { "": 1 }, "name": "x" }, 67),
+        (doc! { "key": { "a..b": 1 }, "name": "x" }, 67),
+        (doc! { "key": { "$a": 1 }, "name": "x" }, 67),
+        (doc! { "key": { "a.$**": 1 }, "name": "x" }, 67),
+        (doc! { "key": { "a": 1 }, "name": "" }, 67),
+        (doc! { "key": { "a": 1 }, "name": "_id_" }, 2),
+        (doc! { "key": { "a": 1 } }, 9),
+        (doc! { "name": "a" }, 9),
+        (doc! { "key": 1, "name": "a" }, 14),
+        (doc! { "key": { "a": 1 }, "name": "x", "foo": 1 }, 197),
+        (doc! { "key": { "_id": 1 }, "name": "_id_", "sparse": true }, 197),
+        (doc! { "key": { "a": 1, "b": 1 }, "name": "x", "expireAfterSeconds": 1 }, 67),
+    ] {
+        let error = IndexSpec::parse(&raw(&spec)).unwrap_err();
+        assert_eq!(error.code().0, code, "{spec}: {error}");
+    }
+}
+
+#[test]
+fn dropping_and_renaming_move_the_documents() {
+    let catalog = open(&Engine::temporary());
+    insert(&catalog, "db.c", &doc! { "_id": 1, "a": 5 }).unwrap();
+    build(&catalog, "db.c", &doc! { "key": { "a": 1 }, "name": "a_1" }).unwrap();
+    insert(&catalog, "other.d", &doc! { "_id": 1 }).unwrap();
+    let error = catalog.rename_collection(&ns("db.c"), &ns("other.d"), false).unwrap_err();
+    assert_eq!(error.code(), Code::NAMESPACE_EXISTS);
+    catalog.rename_collection(&ns("db.c"), &ns("other.d"), true).unwrap();
+    assert_eq!(catalog.databases(), ["other"]);
+    assert_eq!(catalog.collection(&ns("other.d")).unwrap().count(), 1);
+    assert_eq!(check_valid(&catalog, "other.d").keys_per_index.len(), 2);
+    let names = [IndexSelector::Name("a_1")];
+    assert_eq!(catalog.drop_indexes(&ns("other.d"), &names).unwrap(), 2);
+    let error = catalog.drop_indexes(&ns("other.d"), &names).unwrap_err();
+    assert_eq!(error.message(), "index not found with name [a_1]");
+    let old = catalog.collection(&ns("other.d")).unwrap();
+    catalog.drop_collection(&ns("other.d")).unwrap();
+    assert!(old.is_dropped());
+    assert!(catalog.databases().is_empty());
+    let error = catalog.drop_collection(&ns("other.d")).unwrap_err();
+    assert_eq!(error.code(), Code::NAMESPACE_NOT_FOUND);
+}
+
+#[test]
+fn hidden_and_ttl_options_change_and_show() {
+    let catalog = open(&Engine::temporary());
+    build(&catalog, "db.c", &doc! { "key": { "a": 1 }, "name": "a_1", "expireAfterSeconds": 10 })
+        .unwrap();
+    let change = IndexChange { hidden: Some(true), expire_after_seconds: Some(20) };
+    let before = catalog.change_index(&ns("db.c"), IndexSelector::Name("a_1"), change).unwrap();
+    assert_eq!((before.hidden, before.expire_after_seconds), (Some(false), Some(10)));
+    let collection = catalog.collection(&ns("db.c")).unwrap();
+    let spec = collection.index("a_1").unwrap().spec();
+    assert!(spec.hidden);
+    assert_eq!(spec.shown.get_i32("expireAfterSeconds").unwrap(), 20);
+}
+
+#[test]
+fn an_aborted_array_leaves_no_lost_multikey_mark() {
+    let engine = Engine::temporary();
+    let catalog = open(&engine);
+    build(&catalog, "db.c", &doc! { "key": { "a": 1 }, "name": "a_1" }).unwrap();
+    let mut aborted = catalog.begin(TxnKind::Statement);
+    let collection = aborted.open_for_write(&ns("db.c")).unwrap().unwrap();
+    aborted.insert_document(&collection, &raw(&doc! { "_id": 1, "a": [1] })).unwrap();
+    insert(&catalog, "db.c", &doc! { "_id": 2, "a": [1] }).unwrap();
+    aborted.abort();
+    drop(catalog);
+    let catalog = open(&engine);
+    assert!(catalog.collection(&ns("db.c")).unwrap().index("a_1").unwrap().is_multikey());
+}
+
+fn value() -> impl Strategy<Value = bson::Bson> {
+    let leaf = prop_oneof![
+        (0..4).prop_map(bson::Bson::Int32),
+        (0..4).prop_map(|n| bson::Bson::Double(f64::from(n))),
+        Just(bson::Bson::Null),
+        "[ab]".prop_map(bson::Bson::String),
+    ];
+    leaf.prop_recursive(2, 8, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(bson::Bson::Array),
+            prop::collection::btree_map("[ab]", inner, 0..3)
+                .prop_map(|map| bson::Bson::Document(map.into_iter().collect())),
+        ]
+    })
+}
+
+#[expect(clippy::large_enum_variant, reason = "a few dozen live at a time")]
+#[derive(Clone, Debug)]
+enum Step {
+    Put(i32, bson::Bson, bson::Bson),
+    Delete(i32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0..8, value(), value()).prop_map(|(id, a, b)| Step::Put(id, a, b)),
+        1 => (0..8).prop_map(Step::Delete),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn indexes_agree_with_documents_after_any_changes(
+        steps in prop::collection::vec(step(), 1..30),
+        build_after in 0..30_usize,
+    ) {
+        let catalog = open(&Engine::temporary());
+        let specs = [
+            doc! { "key": { "a": 1 }, "name": "a" },
+            doc! { "key": { "a.b": -1, "b": 1 }, "name": "ab", "sparse": true },
+            doc! { "key": { "b": 1 }, "name": "u", "unique": true, "sparse": true },
+        ];
+        let specs: Vec<IndexSpec> = specs.iter().map(index).collect();
+        catalog.ensure_collection(&ns("db.c")).unwrap();
+        let mut model: BTreeMap<i32, Document> = BTreeMap::new();
+        for (at, step) in steps.iter().enumerate() {
+            if at == build_after {
+                drop(catalog.create_indexes(&ns("db.c"), &specs, &never));
+            }
+            let mut txn = catalog.begin(TxnKind::Statement);
+            let collection = txn.open_for_write(&ns("db.c")).unwrap().unwrap();
+            let (Step::Put(id, ..) | Step::Delete(id)) = step;
+            let key = id_key(RawBsonRef::Int32(*id)).unwrap();
+            let old = txn.get_for_update(&collection, &key).unwrap();
+            let old = old.as_ref().map(|old| RawDocument::from_bytes(&old[..]).unwrap());
+            prop_assert_eq!(old.is_some(), model.contains_key(id));
+            let (result, new) = match (step, old) {
+                (Step::Put(_, a, b), old) => {
+                    let new = doc! { "_id": id, "a": a.clone(), "b": b.clone() };
+                    let result = match old {
+                        Some(old) => txn.update_document(&collection, &key, old, &raw(&new)),
+                        None => txn.insert_document(&collection, &raw(&new)),
+                    };
+                    (result, Some(new))
+                }
+                (Step::Delete(_), Some(old)) => {
+                    (txn.delete_document(&collection, &key, old), None)
+                }
+                (Step::Delete(_), None) => (Ok(()), None),
+            };
+            match (result, new) {
+                (Ok(()), Some(new)) => { model.insert(*id, new); }
+                (Ok(()), None) => { model.remove(id); }
+                (Err(error), _) => {
+                    let code = error.code();
+                    prop_assert!(
+                        code == Code::DUPLICATE_KEY || code == Code::CANNOT_INDEX_PARALLEL_ARRAYS,
+                        "{}", error
+                    );
+                }
+            }
+            txn.commit(Durability::Buffered).unwrap();
+        }
+        let report = check_valid(&catalog, "db.c");
+        prop_assert_eq!(report.records, model.len() as u64);
+        for (id, expected) in &model {
+            let collection = catalog.collection(&ns("db.c")).unwrap();
+            let key = id_key(RawBsonRef::Int32(*id)).unwrap();
+            let held = catalog.snapshot().get(collection.primary(), &key).unwrap().unwrap();
+            let expected = raw(expected);
+            prop_assert_eq!(&held[..], expected.as_bytes());
+        }
+    }
+}
