@@ -1,4 +1,17 @@
 //! Commands that say what the server is and does.
 
+pub(crate) mod build_info;
+pub(crate) mod connection_status;
+pub(crate) mod current_op;
+pub(crate) mod get_cmd_line_opts;
+pub(crate) mod get_log;
 pub(crate) mod hello;
+pub(crate) mod host_info;
+pub(crate) mod kill_op;
+pub(crate) mod list_commands;
+pub(crate) mod parameters;
 pub(crate) mod ping;
+pub(crate) mod profile;
+pub(crate) mod server_status;
+pub(crate) mod top;
+pub(crate) mod whats_my_uri;

@@ -1,1 +1,30 @@
 //! Commands about logical sessions and transactions.
+
+pub(crate) mod end_sessions;
+pub(crate) mod kill_sessions;
+pub(crate) mod start_session;
+pub(crate) mod transactions;
+
+use crate::fields::{Field, type_name};
+use bson::RawBsonRef;
+use errors::{Error, Result};
+use session::SessionId;
+
+/// The ids of an array `[{id: <UUID>}, …]`.
+fn parse_list(field: &Field<'_>) -> Result<Vec<SessionId>> {
+    let mut list = Vec::new();
+    for (at, element) in field.array()?.into_iter().enumerate() {
+        let value = element?;
+        if !matches!(value, RawBsonRef::Document(_)) {
+            return Err(Error::type_mismatch(format!(
+                "BSON field '{}.{}.{at}' is the wrong type '{}', expected type 'object'",
+                field.place,
+                field.name,
+                type_name(value)
+            )));
+        }
+        let one = Field { place: field.place, name: field.name, value };
+        list.push(crate::arguments::parse_lsid(&one)?);
+    }
+    Ok(list)
+}

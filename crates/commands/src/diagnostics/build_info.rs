@@ -1,0 +1,54 @@
+//! `buildInfo`: the version clients decide by, and our own beside it.
+
+use super::hello::MAX_DOCUMENT_BYTES;
+use crate::arguments::Fields;
+use crate::context::Context;
+use crate::registry::Command;
+use errors::Result;
+
+/// The MongoDB release whose behaviour this server shows.
+pub(crate) const MONGODB_VERSION: &str = "7.0.14";
+const MONGODB_VERSION_PARTS: [i32; 4] = [7, 0, 14, 0];
+/// What data files of this server are compatible with, in MongoDB's words.
+pub(crate) const FEATURE_VERSION: &str = "7.0";
+
+pub(crate) const BUILD_INFO: Command =
+    Command::new("buildInfo", "Version and build of this server.", run)
+        .aliases(&["buildinfo"])
+        .api_v1();
+
+fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    if let Some(field) = fields.get(1) {
+        return Err(field.unknown());
+    }
+    let info = &context.service.info;
+    let reply = &mut context.reply;
+    reply.str("version", MONGODB_VERSION);
+    reply.str("ferndb", &info.version);
+    reply.str("gitVersion", &info.git_version);
+    let modules = reply.begin_array("modules");
+    reply.end(modules);
+    reply.str("allocator", "jemalloc");
+    reply.str("javascriptEngine", "none");
+    reply.str("sysInfo", "deprecated");
+    let parts = reply.begin_array("versionArray");
+    for (at, part) in MONGODB_VERSION_PARTS.into_iter().enumerate() {
+        reply.i32(&at.to_string(), part);
+    }
+    reply.end(parts);
+    let tls = reply.begin_document("openssl");
+    reply.str("running", "disabled");
+    reply.str("compiled", "disabled");
+    reply.end(tls);
+    let build = reply.begin_document("buildEnvironment");
+    reply.str("target_arch", std::env::consts::ARCH);
+    reply.str("target_os", std::env::consts::OS);
+    reply.end(build);
+    reply.i32("bits", 64);
+    reply.bool("debug", cfg!(debug_assertions));
+    reply.i32("maxBsonObjectSize", MAX_DOCUMENT_BYTES);
+    let engines = reply.begin_array("storageEngines");
+    reply.element_str(0, "fern");
+    reply.end(engines);
+    Ok(())
+}

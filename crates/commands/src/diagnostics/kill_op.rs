@@ -1,0 +1,29 @@
+//! `killOp`: tells a running operation to stop.
+
+use crate::arguments::Fields;
+use crate::context::Context;
+use crate::fields::missing;
+use crate::registry::Command;
+use errors::{Code, Error, Result};
+
+pub(crate) const KILL_OP: Command =
+    Command::new("killOp", "Tells a running operation to stop.", run).admin_only();
+
+fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let mut number = None;
+    for field in &fields[1..] {
+        match field.name {
+            "op" => number = Some(field.i64()?),
+            _ => return Err(field.unknown()),
+        }
+    }
+    let Some(number) = number else { return Err(missing("killOp", "op")) };
+    // An operation that ended meanwhile is no error: it stopped, as was asked.
+    if let Ok(number) = u64::try_from(number) {
+        context.service.operations.kill(number, Code::INTERRUPTED);
+    } else {
+        return Err(Error::bad_value(format!("invalid op : {number}")));
+    }
+    context.reply.str("info", "attempting to kill op");
+    Ok(())
+}

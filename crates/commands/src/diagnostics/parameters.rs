@@ -1,0 +1,136 @@
+//! `getParameter` and `setParameter`: the server's knobs.
+//!
+//! Always true: a parameter listed as settable has an effect.
+
+use super::build_info::FEATURE_VERSION;
+use crate::arguments::Fields;
+use crate::context::Context;
+use crate::registry::Command;
+use crate::service::Service;
+use crate::writer::Writer;
+use bson::{Bson, RawBsonRef, doc};
+use errors::{Code, Error, Result};
+use std::sync::atomic::Ordering;
+
+pub(crate) const GET_PARAMETER: Command =
+    Command::new("getParameter", "Reads the server's parameters.", get).admin_only();
+
+pub(crate) const SET_PARAMETER: Command =
+    Command::new("setParameter", "Changes the server's parameters.", set).admin_only();
+
+type Read = fn(&Service) -> Bson;
+type Write = fn(&Service, i64);
+
+struct Parameter {
+    name: &'static str,
+    read: Read,
+    /// The least and the greatest value, and how to set it.
+    write: Option<(i64, i64, Write)>,
+}
+
+const fn fixed(name: &'static str, read: Read) -> Parameter {
+    Parameter { name, read, write: None }
+}
+
+static PARAMETERS: &[Parameter] = &[
+    fixed("authenticationMechanisms", |_| Bson::Array(Vec::new())),
+    Parameter {
+        name: "cursorTimeoutMillis",
+        read: |service| Bson::Int64(service.cursor_timeout_ms.load(Ordering::Relaxed) as i64),
+        write: Some((1, i32::MAX as i64, |service, value| {
+            service.cursor_timeout_ms.store(value as u64, Ordering::Relaxed);
+        })),
+    },
+    fixed("enableTestCommands", |_| Bson::Boolean(false)),
+    fixed("featureCompatibilityVersion", |_| Bson::Document(doc! { "version": FEATURE_VERSION })),
+    fixed("localLogicalSessionTimeoutMinutes", |_| Bson::Int32(30)),
+    fixed("maxBSONDepth", |_| Bson::Int32(200)),
+    fixed("maxSessions", |_| Bson::Int32(session::Sessions::MAX as i32)),
+    fixed("notablescan", |_| Bson::Boolean(false)),
+    fixed("requireApiVersion", |_| Bson::Boolean(false)),
+    Parameter {
+        name: "slowOpThresholdMs",
+        read: |service| Bson::Int64(service.slow_ms.load(Ordering::Relaxed) as i64),
+        write: Some((0, i64::MAX, |service, value| {
+            service.slow_ms.store(value as u64, Ordering::Relaxed);
+        })),
+    },
+];
+
+fn get(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let mut all = matches!(fields[0].value, RawBsonRef::String("*"));
+    let mut details = false;
+    if let RawBsonRef::Document(options) = fields[0].value {
+        for option in crate::fields::inner(options, "getParameter") {
+            let option = option?;
+            match option.name {
+                "allParameters" => all = option.bool()?,
+                "showDetails" => details = option.bool()?,
+                "setAt" => {}
+                _ => return Err(option.unknown()),
+            }
+        }
+    }
+    let mut found = false;
+    for parameter in PARAMETERS {
+        if all || fields[1..].iter().any(|field| field.name == parameter.name) {
+            write(&mut context.reply, context.service, parameter, details);
+            found = true;
+        }
+    }
+    if !found {
+        return Err(Error::new(Code::INVALID_OPTIONS, "no option found to get"));
+    }
+    Ok(())
+}
+
+fn write(reply: &mut Writer, service: &Service, parameter: &Parameter, details: bool) {
+    let value = (parameter.read)(service);
+    if !details {
+        return reply.bson(parameter.name, &value);
+    }
+    let one = reply.begin_document(parameter.name);
+    reply.bson("value", &value);
+    reply.bool("settableAtRuntime", parameter.write.is_some());
+    reply.bool("settableAtStartup", false);
+    reply.end(one);
+}
+
+fn set(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let service = context.service;
+    if fields.len() < 2 {
+        return Err(Error::new(Code::INVALID_OPTIONS, "no option found to set, use help:true to see options "));
+    }
+    for field in &fields[1..] {
+        let Some(parameter) = PARAMETERS.iter().find(|p| p.name == field.name) else {
+            return Err(Error::new(
+                Code::INVALID_OPTIONS,
+                format!(
+                    "attempted to set unrecognized parameter [{}], use help:true to see options ",
+                    field.name
+                ),
+            ));
+        };
+        let Some((least, most, write)) = parameter.write else {
+            return Err(Error::new(
+                Code::ILLEGAL_OPERATION,
+                format!("not allowed to change [{}] at runtime", field.name),
+            ));
+        };
+        let value = field.i64()?;
+        if !(least..=most).contains(&value) {
+            let relation = if value < least { "greater" } else { "less" };
+            let bound = if value < least { least } else { most };
+            return Err(Error::bad_value(format!(
+                "Invalid value for parameter {}: {value} is not {relation} than or equal to {bound}",
+                field.name
+            )));
+        }
+        let was = (parameter.read)(service);
+        write(service, value);
+        if field.name == fields[1].name {
+            context.reply.bson("was", &was);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+//! `serverStatus`: the figures that monitors read.
+//!
+//! Always true: a figure here was counted or measured; what this server does not have is absent.
+//! `mongostat` decodes strictly: `uptime` is a double of whole seconds, counters are longs.
+
+use super::build_info::MONGODB_VERSION;
+use crate::arguments::Fields;
+use crate::context::Context;
+use crate::fields::as_i64;
+use crate::metrics::{Metrics, Timed};
+use crate::registry::{COMMANDS, Command};
+use crate::service::Service;
+use crate::writer::Writer;
+use bson::RawBsonRef;
+use errors::Result;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+pub(crate) const SERVER_STATUS: Command =
+    Command::new("serverStatus", "The server's figures.", run);
+
+type Section = fn(&Service, &mut Writer);
+
+/// The sections, and whether a plain `serverStatus` shows them.
+static SECTIONS: &[(&str, bool, Section)] = &[
+    ("asserts", true, asserts),
+    ("connections", true, connections),
+    ("extra_info", true, extra_info),
+    ("globalLock", true, global_lock),
+    ("logicalSessionRecordCache", true, session_cache),
+    ("mem", true, memory),
+    ("metrics", true, metrics),
+    ("network", true, network),
+    ("opLatencies", true, latencies),
+    ("opcounters", true, counters),
+    ("storageEngine", true, storage_engine),
+    ("transactions", true, transactions),
+];
+
+fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let service = context.service;
+    let reply = &mut context.reply;
+    let uptime = service.uptime();
+    reply.str("host", &format!("{}:{}", service.info.host, service.info.port));
+    reply.str("version", MONGODB_VERSION);
+    reply.str("process", "mongod");
+    let roles = reply.begin_array("service");
+    reply.element_str(0, "shard");
+    reply.end(roles);
+    reply.i64("pid", i64::from(service.info.pid));
+    reply.f64("uptime", uptime.as_secs() as f64);
+    reply.i64("uptimeMillis", uptime.as_millis() as i64);
+    reply.i64("uptimeEstimate", uptime.as_secs() as i64);
+    reply.date("localTime", service.os.clock.wall_ms());
+    let none = wants(&fields, "none") == Some(true);
+    for (name, default, section) in SECTIONS {
+        if wants(&fields, name).unwrap_or(*default && !none) {
+            let open = reply.begin_document(name);
+            section(service, reply);
+            reply.end(open);
+        }
+    }
+    Ok(())
+}
+
+/// What the client said about a section by name.
+fn wants(fields: &Fields<'_>, name: &str) -> Option<bool> {
+    let field = fields[1..].iter().find(|field| field.name == name)?;
+    Some(match field.value {
+        RawBsonRef::Boolean(value) => value,
+        RawBsonRef::Null | RawBsonRef::Undefined => false,
+        value => as_i64(value) != Some(0),
+    })
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Relaxed)
+}
+
+fn asserts(service: &Service, writer: &mut Writer) {
+    for name in ["regular", "warning", "msg"] {
+        writer.i32(name, 0);
+    }
+    writer.number("user", read(&service.metrics.user_asserts));
+    writer.i32("tripwire", 0);
+    writer.i32("rollovers", 0);
+}
+
+fn connections(service: &Service, writer: &mut Writer) {
+    let network = service.host.network();
+    writer.number("current", network.connections);
+    writer.number("available", network.available);
+    writer.number("totalCreated", network.total_created);
+    writer.number("rejected", network.rejected);
+    writer.number("active", network.active);
+    writer.number("threaded", network.active);
+}
+
+fn extra_info(_service: &Service, writer: &mut Writer) {
+    let cpu = os::cpu_time();
+    writer.str("note", "fields vary by platform");
+    writer.long("user_time_us", cpu.user.as_micros() as u64);
+    writer.long("system_time_us", cpu.system.as_micros() as u64);
+    writer.long("page_faults", os::page_faults());
+}
+
+fn global_lock(service: &Service, writer: &mut Writer) {
+    writer.i64("totalTime", service.uptime().as_micros() as i64);
+    let running = service.operations.list();
+    let writers = running.iter().filter(|op| {
+        matches!(op.name, "insert" | "update" | "delete" | "findAndModify")
+    });
+    let writers = writers.count() as u64;
+    let readers = running.len() as u64 - writers;
+    let queue = writer.begin_document("currentQueue");
+    for name in ["total", "readers", "writers"] {
+        writer.i32(name, 0);
+    }
+    writer.end(queue);
+    let active = writer.begin_document("activeClients");
+    writer.number("total", readers + writers);
+    writer.number("readers", readers);
+    writer.number("writers", writers);
+    writer.end(active);
+}
+
+fn session_cache(service: &Service, writer: &mut Writer) {
+    writer.number("activeSessionsCount", service.sessions.len() as u64);
+}
+
+fn memory(_service: &Service, writer: &mut Writer) {
+    writer.i32("bits", 64);
+    writer.number("resident", os::resident_bytes() >> 20);
+    writer.number("virtual", os::resident_bytes() >> 20);
+    writer.bool("supported", true);
+}
+
+fn network(service: &Service, writer: &mut Writer) {
+    let network = service.host.network();
+    writer.long("bytesIn", network.bytes_in);
+    writer.long("bytesOut", network.bytes_out);
+    writer.long("physicalBytesIn", network.physical_bytes_in);
+    writer.long("physicalBytesOut", network.physical_bytes_out);
+    writer.long("numRequests", network.requests);
+}
+
+fn latencies(service: &Service, writer: &mut Writer) {
+    let metrics = &service.metrics;
+    let none = Timed::default();
+    for (name, timed) in [
+        ("reads", &metrics.reads),
+        ("writes", &metrics.writes),
+        ("commands", &metrics.others),
+        ("transactions", &none),
+    ] {
+        let one = writer.begin_document(name);
+        writer.long("latency", read(&timed.micros));
+        writer.long("ops", read(&timed.count));
+        writer.end(one);
+    }
+}
+
+fn counters(service: &Service, writer: &mut Writer) {
+    let names = ["insert", "query", "update", "delete", "getmore", "command"];
+    for (name, counter) in names.into_iter().zip(&service.metrics.counters) {
+        writer.long(name, read(counter));
+    }
+}
+
+fn storage_engine(_service: &Service, writer: &mut Writer) {
+    writer.str("name", "fern");
+    writer.bool("supportsCommittedReads", true);
+    writer.bool("oldestRequiredTimestampForCrashRecovery", false);
+    writer.bool("dropPendingIdents", false);
+    writer.bool("supportsSnapshotReadConcern", true);
+    writer.bool("readOnly", false);
+    writer.bool("persistent", true);
+    writer.bool("backupCursorOpen", false);
+}
+
+fn transactions(_service: &Service, writer: &mut Writer) {
+    for name in
+        ["currentActive", "currentInactive", "currentOpen", "totalAborted", "totalCommitted", "totalStarted"]
+    {
+        writer.i64(name, 0);
+    }
+}
+
+fn metrics(service: &Service, writer: &mut Writer) {
+    let metrics = &service.metrics;
+    commands(metrics, writer);
+    let stats = service.cursors.stats();
+    let cursor = writer.begin_document("cursor");
+    writer.long("timedOut", stats.timed_out);
+    writer.long("totalOpened", stats.total_opened);
+    let open = writer.begin_document("open");
+    writer.long("noTimeout", stats.no_timeout);
+    writer.long("pinned", stats.pinned);
+    writer.long("total", stats.open);
+    writer.end(open);
+    writer.end(cursor);
+    let document = writer.begin_document("document");
+    writer.long("deleted", read(&metrics.documents_deleted));
+    writer.long("inserted", read(&metrics.documents_inserted));
+    writer.long("returned", read(&metrics.documents_returned));
+    writer.long("updated", read(&metrics.documents_updated));
+    writer.end(document);
+    let executor = writer.begin_document("queryExecutor");
+    writer.long("scanned", read(&metrics.keys_examined));
+    writer.long("scannedObjects", read(&metrics.documents_examined));
+    writer.end(executor);
+}
+
+fn commands(metrics: &Metrics, writer: &mut Writer) {
+    let open = writer.begin_document("commands");
+    writer.long("<UNKNOWN>", read(&metrics.unknown_commands));
+    for (command, runs) in COMMANDS.iter().zip(&metrics.runs) {
+        let one = writer.begin_document(command.name);
+        writer.long("failed", read(&runs.failed));
+        writer.long("total", read(&runs.total));
+        writer.end(one);
+    }
+    writer.end(open);
+}

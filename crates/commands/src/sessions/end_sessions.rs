@@ -1,0 +1,38 @@
+//! `endSessions` and `refreshSessions`: the client's word on which sessions it still uses.
+
+use super::parse_list;
+use crate::arguments::Fields;
+use crate::context::Context;
+use crate::registry::Command;
+use errors::Result;
+
+pub(crate) const END_SESSIONS: Command =
+    Command::new("endSessions", "Ends sessions, and the cursors they own.", end).api_v1();
+
+pub(crate) const REFRESH_SESSIONS: Command =
+    Command::new("refreshSessions", "Keeps sessions from expiring.", refresh).api_v1();
+
+fn end(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let list = parse_list(&fields[0])?;
+    if let Some(field) = fields.get(1) {
+        return Err(field.unknown());
+    }
+    for id in &list {
+        context.service.sessions.end(*id);
+    }
+    context.service.cursors.kill_where(|cursor| {
+        cursor.session.is_some_and(|session| list.contains(&session))
+    });
+    Ok(())
+}
+
+fn refresh(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let list = parse_list(&fields[0])?;
+    if let Some(field) = fields.get(1) {
+        return Err(field.unknown());
+    }
+    for id in list {
+        context.service.sessions.touch(id, context.started)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,26 @@
+//! `startSession`: makes a session id for clients that cannot.
+
+use crate::arguments::Fields;
+use crate::context::Context;
+use crate::registry::Command;
+use errors::Result;
+use session::{SessionId, Sessions};
+
+pub(crate) const START_SESSION: Command =
+    Command::new("startSession", "Makes a logical session.", run);
+
+fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    if let Some(field) = fields.get(1) {
+        return Err(field.unknown());
+    }
+    let mut id = [0; 16];
+    context.service.os.entropy.fill(&mut id);
+    id[6] = id[6] & 0x0f | 0x40;
+    id[8] = id[8] & 0x3f | 0x80;
+    context.service.sessions.touch(SessionId(id), context.started)?;
+    let open = context.reply.begin_document("id");
+    context.reply.uuid("id", &id);
+    context.reply.end(open);
+    context.reply.i32("timeoutMinutes", (Sessions::TIMEOUT.as_secs() / 60) as i32);
+    Ok(())
+}
