@@ -3,9 +3,11 @@
 //! Always true: it runs one request at a time; what it holds between requests is small.
 
 use bson::RawDocumentBuf;
+use errors::Result;
+use os::Clock;
+use query::Interrupt;
 use session::Operation;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 /// Where a connection comes from and ends.
 #[derive(Clone, Debug, Default)]
@@ -20,8 +22,9 @@ pub struct ConnectionInfo {
 pub struct Connection {
     pub(crate) id: u64,
     pub(crate) info: ConnectionInfo,
-    pub(crate) opened: Duration,
     pub(crate) operation: Arc<Operation>,
+    /// The same slot as running queries see it.
+    pub(crate) interrupt: Arc<dyn Interrupt>,
     /// What the client said about itself in its first `hello`.
     pub(crate) client: OnceLock<RawDocumentBuf>,
 }
@@ -40,6 +43,18 @@ impl Connection {
     /// What the client said about itself (`driver`, `os`, `application`), once it did.
     pub fn client_metadata(&self) -> Option<&RawDocumentBuf> {
         self.client.get()
+    }
+}
+
+/// Stops queries where their operation was killed or ran out of time.
+pub(crate) struct OperationInterrupt {
+    pub(crate) operation: Arc<Operation>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+impl Interrupt for OperationInterrupt {
+    fn check(&self) -> Result<()> {
+        self.operation.check(|| self.clock.monotonic())
     }
 }
 

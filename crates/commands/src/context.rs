@@ -2,11 +2,15 @@
 
 use crate::arguments::Arguments;
 use crate::connection::Connection;
+use crate::fields::Field;
 use crate::registry::Command;
 use crate::service::{Request, Service};
 use crate::writer::Writer;
 use bson::{RawDocument, RawDocumentBuf};
+use catalog::{Durability, Namespace};
 use errors::{Error, Result};
+use query::{Interrupt, OpContext, Verbosity};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One request on its way.
@@ -24,6 +28,12 @@ pub(crate) struct Context<'a> {
     pub(crate) reply: Writer,
     /// The request to run after this one, for streaming clients.
     pub(crate) exhaust: Option<RawDocumentBuf>,
+    /// The collection it works on, once known.
+    pub(crate) collection: Option<Namespace>,
+    /// Inside `explain`: how much to tell.
+    pub(crate) verbosity: Verbosity,
+    /// Inside `explain`: the command that is explained.
+    pub(crate) explained: Option<&'a RawDocument>,
 }
 
 impl<'a> Context<'a> {
@@ -40,6 +50,32 @@ impl<'a> Context<'a> {
     /// Fails where the operation was killed or ran out of time.
     pub(crate) fn check_interrupt(&self) -> Result<()> {
         self.connection.operation.check(|| self.now())
+    }
+
+    /// What running queries ask now and then whether to go on.
+    pub(crate) fn interrupt(&self) -> Arc<dyn Interrupt> {
+        Arc::clone(&self.connection.interrupt)
+    }
+
+    /// What `query` runs an operation in.
+    pub(crate) fn op(&self) -> OpContext<'a> {
+        let mut op = OpContext::new(&self.service.catalog, self.interrupt());
+        if self.arguments.write_concern.synced {
+            op.durability = Durability::Synced;
+        }
+        op.comment = self.arguments.comment.map(Into::into);
+        op
+    }
+
+    /// The collection a field names, in the command's database.
+    pub(crate) fn namespace(&self, field: &Field<'_>) -> Result<Namespace> {
+        Namespace::new(self.request.database, field.collection()?)
+    }
+
+    /// Notes the collection the command works on, for `currentOp`, `top` and the log.
+    pub(crate) fn at_collection(&mut self, namespace: &Namespace) {
+        self.connection.operation.set_namespace(namespace.database(), namespace.collection());
+        self.collection = Some(namespace.clone());
     }
 
     /// The documents of a kind 1 section called `name`, where there is one.

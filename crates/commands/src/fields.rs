@@ -184,6 +184,14 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// An index's name or key pattern.
+    pub(crate) fn hint(&self) -> Result<RawBsonRef<'a>> {
+        match self.value {
+            RawBsonRef::String(_) | RawBsonRef::Document(_) => Ok(self.value),
+            _ => Err(Error::failed_to_parse("Hint must be a string or an object")),
+        }
+    }
+
     /// The elements of an array of documents.
     pub(crate) fn documents(&self) -> Result<Vec<&'a RawDocument>> {
         let mut list = Vec::new();

@@ -8,12 +8,16 @@
 //! 4. CRUD requests are read from raw bytes and answered in raw bytes; no owned document between.
 #![forbid(unsafe_code)]
 
+mod admin;
+mod aggregation;
 mod arguments;
 mod connection;
 mod context;
+mod crud;
 mod diagnostics;
 mod fields;
 mod host;
+mod matching;
 mod metrics;
 mod registry;
 mod reply;

@@ -4,18 +4,22 @@
 //! a reply. A connection runs one request at a time.
 
 use crate::arguments::Arguments;
-use crate::connection::{Connection, ConnectionInfo};
+use crate::connection::{Connection, ConnectionInfo, OperationInterrupt};
 use crate::context::Context;
+use crate::crud::batch::Parked;
 use crate::host::{Host, LogEvent, Severity};
 use crate::metrics::Metrics;
-use crate::registry::{self, Command};
+use crate::registry::{self, Command, Counter};
 use crate::reply::{Reply, write_error};
 use crate::writer::Writer;
 use bson::{Document, RawBsonRef, RawDocument};
+use catalog::Catalog;
 use errors::{Code, Error, Result};
 use os::Os;
 use parking_lot::{Condvar, Mutex};
-use session::{Operations, Sessions, Start};
+use query::Verbosity;
+use session::{Cursors, Operations, Sessions, Start};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -72,6 +76,8 @@ pub struct ServerInfo {
 
 /// What a service is built from.
 pub struct Parts {
+    /// The collections.
+    pub catalog: Arc<Catalog>,
     /// Clock and randomness.
     pub os: Os,
     /// What the server says about itself.
@@ -82,6 +88,7 @@ pub struct Parts {
 
 /// Runs commands.
 pub struct Service {
+    pub(crate) catalog: Arc<Catalog>,
     pub(crate) os: Os,
     pub(crate) info: ServerInfo,
     pub(crate) host: Arc<dyn Host>,
@@ -91,7 +98,11 @@ pub struct Service {
     pub(crate) metrics: Metrics,
     pub(crate) operations: Operations,
     pub(crate) sessions: Sessions,
+    pub(crate) cursors: Cursors<Parked>,
+    pub(crate) cursor_timeout_ms: AtomicU64,
     pub(crate) slow_ms: AtomicU64,
+    /// Guards the list of open connections.
+    connections: Mutex<BTreeMap<u64, Arc<Connection>>>,
     next_connection: AtomicU64,
     /// Guards nothing but the wait of awaitable requests; true once the server ends.
     ending: Mutex<bool>,
@@ -105,6 +116,7 @@ impl Service {
         parts.os.entropy.fill(&mut id);
         Arc::new(Self {
             started: parts.os.clock.monotonic(),
+            catalog: parts.catalog,
             os: parts.os,
             info: parts.info,
             host: parts.host,
@@ -112,6 +124,9 @@ impl Service {
             metrics: Metrics::new(),
             operations: Operations::default(),
             sessions: Sessions::default(),
+            cursors: Cursors::default(),
+            cursor_timeout_ms: AtomicU64::new(Cursors::<Parked>::TIMEOUT.as_millis() as u64),
+            connections: Mutex::default(),
             slow_ms: AtomicU64::new(100),
             next_connection: AtomicU64::new(1),
             ending: Mutex::new(false),
@@ -122,18 +137,27 @@ impl Service {
     /// Greets a new connection.
     pub fn open_connection(&self, info: ConnectionInfo) -> Arc<Connection> {
         let id = self.next_connection.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Connection {
-            id,
-            info,
-            opened: self.os.clock.monotonic(),
-            operation: self.operations.open(id),
-            client: OnceLock::new(),
-        })
+        let operation = self.operations.open(id);
+        let interrupt = Arc::new(OperationInterrupt {
+            operation: Arc::clone(&operation),
+            clock: Arc::clone(&self.os.clock),
+        });
+        let connection =
+            Arc::new(Connection { id, info, operation, interrupt, client: OnceLock::new() });
+        self.connections.lock().insert(id, Arc::clone(&connection));
+        connection
     }
 
     /// Forgets a connection. Its cursors and sessions live on: another may continue them.
     pub fn close_connection(&self, connection: &Connection) {
         self.operations.close(connection.id);
+        let gone = self.connections.lock().remove(&connection.id);
+        drop(gone);
+    }
+
+    /// The open connections.
+    pub(crate) fn connections(&self) -> Vec<Arc<Connection>> {
+        self.connections.lock().values().cloned().collect()
     }
 
     /// Runs one request. May wait for locks, the disk, and in an awaitable `hello` for time.
@@ -167,6 +191,9 @@ impl Service {
             started,
             reply: Writer::new(),
             exhaust: None,
+            collection: None,
+            verbosity: Verbosity::default(),
+            explained: None,
         };
         let result = execute(&mut context);
         let runs = &self.metrics.runs[position];
@@ -197,7 +224,12 @@ impl Service {
     /// Ends idle cursors and sessions; the server calls it every few seconds.
     pub fn housekeep(&self) {
         let now = self.os.clock.monotonic();
-        let _dead = self.sessions.expire(now);
+        let timeout = Duration::from_millis(self.cursor_timeout_ms.load(Ordering::Relaxed));
+        self.cursors.expire(now, timeout);
+        let dead = self.sessions.expire(now);
+        if !dead.is_empty() {
+            self.cursors.kill_where(|c| c.session.is_some_and(|session| dead.contains(&session)));
+        }
     }
 
     /// Waits for `time`, or for the server's end.
@@ -215,6 +247,9 @@ impl Service {
 
     fn account(&self, context: &Context<'_>, time: Duration, error: Option<&Error>) {
         self.metrics.finish(context.command.class, time);
+        if let Some(namespace) = &context.collection {
+            self.metrics.top(namespace.as_str(), context.command.counter, time);
+        }
         if time.as_millis() >= u128::from(self.slow_ms.load(Ordering::Relaxed)) {
             self.log_slow(context, time, error);
         }
@@ -290,6 +325,9 @@ fn execute<'a>(context: &mut Context<'a>) -> Result<()> {
         context.connection.operation.set_deadline(Some(deadline));
     }
     context.arguments = arguments;
-    service.metrics.count(command.counter, 1);
+    // Writes count per document, which only they know.
+    if !matches!(command.counter, Counter::Insert | Counter::Update | Counter::Delete) {
+        service.metrics.count(command.counter, 1);
+    }
     (command.run)(context, fields)
 }

@@ -3,6 +3,7 @@
 use crate::arguments::Fields;
 use crate::connection::Connection;
 use crate::context::Context;
+use crate::matching::Matcher;
 use crate::registry::Command;
 use crate::service::Service;
 use crate::writer::Writer;
@@ -30,7 +31,7 @@ fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
             }
         }
     }
-    let filter = expr::filter::Filter::parse(&filter, &expr::filter::ParseContext::default())?;
+    let filter = Matcher::parse(&filter)?;
     let list = context.reply.begin_array("inprog");
     let mut at = 0;
     for operation in operations(context.service, idle) {

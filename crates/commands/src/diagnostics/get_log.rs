@@ -35,9 +35,11 @@ fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
         reply.end(names);
         return Ok(());
     }
-    let (lines, total) = context.service.host.recent_log(name).ok_or_else(|| {
-        Error::new(Code::OPERATION_FAILED, format!("No log named '{name}'"))
-    })?;
+    let (lines, total) = context
+        .service
+        .host
+        .recent_log(name)
+        .ok_or_else(|| Error::new(Code::OPERATION_FAILED, format!("No log named '{name}'")))?;
     reply.number("totalLinesWritten", total);
     let log = reply.begin_array("log");
     for (at, line) in lines.iter().enumerate() {

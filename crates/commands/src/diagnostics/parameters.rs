@@ -99,7 +99,10 @@ fn write(reply: &mut Writer, service: &Service, parameter: &Parameter, details: 
 fn set(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
     let service = context.service;
     if fields.len() < 2 {
-        return Err(Error::new(Code::INVALID_OPTIONS, "no option found to set, use help:true to see options "));
+        return Err(Error::new(
+            Code::INVALID_OPTIONS,
+            "no option found to set, use help:true to see options ",
+        ));
     }
     for field in &fields[1..] {
         let Some(parameter) = PARAMETERS.iter().find(|p| p.name == field.name) else {

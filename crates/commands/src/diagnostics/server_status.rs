@@ -106,9 +106,9 @@ fn extra_info(_service: &Service, writer: &mut Writer) {
 fn global_lock(service: &Service, writer: &mut Writer) {
     writer.i64("totalTime", service.uptime().as_micros() as i64);
     let running = service.operations.list();
-    let writers = running.iter().filter(|op| {
-        matches!(op.name, "insert" | "update" | "delete" | "findAndModify")
-    });
+    let writers = running
+        .iter()
+        .filter(|op| matches!(op.name, "insert" | "update" | "delete" | "findAndModify"));
     let writers = writers.count() as u64;
     let readers = running.len() as u64 - writers;
     let queue = writer.begin_document("currentQueue");
@@ -178,9 +178,14 @@ fn storage_engine(_service: &Service, writer: &mut Writer) {
 }
 
 fn transactions(_service: &Service, writer: &mut Writer) {
-    for name in
-        ["currentActive", "currentInactive", "currentOpen", "totalAborted", "totalCommitted", "totalStarted"]
-    {
+    for name in [
+        "currentActive",
+        "currentInactive",
+        "currentOpen",
+        "totalAborted",
+        "totalCommitted",
+        "totalStarted",
+    ] {
         writer.i64(name, 0);
     }
 }

@@ -20,9 +20,10 @@ fn end(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
     for id in &list {
         context.service.sessions.end(*id);
     }
-    context.service.cursors.kill_where(|cursor| {
-        cursor.session.is_some_and(|session| list.contains(&session))
-    });
+    context
+        .service
+        .cursors
+        .kill_where(|cursor| cursor.session.is_some_and(|session| list.contains(&session)));
     Ok(())
 }
 

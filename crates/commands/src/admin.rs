@@ -1,0 +1,1 @@
+//! Commands that change or describe databases, collections and indexes, and the server itself.

@@ -1,0 +1,4 @@
+//! Commands that run pipelines.
+
+pub(crate) mod aggregate;
+mod sources;

@@ -1,0 +1,161 @@
+//! `aggregate`, on a collection or on a database.
+
+use super::sources::with_server_source;
+use crate::arguments::Fields;
+use crate::context::Context;
+use crate::crud::batch::{Documents, Wanted, first_batch};
+use crate::crud::explain::{verbosity_of, write_explain};
+use crate::fields::{Field, inner, missing};
+use crate::registry::{Command, Counter};
+use bson::{RawArray, RawBsonRef};
+use errors::{Error, Result};
+use query::{AggregateRequest, AggregateTarget, Verbosity};
+
+pub(crate) const AGGREGATE: Command = Command::new("aggregate", "Runs a pipeline.", run)
+    .reads(Counter::Query)
+    .write_concern()
+    .api_v1()
+    .explains(explain);
+
+struct Aggregate<'a> {
+    target: AggregateTarget,
+    namespace: String,
+    request: AggregateRequest<'a>,
+    cursor: bool,
+    explain: bool,
+    batch_size: Option<u64>,
+}
+
+fn run<'a>(context: &mut Context<'a>, fields: Fields<'a>) -> Result<()> {
+    let aggregate = parse(context, &fields)?;
+    if aggregate.explain {
+        context.verbosity = Verbosity::QueryPlanner;
+        return write_plan(context, &aggregate);
+    }
+    if !aggregate.cursor {
+        return Err(Error::failed_to_parse(
+            "The 'cursor' option is required, except for aggregate with the explain argument",
+        ));
+    }
+    let replaced = with_server_source(context, &aggregate.target, aggregate.request.pipeline)?;
+    let mut request = aggregate.request;
+    if let Some(pipeline) = &replaced {
+        request.pipeline = pipeline;
+    }
+    let mut op = context.op();
+    let cursor = query::aggregate(&mut op, &aggregate.target, &request)?;
+    let wanted =
+        Wanted { batch_size: aggregate.batch_size, single_batch: false, no_timeout: false };
+    first_batch(context, &aggregate.namespace, Documents::Query(cursor), None, &wanted)
+}
+
+fn explain<'a>(context: &mut Context<'a>, fields: Fields<'a>) -> Result<()> {
+    let aggregate = parse(context, &fields)?;
+    write_plan(context, &aggregate)
+}
+
+fn write_plan(context: &mut Context<'_>, aggregate: &Aggregate<'_>) -> Result<()> {
+    let mut op = context.op();
+    let verbosity = verbosity_of(context);
+    let plan = query::explain_aggregate(&mut op, &aggregate.target, &aggregate.request, verbosity)?;
+    write_explain(context, &plan);
+    Ok(())
+}
+
+fn parse<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<Aggregate<'a>> {
+    let (target, namespace) = parse_target(context, &fields[0])?;
+    let mut pipeline = None;
+    let mut aggregate = Aggregate {
+        target,
+        namespace,
+        request: AggregateRequest {
+            pipeline: empty(),
+            let_variables: None,
+            hint: None,
+            collation: None,
+            allow_disk_use: None,
+        },
+        cursor: false,
+        explain: false,
+        batch_size: None,
+    };
+    for field in &fields[1..] {
+        match field.name {
+            "pipeline" => pipeline = Some(parse_pipeline(field)?),
+            "cursor" => {
+                aggregate.cursor = true;
+                aggregate.batch_size = parse_cursor(field)?;
+            }
+            "explain" => aggregate.explain = field.bool()?,
+            "let" => aggregate.request.let_variables = Some(field.document()?),
+            "hint" => aggregate.request.hint = Some(field.hint()?),
+            "collation" => aggregate.request.collation = Some(field.document()?),
+            "allowDiskUse" => aggregate.request.allow_disk_use = Some(field.strict_bool()?),
+            "bypassDocumentValidation" | "bypassEmptyTsReplacement" => {
+                field.bool()?;
+            }
+            _ => return Err(field.unknown()),
+        }
+    }
+    aggregate.request.pipeline = pipeline.ok_or_else(|| missing("aggregate", "pipeline"))?;
+    Ok(aggregate)
+}
+
+fn empty() -> &'static RawArray {
+    static EMPTY: std::sync::LazyLock<bson::RawArrayBuf> =
+        std::sync::LazyLock::new(bson::RawArrayBuf::new);
+    &EMPTY
+}
+
+fn parse_target(context: &mut Context<'_>, field: &Field<'_>) -> Result<(AggregateTarget, String)> {
+    if let RawBsonRef::String(_) = field.value {
+        let namespace = context.namespace(field)?;
+        context.at_collection(&namespace);
+        let name = namespace.as_str().to_owned();
+        return Ok((AggregateTarget::Collection(namespace), name));
+    }
+    if crate::fields::as_i64(field.value) != Some(1) {
+        return Err(Error::failed_to_parse(
+            "Invalid command format: the 'aggregate' field must specify a collection name or 1",
+        ));
+    }
+    let database = context.database();
+    catalog::check_database(database)?;
+    context.connection.operation.set_namespace(database, "$cmd.aggregate");
+    let name = format!("{database}.$cmd.aggregate");
+    Ok((AggregateTarget::Database(database.to_owned()), name))
+}
+
+fn parse_pipeline<'a>(field: &Field<'a>) -> Result<&'a RawArray> {
+    let RawBsonRef::Array(pipeline) = field.value else {
+        return Err(Error::type_mismatch("'pipeline' option must be specified as an array"));
+    };
+    for stage in pipeline {
+        if !matches!(stage?, RawBsonRef::Document(_)) {
+            return Err(Error::type_mismatch(
+                "Each element of the 'pipeline' array must be an object",
+            ));
+        }
+    }
+    Ok(pipeline)
+}
+
+fn parse_cursor(field: &Field<'_>) -> Result<Option<u64>> {
+    let RawBsonRef::Document(cursor) = field.value else {
+        return Err(Error::type_mismatch("cursor field must be missing or an object"));
+    };
+    let mut batch_size = None;
+    for part in inner(cursor, "cursor") {
+        let part = part?;
+        match part.name {
+            "batchSize" => batch_size = Some(part.non_negative()?),
+            _ => {
+                return Err(Error::location(
+                    40415,
+                    format!("BSON field 'cursor.{}' is an unknown field.", part.name),
+                ));
+            }
+        }
+    }
+    Ok(batch_size)
+}

@@ -1,0 +1,113 @@
+//! First stages whose documents the server itself has: `$currentOp`, `$listLocalSessions`,
+//! `$listSessions`.
+//!
+//! The documents are put in front of the pipeline as a `$documents` stage, so that all that
+//! follows runs as over any other source.
+
+use crate::context::Context;
+use crate::diagnostics::current_op::operations;
+use crate::fields::{Field, inner};
+use crate::writer::Writer;
+use bson::{RawArray, RawArrayBuf, RawBsonRef, RawDocumentBuf};
+use errors::{Code, Error, Result};
+use query::AggregateTarget;
+
+/// The pipeline with its first stage made into documents, where the server is the source.
+pub(super) fn with_server_source(
+    context: &Context<'_>,
+    target: &AggregateTarget,
+    pipeline: &RawArray,
+) -> Result<Option<RawArrayBuf>> {
+    let Some(first) = pipeline.into_iter().next() else { return Ok(None) };
+    let RawBsonRef::Document(stage) = first? else { return Ok(None) };
+    let Some(element) = stage.iter().next() else { return Ok(None) };
+    let (name, value) = element?;
+    let field = Field { place: "aggregate", name: name.as_str(), value };
+    let documents = match field.name {
+        "$currentOp" => {
+            let AggregateTarget::Database(database) = target else { return Err(not_here(&field)) };
+            if database != "admin" {
+                return Err(Error::new(
+                    Code::INVALID_NAMESPACE,
+                    "$currentOp must be run against the 'admin' database with {aggregate: 1}",
+                ));
+            }
+            current_op(context, &field)?
+        }
+        "$listLocalSessions" => {
+            if matches!(target, AggregateTarget::Collection(_)) {
+                return Err(not_here(&field));
+            }
+            sessions(context, &field)?
+        }
+        _ => return Ok(None),
+    };
+    let mut stages = RawArrayBuf::new();
+    stages.push(documents_stage(&documents));
+    for stage in pipeline.into_iter().skip(1) {
+        stages.push(stage?);
+    }
+    Ok(Some(stages))
+}
+
+fn not_here(field: &Field<'_>) -> Error {
+    Error::new(
+        Code::INVALID_NAMESPACE,
+        format!("{} must be run against a database with {{aggregate: 1}}", field.name),
+    )
+}
+
+fn current_op(context: &Context<'_>, field: &Field<'_>) -> Result<Vec<RawDocumentBuf>> {
+    let RawBsonRef::Document(options) = field.value else {
+        return Err(Error::failed_to_parse(
+            "$currentOp options must be specified in an object, but found: a value of another type",
+        ));
+    };
+    let mut idle = false;
+    for option in inner(options, "$currentOp") {
+        let option = option?;
+        match option.name {
+            "allUsers" | "localOps" | "idleCursors" | "idleSessions" | "truncateOps"
+            | "backtrace" => {
+                option.strict_bool()?;
+            }
+            "idleConnections" => idle = option.strict_bool()?,
+            _ => {
+                return Err(Error::failed_to_parse(format!(
+                    "Unrecognized option '{}' in $currentOp stage.",
+                    option.name
+                )));
+            }
+        }
+    }
+    Ok(operations(context.service, idle))
+}
+
+fn sessions(context: &Context<'_>, field: &Field<'_>) -> Result<Vec<RawDocumentBuf>> {
+    field.document()?;
+    let now = context.now();
+    let wall = context.service.os.clock.wall_ms();
+    let describe = |session: &session::SessionInfo| {
+        let mut writer = Writer::new();
+        let id = writer.begin_document("_id");
+        writer.uuid("id", &session.id.0);
+        writer.end(id);
+        let idle = now.saturating_sub(session.last_use).as_millis() as i64;
+        writer.date("lastUse", wall - idle);
+        writer.finish()
+    };
+    Ok(context.service.sessions.list().iter().map(describe).collect())
+}
+
+/// `{$documents: [{$literal: …}, …]}`: literal, so that no text in them is taken for a path.
+fn documents_stage(documents: &[RawDocumentBuf]) -> RawDocumentBuf {
+    let mut writer = Writer::new();
+    let list = writer.begin_array("$documents");
+    for (at, document) in documents.iter().enumerate() {
+        let one = writer.begin_element(at);
+        writer.document("$literal", document);
+        writer.end(one);
+    }
+    writer.end(list);
+    writer.finish()
+}

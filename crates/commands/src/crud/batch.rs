@@ -1,0 +1,176 @@
+//! Cursor batches: documents copied into the reply until it is full, and the rest parked.
+//!
+//! What is always true:
+//! 1. A batch holds at most 16 MiB of documents, or one document.
+//! 2. A document that does not fit waits for the next batch; none is cut and none is lost.
+//! 3. A reply with a cursor id other than 0 has a parked cursor behind it.
+
+use crate::context::Context;
+use crate::writer::Writer;
+use bson::{RawDocument, RawDocumentBuf};
+use errors::{Code, Error, Result};
+use query::QueryCursor;
+use session::NewCursor;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Documents of a first batch for which the client names no size.
+pub(crate) const FIRST_BATCH: u64 = 101;
+/// Bytes of documents in one batch.
+const MAX_BATCH_BYTES: usize = 16 * 1024 * 1024;
+
+/// Where the documents of a cursor come from.
+pub(crate) enum Documents {
+    /// A query over stored documents.
+    Query(QueryCursor),
+    /// A list that was made at once (`listCollections`).
+    List(std::vec::IntoIter<RawDocumentBuf>),
+}
+
+impl Documents {
+    pub(crate) fn list(documents: Vec<RawDocumentBuf>) -> Self {
+        Self::List(documents.into_iter())
+    }
+}
+
+/// A cursor between two batches.
+pub(crate) struct Parked {
+    pub(crate) documents: Documents,
+    /// Documents the client's limit still allows.
+    pub(crate) remaining: Option<u64>,
+    /// What is left of the `maxTimeMS` of the command that made it.
+    pub(crate) time_left: Option<Duration>,
+}
+
+/// What a client wants of a new cursor.
+pub(crate) struct Wanted {
+    /// `batchSize`; none takes the default.
+    pub(crate) batch_size: Option<u64>,
+    /// One batch and no cursor.
+    pub(crate) single_batch: bool,
+    /// The cursor outlives idleness.
+    pub(crate) no_timeout: bool,
+}
+
+/// Writes `cursor: {firstBatch, id, ns}` and parks what is left.
+pub(crate) fn first_batch(
+    context: &mut Context<'_>,
+    namespace: &str,
+    documents: Documents,
+    limit: Option<u64>,
+    wanted: &Wanted,
+) -> Result<()> {
+    let mut parked = Parked { documents, remaining: limit, time_left: None };
+    let open = context.reply.begin_document("cursor");
+    let list = context.reply.begin_array("firstBatch");
+    let size = wanted.batch_size.unwrap_or(FIRST_BATCH);
+    let filled = fill(&mut context.reply, &mut parked, size)?;
+    context.reply.end(list);
+    context.service.metrics.documents_returned.fetch_add(filled.count, Ordering::Relaxed);
+    let id = if filled.exhausted || wanted.single_batch {
+        0
+    } else {
+        park_new(context, namespace, parked, wanted.no_timeout)
+    };
+    context.reply.i64("id", id);
+    context.reply.str("ns", namespace);
+    context.reply.end(open);
+    Ok(())
+}
+
+fn park_new(context: &Context<'_>, namespace: &str, mut parked: Parked, no_timeout: bool) -> i64 {
+    let now = context.now();
+    if let Documents::Query(cursor) = &mut parked.documents {
+        cursor.park();
+    }
+    parked.time_left =
+        context.connection.operation.deadline().map(|deadline| deadline.saturating_sub(now));
+    let new = NewCursor {
+        namespace: Arc::from(namespace),
+        session: context.arguments.session,
+        no_timeout,
+        cursor: parked,
+    };
+    let entropy = &context.service.os.entropy;
+    context.service.cursors.park_new(new, now, || entropy.next_u64()).0
+}
+
+/// What went into a batch.
+pub(crate) struct Filled {
+    pub(crate) count: u64,
+    /// There is nothing more to come.
+    pub(crate) exhausted: bool,
+}
+
+/// Copies documents into the open array until it holds `size`, is full, or all are there.
+pub(crate) fn fill(reply: &mut Writer, parked: &mut Parked, size: u64) -> Result<Filled> {
+    let start = reply.len();
+    let mut count = 0;
+    while count < size {
+        if parked.remaining == Some(0) {
+            return Ok(Filled { count, exhausted: true });
+        }
+        let added = match &mut parked.documents {
+            Documents::Query(cursor) => match cursor.next()? {
+                None => Added::End,
+                Some(document) if fits(reply.len() - start, count, document) => {
+                    reply.element_document(count as usize, document);
+                    Added::Yes
+                }
+                Some(document) => {
+                    let document = document.to_owned();
+                    cursor.push_front(document);
+                    Added::Full
+                }
+            },
+            Documents::List(list) => match list.as_slice().first() {
+                None => Added::End,
+                Some(document) if fits(reply.len() - start, count, document) => {
+                    reply.element_document(count as usize, document);
+                    list.next();
+                    Added::Yes
+                }
+                Some(_) => Added::Full,
+            },
+        };
+        match added {
+            Added::Yes => {
+                count += 1;
+                if let Some(remaining) = &mut parked.remaining {
+                    *remaining -= 1;
+                }
+            }
+            Added::Full => return Ok(Filled { count, exhausted: false }),
+            Added::End => return Ok(Filled { count, exhausted: true }),
+        }
+    }
+    let exhausted = match &parked.documents {
+        _ if parked.remaining == Some(0) => true,
+        Documents::List(list) => list.as_slice().is_empty(),
+        // Whether more is there is found out by the next batch, as in MongoDB.
+        Documents::Query(_) => false,
+    };
+    Ok(Filled { count, exhausted })
+}
+
+enum Added {
+    Yes,
+    Full,
+    End,
+}
+
+fn fits(bytes: usize, count: u64, document: &RawDocument) -> bool {
+    count == 0 || bytes + document.as_bytes().len() <= MAX_BATCH_BYTES
+}
+
+/// Refuses what only capped collections can do.
+pub(crate) fn refuse_tailable(namespace: &str) -> Error {
+    Error::new(
+        Code::BAD_VALUE,
+        format!(
+            "error processing query: ns={namespace} tailable cursor requested on non capped \
+             collection"
+        ),
+    )
+}

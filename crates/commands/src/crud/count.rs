@@ -1,0 +1,54 @@
+//! `count`.
+
+use super::explain::{verbosity_of, write_explain};
+use crate::arguments::Fields;
+use crate::context::Context;
+use crate::fields::Field;
+use crate::registry::{Command, Counter};
+use catalog::Namespace;
+use errors::Result;
+use query::CountRequest;
+
+pub(crate) const COUNT: Command = Command::new("count", "Counts documents.", run)
+    .reads(Counter::Command)
+    .api_v1()
+    .explains(explain);
+
+fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let (namespace, request) = parse(context, &fields)?;
+    context.at_collection(&namespace);
+    let mut op = context.op();
+    let n = query::count(&mut op, &namespace, &request)?;
+    context.reply.number("n", u64::try_from(n).unwrap_or(0));
+    Ok(())
+}
+
+fn explain(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let (namespace, request) = parse(context, &fields)?;
+    context.at_collection(&namespace);
+    let mut op = context.op();
+    let plan = query::explain_count(&mut op, &namespace, &request, verbosity_of(context))?;
+    write_explain(context, &plan);
+    Ok(())
+}
+
+fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<(Namespace, CountRequest<'a>)> {
+    let namespace = context.namespace(&fields[0])?;
+    let mut request = CountRequest::default();
+    for field in &fields[1..] {
+        match field.name {
+            _ if field.is_null() => {}
+            "query" => request.filter = Some(field.document()?),
+            "skip" => request.skip = field.non_negative()?,
+            // A negative limit is a limit: old shells sent it so.
+            "limit" => request.limit = field.i64()?.unsigned_abs(),
+            "hint" => request.hint = Some(field.hint()?),
+            "collation" => request.collation = Some(field.document()?),
+            "fields" => {
+                field.document()?;
+            }
+            _ => return Err(field.unknown()),
+        }
+    }
+    Ok((namespace, request))
+}

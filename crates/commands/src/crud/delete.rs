@@ -1,0 +1,112 @@
+//! `delete`.
+
+use super::explain::{verbosity_of, write_explain};
+use super::update::one_only;
+use super::write_reply::{batch, write_errors};
+use crate::arguments::Fields;
+use crate::context::Context;
+use crate::fields::{Field, inner, missing};
+use crate::registry::{Command, Counter};
+use bson::RawDocument;
+use catalog::Namespace;
+use errors::{Error, Result};
+use query::{DeleteRequest, DeleteStatement};
+use std::sync::atomic::Ordering;
+
+pub(crate) const DELETE: Command = Command::new("delete", "Removes documents.", run)
+    .writes(Counter::Delete)
+    .api_v1()
+    .sequence("deletes")
+    .explains(explain);
+
+const PLACE: &str = "delete.deletes";
+
+struct Delete<'a> {
+    namespace: Namespace,
+    statements: Vec<DeleteStatement<'a>>,
+    ordered: bool,
+    let_variables: Option<&'a RawDocument>,
+}
+
+impl<'a> Delete<'a> {
+    fn request(&'a self) -> DeleteRequest<'a> {
+        DeleteRequest {
+            deletes: &self.statements,
+            ordered: self.ordered,
+            let_variables: self.let_variables,
+        }
+    }
+}
+
+fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let delete = parse(context, &fields)?;
+    context.at_collection(&delete.namespace);
+    let metrics = &context.service.metrics;
+    metrics.count(Counter::Delete, delete.statements.len() as u64);
+    let mut op = context.op();
+    let result = query::delete(&mut op, &delete.namespace, &delete.request())?;
+    metrics.documents_deleted.fetch_add(result.n, Ordering::Relaxed);
+    context.reply.number("n", result.n);
+    write_errors(&mut context.reply, &result.errors);
+    Ok(())
+}
+
+fn explain(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let delete = parse(context, &fields)?;
+    if delete.statements.len() != 1 {
+        return Err(one_only());
+    }
+    context.at_collection(&delete.namespace);
+    let mut op = context.op();
+    let verbosity = verbosity_of(context);
+    let plan = query::explain_delete(&mut op, &delete.namespace, &delete.request(), verbosity)?;
+    write_explain(context, &plan);
+    Ok(())
+}
+
+fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Delete<'a>> {
+    let namespace = context.namespace(&fields[0])?;
+    let mut deletes = None;
+    let mut ordered = true;
+    let mut let_variables = None;
+    for field in &fields[1..] {
+        match field.name {
+            "deletes" => deletes = Some(field),
+            "ordered" => ordered = field.bool()?,
+            "let" => let_variables = Some(field.document()?),
+            "bypassDocumentValidation" | "stmtId" | "stmtIds" => {}
+            _ => return Err(field.unknown()),
+        }
+    }
+    let batch = batch(context, deletes, "deletes")?;
+    let statements = batch.into_iter().map(parse_statement).collect::<Result<_>>()?;
+    Ok(Delete { namespace, statements, ordered, let_variables })
+}
+
+fn parse_statement(document: &RawDocument) -> Result<DeleteStatement<'_>> {
+    let mut statement =
+        DeleteStatement { filter: document, only_one: false, hint: None, collation: None };
+    let (mut filter, mut limit) = (None, None);
+    for field in inner(document, PLACE) {
+        let field = field?;
+        match field.name {
+            "q" => filter = Some(field.document()?),
+            "limit" => limit = Some(field.i64()?),
+            "hint" => statement.hint = Some(field.hint()?),
+            "collation" => statement.collation = Some(field.document()?),
+            "sampleId" => {}
+            _ => return Err(field.unknown()),
+        }
+    }
+    statement.filter = filter.ok_or_else(|| missing(PLACE, "q"))?;
+    statement.only_one = match limit.ok_or_else(|| missing(PLACE, "limit"))? {
+        0 => false,
+        1 => true,
+        other => {
+            return Err(Error::failed_to_parse(format!(
+                "The limit field in delete objects must be 0 or 1. Got {other}"
+            )));
+        }
+    };
+    Ok(statement)
+}

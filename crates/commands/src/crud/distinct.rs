@@ -1,0 +1,64 @@
+//! `distinct`.
+
+use super::explain::{verbosity_of, write_explain};
+use crate::arguments::Fields;
+use crate::context::Context;
+use crate::fields::{Field, missing};
+use crate::registry::{Command, Counter};
+use catalog::Namespace;
+use errors::{Error, Result};
+use query::DistinctRequest;
+
+pub(crate) const DISTINCT: Command =
+    Command::new("distinct", "The distinct values of a field.", run)
+        .reads(Counter::Command)
+        .api_v1()
+        .explains(explain);
+
+/// A reply's limit.
+const MAX_BYTES: usize = 16 * 1024 * 1024;
+
+fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let (namespace, request) = parse(context, &fields)?;
+    context.at_collection(&namespace);
+    let mut op = context.op();
+    let values = query::distinct(&mut op, &namespace, &request)?;
+    if values.as_bytes().len() > MAX_BYTES {
+        return Err(Error::location(17217, "distinct too big, 16mb cap"));
+    }
+    context.reply.array("values", &values);
+    Ok(())
+}
+
+fn explain(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let (namespace, request) = parse(context, &fields)?;
+    context.at_collection(&namespace);
+    let mut op = context.op();
+    let plan = query::explain_distinct(&mut op, &namespace, &request, verbosity_of(context))?;
+    write_explain(context, &plan);
+    Ok(())
+}
+
+fn parse<'a>(
+    context: &Context<'a>,
+    fields: &[Field<'a>],
+) -> Result<(Namespace, DistinctRequest<'a>)> {
+    let namespace = context.namespace(&fields[0])?;
+    let mut request = DistinctRequest { key: "", filter: None, hint: None, collation: None };
+    let mut key = None;
+    for field in &fields[1..] {
+        match field.name {
+            "key" => key = Some(field.str()?),
+            "query" if field.is_null() => {}
+            "query" => request.filter = Some(field.document()?),
+            "hint" => request.hint = Some(field.hint()?),
+            "collation" => request.collation = Some(field.document()?),
+            _ => return Err(field.unknown()),
+        }
+    }
+    request.key = key.ok_or_else(|| missing("distinct", "key"))?;
+    if request.key.contains('\0') {
+        return Err(Error::location(31032, "Key field cannot contain an embedded null byte"));
+    }
+    Ok((namespace, request))
+}

@@ -1,0 +1,93 @@
+//! `explain`: any explainable command, planned and perhaps run, and its plan shown.
+
+use crate::arguments::{Arguments, Fields};
+use crate::context::Context;
+use crate::diagnostics::build_info::MONGODB_VERSION;
+use crate::registry::{self, Command};
+use bson::RawDocument;
+use errors::{Code, Error, Result};
+use query::Verbosity;
+
+pub(crate) const EXPLAIN: Command =
+    Command::new("explain", "Shows the plan of another command.", run).api_v1();
+
+fn run<'a>(context: &mut Context<'a>, fields: Fields<'a>) -> Result<()> {
+    let body = fields[0].document()?;
+    let mut verbosity = Verbosity::AllPlansExecution;
+    for field in &fields[1..] {
+        match field.name {
+            "verbosity" => {
+                verbosity = match field.str()? {
+                    "queryPlanner" => Verbosity::QueryPlanner,
+                    "executionStats" => Verbosity::ExecutionStats,
+                    "allPlansExecution" => Verbosity::AllPlansExecution,
+                    other => {
+                        return Err(Error::bad_value(format!(
+                            "Enumeration value '{other}' for field 'explain.verbosity' is not a \
+                             valid value."
+                        )));
+                    }
+                }
+            }
+            _ => return Err(field.unknown()),
+        }
+    }
+    let name = match body.iter_elements().next() {
+        Some(element) => element?.key().as_str(),
+        None => "",
+    };
+    let Some((_, command)) = registry::find(name) else {
+        return Err(Error::new(
+            Code::COMMAND_NOT_FOUND,
+            format!("Explain failed due to unknown command: {name}"),
+        ));
+    };
+    let Some(explain) = command.explain else {
+        return Err(Error::new(
+            Code::ILLEGAL_OPERATION,
+            format!("Explain is not supported for command: {name}"),
+        ));
+    };
+    if let Ok(Some(bson::RawBsonRef::String(database))) = body.get("$db")
+        && database != context.database()
+    {
+        return Err(Error::new(
+            Code::INVALID_NAMESPACE,
+            format!(
+                "Mismatched $db in explain command. Expected {} but got {database}",
+                context.database()
+            ),
+        ));
+    }
+    let (_, inner) = Arguments::parse(command, body)?;
+    context.verbosity = verbosity;
+    context.explained = Some(body);
+    explain(context, inner)
+}
+
+/// How much the client asked for.
+pub(crate) fn verbosity_of(context: &Context<'_>) -> Verbosity {
+    context.verbosity
+}
+
+/// Writes a plan, and around it the command and the server it ran on.
+pub(crate) fn write_explain(context: &mut Context<'_>, plan: &RawDocument) {
+    let body = context.explained.unwrap_or(context.body);
+    let reply = &mut context.reply;
+    reply.fields(plan);
+    let command = reply.begin_document("command");
+    for (name, value) in body.iter().flatten() {
+        if !matches!(name.as_str(), "$db" | "lsid" | "$clusterTime" | "$readPreference") {
+            reply.value(name.as_str(), value);
+        }
+    }
+    reply.str("$db", context.request.database);
+    reply.end(command);
+    let info = &context.service.info;
+    let server = reply.begin_document("serverInfo");
+    reply.str("host", &info.host);
+    reply.i32("port", i32::from(info.port));
+    reply.str("version", MONGODB_VERSION);
+    reply.str("gitVersion", &info.git_version);
+    reply.end(server);
+}

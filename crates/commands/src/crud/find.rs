@@ -1,0 +1,97 @@
+//! `find`.
+
+use super::batch::{Documents, Wanted, first_batch, refuse_tailable};
+use super::explain::{verbosity_of, write_explain};
+use crate::arguments::Fields;
+use crate::context::Context;
+use crate::fields::Field;
+use crate::registry::{Command, Counter};
+use catalog::Namespace;
+use errors::{Error, Result};
+use query::FindRequest;
+
+pub(crate) const FIND: Command =
+    Command::new("find", "Reads documents.", run).reads(Counter::Query).api_v1().explains(explain);
+
+struct Find<'a> {
+    namespace: Namespace,
+    request: FindRequest<'a>,
+    wanted: Wanted,
+    tailable: bool,
+    await_data: bool,
+}
+
+fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let mut find = parse(context, &fields)?;
+    context.at_collection(&find.namespace);
+    // The limit is applied once, here or below; below knows when to stop sorting.
+    let limit = (find.request.limit > 0).then_some(find.request.limit);
+    if find.wanted.batch_size == Some(0) && find.wanted.single_batch {
+        find.wanted.batch_size = None;
+    }
+    let mut op = context.op();
+    let cursor = query::find(&mut op, &find.namespace, &find.request)?;
+    first_batch(context, find.namespace.as_str(), Documents::Query(cursor), limit, &find.wanted)
+}
+
+fn explain(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let find = parse(context, &fields)?;
+    context.at_collection(&find.namespace);
+    let mut op = context.op();
+    let plan = query::explain_find(&mut op, &find.namespace, &find.request, verbosity_of(context))?;
+    write_explain(context, &plan);
+    Ok(())
+}
+
+fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Find<'a>> {
+    let namespace = context.namespace(&fields[0])?;
+    let mut find = Find {
+        namespace,
+        request: FindRequest::default(),
+        wanted: Wanted { batch_size: None, single_batch: false, no_timeout: false },
+        tailable: false,
+        await_data: false,
+    };
+    for field in &fields[1..] {
+        parse_field(&mut find, field)?;
+    }
+    if find.await_data && !find.tailable {
+        return Err(Error::failed_to_parse(
+            "Cannot set 'awaitData' without also setting 'tailable'",
+        ));
+    }
+    if find.tailable {
+        return Err(refuse_tailable(find.namespace.as_str()));
+    }
+    Ok(find)
+}
+
+fn parse_field<'a>(find: &mut Find<'a>, field: &Field<'a>) -> Result<()> {
+    let request = &mut find.request;
+    match field.name {
+        "filter" => request.filter = Some(field.document()?),
+        "projection" => request.projection = Some(field.document()?),
+        "sort" => request.sort = Some(field.document()?),
+        "hint" => request.hint = Some(field.hint()?),
+        "skip" => request.skip = field.non_negative()?,
+        "limit" => request.limit = field.non_negative()?,
+        "batchSize" => find.wanted.batch_size = Some(field.non_negative()?),
+        "singleBatch" => find.wanted.single_batch = field.bool()?,
+        "noCursorTimeout" => find.wanted.no_timeout = field.bool()?,
+        "let" => request.let_variables = Some(field.document()?),
+        "collation" => request.collation = Some(field.document()?),
+        "min" => request.min = Some(field.document()?),
+        "max" => request.max = Some(field.document()?),
+        "returnKey" => request.return_key = field.bool()?,
+        "showRecordId" => request.show_record_id = field.bool()?,
+        "allowDiskUse" => request.allow_disk_use = Some(field.bool()?),
+        "tailable" => find.tailable = field.bool()?,
+        "awaitData" => find.await_data = field.bool()?,
+        "allowPartialResults" | "oplogReplay" | "readOnce" => {
+            field.bool()?;
+        }
+        "requestResumeToken" | "resumeAfter" | "startAt" => return Err(field.not_yet()),
+        _ => return Err(field.unknown()),
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! `getMore`: the next batch of a parked cursor.
+
+use super::batch::{Documents, fill};
+use crate::arguments::Fields;
+use crate::context::Context;
+use crate::fields::missing;
+use crate::registry::{Command, Counter};
+use errors::{Code, Error, Result};
+use session::CursorId;
+use std::sync::atomic::Ordering;
+
+pub(crate) const GET_MORE: Command =
+    Command::new("getMore", "The next batch of a cursor.", run).reads(Counter::GetMore).api_v1();
+
+fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let id = CursorId(fields[0].long()?);
+    let mut collection = None;
+    let mut batch_size = None;
+    for field in &fields[1..] {
+        match field.name {
+            "collection" => collection = Some(field.str()?),
+            "batchSize" => batch_size = Some(field.non_negative()?),
+            "term" | "lastKnownCommittedOpTime" => {}
+            _ => return Err(field.unknown()),
+        }
+    }
+    let collection = collection.ok_or_else(|| missing("getMore", "collection"))?;
+    if collection.is_empty() {
+        return Err(Error::new(
+            Code::INVALID_NAMESPACE,
+            "Collection names cannot be empty".to_owned(),
+        ));
+    }
+    let namespace = format!("{}.{collection}", context.database());
+    context.connection.operation.set_namespace(context.database(), collection);
+    let service = context.service;
+    let mut out = service.cursors.check_out(id, &namespace, context.arguments.session)?;
+    if context.arguments.max_time_ms.is_some() {
+        // The cursor itself is fine and stays.
+        out.park(context.started);
+        return Err(Error::bad_value(
+            "cannot set maxTimeMS on getMore command for a non-awaitData cursor",
+        ));
+    }
+    let parked = out.cursor();
+    let deadline = parked.time_left.map(|left| context.started + left);
+    context.connection.operation.set_deadline(deadline);
+    if let Documents::Query(cursor) = &mut parked.documents {
+        cursor.resume(context.interrupt())?;
+    }
+    context.check_interrupt()?;
+    let open = context.reply.begin_document("cursor");
+    let list = context.reply.begin_array("nextBatch");
+    let size = batch_size.filter(|size| *size > 0).unwrap_or(u64::MAX);
+    let filled = fill(&mut context.reply, parked, size)?;
+    context.reply.end(list);
+    service.metrics.documents_returned.fetch_add(filled.count, Ordering::Relaxed);
+    let now = context.now();
+    parked.time_left = deadline.map(|deadline| deadline.saturating_sub(now));
+    let mut left = 0;
+    if filled.exhausted {
+        drop(out);
+    } else {
+        if let Documents::Query(cursor) = &mut parked.documents {
+            cursor.park();
+        }
+        if !out.park(now) {
+            return Err(Error::new(Code::CURSOR_KILLED, "cursor was killed"));
+        }
+        left = id.0;
+    }
+    context.reply.i64("id", left);
+    context.reply.str("ns", &namespace);
+    context.reply.end(open);
+    if context.request.exhaust_allowed && left != 0 {
+        context.exhaust = Some(context.body.to_owned());
+    }
+    Ok(())
+}

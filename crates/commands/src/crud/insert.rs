@@ -1,0 +1,43 @@
+//! `insert`.
+
+use super::write_reply::{batch, write_errors};
+use crate::arguments::Fields;
+use crate::context::Context;
+use crate::registry::{Command, Counter};
+use errors::Result;
+use query::InsertRequest;
+use std::sync::atomic::Ordering;
+
+pub(crate) const INSERT: Command = Command::new("insert", "Stores documents.", run)
+    .writes(Counter::Insert)
+    .api_v1()
+    .sequence("documents");
+
+fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let namespace = context.namespace(&fields[0])?;
+    let mut ordered = true;
+    let mut documents = None;
+    for field in &fields[1..] {
+        match field.name {
+            "documents" => documents = Some(*field),
+            "ordered" => ordered = field.bool()?,
+            // No validator exists that could be bypassed, and timestamps are kept as they come.
+            "bypassDocumentValidation" | "bypassEmptyTsReplacement" => {
+                field.bool()?;
+            }
+            "stmtId" | "stmtIds" => {}
+            _ => return Err(field.unknown()),
+        }
+    }
+    let documents = batch(context, documents.as_ref(), "documents")?;
+    context.at_collection(&namespace);
+    let service = context.service;
+    service.metrics.count(Counter::Insert, documents.len() as u64);
+    let mut op = context.op();
+    let request = InsertRequest { documents: &documents, ordered };
+    let result = query::insert(&mut op, &namespace, &request)?;
+    service.metrics.documents_inserted.fetch_add(result.n, Ordering::Relaxed);
+    context.reply.number("n", result.n);
+    write_errors(&mut context.reply, &result.errors);
+    Ok(())
+}

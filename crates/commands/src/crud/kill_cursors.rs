@@ -1,0 +1,49 @@
+//! `killCursors`.
+
+use crate::arguments::Fields;
+use crate::context::Context;
+use crate::fields::{Field, missing};
+use crate::registry::Command;
+use errors::Result;
+use session::CursorId;
+
+pub(crate) const KILL_CURSORS: Command = Command::new("killCursors", "Ends cursors.", run).api_v1();
+
+fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let collection = fields[0].collection()?;
+    let mut cursors = None;
+    for field in &fields[1..] {
+        match field.name {
+            "cursors" => cursors = Some(parse_ids(field)?),
+            _ => return Err(field.unknown()),
+        }
+    }
+    let cursors = cursors.ok_or_else(|| missing("killCursors", "cursors"))?;
+    let namespace = format!("{}.{collection}", context.database());
+    let (killed, absent): (Vec<CursorId>, Vec<CursorId>) =
+        cursors.into_iter().partition(|id| context.service.cursors.kill(*id, &namespace));
+    let reply = &mut context.reply;
+    for (name, ids) in [
+        ("cursorsKilled", &killed),
+        ("cursorsNotFound", &absent),
+        ("cursorsAlive", &Vec::new()),
+        ("cursorsUnknown", &Vec::new()),
+    ] {
+        let list = reply.begin_array(name);
+        for (at, id) in ids.iter().enumerate() {
+            reply.element_i64(at, id.0);
+        }
+        reply.end(list);
+    }
+    Ok(())
+}
+
+fn parse_ids(field: &Field<'_>) -> Result<Vec<CursorId>> {
+    let mut ids = Vec::new();
+    for (at, element) in field.array()?.into_iter().enumerate() {
+        let name = format!("{}.{at}", field.name);
+        let one = Field { place: field.place, name: &name, value: element? };
+        ids.push(CursorId(one.long()?));
+    }
+    Ok(ids)
+}

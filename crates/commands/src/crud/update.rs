@@ -1,0 +1,146 @@
+//! `update`.
+
+use super::explain::{verbosity_of, write_explain};
+use super::write_reply::{batch, write_errors};
+use crate::arguments::Fields;
+use crate::context::Context;
+use crate::fields::{Field, inner, missing};
+use crate::registry::{Command, Counter};
+use bson::{RawBsonRef, RawDocument};
+use catalog::Namespace;
+use errors::{Code, Error, Result};
+use query::{UpdateRequest, UpdateStatement};
+use std::sync::atomic::Ordering;
+
+pub(crate) const UPDATE: Command = Command::new("update", "Changes documents.", run)
+    .writes(Counter::Update)
+    .api_v1()
+    .sequence("updates")
+    .explains(explain);
+
+const PLACE: &str = "update.updates";
+
+struct Update<'a> {
+    namespace: Namespace,
+    statements: Vec<UpdateStatement<'a>>,
+    ordered: bool,
+    let_variables: Option<&'a RawDocument>,
+}
+
+impl<'a> Update<'a> {
+    fn request(&'a self) -> UpdateRequest<'a> {
+        UpdateRequest {
+            updates: &self.statements,
+            ordered: self.ordered,
+            let_variables: self.let_variables,
+        }
+    }
+}
+
+fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let update = parse(context, &fields)?;
+    context.at_collection(&update.namespace);
+    let metrics = &context.service.metrics;
+    metrics.count(Counter::Update, update.statements.len() as u64);
+    let mut op = context.op();
+    let result = query::update(&mut op, &update.namespace, &update.request())?;
+    metrics.documents_updated.fetch_add(result.n_modified, Ordering::Relaxed);
+    let reply = &mut context.reply;
+    reply.number("n", result.n);
+    if !result.upserted.is_empty() {
+        let list = reply.begin_array("upserted");
+        for (at, (index, id)) in result.upserted.iter().enumerate() {
+            let one = reply.begin_element(at);
+            reply.i32("index", *index as i32);
+            reply.value("_id", id.as_raw_bson_ref());
+            reply.end(one);
+        }
+        reply.end(list);
+    }
+    reply.number("nModified", result.n_modified);
+    write_errors(reply, &result.errors);
+    Ok(())
+}
+
+fn explain(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+    let update = parse(context, &fields)?;
+    if update.statements.len() != 1 {
+        return Err(one_only());
+    }
+    context.at_collection(&update.namespace);
+    let mut op = context.op();
+    let verbosity = verbosity_of(context);
+    let plan = query::explain_update(&mut op, &update.namespace, &update.request(), verbosity)?;
+    write_explain(context, &plan);
+    Ok(())
+}
+
+/// A batch is explained one statement at a time.
+pub(crate) fn one_only() -> Error {
+    Error::new(Code::INVALID_LENGTH, "explained write batches must be of size 1")
+}
+
+fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Update<'a>> {
+    let namespace = context.namespace(&fields[0])?;
+    let mut updates = None;
+    let mut ordered = true;
+    let mut let_variables = None;
+    for field in &fields[1..] {
+        match field.name {
+            "updates" => updates = Some(field),
+            "ordered" => ordered = field.bool()?,
+            "let" => let_variables = Some(field.document()?),
+            "bypassDocumentValidation" | "bypassEmptyTsReplacement" => {
+                field.bool()?;
+            }
+            "stmtId" | "stmtIds" => {}
+            _ => return Err(field.unknown()),
+        }
+    }
+    let batch = batch(context, updates, "updates")?;
+    let statements = batch.into_iter().map(parse_statement).collect::<Result<_>>()?;
+    Ok(Update { namespace, statements, ordered, let_variables })
+}
+
+fn parse_statement(document: &RawDocument) -> Result<UpdateStatement<'_>> {
+    let mut statement = UpdateStatement {
+        filter: document,
+        update: RawBsonRef::Null,
+        multi: false,
+        upsert: false,
+        array_filters: None,
+        hint: None,
+        collation: None,
+        constants: None,
+        sort: None,
+    };
+    let (mut filter, mut update) = (None, None);
+    for field in inner(document, PLACE) {
+        let field = field?;
+        match field.name {
+            "q" => filter = Some(field.document()?),
+            "u" => update = Some(field.value),
+            "multi" => statement.multi = field.strict_bool()?,
+            "upsert" => statement.upsert = field.strict_bool()?,
+            "arrayFilters" => {
+                field.documents()?;
+                statement.array_filters = Some(field.array()?);
+            }
+            "hint" => statement.hint = Some(field.hint()?),
+            "collation" => statement.collation = Some(field.document()?),
+            "c" => statement.constants = Some(field.document()?),
+            "sort" => statement.sort = Some(field.document()?),
+            "sampleId" | "upsertSupplied" => {}
+            _ => return Err(field.unknown()),
+        }
+    }
+    statement.filter = filter.ok_or_else(|| missing(PLACE, "q"))?;
+    statement.update = update.ok_or_else(|| missing(PLACE, "u"))?;
+    if !matches!(statement.update, RawBsonRef::Document(_) | RawBsonRef::Array(_)) {
+        return Err(Error::failed_to_parse("Update argument must be either an object or an array"));
+    }
+    if statement.multi && statement.sort.is_some() {
+        return Err(Error::failed_to_parse("Cannot specify sort with multi=true"));
+    }
+    Ok(statement)
+}

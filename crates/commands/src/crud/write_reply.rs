@@ -1,0 +1,60 @@
+//! What `insert`, `update` and `delete` share: their batches' bounds and their replies' errors.
+
+use super::super::diagnostics::hello::MAX_WRITE_BATCH;
+use crate::context::Context;
+use crate::fields::Field;
+use crate::writer::Writer;
+use bson::RawDocument;
+use errors::{Code, Error, Result};
+use query::WriteError;
+
+/// The batch of a write command: a kind 1 section or an array in the body, one or the other.
+pub(crate) fn batch<'a>(
+    context: &Context<'a>,
+    field: Option<&Field<'a>>,
+    name: &str,
+) -> Result<Vec<&'a RawDocument>> {
+    let batch = match (context.sequence(name), field) {
+        (Some(_), Some(_)) => {
+            return Err(Error::location(
+                40413,
+                format!("BSON field '{}.{name}' is a duplicate field", context.command.name),
+            ));
+        }
+        (Some(section), None) => section.to_vec(),
+        (None, Some(field)) => field.documents()?,
+        (None, None) => return Err(crate::fields::missing(context.command.name, name)),
+    };
+    if batch.is_empty() || batch.len() > MAX_WRITE_BATCH as usize {
+        return Err(Error::new(
+            Code::INVALID_LENGTH,
+            format!(
+                "Write batch sizes must be between 1 and {MAX_WRITE_BATCH}. Got {} operations.",
+                batch.len()
+            ),
+        ));
+    }
+    Ok(batch)
+}
+
+/// Writes `writeErrors`, where there are any.
+pub(crate) fn write_errors(reply: &mut Writer, errors: &[WriteError]) {
+    if errors.is_empty() {
+        return;
+    }
+    let list = reply.begin_array("writeErrors");
+    for (at, failure) in errors.iter().enumerate() {
+        let one = reply.begin_element(at);
+        reply.i32("index", failure.index as i32);
+        reply.i32("code", failure.error.code().0);
+        if let Some(extra) = failure.error.extra() {
+            reply.fields_of(extra);
+        }
+        if let Some(info) = failure.error.info() {
+            reply.bson("errInfo", &bson::Bson::Document(info.clone()));
+        }
+        reply.str("errmsg", failure.error.message());
+        reply.end(one);
+    }
+    reply.end(list);
+}
