@@ -1,6 +1,23 @@
 //! What a filter, projection, update or aggregation expression means; no storage.
+//!
+//! Everything here is parsed once, with MongoDB's error codes, and then applied to raw documents
+//! without deserialising them. Nothing here does I/O or asks the time.
 #![forbid(unsafe_code)]
 
 pub mod agg;
 pub mod decimal;
+pub mod filter;
+pub mod multikey;
 pub mod number;
+pub mod path;
+pub mod raw;
+pub mod show;
+pub mod sort;
+pub mod types;
+
+pub use filter::Filter;
+pub use path::Path;
+pub use sort::SortPattern;
+
+/// The most components a dotted path may have: as deep as documents may nest.
+pub const MAX_PATH_DEPTH: usize = 200;

@@ -1,0 +1,435 @@
+//! The client's document to a tree, with MongoDB's errors.
+
+use super::{
+    BitMask, BitTest, ExprNode, InSet, Leaf, MAX_DEPTH, Node, ParseContext, Pattern, Predicate,
+};
+use crate::agg::Expression;
+use crate::path::Path;
+use crate::raw::{self, Element};
+use crate::show;
+use crate::types::{self, TypeSet};
+use bson::raw::{RawArray, RawBsonRef, RawDocument};
+use errors::{Code, Error, Result};
+
+/// The code for an operator at a place where it may not stand.
+const QUERY_FEATURE_NOT_ALLOWED: Code = Code::location(224);
+
+/// What surrounds the part being parsed.
+#[derive(Clone, Copy)]
+struct Scope<'c> {
+    ctx: &'c ParseContext,
+    depth: usize,
+    /// Outside every `$elemMatch`: only there `$expr`, `$text` and their kin may stand.
+    top: bool,
+}
+
+impl Scope<'_> {
+    fn deeper(self, around: &RawDocument) -> Result<Self> {
+        if self.depth >= MAX_DEPTH {
+            let mut text = show::document(around);
+            text.truncate(text.floor_char_boundary(200));
+            return Err(Error::bad_value(format!(
+                "exceeded maximum query tree depth of {MAX_DEPTH} at {text}"
+            )));
+        }
+        Ok(Self { depth: self.depth + 1, ..self })
+    }
+}
+
+pub(super) fn filter(filter: &RawDocument, ctx: &ParseContext) -> Result<Node> {
+    document(filter, Scope { ctx, depth: 0, top: true })
+}
+
+/// Parses `{$gt: 5, ...}` into a tree over a bare value.
+pub(super) fn value_filter(operators: &RawDocument, ctx: &ParseContext) -> Result<Node> {
+    let scope = Scope { ctx, depth: 0, top: false };
+    field_operators(&Path::root(), operators, scope).map(and)
+}
+
+/// Whether a value under a field name holds operators: its first field has a `$` name that is not
+/// part of a reference (`$ref`, `$id`, `$db`).
+pub fn is_operator_document(document: &RawDocument) -> bool {
+    raw::first_name(document)
+        .is_some_and(|name| name.starts_with('$') && !matches!(name, "$ref" | "$id" | "$db"))
+}
+
+fn and(mut parts: Vec<Node>) -> Node {
+    if parts.len() == 1 { parts.remove(0) } else { Node::And(parts) }
+}
+
+fn document(document: &RawDocument, scope: Scope<'_>) -> Result<Node> {
+    let scope = scope.deeper(document)?;
+    let mut parts = Vec::new();
+    for element in raw::elements(document) {
+        let element = element?;
+        match element.name().strip_prefix('$') {
+            Some("ref" | "id" | "db") | None => field(&element, scope, &mut parts)?,
+            Some(_) => top_operator(&element, scope, &mut parts)?,
+        }
+    }
+    Ok(and(parts))
+}
+
+fn top_operator(element: &Element<'_>, scope: Scope<'_>, parts: &mut Vec<Node>) -> Result<()> {
+    let value = element.value()?;
+    let name = element.name();
+    match name {
+        "$and" => parts.push(Node::And(connective(name, value, scope)?)),
+        "$or" => parts.push(Node::Or(connective(name, value, scope)?)),
+        "$nor" => parts.push(Node::Nor(connective(name, value, scope)?)),
+        "$comment" => {}
+        "$alwaysTrue" => parts.push(always(name, value, Node::AlwaysTrue)?),
+        "$alwaysFalse" => parts.push(always(name, value, Node::AlwaysFalse)?),
+        "$sampleRate" => parts.push(sample_rate(value)?),
+        "$where" | "$text" | "$jsonSchema" | "$expr" if !scope.top => {
+            return Err(Error::new(
+                QUERY_FEATURE_NOT_ALLOWED,
+                format!("{name} can only be applied to the top-level document"),
+            ));
+        }
+        "$expr" => {
+            let expression = Expression::parse(value, &scope.ctx.names)?.optimize();
+            parts.push(Node::Expr(Box::new(ExprNode { expression, source: value.into() })));
+        }
+        "$where" => return Err(Error::bad_value("no globalScriptEngine in $where parsing")),
+        "$text" => return Err(Error::bad_value("$text is not supported")),
+        "$jsonSchema" => return Err(Error::bad_value("$jsonSchema is not supported")),
+        _ => {
+            return Err(Error::bad_value(format!(
+                "unknown top level operator: {name}. If you have a field name that starts with a \
+                 '$' symbol, consider using $getField or $setField."
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn always(name: &str, value: RawBsonRef<'_>, node: Node) -> Result<Node> {
+    match types::exact_integer(value) {
+        Some(1) => Ok(node),
+        _ => Err(Error::failed_to_parse(format!("{name} must be an integer value of 1"))),
+    }
+}
+
+fn sample_rate(value: RawBsonRef<'_>) -> Result<Node> {
+    let rate = match value {
+        RawBsonRef::Int32(v) => f64::from(v),
+        RawBsonRef::Int64(v) => v as f64,
+        RawBsonRef::Double(v) => v,
+        RawBsonRef::Decimal128(v) => v.to_string().parse().unwrap_or(f64::NAN),
+        _ => return Err(Error::bad_value("argument to $sampleRate must be a numeric type")),
+    };
+    if (0.0..=1.0).contains(&rate) {
+        Ok(Node::SampleRate(rate))
+    } else {
+        Err(Error::bad_value(format!(
+            "numeric argument to $sampleRate must be in [0, 1], given {rate}"
+        )))
+    }
+}
+
+fn connective(name: &str, value: RawBsonRef<'_>, scope: Scope<'_>) -> Result<Vec<Node>> {
+    let RawBsonRef::Array(array) = value else {
+        return Err(Error::bad_value(format!("{name} must be an array")));
+    };
+    let mut parts = Vec::new();
+    for part in raw::values(array) {
+        let RawBsonRef::Document(part) = part? else {
+            return Err(Error::bad_value("$or/$and/$nor entries need to be full objects"));
+        };
+        parts.push(document(part, scope)?);
+    }
+    if parts.is_empty() {
+        return Err(Error::bad_value("$and/$or/$nor must be a nonempty array"));
+    }
+    Ok(parts)
+}
+
+fn field(element: &Element<'_>, scope: Scope<'_>, parts: &mut Vec<Node>) -> Result<()> {
+    let path = Path::new(element.name());
+    match element.value()? {
+        RawBsonRef::Document(operators) if is_operator_document(operators) => {
+            parts.extend(field_operators(&path, operators, scope)?);
+        }
+        RawBsonRef::RegularExpression(regex) => {
+            parts.push(leaf(&path, Predicate::Regex(Pattern::from_bson(regex)?)));
+        }
+        value => parts.push(leaf(&path, Predicate::Eq(operand(value)?))),
+    }
+    Ok(())
+}
+
+fn leaf(path: &Path, predicate: Predicate) -> Node {
+    Node::Leaf(Leaf { path: path.clone(), predicate })
+}
+
+fn not(node: Node) -> Node {
+    Node::Not(Box::new(node))
+}
+
+fn operand(value: RawBsonRef<'_>) -> Result<bson::raw::RawBson> {
+    match value {
+        RawBsonRef::Undefined => Err(Error::bad_value("cannot compare to undefined")),
+        value => Ok(value.into()),
+    }
+}
+
+fn field_operators(path: &Path, operators: &RawDocument, scope: Scope<'_>) -> Result<Vec<Node>> {
+    let scope = scope.deeper(operators)?;
+    let mut parts = Vec::new();
+    for element in raw::elements(operators) {
+        let element = element?;
+        if let Some(part) = operator(path, &element, operators, scope)? {
+            parts.push(part);
+        }
+    }
+    Ok(parts)
+}
+
+fn operator(
+    path: &Path,
+    element: &Element<'_>,
+    siblings: &RawDocument,
+    scope: Scope<'_>,
+) -> Result<Option<Node>> {
+    let value = element.value()?;
+    let name = element.name();
+    let comparison = |make: fn(bson::raw::RawBson) -> Predicate| -> Result<Node> {
+        if let RawBsonRef::RegularExpression(_) = value {
+            return Err(Error::bad_value(format!(
+                "Can't have RegEx as arg to predicate over field '{path}'."
+            )));
+        }
+        Ok(leaf(path, make(operand(value)?)))
+    };
+    Ok(Some(match name {
+        "$eq" => leaf(path, Predicate::Eq(operand(value)?)),
+        "$ne" => {
+            if let RawBsonRef::RegularExpression(_) = value {
+                return Err(Error::bad_value("Can't have regex as arg to $ne."));
+            }
+            not(leaf(path, Predicate::Eq(operand(value)?)))
+        }
+        "$lt" => comparison(Predicate::Lt)?,
+        "$lte" => comparison(Predicate::Lte)?,
+        "$gt" => comparison(Predicate::Gt)?,
+        "$gte" => comparison(Predicate::Gte)?,
+        "$in" => leaf(path, Predicate::In(members(name, value)?)),
+        "$nin" => not(leaf(path, Predicate::In(members(name, value)?))),
+        "$exists" => {
+            let exists = leaf(path, Predicate::Exists);
+            if types::is_true(value) { exists } else { not(exists) }
+        }
+        "$type" => leaf(path, Predicate::Type(type_set(value)?)),
+        "$regex" => leaf(path, Predicate::Regex(regex(value, siblings)?)),
+        "$options" => {
+            if siblings.get("$regex")?.is_none() {
+                return Err(Error::bad_value("$options needs a $regex"));
+            }
+            return Ok(None);
+        }
+        "$mod" => leaf(path, modulo(value)?),
+        "$size" => leaf(path, Predicate::Size(size(value)?)),
+        "$not" => negation(path, value, scope)?,
+        "$all" => all(path, value, scope)?,
+        "$elemMatch" => elem_match(path, value, scope)?,
+        "$geoWithin" | "$geoIntersects" | "$near" | "$nearSphere" | "$within" | "$geoNear" => {
+            return Err(Error::bad_value(format!("{name} is not supported")));
+        }
+        _ => match BitTest::of_name(name) {
+            Some(test) => {
+                leaf(path, Predicate::Bits(test, BitMask::parse(path.as_str(), name, value)?))
+            }
+            None => return Err(Error::bad_value(format!("unknown operator: {name}"))),
+        },
+    }))
+}
+
+fn members(name: &str, value: RawBsonRef<'_>) -> Result<InSet> {
+    let RawBsonRef::Array(array) = value else {
+        return Err(Error::bad_value(format!("{name} needs an array")));
+    };
+    let (mut values, mut patterns) = (Vec::new(), Vec::new());
+    for member in raw::values(array) {
+        match member? {
+            RawBsonRef::RegularExpression(regex) => patterns.push(Pattern::from_bson(regex)?),
+            RawBsonRef::Document(document) if is_operator_document(document) => {
+                return Err(Error::bad_value(format!("cannot nest $ under {name}")));
+            }
+            RawBsonRef::Undefined => {
+                return Err(Error::bad_value("InMatchExpression equality cannot be undefined"));
+            }
+            member => values.push(member.into()),
+        }
+    }
+    Ok(InSet::new(values, patterns))
+}
+
+fn type_set(value: RawBsonRef<'_>) -> Result<TypeSet> {
+    let mut set = TypeSet::default();
+    if let RawBsonRef::Array(array) = value {
+        for operand in raw::values(array) {
+            set.add(operand?)?;
+        }
+    } else {
+        set.add(value)?;
+    }
+    if set.is_empty() {
+        return Err(Error::failed_to_parse("$type must match at least one type"));
+    }
+    Ok(set)
+}
+
+fn regex(value: RawBsonRef<'_>, siblings: &RawDocument) -> Result<Pattern> {
+    let options = match siblings.get("$options")? {
+        None => None,
+        Some(RawBsonRef::String(options)) => Some(options),
+        Some(_) => return Err(Error::bad_value("$options has to be a string")),
+    };
+    match value {
+        RawBsonRef::String(source) => Pattern::new(source, options.unwrap_or("")),
+        RawBsonRef::RegularExpression(regex) => {
+            if options.is_some_and(|o| !o.is_empty()) && !regex.options.is_empty() {
+                return Err(Error::location(51075, "options set in both $regex and $options"));
+            }
+            match options {
+                Some(options) if regex.options.is_empty() => {
+                    Pattern::new(regex.pattern.as_str(), options)
+                }
+                _ => Pattern::from_bson(regex),
+            }
+        }
+        _ => Err(Error::bad_value("$regex has to be a string")),
+    }
+}
+
+fn modulo(value: RawBsonRef<'_>) -> Result<Predicate> {
+    let malformed = |what: &str| Error::bad_value(format!("malformed mod, {what}"));
+    let RawBsonRef::Array(array) = value else {
+        return Err(malformed("needs to be an array"));
+    };
+    let parts = raw::values(array).take(3).collect::<Result<Vec<_>>>()?;
+    let &[divisor, remainder] = parts.as_slice() else {
+        let short = parts.len() < 2;
+        return Err(malformed(if short { "not enough elements" } else { "too many elements" }));
+    };
+    let number = |value, what: &str| {
+        if !types::is_number(value) {
+            return Err(malformed(&format!("{what} not a number")));
+        }
+        types::truncated_integer(value).ok_or_else(|| {
+            malformed(&format!(
+                "{what} value is invalid :: caused by :: Unable to coerce NaN/Inf to integral type"
+            ))
+        })
+    };
+    let divisor = number(divisor, "divisor")?;
+    let remainder = number(remainder, "remainder")?;
+    if divisor == 0 {
+        return Err(Error::bad_value("divisor cannot be 0"));
+    }
+    Ok(Predicate::Mod { divisor, remainder })
+}
+
+fn size(value: RawBsonRef<'_>) -> Result<i64> {
+    let shown = || show::field("$size", value);
+    if !types::is_number(value) {
+        return Err(Error::bad_value(format!(
+            "Failed to parse $size. Expected a number in: {}",
+            shown()
+        )));
+    }
+    let Some(size) = types::exact_integer(value) else {
+        return Err(Error::bad_value(format!(
+            "Failed to parse $size. Expected an integer: {}",
+            shown()
+        )));
+    };
+    if size < 0 {
+        return Err(Error::bad_value(format!(
+            "Failed to parse $size. Expected a non-negative number in: {}",
+            shown()
+        )));
+    }
+    Ok(size)
+}
+
+fn negation(path: &Path, value: RawBsonRef<'_>, scope: Scope<'_>) -> Result<Node> {
+    match value {
+        RawBsonRef::RegularExpression(regex) => {
+            Ok(not(leaf(path, Predicate::Regex(Pattern::from_bson(regex)?))))
+        }
+        RawBsonRef::Document(operators) if operators.is_empty() => {
+            Err(Error::bad_value("$not cannot be empty"))
+        }
+        RawBsonRef::Document(operators) => {
+            field_operators(path, operators, scope).map(and).map(not)
+        }
+        _ => Err(Error::bad_value("$not needs a regex or a document")),
+    }
+}
+
+fn all(path: &Path, value: RawBsonRef<'_>, scope: Scope<'_>) -> Result<Node> {
+    let RawBsonRef::Array(array) = value else {
+        return Err(Error::bad_value("$all needs an array"));
+    };
+    let is_elem_match = |value: &RawBsonRef<'_>| match value {
+        RawBsonRef::Document(document) => raw::first_name(document) == Some("$elemMatch"),
+        _ => false,
+    };
+    let first = raw::values(array).next().transpose()?;
+    if first.as_ref().is_some_and(is_elem_match) {
+        return all_elem_match(path, array, scope);
+    }
+    let mut parts = Vec::new();
+    for value in raw::values(array) {
+        parts.push(match value? {
+            RawBsonRef::RegularExpression(regex) => {
+                leaf(path, Predicate::Regex(Pattern::from_bson(regex)?))
+            }
+            RawBsonRef::Document(document) if is_operator_document(document) => {
+                return Err(Error::bad_value("no $ expressions in $all"));
+            }
+            value => leaf(path, Predicate::Eq(operand(value)?)),
+        });
+    }
+    Ok(if parts.is_empty() { Node::AlwaysFalse } else { and(parts) })
+}
+
+fn all_elem_match(path: &Path, array: &RawArray, scope: Scope<'_>) -> Result<Node> {
+    let mut parts = Vec::new();
+    for value in raw::values(array) {
+        let RawBsonRef::Document(document) = value? else {
+            return Err(Error::bad_value("$all/$elemMatch has to be consistent"));
+        };
+        let mut fields = raw::elements(document);
+        match fields.next().transpose()? {
+            Some(element) if element.name() == "$elemMatch" => {
+                parts.push(elem_match(path, element.value()?, scope)?);
+            }
+            _ => return Err(Error::bad_value("$all/$elemMatch has to be consistent")),
+        }
+    }
+    Ok(and(parts))
+}
+
+fn elem_match(path: &Path, value: RawBsonRef<'_>, scope: Scope<'_>) -> Result<Node> {
+    let RawBsonRef::Document(inner) = value else {
+        return Err(Error::bad_value("$elemMatch needs an Object"));
+    };
+    let scope = Scope { top: false, ..scope };
+    let by_value = is_operator_document(inner)
+        && !matches!(
+            raw::first_name(inner),
+            Some(
+                "$and" | "$or" | "$nor" | "$where" | "$expr" | "$text" | "$jsonSchema" | "$comment"
+            )
+        );
+    let predicate = if by_value {
+        let inner = field_operators(&Path::root(), inner, scope)?;
+        Predicate::ElemMatchValue(Box::new(and(inner)))
+    } else {
+        Predicate::ElemMatchObject(Box::new(document(inner, scope)?))
+    };
+    Ok(leaf(path, predicate))
+}

@@ -1,0 +1,214 @@
+//! Dotted paths and how a filter walks them through documents and arrays.
+//!
+//! A path names a field; an array on the way stands for each of its elements, and a numeric
+//! component also for the element at that position. At the end of the path an array stands for its
+//! elements and then for itself.
+//!
+//! Always true: the walk recurses once per nesting level of the document, which is bounded when the
+//! document is accepted.
+
+use crate::raw;
+use bson::raw::{RawArray, RawBsonRef, RawDocument};
+use errors::Result;
+use std::fmt;
+
+/// One component of a path.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Component {
+    name: Box<str>,
+    index: Option<u32>,
+}
+
+impl Component {
+    fn new(name: &str) -> Self {
+        Self { name: name.into(), index: array_index(name) }
+    }
+
+    /// The field name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The array position it may also mean.
+    pub fn index(&self) -> Option<u32> {
+        self.index
+    }
+}
+
+/// The position a name stands for: digits without leading zeros.
+pub fn array_index(name: &str) -> Option<u32> {
+    let canonical = name == "0" || !name.starts_with('0');
+    (canonical && !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit()))
+        .then(|| name.parse().ok())
+        .flatten()
+}
+
+/// A dotted path, split once.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Path {
+    text: Box<str>,
+    components: Box<[Component]>,
+}
+
+impl Path {
+    /// Splits a path at its dots. Empty components are kept: a filter may name an empty field.
+    pub fn new(text: &str) -> Self {
+        let components = text.split('.').map(Component::new).collect();
+        Self { text: text.into(), components }
+    }
+
+    /// The path without components: the value itself, as inside a value `$elemMatch`.
+    pub fn root() -> Self {
+        Self { text: "".into(), components: Box::default() }
+    }
+
+    /// The dotted text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The components.
+    pub fn components(&self) -> &[Component] {
+        &self.components
+    }
+
+    /// The first component's name.
+    pub fn first(&self) -> &str {
+        self.components.first().map_or("", |component| &component.name)
+    }
+
+    /// Whether this path is `other` or leads into it.
+    pub fn starts_with(&self, other: &Path) -> bool {
+        self.components.starts_with(&other.components)
+    }
+
+    /// Whether one of the two paths is the other or leads into it.
+    pub fn overlaps(&self, other: &Path) -> bool {
+        self.starts_with(other) || other.starts_with(self)
+    }
+
+    /// Walks the path through a document and asks `visit` about everything it stands for, until it
+    /// says true. `visit` gets `None` where the field is missing.
+    pub fn any<'a>(
+        &self,
+        document: &'a RawDocument,
+        leaf: LeafArrays,
+        visit: &mut Visit<'_, 'a>,
+    ) -> Result<bool> {
+        Walk { leaf, visit }.document(document, &self.components, None)
+    }
+
+    /// The first value the path stands for when every component is a plain field name: no array
+    /// is entered.
+    pub fn get<'a>(&self, document: &'a RawDocument) -> Result<Option<RawBsonRef<'a>>> {
+        let Some((last, parents)) = self.components.split_last() else { return Ok(None) };
+        let mut current = document;
+        for component in parents {
+            match current.get(&component.name)? {
+                Some(RawBsonRef::Document(inner)) => current = inner,
+                _ => return Ok(None),
+            }
+        }
+        Ok(current.get(&last.name)?)
+    }
+}
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.text)
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// What an array at the end of a path stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeafArrays {
+    /// Each element, then the array itself.
+    Expand,
+    /// The array itself.
+    Whole,
+}
+
+/// Asked about each value (or `None` for a missing field) with the position of the outermost array
+/// element it was found in; true ends the walk.
+pub type Visit<'v, 'a> = dyn FnMut(Option<RawBsonRef<'a>>, Option<usize>) -> Result<bool> + 'v;
+
+struct Walk<'w, 'v, 'a> {
+    leaf: LeafArrays,
+    visit: &'w mut Visit<'v, 'a>,
+}
+
+impl<'a> Walk<'_, '_, 'a> {
+    fn document(
+        &mut self,
+        document: &'a RawDocument,
+        components: &[Component],
+        outer: Option<usize>,
+    ) -> Result<bool> {
+        let Some((first, rest)) = components.split_first() else {
+            return (self.visit)(Some(RawBsonRef::Document(document)), outer);
+        };
+        match document.get(&first.name)? {
+            Some(value) if rest.is_empty() => self.leaf(value, outer),
+            Some(RawBsonRef::Document(inner)) => self.document(inner, rest, outer),
+            Some(RawBsonRef::Array(array)) => self.array(array, rest, outer),
+            None | Some(_) => (self.visit)(None, outer),
+        }
+    }
+
+    fn leaf(&mut self, value: RawBsonRef<'a>, outer: Option<usize>) -> Result<bool> {
+        if let (RawBsonRef::Array(array), LeafArrays::Expand) = (value, self.leaf) {
+            for (position, element) in raw::values(array).enumerate() {
+                if (self.visit)(Some(element?), outer.or(Some(position)))? {
+                    return Ok(true);
+                }
+            }
+        }
+        (self.visit)(Some(value), outer)
+    }
+
+    /// `components` is not empty. Elements that are neither documents nor named by position stand
+    /// for nothing, not even for a missing field.
+    fn array(
+        &mut self,
+        array: &'a RawArray,
+        components: &[Component],
+        outer: Option<usize>,
+    ) -> Result<bool> {
+        let wanted = components[0].index;
+        for (position, element) in raw::values(array).enumerate() {
+            let element = element?;
+            let outer = outer.or(Some(position));
+            if let RawBsonRef::Document(inner) = element
+                && self.document(inner, components, outer)?
+            {
+                return Ok(true);
+            }
+            if wanted.is_some_and(|wanted| wanted as usize == position)
+                && self.position(element, &components[1..], outer)?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn position(
+        &mut self,
+        element: RawBsonRef<'a>,
+        rest: &[Component],
+        outer: Option<usize>,
+    ) -> Result<bool> {
+        match element {
+            _ if rest.is_empty() => (self.visit)(Some(element), outer),
+            RawBsonRef::Document(inner) => self.document(inner, rest, outer),
+            RawBsonRef::Array(inner) => self.array(inner, rest, outer),
+            _ => Ok(false),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Raw BSON read element by element and written without a tree of values in between.
+//!
+//! Always true: [`Writer`] never checks what it copies; what it is given came out of a valid
+//! document, so what it yields is one.
+
+use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, RawElement, RawIter};
+use bson::spec::{BinarySubtype, ElementType};
+use errors::Result;
+
+/// One field of a document, with the bytes it is written as.
+#[derive(Clone)]
+pub struct Element<'a> {
+    inner: RawElement<'a>,
+    /// Type byte, name, NUL and value.
+    bytes: &'a [u8],
+}
+
+impl<'a> Element<'a> {
+    /// The field's name.
+    pub fn name(&self) -> &'a str {
+        self.inner.key().as_str()
+    }
+
+    /// The field's type.
+    pub fn element_type(&self) -> ElementType {
+        self.inner.element_type()
+    }
+
+    /// The field's value.
+    pub fn value(&self) -> Result<RawBsonRef<'a>> {
+        Ok(self.inner.value()?)
+    }
+
+    /// The whole field as bytes.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The value's bytes.
+    pub fn body(&self) -> &'a [u8] {
+        &self.bytes[1 + self.inner.key().len() + 1..]
+    }
+}
+
+/// The fields of a document in order.
+pub struct Elements<'a> {
+    inner: RawIter<'a>,
+    rest: &'a [u8],
+}
+
+/// Iterates over the fields of a document.
+pub fn elements(document: &RawDocument) -> Elements<'_> {
+    Elements { inner: document.iter_elements(), rest: &document.as_bytes()[4..] }
+}
+
+/// Iterates over the elements of an array as fields named `0`, `1`, ...
+pub fn array_elements(array: &RawArray) -> Elements<'_> {
+    Elements { inner: array.iter_elements(), rest: &array.as_bytes()[4..] }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Result<Element<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let inner = match self.inner.next()? {
+            Ok(inner) => inner,
+            Err(error) => return Some(Err(error.into())),
+        };
+        let (bytes, rest) = self.rest.split_at(1 + inner.key().len() + 1 + inner.size());
+        self.rest = rest;
+        Some(Ok(Element { inner, bytes }))
+    }
+}
+
+/// The values of an array.
+pub fn values(array: &RawArray) -> impl Iterator<Item = Result<RawBsonRef<'_>>> {
+    array.into_iter().map(|value| Ok(value?))
+}
+
+/// Builds a document by appending bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Writer {
+    bytes: Vec<u8>,
+}
+
+/// A document begun with [`Writer::begin`] and not yet ended.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Open(usize);
+
+impl Writer {
+    /// A writer that has room for `capacity` bytes.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { bytes: Vec::with_capacity(capacity) }
+    }
+
+    /// Begins a document (or an array's body): its length is filled in by [`Self::end`].
+    pub fn begin(&mut self) -> Open {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 4]);
+        Open(start)
+    }
+
+    /// Begins a field that holds a document.
+    pub fn begin_document(&mut self, name: &str) -> Open {
+        self.header(ElementType::EmbeddedDocument, name);
+        self.begin()
+    }
+
+    /// Begins a field that holds an array.
+    pub fn begin_array(&mut self, name: &str) -> Open {
+        self.header(ElementType::Array, name);
+        self.begin()
+    }
+
+    /// Ends what `open` began.
+    pub fn end(&mut self, open: Open) {
+        self.bytes.push(0);
+        let length = (self.bytes.len() - open.0) as u32;
+        self.bytes[open.0..open.0 + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
+    /// Writes a field's type and name; its value must follow.
+    pub fn header(&mut self, kind: ElementType, name: &str) {
+        self.bytes.push(kind as u8);
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.push(0);
+    }
+
+    /// Copies a field.
+    pub fn element(&mut self, element: &Element<'_>) {
+        self.bytes.extend_from_slice(element.bytes());
+    }
+
+    /// Copies a field under another name.
+    pub fn element_as(&mut self, name: &str, element: &Element<'_>) {
+        self.header(element.element_type(), name);
+        self.bytes.extend_from_slice(element.body());
+    }
+
+    /// Writes a field.
+    pub fn value(&mut self, name: &str, value: RawBsonRef<'_>) {
+        self.header(value.element_type(), name);
+        put_value(&mut self.bytes, value);
+    }
+
+    /// How many bytes stand written.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether nothing is written yet.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Takes back everything after the first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(len);
+    }
+
+    /// The bytes after the first `len`, which must be one finished value.
+    pub fn since(&self, len: usize) -> &[u8] {
+        &self.bytes[len..]
+    }
+
+    /// The document, once the outermost `begin` was ended.
+    pub fn finish(self) -> Result<RawDocumentBuf> {
+        Ok(RawDocumentBuf::from_bytes(self.bytes)?)
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
+    out.push(0);
+}
+
+fn put_value(out: &mut Vec<u8>, value: RawBsonRef<'_>) {
+    match value {
+        RawBsonRef::Double(v) => out.extend_from_slice(&v.to_le_bytes()),
+        RawBsonRef::String(v) | RawBsonRef::Symbol(v) | RawBsonRef::JavaScriptCode(v) => {
+            put_text(out, v);
+        }
+        RawBsonRef::Array(v) => out.extend_from_slice(v.as_bytes()),
+        RawBsonRef::Document(v) => out.extend_from_slice(v.as_bytes()),
+        RawBsonRef::Boolean(v) => out.push(u8::from(v)),
+        RawBsonRef::Null | RawBsonRef::Undefined | RawBsonRef::MinKey | RawBsonRef::MaxKey => {}
+        RawBsonRef::RegularExpression(v) => {
+            for text in [v.pattern, v.options] {
+                out.extend_from_slice(text.as_str().as_bytes());
+                out.push(0);
+            }
+        }
+        RawBsonRef::Int32(v) => out.extend_from_slice(&v.to_le_bytes()),
+        RawBsonRef::Int64(v) => out.extend_from_slice(&v.to_le_bytes()),
+        RawBsonRef::Timestamp(v) => {
+            out.extend_from_slice(&v.increment.to_le_bytes());
+            out.extend_from_slice(&v.time.to_le_bytes());
+        }
+        RawBsonRef::Binary(v) => {
+            let old = v.subtype == BinarySubtype::BinaryOld;
+            let inner = v.bytes.len() as u32;
+            out.extend_from_slice(&(if old { inner + 4 } else { inner }).to_le_bytes());
+            out.push(v.subtype.into());
+            if old {
+                out.extend_from_slice(&inner.to_le_bytes());
+            }
+            out.extend_from_slice(v.bytes);
+        }
+        RawBsonRef::ObjectId(v) => out.extend_from_slice(&v.bytes()),
+        RawBsonRef::DateTime(v) => out.extend_from_slice(&v.timestamp_millis().to_le_bytes()),
+        RawBsonRef::Decimal128(v) => out.extend_from_slice(&v.bytes()),
+        // The crate keeps the inside of these to itself: let it write them.
+        RawBsonRef::JavaScriptCodeWithScope(_) | RawBsonRef::DbPointer(_) => {
+            let mut document = RawDocumentBuf::new();
+            document.append(bson::raw::cstr!(""), value);
+            let bytes = document.as_bytes();
+            out.extend_from_slice(&bytes[6..bytes.len() - 1]);
+        }
+    }
+}
+
+/// An array of these values.
+pub fn array<'a>(values: impl IntoIterator<Item = RawBsonRef<'a>>) -> RawBson {
+    RawBson::Array(values.into_iter().collect())
+}
+
+/// A document of one field, for messages and tests.
+pub fn document_of(name: &str, value: RawBsonRef<'_>) -> RawDocumentBuf {
+    let mut writer = Writer::default();
+    let open = writer.begin();
+    writer.value(name, value);
+    writer.end(open);
+    writer.finish().expect("a document of one field is well formed")
+}
+
+/// Whether a document's first field has a `$` name.
+pub fn starts_with_dollar(document: &RawDocument) -> bool {
+    first_name(document).is_some_and(|name| name.starts_with('$'))
+}
+
+/// The name of a document's first field.
+pub fn first_name(document: &RawDocument) -> Option<&str> {
+    document.iter_elements().next()?.ok().map(|element| element.key().as_str())
+}

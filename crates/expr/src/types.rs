@@ -1,0 +1,143 @@
+//! The names and numbers BSON types have for a client.
+
+use crate::decimal::Decimal;
+use bson::raw::RawBsonRef;
+use bson::spec::ElementType;
+use errors::{Error, Result};
+
+/// Every type: its number in `$type`, its alias.
+const TYPES: &[(ElementType, i32, &str)] = &[
+    (ElementType::Double, 1, "double"),
+    (ElementType::String, 2, "string"),
+    (ElementType::EmbeddedDocument, 3, "object"),
+    (ElementType::Array, 4, "array"),
+    (ElementType::Binary, 5, "binData"),
+    (ElementType::Undefined, 6, "undefined"),
+    (ElementType::ObjectId, 7, "objectId"),
+    (ElementType::Boolean, 8, "bool"),
+    (ElementType::DateTime, 9, "date"),
+    (ElementType::Null, 10, "null"),
+    (ElementType::RegularExpression, 11, "regex"),
+    (ElementType::DbPointer, 12, "dbPointer"),
+    (ElementType::JavaScriptCode, 13, "javascript"),
+    (ElementType::Symbol, 14, "symbol"),
+    (ElementType::JavaScriptCodeWithScope, 15, "javascriptWithScope"),
+    (ElementType::Int32, 16, "int"),
+    (ElementType::Timestamp, 17, "timestamp"),
+    (ElementType::Int64, 18, "long"),
+    (ElementType::Decimal128, 19, "decimal"),
+    (ElementType::MinKey, -1, "minKey"),
+    (ElementType::MaxKey, 127, "maxKey"),
+];
+
+/// The alias of a type (`"int"`, `"object"`), as error messages and `$type` spell it.
+pub fn type_name(kind: ElementType) -> &'static str {
+    TYPES.iter().find(|row| row.0 == kind).map_or("unknown", |row| row.2)
+}
+
+/// The alias of a value's type.
+pub fn name_of(value: RawBsonRef<'_>) -> &'static str {
+    type_name(value.element_type())
+}
+
+/// Whether a value is a number of any of the four types.
+pub fn is_number(value: RawBsonRef<'_>) -> bool {
+    matches!(
+        value,
+        RawBsonRef::Int32(_)
+            | RawBsonRef::Int64(_)
+            | RawBsonRef::Double(_)
+            | RawBsonRef::Decimal128(_)
+    )
+}
+
+/// Truth of a value where a flag is expected: false, zero, null and undefined are false.
+pub fn is_true(value: RawBsonRef<'_>) -> bool {
+    crate::agg::is_truthy(value)
+}
+
+/// The number as a whole number, where it is one that fits; decimals and doubles included.
+pub fn exact_integer(value: RawBsonRef<'_>) -> Option<i64> {
+    let integer = truncated_integer(value)?;
+    keystring::equal(value, RawBsonRef::Int64(integer)).then_some(integer)
+}
+
+/// The number cut towards zero, where that fits; `None` for NaN, infinities and what is no number.
+pub fn truncated_integer(value: RawBsonRef<'_>) -> Option<i64> {
+    match value {
+        RawBsonRef::Int32(v) => Some(i64::from(v)),
+        RawBsonRef::Int64(v) => Some(v),
+        RawBsonRef::Double(v) => {
+            let range = -9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0;
+            range.contains(&v).then_some(v as i64)
+        }
+        RawBsonRef::Decimal128(v) => Decimal::from_bson(v).to_i64(),
+        _ => None,
+    }
+}
+
+/// A set of types, as `$type` takes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TypeSet {
+    bits: u32,
+    number: bool,
+}
+
+impl TypeSet {
+    /// Adds what one operand of `$type` names: an alias, a number, or `"number"`.
+    pub fn add(&mut self, operand: RawBsonRef<'_>) -> Result<()> {
+        let found = match operand {
+            RawBsonRef::String("number") => {
+                self.number = true;
+                return Ok(());
+            }
+            RawBsonRef::String(alias) => {
+                let row = TYPES.iter().position(|row| row.2 == alias);
+                row.ok_or_else(|| Error::bad_value(format!("Unknown type name alias: {alias}")))?
+            }
+            value if is_number(value) => {
+                let code = exact_integer(value);
+                if code == Some(0) {
+                    return Err(Error::bad_value(
+                        "Invalid numerical type code: 0. Instead use {$exists:false}.",
+                    ));
+                }
+                let row = TYPES.iter().position(|row| Some(i64::from(row.1)) == code);
+                row.ok_or_else(|| {
+                    let text = crate::show::value(value);
+                    Error::bad_value(format!("Invalid numerical type code: {text}"))
+                })?
+            }
+            _ => {
+                return Err(Error::type_mismatch(
+                    "type must be represented as a number or a string",
+                ));
+            }
+        };
+        self.bits |= 1 << found;
+        Ok(())
+    }
+
+    /// Whether a value's type is in the set.
+    pub fn contains(&self, value: RawBsonRef<'_>) -> bool {
+        let row = TYPES.iter().position(|row| row.0 == value.element_type());
+        row.is_some_and(|row| self.bits >> row & 1 == 1) || self.number && is_number(value)
+    }
+
+    /// Whether nothing was added.
+    pub fn is_empty(&self) -> bool {
+        self.bits == 0 && !self.number
+    }
+
+    /// Whether arrays are in the set.
+    pub fn contains_array(&self) -> bool {
+        self.bits >> 3 & 1 == 1
+    }
+
+    /// The set as `$type` would take it.
+    pub fn operands(&self) -> Vec<bson::Bson> {
+        let named = self.number.then(|| bson::Bson::String("number".to_owned()));
+        let coded = TYPES.iter().enumerate().filter(|(row, _)| self.bits >> row & 1 == 1);
+        named.into_iter().chain(coded.map(|(_, row)| bson::Bson::Int32(row.1))).collect()
+    }
+}
