@@ -37,6 +37,12 @@ pub use path::FieldPath;
 pub use value::{Value, is_truthy, type_name};
 pub use variables::{ParseContext, VarId, Variables};
 
+pub(crate) use arith::{Spread, average};
+pub(crate) use array::read_n;
+pub(crate) use object::{Merger, merge_input};
+pub(crate) use parse::fields as parse_fields;
+pub(crate) use variables::empty_document;
+
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
 use errors::{Error, Result};
 use eval::Scope;

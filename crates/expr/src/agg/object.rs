@@ -277,10 +277,7 @@ fn field_name<'a>(node: Option<&'a Node>, scope: &Scope<'_, 'a>, op: &str) -> Re
 
 fn get_field<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
     let name = field_name(args[0].as_ref(), scope, "$getField")?;
-    let input = match &args[1] {
-        Some(node) => node.evaluate(scope)?,
-        None => Value::Ref(RawBsonRef::Document(scope.current)),
-    };
+    let input = crate::agg::eval::optional(args[1].as_ref(), scope)?;
     if input.is_missing() {
         return Ok(Value::Missing);
     }

@@ -1,0 +1,363 @@
+//! The state of one accumulator of one group.
+
+use crate::accumulator::ranked::Ranked;
+use crate::accumulator::{Kind, number_of};
+use crate::agg::{Merger, Spread, Value, average, merge_input};
+use crate::number::{Number, Sum};
+use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef};
+use errors::{Code, Error, Result};
+use keystring::{Direction, KeyBuilder};
+use std::cmp::Ordering;
+use std::collections::{HashSet, VecDeque};
+use xxhash_rust::xxh3::Xxh3Builder;
+
+/// What a group has gathered for one field.
+#[derive(Debug)]
+pub struct Accumulator(State);
+
+#[derive(Debug)]
+enum State {
+    Sum(Sum),
+    Avg(Sum, u64),
+    Extreme(Ordering, Option<RawBson>),
+    /// `None`: nothing seen yet; a missing value counts as null.
+    First(Option<RawBson>),
+    Last(Option<RawBson>),
+    Push(RawArrayBuf),
+    AddToSet(HashSet<Vec<u8>, Xxh3Builder>, RawArrayBuf, usize),
+    StdDev(Spread, u64),
+    Count(i64),
+    Merge(Merger),
+    FirstN(usize, Vec<RawBson>, usize),
+    LastN(usize, VecDeque<RawBson>, usize),
+    /// `true`: finishes as an array, else as the one value.
+    Ranked(Ranked, bool),
+    /// By value, in this direction.
+    RankedByValue(Ranked, Direction),
+    Percentile(Vec<f64>, Vec<f64>, bool),
+}
+
+fn malformed() -> Error {
+    Error::new(Code::INTERNAL_ERROR, "malformed partial accumulator")
+}
+
+/// Roughly what a value takes in memory.
+pub(super) fn value_bytes(value: RawBsonRef<'_>) -> usize {
+    match value {
+        RawBsonRef::String(s) | RawBsonRef::Symbol(s) | RawBsonRef::JavaScriptCode(s) => {
+            s.len() + 32
+        }
+        RawBsonRef::Document(document) => document.as_bytes().len() + 32,
+        RawBsonRef::Array(array) => array.as_bytes().len() + 32,
+        RawBsonRef::Binary(binary) => binary.bytes.len() + 32,
+        RawBsonRef::JavaScriptCodeWithScope(code) => {
+            code.code.len() + code.scope.as_bytes().len() + 32
+        }
+        _ => 32,
+    }
+}
+
+/// A value's bytes under the order of values: equal values, equal bytes.
+fn key_of(value: RawBsonRef<'_>, direction: Direction) -> Result<Vec<u8>> {
+    let mut key = KeyBuilder::new();
+    key.append(value, direction)
+        .map_err(|error| Error::new(Code::BAD_VALUE, error.to_string()))?;
+    Ok(key.into_bytes())
+}
+
+impl Accumulator {
+    pub(super) fn new(kind: Kind, n: usize, percentiles: &[f64]) -> Self {
+        Self(match kind {
+            Kind::Sum => State::Sum(Sum::default()),
+            Kind::Avg => State::Avg(Sum::default(), 0),
+            Kind::Min => State::Extreme(Ordering::Less, None),
+            Kind::Max => State::Extreme(Ordering::Greater, None),
+            Kind::First => State::First(None),
+            Kind::Last => State::Last(None),
+            Kind::Push => State::Push(RawArrayBuf::new()),
+            Kind::AddToSet => {
+                State::AddToSet(HashSet::with_hasher(Xxh3Builder::new()), RawArrayBuf::new(), 0)
+            }
+            Kind::StdDevPop => State::StdDev(Spread::default(), 0),
+            Kind::StdDevSamp => State::StdDev(Spread::default(), 1),
+            Kind::Count => State::Count(0),
+            Kind::MergeObjects => State::Merge(Merger::default()),
+            Kind::FirstN => State::FirstN(n, Vec::new(), 0),
+            Kind::LastN => State::LastN(n, VecDeque::new(), 0),
+            Kind::MinN => State::RankedByValue(Ranked::new(n, false), Direction::Ascending),
+            Kind::MaxN => State::RankedByValue(Ranked::new(n, false), Direction::Descending),
+            Kind::Top => State::Ranked(Ranked::new(1, false), false),
+            Kind::Bottom => State::Ranked(Ranked::new(1, true), false),
+            Kind::TopN => State::Ranked(Ranked::new(n, false), true),
+            Kind::BottomN => State::Ranked(Ranked::new(n, true), true),
+            Kind::Median => State::Percentile(vec![0.5], Vec::new(), false),
+            Kind::Percentile => State::Percentile(percentiles.to_vec(), Vec::new(), true),
+        })
+    }
+
+    pub(super) fn add_ranked(&mut self, key: Vec<u8>, value: &Value<'_>) {
+        if let State::Ranked(ranked, _) = &mut self.0 {
+            ranked.add(key, value.get().unwrap_or(RawBsonRef::Null));
+        }
+    }
+
+    pub(super) fn add(&mut self, value: &Value<'_>) -> Result<()> {
+        let number = || value.get().and_then(Number::from_bson);
+        let present = value.get().unwrap_or(RawBsonRef::Null);
+        match &mut self.0 {
+            State::Sum(sum) => {
+                if let Some(n) = number() {
+                    sum.add(n);
+                }
+            }
+            State::Avg(sum, count) => {
+                if let Some(n) = number() {
+                    sum.add(n);
+                    *count += 1;
+                }
+            }
+            State::Extreme(wanted, best) => {
+                if !value.is_nullish() {
+                    keep_extreme(*wanted, best, present);
+                }
+            }
+            State::First(slot) => {
+                if slot.is_none() {
+                    *slot = Some(present.into());
+                }
+            }
+            State::Last(slot) => *slot = Some(present.into()),
+            State::Push(list) => {
+                if let Some(value) = value.get() {
+                    list.push(value);
+                }
+            }
+            State::AddToSet(seen, list, bytes) => {
+                if let Some(value) = value.get() {
+                    add_to_set(seen, list, bytes, value)?;
+                }
+            }
+            State::StdDev(spread, _) => {
+                if let Some(n) = number() {
+                    spread.add(n.to_f64());
+                }
+            }
+            State::Count(count) => *count += 1,
+            State::Merge(merger) => {
+                if !value.is_nullish() {
+                    merger.merge(merge_input(value)?)?;
+                }
+            }
+            State::FirstN(n, list, bytes) => {
+                if list.len() < *n {
+                    *bytes += value_bytes(present);
+                    list.push(present.into());
+                }
+            }
+            State::LastN(n, list, bytes) => push_last(*n, list, bytes, present),
+            State::RankedByValue(ranked, direction) => {
+                if !value.is_nullish() {
+                    ranked.add(key_of(present, *direction)?, present);
+                }
+            }
+            State::Ranked(..) => {}
+            State::Percentile(_, numbers, _) => numbers.extend(number_of(value)),
+        }
+        Ok(())
+    }
+
+    /// Roughly the memory held.
+    pub fn bytes(&self) -> usize {
+        match &self.0 {
+            State::Extreme(_, value) | State::First(value) | State::Last(value) => {
+                value.as_ref().map_or(32, |v| value_bytes(v.as_raw_bson_ref()))
+            }
+            State::Push(list) => list.as_bytes().len(),
+            State::AddToSet(_, list, bytes) => list.as_bytes().len() + bytes,
+            State::Merge(merger) => merger.bytes(),
+            State::FirstN(_, _, bytes) | State::LastN(_, _, bytes) => *bytes,
+            State::Ranked(ranked, _) | State::RankedByValue(ranked, _) => ranked.bytes(),
+            State::Percentile(_, numbers, _) => numbers.len() * 8,
+            State::Sum(_) | State::Avg(..) | State::StdDev(..) | State::Count(_) => 64,
+        }
+    }
+
+    /// The state as a value that [`super::AccumulatorSpec::merge`] takes up again.
+    pub fn partial(&self) -> RawBson {
+        let optional = |value: &Option<RawBson>| {
+            RawBson::Array(value.iter().collect::<RawArrayBuf>())
+        };
+        match &self.0 {
+            State::Sum(sum) => RawBson::Array(sum.parts().iter().collect()),
+            State::Avg(sum, count) => {
+                let mut parts: RawArrayBuf = sum.parts().iter().collect();
+                parts.push(*count as i64);
+                RawBson::Array(parts)
+            }
+            State::Extreme(_, value) | State::First(value) | State::Last(value) => optional(value),
+            State::Push(list) | State::AddToSet(_, list, _) => RawBson::Array(list.clone()),
+            State::StdDev(spread, _) => {
+                let mut parts = RawArrayBuf::new();
+                parts.push(spread.count as i64);
+                parts.push(spread.mean);
+                parts.push(spread.squares);
+                RawBson::Array(parts)
+            }
+            State::Count(count) => RawBson::Int64(*count),
+            State::Merge(merger) => RawBson::Document(merger.to_document()),
+            State::FirstN(_, list, _) => RawBson::Array(list.iter().collect()),
+            State::LastN(_, list, _) => RawBson::Array(list.iter().collect()),
+            State::Ranked(ranked, _) | State::RankedByValue(ranked, _) => ranked.partial(),
+            State::Percentile(_, numbers, _) => RawBson::Array(numbers.iter().copied().collect()),
+        }
+    }
+
+    pub(super) fn merge(&mut self, partial: RawBsonRef<'_>) -> Result<()> {
+        match &mut self.0 {
+            State::Sum(sum) => {
+                let parts = refs(partial)?;
+                sum.merge(&parts).ok_or_else(malformed)?;
+            }
+            State::Avg(sum, count) => {
+                let parts = refs(partial)?;
+                let (more, parts) = parts.split_last().ok_or_else(malformed)?;
+                sum.merge(parts).ok_or_else(malformed)?;
+                *count += more.as_i64().ok_or_else(malformed)? as u64;
+            }
+            State::Extreme(wanted, best) => {
+                for value in refs(partial)? {
+                    keep_extreme(*wanted, best, value);
+                }
+            }
+            State::First(slot) => {
+                if slot.is_none() {
+                    *slot = refs(partial)?.first().map(|v| (*v).into());
+                }
+            }
+            State::Last(slot) => {
+                if let Some(value) = refs(partial)?.first() {
+                    *slot = Some((*value).into());
+                }
+            }
+            State::Push(list) => {
+                for value in array(partial)? {
+                    list.push(value?);
+                }
+            }
+            State::AddToSet(seen, list, bytes) => {
+                for value in array(partial)? {
+                    add_to_set(seen, list, bytes, value?)?;
+                }
+            }
+            State::StdDev(spread, _) => {
+                let [RawBsonRef::Int64(count), RawBsonRef::Double(mean), RawBsonRef::Double(squares)] =
+                    refs(partial)?[..]
+                else {
+                    return Err(malformed());
+                };
+                spread.merge(Spread { count: count as u64, mean, squares });
+            }
+            State::Count(count) => *count += partial.as_i64().ok_or_else(malformed)?,
+            State::Merge(merger) => merger.merge(partial.as_document().ok_or_else(malformed)?)?,
+            State::FirstN(n, list, bytes) => {
+                for value in refs(partial)? {
+                    if list.len() < *n {
+                        *bytes += value_bytes(value);
+                        list.push(value.into());
+                    }
+                }
+            }
+            State::LastN(n, list, bytes) => {
+                for value in refs(partial)? {
+                    push_last(*n, list, bytes, value);
+                }
+            }
+            State::Ranked(ranked, _) | State::RankedByValue(ranked, _) => ranked.merge(partial)?,
+            State::Percentile(_, numbers, _) => {
+                for value in refs(partial)? {
+                    numbers.push(value.as_f64().ok_or_else(malformed)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The field's value.
+    pub fn finish(self) -> RawBson {
+        match self.0 {
+            State::Sum(sum) => sum.result().to_bson(),
+            State::Avg(sum, count) => average(sum, count).map_or(RawBson::Null, Number::to_bson),
+            State::Extreme(_, value) | State::First(value) | State::Last(value) => {
+                value.unwrap_or(RawBson::Null)
+            }
+            State::Push(list) | State::AddToSet(_, list, _) => RawBson::Array(list),
+            State::StdDev(spread, less) => {
+                spread.deviation(less).map_or(RawBson::Null, RawBson::Double)
+            }
+            State::Count(count) => i32::try_from(count).map_or(RawBson::Int64(count), RawBson::Int32),
+            State::Merge(merger) => RawBson::Document(merger.to_document()),
+            State::FirstN(_, list, _) => RawBson::Array(list.into_iter().collect()),
+            State::LastN(_, list, _) => RawBson::Array(list.into_iter().collect()),
+            State::Ranked(ranked, true) | State::RankedByValue(ranked, _) => {
+                RawBson::Array(ranked.into_values().collect())
+            }
+            State::Ranked(ranked, false) => ranked.into_values().next().unwrap_or(RawBson::Null),
+            State::Percentile(wanted, numbers, as_array) => percentiles(&wanted, numbers, as_array),
+        }
+    }
+}
+
+fn array(value: RawBsonRef<'_>) -> Result<&RawArray> {
+    value.as_array().ok_or_else(malformed)
+}
+
+fn refs(value: RawBsonRef<'_>) -> Result<Vec<RawBsonRef<'_>>> {
+    Ok(array(value)?.into_iter().collect::<Result<_, _>>()?)
+}
+
+fn keep_extreme(wanted: Ordering, best: &mut Option<RawBson>, value: RawBsonRef<'_>) {
+    let better = best
+        .as_ref()
+        .is_none_or(|best| keystring::compare(value, best.as_raw_bson_ref()) == wanted);
+    if better {
+        *best = Some(value.into());
+    }
+}
+
+fn add_to_set(
+    seen: &mut HashSet<Vec<u8>, Xxh3Builder>,
+    list: &mut RawArrayBuf,
+    bytes: &mut usize,
+    value: RawBsonRef<'_>,
+) -> Result<()> {
+    let key = key_of(value, Direction::Ascending)?;
+    let size = key.len() + 48;
+    if seen.insert(key) {
+        *bytes += size;
+        list.push(value);
+    }
+    Ok(())
+}
+
+fn push_last(n: usize, list: &mut VecDeque<RawBson>, bytes: &mut usize, value: RawBsonRef<'_>) {
+    if list.len() == n
+        && let Some(dropped) = list.pop_front()
+    {
+        *bytes = bytes.saturating_sub(value_bytes(dropped.as_raw_bson_ref()));
+    }
+    *bytes += value_bytes(value);
+    list.push_back(value.into());
+}
+
+/// The smallest number that at least the share `p` of all numbers do not exceed.
+fn percentiles(wanted: &[f64], mut numbers: Vec<f64>, as_array: bool) -> RawBson {
+    numbers.sort_by(f64::total_cmp);
+    let pick = |p: &f64| {
+        let rank = (p * numbers.len() as f64).ceil() as usize;
+        numbers.get(rank.saturating_sub(1)).map_or(RawBson::Null, |n| RawBson::Double(*n))
+    };
+    if as_array {
+        return RawBson::Array(wanted.iter().map(pick).collect());
+    }
+    wanted.first().map_or(RawBson::Null, pick)
+}
