@@ -91,10 +91,10 @@ const NAMES: &[(&str, Kind)] = &[
 impl AccumulatorSpec {
     /// Parses `{<name>: <value>}` as it stands in `$group`.
     pub fn parse(name: &str, value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<Self> {
-        let (name, kind) =
-            *NAMES.iter().find(|(known, _)| *known == name).ok_or_else(|| {
-                Error::location(15952, format!("unknown group operator '{name}'"))
-            })?;
+        let (name, kind) = *NAMES
+            .iter()
+            .find(|(known, _)| *known == name)
+            .ok_or_else(|| Error::location(15952, format!("unknown group operator '{name}'")))?;
         match kind {
             Kind::Count => Self::parse_count(value),
             Kind::FirstN | Kind::LastN | Kind::MinN | Kind::MaxN => {
@@ -122,9 +122,7 @@ impl AccumulatorSpec {
             RawBsonRef::Document(document) if document.is_empty() => {
                 Ok(Self::plain("$count", Kind::Count, Expression::constant(RawBson::Int32(1))))
             }
-            _ => Err(Error::type_mismatch(
-                "$count takes no arguments, i.e. $count:{}".to_owned(),
-            )),
+            _ => Err(Error::type_mismatch("$count takes no arguments, i.e. $count:{}".to_owned())),
         }
     }
 
@@ -179,14 +177,13 @@ impl AccumulatorSpec {
             }
             (_, n) => n,
         };
-        let output = output.ok_or_else(|| Error::location(5788004, "Missing value for 'output'"))?;
+        let output =
+            output.ok_or_else(|| Error::location(5788004, "Missing value for 'output'"))?;
         let sort = sort.ok_or_else(|| Error::location(5788005, "Missing value for 'sortBy'"))?;
         let RawBsonRef::Document(pattern) = sort else {
             return Err(Error::location(
                 5788604,
-                format!(
-                    "expected 'sortBy' to already be an object in the arguments to {name}"
-                ),
+                format!("expected 'sortBy' to already be an object in the arguments to {name}"),
             ));
         };
         let mut spec = Self::plain(name, kind, Expression::parse(output, ctx)?);

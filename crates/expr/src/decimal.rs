@@ -44,6 +44,10 @@ pub enum Rounding {
     Ceiling,
 }
 
+#[expect(
+    clippy::should_implement_trait,
+    reason = "plain methods pass as function pointers beside those of `Number`"
+)]
 impl Decimal {
     /// Zero.
     pub const ZERO: Self = Self::finite(false, 0, 0);
@@ -311,7 +315,7 @@ impl Decimal {
     #[must_use]
     pub fn rem(self, other: Self) -> Self {
         match (self.kind, other.kind) {
-            (Kind::Nan, _) | (_, Kind::Nan) | (Kind::Infinity, _) => Self::NAN,
+            (Kind::Nan | Kind::Infinity, _) | (_, Kind::Nan) => Self::NAN,
             (_, Kind::Infinity) => self,
             (
                 Kind::Finite { coefficient: a, exponent: ea },

@@ -4,6 +4,7 @@
 //! without deserialising them. Nothing here does I/O or asks the time.
 #![forbid(unsafe_code)]
 
+pub mod accumulator;
 pub mod agg;
 pub mod decimal;
 pub mod filter;

@@ -16,6 +16,7 @@ pub enum Number {
     Decimal(Decimal),
 }
 
+#[expect(clippy::should_implement_trait, reason = "plain methods pass as function pointers")]
 impl Number {
     /// The number, if the value is one.
     pub fn from_bson(value: RawBsonRef<'_>) -> Option<Self> {

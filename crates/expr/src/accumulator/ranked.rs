@@ -2,9 +2,9 @@
 //!
 //! Always true: at most `n` entries are held, ordered by key bytes, then by arrival.
 
+use bson::Binary;
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef};
 use bson::spec::BinarySubtype;
-use bson::Binary;
 use errors::{Code, Error, Result};
 use std::collections::BTreeMap;
 

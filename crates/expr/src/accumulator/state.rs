@@ -60,8 +60,7 @@ pub(super) fn value_bytes(value: RawBsonRef<'_>) -> usize {
 /// A value's bytes under the order of values: equal values, equal bytes.
 fn key_of(value: RawBsonRef<'_>, direction: Direction) -> Result<Vec<u8>> {
     let mut key = KeyBuilder::new();
-    key.append(value, direction)
-        .map_err(|error| Error::new(Code::BAD_VALUE, error.to_string()))?;
+    key.append(value, direction).map_err(|error| Error::new(Code::BAD_VALUE, error.to_string()))?;
     Ok(key.into_bytes())
 }
 
@@ -184,9 +183,8 @@ impl Accumulator {
 
     /// The state as a value that [`super::AccumulatorSpec::merge`] takes up again.
     pub fn partial(&self) -> RawBson {
-        let optional = |value: &Option<RawBson>| {
-            RawBson::Array(value.iter().collect::<RawArrayBuf>())
-        };
+        let optional =
+            |value: &Option<RawBson>| RawBson::Array(value.iter().collect::<RawArrayBuf>());
         match &self.0 {
             State::Sum(sum) => RawBson::Array(sum.parts().iter().collect()),
             State::Avg(sum, count) => {
@@ -250,8 +248,11 @@ impl Accumulator {
                 }
             }
             State::StdDev(spread, _) => {
-                let [RawBsonRef::Int64(count), RawBsonRef::Double(mean), RawBsonRef::Double(squares)] =
-                    refs(partial)?[..]
+                let [
+                    RawBsonRef::Int64(count),
+                    RawBsonRef::Double(mean),
+                    RawBsonRef::Double(squares),
+                ] = refs(partial)?[..]
                 else {
                     return Err(malformed());
                 };
@@ -294,7 +295,9 @@ impl Accumulator {
             State::StdDev(spread, less) => {
                 spread.deviation(less).map_or(RawBson::Null, RawBson::Double)
             }
-            State::Count(count) => i32::try_from(count).map_or(RawBson::Int64(count), RawBson::Int32),
+            State::Count(count) => {
+                i32::try_from(count).map_or(RawBson::Int64(count), RawBson::Int32)
+            }
             State::Merge(merger) => RawBson::Document(merger.to_document()),
             State::FirstN(_, list, _) => RawBson::Array(list.into_iter().collect()),
             State::LastN(_, list, _) => RawBson::Array(list.into_iter().collect()),

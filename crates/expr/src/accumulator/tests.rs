@@ -10,6 +10,7 @@ fn spec(accumulator: &Document) -> Result<AccumulatorSpec> {
     AccumulatorSpec::parse(element.key().as_str(), element.value()?, &ParseContext::new())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "tables of literals read better")]
 fn check(accumulator: Document, documents: &[Document], expected: impl Into<Bson>) {
     let spec = spec(&accumulator).unwrap();
     let expected = expected.into();
@@ -64,11 +65,23 @@ fn merged_parts_finish_like_the_whole() {
     check(doc! {"$minN": {"n": 2, "input": "$a"}}, &d, bson!([1, 2.0]));
     check(doc! {"$maxN": {"n": 3, "input": "$a"}}, &d, bson!(["text", 3, 3_i64]));
     check(doc! {"$top": {"sortBy": {"a": -1}, "output": "$s"}}, &d, Bson::Null);
-    check(doc! {"$topN": {"n": 2, "sortBy": {"a": 1}, "output": ["$a", "$s"]}}, &d, bson!([[null, "x"], [1, "y"]]));
+    check(
+        doc! {"$topN": {"n": 2, "sortBy": {"a": 1}, "output": ["$a", "$s"]}},
+        &d,
+        bson!([[null, "x"], [1, "y"]]),
+    );
     check(doc! {"$bottom": {"sortBy": {"a": 1}, "output": "$a"}}, &d, "text");
-    check(doc! {"$bottomN": {"n": 2, "sortBy": {"a": 1}, "output": "$a"}}, &d, bson!([3_i64, "text"]));
+    check(
+        doc! {"$bottomN": {"n": 2, "sortBy": {"a": 1}, "output": "$a"}},
+        &d,
+        bson!([3_i64, "text"]),
+    );
     check(doc! {"$median": {"input": "$a", "method": "approximate"}}, &d, 2.0);
-    check(doc! {"$percentile": {"input": "$a", "p": [0.0, 1.0], "method": "approximate"}}, &d, bson!([1.0, 3.0]));
+    check(
+        doc! {"$percentile": {"input": "$a", "p": [0.0, 1.0], "method": "approximate"}},
+        &d,
+        bson!([1.0, 3.0]),
+    );
 }
 
 #[test]

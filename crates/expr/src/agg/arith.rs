@@ -389,7 +389,7 @@ fn log<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     let base = need(&args[1], 28757, "base")?;
     positive(n, 28758, "$log's argument")?;
     let b = base.to_f64();
-    if !(b > 0.0 && b != 1.0 || b.is_nan()) {
+    if b <= 0.0 || (b - 1.0).abs() == 0.0 {
         let shown = crate::agg::value_to_string(base.to_bson().as_raw_bson_ref());
         return Err(Error::location(
             28759,
@@ -502,10 +502,10 @@ fn atan2<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
 
 /// The operands of `$sum` and its kin: the elements of a single array, else the arguments.
 fn operands<'a>(args: &mut [Value<'a>]) -> Result<Vec<Value<'a>>> {
-    if args.len() == 1 {
-        if let Some(elements) = args[0].elements()? {
-            return Ok(elements);
-        }
+    if args.len() == 1
+        && let Some(elements) = args[0].elements()?
+    {
+        return Ok(elements);
     }
     Ok((0..args.len()).map(|at| take(args, at)).collect())
 }

@@ -21,6 +21,7 @@ pub(crate) fn compare(a: &Value<'_>, b: &Value<'_>) -> Ordering {
     keystring::compare(a.bson(), b.bson())
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "rows of the table share a signature")]
 fn relation<'a>(args: &[Value<'a>], holds: fn(Ordering) -> bool) -> Result<Value<'a>> {
     Ok(Value::bool(holds(compare(&args[0], &args[1]))))
 }

@@ -433,7 +433,7 @@ fn write_value(out: &mut String, value: RawBsonRef<'_>, depth: usize) {
         return;
     }
     match value {
-        RawBsonRef::String(s) => push(out, format_args!("\"{s}\"")),
+        RawBsonRef::String(s) | RawBsonRef::Symbol(s) => push(out, format_args!("\"{s}\"")),
         RawBsonRef::Document(document) => write_document(out, document, depth),
         RawBsonRef::Array(array) => write_array(out, array, depth),
         RawBsonRef::Boolean(b) => push(out, format_args!("{b}")),
@@ -454,7 +454,6 @@ fn write_value(out: &mut String, value: RawBsonRef<'_>, depth: usize) {
             }
             out.push_str("\")");
         }
-        RawBsonRef::Symbol(s) => push(out, format_args!("\"{s}\"")),
         RawBsonRef::JavaScriptCode(code) => out.push_str(code),
         RawBsonRef::Int32(_)
         | RawBsonRef::Int64(_)

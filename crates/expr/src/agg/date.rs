@@ -106,7 +106,7 @@ macro_rules! parts {
 parts! {
     "$dayOfMonth" => |c| i64::from(c.day),
     "$dayOfWeek" => |c| i64::from(c.weekday()) + 1,
-    "$dayOfYear" => |c| c.day_of_year(),
+    "$dayOfYear" => Civil::day_of_year,
     "$hour" => |c| i64::from(c.hour),
     "$isoDayOfWeek" => |c| i64::from((c.weekday() + 6) % 7) + 1,
     "$isoWeek" => |c| c.iso_week().1,
@@ -115,7 +115,7 @@ parts! {
     "$minute" => |c| i64::from(c.minute),
     "$month" => |c| i64::from(c.month),
     "$second" => |c| i64::from(c.second),
-    "$week" => |c| c.week_of_year(),
+    "$week" => Civil::week_of_year,
     "$year" => |c| c.year,
 }
 
@@ -288,14 +288,15 @@ fn date_from_parts<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Resul
     let second_of = from_part(args, scope, 5, "second", 0, all.clone())?;
     let millisecond = from_part(args, scope, 6, "millisecond", 0, all)?;
     let zone = read_zone(args[7].as_ref(), scope)?;
-    let (Some(a), Some(b), Some(c), Some(h), Some(m), Some(s), Some(ms), Some(zone)) =
-        (first, second, third, hour, minute, second_of, millisecond, zone)
-    else {
-        return Ok(Value::NULL);
-    };
-    let days =
-        if iso { civil::days_from_iso_week(a, b, c) } else { civil::days_from_parts(a, b, c) };
-    let local = days * civil::DAY_MS + h * 3_600_000 + m * 60_000 + s * 1000 + ms;
+    let all: Option<Vec<i64>> =
+        [first, second, third, hour, minute, second_of, millisecond].into_iter().collect();
+    let (Some(parts), Some(zone)) = (all, zone) else { return Ok(Value::NULL) };
+    let days = if iso { civil::days_from_iso_week } else { civil::days_from_parts };
+    let local = days(parts[0], parts[1], parts[2]) * civil::DAY_MS
+        + parts[3] * 3_600_000
+        + parts[4] * 60_000
+        + parts[5] * 1000
+        + parts[6];
     Ok(date_value(zone.to_utc(local)))
 }
 

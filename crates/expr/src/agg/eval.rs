@@ -28,7 +28,7 @@ struct Frame<'s, 'a> {
     value: Value<'a>,
 }
 
-impl<'s, 'a> Scope<'s, 'a> {
+impl<'a> Scope<'_, 'a> {
     pub(crate) fn new(root: &'a RawDocument, variables: &'a Variables) -> Self {
         Self { root, current: root, variables, frame: None }
     }

@@ -59,13 +59,12 @@ impl Merger {
     }
 
     pub(crate) fn set(&mut self, key: CString, value: RawBson) {
-        match self.places.get(key.as_str()) {
-            Some(at) => self.fields[*at].1 = value,
-            None => {
-                self.places.insert(key.as_str().to_owned(), self.fields.len());
-                self.fields.push((key, value));
-            }
+        if let Some(at) = self.places.get(key.as_str()) {
+            self.fields[*at].1 = value;
+            return;
         }
+        self.places.insert(key.as_str().to_owned(), self.fields.len());
+        self.fields.push((key, value));
     }
 
     /// Roughly the memory held (replaced values still counted).

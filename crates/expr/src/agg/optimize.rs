@@ -17,7 +17,7 @@ pub struct Dependencies {
     pub variables: BTreeSet<VarId>,
     /// The result differs from call to call (`$rand`).
     pub random: bool,
-    /// Reads NOW or CLUSTER_TIME.
+    /// Reads `$$NOW` or `$$CLUSTER_TIME`.
     pub clock: bool,
 }
 

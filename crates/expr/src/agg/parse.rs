@@ -240,7 +240,10 @@ fn named_call(
 ) -> Result<Node> {
     if named.name == "$getField" && !is_plain_document(value) {
         // `{$getField: "name"}` is short for `{$getField: {field: "name", input: "$$CURRENT"}}`.
-        return Ok(Node::Named(named, vec![Some(expression(value, ctx, depth)?), current(ctx)]));
+        return Ok(Node::Named(
+            named,
+            vec![Some(expression(value, ctx, depth)?), Some(current(ctx))],
+        ));
     }
     let RawBsonRef::Document(document) = value else {
         return Err(Error::location(
@@ -265,7 +268,7 @@ fn named_call(
         args[at] = Some(expression(element.value()?, ctx, depth)?);
     }
     if named.name == "$getField" && args[1].is_none() {
-        args[1] = current(ctx);
+        args[1] = Some(current(ctx));
     }
     match (0..named.required).find(|at| args[*at].is_none()) {
         Some(at) => Err(named.missing(named.args[at])),
@@ -274,9 +277,9 @@ fn named_call(
 }
 
 /// `$$CURRENT`.
-fn current(ctx: &ParseContext) -> Option<Node> {
+fn current(ctx: &ParseContext) -> Node {
     let base = ctx.lookup("CURRENT").map_or(Base::Current, Base::User);
-    Some(Node::Path(FieldPath { base, names: Vec::new() }))
+    Node::Path(FieldPath { base, names: Vec::new() })
 }
 
 /// A document that is no operator.

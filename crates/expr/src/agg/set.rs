@@ -18,7 +18,7 @@ pub(super) const TABLE: &[Function] = &[
 ];
 
 /// Elements sorted, without duplicates.
-fn sorted<'a>(mut elements: Vec<Value<'a>>) -> Vec<Value<'a>> {
+fn sorted(mut elements: Vec<Value<'_>>) -> Vec<Value<'_>> {
     elements.sort_by(compare);
     elements.dedup_by(|a, b| compare(a, b).is_eq());
     elements

@@ -18,6 +18,7 @@ fn run(expression: &Bson, document: &Document) -> Result<Option<Bson>> {
     Ok(again.map(|value| Bson::try_from(value).unwrap()))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "tables of literals read better")]
 fn check_on(document: Document, expression: impl Into<Bson>, expected: impl Into<Bson>) {
     let (expression, expected) = (expression.into(), expected.into());
     let found = run(&expression, &document);
@@ -28,6 +29,7 @@ fn check(expression: impl Into<Bson>, expected: impl Into<Bson>) {
     check_on(doc! {}, expression, expected);
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "tables of literals read better")]
 fn check_missing(document: Document, expression: impl Into<Bson>) {
     let expression = expression.into();
     assert_eq!(run(&expression, &document).expect("evaluates"), None, "{expression}");
@@ -594,11 +596,9 @@ fn rand_is_below_one_and_not_folded() {
     .unwrap()
     .optimize();
     let variables = Variables::new(DateTime::from_millis(0), 1);
-    let draw = || {
-        parsed.evaluate(variables::empty_document(), &variables).unwrap().bson().as_f64().unwrap()
-    };
+    let draw = || parsed.evaluate(empty_document(), &variables).unwrap().bson().as_f64().unwrap();
     let (a, b) = (draw(), draw());
-    assert!(a != b && (0.0..1.0).contains(&a) && (0.0..1.0).contains(&b));
+    assert!(a.total_cmp(&b).is_ne() && (0.0..1.0).contains(&a) && (0.0..1.0).contains(&b));
 }
 
 #[test]
@@ -628,7 +628,7 @@ fn command_let_values_reach_expressions() {
     variables.define_let(&lets, &mut ctx).unwrap();
     let value = RawBson::try_from(bson!({"$multiply": ["$$x", 2]})).unwrap();
     let parsed = Expression::parse(value.as_raw_bson_ref(), &ctx).unwrap();
-    let found = parsed.evaluate(variables::empty_document(), &variables).unwrap();
+    let found = parsed.evaluate(empty_document(), &variables).unwrap();
     assert_eq!(found.bson(), RawBsonRef::Int32(6));
     let bad = RawDocumentBuf::try_from(&doc! {"y": "$field"}).unwrap();
     assert!(variables.define_let(&bad, &mut ctx).is_err());

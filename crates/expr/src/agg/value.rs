@@ -18,7 +18,7 @@ pub enum Value<'a> {
     Shared(Arc<RawBson>),
 }
 
-impl<'a> Value<'a> {
+impl Value<'_> {
     /// BSON null.
     pub const NULL: Self = Self::Ref(RawBsonRef::Null);
 
@@ -83,6 +83,7 @@ impl<'a> Value<'a> {
     }
 
     /// The value ready to be bound to a variable: reading it is cheap ever after.
+    #[must_use]
     pub fn into_shared(self) -> Self {
         match self {
             Self::Owned(value) => Self::Shared(Arc::new(value)),

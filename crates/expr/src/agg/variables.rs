@@ -57,7 +57,7 @@ fn check_user_name(name: &str) -> Result<()> {
     if name == "CURRENT" {
         return Ok(());
     }
-    if !(first.is_ascii_lowercase() || !first.is_ascii()) {
+    if first.is_ascii() && !first.is_ascii_lowercase() {
         return Err(Error::failed_to_parse(format!(
             "'{name}' starts with an invalid character for a user variable name"
         )));

@@ -148,15 +148,14 @@ impl Read {
                     "an incomplete date/time string has been found, with elements missing",
                 )
             })?;
-            match self.day_of_year {
-                Some(day) => days_from_parts(year, 1, day),
-                None => {
-                    let (month, day) = (self.month.unwrap_or(1), self.day.unwrap_or(1));
-                    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-                        return Err(failure(text, "The parsed date was invalid"));
-                    }
-                    days_from_parts(year, month, day)
+            if let Some(day) = self.day_of_year {
+                days_from_parts(year, 1, day)
+            } else {
+                let (month, day) = (self.month.unwrap_or(1), self.day.unwrap_or(1));
+                if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+                    return Err(failure(text, "The parsed date was invalid"));
                 }
+                days_from_parts(year, month, day)
             }
         };
         let local = days * DAY_MS + self.clock_ms;

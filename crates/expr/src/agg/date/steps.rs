@@ -129,20 +129,16 @@ pub(super) fn date_diff<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> 
 
 /// The number of the unit a local time lies in, counted from some fixed moment.
 fn unit_index(local: i64, unit: Unit, week_start: u32) -> i64 {
-    match unit {
-        Unit::Week => {
-            // Day 0 is a Thursday; shifted so that weeks begin where the caller says.
-            let shift = i64::from((weekday(0) + 7 - week_start) % 7);
-            (local.div_euclid(DAY_MS) + shift).div_euclid(7)
-        }
-        _ => match unit.fixed_ms() {
-            Some(span) => local.div_euclid(span),
-            None => {
-                let c = Civil::from_millis(local);
-                (c.year * 12 + i64::from(c.month) - 1).div_euclid(unit.months())
-            }
-        },
+    if unit == Unit::Week {
+        // Day 0 is a Thursday; shifted so that weeks begin where the caller says.
+        let shift = i64::from((weekday(0) + 7 - week_start) % 7);
+        return (local.div_euclid(DAY_MS) + shift).div_euclid(7);
     }
+    if let Some(span) = unit.fixed_ms() {
+        return local.div_euclid(span);
+    }
+    let c = Civil::from_millis(local);
+    (c.year * 12 + i64::from(c.month) - 1).div_euclid(unit.months())
 }
 
 pub(super) fn date_trunc<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
