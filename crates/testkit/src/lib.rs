@@ -1,2 +1,16 @@
-//! Model oracle, crash harness and generators for tests.
+//! Crash harness, generators and golden files for tests. Development only: no product code uses
+//! this crate.
+//!
+//! - [`crash_everywhere`] runs a scripted workload once per syscall, dies at that syscall, recovers
+//!   and verifies.
+//! - [`Gen`] makes keys, values and choices from a seed.
+//! - [`golden`] compares encoded bytes with a committed file.
 #![forbid(unsafe_code)]
+
+mod crash;
+mod generate;
+mod golden;
+
+pub use crash::{CrashPlan, CrashReport, Failure, crash_everywhere};
+pub use generate::Gen;
+pub use golden::golden;

@@ -1,9 +1,10 @@
 //! What is in the log's directory: which files make up the log, which are only spare.
 //!
-//! A file whose header is not valid for its name, behind the last valid one, was never begun: a
-//! header is on disk before the first frame. Files before a gap in the numbers are leftovers of a
-//! trim. Both are spares. (Where a gap is real damage, replay cannot be positioned before it, and
-//! the spares are not touched before replay is done.)
+//! The log is a chain: every header names the segment before. A file behind the newest valid header
+//! was never begun, since a header is on disk before the first frame. A file the chain does not
+//! name is a leftover of a trim, or held the torn end of an older epoch. Both are spares. (Where the
+//! chain ends early because of damage, replay cannot be positioned before that, and no spare is
+//! touched before replay is done.)
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -60,9 +61,9 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// The number of the next segment to begin.
-    pub(crate) fn next_number(&self) -> u64 {
-        self.segments().last().map_or(1, |segment| segment.header.number.saturating_add(1))
+    /// The number of the newest segment, 0 for none.
+    pub(crate) fn last_number(&self) -> u64 {
+        self.segments().last().map_or(0, |segment| segment.header.number)
     }
 
     pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
@@ -81,17 +82,14 @@ pub(crate) fn scan(os: &Os, dir: &Path) -> Result<Found> {
         names.into_iter().filter_map(|path| Some((number_of(&path)?, path))).collect();
     files.sort_unstable();
     let mut found = Found::default();
-    // from the newest back, as long as every segment continues the one before it
     let mut chain: Vec<Segment> = Vec::new();
-    let mut broken = false;
     for (number, path) in files.into_iter().rev() {
         let header = read_header(os, number, &path)?;
-        let continues =
-            |header: &SegmentHeader| chain.last().is_none_or(|next| follows(header, &next.header));
-        if let Some(header) = header.filter(|header| !broken && continues(header)) {
+        let in_chain =
+            |header: &SegmentHeader| chain.last().is_none_or(|next| precedes(header, &next.header));
+        if let Some(header) = header.filter(in_chain) {
             chain.push(Segment { path, header });
         } else {
-            broken = !chain.is_empty();
             found.spares.push(path);
         }
     }
@@ -114,14 +112,14 @@ pub(crate) fn scan(os: &Os, dir: &Path) -> Result<Found> {
     Ok(found)
 }
 
-fn follows(header: &SegmentHeader, next: &SegmentHeader) -> bool {
-    let numbers = header.number.checked_add(1) == Some(next.number);
-    let positions = if header.salt == next.salt {
+/// Whether a segment is the one that `next` continues, and reaches it.
+fn precedes(header: &SegmentHeader, next: &SegmentHeader) -> bool {
+    let reaches = if header.salt == next.salt {
         header.end_lsn() == next.first_lsn
     } else {
         header.first_lsn <= next.first_lsn && next.first_lsn <= header.end_lsn()
     };
-    numbers && positions
+    header.number == next.previous && reaches
 }
 
 fn read_header(os: &Os, number: u64, path: &Path) -> Result<Option<SegmentHeader>> {

@@ -11,7 +11,8 @@ use os::{File, OpenOptions, Os};
 use crate::directory::{Found, Run, read_up_to};
 use crate::error::{Error, Result};
 use crate::frame::{
-    ALIGN, FRAME_HEADER_BYTES, FrameKind, claimed_payload, decode_frame, frame_bytes, mark_position,
+    ALIGN, FRAME_HEADER_BYTES, Frame, FrameKind, claimed_payload, decode_frame, frame_bytes,
+    mark_position,
 };
 use crate::metrics::Metrics;
 use crate::segment::HEADER_BYTES;
@@ -223,50 +224,51 @@ impl Replay {
         Ok(file)
     }
 
-    /// No valid frame is at `lsn`. Fine at a torn tail; corruption where `lsn` was synced.
+    /// No valid frame is at `lsn`. Fine at a torn tail; corruption where all of it was synced.
     fn end_or_corruption(&mut self, lsn: Lsn) -> Result<()> {
-        let run = &self.found.runs[self.run];
         if self.run + 1 < self.found.runs.len() {
             return Err(self.corruption(lsn, "a record of an earlier epoch is damaged"));
         }
-        let safe = run.last_segment_first();
-        if lsn + FRAME_HEADER_BYTES as u64 <= safe {
-            // a frame that crosses into the last segment may be torn there
-            let claim = self.claim_at(lsn).map(|len| lsn + frame_bytes(len) as u64);
-            if claim.is_none_or(|end| end <= safe) {
-                return Err(self.corruption(lsn, "a record before the last segment is damaged"));
+        // a frame that reaches past what was synced may be torn there; without a believable
+        // header, at least its header must have been synced
+        let header_end = lsn + FRAME_HEADER_BYTES as u64;
+        let claim = self.fill(lsn, FRAME_HEADER_BYTES)?.then(|| self.claim_at(lsn)).flatten();
+        let mut end = claim.map_or(header_end, |len| lsn + frame_bytes(len) as u64);
+        let mut synced = self.found.runs[self.run].last_segment_first();
+        let mut at = lsn;
+        while end > synced {
+            at += ALIGN as u64;
+            match self.scan_at(at)? {
+                Scan::RunEnds => break,
+                Scan::Nothing => {}
+                Scan::Frame { marks } => {
+                    // a frame inside the damaged one: its length is a lie
+                    if at < end {
+                        end = header_end;
+                    }
+                    synced = synced.max(marks);
+                }
             }
         }
-        if self.later_mark_covers(lsn)? {
+        self.move_to(lsn);
+        if end <= synced {
             return Err(self.corruption(lsn, "a synced record is damaged"));
         }
         Ok(())
     }
 
-    /// Whether any later mark of this epoch says that `lsn` was synced. Reads the rest of the
-    /// epoch.
-    fn later_mark_covers(&mut self, lsn: Lsn) -> Result<bool> {
+    fn scan_at(&mut self, lsn: Lsn) -> Result<Scan> {
+        if !self.fill(lsn, FRAME_HEADER_BYTES)? {
+            return Ok(Scan::RunEnds);
+        }
+        let Some(len) = self.frame_at(lsn)? else { return Ok(Scan::Nothing) };
+        let at = (lsn - self.buf_start) as usize;
         let salt = self.found.runs[self.run].salt();
-        let mark_bytes = frame_bytes(8);
-        let mut at = lsn;
-        let covered = loop {
-            at += ALIGN as u64;
-            if !self.fill(at, mark_bytes)? {
-                break false;
-            }
-            let within = (at - self.buf_start) as usize;
-            let bytes = &self.buf[within..within + mark_bytes];
-            let here = self.claim_at(at) == Some(8);
-            if here
-                && let Some(frame) = decode_frame(salt, at, bytes)
-                && frame.kind == FrameKind::Mark
-                && mark_position(frame.payload) > lsn
-            {
-                break true;
-            }
-        };
-        self.move_to(lsn);
-        Ok(covered)
+        Ok(match decode_frame(salt, lsn, &self.buf[at..at + frame_bytes(len)]) {
+            None => Scan::Nothing,
+            Some(Frame { kind: FrameKind::Data, .. }) => Scan::Frame { marks: 0 },
+            Some(mark) => Scan::Frame { marks: mark_position(mark.payload) },
+        })
     }
 
     fn corruption(&self, lsn: Lsn, what: &'static str) -> Error {
@@ -275,6 +277,16 @@ impl Replay {
             segment.map_or((self.dir.clone(), lsn), |s| (s.path.clone(), s.header.first_lsn));
         Error::Corruption { file, offset: HEADER_BYTES as u64 + (lsn - first), lsn, what }
     }
+}
+
+/// What a scan behind damage finds at one position.
+enum Scan {
+    RunEnds,
+    Nothing,
+    /// A valid frame, and up to where it says the log was synced.
+    Frame {
+        marks: Lsn,
+    },
 }
 
 impl std::fmt::Debug for Replay {

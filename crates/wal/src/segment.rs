@@ -8,7 +8,8 @@
 //! 24    u64  salt of the epoch
 //! 32    u64  LSN of the first byte of the body
 //! 40    u64  bytes of the body
-//! 48    …    zeros
+//! 48    u64  number of the segment before, 0 for none
+//! 56    …    zeros
 //! 508   u32  crc32c of bytes 0..508
 //! 512   the same again, so that one damaged sector loses no segment
 //! 1024  body
@@ -49,6 +50,8 @@ pub struct SegmentHeader {
     pub first_lsn: Lsn,
     /// Length of the body.
     pub body_bytes: u64,
+    /// Number of the segment that holds the bytes before; 0 for none.
+    pub previous: u64,
 }
 
 /// Why a header does not count.
@@ -73,6 +76,7 @@ impl SegmentHeader {
         copy[24..32].copy_from_slice(&self.salt.to_le_bytes());
         copy[32..40].copy_from_slice(&self.first_lsn.to_le_bytes());
         copy[40..48].copy_from_slice(&self.body_bytes.to_le_bytes());
+        copy[48..56].copy_from_slice(&self.previous.to_le_bytes());
         let crc = crc32c::crc32c(&copy[..508]);
         copy[508..].copy_from_slice(&crc.to_le_bytes());
         let mut out = [0; HEADER_BYTES];
@@ -110,10 +114,14 @@ impl SegmentHeader {
             salt: u64_at(copy, 24),
             first_lsn: u64_at(copy, 32),
             body_bytes: u64_at(copy, 40),
+            previous: u64_at(copy, 48),
         };
-        let fits = header.first_lsn.checked_add(header.body_bytes).is_some();
+        // far from the end of numbers, so that sums of positions never overflow
+        let end = header.first_lsn.checked_add(header.body_bytes);
+        let fits = end.is_some_and(|end| end < 1 << 62);
         let aligned = (header.first_lsn | header.body_bytes).is_multiple_of(8);
-        let usable = fits && aligned && header.number == number && header.body_bytes != 0;
+        let numbers = header.number == number && header.previous < number;
+        let usable = fits && aligned && numbers && header.body_bytes != 0;
         if usable { Ok(header) } else { Err(HeaderError::Invalid) }
     }
 }
@@ -133,7 +141,7 @@ mod tests {
     use super::*;
 
     const SAMPLE: SegmentHeader =
-        SegmentHeader { number: 12, salt: 99, first_lsn: 4096, body_bytes: 800 };
+        SegmentHeader { number: 12, salt: 99, first_lsn: 4096, body_bytes: 800, previous: 10 };
 
     #[test]
     fn names_and_numbers_agree() {

@@ -83,11 +83,20 @@ impl Wal {
     ) -> Result<Self> {
         os.vfs.create_dir_all(dir).map_err(|e| Error::io("make", dir, e))?;
         let salt = os.entropy.next_u64();
-        let number = found.next_number();
+        // segments that begin behind the end held only a torn tail
+        let (segments, cut): (Vec<Segment>, Vec<Segment>) =
+            found.segments().cloned().partition(|segment| segment.header.first_lsn <= end);
+        let mut segments = VecDeque::from(segments);
         let mut spares = found.spares.clone();
+        spares.extend(cut.into_iter().map(|segment| segment.path));
         let maker = SegmentMaker { os, dir, options, metrics: &metrics };
-        let (segment, file) = maker.begin(number, salt, end, &mut spares)?;
-        let mut segments: VecDeque<Segment> = found.segments().cloned().collect();
+        let begin = Begin {
+            number: found.last_number() + 1,
+            salt,
+            first_lsn: end,
+            previous: segments.back().map_or(0, |segment| segment.header.number),
+        };
+        let (segment, file) = maker.begin(begin, &mut spares)?;
         segments.push_back(segment);
         Ok(Self {
             os: os.clone(),
@@ -295,7 +304,13 @@ impl Wal {
         self.synced.fetch_max(full.end_lsn(), Ordering::AcqRel);
         let Self { os, dir, options, metrics, .. } = self;
         let maker = SegmentMaker { os, dir, options: *options, metrics };
-        let begun = maker.begin(full.number + 1, self.salt, full.end_lsn(), &mut writer.spares);
+        let begin = Begin {
+            number: full.number + 1,
+            salt: self.salt,
+            first_lsn: full.end_lsn(),
+            previous: full.number,
+        };
+        let begun = maker.begin(begin, &mut writer.spares);
         let (segment, file) = begun.map_err(|e| self.stop_unless_full(e))?;
         writer.segments.push_back(segment);
         writer.file = file;
@@ -351,15 +366,19 @@ struct SegmentMaker<'a> {
     metrics: &'a Metrics,
 }
 
+/// What a new segment's header will say.
+#[derive(Clone, Copy)]
+struct Begin {
+    number: u64,
+    salt: u64,
+    first_lsn: Lsn,
+    previous: u64,
+}
+
 impl SegmentMaker<'_> {
     /// Begins a segment: the file has its name, its space and its header, all on disk.
-    fn begin(
-        &self,
-        number: u64,
-        salt: u64,
-        first_lsn: Lsn,
-        spares: &mut Vec<PathBuf>,
-    ) -> Result<(Segment, Arc<dyn File>)> {
+    fn begin(&self, begin: Begin, spares: &mut Vec<PathBuf>) -> Result<(Segment, Arc<dyn File>)> {
+        let Begin { number, salt, first_lsn, previous } = begin;
         let path = self.dir.join(segment_name(number));
         let bytes = (self.options.segment_bytes & !7).max(2 * HEADER_BYTES as u64);
         let failed = |what| {
@@ -381,7 +400,7 @@ impl SegmentMaker<'_> {
         file.allocate(0, bytes).map_err(failed("reserve"))?;
         vfs.sync_dir(self.dir).map_err(failed("sync the directory of"))?;
         let body_bytes = bytes - HEADER_BYTES as u64;
-        let header = SegmentHeader { number, salt, first_lsn, body_bytes };
+        let header = SegmentHeader { number, salt, first_lsn, body_bytes, previous };
         file.write_all_at(&header.encode(), 0).map_err(failed("write"))?;
         file.sync_all().map_err(failed("sync"))?;
         if let Some(at) = spare {

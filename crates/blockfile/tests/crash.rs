@@ -1,0 +1,184 @@
+//! The data file against a crash at every syscall, also while it recovers.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use blockfile::{BlockFile, Compression, Metrics, Options, PageRef, SegmentId};
+use os::Os;
+use os::sim::Survival;
+use telemetry::Registry;
+use testkit::{CrashPlan, Failure, Gen, crash_everywhere};
+
+const DIR: &str = "/data";
+const DICTIONARY: u64 = 5;
+
+/// A segment's pages with what was written in them.
+type Content = Vec<(PageRef, Vec<u8>)>;
+type Shelf = BTreeMap<SegmentId, Content>;
+
+/// What each checkpoint held; the root blob is the index in this list.
+#[derive(Default)]
+struct Model {
+    checkpoints: Vec<Shelf>,
+    /// `checkpoints[..completed]` were acknowledged.
+    completed: usize,
+    round: u64,
+}
+
+fn open(os: &Os) -> Result<(BlockFile, Option<usize>), Failure> {
+    os.vfs.create_dir_all(Path::new(DIR))?;
+    let options = Options { grow_bytes: 16 << 10, ..Options::default() };
+    let metrics = Metrics::new(&Registry::new());
+    let (file, image) = BlockFile::open(os, Path::new(DIR), options, metrics)?;
+    let index = image.map(|image| {
+        let index = u64::from_le_bytes(image.root[..8].try_into().unwrap());
+        assert_eq!(image.root.len(), 8 + 300 * index as usize);
+        assert_eq!(image.lsn, index * 10);
+        index as usize
+    });
+    Ok((file, index))
+}
+
+fn write(file: &BlockFile, data: &mut Gen) -> Result<(SegmentId, Content), Failure> {
+    let mut writer = file.start_segment(1);
+    let mut content = Content::new();
+    for _ in 0..=data.below(3) {
+        let raw = data.value(3000);
+        let method =
+            *data.pick(&[Compression::Lz4, Compression::Zstd(1), Compression::None]).unwrap();
+        content.push((writer.append_page(DICTIONARY, method, &raw)?, raw));
+    }
+    Ok((writer.finish()?, content))
+}
+
+fn check(file: &BlockFile, shelf: &Shelf) -> Result<(), Failure> {
+    let mut raw = Vec::new();
+    for (id, content) in shelf {
+        for (page, expected) in content {
+            file.read_page(DICTIONARY, *id, *page, &mut raw)?;
+            assert_eq!(&raw, expected, "segment {id}");
+        }
+    }
+    Ok(())
+}
+
+fn checkpoint(file: &BlockFile, model: &mut Model, shelf: &Shelf) -> Result<(), Failure> {
+    let mark = file.begin_checkpoint();
+    // a segment written between the halves must not confuse it
+    file.write_segment(9, &[9; 5000])?;
+    model.checkpoints.truncate(model.completed);
+    let index = model.checkpoints.len();
+    model.checkpoints.push(shelf.clone());
+    let mut root = (index as u64).to_le_bytes().to_vec();
+    root.resize(8 + 300 * index, 7);
+    file.finish_checkpoint(mark, &root, index as u64 * 10)?;
+    model.completed = index + 1;
+    Ok(())
+}
+
+fn work(file: &BlockFile, model: &mut Model, mut shelf: Shelf) -> Result<(), Failure> {
+    model.round += 1;
+    let mut data = Gen::new(model.round);
+    for step in 0..10 {
+        for _ in 0..2 {
+            let (id, content) = write(file, &mut data)?;
+            shelf.insert(id, content);
+        }
+        let ids: Vec<_> = shelf.keys().copied().collect();
+        let pinned = shelf.clone();
+        let pin = file.pin();
+        if let Some(id) = data.pick(&ids) {
+            file.free(*id)?;
+            shelf.remove(id);
+        }
+        if step % 3 == 1 {
+            checkpoint(file, model, &shelf)?;
+        }
+        check(file, &pinned)?;
+        drop(pin);
+        if step == 5 {
+            file.compact(20_000)?;
+            file.shrink(3)?;
+        }
+    }
+    check(file, &shelf)
+}
+
+/// The recovered checkpoint's segments, checked; everything else dropped.
+fn recover(os: &Os, model: &mut Model) -> Result<(BlockFile, Shelf), Failure> {
+    let (file, index) = open(os)?;
+    let found = index.map_or(0, |index| index + 1);
+    assert!(found >= model.completed, "checkpoint {found} found, {} completed", model.completed);
+    assert!(found <= model.checkpoints.len());
+    model.checkpoints.truncate(found);
+    model.completed = found;
+    let shelf = model.checkpoints.last().cloned().unwrap_or_default();
+    check(&file, &shelf)?;
+    file.retain(|info| shelf.contains_key(&info.id))?;
+    let kept: Vec<_> = file.segments().iter().map(|info| info.id).collect();
+    assert_eq!(kept, shelf.keys().copied().collect::<Vec<_>>());
+    Ok((file, shelf))
+}
+
+fn workload(os: &Os, model: &mut Model) -> Result<(), Failure> {
+    for _ in 0..2 {
+        let (file, shelf) = recover(os, model)?;
+        work(&file, model, shelf)?;
+    }
+    Ok(())
+}
+
+fn verify(os: &Os, model: &mut Model) -> Result<(), Failure> {
+    let (file, mut shelf) = recover(os, model)?;
+    let mut data = Gen::new(7);
+    for _ in 0..2 {
+        let (id, content) = write(&file, &mut data)?;
+        shelf.insert(id, content);
+        checkpoint(&file, model, &shelf)?;
+    }
+    write(&file, &mut data)?;
+    check(&file, &shelf)
+}
+
+#[test]
+fn no_crash_loses_a_completed_checkpoint() {
+    let plan = CrashPlan { seeds: 0..1, ..CrashPlan::default() };
+    let report = crash_everywhere(&plan, workload, verify);
+    assert!(report.syscalls > 90, "{report:?}");
+    assert!(report.recovery_crashes > report.crashes * 3, "{report:?}");
+}
+
+#[test]
+fn random_survival_with_many_seeds() {
+    let plan = CrashPlan {
+        seeds: 100..120,
+        survivals: vec![Survival::Random],
+        step: 11,
+        crash_recovery: false,
+    };
+    crash_everywhere(&plan, workload, verify);
+}
+
+#[test]
+fn space_of_freed_segments_comes_back() {
+    let sim = os::sim::SimOs::new(1);
+    let (file, _) = open(&sim.os()).unwrap();
+    let mut most = 0;
+    for round in 0..50_u64 {
+        let ids: Vec<_> =
+            (0..8).map(|_| file.write_segment(1, &[round as u8; 6000]).unwrap()).collect();
+        file.checkpoint(&0_u64.to_le_bytes(), 0).unwrap();
+        for id in ids {
+            file.free(id).unwrap();
+        }
+        most = most.max(file.stats().used_end_bytes);
+    }
+    assert!(most < 3 * 8 * 8192 + 10 * 4096, "{most}");
+    file.checkpoint(&0_u64.to_le_bytes(), 0).unwrap();
+    file.checkpoint(&0_u64.to_le_bytes(), 0).unwrap();
+    file.shrink(usize::MAX).unwrap();
+    let stats = file.stats();
+    assert_eq!((stats.segments, stats.dropped_bytes, stats.live_bytes), (0, 0, 0));
+    assert!(stats.file_bytes <= 6 * 4096, "{stats:?}");
+}
