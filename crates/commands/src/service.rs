@@ -217,6 +217,11 @@ impl Service {
     /// Ends waiting and running requests with `InterruptedAtShutdown`.
     pub fn begin_shutdown(&self) {
         self.operations.begin_shutdown();
+        self.end_waits();
+    }
+
+    /// Ends requests that only wait for time to pass; the others go on.
+    pub fn end_waits(&self) {
         *self.ending.lock() = true;
         self.ended.notify_all();
     }

@@ -1,11 +1,14 @@
 //! Sockets, configuration, wiring, shutdown; the binaries.
 //!
 //! The way in: [`config::Settings`] says what was asked for, [`startup`] checks that the machine
-//! can give it, [`net::Server`] serves it, [`log`] tells of it. Nothing here knows a command; the
-//! seam to those is [`service::Service`].
+//! can give it, [`run`] opens the rooms in order, [`net::Server`] serves, [`log`] tells of it.
+//! Nothing but `wiring` knows which commands stand behind [`service::Service`].
 #![forbid(unsafe_code)]
 
 pub mod config;
 pub mod log;
 pub mod net;
+pub mod run;
 pub mod service;
+pub mod startup;
+mod wiring;

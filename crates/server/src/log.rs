@@ -14,6 +14,8 @@
 //! 2. A log that cannot be written loses lines, never the server.
 //! 3. The newest lines stay in memory, bounded in number and length, for `getLog`.
 
+mod ext_json;
+
 use os::{Clock, File, OpenOptions, Os};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -159,6 +161,28 @@ impl Log {
         tracing::callsite::rebuild_interest_cache();
     }
 
+    /// Writes one line whose every part the caller chooses; `commands` logs this way.
+    pub fn tell(
+        &self,
+        severity: &str,
+        component: &str,
+        id: i32,
+        context: &str,
+        message: &str,
+        attributes: &bson::Document,
+    ) {
+        let line = Line {
+            severity,
+            component,
+            id: u64::try_from(id).unwrap_or_default(),
+            context,
+            message,
+            attributes: ext_json::fields(attributes),
+            startup_warning: false,
+        };
+        self.write(&line.render(&*self.os.clock), false);
+    }
+
     fn wants(&self, level: Level) -> bool {
         let verbosity = self.verbosity.load(Ordering::Relaxed);
         match level {
@@ -232,8 +256,8 @@ impl Subscriber for Receiver {
     fn event(&self, event: &Event<'_>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
-        let line = render(&*self.0.os.clock, event.metadata(), &mut fields);
-        self.0.write(&line, fields.startup_warning);
+        let line = render(&*self.0.os.clock, event.metadata(), fields);
+        self.0.write(&line.0, line.1);
     }
 
     fn enter(&self, _: &span::Id) {}
@@ -241,7 +265,39 @@ impl Subscriber for Receiver {
     fn exit(&self, _: &span::Id) {}
 }
 
-fn render(clock: &dyn Clock, metadata: &Metadata<'_>, fields: &mut Fields) -> String {
+/// The parts of a line.
+struct Line<'a> {
+    severity: &'a str,
+    component: &'a str,
+    id: u64,
+    context: &'a str,
+    message: &'a str,
+    attributes: Map<String, Value>,
+    startup_warning: bool,
+}
+
+impl Line<'_> {
+    /// Written by hand for the order of the fields, which people read from the left.
+    fn render(self, clock: &dyn Clock) -> String {
+        let now = date(clock, "%Y-%m-%dT%H:%M:%S%.3f+00:00");
+        let Self { severity, component, id, .. } = self;
+        let (context, message) = (json!(self.context), json!(self.message));
+        let mut line = format!(
+            r#"{{"t":{{"$date":"{now}"}},"s":"{severity}","c":"{component}","id":{id},"ctx":{context},"msg":{message}"#
+        );
+        if !self.attributes.is_empty() {
+            let _never_fails = write!(line, r#","attr":{}"#, Value::Object(self.attributes));
+        }
+        if self.startup_warning {
+            line.push_str(r#","tags":["startupWarnings"]"#);
+        }
+        line.push_str("}\n");
+        line
+    }
+}
+
+/// The line of an event, and whether it is a startup warning.
+fn render(clock: &dyn Clock, metadata: &Metadata<'_>, fields: Fields) -> (String, bool) {
     let severity = match *metadata.level() {
         Level::ERROR => "E",
         Level::WARN => "W",
@@ -253,23 +309,16 @@ fn render(clock: &dyn Clock, metadata: &Metadata<'_>, fields: &mut Fields) -> St
         "" => std::thread::current().name().unwrap_or(NO_COMPONENT).to_owned(),
         named => named.to_owned(),
     });
-    // Written by hand for the order of the fields, which people read from the left.
-    let now = date(clock, "%Y-%m-%dT%H:%M:%S%.3f+00:00");
-    let component = component(metadata.target());
-    let (id, context, message) =
-        (fields.id, json!(context), json!(std::mem::take(&mut fields.message)));
-    let mut line = format!(
-        r#"{{"t":{{"$date":"{now}"}},"s":"{severity}","c":"{component}","id":{id},"ctx":{context},"msg":{message}"#
-    );
-    if !fields.attributes.is_empty() {
-        let attributes = Value::Object(std::mem::take(&mut fields.attributes));
-        let _never_fails = write!(line, r#","attr":{attributes}"#);
-    }
-    if fields.startup_warning {
-        line.push_str(r#","tags":["startupWarnings"]"#);
-    }
-    line.push_str("}\n");
-    line
+    let line = Line {
+        severity,
+        component: component(metadata.target()),
+        id: fields.id,
+        context: &context,
+        message: &fields.message,
+        attributes: fields.attributes,
+        startup_warning: fields.startup_warning,
+    };
+    (line.render(clock), fields.startup_warning)
 }
 
 /// Targets in capitals are components; the others are module paths, whose crate decides.

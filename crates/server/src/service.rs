@@ -18,8 +18,6 @@ pub enum Via {
 /// The two ends of a connection, as logs and `whatsmyuri` show them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The connection's number: unique while the server runs, ascending from 1.
-    pub id: u64,
     /// `address:port` of the client, or the path of the Unix socket.
     pub remote: String,
     /// `address:port` the client connected to, or the path of the Unix socket.
@@ -66,6 +64,9 @@ pub trait Service: Send + Sync + 'static {
 
     /// A client connected. Called on the network's one polling thread: must not wait.
     fn open_connection(&self, peer: Peer) -> Arc<Self::Connection>;
+
+    /// The connection's number, in logs and everywhere: unique while the server runs.
+    fn number(&self, connection: &Self::Connection) -> u64;
 
     /// Runs one request to its end. May wait and touch the disk.
     fn run(&self, connection: &Self::Connection, request: &Request<'_>) -> Reply;

@@ -1,6 +1,7 @@
 //! Listening sockets: where clients may connect.
 
 use crate::net::stream::Stream;
+use crate::service::Peer;
 use os::Vfs;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
@@ -117,17 +118,18 @@ impl Listener {
     }
 
     /// The next waiting connection with the names of both ends, if one waits.
-    pub(crate) fn accept(&self) -> io::Result<(Stream, String, String)> {
+    pub(crate) fn accept(&self) -> io::Result<(Stream, Peer)> {
         match &self.socket {
             Socketed::Tcp(listener) => {
                 let (stream, remote) = listener.accept()?;
                 let local = stream.local_addr()?.to_string();
-                Ok((Stream::Tcp(stream), remote.to_string(), local))
+                Ok((Stream::Tcp(stream), Peer { remote: remote.to_string(), local }))
             }
             Socketed::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
-                let name = self.endpoint.to_string();
-                Ok((Stream::Unix(stream), "anonymous unix socket".to_owned(), name))
+                let (remote, local) =
+                    ("anonymous unix socket".to_owned(), self.endpoint.to_string());
+                Ok((Stream::Unix(stream), Peer { remote, local }))
             }
         }
     }

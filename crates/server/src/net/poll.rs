@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// The token of [`Poll::wake`]; connections count up from 1 and never reach it.
+/// The token of [`Poll::wake`]; connection numbers count up and never reach it.
 const WAKE: u64 = u64::MAX;
 
 const WATCH: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ONESHOT);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Tokens from here up are listeners; connections count up from 1.
+/// Tokens from here up are listeners; connection numbers count up from below.
 const FIRST_LISTENER: u64 = 1 << 62;
 
 /// After the machine refused a descriptor, wait this long before asking again.
@@ -173,7 +173,7 @@ impl<S: Service> Server<S> {
             stopping: AtomicBool::new(false),
         });
         let polling = Arc::clone(&shared);
-        let job = Box::new(move || Poller { shared: polling, listeners, next_id: 1 }.run());
+        let job = Box::new(move || Poller { shared: polling, listeners }.run());
         let poller = Mutex::new(Some(os.spawner.spawn("listener", job)?));
         Ok(Self { shared, endpoints, poller })
     }
@@ -235,7 +235,6 @@ impl<S: Service> Drop for Server<S> {
 struct Poller<S: Service> {
     shared: Arc<Shared<S>>,
     listeners: Vec<Listener>,
-    next_id: u64,
 }
 
 impl<S: Service> Poller<S> {
@@ -274,10 +273,10 @@ impl<S: Service> Poller<S> {
 
     /// Takes in whoever waits at a listener; `false` when the machine has no descriptors left and
     /// the listener rests for a while.
-    fn accept_from(&mut self, at: usize) -> bool {
+    fn accept_from(&self, at: usize) -> bool {
         for _ in 0..ACCEPT_BATCH {
             match self.listeners[at].accept() {
-                Ok((stream, remote, local)) => self.admit(stream, remote, local),
+                Ok((stream, peer)) => self.admit(stream, peer),
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => break,
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
@@ -298,30 +297,30 @@ impl<S: Service> Poller<S> {
         }
     }
 
-    fn admit(&mut self, stream: Stream, remote: String, local: String) {
+    fn admit(&self, stream: Stream, peer: Peer) {
         let (shared, options) = (&self.shared, &self.shared.options);
         let open = shared.stats.open();
         if open >= options.max_connections {
             shared.stats.rejected.fetch_add(1, Ordering::Relaxed);
             if !options.quiet {
-                tracing::info!(target: "NETWORK", id = 22942, remote,
+                tracing::info!(target: "NETWORK", id = 22942, remote = peer.remote,
                     "Connection refused because there are too many open connections");
             }
             return;
         }
         if let Err(error) = stream.prepare(options.park_after, options.write_timeout) {
-            tracing::debug!(target: "NETWORK", remote, %error, "Client left while connecting");
+            tracing::debug!(target: "NETWORK", remote = peer.remote, %error, "Client left while connecting");
             return;
         }
-        let id = self.next_id;
-        self.next_id += 1;
         shared.stats.open.fetch_add(1, Ordering::Relaxed);
         shared.stats.accepted.fetch_add(1, Ordering::Relaxed);
+        let remote = if options.quiet { String::new() } else { peer.remote.clone() };
+        let state = shared.service.open_connection(peer);
+        let id = shared.service.number(&state);
         if !options.quiet {
             tracing::info!(target: "NETWORK", id = 22943, remote, connectionId = id,
                 connectionCount = open + 1, "Connection accepted");
         }
-        let state = shared.service.open_connection(Peer { id, remote, local });
         let stream = Arc::new(stream);
         shared.streams.lock().insert(id, Arc::clone(&stream));
         let connection = Connection {

@@ -24,19 +24,23 @@ pub(crate) struct Commands {
 }
 
 impl Service for Commands {
-    type Connection = Peer;
+    type Connection = (u64, Peer);
 
-    fn open_connection(&self, peer: Peer) -> Arc<Peer> {
-        self.opened.fetch_add(1, Ordering::Relaxed);
-        Arc::new(peer)
+    fn open_connection(&self, peer: Peer) -> Arc<(u64, Peer)> {
+        let before = self.opened.fetch_add(1, Ordering::Relaxed);
+        Arc::new((before as u64 + 1, peer))
     }
 
-    fn run(&self, peer: &Peer, request: &Request<'_>) -> Reply {
+    fn number(&self, connection: &(u64, Peer)) -> u64 {
+        connection.0
+    }
+
+    fn run(&self, (number, peer): &(u64, Peer), request: &Request<'_>) -> Reply {
         self.ran.fetch_add(1, Ordering::Relaxed);
         let (name, value) = request.body.iter().next().unwrap().unwrap();
         match name.as_str() {
             "ping" | "isMaster" => rawdoc! {
-                "ok": 1.0, "db": request.database, "id": peer.id as i64,
+                "ok": 1.0, "db": request.database, "id": *number as i64, "remote": peer.remote.as_str(),
                 "query": request.via == Via::Query,
                 "documents": request.sequences.iter().map(|(_, d)| d.len() as i32).sum::<i32>(),
             }
@@ -63,7 +67,7 @@ impl Service for Commands {
         }
     }
 
-    fn close_connection(&self, _: &Peer) {
+    fn close_connection(&self, _: &(u64, Peer)) {
         self.closed.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -1,0 +1,237 @@
+//! The life of `fernd`: read the options, check, open, serve, end.
+//!
+//! ```text
+//!   options ─ checks ─ (fork) ─ log ─ signals ─ sockets bound ─ engine open ─ serving
+//!                                                                               │
+//!   exit 0 ─ engine closed (checkpoint) ─ requests finished ─ sockets closed ─ SIGTERM
+//! ```
+//!
+//! Sockets are bound before the engine is opened, so that a port in use is told at once and
+//! clients that come during a recovery wait for it instead of being refused.
+
+use crate::config::{Asked, Settings, parse};
+use crate::log::{Destination, Log};
+use crate::net::{NetOptions, NetStats, Server};
+use crate::startup::{self, ExitCode, StartError};
+use crate::wiring::{self, Commands, DEFAULT_GRACE, Event, Program};
+use catalog::storage::Engine;
+use catalog::{Catalog, CatalogOptions};
+use commands::Parts;
+use os::{Os, Signal};
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+/// How often idle cursors and sessions are looked for.
+const HOUSEKEEPING: Duration = Duration::from_secs(4);
+
+/// FernDB's own version.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Runs the server as `argv` asks, until it is told to stop. The result is the exit code.
+pub fn main(argv: &[String]) -> std::process::ExitCode {
+    match start_and_serve(argv) {
+        Ok(()) => std::process::ExitCode::SUCCESS,
+        Err(error) => {
+            // Where standard error is closed there is nobody to tell.
+            let _unheard = writeln!(io::stderr(), "fernd: {error}");
+            std::process::ExitCode::from(error.code as u8)
+        }
+    }
+}
+
+fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
+    let os = Os::real();
+    let settings = match parse(&os, argv, VERSION)? {
+        Asked::Start(settings) => *settings,
+        Asked::Print(text) => {
+            say(&text);
+            return Ok(());
+        }
+    };
+    let cache_size = startup::cache_size(settings.cache_size, os::memory())?;
+    let daemon = if settings.fork { Some(daemonize()?) } else { None };
+    let log = open_log(&os, &settings)?;
+    let (sender, events) = sync_channel(16);
+    watch_signals(&os, &sender)?;
+    give_memory_back_in_background();
+    announce(&settings, cache_size);
+
+    let open_files = os::raise_open_file_limit().unwrap_or(1024);
+    let max_connections = startup::max_connections(settings.max_connections, open_files);
+    let listeners = startup::listen(&os, &settings)?;
+    let port = startup::port_of(&listeners).unwrap_or(settings.port);
+    startup::prepare_directory(&os, &settings.dbpath)?;
+    let engine = wiring::open_engine(&os, &settings, cache_size)?;
+    let stats = Arc::new(NetStats::default());
+    let program = Program {
+        log: Arc::clone(&log),
+        stats: Arc::clone(&stats),
+        max_connections,
+        events: sender,
+    };
+    let info = wiring::server_info(&settings, VERSION, port, max_connections);
+    let service = build_service(&os, &engine, &settings, info, program)?;
+    wiring::apply_parameters(&service, &settings)?;
+    write_pid_file(&os, settings.pid_file.as_deref())?;
+    let options = NetOptions { max_connections, quiet: settings.quiet, ..NetOptions::default() };
+    let commands = Arc::new(Commands(Arc::clone(&service)));
+    let server = Server::start(&os, listeners, commands, options, stats)
+        .map_err(|error| StartError::new(ExitCode::NetError, error))?;
+    for endpoint in server.endpoints() {
+        tracing::info!(target: "NETWORK", id = 23015, address = %endpoint, "Listening on");
+    }
+    tracing::info!(target: "NETWORK", id = 23016, port, ssl = "off", "Waiting for connections");
+    match daemon {
+        Some(daemon) => daemon.ready().map_err(|error| StartError::new(ExitCode::Abrupt, error))?,
+        None => greet(&settings, port),
+    }
+
+    let grace = wait_for_the_end(&events, &log, &service);
+    tracing::info!(target: "CONTROL", id = 23138, "Shutting down");
+    server.stop(grace);
+    drop(server);
+    close_engine(&engine, &settings)?;
+    if let Some(path) = &settings.pid_file {
+        // One that is gone already is what is wanted.
+        let _gone = os.vfs.remove_file(path);
+    }
+    tracing::info!(target: "CONTROL", id = 23138, exitCode = 0, "Shutdown complete");
+    Ok(())
+}
+
+fn say(text: &str) {
+    let mut out = io::stdout().lock();
+    // Where standard output is closed there is nobody to tell.
+    let _unheard = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn daemonize() -> Result<os::Daemon, StartError> {
+    say("about to fork child process, waiting until server is ready for connections.\n");
+    let daemon = os::daemonize()
+        .map_err(|error| StartError::new(ExitCode::Abrupt, format!("cannot fork: {error}")))?;
+    say(&format!("forked process: {}\n", std::process::id()));
+    Ok(daemon)
+}
+
+fn open_log(os: &Os, settings: &Settings) -> Result<Arc<Log>, StartError> {
+    let destination = match &settings.log_path {
+        None => Destination::Stdout,
+        Some(path) => Destination::File { path: path.clone(), append: settings.log_append },
+    };
+    let log = Log::open(os, destination, settings.verbosity).map_err(|error| {
+        let path = settings.log_path.as_deref().unwrap_or(Path::new("")).display();
+        StartError::new(ExitCode::BadOptions, format!("cannot open the log {path}: {error}"))
+    })?;
+    log.install();
+    crate::log::set_context("initandlisten");
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let text = panic.payload_as_str().unwrap_or("no message");
+        let backtrace = std::backtrace::Backtrace::force_capture();
+        tracing::error!(target: "CONTROL", id = 6384300, place, text, %backtrace, "Panic");
+    }));
+    Ok(log)
+}
+
+fn watch_signals(os: &Os, sender: &SyncSender<Event>) -> Result<(), StartError> {
+    let sender = sender.clone();
+    let told = os::on_signals(&*os.spawner, move |signal| {
+        let event = match signal {
+            Signal::User1 => Event::RotateLog,
+            Signal::Terminate | Signal::Interrupt | Signal::HangUp => {
+                tracing::info!(target: "CONTROL", id = 23377, ?signal, "Received signal");
+                Event::ShutDown(DEFAULT_GRACE)
+            }
+        };
+        // A full queue has been told enough.
+        let _told_enough = sender.try_send(event);
+    });
+    told.map(drop).map_err(|error| {
+        StartError::new(ExitCode::Abrupt, format!("cannot watch for signals: {error}"))
+    })
+}
+
+/// Lets the allocator return unused pages by itself, not only when somebody allocates: parked
+/// connections allocate nothing.
+fn give_memory_back_in_background() {
+    if let Err(error) = tikv_jemalloc_ctl::background_thread::write(true) {
+        tracing::warn!(target: "CONTROL", %error, "Unused memory is returned later");
+    }
+}
+
+fn announce(settings: &Settings, cache_size: u64) {
+    tracing::info!(target: "CONTROL", id = 4615611, pid = std::process::id(), port = settings.port,
+        dbPath = %settings.dbpath.display(), cacheSize = cache_size, version = VERSION,
+        "FernDB starting");
+    for warning in &settings.warnings {
+        tracing::warn!(target: "CONTROL", id = 5123300, startupWarning = true, "{warning}");
+    }
+    tracing::warn!(target: "CONTROL", id = 22120, startupWarning = true,
+        "Access control is not available yet: whoever can connect can read and write everything");
+}
+
+fn build_service(
+    os: &Os,
+    engine: &Engine,
+    settings: &Settings,
+    info: commands::ServerInfo,
+    program: Program,
+) -> Result<Arc<commands::Service>, StartError> {
+    let spill = settings.tmp_dir.clone().unwrap_or_else(|| settings.dbpath.join("tmp"));
+    let catalog =
+        Catalog::open(engine.clone(), CatalogOptions::new(os.clone(), spill)).map_err(|error| {
+            let text = format!("cannot read the catalog: {}", error.message());
+            StartError::new(ExitCode::DataDirectory, text)
+        })?;
+    Ok(commands::Service::new(Parts { os: os.clone(), catalog, info, host: Arc::new(program) }))
+}
+
+fn write_pid_file(os: &Os, path: Option<&Path>) -> Result<(), StartError> {
+    let Some(path) = path else { return Ok(()) };
+    let text = format!("{}\n", std::process::id());
+    let options = os::OpenOptions { truncate: true, ..os::OpenOptions::create() };
+    let written = os.vfs.open(path, options).and_then(|file| file.write_all_at(text.as_bytes(), 0));
+    written.map_err(|error| {
+        let path = path.display();
+        StartError::new(ExitCode::BadOptions, format!("cannot write pidfilepath {path}: {error}"))
+    })
+}
+
+fn greet(settings: &Settings, port: u16) {
+    let data = settings.dbpath.display();
+    let hint = if settings.dbpath_is_default { " (change it with --dbpath)" } else { "" };
+    say(&format!(
+        "\nFernDB {VERSION} is ready.\n\n\
+         \x20 data       {data}{hint}\n\
+         \x20 connect    mongosh mongodb://127.0.0.1:{port}\n\
+         \x20 stop       Ctrl-C\n\n"
+    ));
+}
+
+/// Keeps house until somebody asks for the end; says how long running requests may go on.
+fn wait_for_the_end(events: &Receiver<Event>, log: &Log, service: &commands::Service) -> Duration {
+    loop {
+        match events.recv_timeout(HOUSEKEEPING) {
+            Ok(Event::ShutDown(grace)) => return grace,
+            Ok(Event::RotateLog) => {
+                if let Err(error) = log.rotate() {
+                    tracing::error!(target: "CONTROL", id = 23166, %error, "Log rotation failed");
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => service.housekeep(),
+            Err(RecvTimeoutError::Disconnected) => return DEFAULT_GRACE,
+        }
+    }
+}
+
+fn close_engine(engine: &Engine, settings: &Settings) -> Result<(), StartError> {
+    engine.close().map_err(|error| {
+        tracing::error!(target: "STORAGE", %error, "The engine did not close cleanly");
+        let path = settings.dbpath.display();
+        let text = format!("{path} was not closed cleanly (its log is kept): {error}");
+        StartError::new(ExitCode::Abrupt, text)
+    })
+}

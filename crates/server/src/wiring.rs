@@ -1,0 +1,244 @@
+//! Where the rooms meet: the engine under the catalog, the commands over it, the sockets above.
+//!
+//! Nothing is decided here; settings go down, figures and log lines come up.
+
+use crate::config::Settings;
+use crate::log::Log;
+use crate::net::NetStats;
+use crate::service::{Peer, Reply, Request, Service, Via};
+use crate::startup::{ExitCode, StartError};
+use bson::{Bson, Document, RawDocumentBuf, doc};
+use catalog::storage::Engine;
+use commands::{ConnectionInfo, Host, LogEvent, Network, OpKind, ServerInfo, Severity};
+use os::Os;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+/// Why the program's main thread wakes up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// End cleanly, giving running requests this long.
+    ShutDown(Duration),
+    /// Start a new log file.
+    RotateLog,
+}
+
+/// How long running requests may go on when nobody said.
+pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(10);
+
+/// `mongod`'s and our default of `--slowms`.
+const DEFAULT_SLOW_MS: i64 = 100;
+
+/// The commands behind the sockets.
+pub(crate) struct Commands(pub(crate) Arc<commands::Service>);
+
+impl Service for Commands {
+    type Connection = commands::Connection;
+
+    fn open_connection(&self, peer: Peer) -> Arc<commands::Connection> {
+        self.0.open_connection(ConnectionInfo { remote: peer.remote, local: peer.local })
+    }
+
+    fn number(&self, connection: &commands::Connection) -> u64 {
+        connection.id()
+    }
+
+    fn run(&self, connection: &commands::Connection, request: &Request<'_>) -> Reply {
+        let reply = self.0.run(
+            connection,
+            &commands::Request {
+                database: request.database,
+                body: request.body,
+                sequences: request.sequences,
+                op: match request.via {
+                    Via::Msg => OpKind::Msg,
+                    Via::Query => OpKind::Query,
+                },
+                exhaust_allowed: request.exhaust_allowed,
+                request_id: request.request_id,
+            },
+        );
+        Reply { document: reply.document, exhaust: reply.exhaust }
+    }
+
+    fn close_connection(&self, connection: &commands::Connection) {
+        self.0.close_connection(connection);
+    }
+
+    fn stopping(&self) {
+        self.0.end_waits();
+    }
+
+    fn interrupt_all(&self) {
+        self.0.begin_shutdown();
+    }
+}
+
+/// What commands ask of the program around them.
+pub(crate) struct Program {
+    pub(crate) log: Arc<Log>,
+    pub(crate) stats: Arc<NetStats>,
+    pub(crate) max_connections: usize,
+    pub(crate) events: SyncSender<Event>,
+}
+
+impl Host for Program {
+    fn log(&self, event: &LogEvent<'_>) {
+        let severity = match event.severity {
+            Severity::Info => "I",
+            Severity::Warning => "W",
+            Severity::Error => "E",
+        };
+        let LogEvent { component, id, context, message, attributes, .. } = event;
+        self.log.tell(severity, component, *id, context, message, attributes);
+    }
+
+    fn recent_log(&self, name: &str) -> Option<(Vec<String>, u64)> {
+        let (lines, total) = match name {
+            "global" => self.log.recent(),
+            "startupWarnings" => {
+                let lines = self.log.startup_warnings();
+                let total = lines.len() as u64;
+                (lines, total)
+            }
+            _ => return None,
+        };
+        Some((lines.iter().map(ToString::to_string).collect(), total))
+    }
+
+    fn rotate_log(&self) -> Result<(), String> {
+        self.log.rotate().map_err(|error| error.to_string())
+    }
+
+    fn shut_down(&self, timeout: Duration) {
+        // A full queue holds a shutdown already.
+        let _already_asked = self.events.try_send(Event::ShutDown(timeout));
+    }
+
+    fn network(&self) -> Network {
+        let stats = &self.stats;
+        Network {
+            bytes_in: stats.bytes_in(),
+            bytes_out: stats.bytes_out(),
+            physical_bytes_in: stats.bytes_in(),
+            physical_bytes_out: stats.bytes_out(),
+            requests: stats.requests(),
+            connections: stats.open() as u64,
+            available: self.max_connections.saturating_sub(stats.open()) as u64,
+            total_created: stats.accepted(),
+            rejected: stats.rejected(),
+            active: stats.active() as u64,
+        }
+    }
+}
+
+/// What the server says about itself.
+pub(crate) fn server_info(
+    settings: &Settings,
+    version: &str,
+    port: u16,
+    max_connections: usize,
+) -> ServerInfo {
+    ServerInfo {
+        argv: settings.argv.clone(),
+        parsed_options: settings.parsed.clone(),
+        version: version.to_owned(),
+        git_version: option_env!("FERN_GIT_VERSION").unwrap_or("unknown").to_owned(),
+        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        port,
+        pid: std::process::id(),
+        max_connections: max_connections as u64,
+        data_directory: settings.dbpath.display().to_string(),
+    }
+}
+
+/// Sets what `--setParameter` and `--slowms` ask for, through the commands a client would use, so
+/// that each is checked in one place.
+pub(crate) fn apply_parameters(
+    service: &commands::Service,
+    settings: &Settings,
+) -> Result<(), StartError> {
+    let connection = service.open_connection(ConnectionInfo::default());
+    let mut requests = Vec::new();
+    if settings.slow_ms != DEFAULT_SLOW_MS {
+        requests.push(("slowms", doc! { "profile": 0, "slowms": settings.slow_ms }));
+    }
+    for (name, value) in &settings.parameters {
+        requests.push((name.as_str(), doc! { "setParameter": 1, name: typed(value) }));
+    }
+    let mut result = Ok(());
+    for (name, request) in requests {
+        if let Err(reason) = run_locally(service, &connection, request) {
+            let line = format!("option {name} is refused: {reason}");
+            result = Err(StartError::new(ExitCode::BadOptions, line));
+            break;
+        }
+    }
+    service.close_connection(&connection);
+    result
+}
+
+/// A parameter's text as the value a client would send.
+fn typed(text: &str) -> Bson {
+    match (text.parse::<i64>(), text) {
+        (Ok(number), _) => Bson::Int64(number),
+        (_, "true") => Bson::Boolean(true),
+        (_, "false") => Bson::Boolean(false),
+        _ => Bson::String(text.to_owned()),
+    }
+}
+
+fn run_locally(
+    service: &commands::Service,
+    connection: &commands::Connection,
+    mut request: Document,
+) -> Result<(), String> {
+    request.insert("$db", "admin");
+    let body = RawDocumentBuf::try_from(&request).map_err(|error| error.to_string())?;
+    let reply = service.run(
+        connection,
+        &commands::Request {
+            database: "admin",
+            body: &body,
+            sequences: &[],
+            op: OpKind::Msg,
+            exhaust_allowed: false,
+            request_id: 0,
+        },
+    );
+    if reply.document.get_f64("ok").is_ok_and(|ok| ok > 0.0) {
+        return Ok(());
+    }
+    Err(reply.document.get_str("errmsg").unwrap_or("no reason given").to_owned())
+}
+
+/// Opens the data directory: recovery, then a running engine. May take as long as there is log.
+pub(crate) fn open_engine(
+    _os: &Os,
+    _settings: &Settings,
+    _cache_size: u64,
+) -> Result<Engine, StartError> {
+    Ok(Engine::temporary())
+}
+
+/// The engine's refusal as the operator reads it.
+pub(crate) fn engine_error(settings: &Settings, error: &catalog::storage::Error) -> StartError {
+    use catalog::storage::Error;
+    let path = settings.dbpath.display();
+    match error {
+        Error::Locked(_) => StartError::new(
+            ExitCode::DataDirectory,
+            format!("the data directory {path} is in use by another fernd"),
+        ),
+        Error::InvalidOption(what) => StartError::new(ExitCode::BadOptions, what),
+        Error::NoSpace(what) => StartError::new(
+            ExitCode::DataDirectory,
+            format!("the disk of the data directory {path} is full: {what}"),
+        ),
+        other => StartError::new(
+            ExitCode::DataDirectory,
+            format!("cannot open the data directory {path}: {other}"),
+        ),
+    }
+}
