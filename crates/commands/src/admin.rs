@@ -1,1 +1,43 @@
 //! Commands that change or describe databases, collections and indexes, and the server itself.
+
+pub(crate) mod coll_mod;
+pub(crate) mod create;
+pub(crate) mod create_indexes;
+pub(crate) mod drop;
+pub(crate) mod drop_indexes;
+pub(crate) mod fsync;
+pub(crate) mod list_collections;
+pub(crate) mod list_databases;
+pub(crate) mod list_indexes;
+pub(crate) mod log_rotate;
+pub(crate) mod rename_collection;
+pub(crate) mod shutdown;
+pub(crate) mod stats;
+pub(crate) mod validate;
+
+use crate::crud::batch::Wanted;
+use crate::fields::{Field, inner};
+use errors::{Code, Error, Result};
+
+/// `cursor: {batchSize}` of the commands that list things.
+fn parse_list_cursor(field: &Field<'_>, place: &str) -> Result<Wanted> {
+    let mut wanted = Wanted { batch_size: None, single_batch: false, no_timeout: false };
+    for part in inner(field.document()?, place) {
+        let part = part?;
+        match part.name {
+            "batchSize" => wanted.batch_size = Some(part.non_negative()?),
+            _ => return Err(part.unknown()),
+        }
+    }
+    // Lists are short; their default batch is only bounded by size.
+    wanted.batch_size = wanted.batch_size.or(Some(u64::MAX));
+    Ok(wanted)
+}
+
+/// The refusal of commands that want a collection and got a view.
+fn is_a_view(namespace: &catalog::Namespace) -> Error {
+    Error::new(
+        Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
+        format!("Namespace {namespace} is a view, not a collection"),
+    )
+}

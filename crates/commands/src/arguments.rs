@@ -14,18 +14,12 @@ use smallvec::SmallVec;
 pub(crate) type Fields<'a> = SmallVec<[Field<'a>; 12]>;
 
 /// How sure a write must be before it is acknowledged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WriteConcern {
     /// The client waits for no answer.
     pub(crate) unacknowledged: bool,
     /// The log must be on stable storage: `j: true`, `fsync: true` or `w: "majority"`.
     pub(crate) synced: bool,
-}
-
-impl Default for WriteConcern {
-    fn default() -> Self {
-        Self { unacknowledged: false, synced: false }
-    }
 }
 
 /// The generic arguments of one request.
@@ -40,9 +34,8 @@ pub(crate) struct Arguments<'a> {
     start_transaction: bool,
     read_concern: Option<&'a RawDocument>,
     api_version: Option<&'a str>,
-    api_strict: bool,
-    api_deprecation_errors: bool,
-    api_flags_given: bool,
+    api_strict: Option<bool>,
+    api_deprecation_errors: Option<bool>,
 }
 
 impl<'a> Arguments<'a> {
@@ -50,7 +43,7 @@ impl<'a> Arguments<'a> {
     pub(crate) fn parse(command: &Command, body: &'a RawDocument) -> Result<(Self, Fields<'a>)> {
         let mut arguments = Self::default();
         let mut own = Fields::new();
-        for element in body.iter() {
+        for element in body {
             let (name, value) = element?;
             let field = Field { place: command.name, name: name.as_str(), value };
             if own.is_empty() {
@@ -72,7 +65,6 @@ impl<'a> Arguments<'a> {
     /// Takes a generic field; says whether it was one.
     fn take(&mut self, command: &Command, field: &Field<'a>) -> Result<bool> {
         match field.name {
-            "$db" => {}
             "lsid" => self.session = Some(parse_lsid(field)?),
             "comment" => self.comment = Some(field.value),
             "maxTimeMS" => {
@@ -93,16 +85,12 @@ impl<'a> Arguments<'a> {
             "autocommit" => self.autocommit = Some(field.strict_bool()?),
             "startTransaction" => self.start_transaction = field.strict_bool()?,
             "apiVersion" => self.api_version = Some(field.str()?),
-            "apiStrict" => {
-                self.api_strict = field.strict_bool()?;
-                self.api_flags_given = true;
-            }
-            "apiDeprecationErrors" => {
-                self.api_deprecation_errors = field.strict_bool()?;
-                self.api_flags_given = true;
-            }
+            "apiStrict" => self.api_strict = Some(field.strict_bool()?),
+            // No command of ours is deprecated in version 1.
+            "apiDeprecationErrors" => self.api_deprecation_errors = Some(field.strict_bool()?),
             "$readPreference" => check_read_preference(field)?,
-            "$clusterTime"
+            "$db"
+            | "$clusterTime"
             | "$client"
             | "$audit"
             | "$configTime"
@@ -129,7 +117,7 @@ impl<'a> Arguments<'a> {
 
     fn check_api(&self, command: &Command) -> Result<()> {
         let Some(version) = self.api_version else {
-            if self.api_flags_given {
+            if self.api_strict.or(self.api_deprecation_errors).is_some() {
                 return Err(Error::location(
                     4886600,
                     "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion",
@@ -143,7 +131,7 @@ impl<'a> Arguments<'a> {
                 "API version must be \"1\"".to_owned(),
             ));
         }
-        if self.api_strict && !command.api_v1 {
+        if self.api_strict == Some(true) && !command.api_v1 {
             return Err(Error::new(
                 Code::API_STRICT_ERROR,
                 format!(
@@ -312,7 +300,6 @@ fn check_read_concern(command: &Command, concern: &RawDocument) -> Result<()> {
         }
     }
     match level {
-        "local" => Ok(()),
         "available" | "majority" | "linearizable" | "snapshot" if !command.read_concern => {
             Err(Error::new(
                 Code::INVALID_OPTIONS,
@@ -324,7 +311,7 @@ fn check_read_concern(command: &Command, concern: &RawDocument) -> Result<()> {
                 ),
             ))
         }
-        "available" | "majority" => Ok(()),
+        "local" | "available" | "majority" => Ok(()),
         "linearizable" => Err(Error::new(
             Code::NOT_A_REPLICA_SET,
             "node needs to be a replica set member to use read concern",

@@ -30,3 +30,6 @@ pub use host::{Host, LogEvent, Network, Severity, SilentHost};
 pub use registry::{Described, describe};
 pub use reply::Reply;
 pub use service::{OpKind, Parts, Request, ServerInfo, Service};
+
+#[cfg(test)]
+mod tests;

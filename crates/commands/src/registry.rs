@@ -3,8 +3,8 @@
 //! Always true: the list is sorted by name once, names are unique, and a name that is not here
 //! answers `CommandNotFound`.
 
-use crate::arguments::Fields;
 use crate::context::Context;
+use crate::fields::Field;
 use errors::Result;
 use std::sync::LazyLock;
 
@@ -27,9 +27,10 @@ pub(crate) enum Class {
     Other,
 }
 
-pub(crate) type Run = for<'a> fn(&mut Context<'a>, Fields<'a>) -> Result<()>;
+pub(crate) type Run = for<'a, 'b> fn(&mut Context<'a>, &'b [Field<'a>]) -> Result<()>;
 
 /// A command: its name, its rules and its code.
+#[expect(clippy::struct_excessive_bools, reason = "independent rules, not states")]
 pub(crate) struct Command {
     pub(crate) name: &'static str,
     pub(crate) aliases: &'static [&'static str],
@@ -150,6 +151,24 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::crud::distinct::DISTINCT,
     &crate::crud::explain::EXPLAIN,
     &crate::aggregation::aggregate::AGGREGATE,
+    &crate::admin::create::CREATE,
+    &crate::admin::create_indexes::CREATE_INDEXES,
+    &crate::admin::drop::DROP,
+    &crate::admin::drop::DROP_DATABASE,
+    &crate::admin::drop_indexes::DROP_INDEXES,
+    &crate::admin::list_collections::LIST_COLLECTIONS,
+    &crate::admin::list_databases::LIST_DATABASES,
+    &crate::admin::list_indexes::LIST_INDEXES,
+    &crate::admin::coll_mod::COLL_MOD,
+    &crate::admin::rename_collection::RENAME_COLLECTION,
+    &crate::admin::validate::VALIDATE,
+    &crate::admin::stats::COLL_STATS,
+    &crate::admin::stats::DB_STATS,
+    &crate::admin::stats::DATA_SIZE,
+    &crate::admin::fsync::FSYNC,
+    &crate::admin::fsync::CHECKPOINT,
+    &crate::admin::log_rotate::LOG_ROTATE,
+    &crate::admin::shutdown::SHUTDOWN,
     &crate::sessions::start_session::START_SESSION,
     &crate::sessions::end_sessions::END_SESSIONS,
     &crate::sessions::end_sessions::REFRESH_SESSIONS,

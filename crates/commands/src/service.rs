@@ -101,9 +101,9 @@ pub struct Service {
     pub(crate) cursors: Cursors<Parked>,
     pub(crate) cursor_timeout_ms: AtomicU64,
     pub(crate) slow_ms: AtomicU64,
+    next_connection: AtomicU64,
     /// Guards the list of open connections.
     connections: Mutex<BTreeMap<u64, Arc<Connection>>>,
-    next_connection: AtomicU64,
     /// Guards nothing but the wait of awaitable requests; true once the server ends.
     ending: Mutex<bool>,
     ended: Condvar,
@@ -126,9 +126,9 @@ impl Service {
             sessions: Sessions::default(),
             cursors: Cursors::default(),
             cursor_timeout_ms: AtomicU64::new(Cursors::<Parked>::TIMEOUT.as_millis() as u64),
+            next_connection: AtomicU64::new(1),
             connections: Mutex::default(),
             slow_ms: AtomicU64::new(100),
-            next_connection: AtomicU64::new(1),
             ending: Mutex::new(false),
             ended: Condvar::new(),
         })
@@ -226,6 +226,11 @@ impl Service {
         self.ended.notify_all();
     }
 
+    /// Whether [`Service::end_waits`] was called.
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.ending.lock()
+    }
+
     /// Ends idle cursors and sessions; the server calls it every few seconds.
     pub fn housekeep(&self) {
         let now = self.os.clock.monotonic();
@@ -308,7 +313,7 @@ fn find_command(body: &RawDocument) -> Result<(usize, &'static Command)> {
         .ok_or_else(|| Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'")))
 }
 
-fn execute<'a>(context: &mut Context<'a>) -> Result<()> {
+fn execute(context: &mut Context<'_>) -> Result<()> {
     let command = context.command;
     let (arguments, fields) = Arguments::parse(command, context.body)?;
     if command.admin_only && context.request.database != "admin" {
@@ -334,5 +339,5 @@ fn execute<'a>(context: &mut Context<'a>) -> Result<()> {
     if !matches!(command.counter, Counter::Insert | Counter::Update | Counter::Delete) {
         service.metrics.count(command.counter, 1);
     }
-    (command.run)(context, fields)
+    (command.run)(context, &fields)
 }

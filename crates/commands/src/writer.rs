@@ -33,11 +33,6 @@ impl Writer {
         self.bytes.len()
     }
 
-    /// Makes room for at least `more` bytes.
-    pub(crate) fn reserve(&mut self, more: usize) {
-        self.bytes.reserve(more);
-    }
-
     fn key(&mut self, kind: u8, key: &str) {
         self.bytes.push(kind);
         // A NUL would end the key early and shift all that follows; no real key has one.
@@ -253,7 +248,7 @@ mod tests {
             writer.end(inner);
         }
         writer.end(open);
-        writer.bson("g", &bson::Bson::Null);
+        writer.bson("g", &Bson::Null);
         writer.number("h", 7);
         writer.number("i", 1 << 33);
         let read: bson::Document = writer.finish().try_into().unwrap();

@@ -1,7 +1,6 @@
 //! `aggregate`, on a collection or on a database.
 
 use super::sources::with_server_source;
-use crate::arguments::Fields;
 use crate::context::Context;
 use crate::crud::batch::{Documents, Wanted, first_batch};
 use crate::crud::explain::{verbosity_of, write_explain};
@@ -26,8 +25,8 @@ struct Aggregate<'a> {
     batch_size: Option<u64>,
 }
 
-fn run<'a>(context: &mut Context<'a>, fields: Fields<'a>) -> Result<()> {
-    let aggregate = parse(context, &fields)?;
+fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
+    let aggregate = parse(context, fields)?;
     if aggregate.explain {
         context.verbosity = Verbosity::QueryPlanner;
         return write_plan(context, &aggregate);
@@ -49,8 +48,8 @@ fn run<'a>(context: &mut Context<'a>, fields: Fields<'a>) -> Result<()> {
     first_batch(context, &aggregate.namespace, Documents::Query(cursor), None, &wanted)
 }
 
-fn explain<'a>(context: &mut Context<'a>, fields: Fields<'a>) -> Result<()> {
-    let aggregate = parse(context, &fields)?;
+fn explain<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
+    let aggregate = parse(context, fields)?;
     write_plan(context, &aggregate)
 }
 

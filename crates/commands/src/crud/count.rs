@@ -1,7 +1,6 @@
 //! `count`.
 
 use super::explain::{verbosity_of, write_explain};
-use crate::arguments::Fields;
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::{Command, Counter};
@@ -14,8 +13,8 @@ pub(crate) const COUNT: Command = Command::new("count", "Counts documents.", run
     .api_v1()
     .explains(explain);
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
-    let (namespace, request) = parse(context, &fields)?;
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let (namespace, request) = parse(context, fields)?;
     context.at_collection(&namespace);
     let mut op = context.op();
     let n = query::count(&mut op, &namespace, &request)?;
@@ -23,8 +22,8 @@ fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
     Ok(())
 }
 
-fn explain(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
-    let (namespace, request) = parse(context, &fields)?;
+fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let (namespace, request) = parse(context, fields)?;
     context.at_collection(&namespace);
     let mut op = context.op();
     let plan = query::explain_count(&mut op, &namespace, &request, verbosity_of(context))?;

@@ -3,7 +3,6 @@
 use super::explain::{verbosity_of, write_explain};
 use super::update::one_only;
 use super::write_reply::{batch, write_errors};
-use crate::arguments::Fields;
 use crate::context::Context;
 use crate::fields::{Field, inner, missing};
 use crate::registry::{Command, Counter};
@@ -38,8 +37,8 @@ impl<'a> Delete<'a> {
     }
 }
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
-    let delete = parse(context, &fields)?;
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let delete = parse(context, fields)?;
     context.at_collection(&delete.namespace);
     let metrics = &context.service.metrics;
     metrics.count(Counter::Delete, delete.statements.len() as u64);
@@ -51,8 +50,8 @@ fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
     Ok(())
 }
 
-fn explain(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
-    let delete = parse(context, &fields)?;
+fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let delete = parse(context, fields)?;
     if delete.statements.len() != 1 {
         return Err(one_only());
     }

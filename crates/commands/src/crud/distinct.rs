@@ -1,7 +1,6 @@
 //! `distinct`.
 
 use super::explain::{verbosity_of, write_explain};
-use crate::arguments::Fields;
 use crate::context::Context;
 use crate::fields::{Field, missing};
 use crate::registry::{Command, Counter};
@@ -18,8 +17,8 @@ pub(crate) const DISTINCT: Command =
 /// A reply's limit.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
-    let (namespace, request) = parse(context, &fields)?;
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let (namespace, request) = parse(context, fields)?;
     context.at_collection(&namespace);
     let mut op = context.op();
     let values = query::distinct(&mut op, &namespace, &request)?;
@@ -30,8 +29,8 @@ fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
     Ok(())
 }
 
-fn explain(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
-    let (namespace, request) = parse(context, &fields)?;
+fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let (namespace, request) = parse(context, fields)?;
     context.at_collection(&namespace);
     let mut op = context.op();
     let plan = query::explain_distinct(&mut op, &namespace, &request, verbosity_of(context))?;

@@ -1,8 +1,9 @@
 //! `explain`: any explainable command, planned and perhaps run, and its plan shown.
 
-use crate::arguments::{Arguments, Fields};
+use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::diagnostics::build_info::MONGODB_VERSION;
+use crate::fields::Field;
 use crate::registry::{self, Command};
 use bson::RawDocument;
 use errors::{Code, Error, Result};
@@ -11,7 +12,7 @@ use query::Verbosity;
 pub(crate) const EXPLAIN: Command =
     Command::new("explain", "Shows the plan of another command.", run).api_v1();
 
-fn run<'a>(context: &mut Context<'a>, fields: Fields<'a>) -> Result<()> {
+fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
     let body = fields[0].document()?;
     let mut verbosity = Verbosity::AllPlansExecution;
     for field in &fields[1..] {
@@ -62,7 +63,7 @@ fn run<'a>(context: &mut Context<'a>, fields: Fields<'a>) -> Result<()> {
     let (_, inner) = Arguments::parse(command, body)?;
     context.verbosity = verbosity;
     context.explained = Some(body);
-    explain(context, inner)
+    explain(context, &inner)
 }
 
 /// How much the client asked for.

@@ -2,7 +2,6 @@
 
 use super::batch::{Documents, Wanted, first_batch, refuse_tailable};
 use super::explain::{verbosity_of, write_explain};
-use crate::arguments::Fields;
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::{Command, Counter};
@@ -21,8 +20,8 @@ struct Find<'a> {
     await_data: bool,
 }
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
-    let mut find = parse(context, &fields)?;
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let mut find = parse(context, fields)?;
     context.at_collection(&find.namespace);
     // The limit is applied once, here or below; below knows when to stop sorting.
     let limit = (find.request.limit > 0).then_some(find.request.limit);
@@ -34,8 +33,8 @@ fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
     first_batch(context, find.namespace.as_str(), Documents::Query(cursor), limit, &find.wanted)
 }
 
-fn explain(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
-    let find = parse(context, &fields)?;
+fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let find = parse(context, fields)?;
     context.at_collection(&find.namespace);
     let mut op = context.op();
     let plan = query::explain_find(&mut op, &find.namespace, &find.request, verbosity_of(context))?;

@@ -1,7 +1,6 @@
 //! `findAndModify`.
 
 use super::explain::{verbosity_of, write_explain};
-use crate::arguments::Fields;
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::{Command, Counter};
@@ -18,8 +17,8 @@ pub(crate) const FIND_AND_MODIFY: Command =
         .api_v1()
         .explains(explain);
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
-    let (namespace, request) = parse(context, &fields)?;
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let (namespace, request) = parse(context, fields)?;
     context.at_collection(&namespace);
     let metrics = &context.service.metrics;
     let mut op = context.op();
@@ -46,8 +45,8 @@ fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
     Ok(())
 }
 
-fn explain(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
-    let (namespace, request) = parse(context, &fields)?;
+fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let (namespace, request) = parse(context, fields)?;
     context.at_collection(&namespace);
     let mut op = context.op();
     let verbosity = verbosity_of(context);

@@ -1,9 +1,8 @@
 //! `getMore`: the next batch of a parked cursor.
 
 use super::batch::{Documents, fill};
-use crate::arguments::Fields;
 use crate::context::Context;
-use crate::fields::missing;
+use crate::fields::{Field, missing};
 use crate::registry::{Command, Counter};
 use errors::{Code, Error, Result};
 use session::CursorId;
@@ -12,7 +11,7 @@ use std::sync::atomic::Ordering;
 pub(crate) const GET_MORE: Command =
     Command::new("getMore", "The next batch of a cursor.", run).reads(Counter::GetMore).api_v1();
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let id = CursorId(fields[0].long()?);
     let mut collection = None;
     let mut batch_size = None;

@@ -1,8 +1,8 @@
 //! `insert`.
 
 use super::write_reply::{batch, write_errors};
-use crate::arguments::Fields;
 use crate::context::Context;
+use crate::fields::Field;
 use crate::registry::{Command, Counter};
 use errors::Result;
 use query::InsertRequest;
@@ -13,7 +13,7 @@ pub(crate) const INSERT: Command = Command::new("insert", "Stores documents.", r
     .api_v1()
     .sequence("documents");
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;
     let mut ordered = true;
     let mut documents = None;

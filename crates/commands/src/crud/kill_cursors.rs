@@ -1,6 +1,5 @@
 //! `killCursors`.
 
-use crate::arguments::Fields;
 use crate::context::Context;
 use crate::fields::{Field, missing};
 use crate::registry::Command;
@@ -9,7 +8,7 @@ use session::CursorId;
 
 pub(crate) const KILL_CURSORS: Command = Command::new("killCursors", "Ends cursors.", run).api_v1();
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let collection = fields[0].collection()?;
     let mut cursors = None;
     for field in &fields[1..] {

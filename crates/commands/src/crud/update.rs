@@ -2,7 +2,6 @@
 
 use super::explain::{verbosity_of, write_explain};
 use super::write_reply::{batch, write_errors};
-use crate::arguments::Fields;
 use crate::context::Context;
 use crate::fields::{Field, inner, missing};
 use crate::registry::{Command, Counter};
@@ -37,8 +36,8 @@ impl<'a> Update<'a> {
     }
 }
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
-    let update = parse(context, &fields)?;
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let update = parse(context, fields)?;
     context.at_collection(&update.namespace);
     let metrics = &context.service.metrics;
     metrics.count(Counter::Update, update.statements.len() as u64);
@@ -62,8 +61,8 @@ fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
     Ok(())
 }
 
-fn explain(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
-    let update = parse(context, &fields)?;
+fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let update = parse(context, fields)?;
     if update.statements.len() != 1 {
         return Err(one_only());
     }

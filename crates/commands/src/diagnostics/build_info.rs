@@ -1,8 +1,8 @@
 //! `buildInfo`: the version clients decide by, and our own beside it.
 
 use super::hello::MAX_DOCUMENT_BYTES;
-use crate::arguments::Fields;
 use crate::context::Context;
+use crate::fields::Field;
 use crate::registry::Command;
 use errors::Result;
 
@@ -17,7 +17,7 @@ pub(crate) const BUILD_INFO: Command =
         .aliases(&["buildinfo"])
         .api_v1();
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {
         return Err(field.unknown());
     }

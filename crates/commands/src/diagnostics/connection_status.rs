@@ -1,14 +1,14 @@
 //! `connectionStatus`: who the client is to us.
 
-use crate::arguments::Fields;
 use crate::context::Context;
+use crate::fields::Field;
 use crate::registry::Command;
 use errors::Result;
 
 pub(crate) const CONNECTION_STATUS: Command =
     Command::new("connectionStatus", "Users and roles of this connection.", run).api_v1();
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut privileges = false;
     for field in &fields[1..] {
         match field.name {

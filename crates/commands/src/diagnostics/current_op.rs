@@ -1,8 +1,8 @@
 //! `currentOp`: what runs now. The aggregation stage of the same name reads [`operations`] too.
 
-use crate::arguments::Fields;
 use crate::connection::Connection;
 use crate::context::Context;
+use crate::fields::Field;
 use crate::matching::Matcher;
 use crate::registry::Command;
 use crate::service::Service;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(crate) const CURRENT_OP: Command =
     Command::new("currentOp", "The operations that run now.", run).admin_only();
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut idle = false;
     let mut filter = RawDocumentBuf::new();
     for field in &fields[1..] {

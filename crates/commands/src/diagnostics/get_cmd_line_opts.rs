@@ -1,7 +1,7 @@
 //! `getCmdLineOpts`: how the server was started.
 
-use crate::arguments::Fields;
 use crate::context::Context;
+use crate::fields::Field;
 use crate::registry::Command;
 use bson::Bson;
 use errors::Result;
@@ -9,7 +9,7 @@ use errors::Result;
 pub(crate) const GET_CMD_LINE_OPTS: Command =
     Command::new("getCmdLineOpts", "How the server was started.", run).admin_only();
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {
         return Err(field.unknown());
     }

@@ -1,8 +1,7 @@
 //! `getLog`: the newest log lines.
 
-use crate::arguments::Fields;
 use crate::context::Context;
-use crate::fields::type_name;
+use crate::fields::{Field, type_name};
 use crate::registry::Command;
 use bson::RawBsonRef;
 use errors::{Code, Error, Result};
@@ -12,7 +11,7 @@ const NAMES: [&str; 2] = ["global", "startupWarnings"];
 pub(crate) const GET_LOG: Command =
     Command::new("getLog", "The newest log lines.", run).admin_only();
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {
         return Err(field.unknown());
     }

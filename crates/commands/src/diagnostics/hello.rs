@@ -3,7 +3,6 @@
 //! Always true: a standalone's topology never changes, so an awaitable hello waits its whole time
 //! out, unless the server ends.
 
-use crate::arguments::Fields;
 use crate::context::Context;
 use crate::fields::{Field, inner};
 use crate::registry::Command;
@@ -45,11 +44,12 @@ struct Topology {
     counter: i64,
 }
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
-    let hello = parse(context, &fields)?;
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let hello = parse(context, fields)?;
     await_change(context, &hello)?;
     write(context, &hello);
-    if let (true, Some(_)) = (context.request.exhaust_allowed, hello.max_await) {
+    let streams = context.request.exhaust_allowed && hello.max_await.is_some();
+    if streams && !context.service.is_stopping() {
         // The topology has not changed and will not: the same question again.
         context.exhaust = Some(context.body.to_owned());
     }

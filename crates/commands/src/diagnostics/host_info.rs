@@ -1,14 +1,14 @@
 //! `hostInfo`: the machine under the server.
 
-use crate::arguments::Fields;
 use crate::context::Context;
+use crate::fields::Field;
 use crate::registry::Command;
 use errors::Result;
 
 pub(crate) const HOST_INFO: Command =
     Command::new("hostInfo", "The machine under the server.", run).admin_only();
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {
         return Err(field.unknown());
     }

@@ -1,15 +1,14 @@
 //! `killOp`: tells a running operation to stop.
 
-use crate::arguments::Fields;
 use crate::context::Context;
-use crate::fields::missing;
+use crate::fields::{Field, missing};
 use crate::registry::Command;
 use errors::{Code, Error, Result};
 
 pub(crate) const KILL_OP: Command =
     Command::new("killOp", "Tells a running operation to stop.", run).admin_only();
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut number = None;
     for field in &fields[1..] {
         match field.name {

@@ -1,14 +1,14 @@
 //! `listCommands`: the registry, to the client.
 
-use crate::arguments::Fields;
 use crate::context::Context;
+use crate::fields::Field;
 use crate::registry::{COMMANDS, Class, Command};
 use errors::Result;
 
 pub(crate) const LIST_COMMANDS: Command =
     Command::new("listCommands", "Every command of this server.", run).api_v1();
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {
         return Err(field.unknown());
     }

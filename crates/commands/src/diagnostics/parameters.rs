@@ -3,8 +3,8 @@
 //! Always true: a parameter listed as settable has an effect.
 
 use super::build_info::FEATURE_VERSION;
-use crate::arguments::Fields;
 use crate::context::Context;
+use crate::fields::Field;
 use crate::registry::Command;
 use crate::service::Service;
 use crate::writer::Writer;
@@ -57,7 +57,7 @@ static PARAMETERS: &[Parameter] = &[
     },
 ];
 
-fn get(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn get(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut all = matches!(fields[0].value, RawBsonRef::String("*"));
     let mut details = false;
     if let RawBsonRef::Document(options) = fields[0].value {
@@ -96,7 +96,7 @@ fn write(reply: &mut Writer, service: &Service, parameter: &Parameter, details: 
     reply.end(one);
 }
 
-fn set(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn set(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let service = context.service;
     if fields.len() < 2 {
         return Err(Error::new(

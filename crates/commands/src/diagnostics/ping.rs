@@ -1,13 +1,13 @@
 //! `ping`: is anybody there?
 
-use crate::arguments::Fields;
 use crate::context::Context;
+use crate::fields::Field;
 use crate::registry::Command;
 use errors::Result;
 
 pub(crate) const PING: Command = Command::new("ping", "Answers, and nothing else.", run).api_v1();
 
-fn run(_context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn run(_context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     match fields.get(1) {
         Some(field) => Err(field.unknown()),
         None => Ok(()),

@@ -2,8 +2,8 @@
 //!
 //! Level 0 with its `slowms` is honoured; the levels that write `system.profile` are refused.
 
-use crate::arguments::Fields;
 use crate::context::Context;
+use crate::fields::Field;
 use crate::registry::Command;
 use errors::{Code, Error, Result};
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 pub(crate) const PROFILE: Command =
     Command::new("profile", "Which operations are logged as slow (level 0 only).", run);
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let level = fields[0].i64()?;
     let mut slow_ms = None;
     for field in &fields[1..] {

@@ -4,9 +4,8 @@
 //! `mongostat` decodes strictly: `uptime` is a double of whole seconds, counters are longs.
 
 use super::build_info::MONGODB_VERSION;
-use crate::arguments::Fields;
 use crate::context::Context;
-use crate::fields::as_i64;
+use crate::fields::{Field, as_i64};
 use crate::metrics::{Metrics, Timed};
 use crate::registry::{COMMANDS, Command};
 use crate::service::Service;
@@ -36,7 +35,7 @@ static SECTIONS: &[(&str, bool, Section)] = &[
     ("transactions", true, transactions),
 ];
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let service = context.service;
     let reply = &mut context.reply;
     let uptime = service.uptime();
@@ -51,9 +50,11 @@ fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
     reply.i64("uptimeMillis", uptime.as_millis() as i64);
     reply.i64("uptimeEstimate", uptime.as_secs() as i64);
     reply.date("localTime", service.os.clock.wall_ms());
-    let none = wants(&fields, "none") == Some(true);
+    let none = wants(fields, "none") == Some(true);
+    context.check_interrupt()?;
+    let reply = &mut context.reply;
     for (name, default, section) in SECTIONS {
-        if wants(&fields, name).unwrap_or(*default && !none) {
+        if wants(fields, name).unwrap_or(*default && !none) {
             let open = reply.begin_document(name);
             section(service, reply);
             reply.end(open);
@@ -63,7 +64,7 @@ fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
 }
 
 /// What the client said about a section by name.
-fn wants(fields: &Fields<'_>, name: &str) -> Option<bool> {
+fn wants(fields: &[Field<'_>], name: &str) -> Option<bool> {
     let field = fields[1..].iter().find(|field| field.name == name)?;
     Some(match field.value {
         RawBsonRef::Boolean(value) => value,

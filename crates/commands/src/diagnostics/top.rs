@@ -1,7 +1,7 @@
 //! `top`: how much each collection was used, for mongotop.
 
-use crate::arguments::Fields;
 use crate::context::Context;
+use crate::fields::Field;
 use crate::metrics::{TOP_FIELDS, Usage};
 use crate::registry::Command;
 use crate::writer::Writer;
@@ -13,7 +13,7 @@ pub(crate) const TOP: Command =
 /// Which of [`TOP_FIELDS`] only read.
 const READS: [bool; 6] = [true, true, false, false, false, false];
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {
         return Err(field.unknown());
     }

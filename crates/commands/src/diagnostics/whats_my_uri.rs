@@ -1,14 +1,17 @@
 //! `whatsmyuri`: the client's address as we see it.
 
-use crate::arguments::Fields;
 use crate::context::Context;
+use crate::fields::Field;
 use crate::registry::Command;
 use errors::Result;
 
 pub(crate) const WHATS_MY_URI: Command =
     Command::new("whatsmyuri", "The client's address as the server sees it.", run);
 
-fn run(context: &mut Context<'_>, _fields: Fields<'_>) -> Result<()> {
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    if let Some(field) = fields.get(1) {
+        return Err(field.unknown());
+    }
     context.reply.str("you", &context.connection.info.remote);
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! `endSessions` and `refreshSessions`: the client's word on which sessions it still uses.
 
 use super::parse_list;
-use crate::arguments::Fields;
 use crate::context::Context;
+use crate::fields::Field;
 use crate::registry::Command;
 use errors::Result;
 
@@ -12,7 +12,7 @@ pub(crate) const END_SESSIONS: Command =
 pub(crate) const REFRESH_SESSIONS: Command =
     Command::new("refreshSessions", "Keeps sessions from expiring.", refresh).api_v1();
 
-fn end(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn end(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let list = parse_list(&fields[0])?;
     if let Some(field) = fields.get(1) {
         return Err(field.unknown());
@@ -27,7 +27,7 @@ fn end(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
     Ok(())
 }
 
-fn refresh(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn refresh(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let list = parse_list(&fields[0])?;
     if let Some(field) = fields.get(1) {
         return Err(field.unknown());

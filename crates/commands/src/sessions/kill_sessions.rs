@@ -1,7 +1,6 @@
 //! `killSessions` and its kin: end sessions with everything that runs in them.
 
 use super::parse_list;
-use crate::arguments::Fields;
 use crate::context::Context;
 use crate::fields::{Field, inner};
 use crate::registry::Command;
@@ -21,9 +20,9 @@ pub(crate) const KILL_ALL_SESSIONS_BY_PATTERN: Command = Command::new(
     kill_by_pattern,
 );
 
-fn kill(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn kill(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let list = parse_list(&fields[0])?;
-    no_more(&fields)?;
+    no_more(fields)?;
     // Without users an empty list means every session, as it means all of one's own with them.
     if list.is_empty() {
         stop_all(context.service, own(context));
@@ -34,7 +33,7 @@ fn kill(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
 }
 
 /// The users in the list do not matter: without authentication all sessions are nobody's.
-fn kill_all(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn kill_all(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     for user in fields[0].documents()? {
         for part in inner(user, "killAllSessions") {
             let part = part?;
@@ -46,14 +45,14 @@ fn kill_all(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
             }
         }
     }
-    no_more(&fields)?;
+    no_more(fields)?;
     stop_all(context.service, own(context));
     Ok(())
 }
 
-fn kill_by_pattern(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn kill_by_pattern(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let patterns = fields[0].documents()?;
-    no_more(&fields)?;
+    no_more(fields)?;
     if patterns.is_empty() {
         stop_all(context.service, own(context));
         return Ok(());
@@ -81,7 +80,7 @@ fn kill_by_pattern(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> 
     Ok(())
 }
 
-fn no_more(fields: &Fields<'_>) -> Result<()> {
+fn no_more(fields: &[Field<'_>]) -> Result<()> {
     fields.get(1).map_or(Ok(()), |field| Err(field.unknown()))
 }
 

@@ -1,7 +1,7 @@
 //! `startSession`: makes a session id for clients that cannot.
 
-use crate::arguments::Fields;
 use crate::context::Context;
+use crate::fields::Field;
 use crate::registry::Command;
 use errors::Result;
 use session::{SessionId, Sessions};
@@ -9,7 +9,7 @@ use session::{SessionId, Sessions};
 pub(crate) const START_SESSION: Command =
     Command::new("startSession", "Makes a logical session.", run);
 
-fn run(context: &mut Context<'_>, fields: Fields<'_>) -> Result<()> {
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {
         return Err(field.unknown());
     }

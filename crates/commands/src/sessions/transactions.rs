@@ -2,8 +2,8 @@
 //!
 //! With a transaction number they were refused before they came here, as any command is.
 
-use crate::arguments::Fields;
 use crate::context::Context;
+use crate::fields::Field;
 use crate::registry::Command;
 use errors::{Code, Error, Result};
 
@@ -19,7 +19,7 @@ pub(crate) const ABORT_TRANSACTION: Command =
         .api_v1()
         .write_concern();
 
-fn run(context: &mut Context<'_>, _fields: Fields<'_>) -> Result<()> {
+fn run(context: &mut Context<'_>, _fields: &[Field<'_>]) -> Result<()> {
     Err(Error::new(
         Code::COMMAND_FAILED,
         format!("{} must be run within a transaction", context.command.name),

@@ -1,0 +1,84 @@
+//! `collMod`: changes an index's visibility or lifetime.
+
+use crate::context::Context;
+use crate::fields::{Field, inner};
+use crate::registry::Command;
+use catalog::{IndexChange, IndexSelector};
+use errors::{Code, Error, Result};
+
+pub(crate) const COLL_MOD: Command =
+    Command::new("collMod", "Hides an index or changes its lifetime.", run)
+        .api_v1()
+        .write_concern();
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let namespace = context.namespace(&fields[0])?;
+    let mut index = None;
+    for field in &fields[1..] {
+        match field.name {
+            "index" => index = Some(parse_index(field)?),
+            "validator"
+            | "validationLevel"
+            | "validationAction"
+            | "viewOn"
+            | "pipeline"
+            | "timeseries"
+            | "expireAfterSeconds"
+            | "changeStreamPreAndPostImages"
+            | "cappedSize"
+            | "cappedMax"
+            | "dryRun" => return Err(field.not_yet()),
+            _ => return Err(field.unknown()),
+        }
+    }
+    context.at_collection(&namespace);
+    let Some((selector, change)) = index else {
+        context.service.catalog.require(&namespace)?;
+        return Ok(());
+    };
+    let old = context.service.catalog.change_index(&namespace, selector, change)?;
+    let reply = &mut context.reply;
+    if let Some(new) = change.expire_after_seconds {
+        if let Some(old) = old.expire_after_seconds {
+            reply.i64("expireAfterSeconds_old", old);
+        }
+        reply.i64("expireAfterSeconds_new", new);
+    }
+    if let Some(new) = change.hidden {
+        reply.bool("hidden_old", old.hidden.unwrap_or(false));
+        reply.bool("hidden_new", new);
+    }
+    Ok(())
+}
+
+fn parse_index<'a>(field: &Field<'a>) -> Result<(IndexSelector<'a>, IndexChange)> {
+    let (mut name, mut key) = (None, None);
+    let mut change = IndexChange::default();
+    for part in inner(field.document()?, "collMod.index") {
+        let part = part?;
+        match part.name {
+            "name" => name = Some(part.str()?),
+            "keyPattern" => key = Some(part.document()?),
+            "hidden" => change.hidden = Some(part.bool()?),
+            "expireAfterSeconds" => change.expire_after_seconds = Some(part.i64()?),
+            "unique" | "prepareUnique" | "forceNonUnique" => return Err(part.not_yet()),
+            _ => return Err(part.unknown()),
+        }
+    }
+    let selector = match (name, key) {
+        (Some(_), Some(_)) => {
+            return Err(invalid("Cannot specify both key pattern and name."));
+        }
+        (None, None) => return Err(invalid("Must specify either index name or key pattern.")),
+        (Some(name), None) => IndexSelector::Name(name),
+        (None, Some(key)) => IndexSelector::Key(key),
+    };
+    if change.hidden.is_none() && change.expire_after_seconds.is_none() {
+        return Err(invalid("no expireAfterSeconds, hidden, unique, or prepareUnique field"));
+    }
+    Ok((selector, change))
+}
+
+fn invalid(text: &str) -> Error {
+    Error::new(Code::INVALID_OPTIONS, text)
+}

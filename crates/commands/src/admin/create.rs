@@ -1,0 +1,72 @@
+//! `create`: a collection or a view.
+
+use crate::context::Context;
+use crate::fields::Field;
+use crate::registry::Command;
+use catalog::CollectionOptions;
+use errors::Result;
+
+pub(crate) const CREATE: Command =
+    Command::new("create", "Makes a collection or a view.", run).api_v1().write_concern();
+
+/// What `create` may say; which of it can be honoured is [`CollectionOptions`]'s to know.
+const KNOWN: [&str; 24] = [
+    "autoIndexId",
+    "capped",
+    "changeStreamPreAndPostImages",
+    "clusteredIndex",
+    "collation",
+    "compression",
+    "encryptedFields",
+    "expireAfterSeconds",
+    "fanout",
+    "idIndex",
+    "indexOptionDefaults",
+    "max",
+    "pageSize",
+    "partitioned",
+    "pipeline",
+    "primaryKey",
+    "readPageSize",
+    "size",
+    "storageEngine",
+    "temp",
+    "timeseries",
+    "validationAction",
+    "validationLevel",
+    "validator",
+];
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let namespace = context.namespace(&fields[0])?;
+    for field in &fields[1..] {
+        match field.name {
+            "capped" | "autoIndexId" | "temp" => {
+                field.bool()?;
+            }
+            "size" | "max" => {
+                field.i64()?;
+            }
+            "validator"
+            | "storageEngine"
+            | "timeseries"
+            | "collation"
+            | "idIndex"
+            | "indexOptionDefaults" => {
+                field.document()?;
+            }
+            "pipeline" => {
+                field.documents()?;
+            }
+            "viewOn" | "validationAction" | "validationLevel" => {
+                field.str()?;
+            }
+            name if KNOWN.contains(&name) => {}
+            _ => return Err(field.unknown()),
+        }
+    }
+    let options = CollectionOptions::parse(context.body)?;
+    context.at_collection(&namespace);
+    context.service.catalog.create_collection(&namespace, &options)?;
+    Ok(())
+}

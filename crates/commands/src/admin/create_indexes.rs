@@ -1,0 +1,46 @@
+//! `createIndexes`: builds indexes over what is stored.
+
+use crate::context::Context;
+use crate::fields::{Field, missing};
+use crate::registry::Command;
+use catalog::IndexSpec;
+use errors::{Error, Result};
+
+pub(crate) const CREATE_INDEXES: Command =
+    Command::new("createIndexes", "Builds indexes.", run).api_v1().write_concern();
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let namespace = context.namespace(&fields[0])?;
+    let mut indexes = None;
+    for field in &fields[1..] {
+        match field.name {
+            "indexes" => indexes = Some(field.documents()?),
+            "commitQuorum" => {
+                return Err(Error::bad_value("Standalones can't specify commitQuorum"));
+            }
+            "ignoreUnknownIndexOptions" => {
+                if field.bool()? {
+                    return Err(field.not_yet());
+                }
+            }
+            _ => return Err(field.unknown()),
+        }
+    }
+    let indexes = indexes.ok_or_else(|| missing("createIndexes", "indexes"))?;
+    if indexes.is_empty() {
+        return Err(Error::bad_value("Must specify at least one index to create"));
+    }
+    let specs = indexes.into_iter().map(IndexSpec::parse).collect::<Result<Vec<_>>>()?;
+    context.at_collection(&namespace);
+    let interrupt = context.interrupt();
+    let created =
+        context.service.catalog.create_indexes(&namespace, &specs, &|| interrupt.check())?;
+    let reply = &mut context.reply;
+    reply.number("numIndexesBefore", created.before as u64);
+    reply.number("numIndexesAfter", created.after as u64);
+    reply.bool("createdCollectionAutomatically", created.created_collection);
+    if created.before == created.after {
+        reply.str("note", "all indexes already exist");
+    }
+    Ok(())
+}

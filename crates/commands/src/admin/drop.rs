@@ -1,0 +1,49 @@
+//! `drop` and `dropDatabase`.
+
+use crate::context::Context;
+use crate::fields::Field;
+use crate::registry::Command;
+use errors::{Code, Result};
+
+pub(crate) const DROP: Command =
+    Command::new("drop", "Drops a collection or a view.", drop_collection).api_v1().write_concern();
+
+pub(crate) const DROP_DATABASE: Command =
+    Command::new("dropDatabase", "Drops a database.", drop_database).api_v1().write_concern();
+
+/// A collection that does not exist is dropped already, as in MongoDB 7.
+fn drop_collection(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let namespace = context.namespace(&fields[0])?;
+    if let Some(field) = fields.get(1) {
+        return Err(field.unknown());
+    }
+    context.connection.operation.set_namespace(namespace.database(), namespace.collection());
+    let dropped = match context.service.catalog.drop_collection(&namespace) {
+        Ok(dropped) => dropped,
+        Err(error) if error.code() == Code::NAMESPACE_NOT_FOUND => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    context.service.metrics.forget(namespace.as_str());
+    if !dropped.is_view() {
+        context.reply.number("nIndexesWas", dropped.indexes().len() as u64 + 1);
+    }
+    context.reply.str("ns", namespace.as_str());
+    Ok(())
+}
+
+fn drop_database(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    if let Some(field) = fields.get(1) {
+        return Err(field.unknown());
+    }
+    let service = context.service;
+    let database = context.database();
+    let collections = service.catalog.collections(database);
+    let dropped = service.catalog.drop_database(database)?;
+    for collection in &collections {
+        service.metrics.forget(collection.namespace().as_str());
+    }
+    if dropped > 0 {
+        context.reply.str("dropped", database);
+    }
+    Ok(())
+}

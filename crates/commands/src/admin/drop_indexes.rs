@@ -1,0 +1,59 @@
+//! `dropIndexes`, which TokuMX's time called `deleteIndexes`.
+
+use crate::context::Context;
+use crate::fields::{Field, missing, type_name};
+use crate::registry::Command;
+use bson::RawBsonRef;
+use catalog::IndexSelector;
+use errors::{Error, Result};
+
+pub(crate) const DROP_INDEXES: Command =
+    Command::new("dropIndexes", "Drops indexes by name or key pattern.", run)
+        .aliases(&["deleteIndexes"])
+        .api_v1()
+        .write_concern();
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let namespace = context.namespace(&fields[0])?;
+    let mut selectors = None;
+    for field in &fields[1..] {
+        match field.name {
+            "index" => selectors = Some(parse(field)?),
+            _ => return Err(field.unknown()),
+        }
+    }
+    let selectors = selectors.ok_or_else(|| missing("dropIndexes", "index"))?;
+    let all = matches!(selectors[..], [IndexSelector::All]);
+    context.at_collection(&namespace);
+    let was = context.service.catalog.drop_indexes(&namespace, &selectors)?;
+    context.reply.number("nIndexesWas", was as u64);
+    if all {
+        context.reply.str("msg", "non-_id indexes dropped for collection");
+    }
+    Ok(())
+}
+
+fn parse<'a>(field: &Field<'a>) -> Result<Vec<IndexSelector<'a>>> {
+    match field.value {
+        RawBsonRef::String("*") => Ok(vec![IndexSelector::All]),
+        RawBsonRef::String(name) => Ok(vec![IndexSelector::Name(name)]),
+        RawBsonRef::Document(key) => Ok(vec![IndexSelector::Key(key)]),
+        RawBsonRef::Array(names) => {
+            let mut list = Vec::new();
+            for (at, name) in names.into_iter().enumerate() {
+                match name? {
+                    RawBsonRef::String(name) => list.push(IndexSelector::Name(name)),
+                    other => {
+                        return Err(Error::type_mismatch(format!(
+                            "BSON field 'dropIndexes.index.{at}' is the wrong type '{}', expected \
+                             type 'string'",
+                            type_name(other)
+                        )));
+                    }
+                }
+            }
+            Ok(list)
+        }
+        _ => Err(field.wrong_types("string, object")),
+    }
+}

@@ -1,0 +1,87 @@
+//! `listCollections`.
+
+use super::parse_list_cursor;
+use crate::context::Context;
+use crate::crud::batch::{Documents, Wanted, first_batch};
+use crate::fields::Field;
+use crate::matching::Matcher;
+use crate::registry::Command;
+use crate::writer::Writer;
+use bson::RawDocumentBuf;
+use catalog::Collection;
+use errors::Result;
+
+pub(crate) const LIST_COLLECTIONS: Command =
+    Command::new("listCollections", "The collections and views of a database.", run).api_v1();
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let mut wanted = Wanted { batch_size: Some(u64::MAX), single_batch: false, no_timeout: false };
+    let mut name_only = false;
+    let mut matcher = None;
+    for field in &fields[1..] {
+        match field.name {
+            "cursor" => wanted = parse_list_cursor(field, "listCollections.cursor")?,
+            "nameOnly" => name_only = field.strict_bool()?,
+            "filter" => matcher = Some(Matcher::parse(field.document()?)?),
+            "authorizedCollections" => {
+                field.strict_bool()?;
+            }
+            _ => return Err(field.unknown()),
+        }
+    }
+    let database = context.database();
+    catalog::check_database(database)?;
+    let mut list = Vec::new();
+    for collection in context.service.catalog.collections(database) {
+        // The filter sees everything, also where only names are wanted.
+        let full = describe(&collection);
+        let passes = match &matcher {
+            Some(matcher) => matcher.matches(&full)?,
+            None => true,
+        };
+        if passes {
+            list.push(if name_only { name_and_type(&collection) } else { full });
+        }
+    }
+    context.connection.operation.set_namespace(database, "$cmd.listCollections");
+    let namespace = format!("{database}.$cmd.listCollections");
+    first_batch(context, &namespace, Documents::list(list), None, &wanted)
+}
+
+fn name_and_type(collection: &Collection) -> RawDocumentBuf {
+    let mut writer = Writer::new();
+    write_name(&mut writer, collection);
+    writer.finish()
+}
+
+fn write_name(writer: &mut Writer, collection: &Collection) {
+    writer.str("name", collection.namespace().collection());
+    writer.str("type", if collection.is_view() { "view" } else { "collection" });
+}
+
+fn describe(collection: &Collection) -> RawDocumentBuf {
+    let mut writer = Writer::new();
+    write_name(&mut writer, collection);
+    writer.document("options", &collection.options().shown);
+    let info = writer.begin_document("info");
+    writer.bool("readOnly", collection.is_view());
+    if !collection.is_view() {
+        writer.uuid("uuid", &collection.uuid().bytes());
+    }
+    writer.end(info);
+    if !collection.is_view() {
+        let index = writer.begin_document("idIndex");
+        write_id_index(&mut writer);
+        writer.end(index);
+    }
+    writer.finish()
+}
+
+/// The index every collection has.
+pub(super) fn write_id_index(writer: &mut Writer) {
+    writer.i32("v", 2);
+    let key = writer.begin_document("key");
+    writer.i32("_id", 1);
+    writer.end(key);
+    writer.str("name", "_id_");
+}

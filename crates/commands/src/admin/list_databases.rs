@@ -1,0 +1,60 @@
+//! `listDatabases`.
+
+use crate::context::Context;
+use crate::fields::Field;
+use crate::matching::Matcher;
+use crate::registry::Command;
+use crate::writer::Writer;
+use errors::Result;
+
+pub(crate) const LIST_DATABASES: Command =
+    Command::new("listDatabases", "The databases and their sizes.", run).admin_only().api_v1();
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let mut name_only = false;
+    let mut matcher = None;
+    for field in &fields[1..] {
+        match field.name {
+            "nameOnly" => name_only = field.bool()?,
+            "filter" => matcher = Some(Matcher::parse(field.document()?)?),
+            "authorizedDatabases" => {
+                field.bool()?;
+            }
+            _ => return Err(field.unknown()),
+        }
+    }
+    let catalog = &context.service.catalog;
+    let mut total = 0;
+    let list = context.reply.begin_array("databases");
+    let mut at = 0;
+    for name in catalog.databases() {
+        let mut writer = Writer::new();
+        writer.str("name", &name);
+        let mut size = 0;
+        if !name_only {
+            for collection in catalog.collections(&name) {
+                let stats = catalog.stats(&collection);
+                size += stats.storage_bytes;
+                size += stats.indexes.iter().map(|index| index.storage_bytes).sum::<u64>();
+            }
+            writer.long("sizeOnDisk", size);
+            writer.bool("empty", false);
+        }
+        let entry = writer.finish();
+        let passes = match &matcher {
+            Some(matcher) => matcher.matches(&entry)?,
+            None => true,
+        };
+        if passes {
+            context.reply.element_document(at, &entry);
+            at += 1;
+            total += size;
+        }
+    }
+    context.reply.end(list);
+    if !name_only {
+        context.reply.long("totalSize", total);
+        context.reply.long("totalSizeMb", total >> 20);
+    }
+    Ok(())
+}

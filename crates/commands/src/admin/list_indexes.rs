@@ -1,0 +1,41 @@
+//! `listIndexes`.
+
+use super::list_collections::write_id_index;
+use super::{is_a_view, parse_list_cursor};
+use crate::context::Context;
+use crate::crud::batch::{Documents, Wanted, first_batch};
+use crate::fields::Field;
+use crate::registry::Command;
+use crate::writer::Writer;
+use errors::{Code, Error, Result};
+
+pub(crate) const LIST_INDEXES: Command =
+    Command::new("listIndexes", "The indexes of a collection.", run).api_v1();
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let namespace = context.namespace(&fields[0])?;
+    let mut wanted = Wanted { batch_size: Some(u64::MAX), single_batch: false, no_timeout: false };
+    for field in &fields[1..] {
+        match field.name {
+            "cursor" => wanted = parse_list_cursor(field, "listIndexes.cursor")?,
+            "includeBuildUUIDs" | "includeIndexBuildInfo" => {
+                if field.bool()? {
+                    return Err(field.not_yet());
+                }
+            }
+            _ => return Err(field.unknown()),
+        }
+    }
+    context.at_collection(&namespace);
+    let collection = context.service.catalog.collection(&namespace).ok_or_else(|| {
+        Error::new(Code::NAMESPACE_NOT_FOUND, format!("ns does not exist: {namespace}"))
+    })?;
+    if collection.is_view() {
+        return Err(is_a_view(&namespace));
+    }
+    let mut id = Writer::new();
+    write_id_index(&mut id);
+    let mut list = vec![id.finish()];
+    list.extend(collection.indexes().iter().map(|index| index.spec().shown.clone()));
+    first_batch(context, namespace.as_str(), Documents::list(list), None, &wanted)
+}

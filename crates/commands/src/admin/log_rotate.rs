@@ -1,0 +1,20 @@
+//! `logRotate`.
+
+use crate::context::Context;
+use crate::fields::Field;
+use crate::registry::Command;
+use errors::{Code, Error, Result};
+
+pub(crate) const LOG_ROTATE: Command =
+    Command::new("logRotate", "Starts a new log file.", run).admin_only();
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    if let Some(field) = fields.get(1) {
+        return Err(field.unknown());
+    }
+    context
+        .service
+        .host
+        .rotate_log()
+        .map_err(|text| Error::new(Code::OPERATION_FAILED, format!("Log rotation failed: {text}")))
+}

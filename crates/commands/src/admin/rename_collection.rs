@@ -1,0 +1,36 @@
+//! `renameCollection`.
+
+use crate::context::Context;
+use crate::fields::{Field, missing};
+use crate::registry::Command;
+use catalog::Namespace;
+use errors::Result;
+
+pub(crate) const RENAME_COLLECTION: Command =
+    Command::new("renameCollection", "Renames a collection, also across databases.", run)
+        .admin_only()
+        .write_concern();
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let from = parse(&fields[0])?;
+    let (mut to, mut drop_target) = (None, false);
+    for field in &fields[1..] {
+        match field.name {
+            "to" => to = Some(parse(field)?),
+            "dropTarget" => drop_target = field.bool()?,
+            "stayTemp" => {
+                field.bool()?;
+            }
+            _ => return Err(field.unknown()),
+        }
+    }
+    let to = to.ok_or_else(|| missing("renameCollection", "to"))?;
+    context.connection.operation.set_namespace(from.database(), from.collection());
+    context.service.catalog.rename_collection(&from, &to, drop_target)?;
+    context.service.metrics.forget(from.as_str());
+    Ok(())
+}
+
+fn parse(field: &Field<'_>) -> Result<Namespace> {
+    Namespace::parse(field.str()?)
+}

@@ -1,0 +1,28 @@
+//! `shutdown`: the server's clean end.
+
+use crate::context::Context;
+use crate::fields::Field;
+use crate::registry::Command;
+use errors::Result;
+use std::time::Duration;
+
+pub(crate) const SHUTDOWN: Command =
+    Command::new("shutdown", "Ends the server cleanly.", run).admin_only();
+
+/// How long running operations may take to end.
+const TIMEOUT: u64 = 15;
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let mut timeout = TIMEOUT;
+    for field in &fields[1..] {
+        match field.name {
+            "force" => {
+                field.bool()?;
+            }
+            "timeoutSecs" => timeout = field.non_negative()?,
+            _ => return Err(field.unknown()),
+        }
+    }
+    context.service.host.shut_down(Duration::from_secs(timeout));
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! `collStats`, `dbStats` and `dataSize`: what is stored and what it weighs.
+//!
+//! Always true: counts are exact; sizes on disk are the engine's own.
+
+use super::is_a_view;
+use crate::context::Context;
+use crate::fields::{Field, as_i64};
+use crate::registry::Command;
+use bson::RawBsonRef;
+use catalog::Namespace;
+use errors::{Error, Result};
+
+pub(crate) const COLL_STATS: Command =
+    Command::new("collStats", "A collection's counts and sizes.", coll_stats)
+        .aliases(&["collstats"]);
+
+pub(crate) const DB_STATS: Command =
+    Command::new("dbStats", "A database's counts and sizes.", db_stats).aliases(&["dbstats"]);
+
+pub(crate) const DATA_SIZE: Command =
+    Command::new("dataSize", "The size of a collection's documents.", data_size)
+        .aliases(&["datasize"]);
+
+fn parse_scale(field: &Field<'_>) -> Result<u64> {
+    if field.is_null() {
+        return Ok(1);
+    }
+    let scale =
+        as_i64(field.value).ok_or_else(|| field.wrong_types("long, int, decimal, double"))?;
+    match u64::try_from(scale) {
+        Ok(scale) if scale >= 1 => Ok(scale),
+        _ => Err(Error::location(
+            51024,
+            format!("BSON field 'scale' value must be >= 1, actual value '{scale}'"),
+        )),
+    }
+}
+
+fn coll_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let namespace = context.namespace(&fields[0])?;
+    let mut scale = 1;
+    for field in &fields[1..] {
+        match field.name {
+            "scale" => scale = parse_scale(field)?,
+            "waitForLock" | "numericOnly" => {
+                field.bool()?;
+            }
+            _ => return Err(field.unknown()),
+        }
+    }
+    context.at_collection(&namespace);
+    let catalog = &context.service.catalog;
+    let collection = catalog.collection(&namespace);
+    if collection.as_ref().is_some_and(|collection| collection.is_view()) {
+        return Err(is_a_view(&namespace));
+    }
+    let reply = &mut context.reply;
+    reply.str("ns", namespace.as_str());
+    let stats = collection.as_ref().map(|collection| catalog.stats(collection)).unwrap_or_default();
+    let index_bytes: u64 = stats.indexes.iter().map(|index| index.storage_bytes).sum();
+    reply.number("size", stats.data_bytes / scale);
+    reply.number("count", stats.documents);
+    if let Some(average) = stats.data_bytes.checked_div(stats.documents) {
+        reply.number("avgObjSize", average);
+    }
+    reply.number("numOrphanDocs", 0);
+    reply.number("storageSize", stats.storage_bytes / scale);
+    reply.number("freeStorageSize", 0);
+    reply.bool("capped", false);
+    reply.number("nindexes", stats.indexes.len() as u64);
+    let builds = reply.begin_array("indexBuilds");
+    reply.end(builds);
+    reply.number("totalIndexSize", index_bytes / scale);
+    reply.number("totalSize", (stats.storage_bytes + index_bytes) / scale);
+    let sizes = reply.begin_document("indexSizes");
+    for index in &stats.indexes {
+        reply.number(&index.name, index.storage_bytes / scale);
+    }
+    reply.end(sizes);
+    let details = reply.begin_array("indexDetails");
+    for (at, index) in stats.indexes.iter().enumerate() {
+        // TokuMX's view of the same indexes.
+        let one = reply.begin_element(at);
+        reply.str("name", &index.name);
+        reply.number("size", index.data_bytes / scale);
+        reply.number("storageSize", index.storage_bytes / scale);
+        reply.number("queries", index.uses);
+        reply.end(one);
+    }
+    reply.end(details);
+    reply.number("scaleFactor", scale);
+    Ok(())
+}
+
+fn db_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let mut scale = 1;
+    let mut free_storage = false;
+    for field in &fields[1..] {
+        match field.name {
+            "scale" => scale = parse_scale(field)?,
+            "freeStorage" => free_storage = field.bool()?,
+            _ => return Err(field.unknown()),
+        }
+    }
+    let database = context.database();
+    catalog::check_database(database)?;
+    let catalog = &context.service.catalog;
+    let (mut collections, mut views, mut documents, mut indexes) = (0_u64, 0_u64, 0_u64, 0_u64);
+    let (mut data, mut storage, mut index_storage) = (0_u64, 0_u64, 0_u64);
+    for collection in catalog.collections(database) {
+        if collection.is_view() {
+            views += 1;
+            continue;
+        }
+        let stats = catalog.stats(&collection);
+        collections += 1;
+        documents += stats.documents;
+        data += stats.data_bytes;
+        storage += stats.storage_bytes;
+        indexes += stats.indexes.len() as u64;
+        index_storage += stats.indexes.iter().map(|index| index.storage_bytes).sum::<u64>();
+    }
+    let scaled = |bytes: u64| bytes as f64 / scale as f64;
+    let reply = &mut context.reply;
+    reply.str("db", database);
+    reply.long("collections", collections);
+    reply.long("views", views);
+    reply.long("objects", documents);
+    reply.f64("avgObjSize", if documents == 0 { 0.0 } else { data as f64 / documents as f64 });
+    reply.f64("dataSize", scaled(data));
+    reply.f64("storageSize", scaled(storage));
+    if free_storage {
+        reply.f64("freeStorageSize", 0.0);
+    }
+    reply.long("indexes", indexes);
+    reply.f64("indexSize", scaled(index_storage));
+    if free_storage {
+        reply.f64("indexFreeStorageSize", 0.0);
+    }
+    reply.f64("totalSize", scaled(storage + index_storage));
+    reply.long("scaleFactor", scale);
+    let space = context.service.os.vfs.space(context.service.info.data_directory.as_ref());
+    if let Ok(space) = space {
+        context.reply.f64("fsUsedSize", scaled(space.total.saturating_sub(space.available)));
+        context.reply.f64("fsTotalSize", scaled(space.total));
+    }
+    Ok(())
+}
+
+fn data_size(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let RawBsonRef::String(name) = fields[0].value else {
+        return Err(fields[0].wrong_type("string"));
+    };
+    let namespace = Namespace::parse(name)?;
+    for field in &fields[1..] {
+        match field.name {
+            "estimate" => {
+                field.bool()?;
+            }
+            "keyPattern" | "min" | "max" => {
+                if !field.document()?.is_empty() {
+                    return Err(field.not_yet());
+                }
+            }
+            _ => return Err(field.unknown()),
+        }
+    }
+    let collection = context.service.catalog.collection(&namespace);
+    let (size, count) =
+        collection.map_or((0, 0), |collection| (collection.data_size(), collection.count()));
+    let millis = context.now().saturating_sub(context.started).as_millis() as i32;
+    context.reply.bool("estimate", false);
+    context.reply.number("size", size);
+    context.reply.number("numObjects", count);
+    context.reply.i32("millis", millis);
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! `validate`: walks a collection and its indexes and says whether they agree.
+
+use crate::context::Context;
+use crate::fields::Field;
+use crate::registry::Command;
+use errors::{Code, Error, Result};
+
+pub(crate) const VALIDATE: Command =
+    Command::new("validate", "Checks documents and indexes against each other.", run);
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let namespace = context.namespace(&fields[0])?;
+    for field in &fields[1..] {
+        match field.name {
+            // Every validate walks everything; there is nothing less.
+            "full" | "scandata" | "metadata" | "enforceFastCount" | "checkBSONConformance" => {
+                field.bool()?;
+            }
+            "repair" | "background" | "fixMultikey" => {
+                if field.bool()? {
+                    return Err(field.not_yet());
+                }
+            }
+            _ => return Err(field.unknown()),
+        }
+    }
+    context.at_collection(&namespace);
+    let interrupt = context.interrupt();
+    let check = || interrupt.check();
+    let report =
+        context.service.catalog.validate(&namespace, &check).map_err(|error| {
+            match error.code() {
+                Code::NAMESPACE_NOT_FOUND => Error::new(
+                    error.code(),
+                    format!("Collection '{namespace}' does not exist to validate."),
+                ),
+                _ => error,
+            }
+        })?;
+    let reply = &mut context.reply;
+    reply.str("ns", namespace.as_str());
+    reply.long("nInvalidDocuments", report.invalid_documents);
+    reply.long("nNonCompliantDocuments", 0);
+    reply.long("nrecords", report.records);
+    reply.i32("nIndexes", report.keys_per_index.len() as i32);
+    let keys = reply.begin_document("keysPerIndex");
+    for (name, entries) in &report.keys_per_index {
+        reply.long(name, *entries);
+    }
+    reply.end(keys);
+    let details = reply.begin_document("indexDetails");
+    for (name, _) in &report.keys_per_index {
+        let one = reply.begin_document(name);
+        reply.bool("valid", !report.invalid_indexes.contains(name));
+        reply.end(one);
+    }
+    reply.end(details);
+    reply.bool("valid", report.valid());
+    reply.bool("repaired", false);
+    for (name, texts) in [
+        ("warnings", &Vec::new()),
+        ("errors", &report.errors),
+        ("extraIndexEntries", &Vec::new()),
+        ("missingIndexEntries", &Vec::new()),
+        ("corruptRecords", &Vec::new()),
+    ] {
+        let list = reply.begin_array(name);
+        for (at, text) in texts.iter().enumerate() {
+            reply.element_str(at, text);
+        }
+        reply.end(list);
+    }
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! Commands from the outside: documents in, documents out, over an engine in memory.
+#![expect(clippy::needless_pass_by_value, reason = "a command reads best written in place")]
+
+mod admin;
+mod diagnostics;
+mod generic;
+mod sessions;
+
+use crate::{
+    Connection, ConnectionInfo, OpKind, Parts, Reply, Request, ServerInfo, Service, SilentHost,
+};
+use bson::{Document, RawDocumentBuf, doc};
+use catalog::{Catalog, CatalogOptions, Engine};
+use os::Os;
+use std::sync::Arc;
+
+/// A client with one connection to a server of its own.
+struct Client {
+    service: Arc<Service>,
+    connection: Arc<Connection>,
+}
+
+impl Client {
+    fn new() -> Self {
+        let os = Os::real();
+        let options = CatalogOptions::new(os.clone(), std::env::temp_dir());
+        let catalog = Catalog::open(Engine::temporary(), options).unwrap();
+        let info = ServerInfo {
+            argv: vec!["fernd".into(), "--port".into(), "1".into()],
+            parsed_options: doc! { "net": { "port": 1 } },
+            version: "0.1.0".into(),
+            host: "here".into(),
+            port: 1,
+            pid: 7,
+            ..ServerInfo::default()
+        };
+        let service = Service::new(Parts { catalog, os, info, host: Arc::new(SilentHost) });
+        Self::on(service, 1)
+    }
+
+    /// Another connection to the same server.
+    fn another(&self, id: u64) -> Self {
+        Self::on(Arc::clone(&self.service), id)
+    }
+
+    fn on(service: Arc<Service>, id: u64) -> Self {
+        let info =
+            ConnectionInfo { remote: format!("127.0.0.1:{id}"), local: "127.0.0.1:1".into() };
+        let connection = service.open_connection(info);
+        Self { service, connection }
+    }
+
+    fn reply(&self, database: &str, command: &Document, exhaust_allowed: bool) -> Reply {
+        let body = RawDocumentBuf::try_from(command).unwrap();
+        let request = Request {
+            database,
+            body: &body,
+            sequences: &[],
+            op: OpKind::Msg,
+            exhaust_allowed,
+            request_id: 1,
+        };
+        self.service.run(&self.connection, &request)
+    }
+
+    /// Runs a command and gives its reply back, whatever it is.
+    fn run(&self, database: &str, command: Document) -> Document {
+        Document::try_from(&self.reply(database, &command, false).document).unwrap()
+    }
+
+    /// Runs a command that must succeed.
+    fn ok(&self, database: &str, command: Document) -> Document {
+        let reply = self.run(database, command.clone());
+        assert_eq!(reply.get_f64("ok").ok(), Some(1.0), "{command} gave {reply}");
+        reply
+    }
+
+    /// Runs a command that must fail so.
+    fn fails(&self, database: &str, command: Document, code: i32, message: &str) {
+        let reply = self.run(database, command.clone());
+        let got =
+            (reply.get_f64("ok").ok(), reply.get_i32("code").ok(), reply.get_str("errmsg").ok());
+        assert_eq!(got, (Some(0.0), Some(code), Some(message)), "{command}");
+        assert_eq!(reply.get_str("codeName").unwrap(), errors::Code(code).name());
+    }
+}

@@ -1,0 +1,169 @@
+//! What the server says about itself.
+
+use super::Client;
+use bson::{Bson, doc};
+
+#[test]
+fn hello_says_what_drivers_ask() {
+    let client = Client::new();
+    let hello = client.ok("admin", doc! { "hello": 1, "compression": ["zstd", "x", "snappy"] });
+    let names: Vec<_> = hello.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        [
+            "helloOk",
+            "isWritablePrimary",
+            "topologyVersion",
+            "maxBsonObjectSize",
+            "maxMessageSizeBytes",
+            "maxWriteBatchSize",
+            "localTime",
+            "logicalSessionTimeoutMinutes",
+            "connectionId",
+            "minWireVersion",
+            "maxWireVersion",
+            "readOnly",
+            "compression",
+            "ok"
+        ]
+    );
+    assert_eq!(hello.get_i32("maxWireVersion").ok(), Some(21));
+    assert_eq!(
+        hello.get_array("compression").unwrap(),
+        &[Bson::from("zstd"), Bson::from("snappy")]
+    );
+    let old = client.ok("admin", doc! { "ismaster": 1 });
+    assert_eq!(old.get_bool("ismaster").ok(), Some(true));
+    assert!(!old.contains_key("isWritablePrimary"));
+}
+
+#[test]
+fn awaitable_hello_waits_its_time_out_and_streams() {
+    let client = Client::new();
+    let hello = client.ok("admin", doc! { "hello": 1 });
+    let topology = hello.get_document("topologyVersion").unwrap().clone();
+    let again = doc! { "hello": 1, "topologyVersion": topology, "maxAwaitTimeMS": 30 };
+    let before = std::time::Duration::from_millis(30);
+    let clock = &client.service.os.clock;
+    let start = clock.monotonic();
+    let reply = client.reply("admin", &again, true);
+    assert!(clock.monotonic() >= start + before);
+    assert!(reply.exhaust.is_some());
+    client.service.end_waits();
+    let endless =
+        doc! { "hello": 1, "topologyVersion": topology_of(&hello), "maxAwaitTimeMS": 1_000_000 };
+    assert!(client.reply("admin", &endless, true).exhaust.is_none());
+}
+
+fn topology_of(hello: &bson::Document) -> bson::Document {
+    hello.get_document("topologyVersion").unwrap().clone()
+}
+
+#[test]
+fn hello_with_half_a_wait_is_refused() {
+    let client = Client::new();
+    let hello = client.ok("admin", doc! { "hello": 1 });
+    let alone = doc! { "hello": 1, "topologyVersion": topology_of(&hello) };
+    assert_eq!(client.run("admin", alone).get_i32("code").ok(), Some(31368));
+    assert_eq!(
+        client.run("admin", doc! { "hello": 1, "maxAwaitTimeMS": 1 }).get_i32("code").ok(),
+        Some(51759)
+    );
+}
+
+#[test]
+fn client_metadata_is_kept_once() {
+    let client = Client::new();
+    let metadata = doc! { "driver": { "name": "d", "version": "1" }, "os": { "type": "Linux" } };
+    client.ok("admin", doc! { "hello": 1, "client": metadata.clone() });
+    assert!(client.connection.client_metadata().is_some());
+    let again = client.run("admin", doc! { "hello": 1, "client": metadata });
+    assert_eq!(again.get_i32("code").ok(), Some(186));
+}
+
+#[test]
+fn build_info_names_both_versions() {
+    let client = Client::new();
+    let info = client.ok("test", doc! { "buildinfo": 1 });
+    assert!(info.get_str("version").unwrap().starts_with("7.0."));
+    assert_eq!(info.get_str("ferndb").ok(), Some("0.1.0"));
+    assert_eq!(info.get_i32("bits").ok(), Some(64));
+    assert!(info.get_array("modules").unwrap().is_empty());
+    assert!(!info.contains_key("ferretdb"));
+}
+
+#[test]
+fn small_questions_have_their_shapes() {
+    let client = Client::new();
+    assert_eq!(
+        client.ok("admin", doc! { "whatsmyuri": 1 }).get_str("you").ok(),
+        Some("127.0.0.1:1")
+    );
+    let options = client.ok("admin", doc! { "getCmdLineOpts": 1 });
+    assert_eq!(options.get_document("parsed").unwrap(), &doc! { "net": { "port": 1 } });
+    let status = client.ok("admin", doc! { "connectionStatus": 1 });
+    assert_eq!(
+        status.get_document("authInfo").unwrap(),
+        &doc! { "authenticatedUsers": [], "authenticatedUserRoles": [] }
+    );
+    let host = client.ok("admin", doc! { "hostInfo": 1 });
+    assert_eq!(host.get_document("system").unwrap().get_str("hostname").ok(), Some("here"));
+    let commands = client.ok("admin", doc! { "listCommands": 1 });
+    assert!(commands.get_document("commands").unwrap().contains_key("find"));
+    client.fails("admin", doc! { "getLog": "x" }, 96, "No log named 'x'");
+    client.ok("admin", doc! { "getLog": "startupWarnings" });
+}
+
+#[test]
+fn parameters_are_read_and_set() {
+    let client = Client::new();
+    let all = client.ok("admin", doc! { "getParameter": "*" });
+    assert_eq!(all.get_bool("enableTestCommands").ok(), Some(false));
+    let version = client.ok("admin", doc! { "getParameter": 1, "featureCompatibilityVersion": 1 });
+    assert_eq!(
+        version.get_document("featureCompatibilityVersion").unwrap(),
+        &doc! { "version": "7.0" }
+    );
+    let set = client.ok("admin", doc! { "setParameter": 1, "cursorTimeoutMillis": 5 });
+    assert_eq!(set.get_i64("was").ok(), Some(600_000));
+    let read = client.ok("admin", doc! { "getParameter": 1, "cursorTimeoutMillis": 1 });
+    assert_eq!(read.get_i64("cursorTimeoutMillis").ok(), Some(5));
+    client.fails("admin", doc! { "getParameter": 1, "x": 1 }, 72, "no option found to get");
+    assert_eq!(
+        client.run("admin", doc! { "setParameter": 1, "x": 1 }).get_i32("code").ok(),
+        Some(72)
+    );
+}
+
+#[test]
+fn server_status_has_what_mongostat_decodes() {
+    let client = Client::new();
+    let status = client.ok("admin", doc! { "serverStatus": 1, "recordStats": 0, "asserts": 0 });
+    assert!(status.get_f64("uptime").unwrap().fract().abs() < f64::EPSILON);
+    assert!(!status.contains_key("asserts") && !status.contains_key("wiredTiger"));
+    let counters = status.get_document("opcounters").unwrap();
+    assert_eq!(counters.get_i64("command").ok(), Some(1));
+    let engine = status.get_document("storageEngine").unwrap();
+    assert_eq!(engine.get_str("name").ok(), Some("fern"));
+    let runs = status.get_document("metrics").unwrap().get_document("commands").unwrap();
+    assert_eq!(runs.get_document("serverStatus").unwrap().get_i64("total").ok(), Some(0));
+}
+
+#[test]
+fn current_op_shows_itself_and_kill_op_needs_a_number() {
+    let client = Client::new();
+    let other = client.another(2);
+    let running = client.ok("admin", doc! { "currentOp": 1 });
+    let list = running.get_array("inprog").unwrap();
+    assert_eq!(list.len(), 1);
+    let op = list[0].as_document().unwrap();
+    assert_eq!(op.get_str("desc").ok(), Some("conn1"));
+    assert_eq!(op.get_document("command").unwrap().get_i32("currentOp").ok(), Some(1));
+    let all = client.ok("admin", doc! { "currentOp": 1, "$all": true });
+    assert_eq!(all.get_array("inprog").unwrap().len(), 2);
+    assert_eq!(client.run("admin", doc! { "killOp": 1 }).get_i32("code").ok(), Some(40414));
+    let killed = other.ok("admin", doc! { "killOp": 1, "op": op.get_i32("opid").unwrap() });
+    assert_eq!(killed.get_str("info").ok(), Some("attempting to kill op"));
+    client.service.close_connection(&other.connection);
+    assert_eq!(client.service.connections().len(), 1);
+}

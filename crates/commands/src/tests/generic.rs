@@ -1,0 +1,170 @@
+//! The arguments every command takes, and the refusals every command shares.
+
+use super::Client;
+use bson::{Bson, doc, spec::BinarySubtype};
+
+#[test]
+fn unknown_command_is_not_found() {
+    let client = Client::new();
+    client.fails("admin", doc! { "atlasVersion": 1 }, 59, "no such command: 'atlasVersion'");
+    client.fails("admin", doc! {}, 59, "no such command: ''");
+    client.fails("test", doc! { "getLastError": 1 }, 59, "no such command: 'getLastError'");
+}
+
+#[test]
+fn unknown_field_is_refused_by_name() {
+    let client = Client::new();
+    let text = |place: &str| format!("BSON field '{place}' is an unknown field.");
+    client.fails("test", doc! { "find": "c", "foo": 1 }, 40415, &text("find.foo"));
+    client.fails("test", doc! { "ping": 1, "foo": 1 }, 40415, &text("ping.foo"));
+    client.fails("test", doc! { "create": "c", "foo": 1 }, 40415, &text("create.foo"));
+    let update = doc! { "update": "c", "updates": [{ "q": {}, "u": {}, "foo": 1 }] };
+    client.fails("test", update, 40415, &text("update.updates.foo"));
+}
+
+#[test]
+fn wrong_types_are_refused_in_mongodbs_words() {
+    let client = Client::new();
+    for (command, text) in [
+        (
+            doc! { "find": "c", "filter": "x" },
+            "BSON field 'find.filter' is the wrong type 'string', expected type 'object'",
+        ),
+        (
+            doc! { "find": "c", "singleBatch": "x" },
+            "BSON field 'find.singleBatch' is the wrong type 'string', expected types '[bool, \
+             long, int, decimal, double']",
+        ),
+        (
+            doc! { "find": "c", "batchSize": true },
+            "BSON field 'find.batchSize' is the wrong type 'bool', expected types '[long, int, \
+             decimal, double']",
+        ),
+        (
+            doc! { "listCollections": 1, "nameOnly": 1 },
+            "BSON field 'listCollections.nameOnly' is the wrong type 'int', expected type 'bool'",
+        ),
+        (
+            doc! { "getMore": 1, "collection": "c" },
+            "BSON field 'getMore.getMore' is the wrong type 'int', expected type 'long'",
+        ),
+        (
+            doc! { "insert": "c", "documents": [1] },
+            "BSON field 'insert.documents.0' is the wrong type 'int', expected type 'object'",
+        ),
+    ] {
+        client.fails("test", command, 14, text);
+    }
+}
+
+#[test]
+fn missing_and_duplicate_fields_are_refused() {
+    let client = Client::new();
+    let missing = |place: &str| format!("BSON field '{place}' is missing but a required field");
+    client.fails("test", doc! { "insert": "c" }, 40414, &missing("insert.documents"));
+    client.fails("test", doc! { "distinct": "c" }, 40414, &missing("distinct.key"));
+    let delete = doc! { "delete": "c", "deletes": [{ "q": {} }] };
+    client.fails("test", delete, 40414, &missing("delete.deletes.limit"));
+}
+
+#[test]
+fn collection_names_are_checked() {
+    let client = Client::new();
+    client.fails("test", doc! { "find": 1 }, 73, "collection name has invalid type int");
+    client.fails("test", doc! { "find": "" }, 73, "Invalid namespace specified 'test.'");
+}
+
+#[test]
+fn admin_commands_are_for_admin() {
+    let client = Client::new();
+    client.fails(
+        "test",
+        doc! { "listDatabases": 1 },
+        13,
+        "listDatabases may only be run against the admin database.",
+    );
+}
+
+#[test]
+fn max_time_is_checked() {
+    let client = Client::new();
+    let command = |time: Bson| doc! { "ping": 1, "maxTimeMS": time };
+    client.ok("admin", command(Bson::Int32(0)));
+    client.ok("admin", command(Bson::Double(5.0)));
+    let range = "2147483648 value for maxTimeMS is out of range";
+    client.fails("admin", command(Bson::Int64(1 << 31)), 2, range);
+    let negative = "BSON field 'maxTimeMS' value must be >= 0, actual value '-1'";
+    client.fails("admin", command(Bson::Int32(-1)), 51024, negative);
+    client.fails("admin", command(Bson::Double(0.5)), 2, "maxTimeMS has non-integral value");
+}
+
+#[test]
+fn api_version_is_honoured() {
+    let client = Client::new();
+    client.ok("admin", doc! { "ping": 1, "apiVersion": "1", "apiStrict": true });
+    client.fails("admin", doc! { "ping": 1, "apiVersion": "2" }, 322, "API version must be \"1\"");
+    let strict = doc! { "serverStatus": 1, "apiVersion": "1", "apiStrict": true };
+    assert_eq!(client.run("admin", strict).get_i32("code").ok(), Some(323));
+    assert_eq!(
+        client.run("admin", doc! { "ping": 1, "apiStrict": true }).get_i32("code").ok(),
+        Some(4886600)
+    );
+}
+
+#[test]
+fn transactions_are_refused_as_a_standalone_refuses_them() {
+    let client = Client::new();
+    let lsid = doc! { "id": bson::Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] } };
+    client.fails(
+        "test",
+        doc! { "insert": "c", "documents": [{}], "lsid": lsid, "txnNumber": 1_i64 },
+        20,
+        "Transaction numbers are only allowed on a replica set member or mongos",
+    );
+    client.fails(
+        "test",
+        doc! { "find": "c", "startTransaction": true },
+        72,
+        "'startTransaction' field requires a transaction number to also be specified",
+    );
+}
+
+#[test]
+fn concerns_are_checked() {
+    let client = Client::new();
+    let write = |concern: bson::Document| doc! { "insert": "c", "documents": [{}], "writeConcern": concern };
+    client.fails(
+        "test",
+        write(doc! { "w": 2 }),
+        2,
+        "cannot use 'w' > 1 when a host is not replicated",
+    );
+    let range = "w has to be a non-negative number and not greater than 50; found: 51";
+    client.fails("test", write(doc! { "w": 51 }), 9, range);
+    assert_eq!(client.run("test", write(doc! { "foo": 1 })).get_i32("code").ok(), Some(40415));
+    client.fails(
+        "test",
+        doc! { "find": "c", "readConcern": { "level": "snapshot" } },
+        123,
+        "node needs to be a replica set member to use readConcern: snapshot",
+    );
+    client.fails(
+        "test",
+        doc! { "find": "c", "readConcern": { "level": "wrong" } },
+        2,
+        "Enumeration value 'wrong' for field 'readConcern.level' is not a valid value.",
+    );
+    client.fails(
+        "admin",
+        doc! { "ping": 1, "writeConcern": { "w": 1 } },
+        72,
+        "Command does not support writeConcern",
+    );
+}
+
+#[test]
+fn command_in_query_wrapping_runs() {
+    let client = Client::new();
+    let wrapped = doc! { "$query": { "ping": 1 }, "$readPreference": { "mode": "nearest" } };
+    client.ok("admin", wrapped);
+}

@@ -1,0 +1,64 @@
+//! Logical sessions from the outside.
+
+use super::Client;
+use bson::{Binary, Bson, Document, doc, spec::BinarySubtype};
+
+fn lsid(byte: u8) -> Document {
+    doc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![byte; 16] } }
+}
+
+#[test]
+fn session_is_started_used_and_ended() {
+    let client = Client::new();
+    let started = client.ok("test", doc! { "startSession": 1 });
+    assert_eq!(started.get_i32("timeoutMinutes").ok(), Some(30));
+    let id = started.get_document("id").unwrap().clone();
+    client.ok("test", doc! { "ping": 1, "lsid": id.clone() });
+    assert_eq!(client.service.sessions.len(), 1);
+    client.ok("test", doc! { "ping": 1, "lsid": lsid(1) });
+    assert_eq!(client.service.sessions.len(), 2);
+    client.ok("admin", doc! { "endSessions": [id, lsid(1), lsid(2)] });
+    assert!(client.service.sessions.is_empty());
+}
+
+#[test]
+fn malformed_session_ids_are_refused() {
+    let client = Client::new();
+    for (id, code) in [
+        (Bson::from("x"), 14),
+        (Bson::Document(doc! {}), 40414),
+        (Bson::Document(doc! { "id": "x" }), 14),
+        (
+            Bson::Document(doc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![1] } }),
+            207,
+        ),
+        (Bson::Document(doc! { "id": lsid(1).get("id").unwrap().clone(), "foo": 1 }), 40415),
+    ] {
+        let reply = client.run("test", doc! { "ping": 1, "lsid": id.clone() });
+        assert_eq!(reply.get_i32("code").ok(), Some(code), "{id}");
+    }
+}
+
+#[test]
+fn refresh_and_kill_work_on_lists() {
+    let client = Client::new();
+    client.ok("admin", doc! { "refreshSessions": [lsid(1), lsid(2), lsid(3)] });
+    assert_eq!(client.service.sessions.len(), 3);
+    client.ok("admin", doc! { "killSessions": [lsid(1)] });
+    assert_eq!(client.service.sessions.len(), 2);
+    client.ok("admin", doc! { "killAllSessionsByPattern": [{ "lsid": lsid(2) }] });
+    assert_eq!(client.service.sessions.len(), 1);
+    client.ok("admin", doc! { "killAllSessions": [] });
+    assert!(client.service.sessions.is_empty());
+}
+
+#[test]
+fn commit_without_a_transaction_fails() {
+    let client = Client::new();
+    client.fails(
+        "admin",
+        doc! { "commitTransaction": 1 },
+        125,
+        "commitTransaction must be run within a transaction",
+    );
+}
