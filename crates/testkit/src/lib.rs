@@ -13,4 +13,4 @@ mod golden;
 
 pub use crash::{CrashPlan, CrashReport, Failure, crash_everywhere};
 pub use generate::Gen;
-pub use golden::golden;
+pub use golden::{golden, golden_to_decode};

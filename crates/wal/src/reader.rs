@@ -235,20 +235,15 @@ impl Replay {
         let claim = self.fill(lsn, FRAME_HEADER_BYTES)?.then(|| self.claim_at(lsn)).flatten();
         let mut end = claim.map_or(header_end, |len| lsn + frame_bytes(len) as u64);
         let mut synced = self.found.runs[self.run].last_segment_first();
-        let mut at = lsn;
+        let mut from = lsn;
         while end > synced {
-            at += ALIGN as u64;
-            match self.scan_at(at)? {
-                Scan::RunEnds => break,
-                Scan::Nothing => {}
-                Scan::Frame { marks } => {
-                    // a frame inside the damaged one: its length is a lie
-                    if at < end {
-                        end = header_end;
-                    }
-                    synced = synced.max(marks);
-                }
+            let Some((at, marks)) = self.next_frame_after(from)? else { break };
+            // a frame inside the damaged one: its length is a lie
+            if at < end {
+                end = header_end;
             }
+            synced = synced.max(marks);
+            from = at;
         }
         self.move_to(lsn);
         if end <= synced {
@@ -257,18 +252,37 @@ impl Replay {
         Ok(())
     }
 
-    fn scan_at(&mut self, lsn: Lsn) -> Result<Scan> {
-        if !self.fill(lsn, FRAME_HEADER_BYTES)? {
-            return Ok(Scan::RunEnds);
-        }
-        let Some(len) = self.frame_at(lsn)? else { return Ok(Scan::Nothing) };
-        let at = (lsn - self.buf_start) as usize;
+    /// The first valid frame behind `from` in this run, with where it says the log was synced (0
+    /// for data). A frame names its own position, so nearly every other place is passed over by
+    /// one comparison.
+    fn next_frame_after(&mut self, from: Lsn) -> Result<Option<(Lsn, Lsn)>> {
         let salt = self.found.runs[self.run].salt();
-        Ok(match decode_frame(salt, lsn, &self.buf[at..at + frame_bytes(len)]) {
-            None => Scan::Nothing,
-            Some(Frame { kind: FrameKind::Data, .. }) => Scan::Frame { marks: 0 },
-            Some(mark) => Scan::Frame { marks: mark_position(mark.payload) },
-        })
+        let mut lsn = from + ALIGN as u64;
+        while self.fill(lsn, FRAME_HEADER_BYTES)? {
+            let names_itself = |(i, word): (usize, &[u8])| {
+                let at = lsn + (i * ALIGN) as u64;
+                (word == at.to_le_bytes()).then_some(at)
+            };
+            // the position is the second word of a frame
+            let second_words = &self.buf[(lsn - self.buf_start) as usize + ALIGN..];
+            let words = second_words.chunks_exact(ALIGN);
+            let looked_at = words.len();
+            let Some(at) = words.enumerate().find_map(names_itself) else {
+                lsn += (looked_at * ALIGN) as u64;
+                continue;
+            };
+            if let Some(len) = self.frame_at(at)? {
+                let start = (at - self.buf_start) as usize;
+                let bytes = &self.buf[start..start + frame_bytes(len)];
+                match decode_frame(salt, at, bytes) {
+                    Some(Frame { kind: FrameKind::Data, .. }) => return Ok(Some((at, 0))),
+                    Some(mark) => return Ok(Some((at, mark_position(mark.payload)))),
+                    None => {}
+                }
+            }
+            lsn = at + ALIGN as u64;
+        }
+        Ok(None)
     }
 
     fn corruption(&self, lsn: Lsn, what: &'static str) -> Error {
@@ -277,16 +291,6 @@ impl Replay {
             segment.map_or((self.dir.clone(), lsn), |s| (s.path.clone(), s.header.first_lsn));
         Error::Corruption { file, offset: HEADER_BYTES as u64 + (lsn - first), lsn, what }
     }
-}
-
-/// What a scan behind damage finds at one position.
-enum Scan {
-    RunEnds,
-    Nothing,
-    /// A valid frame, and up to where it says the log was synced.
-    Frame {
-        marks: Lsn,
-    },
 }
 
 impl std::fmt::Debug for Replay {

@@ -1,17 +1,17 @@
 //! A sparse byte string: the content of one simulated file.
 //!
-//! What is always true: a missing page reads as zeros, and no page holds a byte at or past `len`
-//! that is not zero.
+//! What is always true: a missing page reads as zeros and takes no space, a page without memory
+//! reads as zeros and takes space, and no page holds a byte at or past `len` that is not zero.
 
 use std::collections::BTreeMap;
 
 const PAGE: u64 = 4096;
 
-/// Bytes of a file, kept in 4 KiB pages that exist only where something was written.
+/// Bytes of a file, kept in 4 KiB pages that have memory only where something was written.
 #[derive(Clone, Default)]
 pub(super) struct Bytes {
     len: u64,
-    pages: BTreeMap<u64, Box<[u8; PAGE as usize]>>,
+    pages: BTreeMap<u64, Option<Box<[u8; PAGE as usize]>>>,
 }
 
 impl Bytes {
@@ -35,11 +35,11 @@ impl Bytes {
     pub(super) fn read(&self, buf: &mut [u8], offset: u64) -> usize {
         let available = self.len.saturating_sub(offset).min(buf.len() as u64) as usize;
         for_pages(offset, available, |page, within, range| match self.pages.get(&page) {
-            Some(bytes) => {
+            Some(Some(bytes)) => {
                 let len = range.len();
                 buf[range].copy_from_slice(&bytes[within..within + len]);
             }
-            None => buf[range].fill(0),
+            Some(None) | None => buf[range].fill(0),
         });
         available
     }
@@ -63,7 +63,7 @@ impl Bytes {
     /// Makes pages real, as fallocate does.
     pub(super) fn allocate(&mut self, offset: u64, len: u64) {
         for_pages(offset, len as usize, |page, _, _| {
-            self.page_mut(page);
+            self.pages.entry(page).or_default();
         });
         self.len = self.len.max(offset + len);
     }
@@ -73,14 +73,14 @@ impl Bytes {
         for_pages(offset, len as usize, |page, within, range| {
             if range.len() as u64 == PAGE {
                 self.pages.remove(&page);
-            } else if let Some(bytes) = self.pages.get_mut(&page) {
+            } else if let Some(Some(bytes)) = self.pages.get_mut(&page) {
                 bytes[within..within + range.len()].fill(0);
             }
         });
     }
 
     fn page_mut(&mut self, page: u64) -> &mut [u8; PAGE as usize] {
-        self.pages.entry(page).or_insert_with(|| Box::new([0; PAGE as usize]))
+        self.pages.entry(page).or_default().get_or_insert_with(|| Box::new([0; PAGE as usize]))
     }
 }
 

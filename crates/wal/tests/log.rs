@@ -1,0 +1,304 @@
+//! The log as its callers see it: order, groups, errors, damage, space.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+
+use os::Os;
+use os::sim::{Fault, Faults, SimOs, Survival};
+use proptest::prelude::*;
+use telemetry::{Registry, Value};
+use testkit::{Gen, golden};
+use wal::format::{SegmentHeader, segment_number};
+use wal::{Error, Lsn, Metrics, Replay, Wal, WalOptions};
+
+const TINY: WalOptions = WalOptions { segment_bytes: 2048, recycle: 2, buffer_bytes: 4096 };
+
+fn open_at(os: &Os, dir: &Path, options: WalOptions) -> Replay {
+    Wal::open(os, dir, options, Metrics::new(&Registry::new())).unwrap()
+}
+
+fn open(os: &Os) -> Replay {
+    open_at(os, Path::new("/log"), TINY)
+}
+
+fn records(mut replay: Replay) -> Result<Vec<(Lsn, Vec<u8>)>, Error> {
+    let mut all = Vec::new();
+    while let Some(record) = replay.next_record()? {
+        all.push((record.end, record.payload.to_vec()));
+    }
+    Ok(all)
+}
+
+/// Ten records of up to 500 bytes, each synced.
+fn ten_synced(sim: &SimOs) -> (Wal, Vec<(Lsn, Vec<u8>)>) {
+    let wal = open(&sim.os()).start_writing().unwrap();
+    let mut data = Gen::new(3);
+    let mut all = Vec::new();
+    for _ in 0..10 {
+        let payload = data.bytes(500);
+        let end = wal.append(&[&payload]).unwrap();
+        wal.sync_to(end).unwrap();
+        all.push((end, payload));
+    }
+    (wal, all)
+}
+
+#[test]
+fn records_come_back_in_order_over_segments_and_epochs() {
+    let sim = SimOs::new(1);
+    let (wal, mut all) = ten_synced(&sim);
+    drop(wal);
+    let wal = open(&sim.os()).start_writing().unwrap();
+    assert_eq!(wal.next_lsn(), all.last().unwrap().0);
+    let long = Gen::new(1).bytes(20_000);
+    let end = wal.append(&[&long[..7], b"", &long[7..]]).unwrap();
+    all.push((end, long));
+    all.push((wal.append(&[]).unwrap(), Vec::new()));
+    wal.sync().unwrap();
+    assert_eq!(wal.synced_lsn(), wal.next_lsn());
+    assert_eq!(records(open(&sim.os())).unwrap(), all);
+    let mut from_the_middle = open(&sim.os());
+    from_the_middle.seek(all[6].0).unwrap();
+    assert_eq!(records(from_the_middle).unwrap(), all[7..]);
+    let mut from_the_end = open(&sim.os());
+    from_the_end.seek(all[11].0).unwrap();
+    assert_eq!(records(from_the_end).unwrap(), []);
+}
+
+#[test]
+fn record_longer_than_the_limit_is_refused() {
+    let wal = open(&SimOs::new(1).os()).start_writing().unwrap();
+    let long = vec![0; wal::MAX_PAYLOAD_BYTES + 1];
+    assert!(matches!(wal.append(&[&long]), Err(Error::TooLong { .. })));
+    assert_eq!(wal.next_lsn(), 0);
+}
+
+#[test]
+fn threads_share_syncs_and_nothing_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let (os, registry) = (Os::real(), Registry::new());
+    let options = WalOptions { segment_bytes: 64 << 10, ..WalOptions::default() };
+    let replay = Wal::open(&os, dir.path(), options, Metrics::new(&registry)).unwrap();
+    let wal = replay.start_writing().unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..8_u64 {
+            let wal = &wal;
+            scope.spawn(move || {
+                for n in 0..50_u64 {
+                    let (thread, n) = (thread.to_le_bytes(), n.to_le_bytes());
+                    let end = wal.append(&[&thread, &n, &[7; 100]]).unwrap();
+                    wal.sync_to(end).unwrap();
+                    assert!(wal.synced_lsn() >= end);
+                }
+            });
+        }
+    });
+    assert_eq!(registry.read("wal.appends"), Some(Value::Counter(400)));
+    let Some(Value::Counter(syncs)) = registry.read("wal.syncs") else { panic!("a counter") };
+    assert!(syncs <= 400 + 2, "{syncs}");
+    let mut next = [0; 8];
+    for (_, payload) in records(open_at(&os, dir.path(), options)).unwrap() {
+        let thread = u64::from_le_bytes(payload[..8].try_into().unwrap()) as usize;
+        assert_eq!(payload[8..16], u64::to_le_bytes(next[thread]));
+        next[thread] += 1;
+    }
+    assert_eq!(next, [50; 8]);
+}
+
+#[test]
+fn full_buffer_is_written_by_the_appender() {
+    let sim = SimOs::new(1);
+    let wal = open(&sim.os()).start_writing().unwrap();
+    for _ in 0..100 {
+        wal.append(&[&[1; 400]]).unwrap();
+        assert!(wal.next_lsn() - wal.written_lsn() <= 4096 + 416);
+    }
+    assert!(wal.written_lsn() > 30_000);
+}
+
+#[test]
+fn trim_bounds_the_files_and_reuses_them() {
+    let (sim, registry) = (SimOs::new(1), Registry::new());
+    let replay = Wal::open(&sim.os(), Path::new("/log"), TINY, Metrics::new(&registry)).unwrap();
+    let wal = replay.start_writing().unwrap();
+    for _ in 0..200 {
+        let end = wal.append(&[&[1; 400]]).unwrap();
+        wal.sync_to(end).unwrap();
+        wal.trim(end).unwrap();
+        assert!(sim.files().len() <= 4, "{}", sim.files().len());
+        assert!(wal.first_lsn() <= end && wal.disk_bytes() <= 3 * 2048);
+    }
+    let Some(Value::Counter(made)) = registry.read("wal.segments_made") else { panic!() };
+    assert!(made <= 4, "{made}");
+    let end = wal.next_lsn();
+    drop(wal);
+    let mut replay = open(&sim.os());
+    replay.seek(end).unwrap();
+    assert!(matches!(replay.seek(0), Err(Error::Missing { wanted: 0, .. })));
+}
+
+#[test]
+fn full_disk_loses_nothing_and_the_same_call_works_later() {
+    let sim = SimOs::new(1);
+    let wal = open(&sim.os()).start_writing().unwrap();
+    sim.set_faults(Faults { capacity_bytes: 8192, ..Faults::default() });
+    let mut expected = Vec::new();
+    let error = loop {
+        let payload = vec![expected.len() as u8; 300];
+        match wal.append(&[&payload]) {
+            Ok(end) => expected.push((end, payload)),
+            Err(e) => break e,
+        }
+    };
+    assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+    assert!(matches!(wal.sync(), Err(Error::NoSpace { .. })));
+    sim.set_faults(Faults::default());
+    wal.sync().unwrap();
+    expected.push((wal.append(&[b"after"]).unwrap(), b"after".to_vec()));
+    wal.sync().unwrap();
+    drop(wal);
+    sim.reboot_with(Survival::Nothing);
+    assert_eq!(records(open(&sim.os())).unwrap(), expected);
+}
+
+#[test]
+fn failed_sync_or_write_stops_the_log_for_good() {
+    for calls in 1..=2 {
+        let sim = SimOs::new(1);
+        let wal = open(&sim.os()).start_writing().unwrap();
+        let end = wal.append(&[b"never acknowledged"]).unwrap();
+        // the first call writes, the second syncs
+        sim.fault_at(sim.syscalls() + calls, Fault::Io);
+        assert!(matches!(wal.sync_to(end), Err(Error::Io { .. })));
+        for _ in 0..2 {
+            assert!(matches!(wal.sync_to(end), Err(Error::Stopped { .. })));
+            assert!(matches!(wal.append(&[b"x"]), Err(Error::Stopped { .. })));
+            assert!(matches!(wal.write_out(), Err(Error::Stopped { .. })));
+            assert!(matches!(wal.trim(end), Err(Error::Stopped { .. })));
+        }
+        assert!(wal.synced_lsn() < end);
+    }
+}
+
+/// Where a record's bytes are: its file and the offset of its frame.
+fn place_of(sim: &SimOs, lsn: Lsn) -> (PathBuf, u64) {
+    let mut place = None;
+    for (path, bytes) in sim.files() {
+        let number = segment_number(path.file_name().unwrap().to_str().unwrap()).unwrap();
+        let header = SegmentHeader::decode(number, &bytes).unwrap();
+        if header.first_lsn <= lsn {
+            place = Some((path, 1024 + lsn - header.first_lsn));
+        }
+    }
+    place.unwrap()
+}
+
+#[test]
+fn damaged_record_below_a_known_sync_is_corruption() {
+    // every record but the last has a mark behind it
+    for damaged in 0..9 {
+        for byte in [0, 3, 4, 9, 17] {
+            let sim = SimOs::new(1);
+            let (_, all) = ten_synced(&sim);
+            let start = if damaged == 0 { 0 } else { all[damaged - 1].0 + 24 };
+            if start + 24 > all[damaged].0 {
+                continue;
+            }
+            let (path, offset) = place_of(&sim, start);
+            if offset + byte >= 2048 {
+                continue;
+            }
+            sim.flip_bit(&path, offset + byte, 2).unwrap();
+            let found = records(open(&sim.os()));
+            assert!(
+                matches!(found, Err(Error::Corruption { lsn, .. }) if lsn == start),
+                "record {damaged}, byte {byte}: {found:?}"
+            );
+            assert!(open(&sim.os()).start_writing().is_err(), "damage is never written over");
+        }
+    }
+}
+
+#[test]
+fn damaged_unsynced_tail_ends_the_log() {
+    let sim = SimOs::new(1);
+    let (wal, all) = ten_synced(&sim);
+    let start = wal.next_lsn();
+    wal.append(&[b"written, not synced"]).unwrap();
+    wal.write_out().unwrap();
+    let (path, offset) = place_of(&sim, start + 24);
+    sim.flip_bit(&path, offset + 20, 0).unwrap();
+    assert_eq!(records(open(&sim.os())).unwrap(), all);
+}
+
+#[test]
+fn damaged_record_of_an_older_epoch_is_corruption() {
+    let sim = SimOs::new(1);
+    let wal = open(&sim.os()).start_writing().unwrap();
+    wal.append(&[b"one"]).unwrap();
+    wal.sync().unwrap();
+    drop(wal);
+    drop(open(&sim.os()).start_writing().unwrap());
+    let (path, offset) = (PathBuf::from("/log/log.00000001.fernlog"), 1024);
+    sim.flip_bit(&path, offset + 16, 0).unwrap();
+    assert!(matches!(records(open(&sim.os())), Err(Error::Corruption { lsn: 0, .. })));
+}
+
+#[test]
+fn lost_segment_in_the_middle_is_missing() {
+    let sim = SimOs::new(1);
+    let (_, all) = ten_synced(&sim);
+    assert!(all.last().unwrap().0 > 2048);
+    sim.os().vfs.remove_file(Path::new("/log/log.00000002.fernlog")).unwrap();
+    assert!(matches!(open(&sim.os()).seek(0), Err(Error::Missing { wanted: 0, .. })));
+}
+
+#[test]
+fn golden_segment_replays_for_ever() {
+    let sim = SimOs::new(1);
+    let wal = open(&sim.os()).start_writing().unwrap();
+    let end = wal.append(&[b"first record"]).unwrap();
+    wal.sync_to(end).unwrap();
+    wal.append(&[b"second record", b" in two pieces"]).unwrap();
+    wal.sync().unwrap();
+    let path = PathBuf::from("/log/log.00000001.fernlog");
+    let written = sim.files().remove(&path).unwrap();
+    let committed = golden(env!("CARGO_MANIFEST_DIR"), "log.00000001.fernlog", &written);
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("log.00000001.fernlog"), committed).unwrap();
+    let replayed = records(open_at(&Os::real(), dir.path(), TINY)).unwrap();
+    let payloads: Vec<_> = replayed.iter().map(|(_, payload)| payload.as_slice()).collect();
+    assert_eq!(payloads, [&b"first record"[..], b"second record in two pieces"]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn mutated_logs_never_panic_and_never_lie(
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u64>(), 0_u8..8), 1..6),
+    ) {
+        let sim = SimOs::new(1);
+        let (wal, all) = ten_synced(&sim);
+        drop(wal);
+        let files: Vec<_> = sim.files().into_iter().collect();
+        for (file, offset, bit) in damage {
+            let (path, bytes) = &files[file.index(files.len())];
+            sim.flip_bit(path, offset % bytes.len() as u64, bit).unwrap();
+        }
+        let replay = Wal::open(&sim.os(), Path::new("/log"), TINY, Metrics::new(&Registry::new()));
+        if let Ok(mut replay) = replay {
+            let first = replay.first_lsn();
+            let skip = all.iter().take_while(|(end, _)| *end < first).count();
+            if first == 0 || all.iter().any(|(end, _)| *end == first) {
+                while let Ok(Some(record)) = replay.next_record() {
+                    let at = all.iter().position(|(end, _)| *end == record.end).unwrap();
+                    prop_assert!(at >= skip);
+                    prop_assert_eq!(record.payload, &all[at].1);
+                }
+            } else {
+                while let Ok(Some(_)) = replay.next_record() {}
+            }
+            let _either = replay.start_writing();
+        }
+    }
+}
