@@ -1,0 +1,70 @@
+//! Every structure of the data file against its committed bytes.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use blockfile::format::{
+    BlobPointer, Chunk, Entry, Extent, Superblock, decode_table, encode_table,
+};
+use blockfile::{Compression, PageContext, SegmentId, decode_page, encode_page};
+use testkit::{golden, golden_to_decode};
+
+const HERE: &str = env!("CARGO_MANIFEST_DIR");
+
+#[test]
+fn superblock() {
+    let expected = Superblock {
+        file_id: 0x1234_5678_9abc_def0_0fed_cba9_8765_4321,
+        generation: 42,
+        lsn: 987_654_320,
+        written_ms: 1_704_067_200_000,
+        next_segment: 1001,
+        table: BlobPointer { unit: 77, units: 3, bytes: 9000, checksum: 0xabcd },
+        root: BlobPointer { unit: 80, units: 1, bytes: 5, checksum: 0xef01 },
+    };
+    let committed = golden(HERE, "superblock.bin", &expected.encode());
+    assert_eq!(Superblock::decode(&committed), Some(expected));
+}
+
+#[test]
+fn translation_table() {
+    let expected = vec![
+        (SegmentId(1), Entry { unit: 2, bytes: 1, kind: 0 }),
+        (SegmentId(2), Entry { unit: 3, bytes: 4096, kind: 1 }),
+        (SegmentId(300), Entry { unit: 1 << 30, bytes: 1 << 20, kind: 255 }),
+    ];
+    let committed = golden(HERE, "table.bin", &encode_table(expected.iter().copied()));
+    assert_eq!(decode_table(&committed), Ok(expected));
+}
+
+#[test]
+fn blob_chunk() {
+    let next = Some(Extent { unit: 9, units: 2 });
+    let expected = Chunk { next, payload: b"a blob's bytes" };
+    let mut encoded = os::AlignedBuf::new();
+    expected.encode(6, 3, &mut encoded);
+    let committed = golden(HERE, "chunk.bin", &encoded);
+    assert_eq!(Chunk::decode(6, 3, &committed), Some(expected));
+}
+
+#[test]
+fn pages() {
+    let context = PageContext { dictionary: 7, segment: 300, page: 12 };
+    let raw = b"the fern unrolls its fronds; ".repeat(12);
+    let cases = [
+        ("page-none.bin", Compression::None),
+        ("page-lz4.bin", Compression::Lz4),
+        ("page-zlib.bin", Compression::Zlib(6)),
+        ("page-zstd.bin", Compression::Zstd(3)),
+    ];
+    for (name, method) in cases {
+        let mut encoded = Vec::new();
+        encode_page(context, method, &raw, &mut encoded);
+        let committed = match method {
+            Compression::None => golden(HERE, name, &encoded),
+            _ => golden_to_decode(HERE, name, &encoded),
+        };
+        assert_eq!(committed[0], method.to_bytes()[0]);
+        let mut back = Vec::new();
+        assert_eq!(decode_page(context, &committed, &mut back), Ok(committed.len()));
+        assert_eq!(back, raw);
+    }
+}
