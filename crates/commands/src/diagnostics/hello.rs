@@ -87,8 +87,9 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Hello<'a>> {
                     ));
                 }
             }
-            "hostInfo" | "internalClient" | "hangUpOnStepDown" | "forShell" => {}
-            _ => return Err(field.unknown()),
+            // Not strict, unlike every other command: newer clients say more about themselves
+            // (`backpressure`) and older servers are to ignore it.
+            _ => {}
         }
     }
     match (&hello.topology, hello.max_await) {

@@ -1,0 +1,133 @@
+//! The program itself: what it says, what it refuses and how it ends.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+use bson::rawdoc;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+use wire::{Message, MsgFlags};
+
+fn fernd(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fernd"));
+    command.current_dir(directory).args(["--nounixsocket", "--cacheSize", "64M"]).args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    let directory = tempfile::tempdir().unwrap();
+    fernd(directory.path(), arguments).output().unwrap()
+}
+
+/// One line on standard error, this exit code.
+fn refused(arguments: &[&str], code: i32, words: &[&str]) {
+    let output = run(arguments);
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+    assert_eq!(text.lines().count(), 1, "{arguments:?}: {text}");
+    for word in words {
+        assert!(text.contains(word), "{arguments:?}: {text}");
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..2000 {
+        if let Some(done) = attempt() {
+            return done;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("never happened: {what}");
+}
+
+fn ping(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+    let mut frame = Vec::new();
+    let body = rawdoc! { "ping": 1, "$db": "admin" };
+    wire::encode_msg(&mut frame, 1, 0, MsgFlags::NONE, &body);
+    stream.write_all(&frame).unwrap();
+    let mut reply = vec![0; 4];
+    stream.read_exact(&mut reply).unwrap();
+    reply.resize(u32::from_le_bytes(reply[..4].try_into().unwrap()) as usize, 0);
+    stream.read_exact(&mut reply[4..]).unwrap();
+    let Ok((_, Message::Msg(msg))) = wire::decode(&reply) else { panic!("not OP_MSG") };
+    msg.body.get_f64("ok").unwrap() > 0.5
+}
+
+fn signal(pid: u32, name: &str) {
+    assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
+}
+
+fn ends(mut child: Child) -> Output {
+    eventually("the process ends", || child.try_wait().unwrap());
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn what_cannot_be_honoured_is_one_line_and_a_code() {
+    refused(&["--noSuchOption", "1"], 2, &["noSuchOption"]);
+    refused(&["--auth"], 2, &["auth"]);
+    refused(&["--replSet", "rs0"], 2, &["replSet"]);
+    refused(&["--cacheSize", "64T"], 2, &["cacheSize", "memory"]);
+    refused(&["--port", "0", "--setParameter", "noSuchParameter=1"], 2, &["noSuchParameter"]);
+    refused(&["--port", "0", "--logpath", "/no/such/directory/log"], 2, &["/no/such/directory"]);
+    refused(&["--port", "0", "--bind_ip", "no.such.name.invalid"], 48, &["no.such.name.invalid"]);
+    refused(&["--port", "0", "--dbpath", "/proc/self/x"], 100, &["/proc/self/x"]);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    refused(&["--port", &port], 48, &[&port, "in use"]);
+}
+
+#[test]
+fn version_and_help_end_well() {
+    let version = run(&["--version"]);
+    assert!(version.status.success());
+    assert!(String::from_utf8(version.stdout).unwrap().contains(env!("CARGO_PKG_VERSION")));
+    assert!(run(&["--help"]).status.success());
+}
+
+#[test]
+fn without_a_dbpath_it_makes_one_says_how_to_connect_and_sigterm_ends_it_well() {
+    let directory = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let child = fernd(directory.path(), &["--port", &port.to_string()]).spawn().unwrap();
+    eventually("it answers", || ping(port).then_some(()));
+    assert!(directory.path().join("fern-data").is_dir());
+    signal(child.id(), "-TERM");
+    let output = ends(child);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    assert!(text.contains(&format!("mongosh mongodb://127.0.0.1:{port}")), "{text}");
+    assert!(text.contains("fern-data") && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn a_forked_server_outlives_its_parent_and_rotates_its_log() {
+    let directory = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let text = port.to_string();
+    let arguments = ["--fork", "--logpath", "log", "--pidfilepath", "pid", "--port", &text];
+    let parent = fernd(directory.path(), &arguments).output().unwrap();
+    assert!(parent.status.success(), "{parent:?}");
+    let pid_file = directory.path().join("pid");
+    let pid: u32 = std::fs::read_to_string(&pid_file).unwrap().trim().parse().unwrap();
+    let said = String::from_utf8(parent.stdout).unwrap();
+    assert!(said.contains(&format!("forked process: {pid}")), "{said}");
+    assert!(ping(port), "it serves as soon as the parent has ended");
+    signal(pid, "-USR1");
+    let logs = || {
+        let names = std::fs::read_dir(directory.path()).unwrap();
+        names
+            .filter(|n| n.as_ref().unwrap().file_name().to_str().unwrap().starts_with("log"))
+            .count()
+    };
+    eventually("the log is rotated", || (logs() == 2).then_some(()));
+    signal(pid, "-TERM");
+    eventually("it ends", || (!pid_file.exists()).then_some(()));
+}
