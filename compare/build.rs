@@ -1,0 +1,18 @@
+//! Compiles the peers' shims. `WIREDTIGER` names a built source tree (`cargo xtask gates` makes it);
+//! RocksDB and LMDB are the distribution's libraries.
+
+fn main() {
+    let tree = std::env::var("WIREDTIGER").expect("run `cargo xtask gates`: it sets WIREDTIGER");
+    println!("cargo::rerun-if-env-changed=WIREDTIGER");
+    println!("cargo::rerun-if-changed=peers");
+    cc::Build::new().cpp(true).std("c++17").file("peers/rocks.cc").compile("peer_rocks");
+    cc::Build::new()
+        .file("peers/wiredtiger.c")
+        .file("peers/lmdb.c")
+        .include(format!("{tree}/build/include"))
+        .compile("peer_c");
+    println!("cargo::rustc-link-search=native={tree}/build");
+    for library in ["static=wiredtiger", "rocksdb", "lmdb", "snappy", "lz4", "zstd", "z"] {
+        println!("cargo::rustc-link-lib={library}");
+    }
+}

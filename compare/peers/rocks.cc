@@ -1,0 +1,126 @@
+// RocksDB behind peer.h, with the settings that make a comparison fair: LZ4 with zstd at the bottom,
+// 16 KB blocks, Bloom 10 bits, a block cache of 4 shards, write buffers charged to the cache.
+#include "peer.h"
+
+#include <rocksdb/cache.h>
+#include <rocksdb/db.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/options.h>
+#include <rocksdb/table.h>
+#include <rocksdb/write_batch.h>
+#include <rocksdb/write_buffer_manager.h>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+using namespace rocksdb;
+
+struct peer {
+  DB *db = nullptr;
+  std::vector<ColumnFamilyHandle *> tables;
+};
+
+struct peer_session {
+  peer *of;
+  WriteBatch batch;
+  PinnableSlice found;
+  std::unique_ptr<Iterator> cursors[4];
+};
+
+static int code(const Status &s) { return s.ok() ? 0 : 1 + static_cast<int>(s.code()); }
+
+peer *rocks_open(const char *dir, uint64_t cache_bytes, int direct) {
+  auto cache = NewLRUCache(cache_bytes, 2);
+  Options o;
+  o.create_if_missing = o.create_missing_column_families = true;
+  o.write_buffer_manager = std::make_shared<WriteBufferManager>(cache_bytes * 3 / 8, cache);
+  o.max_background_jobs = 3;
+  o.use_direct_reads = direct;
+  o.use_direct_io_for_flush_and_compaction = direct;
+  o.compression = kLZ4Compression;
+  o.bottommost_compression = kZSTD;
+  o.level_compaction_dynamic_level_bytes = true;
+  o.optimize_filters_for_hits = true;
+  o.write_buffer_size = cache_bytes / 8;
+  o.manual_wal_flush = true;
+  o.max_total_wal_size = 1ull << 30;
+  BlockBasedTableOptions t;
+  t.block_cache = cache;
+  t.block_size = 16 << 10;
+  t.filter_policy.reset(NewBloomFilterPolicy(10, false));
+  t.cache_index_and_filter_blocks = true;
+  t.pin_l0_filter_and_index_blocks_in_cache = true;
+  o.table_factory.reset(NewBlockBasedTableFactory(t));
+  std::vector<ColumnFamilyDescriptor> families;
+  families.emplace_back(kDefaultColumnFamilyName, o);
+  for (const char *name : {"one", "two", "three"}) families.emplace_back(name, o);
+  auto *p = new peer;
+  Status s = DB::Open(o, dir, families, &p->tables, &p->db);
+  if (!s.ok()) {
+    fprintf(stderr, "rocksdb: %s\n", s.ToString().c_str());
+    delete p;
+    return nullptr;
+  }
+  return p;
+}
+
+void rocks_close(peer *p) {
+  for (auto *t : p->tables) p->db->DestroyColumnFamilyHandle(t);
+  p->db->Close();
+  delete p->db;
+  delete p;
+}
+
+int rocks_flush_log(peer *p) { return code(p->db->FlushWAL(true)); }
+
+int rocks_settle(peer *p) {
+  for (auto *t : p->tables) {
+    if (int e = code(p->db->CompactRange(CompactRangeOptions(), t, nullptr, nullptr))) return e;
+  }
+  return 0;
+}
+
+peer_session *rocks_session(peer *p) {
+  auto *s = new peer_session;
+  s->of = p;
+  return s;
+}
+
+void rocks_session_close(peer_session *s) { delete s; }
+
+int rocks_begin(peer_session *s) {
+  s->batch.Clear();
+  return 0;
+}
+
+int rocks_put(peer_session *s, int table, const void *key, size_t key_len, const void *value,
+              size_t value_len) {
+  return code(s->batch.Put(s->of->tables[table], Slice((const char *)key, key_len),
+                           Slice((const char *)value, value_len)));
+}
+
+int rocks_commit(peer_session *s) { return code(s->of->db->Write(WriteOptions(), &s->batch)); }
+
+long rocks_get(peer_session *s, int table, const void *key, size_t key_len, void *into,
+               size_t room) {
+  s->found.Reset();
+  Status st = s->of->db->Get(ReadOptions(), s->of->tables[table], Slice((const char *)key, key_len),
+                             &s->found);
+  if (!st.ok()) return -1;
+  size_t n = s->found.size() < room ? s->found.size() : room;
+  memcpy(into, s->found.data(), n);
+  return (long)s->found.size();
+}
+
+long rocks_scan(peer_session *s, int table, const void *from, size_t from_len, long limit,
+                void *last_key, size_t *last_key_len, uint64_t *bytes) {
+  std::unique_ptr<Iterator> it(s->of->db->NewIterator(ReadOptions(), s->of->tables[table]));
+  long n = 0;
+  for (it->Seek(Slice((const char *)from, from_len)); it->Valid() && n < limit; it->Next(), n++) {
+    *bytes += it->key().size() + it->value().size();
+    *last_key_len = it->key().size();
+    memcpy(last_key, it->key().data(), it->key().size());
+  }
+  return n;
+}

@@ -1,0 +1,50 @@
+//! One interface over every engine: four tables, a session for each thread.
+
+use anyhow::{Result, bail};
+use std::path::Path;
+use std::sync::Arc;
+
+mod fern;
+mod peers;
+
+/// What a worker is told to open.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub cache_bytes: u64,
+    pub direct: bool,
+}
+
+/// An open engine.
+pub trait Store: Send + Sync {
+    fn session(self: Arc<Self>) -> Result<Box<dyn Session>>;
+    /// Called every 100 ms: brings the log to the disk.
+    fn flush_log(&self) -> Result<()>;
+    /// Finishes background work, so that the settled state can be measured.
+    fn settle(&self) -> Result<()>;
+    fn close(&self) -> Result<()>;
+    /// The engine's own counters, for the record.
+    fn counters(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
+}
+
+/// One thread's way into the engine.
+pub trait Session: Send {
+    fn begin(&mut self) -> Result<()>;
+    fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()>;
+    fn commit(&mut self) -> Result<()>;
+    /// Reads into `into` (its length is set); says whether the key was there.
+    fn get(&mut self, table: usize, key: &[u8], into: &mut Vec<u8>) -> Result<bool>;
+    /// Walks `limit` entries from `from`; returns (entries, bytes) and leaves the last key in `last`.
+    fn scan(&mut self, table: usize, from: &[u8], limit: u64, last: &mut Vec<u8>)
+    -> Result<(u64, u64)>;
+}
+
+/// Opens the engine of that name.
+pub fn open(name: &str, directory: &Path, settings: &Settings) -> Result<Arc<dyn Store>> {
+    match name {
+        "fern" => fern::open(directory, settings),
+        "rocksdb" | "wiredtiger" | "lmdb" => peers::open(name, directory, settings),
+        _ => bail!("no engine `{name}`"),
+    }
+}

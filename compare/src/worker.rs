@@ -1,0 +1,290 @@
+//! The worker: one process, one engine, told what to do line by line on standard input; each line is
+//! answered by one JSON object. Between lines the engine is idle but for its background work.
+//!
+//! `load ROWS SECONDS` · `read SECONDS THREADS` · `upsert SECONDS THREADS` · `rmw SECONDS THREADS` ·
+//! `mixed SECONDS` (one reader beside one unthrottled writer; counts the reader) ·
+//! `scan SECONDS ENTRIES` · `fullscan SECONDS` · `settle` · `space` · `quit`
+
+use crate::data::{self, Random, VALUE_BYTES};
+use crate::measure::{Tally, Usage};
+use crate::store::{self, Session, Settings, Store};
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::{Value, json};
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const BATCH: u64 = 1000;
+
+struct Worker {
+    store: Arc<dyn Store>,
+    directory: PathBuf,
+    rows: Arc<AtomicU64>,
+    seed: u64,
+}
+
+/// Runs until `quit` or the end of input.
+pub fn serve(name: &str, directory: &Path, settings: &Settings) -> Result<()> {
+    std::fs::create_dir_all(directory)?;
+    let store = store::open(name, directory, settings)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let flusher = {
+        let (store, stop) = (store.clone(), stop.clone());
+        std::thread::spawn(move || {
+            while !stop.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(100));
+                if let Err(error) = store.flush_log() {
+                    eprintln!("flush_log: {error:#}");
+                }
+            }
+        })
+    };
+    let mut worker =
+        Worker { store, directory: directory.to_path_buf(), rows: Arc::default(), seed: 1 };
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if words == ["quit"] {
+            break;
+        }
+        let answer = worker.run(&words).unwrap_or_else(|e| json!({ "error": format!("{e:#}") }));
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{answer}")?;
+        out.flush()?;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let _ = flusher.join();
+    worker.store.close()
+}
+
+impl Worker {
+    fn run(&mut self, words: &[&str]) -> Result<Value> {
+        self.seed += 1;
+        let number = |at: usize| -> Result<u64> {
+            Ok(words.get(at).context("a number is missing")?.parse::<f64>()? as u64)
+        };
+        match words.first().copied() {
+            Some("load") => self.load(number(1)?, number(2)?),
+            Some("read") => self.threads(number(1)?, number(2)?, read),
+            Some("upsert") => self.threads(number(1)?, number(2)?, upsert),
+            Some("rmw") => self.threads(number(1)?, number(2)?, read_modify_write),
+            Some("mixed") => self.mixed(number(1)?),
+            Some("scan") => {
+                let entries = number(2)?;
+                self.threads(number(1)?, 1, move |job| scan(job, entries))
+            }
+            Some("fullscan") => self.threads(number(1)?, 1, full_scan),
+            Some("settle") => {
+                self.store.settle()?;
+                Ok(json!({ "settled": true }))
+            }
+            Some("space") => Ok(json!({
+                "disk_bytes": disk_bytes(&self.directory)?,
+                "rows": self.rows.load(Ordering::Relaxed),
+                "bytes_per_row":
+                    disk_bytes(&self.directory)? as f64 / self.rows.load(Ordering::Relaxed) as f64,
+                "resident": crate::measure::resident().0,
+                "peak_resident": crate::measure::resident().1,
+                "counters": self.store.counters(),
+            })),
+            other => bail!("no command {other:?}"),
+        }
+    }
+
+    /// Loads up to `rows` more rows in batches, for at most `seconds`.
+    fn load(&self, rows: u64, seconds: u64) -> Result<Value> {
+        let (before, started) = (Usage::now(), Instant::now());
+        let until = started + Duration::from_secs(seconds);
+        let mut session = self.store.clone().session()?;
+        let mut tally = Tally::new(started);
+        let first = self.rows.load(Ordering::Relaxed);
+        let mut next = first;
+        while next < first + rows && Instant::now() < until {
+            let from = Instant::now();
+            insert_batch(&mut *session, next)?;
+            next += BATCH;
+            self.rows.store(next, Ordering::Relaxed);
+            tally.note(BATCH, from);
+        }
+        Ok(tally.report(started.elapsed(), before))
+    }
+
+    fn threads(
+        &self,
+        seconds: u64,
+        threads: u64,
+        work: impl Fn(&mut Job) -> Result<u64> + Copy + Send + 'static,
+    ) -> Result<Value> {
+        ensure!(self.rows.load(Ordering::Relaxed) > 0, "load first");
+        let (before, started) = (Usage::now(), Instant::now());
+        let running: Vec<_> = (0..threads)
+            .map(|thread| {
+                let mut job = self.job(started, thread)?;
+                Ok(std::thread::spawn(move || -> Result<Tally> {
+                    job.until(Duration::from_secs(seconds), work)?;
+                    Ok(job.tally)
+                }))
+            })
+            .collect::<Result<_>>()?;
+        let mut total = Tally::new(started);
+        for thread in running {
+            total.merge(&thread.join().map_err(|_| anyhow::anyhow!("a thread panicked"))??);
+        }
+        Ok(total.report(started.elapsed(), before))
+    }
+
+    fn mixed(&self, seconds: u64) -> Result<Value> {
+        let (before, started) = (Usage::now(), Instant::now());
+        let until = started + Duration::from_secs(seconds);
+        let mut session = self.store.clone().session()?;
+        let rows = self.rows.clone();
+        let writer = std::thread::spawn(move || -> Result<u64> {
+            let mut written = 0;
+            while Instant::now() < until {
+                let next = rows.load(Ordering::Relaxed);
+                insert_batch(&mut *session, next)?;
+                rows.store(next + BATCH, Ordering::Relaxed);
+                written += BATCH;
+            }
+            Ok(written)
+        });
+        let mut job = self.job(started, 0)?;
+        job.until(Duration::from_secs(seconds), read)?;
+        let written = writer.join().map_err(|_| anyhow::anyhow!("the writer panicked"))??;
+        let mut report = job.tally.report(started.elapsed(), before);
+        report["written_per_second"] = json!(written as f64 / started.elapsed().as_secs_f64());
+        Ok(report)
+    }
+
+    fn job(&self, started: Instant, thread: u64) -> Result<Job> {
+        Ok(Job {
+            session: self.store.clone().session()?,
+            random: Random(self.seed << 32 | thread << 8),
+            rows: self.rows.load(Ordering::Relaxed),
+            tally: Tally::new(started),
+            found: Vec::new(),
+            value: [0; VALUE_BYTES],
+            at: Vec::new(),
+        })
+    }
+}
+
+/// One thread's work in a slice.
+struct Job {
+    session: Box<dyn Session>,
+    random: Random,
+    rows: u64,
+    tally: Tally,
+    found: Vec<u8>,
+    value: [u8; VALUE_BYTES],
+    at: Vec<u8>,
+}
+
+impl Job {
+    fn until(
+        &mut self,
+        duration: Duration,
+        work: impl Fn(&mut Self) -> Result<u64>,
+    ) -> Result<()> {
+        let mut now = Instant::now();
+        let end = now + duration;
+        while now < end {
+            let operations = work(self)?;
+            now = self.tally.note(operations, now);
+        }
+        Ok(())
+    }
+}
+
+fn insert_batch(session: &mut dyn Session, first: u64) -> Result<()> {
+    let mut value = [0; VALUE_BYTES];
+    session.begin()?;
+    for id in first..first + BATCH {
+        data::value(id, 0, &mut value);
+        session.put(0, &data::key(id), &value)?;
+        let mut outcome = Ok(());
+        data::entries(id, |table, key| {
+            if outcome.is_ok() {
+                outcome = session.put(table, key, &[]);
+            }
+        });
+        outcome?;
+    }
+    session.commit()
+}
+
+fn read(job: &mut Job) -> Result<u64> {
+    let id = job.random.below(job.rows);
+    ensure!(job.session.get(0, &data::key(id), &mut job.found)?, "row {id} is lost");
+    ensure!(job.found.len() == VALUE_BYTES && job.found[..8] == data::key(id), "row {id} is wrong");
+    Ok(1)
+}
+
+fn upsert(job: &mut Job) -> Result<u64> {
+    job.session.begin()?;
+    for _ in 0..10 {
+        let id = job.random.below(job.rows);
+        data::value(id, job.random.0 >> 24, &mut job.value);
+        job.session.put(0, &data::key(id), &job.value)?;
+    }
+    job.session.commit()?;
+    Ok(10)
+}
+
+fn read_modify_write(job: &mut Job) -> Result<u64> {
+    let id = job.random.below(job.rows);
+    job.session.begin()?;
+    ensure!(job.session.get(0, &data::key(id), &mut job.found)?, "row {id} is lost");
+    if job.random.next() & 1 == 0 {
+        data::value(id, job.random.0 >> 24, &mut job.value);
+        job.session.put(0, &data::key(id), &job.value)?;
+    }
+    job.session.commit()?;
+    Ok(1)
+}
+
+/// A range of the first index, each entry's row fetched.
+fn scan(job: &mut Job, entries: u64) -> Result<u64> {
+    let id = job.random.below(job.rows);
+    let mut from = Vec::new();
+    data::entries(id, |table, key| {
+        if table == 1 {
+            from = key.to_vec();
+        }
+    });
+    for _ in 0..entries {
+        let (found, _) = job.session.scan(1, &from, 1, &mut job.at)?;
+        if found == 0 {
+            break;
+        }
+        ensure!(job.session.get(0, &job.at[12..20], &mut job.found)?, "an index entry without row");
+        from.clone_from(&job.at);
+        from.push(0);
+    }
+    Ok(entries)
+}
+
+fn full_scan(job: &mut Job) -> Result<u64> {
+    let (entries, bytes) = job.session.scan(0, &[], u64::MAX >> 1, &mut job.at)?;
+    ensure!(entries >= job.rows, "a full scan found {entries} of {} rows", job.rows);
+    Ok(bytes)
+}
+
+fn disk_bytes(directory: &Path) -> Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let mut total = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().to_lowercase();
+        let metadata = entry.metadata()?;
+        if metadata.is_dir() {
+            total += disk_bytes(&entry.path())?;
+        } else if !name.starts_with("log.") && !name.ends_with(".log") && !name.contains("tigerlog")
+        {
+            total += metadata.blocks() * 512;
+        }
+    }
+    Ok(total)
+}
