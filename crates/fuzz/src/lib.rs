@@ -1,0 +1,49 @@
+//! Mutation fuzzing of every decoder of outside bytes, on the stable toolchain.
+//!
+//! A target is a function that takes any bytes and must return, whatever they are, and a corpus of
+//! good inputs to start from. The harness mutates the corpus from a seed, so that every finding can be
+//! made again: `cargo xtask fuzz --target NAME --seed S`. A panic is a finding; so is an input that
+//! a target accepts and its own encoder then writes differently (the targets assert it).
+#![forbid(unsafe_code)]
+
+mod mutate;
+pub mod targets;
+
+pub use mutate::{Mutator, Random};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// One decoder under test.
+pub struct Target {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Good inputs to mutate.
+    pub corpus: fn() -> Vec<Vec<u8>>,
+    /// Makes the function under test; called once a run, so that it may hold a server.
+    pub start: fn() -> Box<dyn FnMut(&[u8])>,
+}
+
+/// An input that made a target panic.
+#[derive(Debug)]
+pub struct Finding {
+    /// The target's name.
+    pub target: &'static str,
+    /// The number of the round it was found in.
+    pub round: u64,
+    /// The input itself.
+    pub input: Vec<u8>,
+}
+
+/// Feeds `rounds` mutated inputs to a target; stops at the first finding.
+pub fn run(target: &Target, seed: u64, rounds: u64) -> Result<(), Finding> {
+    let corpus = (target.corpus)();
+    assert!(!corpus.is_empty(), "target {} has no corpus", target.name);
+    let mut mutator = Mutator::new(seed, corpus);
+    let mut function = (target.start)();
+    for round in 0..rounds {
+        let input = mutator.next_input();
+        if catch_unwind(AssertUnwindSafe(|| function(&input))).is_err() {
+            return Err(Finding { target: target.name, round, input });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,17 @@
+//! Every decoder of outside bytes, with good inputs to start from.
+
+use crate::Target;
+
+mod network;
+mod storage;
+
+/// All targets.
+pub const ALL: &[Target] = &[
+    network::FRAME,
+    network::COMPRESSED,
+    network::DOCUMENT,
+    storage::KEY,
+    storage::PAGE,
+    storage::SUPERBLOCK,
+    storage::TRANSLATION,
+];
