@@ -26,9 +26,8 @@ impl Random {
 }
 
 /// Values that lengths, counts and tags break on.
-const EDGES: [u32; 14] = [
-    0, 1, 4, 5, 15, 16, 0x7F, 0x80, 0xFF, 0xFFFF, 0x0100_0000, 0x7FFF_FFFF, 0x8000_0000, u32::MAX,
-];
+const EDGES: [u32; 14] =
+    [0, 1, 4, 5, 15, 16, 0x7F, 0x80, 0xFF, 0xFFFF, 0x0100_0000, 0x7FFF_FFFF, 0x8000_0000, u32::MAX];
 
 /// Makes inputs from a corpus.
 pub struct Mutator {

@@ -14,4 +14,6 @@ pub const ALL: &[Target] = &[
     storage::PAGE,
     storage::SUPERBLOCK,
     storage::TRANSLATION,
+    storage::LOG_FRAME,
+    storage::LOG_SEGMENT,
 ];

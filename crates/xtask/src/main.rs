@@ -39,6 +39,12 @@ enum Task {
     },
     /// A scripted mongosh session.
     Mongosh,
+    /// Mutation fuzzing of every decoder of outside bytes.
+    Fuzz {
+        /// Arguments handed on to the harness (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// The iiBench load through a driver, then `validate`, memory and figures.
     Iibench {
         /// Arguments handed on to the script (`--help` lists them).
@@ -65,6 +71,7 @@ fn main() -> Result<()> {
         Task::Tidy => tidy::tidy(),
         Task::Pymongo { arguments } => drivers::script("pymongo_suite.py", &arguments),
         Task::Mongosh => drivers::mongosh(),
+        Task::Fuzz { arguments } => steps::fuzz(&arguments),
         Task::Iibench { arguments } => drivers::script("iibench.py", &arguments),
         Task::Kill9 { arguments } => drivers::script("kill9.py", &arguments),
         Task::Connections { arguments } => drivers::script("connections.py", &arguments),

@@ -1,6 +1,6 @@
 //! The test command: its steps in order, each with the time it took.
 
-use crate::run::{cargo, run};
+use crate::run::{cargo, run, target};
 use crate::{drivers, tidy, tools};
 use anyhow::{Result, bail};
 
@@ -12,6 +12,7 @@ const STEPS: &[Step] = &[
     ("tidy", tidy::tidy),
     ("clippy", clippy),
     ("unit", unit),
+    ("fuzz", || fuzz(&words("--rounds 20000"))),
     ("build", || drivers::fernd().map(drop)),
     ("mongosh", drivers::mongosh),
     ("server", || drivers::script("server_test.py", &[])),
@@ -60,6 +61,12 @@ fn clippy() -> Result<()> {
 /// Unit, property, model and crash tests, optimised with assertions on.
 fn unit() -> Result<()> {
     run(&mut cargo(&["test", "--profile", "fast", "--workspace", "--quiet"]))
+}
+
+/// The mutation fuzzer; its findings are written under `target/fuzz`.
+pub(crate) fn fuzz(arguments: &[String]) -> Result<()> {
+    let mut command = cargo(&["run", "--quiet", "--profile", "fast", "--package", "fuzz", "--"]);
+    run(command.arg("--out").arg(target().join("fuzz")).args(arguments))
 }
 
 fn words(line: &str) -> Vec<String> {

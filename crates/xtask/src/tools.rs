@@ -44,7 +44,15 @@ pub(crate) fn npm() -> Result<PathBuf> {
             std::fs::copy(root().join("tests").join(file), home.join(file))?;
         }
         run(Command::new("npm")
-            .args(["ci", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=optional", "--silent", "--prefix"])
+            .args([
+                "ci",
+                "--no-audit",
+                "--no-fund",
+                "--ignore-scripts",
+                "--omit=optional",
+                "--silent",
+                "--prefix",
+            ])
             .arg(&home))
     })?;
     Ok(home)

@@ -1,7 +1,7 @@
 //! What comes from the network: frames, compressed frames, documents.
 
 use crate::Target;
-use bson::raw::RawDocumentBuf;
+use bson::raw::{RawDocumentBuf, cstr};
 use bson::{Bson, Document, doc};
 use wire::{Codec, Compressor, MsgFlags};
 
@@ -70,7 +70,7 @@ pub(crate) fn documents() -> Vec<Document> {
         doc! { "x": Bson::MinKey, "y": Bson::Null, "z": bson::oid::ObjectId::from_bytes([7; 12]),
         "t": bson::Timestamp { time: 1, increment: 2 }, "b": true,
         "d": bson::DateTime::from_millis(5),
-        "r": bson::Regex { pattern: c"^a".into(), options: c"i".into() },
+        "r": bson::Regex { pattern: cstr!("^a").into(), options: cstr!("i").into() },
         "n": bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: vec![1, 2] } },
     ]
 }

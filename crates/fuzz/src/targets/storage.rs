@@ -1,10 +1,11 @@
 //! What comes from the disk: keys, pages, superblocks, tables.
 
 use crate::Target;
-use blockfile::format::{Superblock, decode_table};
-use blockfile::{Compression, PageContext};
+use blockfile::format::{BlobPointer, Entry, Superblock, decode_table, encode_table};
+use blockfile::{Compression, PageContext, SegmentId};
 use bson::{Bson, doc};
 use keystring::{Direction, KeyBuilder};
+use wal::format::{FrameKind, SegmentHeader, decode_frame, encode_frame};
 
 /// Key strings with their type bits: the input's first byte says how many bytes are type bits.
 pub(super) const KEY: Target = Target {
@@ -78,7 +79,19 @@ fn pages() -> Vec<Vec<u8>> {
 /// A superblock.
 pub(super) const SUPERBLOCK: Target = Target {
     name: "superblock",
-    corpus: || vec![include_bytes!("../../../blockfile/tests/golden/superblock.bin").to_vec()],
+    corpus: || {
+        let blob = BlobPointer { unit: 9, units: 2, bytes: 5000, checksum: 77 };
+        let block = Superblock {
+            file_id: 5,
+            generation: 3,
+            lsn: 4096,
+            written_ms: 1,
+            next_segment: 12,
+            table: blob,
+            root: blob,
+        };
+        vec![block.encode().to_vec()]
+    },
     start: || {
         Box::new(|bytes| {
             let _ = Superblock::decode(bytes).is_some();
@@ -89,10 +102,58 @@ pub(super) const SUPERBLOCK: Target = Target {
 /// A translation table.
 pub(super) const TRANSLATION: Target = Target {
     name: "translation",
-    corpus: || vec![include_bytes!("../../../blockfile/tests/golden/translation.bin").to_vec()],
+    corpus: || {
+        let entry = |n| (SegmentId(n), Entry { unit: n * 10, bytes: n * 1000, kind: 1 });
+        vec![encode_table((1..40).map(entry))]
+    },
     start: || {
         Box::new(|bytes| {
             let _ = decode_table(bytes).is_ok();
+        })
+    },
+};
+
+const SALT: u64 = 0x5A17;
+const LSN: u64 = 64;
+
+/// A frame of the log. A changed frame must be refused, whatever was changed.
+pub(super) const LOG_FRAME: Target = Target {
+    name: "log-frame",
+    corpus: log_frames,
+    start: || {
+        let good = log_frames();
+        Box::new(move |bytes| {
+            if let Some(frame) = decode_frame(SALT, LSN, bytes) {
+                let mut again = Vec::new();
+                encode_frame(frame.kind, SALT, LSN, frame.payload, &mut again);
+                assert!(good.contains(&again), "a damaged frame was accepted");
+            }
+        })
+    },
+};
+
+fn log_frames() -> Vec<Vec<u8>> {
+    [(FrameKind::Data, &b"a commit of some length"[..]), (FrameKind::Mark, &[1; 8])]
+        .into_iter()
+        .map(|(kind, payload)| {
+            let mut out = Vec::new();
+            encode_frame(kind, SALT, LSN, payload, &mut out);
+            out
+        })
+        .collect()
+}
+
+/// The header of a log segment.
+pub(super) const LOG_SEGMENT: Target = Target {
+    name: "log-segment",
+    corpus: || {
+        let header =
+            SegmentHeader { number: 4, salt: SALT, first_lsn: LSN, body_bytes: 65536, previous: 3 };
+        vec![header.encode().to_vec()]
+    },
+    start: || {
+        Box::new(|bytes| {
+            let _ = SegmentHeader::decode(4, bytes).is_some();
         })
     },
 };
