@@ -11,13 +11,13 @@
 mod admin;
 mod aggregation;
 mod arguments;
+mod compat;
 mod connection;
 mod context;
 mod crud;
 mod diagnostics;
 mod fields;
 mod host;
-mod matching;
 mod metrics;
 mod registry;
 mod reply;
@@ -25,9 +25,9 @@ mod service;
 mod sessions;
 mod writer;
 
+pub use compat::page as compatibility_page;
 pub use connection::{Connection, ConnectionInfo};
 pub use host::{Host, LogEvent, Network, Severity, SilentHost};
-pub use registry::{Described, describe};
 pub use reply::Reply;
 pub use service::{OpKind, Parts, Request, ServerInfo, Service};
 

@@ -201,38 +201,6 @@ pub(crate) fn find(name: &str) -> Option<(usize, &'static Command)> {
     Some((position, COMMANDS[position]))
 }
 
-/// A command as the compatibility page shows it.
-#[derive(Clone, Debug)]
-pub struct Described {
-    /// Its name.
-    pub name: &'static str,
-    /// Other spellings.
-    pub aliases: &'static [&'static str],
-    /// One line.
-    pub about: &'static str,
-    /// Only `admin` may be asked.
-    pub admin_only: bool,
-    /// It belongs to API version 1.
-    pub api_v1: bool,
-    /// `explain` takes it.
-    pub explains: bool,
-}
-
-/// Every command, for `docs/COMPAT.md`.
-pub fn describe() -> Vec<Described> {
-    COMMANDS
-        .iter()
-        .map(|command| Described {
-            name: command.name,
-            aliases: command.aliases,
-            about: command.about,
-            admin_only: command.admin_only,
-            api_v1: command.api_v1,
-            explains: command.explain.is_some(),
-        })
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

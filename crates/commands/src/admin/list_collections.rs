@@ -4,12 +4,12 @@ use super::parse_list_cursor;
 use crate::context::Context;
 use crate::crud::batch::{Documents, Wanted, first_batch};
 use crate::fields::Field;
-use crate::matching::Matcher;
 use crate::registry::Command;
 use crate::writer::Writer;
 use bson::RawDocumentBuf;
 use catalog::Collection;
 use errors::Result;
+use expr::filter::{Filter, ParseContext};
 
 pub(crate) const LIST_COLLECTIONS: Command =
     Command::new("listCollections", "The collections and views of a database.", run).api_v1();
@@ -17,12 +17,12 @@ pub(crate) const LIST_COLLECTIONS: Command =
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut wanted = Wanted { batch_size: Some(u64::MAX), single_batch: false, no_timeout: false };
     let mut name_only = false;
-    let mut matcher = None;
+    let mut filter = None;
     for field in &fields[1..] {
         match field.name {
             "cursor" => wanted = parse_list_cursor(field, "listCollections.cursor")?,
             "nameOnly" => name_only = field.strict_bool()?,
-            "filter" => matcher = Some(Matcher::parse(field.document()?)?),
+            "filter" => filter = Some(Filter::parse(field.document()?, &ParseContext::default())?),
             "authorizedCollections" => {
                 field.strict_bool()?;
             }
@@ -35,8 +35,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     for collection in context.service.catalog.collections(database) {
         // The filter sees everything, also where only names are wanted.
         let full = describe(&collection);
-        let passes = match &matcher {
-            Some(matcher) => matcher.matches(&full)?,
+        let passes = match &filter {
+            Some(filter) => filter.matches(&full)?,
             None => true,
         };
         if passes {

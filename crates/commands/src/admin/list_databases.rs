@@ -2,21 +2,21 @@
 
 use crate::context::Context;
 use crate::fields::Field;
-use crate::matching::Matcher;
 use crate::registry::Command;
 use crate::writer::Writer;
 use errors::Result;
+use expr::filter::{Filter, ParseContext};
 
 pub(crate) const LIST_DATABASES: Command =
     Command::new("listDatabases", "The databases and their sizes.", run).admin_only().api_v1();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut name_only = false;
-    let mut matcher = None;
+    let mut filter = None;
     for field in &fields[1..] {
         match field.name {
             "nameOnly" => name_only = field.bool()?,
-            "filter" => matcher = Some(Matcher::parse(field.document()?)?),
+            "filter" => filter = Some(Filter::parse(field.document()?, &ParseContext::default())?),
             "authorizedDatabases" => {
                 field.bool()?;
             }
@@ -41,8 +41,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             writer.bool("empty", false);
         }
         let entry = writer.finish();
-        let passes = match &matcher {
-            Some(matcher) => matcher.matches(&entry)?,
+        let passes = match &filter {
+            Some(filter) => filter.matches(&entry)?,
             None => true,
         };
         if passes {

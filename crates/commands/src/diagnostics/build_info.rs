@@ -13,9 +13,7 @@ const MONGODB_VERSION_PARTS: [i32; 4] = [7, 0, 14, 0];
 pub(crate) const FEATURE_VERSION: &str = "7.0";
 
 pub(crate) const BUILD_INFO: Command =
-    Command::new("buildInfo", "Version and build of this server.", run)
-        .aliases(&["buildinfo"])
-        .api_v1();
+    Command::new("buildInfo", "Version and build of this server.", run).aliases(&["buildinfo"]);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {

@@ -6,7 +6,7 @@ use crate::registry::Command;
 use errors::Result;
 
 pub(crate) const CONNECTION_STATUS: Command =
-    Command::new("connectionStatus", "Users and roles of this connection.", run).api_v1();
+    Command::new("connectionStatus", "Users and roles of this connection.", run);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut privileges = false;

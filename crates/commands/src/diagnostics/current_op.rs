@@ -3,12 +3,12 @@
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::fields::Field;
-use crate::matching::Matcher;
 use crate::registry::Command;
 use crate::service::Service;
 use crate::writer::Writer;
 use bson::{RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
+use expr::filter::{Filter, ParseContext};
 use session::OpSnapshot;
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             }
         }
     }
-    let filter = Matcher::parse(&filter)?;
+    let filter = Filter::parse(&filter, &ParseContext::default())?;
     let list = context.reply.begin_array("inprog");
     let mut at = 0;
     for operation in operations(context.service, idle) {

@@ -6,7 +6,7 @@ use crate::registry::{COMMANDS, Class, Command};
 use errors::Result;
 
 pub(crate) const LIST_COMMANDS: Command =
-    Command::new("listCommands", "Every command of this server.", run).api_v1();
+    Command::new("listCommands", "Every command of this server.", run);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {

@@ -1,0 +1,108 @@
+//! The text of `docs/COMPAT.md`: what is here, read from the registry and the error table.
+//!
+//! Always true: the file equals this text; a test holds it. To renew it:
+//! `cargo run -p commands --example compat > docs/COMPAT.md`.
+
+use crate::diagnostics::build_info::MONGODB_VERSION;
+use crate::diagnostics::hello::MAX_WIRE_VERSION;
+use crate::registry::{COMMANDS, Command};
+use std::fmt::Write;
+
+/// Options that are known and refused, with what the client sees.
+const REFUSED: &[(&str, &str)] = &[
+    ("transactions (`txnNumber`, `startTransaction`)", "20 IllegalOperation, as any standalone"),
+    ("`readConcern` levels `linearizable` and `snapshot`", "123 NotAReplicaSet"),
+    ("`readConcern.afterClusterTime`, `atClusterTime`", "20 IllegalOperation"),
+    ("`writeConcern.w` above 1 and named modes", "2 BadValue, as any standalone"),
+    ("`tailable` cursors", "2 BadValue: there are no capped collections yet"),
+    ("collations other than `simple`", "an error; never ignored"),
+    ("`capped`, `timeseries`, `validator`, `clusteredIndex`", "72 InvalidOptions"),
+    ("text, 2d, 2dsphere, hashed and wildcard indexes", "67 CannotCreateIndex"),
+    ("`profile` levels 1 and 2", "238 NotImplemented"),
+    ("`fsync` with `lock: true`", "238 NotImplemented"),
+    ("`requestResumeToken`, `resumeAfter` of `find`", "238 NotImplemented"),
+];
+
+/// The page.
+pub fn page() -> String {
+    let mut text = String::new();
+    text.push_str("# What clients can ask\n\n");
+    text.push_str(
+        "This page is generated from the command registry and the error table; a test fails when \
+         it is stale.\nRenew it with `cargo run -p commands --example compat > docs/COMPAT.md`.\n\n",
+    );
+    line(
+        &mut text,
+        &format!(
+            "FernDB speaks as MongoDB {MONGODB_VERSION} does (wire versions 0 to \
+             {MAX_WIRE_VERSION}), as a standalone server.\nA command that is not in the table \
+             answers `CommandNotFound` (59), a field that a command does not know answers \
+             40415, and what is known but not built yet is refused, never ignored.\n"
+        ),
+    );
+    commands(&mut text);
+    refused(&mut text);
+    codes(&mut text);
+    text
+}
+
+fn line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}
+
+fn commands(text: &mut String) {
+    line(text, "## Commands\n");
+    line(text, "| Command | Also | Database | API v1 | explain | What it does |");
+    line(text, "|---|---|---|---|---|---|");
+    let mut sorted: Vec<&Command> = COMMANDS.to_vec();
+    sorted.sort_unstable_by_key(|command| command.name.to_ascii_lowercase());
+    for command in sorted {
+        let yes = |set: bool| if set { "yes" } else { "" };
+        let row = writeln!(
+            text,
+            "| `{}` | {} | {} | {} | {} | {} |",
+            command.name,
+            command.aliases.iter().map(|alias| format!("`{alias}`")).collect::<Vec<_>>().join(" "),
+            if command.admin_only { "admin" } else { "any" },
+            yes(command.api_v1),
+            yes(command.explain.is_some()),
+            command.about,
+        );
+        debug_assert!(row.is_ok(), "writing to a string cannot fail");
+    }
+    text.push('\n');
+}
+
+fn refused(text: &mut String) {
+    line(text, "## Known and refused\n");
+    line(text, "| Asked for | Answer |");
+    line(text, "|---|---|");
+    for (what, answer) in REFUSED {
+        line(text, &format!("| {what} | {answer} |"));
+    }
+    text.push('\n');
+}
+
+fn codes(text: &mut String) {
+    line(text, "## Error codes with a name\n");
+    line(text, "Others have a number only and the name `Location<number>`.\n");
+    line(text, "| Code | Name |");
+    line(text, "|---|---|");
+    for (code, name) in errors::TABLE {
+        line(text, &format!("| {} | {name} |", code.0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn compatibility_page_is_fresh() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/COMPAT.md");
+        let stored = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            stored == super::page(),
+            "docs/COMPAT.md is stale: cargo run -p commands --example compat > docs/COMPAT.md"
+        );
+    }
+}
