@@ -13,7 +13,9 @@ use os::{File, OpenOptions, Os};
 
 use crate::Lsn;
 use crate::error::{Error, Result};
-use crate::segment::{HEADER_BYTES, HeaderError, SegmentHeader, VERSION, segment_number};
+use crate::segment::{
+    HEADER_BYTES, HeaderError, PREPARED_NAME, SegmentHeader, VERSION, segment_number,
+};
 
 /// One segment of the log.
 #[derive(Clone, Debug)]
@@ -77,11 +79,13 @@ pub(crate) fn scan(os: &Os, dir: &Path) -> Result<Found> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),
         Err(e) => return Err(Error::io("list", dir, e)),
     };
+    let mut found = Found::default();
+    let prepared = dir.join(PREPARED_NAME);
+    found.spares.extend(names.contains(&prepared).then_some(prepared));
     let number_of = |path: &PathBuf| segment_number(path.file_name()?.to_str()?);
     let mut files: Vec<(u64, PathBuf)> =
         names.into_iter().filter_map(|path| Some((number_of(&path)?, path))).collect();
     files.sort_unstable();
-    let mut found = Found::default();
     let mut chain: Vec<Segment> = Vec::new();
     for (number, path) in files.into_iter().rev() {
         let header = read_header(os, number, &path)?;

@@ -18,7 +18,7 @@
 //!    [`Error::Stopped`] with the first cause. A full disk is different: nothing is lost, the
 //!    bytes stay in memory and the next call tries again.
 //!
-//! Lock order: group → writer → tail.
+//! Lock order: group → preparing → writer → tail.
 //!
 //! On disk: `docs/formats/wal.md`.
 #![forbid(unsafe_code)]
@@ -59,6 +59,13 @@ pub struct WalOptions {
     pub recycle: usize,
     /// Above this many bytes in memory an append writes them out itself (without a sync).
     pub buffer_bytes: usize,
+}
+
+impl WalOptions {
+    /// Whole words, and room for at least a kilobyte of frames.
+    fn file_bytes(&self) -> u64 {
+        (self.segment_bytes & !7).max(2 * format::HEADER_BYTES as u64)
+    }
 }
 
 impl Default for WalOptions {

@@ -22,6 +22,9 @@ pub const HEADER_BYTES: usize = 1024;
 /// The format this program writes.
 pub(crate) const VERSION: u32 = 1;
 
+/// The name of a file that was made ahead of its use.
+pub(crate) const PREPARED_NAME: &str = "log.prepared";
+
 const COPY: usize = 512;
 const MAGIC: &[u8; 8] = b"FERNLOG\0";
 const PREFIX: &str = "log.";

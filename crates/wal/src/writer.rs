@@ -19,11 +19,13 @@ use crate::error::{Error, Result};
 use crate::frame::{ALIGN, FrameKind, encode_frame, frame_bytes, frame_header};
 use crate::metrics::Metrics;
 use crate::reader::Replay;
-use crate::segment::{HEADER_BYTES, SegmentHeader, segment_name};
+use crate::segment::{HEADER_BYTES, PREPARED_NAME, SegmentHeader, segment_name};
 use crate::{Lsn, MAX_PAYLOAD_BYTES, WalOptions};
 
 /// Above this a buffer is given back to the allocator once it is empty.
 const KEEP_BUFFER_BYTES: usize = 16 << 20;
+/// One write of zeros.
+const ZERO_BYTES: usize = 1 << 20;
 
 /// The log, open for writing. Shared behind an `Arc`; all methods may be called from many threads.
 pub struct Wal {
@@ -41,6 +43,8 @@ pub struct Wal {
     group_done: Condvar,
     written: AtomicU64,
     synced: AtomicU64,
+    /// Who makes a file ahead of its use.
+    preparing: Mutex<()>,
     stopped: OnceLock<String>,
 }
 
@@ -110,6 +114,7 @@ impl Wal {
             group_done: Condvar::new(),
             written: AtomicU64::new(end),
             synced: AtomicU64::new(end),
+            preparing: Mutex::new(()),
             stopped: OnceLock::new(),
         })
     }
@@ -233,6 +238,36 @@ impl Wal {
             done.map_err(|e| Error::io("sync", &self.dir, e))?;
         }
         Ok(())
+    }
+
+    /// Makes the file of a later segment now, filled with zeros, so that the commit that fills the
+    /// segment in use does not wait for it and later syncs write no file metadata. Does nothing
+    /// where a spare is there; says whether it made one. For a background thread, about once per
+    /// log flush; writes a whole segment to the disk.
+    pub fn prepare(&self) -> Result<bool> {
+        self.check_running()?;
+        let Some(_alone) = self.preparing.try_lock() else { return Ok(false) };
+        if self.options.recycle == 0 || !self.writer.lock().spares.is_empty() {
+            return Ok(false);
+        }
+        let path = self.dir.join(PREPARED_NAME);
+        let failed = |what| {
+            let path = path.clone();
+            move |e| Error::io(what, &path, e)
+        };
+        let options = OpenOptions { truncate: true, ..OpenOptions::create() };
+        let file = self.os.vfs.open(&path, options).map_err(failed("make"))?;
+        file.allocate(0, self.options.file_bytes()).map_err(failed("reserve"))?;
+        let zeros = vec![0; ZERO_BYTES.min(self.options.file_bytes() as usize)];
+        let mut offset = 0;
+        while offset < self.options.file_bytes() {
+            let len = zeros.len().min((self.options.file_bytes() - offset) as usize);
+            file.write_all_at(&zeros[..len], offset).map_err(failed("fill"))?;
+            offset += len as u64;
+        }
+        file.sync_all().map_err(failed("sync"))?;
+        self.writer.lock().spares.push(path);
+        Ok(true)
     }
 
     fn write_and_sync(&self) -> Result<()> {
@@ -380,7 +415,7 @@ impl SegmentMaker<'_> {
     fn begin(&self, begin: Begin, spares: &mut Vec<PathBuf>) -> Result<(Segment, Arc<dyn File>)> {
         let Begin { number, salt, first_lsn, previous } = begin;
         let path = self.dir.join(segment_name(number));
-        let bytes = (self.options.segment_bytes & !7).max(2 * HEADER_BYTES as u64);
+        let bytes = self.options.file_bytes();
         let failed = |what| {
             let path = path.clone();
             move |e| Error::io(what, &path, e)

@@ -94,6 +94,7 @@ fn workload(os: &Os, model: &mut Model) -> Result<(), Failure> {
             model.append(&wal, if data.one_in(3) { 700 } else { 60 })?;
             match step % 7 {
                 2 => wal.write_out()?,
+                3 => drop(wal.prepare()?),
                 4 => model.sync(&wal)?,
                 6 if data.one_in(2) => model.checkpoint(&wal)?,
                 _ => {}

@@ -138,6 +138,30 @@ fn trim_bounds_the_files_and_reuses_them() {
 }
 
 #[test]
+fn prepared_file_becomes_the_next_segment() {
+    let (sim, registry) = (SimOs::new(1), Registry::new());
+    let metrics = Metrics::new(&registry);
+    let wal = Wal::open(&sim.os(), Path::new("/log"), TINY, metrics).unwrap();
+    let wal = wal.start_writing().unwrap();
+    assert!(wal.prepare().unwrap());
+    assert!(!wal.prepare().unwrap(), "one is enough");
+    let mut expected = Vec::new();
+    for n in 0..6 {
+        let payload = vec![n; 300];
+        expected.push((wal.append(&[&payload]).unwrap(), payload));
+        wal.sync().unwrap();
+    }
+    assert_eq!(registry.read("wal.segments_recycled"), Some(Value::Counter(1)));
+    assert!(wal.prepare().unwrap());
+    let os = sim.reboot_with(Survival::Nothing);
+    assert_eq!(records(open(&os)).unwrap(), expected);
+    let wal = open(&os).start_writing().unwrap();
+    assert_eq!(sim.files().len(), 3, "the unused one serves the new epoch or is lost");
+    wal.append(&[b"x"]).unwrap();
+    wal.sync().unwrap();
+}
+
+#[test]
 fn full_disk_loses_nothing_and_the_same_call_works_later() {
     let sim = SimOs::new(1);
     let wal = open(&sim.os()).start_writing().unwrap();
