@@ -20,6 +20,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use wire::{Codec, Compressor, Header, Message, MsgFlags, OpMsg, OpQuery, OpReply, ReplyFlags};
 
+/// People point browsers and health checks at the port.
+const TO_A_BROWSER: &[u8] = b"HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\n\
+    Content-Length: 92\r\n\r\n\
+    This is FernDB. It speaks MongoDB's wire protocol here, not HTTP: use mongosh or a driver.\r\n";
+
 /// A reply buffer this large is given back when it was sent.
 const LARGE_REPLY: usize = 256 * 1024;
 
@@ -130,7 +135,9 @@ fn serve_arrived<S: Service>(
     stopping: &AtomicBool,
 ) -> Result<(), Ended> {
     let Desk { inbox, outbox, plain, codec } = desk;
-    while let Some(range) = inbox.frame().map_err(|error| Ended(Some(error.to_string())))? {
+    while let Some(range) =
+        inbox.frame().map_err(|error| lost(&error, inbox, &connection.stream))?
+    {
         let mut exchange = Exchange { service, connection, outbox, plain, codec, stats, stopping };
         exchange.answer(inbox.bytes(range.clone()))?;
         inbox.consume(&range);
@@ -139,6 +146,15 @@ fn serve_arrived<S: Service>(
         }
     }
     Ok(())
+}
+
+/// The end of a stream whose next header makes no sense.
+fn lost(error: &wire::Error, inbox: &Inbox, stream: &Stream) -> Ended {
+    if inbox.held().starts_with(b"GET ") {
+        // Best effort: the connection is over either way.
+        let _lost = stream.write_all(TO_A_BROWSER);
+    }
+    Ended(Some(error.to_string()))
 }
 
 /// One request being answered: the connection and the worker's tools.

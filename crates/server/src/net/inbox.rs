@@ -46,10 +46,15 @@ impl Inbox {
 
     /// Where the next whole frame lies, if it has arrived. An error means the stream is lost.
     pub(crate) fn frame(&self) -> Result<Option<Range<usize>>, wire::Error> {
-        let held = &self.bytes[self.start..self.end];
+        let held = self.held();
         let Some(prefix) = held.first_chunk::<HEADER_SIZE>() else { return Ok(None) };
         let length = Header::parse(prefix)?.length;
         Ok((held.len() >= length).then(|| self.start..self.start + length))
+    }
+
+    /// What has arrived and was not handled yet.
+    pub(crate) fn held(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
     }
 
     pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
