@@ -15,10 +15,12 @@ pub mod raw;
 pub mod show;
 pub mod sort;
 pub mod types;
+pub mod update;
 
 pub use filter::Filter;
 pub use path::Path;
 pub use sort::SortPattern;
+pub use update::Update;
 
 /// The most components a dotted path may have: as deep as documents may nest.
 pub const MAX_PATH_DEPTH: usize = 200;

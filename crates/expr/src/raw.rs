@@ -144,6 +144,11 @@ impl Writer {
         put_value(&mut self.bytes, value);
     }
 
+    /// Copies a value's bytes behind a [`Self::header`].
+    pub fn bytes(&mut self, value: &[u8]) {
+        self.bytes.extend_from_slice(value);
+    }
+
     /// How many bytes stand written.
     pub fn len(&self) -> usize {
         self.bytes.len()
@@ -162,6 +167,11 @@ impl Writer {
     /// The bytes after the first `len`, which must be one finished value.
     pub fn since(&self, len: usize) -> &[u8] {
         &self.bytes[len..]
+    }
+
+    /// The bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     /// The document, once the outermost `begin` was ended.

@@ -1,0 +1,259 @@
+//! Updates: operators, replacements and pipelines.
+//!
+//! [`Update::parse`] turns operators into a tree of paths, so that conflicting ones are found before
+//! any document is touched. [`Update::apply`] walks a document and the tree together and writes the
+//! new document in one pass, copying what the tree does not name.
+//!
+//! Always true:
+//! 1. An update that changes no byte reports `modified: false`.
+//! 2. The `_id` of an existing document never changes.
+//! 3. Fields that are already there keep their place; new ones follow in lexicographic order,
+//!    numbers by value.
+
+mod apply;
+mod array;
+mod array_filter;
+mod check;
+mod number;
+mod operation;
+mod parse;
+mod tree;
+mod upsert;
+
+pub use check::{MAX_DOCUMENT_BYTES, MAX_STORED_DEPTH, check_stored_id};
+
+use crate::filter::{Filter, MatchDetails, ParseContext};
+use crate::path::Path;
+use crate::raw::{self, Writer};
+use array_filter::ArrayFilters;
+use bson::oid::ObjectId;
+use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{DateTime, Timestamp};
+use errors::Result;
+use tree::Tree;
+
+/// A parsed update.
+#[derive(Debug)]
+pub struct Update {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Operators(Operators),
+    Replacement(RawDocumentBuf),
+    Pipeline(Box<dyn PipelineUpdate>),
+}
+
+/// What update operators come to.
+#[derive(Debug)]
+pub(crate) struct Operators {
+    tree: Tree,
+    filters: ArrayFilters,
+    touched: Vec<Path>,
+    /// Source and destination of each `$rename`.
+    renames: Vec<(Path, Path)>,
+    /// No path plus operand reaches deeper than this.
+    depth: usize,
+}
+
+/// The pipeline form of an update, which the crates above implement.
+pub trait PipelineUpdate: Send + Sync + std::fmt::Debug {
+    /// The document after the stages.
+    fn apply(&self, document: &RawDocument) -> Result<RawDocumentBuf>;
+}
+
+/// Makes a pipeline update of its stages.
+pub type PipelineParser<'p> = dyn Fn(&RawArray) -> Result<Box<dyn PipelineUpdate>> + 'p;
+
+/// What applying an update needs to know.
+#[derive(Clone, Copy, Debug)]
+pub struct UpdateContext {
+    /// How the document matched: where the positional operator `$` points.
+    pub details: MatchDetails,
+    /// For `$currentDate`.
+    pub now: DateTime,
+    /// For `$currentDate` with timestamps, and empty timestamps in replacements.
+    pub timestamp: Timestamp,
+}
+
+/// An updated document.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The document as it is now.
+    pub document: RawDocumentBuf,
+    /// Whether any byte differs.
+    pub modified: bool,
+}
+
+impl Update {
+    /// Parses the `u` of an update statement.
+    pub fn parse(
+        update: RawBsonRef<'_>,
+        array_filters: Option<&RawArray>,
+        ctx: &ParseContext,
+        pipeline: &PipelineParser<'_>,
+    ) -> Result<Self> {
+        parse::update(update, array_filters, ctx, pipeline).map(|kind| Self { kind })
+    }
+
+    /// Whether this is a whole document, which must not be applied to many.
+    pub fn is_replacement(&self) -> bool {
+        matches!(self.kind, Kind::Replacement(_))
+    }
+
+    /// Whether this is a pipeline.
+    pub fn is_pipeline(&self) -> bool {
+        matches!(self.kind, Kind::Pipeline(_))
+    }
+
+    /// Whether the positional operator `$` occurs, so that match details are needed.
+    pub fn is_positional(&self) -> bool {
+        match &self.kind {
+            Kind::Operators(operators) => operators.tree.is_positional(),
+            Kind::Replacement(_) | Kind::Pipeline(_) => false,
+        }
+    }
+
+    /// The paths whose values, or whose descendants' values, may change; `None` when any may.
+    /// Positional components end a path. Index keys over other paths stay as they are.
+    pub fn touched(&self) -> Option<&[Path]> {
+        match &self.kind {
+            Kind::Operators(operators) => Some(&operators.touched),
+            Kind::Replacement(_) | Kind::Pipeline(_) => None,
+        }
+    }
+
+    /// Applies the update to an existing document.
+    pub fn apply(&self, document: &RawDocument, ctx: &UpdateContext) -> Result<Outcome> {
+        let outcome = match &self.kind {
+            Kind::Operators(operators) => {
+                let outcome = apply::apply(operators, document, ctx, false)?;
+                if outcome.modified {
+                    operators.check(document, &outcome.document)?;
+                }
+                outcome
+            }
+            Kind::Replacement(replacement) => {
+                changed(document, replaced(document, replacement, ctx)?)
+            }
+            Kind::Pipeline(pipeline) => {
+                let result = pipeline.apply(document)?;
+                check::depth(&result)?;
+                check::no_top_level_dollar(&result)?;
+                changed(document, keep_id(document, &result)?)
+            }
+        };
+        if outcome.modified {
+            check::size(&outcome.document)?;
+        }
+        Ok(outcome)
+    }
+
+    /// The document an upsert inserts when nothing matched: the filter's equalities with the update
+    /// applied; `new_id` where neither gives an `_id`, which always comes first.
+    pub fn upsert(
+        &self,
+        filter: &Filter,
+        ctx: &UpdateContext,
+        new_id: ObjectId,
+    ) -> Result<RawDocumentBuf> {
+        let document = match &self.kind {
+            Kind::Operators(operators) => {
+                let base = upsert::base(&filter.equalities_for_upsert()?)?;
+                let outcome = apply::apply(operators, &base, ctx, true)?;
+                operators.check(&base, &outcome.document)?;
+                outcome.document
+            }
+            Kind::Replacement(replacement) => {
+                let equalities = filter.equalities_for_upsert()?;
+                let id = equalities.into_iter().filter(|(path, _)| path.as_str() == "_id");
+                replaced(&upsert::base(&id.collect::<Vec<_>>())?, replacement, ctx)?
+            }
+            Kind::Pipeline(pipeline) => {
+                let base = upsert::base(&filter.equalities_for_upsert()?)?;
+                let result = pipeline.apply(&base)?;
+                check::depth(&result)?;
+                check::no_top_level_dollar(&result)?;
+                keep_id(&base, &result)?
+            }
+        };
+        let document = upsert::with_id_first(&document, new_id)?;
+        check::size(&document)?;
+        Ok(document)
+    }
+}
+
+fn changed(before: &RawDocument, after: RawDocumentBuf) -> Outcome {
+    let modified = before.as_bytes() != after.as_bytes();
+    Outcome { document: after, modified }
+}
+
+/// The replacement under the old `_id`, which comes first. Empty timestamps at the top are filled.
+fn replaced(
+    document: &RawDocument,
+    replacement: &RawDocument,
+    ctx: &UpdateContext,
+) -> Result<RawDocumentBuf> {
+    let kept = keep_id(document, replacement)?;
+    let empty = RawBsonRef::Timestamp(Timestamp { time: 0, increment: 0 });
+    let mut writer = Writer::with_capacity(kept.as_bytes().len());
+    let open = writer.begin();
+    for element in raw::elements(&kept) {
+        let element = element?;
+        if element.name() != "_id" && element.value()? == empty {
+            writer.value(element.name(), RawBsonRef::Timestamp(ctx.timestamp));
+        } else {
+            writer.element(&element);
+        }
+    }
+    writer.end(open);
+    writer.finish()
+}
+
+/// `after` with `_id` first: the old one, which `after` may repeat but not change.
+fn keep_id(before: &RawDocument, after: &RawDocument) -> Result<RawDocumentBuf> {
+    let (old, new) = (before.get("_id")?, after.get("_id")?);
+    if let (Some(old), Some(new)) = (old, new)
+        && !keystring::equal(old, new)
+    {
+        return Err(check::altered_id(new));
+    }
+    let mut writer = Writer::with_capacity(after.as_bytes().len() + 32);
+    let open = writer.begin();
+    if let Some(id) = old.or(new) {
+        writer.value("_id", id);
+    }
+    for element in raw::elements(after) {
+        let element = element?;
+        if element.name() != "_id" {
+            writer.element(&element);
+        }
+    }
+    writer.end(open);
+    writer.finish()
+}
+
+impl Operators {
+    /// What must hold of a document the operators changed.
+    fn check(&self, before: &RawDocument, after: &RawDocument) -> Result<()> {
+        if self.touched.iter().any(|path| path.first() == "_id") {
+            let same = match (before.get("_id")?, after.get("_id")?) {
+                (None, _) => true,
+                (Some(old), Some(new)) => old == new,
+                (Some(_), None) => false,
+            };
+            if !same {
+                let path = self.touched.iter().find(|path| path.first() == "_id");
+                return Err(check::immutable_id(path.map_or("_id", Path::as_str)));
+            }
+        }
+        if self.depth > MAX_STORED_DEPTH || !self.renames.is_empty() {
+            check::depth(after)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
