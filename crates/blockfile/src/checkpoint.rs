@@ -14,7 +14,8 @@ use crate::UNIT;
 use crate::allocator::Extent;
 use crate::blob::{BlobPointer, Chunk, MAX_CHUNK_PAYLOAD, chunk_units};
 use crate::error::Result;
-use crate::file::{BlockFile, Inner};
+use crate::file::BlockFile;
+use crate::inner::Inner;
 use crate::superblock::Superblock;
 use crate::translation::{SegmentId, encode_table};
 

@@ -9,7 +9,9 @@ use os::AlignedBuf;
 use crate::UNIT;
 use crate::allocator::Extent;
 use crate::error::Result;
-use crate::file::{BlockFile, Slot, io_error};
+use crate::file::BlockFile;
+use crate::inner::io_error;
+use crate::state::Slot;
 use crate::translation::{Entry, SegmentId};
 
 const COPY_BYTES: u64 = 1 << 20;

@@ -24,12 +24,15 @@ mod blob;
 mod checkpoint;
 mod compact;
 mod compress;
+mod create;
 mod error;
 mod file;
+mod inner;
 mod metrics;
 mod page;
 mod pins;
 mod segment;
+mod state;
 mod superblock;
 mod translation;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::file::Inner;
+use crate::inner::Inner;
 
 /// While it lives, segments that were readable when it was taken stay readable, freed or not.
 /// For snapshots over old roots, and for backups.

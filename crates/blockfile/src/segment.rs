@@ -9,8 +9,9 @@ use crate::UNIT;
 use crate::allocator::Extent;
 use crate::compress::Compression;
 use crate::error::Result;
-use crate::file::{BlockFile, Slot};
+use crate::file::BlockFile;
 use crate::page::{PageContext, encode_page};
+use crate::state::Slot;
 use crate::translation::{Entry, SegmentId};
 
 /// Up to here a segment is gathered in memory and then gets an extent that fits exactly; longer

@@ -26,6 +26,7 @@
 mod directory;
 mod error;
 mod frame;
+mod maker;
 mod metrics;
 mod reader;
 mod segment;

@@ -17,9 +17,10 @@ use parking_lot::{Condvar, Mutex};
 use crate::directory::{Found, Segment, scan};
 use crate::error::{Error, Result};
 use crate::frame::{ALIGN, FrameKind, encode_frame, frame_bytes, frame_header};
+use crate::maker::{Begin, SegmentMaker};
 use crate::metrics::Metrics;
 use crate::reader::Replay;
-use crate::segment::{HEADER_BYTES, PREPARED_NAME, SegmentHeader, segment_name};
+use crate::segment::{HEADER_BYTES, PREPARED_NAME};
 use crate::{Lsn, MAX_PAYLOAD_BYTES, WalOptions};
 
 /// Above this a buffer is given back to the allocator once it is empty.
@@ -390,60 +391,5 @@ impl Tail {
 impl Writer {
     fn segment(&self) -> &Segment {
         self.segments.back().expect("the segment in use is always there")
-    }
-}
-
-/// Makes segment files, from spare ones where there are some.
-struct SegmentMaker<'a> {
-    os: &'a Os,
-    dir: &'a Path,
-    options: WalOptions,
-    metrics: &'a Metrics,
-}
-
-/// What a new segment's header will say.
-#[derive(Clone, Copy)]
-struct Begin {
-    number: u64,
-    salt: u64,
-    first_lsn: Lsn,
-    previous: u64,
-}
-
-impl SegmentMaker<'_> {
-    /// Begins a segment: the file has its name, its space and its header, all on disk.
-    fn begin(&self, begin: Begin, spares: &mut Vec<PathBuf>) -> Result<(Segment, Arc<dyn File>)> {
-        let Begin { number, salt, first_lsn, previous } = begin;
-        let path = self.dir.join(segment_name(number));
-        let bytes = self.options.file_bytes();
-        let failed = |what| {
-            let path = path.clone();
-            move |e| Error::io(what, &path, e)
-        };
-        let vfs = &self.os.vfs;
-        // a full disk must not cost the spare: it leaves the list when the segment is begun
-        let spare = spares.iter().position(|spare| *spare == path);
-        let spare = spare.or(spares.len().checked_sub(1));
-        if let Some(spare) = spare.map(|at| &mut spares[at]).filter(|spare| **spare != path) {
-            vfs.rename(spare, &path).map_err(failed("rename a spare to"))?;
-            spare.clone_from(&path);
-        }
-        let file = vfs.open(&path, OpenOptions::create()).map_err(failed("make"))?;
-        if file.len().map_err(failed("size of"))? > bytes {
-            file.set_len(bytes).map_err(failed("cut"))?;
-        }
-        file.allocate(0, bytes).map_err(failed("reserve"))?;
-        vfs.sync_dir(self.dir).map_err(failed("sync the directory of"))?;
-        let body_bytes = bytes - HEADER_BYTES as u64;
-        let header = SegmentHeader { number, salt, first_lsn, body_bytes, previous };
-        file.write_all_at(&header.encode(), 0).map_err(failed("write"))?;
-        file.sync_all().map_err(failed("sync"))?;
-        if let Some(at) = spare {
-            spares.remove(at);
-            self.metrics.segments_recycled.inc();
-        } else {
-            self.metrics.segments_made.inc();
-        }
-        Ok((Segment { path, header }, file))
     }
 }

@@ -1,0 +1,235 @@
+//! The shared inside of a data file: loading a checkpoint, finding space, reading, syncing, and
+//! turning what the disk says into [`Error`]s.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use os::{AlignedBuf, DIRECT_ALIGN, File, Os};
+use parking_lot::{Mutex, RwLock};
+
+use crate::UNIT;
+use crate::allocator::{Allocator, Extent};
+use crate::error::{Error, Result};
+use crate::file::{CheckpointImage, Options};
+use crate::metrics::Metrics;
+use crate::state::{Slot, State, Table};
+use crate::superblock::{RESERVED_UNITS, Superblock};
+use crate::translation::{Entry, SegmentId, decode_table};
+
+pub(crate) struct Inner {
+    pub(crate) os: Os,
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) path: PathBuf,
+    pub(crate) file_id: u128,
+    pub(crate) options: Options,
+    pub(crate) metrics: Metrics,
+    /// One checkpoint at a time.
+    pub(crate) checkpointing: Mutex<()>,
+    pub(crate) state: Mutex<State>,
+    pub(crate) table: RwLock<Table>,
+    /// Segments moved by compaction so far.
+    pub(crate) moves: AtomicU64,
+    pub(crate) stopped: OnceLock<String>,
+}
+
+impl Inner {
+    pub(crate) fn load(&self, superblock: &Superblock) -> Result<Option<CheckpointImage>> {
+        let mut used = Vec::new();
+        let table = match superblock.table {
+            pointer if pointer.is_none() => Vec::new(),
+            pointer => {
+                let bytes = self.read_blob(superblock.generation, pointer, &mut used)?;
+                decode_table(&bytes).map_err(|what| self.corruption(pointer.unit, what))?
+            }
+        };
+        let root = match superblock.root {
+            pointer if pointer.is_none() => None,
+            pointer => Some(self.read_blob(superblock.generation, pointer, &mut used)?),
+        };
+        let mut state = self.state.lock();
+        state.blobs.clone_from(&used);
+        used.extend(table.iter().map(|(_, entry)| entry.extent()));
+        state.space = Allocator::from_used(RESERVED_UNITS, state.file_units, used)
+            .map_err(|what| self.corruption(superblock.table.unit, what))?;
+        if table.last().is_some_and(|(id, _)| id.0 >= superblock.next_segment) {
+            return Err(self.corruption(superblock.table.unit, "segment id was never given out"));
+        }
+        let slots = table.into_iter().map(|(id, entry)| (id.0, Slot { entry, dropped: None }));
+        *self.table.write() = slots.collect();
+        let Superblock { generation, lsn, written_ms, .. } = *superblock;
+        Ok(root.map(|root| CheckpointImage { generation, lsn, written_ms, root }))
+    }
+
+    /// Takes an extent, growing the file where no hole fits. May touch the disk.
+    pub(crate) fn allocate(&self, units: u64) -> Result<Extent> {
+        let mut state = self.state.lock();
+        if let Some(extent) = state.space.take_free(units) {
+            return Ok(extent);
+        }
+        let end = state.space.end();
+        let needed = end.checked_add(units).filter(|end| *end < 1 << 40);
+        let needed = needed.ok_or_else(|| self.no_space(units))?;
+        if needed > state.file_units {
+            let most = (self.options.grow_bytes / UNIT).max(1);
+            let step = (end / 16).clamp(most.min(256), most);
+            let grown = self.grow(state.file_units, needed.max(end + step));
+            let grown = match grown {
+                Err(Error::NoSpace { .. }) => self.grow(state.file_units, needed),
+                other => other,
+            };
+            state.file_units = grown?;
+        }
+        Ok(state.space.take_end(units))
+    }
+
+    fn grow(&self, from: u64, to: u64) -> Result<u64> {
+        let (offset, len) = (from * UNIT, (to - from) * UNIT);
+        match self.file.allocate(offset, len) {
+            Ok(()) => Ok(to),
+            Err(e) => Err(self.write_error("extend", offset, len, e)),
+        }
+    }
+
+    pub(crate) fn give_back(&self, extent: Extent) {
+        self.state.lock().space.give_back(extent);
+    }
+
+    /// Writes whole units from aligned memory.
+    pub(crate) fn write_units(&self, unit: u64, bytes: &[u8]) -> Result<()> {
+        self.check_running()?;
+        self.metrics.writes.inc();
+        self.metrics.write_bytes.add(bytes.len() as u64);
+        let offset = unit * UNIT;
+        let written = self.file.write_all_at(bytes, offset);
+        written.map_err(|e| self.write_error("write", offset, bytes.len() as u64, e))
+    }
+
+    /// Where a part of a segment is in the file.
+    pub(crate) fn locate(&self, id: SegmentId, offset: u64, len: u64) -> Result<Entry> {
+        let entry = self.table.read().get(&id.0).map(|slot| slot.entry);
+        let entry = entry.ok_or_else(|| self.unknown(id))?;
+        match offset.checked_add(len) {
+            Some(end) if end <= entry.bytes => Ok(entry),
+            _ => Err(Error::Corruption {
+                file: self.path.clone(),
+                offset: entry.unit * UNIT,
+                segment: id.0,
+                page: 0,
+                what: "a reference points past the end of its segment",
+            }),
+        }
+    }
+
+    pub(crate) fn read(&self, id: SegmentId, offset: u64, buf: &mut [u8]) -> Result<()> {
+        loop {
+            let moves = self.moves.load(Ordering::Acquire);
+            let entry = self.locate(id, offset, buf.len() as u64)?;
+            let result = self.read_at(entry.unit * UNIT + offset, buf);
+            // compaction may have moved the segment and given its old place away meanwhile
+            if moves == self.moves.load(Ordering::Acquire)
+                || self.locate(id, offset, buf.len() as u64)? == entry
+            {
+                return result;
+            }
+        }
+    }
+
+    pub(crate) fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
+        let start = self.os.clock.monotonic();
+        let result = if self.file.is_direct() {
+            self.read_direct(offset, buf)
+        } else {
+            self.file.read_exact_at(buf, offset)
+        };
+        self.metrics.reads.inc();
+        self.metrics.read_bytes.add(buf.len() as u64);
+        self.metrics.read_time.record_micros(self.os.clock.monotonic().saturating_sub(start));
+        match result {
+            Ok(()) => Ok(()),
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(self.corruption(offset / UNIT, "the file ends before its content"))
+            }
+            Err(e) => Err(io_error(&self.path, "read", offset, e)),
+        }
+    }
+
+    fn read_direct(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let within = (offset % UNIT) as usize;
+        let memory_aligned = (buf.as_ptr() as usize).is_multiple_of(DIRECT_ALIGN);
+        if within == 0 && memory_aligned && buf.len().is_multiple_of(DIRECT_ALIGN) {
+            return self.file.read_exact_at(buf, offset);
+        }
+        let len = (within + buf.len()).next_multiple_of(DIRECT_ALIGN);
+        let mut bounce = AlignedBuf::zeroed(len);
+        self.file.read_exact_at(&mut bounce, offset - within as u64)?;
+        buf.copy_from_slice(&bounce[within..within + buf.len()]);
+        Ok(())
+    }
+
+    /// Waits until everything written is on disk. A failure stops the file for good: what the
+    /// kernel dropped cannot be known.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.check_running()?;
+        let start = self.os.clock.monotonic();
+        let synced = self.file.sync_data();
+        self.metrics.syncs.inc();
+        self.metrics.sync_time.record_micros(self.os.clock.monotonic().saturating_sub(start));
+        synced.map_err(|e| self.stop(io_error(&self.path, "sync", 0, e)))
+    }
+
+    pub(crate) fn check_running(&self) -> Result<()> {
+        match self.stopped.get() {
+            Some(cause) => Err(Error::Stopped { cause: cause.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn stop(&self, error: Error) -> Error {
+        self.stopped.get_or_init(|| error.to_string());
+        error
+    }
+
+    pub(crate) fn unknown(&self, id: SegmentId) -> Error {
+        Error::Corruption {
+            file: self.path.clone(),
+            offset: 0,
+            segment: id.0,
+            page: 0,
+            what: "no such segment",
+        }
+    }
+
+    pub(crate) fn corruption(&self, unit: u64, what: &'static str) -> Error {
+        let file = self.path.clone();
+        Error::Corruption { file, offset: unit.saturating_mul(UNIT), segment: 0, page: 0, what }
+    }
+
+    fn no_space(&self, units: u64) -> Error {
+        Error::NoSpace { file: self.path.clone(), needed: units.saturating_mul(UNIT) }
+    }
+
+    fn write_error(&self, what: &'static str, offset: u64, needed: u64, e: io::Error) -> Error {
+        match e.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Error::NoSpace { file: self.path.clone(), needed }
+            }
+            _ => io_error(&self.path, what, offset, e),
+        }
+    }
+}
+
+pub(crate) fn io_error(
+    path: &Path,
+    operation: &'static str,
+    offset: u64,
+    source: io::Error,
+) -> Error {
+    match source.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Error::NoSpace { file: path.to_path_buf(), needed: UNIT }
+        }
+        _ => Error::Io { operation, file: path.to_path_buf(), offset, source },
+    }
+}

@@ -1,0 +1,124 @@
+//! What a data file knows in memory: free space, the epoch, who waits for what.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use parking_lot::RwLock;
+
+use crate::allocator::{Allocator, Extent};
+use crate::checkpoint::CheckpointMark;
+use crate::pins::Pins;
+use crate::superblock::{RESERVED_UNITS, Superblock};
+use crate::translation::{Entry, SegmentId};
+
+/// Ids skipped at each open, so that a segment written after the last checkpoint and lost in a
+/// crash never shares its id, and so its pages' checksums, with a later one.
+const ID_GAP: u64 = 1 << 24;
+
+/// A segment's place, and when it was freed.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot {
+    pub(crate) entry: Entry,
+    pub(crate) dropped: Option<u64>,
+}
+
+pub(crate) type Table = BTreeMap<u64, Slot>;
+
+/// An extent nobody needs once `epoch` is behind every pin (and checkpoint).
+struct Dropped {
+    epoch: u64,
+    segment: Option<SegmentId>,
+    extent: Extent,
+}
+
+pub(crate) struct State {
+    pub(crate) space: Allocator,
+    /// Units the file is long.
+    pub(crate) file_units: u64,
+    next_id: u64,
+    pub(crate) epoch: u64,
+    pub(crate) begun: CheckpointMark,
+    pub(crate) completed_epoch: u64,
+    pub(crate) generation: u64,
+    /// Extents of the newest checkpoint's table and root.
+    pub(crate) blobs: Vec<Extent>,
+    /// In no checkpoint: wait for pins only.
+    dropped_new: VecDeque<Dropped>,
+    /// In a checkpoint: wait for the next one too.
+    dropped_old: VecDeque<Dropped>,
+    pub(crate) dropped_units: u64,
+    pub(crate) pins: Pins,
+}
+
+impl State {
+    pub(crate) fn new(superblock: &Superblock, file_units: u64) -> Self {
+        let next_id = superblock.next_segment.saturating_add(ID_GAP);
+        Self {
+            space: Allocator::new(RESERVED_UNITS),
+            file_units,
+            next_id,
+            epoch: 0,
+            begun: CheckpointMark { epoch: 0, next_id },
+            completed_epoch: 0,
+            generation: superblock.generation,
+            blobs: Vec::new(),
+            dropped_new: VecDeque::new(),
+            dropped_old: VecDeque::new(),
+            dropped_units: 0,
+            pins: Pins::default(),
+        }
+    }
+
+    pub(crate) fn new_id(&mut self) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        id
+    }
+
+    pub(crate) fn begin_checkpoint(&mut self) -> CheckpointMark {
+        self.begun = CheckpointMark { epoch: self.epoch, next_id: self.next_id };
+        self.begun
+    }
+
+    pub(crate) fn pin(&mut self) -> u64 {
+        self.pins.add(self.epoch);
+        self.epoch
+    }
+
+    /// Queues an extent for reuse; `segment` is the table entry that goes with it, `None` for the
+    /// old place of a moved segment (which a checkpoint may name).
+    pub(crate) fn drop_extent(&mut self, segment: Option<SegmentId>, extent: Extent) {
+        let dropped = Dropped { epoch: self.epoch, segment, extent };
+        self.epoch += 1;
+        self.dropped_units += extent.units;
+        if segment.is_some_and(|id| id.0 >= self.begun.next_id) {
+            self.dropped_new.push_back(dropped);
+        } else {
+            self.dropped_old.push_back(dropped);
+        }
+    }
+
+    /// Frees the extents that no pin and no checkpoint can see any more. Epochs ascend in both
+    /// queues, so only their fronts are looked at.
+    pub(crate) fn reclaim(&mut self, table: &RwLock<Table>) {
+        let pinned = self.pins.oldest();
+        let unneeded = self.completed_epoch.min(pinned);
+        let mut gone = Vec::new();
+        while let Some(d) = self.dropped_new.pop_front_if(|d| d.epoch < pinned) {
+            gone.push(d);
+        }
+        while let Some(d) = self.dropped_old.pop_front_if(|d| d.epoch < unneeded) {
+            gone.push(d);
+        }
+        if gone.is_empty() {
+            return;
+        }
+        let mut table = table.write();
+        for Dropped { segment, extent, .. } in gone {
+            if let Some(id) = segment {
+                table.remove(&id.0);
+            }
+            self.dropped_units -= extent.units;
+            self.space.give_back(extent);
+        }
+    }
+}
