@@ -18,7 +18,7 @@ use errors::{Code, Error, Result};
 use os::Os;
 use parking_lot::{Condvar, Mutex};
 use query::Verbosity;
-use session::{Cursors, Operations, Sessions, Start};
+use session::{Cursors, Killed, Operations, SessionId, Sessions, Start};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -238,7 +238,24 @@ impl Service {
         self.cursors.expire(now, timeout);
         let dead = self.sessions.expire(now);
         if !dead.is_empty() {
-            self.cursors.kill_where(|c| c.session.is_some_and(|session| dead.contains(&session)));
+            self.kill_cursors_of(&dead);
+        }
+    }
+
+    /// Ends the cursors of sessions, also those that run.
+    pub(crate) fn kill_cursors_of(&self, sessions: &[SessionId]) {
+        let killed = self
+            .cursors
+            .kill_where(|cursor| cursor.session.is_some_and(|owner| sessions.contains(&owner)));
+        for cursor in killed {
+            self.stop_runner(cursor);
+        }
+    }
+
+    /// Stops the operation that runs a killed cursor.
+    pub(crate) fn stop_runner(&self, killed: Killed) {
+        if let Some(number) = killed.running {
+            self.operations.kill(number, Code::CURSOR_KILLED);
         }
     }
 

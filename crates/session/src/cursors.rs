@@ -70,6 +70,15 @@ pub struct CursorInfo {
     pub last_use: Duration,
 }
 
+/// A cursor that was ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Killed {
+    /// Its number.
+    pub id: CursorId,
+    /// The operation that ran it just then.
+    pub running: Option<u64>,
+}
+
 /// Figures for `serverStatus.metrics.cursor`.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct CursorStats {
@@ -93,6 +102,8 @@ struct Entry<C> {
     last_use: Duration,
     /// `None` while a request runs it.
     idle: Option<C>,
+    /// The operation that runs it, or ran it last.
+    runner: u64,
     doomed: bool,
 }
 
@@ -128,6 +139,7 @@ impl<C> Cursors<C> {
             created: now,
             last_use: now,
             idle: Some(new.cursor),
+            runner: 0,
             doomed: false,
         });
         self.total_opened.fetch_add(1, Ordering::Relaxed);
@@ -146,12 +158,14 @@ impl<C> Cursors<C> {
         }
     }
 
-    /// Takes a cursor to run it. `namespace` and `session` must be those it was made with.
+    /// Takes a cursor to run it in operation `runner`. `namespace` and `session` must be those it
+    /// was made with.
     pub fn check_out(
         &self,
         id: CursorId,
         namespace: &str,
         session: Option<SessionId>,
+        runner: u64,
     ) -> Result<CheckedOut<'_, C>> {
         let mut shard = self.shard(id).lock();
         let entry =
@@ -173,6 +187,7 @@ impl<C> Cursors<C> {
                 ),
             ));
         }
+        entry.runner = runner;
         Ok(CheckedOut {
             registry: self,
             id,
@@ -181,24 +196,25 @@ impl<C> Cursors<C> {
         })
     }
 
-    /// Ends a cursor of `namespace`; one that runs ends when its batch does. Says whether there
-    /// was one.
-    pub fn kill(&self, id: CursorId, namespace: &str) -> bool {
+    /// Ends a cursor of `namespace`, where there is one. A cursor that runs cannot come back; the
+    /// caller stops the operation named.
+    pub fn kill(&self, id: CursorId, namespace: &str) -> Option<Killed> {
         let mut shard = self.shard(id).lock();
         let Some(entry) = shard.get_mut(&id).filter(|e| !e.doomed && &*e.namespace == namespace)
         else {
-            return false;
+            return None;
         };
         entry.doomed = true;
-        let dead = if entry.idle.is_some() { shard.remove(&id) } else { None };
+        let running = entry.running();
+        let dead = if running.is_none() { shard.remove(&id) } else { None };
         drop(shard);
         drop(dead);
-        true
+        Some(Killed { id, running })
     }
 
-    /// Ends every cursor that `condemned` picks (by session, by namespace) and counts them.
-    pub fn kill_where(&self, mut condemned: impl FnMut(&CursorInfo) -> bool) -> usize {
-        let mut count = 0;
+    /// Ends every cursor that `condemned` picks (by session, by idleness).
+    pub fn kill_where(&self, mut condemned: impl FnMut(&CursorInfo) -> bool) -> Vec<Killed> {
+        let mut killed = Vec::new();
         for shard in &self.shards {
             let mut dead = Vec::new();
             let mut shard = shard.lock();
@@ -208,25 +224,26 @@ impl<C> Cursors<C> {
                 .map(|(id, _)| *id)
                 .collect();
             for id in ids {
-                count += 1;
-                if let Some(entry) = shard.get_mut(&id) {
-                    entry.doomed = true;
-                    if entry.idle.is_some() {
-                        dead.push(shard.remove(&id));
-                    }
+                let Some(entry) = shard.get_mut(&id) else { continue };
+                entry.doomed = true;
+                let running = entry.running();
+                killed.push(Killed { id, running });
+                if running.is_none() {
+                    dead.push(shard.remove(&id));
                 }
             }
             drop(shard);
             drop(dead);
         }
-        count
+        killed
     }
 
     /// Ends cursors idle for at least `timeout`; counts them.
     pub fn expire(&self, now: Duration, timeout: Duration) -> usize {
-        let count = self.kill_where(|info| {
+        let dead = self.kill_where(|info| {
             !info.busy && !info.no_timeout && now.saturating_sub(info.last_use) >= timeout
         });
+        let count = dead.len();
         self.timed_out.fetch_add(count as u64, Ordering::Relaxed);
         count
     }
@@ -263,6 +280,10 @@ impl<C> Cursors<C> {
 }
 
 impl<C> Entry<C> {
+    fn running(&self) -> Option<u64> {
+        self.idle.is_none().then_some(self.runner)
+    }
+
     fn info(&self, id: CursorId) -> CursorInfo {
         CursorInfo {
             id,
@@ -382,19 +403,19 @@ mod tests {
     #[test]
     fn checked_out_cursor_is_in_use_until_parked() {
         let (cursors, id) = registry();
-        let mut out = cursors.check_out(id, "a.b", None).unwrap();
+        let mut out = cursors.check_out(id, "a.b", None, 9).unwrap();
         assert_eq!(*out.cursor(), "query");
-        let Err(error) = cursors.check_out(id, "a.b", None) else { panic!("in use") };
+        let Err(error) = cursors.check_out(id, "a.b", None, 9) else { panic!("in use") };
         assert_eq!(error.code(), Code::CURSOR_IN_USE);
         assert!(out.park(Duration::ZERO));
-        assert!(cursors.check_out(id, "a.b", None).is_ok());
+        assert!(cursors.check_out(id, "a.b", None, 9).is_ok());
     }
 
     #[test]
     fn dropped_cursor_is_gone() {
         let (cursors, id) = registry();
-        drop(cursors.check_out(id, "a.b", None).unwrap());
-        let Err(error) = cursors.check_out(id, "a.b", None) else { panic!("gone") };
+        drop(cursors.check_out(id, "a.b", None, 9).unwrap());
+        let Err(error) = cursors.check_out(id, "a.b", None, 9) else { panic!("gone") };
         assert_eq!(error.message(), format!("cursor id {id} not found"));
         assert_eq!(cursors.stats().open, 0);
     }
@@ -402,10 +423,10 @@ mod tests {
     #[test]
     fn cursor_killed_while_running_does_not_come_back() {
         let (cursors, id) = registry();
-        let out = cursors.check_out(id, "a.b", None).unwrap();
-        assert!(!cursors.kill(id, "a.other"));
-        assert!(cursors.kill(id, "a.b"));
-        assert!(!cursors.kill(id, "a.b"));
+        let out = cursors.check_out(id, "a.b", None, 9).unwrap();
+        assert_eq!(cursors.kill(id, "a.other"), None);
+        assert_eq!(cursors.kill(id, "a.b"), Some(Killed { id, running: Some(9) }));
+        assert_eq!(cursors.kill(id, "a.b"), None);
         assert!(!out.park(Duration::ZERO));
         assert_eq!(cursors.stats().open, 0);
     }
@@ -413,7 +434,7 @@ mod tests {
     #[test]
     fn namespace_of_getmore_must_match() {
         let (cursors, id) = registry();
-        let Err(error) = cursors.check_out(id, "a.c", None) else { panic!("mismatch") };
+        let Err(error) = cursors.check_out(id, "a.c", None, 9) else { panic!("mismatch") };
         assert_eq!(error.code(), Code::UNAUTHORIZED);
     }
 
@@ -427,7 +448,7 @@ mod tests {
             (park(&cursors, Some(one), false), Some(SessionId([2; 16])), 50738),
         ];
         for (id, asks, code) in codes {
-            let Err(error) = cursors.check_out(id, "a.b", asks) else { panic!("mismatch") };
+            let Err(error) = cursors.check_out(id, "a.b", asks, 9) else { panic!("mismatch") };
             assert_eq!(error.code().0, code);
         }
     }
@@ -437,10 +458,10 @@ mod tests {
         let (cursors, id) = registry();
         park(&cursors, None, true);
         let busy = park(&cursors, None, false);
-        let out = cursors.check_out(busy, "a.b", None).unwrap();
+        let out = cursors.check_out(busy, "a.b", None, 9).unwrap();
         assert_eq!(cursors.expire(Duration::from_secs(599), Cursors::<&str>::TIMEOUT), 0);
         assert_eq!(cursors.expire(Duration::from_mins(10), Cursors::<&str>::TIMEOUT), 1);
-        assert!(cursors.check_out(id, "a.b", None).is_err());
+        assert!(cursors.check_out(id, "a.b", None, 9).is_err());
         assert!(out.park(Duration::from_mins(10)));
         let stats = cursors.stats();
         assert_eq!((stats.open, stats.no_timeout, stats.timed_out), (2, 1, 1));

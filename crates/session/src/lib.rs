@@ -11,6 +11,6 @@ mod cursors;
 mod operation;
 mod sessions;
 
-pub use cursors::{CheckedOut, CursorId, CursorInfo, CursorStats, Cursors, NewCursor};
+pub use cursors::{CheckedOut, CursorId, CursorInfo, CursorStats, Cursors, Killed, NewCursor};
 pub use operation::{OpSnapshot, Operation, Operations, Running, Start};
 pub use sessions::{SessionId, SessionInfo, Sessions};

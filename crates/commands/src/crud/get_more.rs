@@ -33,7 +33,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = format!("{}.{collection}", context.database());
     context.connection.operation.set_namespace(context.database(), collection);
     let service = context.service;
-    let mut out = service.cursors.check_out(id, &namespace, context.arguments.session)?;
+    let number = context.connection.operation.number();
+    let session = context.arguments.session;
+    let mut out = service.cursors.check_out(id, &namespace, session, number)?;
     if context.arguments.max_time_ms.is_some() {
         // The cursor itself is fine and stays.
         out.park(context.started);

@@ -19,8 +19,16 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     let cursors = cursors.ok_or_else(|| missing("killCursors", "cursors"))?;
     let namespace = format!("{}.{collection}", context.database());
-    let (killed, absent): (Vec<CursorId>, Vec<CursorId>) =
-        cursors.into_iter().partition(|id| context.service.cursors.kill(*id, &namespace));
+    let (mut killed, mut absent) = (Vec::new(), Vec::new());
+    for id in cursors {
+        match context.service.cursors.kill(id, &namespace) {
+            Some(dead) => {
+                context.service.stop_runner(dead);
+                killed.push(id);
+            }
+            None => absent.push(id),
+        }
+    }
     let reply = &mut context.reply;
     for (name, ids) in [
         ("cursorsKilled", &killed),

@@ -100,7 +100,5 @@ fn stop(service: &Service, list: &[SessionId], own: u64) {
         service.operations.kill_session(*id, own);
         service.sessions.end(*id);
     }
-    service
-        .cursors
-        .kill_where(|cursor| cursor.session.is_some_and(|session| list.contains(&session)));
+    service.kill_cursors_of(list);
 }
