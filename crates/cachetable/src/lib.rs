@@ -102,24 +102,32 @@ impl CacheTable {
         found
     }
 
-    /// The frame of `key`, loaded by `load` where it is not in memory. `load` gets a zeroed
-    /// buffer of `length` bytes to fill, for which room was made before; it may do I/O, no lock is
-    /// held meanwhile. Two threads that miss at once both load, and the first one's frame stays.
-    pub fn get_or_load<E>(
+    /// Loads the frame of `key`, which [`CacheTable::get`] did not find. Room for `length` bytes is
+    /// made before `load` allocates them; `load` may do I/O, no lock is held meanwhile. Two
+    /// threads that miss at once both load, and the first one's frame stays.
+    pub fn load<E>(
         &self,
         key: FrameKey,
         length: usize,
         rank: Rank,
-        load: impl FnOnce(&mut [u8]) -> Result<(), E>,
+        load: impl FnOnce() -> Result<Vec<u8>, E>,
     ) -> Result<Frame, E> {
-        if let Some(frame) = self.get(key) {
-            return Ok(frame);
-        }
         let room = self.make_room(length);
-        let mut bytes = vec![0; length].into_boxed_slice();
-        load(&mut bytes)?;
-        let Some(room) = room else { return Ok(Body::bypass(bytes, &self.shared)) };
-        Ok(self.shard(key).insert(key, Body::frame(bytes, room), rank.rounds()))
+        let bytes = load()?.into_boxed_slice();
+        match room {
+            // More bytes than room was made for is a damaged length the loader let pass.
+            Some(room) if bytes.len() <= length => {
+                Ok(self.shard(key).insert(key, Body::frame(bytes, room), rank.rounds()))
+            }
+            _ => Ok(Body::bypass(bytes, &self.shared)),
+        }
+    }
+
+    /// A frame outside the table that stays until its owner drops it, set aside like
+    /// [`CacheTable::reserve`].
+    pub fn resident(&self, bytes: Box<[u8]>) -> Frame {
+        let room = self.reserve((bytes.len() + frame::OVERHEAD) as u64);
+        Body::frame(bytes, room)
     }
 
     /// Sets `bytes` of the capacity aside for memory held elsewhere (memtables, nodes, filters).
@@ -136,9 +144,9 @@ impl CacheTable {
         self.shrink();
     }
 
-    /// Forgets pages `0..pages` of a segment that is no more, and `also`.
-    pub fn forget(&self, segment: u64, pages: u32, also: &[u32]) {
-        for page in (0..pages).chain(also.iter().copied()) {
+    /// Forgets pages `0..pages` of a segment that is no more.
+    pub fn forget(&self, segment: u64, pages: u32) {
+        for page in 0..pages {
             let key = FrameKey { segment, page };
             self.shard(key).remove(key);
         }

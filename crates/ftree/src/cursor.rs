@@ -7,6 +7,8 @@ use crate::error::Result;
 use crate::memtable::MemIter;
 use crate::merge::{Merge, Source};
 use crate::message::{Direction, KeyRange, Message, Place};
+use crate::node::Child;
+use crate::segment::{Bounds, Reading, SegmentIter};
 use crate::tree::{State, Tree};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -42,9 +44,13 @@ pub struct Cursor {
     peeked: bool,
 }
 
+/// Sources over all memtables and over the runs and the leaf of one child. When the child is
+/// exhausted the next one is opened; memtable sources go on.
 struct Open {
     merge: Merge,
-    _state: Arc<State>,
+    /// The child's range: entries beyond it wait for the next child.
+    bounds: Bounds,
+    state: Arc<State>,
 }
 
 impl Cursor {
@@ -145,9 +151,13 @@ impl Cursor {
     }
 
     fn step_forward(&mut self) -> Result<bool> {
-        self.ensure_open();
+        self.ensure_open()?;
         while let Some(open) = &mut self.open {
-            let Some(entry) = open.merge.top() else { return Ok(false) };
+            let Some(entry) = open.merge.top().filter(|entry| open.bounds.reaches(entry.key))
+            else {
+                self.open_next_child()?;
+                continue;
+            };
             let decided = matches!(self.resume, Resume::Past) && entry.key == self.key;
             if decided || entry.ts > self.ts {
                 open.merge.advance()?;
@@ -169,9 +179,13 @@ impl Cursor {
     /// Going backward the oldest version of a key comes first; the last one not newer than the
     /// snapshot counts.
     fn step_backward(&mut self) -> Result<bool> {
-        self.ensure_open();
+        self.ensure_open()?;
         while let Some(open) = &mut self.open {
-            let Some(entry) = open.merge.top() else { return Ok(false) };
+            let Some(entry) = open.merge.top().filter(|entry| open.bounds.contains(entry.key))
+            else {
+                self.open_next_child()?;
+                continue;
+            };
             if !self.range.above_lower(entry.key) {
                 return Ok(false);
             }
@@ -194,21 +208,37 @@ impl Cursor {
         Ok(false)
     }
 
-    fn ensure_open(&mut self) {
-        if self.open.is_some() || matches!(self.resume, Resume::End) {
-            return;
+    fn ensure_open(&mut self) -> Result<()> {
+        if self.open.is_none() && !matches!(self.resume, Resume::End) {
+            let state = self.tree.pin();
+            self.open = Some(Open::at(state, self.start(), self.direction)?);
         }
-        let state = self.tree.pin();
-        let start = self.start();
-        let sources = state.memtables().map(|table| {
-            let table = Arc::clone(table);
-            Source::Memory(match self.direction {
-                Direction::Forward => MemIter::forward(table, start),
-                Direction::Backward => MemIter::backward(table, start),
-            })
-        });
-        let merge = Merge::new(sources.collect(), self.direction);
-        self.open = Some(Open { merge, _state: state });
+        Ok(())
+    }
+
+    /// Goes on with the child behind the one that is exhausted; none where it was the last, or
+    /// where the range ends before it.
+    fn open_next_child(&mut self) -> Result<()> {
+        let Some(open) = self.open.take() else { return Ok(()) };
+        let edge = match self.direction {
+            Direction::Forward => open.bounds.upper.clone(),
+            Direction::Backward => open.bounds.lower.clone(),
+        };
+        let Some(edge) = edge else { return Ok(()) };
+        let inside = match self.direction {
+            Direction::Forward => self.range.below_upper(&edge),
+            Direction::Backward => self.range.above_lower(&edge),
+        };
+        if inside {
+            let place = Place::behind(&edge);
+            self.open = Some(if Arc::ptr_eq(&open.state, &self.tree.pin()) {
+                open.at_next_child(place, self.direction)?
+            } else {
+                // The tree has moved on: so do we, and let go of what it has dropped.
+                Open::at(self.tree.pin(), Some(place), self.direction)?
+            });
+        }
+        Ok(())
     }
 
     /// The first place to look at: the least one going forward, the one behind going backward.
@@ -229,5 +259,69 @@ impl Cursor {
                 Bound::Unbounded => None,
             },
         }
+    }
+}
+
+impl Open {
+    fn at(state: Arc<State>, place: Option<Place<'_>>, direction: Direction) -> Result<Self> {
+        let tables = state.memtables().map(|table| {
+            let table = Arc::clone(table);
+            Source::Memory(match direction {
+                Direction::Forward => MemIter::forward(table, place),
+                Direction::Backward => MemIter::backward(table, place),
+            })
+        });
+        let sources = tables.collect();
+        Self::over_child(state, sources, place, direction)
+    }
+
+    fn at_next_child(self, place: Place<'_>, direction: Direction) -> Result<Self> {
+        let mut sources = self.merge.into_sources();
+        sources.retain(|source| matches!(source, Source::Memory(_)));
+        Self::over_child(self.state, sources, Some(place), direction)
+    }
+
+    /// Adds to the memtables' sources those of the child that has `place`.
+    fn over_child(
+        state: Arc<State>,
+        mut sources: Vec<Source>,
+        place: Option<Place<'_>>,
+        direction: Direction,
+    ) -> Result<Self> {
+        let mut segments = Vec::new();
+        let mut node = &state.root;
+        let bounds = loop {
+            let child = match (place, direction) {
+                (None, Direction::Forward) => 0,
+                (None, Direction::Backward) => node.children.len() - 1,
+                // Behind every version of the key: the child of what follows it.
+                (Some(place), Direction::Forward) if place.ts == 0 => node.child_after(place.key),
+                (Some(place), _) => node.child_of(place.key),
+            };
+            let live = node.runs.iter().filter(|attached| attached.is_live(child));
+            segments.extend(live.map(|attached| Arc::clone(&attached.run)));
+            match &node.children[child] {
+                Child::Node(below) => node = below,
+                Child::Leaf(leaf) => {
+                    segments.push(Arc::clone(leaf));
+                    break node.child_bounds(child);
+                }
+                Child::Empty => break node.child_bounds(child),
+            }
+        };
+        for segment in segments {
+            let bounds = bounds.clone();
+            let iter = match direction {
+                Direction::Forward => {
+                    SegmentIter::forward(segment, bounds, place, Reading::Cached)?
+                }
+                Direction::Backward => {
+                    SegmentIter::backward(segment, bounds, place, Reading::Cached)?
+                }
+            };
+            sources.push(Source::Segment(Box::new(iter)));
+        }
+        let merge = Merge::new(sources, direction);
+        Ok(Self { merge, bounds, state })
     }
 }

@@ -7,6 +7,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
+    /// The data file could not do it: full, damaged, stopped.
+    #[error(transparent)]
+    Blocks(#[from] blockfile::Error),
     /// Bytes on disk are not what the tree wrote.
     #[error("corruption in tree {tree}, segment {segment}, page {page}: {what}")]
     Corruption {

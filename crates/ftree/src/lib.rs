@@ -17,12 +17,19 @@
 //!
 //! The engine above owns the log, timestamps and snapshots; this crate writes no log.
 
+mod bytes;
 mod cursor;
 mod error;
+mod filter;
+mod home;
 mod memtable;
 mod merge;
 mod message;
+mod node;
 mod options;
+mod page;
+mod retain;
+mod segment;
 mod tree;
 mod value;
 
@@ -30,5 +37,7 @@ pub use cursor::Cursor;
 pub use error::{Error, Result};
 pub use message::{Direction, KeyRange, Message, Visibility};
 pub use options::TreeOptions;
-pub use tree::{Context, Tree};
+pub use tree::{
+    Context, Debt, Effort, Progress, Report, Stats, Tree, TreeImage, Work,
+};
 pub use value::Value;

@@ -84,6 +84,11 @@ impl MemTable {
         self.sealed.store(true, Ordering::SeqCst);
     }
 
+    /// Nothing was inserted since the seal: later commits count as inside too.
+    pub(crate) fn raise_flushed_ts(&self, flushed_ts: u64) {
+        self.flushed_ts.fetch_max(flushed_ts, Ordering::Relaxed);
+    }
+
     /// Sealed, and nobody is inside `insert` any more.
     pub(crate) fn quiet(&self) -> bool {
         self.sealed.load(Ordering::SeqCst) && self.writers.load(Ordering::SeqCst) == 0
@@ -161,7 +166,7 @@ impl MemIter {
         }
         self.at = 0;
         if self.forward {
-            self.table.order.forward_more(&mut self.batch);
+            Ordered::forward_more(&mut self.batch);
         } else {
             // SAFETY: as in `record`; slot 0 is the least record of the batch.
             let least = unsafe { &*self.batch.records[0] };

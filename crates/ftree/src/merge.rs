@@ -6,26 +6,32 @@
 use crate::error::Result;
 use crate::memtable::MemIter;
 use crate::message::{Direction, Entry, head};
+use crate::segment::SegmentIter;
 use std::cmp::Ordering;
 
 /// One ordered stream of entries.
 pub(crate) enum Source {
     Memory(MemIter),
+    Segment(Box<SegmentIter>),
 }
 
 impl Source {
     pub(crate) fn entry(&self) -> Option<Entry<'_>> {
         match self {
             Source::Memory(iter) => iter.entry(),
+            Source::Segment(iter) => iter.entry(),
         }
     }
 
     /// May read the disk.
     pub(crate) fn advance(&mut self) -> Result<()> {
         match self {
-            Source::Memory(iter) => iter.advance(),
+            Source::Memory(iter) => {
+                iter.advance();
+                Ok(())
+            }
+            Source::Segment(iter) => iter.advance(),
         }
-        Ok(())
     }
 }
 

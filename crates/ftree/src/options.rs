@@ -1,8 +1,12 @@
 //! The shape of one tree.
 
+use blockfile::Compression;
+
 /// Fixed when the tree is created; kept by the engine's directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TreeOptions {
+    /// How pages are compressed.
+    pub compression: Compression,
     /// Raw bytes of a leaf segment (`pageSize`).
     pub page_size: u64,
     /// Raw bytes of a page, the unit of reading and compressing (`readPageSize`).
@@ -22,6 +26,7 @@ pub struct TreeOptions {
 impl Default for TreeOptions {
     fn default() -> Self {
         Self {
+            compression: Compression::Zstd(3),
             page_size: 1 << 20,
             read_page_size: 16 << 10,
             fanout: 64,
@@ -37,6 +42,7 @@ impl TreeOptions {
     /// Sizes so small that every kind of work happens within a thousand operations: for tests.
     pub fn tiny() -> Self {
         Self {
+            compression: Compression::Lz4,
             page_size: 1024,
             read_page_size: 256,
             fanout: 4,

@@ -4,28 +4,52 @@
 //! 1. A [`State`] is immutable but for the inserts into its active memtable. Readers pin one and
 //!    see it whole; nobody waits for a reader.
 //! 2. For one key, what lies higher (active, sealed, runs from the root down, leaf) is newer, or
-//!    the same version again after a replay.
+//!    the same version again after a replay: a read stops at the first version it can see.
 //! 3. States are swapped under `publish`, held for the swap only.
 //!
-//! Lock order: `work` → `publish` → pins.
+//! Lock order: `work` → `publish` → pins; `imaging` alone.
 
+mod image;
 mod pins;
+mod publish;
+mod stats;
+mod verify;
+mod work;
+
+pub use image::TreeImage;
+pub use stats::{Debt, Stats};
+pub use verify::Report;
+pub use work::{Effort, Progress, Work};
 
 use crate::cursor::Cursor;
 use crate::error::Result;
+use crate::home::Home;
 use crate::memtable::{MemTable, hash};
-use crate::message::{Direction, KeyRange, Message};
+use crate::message::{Direction, Kind, KeyRange, Message};
+use crate::node::{Child, Node, Parts};
 use crate::options::TreeOptions;
+use crate::segment::Found;
 use crate::value::Value;
+use blockfile::BlockFile;
 use cachetable::CacheTable;
 use parking_lot::Mutex;
 use pins::Pins;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What all trees of an engine share.
 pub struct Context {
-    /// Frames of pages, block indexes and leaf filters.
+    /// Where segments live.
+    pub blocks: BlockFile,
+    /// Frames of pages, block indexes and filters; its bound covers nodes too.
     pub cache: Arc<CacheTable>,
+}
+
+impl Context {
+    /// A context over one data file and one cache.
+    pub fn new(blocks: BlockFile, cache: Arc<CacheTable>) -> Arc<Self> {
+        Arc::new(Self { blocks, cache })
+    }
 }
 
 /// What a reader sees of a tree.
@@ -33,6 +57,11 @@ pub(crate) struct State {
     pub(crate) active: Arc<MemTable>,
     /// Sealed and not yet drained, newest first.
     pub(crate) sealed: Vec<Arc<MemTable>>,
+    pub(crate) root: Arc<Node>,
+    /// Every commit up to here is below the root.
+    pub(crate) flushed_ts: u64,
+    /// The greatest age of a run.
+    pub(crate) sequence: u64,
 }
 
 impl State {
@@ -45,29 +74,53 @@ impl State {
 /// A fractal tree. Reads and inserts from any thread; background work is asked for by
 /// [`Tree::work`].
 pub struct Tree {
-    id: u64,
     options: TreeOptions,
     context: Arc<Context>,
+    home: Arc<Home>,
     pins: Pins,
     publish: Mutex<()>,
+    work: Mutex<()>,
+    imaging: Mutex<()>,
+    discarded: AtomicBool,
 }
 
 impl Tree {
     /// An empty tree. `id` is the dictionary's, part of every page's checksum.
     pub fn create(context: &Arc<Context>, id: u64, options: TreeOptions) -> Arc<Self> {
-        let state = State { active: Arc::new(MemTable::new()), sealed: Vec::new() };
+        let home = Home::new(id, context.blocks.clone(), Arc::clone(&context.cache));
+        let root = Parts::over(1, Child::Empty).close(&options, &home).pop();
+        let state = State {
+            active: Arc::new(MemTable::new()),
+            sealed: Vec::new(),
+            root: root.expect("one child fits one node"),
+            flushed_ts: 0,
+            sequence: 0,
+        };
+        Self::with_state(context, home, options, state)
+    }
+
+    fn with_state(
+        context: &Arc<Context>,
+        home: Arc<Home>,
+        options: TreeOptions,
+        state: State,
+    ) -> Arc<Self> {
+        home.keep_segments(false);
         Arc::new(Self {
-            id,
             options,
             context: Arc::clone(context),
-            pins: Pins::new(Arc::new(state)),
+            home,
+            pins: Pins::new(&Arc::new(state)),
             publish: Mutex::new(()),
+            work: Mutex::new(()),
+            imaging: Mutex::new(()),
+            discarded: AtomicBool::new(false),
         })
     }
 
     /// The dictionary's id.
     pub fn id(&self) -> u64 {
-        self.id
+        self.home.tree
     }
 
     /// The shape it was created with.
@@ -75,44 +128,76 @@ impl Tree {
         &self.options
     }
 
+    /// What this tree shares with others.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+
     /// Adds a version of `key`, in memory only: the caller made it durable. From any thread; the
     /// same (key, timestamp) again changes nothing. Per key, callers insert in timestamp order
     /// (they hold the key's lock). `ts` is neither 0 nor `u64::MAX`.
     pub fn insert(&self, key: &[u8], ts: u64, message: Message<'_>) {
         let hash = hash(key);
-        loop {
-            // A table sealed meanwhile refuses, then the next pin shows its successor.
-            if self.pins.pin().active.insert(key, hash, ts, message) {
-                return;
-            }
+        // A table sealed meanwhile refuses, then the next pin shows its successor.
+        while !self.pins.pin().active.insert(key, hash, ts, message) {
             std::thread::yield_now();
         }
     }
 
-    /// The value of `key` for a reader at `ts`. May read the disk.
+    /// The value of `key` for a reader at `ts`. May read the disk: one page for most keys.
     pub fn get(&self, key: &[u8], ts: u64) -> Result<Option<Value>> {
-        let hash = hash(key);
-        let state = self.pins.pin();
-        for table in state.memtables() {
-            if let Some((_, message)) = table.get(key, hash, ts) {
-                return Ok(message.value().map(|bytes| Value::in_memory(table, bytes)));
+        let found = self.find(key, ts, |table, _, message| {
+            message.value().map(|bytes| Value::in_memory(table, bytes))
+        })?;
+        Ok(match found {
+            Some(Lookup::Memory(value)) => value,
+            Some(Lookup::Disk(found)) if found.kind == Kind::Put => {
+                Some(Value::in_frame(found.frame, found.payload))
             }
-        }
-        Ok(None)
+            Some(Lookup::Disk(_)) | None => None,
+        })
     }
 
     /// The newest version of `key`: its timestamp, and whether it is a delete. `None` where the
     /// key was never written, or its delete is older than every live snapshot and was dropped.
     /// May read the disk.
     pub fn newest(&self, key: &[u8]) -> Result<Option<(u64, bool)>> {
+        let found =
+            self.find(key, u64::MAX, |_, ts, message| (ts, message == Message::Delete))?;
+        Ok(found.map(|found| match found {
+            Lookup::Memory(version) => version,
+            Lookup::Disk(found) => (found.ts, found.kind == Kind::Delete),
+        }))
+    }
+
+    /// Looks for the first version of `key` a reader at `ts` sees, from the top down.
+    fn find<T>(
+        &self,
+        key: &[u8],
+        ts: u64,
+        in_memory: impl Fn(&Arc<MemTable>, u64, Message<'_>) -> T,
+    ) -> Result<Option<Lookup<T>>> {
         let hash = hash(key);
         let state = self.pins.pin();
         for table in state.memtables() {
-            if let Some((ts, message)) = table.get(key, hash, u64::MAX) {
-                return Ok(Some((ts, message == Message::Delete)));
+            if let Some((ts, message)) = table.get(key, hash, ts) {
+                return Ok(Some(Lookup::Memory(in_memory(table, ts, message))));
             }
         }
-        Ok(None)
+        let mut node = &state.root;
+        loop {
+            let child = node.child_of(key);
+            for attached in node.runs.iter().filter(|attached| attached.is_live(child)) {
+                if let Some(found) = attached.run.get(key, hash, ts)? {
+                    return Ok(Some(Lookup::Disk(found)));
+                }
+            }
+            match &node.children[child] {
+                Child::Node(below) => node = below,
+                Child::Leaf(leaf) => return Ok(leaf.get(key, hash, ts)?.map(Lookup::Disk)),
+                Child::Empty => return Ok(None),
+            }
+        }
     }
 
     /// A cursor over `range` as a reader at `ts` sees it. Reads nothing until its first step.
@@ -125,32 +210,60 @@ impl Tree {
         self.pins.pin().memtables().map(|table| table.bytes()).sum()
     }
 
-    /// Memory of the active memtable alone: what a seal would set free to be drained.
-    pub fn active_bytes(&self) -> u64 {
-        self.pins.pin().active.bytes()
-    }
-
     /// Seals the active memtable and starts a new one; false where it is empty. `flushed_ts`
     /// promises that every commit up to it has finished inserting; later ones may be inside too.
+    /// Where nothing was inserted, the tree's flushed timestamp moves up all the same.
     pub fn seal(&self, flushed_ts: u64) -> bool {
         let _swap = self.publish.lock();
-        let state = self.pins.pin();
-        if state.active.entries() == 0 {
-            return false;
+        let state = self.pin();
+        let mut next = State {
+            active: Arc::clone(&state.active),
+            sealed: state.sealed.clone(),
+            root: Arc::clone(&state.root),
+            flushed_ts: state.flushed_ts,
+            sequence: state.sequence,
+        };
+        let full = state.active.entries() > 0;
+        if full {
+            state.active.seal(flushed_ts);
+            next.sealed.insert(0, Arc::clone(&state.active));
+            next.active = Arc::new(MemTable::new());
+        } else if let Some(newest) = state.sealed.first() {
+            newest.raise_flushed_ts(flushed_ts);
+        } else {
+            next.flushed_ts = next.flushed_ts.max(flushed_ts);
         }
-        state.active.seal(flushed_ts);
-        let mut sealed = vec![Arc::clone(&state.active)];
-        sealed.extend(state.sealed.iter().cloned());
-        self.pins.publish(&Arc::new(State { active: Arc::new(MemTable::new()), sealed }));
-        true
+        self.pins.publish(&Arc::new(next));
+        full
     }
 
-    /// What this tree shares with others.
-    pub fn context(&self) -> &Arc<Context> {
-        &self.context
+    /// Every commit up to here is drained to disk; replay of the log starts behind it.
+    pub fn flushed_ts(&self) -> u64 {
+        self.pins.pin().flushed_ts
+    }
+
+    /// The dictionary is dropped: its segments are freed as soon as no reader sees them. Call it
+    /// once nothing will be written any more, then let go of the tree.
+    pub fn discard(&self) {
+        self.discarded.store(true, Ordering::Release);
     }
 
     pub(crate) fn pin(&self) -> Arc<State> {
         self.pins.pin_state()
     }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        // A tree that is merely closed keeps its segments: images name them.
+        if !self.discarded.load(Ordering::Acquire) {
+            self.home.keep_segments(true);
+        }
+    }
+}
+
+/// Where a version was found.
+enum Lookup<T> {
+    Memory(T),
+    Disk(Found),
 }

@@ -141,13 +141,13 @@ impl Ordered {
     pub(super) fn forward(&self, target: &Target<'_>, batch: &mut Batch) {
         let leaf = self.descend(target, 0, false);
         copy_leaf(node_ref(leaf), Some(target), batch);
-        while batch.count == 0 && !batch.next.is_null() {
-            self.forward_more(batch);
+        if batch.count == 0 {
+            Self::forward_more(batch);
         }
     }
 
     /// Fills `batch` with what follows it.
-    pub(super) fn forward_more(&self, batch: &mut Batch) {
+    pub(super) fn forward_more(batch: &mut Batch) {
         batch.count = 0;
         while batch.count == 0 && !batch.next.is_null() {
             copy_leaf(node_ref(batch.next), None, batch);

@@ -34,8 +34,8 @@ pub(super) struct Pins {
 }
 
 impl Pins {
-    pub(super) fn new(state: Arc<State>) -> Self {
-        let slot = |_| Slot(RwLock::new(Arc::new(Handle(Arc::clone(&state)))));
+    pub(super) fn new(state: &Arc<State>) -> Self {
+        let slot = |_| Slot(RwLock::new(Arc::new(Handle(Arc::clone(state)))));
         Self { slots: Box::new(std::array::from_fn(slot)) }
     }
 

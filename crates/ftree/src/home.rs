@@ -1,0 +1,77 @@
+//! What every segment and node of one tree needs: its files, its cache, its counters.
+
+use blockfile::{BlockFile, SegmentId};
+use cachetable::CacheTable;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Shared by a tree and everything of it that outlives it.
+pub(crate) struct Home {
+    pub(crate) tree: u64,
+    pub(crate) blocks: BlockFile,
+    pub(crate) cache: Arc<CacheTable>,
+    pub(crate) counters: Counters,
+    /// The tree is closed, not dropped: segments stay on disk when their memory goes.
+    keep: AtomicBool,
+}
+
+/// What one tree counts.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) segments: AtomicU64,
+    pub(crate) page_reads: AtomicU64,
+    pub(crate) filter_passes: AtomicU64,
+    pub(crate) filter_refusals: AtomicU64,
+    pub(crate) drains: AtomicU64,
+    pub(crate) drained_bytes: AtomicU64,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) merges: AtomicU64,
+    pub(crate) leaves_written: AtomicU64,
+    pub(crate) leaves_kept: AtomicU64,
+    pub(crate) leaf_splits: AtomicU64,
+    pub(crate) leaf_fuses: AtomicU64,
+    pub(crate) node_splits: AtomicU64,
+    pub(crate) node_fuses: AtomicU64,
+    pub(crate) root_grows: AtomicU64,
+    pub(crate) root_shrinks: AtomicU64,
+    pub(crate) merged_bytes: AtomicU64,
+    pub(crate) written_bytes: AtomicU64,
+    pub(crate) dropped_versions: AtomicU64,
+    pub(crate) dropped_deletes: AtomicU64,
+    pub(crate) unfreed: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn filter(&self, passes: bool) {
+        let counter = if passes { &self.filter_passes } else { &self.filter_refusals };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Adds to a counter.
+pub(crate) fn count(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed);
+}
+
+impl Home {
+    pub(crate) fn new(tree: u64, blocks: BlockFile, cache: Arc<CacheTable>) -> Arc<Self> {
+        let counters = Counters::default();
+        Arc::new(Self { tree, blocks, cache, counters, keep: AtomicBool::new(true) })
+    }
+
+    /// Says whether segments stay on disk when their memory goes: true while a tree is being
+    /// opened and once it is closed.
+    pub(crate) fn keep_segments(&self, keep: bool) {
+        self.keep.store(keep, Ordering::Release);
+    }
+
+    /// Nobody can see the segment any more: its frames and its extent go. The block file hands
+    /// the extent out again only after a checkpoint without it.
+    pub(crate) fn release(&self, segment: u64, pages: u32) {
+        self.cache.forget(segment, pages);
+        if !self.keep.load(Ordering::Acquire) && self.blocks.free(SegmentId(segment)).is_err() {
+            // A stopped file frees nothing; the next start finds the segment unreferenced.
+            count(&self.counters.unfreed, 1);
+        }
+    }
+}

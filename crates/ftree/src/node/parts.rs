@@ -1,0 +1,225 @@
+//! A node being changed: opened, edited, and closed again as one or several nodes.
+
+use super::{Attached, Child, MAX_FANOUT, Node, Score};
+use crate::home::Home;
+use crate::message::head;
+use crate::options::TreeOptions;
+use crate::segment::{Bounds, Segment};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+/// What a node in memory costs beside its keys and shares.
+const NODE_BYTES: usize = 300;
+const CHILD_BYTES: usize = 80;
+const RUN_BYTES: usize = 300;
+
+/// The range of a child of a node with these pivots and bounds.
+pub(super) fn bounds_of(pivots: &[Arc<[u8]>], bounds: &Bounds, child: usize) -> Bounds {
+    let lower = match child.checked_sub(1) {
+        Some(left) => Some(Arc::clone(&pivots[left])),
+        None => bounds.lower.clone(),
+    };
+    Bounds { lower, upper: pivots.get(child).or(bounds.upper.as_ref()).cloned() }
+}
+
+/// The pieces of one node.
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub(crate) height: u32,
+    pub(crate) bounds: Bounds,
+    pub(crate) pivots: Vec<Arc<[u8]>>,
+    pub(crate) children: Vec<Child>,
+    pub(crate) runs: Vec<Attached>,
+}
+
+impl Parts {
+    /// A node with one child over every key.
+    pub(crate) fn over(height: u32, child: Child) -> Self {
+        Self {
+            height,
+            bounds: Bounds::default(),
+            pivots: Vec::new(),
+            children: vec![child],
+            runs: Vec::new(),
+        }
+    }
+
+    pub(crate) fn of(node: &Node) -> Self {
+        Self {
+            height: node.height,
+            bounds: node.bounds.clone(),
+            pivots: node.pivots.to_vec(),
+            children: node.children.to_vec(),
+            runs: node.runs.to_vec(),
+        }
+    }
+
+    fn child_bounds(&self, child: usize) -> Bounds {
+        bounds_of(&self.pivots, &self.bounds, child)
+    }
+
+    /// Marks what waited for these children as flushed.
+    pub(crate) fn flushed(&mut self, children: Range<usize>) {
+        for attached in &mut self.runs {
+            for child in children.clone() {
+                attached.live &= !(1 << child);
+                attached.shares[child] = 0;
+            }
+        }
+    }
+
+    /// Puts `new` in the place of a range of children; `pivots` separate the new ones. What
+    /// still waits for the old ones is divided among the new ones: a range of several old
+    /// children must have been flushed before. The node may be too wide until it is closed.
+    pub(crate) fn replace(&mut self, old: Range<usize>, new: Vec<Child>, pivots: Vec<Arc<[u8]>>) {
+        assert!(!new.is_empty() && pivots.len() + 1 == new.len(), "pivots separate children");
+        let count = new.len();
+        let inner = old.start..old.end - 1;
+        self.pivots.splice(inner, pivots);
+        self.children.splice(old.clone(), new);
+        let places: Vec<Bounds> =
+            (old.start..old.start + count).map(|child| self.child_bounds(child)).collect();
+        for attached in &mut self.runs {
+            let waiting: u64 = attached.shares[old.clone()].iter().sum();
+            assert!(waiting == 0 || old.len() == 1, "fused children have nothing waiting");
+            let divided = places.iter().map(|bounds| {
+                let content = attached.run.content();
+                let here = waiting > 0 && bounds.overlaps(&content.min_key, &content.max_key);
+                if here { (waiting / count as u64).max(1) } else { 0 }
+            });
+            let mut shares = attached.shares.to_vec();
+            shares.splice(old.clone(), divided.collect::<Vec<_>>());
+            attached.shares = shares.into();
+            attached.live = 0;
+        }
+    }
+
+    /// Adds the newest run; `shares` are the bytes it has for each child.
+    pub(crate) fn attach(&mut self, run: Arc<Segment>, sequence: u64, shares: Vec<u64>) {
+        assert_eq!(shares.len(), self.children.len());
+        let attached = Attached { run, sequence, live: 0, shares: shares.into() };
+        self.runs.insert(0, attached);
+    }
+
+    /// Takes in the right neighbour, `pivot` between the two. Runs both have are one.
+    pub(crate) fn fuse(&mut self, pivot: Arc<[u8]>, right: Self) {
+        let (left_width, right_width) = (self.children.len(), right.children.len());
+        self.bounds.upper = right.bounds.upper;
+        self.pivots.push(pivot);
+        self.pivots.extend(right.pivots);
+        self.children.extend(right.children);
+        for attached in &mut self.runs {
+            let theirs = right.runs.iter().find(|theirs| theirs.run.id() == attached.run.id());
+            let mut shares = attached.shares.to_vec();
+            match theirs {
+                Some(theirs) => shares.extend_from_slice(&theirs.shares),
+                None => shares.resize(left_width + right_width, 0),
+            }
+            attached.shares = shares.into();
+        }
+        for mut theirs in right.runs {
+            if self.runs.iter().all(|ours| ours.run.id() != theirs.run.id()) {
+                let mut shares = vec![0; left_width];
+                shares.extend_from_slice(&theirs.shares);
+                theirs.shares = shares.into();
+                self.runs.push(theirs);
+            }
+        }
+        self.runs.sort_by_key(|attached| std::cmp::Reverse(attached.sequence));
+    }
+
+    /// Closes the node: as one, or as several where it has more children than `fanout`. At the
+    /// tree's right edge the left ones stay full, so that ascending loads fill their nodes.
+    pub(crate) fn close(self, options: &TreeOptions, home: &Home) -> Vec<Arc<Node>> {
+        let width = options.fanout.min(MAX_FANOUT);
+        let count = self.children.len();
+        if count <= width {
+            return vec![self.close_one(options, home)];
+        }
+        let pieces = count.div_ceil(width);
+        let each = if self.bounds.upper.is_none() { width } else { count.div_ceil(pieces) };
+        let mut nodes = Vec::with_capacity(pieces);
+        let mut start = 0;
+        while start < count {
+            let end = (start + each).min(count);
+            nodes.push(self.slice(start..end).close_one(options, home));
+            start = end;
+        }
+        nodes
+    }
+
+    fn slice(&self, children: Range<usize>) -> Self {
+        let first = self.child_bounds(children.start);
+        let last = self.child_bounds(children.end - 1);
+        let runs = self.runs.iter().map(|attached| Attached {
+            run: Arc::clone(&attached.run),
+            sequence: attached.sequence,
+            live: 0,
+            shares: attached.shares[children.clone()].into(),
+        });
+        Self {
+            height: self.height,
+            bounds: Bounds { lower: first.lower, upper: last.upper },
+            pivots: self.pivots[children.start..children.end - 1].to_vec(),
+            children: self.children[children.clone()].to_vec(),
+            runs: runs.collect(),
+        }
+    }
+
+    pub(super) fn close_one(mut self, options: &TreeOptions, home: &Home) -> Arc<Node> {
+        assert!(self.children.len() <= MAX_FANOUT && self.pivots.len() + 1 == self.children.len());
+        assert!(self.pivots.is_sorted_by(|left, right| left < right), "pivots ascend");
+        for attached in &mut self.runs {
+            attached.live = 0;
+            for (child, share) in attached.shares.iter().enumerate() {
+                attached.live |= u64::from(*share > 0) << child;
+            }
+        }
+        self.runs.retain(|attached| attached.live != 0);
+        let below = |read: fn(&Node) -> u64| -> u64 {
+            let nodes = self.children.iter().filter_map(|child| match child {
+                Child::Node(node) => Some(read(node)),
+                _ => None,
+            });
+            nodes.sum()
+        };
+        let buffered: u64 = self.runs.iter().map(Attached::bytes).sum();
+        let memory = self.memory();
+        let mut node = Node {
+            height: self.height,
+            heads: self.pivots.iter().map(|pivot| head(pivot)).collect(),
+            buffered,
+            buffered_below: buffered + below(|node| node.buffered_below),
+            excess_below: below(|node| node.excess_below),
+            bounds: self.bounds,
+            pivots: self.pivots.into(),
+            children: self.children.into(),
+            runs: self.runs.into(),
+            score: Score(0),
+            score_below: Score(0),
+            stored: OnceLock::new(),
+            _memory: home.cache.reserve(memory),
+        };
+        node.score = node.own_score(options);
+        node.excess_below += node.excess(options);
+        let below = node.children.iter().map(|child| match child {
+            Child::Node(node) => node.score_below,
+            _ => Score(0),
+        });
+        node.score_below = below.max().unwrap_or_default().max(node.score);
+        Arc::new(node)
+    }
+
+    fn memory(&self) -> u64 {
+        let keys: usize = self.pivots.iter().map(|pivot| pivot.len() + 40).sum();
+        let leaves = self.children.iter().map(|child| match child {
+            Child::Leaf(leaf) => {
+                leaf.content().min_key.len() + leaf.content().max_key.len() + size_of::<Segment>()
+            }
+            _ => 0,
+        });
+        let runs = self.runs.iter().map(|attached| attached.shares.len() * 8 + RUN_BYTES);
+        let own = NODE_BYTES + self.children.len() * CHILD_BYTES;
+        (own + keys + leaves.sum::<usize>() + runs.sum::<usize>()) as u64
+    }
+}

@@ -1,0 +1,416 @@
+//! Segments: the immutable sorted extents that runs and leaves are made of.
+//!
+//! ```text
+//!   page 0 │ page 1 │ … │ page n−1 │ block index │ filter, if any │ footer page
+//! ```
+//!
+//! Every part is a page of the block file (compressed and checksummed alone). The block index
+//! names the least place of each page and where it lies; a page is found by one search in it, so
+//! a cold point read reads one page once the index is in memory.
+//!
+//! Always true: pages ascend and do not overlap; a segment's extent is freed when the last state
+//! that can see it is gone.
+//!
+//! On disk: `docs/formats/segment.md`.
+
+mod build;
+mod iter;
+
+pub(crate) use build::SegmentBuilder;
+pub(crate) use iter::{Bounds, Reading, SegmentIter};
+
+use crate::bytes::{Reader, put_bytes, put_varint};
+use crate::error::{Error, Result};
+use crate::filter;
+use crate::home::Home;
+use crate::message::{Kind, Place};
+use crate::page::PageView;
+use blockfile::{MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageRef, SegmentId};
+use cachetable::{Frame, FrameKey, Rank};
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+/// What a segment is for: it decides where its index and filter are kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Role {
+    /// A buffer: index and filter stay in memory.
+    Run,
+    /// A leaf: index and filter are cache frames with a better rank.
+    Leaf,
+}
+
+/// The kind a segment has in the block file.
+impl Role {
+    pub(crate) fn number(self) -> u8 {
+        match self {
+            Role::Run => 1,
+            Role::Leaf => 2,
+        }
+    }
+}
+
+/// A page and how long it is when decoded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Block {
+    pub(crate) page: PageRef,
+    pub(crate) raw_len: u32,
+}
+
+/// What a segment holds, known without reading it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Content {
+    pub(crate) entries: u64,
+    pub(crate) deletes: u64,
+    pub(crate) key_bytes: u64,
+    pub(crate) value_bytes: u64,
+    /// Decoded bytes of the pages.
+    pub(crate) raw_bytes: u64,
+    /// Bytes of the whole segment on disk.
+    pub(crate) stored_bytes: u64,
+    pub(crate) min_ts: u64,
+    pub(crate) max_ts: u64,
+    pub(crate) min_key: Box<[u8]>,
+    pub(crate) max_key: Box<[u8]>,
+}
+
+/// Everything needed to read a segment; what nodes store of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Descriptor {
+    pub(crate) id: u64,
+    /// Pages of entries.
+    pub(crate) pages: u32,
+    pub(crate) index: Block,
+    pub(crate) filter: Option<Block>,
+    pub(crate) content: Content,
+}
+
+/// One immutable sorted extent; freed with its last reference.
+pub(crate) struct Segment {
+    home: Arc<Home>,
+    role: Role,
+    descriptor: Descriptor,
+    /// A run's index and filter, once they were needed.
+    resident: OnceLock<Resident>,
+}
+
+struct Resident {
+    index: Frame,
+    filter: Option<Frame>,
+}
+
+/// A version found in a segment: where its value lies.
+pub(crate) struct Found {
+    pub(crate) ts: u64,
+    pub(crate) kind: Kind,
+    pub(crate) frame: Frame,
+    pub(crate) payload: Range<usize>,
+}
+
+impl Segment {
+    pub(crate) fn new(home: &Arc<Home>, role: Role, descriptor: Descriptor) -> Arc<Self> {
+        home.counters.segments.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Self { home: Arc::clone(home), role, descriptor, resident: OnceLock::new() })
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.descriptor.id
+    }
+
+    pub(crate) fn pages(&self) -> u32 {
+        self.descriptor.pages
+    }
+
+    pub(crate) fn content(&self) -> &Content {
+        &self.descriptor.content
+    }
+
+    pub(crate) fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// The version of `key` a reader at `ts` sees here. May read the disk: nothing where the
+    /// filter says no, else the index (once) and one page.
+    pub(crate) fn get(&self, key: &[u8], hash: u64, ts: u64) -> Result<Option<Found>> {
+        let content = &self.descriptor.content;
+        if key < &content.min_key[..] || key > &content.max_key[..] || !self.may_contain(hash)? {
+            return Ok(None);
+        }
+        let index = self.index()?;
+        let place = Place { key, ts };
+        let mut page = self.page_of(&index, place)?;
+        loop {
+            let frame = self.page(page, &index)?;
+            let view = self.view(&frame, page)?;
+            let slot = view.lower_bound(place);
+            if slot < view.count() {
+                let entry = view.entry(slot);
+                if !view.has_key(&entry, key) {
+                    return Ok(None);
+                }
+                let payload = entry.payload.0..entry.payload.1;
+                return Ok(Some(Found { ts: entry.ts, kind: entry.kind, frame, payload }));
+            }
+            // Older versions of the key may go on in the next page.
+            page += 1;
+            if page >= self.descriptor.pages || !self.page_starts_with(&index, page, key)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// False where the key is certainly not here.
+    fn may_contain(&self, hash: u64) -> Result<bool> {
+        let Some(block) = self.descriptor.filter else { return Ok(true) };
+        let passes = match self.role {
+            Role::Run => {
+                let filter = &self.resident()?.filter;
+                filter.as_ref().is_none_or(|filter| filter::may_contain(filter, hash))
+            }
+            Role::Leaf => {
+                let frame = self.cached(block, Rank::Index, filter::check)?;
+                filter::may_contain(&frame, hash)
+            }
+        };
+        self.home.counters.filter(passes);
+        Ok(passes)
+    }
+
+    /// The block index, from memory where it is resident or cached.
+    pub(crate) fn index(&self) -> Result<Frame> {
+        match self.role {
+            Role::Run => Ok(self.resident()?.index.clone()),
+            Role::Leaf => self.cached(self.descriptor.index, Rank::Index, check_page),
+        }
+    }
+
+    fn resident(&self) -> Result<&Resident> {
+        if let Some(resident) = self.resident.get() {
+            return Ok(resident);
+        }
+        let mut bytes = Vec::new();
+        self.read(self.descriptor.index, check_page, &mut bytes)?;
+        let index = self.home.cache.resident(bytes.into());
+        let filter = match self.descriptor.filter {
+            Some(block) => {
+                let mut bytes = Vec::new();
+                self.read(block, filter::check, &mut bytes)?;
+                Some(self.home.cache.resident(bytes.into()))
+            }
+            None => None,
+        };
+        Ok(self.resident.get_or_init(|| Resident { index, filter }))
+    }
+
+    /// The page whose places include `place`.
+    pub(crate) fn page_of(&self, index: &Frame, place: Place<'_>) -> Result<u32> {
+        let view = self.index_view(index)?;
+        let at = view.lower_bound(place);
+        if at < view.count() {
+            let entry = view.entry(at);
+            if entry.ts == place.ts && view.has_key(&entry, place.key) {
+                return Ok(at as u32);
+            }
+        }
+        Ok(at.saturating_sub(1) as u32)
+    }
+
+    /// The last page that has places strictly before `place`, if there is one.
+    pub(crate) fn page_before(&self, index: &Frame, place: Place<'_>) -> Result<Option<u32>> {
+        Ok(self.index_view(index)?.lower_bound(place).checked_sub(1).map(|at| at as u32))
+    }
+
+    fn page_starts_with(&self, index: &Frame, page: u32, key: &[u8]) -> Result<bool> {
+        let view = self.index_view(index)?;
+        Ok(view.has_key(&view.entry(page as usize), key))
+    }
+
+    /// Where a page lies.
+    pub(crate) fn block(&self, index: &Frame, page: u32) -> Result<Block> {
+        let view = self.index_view(index)?;
+        let entry = view.entry(page as usize);
+        decode_block(view.payload(&entry), page)
+            .filter(|block| block.raw_len as usize <= MAX_PAGE_BYTES)
+            .filter(|block| block.page.len as usize <= MAX_PAGE_BYTES + PAGE_HEADER_BYTES)
+            .ok_or_else(|| self.corruption(page, "block index entry does not parse"))
+    }
+
+    fn index_view<'a>(&self, index: &'a Frame) -> Result<PageView<'a>> {
+        let view = PageView::open(index)
+            .map_err(|what| self.corruption(self.descriptor.index.page.page, what))?;
+        if view.count() != self.descriptor.pages as usize {
+            let page = self.descriptor.index.page.page;
+            return Err(self.corruption(page, "block index does not name every page"));
+        }
+        Ok(view)
+    }
+
+    /// A page of entries, through the cache.
+    pub(crate) fn page(&self, page: u32, index: &Frame) -> Result<Frame> {
+        let key = FrameKey { segment: self.descriptor.id, page };
+        match self.home.cache.get(key) {
+            Some(frame) => Ok(frame),
+            None => self.load(self.block(index, page)?, Rank::Page, check_page),
+        }
+    }
+
+    /// A loaded page's parts.
+    pub(crate) fn view<'a>(&self, frame: &'a [u8], page: u32) -> Result<PageView<'a>> {
+        PageView::open(frame).map_err(|what| self.corruption(page, what))
+    }
+
+    fn cached(
+        &self,
+        block: Block,
+        rank: Rank,
+        check: fn(&[u8]) -> Result<(), &'static str>,
+    ) -> Result<Frame> {
+        let key = FrameKey { segment: self.descriptor.id, page: block.page.page };
+        match self.home.cache.get(key) {
+            Some(frame) => Ok(frame),
+            None => self.load(block, rank, check),
+        }
+    }
+
+    fn load(
+        &self,
+        block: Block,
+        rank: Rank,
+        check: fn(&[u8]) -> Result<(), &'static str>,
+    ) -> Result<Frame> {
+        let key = FrameKey { segment: self.descriptor.id, page: block.page.page };
+        self.home.cache.load(key, block.raw_len as usize, rank, || {
+            let mut bytes = Vec::new();
+            self.read(block, check, &mut bytes)?;
+            Ok(bytes)
+        })
+    }
+
+    fn read(
+        &self,
+        block: Block,
+        check: fn(&[u8]) -> Result<(), &'static str>,
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
+        let id = SegmentId(self.descriptor.id);
+        self.home.blocks.read_page(self.home.tree, id, block.page, bytes)?;
+        self.home.counters.page_reads.fetch_add(1, Ordering::Relaxed);
+        self.check_decoded(block, bytes, check)
+    }
+
+    /// What was decoded is what the index promised, and well formed.
+    fn check_decoded(
+        &self,
+        block: Block,
+        bytes: &[u8],
+        check: fn(&[u8]) -> Result<(), &'static str>,
+    ) -> Result<()> {
+        if bytes.len() != block.raw_len as usize {
+            return Err(self.corruption(block.page.page, "page length differs from its index"));
+        }
+        check(bytes).map_err(|what| self.corruption(block.page.page, what))
+    }
+
+    pub(crate) fn home(&self) -> &Arc<Home> {
+        &self.home
+    }
+
+    pub(crate) fn corruption(&self, page: u32, what: &'static str) -> Error {
+        Error::Corruption { tree: self.home.tree, segment: self.descriptor.id, page, what }
+    }
+
+    /// Every key of a run passes its filter: for `verify`.
+    pub(crate) fn check_filter(&self, hash: u64) -> Result<()> {
+        if self.may_contain(hash)? {
+            return Ok(());
+        }
+        let page = self.descriptor.filter.map_or(0, |block| block.page.page);
+        Err(self.corruption(page, "filter misses a key of its segment"))
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        self.home.release(self.descriptor.id, self.descriptor.pages + 2);
+    }
+}
+
+fn check_page(bytes: &[u8]) -> Result<(), &'static str> {
+    PageView::open(bytes)?.check()
+}
+
+pub(crate) fn encode_block(block: Block, out: &mut Vec<u8>) {
+    put_varint(out, block.page.offset);
+    put_varint(out, u64::from(block.page.len));
+    put_varint(out, u64::from(block.raw_len));
+}
+
+fn decode_block(bytes: &[u8], page: u32) -> Option<Block> {
+    let mut reader = Reader::new(bytes);
+    let block = read_block(&mut reader, page)?;
+    (reader.remaining() == 0).then_some(block)
+}
+
+fn read_block(reader: &mut Reader<'_>, page: u32) -> Option<Block> {
+    let (offset, len, raw_len) = (reader.varint()?, reader.number()?, reader.number()?);
+    Some(Block { page: PageRef { page, len, offset }, raw_len })
+}
+
+impl Descriptor {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.id);
+        put_varint(out, u64::from(self.pages));
+        encode_block(self.index, out);
+        out.push(u8::from(self.filter.is_some()));
+        if let Some(filter) = self.filter {
+            encode_block(filter, out);
+        }
+        let content = &self.content;
+        for number in [
+            content.entries,
+            content.deletes,
+            content.key_bytes,
+            content.value_bytes,
+            content.raw_bytes,
+            content.stored_bytes,
+            content.min_ts,
+            content.max_ts - content.min_ts,
+        ] {
+            put_varint(out, number);
+        }
+        put_bytes(out, &content.min_key);
+        put_bytes(out, &content.max_key);
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let id = reader.varint()?;
+        let pages: u32 = reader.number()?;
+        // The index and the filter are the pages behind the last one.
+        pages.checked_add(2)?;
+        let index = read_block(reader, pages)?;
+        let filter = match reader.byte()? {
+            0 => None,
+            1 => Some(read_block(reader, pages + 1)?),
+            _ => return None,
+        };
+        let mut numbers = [0; 8];
+        for number in &mut numbers {
+            *number = reader.varint()?;
+        }
+        let [entries, deletes, key_bytes, value_bytes, raw_bytes, stored_bytes, min_ts, span] =
+            numbers;
+        let content = Content {
+            entries,
+            deletes,
+            key_bytes,
+            value_bytes,
+            raw_bytes,
+            stored_bytes,
+            min_ts,
+            max_ts: min_ts.checked_add(span)?,
+            min_key: reader.bytes()?.into(),
+            max_key: reader.bytes()?.into(),
+        };
+        (pages > 0).then_some(Self { id, pages, index, filter, content })
+    }
+}

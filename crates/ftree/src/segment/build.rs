@@ -1,0 +1,148 @@
+//! Writing a segment from entries in order, page by page as they fill.
+
+use super::{Block, Content, Descriptor, Role, Segment, encode_block};
+use crate::bytes::common_prefix;
+use crate::error::Result;
+use crate::filter;
+use crate::home::{Home, count};
+use crate::memtable::hash;
+use crate::message::{Entry, Message};
+use crate::options::TreeOptions;
+use crate::page::PageBuilder;
+use blockfile::{Compression, SegmentWriter};
+use std::sync::Arc;
+
+/// Gathers one page, writes the others as they fill. Dropped unfinished it leaves nothing.
+pub(crate) struct SegmentBuilder {
+    home: Arc<Home>,
+    role: Role,
+    options: TreeOptions,
+    writer: SegmentWriter,
+    page: PageBuilder,
+    index: PageBuilder,
+    /// The separator and timestamp under which the page being gathered will be indexed.
+    page_start: (Vec<u8>, u64),
+    hashes: Option<Vec<u64>>,
+    content: Content,
+    pages: u32,
+    last_key: Vec<u8>,
+    raw: Vec<u8>,
+}
+
+impl SegmentBuilder {
+    pub(crate) fn new(home: &Arc<Home>, options: &TreeOptions, role: Role) -> Self {
+        let filtered = role == Role::Run || options.leaf_filter;
+        Self {
+            home: Arc::clone(home),
+            role,
+            options: *options,
+            writer: home.blocks.start_segment(role.number()),
+            page: PageBuilder::default(),
+            index: PageBuilder::default(),
+            page_start: (Vec::new(), u64::MAX),
+            hashes: filtered.then(Vec::new),
+            content: Content { min_ts: u64::MAX, ..Content::default() },
+            pages: 0,
+            last_key: Vec::new(),
+            raw: Vec::new(),
+        }
+    }
+
+    /// Raw bytes so far.
+    pub(crate) fn size(&self) -> u64 {
+        self.content.raw_bytes + if self.page.is_empty() { 0 } else { self.page.size() as u64 }
+    }
+
+    /// The key added last.
+    pub(crate) fn last_key(&self) -> &[u8] {
+        &self.last_key
+    }
+
+    /// Adds the next entry in order. May write to the disk.
+    pub(crate) fn add(&mut self, entry: Entry<'_>) -> Result<()> {
+        let first = self.content.entries == 0;
+        let new_key = first || self.last_key != entry.key;
+        debug_assert!(first || self.last_key.as_slice() <= entry.key);
+        let grown = self.page.size() + entry.key.len() + entry.message.payload().len();
+        if !self.page.is_empty() && grown > self.options.read_page_size {
+            self.finish_page()?;
+            self.page_start = if new_key {
+                let shared = common_prefix(&self.last_key, entry.key);
+                (entry.key[..=shared].to_vec(), u64::MAX)
+            } else {
+                (entry.key.to_vec(), entry.ts)
+            };
+        }
+        self.page.add(entry);
+        if new_key {
+            self.last_key.clear();
+            self.last_key.extend_from_slice(entry.key);
+            if let Some(hashes) = &mut self.hashes {
+                hashes.push(hash(entry.key));
+            }
+        }
+        let content = &mut self.content;
+        if first {
+            content.min_key = entry.key.into();
+        }
+        content.entries += 1;
+        content.deletes += u64::from(entry.message == Message::Delete);
+        content.key_bytes += entry.key.len() as u64;
+        content.value_bytes += entry.message.payload().len() as u64;
+        content.min_ts = content.min_ts.min(entry.ts);
+        content.max_ts = content.max_ts.max(entry.ts);
+        Ok(())
+    }
+
+    fn finish_page(&mut self) -> Result<()> {
+        let block = self.write_entries_page()?;
+        let mut payload = Vec::with_capacity(16);
+        encode_block(block, &mut payload);
+        let (key, ts) = &self.page_start;
+        self.index.add(Entry { key, ts: *ts, message: Message::Put(&payload) });
+        self.content.raw_bytes += u64::from(block.raw_len);
+        self.pages += 1;
+        Ok(())
+    }
+
+    fn write_entries_page(&mut self) -> Result<Block> {
+        let mut raw = std::mem::take(&mut self.raw);
+        self.page.finish(&mut raw);
+        let block = self.append(&raw, self.options.compression)?;
+        self.raw = raw;
+        Ok(block)
+    }
+
+    fn append(&mut self, raw: &[u8], compression: Compression) -> Result<Block> {
+        let page = self.writer.append_page(self.home.tree, compression, raw)?;
+        Ok(Block { page, raw_len: raw.len() as u32 })
+    }
+
+    /// Writes what is left and makes the segment readable. The segment has at least one entry.
+    pub(crate) fn finish(mut self) -> Result<Arc<Segment>> {
+        assert!(self.content.entries > 0, "a segment has at least one entry");
+        self.finish_page()?;
+        let mut raw = std::mem::take(&mut self.raw);
+        self.index.finish(&mut raw);
+        let index = self.append(&raw, self.options.compression)?;
+        let filter = match self.hashes.take() {
+            Some(hashes) => Some(self.append(&filter::build(&hashes), Compression::None)?),
+            None => None,
+        };
+        self.content.max_key = self.last_key.as_slice().into();
+        let mut descriptor = Descriptor {
+            id: self.writer.id().0,
+            pages: self.pages,
+            index,
+            filter,
+            content: self.content,
+        };
+        raw.clear();
+        descriptor.encode(&mut raw);
+        self.writer.append_page(self.home.tree, Compression::None, &raw)?;
+        descriptor.content.stored_bytes = self.writer.len();
+        self.writer.finish()?;
+        count(&self.home.counters.written_bytes, descriptor.content.stored_bytes);
+        Ok(Segment::new(&self.home, self.role, descriptor))
+    }
+}

@@ -1,0 +1,139 @@
+//! A tree as a checkpoint stores it, and a tree back from that.
+//!
+//! ```text
+//! 0   u32  magic "FTRE"
+//! 4   u16  version, 1
+//! 6   u16  reserved, 0
+//! 8   u64  sequence: the greatest age of a run
+//! 16  u64  flushed timestamp: every commit up to it is in the image
+//! 24  …    the root node
+//! end u32  crc32c of everything before
+//! ```
+//!
+//! Nodes below the root have segments of their own and are written only when they changed since
+//! they were stored last. On disk: `docs/formats/node.md`.
+
+use super::{Context, State, Tree};
+use crate::bytes::{put_u32, put_u64, u16_at, u32_at, u64_at};
+use crate::error::{Error, Result};
+use crate::home::{Home, count};
+use crate::memtable::MemTable;
+use crate::node::{Child, Loader, Node, StoredNode, encode};
+use crate::options::TreeOptions;
+use std::sync::Arc;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"FTRE");
+const VERSION: u16 = 1;
+const HEADER_BYTES: usize = 24;
+/// The kind nodes have in the block file; runs are 1, leaves 2.
+const NODE_KIND: u8 = 3;
+
+/// What a checkpoint stores of a tree. It pins the root it describes: keep it until the checkpoint
+/// that names it is marked in the block file (`begin_checkpoint`), so that nothing it names is
+/// freed before.
+pub struct TreeImage {
+    bytes: Vec<u8>,
+    flushed_ts: u64,
+    _root: Arc<Node>,
+}
+
+impl TreeImage {
+    /// What [`Tree::open`] takes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Every commit up to here is inside; replay starts behind it.
+    pub fn flushed_ts(&self) -> u64 {
+        self.flushed_ts
+    }
+}
+
+impl Tree {
+    /// Captures what is drained of the tree. Writes nodes that changed since the last image; waits
+    /// for no other work.
+    pub fn image(&self) -> Result<TreeImage> {
+        let _one_at_a_time = self.imaging.lock();
+        let state = self.pin();
+        for child in &state.root.children {
+            if let Child::Node(node) = child {
+                self.store(node)?;
+            }
+        }
+        let mut bytes = Vec::with_capacity(256);
+        put_u32(&mut bytes, MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&[0; 2]);
+        put_u64(&mut bytes, state.sequence);
+        put_u64(&mut bytes, state.flushed_ts);
+        encode(&state.root, &mut bytes);
+        let sum = crc32c::crc32c(&bytes);
+        put_u32(&mut bytes, sum);
+        Ok(TreeImage { bytes, flushed_ts: state.flushed_ts, _root: Arc::clone(&state.root) })
+    }
+
+    fn store(&self, node: &Node) -> Result<()> {
+        if node.stored.get().is_some() {
+            return Ok(());
+        }
+        for child in &node.children {
+            if let Child::Node(below) = child {
+                self.store(below)?;
+            }
+        }
+        let mut bytes = Vec::with_capacity(4096);
+        encode(node, &mut bytes);
+        let mut writer = self.home.blocks.start_segment(NODE_KIND);
+        let page = writer.append_page(self.home.tree, self.options.compression, &bytes)?;
+        let stored_bytes = writer.len();
+        let id = writer.finish()?.0;
+        count(&self.home.counters.written_bytes, stored_bytes);
+        let stored = StoredNode { id, page, home: Arc::clone(&self.home) };
+        assert!(node.stored.set(stored).is_ok(), "images are taken one at a time");
+        Ok(())
+    }
+
+    /// The tree an image describes. Reads its nodes; runs and leaves are read when needed.
+    pub fn open(
+        context: &Arc<Context>,
+        id: u64,
+        options: TreeOptions,
+        image: &[u8],
+    ) -> Result<Arc<Self>> {
+        let corruption = |what| Error::Corruption { tree: id, segment: 0, page: 0, what };
+        let header = parse_header(image).map_err(corruption)?;
+        let home = Home::new(id, context.blocks.clone(), Arc::clone(&context.cache));
+        let root = Loader::new(&home, &options).load(header.root)?;
+        let state = State {
+            active: Arc::new(MemTable::new()),
+            sealed: Vec::new(),
+            root,
+            flushed_ts: header.flushed_ts,
+            sequence: header.sequence,
+        };
+        Ok(Self::with_state(context, home, options, state))
+    }
+}
+
+struct Header<'a> {
+    sequence: u64,
+    flushed_ts: u64,
+    root: &'a [u8],
+}
+
+fn parse_header(image: &[u8]) -> Result<Header<'_>, &'static str> {
+    const SHORT: &str = "tree image is cut short";
+    let end = image.len().checked_sub(4).filter(|end| *end >= HEADER_BYTES).ok_or(SHORT)?;
+    if u32_at(image, 0) != Some(MAGIC) {
+        return Err("not a tree image");
+    }
+    if u16_at(image, 4) != Some(VERSION) || u16_at(image, 6) != Some(0) {
+        return Err("tree image of an unknown version");
+    }
+    if u32_at(image, end) != Some(crc32c::crc32c(&image[..end])) {
+        return Err("tree image checksum differs");
+    }
+    let sequence = u64_at(image, 8).ok_or(SHORT)?;
+    let flushed_ts = u64_at(image, 16).ok_or(SHORT)?;
+    Ok(Header { sequence, flushed_ts, root: &image[HEADER_BYTES..end] })
+}

@@ -1,0 +1,200 @@
+//! What a tree holds and what it did, and what it still owes.
+
+use super::Tree;
+use crate::node::{Child, Node};
+use crate::segment::Segment;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Work the tree still owes, for pacing writers and choosing what to work on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Debt {
+    /// Memory of the active memtable.
+    pub active_bytes: u64,
+    /// Memory of sealed memtables, which draining frees.
+    pub sealed_bytes: u64,
+    /// Sealed memtables.
+    pub sealed: usize,
+    /// Bytes in buffers on disk.
+    pub buffered_bytes: u64,
+    /// Bytes in buffers over their budgets: must be flushed on.
+    pub excess_bytes: u64,
+    /// How urgent the most urgent work on disk is: 1000 and above is needed, 0 is none.
+    pub urgency: u64,
+}
+
+/// Figures of one tree. Sizes count every version on disk; counters count since the tree was
+/// opened.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Entries in memtables, versions and deletes included.
+    pub memory_entries: u64,
+    /// Memory of memtables.
+    pub memory_bytes: u64,
+    /// Entries on disk, versions and deletes included.
+    pub disk_entries: u64,
+    /// Deletes among them.
+    pub disk_deletes: u64,
+    /// Key bytes before compression.
+    pub key_bytes: u64,
+    /// Value bytes before compression.
+    pub value_bytes: u64,
+    /// Bytes of decoded pages.
+    pub raw_bytes: u64,
+    /// Bytes of segments on disk.
+    pub stored_bytes: u64,
+    /// Levels of nodes.
+    pub height: u32,
+    /// Nodes.
+    pub nodes: u64,
+    /// Leaves.
+    pub leaves: u64,
+    /// Runs.
+    pub runs: u64,
+    /// Bytes waiting in runs.
+    pub buffered_bytes: u64,
+    /// Memtables drained.
+    pub drains: u64,
+    /// Bytes they held.
+    pub drained_bytes: u64,
+    /// Children flushed.
+    pub flushes: u64,
+    /// Merges of runs.
+    pub merges: u64,
+    /// Leaves written.
+    pub leaves_written: u64,
+    /// Leaves left as they were because everything new came behind them.
+    pub leaves_kept: u64,
+    /// Leaves that became more than one.
+    pub leaf_splits: u64,
+    /// Pairs of leaves that became one.
+    pub leaf_fuses: u64,
+    /// Nodes that became more than one.
+    pub node_splits: u64,
+    /// Pairs of nodes that became one.
+    pub node_fuses: u64,
+    /// Levels added.
+    pub root_grows: u64,
+    /// Levels taken away.
+    pub root_shrinks: u64,
+    /// Bytes of entries read by drains, flushes and merges.
+    pub merged_bytes: u64,
+    /// Bytes of segments written.
+    pub written_bytes: u64,
+    /// Versions dropped because nobody sees them.
+    pub dropped_versions: u64,
+    /// Deletes dropped at the bottom.
+    pub dropped_deletes: u64,
+    /// Pages read and decoded.
+    pub page_reads: u64,
+    /// Filter checks that let a key pass.
+    pub filter_passes: u64,
+    /// Filter checks that saved a search.
+    pub filter_refusals: u64,
+}
+
+impl Tree {
+    /// What the tree owes now. Touches no disk.
+    pub fn debt(&self) -> Debt {
+        let state = self.pin();
+        Debt {
+            active_bytes: state.active.bytes(),
+            sealed_bytes: state.sealed.iter().map(|table| table.bytes()).sum(),
+            sealed: state.sealed.len(),
+            buffered_bytes: state.root.buffered_below,
+            excess_bytes: state.root.excess_below,
+            urgency: state.root.score_below.0,
+        }
+    }
+
+    /// Figures of the tree. Walks its nodes, touches no disk.
+    pub fn stats(&self) -> Stats {
+        let state = self.pin();
+        let counters = &self.home.counters;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let mut stats = Stats {
+            memory_entries: state.memtables().map(|table| table.entries()).sum(),
+            memory_bytes: state.memtables().map(|table| table.bytes()).sum(),
+            height: state.root.height,
+            buffered_bytes: state.root.buffered_below,
+            drains: read(&counters.drains),
+            drained_bytes: read(&counters.drained_bytes),
+            flushes: read(&counters.flushes),
+            merges: read(&counters.merges),
+            leaves_written: read(&counters.leaves_written),
+            leaves_kept: read(&counters.leaves_kept),
+            leaf_splits: read(&counters.leaf_splits),
+            leaf_fuses: read(&counters.leaf_fuses),
+            node_splits: read(&counters.node_splits),
+            node_fuses: read(&counters.node_fuses),
+            root_grows: read(&counters.root_grows),
+            root_shrinks: read(&counters.root_shrinks),
+            merged_bytes: read(&counters.merged_bytes),
+            written_bytes: read(&counters.written_bytes),
+            dropped_versions: read(&counters.dropped_versions),
+            dropped_deletes: read(&counters.dropped_deletes),
+            page_reads: read(&counters.page_reads),
+            filter_passes: read(&counters.filter_passes),
+            filter_refusals: read(&counters.filter_refusals),
+            ..Stats::default()
+        };
+        let mut segments = BTreeMap::new();
+        visit(&state.root, &mut |node| {
+            stats.nodes += 1;
+            for child in &node.children {
+                if let Child::Leaf(leaf) = child {
+                    stats.leaves += 1;
+                    segments.insert(leaf.id(), Arc::clone(leaf));
+                }
+            }
+            for attached in &node.runs {
+                let new = segments.insert(attached.run.id(), Arc::clone(&attached.run)).is_none();
+                stats.runs += u64::from(new);
+            }
+        });
+        for segment in segments.values() {
+            stats.add(segment);
+        }
+        stats
+    }
+
+    /// The segments the tree is made of on disk now: what a sweep of orphans must keep.
+    pub fn segments(&self) -> Vec<u64> {
+        let state = self.pin();
+        let mut ids = Vec::new();
+        visit(&state.root, &mut |node| {
+            ids.extend(node.stored.get().map(|stored| stored.id));
+            ids.extend(node.runs.iter().map(|attached| attached.run.id()));
+            ids.extend(node.children.iter().filter_map(|child| match child {
+                Child::Leaf(leaf) => Some(leaf.id()),
+                _ => None,
+            }));
+        });
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+}
+
+impl Stats {
+    fn add(&mut self, segment: &Segment) {
+        let content = segment.content();
+        self.disk_entries += content.entries;
+        self.disk_deletes += content.deletes;
+        self.key_bytes += content.key_bytes;
+        self.value_bytes += content.value_bytes;
+        self.raw_bytes += content.raw_bytes;
+        self.stored_bytes += content.stored_bytes;
+    }
+}
+
+/// Every node from here down.
+pub(super) fn visit(node: &Node, see: &mut impl FnMut(&Node)) {
+    see(node);
+    for child in &node.children {
+        if let Child::Node(below) = child {
+            visit(below, see);
+        }
+    }
+}
