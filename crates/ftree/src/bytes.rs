@@ -60,18 +60,6 @@ impl<'a> Reader<'a> {
         self.take(1).map(|bytes| bytes[0])
     }
 
-    pub(crate) fn u32(&mut self) -> Option<u32> {
-        let value = u32_at(self.rest, 0)?;
-        self.rest = &self.rest[4..];
-        Some(value)
-    }
-
-    pub(crate) fn u64(&mut self) -> Option<u64> {
-        let value = u64_at(self.rest, 0)?;
-        self.rest = &self.rest[8..];
-        Some(value)
-    }
-
     pub(crate) fn varint(&mut self) -> Option<u64> {
         let first = *self.rest.first()?;
         if first < 0x80 {

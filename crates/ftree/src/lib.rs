@@ -37,7 +37,5 @@ pub use cursor::Cursor;
 pub use error::{Error, Result};
 pub use message::{Direction, KeyRange, Message, Visibility};
 pub use options::TreeOptions;
-pub use tree::{
-    Context, Debt, Effort, Progress, Report, Stats, Tree, TreeImage, Work,
-};
+pub use tree::{Context, Debt, Effort, Progress, Report, Stats, Tree, TreeImage, Work};
 pub use value::Value;

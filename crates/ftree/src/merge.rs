@@ -81,7 +81,7 @@ impl Merge {
         self.heads[source] = head(entry.key);
         let beats = |other: usize| self.order(source, other) == Ordering::Less;
         let place = match self.ranked.last() {
-            Some(top) if !beats(*top) => self.ranked.partition_point(|other| !beats(*other)),
+            Some(top) if !beats(*top) => self.ranked.partition_point(|other| beats(*other)),
             _ => self.ranked.len(),
         };
         self.ranked.insert(place, source);

@@ -194,11 +194,6 @@ impl Visibility {
         Self::new(horizon, &[])
     }
 
-    /// Everything after this was not yet visible to all when this was taken.
-    pub(crate) fn horizon(&self) -> u64 {
-        self.horizon
-    }
-
     /// The oldest timestamp anybody reads at.
     pub(crate) fn oldest(&self) -> u64 {
         self.live.last().copied().unwrap_or(self.horizon)

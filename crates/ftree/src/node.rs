@@ -147,7 +147,8 @@ impl Node {
     /// The child most bytes wait for.
     pub(crate) fn heaviest_child(&self) -> Option<usize> {
         let weights = (0..self.children.len()).map(|child| (self.waiting(child), child));
-        weights.max_by_key(|(bytes, child)| (*bytes, std::cmp::Reverse(*child)))
+        weights
+            .max_by_key(|(bytes, child)| (*bytes, std::cmp::Reverse(*child)))
             .filter(|(bytes, _)| *bytes > 0)
             .map(|(_, child)| child)
     }
@@ -190,9 +191,7 @@ impl Node {
             _ => None,
         };
         self.children.windows(2).position(|pair| match (count(&pair[0]), count(&pair[1])) {
-            (Some(a), Some(b)) => {
-                a.min(b) <= options.fanout / 4 && a + b <= options.fanout * 3 / 4
-            }
+            (Some(a), Some(b)) => a.min(b) <= options.fanout / 4 && a + b <= options.fanout * 3 / 4,
             _ => false,
         })
     }

@@ -20,7 +20,7 @@
 //! payload says where it is. On disk: `docs/formats/segment.md`, `docs/formats/message.md`.
 
 use crate::bytes::{Reader, common_prefix, put_u32, put_u64, put_varint, u16_at, u32_at, u64_at};
-use crate::message::{Entry, Kind, Message, Place};
+use crate::message::{Entry, Kind, Place};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -215,14 +215,6 @@ impl<'a> PageView<'a> {
         &self.bytes[entry.payload.0..entry.payload.1]
     }
 
-    /// An entry whose key was rebuilt into `key`.
-    pub(crate) fn whole<'b>(&self, entry: &PageEntry<'_>, key: &'b [u8]) -> Entry<'b>
-    where
-        'a: 'b,
-    {
-        Entry { key, ts: entry.ts, message: Message::of(entry.kind, self.payload(entry)) }
-    }
-
     /// The first slot whose entry is at or behind `place`; `count` where there is none.
     pub(crate) fn lower_bound(&self, place: Place<'_>) -> usize {
         let shared = place.key.len().min(self.prefix.len());
@@ -304,6 +296,7 @@ impl PageEntry<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::Message;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -312,7 +305,8 @@ mod tests {
     fn model() -> impl Strategy<Value = Model> {
         let key = prop_oneof![
             prop::collection::vec(0u8..3, 0..7),
-            prop::collection::vec(any::<u8>(), 0..12).prop_map(|tail| [&b"shared"[..], &tail].concat()),
+            prop::collection::vec(any::<u8>(), 0..12)
+                .prop_map(|tail| [&b"shared"[..], &tail].concat()),
         ];
         let ts = (1u64..1 << 40).prop_map(std::cmp::Reverse);
         let value = prop::option::of(prop::collection::vec(any::<u8>(), 0..50));
@@ -346,7 +340,7 @@ mod tests {
                 let entry = view.entry(at);
                 view.key(&entry, &mut key);
                 prop_assert_eq!((&key, entry.ts), (expected, ts.0));
-                let message = view.whole(&entry, &key).message;
+                let message = Message::of(entry.kind, view.payload(&entry));
                 prop_assert_eq!(message.value(), value.as_deref());
                 prop_assert!(view.has_key(&entry, expected));
                 prop_assert_eq!(view.lower_bound(Place { key: expected, ts: ts.0 }), at);

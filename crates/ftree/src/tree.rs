@@ -25,7 +25,7 @@ use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::home::Home;
 use crate::memtable::{MemTable, hash};
-use crate::message::{Direction, Kind, KeyRange, Message};
+use crate::message::{Direction, KeyRange, Kind, Message};
 use crate::node::{Child, Node, Parts};
 use crate::options::TreeOptions;
 use crate::segment::Found;
@@ -162,8 +162,7 @@ impl Tree {
     /// key was never written, or its delete is older than every live snapshot and was dropped.
     /// May read the disk.
     pub fn newest(&self, key: &[u8]) -> Result<Option<(u64, bool)>> {
-        let found =
-            self.find(key, u64::MAX, |_, ts, message| (ts, message == Message::Delete))?;
+        let found = self.find(key, u64::MAX, |_, ts, message| (ts, message == Message::Delete))?;
         Ok(found.map(|found| match found {
             Lookup::Memory(version) => version,
             Lookup::Disk(found) => (found.ts, found.kind == Kind::Delete),

@@ -145,12 +145,7 @@ impl SegmentIter {
         Ok(iter)
     }
 
-    fn new(
-        segment: Arc<Segment>,
-        bounds: Bounds,
-        reading: Reading,
-        forward: bool,
-    ) -> Result<Self> {
+    fn new(segment: Arc<Segment>, bounds: Bounds, reading: Reading, forward: bool) -> Result<Self> {
         let index = segment.index()?;
         Ok(Self {
             segment,

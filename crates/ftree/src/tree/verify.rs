@@ -90,7 +90,7 @@ impl Check<'_> {
         while let Some(entry) = iter.entry() {
             let damage = |what| Err(segment.corruption(0, what));
             if let Some((key, ts)) = &last
-                && Place { key, ts: *ts } >= entry.place()
+                && (Place { key, ts: *ts }) >= entry.place()
             {
                 return damage("entries are out of order");
             }

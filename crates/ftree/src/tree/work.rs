@@ -295,7 +295,9 @@ impl Unit<'_> {
                 shares[child] += entry.weight();
                 let tree = self.tree;
                 builder
-                    .get_or_insert_with(|| SegmentBuilder::new(&tree.home, &tree.options, Role::Run))
+                    .get_or_insert_with(|| {
+                        SegmentBuilder::new(&tree.home, &tree.options, Role::Run)
+                    })
                     .add(entry)
             })?;
         }
@@ -438,9 +440,10 @@ impl<'a> LeafWriter<'a> {
         if self.leaves.len() > 1 {
             count(&self.tree.home.counters.leaf_splits, self.leaves.len() as u64 - 1);
         }
-        let pivots = self.leaves.windows(2).map(|pair| {
-            separator(&pair[0].content().max_key, &pair[1].content().min_key)
-        });
+        let pivots = self
+            .leaves
+            .windows(2)
+            .map(|pair| separator(&pair[0].content().max_key, &pair[1].content().min_key));
         let pivots = pivots.collect();
         let mut children: Vec<Child> = self.leaves.into_iter().map(Child::Leaf).collect();
         if children.is_empty() {

@@ -1,0 +1,411 @@
+//! Random operations on a tree with tiny constants against a sorted map of versions.
+//!
+//! Every kind of background work happens within a few thousand operations, with live snapshots,
+//! cursors both ways, checkpoints, crashes and a full `verify()`.
+
+#![allow(clippy::unwrap_used, reason = "a test that meets an error fails")]
+
+use blockfile::{BlockFile, Compression, Metrics, Options};
+use cachetable::CacheTable;
+use ftree::{
+    Context, Direction, Effort, KeyRange, Message, Progress, Stats, Tree, TreeOptions, Visibility,
+};
+use os::sim::SimOs;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::Arc;
+
+const DIR: &str = "/data";
+const TREE: u64 = 7;
+
+/// Splitmix: a seed is a run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn one_in(&mut self, odds: u64) -> bool {
+        self.below(odds) == 0
+    }
+}
+
+type Versions = BTreeMap<(Vec<u8>, Reverse<u64>), Option<Vec<u8>>>;
+
+/// What the run is like.
+#[derive(Clone, Copy)]
+struct Plan {
+    seed: u64,
+    operations: u64,
+    keys: u64,
+    options: TreeOptions,
+    /// One in so many writes is a delete.
+    delete_odds: u64,
+    largest_value: u64,
+    cache_bytes: u64,
+}
+
+fn plan(seed: u64) -> Plan {
+    Plan {
+        seed,
+        operations: 6000,
+        keys: 900,
+        options: TreeOptions::tiny(),
+        delete_odds: 5,
+        largest_value: 60,
+        cache_bytes: 20_000,
+    }
+}
+
+struct World {
+    plan: Plan,
+    random: Random,
+    sim: SimOs,
+    file: BlockFile,
+    tree: Arc<Tree>,
+    model: Versions,
+    /// Every commit, to be replayed.
+    log: Vec<(u64, Vec<u8>)>,
+    now: u64,
+    snapshots: Vec<u64>,
+    /// What the last checkpoint stored.
+    root: Option<Vec<u8>>,
+    total: Stats,
+}
+
+fn open_file(os: &os::Os) -> (BlockFile, Option<Vec<u8>>) {
+    let metrics = Metrics::new(&telemetry::Registry::new());
+    os.vfs.create_dir_all(Path::new(DIR)).unwrap();
+    let (file, image) = BlockFile::open(os, Path::new(DIR), Options::default(), metrics).unwrap();
+    (file, image.map(|image| image.root))
+}
+
+impl World {
+    fn new(plan: Plan) -> Self {
+        let sim = SimOs::new(plan.seed);
+        let (file, _) = open_file(&sim.os());
+        let cache = Arc::new(CacheTable::new(plan.cache_bytes));
+        let tree = Tree::create(&Context::new(file.clone(), cache), TREE, plan.options);
+        Self {
+            plan,
+            random: Random(plan.seed),
+            sim,
+            file,
+            tree,
+            model: Versions::new(),
+            log: Vec::new(),
+            now: 1,
+            snapshots: Vec::new(),
+            root: None,
+            total: Stats::default(),
+        }
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let number = self.random.below(self.plan.keys);
+        // Keys of several lengths, many with a shared beginning.
+        match number % 3 {
+            0 => format!("key/{number:06}").into_bytes(),
+            1 => number.to_be_bytes()[6..].to_vec(),
+            _ => format!("key/{number:06}/and a longer tail").into_bytes(),
+        }
+    }
+
+    fn visibility(&self) -> Visibility {
+        Visibility::new(self.now, &self.snapshots)
+    }
+
+    fn write(&mut self) {
+        self.now += 1;
+        let key = self.key();
+        let delete = self.random.one_in(self.plan.delete_odds);
+        let length = self.random.below(self.plan.largest_value + 1);
+        let value = (!delete).then(|| {
+            let seed = self.now as u8;
+            (0..length).map(|at| seed.wrapping_add(at as u8 / 3)).collect::<Vec<u8>>()
+        });
+        self.tree.insert(&key, self.now, value.as_deref().map_or(Message::Delete, Message::Put));
+        self.log.push((self.now, key.clone()));
+        self.model.insert((key, Reverse(self.now)), value);
+    }
+
+    fn visible(&self, key: &[u8], ts: u64) -> Option<&Vec<u8>> {
+        let versions = self.model.range((key.to_vec(), Reverse(ts))..);
+        let newest = versions.take_while(|((k, _), _)| k == key).next()?;
+        newest.1.as_ref()
+    }
+
+    fn a_snapshot(&mut self) -> u64 {
+        let pick = self.random.below(self.snapshots.len() as u64 + 2) as usize;
+        self.snapshots.get(pick).copied().unwrap_or(self.now)
+    }
+
+    fn check_get(&mut self) {
+        let (key, ts) = (self.key(), self.a_snapshot());
+        let found = self.tree.get(&key, ts).unwrap();
+        let expected = self.visible(&key, ts);
+        assert_eq!(found.as_deref(), expected.map(|value| &value[..]), "{key:?} at {ts}");
+        let newest = self.tree.newest(&key).unwrap();
+        let mut versions = self.model.range((key.clone(), Reverse(u64::MAX))..);
+        let expected = versions.next().filter(|((k, _), _)| *k == key);
+        match (newest, expected) {
+            (Some(newest), Some(((_, ts), value))) => {
+                assert_eq!(newest, (ts.0, value.is_none()), "newest of {key:?}");
+            }
+            (None, None | Some((_, None))) => {}
+            (newest, expected) => panic!("newest of {key:?}: {newest:?}, not {expected:?}"),
+        }
+    }
+
+    fn check_scan(&mut self) {
+        let ts = self.a_snapshot();
+        let mut random = Random(self.random.next());
+        let (mut low, mut high) = (self.key(), self.key());
+        if low > high {
+            std::mem::swap(&mut low, &mut high);
+        }
+        let mut bound = |key: Vec<u8>| match random.below(3) {
+            0 => Bound::Included(key),
+            1 => Bound::Excluded(key),
+            _ => Bound::Unbounded,
+        };
+        let range = KeyRange { lower: bound(low), upper: bound(high) };
+        let inside = |key: &Vec<u8>| {
+            std::ops::RangeBounds::contains(&(range.lower.as_ref(), range.upper.as_ref()), key)
+        };
+        let keys: BTreeSet<&Vec<u8>> =
+            self.model.keys().map(|(key, _)| key).filter(|key| inside(key)).collect();
+        let visible = keys.into_iter().filter_map(|key| Some((key, self.visible(key, ts)?)));
+        let mut expected: Vec<(&Vec<u8>, &Vec<u8>)> = visible.collect();
+        let forward = random.one_in(2);
+        let direction = if forward { Direction::Forward } else { Direction::Backward };
+        if !forward {
+            expected.reverse();
+        }
+        let mut cursor = self.tree.cursor(range.clone(), ts, direction);
+        let mut at = 0;
+        loop {
+            if random.one_in(20) {
+                cursor.park();
+            }
+            if random.one_in(30) && at < expected.len() {
+                // Seek to a key somewhere ahead, or between two of them.
+                let ahead = at + random.below((expected.len() - at) as u64) as usize;
+                let mut target = expected[ahead].0.clone();
+                if random.one_in(2) {
+                    target.push(0);
+                }
+                cursor.seek(&target).unwrap();
+                at += expected[at..]
+                    .iter()
+                    .take_while(|(key, _)| if forward { **key < target } else { **key > target })
+                    .count();
+            }
+            let found = cursor.next().unwrap();
+            let wanted = expected.get(at).map(|(key, value)| (&key[..], &value[..]));
+            assert_eq!(found, wanted, "entry {at} at {ts} of {range:?} {direction:?}");
+            if found.is_none() {
+                break;
+            }
+            at += 1;
+        }
+        assert_eq!(cursor.next().unwrap(), None, "a finished cursor stays finished");
+    }
+
+    fn work(&mut self, effort: Effort) -> bool {
+        matches!(self.tree.work(&self.visibility(), effort).unwrap(), Progress::Done(_))
+    }
+
+    fn checkpoint(&mut self) {
+        let image = self.tree.image().unwrap();
+        let mark = self.file.begin_checkpoint();
+        self.file.finish_checkpoint(mark, image.bytes(), image.flushed_ts()).unwrap();
+        self.root = Some(image.bytes().to_vec());
+    }
+
+    /// Dies and comes back from the last checkpoint and the log.
+    fn crash(&mut self) {
+        self.add_stats();
+        self.sim.crash();
+        let os = self.sim.reboot();
+        let (file, root) = open_file(&os);
+        assert_eq!(root, self.root);
+        let cache = Arc::new(CacheTable::new(self.plan.cache_bytes));
+        let context = Context::new(file.clone(), cache);
+        self.tree = match root {
+            Some(root) => Tree::open(&context, TREE, self.plan.options, &root).unwrap(),
+            None => Tree::create(&context, TREE, self.plan.options),
+        };
+        let kept: BTreeSet<u64> = self.tree.segments().into_iter().collect();
+        file.retain(|segment| kept.contains(&segment.id.0)).unwrap();
+        self.file = file;
+        self.snapshots.clear();
+        let flushed = self.tree.flushed_ts();
+        for (ts, key) in self.log.iter().filter(|(ts, _)| *ts > flushed) {
+            let value = &self.model[&(key.clone(), Reverse(*ts))];
+            self.tree.insert(key, *ts, value.as_deref().map_or(Message::Delete, Message::Put));
+        }
+    }
+
+    fn add_stats(&mut self) {
+        let (stats, total) = (self.tree.stats(), &mut self.total);
+        total.drains += stats.drains;
+        total.flushes += stats.flushes;
+        total.merges += stats.merges;
+        total.leaves_kept += stats.leaves_kept;
+        total.leaf_splits += stats.leaf_splits;
+        total.leaf_fuses += stats.leaf_fuses;
+        total.node_splits += stats.node_splits;
+        total.node_fuses += stats.node_fuses;
+        total.root_grows += stats.root_grows;
+        total.root_shrinks += stats.root_shrinks;
+        total.dropped_versions += stats.dropped_versions;
+        total.dropped_deletes += stats.dropped_deletes;
+        total.filter_refusals += stats.filter_refusals;
+        total.height = total.height.max(stats.height);
+    }
+
+    fn step(&mut self) {
+        match self.random.below(100) {
+            0..70 => self.write(),
+            70..80 => self.check_get(),
+            80 => self.check_scan(),
+            81 => self.snapshots.push(self.now),
+            82 if !self.snapshots.is_empty() => {
+                let at = self.random.below(self.snapshots.len() as u64) as usize;
+                self.snapshots.remove(at);
+            }
+            83..86 if self.tree.debt().active_bytes > 12_000 => {
+                self.tree.seal(self.now);
+            }
+            86..98 => {
+                self.work(Effort::Needed);
+            }
+            98 if self.random.one_in(4) => {
+                self.work(Effort::Idle);
+            }
+            _ if self.random.one_in(10) => self.checkpoint(),
+            _ if self.random.one_in(40) => self.crash(),
+            _ => {}
+        }
+    }
+
+    fn settle(&mut self) {
+        self.tree.seal(self.now);
+        let mut units = 0;
+        while self.work(Effort::Needed) {
+            units += 1;
+            assert!(units < 100_000, "work does not end");
+        }
+    }
+}
+
+fn run(plan: Plan) -> Stats {
+    let mut world = World::new(plan);
+    for operation in 0..plan.operations {
+        world.step();
+        if operation % 500 == 499 {
+            world.tree.verify().unwrap();
+            world.check_scan();
+        }
+    }
+    world.settle();
+    world.tree.verify().unwrap();
+    for _ in 0..30 {
+        world.check_scan();
+        world.check_get();
+    }
+    // Everything deleted, nobody watching: the tree shrinks to nothing.
+    world.snapshots.clear();
+    let keys: BTreeSet<Vec<u8>> = world.model.keys().map(|(key, _)| key.clone()).collect();
+    for key in keys {
+        world.now += 1;
+        world.tree.insert(&key, world.now, Message::Delete);
+        world.log.push((world.now, key.clone()));
+        world.model.insert((key, Reverse(world.now)), None);
+    }
+    world.settle();
+    let mut units = 0;
+    while world.work(Effort::Idle) {
+        units += 1;
+        assert!(units < 100_000, "idle work does not end");
+    }
+    world.tree.verify().unwrap();
+    world.check_scan();
+    let stats = world.tree.stats();
+    assert_eq!((stats.disk_entries, stats.buffered_bytes, stats.height), (0, 0, 1), "{stats:?}");
+    world.checkpoint();
+    world.crash();
+    world.checkpoint();
+    world.checkpoint();
+    assert_eq!(world.file.segments().len(), world.tree.segments().len(), "orphans");
+    world.add_stats();
+    world.total.clone()
+}
+
+#[test]
+fn tree_agrees_with_a_sorted_map_whatever_happens() {
+    let mut total = Stats::default();
+    for seed in 0..6 {
+        let stats = run(plan(seed));
+        total.leaf_splits += stats.leaf_splits;
+        total.leaf_fuses += stats.leaf_fuses;
+        total.node_splits += stats.node_splits;
+        total.node_fuses += stats.node_fuses;
+        total.root_grows += stats.root_grows;
+        total.root_shrinks += stats.root_shrinks;
+        total.flushes += stats.flushes;
+        total.merges += stats.merges;
+        total.drains += stats.drains;
+        total.dropped_versions += stats.dropped_versions;
+        total.dropped_deletes += stats.dropped_deletes;
+        total.filter_refusals += stats.filter_refusals;
+        total.height = total.height.max(stats.height);
+    }
+    for (name, count) in [
+        ("drains", total.drains),
+        ("flushes", total.flushes),
+        ("merges", total.merges),
+        ("leaf splits", total.leaf_splits),
+        ("leaf fuses", total.leaf_fuses),
+        ("node splits", total.node_splits),
+        ("node fuses", total.node_fuses),
+        ("root grows", total.root_grows),
+        ("root shrinks", total.root_shrinks),
+        ("dropped versions", total.dropped_versions),
+        ("dropped deletes", total.dropped_deletes),
+        ("filter refusals", total.filter_refusals),
+    ] {
+        assert!(count > 10, "only {count} {name} happened");
+    }
+    assert!(total.height >= 3, "only {} levels", total.height);
+}
+
+#[test]
+fn values_larger_than_pages_and_leaves_agree_too() {
+    let mut plan = Plan { operations: 1500, keys: 120, largest_value: 6000, ..plan(77) };
+    plan.options.leaf_filter = true;
+    for compression in
+        [Compression::None, Compression::Lz4, Compression::Zlib(6), Compression::Zstd(3)]
+    {
+        plan.options.compression = compression;
+        plan.seed += 1;
+        run(plan);
+    }
+}
+
+#[test]
+fn many_versions_of_few_keys_agree_too() {
+    run(Plan { operations: 4000, keys: 9, delete_odds: 3, ..plan(5) });
+}
