@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::crud::batch::Parked;
 use crate::host::{Host, LogEvent, Severity};
 use crate::metrics::Metrics;
-use crate::registry::{self, Command, Counter};
+use crate::registry::{self, Class, Command, Counter};
 use crate::reply::{Reply, write_error};
 use crate::writer::Writer;
 use bson::{Document, RawBsonRef, RawDocument};
@@ -218,6 +218,19 @@ impl Service {
     pub fn begin_shutdown(&self) {
         self.operations.begin_shutdown();
         self.end_waits();
+    }
+
+    /// The client hung up while its request runs: a read is told to stop, a write goes on, for
+    /// it may have been sent without waiting for an answer.
+    pub fn client_left(&self, connection: &Connection) {
+        let number = connection.operation.number();
+        let running = self.operations.list();
+        let is_read = running.iter().filter(|running| running.number == number).any(|running| {
+            registry::find(running.name).is_some_and(|(_, command)| command.class == Class::Read)
+        });
+        if is_read {
+            connection.operation.kill(number, Code::INTERRUPTED);
+        }
     }
 
     /// Ends requests that only wait for time to pass; the others go on.

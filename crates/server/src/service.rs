@@ -74,6 +74,10 @@ pub trait Service: Send + Sync + 'static {
     /// The connection is gone, whoever closed it. Called exactly once for each opened one.
     fn close_connection(&self, connection: &Self::Connection);
 
+    /// The client hung up while its request runs; what nobody waits for need not be finished.
+    /// May be told again and again, and on the network's one polling thread: must not wait.
+    fn client_left(&self, _connection: &Self::Connection) {}
+
     /// The server is going to stop: requests that only wait for time to pass should end now.
     fn stopping(&self) {}
 

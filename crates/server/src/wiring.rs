@@ -66,6 +66,10 @@ impl Service for Commands {
         self.0.close_connection(connection);
     }
 
+    fn client_left(&self, connection: &commands::Connection) {
+        self.0.client_left(connection);
+    }
+
     fn stopping(&self) {
         self.0.end_waits();
     }

@@ -326,6 +326,22 @@ fn every_opened_connection_is_closed_exactly_once() {
 }
 
 #[test]
+fn the_service_is_told_of_a_client_that_hangs_up_while_its_request_runs() {
+    let running = start();
+    let (mut patient, mut leaver) = (running.connect(), running.connect());
+    let wait = msg(MsgFlags::NONE, &rawdoc! { "wait": 1, "$db": "a" });
+    leaver.send(&wait);
+    eventually("it runs", || running.service.ran.load(Ordering::Relaxed) == 1);
+    std::thread::sleep(Duration::from_millis(1100));
+    assert_eq!(running.service.left.load(Ordering::Relaxed), 0, "nobody has left yet");
+    assert!(ok(&patient.call(&ping())));
+    drop(leaver);
+    eventually("it is closed", || running.stats.open() == 1);
+    assert!(running.service.left.load(Ordering::Relaxed) > 0);
+    assert!(ok(&patient.call(&ping())));
+}
+
+#[test]
 fn stopping_lets_a_running_request_finish_and_closes_the_others() {
     let running = start();
     let (mut idle, mut busy) = (running.connect(), running.connect());

@@ -5,7 +5,7 @@
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -75,4 +75,14 @@ impl Poll {
     fn drain_waker(&self) {
         let _empty_is_fine = rustix::io::read(&self.waker, &mut [0_u8; 8]);
     }
+}
+
+/// Which of these sockets have lost their other side; does not wait.
+pub(crate) fn hung_up<'s, F: AsFd + 's>(
+    sockets: impl Iterator<Item = &'s F>,
+) -> io::Result<Vec<bool>> {
+    let mut asked: Vec<_> = sockets.map(|socket| PollFd::new(socket, PollFlags::RDHUP)).collect();
+    poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    let lost = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    Ok(asked.iter().map(|one| one.revents().intersects(lost)).collect())
 }

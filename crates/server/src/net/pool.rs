@@ -3,7 +3,7 @@
 use crate::log;
 use crate::net::connection::{Connection, Desk, Outcome, serve};
 use crate::net::listener::{Endpoint, Listener};
-use crate::net::poll::Poll;
+use crate::net::poll::{Poll, hung_up};
 use crate::net::stream::Stream;
 use crate::service::{Peer, Service};
 use os::{JoinHandle, Os};
@@ -19,6 +19,9 @@ const FIRST_LISTENER: u64 = 1 << 62;
 
 /// After the machine refused a descriptor, wait this long before asking again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How often busy connections are looked at for clients that hung up.
+const LEAVERS_PERIOD: Duration = Duration::from_secs(1);
 
 /// Sockets accepted from one listener before the others get a turn.
 const ACCEPT_BATCH: usize = 256;
@@ -121,6 +124,12 @@ struct Ready<S: Service> {
     idle: usize,
 }
 
+/// What others may know of a connection that a worker owns.
+struct Busy<S: Service> {
+    stream: Arc<Stream>,
+    state: Arc<S::Connection>,
+}
+
 struct Shared<S: Service> {
     os: Os,
     service: Arc<S>,
@@ -131,8 +140,9 @@ struct Shared<S: Service> {
     parked: Mutex<BTreeMap<u64, Box<Connection<S>>>>,
     ready: Mutex<Ready<S>>,
     work: Condvar,
-    /// Every open socket by number, so that it can be cut from outside.
-    streams: Mutex<BTreeMap<u64, Arc<Stream>>>,
+    /// Connections with a worker, or waiting for one, so that they can be watched and cut from
+    /// outside.
+    busy: Mutex<BTreeMap<u64, Busy<S>>>,
     stopping: AtomicBool,
 }
 
@@ -169,7 +179,7 @@ impl<S: Service> Server<S> {
             parked: Mutex::default(),
             ready: Mutex::new(Ready { queue: VecDeque::new(), workers: 0, idle: 0 }),
             work: Condvar::new(),
-            streams: Mutex::default(),
+            busy: Mutex::default(),
             stopping: AtomicBool::new(false),
         });
         let polling = Arc::clone(&shared);
@@ -200,7 +210,7 @@ impl<S: Service> Server<S> {
         if !self.all_closed_within(grace) {
             self.shared.service.interrupt_all();
             if !self.all_closed_within(grace) {
-                self.shared.streams.lock().values().for_each(|stream| stream.shut_down());
+                self.shared.busy.lock().values().for_each(|busy| busy.stream.shut_down());
                 self.all_closed_within(grace);
             }
         }
@@ -243,8 +253,11 @@ impl<S: Service> Poller<S> {
         let mut events = Vec::with_capacity(256);
         let mut tokens = Vec::new();
         let mut pause: Option<Duration> = None;
+        let mut looked = self.shared.os.clock.monotonic();
         while !self.shared.stopping.load(Ordering::SeqCst) {
-            if let Err(error) = self.shared.poll.wait(&mut events, &mut tokens, pause) {
+            let anyone_busy = !self.shared.busy.lock().is_empty();
+            let timeout = pause.or(anyone_busy.then_some(LEAVERS_PERIOD));
+            if let Err(error) = self.shared.poll.wait(&mut events, &mut tokens, timeout) {
                 tracing::error!(target: "NETWORK", %error, "Polling failed");
                 self.shared.os.clock.sleep(ACCEPT_PAUSE);
             }
@@ -263,11 +276,36 @@ impl<S: Service> Poller<S> {
                     dispatch(&self.shared, connection);
                 }
             }
+            let now = self.shared.os.clock.monotonic();
+            if now.saturating_sub(looked) >= LEAVERS_PERIOD {
+                looked = now;
+                self.tell_of_leavers();
+            }
         }
         self.listeners.clear();
         let parked = std::mem::take(&mut *self.shared.parked.lock());
         for connection in parked.into_values() {
             close(&self.shared, &connection, None);
+        }
+    }
+
+    /// Tells the service of clients that hung up while a worker is busy for them.
+    fn tell_of_leavers(&self) {
+        let busy: Vec<_> = {
+            let busy = self.shared.busy.lock();
+            busy.values().map(|one| (Arc::clone(&one.stream), Arc::clone(&one.state))).collect()
+        };
+        match hung_up(busy.iter().map(|(stream, _)| &**stream)) {
+            Ok(left) => {
+                for ((_, state), left) in busy.iter().zip(left) {
+                    if left {
+                        self.shared.service.client_left(state);
+                    }
+                }
+            }
+            Err(error) => {
+                tracing::warn!(target: "NETWORK", %error, "Cannot look for clients that left");
+            }
         }
     }
 
@@ -322,7 +360,6 @@ impl<S: Service> Poller<S> {
                 connectionCount = open + 1, "Connection accepted");
         }
         let stream = Arc::new(stream);
-        shared.streams.lock().insert(id, Arc::clone(&stream));
         let connection = Connection {
             id,
             stream: Arc::clone(&stream),
@@ -339,6 +376,8 @@ impl<S: Service> Poller<S> {
 
 /// Hands a connection that has something to say to a worker: a waiting one, or a new one.
 fn dispatch<S: Service>(shared: &Arc<Shared<S>>, connection: Box<Connection<S>>) {
+    let (stream, state) = (Arc::clone(&connection.stream), Arc::clone(&connection.state));
+    shared.busy.lock().insert(connection.id, Busy { stream, state });
     let mut ready = shared.ready.lock();
     ready.queue.push_back(connection);
     if ready.queue.len() <= ready.idle {
@@ -407,6 +446,8 @@ fn next_ready<S: Service>(shared: &Shared<S>) -> Option<Box<Connection<S>>> {
 /// Lays a silent connection down until it speaks again.
 fn park<S: Service>(shared: &Arc<Shared<S>>, connection: Box<Connection<S>>) {
     let (id, stream) = (connection.id, Arc::clone(&connection.stream));
+    let busy = shared.busy.lock().remove(&id);
+    drop(busy);
     let mut parked = shared.parked.lock();
     // The poller empties the map after it saw `stopping`; what comes later closes itself.
     if shared.stopping.load(Ordering::SeqCst) {
@@ -430,7 +471,8 @@ fn abandon<S: Service>(shared: &Shared<S>, id: u64, error: &io::Error) {
 }
 
 fn close<S: Service>(shared: &Shared<S>, connection: &Connection<S>, reason: Option<&str>) {
-    shared.streams.lock().remove(&connection.id);
+    let busy = shared.busy.lock().remove(&connection.id);
+    drop(busy);
     connection.stream.shut_down();
     shared.service.close_connection(&connection.state);
     let left = shared.stats.open.fetch_sub(1, Ordering::Relaxed) - 1;

@@ -19,6 +19,7 @@ pub(crate) struct Commands {
     pub(crate) opened: AtomicUsize,
     pub(crate) closed: AtomicUsize,
     pub(crate) ran: AtomicUsize,
+    pub(crate) left: AtomicUsize,
     pub(crate) interrupted: Mutex<bool>,
     pub(crate) wake: Condvar,
 }
@@ -69,6 +70,11 @@ impl Service for Commands {
 
     fn close_connection(&self, _: &(u64, Peer)) {
         self.closed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn client_left(&self, _: &(u64, Peer)) {
+        self.left.fetch_add(1, Ordering::Relaxed);
+        self.interrupt_all();
     }
 
     fn interrupt_all(&self) {
