@@ -200,10 +200,7 @@ impl<C> Cursors<C> {
     /// caller stops the operation named.
     pub fn kill(&self, id: CursorId, namespace: &str) -> Option<Killed> {
         let mut shard = self.shard(id).lock();
-        let Some(entry) = shard.get_mut(&id).filter(|e| !e.doomed && &*e.namespace == namespace)
-        else {
-            return None;
-        };
+        let entry = shard.get_mut(&id).filter(|e| !e.doomed && &*e.namespace == namespace)?;
         entry.doomed = true;
         let running = entry.running();
         let dead = if running.is_none() { shard.remove(&id) } else { None };

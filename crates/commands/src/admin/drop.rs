@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::Command;
-use errors::{Code, Result};
+use errors::{Code, Error, Result};
 
 pub(crate) const DROP: Command =
     Command::new("drop", "Drops a collection or a view.", drop_collection).api_v1().write_concern();
@@ -37,6 +37,12 @@ fn drop_database(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> 
     }
     let service = context.service;
     let database = context.database();
+    if database == "admin" {
+        return Err(Error::new(
+            Code::ILLEGAL_OPERATION,
+            "Dropping the 'admin' database is prohibited.",
+        ));
+    }
     let collections = service.catalog.collections(database);
     let dropped = service.catalog.drop_database(database)?;
     for collection in &collections {

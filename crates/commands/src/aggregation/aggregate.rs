@@ -11,7 +11,7 @@ use errors::{Error, Result};
 use query::{AggregateRequest, AggregateTarget, Verbosity};
 
 pub(crate) const AGGREGATE: Command = Command::new("aggregate", "Runs a pipeline.", run)
-    .reads(Counter::Query)
+    .reads(Counter::Command)
     .write_concern()
     .api_v1()
     .explains(explain);

@@ -21,13 +21,10 @@ struct Find<'a> {
 }
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let mut find = parse(context, fields)?;
+    let find = parse(context, fields)?;
     context.at_collection(&find.namespace);
     // The limit is applied once, here or below; below knows when to stop sorting.
     let limit = (find.request.limit > 0).then_some(find.request.limit);
-    if find.wanted.batch_size == Some(0) && find.wanted.single_batch {
-        find.wanted.batch_size = None;
-    }
     let mut op = context.op();
     let cursor = query::find(&mut op, &find.namespace, &find.request)?;
     first_batch(context, find.namespace.as_str(), Documents::Query(cursor), limit, &find.wanted)

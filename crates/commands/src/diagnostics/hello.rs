@@ -5,8 +5,9 @@
 
 use crate::context::Context;
 use crate::fields::{Field, inner};
+use crate::host::{LogEvent, Severity};
 use crate::registry::Command;
-use bson::{RawBsonRef, RawDocument};
+use bson::{Document, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
 use session::Sessions;
 use std::time::Duration;
@@ -79,14 +80,7 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Hello<'a>> {
             "speculativeAuthenticate" => {
                 field.document()?;
             }
-            "loadBalanced" => {
-                if field.bool()? {
-                    return Err(Error::location(
-                        5312601,
-                        "This server does not support load balanced connections",
-                    ));
-                }
-            }
+            "loadBalanced" => refuse_load_balancing(field)?,
             // Not strict, unlike every other command: newer clients say more about themselves
             // (`backpressure`) and older servers are to ignore it.
             _ => {}
@@ -103,6 +97,13 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Hello<'a>> {
         )),
         _ => Ok(hello),
     }
+}
+
+fn refuse_load_balancing(field: &Field<'_>) -> Result<()> {
+    if !field.bool()? {
+        return Ok(());
+    }
+    Err(Error::new(Code::INVALID_OPTIONS, "this server does not support load balanced connections"))
 }
 
 fn parse_topology(field: &Field<'_>) -> Result<Topology> {
@@ -168,6 +169,21 @@ fn keep_client(context: &Context<'_>, client: &RawDocument) -> Result<()> {
             "The client metadata document may only be sent in the first hello",
         ));
     }
+    let connection = &context.connection;
+    let mut attributes = Document::new();
+    attributes.insert("remote", &connection.info.remote);
+    attributes.insert("client", format!("conn{}", connection.id));
+    if let Ok(client) = Document::try_from(client) {
+        attributes.insert("doc", client);
+    }
+    context.service.host.log(&LogEvent {
+        severity: Severity::Info,
+        component: "NETWORK",
+        id: 51800,
+        context: &format!("conn{}", connection.id),
+        message: "client metadata",
+        attributes,
+    });
     Ok(())
 }
 
