@@ -70,12 +70,6 @@ pub struct Settings {
     pub log_dir: Option<PathBuf>,
     /// The directory for spilled data, where it is not the data directory.
     pub tmp_dir: Option<PathBuf>,
-    /// Memory of one index build.
-    pub loader_max_memory: u64,
-    /// Compress what an index build spills.
-    pub loader_compress_tmp: bool,
-    /// Memory of one transaction's log entry.
-    pub txn_mem_limit: u64,
     /// The command line, for `getCmdLineOpts`.
     pub argv: Vec<String>,
     /// What was asked for, in the shape of a YAML file, for `getCmdLineOpts`.
@@ -122,9 +116,6 @@ impl Settings {
             fs_redzone: u8::try_from(given.number("fsRedzone", 5)).unwrap_or(5),
             log_dir: given.path("logDir"),
             tmp_dir: given.path("tmpDir"),
-            loader_max_memory: given.size("loaderMaxMemory").unwrap_or(100 << 20),
-            loader_compress_tmp: given.switch("loaderCompressTmp", true),
-            txn_mem_limit: given.size("txnMemLimit").unwrap_or(1 << 20),
             argv: argv.to_vec(),
             parsed: given.document(),
             warnings,

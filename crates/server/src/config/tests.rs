@@ -45,8 +45,7 @@ fn nothing_asked_gives_mongods_and_tokumxs_defaults() {
     assert_eq!((s.cleaner_period, s.cleaner_iterations), (Some(Duration::from_secs(2)), 5));
     assert_eq!(s.log_flush_period, Duration::from_millis(100));
     assert_eq!(s.lock_timeout, Duration::from_secs(4));
-    assert_eq!((s.loader_max_memory, s.txn_mem_limit), (100 << 20, 1 << 20));
-    assert!(s.loader_compress_tmp && s.warnings.is_empty() && s.parsed.is_empty());
+    assert!(s.warnings.is_empty() && s.parsed.is_empty());
 }
 
 #[test]
@@ -102,11 +101,11 @@ fn the_command_line_wins_over_the_file() {
 #[test]
 fn a_tokumx_file_is_taken_with_one_warning_for_what_means_nothing() {
     let text = "dbpath=/x\nport=27018\ncacheSize=134217728\nlogFlushPeriod=100\ndirectio=off\n\
-                cleanerPeriod=2\nfsRedzone=5\nlockTimeout=4000\nnohttpinterface=true\njournal=true\n\
+                cleanerPeriod=2\nloaderMaxMemory=100M\nfsRedzone=5\nlockTimeout=4000\nnohttpinterface=true\njournal=true\n\
                 auth=false\n";
     let Ok(Asked::Start(s)) = with_file(text, &[]) else { panic!("refused") };
     assert_eq!((s.port, s.cache_size), (27018, Some(128 << 20)));
-    assert_eq!(s.warnings.len(), 2);
+    assert_eq!(s.warnings.len(), 3);
 }
 
 #[test]
