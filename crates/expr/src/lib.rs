@@ -11,6 +11,7 @@ pub mod filter;
 pub mod multikey;
 pub mod number;
 pub mod path;
+pub mod projection;
 pub mod raw;
 pub mod show;
 pub mod sort;
@@ -19,6 +20,7 @@ pub mod update;
 
 pub use filter::Filter;
 pub use path::Path;
+pub use projection::Projection;
 pub use sort::SortPattern;
 pub use update::Update;
 
