@@ -1,0 +1,100 @@
+//! Which way to the documents: an index, several, or the collection itself.
+//!
+//! From → to: the filter's conjuncts become bounds per path [`predicates`]; each index takes the
+//! bounds of its parts [`candidates`]; the best by score wins [`choose`]. All candidates are kept,
+//! so that trials and a plan cache can decide differently later.
+//!
+//! Always true: an access plan yields every document that matches, perhaps more; what its bounds
+//! do not settle stands in its residual filter.
+
+pub(crate) mod bounds;
+mod candidates;
+pub(crate) mod hint;
+pub(crate) mod interval;
+mod predicates;
+
+pub(crate) use candidates::{PlannerInput, choose};
+
+use bson::raw::RawBson;
+use catalog::Index;
+use catalog::index::KeyPart;
+use expr::Filter;
+use interval::Intervals;
+use std::sync::Arc;
+
+/// How the documents are reached, before sort, skip, limit and projection.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    pub(crate) path: AccessPath,
+    /// What must still be asked of each document; `None` where nothing.
+    pub(crate) residual: Option<Filter>,
+    /// The documents come in the order the query asked for.
+    pub(crate) sorted: bool,
+}
+
+/// One way to reach documents.
+#[derive(Clone, Debug)]
+pub(crate) enum AccessPath {
+    /// The filter matches nothing.
+    Nothing,
+    /// One document by its `_id`.
+    Id(RawBson),
+    /// The documents in the order of `_id`.
+    Collection {
+        /// From the largest.
+        backward: bool,
+    },
+    /// A part of an index.
+    Index(IndexScan),
+    /// Several ways; a document is taken once.
+    Union(Vec<Access>),
+}
+
+/// A part of one index.
+#[derive(Clone, Debug)]
+pub(crate) struct IndexScan {
+    /// The index; `None` is the one on `_id`, the collection itself.
+    pub(crate) index: Option<Arc<Index>>,
+    /// Where each part must lie.
+    pub(crate) bounds: Vec<Intervals>,
+    /// Against the index's order.
+    pub(crate) backward: bool,
+    /// From `min` and `max`: bytes that the key must reach and stay below.
+    pub(crate) key_limits: (Option<Vec<u8>>, Option<Vec<u8>>),
+    /// The entries tell all the query needs.
+    pub(crate) covered: bool,
+}
+
+impl IndexScan {
+    /// The index's name.
+    pub(crate) fn name(&self) -> &str {
+        self.index.as_ref().map_or("_id_", |index| &index.spec().name)
+    }
+
+    /// The index's parts.
+    pub(crate) fn parts(&self) -> &[KeyPart] {
+        match &self.index {
+            Some(index) => &index.spec().parts,
+            None => id_parts(),
+        }
+    }
+
+    /// Which parts have met arrays.
+    pub(crate) fn multikey(&self) -> u32 {
+        self.index.as_ref().map_or(0, |index| index.multikey_parts())
+    }
+}
+
+/// The key of the index every collection has.
+pub(crate) fn id_parts() -> &'static [KeyPart] {
+    use std::sync::OnceLock;
+    static PARTS: OnceLock<[KeyPart; 1]> = OnceLock::new();
+    PARTS.get_or_init(|| [KeyPart { path: "_id".to_owned(), descending: false }])
+}
+
+/// A decision with the candidates that lost.
+#[derive(Clone, Debug)]
+pub(crate) struct Decision {
+    pub(crate) winner: Access,
+    pub(crate) rejected: Vec<Access>,
+}

@@ -1,0 +1,416 @@
+//! The candidates, and which of them is taken.
+//!
+//! A score decides: values beat ranges, more bounded parts beat fewer, an order that need not be
+//! sorted and an index that tells everything count extra. Arrays restrict what may be combined:
+//! on a part that has met arrays only one predicate bounds the scan, because different elements
+//! may satisfy different predicates; and of two such parts under one array only the first, unless
+//! an `$elemMatch` ties them to one element.
+
+use super::hint::Hint;
+use super::interval::Intervals;
+use super::predicates::{PathPredicate, conjuncts, path_predicates};
+use super::{Access, AccessPath, Decision, IndexScan, id_parts};
+use catalog::index::KeyPart;
+use catalog::{Collection, Index, Timestamp};
+use expr::filter::{Filter, Leaf, Node, Predicate};
+use expr::{Path, SortPattern};
+use keystring::Direction;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What a plan is made from.
+pub(crate) struct PlannerInput<'a> {
+    pub(crate) collection: &'a Collection,
+    pub(crate) filter: &'a Filter,
+    pub(crate) sort: Option<&'a SortPattern>,
+    pub(crate) hint: Option<&'a Hint>,
+    /// The fields the query needs beside its filter and sort; `None` is all of them.
+    pub(crate) fields: Option<&'a BTreeSet<String>>,
+    /// The snapshot the plan will run on: younger indexes are not in it.
+    pub(crate) snapshot: Timestamp,
+    /// A blocking sort would read everything only for these few.
+    pub(crate) limited: bool,
+}
+
+struct Candidate {
+    access: Access,
+    score: u32,
+}
+
+/// Decides how to reach the documents.
+pub(crate) fn choose(input: &PlannerInput<'_>) -> Decision {
+    let root = input.filter.root();
+    if matches!(root, Node::AlwaysFalse) {
+        return only(Access { path: AccessPath::Nothing, residual: None, sorted: true });
+    }
+    let conjuncts = conjuncts(root);
+    let predicates = path_predicates(conjuncts);
+    match input.hint {
+        Some(Hint::Natural { backward }) => {
+            return only(collection_scan(input, *backward));
+        }
+        Some(Hint::Id) => {
+            return only(index_candidate(input, None, conjuncts, &predicates).access);
+        }
+        Some(Hint::Index(index)) => {
+            return only(index_candidate(input, Some(index), conjuncts, &predicates).access);
+        }
+        None => {}
+    }
+    if let Some(access) = id_lookup(conjuncts) {
+        return only(access);
+    }
+    let mut candidates = candidates(input, conjuncts, &predicates);
+    if candidates.iter().all(|candidate| candidate.score < BOUNDED)
+        && let Some(union) = union(input, conjuncts)
+    {
+        candidates.insert(0, Candidate { access: union, score: BOUNDED });
+    }
+    let best = (0..candidates.len())
+        .max_by_key(|at| (candidates[*at].score, std::cmp::Reverse(*at)))
+        .filter(|at| candidates[*at].score > 0);
+    match best {
+        None => only(collection_scan(input, false)),
+        Some(at) => {
+            let winner = candidates.swap_remove(at).access;
+            let rejected = candidates
+                .into_iter()
+                .filter(|candidate| candidate.score >= BOUNDED)
+                .map(|candidate| candidate.access)
+                .collect();
+            Decision { winner, rejected }
+        }
+    }
+}
+
+fn only(winner: Access) -> Decision {
+    Decision { winner, rejected: Vec::new() }
+}
+
+/// The score of a candidate whose first part is bounded is at least this.
+const BOUNDED: u32 = 100;
+
+/// `{_id: value, …}`.
+fn id_lookup(conjuncts: &[Node]) -> Option<Access> {
+    let at = conjuncts.iter().position(|node| {
+        matches!(node, Node::Leaf(Leaf { path, predicate: Predicate::Eq(value) })
+            if path.as_str() == "_id"
+                && !matches!(value, bson::RawBson::Array(_) | bson::RawBson::Null))
+    })?;
+    let Node::Leaf(Leaf { predicate: Predicate::Eq(value), .. }) = &conjuncts[at] else {
+        return None;
+    };
+    Some(Access {
+        path: AccessPath::Id(value.clone()),
+        residual: without(conjuncts, &BTreeSet::from([at])),
+        sorted: true,
+    })
+}
+
+fn collection_scan(input: &PlannerInput<'_>, backward: bool) -> Access {
+    let residual = (!input.filter.matches_everything()).then(|| input.filter.clone());
+    let sorted = input.sort.is_none_or(SortPattern::is_empty);
+    Access { path: AccessPath::Collection { backward }, residual, sorted }
+}
+
+fn candidates(
+    input: &PlannerInput<'_>,
+    conjuncts: &[Node],
+    predicates: &[PathPredicate],
+) -> Vec<Candidate> {
+    let usable = |index: &&Arc<Index>| {
+        !index.spec().hidden
+            && index.created() <= input.snapshot
+            && !(index.spec().sparse && !excludes_missing(index, predicates))
+            && index
+                .spec()
+                .partial
+                .as_ref()
+                .is_none_or(|partial| implied(partial.filter.root(), predicates))
+    };
+    std::iter::once(None)
+        .chain(input.collection.indexes().iter().filter(usable).map(Some))
+        .map(|index| index_candidate(input, index, conjuncts, predicates))
+        .collect()
+}
+
+/// A sparse index holds every match only where some part's field must be there.
+fn excludes_missing(index: &Index, predicates: &[PathPredicate]) -> bool {
+    predicates.iter().any(|predicate| {
+        predicate.needs_field && index.spec().parts.iter().any(|part| part.path == predicate.path)
+    })
+}
+
+/// Whether everything the predicates allow satisfies the partial index's filter.
+fn implied(node: &Node, predicates: &[PathPredicate]) -> bool {
+    match node {
+        Node::AlwaysTrue => true,
+        Node::And(parts) => parts.iter().all(|part| implied(part, predicates)),
+        Node::Or(parts) => parts.iter().any(|part| implied(part, predicates)),
+        Node::Leaf(Leaf { path, predicate: Predicate::Exists }) => predicates
+            .iter()
+            .any(|known| known.needs_field && known.path == path.as_str()),
+        Node::Leaf(Leaf { path, predicate }) => {
+            let Some(wanted) = super::bounds::of_predicate(predicate).filter(|b| b.exact) else {
+                return false;
+            };
+            let outside = wanted.intervals.complement();
+            predicates.iter().any(|known| {
+                known.path == path.as_str()
+                    && !known.scalar_only
+                    && known.bounds.intervals.intersect(&outside).is_empty()
+            })
+        }
+        _ => false,
+    }
+}
+
+fn index_candidate(
+    input: &PlannerInput<'_>,
+    index: Option<&Arc<Index>>,
+    conjuncts: &[Node],
+    predicates: &[PathPredicate],
+) -> Candidate {
+    let parts = index.map_or(id_parts(), |index| &index.spec().parts);
+    let multikey = index.map_or(0, |index| index.multikey_parts());
+    let (bounds, settled) = part_bounds(parts, multikey, predicates);
+    let residual = without(conjuncts, &settled);
+    let order = input
+        .sort
+        .filter(|sort| !sort.is_empty())
+        .map(|sort| provided_order(index, parts, multikey, &bounds, sort));
+    let (sorted, backward) = match order {
+        None => (true, false),
+        Some(None) => (false, false),
+        Some(Some(backward)) => (true, backward),
+    };
+    let covered = index.is_some_and(|_| {
+        multikey == 0 && covers(input, parts, residual.as_ref(), sorted)
+    });
+    let mut score = 0;
+    if bounds.iter().any(Intervals::is_empty) {
+        score += BOUNDED * 10;
+    }
+    for (at, part) in bounds.iter().enumerate() {
+        let rank = rank(part);
+        score += match (at, rank) {
+            (0, 0) => break,
+            (0, rank) => BOUNDED + 10 * rank,
+            (_, rank) => 10 * rank,
+        };
+        if rank < 3 {
+            break;
+        }
+    }
+    let unique = index.is_some_and(|index| index.spec().unique) || index.is_none();
+    if unique && bounds.iter().all(Intervals::is_point) {
+        score += BOUNDED;
+    }
+    if order.is_some() && sorted {
+        score += if input.limited { 25 } else { 15 };
+    }
+    if covered {
+        score += 12;
+    }
+    if index.is_none() && score < BOUNDED && !(order.is_some() && sorted) {
+        score = 0;
+    }
+    let access = Access {
+        path: AccessPath::Index(IndexScan {
+            index: index.cloned(),
+            bounds,
+            backward,
+            key_limits: (None, None),
+            covered,
+        }),
+        residual,
+        sorted,
+    };
+    Candidate { access, score }
+}
+
+fn rank(intervals: &Intervals) -> u32 {
+    super::bounds::Bounds { intervals: intervals.clone(), exact: true }.rank()
+}
+
+/// The bounds of each part, and the conjuncts that they settle.
+fn part_bounds(
+    parts: &[KeyPart],
+    multikey: u32,
+    predicates: &[PathPredicate],
+) -> (Vec<Intervals>, BTreeSet<usize>) {
+    let mut settled = BTreeSet::new();
+    let mut arrays: Vec<(&str, &PathPredicate)> = Vec::new();
+    let mut bounds = Vec::with_capacity(parts.len());
+    for (at, part) in parts.iter().enumerate() {
+        let of_part = predicates.iter().filter(|p| p.path == part.path);
+        if multikey & 1 << at == 0 {
+            let mut all = Intervals::all();
+            for predicate in of_part {
+                all = all.intersect(&predicate.bounds.intervals);
+                if predicate.bounds.exact {
+                    settled.insert(predicate.conjunct);
+                }
+            }
+            bounds.push(all);
+            continue;
+        }
+        let best = of_part
+            .filter(|p| !p.scalar_only && p.bounds.rank() > 0)
+            .filter(|p| arrays.iter().all(|(path, other)| may_join(path, other, &part.path, p)))
+            .max_by_key(|p| p.bounds.rank());
+        match best {
+            Some(predicate) => {
+                if predicate.bounds.exact {
+                    settled.insert(predicate.conjunct);
+                }
+                arrays.push((&part.path, predicate));
+                bounds.push(predicate.bounds.intervals.clone());
+            }
+            None => bounds.push(Intervals::all()),
+        }
+    }
+    (bounds, settled)
+}
+
+/// Whether two parts that have met arrays may both be bounded: their arrays differ, or one
+/// `$elemMatch` over all that they share speaks of both.
+fn may_join(a: &str, first: &PathPredicate, b: &str, second: &PathPredicate) -> bool {
+    let shared = Path::new(a)
+        .components()
+        .iter()
+        .zip(Path::new(b).components())
+        .take_while(|(a, b)| a.name() == b.name())
+        .count();
+    if shared == 0 {
+        return true;
+    }
+    let prefix = first.element_path.as_str();
+    first.element.is_some()
+        && first.element == second.element
+        && prefix == second.element_path
+        && prefix.split('.').count() >= shared
+}
+
+/// Whether a scan of these bounds yields the sort's order, and if so whether backward.
+fn provided_order(
+    index: Option<&Arc<Index>>,
+    parts: &[KeyPart],
+    multikey: u32,
+    bounds: &[Intervals],
+    sort: &SortPattern,
+) -> Option<bool> {
+    let mut wanted = sort.parts().peekable();
+    let mut backward = None;
+    for (at, part) in parts.iter().enumerate() {
+        let Some((path, direction)) = wanted.peek() else { break };
+        if path.as_str() != part.path {
+            if bounds[at].is_point() {
+                continue;
+            }
+            return None;
+        }
+        if multikey & 1 << at != 0 && !bounds[at].is_all() {
+            return None;
+        }
+        let against = part.descending != (*direction == Direction::Descending);
+        if !bounds[at].is_point() && *backward.get_or_insert(against) != against {
+            return None;
+        }
+        wanted.next();
+    }
+    // Entries with equal parts stand in the order of `_id`.
+    if let (Some((path, direction)), Some(index)) = (wanted.peek(), index)
+        && !index.spec().unique
+        && path.as_str() == "_id"
+    {
+        let against = *direction == Direction::Descending;
+        if *backward.get_or_insert(against) == against {
+            wanted.next();
+        }
+    }
+    wanted.peek().is_none().then(|| backward.unwrap_or(false))
+}
+
+fn covers(
+    input: &PlannerInput<'_>,
+    parts: &[KeyPart],
+    residual: Option<&Filter>,
+    sorted: bool,
+) -> bool {
+    let Some(fields) = input.fields else { return false };
+    let held = |path: &str| path == "_id" || parts.iter().any(|part| part.path == path);
+    // `a` and `a.b` in one key cannot be put together again.
+    let nested = parts.iter().any(|a| {
+        parts.iter().any(|b| a.path != b.path && Path::new(&b.path).overlaps(&Path::new(&a.path)))
+            || a.path.split('.').any(|name| name.parse::<u32>().is_ok())
+            || a.path.starts_with("_id.")
+    });
+    !nested
+        && fields.iter().all(|field| held(field))
+        && residual.is_none_or(|filter| {
+            !reads_whole_documents(filter.root()) && filter.paths().iter().all(|p| held(p.as_str()))
+        })
+        && (sorted
+            || input.sort.is_none_or(|sort| sort.paths().iter().all(|p| held(p.as_str()))))
+}
+
+/// Whether a filter may look at fields it does not name.
+fn reads_whole_documents(node: &Node) -> bool {
+    match node {
+        Node::And(parts) | Node::Or(parts) | Node::Nor(parts) => {
+            parts.iter().any(reads_whole_documents)
+        }
+        Node::Not(part) => reads_whole_documents(part),
+        Node::Leaf(_) | Node::AlwaysTrue | Node::AlwaysFalse | Node::SampleRate(_) => false,
+        #[expect(unreachable_patterns, reason = "filters learn to read more than they name")]
+        _ => true,
+    }
+}
+
+/// The conjuncts that are not settled, as a filter.
+fn without(conjuncts: &[Node], settled: &BTreeSet<usize>) -> Option<Filter> {
+    let left: Vec<Node> = conjuncts
+        .iter()
+        .enumerate()
+        .filter(|(at, _)| !settled.contains(at))
+        .map(|(_, node)| node.clone())
+        .collect();
+    (!left.is_empty()).then(|| Filter::new(Node::And(left)))
+}
+
+/// An `$or` whose branches all have a bounded index: each branch by its own, every document once.
+fn union(input: &PlannerInput<'_>, conjuncts: &[Node]) -> Option<Access> {
+    let branches = conjuncts.iter().find_map(|node| match node {
+        Node::Or(branches) => Some(branches),
+        _ => None,
+    })?;
+    let mut inputs = Vec::with_capacity(branches.len());
+    for branch in branches {
+        let filter = Filter::new(branch.clone());
+        let decision = choose(&PlannerInput {
+            filter: &filter,
+            sort: None,
+            hint: None,
+            fields: None,
+            limited: false,
+            ..*input
+        });
+        match &decision.winner.path {
+            AccessPath::Collection { .. } => return None,
+            AccessPath::Index(scan) if scan.bounds.first().is_some_and(Intervals::is_all) => {
+                return None;
+            }
+            _ => inputs.push(decision.winner),
+        }
+    }
+    let residual = (conjuncts.len() > 1).then(|| {
+        let others = conjuncts.iter().filter(|node| !matches!(node, Node::Or(b) if std::ptr::eq(b, branches)));
+        Filter::new(Node::And(others.cloned().collect()))
+    });
+    Some(Access {
+        path: AccessPath::Union(inputs),
+        residual,
+        sorted: input.sort.is_none_or(SortPattern::is_empty),
+    })
+}

@@ -1,0 +1,121 @@
+//! The conjuncts of a filter as predicates on paths.
+
+use super::bounds::{self, Bounds};
+use expr::filter::{Leaf, Node, Predicate};
+
+/// How deep `$elemMatch` is looked into.
+const MAX_DEPTH: usize = 8;
+
+/// What one conjunct says about one path.
+#[derive(Clone, Debug)]
+pub(crate) struct PathPredicate {
+    pub(crate) path: String,
+    pub(crate) bounds: Bounds,
+    /// The conjunct it comes from.
+    pub(crate) conjunct: usize,
+    /// Set inside an `$elemMatch`: predicates with the same number speak of the same element.
+    pub(crate) element: Option<usize>,
+    /// The paths of the `$elemMatch` it stands in, as a prefix.
+    pub(crate) element_path: String,
+    /// Holds only where the path has no array.
+    pub(crate) scalar_only: bool,
+    /// No document without the field satisfies it.
+    pub(crate) needs_field: bool,
+}
+
+/// The conjuncts of a filter.
+pub(crate) fn conjuncts(root: &Node) -> &[Node] {
+    match root {
+        Node::And(parts) => parts,
+        Node::AlwaysTrue => &[],
+        other => std::slice::from_ref(other),
+    }
+}
+
+/// What the conjuncts say about paths.
+pub(crate) fn path_predicates(conjuncts: &[Node]) -> Vec<PathPredicate> {
+    let mut found = Vec::new();
+    for (at, node) in conjuncts.iter().enumerate() {
+        match node {
+            Node::Leaf(leaf) => of_leaf(leaf, "", at, None, 0, &mut found),
+            Node::Not(inner) => {
+                if let Node::Leaf(leaf) = &**inner
+                    && let Some(bounds) = bounds::of_negation(&leaf.predicate)
+                {
+                    found.push(PathPredicate {
+                        path: leaf.path.as_str().to_owned(),
+                        bounds,
+                        conjunct: at,
+                        element: None,
+                        element_path: String::new(),
+                        scalar_only: true,
+                        needs_field: false,
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn of_leaf(
+    leaf: &Leaf,
+    prefix: &str,
+    conjunct: usize,
+    element: Option<usize>,
+    depth: usize,
+    found: &mut Vec<PathPredicate>,
+) {
+    if leaf.path.components().is_empty() || depth > MAX_DEPTH {
+        return;
+    }
+    let path = match prefix {
+        "" => leaf.path.as_str().to_owned(),
+        prefix => format!("{prefix}.{}", leaf.path.as_str()),
+    };
+    if let Predicate::ElemMatchObject(inner) = &leaf.predicate {
+        for part in conjuncts(inner) {
+            if let Node::Leaf(inner) = part {
+                of_leaf(inner, &path, conjunct, Some(conjunct), depth + 1, found);
+            }
+        }
+        return;
+    }
+    let bounds = bounds::of_predicate(&leaf.predicate);
+    let needs_field = needs_field(&leaf.predicate);
+    let bounds = match bounds {
+        Some(bounds) => bounds,
+        None if needs_field => {
+            Bounds { intervals: super::interval::Intervals::all(), exact: false }
+        }
+        None => return,
+    };
+    found.push(PathPredicate {
+        path,
+        bounds: Bounds { exact: bounds.exact && element.is_none(), ..bounds },
+        conjunct,
+        element,
+        element_path: prefix.to_owned(),
+        scalar_only: false,
+        needs_field,
+    });
+}
+
+/// Whether only documents that have the field satisfy the predicate.
+fn needs_field(predicate: &Predicate) -> bool {
+    use bson::raw::RawBson;
+    if let Some((_, value)) = predicate.as_comparison() {
+        return !matches!(
+            value,
+            RawBson::Null | RawBson::Undefined | RawBson::MinKey | RawBson::MaxKey
+        );
+    }
+    match predicate {
+        Predicate::In(set) => {
+            !set.has_null()
+                && !set.values().iter().any(|v| matches!(v, RawBson::Undefined | RawBson::MinKey))
+        }
+        _ => true,
+    }
+}
