@@ -21,9 +21,11 @@ mod metadata;
 mod namespace;
 mod observer;
 mod options;
-mod partial;
 mod stats;
-pub mod text;
+/// BSON in the one-line form MongoDB uses inside messages.
+pub mod text {
+    pub use expr::show::{document as document_text, value as value_text};
+}
 mod txn;
 mod validate;
 

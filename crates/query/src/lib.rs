@@ -3,20 +3,37 @@
 //! `commands` fills a typed request and calls one function per operation with an [`OpContext`].
 #![forbid(unsafe_code)]
 
+mod canonical;
 mod context;
+mod count;
 mod cursor;
+mod distinct;
+mod exec;
+mod explain;
+mod find;
 mod operations;
+mod plan;
+mod projection;
 mod request;
+mod view;
+mod write;
 
 pub use context::{Interrupt, OpContext, Uninterrupted};
+pub use count::count;
 pub use cursor::QueryCursor;
-pub use operations::{
-    aggregate, count, delete, distinct, explain_aggregate, explain_count, explain_delete,
-    explain_distinct, explain_find, explain_find_and_modify, explain_update, find, find_and_modify,
-    insert, update,
+pub use distinct::distinct;
+pub use explain::{
+    explain_count, explain_delete, explain_distinct, explain_find, explain_find_and_modify,
+    explain_update,
 };
+pub use find::find;
+pub use operations::{aggregate, explain_aggregate, find_and_modify, update};
 pub use request::{
     AggregateRequest, AggregateTarget, CountRequest, DeleteRequest, DeleteResult, DeleteStatement,
     DistinctRequest, FindAndModifyRequest, FindAndModifyResult, FindRequest, InsertRequest,
     InsertResult, UpdateRequest, UpdateResult, UpdateStatement, Verbosity, WriteError,
 };
+pub use write::{delete, insert};
+
+#[cfg(test)]
+mod tests;

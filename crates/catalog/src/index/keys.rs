@@ -8,10 +8,10 @@
 //! null, an empty array at the end of a path is undefined, two arrays side by side are refused.
 
 use super::IndexSpec;
-use crate::partial::Filter;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use bson::{Bson, RawBson};
 use errors::{Code, Error, Result};
+use expr::filter::Filter;
 use keystring::{Direction, KeyBuilder};
 use smallvec::SmallVec;
 

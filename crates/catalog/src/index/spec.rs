@@ -4,10 +4,10 @@
 //! hashed, wildcard, collations) was refused with `CannotCreateIndex`.
 
 use crate::options::{StorageOptions, check_collation, truth, whole_number};
-use crate::partial::Filter;
 use crate::text::document_text;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Code, Error, Result};
+use expr::filter::Filter;
 
 /// The most fields a compound index may have.
 const MAX_PARTS: usize = 32;
@@ -399,7 +399,7 @@ fn partial_filter(value: RawBsonRef<'_>) -> Result<PartialFilter> {
     let document = value.as_document().ok_or_else(|| {
         Error::type_mismatch("The field 'partialFilterExpression' must be an object")
     })?;
-    let filter = Filter::parse(document)?;
+    let filter = Filter::parse(document, &expr::filter::ParseContext::default())?;
     check_partial(document, 0)?;
     Ok(PartialFilter { document: document.to_owned(), filter })
 }

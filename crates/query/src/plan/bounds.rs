@@ -28,9 +28,10 @@ impl Bounds {
         match &self.intervals {
             list if list.is_empty() || list.is_point() => 4,
             list if list.is_points() => 3,
-            list if list.as_slice().iter().all(|i| {
-                i.low != RawBson::MinKey && i.high != RawBson::MaxKey
-            }) =>
+            list if list
+                .as_slice()
+                .iter()
+                .all(|i| i.low != RawBson::MinKey && i.high != RawBson::MaxKey) =>
             {
                 2
             }
@@ -122,7 +123,7 @@ fn of_array(value: &RawBson) -> Bounds {
     let mut points = vec![Interval::point(value.clone())];
     if let RawBson::Array(array) = value {
         match array.into_iter().next() {
-            Some(Ok(first)) => points.push(Interval::point(first.to_raw_bson())),
+            Some(Ok(first)) => points.push(Interval::point(RawBson::from(first))),
             _ => points.push(Interval::point(RawBson::Undefined)),
         }
     }
@@ -174,7 +175,7 @@ fn stored_pattern(pattern: &Pattern) -> Option<RawBson> {
         pattern: pattern.source().try_into().ok()?,
         options: pattern.options().try_into().ok()?,
     });
-    Some(reference.to_raw_bson())
+    Some(RawBson::from(reference))
 }
 
 /// The smallest text above every text that begins with `prefix`.

@@ -57,7 +57,7 @@ pub(crate) fn choose(input: &PlannerInput<'_>) -> Decision {
         }
         None => {}
     }
-    if let Some(access) = id_lookup(conjuncts) {
+    if let Some(access) = id_lookup(input.filter, conjuncts) {
         return only(access);
     }
     let mut candidates = candidates(input, conjuncts, &predicates);
@@ -91,7 +91,7 @@ fn only(winner: Access) -> Decision {
 const BOUNDED: u32 = 100;
 
 /// `{_id: value, …}`.
-fn id_lookup(conjuncts: &[Node]) -> Option<Access> {
+fn id_lookup(filter: &Filter, conjuncts: &[Node]) -> Option<Access> {
     let at = conjuncts.iter().position(|node| {
         matches!(node, Node::Leaf(Leaf { path, predicate: Predicate::Eq(value) })
             if path.as_str() == "_id"
@@ -102,7 +102,7 @@ fn id_lookup(conjuncts: &[Node]) -> Option<Access> {
     };
     Some(Access {
         path: AccessPath::Id(value.clone()),
-        residual: without(conjuncts, &BTreeSet::from([at])),
+        residual: without(filter, conjuncts, &BTreeSet::from([at])),
         sorted: true,
     })
 }
@@ -147,9 +147,9 @@ fn implied(node: &Node, predicates: &[PathPredicate]) -> bool {
         Node::AlwaysTrue => true,
         Node::And(parts) => parts.iter().all(|part| implied(part, predicates)),
         Node::Or(parts) => parts.iter().any(|part| implied(part, predicates)),
-        Node::Leaf(Leaf { path, predicate: Predicate::Exists }) => predicates
-            .iter()
-            .any(|known| known.needs_field && known.path == path.as_str()),
+        Node::Leaf(Leaf { path, predicate: Predicate::Exists }) => {
+            predicates.iter().any(|known| known.needs_field && known.path == path.as_str())
+        }
         Node::Leaf(Leaf { path, predicate }) => {
             let Some(wanted) = super::bounds::of_predicate(predicate).filter(|b| b.exact) else {
                 return false;
@@ -174,7 +174,7 @@ fn index_candidate(
     let parts = index.map_or(id_parts(), |index| &index.spec().parts);
     let multikey = index.map_or(0, |index| index.multikey_parts());
     let (bounds, settled) = part_bounds(parts, multikey, predicates);
-    let residual = without(conjuncts, &settled);
+    let residual = without(input.filter, conjuncts, &settled);
     let order = input
         .sort
         .filter(|sort| !sort.is_empty())
@@ -184,9 +184,8 @@ fn index_candidate(
         Some(None) => (false, false),
         Some(Some(backward)) => (true, backward),
     };
-    let covered = index.is_some_and(|_| {
-        multikey == 0 && covers(input, parts, residual.as_ref(), sorted)
-    });
+    let covered =
+        index.is_some_and(|_| multikey == 0 && covers(input, parts, residual.as_ref(), sorted));
     let mut score = 0;
     if bounds.iter().any(Intervals::is_empty) {
         score += BOUNDED * 10;
@@ -349,34 +348,20 @@ fn covers(
     !nested
         && fields.iter().all(|field| held(field))
         && residual.is_none_or(|filter| {
-            !reads_whole_documents(filter.root()) && filter.paths().iter().all(|p| held(p.as_str()))
+            filter.expressions().is_empty() && filter.paths().iter().all(|p| held(p.as_str()))
         })
-        && (sorted
-            || input.sort.is_none_or(|sort| sort.paths().iter().all(|p| held(p.as_str()))))
-}
-
-/// Whether a filter may look at fields it does not name.
-fn reads_whole_documents(node: &Node) -> bool {
-    match node {
-        Node::And(parts) | Node::Or(parts) | Node::Nor(parts) => {
-            parts.iter().any(reads_whole_documents)
-        }
-        Node::Not(part) => reads_whole_documents(part),
-        Node::Leaf(_) | Node::AlwaysTrue | Node::AlwaysFalse | Node::SampleRate(_) => false,
-        #[expect(unreachable_patterns, reason = "filters learn to read more than they name")]
-        _ => true,
-    }
+        && (sorted || input.sort.is_none_or(|sort| sort.paths().iter().all(|p| held(p.as_str()))))
 }
 
 /// The conjuncts that are not settled, as a filter.
-fn without(conjuncts: &[Node], settled: &BTreeSet<usize>) -> Option<Filter> {
+fn without(filter: &Filter, conjuncts: &[Node], settled: &BTreeSet<usize>) -> Option<Filter> {
     let left: Vec<Node> = conjuncts
         .iter()
         .enumerate()
         .filter(|(at, _)| !settled.contains(at))
         .map(|(_, node)| node.clone())
         .collect();
-    (!left.is_empty()).then(|| Filter::new(Node::And(left)))
+    (!left.is_empty()).then(|| Filter::new(Node::And(left), Arc::clone(filter.variables())))
 }
 
 /// An `$or` whose branches all have a bounded index: each branch by its own, every document once.
@@ -387,7 +372,7 @@ fn union(input: &PlannerInput<'_>, conjuncts: &[Node]) -> Option<Access> {
     })?;
     let mut inputs = Vec::with_capacity(branches.len());
     for branch in branches {
-        let filter = Filter::new(branch.clone());
+        let filter = Filter::new(branch.clone(), Arc::clone(input.filter.variables()));
         let decision = choose(&PlannerInput {
             filter: &filter,
             sort: None,
@@ -405,8 +390,10 @@ fn union(input: &PlannerInput<'_>, conjuncts: &[Node]) -> Option<Access> {
         }
     }
     let residual = (conjuncts.len() > 1).then(|| {
-        let others = conjuncts.iter().filter(|node| !matches!(node, Node::Or(b) if std::ptr::eq(b, branches)));
-        Filter::new(Node::And(others.cloned().collect()))
+        let others = conjuncts
+            .iter()
+            .filter(|node| !matches!(node, Node::Or(b) if std::ptr::eq(b, branches)));
+        Filter::new(Node::And(others.cloned().collect()), Arc::clone(input.filter.variables()))
     });
     Some(Access {
         path: AccessPath::Union(inputs),

@@ -24,7 +24,12 @@ fn order(a: &RawBson, b: &RawBson) -> Ordering {
 }
 
 impl Interval {
-    pub(crate) fn new(low: RawBson, low_inclusive: bool, high: RawBson, high_inclusive: bool) -> Self {
+    pub(crate) fn new(
+        low: RawBson,
+        low_inclusive: bool,
+        high: RawBson,
+        high_inclusive: bool,
+    ) -> Self {
         Self { low, low_inclusive, high, high_inclusive }
     }
 
@@ -92,22 +97,18 @@ impl Intervals {
     /// The union of any intervals.
     pub(crate) fn union(mut parts: Vec<Interval>) -> Self {
         parts.retain(|part| !part.is_empty());
-        parts.sort_by(|a, b| {
-            order(&a.low, &b.low).then(b.low_inclusive.cmp(&a.low_inclusive))
-        });
+        parts.sort_by(|a, b| order(&a.low, &b.low).then(b.low_inclusive.cmp(&a.low_inclusive)));
         let mut merged: Vec<Interval> = Vec::with_capacity(parts.len());
         for part in parts {
             match merged.last_mut() {
-                Some(last) if !last.is_apart_before(&part) => {
-                    match order(&part.high, &last.high) {
-                        Ordering::Greater => {
-                            last.high = part.high;
-                            last.high_inclusive = part.high_inclusive;
-                        }
-                        Ordering::Equal => last.high_inclusive |= part.high_inclusive,
-                        Ordering::Less => {}
+                Some(last) if !last.is_apart_before(&part) => match order(&part.high, &last.high) {
+                    Ordering::Greater => {
+                        last.high = part.high;
+                        last.high_inclusive = part.high_inclusive;
                     }
-                }
+                    Ordering::Equal => last.high_inclusive |= part.high_inclusive,
+                    Ordering::Less => {}
+                },
                 _ => merged.push(part),
             }
         }
@@ -136,7 +137,12 @@ impl Intervals {
         let mut out = Vec::new();
         let (mut low, mut low_inclusive) = (RawBson::MinKey, true);
         for interval in &self.0 {
-            out.push(Interval::new(low, low_inclusive, interval.low.clone(), !interval.low_inclusive));
+            out.push(Interval::new(
+                low,
+                low_inclusive,
+                interval.low.clone(),
+                !interval.low_inclusive,
+            ));
             (low, low_inclusive) = (interval.high.clone(), !interval.high_inclusive);
         }
         out.push(Interval::new(low, low_inclusive, RawBson::MaxKey, true));

@@ -1,0 +1,283 @@
+//! A query as it was understood: parsed, checked, with its collection and snapshot.
+//!
+//! Always true: the collection was looked up before the snapshot was taken, and the plan is made
+//! after it, so every index seen is in the snapshot and every multikey mark covers it.
+
+use crate::context::OpContext;
+use crate::exec::{
+    EmptyStage, LimitStage, MEMORY_LIMIT_BYTES, SkipStage, SortStage, Stage, TempFiles,
+    build_access,
+};
+use crate::plan::hint::{self, Hint};
+use crate::plan::{AccessPath, Decision, IndexScan, PlannerInput, choose};
+use crate::projection::{ProjectStage, RecordIdStage, ReturnKeyStage, Shape};
+use crate::request::FindRequest;
+use bson::DateTime;
+use bson::raw::{RawBsonRef, RawDocument};
+use catalog::{Catalog, Collection, Namespace, Snapshot, check_collation};
+use errors::{Error, Result};
+use expr::agg::{self, Variables};
+use expr::filter::ParseContext;
+use expr::{Filter, SortPattern};
+use std::sync::Arc;
+
+/// A find, understood.
+pub(crate) struct Canonical {
+    pub(crate) collection: Option<Arc<Collection>>,
+    pub(crate) snapshot: Snapshot,
+    pub(crate) filter: Filter,
+    pub(crate) sort: Option<SortPattern>,
+    pub(crate) shape: Option<Shape>,
+    pub(crate) hint: Option<Hint>,
+    pub(crate) skip: u64,
+    pub(crate) limit: u64,
+    pub(crate) key_limits: (Option<Vec<u8>>, Option<Vec<u8>>),
+    pub(crate) return_key: bool,
+    pub(crate) show_record_id: bool,
+    pub(crate) allow_disk_use: bool,
+}
+
+/// Parses a filter with the client's variables in scope.
+pub(crate) fn parse_filter(
+    filter: Option<&RawDocument>,
+    let_variables: Option<&RawDocument>,
+    catalog: &Catalog,
+) -> Result<Filter> {
+    match filter {
+        None => Ok(Filter::all()),
+        Some(filter) if filter.is_empty() => Ok(Filter::all()),
+        Some(filter) => Filter::parse(filter, &parse_context(let_variables, catalog)?),
+    }
+}
+
+/// The clock and the client's `let` variables, for everything that is parsed.
+pub(crate) fn parse_context(
+    let_variables: Option<&RawDocument>,
+    catalog: &Catalog,
+) -> Result<ParseContext> {
+    let os = catalog.os();
+    let mut variables =
+        Variables::new(DateTime::from_millis(os.clock.wall_ms()), os.entropy.next_u64());
+    let mut names = agg::ParseContext::new();
+    if let Some(given) = let_variables {
+        variables.define_let(given, &mut names)?;
+    }
+    Ok(ParseContext { names, variables: Arc::new(variables) })
+}
+
+/// Accepts only the simple collation.
+pub(crate) fn check_given_collation(collation: Option<&RawDocument>) -> Result<()> {
+    collation.map_or(Ok(()), |given| check_collation(RawBsonRef::Document(given)))
+}
+
+impl Canonical {
+    pub(crate) fn of_find(
+        ctx: &OpContext<'_>,
+        ns: &Namespace,
+        request: &FindRequest<'_>,
+    ) -> Result<Self> {
+        check_given_collation(request.collation)?;
+        let collection = ctx.catalog.collection(ns);
+        let snapshot = ctx.catalog.snapshot();
+        let filter = parse_filter(request.filter, request.let_variables, ctx.catalog)?;
+        let mut hint = hint::parse(collection.as_deref(), request.hint)?;
+        let mut sort = None;
+        if let Some(given) = request.sort.filter(|given| !given.is_empty()) {
+            match natural(given)? {
+                Some(backward) => {
+                    hint.get_or_insert(Hint::Natural { backward });
+                }
+                None => sort = Some(SortPattern::parse(given)?),
+            }
+        }
+        let shape = Shape::parse(request.projection)?;
+        let key_limits = key_limits(hint.as_ref(), request)?;
+        Ok(Self {
+            collection,
+            snapshot,
+            filter,
+            sort,
+            shape,
+            hint,
+            skip: request.skip,
+            limit: request.limit,
+            key_limits,
+            return_key: request.return_key,
+            show_record_id: request.show_record_id,
+            allow_disk_use: request.allow_disk_use != Some(false),
+        })
+    }
+
+    /// A query of a filter alone.
+    pub(crate) fn of_filter(
+        ctx: &OpContext<'_>,
+        collection: Option<Arc<Collection>>,
+        filter: Filter,
+        hint: Option<RawBsonRef<'_>>,
+    ) -> Result<Self> {
+        let snapshot = ctx.catalog.snapshot();
+        let hint = hint::parse(collection.as_deref(), hint)?;
+        Ok(Self {
+            collection,
+            snapshot,
+            filter,
+            sort: None,
+            shape: None,
+            hint,
+            skip: 0,
+            limit: 0,
+            key_limits: (None, None),
+            return_key: false,
+            show_record_id: false,
+            allow_disk_use: true,
+        })
+    }
+
+    /// Decides on a plan; `fields` are those needed beside filter and sort, `None` all of them.
+    pub(crate) fn decide(&self, fields: Option<&std::collections::BTreeSet<String>>) -> Decision {
+        let Some(collection) = &self.collection else {
+            return Decision {
+                winner: crate::plan::Access {
+                    path: AccessPath::Nothing,
+                    residual: None,
+                    sorted: true,
+                },
+                rejected: Vec::new(),
+            };
+        };
+        let mut decision = choose(&PlannerInput {
+            collection,
+            filter: &self.filter,
+            sort: self.sort.as_ref(),
+            hint: self.hint.as_ref(),
+            fields,
+            snapshot: self.snapshot.timestamp(),
+            limited: self.limit > 0,
+        });
+        if self.key_limits != (None, None)
+            && let AccessPath::Index(scan) = &mut decision.winner.path
+        {
+            scan.key_limits = self.key_limits.clone();
+        }
+        decision
+    }
+
+    /// The fields a find needs beside filter and sort.
+    pub(crate) fn fields(&self) -> Option<std::collections::BTreeSet<String>> {
+        if self.return_key || self.show_record_id {
+            return None;
+        }
+        self.shape.as_ref().and_then(Shape::fields)
+    }
+
+    /// The stages of one of the decided ways: access, sort, skip, limit, projection.
+    pub(crate) fn stages(
+        &self,
+        catalog: &Arc<Catalog>,
+        access: &crate::plan::Access,
+    ) -> Result<Box<dyn Stage>> {
+        let Some(collection) = &self.collection else {
+            return Ok(Box::new(EmptyStage::default()));
+        };
+        let mut stage = build_access(collection, access)?;
+        if let (Some(sort), false) = (&self.sort, access.sorted) {
+            let limit = match self.limit {
+                0 => None,
+                limit => usize::try_from(limit.saturating_add(self.skip)).ok(),
+            };
+            let disk = self.allow_disk_use.then(|| TempFiles::of(catalog));
+            stage = Box::new(SortStage::new(stage, sort.clone(), limit, MEMORY_LIMIT_BYTES, disk));
+        }
+        if self.skip > 0 {
+            stage = Box::new(SkipStage::new(stage, self.skip));
+        }
+        if self.limit > 0 {
+            stage = Box::new(LimitStage::new(stage, self.limit));
+        }
+        let scan = match &access.path {
+            AccessPath::Index(scan) => Some(scan),
+            _ => None,
+        };
+        if self.return_key {
+            return Ok(Box::new(ReturnKeyStage::new(stage, scan)));
+        }
+        if let Some(shape) = &self.shape {
+            let covered = scan.is_some_and(|scan| scan.covered);
+            stage = Box::new(ProjectStage::new(stage, shape.clone(), self.filter.clone(), covered));
+        }
+        if self.show_record_id {
+            stage = Box::new(RecordIdStage::new(stage));
+        }
+        Ok(stage)
+    }
+}
+
+/// `{$natural: ±1}` as a sort.
+fn natural(sort: &RawDocument) -> Result<Option<bool>> {
+    let Some(direction) = sort.get("$natural")? else { return Ok(None) };
+    if sort.iter().count() > 1 {
+        return Err(Error::bad_value("$natural sort cannot be combined with other sort keys"));
+    }
+    match direction {
+        RawBsonRef::Int32(1) | RawBsonRef::Int64(1) => Ok(Some(false)),
+        RawBsonRef::Int32(-1) | RawBsonRef::Int64(-1) => Ok(Some(true)),
+        RawBsonRef::Double(n) if n.abs() == 1.0 => Ok(Some(n < 0.0)),
+        _ => Err(Error::bad_value("$natural sort value must be 1 or -1")),
+    }
+}
+
+/// `min` and `max` as bytes of the hinted index.
+fn key_limits(
+    hint: Option<&Hint>,
+    request: &FindRequest<'_>,
+) -> Result<(Option<Vec<u8>>, Option<Vec<u8>>)> {
+    if request.min.is_none() && request.max.is_none() {
+        return Ok((None, None));
+    }
+    let index = match hint {
+        Some(Hint::Index(index)) => Some(index),
+        Some(Hint::Id) => None,
+        _ => {
+            return Err(Error::location(
+                51173,
+                "When using min()/max() a hint of which index to use must be provided",
+            ));
+        }
+    };
+    let scan = IndexScan {
+        index: index.cloned(),
+        bounds: Vec::new(),
+        backward: false,
+        key_limits: (None, None),
+        covered: false,
+    };
+    let key = |given: Option<&RawDocument>, name: &str| -> Result<Option<Vec<u8>>> {
+        let Some(given) = given else { return Ok(None) };
+        let mut builder = keystring::KeyBuilder::new();
+        let mut fields = given.iter();
+        for part in scan.parts() {
+            let field = fields.next().transpose()?;
+            let Some((_, value)) = field.filter(|(path, _)| path.as_str() == part.path) else {
+                return Err(Error::location(
+                    51174,
+                    format!("The index chosen is not compatible with {name}"),
+                ));
+            };
+            let direction = match part.descending {
+                false => keystring::Direction::Ascending,
+                true => keystring::Direction::Descending,
+            };
+            builder
+                .append(value, direction)
+                .map_err(|error| Error::bad_value(error.to_string()))?;
+        }
+        if fields.next().is_some() {
+            return Err(Error::location(
+                51174,
+                format!("The index chosen is not compatible with {name}"),
+            ));
+        }
+        Ok(Some(builder.into_bytes()))
+    };
+    Ok((key(request.min, "min")?, key(request.max, "max")?))
+}

@@ -1,0 +1,62 @@
+//! `count`: from the collection's own count, from index entries alone, or from the documents.
+
+use crate::canonical::{Canonical, check_given_collation, parse_filter};
+use crate::context::OpContext;
+use crate::exec::{At, CountScan, Stage, build_access};
+use crate::plan::Access;
+use crate::request::CountRequest;
+use catalog::Namespace;
+use errors::Result;
+use std::collections::BTreeSet;
+
+/// Counts documents; without a filter it looks at no data.
+pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>) -> Result<i64> {
+    check_given_collation(request.collation)?;
+    let filter = parse_filter(request.filter, None, ctx.catalog)?;
+    let collection = ctx.catalog.collection(ns);
+    if let Some(view) = collection.as_ref().filter(|c| c.is_view()) {
+        return crate::view::count(ctx, view, request);
+    }
+    let everything = filter.matches_everything();
+    let query = Canonical::of_filter(ctx, collection, filter, request.hint)?;
+    if everything && request.hint.is_none() {
+        let all = query.collection.as_ref().map_or(0, |collection| {
+            let own = ctx.txn.as_ref().map_or(0, |txn| txn.documents_added(collection));
+            collection.count().saturating_add_signed(own)
+        });
+        return Ok(windowed(all, request));
+    }
+    let mut stage = stages(&query)?;
+    let at = At { snapshot: &query.snapshot, txn: ctx.txn.as_deref(), interrupt: &*ctx.interrupt };
+    let enough = match request.limit {
+        0 => u64::MAX,
+        limit => limit.saturating_add(request.skip),
+    };
+    let mut found = 0;
+    while found < enough && stage.advance(&at)? {
+        found += 1;
+    }
+    Ok(windowed(found, request))
+}
+
+pub(crate) fn windowed(found: u64, request: &CountRequest<'_>) -> i64 {
+    let left = found.saturating_sub(request.skip);
+    let n = if request.limit == 0 { left } else { left.min(request.limit) };
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+/// The cheapest stages that yield one row per document.
+pub(crate) fn stages(query: &Canonical) -> Result<Box<dyn Stage>> {
+    let access = query.decide(Some(&BTreeSet::new())).winner;
+    counting(query, &access)
+}
+
+pub(crate) fn counting(query: &Canonical, access: &Access) -> Result<Box<dyn Stage>> {
+    let Some(collection) = &query.collection else {
+        return Ok(Box::new(crate::exec::EmptyStage::default()));
+    };
+    match CountScan::of(collection, access)? {
+        Some(scan) => Ok(scan),
+        None => build_access(collection, access),
+    }
+}

@@ -1,0 +1,105 @@
+//! Plans at work: pull stages over one snapshot.
+//!
+//! A stage is asked for its next row and keeps it until it is asked again; a row is a document, or
+//! first only its id key. Stages own everything, so a cursor can be parked between batches.
+//!
+//! Always true: a row's `id_key` is the key of its document in the primary dictionary.
+
+mod build;
+mod fetch;
+mod ixscan;
+mod ranges;
+mod scan;
+mod sort;
+mod spill;
+mod stats;
+mod tail;
+mod union;
+
+pub(crate) use build::build_access;
+pub(crate) use ixscan::CountScan;
+pub(crate) use scan::EmptyStage;
+pub(crate) use sort::{MEMORY_LIMIT_BYTES, SortStage};
+pub(crate) use spill::TempFiles;
+pub(crate) use stats::{Counters, Report, number};
+pub(crate) use tail::{LimitStage, SkipStage};
+
+use crate::context::Interrupt;
+use bson::raw::RawDocument;
+use catalog::{Cursor, DictionaryId, Direction, KeyRange, Snapshot, Txn, Value, from_engine};
+use errors::Result;
+
+/// Rows between two questions whether to go on.
+const INTERRUPT_PERIOD: u64 = 128;
+
+/// What a plan runs on: a snapshot, or a transaction's view.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) txn: Option<&'a Txn>,
+    pub(crate) interrupt: &'a dyn Interrupt,
+}
+
+impl At<'_> {
+    pub(crate) fn get(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
+        match self.txn {
+            Some(txn) => txn.get(dictionary, key),
+            None => self.snapshot.get(dictionary, key).map_err(from_engine),
+        }
+    }
+
+    pub(crate) fn cursor(
+        &self,
+        dictionary: DictionaryId,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Result<Cursor> {
+        match self.txn {
+            Some(txn) => txn.cursor(dictionary, range, direction),
+            None => self.snapshot.cursor(dictionary, range, direction).map_err(from_engine),
+        }
+    }
+
+    /// Asks the interrupt once in a while.
+    pub(crate) fn tick(&self, works: u64) -> Result<()> {
+        if works.is_multiple_of(INTERRUPT_PERIOD) { self.interrupt.check() } else { Ok(()) }
+    }
+}
+
+/// What a stage hands up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Row {
+    /// The document's key in the primary dictionary.
+    pub(crate) id_key: Vec<u8>,
+    /// The document's bytes; empty where it has not been fetched.
+    pub(crate) document: Vec<u8>,
+}
+
+impl Row {
+    /// Takes over both, keeping the allocations.
+    pub(crate) fn set(&mut self, id_key: &[u8], document: &[u8]) {
+        self.id_key.clear();
+        self.id_key.extend_from_slice(id_key);
+        self.document.clear();
+        self.document.extend_from_slice(document);
+    }
+
+    pub(crate) fn document(&self) -> Result<&RawDocument> {
+        Ok(RawDocument::from_bytes(&self.document)?)
+    }
+}
+
+/// One step of a plan.
+pub(crate) trait Stage: Send {
+    /// Goes to the next row; false at the end. May read the disk.
+    fn advance(&mut self, at: &At<'_>) -> Result<bool>;
+
+    /// The row it stands on.
+    fn row(&self) -> &Row;
+
+    /// Gives back pinned memory; the place is kept.
+    fn park(&mut self);
+
+    /// What `explain` tells of it and of the stages below.
+    fn report(&self) -> Report;
+}

@@ -1,0 +1,50 @@
+//! From an access plan to stages.
+
+use super::Stage;
+use super::fetch::FetchStage;
+use super::ixscan::{ClusteredStage, IndexStage};
+use super::scan::{CollectionStage, EmptyStage, IdStage};
+use super::union::UnionStage;
+use crate::plan::{Access, AccessPath};
+use catalog::{Collection, id_key};
+use errors::Result;
+use std::sync::Arc;
+
+/// The stages of an access plan. Unless the plan is covered, its rows have their documents.
+pub(crate) fn build_access(
+    collection: &Arc<Collection>,
+    access: &Access,
+) -> Result<Box<dyn Stage>> {
+    let residual = access.residual.clone();
+    Ok(match &access.path {
+        AccessPath::Nothing => Box::new(EmptyStage::default()),
+        AccessPath::Id(id) => {
+            let key = id_key(id.as_raw_bson_ref())?;
+            Box::new(IdStage::new(collection, key, residual))
+        }
+        AccessPath::Collection { backward } => {
+            Box::new(CollectionStage::new(collection, *backward, residual))
+        }
+        AccessPath::Index(scan) if scan.index.is_none() => {
+            Box::new(ClusteredStage(IndexStage::new(collection, scan.clone(), residual)?))
+        }
+        AccessPath::Index(scan) if scan.covered => {
+            Box::new(IndexStage::new(collection, scan.clone(), residual)?)
+        }
+        AccessPath::Index(scan) => {
+            let input = Box::new(IndexStage::new(collection, scan.clone(), None)?);
+            Box::new(FetchStage::new(collection, input, residual))
+        }
+        AccessPath::Union(branches) => {
+            let inputs = branches
+                .iter()
+                .map(|branch| build_access(collection, branch))
+                .collect::<Result<Vec<_>>>()?;
+            let union = Box::new(UnionStage::new(inputs));
+            match residual {
+                None => union,
+                Some(_) => Box::new(FetchStage::new(collection, union, residual)),
+            }
+        }
+    })
+}

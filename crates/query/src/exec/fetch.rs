@@ -1,0 +1,79 @@
+//! From id keys to documents, and the filter that needs them.
+
+use super::stats::Report;
+use super::{At, Counters, Row, Stage};
+use bson::raw::RawDocument;
+use catalog::Collection;
+use errors::Result;
+use expr::Filter;
+use std::sync::Arc;
+
+pub(super) struct FetchStage {
+    collection: Arc<Collection>,
+    input: Box<dyn Stage>,
+    filter: Option<Filter>,
+    row: Row,
+    counters: Counters,
+}
+
+impl FetchStage {
+    pub(super) fn new(
+        collection: &Arc<Collection>,
+        input: Box<dyn Stage>,
+        filter: Option<Filter>,
+    ) -> Self {
+        Self {
+            collection: Arc::clone(collection),
+            input,
+            filter,
+            row: Row::default(),
+            counters: Counters::default(),
+        }
+    }
+}
+
+impl Stage for FetchStage {
+    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+        while self.input.advance(at)? {
+            self.counters.works += 1;
+            let input = self.input.row();
+            if input.document.is_empty() {
+                let Some(document) = at.get(self.collection.primary(), &input.id_key)? else {
+                    continue;
+                };
+                self.row.set(&input.id_key, &document);
+            } else {
+                self.row.set(&input.id_key, &input.document);
+            }
+            self.counters.documents += 1;
+            if let Some(filter) = &self.filter
+                && !filter.matches(RawDocument::from_bytes(&self.row.document)?)?
+            {
+                continue;
+            }
+            self.counters.advanced += 1;
+            return Ok(true);
+        }
+        self.counters.finished = true;
+        Ok(false)
+    }
+
+    fn row(&self) -> &Row {
+        &self.row
+    }
+
+    fn park(&mut self) {
+        self.input.park();
+    }
+
+    fn report(&self) -> Report {
+        let mut report = Report::new("FETCH", self.counters);
+        if let Some(filter) = &self.filter {
+            report = report.with("filter", filter.to_document());
+        }
+        report
+            .counting("docsExamined", self.counters.documents)
+            .counting("alreadyHasObj", 0)
+            .over(self.input.report())
+    }
+}

@@ -1,0 +1,307 @@
+//! A scan of a part of an index.
+//!
+//! A secondary index yields id keys, or where it covers the query documents put together from its
+//! entries. The index on `_id` is the collection itself: it yields documents.
+//!
+//! Always true: a document with several keys in the range is yielded once, at the first of them.
+
+use super::ranges::{Check, Ranges, damaged};
+use super::stats::Report;
+use super::{At, Counters, Row, Stage};
+use crate::plan::IndexScan;
+use bson::raw::RawDocument;
+use bson::{Bson, Document, RawDocumentBuf};
+use catalog::{Collection, Cursor, DictionaryId, Direction};
+use errors::Result;
+use expr::Filter;
+use std::collections::HashSet;
+use std::sync::Arc;
+use xxhash_rust::xxh3::Xxh3Builder;
+
+/// Id keys that were seen.
+pub(super) type Seen = HashSet<Vec<u8>, Xxh3Builder>;
+
+pub(super) struct IndexStage {
+    scan: IndexScan,
+    collection: Arc<Collection>,
+    ranges: Ranges,
+    cursor: Option<Cursor>,
+    seen: Option<Seen>,
+    /// Asked of documents that the entries or the collection give.
+    filter: Option<Filter>,
+    row: Row,
+    /// The entry behind the row, for `returnKey`.
+    counters: Counters,
+    seeks: u64,
+    fetched: u64,
+}
+
+impl IndexStage {
+    pub(super) fn new(
+        collection: &Arc<Collection>,
+        scan: IndexScan,
+        filter: Option<Filter>,
+    ) -> Result<Self> {
+        let ascending = [keystring::Direction::Ascending];
+        let directions =
+            scan.index.as_ref().map_or(&ascending[..], |index| index.keys().directions());
+        let ranges = Ranges::new(&scan.bounds, directions, scan.backward, scan.key_limits.clone())?;
+        let seen = (scan.multikey() != 0).then(Seen::default);
+        if let Some(index) = &scan.index {
+            index.note_use();
+        }
+        Ok(Self {
+            scan,
+            collection: Arc::clone(collection),
+            ranges,
+            cursor: None,
+            seen,
+            filter,
+            row: Row::default(),
+            counters: Counters::default(),
+            seeks: 0,
+            fetched: 0,
+        })
+    }
+
+    fn dictionary(&self) -> DictionaryId {
+        self.scan.index.as_ref().map_or(self.collection.primary(), |index| index.dictionary())
+    }
+
+    /// Opens the next range; false where there is none.
+    fn open(&mut self, at: &At<'_>) -> Result<bool> {
+        let Some(range) = self.ranges.next() else { return Ok(false) };
+        let direction = if self.scan.backward { Direction::Backward } else { Direction::Forward };
+        self.cursor = Some(at.cursor(self.dictionary(), range, direction)?);
+        self.seeks += 1;
+        Ok(true)
+    }
+}
+
+/// What became of one entry.
+enum Step {
+    RangeEnd,
+    Skipped,
+    Entry,
+}
+
+impl IndexStage {
+    /// Looks at the next entry of the open range.
+    fn step(&mut self, at: &At<'_>) -> Result<Step> {
+        let Some(cursor) = &mut self.cursor else { return Ok(Step::RangeEnd) };
+        let Some((key, value)) = cursor.next().map_err(catalog::from_engine)? else {
+            return Ok(Step::RangeEnd);
+        };
+        if let Check::SeekTo(target) = self.ranges.check(key)? {
+            cursor.seek(&target).map_err(catalog::from_engine)?;
+            self.seeks += 1;
+            return Ok(Step::Skipped);
+        }
+        let Some(index) = &self.scan.index else {
+            self.counters.documents += 1;
+            if let Some(filter) = &self.filter
+                && !filter.matches(RawDocument::from_bytes(value)?)?
+            {
+                return Ok(Step::Skipped);
+            }
+            self.row.set(key, value);
+            return Ok(Step::Entry);
+        };
+        let id_key = index.keys().id_of(key, value)?;
+        if let Some(seen) = &mut self.seen
+            && !seen.insert(id_key.to_vec())
+        {
+            return Ok(Step::Skipped);
+        }
+        if !self.scan.covered {
+            self.row.set(id_key, &[]);
+            return Ok(Step::Entry);
+        }
+        let id_key = id_key.to_vec();
+        let values = index.keys().values(key, value)?;
+        // A null in the entry may be a missing field: only the document knows.
+        if values.iter().any(|value| matches!(value, Bson::Null | Bson::Undefined)) {
+            let Some(document) = at.get(self.collection.primary(), &id_key)? else {
+                return Ok(Step::Skipped);
+            };
+            self.fetched += 1;
+            self.row.set(&id_key, &document);
+        } else {
+            let document = put_together(&self.scan, values)?;
+            self.row.set(&id_key, document.as_bytes());
+        }
+        if let Some(filter) = &self.filter
+            && !filter.matches(self.row.document()?)?
+        {
+            return Ok(Step::Skipped);
+        }
+        Ok(Step::Entry)
+    }
+}
+
+/// The document that an entry's values describe: `_id` first, then the parts.
+fn put_together(scan: &IndexScan, mut values: Vec<Bson>) -> Result<RawDocumentBuf> {
+    let mut document = Document::new();
+    if let Some(id) = values.pop() {
+        document.insert("_id", id);
+    }
+    for (part, value) in scan.parts().iter().zip(values) {
+        let mut place = &mut document;
+        let mut path = part.path.as_str();
+        while let Some((first, rest)) = path.split_once('.') {
+            let inner =
+                place.entry(first.to_owned()).or_insert_with(|| Bson::Document(Document::new()));
+            let Bson::Document(inner) = inner else {
+                return Err(damaged(keystring::Error::Bson("overlapping parts".to_owned())));
+            };
+            place = inner;
+            path = rest;
+        }
+        place.insert(path, value);
+    }
+    Ok(RawDocumentBuf::try_from(&document)?)
+}
+
+impl Stage for IndexStage {
+    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+        loop {
+            if self.cursor.is_none() && !self.open(at)? {
+                self.counters.finished = true;
+                return Ok(false);
+            }
+            self.counters.works += 1;
+            at.tick(self.counters.works)?;
+            match self.step(at)? {
+                Step::RangeEnd => {
+                    self.counters.works -= 1;
+                    self.cursor = None;
+                }
+                Step::Skipped => self.counters.keys += 1,
+                Step::Entry => {
+                    self.counters.keys += 1;
+                    self.counters.advanced += 1;
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    fn row(&self) -> &Row {
+        &self.row
+    }
+
+    fn park(&mut self) {
+        if let Some(cursor) = &mut self.cursor {
+            cursor.park();
+        }
+    }
+
+    fn report(&self) -> Report {
+        let scan = &self.scan;
+        let mut bounds = Document::new();
+        let mut multikey_paths = Document::new();
+        let multikey = scan.multikey();
+        for (at, part) in scan.parts().iter().enumerate() {
+            let texts = match scan.bounds.get(at) {
+                Some(intervals) => intervals.texts(part.descending != scan.backward),
+                None => Vec::new(),
+            };
+            bounds.insert(part.path.clone(), texts);
+            let paths = if multikey & 1 << at != 0 { vec![part.path.clone()] } else { Vec::new() };
+            multikey_paths.insert(part.path.clone(), paths);
+        }
+        let spec = scan.index.as_ref().map(|index| index.spec());
+        let key = match spec {
+            Some(spec) => Document::try_from(spec.key.as_ref()).unwrap_or_default(),
+            None => bson::doc! { "_id": 1 },
+        };
+        let counters = Counters { documents: self.fetched, ..self.counters };
+        let mut report = Report::new("IXSCAN", counters);
+        if let (Some(filter), true) = (&self.filter, scan.covered) {
+            report = report.with("filter", filter.to_document());
+        }
+        report
+            .with("keyPattern", key)
+            .with("indexName", scan.name())
+            .with("isMultiKey", multikey != 0)
+            .with("multiKeyPaths", multikey_paths)
+            .with("isUnique", spec.is_none_or(|spec| spec.unique))
+            .with("isSparse", spec.is_some_and(|spec| spec.sparse))
+            .with("isPartial", spec.is_some_and(|spec| spec.partial.is_some()))
+            .with("indexVersion", 2)
+            .with("direction", if scan.backward { "backward" } else { "forward" })
+            .with("indexBounds", bounds)
+            .counting("keysExamined", self.counters.keys)
+            .counting("seeks", self.seeks)
+            .counting("dupsTested", self.seen.as_ref().map_or(0, |_| self.counters.keys))
+            .counting(
+                "dupsDropped",
+                self.seen.as_ref().map_or(0, |seen| self.counters.keys - seen.len() as u64),
+            )
+    }
+}
+
+/// The collection in the order of `_id`, shown as MongoDB shows it: an index scan and a fetch.
+pub(super) struct ClusteredStage(pub(super) IndexStage);
+
+impl Stage for ClusteredStage {
+    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+        self.0.advance(at)
+    }
+
+    fn row(&self) -> &Row {
+        self.0.row()
+    }
+
+    fn park(&mut self) {
+        self.0.park();
+    }
+
+    fn report(&self) -> Report {
+        let mut scan = self.0.report();
+        let counters = self.0.counters;
+        scan.counters = Counters { documents: 0, advanced: counters.keys, ..counters };
+        let mut report =
+            Report::new("FETCH", Counters { keys: 0, documents: counters.keys, ..counters });
+        if let Some(filter) = &self.0.filter {
+            report = report.with("filter", filter.to_document());
+        }
+        report.counting("docsExamined", counters.keys).counting("alreadyHasObj", 0).over(scan)
+    }
+}
+
+/// Counts the entries of an index: nothing is fetched or put together.
+pub(crate) struct CountScan(IndexStage);
+
+impl CountScan {
+    /// The stage, where the bounds alone decide which documents match.
+    pub(crate) fn of(
+        collection: &Arc<Collection>,
+        access: &crate::plan::Access,
+    ) -> Result<Option<Box<dyn Stage>>> {
+        let crate::plan::AccessPath::Index(scan) = &access.path else { return Ok(None) };
+        if access.residual.is_some() || scan.index.is_none() {
+            return Ok(None);
+        }
+        let scan = IndexScan { covered: false, ..scan.clone() };
+        Ok(Some(Box::new(Self(IndexStage::new(collection, scan, None)?))))
+    }
+}
+
+impl Stage for CountScan {
+    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+        self.0.advance(at)
+    }
+
+    fn row(&self) -> &Row {
+        self.0.row()
+    }
+
+    fn park(&mut self) {
+        self.0.park();
+    }
+
+    fn report(&self) -> Report {
+        Report { stage: "COUNT_SCAN", ..self.0.report() }
+    }
+}

@@ -1,0 +1,171 @@
+//! Scans of the collection itself: all of it, one document, or nothing.
+
+use super::stats::Report;
+use super::{At, Counters, Row, Stage};
+use bson::raw::RawDocument;
+use catalog::{Collection, Cursor, Direction, KeyRange};
+use errors::Result;
+use expr::Filter;
+use std::sync::Arc;
+
+/// Every document in the order of `_id`.
+pub(super) struct CollectionStage {
+    collection: Arc<Collection>,
+    backward: bool,
+    filter: Option<Filter>,
+    cursor: Option<Cursor>,
+    row: Row,
+    counters: Counters,
+}
+
+impl CollectionStage {
+    pub(super) fn new(
+        collection: &Arc<Collection>,
+        backward: bool,
+        filter: Option<Filter>,
+    ) -> Self {
+        Self {
+            collection: Arc::clone(collection),
+            backward,
+            filter,
+            cursor: None,
+            row: Row::default(),
+            counters: Counters::default(),
+        }
+    }
+}
+
+impl Stage for CollectionStage {
+    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+        if self.cursor.is_none() {
+            let direction = if self.backward { Direction::Backward } else { Direction::Forward };
+            self.cursor = Some(at.cursor(self.collection.primary(), KeyRange::all(), direction)?);
+        }
+        let Some(cursor) = &mut self.cursor else { return Ok(false) };
+        if self.counters.finished {
+            return Ok(false);
+        }
+        while let Some((key, value)) = cursor.next().map_err(catalog::from_engine)? {
+            self.counters.works += 1;
+            self.counters.documents += 1;
+            at.tick(self.counters.works)?;
+            if let Some(filter) = &self.filter
+                && !filter.matches(RawDocument::from_bytes(value)?)?
+            {
+                continue;
+            }
+            self.row.set(key, value);
+            self.counters.advanced += 1;
+            return Ok(true);
+        }
+        self.counters.finished = true;
+        Ok(false)
+    }
+
+    fn row(&self) -> &Row {
+        &self.row
+    }
+
+    fn park(&mut self) {
+        if let Some(cursor) = &mut self.cursor {
+            cursor.park();
+        }
+    }
+
+    fn report(&self) -> Report {
+        let mut report = Report::new("COLLSCAN", self.counters);
+        if let Some(filter) = &self.filter {
+            report = report.with("filter", filter.to_document());
+        }
+        report
+            .with("direction", if self.backward { "backward" } else { "forward" })
+            .counting("docsExamined", self.counters.documents)
+    }
+}
+
+/// One document by its id key.
+pub(super) struct IdStage {
+    collection: Arc<Collection>,
+    id_key: Vec<u8>,
+    filter: Option<Filter>,
+    row: Row,
+    counters: Counters,
+}
+
+impl IdStage {
+    pub(super) fn new(
+        collection: &Arc<Collection>,
+        id_key: Vec<u8>,
+        filter: Option<Filter>,
+    ) -> Self {
+        Self {
+            collection: Arc::clone(collection),
+            id_key,
+            filter,
+            row: Row::default(),
+            counters: Counters::default(),
+        }
+    }
+}
+
+impl Stage for IdStage {
+    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+        if std::mem::replace(&mut self.counters.finished, true) {
+            return Ok(false);
+        }
+        self.counters.works += 1;
+        let Some(document) = at.get(self.collection.primary(), &self.id_key)? else {
+            return Ok(false);
+        };
+        self.counters.keys += 1;
+        self.counters.documents += 1;
+        if let Some(filter) = &self.filter
+            && !filter.matches(RawDocument::from_bytes(&document[..])?)?
+        {
+            return Ok(false);
+        }
+        self.row.set(&self.id_key, &document);
+        self.counters.advanced += 1;
+        Ok(true)
+    }
+
+    fn row(&self) -> &Row {
+        &self.row
+    }
+
+    fn park(&mut self) {}
+
+    fn report(&self) -> Report {
+        let mut report = Report::new("IDHACK", self.counters);
+        if let Some(filter) = &self.filter {
+            report = report.with("filter", filter.to_document());
+        }
+        report
+            .counting("keysExamined", self.counters.keys)
+            .counting("docsExamined", self.counters.documents)
+    }
+}
+
+/// Nothing: the filter cannot match, or the collection does not exist.
+#[derive(Default)]
+pub(crate) struct EmptyStage {
+    row: Row,
+    counters: Counters,
+}
+
+impl Stage for EmptyStage {
+    fn advance(&mut self, _: &At<'_>) -> Result<bool> {
+        self.counters.finished = true;
+        Ok(false)
+    }
+
+    fn row(&self) -> &Row {
+        &self.row
+    }
+
+    fn park(&mut self) {}
+
+    fn report(&self) -> Report {
+        Report::new("EOF", self.counters)
+    }
+}

@@ -1,0 +1,250 @@
+//! Sorting rows that no index gives in order.
+//!
+//! With a limit only the best rows are kept. Beyond the memory limit sorted runs go to a temporary
+//! file and are merged, if the client allows it.
+//!
+//! Always true: rows with equal keys stay in the order in which they came.
+
+use super::spill::{SpillFile, SpillReader, TempFiles};
+use super::stats::Report;
+use super::{At, Counters, Row, Stage};
+use bson::{Bson, Document};
+use errors::{Code, Error, Result};
+use expr::SortPattern;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What a sort may hold in memory.
+pub(crate) const MEMORY_LIMIT_BYTES: usize = 100 << 20;
+/// What a row costs beside its bytes.
+const ROW_BYTES: usize = 96;
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    key: Vec<u8>,
+    sequence: u64,
+    id_key: Vec<u8>,
+    document: Vec<u8>,
+}
+
+impl Entry {
+    fn size(&self) -> usize {
+        self.key.len() + self.id_key.len() + self.document.len() + ROW_BYTES
+    }
+}
+
+enum State {
+    Loading,
+    Memory(std::vec::IntoIter<Entry>),
+    Merge(BinaryHeap<Reverse<(Entry, usize)>>, Vec<SpillReader>),
+}
+
+pub(crate) struct SortStage {
+    input: Box<dyn Stage>,
+    pattern: SortPattern,
+    limit: Option<usize>,
+    memory_limit: usize,
+    disk: Option<TempFiles>,
+    entries: Vec<Entry>,
+    bytes: usize,
+    spill: Option<SpillFile>,
+    runs: Vec<(u64, u64)>,
+    state: State,
+    row: Row,
+    counters: Counters,
+    sorted_bytes: u64,
+    handed: u64,
+}
+
+impl SortStage {
+    /// `disk` is where to spill; `None` forbids it.
+    pub(crate) fn new(
+        input: Box<dyn Stage>,
+        pattern: SortPattern,
+        limit: Option<usize>,
+        memory_limit: usize,
+        disk: Option<TempFiles>,
+    ) -> Self {
+        Self {
+            input,
+            pattern,
+            limit,
+            memory_limit,
+            disk,
+            entries: Vec::new(),
+            bytes: 0,
+            spill: None,
+            runs: Vec::new(),
+            state: State::Loading,
+            row: Row::default(),
+            counters: Counters::default(),
+            sorted_bytes: 0,
+            handed: 0,
+        }
+    }
+
+    fn load(&mut self, at: &At<'_>) -> Result<()> {
+        while self.input.advance(at)? {
+            self.counters.works += 1;
+            let row = self.input.row();
+            let entry = Entry {
+                key: self.pattern.key(row.document()?)?,
+                sequence: self.counters.works,
+                id_key: row.id_key.clone(),
+                document: row.document.clone(),
+            };
+            self.sorted_bytes += entry.size() as u64;
+            self.bytes += entry.size();
+            self.entries.push(entry);
+            if self.bytes > self.memory_limit {
+                self.shed()?;
+            } else if let Some(limit) = self.limit
+                && self.entries.len() >= limit.saturating_mul(2).max(1024)
+            {
+                self.keep_best(limit);
+            }
+        }
+        if self.runs.is_empty() {
+            self.entries.sort_unstable();
+            self.state = State::Memory(std::mem::take(&mut self.entries).into_iter());
+            return Ok(());
+        }
+        self.write_run()?;
+        self.start_merge()
+    }
+
+    /// Forgets what the limit can never reach.
+    fn keep_best(&mut self, limit: usize) {
+        if self.entries.len() > limit {
+            if limit > 0 {
+                self.entries.select_nth_unstable(limit - 1);
+            }
+            self.entries.truncate(limit);
+            self.bytes = self.entries.iter().map(Entry::size).sum();
+        }
+    }
+
+    /// Makes room: by the limit if that is enough, else by a run on disk.
+    fn shed(&mut self) -> Result<()> {
+        if let Some(limit) = self.limit {
+            self.keep_best(limit);
+            if self.bytes <= self.memory_limit / 2 {
+                return Ok(());
+            }
+        }
+        if self.disk.is_none() {
+            return Err(Error::new(
+                Code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
+                format!(
+                    "Executor error during find command :: caused by :: Sort exceeded memory limit \
+                     of {} bytes, but did not opt in to external sorting. Aborting operation. Pass \
+                     allowDiskUse:true to opt in.",
+                    self.memory_limit
+                ),
+            ));
+        }
+        self.write_run()
+    }
+
+    fn write_run(&mut self) -> Result<()> {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        self.entries.sort_unstable();
+        let spill = match &mut self.spill {
+            Some(spill) => spill,
+            None => self.spill.insert(disk.create()?),
+        };
+        let start = spill.position();
+        for entry in self.entries.drain(..) {
+            spill.write(&entry.sequence.to_le_bytes())?;
+            spill.write_framed(&entry.key)?;
+            spill.write_framed(&entry.id_key)?;
+            spill.write_framed(&entry.document)?;
+        }
+        self.bytes = 0;
+        self.runs.push((start, spill.position()));
+        Ok(())
+    }
+
+    fn start_merge(&mut self) -> Result<()> {
+        let Some(spill) = &mut self.spill else { return Ok(()) };
+        let mut heap = BinaryHeap::new();
+        let mut readers = Vec::new();
+        for (start, end) in &self.runs {
+            let mut reader = spill.reader(*start, *end)?;
+            if let Some(entry) = read_entry(&mut reader)? {
+                heap.push(Reverse((entry, readers.len())));
+            }
+            readers.push(reader);
+        }
+        self.state = State::Merge(heap, readers);
+        Ok(())
+    }
+
+    fn next_entry(&mut self) -> Result<Option<Entry>> {
+        match &mut self.state {
+            State::Loading => Ok(None),
+            State::Memory(entries) => Ok(entries.next()),
+            State::Merge(heap, readers) => {
+                let Some(Reverse((entry, run))) = heap.pop() else { return Ok(None) };
+                if let Some(next) = read_entry(&mut readers[run])? {
+                    heap.push(Reverse((next, run)));
+                }
+                Ok(Some(entry))
+            }
+        }
+    }
+}
+
+fn read_entry(reader: &mut SpillReader) -> Result<Option<Entry>> {
+    let Some(sequence) = reader.read_u64()? else { return Ok(None) };
+    let mut part = || reader.read_framed().map(Option::unwrap_or_default);
+    Ok(Some(Entry { sequence, key: part()?, id_key: part()?, document: part()? }))
+}
+
+impl Stage for SortStage {
+    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+        if matches!(self.state, State::Loading) {
+            self.load(at)?;
+        }
+        let reached = self.limit.is_some_and(|limit| self.handed >= limit as u64);
+        let entry = if reached { None } else { self.next_entry()? };
+        let Some(entry) = entry else {
+            self.counters.finished = true;
+            return Ok(false);
+        };
+        self.row.id_key = entry.id_key;
+        self.row.document = entry.document;
+        self.handed += 1;
+        self.counters.works += 1;
+        self.counters.advanced += 1;
+        Ok(true)
+    }
+
+    fn row(&self) -> &Row {
+        &self.row
+    }
+
+    fn park(&mut self) {
+        self.input.park();
+    }
+
+    fn report(&self) -> Report {
+        let pattern = Document::try_from(self.pattern.to_document().as_ref()).unwrap_or_default();
+        let mut report = Report::new("SORT", self.counters)
+            .with("sortPattern", pattern)
+            .with("memLimit", self.memory_limit as i32);
+        if let Some(limit) = self.limit {
+            report = report.with("limitAmount", Bson::Int64(limit as i64));
+        }
+        let mut report = report
+            .with("type", "simple")
+            .counting("totalDataSizeSorted", self.sorted_bytes)
+            .over(self.input.report());
+        report.extra.insert("usedDisk", !self.runs.is_empty());
+        report.extra.insert("spills", self.runs.len() as i32);
+        report
+    }
+}

@@ -1,0 +1,58 @@
+//! Several ways to documents, each document once.
+
+use super::ixscan::Seen;
+use super::stats::Report;
+use super::{At, Counters, Row, Stage};
+use errors::Result;
+
+pub(super) struct UnionStage {
+    inputs: Vec<Box<dyn Stage>>,
+    current: usize,
+    seen: Seen,
+    counters: Counters,
+}
+
+impl UnionStage {
+    pub(super) fn new(inputs: Vec<Box<dyn Stage>>) -> Self {
+        Self { inputs, current: 0, seen: Seen::default(), counters: Counters::default() }
+    }
+}
+
+impl Stage for UnionStage {
+    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+        while let Some(input) = self.inputs.get_mut(self.current) {
+            if !input.advance(at)? {
+                self.current += 1;
+                continue;
+            }
+            self.counters.works += 1;
+            let id_key = &input.row().id_key;
+            if !self.seen.contains(id_key) {
+                self.seen.insert(id_key.clone());
+                self.counters.advanced += 1;
+                return Ok(true);
+            }
+        }
+        self.counters.finished = true;
+        Ok(false)
+    }
+
+    fn row(&self) -> &Row {
+        self.inputs[self.current].row()
+    }
+
+    fn park(&mut self) {
+        for input in &mut self.inputs {
+            input.park();
+        }
+    }
+
+    fn report(&self) -> Report {
+        let dropped = self.counters.works - self.counters.advanced;
+        let mut report = Report::new("OR", self.counters)
+            .counting("dupsTested", self.counters.works)
+            .counting("dupsDropped", dropped);
+        report.inputs = self.inputs.iter().map(|input| input.report()).collect();
+        report
+    }
+}

@@ -1,0 +1,102 @@
+//! Queries and writes against an engine in memory.
+
+use crate::*;
+use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
+use bson::{Bson, Document, doc};
+use catalog::{Catalog, CatalogOptions, Engine, IndexSpec, Namespace};
+use errors::{Code, Result};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+mod model;
+mod plans;
+mod writes;
+
+pub(crate) struct Room {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) ns: Namespace,
+}
+
+pub(crate) fn raw(document: &Document) -> RawDocumentBuf {
+    RawDocumentBuf::try_from(document).unwrap()
+}
+
+impl Room {
+    pub(crate) fn new() -> Self {
+        let options = CatalogOptions::new(os::Os::real(), std::env::temp_dir());
+        Self {
+            catalog: Catalog::open(Engine::temporary(), options).unwrap(),
+            ns: Namespace::parse("db.c").unwrap(),
+        }
+    }
+
+    pub(crate) fn with(documents: &[Document]) -> Self {
+        let room = Self::new();
+        let result = room.insert(documents);
+        assert!(result.errors.is_empty(), "{:?}", result.errors);
+        room
+    }
+
+    pub(crate) fn ctx(&self) -> OpContext<'_> {
+        OpContext::new(&self.catalog, Arc::new(Uninterrupted))
+    }
+
+    pub(crate) fn index(&self, spec: Document) {
+        let mut spec = spec;
+        let key = raw(spec.get_document("key").unwrap());
+        if !spec.contains_key("name") {
+            spec.insert("name", catalog::default_index_name(&key));
+        }
+        let spec = IndexSpec::parse(&raw(&spec)).unwrap();
+        self.catalog.create_indexes(&self.ns, &[spec], &|| Ok(())).unwrap();
+    }
+
+    pub(crate) fn insert(&self, documents: &[Document]) -> InsertResult {
+        let documents: Vec<RawDocumentBuf> = documents.iter().map(raw).collect();
+        let documents: Vec<&bson::RawDocument> = documents.iter().map(AsRef::as_ref).collect();
+        let request = InsertRequest { documents: &documents, ordered: true };
+        insert(&mut self.ctx(), &self.ns, &request).unwrap()
+    }
+
+    pub(crate) fn find_with(&self, request: &FindRequest<'_>) -> Result<Vec<Document>> {
+        let mut cursor = find(&mut self.ctx(), &self.ns, request)?;
+        let mut out = Vec::new();
+        while let Some(document) = cursor.next()? {
+            out.push(Document::try_from(document).unwrap());
+        }
+        Ok(out)
+    }
+
+    pub(crate) fn find(&self, filter: Document) -> Vec<Document> {
+        let filter = raw(&filter);
+        self.find_with(&FindRequest { filter: Some(&filter), ..FindRequest::default() }).unwrap()
+    }
+
+    pub(crate) fn explain(&self, filter: Document, sort: Document) -> Document {
+        let (filter, sort) = (raw(&filter), raw(&sort));
+        let request =
+            FindRequest { filter: Some(&filter), sort: Some(&sort), ..FindRequest::default() };
+        let explained =
+            explain_find(&mut self.ctx(), &self.ns, &request, Verbosity::ExecutionStats).unwrap();
+        Document::try_from(&*explained).unwrap()
+    }
+
+    pub(crate) fn check_valid(&self) {
+        let report = self.catalog.validate(&self.ns, &|| Ok(())).unwrap();
+        assert!(report.valid(), "{:?}", report.errors);
+    }
+}
+
+/// The names of a plan's stages, from the top.
+pub(crate) fn stages(explained: &Document) -> Vec<String> {
+    let mut plan =
+        explained.get_document("queryPlanner").unwrap().get_document("winningPlan").unwrap();
+    let mut names = Vec::new();
+    loop {
+        names.push(plan.get_str("stage").unwrap().to_owned());
+        match plan.get_document("inputStage") {
+            Ok(input) => plan = input,
+            Err(_) => return names,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Writes: statements that run in engine transactions and repeat themselves where they conflict.
+//!
+//! From → to: candidates are found on a snapshot; each is locked, read again in its newest version
+//! and asked the filter again; then it is changed. A client never sees a write conflict outside
+//! its own transaction.
+
+mod delete;
+mod insert;
+mod object_id;
+mod targets;
+
+pub use delete::delete;
+pub use insert::insert;
+
+use crate::context::OpContext;
+use crate::request::WriteError;
+use catalog::{Txn, TxnKind, is_retryable};
+use errors::{Code, Error, Result};
+use std::time::Duration;
+
+/// A statement commits and goes on after so many changed documents…
+pub(crate) const CHUNK_DOCUMENTS: usize = 1000;
+/// …or so many bytes.
+pub(crate) const CHUNK_BYTES: usize = 4 << 20;
+
+/// Runs `step` in the client's transaction, under a savepoint; or in one of its own, which is
+/// committed, and repeated from the start as long as it conflicts with others.
+pub(crate) fn in_transaction<T>(
+    ctx: &mut OpContext<'_>,
+    mut step: impl FnMut(&mut Txn) -> Result<T>,
+) -> Result<T> {
+    if let Some(txn) = ctx.txn.as_deref_mut() {
+        let savepoint = txn.savepoint();
+        let result = step(txn);
+        if result.is_err() {
+            txn.rollback_to(savepoint);
+        }
+        return result;
+    }
+    let mut attempts = 0;
+    loop {
+        let mut txn = ctx.catalog.begin(TxnKind::Statement);
+        let result = step(&mut txn).and_then(|value| {
+            txn.commit(ctx.durability)?;
+            Ok(value)
+        });
+        match result {
+            Err(error) if is_retryable(&error) => {
+                ctx.interrupt.check()?;
+                attempts += 1;
+                back_off(ctx, attempts);
+            }
+            other => return other,
+        }
+    }
+}
+
+/// Lets the other side of a conflict finish: up to a millisecond, at random.
+fn back_off(ctx: &OpContext<'_>, attempts: u32) {
+    if attempts > 2 {
+        let os = ctx.catalog.os();
+        let micros = os.entropy.next_u64() % (1 << attempts.min(10));
+        os.clock.sleep(Duration::from_micros(micros));
+    }
+}
+
+/// Whether an error ends the command instead of standing in its `writeErrors`.
+pub(crate) fn ends_command(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Code::MAX_TIME_MS_EXPIRED
+            | Code::INTERRUPTED
+            | Code::INTERRUPTED_AT_SHUTDOWN
+            | Code::SHUTDOWN_IN_PROGRESS
+            | Code::CURSOR_KILLED
+            | Code::WRITE_CONFLICT
+            | Code::LOCK_TIMEOUT
+            | Code::SNAPSHOT_UNAVAILABLE
+            | Code::QUERY_PLAN_KILLED
+            | Code::OUT_OF_DISK_SPACE
+    )
+}
+
+/// Notes an error of one statement; true where the batch must stop.
+pub(crate) fn note(
+    errors: &mut Vec<WriteError>,
+    index: usize,
+    error: Error,
+    ordered: bool,
+) -> Result<bool> {
+    if ends_command(&error) {
+        return Err(error);
+    }
+    errors.push(WriteError { index, error });
+    Ok(ordered)
+}

@@ -1,0 +1,75 @@
+//! `delete`: one document or all that match.
+
+use super::targets::{Targets, lock};
+use super::{in_transaction, note};
+use crate::canonical::{Canonical, check_given_collation, parse_filter};
+use crate::context::OpContext;
+use crate::request::{DeleteRequest, DeleteResult, DeleteStatement};
+use bson::raw::RawDocument;
+use catalog::Namespace;
+use errors::Result;
+
+/// Runs delete statements.
+pub fn delete(
+    ctx: &mut OpContext<'_>,
+    ns: &Namespace,
+    request: &DeleteRequest<'_>,
+) -> Result<DeleteResult> {
+    ns.check_writable()?;
+    let mut result = DeleteResult::default();
+    for (index, statement) in request.deletes.iter().enumerate() {
+        let outcome = run(ctx, ns, statement, request.let_variables, &mut result.n);
+        if let Err(error) = outcome
+            && note(&mut result.errors, index, error, request.ordered)?
+        {
+            break;
+        }
+    }
+    Ok(result)
+}
+
+/// Runs one statement; `n` counts what was committed, also where it fails later.
+fn run(
+    ctx: &mut OpContext<'_>,
+    ns: &Namespace,
+    statement: &DeleteStatement<'_>,
+    let_variables: Option<&RawDocument>,
+    n: &mut u64,
+) -> Result<()> {
+    check_given_collation(statement.collation)?;
+    let filter = parse_filter(Some(statement.filter), let_variables, ctx.catalog)?;
+    loop {
+        let collection = ctx.catalog.collection(ns);
+        let query = Canonical::of_filter(ctx, collection, filter.clone(), statement.hint)?;
+        let Some(mut targets) = Targets::of(ctx, query)? else { return Ok(()) };
+        let mut raced = false;
+        loop {
+            let rows = targets.take(ctx, statement.only_one)?;
+            if rows.is_empty() {
+                break;
+            }
+            let deleted = in_transaction(ctx, |txn| {
+                let Some(collection) = targets.open(txn, ns)? else { return Ok(0) };
+                let mut deleted = 0;
+                for row in &rows {
+                    if let Some(newest) = lock(txn, &collection, targets.filter(), row)? {
+                        let document = RawDocument::from_bytes(&newest[..])?;
+                        txn.delete_document(&collection, &row.id_key, document)?;
+                        deleted += 1;
+                    }
+                }
+                Ok(deleted)
+            })?;
+            *n += deleted;
+            if statement.only_one && deleted == 1 {
+                return Ok(());
+            }
+            raced |= (deleted as usize) < rows.len();
+        }
+        // Somebody else changed what was found: there may be another one by now.
+        if !(statement.only_one && raced) {
+            return Ok(());
+        }
+        ctx.interrupt.check()?;
+    }
+}

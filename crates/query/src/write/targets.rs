@@ -1,0 +1,75 @@
+//! The documents a write means: found on a snapshot, then locked and looked at again.
+//!
+//! From → to: rows are taken from the plan in chunks [`Targets::take`]; a transaction locks each
+//! and reads its newest version [`lock`]; where that no longer matches it is left out. A repeated
+//! transaction goes over the same chunk, so the plan runs once however often others conflict.
+
+use super::{CHUNK_BYTES, CHUNK_DOCUMENTS};
+use crate::canonical::Canonical;
+use crate::context::OpContext;
+use crate::exec::{At, Row, Stage};
+use bson::raw::RawDocument;
+use catalog::{Collection, Namespace, Txn, Value};
+use errors::Result;
+use expr::Filter;
+use std::sync::Arc;
+
+/// Candidates of one statement, over one snapshot.
+pub(crate) struct Targets {
+    collection: Arc<Collection>,
+    stage: Box<dyn Stage>,
+    query: Canonical,
+}
+
+impl Targets {
+    /// Plans the query. `None` where there is no collection to look in.
+    pub(crate) fn of(ctx: &OpContext<'_>, query: Canonical) -> Result<Option<Self>> {
+        let Some(collection) = query.collection.clone() else { return Ok(None) };
+        let access = query.decide(None).winner;
+        let stage = query.stages(ctx.catalog, &access)?;
+        Ok(Some(Self { collection, stage, query }))
+    }
+
+    /// The filter that the documents match.
+    pub(crate) fn filter(&self) -> &Filter {
+        &self.query.filter
+    }
+
+    /// The next candidates: one, or as many as one transaction changes.
+    pub(crate) fn take(&mut self, ctx: &OpContext<'_>, only_one: bool) -> Result<Vec<Row>> {
+        let at = At {
+            snapshot: &self.query.snapshot,
+            txn: ctx.txn.as_deref(),
+            interrupt: &*ctx.interrupt,
+        };
+        let mut rows = Vec::new();
+        let mut bytes = 0;
+        let limit = if only_one { 1 } else { CHUNK_DOCUMENTS };
+        while rows.len() < limit && bytes < CHUNK_BYTES && self.stage.advance(&at)? {
+            let row = self.stage.row();
+            bytes += row.document.len();
+            rows.push(row.clone());
+        }
+        Ok(rows)
+    }
+
+    /// The collection for writing; `None` where the one that was searched is gone.
+    pub(crate) fn open(&self, txn: &mut Txn, ns: &Namespace) -> Result<Option<Arc<Collection>>> {
+        let current = txn.open_for_write(ns)?;
+        Ok(current.filter(|current| current.uuid() == self.collection.uuid()))
+    }
+}
+
+/// Locks a candidate and gives its newest version if that still matches. May wait.
+pub(crate) fn lock(
+    txn: &mut Txn,
+    collection: &Collection,
+    filter: &Filter,
+    row: &Row,
+) -> Result<Option<Value>> {
+    let Some(newest) = txn.get_for_update(collection, &row.id_key)? else { return Ok(None) };
+    if newest[..] != row.document[..] && !filter.matches(RawDocument::from_bytes(&newest[..])?)? {
+        return Ok(None);
+    }
+    Ok(Some(newest))
+}
