@@ -207,7 +207,8 @@ impl InSet {
         self.has_null
     }
 
-    fn contains(&self, value: RawBsonRef<'_>) -> bool {
+    /// Whether a value is equal to a member; patterns are not asked.
+    pub fn contains(&self, value: RawBsonRef<'_>) -> bool {
         self.values
             .binary_search_by(|member| keystring::compare(member.as_raw_bson_ref(), value))
             .is_ok()

@@ -23,7 +23,7 @@ use std::sync::Arc;
 pub struct Projection {
     mode: Mode,
     root: Level,
-    cuts: Vec<Cut>,
+    cuts: Cuts,
     variables: Arc<Variables>,
 }
 
@@ -83,10 +83,32 @@ enum Meta {
     IndexKey,
 }
 
-#[derive(Clone, Debug)]
-struct Cut {
-    path: Path,
-    how: How,
+/// The arrays to cut, by path: every one is found in one walk.
+#[derive(Clone, Debug, Default)]
+struct Cuts {
+    how: Option<How>,
+    below: BTreeMap<Box<str>, Cuts>,
+}
+
+impl Cuts {
+    fn is_empty(&self) -> bool {
+        self.how.is_none() && self.below.is_empty()
+    }
+
+    /// The matched element is asked for here or below.
+    fn is_positional(&self) -> bool {
+        matches!(self.how, Some(How::Positional)) || self.below.values().any(Self::is_positional)
+    }
+
+    fn collect_paths(&self, prefix: &str, found: &mut BTreeSet<String>) {
+        for (name, cuts) in &self.below {
+            let path = format!("{prefix}{name}");
+            cuts.collect_paths(&format!("{path}."), found);
+            if cuts.how.is_some() {
+                found.insert(path);
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +150,7 @@ impl Projection {
 
     /// Whether the positional `.$` occurs, so that match details are needed.
     pub fn is_positional(&self) -> bool {
-        self.cuts.iter().any(|cut| matches!(cut.how, How::Positional))
+        self.cuts.is_positional()
     }
 
     /// Whether `{$meta: "sortKey"}` occurs.
@@ -153,7 +175,7 @@ impl Projection {
         }
         let mut found = BTreeSet::new();
         collect(&self.root, "", &mut found).then_some(())?;
-        found.extend(self.cuts.iter().map(|cut| cut.path.as_str().to_owned()));
+        self.cuts.collect_paths("", &mut found);
         Some(found)
     }
 
@@ -173,11 +195,11 @@ impl Projection {
 
     /// The projected document, where more than its match is known.
     pub fn apply_with(&self, document: &RawDocument, meta: &Metadata) -> Result<RawDocumentBuf> {
-        let mut projected = apply::apply(self, document, meta)?;
-        for cut in &self.cuts {
-            projected = cut::apply(cut, &projected, meta.details)?;
+        let projected = apply::apply(self, document, meta)?;
+        if self.cuts.is_empty() {
+            return Ok(projected);
         }
-        Ok(projected)
+        cut::apply(&self.cuts, &projected, meta.details)
     }
 }
 

@@ -36,9 +36,9 @@ impl SortPattern {
                 ));
             }
             paths.push(path);
-        }
-        if paths.len() > MAX_PARTS {
-            return Err(Error::location(13103, "too many compound keys"));
+            if paths.len() > MAX_PARTS {
+                return Err(Error::location(13103, "too many compound keys"));
+            }
         }
         Ok(Self { paths, directions })
     }

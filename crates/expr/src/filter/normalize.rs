@@ -6,6 +6,7 @@
 
 use super::{InSet, Leaf, Node, Predicate};
 use bson::raw::RawBson;
+use std::collections::BTreeMap;
 
 pub(super) fn normalize(node: Node) -> Node {
     match node {
@@ -61,6 +62,7 @@ fn or(parts: Vec<Node>) -> Node {
 /// Equalities on one path, scattered over an `$or`, become one `$in` at the place of the first.
 fn equalities_to_in(parts: Vec<Node>) -> Vec<Node> {
     let mut out: Vec<Node> = Vec::with_capacity(parts.len());
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for part in parts {
         let Node::Leaf(Leaf { path, predicate }) = part else {
             out.push(part);
@@ -74,16 +76,12 @@ fn equalities_to_in(parts: Vec<Node>) -> Vec<Node> {
                 continue;
             }
         };
-        let earlier = out.iter_mut().find_map(|node| match node {
-            Node::Leaf(Leaf { path: other, predicate: Predicate::In(set) }) if *other == path => {
-                Some(set)
-            }
-            _ => None,
-        });
-        if let Some(set) = earlier {
+        let earlier = places.get(path.as_str()).and_then(|at| out.get_mut(*at));
+        if let Some(Node::Leaf(Leaf { predicate: Predicate::In(set), .. })) = earlier {
             set.values.extend(values);
             set.patterns.extend(patterns);
         } else {
+            places.insert(path.as_str().to_owned(), out.len());
             // Sorted below, once everything is gathered.
             let set = InSet { values, patterns, has_null: false };
             out.push(Node::Leaf(Leaf { path, predicate: Predicate::In(set) }));

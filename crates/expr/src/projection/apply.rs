@@ -8,6 +8,7 @@ use crate::raw::{self, Element, Writer};
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::spec::ElementType;
 use errors::Result;
+use std::collections::BTreeSet;
 
 pub(super) fn apply(
     projection: &Projection,
@@ -37,7 +38,7 @@ impl Walk<'_> {
     /// Writes the fields of a document, then the computed ones.
     fn level(&mut self, level: &Level, document: Option<&RawDocument>) -> Result<()> {
         let computes = level.computes();
-        let mut seen = Vec::new();
+        let mut seen = BTreeSet::new();
         if let Some(document) = document {
             for element in raw::elements(document) {
                 let element = element?;
@@ -48,7 +49,7 @@ impl Walk<'_> {
                     Some(Field::Below(below)) => {
                         self.below(below, &element)?;
                         if computes {
-                            seen.push(element.name());
+                            seen.insert(element.name());
                         }
                     }
                 }
@@ -58,7 +59,7 @@ impl Walk<'_> {
             for (name, field) in &level.fields {
                 match field {
                     Field::Computed(computed) => self.computed(name, computed)?,
-                    Field::Below(below) if below.computes() && !seen.contains(&&**name) => {
+                    Field::Below(below) if below.computes() && !seen.contains(&**name) => {
                         self.made(name, below)?;
                     }
                     _ => {}

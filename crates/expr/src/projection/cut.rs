@@ -1,78 +1,73 @@
 //! `$slice` and the positional `.$`: parts of arrays.
 
 use super::apply::is_container;
-use super::{Cut, How};
+use super::{Cuts, How};
 use crate::filter::MatchDetails;
-use crate::path::Component;
 use crate::raw::{self, Element, Writer};
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
 
-/// The document with one array cut.
+/// The document with its arrays cut.
 pub(super) fn apply(
-    cut: &Cut,
+    cuts: &Cuts,
     document: &RawDocument,
     details: Option<MatchDetails>,
 ) -> Result<RawDocumentBuf> {
-    let mut walk =
-        Walk { how: cut.how, details, out: Writer::with_capacity(document.as_bytes().len()) };
+    let mut walk = Walk { details, out: Writer::with_capacity(document.as_bytes().len()) };
     let open = walk.out.begin();
-    walk.document(document, cut.path.components())?;
+    walk.document(document, cuts)?;
     walk.out.end(open);
     walk.out.finish()
 }
 
 struct Walk {
-    how: How,
     details: Option<MatchDetails>,
     out: Writer,
 }
 
 impl Walk {
-    fn document(&mut self, document: &RawDocument, path: &[Component]) -> Result<()> {
-        let Some((first, rest)) = path.split_first() else { return Ok(()) };
+    fn document(&mut self, document: &RawDocument, cuts: &Cuts) -> Result<()> {
         for element in raw::elements(document) {
             let element = element?;
-            if element.name() == first.name() && is_container(element.element_type()) {
-                self.field(element.name(), &element, rest)?;
-            } else {
-                self.out.element(&element);
+            match cuts.below.get(element.name()) {
+                Some(below) if is_container(element.element_type()) => {
+                    self.field(&element, below)?;
+                }
+                _ => self.out.element(&element),
             }
         }
         Ok(())
     }
 
-    fn field(&mut self, name: &str, element: &Element<'_>, rest: &[Component]) -> Result<()> {
+    fn field(&mut self, element: &Element<'_>, cuts: &Cuts) -> Result<()> {
         match element.value()? {
-            RawBsonRef::Document(inner) if !rest.is_empty() => {
-                let open = self.out.begin_document(name);
-                self.document(inner, rest)?;
+            RawBsonRef::Document(inner) => {
+                let open = self.out.begin_document(element.name());
+                self.document(inner, cuts)?;
                 self.out.end(open);
             }
             RawBsonRef::Array(array) => {
-                let open = self.out.begin_array(name);
-                match self.how {
+                let open = self.out.begin_array(element.name());
+                match cuts.how {
+                    Some(How::Slice { skip, limit }) => self.slice(array, skip, limit)?,
                     // The first array on the path is the one whose element matched.
-                    How::Positional => self.matched(array)?,
-                    How::Slice { skip, limit } if rest.is_empty() => {
-                        self.slice(array, skip, limit)?;
-                    }
-                    How::Slice { .. } => self.each(array, rest)?,
+                    _ if cuts.is_positional() => self.matched(array)?,
+                    _ => self.each(array, cuts)?,
                 }
                 self.out.end(open);
             }
-            _ => self.out.element_as(name, element),
+            _ => self.out.element(element),
         }
         Ok(())
     }
 
     /// The array lies on the way: its documents are cut.
-    fn each(&mut self, array: &RawArray, rest: &[Component]) -> Result<()> {
+    fn each(&mut self, array: &RawArray, cuts: &Cuts) -> Result<()> {
         for element in raw::array_elements(array) {
             let element = element?;
             if let RawBsonRef::Document(inner) = element.value()? {
                 let open = self.out.begin_document(element.name());
-                self.document(inner, rest)?;
+                self.document(inner, cuts)?;
                 self.out.end(open);
             } else {
                 self.out.element(&element);

@@ -1,6 +1,6 @@
 //! The client's projection, with MongoDB's errors.
 
-use super::{Computed, Cut, Field, How, Level, Meta, Mode, Projection};
+use super::{Computed, Cuts, Field, How, Level, Meta, Mode, Projection};
 use crate::agg::Expression;
 use crate::filter::{Filter, ParseContext, is_operator_document};
 use crate::path::Path;
@@ -25,7 +25,9 @@ struct Parser<'p> {
     has_elem_match: bool,
     has_positional: bool,
     root: Level,
-    cuts: Vec<Cut>,
+    cuts: Cuts,
+    /// Where `$slice` stands: in an inclusion these are included too.
+    sliced: Vec<String>,
 }
 
 impl<'p> Parser<'p> {
@@ -37,7 +39,8 @@ impl<'p> Parser<'p> {
             has_elem_match: false,
             has_positional: false,
             root: Level::default(),
-            cuts: Vec::new(),
+            cuts: Cuts::default(),
+            sliced: Vec::new(),
         }
     }
 
@@ -67,12 +70,9 @@ impl<'p> Parser<'p> {
         }
         if mode == Mode::Include {
             // A sliced field is an included one.
-            for cut in &self.cuts {
-                if matches!(cut.how, How::Slice { .. }) {
-                    let path = cut.path.as_str();
-                    let parts: Vec<&str> = path.split('.').collect();
-                    self.root.insert_leaf(path, &parts, Field::Included)?;
-                }
+            for path in &self.sliced {
+                let parts: Vec<&str> = path.split('.').collect();
+                self.root.insert_leaf(path, &parts, Field::Included)?;
             }
         }
         Ok(Projection {
@@ -163,6 +163,21 @@ impl<'p> Parser<'p> {
         self.root.insert_leaf(path, &parts, field)
     }
 
+    fn cut(&mut self, path: &str, how: How) -> Result<()> {
+        let mut cuts = &mut self.cuts;
+        for component in path.split('.') {
+            if cuts.how.is_some() {
+                return Err(collision(path));
+            }
+            cuts = cuts.below.entry(component.into()).or_default();
+        }
+        if !cuts.is_empty() {
+            return Err(collision(path));
+        }
+        cuts.how = Some(how);
+        Ok(())
+    }
+
     fn expression(&mut self, path: &str, value: RawBsonRef<'_>) -> Result<()> {
         if self.mode == Some(Mode::Exclude) {
             return Err(Error::location(
@@ -185,11 +200,8 @@ impl<'p> Parser<'p> {
             "$meta" if alone => self.meta(path, value),
             "$slice" if alone => match find_slice(value)? {
                 Some(how) => {
-                    if self.cuts.iter().any(|cut| cut.path.as_str() == path) {
-                        return Err(collision(path));
-                    }
-                    self.cuts.push(Cut { path: Path::new(path), how });
-                    Ok(())
+                    self.sliced.push(path.to_owned());
+                    self.cut(path, how)
                 }
                 None => self.expression(path, RawBsonRef::Document(document)).map_err(|error| {
                     Error::location(
@@ -294,7 +306,7 @@ impl<'p> Parser<'p> {
         }
         self.has_positional = true;
         self.demand(Mode::Include, path)?;
-        self.cuts.push(Cut { path: Path::new(path), how: How::Positional });
+        self.cut(path, How::Positional)?;
         self.insert(path, Field::Included)
     }
 }

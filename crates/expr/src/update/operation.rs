@@ -3,6 +3,7 @@
 use super::array::{self, Pull, Push};
 use super::number;
 use super::{UpdateContext, apply::Place};
+use crate::filter::InSet;
 use crate::path::Path;
 use bson::raw::{RawBson, RawBsonRef};
 use errors::Result;
@@ -24,7 +25,7 @@ pub(super) enum Operation {
     /// From the front?
     Pop(bool),
     Pull(Box<Pull>),
-    PullAll(Vec<RawBson>),
+    PullAll(InSet),
     /// The destination of a rename takes the value of the source.
     RenameTo(Path),
     /// The source of a rename goes away.
@@ -108,9 +109,9 @@ impl Operation {
             Self::AddToSet(values) => array::add_to_set(values, existing, place)?,
             Self::Pop(front) => array::pop(*front, existing, place)?,
             Self::Pull(pull) => array::remove_if(existing, |value| pull.matches(value))?,
-            Self::PullAll(values) => array::remove_if(existing, |value| {
-                Ok(values.iter().any(|v| keystring::equal(v.as_raw_bson_ref(), value)))
-            })?,
+            Self::PullAll(values) => {
+                array::remove_if(existing, |value| Ok(values.contains(value)))?
+            }
             Self::RenameTo(source) => match source.get(place.document)? {
                 Some(value) => Effect::Value(value),
                 None => Effect::Keep,

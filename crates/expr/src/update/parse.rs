@@ -6,7 +6,7 @@ use super::check;
 use super::operation::{BitOperator, Clock, Operation};
 use super::tree::{Step, Tree};
 use super::{Kind, Operators, PipelineParser};
-use crate::filter::{Filter, ParseContext, Pattern, is_operator_document};
+use crate::filter::{Filter, InSet, ParseContext, Pattern, is_operator_document};
 use crate::path::Path;
 use crate::raw::{self, Element};
 use crate::show;
@@ -14,6 +14,7 @@ use crate::types;
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
 use keystring::Direction;
+use std::collections::BTreeSet;
 
 pub(super) fn update(
     update: RawBsonRef<'_>,
@@ -33,7 +34,9 @@ pub(super) fn update(
         RawBsonRef::Document(document) => {
             let filters = ArrayFilters::parse(array_filters, ctx)?;
             if raw::starts_with_dollar(document) {
-                Parser { ctx, filters, used: Vec::new() }.operators(document).map(Kind::Operators)
+                Parser { ctx, filters, used: BTreeSet::new() }
+                    .operators(document)
+                    .map(Kind::Operators)
             } else {
                 if let Some(identifier) = filters.identifiers().next() {
                     return Err(unused_filter(identifier, document));
@@ -64,7 +67,7 @@ struct Parser<'p> {
     ctx: &'p ParseContext,
     filters: ArrayFilters,
     /// Identifiers that occur in paths.
-    used: Vec<Box<str>>,
+    used: BTreeSet<Box<str>>,
 }
 
 /// How an operator reads its operand for one field.
@@ -105,7 +108,7 @@ impl Parser<'_> {
                 touched.push(fixed_part(field.name()));
             }
         }
-        let unused = self.filters.identifiers().find(|id| !self.used.iter().any(|u| **u == **id));
+        let unused = self.filters.identifiers().find(|id| !self.used.contains(*id));
         if let Some(identifier) = unused {
             return Err(unused_filter(identifier, document));
         }
@@ -147,7 +150,7 @@ impl Parser<'_> {
                             "No array filter found for identifier '{identifier}' in path '{path}'"
                         )));
                     }
-                    self.used.push(identifier.into());
+                    self.used.insert(identifier.into());
                 }
                 Step::Field(name) if name.starts_with('$') => {
                     if at == 0 || !matches!(name, "$ref" | "$id" | "$db") {
@@ -511,8 +514,6 @@ fn pull_all(field: &Element<'_>) -> Result<Operation> {
             types::type_name(field.element_type())
         )));
     };
-    raw::values(values)
-        .map(|value| value.map(Into::into))
-        .collect::<Result<_>>()
-        .map(Operation::PullAll)
+    let values = raw::values(values).map(|value| value.map(Into::into)).collect::<Result<_>>()?;
+    Ok(Operation::PullAll(InSet::new(values, Vec::new())))
 }
