@@ -2,6 +2,7 @@
 
 use crate::Target;
 
+mod language;
 mod network;
 mod storage;
 
@@ -10,6 +11,7 @@ pub const ALL: &[Target] = &[
     network::FRAME,
     network::COMPRESSED,
     network::DOCUMENT,
+    language::LANGUAGE,
     storage::KEY,
     storage::PAGE,
     storage::SUPERBLOCK,
