@@ -30,6 +30,7 @@ mod options;
 mod page;
 mod retain;
 mod segment;
+mod slots;
 mod tree;
 mod value;
 

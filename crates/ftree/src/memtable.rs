@@ -27,12 +27,8 @@ pub(crate) fn hash(key: &[u8]) -> u64 {
 pub(crate) struct MemTable {
     index: Index,
     order: Ordered,
-    entries: AtomicU64,
-    /// Key and value bytes put in, with headers; what a drain will write.
-    weight: AtomicU64,
-    newest: AtomicU64,
     /// Threads inside [`MemTable::insert`].
-    writers: AtomicUsize,
+    writers: Writers,
     sealed: AtomicBool,
     /// Every commit up to here had finished inserting when the table was sealed.
     flushed_ts: AtomicU64,
@@ -45,11 +41,8 @@ impl MemTable {
         let arena = Arena::new();
         Self {
             index: Index::new(),
-            order: Ordered::new(&arena),
-            entries: AtomicU64::new(0),
-            weight: AtomicU64::new(0),
-            newest: AtomicU64::new(0),
-            writers: AtomicUsize::new(0),
+            order: Ordered::new(),
+            writers: Writers::default(),
             sealed: AtomicBool::new(false),
             flushed_ts: AtomicU64::new(0),
             arena,
@@ -60,21 +53,16 @@ impl MemTable {
     /// entry that is there already (same key and timestamp) stays once.
     pub(crate) fn insert(&self, key: &[u8], hash: u64, ts: u64, message: Message<'_>) -> bool {
         assert!(ts != 0 && ts != u64::MAX, "timestamps 0 and MAX are places, not versions");
-        // SeqCst pairs with `seal`: either the sealer sees us inside or we see the seal.
-        self.writers.fetch_add(1, Ordering::SeqCst);
+        let writer = self.writers.enter();
         if self.sealed.load(Ordering::SeqCst) {
-            self.writers.fetch_sub(1, Ordering::Release);
             return false;
         }
         let record = Record::new(&self.arena, key, ts, message);
-        if self.index.insert(&self.arena, hash, record) {
+        let weight = Entry { key, ts, message }.weight();
+        if self.index.insert(&self.arena, hash, record, weight) {
             self.order.insert(&self.arena, record);
-            self.entries.fetch_add(1, Ordering::Relaxed);
-            let weight = Entry { key, ts, message }.weight();
-            self.weight.fetch_add(weight, Ordering::Relaxed);
-            self.newest.fetch_max(ts, Ordering::Relaxed);
         }
-        self.writers.fetch_sub(1, Ordering::Release);
+        drop(writer);
         true
     }
 
@@ -91,7 +79,7 @@ impl MemTable {
 
     /// Sealed, and nobody is inside `insert` any more.
     pub(crate) fn quiet(&self) -> bool {
-        self.sealed.load(Ordering::SeqCst) && self.writers.load(Ordering::SeqCst) == 0
+        self.sealed.load(Ordering::SeqCst) && self.writers.none()
     }
 
     pub(crate) fn flushed_ts(&self) -> u64 {
@@ -99,11 +87,12 @@ impl MemTable {
     }
 
     pub(crate) fn entries(&self) -> u64 {
-        self.entries.load(Ordering::Relaxed)
+        self.index.totals().0
     }
 
+    /// Key and value bytes put in, with headers: what a drain writes.
     pub(crate) fn weight(&self) -> u64 {
-        self.weight.load(Ordering::Relaxed)
+        self.index.totals().1
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -114,6 +103,36 @@ impl MemTable {
     pub(crate) fn get(&self, key: &[u8], hash: u64, ts: u64) -> Option<(u64, Message<'_>)> {
         let record = self.index.find(key, hash)?.visible(ts)?;
         Some((record.ts(), record.message()))
+    }
+}
+
+/// Counts threads inside an insert, on several cache lines: threads seldom share one.
+#[derive(Default)]
+struct Writers([WriterSlot; 4]);
+
+#[derive(Default)]
+#[repr(align(64))]
+struct WriterSlot(AtomicUsize);
+
+/// A thread inside an insert, until dropped.
+struct Writer<'a>(&'a AtomicUsize);
+
+impl Writers {
+    /// `SeqCst` pairs with `seal`: either the sealer sees us inside, or we see the seal.
+    fn enter(&self) -> Writer<'_> {
+        let slot = &self.0[crate::slots::of_thread() % self.0.len()].0;
+        slot.fetch_add(1, Ordering::SeqCst);
+        Writer(slot)
+    }
+
+    fn none(&self) -> bool {
+        self.0.iter().all(|slot| slot.0.load(Ordering::SeqCst) == 0)
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Release);
     }
 }
 

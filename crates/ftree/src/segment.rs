@@ -247,11 +247,43 @@ impl Segment {
 
     /// A page of entries, through the cache.
     pub(crate) fn page(&self, page: u32, index: &Frame) -> Result<Frame> {
-        let key = FrameKey { segment: self.descriptor.id, page };
-        match self.home.cache.get(key) {
+        match self.cached_page(page) {
             Some(frame) => Ok(frame),
-            None => self.load(self.block(index, page)?, Rank::Page, check_page),
+            None => self.load_page(self.block(index, page)?),
         }
+    }
+
+    /// A page of entries that is in the cache.
+    pub(crate) fn cached_page(&self, page: u32) -> Option<Frame> {
+        self.home.cache.get(FrameKey { segment: self.descriptor.id, page })
+    }
+
+    /// Reads a page of entries into the cache.
+    pub(crate) fn load_page(&self, block: Block) -> Result<Frame> {
+        self.load(block, Rank::Page, check_page)
+    }
+
+    /// Decodes a page of entries, read already, into the cache.
+    pub(crate) fn load_stored(&self, block: Block, stored: &[u8]) -> Result<Frame> {
+        let key = FrameKey { segment: self.descriptor.id, page: block.page.page };
+        self.home.cache.load(key, block.raw_len as usize, Rank::Page, || {
+            let mut bytes = Vec::new();
+            self.decode(block, stored, &mut bytes)?;
+            Ok(bytes)
+        })
+    }
+
+    /// Decodes and checks a page of entries.
+    pub(crate) fn decode(&self, block: Block, stored: &[u8], bytes: &mut Vec<u8>) -> Result<()> {
+        let id = SegmentId(self.descriptor.id);
+        self.home.blocks.decode(self.home.tree, id, block.page, stored, bytes)?;
+        self.check_decoded(block, bytes, check_page)
+    }
+
+    /// Reads stored bytes, of several pages at once.
+    pub(crate) fn read_stored(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        self.home.blocks.read(SegmentId(self.descriptor.id), offset, bytes)?;
+        Ok(())
     }
 
     /// A loaded page's parts.
@@ -311,7 +343,7 @@ impl Segment {
         check(bytes).map_err(|what| self.corruption(block.page.page, what))
     }
 
-    pub(crate) fn home(&self) -> &Arc<Home> {
+    pub(crate) fn home(&self) -> &Home {
         &self.home
     }
 

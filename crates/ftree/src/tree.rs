@@ -79,7 +79,8 @@ pub struct Tree {
     home: Arc<Home>,
     pins: Pins,
     publish: Mutex<()>,
-    work: Mutex<()>,
+    /// Held by the one unit of work; counts units since the last drain.
+    work: Mutex<u32>,
     imaging: Mutex<()>,
     discarded: AtomicBool,
 }
@@ -112,7 +113,7 @@ impl Tree {
             home,
             pins: Pins::new(&Arc::new(state)),
             publish: Mutex::new(()),
-            work: Mutex::new(()),
+            work: Mutex::new(0),
             imaging: Mutex::new(()),
             discarded: AtomicBool::new(false),
         })

@@ -8,7 +8,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// Idle dictionaries are many: the first chunk is small, later ones double up to [`LARGEST`].
-const FIRST: usize = 4 << 10;
+const FIRST: usize = 2 << 10;
 const LARGEST: usize = 1 << 20;
 const ALIGN: usize = 16;
 
@@ -66,7 +66,7 @@ impl Arena {
         if self.current.load(Ordering::Acquire) != seen {
             return None;
         }
-        let usual = FIRST << chunks.len().min(8);
+        let usual = FIRST << chunks.len().min(9);
         if size > usual / 4 && size > FIRST {
             let chunk = new_chunk(size);
             chunks.push(chunk);

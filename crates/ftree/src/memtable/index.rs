@@ -27,8 +27,16 @@ type Slot = AtomicPtr<Record>;
 
 struct Shard {
     table: AtomicPtr<Table>,
-    /// Keys in the table; the lock is what writers hold.
-    keys: Mutex<usize>,
+    /// The lock is what writers hold.
+    totals: Mutex<Totals>,
+}
+
+/// What went into one shard.
+#[derive(Default)]
+struct Totals {
+    keys: usize,
+    entries: u64,
+    weight: u64,
 }
 
 pub(super) struct Index {
@@ -40,7 +48,7 @@ impl Index {
         Self {
             shards: std::array::from_fn(|_| Shard {
                 table: AtomicPtr::new(std::ptr::null_mut()),
-                keys: Mutex::new(0),
+                totals: Mutex::default(),
             }),
         }
     }
@@ -55,13 +63,34 @@ impl Index {
 
     /// Links a record in; false where the same version is there already. A duplicate's memory
     /// stays unused in the arena.
-    pub(super) fn insert(&self, arena: &Arena, hash: u64, new: *mut Record) -> bool {
+    pub(super) fn insert(&self, arena: &Arena, hash: u64, new: *mut Record, weight: u64) -> bool {
         let shard = self.shard(hash);
-        let mut keys = shard.keys.lock();
+        let mut totals = shard.totals.lock();
+        let linked = Self::link(shard, &mut totals, arena, hash, new);
+        totals.entries += u64::from(linked);
+        totals.weight += if linked { weight } else { 0 };
+        linked
+    }
+
+    /// Entries and their weight, summed over the shards.
+    pub(super) fn totals(&self) -> (u64, u64) {
+        self.shards.iter().fold((0, 0), |(entries, weight), shard| {
+            let totals = shard.totals.lock();
+            (entries + totals.entries, weight + totals.weight)
+        })
+    }
+
+    fn link(
+        shard: &Shard,
+        totals: &mut Totals,
+        arena: &Arena,
+        hash: u64,
+        new: *mut Record,
+    ) -> bool {
         let mut table = shard.table.load(Ordering::Acquire);
         // SAFETY: the caller made the record in this memtable's arena.
         let record = unsafe { &*new };
-        if table.is_null() || *keys * 4 >= capacity(table) * 3 {
+        if table.is_null() || totals.keys * 4 >= capacity(table) * 3 {
             table = grow(arena, table);
             shard.table.store(table, Ordering::Release);
         }
@@ -70,7 +99,7 @@ impl Index {
         // SAFETY: as in `find`.
         let Some(mut newer) = (unsafe { newest.as_ref() }) else {
             slot.store(tagged(new, hash), Ordering::Release);
-            *keys += 1;
+            totals.keys += 1;
             return true;
         };
         if newer.ts() < record.ts() {

@@ -25,6 +25,8 @@ struct Node {
     count: AtomicU32,
     /// The first record beyond this node; null at the right edge.
     high: AtomicPtr<Record>,
+    /// The head of `high`'s key, so that most comparisons with it touch no other line.
+    high_head: AtomicU64,
     next: AtomicPtr<Node>,
     heads: [AtomicU64; SLOTS],
     /// Leaves: the records. Inner nodes: the least record below each child; slot 0 is not read.
@@ -60,14 +62,21 @@ enum Step {
 }
 
 impl Ordered {
-    pub(super) fn new(arena: &Arena) -> Self {
-        Self { root: AtomicPtr::new(new_node(arena, 0)) }
+    /// Empty: the first insert makes the root, an idle table costs nothing.
+    pub(super) fn new() -> Self {
+        Self { root: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
     /// Adds a record that is not there yet.
     pub(super) fn insert(&self, arena: &Arena, record: *mut Record) {
         // SAFETY: the caller made the record in this memtable's arena.
         let target = Target::new(Some(unsafe { &*record }.entry_place()));
+        if self.root.load(Ordering::Acquire).is_null() {
+            let null = std::ptr::null_mut();
+            // Where another thread was first, its root stays and ours is 900 unused bytes.
+            let (release, acquire) = (Ordering::AcqRel, Ordering::Acquire);
+            let _first = self.root.compare_exchange(null, new_node(arena, 0), release, acquire);
+        }
         let leaf = self.descend(&target, 0, false);
         self.insert_at(arena, leaf, &target, record, std::ptr::null_mut());
     }
@@ -139,6 +148,9 @@ impl Ordered {
 
     /// Fills `batch` with records at or behind `target`, ascending; empty at the end.
     pub(super) fn forward(&self, target: &Target<'_>, batch: &mut Batch) {
+        if self.root.load(Ordering::Acquire).is_null() {
+            return;
+        }
         let leaf = self.descend(target, 0, false);
         copy_leaf(node_ref(leaf), Some(target), batch);
         if batch.count == 0 {
@@ -157,6 +169,9 @@ impl Ordered {
     /// Fills `batch` with records strictly before `target`, ascending, the last of them being
     /// the greatest; empty where there are none.
     pub(super) fn backward(&self, target: &Target<'_>, batch: &mut Batch) {
+        if self.root.load(Ordering::Acquire).is_null() {
+            return;
+        }
         let leaf = node_ref(self.descend(target, 0, true));
         let count = leaf.read(|| {
             let count = leaf.search(target, true)?;
@@ -274,7 +289,7 @@ impl Node {
         let high = self.high.load(Ordering::Acquire);
         // SAFETY: null or a record of the arena.
         unsafe { high.as_ref() }.is_some_and(|high| {
-            let order = target.compare(crate::message::head(high.key()), high);
+            let order = target.compare(self.high_head.load(Ordering::Relaxed), high);
             order == Order::Greater || (order == Order::Equal && !strict)
         })
     }
@@ -354,6 +369,7 @@ impl Node {
         }
         right.count.store((count - cut) as u32, Ordering::Relaxed);
         let separator = if append { record } else { self.records[cut].load(Ordering::Relaxed) };
+        right.high_head.store(self.high_head.load(Ordering::Relaxed), Ordering::Relaxed);
         right.high.store(self.high.load(Ordering::Relaxed), Ordering::Relaxed);
         right.next.store(self.next.load(Ordering::Relaxed), Ordering::Relaxed);
         self.count.store(cut as u32, Ordering::Relaxed);
@@ -363,6 +379,7 @@ impl Node {
             self.put(position, head, record, child);
         }
         self.next.store(raw, Ordering::Release);
+        self.high_head.store(head_of(separator), Ordering::Relaxed);
         self.high.store(separator, Ordering::Release);
         (separator, raw)
     }

@@ -1,16 +1,17 @@
 //! Walking a segment within bounds, either way: through the cache, or streaming for merges.
 
-use super::{Block, Segment, check_page};
+use super::{Block, Segment};
 use crate::error::Result;
 use crate::message::{Entry, Kind, Message, Place};
 use crate::page::{PageEntry, PageView};
-use blockfile::SegmentId;
-use cachetable::Frame;
+use cachetable::{Frame, Reservation};
 use std::ops::Deref;
 use std::sync::Arc;
 
 /// Merges read this much at once: one seek pays for many pages.
 const READ_AHEAD: u64 = 256 << 10;
+/// A cursor reads ahead once this many pages in a row were not in memory.
+const STREAK: u32 = 2;
 
 /// The keys a walk may meet: `lower < key <= upper`, open where `None`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -61,11 +62,20 @@ impl Deref for PageBytes {
     }
 }
 
-/// Stored bytes of consecutive pages.
+/// Stored bytes of consecutive pages; a cursor's are taken from the cache's bound.
 #[derive(Default)]
 struct Ahead {
     start: u64,
     bytes: Vec<u8>,
+    memory: Option<Reservation>,
+}
+
+impl Ahead {
+    /// The bytes of a page that `fill_ahead` made sure of.
+    fn stored(&self, block: Block) -> &[u8] {
+        let from = (block.page.offset - self.start) as usize;
+        &self.bytes[from..from + block.page.len as usize]
+    }
 }
 
 /// A walk over the entries of a segment that lie within bounds.
@@ -83,6 +93,8 @@ pub(crate) struct SegmentIter {
     /// The page has entries beyond the bounds: it is the last one.
     last: bool,
     ahead: Ahead,
+    /// Pages in a row that were not in the cache.
+    misses: u32,
     key: Vec<u8>,
     ts: u64,
     kind: Kind,
@@ -159,6 +171,7 @@ impl SegmentIter {
             high: 0,
             last: true,
             ahead: Ahead::default(),
+            misses: 0,
             key: Vec::new(),
             ts: 0,
             kind: Kind::Put,
@@ -228,9 +241,7 @@ impl SegmentIter {
     fn load(&mut self, page: u32) -> Result<()> {
         self.page = page;
         match self.reading {
-            Reading::Cached => {
-                self.bytes = PageBytes::Frame(self.segment.page(page, &self.index)?);
-            }
+            Reading::Cached => self.load_cached(page)?,
             Reading::Streaming => self.stream(page)?,
         }
         let view = self.segment.view(&self.bytes, page)?;
@@ -245,27 +256,53 @@ impl SegmentIter {
         Ok(())
     }
 
+    /// Through the cache. A walk that keeps missing reads ahead, and what it decodes from there
+    /// enters the cache all the same.
+    fn load_cached(&mut self, page: u32) -> Result<()> {
+        let frame = if let Some(frame) = self.segment.cached_page(page) {
+            self.misses = 0;
+            frame
+        } else {
+            self.misses += 1;
+            let block = self.segment.block(&self.index, page)?;
+            if self.forward && self.misses > STREAK {
+                self.fill_ahead(block)?;
+                let stored = self.ahead.stored(block);
+                self.segment.load_stored(block, stored)?
+            } else {
+                self.segment.load_page(block)?
+            }
+        };
+        self.bytes = PageBytes::Frame(frame);
+        Ok(())
+    }
+
     fn stream(&mut self, page: u32) -> Result<()> {
         let block = self.segment.block(&self.index, page)?;
-        let home = Arc::clone(self.segment.home());
-        let id = SegmentId(self.segment.id());
-        let end = block.page.offset.saturating_add(u64::from(block.page.len));
-        let have = self.ahead.start + self.ahead.bytes.len() as u64;
-        if block.page.offset < self.ahead.start || end > have {
-            let until = self.read_until(block)?;
-            self.ahead.start = block.page.offset;
-            self.ahead.bytes.resize((until - block.page.offset) as usize, 0);
-            home.blocks.read(id, block.page.offset, &mut self.ahead.bytes)?;
-        }
-        let from = (block.page.offset - self.ahead.start) as usize;
-        let stored = &self.ahead.bytes[from..from + block.page.len as usize];
+        self.fill_ahead(block)?;
         let mut bytes = match std::mem::replace(&mut self.bytes, PageBytes::None) {
             PageBytes::Own(bytes) => bytes,
             _ => Vec::new(),
         };
-        home.blocks.decode(home.tree, id, block.page, stored, &mut bytes)?;
-        self.segment.check_decoded(block, &bytes, check_page)?;
+        self.segment.decode(block, self.ahead.stored(block), &mut bytes)?;
         self.bytes = PageBytes::Own(bytes);
+        Ok(())
+    }
+
+    /// Makes the stored bytes of a page, and of some behind it, be in `ahead`.
+    fn fill_ahead(&mut self, block: Block) -> Result<()> {
+        let end = block.page.offset.saturating_add(u64::from(block.page.len));
+        let have = self.ahead.start + self.ahead.bytes.len() as u64;
+        if block.page.offset < self.ahead.start || end > have {
+            let until = self.read_until(block)?;
+            let length = until - block.page.offset;
+            if self.reading == Reading::Cached {
+                self.ahead.memory = Some(self.segment.home().cache.reserve(length));
+            }
+            self.ahead.start = block.page.offset;
+            self.ahead.bytes.resize(length as usize, 0);
+            self.segment.read_stored(block.page.offset, &mut self.ahead.bytes)?;
+        }
         Ok(())
     }
 

@@ -6,15 +6,13 @@
 
 use super::State;
 use parking_lot::RwLock;
-use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 const SLOTS: usize = 8;
 
-/// A slot on its own pair of cache lines.
-#[repr(align(128))]
+/// A slot on its own cache line.
+#[repr(align(64))]
 struct Slot(RwLock<Arc<Handle>>);
 
 struct Handle(Arc<State>);
@@ -41,7 +39,7 @@ impl Pins {
 
     /// The state as of now.
     pub(super) fn pin(&self) -> Pin {
-        Pin(Arc::clone(&self.slots[slot_of_thread()].0.read()))
+        Pin(Arc::clone(&self.slots[crate::slots::of_thread() % SLOTS].0.read()))
     }
 
     /// The state itself, to be kept: for cursors and images.
@@ -58,17 +56,4 @@ impl Pins {
             drop(old);
         }
     }
-}
-
-fn slot_of_thread() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static SLOT: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    SLOT.with(|slot| {
-        if slot.get() == usize::MAX {
-            slot.set(NEXT.fetch_add(1, Ordering::Relaxed) % SLOTS);
-        }
-        slot.get()
-    })
 }

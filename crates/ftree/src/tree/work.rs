@@ -61,17 +61,21 @@ impl Tree {
     /// worth of entries takes. Deterministic when called from one thread. After an error the tree
     /// is as it was, and the same work is tried again by the next call.
     pub fn work(&self, visibility: &Visibility, effort: Effort) -> Result<Progress> {
-        let Some(_exclusive) = self.work.try_lock() else { return Ok(Progress::Busy) };
+        let Some(mut since_drain) = self.work.try_lock() else { return Ok(Progress::Busy) };
         let state = self.pin();
         let mut unit = Unit { tree: self, visibility, sequence: state.sequence };
-        if let Some(table) = state.sealed.last() {
+        let urgent = state.root.score_below;
+        if let Some(table) = state.sealed.last()
+            && (urgent < OVERDUE || *since_drain >= BETWEEN_DRAINS)
+        {
             if !table.quiet() {
                 return Ok(Progress::Busy);
             }
             unit.drain(&state, table)?;
+            *since_drain = 0;
             return Ok(Progress::Done(Work::Drain));
         }
-        let urgent = state.root.score_below;
+        *since_drain += 1;
         let enough = match effort {
             Effort::Needed => NEEDED,
             Effort::Idle => Score(1),
@@ -82,6 +86,11 @@ impl Tree {
         Ok(Progress::Done(unit.improve(&state)?))
     }
 }
+
+/// Draining comes first, it frees memory; but a node this far over its budget is read badly, and
+/// then so many other units are done between two drains.
+const OVERDUE: Score = Score(3000);
+const BETWEEN_DRAINS: u32 = 16;
 
 struct Unit<'a> {
     tree: &'a Tree,
@@ -120,7 +129,7 @@ impl Unit<'_> {
             .map(|child| node.waiting(child) == 0 && self.is_worth(node, child, shares[child]))
             .collect();
         let mut parts = Parts::of(node);
-        let rest = spans(shares.len(), |child| u64::from(shares[child] > 0 && !direct[child]));
+        let rest = spans(shares.len(), |child| shares[child] > 0 && !direct[child], |_, _| true);
         let inputs = rest.into_iter().map(|span| {
             let bounds = span_bounds(node, &span);
             Ok((vec![memory(table, &bounds)], bounds))
@@ -201,11 +210,9 @@ impl Unit<'_> {
     /// Makes the newest `count` runs one, without what was flushed already.
     fn merge_runs(&mut self, node: &Node, count: usize) -> Result<(Vec<Arc<Node>>, Work)> {
         let merged = &node.runs[..count];
-        let state_of = |child: usize| {
-            let live = merged.iter().enumerate();
-            live.fold(0, |bits, (at, run)| bits | u64::from(run.is_live(child)) << at.min(63))
-        };
-        let inputs = spans(node.children.len(), state_of).into_iter().map(|span| {
+        let some = |child: usize| merged.iter().any(|run| run.is_live(child));
+        let same = |one, other| merged.iter().all(|run| run.is_live(one) == run.is_live(other));
+        let inputs = spans(node.children.len(), some, same).into_iter().map(|span| {
             let bounds = span_bounds(node, &span);
             let live = merged.iter().filter(|attached| attached.is_live(span.start));
             Ok((segments(live, &bounds)?, bounds))
@@ -500,14 +507,16 @@ fn weigh(node: &Node, table: &Arc<MemTable>) -> Vec<u64> {
     shares
 }
 
-/// Neighbouring children with the same `state`, those with state 0 left out.
-fn spans(children: usize, state: impl Fn(usize) -> u64) -> Vec<Range<usize>> {
+/// Ranges of neighbouring children that have something and are of the `same` state.
+fn spans(
+    children: usize,
+    something: impl Fn(usize) -> bool,
+    same: impl Fn(usize, usize) -> bool,
+) -> Vec<Range<usize>> {
     let mut spans: Vec<Range<usize>> = Vec::new();
-    for child in (0..children).filter(|child| state(*child) != 0) {
+    for child in (0..children).filter(|child| something(*child)) {
         match spans.last_mut() {
-            Some(span) if span.end == child && state(span.start) == state(child) => {
-                span.end = child + 1;
-            }
+            Some(span) if span.end == child && same(span.start, child) => span.end = child + 1,
             _ => spans.push(child..child + 1),
         }
     }
