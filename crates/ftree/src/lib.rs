@@ -21,6 +21,8 @@ mod bytes;
 mod cursor;
 mod error;
 mod filter;
+#[cfg(test)]
+mod golden;
 mod home;
 mod memtable;
 mod merge;

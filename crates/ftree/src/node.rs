@@ -16,6 +16,8 @@
 mod codec;
 mod parts;
 
+#[cfg(test)]
+pub(crate) use codec::decode;
 pub(crate) use codec::{Loader, encode};
 pub(crate) use parts::Parts;
 

@@ -1,0 +1,180 @@
+//! Golden files of every format of this crate, and decoders on damaged bytes.
+
+use crate::filter;
+use crate::home::Home;
+use crate::message::{Entry, Message};
+use crate::node::{Child, Parts, StoredNode, decode, encode};
+use crate::options::TreeOptions;
+use crate::page::{PageBuilder, PageView};
+use crate::segment::{
+    Block, Bounds, Content, Descriptor, Reading, Role, Segment, SegmentBuilder, SegmentIter,
+};
+use blockfile::{BlockFile, Compression, Metrics, Options, PageRef, SegmentId};
+use cachetable::CacheTable;
+use proptest::prelude::*;
+use std::path::Path;
+use std::sync::Arc;
+
+fn golden(name: &str, encoded: &[u8]) {
+    let committed = testkit::golden(env!("CARGO_MANIFEST_DIR"), name, encoded);
+    assert!(committed == encoded, "{name} differs from the committed bytes");
+}
+
+fn home() -> Arc<Home> {
+    let os = os::sim::SimOs::new(1).os();
+    os.vfs.create_dir_all(Path::new("/data")).unwrap();
+    let metrics = Metrics::new(&telemetry::Registry::new());
+    let (blocks, _) =
+        BlockFile::open(&os, Path::new("/data"), Options::default(), metrics).unwrap();
+    Home::new(5, blocks, Arc::new(CacheTable::new(1 << 20)))
+}
+
+const ENTRIES: [(&str, u64, Option<&str>); 6] = [
+    ("", 9, Some("empty key")),
+    ("key", 12, Some("newer")),
+    ("key", 7, None),
+    ("key/1", 300, Some("")),
+    ("key/1000", 1 << 40, Some("a value")),
+    ("other", 8, None),
+];
+
+fn entries() -> impl Iterator<Item = Entry<'static>> {
+    ENTRIES.iter().map(|(key, ts, value)| Entry {
+        key: key.as_bytes(),
+        ts: *ts,
+        message: value.map_or(Message::Delete, |value| Message::Put(value.as_bytes())),
+    })
+}
+
+#[test]
+fn page_matches_its_golden_file() {
+    let mut builder = PageBuilder::default();
+    entries().for_each(|entry| builder.add(entry));
+    let mut bytes = Vec::new();
+    builder.finish(&mut bytes);
+    golden("page.bin", &bytes);
+    let view = PageView::open(&bytes).unwrap();
+    view.check().unwrap();
+    assert_eq!(view.count(), ENTRIES.len());
+    // Shared prefix and four-byte offsets.
+    let large = vec![b'v'; 70_000];
+    for number in 0..3u8 {
+        let key = [&b"prefix/"[..], &[number]].concat();
+        builder.add(Entry { key: &key, ts: 5, message: Message::Put(&large[..30_000]) });
+    }
+    builder.finish(&mut bytes);
+    golden("page-wide.bin", &bytes[..64]);
+}
+
+#[test]
+fn filter_matches_its_golden_file() {
+    let hashes: Vec<u64> = entries().map(|entry| crate::memtable::hash(entry.key)).collect();
+    let bytes = filter::build(&hashes);
+    golden("filter.bin", &bytes);
+    filter::check(&bytes).unwrap();
+}
+
+#[test]
+fn segment_matches_its_golden_file_and_reads_back() {
+    let home = home();
+    let options = TreeOptions {
+        compression: Compression::None,
+        read_page_size: 90,
+        ..TreeOptions::default()
+    };
+    let mut builder = SegmentBuilder::new(&home, &options, Role::Run);
+    entries().for_each(|entry| builder.add(entry).unwrap());
+    let segment = builder.finish().unwrap();
+    assert!(segment.pages() > 1);
+    let mut bytes = vec![0; segment.content().stored_bytes as usize];
+    home.blocks.read(SegmentId(segment.id()), 0, &mut bytes).unwrap();
+    golden("segment.bin", &bytes);
+    let bounds = Bounds::default();
+    let mut iter = SegmentIter::forward(segment, bounds, None, Reading::Streaming).unwrap();
+    for entry in entries() {
+        assert_eq!(iter.entry(), Some(entry));
+        iter.advance().unwrap();
+    }
+    assert!(iter.entry().is_none());
+}
+
+fn descriptor(id: u64, filter: bool) -> Descriptor {
+    let block = |page, offset| Block { page: PageRef { page, len: 70, offset }, raw_len: 99 };
+    Descriptor {
+        id,
+        pages: 3,
+        index: block(3, 5000),
+        filter: filter.then(|| block(4, 5070)),
+        content: Content {
+            entries: 40,
+            deletes: 2,
+            key_bytes: 400,
+            value_bytes: 4000,
+            raw_bytes: 4800,
+            stored_bytes: 5200,
+            min_ts: 10,
+            max_ts: 500,
+            min_key: (*b"a").into(),
+            max_key: (*b"zebra").into(),
+        },
+    }
+}
+
+/// A node over two leaves with one run, and a root over that node.
+fn nodes() -> [Vec<u8>; 2] {
+    let (home, options) = (home(), TreeOptions::default());
+    let mut parts = Parts::over(1, Child::Empty);
+    let leaf = Segment::new(&home, Role::Leaf, descriptor(1000, false));
+    let pivot: Arc<[u8]> = b"middle".as_slice().into();
+    parts.replace(0..1, vec![Child::Leaf(leaf), Child::Empty], vec![pivot]);
+    parts.attach(Segment::new(&home, Role::Run, descriptor(1001, true)), 77, vec![1500, 0]);
+    let below = parts.close(&options, &home).remove(0);
+    let mut bytes = [Vec::new(), Vec::new()];
+    encode(&below, &mut bytes[0]);
+    let page = PageRef { page: 0, len: 321, offset: 0 };
+    assert!(below.stored.set(StoredNode { id: 1002, page, home: Arc::clone(&home) }).is_ok());
+    let root = Parts::over(2, Child::Node(below)).close(&options, &home).remove(0);
+    encode(&root, &mut bytes[1]);
+    bytes
+}
+
+#[test]
+fn node_matches_its_golden_file() {
+    let [below, root] = nodes();
+    golden("node.bin", &below);
+    golden("node-root.bin", &root);
+    assert!(decode(&below).is_some() && decode(&root).is_some());
+}
+
+#[test]
+fn node_cut_anywhere_does_not_parse() {
+    for bytes in nodes() {
+        for cut in 0..bytes.len() {
+            assert!(decode(&bytes[..cut]).is_none(), "cut at {cut}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn mutated_node_never_panics(
+        which in 0usize..2,
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..5),
+    ) {
+        let mut bytes = nodes()[which].clone();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        let _either = decode(&bytes);
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _node = decode(&bytes);
+        let _filter = filter::check(&bytes);
+        if let Ok(view) = PageView::open(&bytes) {
+            let _page = view.check();
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What the tree promises about its shape: how much it writes, reads and keeps.
+#![allow(clippy::unwrap_used, reason = "a test that meets an error fails")]
+
+use blockfile::{BlockFile, Compression, Metrics, Options};
+use cachetable::CacheTable;
+use ftree::{
+    Context, Direction, Effort, KeyRange, Message, Progress, Tree, TreeOptions, Visibility,
+};
+use os::sim::SimOs;
+use std::path::Path;
+use std::sync::Arc;
+
+fn context(cache_bytes: u64) -> Arc<Context> {
+    let os = SimOs::new(4).os();
+    os.vfs.create_dir_all(Path::new("/data")).unwrap();
+    let metrics = Metrics::new(&telemetry::Registry::new());
+    let (blocks, _) =
+        BlockFile::open(&os, Path::new("/data"), Options::default(), metrics).unwrap();
+    Context::new(blocks, Arc::new(CacheTable::new(cache_bytes)))
+}
+
+fn small() -> TreeOptions {
+    TreeOptions {
+        compression: Compression::None,
+        page_size: 16 << 10,
+        read_page_size: 1 << 10,
+        fanout: 8,
+        buffer_bytes: 64 << 10,
+        ..TreeOptions::default()
+    }
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key {number:09}").into_bytes()
+}
+
+fn settle(tree: &Tree, visibility: &Visibility, effort: Effort) {
+    while tree.work(visibility, effort).unwrap() != Progress::Idle {}
+}
+
+fn scattered(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
+}
+
+/// A settled tree of `count` keys in random order, all at timestamp `count`.
+fn loaded(options: TreeOptions, count: u64, cache_bytes: u64) -> Arc<Tree> {
+    let tree = Tree::create(&context(cache_bytes), 1, options);
+    for number in 0..count {
+        tree.insert(&key(scattered(number)), number + 1, Message::Put(&[7; 100]));
+        if number % 1000 == 999 {
+            tree.seal(number + 1);
+            settle(&tree, &Visibility::newest_only(number + 1), Effort::Needed);
+        }
+    }
+    tree
+}
+
+#[test]
+fn ascending_load_writes_everything_once_into_full_leaves() {
+    let tree = Tree::create(&context(1 << 20), 1, small());
+    for number in 0..20_000u64 {
+        tree.insert(&key(number), number + 1, Message::Put(&[7; 100]));
+        if number % 1000 == 999 || number % 1370 == 1 {
+            tree.seal(number + 1);
+            settle(&tree, &Visibility::newest_only(number + 1), Effort::Needed);
+        }
+    }
+    let stats = tree.stats();
+    assert_eq!((stats.disk_entries, stats.runs), (20_000, 0));
+    assert!(stats.leaves_kept >= 5, "{stats:?}");
+    assert!(stats.written_bytes < stats.stored_bytes * 5 / 4, "{stats:?}");
+    assert!(stats.raw_bytes / stats.leaves > (16 << 10) * 3 / 4, "{stats:?}");
+    assert!(stats.height >= 3);
+    // Full nodes too: 8 children each, but for the right edge.
+    assert!(stats.nodes < stats.leaves / 8 + stats.leaves / 64 + 5, "{stats:?}");
+    tree.verify().unwrap();
+}
+
+#[test]
+fn random_load_amplifies_writes_as_the_cost_law_says() {
+    let tree = loaded(small(), 30_000, 1 << 20);
+    let stats = tree.stats();
+    let amplification = stats.written_bytes as f64 / stats.drained_bytes as f64;
+    // Tiny fanout and buffers; a B-tree's would be 16 KiB / 110 B = 150.
+    assert!(amplification < 12.0, "{amplification} {stats:?}");
+    assert!(stats.buffered_bytes > 0 && stats.runs > 0);
+}
+
+#[test]
+fn cold_point_read_reads_one_page() {
+    let tree = loaded(small(), 20_000, 200 << 20);
+    // Indexes into memory, pages not: a cache that has seen only other keys' pages.
+    settle(&tree, &Visibility::newest_only(20_000), Effort::Idle);
+    let image = tree.image().unwrap();
+    let fresh = Context::new(tree.context().blocks.clone(), Arc::new(CacheTable::new(64 << 20)));
+    let tree = Tree::open(&fresh, 1, *tree.options(), image.bytes()).unwrap();
+    let mut reads = 0;
+    for number in 0..400u64 {
+        let before = tree.stats().page_reads;
+        assert!(tree.get(&key(scattered(number * 50)), u64::MAX - 1).unwrap().is_some());
+        reads += tree.stats().page_reads - before;
+    }
+    let leaves = tree.stats().leaves;
+    assert!(reads <= 400 + leaves, "{reads} reads for 400 gets with {leaves} leaf indexes");
+}
+
+#[test]
+fn unique_check_of_a_new_key_reads_nothing_with_leaf_filters() {
+    let options = TreeOptions { leaf_filter: true, ..small() };
+    let tree = loaded(options, 10_000, 64 << 20);
+    settle(&tree, &Visibility::newest_only(10_000), Effort::Idle);
+    // Filters come into memory with the first check of each leaf.
+    for number in 0..2000u64 {
+        tree.newest(&key(scattered(number) + 1)).unwrap();
+    }
+    let before = tree.stats().page_reads;
+    let mut absent = 0;
+    for number in 2000..4000u64 {
+        absent += u64::from(tree.newest(&key(scattered(number) + 1)).unwrap().is_none());
+    }
+    let reads = tree.stats().page_reads - before;
+    assert!(absent > 1990 && reads < 60, "{reads} reads for {absent} absent keys");
+}
+
+#[test]
+fn idle_work_drains_everything_to_plain_leaves() {
+    let tree = loaded(small(), 10_000, 1 << 20);
+    assert!(tree.stats().runs > 0);
+    settle(&tree, &Visibility::newest_only(10_000), Effort::Idle);
+    let stats = tree.stats();
+    assert_eq!((stats.runs, stats.buffered_bytes, tree.debt().urgency), (0, 0, 0));
+    tree.verify().unwrap();
+}
+
+#[test]
+fn snapshot_pins_its_version_and_no_other() {
+    let tree = Tree::create(&context(1 << 20), 1, small());
+    for ts in 1..=50u64 {
+        tree.insert(b"counter", ts, Message::Put(&ts.to_le_bytes()));
+        tree.seal(ts);
+        settle(&tree, &Visibility::new(ts, &[20, 30]), Effort::Idle);
+    }
+    assert_eq!(tree.stats().disk_entries, 3, "newest, 30 and 20");
+    for (at, expected) in [(20, 20u64), (30, 30), (50, 50), (99, 50)] {
+        let value = tree.get(b"counter", at).unwrap().unwrap();
+        assert_eq!(&value[..], &expected.to_le_bytes());
+    }
+    tree.insert(b"counter", 51, Message::Delete);
+    tree.seal(51);
+    settle(&tree, &Visibility::new(51, &[30]), Effort::Idle);
+    assert_eq!(tree.newest(b"counter").unwrap(), Some((51, true)));
+    assert!(tree.get(b"counter", 30).unwrap().is_some());
+    // The snapshot goes; the next merge of that leaf forgets the key.
+    tree.insert(b"other", 52, Message::Delete);
+    tree.seal(52);
+    settle(&tree, &Visibility::newest_only(52), Effort::Idle);
+    assert_eq!(tree.stats().disk_entries, 0);
+    assert_eq!(tree.newest(b"counter").unwrap(), None);
+}
+
+#[test]
+fn parked_cursor_pins_nothing_and_goes_on() {
+    let tree = loaded(small(), 3000, 1 << 20);
+    let mut cursor = tree.cursor(KeyRange::all(), 3000, Direction::Forward);
+    let first = cursor.next().unwrap().map(|(key, _)| key.to_vec()).unwrap();
+    cursor.park();
+    // Everything is rewritten meanwhile.
+    for number in 0..3000u64 {
+        tree.insert(&key(scattered(number)), 3001 + number, Message::Delete);
+    }
+    tree.seal(6001);
+    settle(&tree, &Visibility::new(6001, &[3000]), Effort::Idle);
+    let mut count = 1;
+    let mut last = first;
+    while let Some((key, _)) = cursor.next().unwrap() {
+        assert!(key > &last[..]);
+        last = key.to_vec();
+        count += 1;
+    }
+    assert_eq!(count, 3000);
+}
+
+#[test]
+fn discarded_tree_gives_its_space_back_once_nobody_reads() {
+    let tree = loaded(small(), 3000, 1 << 20);
+    let blocks = tree.context().blocks.clone();
+    drop(tree.image().unwrap());
+    assert!(blocks.segments().len() > 10);
+    let mut cursor = tree.cursor(KeyRange::all(), 3000, Direction::Backward);
+    assert!(cursor.next().unwrap().is_some());
+    tree.discard();
+    drop(tree);
+    assert!(cursor.next().unwrap().is_some(), "a reader goes on");
+    assert!(blocks.segments().len() > 10);
+    drop(cursor);
+    assert_eq!(blocks.segments().len(), 0);
+}
+
+#[test]
+fn closed_tree_keeps_its_segments() {
+    let tree = loaded(small(), 3000, 1 << 20);
+    let blocks = tree.context().blocks.clone();
+    let image = tree.image().unwrap();
+    let count = blocks.segments().len();
+    let (context, options) = (Arc::clone(tree.context()), *tree.options());
+    drop(tree);
+    assert_eq!(blocks.segments().len(), count);
+    let tree = Tree::open(&context, 1, options, image.bytes()).unwrap();
+    tree.verify().unwrap();
+    let ids: Vec<u64> = blocks.segments().iter().map(|segment| segment.id.0).collect();
+    assert_eq!(tree.segments(), ids);
+}
+
+#[test]
+fn cache_stays_within_its_bound_while_scans_and_reads_run() {
+    let tree = loaded(small(), 10_000, 300_000);
+    let cache = Arc::clone(&tree.context().cache);
+    for round in 0..5 {
+        let mut cursor = tree.cursor(KeyRange::all(), 10_000, Direction::Forward);
+        let mut count = 0;
+        while cursor.next().unwrap().is_some() {
+            count += 1;
+            if count % 100 == 0 {
+                tree.get(&key(scattered(count + round)), 10_000).unwrap();
+                let stats = cache.stats();
+                let taken = stats.used_bytes + stats.reserved_bytes;
+                assert!(taken <= stats.capacity_bytes, "{stats:?}");
+            }
+        }
+        assert_eq!(count, 10_000);
+    }
+    assert!(cache.stats().evictions > 100);
+}
