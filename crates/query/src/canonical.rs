@@ -9,7 +9,7 @@ use crate::exec::{
     build_access,
 };
 use crate::plan::hint::{self, Hint};
-use crate::plan::{AccessPath, Decision, IndexScan, PlannerInput, choose};
+use crate::plan::{AccessPath, Decision, IndexScan, KeyLimits, PlannerInput, choose};
 use crate::projection::{ProjectStage, RecordIdStage, ReturnKeyStage, Shape};
 use crate::request::FindRequest;
 use bson::DateTime;
@@ -31,7 +31,7 @@ pub(crate) struct Canonical {
     pub(crate) hint: Option<Hint>,
     pub(crate) skip: u64,
     pub(crate) limit: u64,
-    pub(crate) key_limits: (Option<Vec<u8>>, Option<Vec<u8>>),
+    pub(crate) key_limits: KeyLimits,
     pub(crate) return_key: bool,
     pub(crate) show_record_id: bool,
     pub(crate) allow_disk_use: bool,
@@ -46,20 +46,20 @@ pub(crate) fn parse_filter(
     match filter {
         None => Ok(Filter::all()),
         Some(filter) if filter.is_empty() => Ok(Filter::all()),
-        Some(filter) => Filter::parse(filter, &parse_context(let_variables, catalog)?),
+        Some(filter) => Filter::parse(filter, &parse_context(&[let_variables], catalog)?),
     }
 }
 
 /// The clock and the client's `let` variables, for everything that is parsed.
 pub(crate) fn parse_context(
-    let_variables: Option<&RawDocument>,
+    variable_documents: &[Option<&RawDocument>],
     catalog: &Catalog,
 ) -> Result<ParseContext> {
     let os = catalog.os();
     let mut variables =
         Variables::new(DateTime::from_millis(os.clock.wall_ms()), os.entropy.next_u64());
     let mut names = agg::ParseContext::new();
-    if let Some(given) = let_variables {
+    for given in variable_documents.iter().flatten() {
         variables.define_let(given, &mut names)?;
     }
     Ok(ParseContext { names, variables: Arc::new(variables) })
@@ -79,7 +79,11 @@ impl Canonical {
         check_given_collation(request.collation)?;
         let collection = ctx.catalog.collection(ns);
         let snapshot = ctx.catalog.snapshot();
-        let filter = parse_filter(request.filter, request.let_variables, ctx.catalog)?;
+        let parse = parse_context(&[request.let_variables], ctx.catalog)?;
+        let filter = match request.filter {
+            Some(filter) if !filter.is_empty() => Filter::parse(filter, &parse)?,
+            _ => Filter::all(),
+        };
         let mut hint = hint::parse(collection.as_deref(), request.hint)?;
         let mut sort = None;
         if let Some(given) = request.sort.filter(|given| !given.is_empty()) {
@@ -90,7 +94,7 @@ impl Canonical {
                 None => sort = Some(SortPattern::parse(given)?),
             }
         }
-        let shape = Shape::parse(request.projection)?;
+        let shape = Shape::parse(request.projection, &parse)?;
         let key_limits = key_limits(hint.as_ref(), request)?;
         Ok(Self {
             collection,
@@ -203,13 +207,19 @@ impl Canonical {
         }
         if let Some(shape) = &self.shape {
             let covered = scan.is_some_and(|scan| scan.covered);
-            stage = Box::new(ProjectStage::new(stage, shape.clone(), self.filter.clone(), covered));
+            let (filter, sort) = (self.filter.clone(), self.sort.clone());
+            stage = Box::new(ProjectStage::new(stage, shape.clone(), filter, sort, covered));
         }
         if self.show_record_id {
             stage = Box::new(RecordIdStage::new(stage));
         }
         Ok(stage)
     }
+}
+
+/// A sort that is given and not empty.
+pub(crate) fn sort_of(sort: Option<&RawDocument>) -> Result<Option<SortPattern>> {
+    sort.filter(|given| !given.is_empty()).map(SortPattern::parse).transpose()
 }
 
 /// `{$natural: ±1}` as a sort.
@@ -221,16 +231,13 @@ fn natural(sort: &RawDocument) -> Result<Option<bool>> {
     match direction {
         RawBsonRef::Int32(1) | RawBsonRef::Int64(1) => Ok(Some(false)),
         RawBsonRef::Int32(-1) | RawBsonRef::Int64(-1) => Ok(Some(true)),
-        RawBsonRef::Double(n) if n.abs() == 1.0 => Ok(Some(n < 0.0)),
+        RawBsonRef::Double(n) if (n.abs() - 1.0).abs() < f64::EPSILON => Ok(Some(n < 0.0)),
         _ => Err(Error::bad_value("$natural sort value must be 1 or -1")),
     }
 }
 
 /// `min` and `max` as bytes of the hinted index.
-fn key_limits(
-    hint: Option<&Hint>,
-    request: &FindRequest<'_>,
-) -> Result<(Option<Vec<u8>>, Option<Vec<u8>>)> {
+fn key_limits(hint: Option<&Hint>, request: &FindRequest<'_>) -> Result<KeyLimits> {
     if request.min.is_none() && request.max.is_none() {
         return Ok((None, None));
     }
@@ -263,9 +270,10 @@ fn key_limits(
                     format!("The index chosen is not compatible with {name}"),
                 ));
             };
-            let direction = match part.descending {
-                false => keystring::Direction::Ascending,
-                true => keystring::Direction::Descending,
+            let direction = if part.descending {
+                keystring::Direction::Descending
+            } else {
+                keystring::Direction::Ascending
             };
             builder
                 .append(value, direction)

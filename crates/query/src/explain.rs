@@ -162,9 +162,12 @@ fn explain_write(
     finish(&explain_query(ctx, ns, query, &decision, verbosity, &shape)?)
 }
 
+/// Makes the stages of an access plan.
+type StagesOf<'a> = dyn Fn(&Canonical, &Access) -> Result<Box<dyn Stage>> + 'a;
+
 /// How a command turns an access plan into stages, and shows itself above them.
 pub(crate) struct Shape<'a> {
-    stages: &'a dyn Fn(&Canonical, &Access) -> Result<Box<dyn Stage>>,
+    stages: &'a StagesOf<'a>,
     wrap: &'a dyn Fn(Report) -> Report,
     /// Whether there is anything to run.
     run: bool,

@@ -27,13 +27,13 @@ pub use explain::{
     explain_update,
 };
 pub use find::find;
-pub use operations::{aggregate, explain_aggregate, find_and_modify, update};
+pub use operations::{aggregate, explain_aggregate};
 pub use request::{
     AggregateRequest, AggregateTarget, CountRequest, DeleteRequest, DeleteResult, DeleteStatement,
     DistinctRequest, FindAndModifyRequest, FindAndModifyResult, FindRequest, InsertRequest,
     InsertResult, UpdateRequest, UpdateResult, UpdateStatement, Verbosity, WriteError,
 };
-pub use write::{delete, insert};
+pub use write::{delete, find_and_modify, insert, update};
 
 #[cfg(test)]
 mod tests;

@@ -2,12 +2,8 @@
 
 use crate::context::OpContext;
 use crate::cursor::QueryCursor;
-use crate::request::{
-    AggregateRequest, AggregateTarget, FindAndModifyRequest, FindAndModifyResult, UpdateRequest,
-    UpdateResult, Verbosity,
-};
+use crate::request::{AggregateRequest, AggregateTarget, Verbosity};
 use bson::raw::RawDocumentBuf;
-use catalog::Namespace;
 use errors::{Code, Error, Result};
 
 fn later<T>() -> Result<T> {
@@ -26,10 +22,6 @@ macro_rules! operations {
 operations! {
     /// Runs a pipeline.
     fn aggregate(target: &AggregateTarget, request: &AggregateRequest<'_>) -> QueryCursor;
-    /// Runs update statements.
-    fn update(ns: &Namespace, request: &UpdateRequest<'_>) -> UpdateResult;
-    /// Changes or removes one document and gives it back.
-    fn find_and_modify(ns: &Namespace, request: &FindAndModifyRequest<'_>) -> FindAndModifyResult;
     /// Explains a pipeline.
     fn explain_aggregate(target: &AggregateTarget, request: &AggregateRequest<'_>, verbosity: Verbosity) -> RawDocumentBuf;
 }

@@ -50,6 +50,9 @@ pub(crate) enum AccessPath {
     Union(Vec<Access>),
 }
 
+/// Bytes that a key must reach, and stay below.
+pub(crate) type KeyLimits = (Option<Vec<u8>>, Option<Vec<u8>>);
+
 /// A part of one index.
 #[derive(Clone, Debug)]
 pub(crate) struct IndexScan {
@@ -60,7 +63,7 @@ pub(crate) struct IndexScan {
     /// Against the index's order.
     pub(crate) backward: bool,
     /// From `min` and `max`: bytes that the key must reach and stay below.
-    pub(crate) key_limits: (Option<Vec<u8>>, Option<Vec<u8>>),
+    pub(crate) key_limits: KeyLimits,
     /// The entries tell all the query needs.
     pub(crate) covered: bool,
 }

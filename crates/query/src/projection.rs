@@ -2,37 +2,58 @@
 
 use crate::exec::{At, Counters, Report, Row, Stage};
 use crate::plan::IndexScan;
-use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::spec::BinarySubtype;
-use bson::{Binary, Document};
-use errors::{Code, Error, Result};
-use expr::{Filter, Path};
+use bson::{Binary, Bson, Document};
+use errors::{Error, Result};
+use expr::filter::ParseContext;
+use expr::projection::{Metadata, Projection};
+use expr::{Filter, Path, SortPattern};
 use std::collections::BTreeSet;
 
 /// A parsed projection, with what the client gave.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     given: RawDocumentBuf,
+    projection: Projection,
 }
 
 impl Shape {
     /// Reads a projection; an empty one shapes nothing.
-    pub(crate) fn parse(projection: Option<&RawDocument>) -> Result<Option<Self>> {
-        match projection {
-            Some(given) if !given.is_empty() => {
-                Err(Error::new(Code::NOT_IMPLEMENTED, "projections are not built yet"))
-            }
-            _ => Ok(None),
-        }
+    pub(crate) fn parse(
+        projection: Option<&RawDocument>,
+        ctx: &ParseContext,
+    ) -> Result<Option<Self>> {
+        let Some(given) = projection else { return Ok(None) };
+        let projection = Projection::parse(given, ctx)?;
+        Ok((!projection.is_identity()).then(|| Self { given: given.to_owned(), projection }))
     }
 
     /// The fields it needs; `None` is all.
     pub(crate) fn fields(&self) -> Option<BTreeSet<String>> {
-        None
+        self.projection.required_fields()
     }
 
-    fn apply(&self, document: &RawDocument, _filter: &Filter) -> Result<RawDocumentBuf> {
-        Ok(document.to_owned())
+    /// The shaped document. The filter tells which array element matched, the sort what the
+    /// document was sorted by.
+    pub(crate) fn apply(
+        &self,
+        document: &RawDocument,
+        filter: &Filter,
+        sort: Option<&SortPattern>,
+        id_key: &[u8],
+    ) -> Result<RawDocumentBuf> {
+        if self.projection.is_simple() {
+            return self.projection.apply(document, None);
+        }
+        let mut known = Metadata { record_id: Some(record_id(id_key)), ..Metadata::default() };
+        if self.projection.is_positional() {
+            known.details = filter.matches_with_details(document)?;
+        }
+        if let (true, Some(sort)) = (self.projection.needs_sort_key(), sort) {
+            known.sort_key = Some(sort_values(sort, document)?);
+        }
+        self.projection.apply_with(document, &known)
     }
 }
 
@@ -41,14 +62,22 @@ pub(crate) struct ProjectStage {
     input: Box<dyn Stage>,
     shape: Shape,
     filter: Filter,
+    sort: Option<SortPattern>,
     covered: bool,
     row: Row,
     counters: Counters,
 }
 
 impl ProjectStage {
-    pub(crate) fn new(input: Box<dyn Stage>, shape: Shape, filter: Filter, covered: bool) -> Self {
-        Self { input, shape, filter, covered, row: Row::default(), counters: Counters::default() }
+    pub(crate) fn new(
+        input: Box<dyn Stage>,
+        shape: Shape,
+        filter: Filter,
+        sort: Option<SortPattern>,
+        covered: bool,
+    ) -> Self {
+        let (row, counters) = (Row::default(), Counters::default());
+        Self { input, shape, filter, sort, covered, row, counters }
     }
 }
 
@@ -61,7 +90,8 @@ impl Stage for ProjectStage {
         self.counters.works += 1;
         self.counters.advanced += 1;
         let input = self.input.row();
-        let projected = self.shape.apply(input.document()?, &self.filter)?;
+        let sort = self.sort.as_ref();
+        let projected = self.shape.apply(input.document()?, &self.filter, sort, &input.id_key)?;
         self.row.set(&input.id_key, projected.as_bytes());
         Ok(true)
     }
@@ -75,7 +105,11 @@ impl Stage for ProjectStage {
     }
 
     fn report(&self) -> Report {
-        let name = if self.covered { "PROJECTION_COVERED" } else { "PROJECTION_SIMPLE" };
+        let name = match (self.covered, self.shape.projection.is_simple()) {
+            (true, _) => "PROJECTION_COVERED",
+            (false, true) => "PROJECTION_SIMPLE",
+            (false, false) => "PROJECTION_DEFAULT",
+        };
         let given = Document::try_from(self.shape.given.as_ref()).unwrap_or_default();
         Report::new(name, self.counters).with("transformBy", given).over(self.input.report())
     }
@@ -152,8 +186,7 @@ impl Stage for RecordIdStage {
         self.counters.advanced += 1;
         let input = self.input.row();
         let mut document = input.document()?.to_owned();
-        let id = Binary { subtype: BinarySubtype::Generic, bytes: input.id_key.clone() };
-        document.append(cstr!("$recordId"), &id);
+        document.append(cstr!("$recordId"), record_id(&input.id_key));
         self.row.set(&input.id_key, document.as_bytes());
         Ok(true)
     }
@@ -171,4 +204,17 @@ impl Stage for RecordIdStage {
             .with("transformBy", bson::doc! { "$recordId": { "$meta": "recordId" } })
             .over(self.input.report())
     }
+}
+
+/// A document's place, as clients see it: its key.
+fn record_id(id_key: &[u8]) -> RawBson {
+    RawBson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: id_key.to_vec() })
+}
+
+/// What a document was sorted by, as an array.
+fn sort_values(sort: &SortPattern, document: &RawDocument) -> Result<RawBson> {
+    let key = sort.key(document)?;
+    let values = keystring::decode(&key, &[], sort.directions())
+        .map_err(|error| Error::bad_value(error.to_string()))?;
+    Ok(RawBson::try_from(Bson::Array(values))?)
 }

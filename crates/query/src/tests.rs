@@ -8,9 +8,12 @@ use errors::{Code, Result};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-mod model;
+#[expect(clippy::needless_pass_by_value, reason = "calls read as tables")]
 mod plans;
+#[expect(clippy::needless_pass_by_value, reason = "calls read as tables")]
 mod writes;
+
+mod model;
 
 pub(crate) struct Room {
     pub(crate) catalog: Arc<Catalog>,
@@ -21,6 +24,7 @@ pub(crate) fn raw(document: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(document).unwrap()
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "calls read as tables")]
 impl Room {
     pub(crate) fn new() -> Self {
         let options = CatalogOptions::new(os::Os::real(), std::env::temp_dir());

@@ -4,18 +4,26 @@
 //! and asked the filter again; then it is changed. A client never sees a write conflict outside
 //! its own transaction.
 
+mod apply;
 mod delete;
+mod find_and_modify;
 mod insert;
 mod object_id;
 mod targets;
+mod update;
 
 pub use delete::delete;
+pub use find_and_modify::find_and_modify;
 pub use insert::insert;
+pub use update::update;
 
 use crate::context::OpContext;
 use crate::request::WriteError;
+use bson::raw::RawArray;
 use catalog::{Txn, TxnKind, is_retryable};
 use errors::{Code, Error, Result};
+use expr::filter::ParseContext;
+use expr::update::PipelineUpdate;
 use std::time::Duration;
 
 /// A statement commits and goes on after so many changed documents…
@@ -93,4 +101,13 @@ pub(crate) fn note(
     }
     errors.push(WriteError { index, error });
     Ok(ordered)
+}
+
+/// The stages of an update in pipeline form.
+pub(crate) fn pipeline_update(
+    stages: &RawArray,
+    parse: &ParseContext,
+) -> Result<Box<dyn PipelineUpdate>> {
+    let _ = (stages, parse);
+    Err(Error::new(Code::NOT_IMPLEMENTED, "updates by pipeline are not built yet"))
 }

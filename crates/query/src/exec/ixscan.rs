@@ -211,10 +211,10 @@ impl Stage for IndexStage {
             multikey_paths.insert(part.path.clone(), paths);
         }
         let spec = scan.index.as_ref().map(|index| index.spec());
-        let key = match spec {
-            Some(spec) => Document::try_from(spec.key.as_ref()).unwrap_or_default(),
-            None => bson::doc! { "_id": 1 },
-        };
+        let key = spec.map_or_else(
+            || bson::doc! { "_id": 1 },
+            |spec| Document::try_from(spec.key.as_ref()).unwrap_or_default(),
+        );
         let counters = Counters { documents: self.fetched, ..self.counters };
         let mut report = Report::new("IXSCAN", counters);
         if let (Some(filter), true) = (&self.filter, scan.covered) {

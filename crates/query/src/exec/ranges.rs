@@ -7,6 +7,7 @@
 //! Always true: the ranges ascend in key order and are disjoint; together with the checks they
 //! hold exactly the keys whose every part lies in its intervals.
 
+use crate::plan::KeyLimits;
 use crate::plan::interval::{Interval, Intervals};
 use bson::raw::RawBson;
 use catalog::KeyRange;
@@ -36,7 +37,7 @@ pub(crate) struct Ranges {
     /// The last part that is checked, plus one; 0 where none is.
     checked: usize,
     backward: bool,
-    limits: (Option<Vec<u8>>, Option<Vec<u8>>),
+    limits: KeyLimits,
     /// Which combination is next: one position per part of the range.
     next: Option<Vec<usize>>,
 }
@@ -55,7 +56,7 @@ impl Ranges {
         bounds: &[Intervals],
         directions: &[Direction],
         backward: bool,
-        limits: (Option<Vec<u8>>, Option<Vec<u8>>),
+        limits: KeyLimits,
     ) -> Result<Self> {
         let parts = bounds
             .iter()
@@ -138,14 +139,14 @@ impl Ranges {
                 let interval = &part[at[self.prefix]];
                 start.extend_from_slice(&interval.low);
                 if interval.low_open {
-                    start = after(start);
+                    start = after(&start);
                 }
                 end.extend_from_slice(&interval.high);
                 if !interval.high_open {
-                    end = after(end);
+                    end = after(&end);
                 }
             }
-            None => end = after(end),
+            None => end = after(&end),
         }
         if let Some(min) = &self.limits.0
             && *min > start
@@ -180,10 +181,10 @@ impl Ranges {
                 match miss {
                     None => {}
                     Some(None) if self.backward => return Ok(Check::SeekTo(prefix.to_vec())),
-                    Some(None) => return Ok(Check::SeekTo(after(prefix.to_vec()))),
+                    Some(None) => return Ok(Check::SeekTo(after(prefix))),
                     Some(Some((target, past))) => {
                         let target = [prefix, target].concat();
-                        return Ok(Check::SeekTo(if past { after(target) } else { target }));
+                        return Ok(Check::SeekTo(if past { after(&target) } else { target }));
                     }
                 }
             }
@@ -249,9 +250,9 @@ fn encode(value: &RawBson, direction: Direction) -> Result<Vec<u8>> {
 }
 
 /// Past every key that begins with these bytes.
-fn after(bytes: Vec<u8>) -> Vec<u8> {
+fn after(bytes: &[u8]) -> Vec<u8> {
     let mut builder = KeyBuilder::new();
-    builder.append_bytes(&bytes);
+    builder.append_bytes(bytes);
     builder.append_discriminator(Discriminator::After);
     builder.into_bytes()
 }

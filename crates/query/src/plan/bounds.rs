@@ -50,7 +50,6 @@ pub(crate) fn of_predicate(predicate: &Predicate) -> Option<Bounds> {
         Predicate::In(set) => of_set(set),
         Predicate::Regex(pattern) => Some(of_pattern(pattern)),
         Predicate::Exists => Some(Bounds::loose(Intervals::all())),
-        Predicate::Mod { .. } | Predicate::Bits(..) => None,
         Predicate::ElemMatchValue(inner) => of_element(inner),
         _ => None,
     }
@@ -67,8 +66,8 @@ fn of_comparison(comparison: Comparison, value: &RawBson) -> Option<Bounds> {
     match (comparison, reference) {
         (Comparison::Eq, RawBsonRef::Array(_)) => Some(of_array(value)),
         (_, RawBsonRef::Array(_)) => None,
-        (Comparison::Eq | Comparison::Lte | Comparison::Gte, RawBsonRef::Null) => Some(null()),
-        (Comparison::Eq, RawBsonRef::Undefined) => Some(null()),
+        (Comparison::Eq | Comparison::Lte | Comparison::Gte, RawBsonRef::Null)
+        | (Comparison::Eq, RawBsonRef::Undefined) => Some(null()),
         (Comparison::Eq, _) => Some(Bounds::exact(Intervals::point(value.clone()))),
         (_, RawBsonRef::MinKey | RawBsonRef::MaxKey | RawBsonRef::Undefined) => None,
         (_, value) if is_nan(value) => {
@@ -148,18 +147,12 @@ fn of_set(set: &InSet) -> Option<Bounds> {
 
 /// Texts by the pattern's literal prefix, and the pattern itself as a stored value.
 fn of_pattern(pattern: &Pattern) -> Bounds {
-    let texts = match pattern.literal_prefix() {
-        Some((prefix, _)) => {
-            let end = successor(&prefix).map_or_else(
-                || RawBson::Document(bson::raw::RawDocumentBuf::new()),
-                RawBson::String,
-            );
-            Interval::new(RawBson::String(prefix), true, end, false)
-        }
-        None => {
-            let (start, end, inclusive) = kind_bounds(RawBsonRef::String(""));
-            Interval::new(start, true, end, inclusive)
-        }
+    let (start, end, inclusive) = kind_bounds(RawBsonRef::String(""));
+    let texts = if let Some((prefix, _)) = pattern.literal_prefix() {
+        let end = successor(&prefix).map_or(end, RawBson::String);
+        Interval::new(RawBson::String(prefix), true, end, false)
+    } else {
+        Interval::new(start, true, end, inclusive)
     };
     let mut parts = vec![texts];
     if let Some(stored) = stored_pattern(pattern) {

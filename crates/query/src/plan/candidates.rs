@@ -121,7 +121,7 @@ fn candidates(
     let usable = |index: &&Arc<Index>| {
         !index.spec().hidden
             && index.created() <= input.snapshot
-            && !(index.spec().sparse && !excludes_missing(index, predicates))
+            && (!index.spec().sparse || excludes_missing(index, predicates))
             && index
                 .spec()
                 .partial
@@ -201,7 +201,7 @@ fn index_candidate(
             break;
         }
     }
-    let unique = index.is_some_and(|index| index.spec().unique) || index.is_none();
+    let unique = index.is_none_or(|index| index.spec().unique);
     if unique && bounds.iter().all(Intervals::is_point) {
         score += BOUNDED;
     }

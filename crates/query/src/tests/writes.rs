@@ -67,3 +67,198 @@ fn system_collections_are_refused() {
     let error = insert(&mut room.ctx(), &ns, &request).unwrap_err();
     assert_eq!(error.code(), Code::INVALID_NAMESPACE);
 }
+
+struct Ask {
+    filter: Document,
+    update: Bson,
+    multi: bool,
+    upsert: bool,
+}
+
+fn ask(filter: Document, update: Document) -> Ask {
+    Ask { filter, update: Bson::Document(update), multi: false, upsert: false }
+}
+
+impl Ask {
+    fn multi(mut self) -> Self {
+        self.multi = true;
+        self
+    }
+
+    fn upsert(mut self) -> Self {
+        self.upsert = true;
+        self
+    }
+
+    fn run(self, room: &Room) -> UpdateResult {
+        let filter = raw(&self.filter);
+        let update = bson::RawBson::try_from(self.update).unwrap();
+        let statement = UpdateStatement {
+            filter: &filter,
+            update: update.as_raw_bson_ref(),
+            multi: self.multi,
+            upsert: self.upsert,
+            array_filters: None,
+            hint: None,
+            collation: None,
+            constants: None,
+            sort: None,
+        };
+        let request = UpdateRequest { updates: &[statement], ordered: true, let_variables: None };
+        update_of(room, &request)
+    }
+}
+
+fn update_of(room: &Room, request: &UpdateRequest<'_>) -> UpdateResult {
+    update(&mut room.ctx(), &room.ns, request).unwrap()
+}
+
+#[test]
+fn updates_change_one_or_all_and_count_what_they_did() {
+    let documents: Vec<Document> = (0..10).map(|i| doc! { "_id": i, "a": i % 2, "n": 0 }).collect();
+    let room = Room::with(&documents);
+    room.index(doc! { "key": { "a": 1, "n": 1 } });
+    let done = ask(doc! { "a": 1 }, doc! { "$inc": { "n": 1 } }).run(&room);
+    assert_eq!((done.n, done.n_modified), (1, 1));
+    let done = ask(doc! { "a": 1 }, doc! { "$set": { "n": 1 } }).multi().run(&room);
+    assert_eq!((done.n, done.n_modified), (5, 4));
+    let done = ask(doc! { "n": 7 }, doc! { "$set": { "n": 1 } }).multi().run(&room);
+    assert_eq!((done.n, done.n_modified), (0, 0));
+    assert_eq!(room.find(doc! { "a": 1, "n": 1 }).len(), 5);
+    room.check_valid();
+}
+
+#[test]
+fn an_update_by_the_scanned_key_meets_each_document_once() {
+    let documents: Vec<Document> = (0..50).map(|i| doc! { "_id": i, "n": i }).collect();
+    let room = Room::with(&documents);
+    room.index(doc! { "key": { "n": 1 } });
+    let done = ask(doc! { "n": { "$gte": 0 } }, doc! { "$inc": { "n": 10 } }).multi().run(&room);
+    assert_eq!((done.n, done.n_modified), (50, 50));
+    let sum: i32 = room.find(doc! {}).iter().map(|d| d.get_i32("n").unwrap()).sum();
+    assert_eq!(sum, 50 * 49 / 2 + 500);
+    room.check_valid();
+}
+
+#[test]
+fn upserts_insert_what_the_filter_pins_and_then_update_it() {
+    let room = Room::new();
+    let done = ask(doc! { "a": 5 }, doc! { "$inc": { "n": 1 } }).upsert().run(&room);
+    assert_eq!((done.n, done.n_modified, done.upserted.len()), (1, 0, 1));
+    let done = ask(doc! { "a": 5 }, doc! { "$inc": { "n": 1 } }).upsert().run(&room);
+    assert_eq!((done.n, done.n_modified, done.upserted.len()), (1, 1, 0));
+    let found = room.find(doc! {});
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].get_i32("a").unwrap(), found[0].get_i32("n").unwrap()), (5, 2));
+    let done = ask(doc! { "_id": "x" }, doc! { "b": 1 }).upsert().run(&room);
+    assert_eq!(done.upserted, [(0, bson::RawBson::String("x".to_owned()))]);
+}
+
+#[test]
+fn a_duplicate_made_by_an_update_is_a_write_error() {
+    let room = Room::with(&[doc! { "_id": 1, "a": 1 }, doc! { "_id": 2, "a": 2 }]);
+    room.index(doc! { "key": { "a": 1 }, "unique": true });
+    let done = ask(doc! { "_id": 1 }, doc! { "$set": { "a": 2 } }).run(&room);
+    assert_eq!(done.errors[0].error.code(), Code::DUPLICATE_KEY);
+    let done = ask(doc! { "_id": 3, "a": 2 }, doc! { "$set": { "b": 2 } }).upsert().run(&room);
+    assert_eq!(done.errors[0].error.code(), Code::DUPLICATE_KEY);
+    room.check_valid();
+}
+
+#[test]
+fn find_and_modify_gives_the_document_before_or_after() {
+    let documents: Vec<Document> = (0..5).map(|i| doc! { "_id": i, "n": 10 - i }).collect();
+    let room = Room::with(&documents);
+    let (filter, sort, inc, fields) = (
+        raw(&doc! { "n": { "$gt": 0 } }),
+        raw(&doc! { "n": 1 }),
+        raw(&doc! { "$inc": { "n": 100 } }),
+        raw(&doc! { "n": 1, "_id": 0 }),
+    );
+    let request = FindAndModifyRequest {
+        filter: Some(&filter),
+        sort: Some(&sort),
+        update: Some(RawBsonRef::Document(&inc)),
+        projection: Some(&fields),
+        ..FindAndModifyRequest::default()
+    };
+    let run = |request: &FindAndModifyRequest<'_>| {
+        find_and_modify(&mut room.ctx(), &room.ns, request).unwrap()
+    };
+    let show = |result: &FindAndModifyResult| {
+        result.value.as_deref().map(|value| Document::try_from(value).unwrap())
+    };
+    let result = run(&request);
+    assert_eq!(show(&result), Some(doc! { "n": 6 }));
+    assert_eq!((result.n, result.updated_existing), (1, Some(true)));
+    let result = run(&FindAndModifyRequest { return_new: true, ..request });
+    assert_eq!(show(&result), Some(doc! { "n": 107 }));
+    let remove = FindAndModifyRequest { remove: true, update: None, projection: None, ..request };
+    let result = run(&remove);
+    assert_eq!(show(&result), Some(doc! { "_id": 2, "n": 8 }));
+    assert_eq!((result.n, result.updated_existing), (1, None));
+    let none = raw(&doc! { "z": 1 });
+    let upsert = FindAndModifyRequest { filter: Some(&none), upsert: true, ..request };
+    let result = run(&FindAndModifyRequest { return_new: true, ..upsert });
+    assert_eq!(show(&result), Some(doc! { "n": 100 }));
+    assert!(result.upserted.is_some());
+    assert_eq!(
+        run(&FindAndModifyRequest {
+            upsert: false,
+            filter: Some(&raw(&doc! { "z": 9 })),
+            ..request
+        })
+        .value,
+        None
+    );
+    room.check_valid();
+}
+
+#[test]
+fn covered_queries_fetch_nothing_but_documents_with_nulls() {
+    let documents: Vec<Document> = (0..20)
+        .map(|i| {
+            if i == 7 {
+                doc! { "_id": i, "a": 3 }
+            } else {
+                doc! { "_id": i, "a": i % 5, "b": i }
+            }
+        })
+        .collect();
+    let room = Room::with(&documents);
+    room.index(doc! { "key": { "a": 1, "b": 1 } });
+    let (filter, fields) = (raw(&doc! { "a": 3 }), raw(&doc! { "b": 1, "_id": 0 }));
+    let request =
+        FindRequest { filter: Some(&filter), projection: Some(&fields), ..FindRequest::default() };
+    let found = room.find_with(&request).unwrap();
+    let expected = [doc! {}, doc! { "b": 3 }, doc! { "b": 8 }, doc! { "b": 13 }, doc! { "b": 18 }];
+    assert_eq!(found, expected);
+    let explained =
+        explain_find(&mut room.ctx(), &room.ns, &request, Verbosity::ExecutionStats).unwrap();
+    let explained = Document::try_from(&*explained).unwrap();
+    assert_eq!(stages(&explained), ["PROJECTION_COVERED", "IXSCAN"]);
+    let stats = explained.get_document("executionStats").unwrap();
+    assert_eq!(stats.get_i32("totalDocsExamined").unwrap(), 1);
+}
+
+#[test]
+fn concurrent_increments_and_upserts_lose_nothing() {
+    let room = Room::new();
+    room.index(doc! { "key": { "k": 1 }, "unique": true });
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for i in 0..50 {
+                    let done = ask(doc! { "k": i % 5 }, doc! { "$inc": { "n": 1 } }).upsert();
+                    let done = done.run(&room);
+                    assert!(done.errors.is_empty(), "{:?}", done.errors);
+                    assert_eq!(done.n, 1);
+                }
+            });
+        }
+    });
+    let found = room.find(doc! {});
+    assert_eq!(found.len(), 5);
+    assert!(found.iter().all(|document| document.get_i32("n").unwrap() == 40), "{found:?}");
+    room.check_valid();
+}

@@ -1,0 +1,73 @@
+//! A parsed update with what it needs to be applied.
+
+use super::object_id;
+use crate::context::OpContext;
+use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{DateTime, Timestamp};
+use catalog::Catalog;
+use errors::Result;
+use expr::Filter;
+use expr::filter::{MatchDetails, ParseContext};
+use expr::update::{Outcome, Update, UpdateContext};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What one statement does to documents.
+pub(crate) struct Change {
+    update: Update,
+    context: UpdateContext,
+    catalog: Arc<Catalog>,
+}
+
+impl Change {
+    pub(crate) fn parse(
+        ctx: &OpContext<'_>,
+        update: RawBsonRef<'_>,
+        array_filters: Option<&RawArray>,
+        parse: &ParseContext,
+    ) -> Result<Self> {
+        let pipeline = |stages: &RawArray| crate::write::pipeline_update(stages, parse);
+        let update = Update::parse(update, array_filters, parse, &pipeline)?;
+        let now_ms = ctx.catalog.os().clock.wall_ms();
+        let context = UpdateContext {
+            details: MatchDetails::default(),
+            now: DateTime::from_millis(now_ms),
+            timestamp: next_timestamp(now_ms),
+        };
+        Ok(Self { update, context, catalog: Arc::clone(ctx.catalog) })
+    }
+
+    /// Whether it is a whole document, which must not be applied to many.
+    pub(crate) fn is_replacement(&self) -> bool {
+        self.update.is_replacement()
+    }
+
+    /// The document after the change.
+    pub(crate) fn apply(&self, document: &RawDocument, filter: &Filter) -> Result<Outcome> {
+        let mut context = self.context;
+        if self.update.is_positional() {
+            context.details = filter.matches_with_details(document)?.unwrap_or_default();
+        }
+        self.update.apply(document, &context)
+    }
+
+    /// The document to insert where nothing matched.
+    pub(crate) fn upsert(&self, filter: &Filter) -> Result<RawDocumentBuf> {
+        let document =
+            self.update.upsert(filter, &self.context, object_id::next(self.catalog.os()))?;
+        catalog::check_document(&document)?;
+        if let Some(id) = document.get("_id")? {
+            catalog::check_id(id)?;
+        }
+        Ok(document)
+    }
+}
+
+/// Seconds and a counter, as `$currentDate` gives timestamps.
+fn next_timestamp(now_ms: i64) -> Timestamp {
+    static COUNTER: AtomicU32 = AtomicU32::new(1);
+    Timestamp {
+        time: u32::try_from(now_ms / 1000).unwrap_or(0),
+        increment: COUNTER.fetch_add(1, Ordering::Relaxed),
+    }
+}

@@ -1,0 +1,162 @@
+//! `findAndModify`: changes or removes one document and gives it back.
+
+use super::apply::Change;
+use super::in_transaction;
+use super::targets::{Targets, lock};
+use super::update::insert_upserted;
+use crate::canonical::{Canonical, parse_context};
+use crate::context::OpContext;
+use crate::exec::Row;
+use crate::projection::Shape;
+use crate::request::{FindAndModifyRequest, FindAndModifyResult, FindRequest};
+use bson::raw::{RawDocument, RawDocumentBuf};
+use catalog::{Namespace, Txn};
+use errors::{Code, Error, Result};
+use expr::Filter;
+
+/// How often an upsert looks again after somebody else inserted the same key.
+const UPSERT_ATTEMPTS: u32 = 5;
+
+/// Changes or removes one document and gives it back.
+pub fn find_and_modify(
+    ctx: &mut OpContext<'_>,
+    ns: &Namespace,
+    request: &FindAndModifyRequest<'_>,
+) -> Result<FindAndModifyResult> {
+    ns.check_writable()?;
+    let find = FindRequest {
+        filter: request.filter,
+        sort: request.sort,
+        hint: request.hint,
+        collation: request.collation,
+        let_variables: request.let_variables,
+        ..FindRequest::default()
+    };
+    let parse = parse_context(&[request.let_variables], ctx.catalog)?;
+    let shape = Shape::parse(request.projection, &parse)?;
+    let change = match (request.remove, request.update) {
+        (true, None) => None,
+        (false, Some(update)) => Some(Change::parse(ctx, update, request.array_filters, &parse)?),
+        (false, None) => {
+            return Err(Error::failed_to_parse(
+                "Either an update or remove=true must be specified",
+            ));
+        }
+        (true, Some(_)) => {
+            return Err(Error::failed_to_parse("Cannot specify both an update and remove=true"));
+        }
+    };
+    let mut attempts = 0;
+    loop {
+        let query = Canonical::of_find(ctx, ns, &find)?;
+        let filter = query.filter.clone();
+        let mut raced = false;
+        if let Some(mut targets) = Targets::of(ctx, query)? {
+            loop {
+                let rows = targets.take(ctx, true)?;
+                let Some(row) = rows.first() else { break };
+                let step = |txn: &mut Txn| take_row(txn, ns, &targets, change.as_ref(), row);
+                if let Some((old, new)) = in_transaction(ctx, step)? {
+                    return found(request, shape.as_ref(), &filter, old, new);
+                }
+                raced = true;
+            }
+        }
+        match &change {
+            _ if raced => {}
+            Some(change) if request.upsert => match upsert(ctx, ns, change, &filter) {
+                Ok(document) => return inserted(request, shape.as_ref(), &filter, document),
+                Err(error) if error.code() == Code::DUPLICATE_KEY && attempts < UPSERT_ATTEMPTS => {
+                    attempts += 1;
+                }
+                Err(error) => return Err(error),
+            },
+            _ => {
+                let updated_existing = (!request.remove).then_some(false);
+                return Ok(FindAndModifyResult {
+                    updated_existing,
+                    ..FindAndModifyResult::default()
+                });
+            }
+        }
+        ctx.interrupt.check()?;
+    }
+}
+
+/// A document before, and after unless it was removed.
+type BeforeAfter = (RawDocumentBuf, Option<RawDocumentBuf>);
+
+/// Changes or removes one candidate; `None` where another writer was faster.
+fn take_row(
+    txn: &mut Txn,
+    ns: &Namespace,
+    targets: &Targets,
+    change: Option<&Change>,
+    row: &Row,
+) -> Result<Option<BeforeAfter>> {
+    let Some(collection) = targets.open(txn, ns)? else { return Ok(None) };
+    let Some(newest) = lock(txn, &collection, targets.filter(), row)? else { return Ok(None) };
+    let old = RawDocument::from_bytes(&newest[..])?;
+    let Some(change) = change else {
+        txn.delete_document(&collection, &row.id_key, old)?;
+        return Ok(Some((old.to_owned(), None)));
+    };
+    let outcome = change.apply(old, targets.filter())?;
+    if outcome.modified {
+        txn.update_document(&collection, &row.id_key, old, &outcome.document)?;
+    }
+    Ok(Some((old.to_owned(), Some(outcome.document))))
+}
+
+fn upsert(
+    ctx: &mut OpContext<'_>,
+    ns: &Namespace,
+    change: &Change,
+    filter: &Filter,
+) -> Result<RawDocumentBuf> {
+    let document = change.upsert(filter)?;
+    insert_upserted(ctx, ns, &document)?;
+    Ok(document)
+}
+
+fn found(
+    request: &FindAndModifyRequest<'_>,
+    shape: Option<&Shape>,
+    filter: &Filter,
+    old: RawDocumentBuf,
+    new: Option<RawDocumentBuf>,
+) -> Result<FindAndModifyResult> {
+    let updated_existing = (!request.remove).then_some(true);
+    let shown = match new {
+        Some(new) if request.return_new => new,
+        _ => old,
+    };
+    Ok(FindAndModifyResult {
+        value: Some(shaped(shape, filter, shown)?),
+        n: 1,
+        updated_existing,
+        upserted: None,
+    })
+}
+
+fn inserted(
+    request: &FindAndModifyRequest<'_>,
+    shape: Option<&Shape>,
+    filter: &Filter,
+    document: RawDocumentBuf,
+) -> Result<FindAndModifyResult> {
+    let upserted = document.get("_id")?.map(Into::into);
+    let value = if request.return_new { Some(shaped(shape, filter, document)?) } else { None };
+    Ok(FindAndModifyResult { value, n: 1, updated_existing: Some(false), upserted })
+}
+
+fn shaped(
+    shape: Option<&Shape>,
+    filter: &Filter,
+    document: RawDocumentBuf,
+) -> Result<RawDocumentBuf> {
+    match shape {
+        Some(shape) => shape.apply(&document, filter, None, &[]),
+        None => Ok(document),
+    }
+}
