@@ -5,6 +5,7 @@ mod admin;
 mod crud;
 mod diagnostics;
 mod generic;
+mod mutations;
 mod sessions;
 
 use crate::{

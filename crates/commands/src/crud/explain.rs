@@ -4,13 +4,15 @@ use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::diagnostics::build_info::MONGODB_VERSION;
 use crate::fields::Field;
-use crate::registry::{self, Command};
+use crate::registry::{self, Command, Counter};
 use bson::RawDocument;
 use errors::{Code, Error, Result};
 use query::Verbosity;
 
 pub(crate) const EXPLAIN: Command =
-    Command::new("explain", "Shows the plan of another command.", run).api_v1();
+    Command::new("explain", "Shows the plan of another command.", run)
+        .reads(Counter::Command)
+        .api_v1();
 
 fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
     let body = fields[0].document()?;
