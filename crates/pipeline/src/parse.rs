@@ -1,0 +1,240 @@
+//! From an array of stage documents to a [`Pipeline`], and its execution.
+
+use crate::env::{Env, Namespace};
+use crate::stage::{self, Stage};
+use crate::{MAX_NESTING, MAX_STAGES, Source};
+use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument};
+use errors::{Code, Error, Result};
+use expr::agg::Variables;
+use expr::filter;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Where a pipeline stands while it is parsed.
+#[derive(Clone, Debug)]
+pub struct PipelineContext {
+    /// The database of the command.
+    pub database: String,
+    /// The collection, unless the command runs on the database (`aggregate: 1`).
+    pub collection: Option<String>,
+    /// Variables in scope and their values, for filters and expressions.
+    pub parse: filter::ParseContext,
+    pub(crate) inside: Inside,
+    pub(crate) depth: usize,
+}
+
+/// What a sub-pipeline is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inside {
+    Nothing,
+    Facet,
+    Lookup,
+    Union,
+}
+
+impl PipelineContext {
+    /// The context of a command on a collection.
+    pub fn new(ns: &Namespace, parse: filter::ParseContext) -> Self {
+        Self {
+            database: ns.database.clone(),
+            collection: Some(ns.collection.clone()),
+            parse,
+            inside: Inside::Nothing,
+            depth: 0,
+        }
+    }
+
+    /// The context of a command on a database.
+    pub fn on_database(database: impl Into<String>, parse: filter::ParseContext) -> Self {
+        Self {
+            database: database.into(),
+            collection: None,
+            parse,
+            inside: Inside::Nothing,
+            depth: 0,
+        }
+    }
+
+    pub(crate) fn nested(&self, inside: Inside, collection: Option<String>) -> Result<Self> {
+        if self.depth + 1 > MAX_NESTING {
+            return Err(Error::new(
+                Code::location(5860700),
+                format!("Maximum number of nested sub-pipelines exceeded. Limit is {MAX_NESTING}"),
+            ));
+        }
+        Ok(Self { inside, collection, depth: self.depth + 1, ..self.clone() })
+    }
+}
+
+/// A parsed pipeline.
+#[derive(Clone, Debug, Default)]
+pub struct Pipeline {
+    stages: Vec<Stage>,
+}
+
+impl Pipeline {
+    /// Parses a command's `pipeline` array.
+    pub fn parse(stages: &RawArray, ctx: &PipelineContext) -> Result<Self> {
+        let mut parsed = Vec::new();
+        for element in stages {
+            match element? {
+                RawBsonRef::Document(spec) => stage::parse(spec, ctx, &mut parsed)?,
+                _ => {
+                    return Err(Error::type_mismatch(
+                        "Each element of the 'pipeline' array must be an object",
+                    ));
+                }
+            }
+            if parsed.len() > MAX_STAGES {
+                return Err(Error::location(
+                    7749501,
+                    format!("Pipeline length must be no longer than {MAX_STAGES} stages"),
+                ));
+            }
+        }
+        let pipeline = Self { stages: parsed };
+        pipeline.validate(ctx)?;
+        Ok(pipeline)
+    }
+
+    /// Parses a list of stage documents.
+    pub fn parse_documents(stages: &[&RawDocument], ctx: &PipelineContext) -> Result<Self> {
+        let array: RawArrayBuf = stages.iter().copied().collect();
+        Self::parse(&array, ctx)
+    }
+
+    /// A pipeline of these stages.
+    pub fn from_stages(stages: Vec<Stage>) -> Self {
+        Self { stages }
+    }
+
+    /// The stages, first to last.
+    pub fn stages(&self) -> &[Stage] {
+        &self.stages
+    }
+
+    /// The stages, taken out: a planner keeps what it cannot push down.
+    pub fn into_stages(self) -> Vec<Stage> {
+        self.stages
+    }
+
+    /// Whether there is no stage.
+    pub fn is_empty(&self) -> bool {
+        self.stages.is_empty()
+    }
+
+    /// Whether the pipeline ends in `$out` or `$merge`.
+    pub fn writes(&self) -> bool {
+        matches!(self.stages.last(), Some(Stage::Out(_) | Stage::Merge(_)))
+    }
+
+    /// The collection written to.
+    pub fn target(&self) -> Option<&Namespace> {
+        match self.stages.last() {
+            Some(Stage::Out(out)) => Some(&out.target),
+            Some(Stage::Merge(merge)) => Some(&merge.spec.into),
+            _ => None,
+        }
+    }
+
+    /// Whether the first stage makes the documents itself, so that the collection is not read.
+    pub fn has_own_source(&self) -> bool {
+        self.stages.first().is_some_and(Stage::is_source)
+    }
+
+    /// Every other collection the pipeline reads.
+    pub fn foreign_namespaces(&self) -> BTreeSet<Namespace> {
+        let mut found = BTreeSet::new();
+        for stage in &self.stages {
+            stage.foreign_namespaces(&mut found);
+        }
+        found
+    }
+
+    /// Rearranges the stages; the result is the same with less work.
+    #[must_use]
+    pub fn optimize(self) -> Self {
+        Self { stages: crate::optimize::optimize(self.stages) }
+    }
+
+    /// The top-level or dotted fields of the input that the stages read; `None` is all of them.
+    pub fn needed_fields(&self) -> Option<BTreeSet<String>> {
+        crate::optimize::needed_fields(&self.stages)
+    }
+
+    /// Whether the result depends on nothing but the input: no variables, chance or clock.
+    pub fn is_uncorrelated(&self) -> bool {
+        crate::optimize::is_uncorrelated(&self.stages)
+    }
+
+    /// Lays the stages over a source.
+    pub fn execute(
+        &self,
+        input: Box<dyn Source>,
+        env: &Arc<dyn Env>,
+        variables: &Arc<Variables>,
+    ) -> Result<Box<dyn Source>> {
+        let mut source = input;
+        for stage in &self.stages {
+            source = stage.execute(source, env, variables)?;
+        }
+        Ok(source)
+    }
+
+    fn validate(&self, ctx: &PipelineContext) -> Result<()> {
+        for (at, stage) in self.stages.iter().enumerate() {
+            let name = stage.name();
+            if at > 0 && stage.is_source() {
+                return Err(Error::location(
+                    40602,
+                    format!("{name} is only valid as the first stage in a pipeline."),
+                ));
+            }
+            if matches!(stage, Stage::Out(_) | Stage::Merge(_)) {
+                if ctx.inside != Inside::Nothing {
+                    return Err(not_inside(name, ctx.inside));
+                }
+                if at + 1 != self.stages.len() {
+                    return Err(Error::location(
+                        40601,
+                        format!("{name} can only be the final stage in the pipeline"),
+                    ));
+                }
+            }
+            if ctx.inside == Inside::Facet && (stage.is_source() || matches!(stage, Stage::Facet(_)))
+            {
+                return Err(not_inside(name, ctx.inside));
+            }
+        }
+        let first = self.stages.first();
+        if ctx.inside == Inside::Nothing && ctx.collection.is_none() {
+            let fine = first.is_some_and(Stage::is_source);
+            if !fine {
+                let shown = first.map_or("an empty pipeline", Stage::name);
+                return Err(Error::new(
+                    Code::INVALID_NAMESPACE,
+                    format!(
+                        "{{aggregate: 1}} is not valid for '{shown}'; a collection is required."
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn not_inside(name: &str, inside: Inside) -> Error {
+    match inside {
+        Inside::Facet => Error::location(
+            40600,
+            format!("{name} is not allowed to be used within a $facet stage"),
+        ),
+        Inside::Union => Error::location(
+            31441,
+            format!("{name} is not allowed within a $unionWith's sub-pipeline"),
+        ),
+        Inside::Lookup | Inside::Nothing => {
+            Error::location(51047, format!("{name} is not allowed within a $lookup's sub-pipeline"))
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Where documents come from: one pulled at a time.
+
+use bson::raw::RawDocumentBuf;
+use errors::Result;
+
+/// A stream of documents.
+pub trait Source: Send {
+    /// The next document, or `None` at the end (and ever after).
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>>;
+
+    /// The consumer pauses (a batch went out to the client): let go of locks, pins and the like
+    /// until the next pull.
+    fn park(&mut self) {}
+}
+
+impl Source for Box<dyn Source> {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        (**self).next()
+    }
+
+    fn park(&mut self) {
+        (**self).park();
+    }
+}
+
+/// No documents.
+#[derive(Debug, Default)]
+pub struct EmptySource;
+
+impl Source for EmptySource {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        Ok(None)
+    }
+}
+
+/// Documents from memory.
+#[derive(Debug)]
+pub struct VecSource(std::vec::IntoIter<RawDocumentBuf>);
+
+impl VecSource {
+    /// Yields these.
+    pub fn new(documents: Vec<RawDocumentBuf>) -> Self {
+        Self(documents.into_iter())
+    }
+}
+
+impl Source for VecSource {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        Ok(self.0.next())
+    }
+}
+
+/// Everything a source still has.
+pub(crate) fn drain(source: &mut dyn Source) -> Result<Vec<RawDocumentBuf>> {
+    let mut all = Vec::new();
+    while let Some(document) = source.next()? {
+        all.push(document);
+    }
+    Ok(all)
+}

@@ -1,0 +1,262 @@
+//! The stages: one file each under `stage/`.
+//!
+//! Every stage file has a parsed form (kept behind an `Arc`, shared between runs) and, where it
+//! is not trivial, a source that does the work.
+
+pub mod bucket_auto;
+pub mod documents;
+pub mod facet;
+pub mod graph_lookup;
+pub mod group;
+pub mod limit;
+pub mod lookup;
+pub mod matching;
+pub mod merge;
+pub mod metadata;
+pub mod out;
+pub mod redact;
+pub mod replace_root;
+pub mod sample;
+pub mod shorthand;
+pub mod sort;
+pub mod transform;
+pub mod union_with;
+pub mod unwind;
+
+use crate::env::{Env, Namespace};
+use crate::parse::PipelineContext;
+use crate::{Source, optimize};
+use bson::raw::{RawBsonRef, RawDocument};
+use errors::{Error, Result};
+use expr::Filter;
+use expr::agg::{Expression, Variables};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// One parsed stage.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Stage {
+    /// `$match`
+    Match(Arc<Filter>),
+    /// `$project $addFields $set $unset`
+    Transform(Arc<transform::TransformStage>),
+    /// `$group`
+    Group(Arc<group::Group>),
+    /// `$sort`, with the limit that followed it
+    Sort(Arc<sort::Sort>),
+    /// `$limit`
+    Limit(u64),
+    /// `$skip`
+    Skip(u64),
+    /// `$unwind`
+    Unwind(Arc<unwind::Unwind>),
+    /// `$replaceRoot $replaceWith`
+    ReplaceRoot(Arc<Expression>),
+    /// `$lookup`
+    Lookup(Arc<lookup::Lookup>),
+    /// `$graphLookup`
+    GraphLookup(Arc<graph_lookup::GraphLookup>),
+    /// `$facet`
+    Facet(Arc<facet::Facet>),
+    /// `$sample`
+    Sample(u64),
+    /// `$bucketAuto`
+    BucketAuto(Arc<bucket_auto::BucketAuto>),
+    /// `$redact`
+    Redact(Arc<Expression>),
+    /// `$unionWith`
+    UnionWith(Arc<union_with::UnionWith>),
+    /// `$documents`
+    Documents(Arc<Expression>),
+    /// `$out`
+    Out(Arc<out::Out>),
+    /// `$merge`
+    Merge(Arc<merge::Merge>),
+    /// `$collStats $indexStats $currentOp` and their kin
+    Metadata(Arc<metadata::Metadata>),
+}
+
+/// Parses one stage document; some names stand for several stages.
+pub(crate) fn parse(
+    spec: &RawDocument,
+    ctx: &PipelineContext,
+    stages: &mut Vec<Stage>,
+) -> Result<()> {
+    let mut elements = spec.iter_elements();
+    let (Some(first), None) = (elements.next().transpose()?, elements.next()) else {
+        return Err(Error::location(
+            40323,
+            "A pipeline stage specification object must contain exactly one field.",
+        ));
+    };
+    let (name, value) = (first.key().as_str(), first.value()?);
+    stages.push(match name {
+        "$match" => matching::parse(value, ctx)?,
+        "$project" | "$addFields" | "$set" | "$unset" => transform::parse(name, value, ctx)?,
+        "$group" => group::parse(value, ctx)?,
+        "$sort" => sort::parse(value)?,
+        "$limit" => limit::parse_limit(value)?,
+        "$skip" => limit::parse_skip(value)?,
+        "$unwind" => unwind::parse(value)?,
+        "$replaceRoot" | "$replaceWith" => replace_root::parse(name, value, ctx)?,
+        "$lookup" => lookup::parse(value, ctx)?,
+        "$graphLookup" => graph_lookup::parse(value, ctx)?,
+        "$facet" => facet::parse(value, ctx)?,
+        "$sample" => sample::parse(value)?,
+        "$bucketAuto" => bucket_auto::parse(value, ctx)?,
+        "$redact" => {
+            Stage::Redact(Arc::new(Expression::parse(value, &ctx.parse.names)?.optimize()))
+        }
+        "$unionWith" => union_with::parse(value, ctx)?,
+        "$documents" => documents::parse(value, ctx)?,
+        "$out" => out::parse(value, ctx)?,
+        "$merge" => merge::parse(value, ctx)?,
+        "$count" => return shorthand::count(value, stages),
+        "$sortByCount" => return shorthand::sort_by_count(value, ctx, stages),
+        "$bucket" => return shorthand::bucket(value, ctx, stages),
+        _ if metadata::is_known(name) => metadata::parse(name, value, ctx)?,
+        _ => {
+            return Err(Error::location(
+                40324,
+                format!("Unrecognized pipeline stage name: '{name}'"),
+            ));
+        }
+    });
+    Ok(())
+}
+
+impl Stage {
+    /// The name as the client writes it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Match(_) => "$match",
+            Self::Transform(stage) => stage.name,
+            Self::Group(_) => "$group",
+            Self::Sort(_) => "$sort",
+            Self::Limit(_) => "$limit",
+            Self::Skip(_) => "$skip",
+            Self::Unwind(_) => "$unwind",
+            Self::ReplaceRoot(_) => "$replaceRoot",
+            Self::Lookup(_) => "$lookup",
+            Self::GraphLookup(_) => "$graphLookup",
+            Self::Facet(_) => "$facet",
+            Self::Sample(_) => "$sample",
+            Self::BucketAuto(_) => "$bucketAuto",
+            Self::Redact(_) => "$redact",
+            Self::UnionWith(_) => "$unionWith",
+            Self::Documents(_) => "$documents",
+            Self::Out(_) => "$out",
+            Self::Merge(_) => "$merge",
+            Self::Metadata(metadata) => metadata.name(),
+        }
+    }
+
+    /// Whether the stage makes its documents itself and must stand first.
+    pub fn is_source(&self) -> bool {
+        matches!(self, Self::Documents(_) | Self::Metadata(_))
+    }
+
+    pub(crate) fn foreign_namespaces(&self, found: &mut BTreeSet<Namespace>) {
+        match self {
+            Self::Lookup(lookup) => {
+                found.extend(lookup.from.clone());
+                found.extend(lookup.pipeline.foreign_namespaces());
+            }
+            Self::GraphLookup(lookup) => {
+                found.insert(lookup.from.clone());
+            }
+            Self::UnionWith(union) => {
+                found.extend(union.from.clone());
+                found.extend(union.pipeline.foreign_namespaces());
+            }
+            Self::Facet(facet) => {
+                for (_, pipeline) in &facet.pipelines {
+                    found.extend(pipeline.foreign_namespaces());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Lays this stage over a source.
+    pub fn execute(
+        &self,
+        input: Box<dyn Source>,
+        env: &Arc<dyn Env>,
+        variables: &Arc<Variables>,
+    ) -> Result<Box<dyn Source>> {
+        let run = Run { input, env: Arc::clone(env), variables: Arc::clone(variables) };
+        Ok(match self {
+            Self::Match(filter) => Box::new(matching::MatchSource::new(run, Arc::clone(filter))),
+            Self::Transform(stage) => {
+                Box::new(transform::TransformSource::new(run, Arc::clone(stage)))
+            }
+            Self::Group(group) => Box::new(group::GroupSource::new(run, Arc::clone(group))),
+            Self::Sort(sort) => Box::new(sort::SortSource::new(run, Arc::clone(sort))),
+            Self::Limit(limit) => Box::new(limit::LimitSource::new(run, *limit)),
+            Self::Skip(skip) => Box::new(limit::SkipSource::new(run, *skip)),
+            Self::Unwind(unwind) => Box::new(unwind::UnwindSource::new(run, Arc::clone(unwind))),
+            Self::ReplaceRoot(root) => {
+                Box::new(replace_root::ReplaceRootSource::new(run, Arc::clone(root)))
+            }
+            Self::Lookup(lookup) => Box::new(lookup::LookupSource::new(run, Arc::clone(lookup))),
+            Self::GraphLookup(lookup) => {
+                Box::new(graph_lookup::GraphLookupSource::new(run, Arc::clone(lookup)))
+            }
+            Self::Facet(facet) => Box::new(facet::FacetSource::new(run, Arc::clone(facet))),
+            Self::Sample(size) => Box::new(sample::SampleSource::new(run, *size)),
+            Self::BucketAuto(bucket) => {
+                Box::new(bucket_auto::BucketAutoSource::new(run, Arc::clone(bucket)))
+            }
+            Self::Redact(rule) => Box::new(redact::RedactSource::new(run, Arc::clone(rule))),
+            Self::UnionWith(union) => {
+                Box::new(union_with::UnionSource::new(run, Arc::clone(union)))
+            }
+            Self::Documents(list) => documents::source(list, variables)?,
+            Self::Out(out) => Box::new(out::WriteSource::new(run, out::Target::Out(Arc::clone(out)))),
+            Self::Merge(merge) => {
+                Box::new(out::WriteSource::new(run, out::Target::Merge(Arc::clone(merge))))
+            }
+            Self::Metadata(metadata) => env.metadata(metadata)?,
+        })
+    }
+
+    /// The fields this stage reads of its input and whether it passes others on.
+    pub(crate) fn reads(&self) -> optimize::Reads {
+        optimize::reads(self)
+    }
+}
+
+/// What every stage's source begins with.
+pub struct Run {
+    pub(crate) input: Box<dyn Source>,
+    pub(crate) env: Arc<dyn Env>,
+    pub(crate) variables: Arc<Variables>,
+}
+
+/// Refuses a document past MongoDB's limit.
+pub(crate) fn check_document_size(bytes: usize) -> Result<()> {
+    if bytes <= crate::MAX_DOCUMENT_BYTES {
+        return Ok(());
+    }
+    Err(Error::new(
+        errors::Code::BSON_OBJECT_TOO_LARGE,
+        format!(
+            "BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and \
+             {}(16MB)",
+            crate::MAX_DOCUMENT_BYTES
+        ),
+    ))
+}
+
+/// The object a stage's argument must be.
+pub(crate) fn object<'a>(
+    value: RawBsonRef<'a>,
+    refuse: impl FnOnce(&str) -> Error,
+) -> Result<&'a RawDocument> {
+    match value {
+        RawBsonRef::Document(document) => Ok(document),
+        other => Err(refuse(expr::agg::type_name(other))),
+    }
+}

@@ -1,0 +1,35 @@
+//! `$documents`: documents written in the pipeline itself.
+
+use crate::parse::PipelineContext;
+use crate::source::{Source, VecSource};
+use crate::stage::Stage;
+use bson::raw::{RawBson, RawBsonRef, RawDocument};
+use errors::{Error, Result};
+use expr::agg::{Expression, Variables};
+use std::sync::Arc;
+
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+    Ok(Stage::Documents(Arc::new(Expression::parse(value, &ctx.parse.names)?)))
+}
+
+pub(crate) fn source(list: &Expression, variables: &Variables) -> Result<Box<dyn Source>> {
+    const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
+    let refuse = |what: &str| {
+        Error::location(
+            5858203,
+            format!("error during evaluation of $documents: {what}"),
+        )
+    };
+    let list = list.evaluate(RawDocument::from_bytes(EMPTY)?, variables)?;
+    let array = list.as_array().ok_or_else(|| {
+        refuse("an array is expected, but the expression is of another type")
+    })?;
+    let mut documents = Vec::new();
+    for element in array {
+        match RawBson::from(element?) {
+            RawBson::Document(document) => documents.push(document),
+            _ => return Err(refuse("an array of objects is expected")),
+        }
+    }
+    Ok(Box::new(VecSource::new(documents)))
+}

@@ -1,0 +1,282 @@
+//! `$graphLookup`: documents reachable over a field, breadth first.
+//!
+//! Each depth asks once for all documents whose `connectToField` is in the frontier; a document is
+//! visited once, so cycles end.
+
+use crate::Pipeline;
+use crate::env::{Env, LookupHint, Namespace};
+use crate::parse::PipelineContext;
+use crate::source::{Source, drain};
+use crate::stage::lookup::{foreign_keys, local_values};
+use crate::stage::group::key_bytes;
+use crate::stage::unwind::set_path;
+use crate::stage::{Run, Stage, check_document_size, object};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use errors::{Code, Error, Result};
+use expr::Path;
+use expr::agg::{Expression, parse_fields, split_path};
+use expr::filter::{Filter, InSet, Leaf, Node, Predicate};
+use expr::number::Number;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use xxhash_rust::xxh3::Xxh3Builder;
+
+/// A parsed `$graphLookup`.
+#[derive(Clone, Debug)]
+pub struct GraphLookup {
+    /// The collection searched.
+    pub from: Namespace,
+    /// Where the result goes.
+    pub as_path: Vec<String>,
+    /// The first values to look for.
+    pub start_with: Expression,
+    connect_from: String,
+    connect_to: String,
+    max_depth: Option<u64>,
+    depth_field: Option<Vec<String>>,
+    restrict: Option<Filter>,
+}
+
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+    let spec = object(value, |kind| {
+        Error::failed_to_parse(format!(
+            "the $graphLookup stage specification must be an object, but found {kind}"
+        ))
+    })?;
+    let [from, as_name, start, connect_from, connect_to, max_depth, depth_field, restrict] =
+        parse_fields(
+            spec,
+            [
+                "from",
+                "as",
+                "startWith",
+                "connectFromField",
+                "connectToField",
+                "maxDepth",
+                "depthField",
+                "restrictSearchWithMatch",
+            ],
+            |name| Error::location(40104, format!("Unknown argument to $graphLookup: {name}")),
+        )?;
+    let text = |value: Option<RawBsonRef<'_>>, name: &str| match value {
+        None => Ok(None),
+        Some(RawBsonRef::String(text)) => Ok(Some(text.to_owned())),
+        Some(other) => Err(Error::location(
+            40103,
+            format!(
+                "expected string as argument for {name}, found: {}",
+                expr::agg::type_name(other)
+            ),
+        )),
+    };
+    let required = || {
+        Error::location(
+            40105,
+            "$graphLookup requires 'from', 'as', 'startWith', 'connectFromField', and \
+             'connectToField' to be specified.",
+        )
+    };
+    let from = text(from, "from")?.ok_or_else(required)?;
+    let as_name = text(as_name, "as")?.ok_or_else(required)?;
+    let connect_from = text(connect_from, "connectFromField")?.ok_or_else(required)?;
+    let connect_to = text(connect_to, "connectToField")?.ok_or_else(required)?;
+    split_path(&connect_from)?;
+    split_path(&connect_to)?;
+    let start = Expression::parse(start.ok_or_else(required)?, &ctx.parse.names)?.optimize();
+    let restrict = match restrict {
+        None => None,
+        Some(RawBsonRef::Document(filter)) => Some(Filter::parse(filter, &ctx.parse)?),
+        Some(other) => {
+            return Err(Error::location(
+                40185,
+                format!(
+                    "restrictSearchWithMatch must be an object, found {}",
+                    expr::agg::type_name(other)
+                ),
+            ));
+        }
+    };
+    Ok(Stage::GraphLookup(Arc::new(GraphLookup {
+        from: Namespace::new(&ctx.database, from),
+        as_path: split_path(&as_name)?,
+        start_with: start,
+        connect_from,
+        connect_to,
+        max_depth: max_depth.map(read_depth).transpose()?,
+        depth_field: text(depth_field, "depthField")?.map(|name| split_path(&name)).transpose()?,
+        restrict,
+    })))
+}
+
+fn read_depth(value: RawBsonRef<'_>) -> Result<u64> {
+    let number = Number::from_bson(value).ok_or_else(|| {
+        Error::location(
+            40100,
+            format!("maxDepth requires a numeric argument, found: {}", expr::agg::type_name(value)),
+        )
+    })?;
+    let whole = number.to_exact_i64().ok_or_else(|| {
+        Error::location(
+            40102,
+            format!(
+                "maxDepth could not be represented as a long long: {}",
+                expr::agg::value_to_string(value)
+            ),
+        )
+    })?;
+    u64::try_from(whole).map_err(|_| {
+        Error::location(40101, format!("maxDepth requires a nonnegative argument, found: {whole}"))
+    })
+}
+
+pub(crate) struct GraphLookupSource {
+    run: Run,
+    lookup: Arc<GraphLookup>,
+    /// The collection in memory, where it fits and no index answers; read at first need.
+    nodes: Option<Option<Nodes>>,
+}
+
+/// The searched collection by the values of `connectToField`.
+struct Nodes {
+    documents: Vec<RawDocumentBuf>,
+    places: HashMap<Vec<u8>, Vec<usize>, Xxh3Builder>,
+}
+
+impl GraphLookupSource {
+    pub(crate) fn new(run: Run, lookup: Arc<GraphLookup>) -> Self {
+        Self { run, lookup, nodes: None }
+    }
+
+    fn load(&self) -> Result<Option<Nodes>> {
+        let Run { env, variables, .. } = &self.run;
+        let lookup = &*self.lookup;
+        if env.lookup_hint(&lookup.from, &lookup.connect_to) == LookupHint::Index {
+            return Ok(None);
+        }
+        let limit = env.options().memory_limit_bytes;
+        let path = [Path::new(&lookup.connect_to)];
+        let pipeline = Pipeline::from_stages(self.restriction());
+        let mut source = env.aggregate(&lookup.from, &pipeline, variables)?;
+        let mut nodes = Nodes { documents: Vec::new(), places: HashMap::default() };
+        let mut bytes = 0;
+        while let Some(document) = source.next()? {
+            env.check_interrupt()?;
+            let Some(keys) = foreign_keys(&document, &path)? else { return Ok(None) };
+            bytes += document.as_bytes().len() + 64;
+            for key in keys {
+                bytes += key.len() + 64;
+                nodes.places.entry(key).or_default().push(nodes.documents.len());
+            }
+            if bytes > limit {
+                return Ok(None);
+            }
+            nodes.documents.push(document);
+        }
+        Ok(Some(nodes))
+    }
+
+    fn restriction(&self) -> Vec<Stage> {
+        self.lookup.restrict.iter().map(|filter| Stage::Match(Arc::new(filter.clone()))).collect()
+    }
+
+    /// All documents whose `connectToField` is one of these.
+    fn neighbours(&mut self, frontier: Vec<RawBson>) -> Result<Vec<RawDocumentBuf>> {
+        if self.nodes.is_none() {
+            self.nodes = Some(self.load()?);
+        }
+        if let Some(Some(nodes)) = &self.nodes {
+            let mut found = Vec::new();
+            for value in frontier {
+                let key = key_bytes(value.as_raw_bson_ref(), Vec::new())?;
+                found.extend(nodes.places.get(&key).into_iter().flatten().copied());
+            }
+            found.sort_unstable();
+            found.dedup();
+            return Ok(found.into_iter().map(|at| nodes.documents[at].clone()).collect());
+        }
+        let predicate = Predicate::In(InSet::new(frontier, Vec::new()));
+        let leaf = Leaf { path: Path::new(&self.lookup.connect_to), predicate };
+        let filter = Filter::new(Node::Leaf(leaf), Arc::clone(&self.run.variables));
+        let mut stages = vec![Stage::Match(Arc::new(filter))];
+        stages.extend(self.restriction());
+        let pipeline = Pipeline::from_stages(stages);
+        let Run { env, variables, .. } = &self.run;
+        drain(&mut *env.aggregate(&self.lookup.from, &pipeline, variables)?)
+    }
+
+    fn search(&mut self, document: &RawDocument) -> Result<RawArrayBuf> {
+        let lookup = Arc::clone(&self.lookup);
+        let limit = self.run.env.options().memory_limit_bytes;
+        let start = lookup.start_with.evaluate(document, &self.run.variables)?;
+        let mut frontier = match start.into_owned() {
+            Some(RawBson::Array(list)) => (&*list)
+                .into_iter()
+                .map(|value| Ok(RawBson::from(value?)))
+                .collect::<Result<Vec<_>>>()?,
+            Some(value) => vec![value],
+            None => vec![RawBson::Null],
+        };
+        let mut asked: HashSet<Vec<u8>, Xxh3Builder> = HashSet::default();
+        let mut visited: HashSet<Vec<u8>, Xxh3Builder> = HashSet::default();
+        let mut result = RawArrayBuf::new();
+        let mut bytes = 0;
+        for depth in 0_u64.. {
+            self.run.env.check_interrupt()?;
+            // A value asked for once brings nothing new a second time.
+            let mut fresh = Vec::new();
+            for value in frontier {
+                let key = key_bytes(value.as_raw_bson_ref(), Vec::new())?;
+                bytes += key.len() + 64;
+                if asked.insert(key) {
+                    fresh.push(value);
+                }
+            }
+            if fresh.is_empty() || lookup.max_depth.is_some_and(|max| depth > max) {
+                break;
+            }
+            frontier = Vec::new();
+            for found in self.neighbours(fresh)? {
+                let id = key_bytes(found.get("_id")?.unwrap_or(RawBsonRef::Null), Vec::new())?;
+                bytes += id.len() + found.as_bytes().len() + 64;
+                if !visited.insert(id) {
+                    continue;
+                }
+                if bytes > limit {
+                    return Err(Error::new(
+                        Code::EXCEEDED_MEMORY_LIMIT,
+                        "$graphLookup reached maximum memory consumption".to_owned(),
+                    ));
+                }
+                frontier.extend(local_values(&found, &lookup.connect_from)?);
+                match &lookup.depth_field {
+                    Some(path) => {
+                        let depth = RawBsonRef::Int64(depth as i64);
+                        result.push(&*set_path(&found, path, Some(depth))?);
+                    }
+                    None => result.push(&*found),
+                }
+                check_document_size(result.as_bytes().len())?;
+            }
+        }
+        Ok(result)
+    }
+}
+
+impl Source for GraphLookupSource {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        let Some(document) = self.run.input.next()? else { return Ok(None) };
+        let found = self.search(&document)?;
+        set_path(&document, &self.lookup.as_path, Some(RawBsonRef::Array(&found))).map(Some)
+    }
+
+    fn park(&mut self) {
+        self.run.input.park();
+    }
+}
+
+impl GraphLookup {
+    /// Whether every answer is found without the outer document's help but for `startWith`.
+    pub(crate) fn restriction(&self) -> Option<&Filter> {
+        self.restrict.as_ref()
+    }
+}

@@ -1,0 +1,306 @@
+//! `$group`: a hash table of groups; past the memory limit the partial states are spilled as runs
+//! sorted by key and merged at the end.
+//!
+//! In memory, groups come out in the order they were first seen; spilled, in key order. MongoDB
+//! promises neither.
+
+use crate::parse::PipelineContext;
+use crate::source::Source;
+use crate::spill::{Merged, Record, Runs, document_from};
+use crate::stage::{Run, Stage, check_document_size, object};
+use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use errors::{Code, Error, Result};
+use expr::accumulator::{Accumulator, AccumulatorSpec};
+use expr::agg::{Expression, Variables};
+use expr::raw::Writer;
+use keystring::{Direction, KeyBuilder};
+use std::collections::HashMap;
+use std::sync::Arc;
+use xxhash_rust::xxh3::Xxh3Builder;
+
+/// A parsed group.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// The key.
+    pub id: Expression,
+    /// The fields and what they gather.
+    pub fields: Vec<(String, AccumulatorSpec)>,
+}
+
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+    let spec = object(value, |_| {
+        Error::location(15947, "a group's fields must be specified in an object")
+    })?;
+    let (mut id, mut fields) = (None, Vec::new());
+    for element in spec.iter_elements() {
+        let element = element?;
+        let (name, value) = (element.key().as_str(), element.value()?);
+        if name == "_id" {
+            if id.is_some() {
+                return Err(Error::location(15948, "a group's _id may only be specified once"));
+            }
+            id = Some(Expression::parse(value, &ctx.parse.names)?.optimize());
+        } else if name == "$doingMerge" {
+            return Err(Error::location(17030, "$doingMerge should be true if present"));
+        } else {
+            fields.push(parse_field(name, value, ctx)?);
+        }
+    }
+    let id =
+        id.ok_or_else(|| Error::location(15955, "a group specification must include an _id"))?;
+    Ok(Stage::Group(Arc::new(Group { id, fields })))
+}
+
+/// One `name: {$accumulator: …}`.
+pub(crate) fn parse_field(
+    name: &str,
+    value: RawBsonRef<'_>,
+    ctx: &PipelineContext,
+) -> Result<(String, AccumulatorSpec)> {
+    if name.starts_with('$') {
+        return Err(Error::location(
+            40236,
+            format!("The field name '{name}' cannot be an operator name"),
+        ));
+    }
+    if name.contains('.') {
+        return Err(Error::location(40235, format!("The field name '{name}' cannot contain '.'")));
+    }
+    let spec = object(value, |_| {
+        Error::location(40234, format!("The field '{name}' must be an accumulator object"))
+    })?;
+    let mut elements = spec.iter_elements();
+    match (elements.next().transpose()?, elements.next()) {
+        (Some(only), None) => {
+            let spec =
+                AccumulatorSpec::parse(only.key().as_str(), only.value()?, &ctx.parse.names)?;
+            Ok((name.to_owned(), spec))
+        }
+        (None, _) => Err(Error::location(
+            40234,
+            format!("The field '{name}' must be an accumulator object"),
+        )),
+        (Some(_), Some(_)) => {
+            Err(Error::location(40238, format!("The field '{name}' must specify one accumulator")))
+        }
+    }
+}
+
+/// The bytes that tell groups apart: equal values, equal bytes.
+pub(crate) fn key_bytes(value: RawBsonRef<'_>, buffer: Vec<u8>) -> Result<Vec<u8>> {
+    let mut key = KeyBuilder::reusing(buffer);
+    key.append(value, Direction::Ascending)
+        .map_err(|error| Error::new(Code::BAD_VALUE, error.to_string()))?;
+    Ok(key.into_bytes())
+}
+
+struct Entry {
+    id: RawBson,
+    states: Vec<Accumulator>,
+}
+
+impl Group {
+    fn start(&self, id: RawBsonRef<'_>, variables: &Variables) -> Result<Vec<Accumulator>> {
+        self.fields.iter().map(|(_, spec)| spec.start(id, variables)).collect()
+    }
+
+    fn finish(&self, id: RawBsonRef<'_>, states: Vec<Accumulator>) -> Result<RawDocumentBuf> {
+        let mut out = Writer::default();
+        let open = out.begin();
+        out.value("_id", id);
+        for ((name, _), state) in self.fields.iter().zip(states) {
+            out.value(name, state.finish().as_raw_bson_ref());
+        }
+        out.end(open);
+        check_document_size(out.len())?;
+        out.finish()
+    }
+
+    /// `{"": id, "": partial, …}`: how a group is spilled.
+    fn partial(entry: &Entry) -> Result<RawDocumentBuf> {
+        let mut out = Writer::default();
+        let open = out.begin();
+        out.value("", entry.id.as_raw_bson_ref());
+        for state in &entry.states {
+            out.value("", state.partial().as_raw_bson_ref());
+        }
+        out.end(open);
+        out.finish()
+    }
+
+    fn merge(&self, states: &mut [Accumulator], partial: &RawDocument) -> Result<()> {
+        let mut parts = partial.iter_elements().skip(1);
+        for ((_, spec), state) in self.fields.iter().zip(states) {
+            let part = parts.next().ok_or_else(|| {
+                Error::new(Code::INTERNAL_ERROR, "a spilled group lacks a field")
+            })??;
+            spec.merge(state, part.value()?)?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) struct GroupSource {
+    run: Run,
+    group: Arc<Group>,
+    state: State,
+}
+
+enum State {
+    Waiting,
+    Memory(std::vec::IntoIter<Entry>),
+    Merging(Merged, Option<Record>),
+    Done,
+}
+
+/// The groups being gathered.
+struct Table {
+    places: HashMap<Vec<u8>, usize, Xxh3Builder>,
+    entries: Vec<Entry>,
+    bytes: usize,
+}
+
+impl Table {
+    fn new() -> Self {
+        Self { places: HashMap::default(), entries: Vec::new(), bytes: 0 }
+    }
+}
+
+impl GroupSource {
+    pub(crate) fn new(run: Run, group: Arc<Group>) -> Self {
+        Self { run, group, state: State::Waiting }
+    }
+
+    fn gather(&mut self) -> Result<State> {
+        let options = self.run.env.options();
+        let mut table = Table::new();
+        let mut runs: Option<Runs> = None;
+        let mut seen = 0_u64;
+        let mut buffer = Vec::new();
+        while let Some(document) = self.run.input.next()? {
+            if seen.is_multiple_of(128) {
+                self.run.env.check_interrupt()?;
+            }
+            seen += 1;
+            buffer = self.add(&mut table, &document, buffer)?;
+            if table.bytes > options.memory_limit_bytes {
+                if !options.allow_disk_use {
+                    return Err(Error::new(
+                        Code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
+                        format!(
+                            "Exceeded memory limit for $group, but didn't allow external spilling; \
+                             pass allowDiskUse:true to opt in. Memory limit: {} bytes",
+                            options.memory_limit_bytes
+                        ),
+                    ));
+                }
+                if runs.is_none() {
+                    runs = Some(Runs::create(&*self.run.env)?);
+                }
+                if let Some(runs) = &mut runs {
+                    spill(runs, &mut table)?;
+                }
+            }
+        }
+        match runs {
+            None => Ok(State::Memory(table.entries.into_iter())),
+            Some(mut runs) => {
+                spill(&mut runs, &mut table)?;
+                let mut merged = runs.merge(&*self.run.env)?;
+                let first = merged.next()?;
+                Ok(State::Merging(merged, first))
+            }
+        }
+    }
+
+    /// Adds one document; gives the key buffer back.
+    fn add(
+        &self,
+        table: &mut Table,
+        document: &RawDocument,
+        buffer: Vec<u8>,
+    ) -> Result<Vec<u8>> {
+        let variables = &*self.run.variables;
+        let id = self.group.id.evaluate(document, variables)?;
+        let id_ref = id.get().unwrap_or(RawBsonRef::Null);
+        let key = key_bytes(id_ref, buffer)?;
+        let (at, buffer) = match table.places.get(&key) {
+            Some(at) => (*at, key),
+            None => {
+                let at = table.entries.len();
+                let states = self.group.start(id_ref, variables)?;
+                table.bytes += key.len() * 2 + 128 + states.len() * 96;
+                table.entries.push(Entry { id: id_ref.into(), states });
+                table.places.insert(key, at);
+                (at, Vec::new())
+            }
+        };
+        let states = &mut table.entries[at].states;
+        for ((_, spec), state) in self.group.fields.iter().zip(states) {
+            let before = state.bytes();
+            spec.add(state, document, variables)?;
+            table.bytes = (table.bytes + state.bytes()).saturating_sub(before);
+        }
+        Ok(buffer)
+    }
+
+    /// The next group of the merged runs.
+    fn merge_next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        let State::Merging(merged, head) = &mut self.state else { return Ok(None) };
+        let Some((key, bytes)) = head.take() else { return Ok(None) };
+        let first = document_from(bytes)?;
+        let id = first.iter_elements().next().ok_or_else(|| {
+            Error::new(Code::INTERNAL_ERROR, "a spilled group lacks its key")
+        })??;
+        let id = id.value()?;
+        let mut states = self.group.start(id, &self.run.variables)?;
+        self.group.merge(&mut states, &first)?;
+        loop {
+            match merged.next()? {
+                Some((next_key, bytes)) if next_key == key => {
+                    self.group.merge(&mut states, &document_from(bytes)?)?;
+                }
+                other => {
+                    *head = other;
+                    break;
+                }
+            }
+        }
+        self.group.finish(id, states).map(Some)
+    }
+}
+
+fn spill(runs: &mut Runs, table: &mut Table) -> Result<()> {
+    let Table { places, entries, .. } = std::mem::replace(table, Table::new());
+    let mut order: Vec<(Vec<u8>, usize)> = places.into_iter().collect();
+    order.sort_unstable();
+    runs.write(order.into_iter().map(|(key, at)| {
+        Group::partial(&entries[at]).map(|document| (key, document.into_bytes()))
+    }))
+}
+
+impl Source for GroupSource {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        if matches!(self.state, State::Waiting) {
+            self.state = self.gather()?;
+        }
+        let document = match &mut self.state {
+            State::Memory(entries) => match entries.next() {
+                Some(entry) => {
+                    Some(self.group.finish(entry.id.as_raw_bson_ref(), entry.states)?)
+                }
+                None => None,
+            },
+            State::Merging(..) => self.merge_next()?,
+            State::Waiting | State::Done => None,
+        };
+        if document.is_none() {
+            self.state = State::Done;
+        }
+        Ok(document)
+    }
+
+    fn park(&mut self) {
+        self.run.input.park();
+    }
+}

@@ -1,0 +1,455 @@
+//! `$lookup`: matching documents of another collection, as an array.
+//!
+//! Three ways to find the matches, fastest first:
+//! - a pipeline that depends on nothing of the outer document runs once and is remembered;
+//! - an equality (`localField`/`foreignField`, or a leading `$expr: {$eq: [foreign, $$variable]}`)
+//!   is answered by an index, one question per document, or, without an index, by a hash table
+//!   over the foreign collection, read once;
+//! - anything else, or a foreign collection too large to remember, runs per document.
+
+mod table;
+
+use crate::Pipeline;
+use crate::env::{Env, LookupHint, Namespace};
+use crate::parse::{Inside, PipelineContext};
+use crate::source::{EmptySource, Source, VecSource};
+use crate::stage::unwind::{Unwind, set_path};
+use crate::stage::{Run, Stage, check_document_size};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use errors::{Error, Result};
+use expr::agg::{Expression, VarId, Variables, parse_fields, split_path};
+use expr::filter::{Filter, InSet, Leaf, Node, Predicate};
+use expr::{Path, raw};
+use std::sync::Arc;
+use table::Table;
+
+/// A parsed lookup.
+#[derive(Clone, Debug)]
+pub struct Lookup {
+    /// The other collection; none where the pipeline makes its own documents.
+    pub from: Option<Namespace>,
+    /// Where the matches go.
+    pub as_path: Vec<String>,
+    /// The equality form: local path and foreign path.
+    pub equality: Option<(String, String)>,
+    /// Variables of the pipeline, from the outer document.
+    pub lets: Vec<(VarId, Expression)>,
+    /// What runs over the foreign documents.
+    pub pipeline: Pipeline,
+    /// The `$unwind` of the result that followed: matches come out one by one.
+    pub unwind: Option<Arc<Unwind>>,
+    /// `$expr: {$eq: [foreign side, outer side]}` that leads the pipeline.
+    correlation: Option<(Expression, Expression)>,
+    uncorrelated: bool,
+}
+
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+    let RawBsonRef::Document(spec) = value else {
+        return Err(Error::failed_to_parse(format!(
+            "the $lookup stage specification must be an object, but found {}",
+            expr::agg::type_name(value)
+        )));
+    };
+    let [from, as_name, local, foreign, lets, stages] = parse_fields(
+        spec,
+        ["from", "as", "localField", "foreignField", "let", "pipeline"],
+        |name| Error::failed_to_parse(format!("unknown argument to $lookup: {name}")),
+    )?;
+    let from = from.map(|from| read_from(from, ctx)).transpose()?;
+    let as_name = read_string(as_name, "as")?
+        .ok_or_else(|| Error::failed_to_parse("must specify 'as' field for a $lookup"))?;
+    let local = read_string(local, "localField")?;
+    let foreign = read_string(foreign, "foreignField")?;
+    let equality = match (local, foreign) {
+        (Some(local), Some(foreign)) => {
+            split_path(&local)?;
+            split_path(&foreign)?;
+            Some((local, foreign))
+        }
+        (None, None) => None,
+        _ => {
+            return Err(Error::failed_to_parse(
+                "$lookup requires both or neither of 'localField' and 'foreignField' to be \
+                 specified",
+            ));
+        }
+    };
+    if equality.is_none() && stages.is_none() {
+        return Err(Error::failed_to_parse(
+            "$lookup requires either 'pipeline' or both 'localField' and 'foreignField' to be \
+             specified",
+        ));
+    }
+    if lets.is_some() && stages.is_none() {
+        return Err(Error::failed_to_parse(
+            "$lookup with a 'let' argument must also specify 'pipeline'",
+        ));
+    }
+    let mut inner = ctx.nested(Inside::Lookup, from.as_ref().map(|ns| ns.collection.clone()))?;
+    let lets = read_lets(lets, ctx, &mut inner)?;
+    let pipeline = match stages {
+        None => Pipeline::default(),
+        Some(RawBsonRef::Array(stages)) => Pipeline::parse(stages, &inner)?.optimize(),
+        Some(other) => {
+            return Err(Error::type_mismatch(format!(
+                "'pipeline' option must be specified as an array, found {}",
+                expr::agg::type_name(other)
+            )));
+        }
+    };
+    if from.is_none() && !pipeline.has_own_source() {
+        return Err(Error::failed_to_parse(
+            "must specify 'pipeline' when 'from' is empty, with $documents as its first stage",
+        ));
+    }
+    let ids: Vec<VarId> = lets.iter().map(|(id, _)| *id).collect();
+    Ok(Stage::Lookup(Arc::new(Lookup {
+        correlation: find_correlation(&pipeline, &ids),
+        uncorrelated: equality.is_none()
+            && crate::optimize::is_independent_of(pipeline.stages(), &ids),
+        from,
+        as_path: split_path(&as_name)?,
+        equality,
+        lets,
+        pipeline,
+        unwind: None,
+    })))
+}
+
+fn read_string(value: Option<RawBsonRef<'_>>, name: &str) -> Result<Option<String>> {
+    match value {
+        None => Ok(None),
+        Some(RawBsonRef::String(text)) => Ok(Some(text.to_owned())),
+        Some(other) => Err(Error::failed_to_parse(format!(
+            "$lookup argument '{name}' must be a string, found {name}: {} of type {}",
+            expr::agg::value_to_string(other),
+            expr::agg::type_name(other)
+        ))),
+    }
+}
+
+fn read_from(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Namespace> {
+    match value {
+        RawBsonRef::String(name) if !name.is_empty() => Ok(Namespace::new(&ctx.database, name)),
+        RawBsonRef::String(_) => Err(Error::new(
+            errors::Code::INVALID_NAMESPACE,
+            format!("Invalid namespace specified '{}.'", ctx.database),
+        )),
+        other => Err(Error::failed_to_parse(format!(
+            "$lookup argument 'from' must be a string, but found {}",
+            expr::agg::type_name(other)
+        ))),
+    }
+}
+
+fn read_lets(
+    value: Option<RawBsonRef<'_>>,
+    outer: &PipelineContext,
+    inner: &mut PipelineContext,
+) -> Result<Vec<(VarId, Expression)>> {
+    let mut lets = Vec::new();
+    let document = match value {
+        None => return Ok(lets),
+        Some(RawBsonRef::Document(document)) => document,
+        Some(other) => {
+            return Err(Error::failed_to_parse(format!(
+                "$lookup argument 'let' must be an object, but found {}",
+                expr::agg::type_name(other)
+            )));
+        }
+    };
+    for element in document.iter_elements() {
+        let element = element?;
+        let expression = Expression::parse(element.value()?, &outer.parse.names)?.optimize();
+        lets.push((inner.parse.names.define(element.key().as_str())?, expression));
+    }
+    Ok(lets)
+}
+
+/// Finds a leading equality between something of the foreign document and something of the outer.
+fn find_correlation(pipeline: &Pipeline, lets: &[VarId]) -> Option<(Expression, Expression)> {
+    let Some(Stage::Match(filter)) = pipeline.stages().first() else { return None };
+    let parts = match filter.root() {
+        Node::And(parts) => parts.as_slice(),
+        node => std::slice::from_ref(node),
+    };
+    let mut conjuncts = Vec::new();
+    for part in parts {
+        if let Node::Expr(node) = part {
+            match node.expression.as_and() {
+                Some(inner) => conjuncts.extend(inner),
+                None => conjuncts.push(node.expression.clone()),
+            }
+        }
+    }
+    conjuncts.iter().find_map(|conjunct| {
+        let ("$eq", left, right) = conjunct.as_comparison()? else { return None };
+        let of_foreign = |side: &Expression| {
+            let found = side.dependencies();
+            !found.random && !found.is_document_free() && found.variables.is_empty()
+        };
+        let of_outer = |side: &Expression| {
+            let found = side.dependencies();
+            !found.random
+                && found.is_document_free()
+                && found.variables.iter().any(|id| lets.contains(id))
+        };
+        if of_foreign(&left) && of_outer(&right) {
+            Some((left, right))
+        } else if of_foreign(&right) && of_outer(&left) {
+            Some((right, left))
+        } else {
+            None
+        }
+    })
+}
+
+pub(crate) struct LookupSource {
+    run: Run,
+    lookup: Arc<Lookup>,
+    strategy: Strategy,
+    /// The outer document whose matches are being unwound, the matches and the next index.
+    open: Option<(RawDocumentBuf, Box<dyn Source>, i64)>,
+}
+
+enum Strategy {
+    Undecided,
+    /// The whole result, the same for every document.
+    Cached(Arc<[RawDocumentBuf]>),
+    Table(Table),
+    /// Ask per document.
+    PerDocument,
+}
+
+impl LookupSource {
+    pub(crate) fn new(run: Run, lookup: Arc<Lookup>) -> Self {
+        Self { run, lookup, strategy: Strategy::Undecided, open: None }
+    }
+
+    fn decide(&mut self) -> Result<()> {
+        let Run { env, variables, .. } = &self.run;
+        let lookup = &*self.lookup;
+        self.strategy = Strategy::PerDocument;
+        if lookup.uncorrelated {
+            let mut source = self.open_pipeline(&lookup.pipeline, variables)?;
+            let limit = env.options().memory_limit_bytes;
+            let (mut documents, mut bytes) = (Vec::new(), 0);
+            while let Some(document) = source.next()? {
+                bytes += document.as_bytes().len() + 64;
+                if bytes > limit {
+                    return Ok(());
+                }
+                documents.push(document);
+            }
+            self.strategy = Strategy::Cached(documents.into());
+            return Ok(());
+        }
+        let Some(from) = &lookup.from else { return Ok(()) };
+        let hint = match (&lookup.equality, &lookup.correlation) {
+            (Some((_, foreign)), _) => env.lookup_hint(from, foreign),
+            (None, Some((foreign, _))) => match foreign.as_field_path() {
+                Some(path) => env.lookup_hint(from, &path),
+                None => LookupHint::Hash,
+            },
+            (None, None) => LookupHint::Index,
+        };
+        if hint == LookupHint::Hash
+            && let Some(table) = Table::build(lookup, from, env, variables)?
+        {
+            self.strategy = Strategy::Table(table);
+        }
+        Ok(())
+    }
+
+    fn open_pipeline(
+        &self,
+        pipeline: &Pipeline,
+        variables: &Arc<Variables>,
+    ) -> Result<Box<dyn Source>> {
+        match &self.lookup.from {
+            Some(from) => self.run.env.aggregate(from, pipeline, variables),
+            None => pipeline.execute(Box::new(EmptySource), &self.run.env, variables),
+        }
+    }
+
+    /// The matches of one outer document.
+    fn matches(&mut self, document: &RawDocument) -> Result<Box<dyn Source>> {
+        if matches!(self.strategy, Strategy::Undecided) {
+            self.decide()?;
+        }
+        let lookup = Arc::clone(&self.lookup);
+        let variables = if lookup.lets.is_empty() {
+            Arc::clone(&self.run.variables)
+        } else {
+            let mut inner = Variables::clone(&self.run.variables);
+            for (id, expression) in &lookup.lets {
+                inner.set(*id, expression.evaluate(document, &self.run.variables)?.into_owned());
+            }
+            Arc::new(inner)
+        };
+        match &self.strategy {
+            Strategy::Cached(documents) => Ok(Box::new(VecSource::new(documents.to_vec()))),
+            Strategy::Table(table) => {
+                let found = table.find(&lookup, document, &variables)?;
+                let input = Box::new(VecSource::new(found));
+                lookup.pipeline.execute(input, &self.run.env, &variables)
+            }
+            Strategy::PerDocument | Strategy::Undecided => {
+                let mut stages = Vec::new();
+                if let Some(filter) = leading_filter(&lookup, document, &variables)? {
+                    stages.push(Stage::Match(Arc::new(filter)));
+                }
+                if stages.is_empty() {
+                    return self.open_pipeline(&lookup.pipeline, &variables);
+                }
+                stages.extend_from_slice(lookup.pipeline.stages());
+                self.open_pipeline(&Pipeline::from_stages(stages), &variables)
+            }
+        }
+    }
+
+    fn gathered(&mut self, document: &RawDocument) -> Result<RawDocumentBuf> {
+        let mut matches = self.matches(document)?;
+        let mut list = RawArrayBuf::new();
+        while let Some(found) = matches.next()? {
+            check_document_size(list.as_bytes().len() + found.as_bytes().len())?;
+            list.push(&*found);
+        }
+        set_path(document, &self.lookup.as_path, Some(RawBsonRef::Array(&list)))
+    }
+
+    fn next_unwound(&mut self, unwind: &Unwind) -> Result<Option<RawDocumentBuf>> {
+        loop {
+            if let Some((outer, matches, index)) = &mut self.open {
+                if let Some(found) = matches.next()? {
+                    let at = *index;
+                    *index += 1;
+                    let value = Some(RawBsonRef::Document(&found));
+                    let made = set_path(outer, &self.lookup.as_path, value)?;
+                    return with_index(made, unwind, RawBsonRef::Int64(at)).map(Some);
+                }
+                let (outer, _, count) = match self.open.take() {
+                    Some(open) => open,
+                    None => continue,
+                };
+                if count == 0 && unwind.preserve {
+                    let made = set_path(&outer, &self.lookup.as_path, None)?;
+                    return with_index(made, unwind, RawBsonRef::Null).map(Some);
+                }
+            }
+            self.run.env.check_interrupt()?;
+            let Some(outer) = self.run.input.next()? else { return Ok(None) };
+            let matches = self.matches(&outer)?;
+            self.open = Some((outer, matches, 0));
+        }
+    }
+}
+
+fn with_index(
+    document: RawDocumentBuf,
+    unwind: &Unwind,
+    index: RawBsonRef<'_>,
+) -> Result<RawDocumentBuf> {
+    match &unwind.index {
+        Some(path) => set_path(&document, path, Some(index)),
+        None => Ok(document),
+    }
+}
+
+impl Source for LookupSource {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        if let Some(unwind) = self.lookup.unwind.clone() {
+            return self.next_unwound(&unwind);
+        }
+        self.run.env.check_interrupt()?;
+        match self.run.input.next()? {
+            Some(document) => self.gathered(&document).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn park(&mut self) {
+        self.run.input.park();
+        if let Some((_, matches, _)) = &mut self.open {
+            matches.park();
+        }
+    }
+}
+
+/// The filter an index can answer: the equality form's, or what a correlation implies.
+fn leading_filter(
+    lookup: &Lookup,
+    document: &RawDocument,
+    variables: &Arc<Variables>,
+) -> Result<Option<Filter>> {
+    if let Some((local, foreign)) = &lookup.equality {
+        let values = local_values(document, local)?;
+        return Ok(Some(equality_filter(foreign, values, variables)));
+    }
+    let Some((foreign, outer)) = &lookup.correlation else { return Ok(None) };
+    let (Some(path), Some(value)) =
+        (foreign.as_field_path(), outer.evaluate(document, variables)?.into_owned())
+    else {
+        return Ok(None);
+    };
+    // For these, a filter's equality finds all that the expression's does; the expression in the
+    // pipeline then decides.
+    let plain = !matches!(
+        value,
+        RawBson::Null | RawBson::Undefined | RawBson::Array(_) | RawBson::RegularExpression(_)
+    );
+    Ok(plain.then(|| equality_filter(&path, vec![value], variables)))
+}
+
+fn equality_filter(path: &str, mut values: Vec<RawBson>, variables: &Arc<Variables>) -> Filter {
+    let predicate = match (values.len(), values.pop()) {
+        (1, Some(only)) => Predicate::Eq(only),
+        (_, last) => {
+            values.extend(last);
+            Predicate::In(InSet::new(values, Vec::new()))
+        }
+    };
+    let leaf = Leaf { path: Path::new(path), predicate };
+    Filter::new(Node::Leaf(leaf), Arc::clone(variables))
+}
+
+/// The values a document is joined by: all at the path, arrays by their elements; null if none.
+pub(crate) fn local_values(document: &RawDocument, path: &str) -> Result<Vec<RawBson>> {
+    let names: Vec<&str> = path.split('.').collect();
+    let mut found = Vec::new();
+    collect(RawBsonRef::Document(document), &names, &mut found)?;
+    if found.is_empty() {
+        found.push(RawBson::Null);
+    }
+    Ok(found)
+}
+
+fn collect(value: RawBsonRef<'_>, names: &[&str], found: &mut Vec<RawBson>) -> Result<()> {
+    match (value, names.split_first()) {
+        (RawBsonRef::Array(array), None) => {
+            for element in raw::values(array) {
+                found.push(element?.into());
+            }
+        }
+        (scalar, None) => found.push(scalar.into()),
+        (RawBsonRef::Document(document), Some((first, rest))) => {
+            if let Some(inner) = document.get(first)? {
+                collect(inner, rest, found)?;
+            }
+        }
+        (RawBsonRef::Array(array), Some((first, rest))) => {
+            if let Some(index) = expr::path::array_index(first)
+                && let Some(element) = array.get(index as usize)?
+            {
+                collect(element, rest, found)?;
+            }
+            for element in raw::values(array) {
+                if let inner @ RawBsonRef::Document(_) = element? {
+                    collect(inner, names, found)?;
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}

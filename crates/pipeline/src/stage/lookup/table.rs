@@ -1,0 +1,135 @@
+//! A hash table over the foreign collection of a `$lookup`.
+//!
+//! Always true: a document that the join's equality accepts is among those found; what follows in
+//! the pipeline may still turn it away.
+
+use super::{Lookup, equality_filter, local_values};
+use crate::Pipeline;
+use crate::env::{Env, Namespace};
+use crate::stage::group::key_bytes;
+use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use errors::{Code, Result};
+use expr::Path;
+use expr::agg::Variables;
+use expr::multikey;
+use std::collections::HashMap;
+use std::sync::Arc;
+use xxhash_rust::xxh3::Xxh3Builder;
+
+pub(super) struct Table {
+    documents: Vec<RawDocumentBuf>,
+    places: HashMap<Vec<u8>, Vec<u32>, Xxh3Builder>,
+}
+
+impl Table {
+    /// Reads the collection; `None` where it does not fit.
+    pub(super) fn build(
+        lookup: &Lookup,
+        from: &Namespace,
+        env: &Arc<dyn Env>,
+        variables: &Arc<Variables>,
+    ) -> Result<Option<Self>> {
+        let limit = env.options().memory_limit_bytes;
+        let mut source = env.aggregate(from, &Pipeline::default(), variables)?;
+        let mut table = Self { documents: Vec::new(), places: HashMap::default() };
+        let path = lookup.equality.as_ref().map(|(_, foreign)| [Path::new(foreign)]);
+        let mut bytes = 0;
+        while let Some(document) = source.next()? {
+            env.check_interrupt()?;
+            let at = u32::try_from(table.documents.len()).unwrap_or(u32::MAX);
+            let keys = match &path {
+                Some(path) => foreign_keys(&document, path)?,
+                None => Some(correlated_key(lookup, &document, variables)?),
+            };
+            let Some(keys) = keys else { return Ok(None) };
+            bytes += document.as_bytes().len() + 64;
+            for key in keys {
+                bytes += key.len() + 64;
+                let list = table.places.entry(key).or_default();
+                if list.last() != Some(&at) {
+                    list.push(at);
+                }
+            }
+            if bytes > limit || at == u32::MAX {
+                return Ok(None);
+            }
+            table.documents.push(document);
+        }
+        Ok(Some(table))
+    }
+
+    /// The documents an outer document may be joined with, in the collection's order.
+    pub(super) fn find(
+        &self,
+        lookup: &Lookup,
+        document: &RawDocument,
+        variables: &Variables,
+    ) -> Result<Vec<RawDocumentBuf>> {
+        let mut found: Vec<u32> = Vec::new();
+        let mut add = |value: RawBsonRef<'_>| -> Result<()> {
+            if let Some(list) = self.places.get(&key_bytes(value, Vec::new())?) {
+                found.extend_from_slice(list);
+            }
+            Ok(())
+        };
+        // An index key of null stands for more than a filter's null does.
+        let mut checked = None;
+        match (&lookup.equality, &lookup.correlation) {
+            (Some((local, foreign)), _) => {
+                let values = local_values(document, local)?;
+                for value in &values {
+                    add(value.as_raw_bson_ref())?;
+                }
+                checked = values.iter().any(|value| matches!(value, RawBson::Null)).then(|| {
+                    equality_filter(foreign, values, &Arc::new(variables.clone()))
+                });
+            }
+            (None, Some((_, outer))) => add(outer.evaluate(document, variables)?.bson())?,
+            (None, None) => {}
+        }
+        found.sort_unstable();
+        found.dedup();
+        let mut documents = Vec::with_capacity(found.len());
+        for at in found {
+            let document = &self.documents[at as usize];
+            let wanted = match &checked {
+                Some(filter) => filter.matches(document)?,
+                None => true,
+            };
+            if wanted {
+                documents.push(document.clone());
+            }
+        }
+        Ok(documents)
+    }
+}
+
+/// One key per value the foreign path stands for, and one for a whole array. `None` where the
+/// path runs through arrays that cannot be told apart.
+fn foreign_keys(document: &RawDocument, path: &[Path; 1]) -> Result<Option<Vec<Vec<u8>>>> {
+    let mut keys = Vec::new();
+    let expanded = multikey::expand(document, path, &mut |tuple| {
+        let value = tuple.first().copied().flatten().unwrap_or(RawBsonRef::Null);
+        keys.push(key_bytes(value, Vec::new())?);
+        Ok(())
+    });
+    match expanded {
+        Ok(_) => {}
+        Err(error) if error.code() == Code::CANNOT_INDEX_PARALLEL_ARRAYS => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    if let Some(whole) = path[0].get(document)? {
+        keys.push(key_bytes(whole, Vec::new())?);
+    }
+    Ok(Some(keys))
+}
+
+fn correlated_key(
+    lookup: &Lookup,
+    document: &RawDocument,
+    variables: &Variables,
+) -> Result<Vec<Vec<u8>>> {
+    let Some((foreign, _)) = &lookup.correlation else { return Ok(Vec::new()) };
+    let value = foreign.evaluate(document, variables)?.into_owned().unwrap_or(RawBson::Undefined);
+    Ok(vec![key_bytes(value.as_raw_bson_ref(), Vec::new())?])
+}

@@ -1,0 +1,48 @@
+//! `$match`.
+
+use crate::parse::PipelineContext;
+use crate::source::Source;
+use crate::stage::{Run, Stage};
+use bson::raw::{RawBsonRef, RawDocumentBuf};
+use errors::{Error, Result};
+use expr::Filter;
+use std::sync::Arc;
+
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+    let RawBsonRef::Document(filter) = value else {
+        return Err(Error::location(15959, "the match filter must be an expression in an object"));
+    };
+    Ok(Stage::Match(Arc::new(Filter::parse(filter, &ctx.parse)?)))
+}
+
+pub(crate) struct MatchSource {
+    run: Run,
+    filter: Arc<Filter>,
+    skipped: u32,
+}
+
+impl MatchSource {
+    pub(crate) fn new(run: Run, filter: Arc<Filter>) -> Self {
+        Self { run, filter, skipped: 0 }
+    }
+}
+
+impl Source for MatchSource {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        while let Some(document) = self.run.input.next()? {
+            if self.filter.matches_with(&document, &self.run.variables)? {
+                return Ok(Some(document));
+            }
+            // A filter that lets little through must still notice that it was killed.
+            self.skipped = self.skipped.wrapping_add(1);
+            if self.skipped.is_multiple_of(128) {
+                self.run.env.check_interrupt()?;
+            }
+        }
+        Ok(None)
+    }
+
+    fn park(&mut self) {
+        self.run.input.park();
+    }
+}

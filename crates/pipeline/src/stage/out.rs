@@ -1,0 +1,127 @@
+//! `$out`, and the source that drives both writing stages.
+
+use crate::env::{Namespace, OutWriter};
+use crate::parse::PipelineContext;
+use crate::source::Source;
+use crate::stage::merge::Merge;
+use crate::stage::{Run, Stage};
+use bson::raw::{RawBsonRef, RawDocumentBuf};
+use errors::{Code, Error, Result};
+use expr::agg::parse_fields;
+use std::sync::Arc;
+
+/// A parsed `$out`.
+#[derive(Clone, Debug)]
+pub struct Out {
+    /// The collection replaced.
+    pub target: Namespace,
+}
+
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+    let target = match value {
+        RawBsonRef::String(name) => Namespace::new(&ctx.database, name),
+        RawBsonRef::Document(spec) => {
+            let [db, coll] = parse_fields(spec, ["db", "coll"], |name| {
+                Error::location(
+                    16994,
+                    format!(
+                        "If an object is passed to $out it must have exactly 2 fields: 'db' and \
+                         'coll'. Found: {name}"
+                    ),
+                )
+            })?;
+            match (db, coll) {
+                (Some(RawBsonRef::String(db)), Some(RawBsonRef::String(coll))) => {
+                    Namespace::new(db, coll)
+                }
+                _ => {
+                    return Err(Error::location(
+                        16994,
+                        "If an object is passed to $out it must have exactly 2 fields: 'db' and \
+                         'coll'",
+                    ));
+                }
+            }
+        }
+        other => {
+            return Err(Error::location(
+                16990,
+                format!(
+                    "$out only supports a string or object argument, but found {}",
+                    expr::agg::type_name(other)
+                ),
+            ));
+        }
+    };
+    check_target(&target, "$out")?;
+    Ok(Stage::Out(Arc::new(Out { target })))
+}
+
+/// Refuses targets that no pipeline may write to.
+pub(crate) fn check_target(target: &Namespace, name: &str) -> Result<()> {
+    if target.collection.is_empty() || target.database.is_empty() {
+        return Err(Error::new(
+            Code::INVALID_NAMESPACE,
+            format!("Invalid {name} target namespace, '{target}'"),
+        ));
+    }
+    if target.collection.starts_with("system.") {
+        return Err(Error::location(
+            17385,
+            format!("Can't {name} to special collection: {}", target.collection),
+        ));
+    }
+    if matches!(target.database.as_str(), "local" | "config") {
+        return Err(Error::location(
+            31321,
+            format!("Can't {name} to internal database: {}", target.database),
+        ));
+    }
+    Ok(())
+}
+
+/// Where documents are written.
+pub(crate) enum Target {
+    Out(Arc<Out>),
+    Merge(Arc<Merge>),
+}
+
+pub(crate) struct WriteSource {
+    run: Run,
+    target: Target,
+    done: bool,
+}
+
+impl WriteSource {
+    pub(crate) fn new(run: Run, target: Target) -> Self {
+        Self { run, target, done: false }
+    }
+
+    fn open(&self) -> Result<Box<dyn OutWriter>> {
+        let Run { env, variables, .. } = &self.run;
+        match &self.target {
+            Target::Out(out) => env.out(&out.target),
+            Target::Merge(merge) => env.merge(&merge.spec, variables),
+        }
+    }
+}
+
+impl Source for WriteSource {
+    /// Writes everything at the first pull; yields nothing.
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        if std::mem::replace(&mut self.done, true) {
+            return Ok(None);
+        }
+        let mut writer = self.open()?;
+        while let Some(document) = self.run.input.next()? {
+            self.run.env.check_interrupt()?;
+            writer.write(document)?;
+        }
+        writer.finish()?;
+        Ok(None)
+    }
+
+    fn park(&mut self) {
+        self.run.input.park();
+    }
+}

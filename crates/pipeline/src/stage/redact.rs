@@ -1,0 +1,110 @@
+//! `$redact`: keeps, prunes or descends into each level of a document.
+
+use crate::source::Source;
+use crate::stage::Run;
+use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
+use errors::{Error, Result};
+use expr::agg::{Expression, value_to_string};
+use expr::raw::{self, Writer};
+use std::sync::Arc;
+
+pub(crate) struct RedactSource {
+    run: Run,
+    rule: Arc<Expression>,
+}
+
+impl RedactSource {
+    pub(crate) fn new(run: Run, rule: Arc<Expression>) -> Self {
+        Self { run, rule }
+    }
+
+    /// Writes what is left of a level; `false` where it is pruned.
+    fn level(
+        &self,
+        root: &RawDocument,
+        level: &RawDocument,
+        name: Option<&str>,
+        out: &mut Writer,
+    ) -> Result<bool> {
+        let verdict = self.rule.evaluate_in(root, level, &self.run.variables)?;
+        let descend = match verdict.as_str() {
+            Some("prune") => return Ok(false),
+            Some("keep") => false,
+            Some("descend") => true,
+            _ => {
+                return Err(Error::location(
+                    17053,
+                    format!(
+                        "$redact's expression should not return anything aside from the variables \
+                         $$KEEP, $$DESCEND, and $$PRUNE, but returned {}",
+                        verdict.get().map_or("missing".to_owned(), value_to_string)
+                    ),
+                ));
+            }
+        };
+        let open = name.map_or_else(|| out.begin(), |name| out.begin_document(name));
+        for element in raw::elements(level) {
+            let element = element?;
+            match element.value()? {
+                RawBsonRef::Document(inner) if descend => {
+                    self.level(root, inner, Some(element.name()), out)?;
+                }
+                RawBsonRef::Array(array) if descend => {
+                    self.array(root, array, element.name(), out)?;
+                }
+                _ => out.element(&element),
+            }
+        }
+        out.end(open);
+        Ok(true)
+    }
+
+    fn array(
+        &self,
+        root: &RawDocument,
+        array: &RawArray,
+        name: &str,
+        out: &mut Writer,
+    ) -> Result<()> {
+        let open = out.begin_array(name);
+        let mut at = 0_usize;
+        for element in raw::values(array) {
+            let index = at.to_string();
+            let kept = match element? {
+                RawBsonRef::Document(inner) => self.level(root, inner, Some(&index), out)?,
+                RawBsonRef::Array(inner) => {
+                    self.array(root, inner, &index, out)?;
+                    true
+                }
+                scalar => {
+                    out.value(&index, scalar);
+                    true
+                }
+            };
+            at += usize::from(kept);
+        }
+        out.end(open);
+        Ok(())
+    }
+}
+
+impl Source for RedactSource {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        let mut passed = 0_u32;
+        while let Some(document) = self.run.input.next()? {
+            let mut out = Writer::with_capacity(document.as_bytes().len());
+            if self.level(&document, &document, None, &mut out)? {
+                return out.finish().map(Some);
+            }
+            passed += 1;
+            if passed.is_multiple_of(128) {
+                self.run.env.check_interrupt()?;
+            }
+        }
+        Ok(None)
+    }
+
+    fn park(&mut self) {
+        self.run.input.park();
+    }
+}

@@ -1,0 +1,94 @@
+//! `$replaceRoot` and `$replaceWith`.
+
+use crate::parse::PipelineContext;
+use crate::source::Source;
+use crate::stage::{Run, Stage, check_document_size, object};
+use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use errors::{Error, Result};
+use expr::agg::{Expression, Variables, value_to_string};
+use std::sync::Arc;
+
+pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+    let root = if name == "$replaceWith" {
+        value
+    } else {
+        let spec = object(value, |kind| {
+            Error::location(
+                40229,
+                format!("expected an object as specification for $replaceRoot stage, got {kind}"),
+            )
+        })?;
+        let mut root = None;
+        for element in spec.iter_elements() {
+            let element = element?;
+            if element.key().as_str() != "newRoot" {
+                return Err(Error::location(
+                    40415,
+                    format!(
+                        "BSON field '$replaceRoot.{}' is an unknown field.",
+                        element.key().as_str()
+                    ),
+                ));
+            }
+            root = Some(element.value()?);
+        }
+        root.ok_or_else(|| {
+            Error::location(
+                40414,
+                "BSON field '$replaceRoot.newRoot' is missing but a required field",
+            )
+        })?
+    };
+    let root = Expression::parse(root, &ctx.parse.names)?.optimize();
+    Ok(Stage::ReplaceRoot(Arc::new(root)))
+}
+
+/// The new root of one document.
+pub(crate) fn replace(
+    root: &Expression,
+    document: &RawDocument,
+    variables: &Variables,
+) -> Result<RawDocumentBuf> {
+    let value = root.evaluate(document, variables)?;
+    let kind = value.type_name();
+    let shown = |value: Option<RawBsonRef<'_>>| value.map_or("MISSING".to_owned(), value_to_string);
+    match value.into_owned() {
+        Some(RawBson::Document(new)) => {
+            check_document_size(new.as_bytes().len())?;
+            Ok(new)
+        }
+        other => Err(Error::location(
+            40228,
+            format!(
+                "'newRoot' expression must evaluate to an object, but resulting value was: {}. \
+                 Type of resulting value: '{kind}'. Input document: {}",
+                shown(other.as_ref().map(RawBson::as_raw_bson_ref)),
+                value_to_string(RawBsonRef::Document(document))
+            ),
+        )),
+    }
+}
+
+pub(crate) struct ReplaceRootSource {
+    run: Run,
+    root: Arc<Expression>,
+}
+
+impl ReplaceRootSource {
+    pub(crate) fn new(run: Run, root: Arc<Expression>) -> Self {
+        Self { run, root }
+    }
+}
+
+impl Source for ReplaceRootSource {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        match self.run.input.next()? {
+            Some(document) => replace(&self.root, &document, &self.run.variables).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn park(&mut self) {
+        self.run.input.park();
+    }
+}

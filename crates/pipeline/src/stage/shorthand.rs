@@ -1,0 +1,309 @@
+//! Stages that are written shorter than they run: `$count`, `$sortByCount`, `$bucket`.
+
+use crate::parse::PipelineContext;
+use crate::stage::group::{Group, parse_field};
+use crate::stage::sort::Sort;
+use crate::stage::transform::TransformStage;
+use crate::stage::{Stage, object};
+use crate::transform::Transform;
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, cstr};
+use errors::{Error, Result};
+use expr::accumulator::AccumulatorSpec;
+use expr::agg::{Expression, ParseContext, parse_fields};
+use expr::{Path, SortPattern};
+use keystring::Direction;
+use std::sync::Arc;
+
+/// `{$group: {_id: null, name: {$sum: 1}}}`, `{$project: {_id: 0}}`.
+pub(crate) fn count(value: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Result<()> {
+    let RawBsonRef::String(name) = value else {
+        return Err(Error::location(40156, "the count field must be a non-empty string"));
+    };
+    if name.is_empty() {
+        return Err(Error::location(40157, "the count field must be a non-empty string"));
+    }
+    if name.starts_with('$') {
+        return Err(Error::location(40158, "the count field cannot be a $-prefixed path"));
+    }
+    if name.contains('\0') {
+        return Err(Error::location(40159, "the count field cannot contain a null byte"));
+    }
+    if name.contains('.') {
+        return Err(Error::location(40160, "the count field cannot contain '.'"));
+    }
+    if name == "_id" {
+        return Err(Error::location(15948, "a group's _id may only be specified once"));
+    }
+    stages.push(Stage::Group(Arc::new(Group {
+        id: Expression::constant(RawBson::Null),
+        fields: vec![(name.to_owned(), AccumulatorSpec::sum_of_one())],
+    })));
+    let transform = Transform::unset(["_id"])?;
+    stages.push(Stage::Transform(Arc::new(TransformStage { name: "$project", transform })));
+    Ok(())
+}
+
+/// `{$group: {_id: expression, count: {$sum: 1}}}`, `{$sort: {count: -1}}`.
+pub(crate) fn sort_by_count(
+    value: RawBsonRef<'_>,
+    ctx: &PipelineContext,
+    stages: &mut Vec<Stage>,
+) -> Result<()> {
+    match value {
+        RawBsonRef::Document(spec) => {
+            if !expr::raw::starts_with_dollar(spec) {
+                return Err(Error::location(
+                    40147,
+                    "the sortByCount field must be defined as a $-prefixed path or an expression \
+                     inside an object",
+                ));
+            }
+        }
+        RawBsonRef::String(path) if path.starts_with('$') => {}
+        RawBsonRef::String(_) => {
+            return Err(Error::location(
+                40148,
+                "the sortByCount field must be defined as a $-prefixed path or an expression \
+                 inside an object",
+            ));
+        }
+        _ => {
+            return Err(Error::location(
+                40149,
+                "the sortByCount field must be specified as a string or as an object",
+            ));
+        }
+    }
+    stages.push(Stage::Group(Arc::new(Group {
+        id: Expression::parse(value, &ctx.parse.names)?.optimize(),
+        fields: vec![("count".to_owned(), AccumulatorSpec::sum_of_one())],
+    })));
+    let pattern = SortPattern::new([(Path::new("count"), Direction::Descending)]);
+    stages.push(Stage::Sort(Arc::new(Sort { pattern, limit: None })));
+    Ok(())
+}
+
+/// A `$group` whose key is a `$switch` over the boundaries, then a `$sort` by the key.
+pub(crate) fn bucket(
+    value: RawBsonRef<'_>,
+    ctx: &PipelineContext,
+    stages: &mut Vec<Stage>,
+) -> Result<()> {
+    let spec = object(value, |kind| {
+        Error::location(
+            40201,
+            format!("Argument to $bucket stage must be an object, but found type: {kind}."),
+        )
+    })?;
+    let [group_by, boundaries, default, output] =
+        parse_fields(spec, ["groupBy", "boundaries", "default", "output"], |name| {
+            Error::location(40197, format!("Unrecognized option to $bucket: {name}."))
+        })?;
+    let (Some(group_by), Some(boundaries)) = (group_by, boundaries) else {
+        return Err(Error::location(
+            40198,
+            "$bucket requires 'groupBy' and 'boundaries' to be specified.",
+        ));
+    };
+    check_group_by(group_by, 40202, "$bucket")?;
+    let boundaries = read_boundaries(boundaries, &ctx.parse.names)?;
+    let default = default.map(|value| read_default(value, &boundaries, &ctx.parse.names)).transpose()?;
+    let switch = switch_over(group_by, &boundaries, default.as_ref());
+    let id = Expression::parse(RawBsonRef::Document(&switch), &ctx.parse.names)?;
+    let fields = match output {
+        None => vec![("count".to_owned(), AccumulatorSpec::sum_of_one())],
+        Some(output) => read_output(output, ctx, "$bucket", 40196)?,
+    };
+    stages.push(Stage::Group(Arc::new(Group { id, fields })));
+    let pattern = SortPattern::new([(Path::new("_id"), Direction::Ascending)]);
+    stages.push(Stage::Sort(Arc::new(Sort { pattern, limit: None })));
+    Ok(())
+}
+
+pub(crate) fn check_group_by(value: RawBsonRef<'_>, code: i32, name: &str) -> Result<()> {
+    let fine = match value {
+        RawBsonRef::String(path) => path.starts_with('$'),
+        RawBsonRef::Document(spec) => expr::raw::starts_with_dollar(spec),
+        _ => false,
+    };
+    if fine {
+        return Ok(());
+    }
+    Err(Error::location(
+        code,
+        format!(
+            "The {name} 'groupBy' field must be defined as a $-prefixed path or an expression, \
+             but found: {}.",
+            expr::agg::value_to_string(value)
+        ),
+    ))
+}
+
+pub(crate) fn read_output(
+    value: RawBsonRef<'_>,
+    ctx: &PipelineContext,
+    name: &str,
+    code: i32,
+) -> Result<Vec<(String, AccumulatorSpec)>> {
+    let spec = object(value, |kind| {
+        Error::location(
+            code,
+            format!("The {name} 'output' field must be an object, but found type: {kind}."),
+        )
+    })?;
+    spec.iter_elements()
+        .map(|element| {
+            let element = element?;
+            parse_field(element.key().as_str(), element.value()?, ctx)
+        })
+        .collect()
+}
+
+/// A constant of the specification.
+fn constant(value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<Option<RawBson>> {
+    let expression = Expression::parse(value, ctx)?.optimize();
+    Ok(expression.as_constant().map(|value| value.cloned().unwrap_or(RawBson::Null)))
+}
+
+fn read_boundaries(value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<Vec<RawBson>> {
+    let RawBsonRef::Array(array) = value else {
+        return Err(Error::location(
+            40200,
+            format!(
+                "The $bucket 'boundaries' field must be an array, but found type: {}.",
+                expr::agg::type_name(value)
+            ),
+        ));
+    };
+    let mut boundaries: Vec<RawBson> = Vec::new();
+    for element in array {
+        let element = element?;
+        let bound = constant(element, ctx)?.ok_or_else(|| {
+            Error::location(
+                40191,
+                format!(
+                    "The $bucket 'boundaries' field must be an array of constant values, but found \
+                     value: {}.",
+                    expr::agg::value_to_string(element)
+                ),
+            )
+        })?;
+        if let Some(last) = boundaries.last() {
+            check_ascending(last.as_raw_bson_ref(), bound.as_raw_bson_ref(), boundaries.len())?;
+        }
+        boundaries.push(bound);
+    }
+    if boundaries.len() < 2 {
+        return Err(Error::location(
+            40192,
+            format!(
+                "The $bucket 'boundaries' field must have at least 2 values, but found {} value(s).",
+                boundaries.len()
+            ),
+        ));
+    }
+    Ok(boundaries)
+}
+
+fn check_ascending(lower: RawBsonRef<'_>, upper: RawBsonRef<'_>, at: usize) -> Result<()> {
+    if keystring::canonical_type(&lower) != keystring::canonical_type(&upper) {
+        return Err(Error::location(
+            40193,
+            format!(
+                "All values in the the 'boundaries' option to $bucket must have the same type. \
+                 Found conflicting types {} and {}.",
+                expr::agg::type_name(lower),
+                expr::agg::type_name(upper)
+            ),
+        ));
+    }
+    if keystring::compare(lower, upper).is_lt() {
+        return Ok(());
+    }
+    Err(Error::location(
+        40194,
+        format!(
+            "The 'boundaries' option to $bucket must be sorted, but elements {} and {at} are not \
+             in ascending order ({} is not less than {}).",
+            at - 1,
+            expr::agg::value_to_string(lower),
+            expr::agg::value_to_string(upper)
+        ),
+    ))
+}
+
+fn read_default(
+    value: RawBsonRef<'_>,
+    boundaries: &[RawBson],
+    ctx: &ParseContext,
+) -> Result<RawBson> {
+    let default = constant(value, ctx)?.ok_or_else(|| {
+        Error::location(
+            40195,
+            format!(
+                "The $bucket 'default' field must be a constant expression, but found: {}.",
+                expr::agg::value_to_string(value)
+            ),
+        )
+    })?;
+    let outside = match (boundaries.first(), boundaries.last()) {
+        (Some(low), Some(high)) => {
+            let value = default.as_raw_bson_ref();
+            keystring::canonical_type(&value) != keystring::canonical_type(&low.as_raw_bson_ref())
+                || keystring::compare(value, low.as_raw_bson_ref()).is_lt()
+                || keystring::compare(value, high.as_raw_bson_ref()).is_ge()
+        }
+        _ => true,
+    };
+    if outside {
+        return Ok(default);
+    }
+    Err(Error::location(
+        40199,
+        "The $bucket 'default' field must be less than the lowest boundary or greater than or \
+         equal to the highest boundary.",
+    ))
+}
+
+fn literal(value: &RawBson) -> RawDocumentBuf {
+    let mut document = RawDocumentBuf::new();
+    document.append(cstr!("$literal"), value);
+    document
+}
+
+fn comparison(name: &bson::raw::CStr, left: RawBsonRef<'_>, right: &RawBson) -> RawDocumentBuf {
+    let mut sides = RawArrayBuf::new();
+    sides.push(left);
+    sides.push(literal(right));
+    let mut document = RawDocumentBuf::new();
+    document.append(name, sides);
+    document
+}
+
+/// `{$switch: {branches: [{case: {$and: [{$gte: …}, {$lt: …}]}, then: lower}], default: …}}`.
+fn switch_over(
+    group_by: RawBsonRef<'_>,
+    boundaries: &[RawBson],
+    default: Option<&RawBson>,
+) -> RawDocumentBuf {
+    let mut branches = RawArrayBuf::new();
+    for pair in boundaries.windows(2) {
+        let mut both = RawArrayBuf::new();
+        both.push(comparison(cstr!("$gte"), group_by, &pair[0]));
+        both.push(comparison(cstr!("$lt"), group_by, &pair[1]));
+        let mut case = RawDocumentBuf::new();
+        case.append(cstr!("$and"), both);
+        let mut branch = RawDocumentBuf::new();
+        branch.append(cstr!("case"), case);
+        branch.append(cstr!("then"), literal(&pair[0]));
+        branches.push(branch);
+    }
+    let mut switch = RawDocumentBuf::new();
+    switch.append(cstr!("branches"), branches);
+    if let Some(default) = default {
+        switch.append(cstr!("default"), literal(default));
+    }
+    let mut whole = RawDocumentBuf::new();
+    whole.append(cstr!("$switch"), switch);
+    whole
+}

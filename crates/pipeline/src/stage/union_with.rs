@@ -1,0 +1,95 @@
+//! `$unionWith`: the input, then the documents of another collection.
+
+use crate::Pipeline;
+use crate::env::Namespace;
+use crate::parse::{Inside, PipelineContext};
+use crate::source::{EmptySource, Source};
+use crate::stage::{Run, Stage};
+use bson::raw::{RawBsonRef, RawDocumentBuf};
+use errors::{Error, Result};
+use expr::agg::parse_fields;
+use std::sync::Arc;
+
+/// A parsed union.
+#[derive(Clone, Debug)]
+pub struct UnionWith {
+    /// The other collection; none where the pipeline makes its own documents.
+    pub from: Option<Namespace>,
+    /// What runs over it.
+    pub pipeline: Pipeline,
+}
+
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+    let (coll, stages) = match value {
+        RawBsonRef::String(coll) => (Some(coll), None),
+        RawBsonRef::Document(spec) => {
+            let [coll, pipeline] = parse_fields(spec, ["coll", "pipeline"], |name| {
+                Error::location(40415, format!("BSON field '$unionWith.{name}' is an unknown field."))
+            })?;
+            (coll.and_then(RawBsonRef::as_str), pipeline)
+        }
+        other => {
+            return Err(Error::failed_to_parse(format!(
+                "the $unionWith stage specification must be an object or string, but found {}",
+                expr::agg::type_name(other)
+            )));
+        }
+    };
+    let inner = ctx.nested(Inside::Union, coll.map(str::to_owned))?;
+    let pipeline = match stages {
+        None => Pipeline::default(),
+        Some(RawBsonRef::Array(stages)) => Pipeline::parse(stages, &inner)?.optimize(),
+        Some(other) => {
+            return Err(Error::type_mismatch(format!(
+                "BSON field '$unionWith.pipeline' is the wrong type '{}', expected type 'array'",
+                expr::agg::type_name(other)
+            )));
+        }
+    };
+    if coll.is_none() && !pipeline.has_own_source() {
+        return Err(Error::failed_to_parse(
+            "$unionWith stage without explicit collection must have a pipeline with $documents as \
+             first stage",
+        ));
+    }
+    let from = coll.map(|coll| Namespace::new(&ctx.database, coll));
+    Ok(Stage::UnionWith(Arc::new(UnionWith { from, pipeline })))
+}
+
+pub(crate) struct UnionSource {
+    run: Run,
+    union: Arc<UnionWith>,
+    other: Option<Box<dyn Source>>,
+}
+
+impl UnionSource {
+    pub(crate) fn new(run: Run, union: Arc<UnionWith>) -> Self {
+        Self { run, union, other: None }
+    }
+}
+
+impl Source for UnionSource {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        if let Some(other) = &mut self.other {
+            return other.next();
+        }
+        if let Some(document) = self.run.input.next()? {
+            return Ok(Some(document));
+        }
+        let Run { env, variables, .. } = &self.run;
+        let mut other = match &self.union.from {
+            Some(from) => env.aggregate(from, &self.union.pipeline, variables)?,
+            None => self.union.pipeline.execute(Box::new(EmptySource), env, variables)?,
+        };
+        let document = other.next()?;
+        self.other = Some(other);
+        Ok(document)
+    }
+
+    fn park(&mut self) {
+        self.run.input.park();
+        if let Some(other) = &mut self.other {
+            other.park();
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! `$unwind`: one document per element of an array.
+
+use crate::source::Source;
+use crate::stage::{Run, Stage};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use errors::{Error, Result};
+use expr::raw::{self, Writer};
+use std::sync::Arc;
+
+/// A parsed unwind.
+#[derive(Clone, Debug)]
+pub struct Unwind {
+    /// The array's path.
+    pub path: Vec<String>,
+    /// Where the element's index goes.
+    pub index: Option<Vec<String>>,
+    /// Keep documents whose array is empty, null or missing.
+    pub preserve: bool,
+}
+
+impl Unwind {
+    /// The path, dotted.
+    pub fn dotted(&self) -> String {
+        self.path.join(".")
+    }
+}
+
+pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Stage> {
+    let (mut path, mut index, mut preserve) = (None, None, false);
+    match value {
+        RawBsonRef::String(text) => path = Some(text.to_owned()),
+        RawBsonRef::Document(spec) => {
+            for element in spec.iter_elements() {
+                let element = element?;
+                let value = element.value()?;
+                match element.key().as_str() {
+                    "path" => path = Some(read_path(value)?),
+                    "includeArrayIndex" => index = Some(read_index(value)?),
+                    "preserveNullAndEmptyArrays" => {
+                        let RawBsonRef::Boolean(keep) = value else {
+                            return Err(Error::location(
+                                28809,
+                                format!(
+                                    "expected a boolean for the preserveNullAndEmptyArrays option \
+                                     to $unwind stage, got {}",
+                                    expr::agg::type_name(value)
+                                ),
+                            ));
+                        };
+                        preserve = keep;
+                    }
+                    other => {
+                        return Err(Error::location(
+                            28811,
+                            format!("unrecognized option to $unwind stage: {other}"),
+                        ));
+                    }
+                }
+            }
+        }
+        other => {
+            return Err(Error::location(
+                15981,
+                format!(
+                    "expected either a string or an object as specification for $unwind stage, \
+                     got {}",
+                    expr::agg::type_name(other)
+                ),
+            ));
+        }
+    }
+    let path = path
+        .filter(|path| !path.is_empty())
+        .ok_or_else(|| Error::location(28812, "no path specified to $unwind stage"))?;
+    let Some(path) = path.strip_prefix('$') else {
+        return Err(Error::location(
+            28818,
+            format!("path option to $unwind stage should be prefixed with a '$': {path}"),
+        ));
+    };
+    Ok(Stage::Unwind(Arc::new(Unwind {
+        path: expr::agg::split_path(path)?,
+        index: index.map(|name| expr::agg::split_path(&name)).transpose()?,
+        preserve,
+    })))
+}
+
+fn read_path(value: RawBsonRef<'_>) -> Result<String> {
+    value.as_str().map(str::to_owned).ok_or_else(|| {
+        Error::location(
+            28808,
+            format!(
+                "expected a string as the path for $unwind stage, got {}",
+                expr::agg::type_name(value)
+            ),
+        )
+    })
+}
+
+fn read_index(value: RawBsonRef<'_>) -> Result<String> {
+    let name = value.as_str().filter(|name| !name.is_empty()).ok_or_else(|| {
+        Error::location(
+            28810,
+            format!(
+                "expected a non-empty string for the includeArrayIndex  option to $unwind stage, \
+                 got {}",
+                expr::agg::type_name(value)
+            ),
+        )
+    })?;
+    if name.starts_with('$') {
+        return Err(Error::location(
+            28822,
+            format!(
+                "includeArrayIndex option to $unwind stage should not be prefixed with a '$': \
+                 {name}"
+            ),
+        ));
+    }
+    Ok(name.to_owned())
+}
+
+pub(crate) struct UnwindSource {
+    run: Run,
+    unwind: Arc<Unwind>,
+    /// The document being unwound.
+    current: Option<Open>,
+}
+
+/// A document whose array is being walked; in the document itself null stands for the array.
+struct Open {
+    document: RawDocumentBuf,
+    elements: std::vec::IntoIter<RawBson>,
+    index: i64,
+}
+
+/// What stands at the path.
+enum Found {
+    Array(RawArrayBuf),
+    EmptyOrMissing { remove: bool },
+    Scalar,
+}
+
+impl UnwindSource {
+    pub(crate) fn new(run: Run, unwind: Arc<Unwind>) -> Self {
+        Self { run, unwind, current: None }
+    }
+
+    fn look(&self, document: &RawDocument) -> Result<Found> {
+        let Some((last, parents)) = self.unwind.path.split_last() else {
+            return Ok(Found::Scalar);
+        };
+        let mut at = document;
+        for name in parents {
+            match at.get(name)? {
+                Some(RawBsonRef::Document(inner)) => at = inner,
+                _ => return Ok(Found::EmptyOrMissing { remove: false }),
+            }
+        }
+        Ok(match at.get(last)? {
+            None | Some(RawBsonRef::Null | RawBsonRef::Undefined) => {
+                Found::EmptyOrMissing { remove: false }
+            }
+            Some(RawBsonRef::Array(array)) if array.is_empty() => {
+                Found::EmptyOrMissing { remove: true }
+            }
+            Some(RawBsonRef::Array(array)) => Found::Array(array.to_owned()),
+            Some(_) => Found::Scalar,
+        })
+    }
+
+    /// The document with the value at the path replaced (`None`: removed) and the index set.
+    fn with(
+        &self,
+        document: &RawDocument,
+        value: Option<Option<RawBsonRef<'_>>>,
+        index: Option<i64>,
+    ) -> Result<RawDocumentBuf> {
+        let replaced = match value {
+            Some(value) => set_path(document, &self.unwind.path, value)?,
+            None => document.to_owned(),
+        };
+        let Some(path) = &self.unwind.index else { return Ok(replaced) };
+        let index = index.map_or(RawBsonRef::Null, RawBsonRef::Int64);
+        set_path(&replaced, path, Some(index))
+    }
+
+    fn next_element(&mut self) -> Result<Option<RawDocumentBuf>> {
+        let Some(mut open) = self.current.take() else { return Ok(None) };
+        let Some(value) = open.elements.next() else { return Ok(None) };
+        let index = open.index;
+        open.index += 1;
+        let made =
+            self.with(&open.document, Some(Some(value.as_raw_bson_ref())), Some(index))?;
+        self.current = Some(open);
+        Ok(Some(made))
+    }
+}
+
+impl Source for UnwindSource {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        let mut passed = 0_u32;
+        loop {
+            if let Some(document) = self.next_element()? {
+                return Ok(Some(document));
+            }
+            passed += 1;
+            if passed.is_multiple_of(128) {
+                self.run.env.check_interrupt()?;
+            }
+            let Some(document) = self.run.input.next()? else { return Ok(None) };
+            match self.look(&document)? {
+                Found::Scalar => return self.with(&document, None, None).map(Some),
+                Found::EmptyOrMissing { remove } if self.unwind.preserve => {
+                    let value = remove.then_some(None);
+                    return self.with(&document, value, None).map(Some);
+                }
+                Found::EmptyOrMissing { .. } => {}
+                Found::Array(array) => {
+                    let elements: Vec<RawBson> = (&*array)
+                        .into_iter()
+                        .map(|element| Ok(RawBson::from(element?)))
+                        .collect::<Result<_>>()?;
+                    // Each result replaces the array, so its bytes need not be carried along.
+                    let document = set_path(&document, &self.unwind.path, Some(RawBsonRef::Null))?;
+                    self.current =
+                        Some(Open { document, elements: elements.into_iter(), index: 0 });
+                }
+            }
+        }
+    }
+
+    fn park(&mut self) {
+        self.run.input.park();
+    }
+}
+
+/// The document with one value set (or removed) at a path of fields; missing or scalar parents
+/// become documents.
+pub(crate) fn set_path(
+    document: &RawDocument,
+    path: &[String],
+    value: Option<RawBsonRef<'_>>,
+) -> Result<RawDocumentBuf> {
+    let extra = value.map_or(0, |_| 64);
+    let mut out = Writer::with_capacity(document.as_bytes().len() + extra);
+    let open = out.begin();
+    set_level(Some(document), path, value, &mut out)?;
+    out.end(open);
+    crate::stage::check_document_size(out.len())?;
+    out.finish()
+}
+
+fn set_level(
+    document: Option<&RawDocument>,
+    path: &[String],
+    value: Option<RawBsonRef<'_>>,
+    out: &mut Writer,
+) -> Result<()> {
+    let Some((first, rest)) = path.split_first() else { return Ok(()) };
+    let mut put = |inner: Option<&RawDocument>, out: &mut Writer| -> Result<()> {
+        match value {
+            _ if !rest.is_empty() => {
+                let open = out.begin_document(first);
+                set_level(inner, rest, value, out)?;
+                out.end(open);
+            }
+            Some(value) => out.value(first, value),
+            None => {}
+        }
+        Ok(())
+    };
+    let mut placed = false;
+    for element in document.into_iter().flat_map(raw::elements) {
+        let element = element?;
+        if element.name() != first {
+            out.element(&element);
+            continue;
+        }
+        placed = true;
+        put(element.value()?.as_document(), out)?;
+    }
+    if !placed && value.is_some() {
+        put(None, out)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,1 @@
+//! Whole pipelines over documents in memory.
