@@ -33,14 +33,14 @@ mod tests;
 pub use convert::{double_to_string, value_to_string};
 pub use date::civil::{Civil, Unit, add_units};
 pub use optimize::Dependencies;
-pub use path::FieldPath;
+pub use parse::fields as parse_fields;
+pub use path::{FieldPath, split as split_path};
 pub use value::{Value, is_truthy, type_name};
 pub use variables::{ParseContext, VarId, Variables};
 
 pub(crate) use arith::{Spread, average};
 pub(crate) use array::read_n;
 pub(crate) use object::{Merger, merge_input};
-pub(crate) use parse::fields as parse_fields;
 pub(crate) use variables::empty_document;
 
 use bson::raw::{RawBson, RawBsonRef, RawDocument};

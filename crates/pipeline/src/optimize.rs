@@ -59,7 +59,8 @@ fn step(stages: &mut Vec<Stage>, at: usize) -> bool {
         (Stage::Lookup(lookup), Stage::Unwind(unwind))
             if lookup.unwind.is_none() && lookup.as_path == unwind.path =>
         {
-            let joined = Lookup { unwind: Some(Arc::clone(unwind)), ..Lookup::clone(lookup) };
+            let mut joined = Lookup::clone(lookup);
+            joined.unwind = Some(Arc::clone(unwind));
             stages[at] = Stage::Lookup(Arc::new(joined));
             stages.remove(at + 1);
             true
@@ -214,7 +215,9 @@ impl Reads {
 }
 
 /// The fields of several expressions; `None` where one wants the whole document.
-fn fields_of<'e>(expressions: impl IntoIterator<Item = &'e Expression>) -> Option<BTreeSet<String>> {
+fn fields_of<'e>(
+    expressions: impl IntoIterator<Item = &'e Expression>,
+) -> Option<BTreeSet<String>> {
     let mut fields = BTreeSet::new();
     for expression in expressions {
         let found = expression.dependencies();

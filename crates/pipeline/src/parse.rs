@@ -201,7 +201,8 @@ impl Pipeline {
                     ));
                 }
             }
-            if ctx.inside == Inside::Facet && (stage.is_source() || matches!(stage, Stage::Facet(_)))
+            if ctx.inside == Inside::Facet
+                && (stage.is_source() || matches!(stage, Stage::Facet(_)))
             {
                 return Err(not_inside(name, ctx.inside));
             }

@@ -48,7 +48,8 @@ impl Spill for FileSpill {
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> Result<usize> {
         let mut filled = 0;
         while filled < buf.len() {
-            let read = self.file.read_at(&mut buf[filled..], offset + filled as u64).map_err(io_error)?;
+            let read =
+                self.file.read_at(&mut buf[filled..], offset + filled as u64).map_err(io_error)?;
             if read == 0 {
                 break;
             }
@@ -87,13 +88,14 @@ const FAN_IN: usize = 64;
 /// Sorted runs in a spill.
 pub(crate) struct Runs {
     spill: Box<dyn Spill>,
-    runs: Vec<(u64, u64)>,
+    /// Where each run begins and ends.
+    extents: Vec<(u64, u64)>,
     end: u64,
 }
 
 impl Runs {
     pub(crate) fn create(env: &dyn Env) -> Result<Self> {
-        Ok(Self { spill: env.create_spill()?, runs: Vec::new(), end: 0 })
+        Ok(Self { spill: env.create_spill()?, extents: Vec::new(), end: 0 })
     }
 
     /// Writes records, which must ascend by key, as one run.
@@ -111,7 +113,7 @@ impl Runs {
 
     fn close(&mut self, mut writer: RunWriter) -> Result<()> {
         writer.flush(&mut *self.spill)?;
-        self.runs.push((writer.start, writer.end));
+        self.extents.push((writer.start, writer.end));
         self.end = writer.end;
         Ok(())
     }
@@ -119,8 +121,8 @@ impl Runs {
     /// All records in order; equal keys in the order of their runs.
     pub(crate) fn merge(mut self, env: &dyn Env) -> Result<Merged> {
         // Each round merges neighbours, so that equal keys stay in the order of their runs.
-        while self.runs.len() > FAN_IN {
-            let runs = std::mem::take(&mut self.runs);
+        while self.extents.len() > FAN_IN {
+            let runs = std::mem::take(&mut self.extents);
             for some in runs.chunks(FAN_IN) {
                 env.check_interrupt()?;
                 let mut heads = Heads::open(&*self.spill, some)?;
@@ -131,7 +133,7 @@ impl Runs {
                 self.close(writer)?;
             }
         }
-        let heads = Heads::open(&*self.spill, &self.runs)?;
+        let heads = Heads::open(&*self.spill, &self.extents)?;
         Ok(Merged { spill: self.spill, heads })
     }
 }
@@ -371,6 +373,9 @@ impl crate::Source for SpoolSource {
 /// A document read back.
 pub(crate) fn document_from(bytes: Vec<u8>) -> Result<bson::raw::RawDocumentBuf> {
     bson::raw::RawDocumentBuf::from_bytes(bytes).map_err(|error| {
-        Error::new(Code::INTERNAL_ERROR, format!("temporary file holds a damaged document: {error}"))
+        Error::new(
+            Code::INTERNAL_ERROR,
+            format!("temporary file holds a damaged document: {error}"),
+        )
     })
 }

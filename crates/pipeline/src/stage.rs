@@ -214,7 +214,9 @@ impl Stage {
                 Box::new(union_with::UnionSource::new(run, Arc::clone(union)))
             }
             Self::Documents(list) => documents::source(list, variables)?,
-            Self::Out(out) => Box::new(out::WriteSource::new(run, out::Target::Out(Arc::clone(out)))),
+            Self::Out(out) => {
+                Box::new(out::WriteSource::new(run, out::Target::Out(Arc::clone(out))))
+            }
             Self::Merge(merge) => {
                 Box::new(out::WriteSource::new(run, out::Target::Merge(Arc::clone(merge))))
             }
@@ -251,10 +253,10 @@ pub(crate) fn check_document_size(bytes: usize) -> Result<()> {
 }
 
 /// The object a stage's argument must be.
-pub(crate) fn object<'a>(
-    value: RawBsonRef<'a>,
+pub(crate) fn object(
+    value: RawBsonRef<'_>,
     refuse: impl FnOnce(&str) -> Error,
-) -> Result<&'a RawDocument> {
+) -> Result<&RawDocument> {
     match value {
         RawBsonRef::Document(document) => Ok(document),
         other => Err(refuse(expr::agg::type_name(other))),

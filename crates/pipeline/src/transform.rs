@@ -43,7 +43,7 @@ enum Action {
     Include,
     Exclude,
     Compute(Expression),
-    Nested(Tree),
+    Nested(Box<Tree>),
 }
 
 impl Tree {
@@ -115,16 +115,15 @@ impl Transform {
     ) -> Result<()> {
         check_depth(depth)?;
         if spec.is_empty() && depth == 0 {
-            return Err(Error::location(
-                40177,
-                "specification must have at least one field",
-            ));
+            return Err(Error::location(40177, "specification must have at least one field"));
         }
         for element in spec.iter_elements() {
             let element = element?;
             let path = join(prefix, element.key().as_str())?;
             match element.value()? {
-                RawBsonRef::Document(inner) if !raw::starts_with_dollar(inner) && !inner.is_empty() => {
+                RawBsonRef::Document(inner)
+                    if !raw::starts_with_dollar(inner) && !inner.is_empty() =>
+                {
                     self.add_level(inner, &path, ctx, depth + 1)?;
                 }
                 value => self.put(&path, Action::Compute(compute(value, ctx)?))?,
@@ -151,7 +150,7 @@ impl Transform {
         for (at, name) in parents.iter().enumerate() {
             tree.computes |= computes;
             if tree.get(name).is_none() {
-                tree.insert(name, Action::Nested(Tree::default()));
+                tree.insert(name, Action::Nested(Box::default()));
             }
             let place = tree.get(name).map_or(0, |(place, _)| place);
             match &mut tree.fields[place].1 {
@@ -270,15 +269,14 @@ impl Job<'_> {
         for element in document.into_iter().flat_map(raw::elements) {
             let element = element?;
             match tree.get(element.name()) {
-                None if self.mode == Mode::Include => {}
+                // With inclusion a computed field comes after what was copied.
+                None | Some((_, Action::Compute(_))) if self.mode == Mode::Include => {}
                 None | Some((_, Action::Include)) => out.element(&element),
                 Some((_, Action::Exclude)) => {}
                 Some((at, Action::Nested(inner))) => {
                     done[at] = true;
                     self.nested(element.name(), inner, element.value()?, out)?;
                 }
-                // With inclusion a computed field comes after what was copied.
-                Some((_, Action::Compute(_))) if self.mode == Mode::Include => {}
                 Some((at, Action::Compute(expression))) => {
                     if !std::mem::replace(&mut done[at], true) {
                         self.compute(element.name(), expression, out)?;
@@ -469,10 +467,9 @@ fn join(prefix: &str, name: &str) -> Result<String> {
 
 fn collision(path: &str, remaining: Option<&str>) -> Error {
     match remaining {
-        Some(rest) => Error::location(
-            31249,
-            format!("Path collision at {path} remaining portion {rest}"),
-        ),
+        Some(rest) => {
+            Error::location(31249, format!("Path collision at {path} remaining portion {rest}"))
+        }
         None => Error::location(31250, format!("Path collision at {path}")),
     }
 }

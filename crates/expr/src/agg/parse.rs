@@ -593,7 +593,7 @@ fn meta(value: RawBsonRef<'_>) -> Result<Node> {
 }
 
 /// The values of the named fields, `unknown` for any other.
-pub(crate) fn fields<'a, const N: usize>(
+pub fn fields<'a, const N: usize>(
     document: &'a RawDocument,
     names: [&str; N],
     unknown: impl Fn(&str) -> Error,

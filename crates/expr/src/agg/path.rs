@@ -106,7 +106,7 @@ fn array_value<'a>(array: &'a RawArray, names: &[String]) -> Result<Value<'a>> {
 }
 
 /// Splits and checks a dotted path.
-pub(crate) fn split(path: &str) -> Result<Vec<String>> {
+pub fn split(path: &str) -> Result<Vec<String>> {
     if path.is_empty() {
         return Err(Error::location(40352, "FieldPath cannot be constructed with empty string"));
     }

@@ -139,7 +139,7 @@ impl Variables {
     }
 
     /// The next number in [0, 1) for `$rand` (splitmix64).
-    pub(crate) fn random(&self) -> f64 {
+    pub fn random(&self) -> f64 {
         let state = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         let mut z = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

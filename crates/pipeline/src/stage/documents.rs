@@ -15,15 +15,12 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
 pub(crate) fn source(list: &Expression, variables: &Variables) -> Result<Box<dyn Source>> {
     const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
     let refuse = |what: &str| {
-        Error::location(
-            5858203,
-            format!("error during evaluation of $documents: {what}"),
-        )
+        Error::location(5858203, format!("error during evaluation of $documents: {what}"))
     };
     let list = list.evaluate(RawDocument::from_bytes(EMPTY)?, variables)?;
-    let array = list.as_array().ok_or_else(|| {
-        refuse("an array is expected, but the expression is of another type")
-    })?;
+    let array = list
+        .as_array()
+        .ok_or_else(|| refuse("an array is expected, but the expression is of another type"))?;
     let mut documents = Vec::new();
     for element in array {
         match RawBson::from(element?) {

@@ -4,11 +4,11 @@
 //! visited once, so cycles end.
 
 use crate::Pipeline;
-use crate::env::{Env, LookupHint, Namespace};
+use crate::env::{LookupHint, Namespace};
 use crate::parse::PipelineContext;
 use crate::source::{Source, drain};
-use crate::stage::lookup::{foreign_keys, local_values};
 use crate::stage::group::key_bytes;
+use crate::stage::lookup::{foreign_keys, local_values};
 use crate::stage::unwind::set_path;
 use crate::stage::{Run, Stage, check_document_size, object};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -133,7 +133,15 @@ pub(crate) struct GraphLookupSource {
     run: Run,
     lookup: Arc<GraphLookup>,
     /// The collection in memory, where it fits and no index answers; read at first need.
-    nodes: Option<Option<Nodes>>,
+    nodes: Searched,
+}
+
+/// How neighbours are found.
+enum Searched {
+    Undecided,
+    Memory(Nodes),
+    /// Ask per depth.
+    Collection,
 }
 
 /// The searched collection by the values of `connectToField`.
@@ -144,7 +152,7 @@ struct Nodes {
 
 impl GraphLookupSource {
     pub(crate) fn new(run: Run, lookup: Arc<GraphLookup>) -> Self {
-        Self { run, lookup, nodes: None }
+        Self { run, lookup, nodes: Searched::Undecided }
     }
 
     fn load(&self) -> Result<Option<Nodes>> {
@@ -181,10 +189,10 @@ impl GraphLookupSource {
 
     /// All documents whose `connectToField` is one of these.
     fn neighbours(&mut self, frontier: Vec<RawBson>) -> Result<Vec<RawDocumentBuf>> {
-        if self.nodes.is_none() {
-            self.nodes = Some(self.load()?);
+        if matches!(self.nodes, Searched::Undecided) {
+            self.nodes = self.load()?.map_or(Searched::Collection, Searched::Memory);
         }
-        if let Some(Some(nodes)) = &self.nodes {
+        if let Searched::Memory(nodes) = &self.nodes {
             let mut found = Vec::new();
             for value in frontier {
                 let key = key_bytes(value.as_raw_bson_ref(), Vec::new())?;

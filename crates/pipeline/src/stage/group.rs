@@ -76,10 +76,9 @@ pub(crate) fn parse_field(
                 AccumulatorSpec::parse(only.key().as_str(), only.value()?, &ctx.parse.names)?;
             Ok((name.to_owned(), spec))
         }
-        (None, _) => Err(Error::location(
-            40234,
-            format!("The field '{name}' must be an accumulator object"),
-        )),
+        (None, _) => {
+            Err(Error::location(40234, format!("The field '{name}' must be an accumulator object")))
+        }
         (Some(_), Some(_)) => {
             Err(Error::location(40238, format!("The field '{name}' must specify one accumulator")))
         }
@@ -214,26 +213,20 @@ impl GroupSource {
     }
 
     /// Adds one document; gives the key buffer back.
-    fn add(
-        &self,
-        table: &mut Table,
-        document: &RawDocument,
-        buffer: Vec<u8>,
-    ) -> Result<Vec<u8>> {
+    fn add(&self, table: &mut Table, document: &RawDocument, buffer: Vec<u8>) -> Result<Vec<u8>> {
         let variables = &*self.run.variables;
         let id = self.group.id.evaluate(document, variables)?;
         let id_ref = id.get().unwrap_or(RawBsonRef::Null);
         let key = key_bytes(id_ref, buffer)?;
-        let (at, buffer) = match table.places.get(&key) {
-            Some(at) => (*at, key),
-            None => {
-                let at = table.entries.len();
-                let states = self.group.start(id_ref, variables)?;
-                table.bytes += key.len() * 2 + 128 + states.len() * 96;
-                table.entries.push(Entry { id: id_ref.into(), states });
-                table.places.insert(key, at);
-                (at, Vec::new())
-            }
+        let (at, buffer) = if let Some(at) = table.places.get(&key) {
+            (*at, key)
+        } else {
+            let at = table.entries.len();
+            let states = self.group.start(id_ref, variables)?;
+            table.bytes += key.len() * 2 + 128 + states.len() * 96;
+            table.entries.push(Entry { id: id_ref.into(), states });
+            table.places.insert(key, at);
+            (at, Vec::new())
         };
         let states = &mut table.entries[at].states;
         for ((_, spec), state) in self.group.fields.iter().zip(states) {
@@ -249,9 +242,10 @@ impl GroupSource {
         let State::Merging(merged, head) = &mut self.state else { return Ok(None) };
         let Some((key, bytes)) = head.take() else { return Ok(None) };
         let first = document_from(bytes)?;
-        let id = first.iter_elements().next().ok_or_else(|| {
-            Error::new(Code::INTERNAL_ERROR, "a spilled group lacks its key")
-        })??;
+        let id = first
+            .iter_elements()
+            .next()
+            .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "a spilled group lacks its key"))??;
         let id = id.value()?;
         let mut states = self.group.start(id, &self.run.variables)?;
         self.group.merge(&mut states, &first)?;
@@ -274,9 +268,11 @@ fn spill(runs: &mut Runs, table: &mut Table) -> Result<()> {
     let Table { places, entries, .. } = std::mem::replace(table, Table::new());
     let mut order: Vec<(Vec<u8>, usize)> = places.into_iter().collect();
     order.sort_unstable();
-    runs.write(order.into_iter().map(|(key, at)| {
-        Group::partial(&entries[at]).map(|document| (key, document.into_bytes()))
-    }))
+    runs.write(
+        order.into_iter().map(|(key, at)| {
+            Group::partial(&entries[at]).map(|document| (key, document.into_bytes()))
+        }),
+    )
 }
 
 impl Source for GroupSource {
@@ -286,9 +282,7 @@ impl Source for GroupSource {
         }
         let document = match &mut self.state {
             State::Memory(entries) => match entries.next() {
-                Some(entry) => {
-                    Some(self.group.finish(entry.id.as_raw_bson_ref(), entry.states)?)
-                }
+                Some(entry) => Some(self.group.finish(entry.id.as_raw_bson_ref(), entry.states)?),
                 None => None,
             },
             State::Merging(..) => self.merge_next()?,

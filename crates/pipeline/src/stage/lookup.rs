@@ -10,7 +10,7 @@
 mod table;
 
 use crate::Pipeline;
-use crate::env::{Env, LookupHint, Namespace};
+use crate::env::{LookupHint, Namespace};
 use crate::parse::{Inside, PipelineContext};
 use crate::source::{EmptySource, Source, VecSource};
 use crate::stage::unwind::{Unwind, set_path};
@@ -22,6 +22,7 @@ use expr::filter::{Filter, InSet, Leaf, Node, Predicate};
 use expr::{Path, raw};
 use std::sync::Arc;
 use table::Table;
+pub(crate) use table::foreign_keys;
 
 /// A parsed lookup.
 #[derive(Clone, Debug)]
@@ -216,7 +217,7 @@ enum Strategy {
     Undecided,
     /// The whole result, the same for every document.
     Cached(Arc<[RawDocumentBuf]>),
-    Table(Table),
+    Table(Box<Table>),
     /// Ask per document.
     PerDocument,
 }
@@ -256,7 +257,7 @@ impl LookupSource {
         if hint == LookupHint::Hash
             && let Some(table) = Table::build(lookup, from, env, variables)?
         {
-            self.strategy = Strategy::Table(table);
+            self.strategy = Strategy::Table(Box::new(table));
         }
         Ok(())
     }
@@ -328,10 +329,7 @@ impl LookupSource {
                     let made = set_path(outer, &self.lookup.as_path, value)?;
                     return with_index(made, unwind, RawBsonRef::Int64(at)).map(Some);
                 }
-                let (outer, _, count) = match self.open.take() {
-                    Some(open) => open,
-                    None => continue,
-                };
+                let Some((outer, _, count)) = self.open.take() else { continue };
                 if count == 0 && unwind.preserve {
                     let made = set_path(&outer, &self.lookup.as_path, None)?;
                     return with_index(made, unwind, RawBsonRef::Null).map(Some);

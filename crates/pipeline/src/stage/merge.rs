@@ -174,8 +174,7 @@ fn merged(existing: &RawDocument, incoming: &RawDocument) -> Result<RawDocumentB
         let element = element?;
         news.insert(element.name(), element);
     }
-    let mut out =
-        Writer::with_capacity(existing.as_bytes().len() + incoming.as_bytes().len());
+    let mut out = Writer::with_capacity(existing.as_bytes().len() + incoming.as_bytes().len());
     let open = out.begin();
     for element in raw::elements(existing) {
         let element = element?;
@@ -227,8 +226,7 @@ fn parse_spec(spec: &RawDocument, ctx: &PipelineContext) -> Result<MergeSpec> {
         Error::location(40414, "BSON field '$merge.into' is missing but a required field")
     })?;
     let when_not_matched = match not_matched {
-        None => WhenNotMatched::Insert,
-        Some(RawBsonRef::String("insert")) => WhenNotMatched::Insert,
+        None | Some(RawBsonRef::String("insert")) => WhenNotMatched::Insert,
         Some(RawBsonRef::String("discard")) => WhenNotMatched::Discard,
         Some(RawBsonRef::String("fail")) => WhenNotMatched::Fail,
         Some(other) => {
@@ -239,10 +237,9 @@ fn parse_spec(spec: &RawDocument, ctx: &PipelineContext) -> Result<MergeSpec> {
         }
     };
     let when_matched = match matched {
-        None => WhenMatched::Merge,
         Some(RawBsonRef::String("replace")) => WhenMatched::Replace,
         Some(RawBsonRef::String("keepExisting")) => WhenMatched::KeepExisting,
-        Some(RawBsonRef::String("merge")) => WhenMatched::Merge,
+        None | Some(RawBsonRef::String("merge")) => WhenMatched::Merge,
         Some(RawBsonRef::String("fail")) => WhenMatched::Fail,
         Some(RawBsonRef::Array(stages)) => parse_pipeline(stages, lets, ctx)?,
         Some(other) => {
@@ -258,7 +255,12 @@ fn parse_spec(spec: &RawDocument, ctx: &PipelineContext) -> Result<MergeSpec> {
             "Cannot use 'let' variables with 'whenMatched: merge' mode",
         ));
     }
-    Ok(MergeSpec { into: parse_into(into, ctx)?, on: parse_on(on)?, when_matched, when_not_matched })
+    Ok(MergeSpec {
+        into: parse_into(into, ctx)?,
+        on: parse_on(on)?,
+        when_matched,
+        when_not_matched,
+    })
 }
 
 fn parse_into(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Namespace> {

@@ -75,7 +75,8 @@ pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) ->
             "{name} must take an object argument but found: {name}: a value of type {kind}"
         ))
     })?;
-    if ctx.collection.is_none() && matches!(name, "$collStats" | "$indexStats" | "$planCacheStats") {
+    if ctx.collection.is_none() && matches!(name, "$collStats" | "$indexStats" | "$planCacheStats")
+    {
         return Err(Error::new(
             Code::INVALID_NAMESPACE,
             format!("{{aggregate: 1}} is not valid for '{name}'; a collection is required."),

@@ -42,7 +42,10 @@ impl RedactSource {
                 ));
             }
         };
-        let open = name.map_or_else(|| out.begin(), |name| out.begin_document(name));
+        let open = match name {
+            Some(name) => out.begin_document(name),
+            None => out.begin(),
+        };
         for element in raw::elements(level) {
             let element = element?;
             match element.value()? {

@@ -107,7 +107,8 @@ pub(crate) fn bucket(
     };
     check_group_by(group_by, 40202, "$bucket")?;
     let boundaries = read_boundaries(boundaries, &ctx.parse.names)?;
-    let default = default.map(|value| read_default(value, &boundaries, &ctx.parse.names)).transpose()?;
+    let default =
+        default.map(|value| read_default(value, &boundaries, &ctx.parse.names)).transpose()?;
     let switch = switch_over(group_by, &boundaries, default.as_ref());
     let id = Expression::parse(RawBsonRef::Document(&switch), &ctx.parse.names)?;
     let fields = match output {

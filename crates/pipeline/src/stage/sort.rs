@@ -23,9 +23,8 @@ pub struct Sort {
 }
 
 pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Stage> {
-    let spec = object(value, |_| {
-        Error::location(15973, "the $sort key specification must be an object")
-    })?;
+    let spec =
+        object(value, |_| Error::location(15973, "the $sort key specification must be an object"))?;
     if spec.is_empty() {
         return Err(Error::location(15976, "$sort stage must have at least one sort key"));
     }
@@ -91,7 +90,8 @@ impl SortSource {
 
     fn gather(&mut self) -> Result<State> {
         let options = self.run.env.options();
-        let limit = self.sort.limit.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        let limit =
+            self.sort.limit.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
         // A heap for the top k, a list for everything: the heap's greatest is the worst kept.
         let mut heap: BinaryHeap<Entry> = BinaryHeap::new();
         let mut list: Vec<Entry> = Vec::new();

@@ -31,8 +31,9 @@ pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) ->
             };
             Transform::project(spec, &ctx.parse.names).map_err(|e| e.context("Invalid $project"))?
         }
-        "$unset" => Transform::unset(unset_names(value)?)
-            .map_err(|e| e.context("Invalid $unset"))?,
+        "$unset" => {
+            Transform::unset(unset_names(value)?).map_err(|e| e.context("Invalid $unset"))?
+        }
         _ => {
             let RawBsonRef::Document(spec) = value else {
                 return Err(Error::location(
@@ -97,9 +98,7 @@ impl TransformSource {
 impl Source for TransformSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         match self.run.input.next()? {
-            Some(document) => {
-                self.stage.transform.apply(&document, &self.run.variables).map(Some)
-            }
+            Some(document) => self.stage.transform.apply(&document, &self.run.variables).map(Some),
             None => Ok(None),
         }
     }

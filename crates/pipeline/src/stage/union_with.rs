@@ -24,7 +24,10 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
         RawBsonRef::String(coll) => (Some(coll), None),
         RawBsonRef::Document(spec) => {
             let [coll, pipeline] = parse_fields(spec, ["coll", "pipeline"], |name| {
-                Error::location(40415, format!("BSON field '$unionWith.{name}' is an unknown field."))
+                Error::location(
+                    40415,
+                    format!("BSON field '$unionWith.{name}' is an unknown field."),
+                )
             })?;
             (coll.and_then(RawBsonRef::as_str), pipeline)
         }

@@ -169,20 +169,12 @@ impl UnwindSource {
         })
     }
 
-    /// The document with the value at the path replaced (`None`: removed) and the index set.
-    fn with(
-        &self,
-        document: &RawDocument,
-        value: Option<Option<RawBsonRef<'_>>>,
-        index: Option<i64>,
-    ) -> Result<RawDocumentBuf> {
-        let replaced = match value {
-            Some(value) => set_path(document, &self.unwind.path, value)?,
-            None => document.to_owned(),
-        };
-        let Some(path) = &self.unwind.index else { return Ok(replaced) };
-        let index = index.map_or(RawBsonRef::Null, RawBsonRef::Int64);
-        set_path(&replaced, path, Some(index))
+    /// The document with the element's index set, where that is wanted.
+    fn indexed(&self, document: RawDocumentBuf, index: RawBsonRef<'_>) -> Result<RawDocumentBuf> {
+        match &self.unwind.index {
+            Some(path) => set_path(&document, path, Some(index)),
+            None => Ok(document),
+        }
     }
 
     fn next_element(&mut self) -> Result<Option<RawDocumentBuf>> {
@@ -190,8 +182,7 @@ impl UnwindSource {
         let Some(value) = open.elements.next() else { return Ok(None) };
         let index = open.index;
         open.index += 1;
-        let made =
-            self.with(&open.document, Some(Some(value.as_raw_bson_ref())), Some(index))?;
+        let made = self.with(&open.document, Some(Some(value.as_raw_bson_ref())), Some(index))?;
         self.current = Some(open);
         Ok(Some(made))
     }
@@ -212,8 +203,12 @@ impl Source for UnwindSource {
             match self.look(&document)? {
                 Found::Scalar => return self.with(&document, None, None).map(Some),
                 Found::EmptyOrMissing { remove } if self.unwind.preserve => {
-                    let value = remove.then_some(None);
-                    return self.with(&document, value, None).map(Some);
+                    let made = if remove {
+                        set_path(&document, &self.unwind.path, None)?
+                    } else {
+                        document
+                    };
+                    return self.indexed(made, RawBsonRef::Null).map(Some);
                 }
                 Found::EmptyOrMissing { .. } => {}
                 Found::Array(array) => {
@@ -258,7 +253,7 @@ fn set_level(
     out: &mut Writer,
 ) -> Result<()> {
     let Some((first, rest)) = path.split_first() else { return Ok(()) };
-    let mut put = |inner: Option<&RawDocument>, out: &mut Writer| -> Result<()> {
+    let put = |inner: Option<&RawDocument>, out: &mut Writer| -> Result<()> {
         match value {
             _ if !rest.is_empty() => {
                 let open = out.begin_document(first);

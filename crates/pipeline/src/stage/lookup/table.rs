@@ -80,9 +80,10 @@ impl Table {
                 for value in &values {
                     add(value.as_raw_bson_ref())?;
                 }
-                checked = values.iter().any(|value| matches!(value, RawBson::Null)).then(|| {
-                    equality_filter(foreign, values, &Arc::new(variables.clone()))
-                });
+                checked = values
+                    .iter()
+                    .any(|value| matches!(value, RawBson::Null))
+                    .then(|| equality_filter(foreign, values, &Arc::new(variables.clone())));
             }
             (None, Some((_, outer))) => add(outer.evaluate(document, variables)?.bson())?,
             (None, None) => {}
@@ -106,7 +107,10 @@ impl Table {
 
 /// One key per value the foreign path stands for, and one for a whole array. `None` where the
 /// path runs through arrays that cannot be told apart.
-fn foreign_keys(document: &RawDocument, path: &[Path; 1]) -> Result<Option<Vec<Vec<u8>>>> {
+pub(crate) fn foreign_keys(
+    document: &RawDocument,
+    path: &[Path; 1],
+) -> Result<Option<Vec<Vec<u8>>>> {
     let mut keys = Vec::new();
     let expanded = multikey::expand(document, path, &mut |tuple| {
         let value = tuple.first().copied().flatten().unwrap_or(RawBsonRef::Null);
