@@ -26,7 +26,7 @@ use crate::agg::{self, Expression, Variables};
 use crate::path::Path;
 use crate::types::TypeSet;
 use bson::DateTime;
-use bson::raw::{RawBson, RawBsonRef, RawDocument};
+use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::Result;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -305,6 +305,15 @@ impl Filter {
         let mut found = Vec::new();
         collect_paths(&self.root, &mut found);
         found
+    }
+}
+
+impl std::fmt::Display for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match RawDocumentBuf::try_from(&self.to_document()) {
+            Ok(document) => f.write_str(&crate::show::document(&document)),
+            Err(_) => f.write_str("{ ... }"),
+        }
     }
 }
 

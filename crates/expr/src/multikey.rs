@@ -156,3 +156,6 @@ fn parallel(a: &Path, b: &Path) -> Error {
         format!("cannot index parallel arrays [{}] [{}]", b.as_str(), a.as_str()),
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -141,3 +141,44 @@ impl TypeSet {
         named.into_iter().chain(coded.map(|(_, row)| bson::Bson::Int32(row.1))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bson::Decimal128;
+
+    fn decimal(text: &str) -> RawBsonRef<'static> {
+        RawBsonRef::Decimal128(text.parse::<Decimal128>().unwrap())
+    }
+
+    #[test]
+    fn whole_numbers_of_every_type_are_exact() {
+        let check = |value, exact, truncated| {
+            assert_eq!((exact_integer(value), truncated_integer(value)), (exact, truncated));
+        };
+        check(RawBsonRef::Int32(5), Some(5), Some(5));
+        check(RawBsonRef::Double(5.0), Some(5), Some(5));
+        check(RawBsonRef::Double(-5.5), None, Some(-5));
+        check(RawBsonRef::Double(f64::NAN), None, None);
+        check(RawBsonRef::Double(9_223_372_036_854_775_808.0), None, None);
+        check(RawBsonRef::Int64(i64::MIN), Some(i64::MIN), Some(i64::MIN));
+        check(decimal("5.00"), Some(5), Some(5));
+        check(decimal("-12.5E+1"), Some(-125), Some(-125));
+        check(decimal("0.999"), None, Some(0));
+        check(decimal("1E+30"), None, None);
+        check(decimal("9223372036854775807"), Some(i64::MAX), Some(i64::MAX));
+        check(decimal("Infinity"), None, None);
+        check(RawBsonRef::String("5"), None, None);
+    }
+
+    #[test]
+    fn type_sets_name_types_by_alias_number_and_family() {
+        let mut set = TypeSet::default();
+        set.add(RawBsonRef::String("number")).unwrap();
+        set.add(RawBsonRef::Double(4.0)).unwrap();
+        assert!(set.contains(decimal("1")) && set.contains_array());
+        assert!(!set.contains(RawBsonRef::Null));
+        assert!(set.add(RawBsonRef::Int32(0)).is_err());
+        assert!(set.add(RawBsonRef::Double(1.5)).is_err());
+    }
+}

@@ -69,7 +69,10 @@ fn equalities_to_in(parts: Vec<Node>) -> Vec<Node> {
             continue;
         };
         let (values, patterns) = match predicate {
-            Predicate::Eq(value) => (vec![value], Vec::new()),
+            // A stored regular expression beside others would read as a pattern.
+            Predicate::Eq(value) if !matches!(value, RawBson::RegularExpression(_)) => {
+                (vec![value], Vec::new())
+            }
             Predicate::In(set) => (set.values, set.patterns),
             other => {
                 out.push(Node::Leaf(Leaf { path, predicate: other }));

@@ -92,7 +92,10 @@ fn top_operator(element: &Element<'_>, scope: Scope<'_>, parts: &mut Vec<Node>) 
             parts.push(Node::Expr(Box::new(ExprNode { expression, source: value.into() })));
         }
         "$where" => return Err(Error::bad_value("no globalScriptEngine in $where parsing")),
-        "$text" => return Err(Error::bad_value("$text is not supported")),
+        // What MongoDB says where there is no such index; there are no text indexes yet.
+        "$text" => {
+            return Err(Error::new(Code::INDEX_NOT_FOUND, "text index required for $text query"));
+        }
         "$jsonSchema" => return Err(Error::bad_value("$jsonSchema is not supported")),
         _ => {
             return Err(Error::bad_value(format!(
@@ -233,7 +236,14 @@ fn operator(
         "$not" => negation(path, value, scope)?,
         "$all" => all(path, value, scope)?,
         "$elemMatch" => elem_match(path, value, scope)?,
-        "$geoWithin" | "$geoIntersects" | "$near" | "$nearSphere" | "$within" | "$geoNear" => {
+        "$near" | "$nearSphere" | "$geoNear" => {
+            return Err(Error::new(
+                Code::NO_QUERY_EXECUTION_PLANS,
+                "error processing query: planner returned error :: caused by :: unable to find \
+                 index for $geoNear query",
+            ));
+        }
+        "$geoWithin" | "$geoIntersects" | "$within" => {
             return Err(Error::bad_value(format!("{name} is not supported")));
         }
         _ => match BitTest::of_name(name) {

@@ -2,7 +2,6 @@
 #![allow(clippy::needless_pass_by_value, reason = "tables of literals read better")]
 
 use super::*;
-use bson::raw::RawDocumentBuf;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Decimal128, Document, doc};
 use errors::Code;
@@ -449,6 +448,10 @@ fn malformed_filters_have_mongodbs_errors() {
     bad(doc! {"a": {"$options": "i"}}, "$options needs a $regex");
     bad(doc! {"a": {"$regex": 5}}, "$regex has to be a string");
     bad(doc! {"$where": "1"}, "$where");
+    let text = doc! {"$text": {"$search": "x"}};
+    check_error(text, Code::INDEX_NOT_FOUND, "text index required for $text query");
+    let near = doc! {"a": {"$near": [0, 0]}};
+    check_error(near, Code::NO_QUERY_EXECUTION_PLANS, "unable to find index for $geoNear query");
     let nested = doc! {"a": {"$elemMatch": {"$expr": true}}};
     check_error(nested, Code::location(224), "$expr can only be applied to the top-level");
     check_error(doc! {"a": {"$type": []}}, Code::FAILED_TO_PARSE, "must match at least one type");
@@ -524,6 +527,17 @@ fn the_canonical_form_is_flat() {
     check(doc! {"a": {"$not": {"$not": {"$gt": 5}}}}, doc! {"a": {"$gt": 5}});
     check(doc! {"a": {"$exists": false}}, doc! {"a": {"$not": {"$exists": true}}});
     check(doc! {}, doc! {});
+    let shown = parse(&doc! {"a": 1, "b": {"$gt": "x"}}).unwrap().to_string();
+    assert_eq!(shown, "{ $and: [ { a: { $eq: 1 } }, { b: { $gt: \"x\" } } ] }");
+}
+
+#[test]
+fn a_stored_regular_expression_is_no_pattern() {
+    check_all(
+        doc! {"$or": [{"a": {"$eq": regex("x", "")}}, {"a": 1}]},
+        &[doc! {"a": regex("x", "")}, doc! {"a": 1}],
+        &[doc! {"a": "x"}],
+    );
 }
 
 #[test]
