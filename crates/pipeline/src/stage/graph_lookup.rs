@@ -139,7 +139,7 @@ pub(crate) struct GraphLookupSource {
 /// How neighbours are found.
 enum Searched {
     Undecided,
-    Memory(Nodes),
+    Memory(Box<Nodes>),
     /// Ask per depth.
     Collection,
 }
@@ -190,7 +190,9 @@ impl GraphLookupSource {
     /// All documents whose `connectToField` is one of these.
     fn neighbours(&mut self, frontier: Vec<RawBson>) -> Result<Vec<RawDocumentBuf>> {
         if matches!(self.nodes, Searched::Undecided) {
-            self.nodes = self.load()?.map_or(Searched::Collection, Searched::Memory);
+            self.nodes = self
+                .load()?
+                .map_or(Searched::Collection, |nodes| Searched::Memory(Box::new(nodes)));
         }
         if let Searched::Memory(nodes) = &self.nodes {
             let mut found = Vec::new();

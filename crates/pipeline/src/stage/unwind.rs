@@ -182,7 +182,9 @@ impl UnwindSource {
         let Some(value) = open.elements.next() else { return Ok(None) };
         let index = open.index;
         open.index += 1;
-        let made = self.with(&open.document, Some(Some(value.as_raw_bson_ref())), Some(index))?;
+        let value = Some(value.as_raw_bson_ref());
+        let made = set_path(&open.document, &self.unwind.path, value)?;
+        let made = self.indexed(made, RawBsonRef::Int64(index))?;
         self.current = Some(open);
         Ok(Some(made))
     }
@@ -201,7 +203,7 @@ impl Source for UnwindSource {
             }
             let Some(document) = self.run.input.next()? else { return Ok(None) };
             match self.look(&document)? {
-                Found::Scalar => return self.with(&document, None, None).map(Some),
+                Found::Scalar => return self.indexed(document, RawBsonRef::Null).map(Some),
                 Found::EmptyOrMissing { remove } if self.unwind.preserve => {
                     let made = if remove {
                         set_path(&document, &self.unwind.path, None)?
