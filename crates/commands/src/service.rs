@@ -20,7 +20,7 @@ use parking_lot::{Condvar, Mutex};
 use query::Verbosity;
 use session::{Cursors, Killed, Operations, SessionId, Sessions, Start};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -101,6 +101,8 @@ pub struct Service {
     pub(crate) cursors: Cursors<Parked>,
     pub(crate) cursor_timeout_ms: AtomicU64,
     pub(crate) slow_ms: AtomicU64,
+    /// `enableTestCommands`.
+    pub(crate) test_commands: AtomicBool,
     next_connection: AtomicU64,
     /// Guards the list of open connections.
     connections: Mutex<BTreeMap<u64, Arc<Connection>>>,
@@ -129,6 +131,7 @@ impl Service {
             next_connection: AtomicU64::new(1),
             connections: Mutex::default(),
             slow_ms: AtomicU64::new(100),
+            test_commands: AtomicBool::new(false),
             ending: Mutex::new(false),
             ended: Condvar::new(),
         })

@@ -26,10 +26,12 @@ struct Parameter {
     read: Read,
     /// The least and the greatest value, and how to set it.
     write: Option<(i64, i64, Write)>,
+    /// Only the server itself may set it, before it listens.
+    only_at_start: bool,
 }
 
 const fn fixed(name: &'static str, read: Read) -> Parameter {
-    Parameter { name, read, write: None }
+    Parameter { name, read, write: None, only_at_start: false }
 }
 
 static PARAMETERS: &[Parameter] = &[
@@ -40,8 +42,16 @@ static PARAMETERS: &[Parameter] = &[
         write: Some((1, i32::MAX as i64, |service, value| {
             service.cursor_timeout_ms.store(value as u64, Ordering::Relaxed);
         })),
+        only_at_start: false,
     },
-    fixed("enableTestCommands", |_| Bson::Boolean(false)),
+    Parameter {
+        name: "enableTestCommands",
+        read: |service| Bson::Boolean(service.test_commands.load(Ordering::Relaxed)),
+        write: Some((0, 1, |service, value| {
+            service.test_commands.store(value != 0, Ordering::Relaxed);
+        })),
+        only_at_start: true,
+    },
     fixed("featureCompatibilityVersion", |_| Bson::Document(doc! { "version": FEATURE_VERSION })),
     fixed("localLogicalSessionTimeoutMinutes", |_| Bson::Int32(30)),
     fixed("maxBSONDepth", |_| Bson::Int32(200)),
@@ -54,6 +64,7 @@ static PARAMETERS: &[Parameter] = &[
         write: Some((0, i64::MAX, |service, value| {
             service.slow_ms.store(value as u64, Ordering::Relaxed);
         })),
+        only_at_start: false,
     },
 ];
 
@@ -91,8 +102,8 @@ fn write(reply: &mut Writer, service: &Service, parameter: &Parameter, details: 
     }
     let one = reply.begin_document(parameter.name);
     reply.bson("value", &value);
-    reply.bool("settableAtRuntime", parameter.write.is_some());
-    reply.bool("settableAtStartup", false);
+    reply.bool("settableAtRuntime", parameter.write.is_some() && !parameter.only_at_start);
+    reply.bool("settableAtStartup", parameter.write.is_some());
     reply.end(one);
 }
 
@@ -114,13 +125,18 @@ fn set(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
                 ),
             ));
         };
-        let Some((least, most, write)) = parameter.write else {
+        let starting = context.connection.info.remote.is_empty();
+        let settable = parameter.write.filter(|_| starting || !parameter.only_at_start);
+        let Some((least, most, write)) = settable else {
             return Err(Error::new(
                 Code::ILLEGAL_OPERATION,
                 format!("not allowed to change [{}] at runtime", field.name),
             ));
         };
-        let value = field.i64()?;
+        let value = match field.value {
+            RawBsonRef::Boolean(set) => i64::from(set),
+            _ => field.i64()?,
+        };
         if !(least..=most).contains(&value) {
             let relation = if value < least { "greater" } else { "less" };
             let bound = if value < least { least } else { most };
