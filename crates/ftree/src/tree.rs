@@ -62,9 +62,17 @@ pub(crate) struct State {
     pub(crate) flushed_ts: u64,
     /// The greatest age of a run.
     pub(crate) sequence: u64,
+    /// Every slot of [`Pins`] shows this state, or a later one.
+    pub(crate) settled: AtomicBool,
 }
 
 impl State {
+    /// Inserts into the active memtable may start: every reader that can see their commits will
+    /// see that memtable.
+    fn is_settled(&self) -> bool {
+        self.settled.load(Ordering::Acquire)
+    }
+
     /// All memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<MemTable>> {
         std::iter::once(&self.active).chain(&self.sealed)
@@ -96,6 +104,7 @@ impl Tree {
             root: root.expect("one child fits one node"),
             flushed_ts: 0,
             sequence: 0,
+            settled: AtomicBool::new(false),
         };
         Self::with_state(context, home, options, state)
     }
@@ -140,7 +149,11 @@ impl Tree {
     pub fn insert(&self, key: &[u8], ts: u64, message: Message<'_>) {
         let hash = hash(key);
         // A table sealed meanwhile refuses, then the next pin shows its successor.
-        while !self.pins.pin().active.insert(key, hash, ts, message) {
+        loop {
+            let state = self.pins.pin();
+            if state.is_settled() && state.active.insert(key, hash, ts, message) {
+                return;
+            }
             std::thread::yield_now();
         }
     }
@@ -222,6 +235,7 @@ impl Tree {
             root: Arc::clone(&state.root),
             flushed_ts: state.flushed_ts,
             sequence: state.sequence,
+            settled: AtomicBool::new(false),
         };
         let full = state.active.entries() > 0;
         if full {

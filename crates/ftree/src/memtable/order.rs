@@ -151,8 +151,10 @@ impl Ordered {
         if self.root.load(Ordering::Acquire).is_null() {
             return;
         }
-        let leaf = self.descend(target, 0, false);
-        copy_leaf(node_ref(leaf), Some(target), batch);
+        (batch.count, batch.next) = self.in_leaf(target, false, |leaf| {
+            // Strict: the number of records before the target, so the target itself is taken.
+            copy_slots(leaf, leaf.search(target, true)?, &mut batch.records)
+        });
         if batch.count == 0 {
             Self::forward_more(batch);
         }
@@ -162,7 +164,8 @@ impl Ordered {
     pub(super) fn forward_more(batch: &mut Batch) {
         batch.count = 0;
         while batch.count == 0 && !batch.next.is_null() {
-            copy_leaf(node_ref(batch.next), None, batch);
+            let leaf = node_ref(batch.next);
+            (batch.count, batch.next) = leaf.read(|| copy_slots(leaf, 0, &mut batch.records));
         }
     }
 
@@ -172,33 +175,50 @@ impl Ordered {
         if self.root.load(Ordering::Acquire).is_null() {
             return;
         }
-        let leaf = node_ref(self.descend(target, 0, true));
-        let count = leaf.read(|| {
+        batch.count = self.in_leaf(target, true, |leaf| {
             let count = leaf.search(target, true)?;
             for slot in 0..count {
                 batch.records[slot] = non_null(leaf.records[slot].load(Ordering::Acquire))?;
             }
             Some(count)
         });
-        batch.count = count;
+    }
+
+    /// Looks at the leaf that covers `target`. A leaf may be split between the descent and the
+    /// look; then what is looked for is in a leaf right of it.
+    fn in_leaf<T>(
+        &self,
+        target: &Target<'_>,
+        strict: bool,
+        mut look: impl FnMut(&Node) -> Option<T>,
+    ) -> T {
+        let mut leaf = node_ref(self.descend(target, 0, strict));
+        loop {
+            let seen = leaf.read(|| {
+                if leaf.lies_beyond(target, strict) {
+                    return Some(Err(leaf.next.load(Ordering::Acquire)));
+                }
+                look(leaf).map(Ok)
+            });
+            match seen {
+                Ok(seen) => return seen,
+                Err(next) => leaf = node_ref(next),
+            }
+        }
     }
 }
 
-fn copy_leaf(leaf: &Node, from: Option<&Target<'_>>, batch: &mut Batch) {
-    let (count, next) = leaf.read(|| {
-        // Strict: the number of records before the target, so the target itself is taken.
-        let first = match from {
-            Some(target) => leaf.search(target, true)?,
-            None => 0,
-        };
-        let count = leaf.len();
-        for slot in first..count {
-            batch.records[slot - first] = non_null(leaf.records[slot].load(Ordering::Acquire))?;
-        }
-        Some((count.checked_sub(first)?, leaf.next.load(Ordering::Acquire)))
-    });
-    batch.count = count;
-    batch.next = next;
+/// Copies a leaf's records from slot `first` on; says how many, and the next leaf.
+fn copy_slots(
+    leaf: &Node,
+    first: usize,
+    records: &mut [*const Record; SLOTS],
+) -> Option<(usize, *mut Node)> {
+    let count = leaf.len();
+    for slot in first..count {
+        records[slot - first] = non_null(leaf.records[slot].load(Ordering::Acquire))?;
+    }
+    Some((count.checked_sub(first)?, leaf.next.load(Ordering::Acquire)))
 }
 
 fn non_null(record: *mut Record) -> Option<*const Record> {

@@ -21,6 +21,7 @@ use crate::memtable::MemTable;
 use crate::node::{Child, Loader, Node, StoredNode, encode};
 use crate::options::TreeOptions;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"FTRE");
 const VERSION: u16 = 1;
@@ -110,6 +111,7 @@ impl Tree {
             root,
             flushed_ts: header.flushed_ts,
             sequence: header.sequence,
+            settled: AtomicBool::new(false),
         };
         Ok(Self::with_state(context, home, options, state))
     }

@@ -1,5 +1,9 @@
 //! Where readers find the tree's current state, without meeting each other.
 //!
+//! Slots are swapped one after the other, so for a moment threads see different states. That is
+//! right for reads as long as nothing is inserted that only the new state shows: writers wait
+//! until the new state is *settled*, in every slot.
+//!
 //! Each slot holds its own counted handle on the state, so that threads in different slots share
 //! no cache line that anybody writes. Swapping the state writes every slot; a reader holds a
 //! slot's lock only to copy the handle.
@@ -8,6 +12,7 @@ use super::State;
 use parking_lot::RwLock;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 const SLOTS: usize = 8;
 
@@ -33,6 +38,7 @@ pub(super) struct Pins {
 
 impl Pins {
     pub(super) fn new(state: &Arc<State>) -> Self {
+        state.settled.store(true, Ordering::Release);
         let slot = |_| Slot(RwLock::new(Arc::new(Handle(Arc::clone(state)))));
         Self { slots: Box::new(std::array::from_fn(slot)) }
     }
@@ -55,5 +61,6 @@ impl Pins {
             // What the old state kept alive goes outside the lock.
             drop(old);
         }
+        state.settled.store(true, Ordering::Release);
     }
 }

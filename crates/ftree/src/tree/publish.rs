@@ -5,6 +5,7 @@ use crate::home::count;
 use crate::memtable::MemTable;
 use crate::node::{Child, Node, Parts};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// A node and which of its children the path goes through, from the root down.
 pub(super) type Path = Vec<(Arc<Node>, usize)>;
@@ -52,7 +53,10 @@ impl Tree {
                 flushed_ts = flushed_ts.max(drained.flushed_ts());
             }
             let active = Arc::clone(&old.active);
-            self.pins.publish(&Arc::new(State { active, sealed, root, flushed_ts, sequence }));
+            // The active memtable stays, so inserts need not wait for the slots.
+            let settled = AtomicBool::new(true);
+            let state = State { active, sealed, root, flushed_ts, sequence, settled };
+            self.pins.publish(&Arc::new(state));
             old
         };
         // What nobody else can see any more is freed here, outside the lock.
