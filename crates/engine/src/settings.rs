@@ -1,0 +1,142 @@
+//! How an engine is opened.
+
+use crate::{Error, Result};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Who does the background work: flushing the log, draining memtables, merging, checkpoints.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Background {
+    /// Threads of the engine.
+    #[default]
+    Threads,
+    /// Nobody but [`crate::Engine::step`], and writers that find memory full. Deterministic when
+    /// one thread calls everything; there is no other thread to wait for, so a lock that is taken
+    /// fails at once and moves the (simulated) clock on by its timeout.
+    Manual,
+    /// As `Manual`, but callers have threads of their own: locks are waited for.
+    ManualThreads,
+}
+
+/// The settings of an engine. [`Options::new`] gives the defaults.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The data directory; made where missing.
+    pub dir: PathBuf,
+    /// Where log segments are; `None` is `journal` in the data directory.
+    pub log_dir: Option<PathBuf>,
+    /// Where temporary files are; `None` is `tmp` in the data directory.
+    pub tmp_dir: Option<PathBuf>,
+    /// Bytes for memtables, page frames, nodes and filters together (`cacheSize`).
+    pub cache_size: u64,
+    /// Time between checkpoints (`checkpointPeriod`); zero is never.
+    pub checkpoint_period: Duration,
+    /// Time between flushes of the log (`logFlushPeriod`); zero flushes at each commit.
+    pub log_flush_period: Duration,
+    /// How long a lock request waits (`lockTimeout`); zero fails at once.
+    pub lock_timeout: Duration,
+    /// Time between rounds of the cleaner (`cleanerPeriod`); zero is never.
+    pub cleaner_period: Duration,
+    /// Units of work per round of the cleaner (`cleanerIterations`).
+    pub cleaner_iterations: u32,
+    /// Below this share of free space writes are refused (`fsRedzone`), in percent.
+    pub fs_redzone_percent: u8,
+    /// Bypass the page cache for data files (`directio`).
+    pub directio: bool,
+    /// Limit on lock memory in bytes; `None` is a tenth of the cache.
+    pub locktree_max_memory: Option<u64>,
+    /// Who does the background work.
+    pub background: Background,
+    /// Sizes that tests make tiny.
+    #[doc(hidden)]
+    pub tuning: Tuning,
+}
+
+/// Sizes that follow from the others, and that tests make tiny so that everything happens within
+/// a thousand operations.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tuning {
+    /// Bytes of a log segment; 0 is the log's default.
+    pub log_segment_bytes: u64,
+    /// Bytes all memtables may hold before writers are slowed; 0 is a quarter of the cache.
+    pub write_budget: u64,
+    /// Bytes at which one memtable is sealed; 0 is chosen from the write budget.
+    pub memtable_bytes: u64,
+    /// Bytes one transaction may write; 0 is chosen from the cache.
+    pub txn_max_bytes: u64,
+    /// Bytes of operations in one log record; 0 is 1 MiB.
+    pub chunk_bytes: usize,
+    /// Bytes of log that a recovery may have to replay; 0 is chosen from the write budget.
+    pub log_cap: u64,
+    /// Trees with tiny pages, nodes and buffers.
+    pub tiny_trees: bool,
+    /// Threads that drain and merge; 0 is chosen.
+    pub flushers: usize,
+}
+
+/// The cache must hold at least this.
+const MIN_CACHE: u64 = 8 << 20;
+const MIB: u64 = 1 << 20;
+
+impl Options {
+    /// The defaults for a data directory.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self {
+            dir: dir.into(),
+            log_dir: None,
+            tmp_dir: None,
+            cache_size: 256 * MIB,
+            checkpoint_period: Duration::from_mins(1),
+            log_flush_period: Duration::from_millis(100),
+            lock_timeout: Duration::from_secs(4),
+            cleaner_period: Duration::from_secs(2),
+            cleaner_iterations: 5,
+            fs_redzone_percent: 5,
+            directio: false,
+            locktree_max_memory: None,
+            background: Background::Threads,
+            tuning: Tuning::default(),
+        }
+    }
+
+    /// Refuses what cannot be honoured and fills in what follows from the rest.
+    pub(crate) fn resolve(mut self) -> Result<Self> {
+        if self.cache_size < MIN_CACHE {
+            let text = format!("cacheSize of {} bytes is below {MIN_CACHE}", self.cache_size);
+            return Err(Error::InvalidOption(text));
+        }
+        if self.fs_redzone_percent > 90 {
+            let text = format!("fsRedzone of {} percent is above 90", self.fs_redzone_percent);
+            return Err(Error::InvalidOption(text));
+        }
+        let cache = self.cache_size;
+        let tuning = &mut self.tuning;
+        default_to(&mut tuning.write_budget, cache / 4);
+        default_to(&mut tuning.memtable_bytes, (tuning.write_budget / 2).min(64 * MIB));
+        default_to(&mut tuning.txn_max_bytes, (cache / 4).clamp(4 * MIB, 1024 * MIB));
+        default_to(&mut tuning.log_cap, (tuning.write_budget * 4).clamp(64 * MIB, 1024 * MIB));
+        if tuning.chunk_bytes == 0 {
+            tuning.chunk_bytes = MIB as usize;
+        }
+        if tuning.flushers == 0 {
+            tuning.flushers = 2;
+        }
+        self.locktree_max_memory.get_or_insert(cache / 10);
+        Ok(self)
+    }
+
+    pub(crate) fn log_dir(&self) -> PathBuf {
+        self.log_dir.clone().unwrap_or_else(|| self.dir.join("journal"))
+    }
+
+    pub(crate) fn tmp_dir(&self) -> PathBuf {
+        self.tmp_dir.clone().unwrap_or_else(|| self.dir.join("tmp"))
+    }
+}
+
+fn default_to(value: &mut u64, default: u64) {
+    if *value == 0 {
+        *value = default;
+    }
+}
