@@ -49,7 +49,25 @@ pub enum Error {
     /// The engine stopped after an unrecoverable error, or was closed.
     #[error("engine stopped: {0}")]
     Stopped(String),
+    /// The transaction was killed.
+    #[error("transaction was killed")]
+    Interrupted,
     /// An option has a value that cannot be honoured.
     #[error("invalid option: {0}")]
     InvalidOption(String),
+}
+
+impl From<locktree::Error> for Error {
+    fn from(error: locktree::Error) -> Self {
+        use locktree::Error as E;
+        match error {
+            E::Timeout { waited_ms, .. } => Self::LockTimeout { waited_ms },
+            E::Deadlock { .. } => Self::Deadlock,
+            E::Interrupted => Self::Interrupted,
+            E::OutOfLocks { bytes } => {
+                Self::TooLarge { what: "transaction's lock set", size: bytes, limit: bytes / 2 }
+            }
+            other => Self::Io(other.to_string()),
+        }
+    }
 }

@@ -2,16 +2,53 @@
 //!
 //! A dictionary maps byte keys to byte values in memcmp order. All changes go through a [`Txn`];
 //! all reads see one snapshot. Nothing here knows BSON.
+//!
+//! What is always true:
+//! 1. A commit is all there or not there: for readers (it is published at once), after a crash
+//!    (one log record decides), in a backup.
+//! 2. What `Durability::Synced` acknowledged survives; what survives is a prefix of the commits.
+//! 3. Uncommitted writes are in no tree.
+//! 4. Memory is bounded by `cacheSize`: memtables by a write budget, pages by the cache table,
+//!    locks and write sets by limits of their own.
 #![forbid(unsafe_code)]
 
+mod background;
+mod backup;
+mod checkpoint;
+mod checkpoint_root;
+mod commit;
+mod cursor;
+mod dictionary;
+mod engine;
+mod environment;
 mod error;
+mod health;
+mod live;
+mod log;
 mod options;
-mod scaffold;
+mod pacing;
+mod records;
+mod recovery;
+mod settings;
+mod snapshot;
+mod snapshots;
+mod stats;
+mod txn;
+mod types;
 
+pub use backup::Backup;
+pub use cursor::Cursor;
+pub use engine::{DictionaryStats, Engine, inspect_checkpoint_root};
 pub use error::{Error, Result};
+pub use ftree::{Direction, KeyRange};
+pub use live::TxnInfo;
+pub use locktree::LockInfo;
 pub use options::{
     Compression, DictionaryId, DictionaryOptions, Durability, OnConflict, TxnOptions,
 };
-pub use scaffold::{
-    Cursor, Direction, Engine, KeyRange, Savepoint, Snapshot, Timestamp, Txn, Value,
-};
+pub use recovery::Recovered;
+pub use settings::{Background, Options, Tuning};
+pub use snapshot::Snapshot;
+pub use stats::Stats;
+pub use txn::{MAX_KEY_BYTES, MAX_VALUE_BYTES, Savepoint, Txn};
+pub use types::{Timestamp, Value};

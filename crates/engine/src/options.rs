@@ -1,5 +1,6 @@
 //! The settings of a dictionary and of a transaction.
 
+use crate::{Error, Result};
 use std::time::Duration;
 
 /// Names a dictionary for as long as the data directory lives; never reused.
@@ -83,4 +84,31 @@ pub enum Durability {
     Buffered,
     /// Once the log is on stable storage up to it (`j: true`).
     Synced,
+}
+
+/// Refuses shapes that cannot work.
+pub(crate) fn validate(options: DictionaryOptions) -> Result<DictionaryOptions> {
+    let bad = |text: String| Err(Error::InvalidOption(text));
+    if !(4096..=16 << 20).contains(&options.page_size) {
+        return bad(format!("pageSize of {} bytes is not in 4 KiB..16 MiB", options.page_size));
+    }
+    if !(1024..=1 << 20).contains(&options.read_page_size) {
+        let size = options.read_page_size;
+        return bad(format!("readPageSize of {size} bytes is not in 1 KiB..1 MiB"));
+    }
+    if options.read_page_size > options.page_size {
+        return bad("readPageSize is above pageSize".to_owned());
+    }
+    if !(4..=64).contains(&options.fanout) {
+        return bad(format!("fanout of {} is not in 4..64", options.fanout));
+    }
+    match options.compression {
+        Compression::Zlib(level) if !(1..=9).contains(&level) => {
+            bad(format!("zlib level {level} is not in 1..9"))
+        }
+        Compression::Zstd(level) if !(1..=22).contains(&level) => {
+            bad(format!("zstd level {level} is not in 1..22"))
+        }
+        _ => Ok(options),
+    }
 }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) type Key = Arc<[u8]>;
 /// What was written to a key; `None` is a delete.
@@ -29,7 +30,7 @@ pub(crate) struct WriteSet {
     bytes: u64,
     /// Every write since the first savepoint, newest last.
     undo: Vec<Undo>,
-    undoable: bool,
+    undoable: AtomicBool,
 }
 
 impl WriteSet {
@@ -60,7 +61,7 @@ impl WriteSet {
         self.bytes += WRITE_BYTES + key.len() as u64 + size(&write);
         let writes = Arc::make_mut(self.dictionaries.entry(dictionary).or_default());
         let key: Key = key.into();
-        let undo_key = self.undoable.then(|| Arc::clone(&key));
+        let undo_key = self.undoable.load(Ordering::Relaxed).then(|| Arc::clone(&key));
         let before = writes.insert(key, write);
         if let Some(key) = undo_key {
             // What it replaced stays in memory for the way back.
@@ -71,8 +72,8 @@ impl WriteSet {
     }
 
     /// From here on every write is noted; says where "here" is.
-    pub(crate) fn savepoint(&mut self) -> usize {
-        self.undoable = true;
+    pub(crate) fn savepoint(&self) -> usize {
+        self.undoable.store(true, Ordering::Relaxed);
         self.undo.len()
     }
 
@@ -89,11 +90,6 @@ impl WriteSet {
             let value = undone.flatten().map_or(0, |value| value.len() as u64);
             self.bytes = self.bytes.saturating_sub(size + value);
         }
-    }
-
-    /// Forgets a dictionary's writes, because the dictionary goes.
-    pub(crate) fn forget(&mut self, dictionary: u64) {
-        self.dictionaries.remove(&dictionary);
     }
 }
 

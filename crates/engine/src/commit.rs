@@ -1,0 +1,210 @@
+//! Commit: from private writes to visible ones, in the order the log has them.
+//!
+//! ```text
+//!  room for the writes?      pacing, outside every lock
+//!  chunks of a large one  →  log
+//!  ┌ commit_order ─────────────────────────┐
+//!  │ timestamp = newest + 1                │   one short lock: log order is timestamp order
+//!  │ commit record  →  log buffer          │
+//!  └───────────────────────────────────────┘
+//!  writes  →  memtables      in parallel with other commits
+//!  publish                   in timestamp order; readers see all of it or nothing
+//!  open the locks
+//!  wait for the disk         only if asked
+//! ```
+//!
+//! A failure before the record is in the log buffer leaves no trace; after it nothing can fail
+//! but the wait for the disk. See `docs/flows/commit.md`.
+
+use crate::environment::Environment;
+use crate::records::{self, Encoder, Operation};
+use crate::txn::Txn;
+use crate::{Durability, Error, Result, Timestamp};
+use ftree::Message;
+
+/// Guarded by the lock that orders commits.
+#[derive(Default)]
+pub(crate) struct CommitOrder {
+    /// The timestamp given last.
+    pub(crate) newest: u64,
+}
+
+/// A large transaction's chunks in the log.
+struct Chunks {
+    count: u32,
+    /// At or before the first one.
+    position: u64,
+}
+
+impl Environment {
+    pub(crate) fn commit(&self, txn: &mut Txn, durability: Durability) -> Result<Timestamp> {
+        if txn.live.interrupt.is_set() {
+            return Err(Error::Interrupted);
+        }
+        if !txn.has_writes() {
+            let seen = txn.snapshot_timestamp();
+            txn.owner = None;
+            return Ok(seen);
+        }
+        self.health.check_writable()?;
+        self.make_room(txn.writes.bytes())?;
+        let (tail, chunks) = self.write_chunks(txn)?;
+        let logged = self.log_commit(txn.id(), &tail, chunks.as_ref());
+        let (timestamp, end) = match logged {
+            Ok(logged) => logged,
+            Err(error) => {
+                self.abandon_chunks(txn.id(), chunks.as_ref());
+                return Err(error);
+            }
+        };
+        self.apply(txn, timestamp);
+        self.snapshots.publish(timestamp);
+        self.release_locks(txn, timestamp);
+        self.counters.commits.inc();
+        self.after_commit(txn);
+        if durability == Durability::Synced || self.options.log_flush_period.is_zero() {
+            self.sync_log_to(end)?;
+        }
+        Ok(Timestamp(timestamp))
+    }
+
+    /// Encodes the writes. What exceeds one record goes to the log now, as chunks; the rest is
+    /// returned.
+    fn write_chunks(&self, txn: &Txn) -> Result<(Vec<u8>, Option<Chunks>)> {
+        let mut encoder = Encoder::default();
+        let mut chunks: Option<Chunks> = None;
+        let written = self.encode(txn, &mut encoder, |encoder| {
+            let chunks = chunks.get_or_insert_with(|| {
+                let position = self.wal().next_lsn();
+                self.log.needed.lock().chunk(txn.id(), position);
+                Chunks { count: 0, position }
+            });
+            let head = records::chunk_head(txn.id(), chunks.count);
+            let bytes = encoder.take();
+            self.append(&[&head, &bytes])?;
+            chunks.count += 1;
+            Ok(())
+        });
+        if let Err(error) = written {
+            self.abandon_chunks(txn.id(), chunks.as_ref());
+            return Err(error);
+        }
+        Ok((encoder.take(), chunks))
+    }
+
+    fn encode(
+        &self,
+        txn: &Txn,
+        encoder: &mut Encoder,
+        mut full: impl FnMut(&mut Encoder) -> Result<()>,
+    ) -> Result<()> {
+        for (dictionary, options) in &txn.created {
+            if !txn.dropped.contains(dictionary) {
+                let (dictionary, options) = (*dictionary, *options);
+                encoder.write(Operation::Create { dictionary, options });
+            }
+        }
+        for (dictionary, writes) in txn.final_writes() {
+            for (key, write) in writes {
+                encoder.write(match write {
+                    Some(value) => Operation::Put { dictionary, key, value },
+                    None => Operation::Delete { dictionary, key },
+                });
+                if encoder.bytes.len() >= self.options.tuning.chunk_bytes {
+                    full(encoder)?;
+                }
+            }
+        }
+        for dictionary in &txn.dropped {
+            if !txn.created.iter().any(|(created, _)| created == dictionary) {
+                encoder.write(Operation::Drop { dictionary: *dictionary });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next timestamp and appends the commit record under it.
+    fn log_commit(&self, txn: u64, tail: &[u8], chunks: Option<&Chunks>) -> Result<(u64, u64)> {
+        let mut order = self.commit_order.lock();
+        let timestamp = order.newest + 1;
+        let head = records::commit_head(txn, timestamp, chunks.map_or(0, |chunks| chunks.count));
+        let position = self.wal().next_lsn();
+        let end = self.append(&[&head, tail])?;
+        order.newest = timestamp;
+        let mut needed = self.log.needed.lock();
+        needed.commit(timestamp, position);
+        if let Some(chunks) = chunks {
+            needed.chunks_end(txn, chunks.position, Some(timestamp));
+        }
+        Ok((timestamp, end))
+    }
+
+    fn append(&self, pieces: &[&[u8]]) -> Result<u64> {
+        self.check(self.wal().append(pieces))
+    }
+
+    /// The transaction will not commit: its chunks need not be kept.
+    fn abandon_chunks(&self, txn: u64, chunks: Option<&Chunks>) {
+        if let Some(chunks) = chunks {
+            self.log.needed.lock().chunks_end(txn, chunks.position, None);
+            // Only saves memory in a recovery; without it the chunks still count for nothing.
+            let _told = self.wal().append(&[&records::abort_record(txn)]);
+        }
+    }
+
+    /// Puts the writes into the trees. Memory only, cannot fail.
+    fn apply(&self, txn: &Txn, timestamp: u64) {
+        for (id, options) in &txn.created {
+            if !txn.dropped.contains(id) {
+                self.create_dictionary(*id, *options, timestamp);
+            }
+        }
+        for (id, writes) in txn.final_writes() {
+            // Its lock keeps everybody else from dropping it.
+            let Some(dictionary) = self.directory.find(id) else { continue };
+            for (key, write) in writes {
+                let message = match write {
+                    Some(value) => Message::Put(value),
+                    None => Message::Delete,
+                };
+                dictionary.tree.insert(key, timestamp, message);
+            }
+        }
+        for id in &txn.dropped {
+            if let Some(dictionary) = self.directory.find(*id) {
+                dictionary.drop_at(timestamp);
+            }
+        }
+    }
+
+    /// Opens the locks; where an older snapshot lives, the keys remember the commit.
+    fn release_locks(&self, txn: &mut Txn, timestamp: u64) {
+        if let Some(owner) = txn.owner.take() {
+            txn.unpin();
+            // After publishing: a snapshot taken from now on is not older than this commit.
+            let remember = self.snapshots.oldest() < timestamp;
+            owner.release(remember.then_some(timestamp));
+        }
+    }
+
+    pub(crate) fn sync_log_to(&self, end: u64) -> Result<()> {
+        let started = self.os.clock.monotonic();
+        self.check(self.wal().sync_to(end))?;
+        let waited = self.os.clock.monotonic().saturating_sub(started);
+        self.counters.sync_micros.record(waited.as_micros() as u64);
+        Ok(())
+    }
+
+    /// Accounts for what the commit put into memtables; seals those that are full.
+    fn after_commit(&self, txn: &Txn) {
+        for (id, _) in txn.final_writes() {
+            if let Some(dictionary) = self.directory.find(id) {
+                self.account(&dictionary);
+            }
+        }
+        if !txn.dropped.is_empty() {
+            self.counters.drops.inc();
+            self.jobs.wake();
+        }
+    }
+}

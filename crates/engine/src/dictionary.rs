@@ -1,0 +1,106 @@
+//! The directory: which dictionaries there are, from which commit to which.
+//!
+//! A dictionary is in the directory from its commit on; a dropped one stays until no snapshot is
+//! old enough to see it.
+
+use crate::{DictionaryId, DictionaryOptions, Error, Result};
+use ftree::Tree;
+use parking_lot::RwLock;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Of a dictionary that has not been dropped.
+const NEVER: u64 = u64::MAX;
+
+/// One dictionary and its tree.
+pub(crate) struct Dictionary {
+    pub(crate) id: u64,
+    pub(crate) options: DictionaryOptions,
+    pub(crate) tree: Arc<Tree>,
+    /// The commit that created it.
+    pub(crate) created: u64,
+    dropped: AtomicU64,
+    /// Memtable bytes as last added to the engine's total.
+    pub(crate) accounted: AtomicU64,
+}
+
+impl Dictionary {
+    pub(crate) fn new(
+        id: u64,
+        options: DictionaryOptions,
+        tree: Arc<Tree>,
+        created: u64,
+    ) -> Arc<Self> {
+        let (dropped, accounted) = (AtomicU64::new(NEVER), AtomicU64::new(0));
+        Arc::new(Self { id, options, tree, created, dropped, accounted })
+    }
+
+    pub(crate) fn drop_at(&self, timestamp: u64) {
+        self.dropped.fetch_min(timestamp, Ordering::SeqCst);
+    }
+
+    /// The commit that dropped it, if any.
+    pub(crate) fn dropped(&self) -> Option<u64> {
+        Some(self.dropped.load(Ordering::SeqCst)).filter(|timestamp| *timestamp != NEVER)
+    }
+
+    pub(crate) fn visible_at(&self, timestamp: u64) -> bool {
+        self.created <= timestamp && timestamp < self.dropped.load(Ordering::SeqCst)
+    }
+}
+
+pub(crate) struct Directory {
+    map: RwLock<BTreeMap<u64, Arc<Dictionary>>>,
+    next: AtomicU64,
+}
+
+impl Directory {
+    pub(crate) fn new() -> Self {
+        let next = AtomicU64::new(DictionaryId::ROOT.0 + 1);
+        Self { map: RwLock::default(), next }
+    }
+
+    /// A number no dictionary ever had.
+    pub(crate) fn new_id(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::SeqCst)
+    }
+
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next.load(Ordering::SeqCst)
+    }
+
+    /// Ids below this are taken.
+    pub(crate) fn taken_below(&self, next: u64) {
+        self.next.fetch_max(next, Ordering::SeqCst);
+    }
+
+    pub(crate) fn add(&self, dictionary: Arc<Dictionary>) {
+        self.taken_below(dictionary.id + 1);
+        self.map.write().insert(dictionary.id, dictionary);
+    }
+
+    pub(crate) fn remove(&self, id: u64) {
+        self.map.write().remove(&id);
+    }
+
+    pub(crate) fn find(&self, id: u64) -> Option<Arc<Dictionary>> {
+        self.map.read().get(&id).cloned()
+    }
+
+    /// The dictionary as a snapshot sees it.
+    pub(crate) fn at(&self, id: DictionaryId, timestamp: u64) -> Result<Arc<Dictionary>> {
+        let found = self.find(id.0).filter(|dictionary| dictionary.visible_at(timestamp));
+        found.ok_or(Error::NoSuchDictionary(id))
+    }
+
+    /// The dictionary as the newest commit left it.
+    pub(crate) fn newest(&self, id: DictionaryId) -> Result<Arc<Dictionary>> {
+        let found = self.find(id.0).filter(|dictionary| dictionary.dropped().is_none());
+        found.ok_or(Error::NoSuchDictionary(id))
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Dictionary>> {
+        self.map.read().values().cloned().collect()
+    }
+}

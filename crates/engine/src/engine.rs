@@ -1,0 +1,348 @@
+//! The handle: opening, closing, and everything that is not a transaction.
+
+use crate::background::Jobs;
+use crate::backup::Backup;
+use crate::checkpoint_root::CheckpointRoot;
+use crate::commit::CommitOrder;
+use crate::dictionary::Directory;
+use crate::environment::Environment;
+use crate::health::Health;
+use crate::live::{LiveTxns, TxnInfo};
+use crate::log::Log;
+use crate::pacing::Memory;
+use crate::settings::{Background, Options};
+use crate::snapshot::Snapshot;
+use crate::snapshots::Snapshots;
+use crate::stats::{Counters, Stats};
+use crate::txn::Txn;
+use crate::{DictionaryId, DictionaryOptions, Error, Result, TxnOptions, recovery};
+use blockfile::BlockFile;
+use cachetable::CacheTable;
+use locktree::{LockInfo, LockTable, Waiting};
+use os::{LockGuard, Os};
+use parking_lot::Mutex;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use telemetry::Registry;
+use wal::{Wal, WalOptions};
+
+/// The file a running engine holds locked.
+const LOCK_FILE: &str = "fernd.lock";
+/// The file that names the format of the directory.
+const VERSION_FILE: &str = "FERNDB";
+const VERSION_TEXT: &str = "FernDB data directory, format 1\n";
+
+/// The storage engine; a cheap handle. When the last handle goes without [`Engine::close`], the
+/// background stops and the log is flushed; the next open recovers.
+#[derive(Clone)]
+pub struct Engine(Arc<Handle>);
+
+struct Handle(Arc<Environment>);
+
+/// One dictionary in figures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DictionaryStats {
+    /// Versions stored; about the number of keys where merges have caught up.
+    pub entries: u64,
+    /// Bytes of keys and values, uncompressed.
+    pub data_bytes: u64,
+    /// Bytes in the data file.
+    pub stored_bytes: u64,
+    /// Bytes in memory that are not in the data file yet.
+    pub memtable_bytes: u64,
+}
+
+impl Engine {
+    /// Opens a data directory, made where missing, and recovers what a crash left. May take as
+    /// long as replaying the log does.
+    pub fn open(os: Os, registry: Arc<Registry>, options: Options) -> Result<Self> {
+        let options = options.resolve()?;
+        for dir in [&options.dir, &options.log_dir(), &options.tmp_dir()] {
+            os.vfs.create_dir_all(dir).map_err(|e| io_error("create", dir, &e))?;
+        }
+        let guard = lock_directory(&os, &options.dir)?;
+        check_version(&os, &options.dir)?;
+        let environment = assemble(os, registry, options, guard)?;
+        if environment.options.background == Background::Threads {
+            environment.start_threads()?;
+        }
+        Ok(Self(Arc::new(Handle(environment))))
+    }
+
+    /// An engine over a simulated disk in memory, for tests of the floors above. No thread runs;
+    /// writers drain memory themselves.
+    pub fn temporary() -> Self {
+        let disk = os::sim::SimOs::new(0).os();
+        let os = Os { vfs: disk.vfs, ..Os::real() };
+        let mut options = Options::new("/temporary");
+        options.cache_size = 64 << 20;
+        options.fs_redzone_percent = 0;
+        options.background = Background::ManualThreads;
+        options.tuning.log_segment_bytes = 1 << 20;
+        Self::open(os, Arc::new(Registry::new()), options).expect("a disk in memory does not fail")
+    }
+
+    /// Starts a transaction whose snapshot is now.
+    pub fn begin(&self, options: TxnOptions) -> Txn {
+        Txn::begin(self.environment(), options)
+    }
+
+    /// A read-only view of everything committed by now; cheap to clone, keeps its versions alive.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self.environment())
+    }
+
+    /// Makes every commit so far durable (`j: true`, `fsync`).
+    pub fn sync(&self) -> Result<()> {
+        let environment = self.environment();
+        environment.health.check_running()?;
+        environment.sync_log_to(environment.wal().next_lsn())
+    }
+
+    /// Writes a checkpoint and returns when it is complete.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.environment().checkpoint()
+    }
+
+    /// Stops background work, drains memory, writes a checkpoint and closes the files. Later
+    /// calls fail. Where the engine has stopped, only the files are closed.
+    pub fn close(&self) -> Result<()> {
+        let environment = self.environment();
+        environment.jobs.stop();
+        environment.jobs.join();
+        if environment.health.is_closed() {
+            return Ok(());
+        }
+        let written = match environment.health.stopped() {
+            Some(_) => Ok(()),
+            None => environment.drain_all().and_then(|()| environment.checkpoint()),
+        };
+        environment.health.close();
+        drop(environment.directory_lock.lock().take());
+        written
+    }
+
+    /// One unit of background work; false where none is due. For [`Background::Manual`].
+    pub fn step(&self) -> Result<bool> {
+        self.environment().step()
+    }
+
+    /// Everything at a glance.
+    pub fn stats(&self) -> Stats {
+        self.environment().stats()
+    }
+
+    /// The dictionaries there are now, ids ascending.
+    pub fn dictionaries(&self) -> Vec<(DictionaryId, DictionaryOptions)> {
+        let all = self.environment().directory.all();
+        let live = all.iter().filter(|dictionary| dictionary.dropped().is_none());
+        live.map(|dictionary| (DictionaryId(dictionary.id), dictionary.options)).collect()
+    }
+
+    /// Sizes of one dictionary. Reads nothing.
+    pub fn dictionary_stats(&self, dictionary: DictionaryId) -> Result<DictionaryStats> {
+        let found = self.environment().directory.newest(dictionary)?;
+        let stats = found.tree.stats();
+        Ok(DictionaryStats {
+            entries: stats.entries,
+            data_bytes: stats.raw_bytes,
+            stored_bytes: stats.stored_bytes,
+            memtable_bytes: found.tree.memory_bytes(),
+        })
+    }
+
+    /// Checks one dictionary's tree against its own rules. Reads every page of it.
+    pub fn verify(&self, dictionary: DictionaryId) -> Result<()> {
+        self.environment().directory.newest(dictionary)?;
+        self.environment().verify(Some(dictionary))
+    }
+
+    /// Checks every dictionary's tree.
+    pub fn verify_all(&self) -> Result<()> {
+        self.environment().verify(None)
+    }
+
+    /// The transactions that are open now.
+    pub fn live_transactions(&self) -> Vec<TxnInfo> {
+        self.environment().live.list()
+    }
+
+    /// Lets a transaction fail at its next step, also where it waits for a lock. False where
+    /// there is none of this id.
+    pub fn kill_transaction(&self, id: u64) -> bool {
+        let environment = self.environment();
+        let Some(live) = environment.live.find(id) else { return false };
+        environment.locks.interrupt(&live.interrupt);
+        true
+    }
+
+    /// Lock requests that wait, and up to `held` locks that are held.
+    pub fn lock_requests(&self, held: usize) -> Vec<LockInfo> {
+        let locks = &self.environment().locks;
+        let mut found = locks.waiting();
+        found.extend(locks.held(held));
+        found
+    }
+
+    /// Begins a hot backup: writes a checkpoint and holds its files.
+    pub fn backup(&self) -> Result<Backup> {
+        Backup::begin(self.environment())
+    }
+
+    /// Cuts free space off the data file; says how many bytes the filesystem got back.
+    pub fn shrink(&self) -> Result<u64> {
+        let environment = self.environment();
+        environment.health.check_running()?;
+        environment.check(environment.blocks.shrink(1024))
+    }
+
+    /// What the engine was opened with, defaults filled in.
+    pub fn options(&self) -> &Options {
+        &self.environment().options
+    }
+
+    /// Where the engine counts.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.environment().registry
+    }
+
+    fn environment(&self) -> &Arc<Environment> {
+        &self.0.0
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Engine({})", self.environment().options.dir.display())
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let environment = &self.0;
+        environment.jobs.stop();
+        environment.jobs.join();
+        if environment.health.close() {
+            if environment.health.stopped().is_none()
+                && let Err(error) = environment.sync_log_to(environment.wal().next_lsn())
+            {
+                tracing::error!(%error, "the log could not be flushed at the end");
+            }
+            drop(environment.directory_lock.lock().take());
+        }
+    }
+}
+
+/// Puts the parts together and recovers.
+fn assemble(
+    os: Os,
+    registry: Arc<Registry>,
+    options: Options,
+    guard: LockGuard,
+) -> Result<Arc<Environment>> {
+    let file_options = blockfile::Options { direct: options.directio, ..Default::default() };
+    let (blocks, image) =
+        BlockFile::open(&os, &options.dir, file_options, blockfile::Metrics::register(&registry))?;
+    let mut log_options = WalOptions::default();
+    if options.tuning.log_segment_bytes > 0 {
+        log_options.segment_bytes = options.tuning.log_segment_bytes;
+    }
+    let log =
+        Wal::open(&os, &options.log_dir(), log_options, wal::Metrics::register(&registry))?;
+    let lock_memory = options.locktree_max_memory.unwrap_or(options.cache_size / 10);
+    let frames = options.cache_size - options.tuning.write_budget.min(options.cache_size / 2);
+    let cache = Arc::new(CacheTable::new(frames));
+    let trees = ftree::Context::new(&os, &blocks, &cache);
+    let locks = LockTable::new(
+        Arc::clone(&os.clock),
+        locktree::Options {
+            max_bytes: lock_memory,
+            waiting: match options.background {
+                Background::Manual => Waiting::Alone,
+                _ => Waiting::Threads,
+            },
+            ..Default::default()
+        },
+    );
+    let environment = Arc::new(Environment {
+        health: Health::default(),
+        blocks,
+        cache,
+        trees,
+        directory: Directory::new(),
+        snapshots: Arc::new(Snapshots::default()),
+        locks,
+        live: LiveTxns::new(Arc::clone(&os.clock)),
+        log: Log::default(),
+        commit_order: Mutex::new(CommitOrder::default()),
+        next_txn: AtomicU64::new(1),
+        memory: Memory::default(),
+        jobs: Jobs::default(),
+        checkpointing: Mutex::new(()),
+        counters: Counters::new(&registry),
+        directory_lock: Mutex::new(Some(guard)),
+        os,
+        options,
+        registry,
+    });
+    let recovered = recovery::recover(&environment, image.as_ref(), log)?;
+    *environment.counters.recovered.lock() = recovered;
+    Ok(environment)
+}
+
+fn lock_directory(os: &Os, dir: &Path) -> Result<LockGuard> {
+    let path = dir.join(LOCK_FILE);
+    os.vfs.lock(&path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => Error::Locked(path.display().to_string()),
+        _ => io_error("lock", &path, &error),
+    })
+}
+
+/// Refuses a directory of another format; marks a new one.
+fn check_version(os: &Os, dir: &Path) -> Result<()> {
+    let path = dir.join(VERSION_FILE);
+    let failed = |what, e: std::io::Error| io_error(what, &path, &e);
+    if os.vfs.exists(&path).map_err(|e| failed("look for", e))? {
+        let file = os
+            .vfs
+            .open(&path, os::OpenOptions::read_only())
+            .map_err(|e| failed("open", e))?;
+        let mut text = [0; 64];
+        let len = file.read_at(&mut text, 0).map_err(|e| failed("read", e))?;
+        if &text[..len] != VERSION_TEXT.as_bytes() {
+            let found = String::from_utf8_lossy(&text[..len]).trim().to_owned();
+            let text = format!("{} is of a format not known here: {found:?}", path.display());
+            return Err(Error::InvalidOption(text));
+        }
+        return Ok(());
+    }
+    let draft = dir.join(format!("{VERSION_FILE}.new"));
+    let options = os::OpenOptions { truncate: true, ..os::OpenOptions::create() };
+    let file = os.vfs.open(&draft, options).map_err(|e| failed("create", e))?;
+    file.write_all_at(VERSION_TEXT.as_bytes(), 0).map_err(|e| failed("write", e))?;
+    file.sync_all().map_err(|e| failed("sync", e))?;
+    os.vfs.rename(&draft, &path).map_err(|e| failed("rename to", e))?;
+    os.vfs.sync_dir(dir).map_err(|e| failed("sync the directory of", e))
+}
+
+fn io_error(what: &str, path: &Path, error: &std::io::Error) -> Error {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull => Error::NoSpace(path.display().to_string()),
+        _ => Error::Io(format!("{what} {}: {error}", path.display())),
+    }
+}
+
+/// Reads a checkpoint root as far as an offline reader needs it: (timestamp, dictionaries with
+/// their options and image sizes). For `fern inspect` and fuzzing.
+pub fn inspect_checkpoint_root(
+    bytes: &[u8],
+) -> Result<(u64, Vec<(DictionaryId, DictionaryOptions, usize)>)> {
+    let root = CheckpointRoot::decode(bytes).map_err(|e| Error::Corruption(e.to_string()))?;
+    let dictionaries = root.dictionaries.iter();
+    Ok((
+        root.timestamp,
+        dictionaries.map(|d| (DictionaryId(d.id), d.options, d.image.len())).collect(),
+    ))
+}
+

@@ -1,0 +1,130 @@
+//! Everything one open engine consists of, shared by its handles and threads.
+//!
+//! Lock order: `checkpointing` → `commit_order` → `directory` → the log's index → the crates
+//! below. The lock table and the snapshot registry are called with none of these held, except
+//! that a commit publishes and releases last.
+
+use crate::background::Jobs;
+use crate::commit::CommitOrder;
+use crate::dictionary::{Dictionary, Directory};
+use crate::health::Health;
+use crate::live::LiveTxns;
+use crate::log::Log;
+use crate::options::Compression;
+use crate::pacing::Memory;
+use crate::settings::Options;
+use crate::snapshots::Snapshots;
+use crate::stats::Counters;
+use crate::{DictionaryId, DictionaryOptions, Error, Result};
+use blockfile::BlockFile;
+use cachetable::CacheTable;
+use ftree::{Context, Tree, TreeOptions};
+use locktree::LockTable;
+use os::{LockGuard, Os};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use telemetry::Registry;
+
+pub(crate) struct Environment {
+    pub(crate) os: Os,
+    pub(crate) options: Options,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) health: Health,
+    pub(crate) blocks: BlockFile,
+    pub(crate) cache: Arc<CacheTable>,
+    pub(crate) trees: Arc<Context>,
+    pub(crate) directory: Directory,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) locks: Arc<LockTable>,
+    pub(crate) live: LiveTxns,
+    pub(crate) log: Log,
+    pub(crate) commit_order: Mutex<CommitOrder>,
+    pub(crate) next_txn: AtomicU64,
+    pub(crate) memory: Memory,
+    pub(crate) jobs: Jobs,
+    /// One checkpoint at a time.
+    pub(crate) checkpointing: Mutex<()>,
+    pub(crate) counters: Counters,
+    /// Held while the engine is open; dropped by close.
+    pub(crate) directory_lock: Mutex<Option<LockGuard>>,
+}
+
+impl Environment {
+    /// Makes an empty dictionary and puts it into the directory.
+    pub(crate) fn create_dictionary(
+        &self,
+        id: u64,
+        options: DictionaryOptions,
+        created: u64,
+    ) -> Arc<Dictionary> {
+        let shape = tree_options(&options, &self.options);
+        let tree = Tree::create(&self.trees, id, shape);
+        let dictionary = Dictionary::new(id, options, tree, created);
+        self.directory.add(Arc::clone(&dictionary));
+        dictionary
+    }
+
+    /// The dictionary that is there from the first start.
+    pub(crate) fn create_root(&self) {
+        self.create_dictionary(DictionaryId::ROOT.0, DictionaryOptions::default(), 0);
+    }
+
+    /// Frees what dropped dictionaries hold, once no snapshot can see them.
+    pub(crate) fn drop_invisible(&self) {
+        let oldest = self.snapshots.oldest();
+        for dictionary in self.directory.all() {
+            if dictionary.dropped().is_some_and(|dropped| dropped <= oldest) {
+                self.directory.remove(dictionary.id);
+                self.forget_memory(&dictionary);
+                dictionary.tree.drop_all();
+            }
+        }
+    }
+
+    /// The log, open for writing.
+    pub(crate) fn wal(&self) -> &wal::Wal {
+        self.log.wal.get().expect("recovery opens the log before anybody else sees the engine")
+    }
+
+    /// A failed write or sync below stops the engine; a full disk and damage do not.
+    pub(crate) fn judge(&self, error: Error) -> Error {
+        match &error {
+            Error::Io(cause) | Error::Stopped(cause) => self.health.stop(cause),
+            _ => error,
+        }
+    }
+
+    pub(crate) fn check<T, E: Into<Error>>(&self, result: Result<T, E>) -> Result<T> {
+        result.map_err(|error| self.judge(error.into()))
+    }
+}
+
+/// The tree's shape for a dictionary's options.
+pub(crate) fn tree_options(options: &DictionaryOptions, settings: &Options) -> TreeOptions {
+    if settings.tuning.tiny_trees {
+        return TreeOptions {
+            leaf_filter: options.leaf_filter,
+            compression: compression(options.compression),
+            ..TreeOptions::tiny()
+        };
+    }
+    TreeOptions {
+        compression: compression(options.compression),
+        page_size: u64::from(options.page_size),
+        read_page_size: options.read_page_size as usize,
+        fanout: usize::from(options.fanout),
+        leaf_filter: options.leaf_filter,
+        ..TreeOptions::default()
+    }
+}
+
+fn compression(compression: Compression) -> blockfile::Compression {
+    match compression {
+        Compression::None => blockfile::Compression::None,
+        Compression::Lz4 => blockfile::Compression::Lz4,
+        Compression::Zlib(level) => blockfile::Compression::Zlib(level),
+        Compression::ZstdDefault => blockfile::Compression::Zstd(blockfile::DEFAULT_ZSTD_LEVEL),
+        Compression::Zstd(level) => blockfile::Compression::Zstd(level),
+    }
+}

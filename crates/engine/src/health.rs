@@ -1,0 +1,75 @@
+//! Whether the engine still takes writes.
+//!
+//! Running → stopped ([`Health::stop`], for good: a log or data file failed, nobody knows what
+//! the disk holds) or closed ([`Health::close`]). Running ↔ full ([`Health::set_full`]): the
+//! filesystem is past its red zone or a background write found no space; it comes back by itself.
+
+use crate::{Error, Result};
+use parking_lot::Mutex;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+#[derive(Default)]
+pub(crate) struct Health {
+    stopped: OnceLock<String>,
+    closed: AtomicBool,
+    full: AtomicBool,
+    /// Why it is full.
+    reason: Mutex<String>,
+}
+
+impl Health {
+    /// The first failure stays.
+    pub(crate) fn stop(&self, cause: &str) -> Error {
+        Error::Stopped(self.stopped.get_or_init(|| cause.to_owned()).clone())
+    }
+
+    pub(crate) fn close(&self) -> bool {
+        !self.closed.swap(true, Ordering::SeqCst)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stopped(&self) -> Option<&str> {
+        self.stopped.get().map(String::as_str)
+    }
+
+    /// `Some(why)` refuses writes, `None` takes them again.
+    pub(crate) fn set_full(&self, reason: Option<String>) {
+        let full = reason.is_some();
+        if let Some(reason) = reason {
+            *self.reason.lock() = reason;
+        }
+        self.full.store(full, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn no_space(&self) -> Error {
+        Error::NoSpace(self.reason.lock().clone())
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.is_closed() {
+            return Err(Error::Stopped("the engine was closed".to_owned()));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_running(&self) -> Result<()> {
+        self.check_open()?;
+        match self.stopped.get() {
+            Some(cause) => Err(Error::Stopped(cause.clone())),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check_running()?;
+        if self.is_full() { Err(self.no_space()) } else { Ok(()) }
+    }
+}

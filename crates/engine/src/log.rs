@@ -1,0 +1,149 @@
+//! The redo log as the engine uses it: records in, and how far back they are still needed.
+//!
+//! Trees forget in timestamps ("everything up to here is in my runs"), the log in positions. The
+//! [`Needed`] index translates: sparse points (timestamp, position), and the first chunk of each
+//! large transaction, which lies before its commit record.
+
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::OnceLock;
+use wal::Wal;
+
+/// Bytes of log between two points of the index.
+const POINT_BYTES: u64 = 64 << 10;
+
+/// Of chunks whose transaction has not committed.
+const OPEN: u64 = u64::MAX;
+
+/// Which part of the log somebody still needs.
+#[derive(Default)]
+pub(crate) struct Needed {
+    /// (ts, position): commits newer than ts are at or behind the position. Ascending.
+    points: VecDeque<(u64, u64)>,
+    /// Large transactions: (at or before the first chunk, transaction) → commit timestamp.
+    chunked: BTreeMap<(u64, u64), u64>,
+    /// Where the log began when it was opened, or was allowed to begin since.
+    start: u64,
+    /// Backups: positions that must stay.
+    holds: BTreeMap<u64, usize>,
+}
+
+impl Needed {
+    /// The commit `ts` is at or behind `position`.
+    pub(crate) fn commit(&mut self, ts: u64, position: u64) {
+        if self.points.back().is_none_or(|(_, last)| position.saturating_sub(*last) >= POINT_BYTES) {
+            self.points.push_back((ts.saturating_sub(1), position));
+        }
+    }
+
+    /// A large transaction's first chunk is at or behind `position`.
+    pub(crate) fn chunk(&mut self, txn: u64, position: u64) {
+        self.chunked.insert((position, txn), OPEN);
+    }
+
+    /// It committed at `ts`, or (`None`) it never will.
+    pub(crate) fn chunks_end(&mut self, txn: u64, position: u64, ts: Option<u64>) {
+        match ts {
+            Some(ts) => self.chunked.insert((position, txn), ts),
+            None => self.chunked.remove(&(position, txn)),
+        };
+    }
+
+    /// Keeps the log as it is now from its beginning; says where that is.
+    pub(crate) fn hold(&mut self) -> u64 {
+        *self.holds.entry(self.start).or_default() += 1;
+        self.start
+    }
+
+    pub(crate) fn release(&mut self, position: u64) {
+        if let Some(count) = self.holds.get_mut(&position) {
+            *count -= 1;
+            if *count == 0 {
+                self.holds.remove(&position);
+            }
+        }
+    }
+
+    /// The log begins here.
+    pub(crate) fn start_at(&mut self, position: u64) {
+        self.start = position;
+    }
+
+    /// A position at or before every commit newer than `flushed`.
+    pub(crate) fn position_after(&self, flushed: u64) -> u64 {
+        let newer = self.points.partition_point(|(ts, _)| *ts <= flushed);
+        let point = newer.checked_sub(1).and_then(|at| self.points.get(at));
+        point.map_or(self.start, |(_, position)| *position)
+    }
+
+    /// Everything up to `flushed` is in the trees: where the log may now begin.
+    pub(crate) fn forget(&mut self, flushed: u64) -> u64 {
+        let position = self.position_after(flushed);
+        let newer = self.points.partition_point(|(ts, _)| *ts <= flushed);
+        self.points.drain(..newer.saturating_sub(1));
+        self.chunked.retain(|_, ts| *ts > flushed);
+        let chunk = self.chunked.first_key_value().map_or(u64::MAX, |((position, _), _)| *position);
+        let hold = self.holds.first_key_value().map_or(u64::MAX, |(position, _)| *position);
+        self.start = self.start.max(position.min(chunk).min(hold));
+        self.start
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Log {
+    /// Set once, when recovery has read the log to its end.
+    pub(crate) wal: OnceLock<Wal>,
+    pub(crate) needed: Mutex<Needed>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn needed() -> Needed {
+        let mut needed = Needed::default();
+        for ts in 1..=10 {
+            needed.commit(ts, ts * POINT_BYTES);
+        }
+        needed
+    }
+
+    #[test]
+    fn log_begins_at_the_first_commit_that_is_needed() {
+        let mut needed = needed();
+        assert_eq!(needed.position_after(4), 5 * POINT_BYTES);
+        assert_eq!(needed.forget(4), 5 * POINT_BYTES);
+        assert_eq!(needed.forget(4), 5 * POINT_BYTES);
+        assert_eq!(needed.forget(100), 10 * POINT_BYTES, "the last point is kept");
+    }
+
+    #[test]
+    fn small_commits_share_a_point() {
+        let mut needed = Needed::default();
+        needed.commit(1, 0);
+        needed.commit(2, 100);
+        needed.commit(3, POINT_BYTES);
+        assert_eq!(needed.forget(1), 0);
+        assert_eq!(needed.forget(2), POINT_BYTES);
+    }
+
+    #[test]
+    fn first_chunk_of_a_large_transaction_keeps_the_log() {
+        let mut needed = needed();
+        needed.chunk(77, 3 * POINT_BYTES);
+        assert_eq!(needed.forget(6), 3 * POINT_BYTES, "not committed yet");
+        needed.chunks_end(77, 3 * POINT_BYTES, Some(8));
+        assert_eq!(needed.forget(7), 3 * POINT_BYTES);
+        assert_eq!(needed.forget(8), 9 * POINT_BYTES);
+    }
+
+    #[test]
+    fn backup_keeps_the_log() {
+        let mut needed = needed();
+        assert_eq!(needed.forget(1), 2 * POINT_BYTES);
+        let held = needed.hold();
+        assert_eq!(needed.forget(9), 2 * POINT_BYTES);
+        needed.release(held);
+        assert_eq!(needed.forget(9), 10 * POINT_BYTES);
+    }
+}

@@ -1,0 +1,156 @@
+//! What the engine says about itself: counters in the registry, figures for `serverStatus`.
+
+use crate::environment::Environment;
+use crate::{Recovered, Result, Timestamp};
+use parking_lot::Mutex;
+use std::time::Duration;
+use telemetry::{Counter, Histogram, Registry, Unit};
+
+pub(crate) struct Counters {
+    pub(crate) commits: Counter,
+    pub(crate) seals: Counter,
+    pub(crate) delays: Counter,
+    pub(crate) delayed_micros: Counter,
+    pub(crate) stalls: Counter,
+    pub(crate) checkpoints: Counter,
+    pub(crate) background_errors: Counter,
+    pub(crate) checkpoint_micros: Histogram,
+    pub(crate) sync_micros: Histogram,
+    pub(crate) drops: Counter,
+    pub(crate) last_checkpoint: Mutex<Option<(Timestamp, i64, Duration)>>,
+    pub(crate) recovered: Mutex<Recovered>,
+}
+
+impl Counters {
+    pub(crate) fn new(registry: &Registry) -> Self {
+        let count = |name, help| registry.counter(name, Unit::Count, help);
+        Self {
+            commits: count("engine.commits", "transactions committed with writes"),
+            seals: count("engine.memtable.seals", "memtables sealed"),
+            delays: count("engine.writes.delayed", "commits that were slowed down"),
+            delayed_micros: registry.counter(
+                "engine.writes.delayed_micros",
+                Unit::Micros,
+                "time commits were slowed down by",
+            ),
+            stalls: count("engine.writes.stalled", "commits that waited for memory"),
+            checkpoints: count("engine.checkpoints", "checkpoints completed"),
+            background_errors: count("engine.background.errors", "background work that failed"),
+            checkpoint_micros: registry.histogram(
+                "engine.checkpoint.micros",
+                Unit::Micros,
+                "time of a checkpoint",
+            ),
+            sync_micros: registry.histogram(
+                "engine.log.sync.micros",
+                Unit::Micros,
+                "time waited for the log to be on disk",
+            ),
+            drops: count("engine.drops", "transactions that dropped dictionaries"),
+            last_checkpoint: Mutex::default(),
+            recovered: Mutex::default(),
+        }
+    }
+}
+
+/// The engine in figures.
+#[derive(Clone, Debug, Default)]
+pub struct Stats {
+    /// The setting.
+    pub cache_size: u64,
+    /// Page frames, block indexes, filters, nodes.
+    pub cache: cachetable::Stats,
+    /// Memtables of all dictionaries, in bytes.
+    pub memtable_bytes: u64,
+    /// What they may take before writers are slowed.
+    pub write_budget: u64,
+    /// The data file.
+    pub file: blockfile::Stats,
+    /// Bytes of log files.
+    pub log_bytes: u64,
+    /// The log's positions: begin, on disk, end.
+    pub log_first: u64,
+    /// Up to here the log is on disk.
+    pub log_synced: u64,
+    /// Up to here the log is written or in memory.
+    pub log_end: u64,
+    /// Transactions committed with writes.
+    pub commits: u64,
+    /// The newest visible commit.
+    pub newest_commit: Timestamp,
+    /// The oldest commit a snapshot reads at.
+    pub oldest_snapshot: Timestamp,
+    /// Live snapshots.
+    pub snapshots: usize,
+    /// Open transactions.
+    pub live_txns: usize,
+    /// The lock table.
+    pub locks: locktree::Stats,
+    /// Checkpoints completed since the start.
+    pub checkpoints: u64,
+    /// The last one: the commit it shows, when it was complete (milliseconds since 1970), and how
+    /// many milliseconds it took.
+    pub last_checkpoint: Option<(Timestamp, i64, u64)>,
+    /// Trees with background work waiting or running.
+    pub queued_jobs: usize,
+    /// Commits that were slowed down, and by how many microseconds in all.
+    pub delays: u64,
+    /// See `delays`.
+    pub delayed_micros: u64,
+    /// Commits that waited for memory.
+    pub stalls: u64,
+    /// What the last start replayed.
+    pub recovered: Recovered,
+    /// Why writes are refused for good, if they are.
+    pub stopped: Option<String>,
+    /// Writes are refused because the disk is full.
+    pub full: bool,
+    /// Dictionaries there are.
+    pub dictionaries: usize,
+}
+
+impl Environment {
+    pub(crate) fn stats(&self) -> Stats {
+        let wal = self.wal();
+        let last = *self.counters.last_checkpoint.lock();
+        Stats {
+            cache_size: self.options.cache_size,
+            cache: self.cache.stats(),
+            memtable_bytes: self.memory.total(),
+            write_budget: self.options.tuning.write_budget,
+            file: self.blocks.stats(),
+            log_bytes: wal.disk_bytes(),
+            log_first: wal.first_lsn(),
+            log_synced: wal.synced_lsn(),
+            log_end: wal.next_lsn(),
+            commits: self.counters.commits.get(),
+            newest_commit: Timestamp(self.snapshots.watermark()),
+            oldest_snapshot: Timestamp(self.snapshots.oldest()),
+            snapshots: self.snapshots.live(),
+            live_txns: self.live.count(),
+            locks: self.locks.stats(),
+            checkpoints: self.counters.checkpoints.get(),
+            last_checkpoint: last.map(|(ts, at, took)| (ts, at, took.as_millis() as u64)),
+            queued_jobs: self.jobs.queued(),
+            delays: self.counters.delays.get(),
+            delayed_micros: self.counters.delayed_micros.get(),
+            stalls: self.counters.stalls.get(),
+            recovered: *self.counters.recovered.lock(),
+            stopped: self.health.stopped().map(str::to_owned),
+            full: self.health.is_full(),
+            dictionaries: self.directory.all().len(),
+        }
+    }
+
+    /// Checks one tree, or with `None` all of them, against its own rules. Reads every page.
+    pub(crate) fn verify(&self, dictionary: Option<crate::DictionaryId>) -> Result<()> {
+        let snapshot = self.snapshots.take();
+        for found in self.directory.all() {
+            let wanted = dictionary.is_none_or(|wanted| wanted.0 == found.id);
+            if wanted && found.visible_at(snapshot.timestamp) {
+                found.tree.verify()?;
+            }
+        }
+        Ok(())
+    }
+}

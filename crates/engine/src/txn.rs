@@ -1,0 +1,345 @@
+//! A read-write transaction: a snapshot, a private write set, locks.
+//!
+//! Nothing of it is in a tree or in the log before it commits (chunks of a large one are in the
+//! log, and count for nothing until its commit record). So abort forgets, and undoes nothing.
+
+pub(crate) mod writeset;
+
+use crate::cursor::Cursor;
+use crate::environment::Environment;
+use crate::live::LiveTxn;
+use crate::snapshots::Pinned;
+use crate::{
+    DictionaryId, DictionaryOptions, Direction, Durability, Error, KeyRange, OnConflict, Result,
+    Timestamp, TxnOptions, Value,
+};
+use locktree::{Mode, Owner, Range};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use writeset::{Write, WriteSet};
+
+/// The longest key the engine takes.
+pub const MAX_KEY_BYTES: usize = 1 << 20;
+/// The longest value the engine takes: the longest document, and room for what wraps it.
+pub const MAX_VALUE_BYTES: usize = 17 << 20;
+
+/// A place in a transaction to which its writes can be rolled back.
+#[derive(Debug)]
+pub struct Savepoint {
+    writes: usize,
+    created: usize,
+    dropped: usize,
+}
+
+/// A read-write transaction. Dropping it aborts it.
+pub struct Txn {
+    pub(crate) environment: Arc<Environment>,
+    pub(crate) live: Arc<LiveTxn>,
+    pinned: Arc<Pinned>,
+    options: TxnOptions,
+    lock_timeout: Duration,
+    /// `None` once it has committed.
+    pub(crate) owner: Option<Owner>,
+    pub(crate) writes: WriteSet,
+    pub(crate) created: Vec<(u64, DictionaryOptions)>,
+    pub(crate) dropped: Vec<u64>,
+}
+
+impl Txn {
+    pub(crate) fn begin(environment: &Arc<Environment>, options: TxnOptions) -> Self {
+        let pinned = environment.snapshots.take();
+        let id = environment.next_txn.fetch_add(1, Ordering::SeqCst);
+        let owner = environment.locks.owner(id);
+        let live = environment.live.begin(id, pinned.timestamp, owner.interrupt());
+        Self {
+            lock_timeout: options.lock_timeout.unwrap_or(environment.options.lock_timeout),
+            environment: Arc::clone(environment),
+            live,
+            pinned,
+            options,
+            owner: Some(owner),
+            writes: WriteSet::default(),
+            created: Vec::new(),
+            dropped: Vec::new(),
+        }
+    }
+
+    /// Names this transaction in lock tables and logs.
+    pub fn id(&self) -> u64 {
+        self.live.id
+    }
+
+    /// The commit timestamp whose state this transaction reads.
+    pub fn snapshot_timestamp(&self) -> Timestamp {
+        Timestamp(self.pinned.timestamp)
+    }
+
+    /// Moves the snapshot to now; locks and writes stay. For single statements that retry.
+    pub fn refresh_snapshot(&mut self) {
+        self.pinned = self.environment.snapshots.take();
+        self.live.snapshot.store(self.pinned.timestamp, Ordering::Relaxed);
+    }
+
+    /// Creates a dictionary as part of this transaction.
+    pub fn create_dictionary(&mut self, options: DictionaryOptions) -> Result<DictionaryId> {
+        self.check_alive()?;
+        let options = crate::options::validate(options)?;
+        let id = self.environment.directory.new_id();
+        self.created.push((id, options));
+        Ok(DictionaryId(id))
+    }
+
+    /// Drops a dictionary as part of this transaction; older snapshots still see it. Waits for
+    /// transactions that have written to it.
+    pub fn drop_dictionary(&mut self, dictionary: DictionaryId) -> Result<()> {
+        self.check_alive()?;
+        if dictionary == DictionaryId::ROOT {
+            return Err(Error::NoSuchDictionary(dictionary));
+        }
+        self.check_not_dropped(dictionary)?;
+        if self.is_created(dictionary) {
+            self.dropped.push(dictionary.0);
+            return Ok(());
+        }
+        self.find_newest(dictionary)?;
+        if let Some(owner) = &mut self.owner {
+            let all = Range::all();
+            let locks = &self.environment.locks;
+            locks.acquire_range(owner, dictionary.0, all, Mode::Exclusive, self.lock_timeout)?;
+        }
+        // Somebody else may have dropped it while this one waited.
+        self.find_newest(dictionary)?;
+        self.dropped.push(dictionary.0);
+        Ok(())
+    }
+
+    /// The value of `key`: this transaction's own write, else the snapshot's. Takes no lock.
+    pub fn get(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
+        self.check_alive()?;
+        self.check_not_dropped(dictionary)?;
+        if let Some(own) = self.writes.get(dictionary.0, key) {
+            return Ok(own.as_ref().map(Value::shared));
+        }
+        if self.is_created(dictionary) {
+            return Ok(None);
+        }
+        let found = self.find_visible(dictionary)?;
+        Ok(found.tree.get(key, self.pinned.timestamp)?.map(Value::from))
+    }
+
+    /// Locks `key` exclusively (may wait), then returns its newest value. Under
+    /// [`OnConflict::Fail`] a commit newer than the snapshot is a `WriteConflict`.
+    pub fn get_for_update(
+        &mut self,
+        dictionary: DictionaryId,
+        key: &[u8],
+    ) -> Result<Option<Value>> {
+        self.lock(dictionary, key)?;
+        if let Some(own) = self.writes.get(dictionary.0, key) {
+            return Ok(own.as_ref().map(Value::shared));
+        }
+        if self.is_created(dictionary) {
+            return Ok(None);
+        }
+        // Under the lock the newest version is committed and stays the newest.
+        let found = self.find_newest(dictionary)?;
+        Ok(found.tree.get(key, u64::MAX - 1)?.map(Value::from))
+    }
+
+    /// Locks `key` exclusively without writing it. Conflicts as [`Txn::put`] does.
+    pub fn lock(&mut self, dictionary: DictionaryId, key: &[u8]) -> Result<()> {
+        self.check_alive()?;
+        check_size("key", key.len(), MAX_KEY_BYTES)?;
+        self.check_not_dropped(dictionary)?;
+        if self.is_created(dictionary) {
+            // Nobody else can see it.
+            return Ok(());
+        }
+        let found = self.find_newest(dictionary)?;
+        let Some(owner) = &mut self.owner else { return Err(Error::Interrupted) };
+        let locks = &self.environment.locks;
+        let granted =
+            locks.acquire(owner, dictionary.0, key, Mode::Exclusive, self.lock_timeout)?;
+        if found.dropped().is_some() {
+            return Err(Error::NoSuchDictionary(dictionary));
+        }
+        if self.options.on_conflict == OnConflict::Latest {
+            return Ok(());
+        }
+        let snapshot = self.pinned.timestamp;
+        let conflict = granted.last_commit > snapshot
+            || found.created > snapshot
+            || (granted.complete_since > snapshot
+                && found.tree.newest(key)?.is_some_and(|(newest, _)| newest > snapshot));
+        if conflict { Err(Error::WriteConflict) } else { Ok(()) }
+    }
+
+    /// Writes `key` whatever it held. Locks it first.
+    pub fn put(&mut self, dictionary: DictionaryId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.lock(dictionary, key)?;
+        self.write(dictionary, key, Some(value))
+    }
+
+    /// Writes `key` only if it holds nothing, in the newest committed state and in this
+    /// transaction; says whether it wrote. Locks the key either way: the unique check. Reads the
+    /// disk only where filters cannot answer.
+    pub fn insert(&mut self, dictionary: DictionaryId, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.lock(dictionary, key)?;
+        let present = match self.writes.get(dictionary.0, key) {
+            Some(own) => own.is_some(),
+            None if self.is_created(dictionary) => false,
+            None => {
+                let newest = self.find_newest(dictionary)?.tree.newest(key)?;
+                newest.is_some_and(|(_, is_delete)| !is_delete)
+            }
+        };
+        if !present {
+            self.write(dictionary, key, Some(value))?;
+        }
+        Ok(!present)
+    }
+
+    /// Deletes `key`, present or not. Locks it first.
+    pub fn delete(&mut self, dictionary: DictionaryId, key: &[u8]) -> Result<()> {
+        self.lock(dictionary, key)?;
+        self.write(dictionary, key, None)
+    }
+
+    /// Writes (or with `None` deletes) `key` without a lock and without a conflict check. Only
+    /// for keys that are **covered**: every writer of this key holds the lock of one other key,
+    /// in this or another dictionary. A secondary index entry that contains the record's id is
+    /// covered by the record's own key.
+    pub fn write_covered(
+        &mut self,
+        dictionary: DictionaryId,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        self.check_alive()?;
+        check_size("key", key.len(), MAX_KEY_BYTES)?;
+        self.check_not_dropped(dictionary)?;
+        if !self.is_created(dictionary) {
+            self.find_newest(dictionary)?;
+        }
+        self.write(dictionary, key, value)
+    }
+
+    /// A cursor over the snapshot and this transaction's writes as of now.
+    pub fn cursor(
+        &self,
+        dictionary: DictionaryId,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Result<Cursor> {
+        self.check_alive()?;
+        self.check_not_dropped(dictionary)?;
+        let own = self.writes.of(dictionary.0);
+        if self.is_created(dictionary) {
+            let own = own.unwrap_or_default();
+            return Ok(Cursor::over_writes(own, range, direction, &self.pinned));
+        }
+        let found = self.find_visible(dictionary)?;
+        Ok(Cursor::over_tree(&found, range, direction, &self.pinned, own))
+    }
+
+    /// Marks a place to roll back to (a statement's start). Costs nothing by itself; writes
+    /// behind it are noted.
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint {
+            writes: self.writes.savepoint(),
+            created: self.created.len(),
+            dropped: self.dropped.len(),
+        }
+    }
+
+    /// Undoes the writes since `savepoint`; locks stay.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) {
+        self.writes.rollback_to(savepoint.writes);
+        self.created.truncate(savepoint.created);
+        self.dropped.truncate(savepoint.dropped);
+    }
+
+    /// Makes the writes visible and durable as asked. May wait for the disk.
+    pub fn commit(mut self, durability: Durability) -> Result<Timestamp> {
+        let environment = Arc::clone(&self.environment);
+        environment.commit(&mut self, durability)
+    }
+
+    /// Forgets the writes and opens the locks.
+    pub fn abort(self) {}
+
+    /// Lets the snapshot go before the locks do.
+    pub(crate) fn unpin(&mut self) {
+        self.pinned = self.environment.snapshots.take();
+    }
+
+    /// Whether a commit has anything to do.
+    pub(crate) fn has_writes(&self) -> bool {
+        !(self.writes.is_empty() && self.created.is_empty() && self.dropped.is_empty())
+    }
+
+    fn write(&mut self, dictionary: DictionaryId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        check_size("value", value.map_or(0, <[u8]>::len), MAX_VALUE_BYTES)?;
+        let limit = self.environment.options.tuning.txn_max_bytes;
+        let size = self.writes.bytes() + value.map_or(0, <[u8]>::len) as u64;
+        if size > limit {
+            return Err(Error::TooLarge { what: "transaction", size, limit });
+        }
+        let write: Write = value.map(Into::into);
+        self.writes.write(dictionary.0, key, write);
+        self.live.written_bytes.store(self.writes.bytes(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn check_alive(&self) -> Result<()> {
+        if self.live.interrupt.is_set() {
+            return Err(Error::Interrupted);
+        }
+        self.environment.health.check_open()
+    }
+
+    fn is_created(&self, dictionary: DictionaryId) -> bool {
+        self.created.iter().any(|(id, _)| *id == dictionary.0)
+    }
+
+    fn find_visible(&self, dictionary: DictionaryId) -> Result<Arc<crate::dictionary::Dictionary>> {
+        self.environment.directory.at(dictionary, self.pinned.timestamp)
+    }
+
+    fn find_newest(&self, dictionary: DictionaryId) -> Result<Arc<crate::dictionary::Dictionary>> {
+        self.environment.directory.newest(dictionary)
+    }
+
+    fn check_not_dropped(&self, dictionary: DictionaryId) -> Result<()> {
+        if self.dropped.contains(&dictionary.0) {
+            return Err(Error::NoSuchDictionary(dictionary));
+        }
+        Ok(())
+    }
+
+    /// Writes per dictionary that still exists at commit.
+    pub(crate) fn final_writes(&self) -> BTreeMap<u64, &writeset::Writes> {
+        self.writes.iter().filter(|(id, _)| !self.dropped.contains(id)).collect()
+    }
+}
+
+impl Drop for Txn {
+    fn drop(&mut self) {
+        self.environment.live.end(self.live.id);
+    }
+}
+
+impl std::fmt::Debug for Txn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Txn({} at {})", self.live.id, self.pinned.timestamp)
+    }
+}
+
+fn check_size(what: &'static str, size: usize, limit: usize) -> Result<()> {
+    if size > limit {
+        return Err(Error::TooLarge { what, size: size as u64, limit: limit as u64 });
+    }
+    Ok(())
+}
