@@ -13,6 +13,7 @@
 //! [`Background::Manual`]: crate::Background::Manual
 
 use crate::dictionary::Dictionary;
+use crate::door::Door as _;
 use crate::environment::Environment;
 use crate::{Error, Result};
 use os::JoinHandle;

@@ -15,6 +15,7 @@
 
 use crate::checkpoint_root::{CheckpointRoot, DictionaryImage};
 use crate::dictionary::Dictionary;
+use crate::door::Door as _;
 use crate::environment::Environment;
 use crate::{Result, Timestamp};
 use std::sync::Arc;

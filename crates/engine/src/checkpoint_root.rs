@@ -126,9 +126,12 @@ mod tests {
 
     #[test]
     fn golden_root_is_read_and_written_the_same() {
-        let golden = include_bytes!("../tests/golden/checkpoint-root.v1.bin");
-        assert_eq!(CheckpointRoot::decode(golden), Ok(sample()));
-        assert_eq!(sample().encode(), golden);
+        let golden = testkit::golden(
+            env!("CARGO_MANIFEST_DIR"),
+            "checkpoint-root.v1.bin",
+            &sample().encode(),
+        );
+        assert_eq!(CheckpointRoot::decode(&golden), Ok(sample()));
     }
 
     proptest! {

@@ -5,6 +5,7 @@ use crate::backup::Backup;
 use crate::checkpoint_root::CheckpointRoot;
 use crate::commit::CommitOrder;
 use crate::dictionary::Directory;
+use crate::door::Door as _;
 use crate::environment::Environment;
 use crate::health::Health;
 use crate::live::{LiveTxns, TxnInfo};
@@ -243,17 +244,16 @@ fn assemble(
 ) -> Result<Arc<Environment>> {
     let file_options = blockfile::Options { direct: options.directio, ..Default::default() };
     let (blocks, image) =
-        BlockFile::open(&os, &options.dir, file_options, blockfile::Metrics::register(&registry))?;
+        BlockFile::open(&os, &options.dir, file_options, blockfile::Metrics::new(&registry))?;
     let mut log_options = WalOptions::default();
     if options.tuning.log_segment_bytes > 0 {
         log_options.segment_bytes = options.tuning.log_segment_bytes;
     }
-    let log =
-        Wal::open(&os, &options.log_dir(), log_options, wal::Metrics::register(&registry))?;
+    let log = Wal::open(&os, &options.log_dir(), log_options, wal::Metrics::new(&registry))?;
     let lock_memory = options.locktree_max_memory.unwrap_or(options.cache_size / 10);
     let frames = options.cache_size - options.tuning.write_budget.min(options.cache_size / 2);
     let cache = Arc::new(CacheTable::new(frames));
-    let trees = ftree::Context::new(&os, &blocks, &cache);
+    let trees = Arc::new(ftree::Context { cache: Arc::clone(&cache) });
     let locks = LockTable::new(
         Arc::clone(&os.clock),
         locktree::Options {
@@ -304,10 +304,8 @@ fn check_version(os: &Os, dir: &Path) -> Result<()> {
     let path = dir.join(VERSION_FILE);
     let failed = |what, e: std::io::Error| io_error(what, &path, &e);
     if os.vfs.exists(&path).map_err(|e| failed("look for", e))? {
-        let file = os
-            .vfs
-            .open(&path, os::OpenOptions::read_only())
-            .map_err(|e| failed("open", e))?;
+        let file =
+            os.vfs.open(&path, os::OpenOptions::read_only()).map_err(|e| failed("open", e))?;
         let mut text = [0; 64];
         let len = file.read_at(&mut text, 0).map_err(|e| failed("read", e))?;
         if &text[..len] != VERSION_TEXT.as_bytes() {
@@ -345,4 +343,3 @@ pub fn inspect_checkpoint_root(
         dictionaries.map(|d| (DictionaryId(d.id), d.options, d.image.len())).collect(),
     ))
 }
-

@@ -7,6 +7,7 @@
 use crate::background::Jobs;
 use crate::commit::CommitOrder;
 use crate::dictionary::{Dictionary, Directory};
+use crate::door::Door as _;
 use crate::health::Health;
 use crate::live::LiveTxns;
 use crate::log::Log;
@@ -103,14 +104,9 @@ impl Environment {
 /// The tree's shape for a dictionary's options.
 pub(crate) fn tree_options(options: &DictionaryOptions, settings: &Options) -> TreeOptions {
     if settings.tuning.tiny_trees {
-        return TreeOptions {
-            leaf_filter: options.leaf_filter,
-            compression: compression(options.compression),
-            ..TreeOptions::tiny()
-        };
+        return TreeOptions { leaf_filter: options.leaf_filter, ..TreeOptions::tiny() };
     }
     TreeOptions {
-        compression: compression(options.compression),
         page_size: u64::from(options.page_size),
         read_page_size: options.read_page_size as usize,
         fanout: usize::from(options.fanout),

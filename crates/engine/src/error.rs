@@ -71,3 +71,38 @@ impl From<locktree::Error> for Error {
         }
     }
 }
+
+impl From<ftree::Error> for Error {
+    fn from(error: ftree::Error) -> Self {
+        match error {
+            ftree::Error::Corruption { .. } => Self::Corruption(error.to_string()),
+            other => Self::Io(other.to_string()),
+        }
+    }
+}
+
+impl From<blockfile::Error> for Error {
+    fn from(error: blockfile::Error) -> Self {
+        use blockfile::Error as E;
+        match error {
+            E::NoSpace { .. } => Self::NoSpace(error.to_string()),
+            E::Corruption { .. } => Self::Corruption(error.to_string()),
+            E::Version { .. } => Self::InvalidOption(error.to_string()),
+            E::Stopped { cause } => Self::Stopped(cause),
+            other => Self::Io(other.to_string()),
+        }
+    }
+}
+
+impl From<wal::Error> for Error {
+    fn from(error: wal::Error) -> Self {
+        use wal::Error as E;
+        match error {
+            E::NoSpace { .. } => Self::NoSpace(error.to_string()),
+            E::Corruption { .. } | E::Missing { .. } => Self::Corruption(error.to_string()),
+            E::Version { .. } => Self::InvalidOption(error.to_string()),
+            E::Stopped { cause } => Self::Stopped(cause),
+            other => Self::Io(other.to_string()),
+        }
+    }
+}

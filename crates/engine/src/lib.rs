@@ -19,6 +19,7 @@ mod checkpoint_root;
 mod commit;
 mod cursor;
 mod dictionary;
+mod door;
 mod engine;
 mod environment;
 mod error;

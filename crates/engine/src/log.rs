@@ -31,7 +31,8 @@ pub(crate) struct Needed {
 impl Needed {
     /// The commit `ts` is at or behind `position`.
     pub(crate) fn commit(&mut self, ts: u64, position: u64) {
-        if self.points.back().is_none_or(|(_, last)| position.saturating_sub(*last) >= POINT_BYTES) {
+        if self.points.back().is_none_or(|(_, last)| position.saturating_sub(*last) >= POINT_BYTES)
+        {
             self.points.push_back((ts.saturating_sub(1), position));
         }
     }

@@ -10,11 +10,12 @@
 
 use crate::checkpoint_root::CheckpointRoot;
 use crate::dictionary::Dictionary;
+use crate::door::Door as _;
 use crate::environment::{Environment, tree_options};
 use crate::records::{Operation, Operations, Record};
-use crate::{Error, Result};
+use crate::{Error, Result, door};
 use blockfile::CheckpointImage;
-use ftree::{Message, Tree};
+use ftree::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use wal::Replay;
@@ -127,7 +128,7 @@ fn open_trees(
     let mut live = BTreeSet::new();
     for saved in &root.dictionaries {
         let shape = tree_options(&saved.options, &environment.options);
-        let tree = Tree::open(&environment.trees, saved.id, shape, &saved.image)?;
+        let tree = door::open(&environment.trees, saved.id, shape);
         live.extend(tree.segments());
         flushed.insert(saved.id, saved.flushed);
         let dictionary = Dictionary::new(saved.id, saved.options, tree, saved.created);

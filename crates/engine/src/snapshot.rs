@@ -16,10 +16,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(environment: &Arc<Environment>) -> Self {
-        Self {
-            environment: Arc::clone(environment),
-            pinned: environment.snapshots.take(),
-        }
+        Self { environment: Arc::clone(environment), pinned: environment.snapshots.take() }
     }
 
     /// The commit timestamp this view shows.

@@ -1,5 +1,6 @@
 //! What the engine says about itself: counters in the registry, figures for `serverStatus`.
 
+use crate::door::Door as _;
 use crate::environment::Environment;
 use crate::{Recovered, Result, Timestamp};
 use parking_lot::Mutex;

@@ -1,0 +1,487 @@
+//! Single rules of the API, one test each.
+
+use crate::{open, tiny};
+use engine::{
+    Background, Compression, DictionaryId, DictionaryOptions, Direction, Durability, Engine, Error,
+    KeyRange, OnConflict, Options, Timestamp, TxnOptions,
+};
+use os::Os;
+use os::sim::{Fault, Faults, SimOs, Survival};
+use std::ops::Bound;
+use std::time::Duration;
+
+const ROOT: DictionaryId = DictionaryId::ROOT;
+const LATEST: TxnOptions = TxnOptions { on_conflict: OnConflict::Latest, lock_timeout: None };
+
+fn put(engine: &Engine, dictionary: DictionaryId, key: &[u8], value: &[u8]) -> Timestamp {
+    let mut txn = engine.begin(LATEST);
+    txn.put(dictionary, key, value).unwrap();
+    txn.commit(Durability::Buffered).unwrap()
+}
+
+fn get(engine: &Engine, dictionary: DictionaryId, key: &[u8]) -> Option<Vec<u8>> {
+    engine.snapshot().get(dictionary, key).unwrap().map(|value| value.to_vec())
+}
+
+fn keys(mut cursor: engine::Cursor) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    while let Some((key, _)) = cursor.next().unwrap() {
+        found.push(key.to_vec());
+    }
+    found
+}
+
+fn simulated() -> Engine {
+    open(&SimOs::new(1).os(), tiny()).unwrap()
+}
+
+#[test]
+fn committed_values_are_read_and_deletes_hide_them() {
+    let engine = simulated();
+    put(&engine, ROOT, b"k", b"v");
+    assert_eq!(get(&engine, ROOT, b"k"), Some(b"v".to_vec()));
+    let mut txn = engine.begin(TxnOptions::default());
+    txn.delete(ROOT, b"k").unwrap();
+    assert_eq!(txn.get(ROOT, b"k").unwrap(), None);
+    assert_eq!(get(&engine, ROOT, b"k"), Some(b"v".to_vec()), "not before the commit");
+    txn.commit(Durability::Synced).unwrap();
+    assert_eq!(get(&engine, ROOT, b"k"), None);
+}
+
+#[test]
+fn dropped_transaction_leaves_no_trace() {
+    let engine = simulated();
+    let mut txn = engine.begin(TxnOptions::default());
+    txn.put(ROOT, b"k", b"v").unwrap();
+    txn.abort();
+    assert_eq!(get(&engine, ROOT, b"k"), None);
+    put(&engine, ROOT, b"k", b"w");
+    assert_eq!(engine.stats().locks.bytes, 0);
+    assert!(engine.live_transactions().is_empty());
+}
+
+#[test]
+fn snapshot_sees_its_moment_for_ever() {
+    let engine = simulated();
+    put(&engine, ROOT, b"k", b"1");
+    let snapshot = engine.snapshot();
+    let clone = snapshot.clone();
+    drop(snapshot);
+    put(&engine, ROOT, b"k", b"2");
+    assert_eq!(clone.get(ROOT, b"k").unwrap().unwrap()[..], b"1"[..]);
+    let mut cursor = clone.cursor(ROOT, KeyRange::all(), Direction::Forward).unwrap();
+    drop(clone);
+    assert_eq!(cursor.next().unwrap(), Some((&b"k"[..], &b"1"[..])));
+}
+
+#[test]
+fn first_committer_wins_under_fail() {
+    let engine = simulated();
+    let mut late = engine.begin(TxnOptions::default());
+    put(&engine, ROOT, b"k", b"1");
+    assert!(matches!(late.put(ROOT, b"k", b"2"), Err(Error::WriteConflict)));
+    assert!(matches!(late.get_for_update(ROOT, b"k"), Err(Error::WriteConflict)));
+    late.refresh_snapshot();
+    late.put(ROOT, b"k", b"2").unwrap();
+    late.commit(Durability::Buffered).unwrap();
+    assert_eq!(get(&engine, ROOT, b"k"), Some(b"2".to_vec()));
+}
+
+#[test]
+fn latest_goes_on_over_the_newest_commit() {
+    let engine = simulated();
+    let mut late = engine.begin(LATEST);
+    put(&engine, ROOT, b"k", b"1");
+    assert_eq!(late.get(ROOT, b"k").unwrap(), None, "the snapshot is older");
+    assert_eq!(late.get_for_update(ROOT, b"k").unwrap().unwrap()[..], b"1"[..]);
+    late.put(ROOT, b"k", b"2").unwrap();
+    late.commit(Durability::Buffered).unwrap();
+}
+
+#[test]
+fn insert_refuses_a_key_that_is_there() {
+    let engine = simulated();
+    let mut txn = engine.begin(LATEST);
+    assert!(txn.insert(ROOT, b"k", b"1").unwrap());
+    assert!(!txn.insert(ROOT, b"k", b"2").unwrap());
+    txn.commit(Durability::Buffered).unwrap();
+    let mut txn = engine.begin(LATEST);
+    assert!(!txn.insert(ROOT, b"k", b"3").unwrap());
+    txn.delete(ROOT, b"k").unwrap();
+    assert!(txn.insert(ROOT, b"k", b"4").unwrap());
+    txn.commit(Durability::Buffered).unwrap();
+    assert_eq!(get(&engine, ROOT, b"k"), Some(b"4".to_vec()));
+}
+
+#[test]
+fn rollback_to_a_savepoint_undoes_later_writes_only() {
+    let engine = simulated();
+    let mut txn = engine.begin(TxnOptions::default());
+    txn.put(ROOT, b"a", b"1").unwrap();
+    let savepoint = txn.savepoint();
+    txn.put(ROOT, b"a", b"2").unwrap();
+    txn.put(ROOT, b"b", b"2").unwrap();
+    let created = txn.create_dictionary(DictionaryOptions::default()).unwrap();
+    txn.rollback_to(savepoint);
+    txn.commit(Durability::Buffered).unwrap();
+    assert_eq!(get(&engine, ROOT, b"a"), Some(b"1".to_vec()));
+    assert_eq!(get(&engine, ROOT, b"b"), None);
+    assert!(matches!(engine.snapshot().get(created, b"a"), Err(Error::NoSuchDictionary(_))));
+}
+
+#[test]
+fn cursor_merges_own_writes_as_of_its_opening() {
+    let engine = simulated();
+    for key in [b"b", b"d", b"f"] {
+        put(&engine, ROOT, key, b"old");
+    }
+    let mut txn = engine.begin(TxnOptions::default());
+    txn.put(ROOT, b"a", b"own").unwrap();
+    txn.put(ROOT, b"d", b"own").unwrap();
+    txn.delete(ROOT, b"f").unwrap();
+    txn.put(ROOT, b"g", b"own").unwrap();
+    let forward = txn.cursor(ROOT, KeyRange::all(), Direction::Forward).unwrap();
+    let mut backward = txn.cursor(ROOT, KeyRange::all(), Direction::Backward).unwrap();
+    txn.put(ROOT, b"c", b"later").unwrap();
+    assert_eq!(keys(forward), [b"a", b"b", b"d", b"g"]);
+    assert_eq!(backward.next().unwrap(), Some((&b"g"[..], &b"own"[..])));
+    assert_eq!(backward.next().unwrap(), Some((&b"d"[..], &b"own"[..])));
+    backward.park();
+    backward.seek(b"a").unwrap();
+    assert_eq!(backward.next().unwrap(), Some((&b"a"[..], &b"own"[..])));
+    assert_eq!(backward.next().unwrap(), None);
+    let range =
+        KeyRange { lower: Bound::Excluded(b"a".to_vec()), upper: Bound::Included(b"d".to_vec()) };
+    assert_eq!(keys(txn.cursor(ROOT, range, Direction::Forward).unwrap()), [b"b", b"c", b"d"]);
+}
+
+#[test]
+fn dictionaries_come_and_go_with_their_transaction() {
+    let engine = simulated();
+    let options = DictionaryOptions { compression: Compression::Lz4, ..Default::default() };
+    let before = engine.snapshot();
+    let mut txn = engine.begin(TxnOptions::default());
+    let id = txn.create_dictionary(options).unwrap();
+    txn.put(id, b"k", b"v").unwrap();
+    assert_eq!(txn.get(id, b"k").unwrap().unwrap()[..], b"v"[..]);
+    assert_eq!(keys(txn.cursor(id, KeyRange::all(), Direction::Forward).unwrap()), [b"k"]);
+    assert!(matches!(engine.snapshot().get(id, b"k"), Err(Error::NoSuchDictionary(_))));
+    txn.commit(Durability::Buffered).unwrap();
+    assert!(engine.dictionaries().contains(&(id, options)));
+    assert!(before.get(id, b"k").is_err(), "older snapshots do not see it");
+    let with = engine.snapshot();
+    let mut txn = engine.begin(TxnOptions::default());
+    txn.drop_dictionary(id).unwrap();
+    assert!(txn.get(id, b"k").is_err());
+    txn.commit(Durability::Buffered).unwrap();
+    assert_eq!(with.get(id, b"k").unwrap().unwrap()[..], b"v"[..]);
+    assert!(engine.snapshot().get(id, b"k").is_err());
+    engine.checkpoint().unwrap();
+    assert_eq!(with.get(id, b"k").unwrap().unwrap()[..], b"v"[..]);
+    drop(with);
+    drop(before);
+    engine.checkpoint().unwrap();
+    assert_eq!(engine.dictionaries().len(), 1);
+    let mut txn = engine.begin(TxnOptions::default());
+    assert_ne!(txn.create_dictionary(options).unwrap(), id, "ids are never used again");
+}
+
+#[test]
+fn dictionary_with_writers_cannot_be_dropped_under_them() {
+    let engine = simulated();
+    let mut creator = engine.begin(TxnOptions::default());
+    let id = creator.create_dictionary(DictionaryOptions::default()).unwrap();
+    creator.commit(Durability::Buffered).unwrap();
+    let mut writer = engine.begin(TxnOptions::default());
+    writer.put(id, b"k", b"v").unwrap();
+    let mut dropper = engine.begin(TxnOptions::default());
+    assert!(matches!(dropper.drop_dictionary(id), Err(Error::LockTimeout { .. })));
+    writer.commit(Durability::Buffered).unwrap();
+    dropper.drop_dictionary(id).unwrap();
+    let mut writer = engine.begin(TxnOptions::default());
+    assert!(matches!(writer.put(id, b"k", b"w"), Err(Error::LockTimeout { .. })));
+    dropper.commit(Durability::Buffered).unwrap();
+    assert!(matches!(writer.put(id, b"k", b"w"), Err(Error::NoSuchDictionary(_))));
+}
+
+#[test]
+fn covered_writes_take_no_lock() {
+    let engine = simulated();
+    let mut txn = engine.begin(TxnOptions::default());
+    txn.put(ROOT, b"record", b"v").unwrap();
+    txn.write_covered(ROOT, b"index entry", Some(b"")).unwrap();
+    assert_eq!(engine.lock_requests(10).len(), 1);
+    txn.commit(Durability::Buffered).unwrap();
+    assert_eq!(get(&engine, ROOT, b"index entry"), Some(Vec::new()));
+}
+
+#[test]
+fn killed_transaction_fails_at_its_next_step() {
+    let engine = simulated();
+    let mut txn = engine.begin(TxnOptions::default());
+    txn.put(ROOT, b"k", b"v").unwrap();
+    assert_eq!(engine.live_transactions().len(), 1);
+    assert!(engine.kill_transaction(txn.id()));
+    assert!(engine.live_transactions()[0].killed);
+    assert!(matches!(txn.put(ROOT, b"l", b"v"), Err(Error::Interrupted)));
+    assert!(matches!(txn.commit(Durability::Buffered), Err(Error::Interrupted)));
+    assert!(!engine.kill_transaction(99));
+    assert_eq!(get(&engine, ROOT, b"k"), None);
+}
+
+#[test]
+fn too_large_is_refused_and_the_transaction_goes_on() {
+    let mut options = tiny();
+    options.tuning.txn_max_bytes = 10_000;
+    let engine = open(&SimOs::new(1).os(), options).unwrap();
+    let mut txn = engine.begin(TxnOptions::default());
+    txn.put(ROOT, b"k", &[0; 5000]).unwrap();
+    let refused = txn.put(ROOT, b"l", &[0; 6000]).unwrap_err();
+    assert!(matches!(refused, Error::TooLarge { what: "transaction", limit: 10_000, .. }));
+    let refused = txn.put(ROOT, &vec![0; engine::MAX_KEY_BYTES + 1], b"").unwrap_err();
+    assert!(matches!(refused, Error::TooLarge { what: "key", .. }));
+    txn.commit(Durability::Buffered).unwrap();
+    assert_eq!(get(&engine, ROOT, b"k").unwrap().len(), 5000);
+}
+
+#[test]
+fn everything_is_there_after_a_clean_close() {
+    let sim = SimOs::new(1);
+    let engine = open(&sim.os(), tiny()).unwrap();
+    let mut txn = engine.begin(TxnOptions::default());
+    let id = txn.create_dictionary(DictionaryOptions::default()).unwrap();
+    txn.commit(Durability::Buffered).unwrap();
+    for i in 0..500_u32 {
+        put(&engine, id, &i.to_be_bytes(), &[i as u8; 100]);
+    }
+    engine.close().unwrap();
+    assert!(matches!(engine.snapshot().get(id, b""), Err(Error::Stopped(_))));
+    assert!(engine.begin(LATEST).put(id, b"k", b"v").is_err());
+    let engine = open(&sim.reboot_with(Survival::Nothing), tiny()).unwrap();
+    assert_eq!(engine.stats().recovered.operations, 0, "a clean close leaves nothing to replay");
+    for i in 0..500_u32 {
+        assert_eq!(get(&engine, id, &i.to_be_bytes()), Some(vec![i as u8; 100]));
+    }
+    engine.verify_all().unwrap();
+}
+
+#[test]
+fn buffered_commits_are_there_after_the_process_dies_and_the_log_was_flushed() {
+    let sim = SimOs::new(1);
+    let engine = open(&sim.os(), tiny()).unwrap();
+    put(&engine, ROOT, b"k", b"v");
+    engine.sync().unwrap();
+    put(&engine, ROOT, b"l", b"v");
+    let engine = open(&sim.reboot_with(Survival::Nothing), tiny()).unwrap();
+    assert_eq!(get(&engine, ROOT, b"k"), Some(b"v".to_vec()));
+    assert_eq!(get(&engine, ROOT, b"l"), None, "nobody asked for it to be synced");
+}
+
+#[test]
+fn log_flush_period_of_zero_syncs_each_commit() {
+    let sim = SimOs::new(1);
+    let options = Options { log_flush_period: Duration::ZERO, ..tiny() };
+    let engine = open(&sim.os(), options.clone()).unwrap();
+    put(&engine, ROOT, b"k", b"v");
+    let engine = open(&sim.reboot_with(Survival::Nothing), options).unwrap();
+    assert_eq!(get(&engine, ROOT, b"k"), Some(b"v".to_vec()));
+}
+
+#[test]
+fn step_flushes_the_log_and_writes_checkpoints_when_due() {
+    let sim = SimOs::new(1);
+    let options = Options { checkpoint_period: Duration::from_mins(1), ..tiny() };
+    let engine = open(&sim.os(), options).unwrap();
+    while engine.step().unwrap() {}
+    put(&engine, ROOT, b"k", b"v");
+    sim.advance(Duration::from_secs(2));
+    assert!(engine.step().unwrap());
+    let stats = engine.stats();
+    assert_eq!(stats.log_synced, stats.log_end);
+    let before = stats.checkpoints;
+    sim.advance(Duration::from_mins(1));
+    while engine.step().unwrap() {}
+    assert_eq!(engine.stats().checkpoints, before + 1);
+}
+
+#[test]
+fn second_engine_on_the_same_directory_is_refused() {
+    let os = SimOs::new(1).os();
+    let engine = open(&os, tiny()).unwrap();
+    assert!(matches!(open(&os, tiny()), Err(Error::Locked(_))));
+    engine.close().unwrap();
+    open(&os, tiny()).unwrap();
+}
+
+#[test]
+fn directory_of_another_format_is_refused() {
+    let os = SimOs::new(1).os();
+    open(&os, tiny()).unwrap().close().unwrap();
+    let path = std::path::Path::new("/data/FERNDB");
+    let file = os.vfs.open(path, os::OpenOptions::default()).unwrap();
+    file.write_all_at(b"FernDB data directory, format 9\n", 0).unwrap();
+    assert!(matches!(open(&os, tiny()), Err(Error::InvalidOption(_))));
+}
+
+#[test]
+fn settings_that_cannot_be_honoured_are_refused() {
+    let os = SimOs::new(1).os();
+    let options = Options { cache_size: 1000, ..tiny() };
+    assert!(matches!(open(&os, options), Err(Error::InvalidOption(_))));
+    let engine = simulated();
+    let mut txn = engine.begin(LATEST);
+    let shape = DictionaryOptions { compression: Compression::Zstd(99), ..Default::default() };
+    assert!(matches!(txn.create_dictionary(shape), Err(Error::InvalidOption(_))));
+}
+
+#[test]
+fn failed_log_sync_stops_writes_and_reads_go_on() {
+    let sim = SimOs::new(1);
+    let engine = open(&sim.os(), tiny()).unwrap();
+    put(&engine, ROOT, b"k", b"v");
+    sim.set_faults(Faults { sync_error_ppm: 1_000_000, ..Faults::default() });
+    assert!(matches!(engine.sync(), Err(Error::Stopped(_))));
+    sim.set_faults(Faults::default());
+    let mut txn = engine.begin(LATEST);
+    txn.put(ROOT, b"l", b"v").unwrap();
+    assert!(matches!(txn.commit(Durability::Synced), Err(Error::Stopped(_))));
+    assert!(matches!(engine.checkpoint(), Err(Error::Stopped(_))));
+    assert_eq!(get(&engine, ROOT, b"k"), Some(b"v".to_vec()));
+    assert!(engine.stats().stopped.is_some());
+    engine.close().unwrap();
+}
+
+#[test]
+fn full_disk_refuses_writes_and_comes_back_by_itself() {
+    let sim = SimOs::new(1);
+    let engine = open(&sim.os(), tiny()).unwrap();
+    let used = sim.files().values().map(|bytes| bytes.len() as u64).sum::<u64>();
+    sim.set_faults(Faults { capacity_bytes: used + (40 << 10), ..Faults::default() });
+    let mut refused = None;
+    let mut acknowledged = Vec::new();
+    for i in 0..5000_u32 {
+        let mut txn = engine.begin(LATEST);
+        txn.put(ROOT, &i.to_be_bytes(), &[7; 300]).unwrap();
+        match txn.commit(Durability::Synced) {
+            Ok(_) => acknowledged.push(i),
+            Err(error) => {
+                refused = Some(error);
+                break;
+            }
+        }
+    }
+    assert!(matches!(refused, Some(Error::NoSpace(_))), "{refused:?}");
+    assert!(!acknowledged.is_empty());
+    assert_eq!(get(&engine, ROOT, &0_u32.to_be_bytes()), Some(vec![7; 300]));
+    sim.set_faults(Faults::default());
+    put(&engine, ROOT, b"again", b"v");
+    engine.sync().unwrap();
+    engine.checkpoint().unwrap();
+    let engine = open(&sim.reboot_with(Survival::Nothing), tiny()).unwrap();
+    for i in acknowledged {
+        assert_eq!(get(&engine, ROOT, &i.to_be_bytes()), Some(vec![7; 300]), "{i}");
+    }
+    assert_eq!(get(&engine, ROOT, b"again"), Some(b"v".to_vec()));
+    engine.verify_all().unwrap();
+}
+
+#[test]
+fn red_zone_refuses_writes_while_it_lasts() {
+    let sim = SimOs::new(1);
+    let options = Options { fs_redzone_percent: 50, ..tiny() };
+    sim.set_faults(Faults { capacity_bytes: 1 << 20, ..Faults::default() });
+    let engine = open(&sim.os(), options).unwrap();
+    sim.set_faults(Faults { capacity_bytes: 60 << 10, ..Faults::default() });
+    sim.advance(Duration::from_secs(2));
+    let _ = engine.step().unwrap();
+    let mut txn = engine.begin(LATEST);
+    txn.put(ROOT, b"k", b"v").unwrap();
+    assert!(matches!(txn.commit(Durability::Buffered), Err(Error::NoSpace(_))));
+    assert!(engine.stats().full);
+    sim.set_faults(Faults::default());
+    sim.advance(Duration::from_secs(2));
+    let _ = engine.step().unwrap();
+    put(&engine, ROOT, b"k", b"v");
+}
+
+#[test]
+fn write_error_of_the_log_stops_the_engine() {
+    let sim = SimOs::new(1);
+    let engine = open(&sim.os(), tiny()).unwrap();
+    sim.fault_at(sim.syscalls() + 1, Fault::Io);
+    let mut txn = engine.begin(LATEST);
+    txn.put(ROOT, b"k", b"v").unwrap();
+    assert!(matches!(txn.commit(Durability::Synced), Err(Error::Stopped(_))));
+    assert!(matches!(engine.sync(), Err(Error::Stopped(_))));
+}
+
+#[test]
+fn backup_files_open_as_the_moment_they_were_taken() {
+    let sim = SimOs::new(1);
+    let engine = open(&sim.os(), tiny()).unwrap();
+    for i in 0..200_u32 {
+        put(&engine, ROOT, &i.to_be_bytes(), b"old");
+    }
+    let backup = engine.backup().unwrap();
+    let moment = backup.timestamp();
+    for i in 0..400_u32 {
+        put(&engine, ROOT, &i.to_be_bytes(), b"new");
+    }
+    for _ in 0..3 {
+        engine.checkpoint().unwrap();
+    }
+    let target = SimOs::new(2);
+    let os = target.os();
+    for (path, bytes) in sim.files() {
+        if path.ends_with("fernd.lock") {
+            continue;
+        }
+        os.vfs.create_dir_all(path.parent().unwrap()).unwrap();
+        let file = os.vfs.open(&path, os::OpenOptions::create()).unwrap();
+        file.write_all_at(&bytes, 0).unwrap();
+    }
+    drop(backup);
+    let copy = open(&os, tiny()).unwrap();
+    assert!(copy.stats().newest_commit >= moment);
+    assert!(get(&copy, ROOT, &0_u32.to_be_bytes()).is_some());
+    copy.verify_all().unwrap();
+}
+
+#[test]
+fn threads_of_the_engine_work_on_a_real_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = tiny();
+    options.dir = dir.path().join("data");
+    options.background = Background::Threads;
+    options.checkpoint_period = Duration::from_millis(50);
+    options.cleaner_period = Duration::from_millis(50);
+    options.log_flush_period = Duration::from_millis(10);
+    let engine = open(&Os::real(), options.clone()).unwrap();
+    for i in 0..3000_u32 {
+        put(&engine, ROOT, &i.to_be_bytes(), &[i as u8; 64]);
+    }
+    while engine.stats().checkpoints == 0 {
+        Os::real().clock.sleep(Duration::from_millis(5));
+    }
+    drop(engine);
+    let engine = open(&Os::real(), options).unwrap();
+    for i in 0..3000_u32 {
+        assert_eq!(get(&engine, ROOT, &i.to_be_bytes()), Some(vec![i as u8; 64]));
+    }
+    engine.verify_all().unwrap();
+    engine.close().unwrap();
+}
+
+#[test]
+fn temporary_engine_takes_more_than_its_memory() {
+    let engine = Engine::temporary();
+    let mut txn = engine.begin(LATEST);
+    for i in 0..2000_u32 {
+        txn.put(ROOT, &i.to_be_bytes(), b"v").unwrap();
+    }
+    txn.commit(Durability::Synced).unwrap();
+    assert_eq!(
+        keys(engine.snapshot().cursor(ROOT, KeyRange::all(), Direction::Backward).unwrap()).len(),
+        2000
+    );
+}

@@ -1,0 +1,46 @@
+//! The engine as its callers see it: against a model, through crashes, with threads, on damaged
+//! files, on a full disk.
+//!
+//! `FERN_ENGINE_SCALE=n` multiplies the length of every random run (default 1).
+//! `FERN_CRASH_STEP=1` tries every syscall of the crash workloads (default: a stride, so that the
+//! suite stays short); with `cargo test -p engine --profile fast` that takes a few minutes.
+
+mod api;
+mod bank;
+mod crash;
+mod damage;
+mod model;
+
+use engine::{Background, Engine, Options};
+use os::Os;
+use std::sync::Arc;
+use std::time::Duration;
+use telemetry::Registry;
+
+/// Sizes so small that memtables seal, logs rotate and transactions span chunks all the time.
+pub(crate) fn tiny() -> Options {
+    let mut options = Options::new("/data");
+    options.cache_size = 8 << 20;
+    options.fs_redzone_percent = 0;
+    options.lock_timeout = Duration::ZERO;
+    options.background = Background::Manual;
+    options.checkpoint_period = Duration::ZERO;
+    options.cleaner_period = Duration::ZERO;
+    options.log_flush_period = Duration::from_secs(1);
+    options.tuning.write_budget = 256 << 10;
+    options.tuning.memtable_bytes = 96 << 10;
+    options.tuning.chunk_bytes = 300;
+    options.tuning.log_segment_bytes = 16 << 10;
+    options.tuning.log_cap = 24 << 10;
+    options.tuning.tiny_trees = true;
+    options
+}
+
+pub(crate) fn open(os: &Os, options: Options) -> engine::Result<Engine> {
+    Engine::open(os.clone(), Arc::new(Registry::new()), options)
+}
+
+/// How much longer than usual random runs are.
+pub(crate) fn scale() -> u64 {
+    std::env::var("FERN_ENGINE_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
+}
