@@ -13,9 +13,9 @@
 //! [`Background::Manual`]: crate::Background::Manual
 
 use crate::dictionary::Dictionary;
-use crate::door::Door as _;
 use crate::environment::Environment;
 use crate::{Error, Result};
+use ftree::{Effort, Progress};
 use os::JoinHandle;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
@@ -203,20 +203,21 @@ impl Environment {
     /// Does one unit of the heaviest tree's work; false where no tree has any.
     pub(crate) fn work_once(&self) -> Result<bool> {
         let Some(dictionary) = self.take_job() else { return Ok(false) };
-        let worked = dictionary.tree.work(&self.snapshots.visibility());
-        let more = match &worked {
-            Ok(progress) => progress.more,
-            Err(_) => true,
-        };
+        let worked = self.work_on(&dictionary, Effort::Needed);
+        let more = !matches!(worked, Ok(Progress::Idle));
         self.jobs.done(dictionary.id, more);
         self.account(&dictionary);
         match worked {
-            Ok(_) => {
+            Ok(progress) => {
+                if progress == Progress::Busy {
+                    // The one inside is at it, or a commit is just ending.
+                    std::thread::yield_now();
+                }
                 self.jobs.no_space.store(false, Ordering::Relaxed);
                 Ok(true)
             }
             Err(error) => {
-                let error = self.judge(error.into());
+                let error = self.judge(error);
                 let full = matches!(error, Error::NoSpace(_));
                 self.jobs.no_space.store(full, Ordering::Relaxed);
                 Err(error)
@@ -228,14 +229,14 @@ impl Environment {
     fn take_job(&self) -> Option<Arc<Dictionary>> {
         let mut queue = self.jobs.queue.lock();
         let queue = &mut *queue;
-        let mut heaviest: Option<(u64, Arc<Dictionary>)> = None;
+        let mut heaviest: Option<((u64, u64), Arc<Dictionary>)> = None;
         let mut gone = Vec::new();
         for id in queue.waiting.difference(&queue.running) {
             let Some(dictionary) = self.directory.find(*id) else {
                 gone.push(*id);
                 continue;
             };
-            let debt = dictionary.tree.debt().total();
+            let debt = urgency(&dictionary);
             if heaviest.as_ref().is_none_or(|(most, _)| debt > *most) {
                 heaviest = Some((debt, dictionary));
             }
@@ -276,7 +277,6 @@ impl Environment {
     fn clean(&self) -> Result<()> {
         self.drop_invisible();
         self.locks.prune(self.snapshots.oldest());
-        let visibility = self.snapshots.visibility();
         let mut left = self.options.cleaner_iterations;
         let mut all = self.directory.all();
         all.retain(|dictionary| dictionary.tree.debt().buffered_bytes > 0);
@@ -286,7 +286,7 @@ impl Environment {
                 break;
             }
             left -= 1;
-            self.check(dictionary.tree.clean(&visibility))?;
+            self.check(self.work_on(&dictionary, Effort::Idle))?;
         }
         Ok(())
     }
@@ -314,6 +314,12 @@ impl Environment {
         }
         due
     }
+}
+
+/// What frees memory comes first, then what is most over its budget.
+fn urgency(dictionary: &Dictionary) -> (u64, u64) {
+    let debt = dictionary.tree.debt();
+    (debt.sealed_bytes, debt.urgency)
 }
 
 impl Jobs {

@@ -15,11 +15,12 @@
 
 use crate::checkpoint_root::{CheckpointRoot, DictionaryImage};
 use crate::dictionary::Dictionary;
-use crate::door::Door as _;
 use crate::environment::Environment;
 use crate::{Result, Timestamp};
+use ftree::{Effort, Progress};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 impl Environment {
     /// Writes a checkpoint. On `NoSpace` nothing has changed.
@@ -31,11 +32,19 @@ impl Environment {
         self.drop_invisible();
         let timestamp = self.snapshots.watermark();
         let dictionaries = self.listed_at(timestamp);
-        let images: Vec<_> = dictionaries.iter().map(|d| d.tree.image(timestamp)).collect();
+        for dictionary in &dictionaries {
+            // Nothing of it is in memory only: it has flushed everything up to now.
+            if !dictionary.is_behind() {
+                let _empty = dictionary.tree.seal(timestamp);
+            }
+        }
+        let images: Result<Vec<_>, _> = dictionaries.iter().map(|d| d.tree.image()).collect();
+        let images = self.check(images)?;
         let mark = self.blocks.begin_checkpoint();
         let log_end = self.wal().next_lsn();
         self.sync_log_to(log_end)?;
-        let flushed = images.iter().map(|image| image.flushed_ts).min().unwrap_or(timestamp);
+        self.note_quiet_moment(timestamp);
+        let flushed = images.iter().map(|image| image.flushed_ts()).min().unwrap_or(timestamp);
         let position = self.log.needed.lock().forget(flushed.min(timestamp));
         let root = CheckpointRoot {
             timestamp,
@@ -48,9 +57,9 @@ impl Environment {
                 .map(|(dictionary, image)| DictionaryImage {
                     id: dictionary.id,
                     created: dictionary.created,
-                    flushed: image.flushed_ts,
+                    flushed: image.flushed_ts(),
                     options: dictionary.options,
-                    image: image.bytes.clone(),
+                    image: image.bytes().to_vec(),
                 })
                 .collect(),
         };
@@ -65,6 +74,14 @@ impl Environment {
         Ok(())
     }
 
+    /// Where no commit is on its way, the log's end is where everything after `timestamp` begins.
+    fn note_quiet_moment(&self, timestamp: u64) {
+        let order = self.commit_order.lock();
+        if order.newest == timestamp {
+            self.log.needed.lock().between(timestamp, self.wal().next_lsn());
+        }
+    }
+
     /// The dictionaries that are there at `timestamp`.
     fn listed_at(&self, timestamp: u64) -> Vec<Arc<Dictionary>> {
         let mut all = self.directory.all();
@@ -76,7 +93,7 @@ impl Environment {
     fn drain_laggards(&self) -> Result<()> {
         let end = self.wal().next_lsn();
         for dictionary in self.directory.all() {
-            if dictionary.tree.memory_bytes() == 0 {
+            if !dictionary.is_behind() {
                 continue;
             }
             let flushed = dictionary.tree.flushed_ts();
@@ -92,8 +109,12 @@ impl Environment {
     /// Empties one tree's memtables, as they are now, into its runs.
     pub(crate) fn drain(&self, dictionary: &Arc<Dictionary>) -> Result<()> {
         self.seal(dictionary);
-        while dictionary.tree.debt().sealed_bytes > 0 {
-            self.check(dictionary.tree.work(&self.snapshots.visibility()))?;
+        while dictionary.tree.debt().sealed > 0 {
+            let worked = self.work_on(dictionary, Effort::Needed);
+            if self.check(worked)? == Progress::Busy {
+                // A flusher is at it.
+                self.os.clock.sleep(Duration::from_millis(1));
+            }
             self.account(dictionary);
         }
         Ok(())

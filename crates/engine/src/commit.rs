@@ -162,6 +162,7 @@ impl Environment {
         for (id, writes) in txn.final_writes() {
             // Its lock keeps everybody else from dropping it.
             let Some(dictionary) = self.directory.find(id) else { continue };
+            dictionary.written_at(timestamp);
             for (key, write) in writes {
                 let message = match write {
                     Some(value) => Message::Put(value),

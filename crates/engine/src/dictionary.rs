@@ -21,6 +21,8 @@ pub(crate) struct Dictionary {
     /// The commit that created it.
     pub(crate) created: u64,
     dropped: AtomicU64,
+    /// The newest commit that wrote to it since the start.
+    written: AtomicU64,
     /// Memtable bytes as last added to the engine's total.
     pub(crate) accounted: AtomicU64,
 }
@@ -32,8 +34,25 @@ impl Dictionary {
         tree: Arc<Tree>,
         created: u64,
     ) -> Arc<Self> {
-        let (dropped, accounted) = (AtomicU64::new(NEVER), AtomicU64::new(0));
-        Arc::new(Self { id, options, tree, created, dropped, accounted })
+        Arc::new(Self {
+            id,
+            options,
+            tree,
+            created,
+            dropped: AtomicU64::new(NEVER),
+            written: AtomicU64::new(0),
+            accounted: AtomicU64::new(0),
+        })
+    }
+
+    /// A commit is going to insert into the tree.
+    pub(crate) fn written_at(&self, timestamp: u64) {
+        self.written.fetch_max(timestamp, Ordering::SeqCst);
+    }
+
+    /// Some commit is not yet in the tree's runs.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.written.load(Ordering::SeqCst) > self.tree.flushed_ts()
     }
 
     pub(crate) fn drop_at(&self, timestamp: u64) {

@@ -5,7 +5,6 @@ use crate::backup::Backup;
 use crate::checkpoint_root::CheckpointRoot;
 use crate::commit::CommitOrder;
 use crate::dictionary::Directory;
-use crate::door::Door as _;
 use crate::environment::Environment;
 use crate::health::Health;
 use crate::live::{LiveTxns, TxnInfo};
@@ -146,10 +145,10 @@ impl Engine {
         let found = self.environment().directory.newest(dictionary)?;
         let stats = found.tree.stats();
         Ok(DictionaryStats {
-            entries: stats.entries,
-            data_bytes: stats.raw_bytes,
+            entries: stats.memory_entries + stats.disk_entries,
+            data_bytes: stats.key_bytes + stats.value_bytes,
             stored_bytes: stats.stored_bytes,
-            memtable_bytes: found.tree.memory_bytes(),
+            memtable_bytes: stats.memory_bytes,
         })
     }
 
@@ -253,7 +252,7 @@ fn assemble(
     let lock_memory = options.locktree_max_memory.unwrap_or(options.cache_size / 10);
     let frames = options.cache_size - options.tuning.write_budget.min(options.cache_size / 2);
     let cache = Arc::new(CacheTable::new(frames));
-    let trees = Arc::new(ftree::Context { cache: Arc::clone(&cache) });
+    let trees = ftree::Context::new(blocks.clone(), Arc::clone(&cache));
     let locks = LockTable::new(
         Arc::clone(&os.clock),
         locktree::Options {
@@ -274,7 +273,7 @@ fn assemble(
         snapshots: Arc::new(Snapshots::default()),
         locks,
         live: LiveTxns::new(Arc::clone(&os.clock)),
-        log: Log::default(),
+        log: Log::new(log_options.segment_bytes),
         commit_order: Mutex::new(CommitOrder::default()),
         next_txn: AtomicU64::new(1),
         memory: Memory::default(),

@@ -7,7 +7,6 @@
 use crate::background::Jobs;
 use crate::commit::CommitOrder;
 use crate::dictionary::{Dictionary, Directory};
-use crate::door::Door as _;
 use crate::health::Health;
 use crate::live::LiveTxns;
 use crate::log::Log;
@@ -61,6 +60,8 @@ impl Environment {
     ) -> Arc<Dictionary> {
         let shape = tree_options(&options, &self.options);
         let tree = Tree::create(&self.trees, id, shape);
+        // Commits before its own are none of its business: it has flushed them.
+        let _empty = tree.seal(created.saturating_sub(1));
         let dictionary = Dictionary::new(id, options, tree, created);
         self.directory.add(Arc::clone(&dictionary));
         dictionary
@@ -78,7 +79,7 @@ impl Environment {
             if dictionary.dropped().is_some_and(|dropped| dropped <= oldest) {
                 self.directory.remove(dictionary.id);
                 self.forget_memory(&dictionary);
-                dictionary.tree.drop_all();
+                dictionary.tree.discard();
             }
         }
     }
@@ -107,6 +108,7 @@ pub(crate) fn tree_options(options: &DictionaryOptions, settings: &Options) -> T
         return TreeOptions { leaf_filter: options.leaf_filter, ..TreeOptions::tiny() };
     }
     TreeOptions {
+        compression: compression(options.compression),
         page_size: u64::from(options.page_size),
         read_page_size: options.read_page_size as usize,
         fanout: usize::from(options.fanout),

@@ -75,6 +75,7 @@ impl From<locktree::Error> for Error {
 impl From<ftree::Error> for Error {
     fn from(error: ftree::Error) -> Self {
         match error {
+            ftree::Error::Blocks(error) => error.into(),
             ftree::Error::Corruption { .. } => Self::Corruption(error.to_string()),
             other => Self::Io(other.to_string()),
         }

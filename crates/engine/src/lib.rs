@@ -19,7 +19,6 @@ mod checkpoint_root;
 mod commit;
 mod cursor;
 mod dictionary;
-mod door;
 mod engine;
 mod environment;
 mod error;

@@ -9,19 +9,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::OnceLock;
 use wal::Wal;
 
-/// Bytes of log between two points of the index.
+/// Bytes of log between two points of the index, usually.
 const POINT_BYTES: u64 = 64 << 10;
 
 /// Of chunks whose transaction has not committed.
 const OPEN: u64 = u64::MAX;
 
 /// Which part of the log somebody still needs.
-#[derive(Default)]
 pub(crate) struct Needed {
     /// (ts, position): commits newer than ts are at or behind the position. Ascending.
     points: VecDeque<(u64, u64)>,
     /// Large transactions: (at or before the first chunk, transaction) → commit timestamp.
     chunked: BTreeMap<(u64, u64), u64>,
+    /// Bytes of log between two points.
+    spacing: u64,
     /// Where the log began when it was opened, or was allowed to begin since.
     start: u64,
     /// Backups: positions that must stay.
@@ -29,9 +30,27 @@ pub(crate) struct Needed {
 }
 
 impl Needed {
+    /// For a log whose segments are this long.
+    pub(crate) fn new(segment_bytes: u64) -> Self {
+        Self {
+            points: VecDeque::new(),
+            chunked: BTreeMap::new(),
+            spacing: POINT_BYTES.min(segment_bytes / 8),
+            start: 0,
+            holds: BTreeMap::new(),
+        }
+    }
+
+    /// Commits newer than `ts` are at or behind `position`: a moment without commits on the way.
+    pub(crate) fn between(&mut self, ts: u64, position: u64) {
+        if self.points.back().is_none_or(|(last, _)| *last < ts) {
+            self.points.push_back((ts, position));
+        }
+    }
+
     /// The commit `ts` is at or behind `position`.
     pub(crate) fn commit(&mut self, ts: u64, position: u64) {
-        if self.points.back().is_none_or(|(_, last)| position.saturating_sub(*last) >= POINT_BYTES)
+        if self.points.back().is_none_or(|(_, last)| position.saturating_sub(*last) >= self.spacing)
         {
             self.points.push_back((ts.saturating_sub(1), position));
         }
@@ -90,11 +109,16 @@ impl Needed {
     }
 }
 
-#[derive(Default)]
 pub(crate) struct Log {
     /// Set once, when recovery has read the log to its end.
     pub(crate) wal: OnceLock<Wal>,
     pub(crate) needed: Mutex<Needed>,
+}
+
+impl Log {
+    pub(crate) fn new(segment_bytes: u64) -> Self {
+        Self { wal: OnceLock::new(), needed: Mutex::new(Needed::new(segment_bytes)) }
+    }
 }
 
 #[cfg(test)]
@@ -102,7 +126,7 @@ mod tests {
     use super::*;
 
     fn needed() -> Needed {
-        let mut needed = Needed::default();
+        let mut needed = Needed::new(u64::MAX);
         for ts in 1..=10 {
             needed.commit(ts, ts * POINT_BYTES);
         }
@@ -120,7 +144,7 @@ mod tests {
 
     #[test]
     fn small_commits_share_a_point() {
-        let mut needed = Needed::default();
+        let mut needed = Needed::new(u64::MAX);
         needed.commit(1, 0);
         needed.commit(2, 100);
         needed.commit(3, POINT_BYTES);

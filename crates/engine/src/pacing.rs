@@ -55,7 +55,7 @@ impl Environment {
         if before == 0 && bytes > 0 {
             self.memory.written.lock().insert(dictionary.id);
         }
-        if dictionary.tree.active_bytes() >= self.options.tuning.memtable_bytes {
+        if dictionary.tree.debt().active_bytes >= self.options.tuning.memtable_bytes {
             self.seal(dictionary);
         } else if self.memory.total() > self.budget() / 2 {
             self.seal_largest();
@@ -85,7 +85,7 @@ impl Environment {
         let mut largest: Option<(u64, Arc<Dictionary>)> = None;
         for id in written {
             let Some(dictionary) = self.directory.find(id) else { continue };
-            let bytes = dictionary.tree.active_bytes();
+            let bytes = dictionary.tree.debt().active_bytes;
             active += bytes;
             if largest.as_ref().is_none_or(|(most, _)| bytes > *most) {
                 largest = Some((bytes, dictionary));

@@ -10,12 +10,11 @@
 
 use crate::checkpoint_root::CheckpointRoot;
 use crate::dictionary::Dictionary;
-use crate::door::Door as _;
 use crate::environment::{Environment, tree_options};
 use crate::records::{Operation, Operations, Record};
-use crate::{Error, Result, door};
+use crate::{Error, Result};
 use blockfile::CheckpointImage;
-use ftree::Message;
+use ftree::{Message, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use wal::Replay;
@@ -128,13 +127,13 @@ fn open_trees(
     let mut live = BTreeSet::new();
     for saved in &root.dictionaries {
         let shape = tree_options(&saved.options, &environment.options);
-        let tree = door::open(&environment.trees, saved.id, shape);
+        let tree = Tree::open(&environment.trees, saved.id, shape, &saved.image)?;
         live.extend(tree.segments());
         flushed.insert(saved.id, saved.flushed);
         let dictionary = Dictionary::new(saved.id, saved.options, tree, saved.created);
         environment.directory.add(dictionary);
     }
-    environment.blocks.retain(|segment| live.contains(&segment.id))?;
+    environment.blocks.retain(|segment| live.contains(&segment.id.0))?;
     environment.snapshots.start_at(root.timestamp);
     Ok(flushed)
 }
@@ -272,6 +271,7 @@ impl Redo<'_> {
         }
         match self.environment.directory.find(dictionary) {
             Some(found) => {
+                found.written_at(timestamp);
                 found.tree.insert(key, timestamp, message);
                 self.touched.insert(dictionary);
                 self.done.operations += 1;

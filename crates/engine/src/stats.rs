@@ -1,8 +1,9 @@
 //! What the engine says about itself: counters in the registry, figures for `serverStatus`.
 
-use crate::door::Door as _;
+use crate::dictionary::Dictionary;
 use crate::environment::Environment;
 use crate::{Recovered, Result, Timestamp};
+use ftree::{Effort, Progress, Work};
 use parking_lot::Mutex;
 use std::time::Duration;
 use telemetry::{Counter, Histogram, Registry, Unit};
@@ -18,6 +19,10 @@ pub(crate) struct Counters {
     pub(crate) checkpoint_micros: Histogram,
     pub(crate) sync_micros: Histogram,
     pub(crate) drops: Counter,
+    pub(crate) drains: Counter,
+    pub(crate) merges: Counter,
+    pub(crate) flushes: Counter,
+    pub(crate) fuses: Counter,
     pub(crate) last_checkpoint: Mutex<Option<(Timestamp, i64, Duration)>>,
     pub(crate) recovered: Mutex<Recovered>,
 }
@@ -47,6 +52,10 @@ impl Counters {
                 Unit::Micros,
                 "time waited for the log to be on disk",
             ),
+            drains: count("engine.drains", "sealed memtables drained to runs and leaves"),
+            merges: count("engine.merges", "merges of a node's runs"),
+            flushes: count("engine.flushes", "children that got what waited for them"),
+            fuses: count("engine.fuses", "small neighbours that became one"),
             drops: count("engine.drops", "transactions that dropped dictionaries"),
             last_checkpoint: Mutex::default(),
             recovered: Mutex::default(),
@@ -94,6 +103,14 @@ pub struct Stats {
     pub last_checkpoint: Option<(Timestamp, i64, u64)>,
     /// Trees with background work waiting or running.
     pub queued_jobs: usize,
+    /// Sealed memtables drained to runs and leaves.
+    pub drains: u64,
+    /// Merges of a node's runs.
+    pub merges: u64,
+    /// Children that got what waited for them.
+    pub flushes: u64,
+    /// Small neighbours that became one.
+    pub fuses: u64,
     /// Commits that were slowed down, and by how many microseconds in all.
     pub delays: u64,
     /// See `delays`.
@@ -110,7 +127,26 @@ pub struct Stats {
     pub dictionaries: usize,
 }
 
+impl Counters {
+    pub(crate) fn worked(&self, progress: Progress) {
+        match progress {
+            Progress::Done(Work::Drain) => self.drains.inc(),
+            Progress::Done(Work::Merge) => self.merges.inc(),
+            Progress::Done(Work::Flush) => self.flushes.inc(),
+            Progress::Done(Work::Fuse) => self.fuses.inc(),
+            Progress::Idle | Progress::Busy => {}
+        }
+    }
+}
+
 impl Environment {
+    /// One unit of a tree's work.
+    pub(crate) fn work_on(&self, dictionary: &Dictionary, effort: Effort) -> Result<Progress> {
+        let progress = dictionary.tree.work(&self.snapshots.visibility(), effort)?;
+        self.counters.worked(progress);
+        Ok(progress)
+    }
+
     pub(crate) fn stats(&self) -> Stats {
         let wal = self.wal();
         let last = *self.counters.last_checkpoint.lock();
@@ -133,6 +169,10 @@ impl Environment {
             checkpoints: self.counters.checkpoints.get(),
             last_checkpoint: last.map(|(ts, at, took)| (ts, at, took.as_millis() as u64)),
             queued_jobs: self.jobs.queued(),
+            drains: self.counters.drains.get(),
+            merges: self.counters.merges.get(),
+            flushes: self.counters.flushes.get(),
+            fuses: self.counters.fuses.get(),
             delays: self.counters.delays.get(),
             delayed_micros: self.counters.delayed_micros.get(),
             stalls: self.counters.stalls.get(),

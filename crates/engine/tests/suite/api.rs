@@ -391,7 +391,8 @@ fn red_zone_refuses_writes_while_it_lasts() {
     let options = Options { fs_redzone_percent: 50, ..tiny() };
     sim.set_faults(Faults { capacity_bytes: 1 << 20, ..Faults::default() });
     let engine = open(&sim.os(), options).unwrap();
-    sim.set_faults(Faults { capacity_bytes: 60 << 10, ..Faults::default() });
+    let used = sim.files().values().map(|bytes| bytes.len() as u64).sum::<u64>();
+    sim.set_faults(Faults { capacity_bytes: used + used / 4, ..Faults::default() });
     sim.advance(Duration::from_secs(2));
     let _ = engine.step().unwrap();
     let mut txn = engine.begin(LATEST);

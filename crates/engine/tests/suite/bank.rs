@@ -44,12 +44,21 @@ fn transfer(
 
 fn sum(engine: &Engine, dictionaries: [DictionaryId; 2], direction: Direction) -> u64 {
     let snapshot = engine.snapshot();
-    let mut sum = 0;
-    for dictionary in dictionaries {
-        let mut cursor = snapshot.cursor(dictionary, KeyRange::all(), direction).unwrap();
-        while let Some((_, value)) = cursor.next().unwrap() {
-            sum += u64::from_le_bytes(value[..8].try_into().unwrap());
+    let look = || {
+        let mut seen = Vec::new();
+        for dictionary in dictionaries {
+            let mut cursor = snapshot.cursor(dictionary, KeyRange::all(), direction).unwrap();
+            while let Some((key, value)) = cursor.next().unwrap() {
+                seen.push((key[7], u64::from_le_bytes(value[..8].try_into().unwrap())));
+            }
         }
+        seen
+    };
+    let seen = look();
+    let sum = seen.iter().map(|(_, amount)| amount).sum();
+    if sum != ACCOUNTS * EACH {
+        let at = snapshot.timestamp();
+        panic!("sum {sum} at {at:?} {direction:?}: {seen:?}, then {:?}", look());
     }
     sum
 }

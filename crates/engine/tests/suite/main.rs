@@ -27,8 +27,8 @@ pub(crate) fn tiny() -> Options {
     options.checkpoint_period = Duration::ZERO;
     options.cleaner_period = Duration::ZERO;
     options.log_flush_period = Duration::from_secs(1);
-    options.tuning.write_budget = 256 << 10;
-    options.tuning.memtable_bytes = 96 << 10;
+    options.tuning.write_budget = 64 << 10;
+    options.tuning.memtable_bytes = 12 << 10;
     options.tuning.chunk_bytes = 300;
     options.tuning.log_segment_bytes = 16 << 10;
     options.tuning.log_cap = 24 << 10;

@@ -12,6 +12,9 @@ use std::ops::Bound;
 use testkit::Gen;
 
 type Key = (u64, Vec<u8>);
+/// Different keys per dictionary.
+const KEYS: u64 = 300;
+
 type Overlay = BTreeMap<Key, Option<Vec<u8>>>;
 
 /// Everything that was ever committed.
@@ -66,13 +69,15 @@ struct World {
     open: Vec<Open>,
     snapshots: Vec<Snapshot>,
     random: Gen,
+    /// Drains, merges and flushes before the last reopen.
+    worked: [u64; 3],
 }
 
 fn bound(random: &mut Gen) -> Bound<Vec<u8>> {
     match random.below(3) {
         0 => Bound::Unbounded,
-        1 => Bound::Included(random.key(50)),
-        _ => Bound::Excluded(random.key(50)),
+        1 => Bound::Included(random.key(KEYS)),
+        _ => Bound::Excluded(random.key(KEYS)),
     }
 }
 
@@ -82,7 +87,15 @@ impl World {
         let engine = open(&sim.os(), tiny()).unwrap();
         let mut model = Model::default();
         model.lives.insert(1, (0, u64::MAX));
-        Self { sim, engine, model, open: Vec::new(), snapshots: Vec::new(), random: Gen::new(seed) }
+        Self {
+            sim,
+            engine,
+            model,
+            open: Vec::new(),
+            snapshots: Vec::new(),
+            random: Gen::new(seed),
+            worked: [0; 3],
+        }
     }
 
     fn dictionary(&mut self) -> u64 {
@@ -126,10 +139,10 @@ impl World {
     }
 
     fn write(&mut self, who: usize) {
-        let key = (self.dictionary(), self.random.key(50));
+        let key = (self.dictionary(), self.random.key(KEYS));
         let id = DictionaryId(key.0);
         let outcome = self.lock_outcome(who, &key);
-        let value = self.random.value(80);
+        let value = self.random.value(200);
         let what = self.random.below(5);
         let newest = self.model.value(&key, u64::MAX).cloned();
         let own = &mut self.open[who];
@@ -164,7 +177,7 @@ impl World {
     }
 
     fn read(&mut self, who: usize) {
-        let key = (self.dictionary(), self.random.key(50));
+        let key = (self.dictionary(), self.random.key(KEYS));
         let own = &self.open[who];
         let seen = own.txn.get(DictionaryId(key.0), &key.1);
         if !self.model.exists(key.0, own.snapshot) && !own.overlay.contains_key(&key) {
@@ -199,7 +212,7 @@ impl World {
             match random.below(12) {
                 0 => cursor.park(),
                 1 => {
-                    let to = random.key(50);
+                    let to = random.key(KEYS);
                     cursor.seek(&to).unwrap();
                     while left.peek().is_some_and(|(key, _)| match direction {
                         Direction::Forward => *key < to,
@@ -306,6 +319,10 @@ impl World {
     fn reopen(&mut self) {
         self.open.clear();
         self.snapshots.clear();
+        let stats = self.engine.stats();
+        for (sum, more) in self.worked.iter_mut().zip([stats.drains, stats.merges, stats.flushes]) {
+            *sum += more;
+        }
         let clean = self.random.one_in(2);
         if clean {
             self.engine.close().unwrap();
@@ -366,10 +383,12 @@ impl World {
 
 fn run(seed: u64) {
     let mut world = World::new(seed);
-    for _ in 0..4000 * scale() {
+    for _ in 0..10_000 * scale() {
         world.step();
     }
     world.reopen();
+    let [drains, merges, flushes] = world.worked;
+    assert!(drains > 10 && merges > 0 && flushes > 0, "{:?} is too little work", world.worked);
 }
 
 #[test]
