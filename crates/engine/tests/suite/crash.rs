@@ -187,7 +187,7 @@ fn run(last: u64, checkpoint_every: u64, plan: &CrashPlan) {
 fn every_crash_leaves_a_prefix_of_commits() {
     let plan = CrashPlan {
         survivals: vec![Survival::Nothing, Survival::Random, Survival::Process],
-        step: stride(5),
+        step: stride(1),
         crash_recovery: false,
         ..CrashPlan::default()
     };
@@ -199,7 +199,7 @@ fn every_crash_in_a_recovery_leaves_it_too() {
     let plan = CrashPlan {
         seeds: 7..8,
         survivals: vec![Survival::Random],
-        step: stride(41),
+        step: stride(3),
         crash_recovery: true,
     };
     run(24, 9, &plan);

@@ -11,17 +11,21 @@ const ROOT: DictionaryId = DictionaryId::ROOT;
 
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
-/// 200 commits; each writes one key with its number. Half before a checkpoint, half behind it.
+fn value(n: u64) -> Vec<u8> {
+    n.to_le_bytes().repeat(12)
+}
+
+/// 200 commits; each writes one key with its number. Most before a checkpoint, some behind it.
 fn files(clean: bool) -> Files {
     let sim = SimOs::new(5);
     let engine = open(&sim.os(), tiny()).unwrap();
     for n in 1..=200_u64 {
         let mut txn = engine.begin(TxnOptions::default());
-        txn.put(ROOT, &(n % 60).to_be_bytes(), &n.to_le_bytes()).unwrap();
+        txn.put(ROOT, &(n % 60).to_be_bytes(), &value(n)).unwrap();
         txn.put(ROOT, b"~clock", &n.to_le_bytes()).unwrap();
         txn.commit(Durability::Synced).unwrap();
         let _ = engine.step().unwrap();
-        if n == 100 {
+        if n == 160 {
             engine.checkpoint().unwrap();
         }
     }
@@ -58,7 +62,7 @@ fn contents(engine: &Engine) -> engine::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
 fn expected(n: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut found = BTreeMap::new();
     for n in 1..=n {
-        found.insert((n % 60).to_be_bytes().to_vec(), n.to_le_bytes().to_vec());
+        found.insert((n % 60).to_be_bytes().to_vec(), value(n));
         found.insert(b"~clock".to_vec(), n.to_le_bytes().to_vec());
     }
     found
