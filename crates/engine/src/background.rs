@@ -86,7 +86,7 @@ impl Jobs {
     /// Rests until there is work, the time is over, or everything stops.
     fn rest(&self, time: Duration, for_work: bool) {
         let mut queue = self.queue.lock();
-        if !queue.stop && !(for_work && !queue.waiting.is_empty()) {
+        if !queue.stop && (!for_work || queue.waiting.is_empty()) {
             let _ = self.changed.wait_for(&mut queue, time);
         }
     }
@@ -117,18 +117,18 @@ impl Environment {
         for last in [&self.jobs.last_checkpoint, &self.jobs.last_clean, &self.jobs.last_log_flush] {
             last.store(now, Ordering::Relaxed);
         }
-        self.spawn("fern-log".to_owned(), Self::run_log)?;
-        self.spawn("fern-checkpoint".to_owned(), Self::run_checkpoints)?;
+        self.spawn("fern-log", Self::run_log)?;
+        self.spawn("fern-checkpoint", Self::run_checkpoints)?;
         for number in 1..=self.options.tuning.flushers {
-            self.spawn(format!("fern-flush-{number}"), Self::run_flusher)?;
+            self.spawn(&format!("fern-flush-{number}"), Self::run_flusher)?;
         }
         Ok(())
     }
 
-    fn spawn(self: &Arc<Self>, name: String, run: fn(&Self)) -> Result<()> {
+    fn spawn(self: &Arc<Self>, name: &str, run: fn(&Self)) -> Result<()> {
         let environment = Arc::clone(self);
         let job = Box::new(move || run(&environment));
-        let thread = self.os.spawner.spawn(&name, job).map_err(|e| Error::Io(e.to_string()))?;
+        let thread = self.os.spawner.spawn(name, job).map_err(|e| Error::Io(e.to_string()))?;
         self.jobs.threads.lock().push(thread);
         Ok(())
     }

@@ -17,7 +17,7 @@ use crate::checkpoint_root::{CheckpointRoot, DictionaryImage};
 use crate::dictionary::Dictionary;
 use crate::environment::Environment;
 use crate::{Result, Timestamp};
-use ftree::{Effort, Progress};
+use ftree::{Effort, Progress, TreeImage};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -44,7 +44,7 @@ impl Environment {
         let log_end = self.wal().next_lsn();
         self.sync_log_to(log_end)?;
         self.note_quiet_moment(timestamp);
-        let flushed = images.iter().map(|image| image.flushed_ts()).min().unwrap_or(timestamp);
+        let flushed = images.iter().map(TreeImage::flushed_ts).min().unwrap_or(timestamp);
         let position = self.log.needed.lock().forget(flushed.min(timestamp));
         let root = CheckpointRoot {
             timestamp,

@@ -18,7 +18,7 @@ pub struct Cursor {
 }
 
 enum Walk {
-    Tree(ftree::Cursor),
+    Tree(Box<ftree::Cursor>),
     Merged(Box<Merged>),
 }
 
@@ -32,7 +32,7 @@ impl Cursor {
     ) -> Self {
         let tree = dictionary.tree.cursor(range.clone(), pinned.timestamp, direction);
         let walk = match own {
-            None => Walk::Tree(tree),
+            None => Walk::Tree(Box::new(tree)),
             Some(own) => Walk::Merged(Box::new(Merged::new(Some(tree), own, range, direction))),
         };
         Self { walk, _pinned: Arc::clone(pinned) }

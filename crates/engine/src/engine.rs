@@ -15,7 +15,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshots::Snapshots;
 use crate::stats::{Counters, Stats};
 use crate::txn::Txn;
-use crate::{DictionaryId, DictionaryOptions, Error, Result, TxnOptions, recovery};
+use crate::{DictionaryId, DictionaryOptions, Error, Result, Timestamp, TxnOptions, recovery};
 use blockfile::BlockFile;
 use cachetable::CacheTable;
 use locktree::{LockInfo, LockTable, Waiting};
@@ -330,15 +330,23 @@ fn io_error(what: &str, path: &Path, error: &std::io::Error) -> Error {
     }
 }
 
-/// Reads a checkpoint root as far as an offline reader needs it: (timestamp, dictionaries with
-/// their options and image sizes). For `fern inspect` and fuzzing.
-pub fn inspect_checkpoint_root(
-    bytes: &[u8],
-) -> Result<(u64, Vec<(DictionaryId, DictionaryOptions, usize)>)> {
+/// What an offline reader learns from a checkpoint root.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RootSummary {
+    /// Dictionaries created or dropped up to here are as listed.
+    pub timestamp: Timestamp,
+    /// Each with its options and the length of its tree's image.
+    pub dictionaries: Vec<(DictionaryId, DictionaryOptions, usize)>,
+}
+
+/// Reads a checkpoint root. For `fern inspect` and fuzzing.
+pub fn inspect_checkpoint_root(bytes: &[u8]) -> Result<RootSummary> {
     let root = CheckpointRoot::decode(bytes).map_err(|e| Error::Corruption(e.to_string()))?;
     let dictionaries = root.dictionaries.iter();
-    Ok((
-        root.timestamp,
-        dictionaries.map(|d| (DictionaryId(d.id), d.options, d.image.len())).collect(),
-    ))
+    Ok(RootSummary {
+        timestamp: Timestamp(root.timestamp),
+        dictionaries: dictionaries
+            .map(|d| (DictionaryId(d.id), d.options, d.image.len()))
+            .collect(),
+    })
 }

@@ -38,7 +38,7 @@ mod types;
 
 pub use backup::Backup;
 pub use cursor::Cursor;
-pub use engine::{DictionaryStats, Engine, inspect_checkpoint_root};
+pub use engine::{DictionaryStats, Engine, RootSummary, inspect_checkpoint_root};
 pub use error::{Error, Result};
 pub use ftree::{Direction, KeyRange};
 pub use live::TxnInfo;

@@ -20,7 +20,7 @@ const WORTH_SEALING: u64 = 4096;
 const SHORTEST_DELAY_US: u64 = 10;
 const LONGEST_DELAY_US: u64 = 1000;
 /// A writer at the hard bound gives up after this long without room: background work is stuck.
-const STUCK: Duration = Duration::from_secs(120);
+const STUCK: Duration = Duration::from_mins(2);
 
 /// Memtable memory of all dictionaries.
 #[derive(Default)]

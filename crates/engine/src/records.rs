@@ -324,7 +324,9 @@ mod tests {
 
     fn encoded() -> Vec<u8> {
         let mut encoder = Encoder::default();
-        sample().into_iter().for_each(|operation| encoder.write(operation));
+        for operation in sample() {
+            encoder.write(operation);
+        }
         let mut record = commit_head(9, 77, 2).to_vec();
         record.extend_from_slice(&encoder.take());
         record

@@ -255,6 +255,7 @@ impl Txn {
     }
 
     /// Undoes the writes since `savepoint`; locks stay.
+    #[expect(clippy::needless_pass_by_value, reason = "a place is rolled back to once")]
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.writes.rollback_to(savepoint.writes);
         self.created.truncate(savepoint.created);

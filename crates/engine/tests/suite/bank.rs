@@ -88,7 +88,7 @@ fn run(on_conflict: OnConflict) {
             .map(|thread| {
                 let (engine, moved, conflicts) = (&engine, &moved, &conflicts);
                 scope.spawn(move || {
-                    let mut state = 88172645463325252 ^ (thread << 40);
+                    let mut state = 0x0139_408d_cbbf_7a44 ^ (thread << 40);
                     for _ in 0..400 * crate::scale() {
                         state ^= state << 13;
                         state ^= state >> 7;

@@ -5,6 +5,8 @@
 //! `FERN_CRASH_STEP=1` tries every syscall of the crash workloads (default: a stride, so that the
 //! suite stays short); with `cargo test -p engine --profile fast` that takes a few minutes.
 
+#![allow(clippy::unwrap_used, reason = "a test that fails may panic")]
+
 mod api;
 mod bank;
 mod crash;

@@ -15,12 +15,14 @@ type Key = (u64, Vec<u8>);
 /// Different keys per dictionary.
 const KEYS: u64 = 300;
 
+/// (timestamp, value or delete), oldest first.
+type History = Vec<(u64, Option<Vec<u8>>)>;
 type Overlay = BTreeMap<Key, Option<Vec<u8>>>;
 
 /// Everything that was ever committed.
 #[derive(Default)]
 struct Model {
-    versions: BTreeMap<Key, Vec<(u64, Option<Vec<u8>>)>>,
+    versions: BTreeMap<Key, History>,
     /// Newest commit that held a key's lock: what a conflict is.
     touched: BTreeMap<Key, u64>,
     /// (created, dropped) of each dictionary.
@@ -238,17 +240,14 @@ impl World {
             if self.random.one_in(2) { Direction::Forward } else { Direction::Backward };
         let range = KeyRange { lower: bound(&mut self.random), upper: bound(&mut self.random) };
         let none = Overlay::new();
-        let (cursor, ts, overlay) = match who {
-            Some(who) => {
-                let own = &self.open[who];
-                let cursor = own.txn.cursor(DictionaryId(dictionary), range.clone(), direction);
-                (cursor, own.snapshot, &own.overlay)
-            }
-            None => {
-                let Some(snapshot) = self.random.pick(&self.snapshots) else { return };
-                let cursor = snapshot.cursor(DictionaryId(dictionary), range.clone(), direction);
-                (cursor, snapshot.timestamp().0, &none)
-            }
+        let (cursor, ts, overlay) = if let Some(who) = who {
+            let own = &self.open[who];
+            let cursor = own.txn.cursor(DictionaryId(dictionary), range.clone(), direction);
+            (cursor, own.snapshot, &own.overlay)
+        } else {
+            let Some(snapshot) = self.random.pick(&self.snapshots) else { return };
+            let cursor = snapshot.cursor(DictionaryId(dictionary), range.clone(), direction);
+            (cursor, snapshot.timestamp().0, &none)
         };
         if !self.model.exists(dictionary, ts) {
             assert!(matches!(cursor, Err(Error::NoSuchDictionary(_))));
