@@ -257,7 +257,9 @@ pub(crate) fn reads(stage: &Stage) -> Reads {
         Stage::BucketAuto(bucket) => {
             Reads { fields: fields_of(bucket.expressions()), exhaustive: true }
         }
-        Stage::ReplaceRoot(root) => Reads { fields: fields_of([&**root]), exhaustive: true },
+        Stage::ReplaceRoot(root) => {
+            Reads { fields: fields_of([&root.expression]), exhaustive: true }
+        }
         Stage::Lookup(lookup) => {
             let mut fields = fields_of(lookup.lets.iter().map(|(_, expression)| expression));
             if let (Some(fields), Some((local, _))) = (&mut fields, &lookup.equality) {
@@ -326,7 +328,9 @@ fn visit(stages: &[Stage], callback: &mut dyn FnMut(&Expression)) {
             Stage::BucketAuto(bucket) => {
                 bucket.expressions().into_iter().for_each(&mut *callback);
             }
-            Stage::ReplaceRoot(e) | Stage::Redact(e) | Stage::Documents(e) => callback(e),
+            Stage::ReplaceRoot(computed) | Stage::Redact(computed) | Stage::Documents(computed) => {
+                callback(&computed.expression);
+            }
             Stage::Lookup(lookup) => {
                 lookup.lets.iter().for_each(|(_, expression)| callback(expression));
                 visit(lookup.pipeline.stages(), callback);

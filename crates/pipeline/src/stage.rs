@@ -26,7 +26,7 @@ pub mod unwind;
 use crate::env::{Env, Namespace};
 use crate::parse::PipelineContext;
 use crate::{Source, optimize};
-use bson::raw::{RawBsonRef, RawDocument};
+use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::Filter;
 use expr::agg::{Expression, Variables};
@@ -52,7 +52,7 @@ pub enum Stage {
     /// `$unwind`
     Unwind(Arc<unwind::Unwind>),
     /// `$replaceRoot $replaceWith`
-    ReplaceRoot(Arc<Expression>),
+    ReplaceRoot(Arc<Computed>),
     /// `$lookup`
     Lookup(Arc<lookup::Lookup>),
     /// `$graphLookup`
@@ -64,17 +64,33 @@ pub enum Stage {
     /// `$bucketAuto`
     BucketAuto(Arc<bucket_auto::BucketAuto>),
     /// `$redact`
-    Redact(Arc<Expression>),
+    Redact(Arc<Computed>),
     /// `$unionWith`
     UnionWith(Arc<union_with::UnionWith>),
     /// `$documents`
-    Documents(Arc<Expression>),
+    Documents(Arc<Computed>),
     /// `$out`
     Out(Arc<out::Out>),
     /// `$merge`
     Merge(Arc<merge::Merge>),
     /// `$collStats $indexStats $currentOp` and their kin
     Metadata(Arc<metadata::Metadata>),
+}
+
+/// An expression that is a stage's whole argument.
+#[derive(Clone, Debug)]
+pub struct Computed {
+    /// What is evaluated.
+    pub expression: Expression,
+    /// What the client wrote.
+    pub source: RawBson,
+}
+
+impl Computed {
+    pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Arc<Self>> {
+        let expression = Expression::parse(value, &ctx.parse.names)?.optimize();
+        Ok(Arc::new(Self { expression, source: value.into() }))
+    }
 }
 
 /// Parses one stage document; some names stand for several stages.
@@ -105,9 +121,7 @@ pub(crate) fn parse(
         "$facet" => facet::parse(value, ctx)?,
         "$sample" => sample::parse(value)?,
         "$bucketAuto" => bucket_auto::parse(value, ctx)?,
-        "$redact" => {
-            Stage::Redact(Arc::new(Expression::parse(value, &ctx.parse.names)?.optimize()))
-        }
+        "$redact" => Stage::Redact(Computed::parse(value, ctx)?),
         "$unionWith" => union_with::parse(value, ctx)?,
         "$documents" => documents::parse(value, ctx)?,
         "$out" => out::parse(value, ctx)?,
@@ -149,6 +163,41 @@ impl Stage {
             Self::Out(_) => "$out",
             Self::Merge(_) => "$merge",
             Self::Metadata(metadata) => metadata.name(),
+        }
+    }
+
+    /// The stage as a document, for explain. What the optimiser changed shows as changed.
+    pub fn to_document(&self) -> RawDocumentBuf {
+        let value = self.argument();
+        expr::raw::document_of(self.name(), value.as_raw_bson_ref())
+    }
+
+    fn argument(&self) -> RawBson {
+        match self {
+            Self::Match(filter) => RawDocumentBuf::try_from(filter.to_document())
+                .map_or(RawBson::Null, RawBson::Document),
+            Self::Transform(stage) => stage.spec.clone(),
+            Self::Group(group) => group.spec.clone(),
+            Self::Sort(sort) => RawBson::Document(sort.to_document()),
+            Self::Limit(n) | Self::Skip(n) => RawBson::Int64(i64::try_from(*n).unwrap_or(i64::MAX)),
+            Self::Unwind(unwind) => RawBson::Document(unwind.to_document()),
+            Self::ReplaceRoot(computed) => {
+                let root = computed.source.as_raw_bson_ref();
+                RawBson::Document(expr::raw::document_of("newRoot", root))
+            }
+            Self::Redact(computed) | Self::Documents(computed) => computed.source.clone(),
+            Self::Lookup(lookup) => lookup.to_bson(),
+            Self::GraphLookup(lookup) => lookup.source.clone(),
+            Self::Facet(facet) => facet.source.clone(),
+            Self::Sample(size) => {
+                let size = RawBsonRef::Int64(i64::try_from(*size).unwrap_or(i64::MAX));
+                RawBson::Document(expr::raw::document_of("size", size))
+            }
+            Self::BucketAuto(bucket) => bucket.source.clone(),
+            Self::UnionWith(union) => union.source.clone(),
+            Self::Out(out) => RawBson::Document(out.to_document()),
+            Self::Merge(merge) => merge.source.clone(),
+            Self::Metadata(metadata) => RawBson::Document(metadata.spec().clone()),
         }
     }
 
@@ -235,6 +284,18 @@ pub struct Run {
     pub(crate) input: Box<dyn Source>,
     pub(crate) env: Arc<dyn Env>,
     pub(crate) variables: Arc<Variables>,
+}
+
+/// Refuses to follow data that nests deeper than a stored document may: only expressions can have
+/// built it.
+pub(crate) fn check_depth(depth: usize) -> Result<()> {
+    if depth <= expr::agg::MAX_DEPTH {
+        return Ok(());
+    }
+    Err(Error::new(
+        errors::Code::OVERFLOW,
+        format!("Exceeded depth limit of {} when converting to BSON", expr::agg::MAX_DEPTH),
+    ))
 }
 
 /// Refuses a document past MongoDB's limit.

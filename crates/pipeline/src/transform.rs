@@ -4,6 +4,7 @@
 //! bytes, leaves out what goes, and puts computed values where they belong: over the field of that
 //! name, else at the end. Trees go through arrays element by element.
 
+use crate::stage::check_depth;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::agg::{Expression, ParseContext, Variables};
@@ -275,7 +276,7 @@ impl Job<'_> {
                 Some((_, Action::Exclude)) => {}
                 Some((at, Action::Nested(inner))) => {
                     done[at] = true;
-                    self.nested(element.name(), inner, element.value()?, out)?;
+                    self.nested(element.name(), inner, element.value()?, 0, out)?;
                 }
                 Some((at, Action::Compute(expression))) => {
                     if !std::mem::replace(&mut done[at], true) {
@@ -315,8 +316,10 @@ impl Job<'_> {
         name: &str,
         tree: &Tree,
         value: RawBsonRef<'_>,
+        depth: usize,
         out: &mut Writer,
     ) -> Result<()> {
+        check_depth(depth)?;
         match value {
             RawBsonRef::Document(document) => {
                 let open = out.begin_document(name);
@@ -328,7 +331,7 @@ impl Job<'_> {
                 let mut at = 0_usize;
                 for element in raw::values(array) {
                     let before = out.len();
-                    self.nested(&at.to_string(), tree, element?, out)?;
+                    self.nested(&at.to_string(), tree, element?, depth + 1, out)?;
                     at += usize::from(out.len() > before);
                 }
                 out.end(open);
@@ -344,13 +347,6 @@ impl Job<'_> {
         }
         Ok(())
     }
-}
-
-fn check_depth(depth: usize) -> Result<()> {
-    if depth <= expr::agg::MAX_DEPTH {
-        return Ok(());
-    }
-    Err(Error::new(errors::Code::OVERFLOW, "projection nests too deeply"))
 }
 
 /// Writes every leaf of a projection down as a dotted path.

@@ -55,7 +55,9 @@ impl UpdatePipeline {
             let input = current.as_deref().unwrap_or(document);
             let made = match stage {
                 Stage::Transform(stage) => stage.transform.apply(input, variables)?,
-                Stage::ReplaceRoot(root) => replace_root::replace(root, input, variables)?,
+                Stage::ReplaceRoot(root) => {
+                    replace_root::replace(&root.expression, input, variables)?
+                }
                 // `parse` lets nothing else in.
                 _ => input.to_owned(),
             };

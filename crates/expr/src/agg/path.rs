@@ -61,44 +61,39 @@ impl FieldPath {
         }
         match base {
             Value::Missing => Ok(Value::Missing),
-            Value::Ref(value) => value_at(value, &self.names),
-            Value::Owned(value) => Ok(value_at(value.as_raw_bson_ref(), &self.names)?.detach()),
-            Value::Shared(value) => Ok(value_at(value.as_raw_bson_ref(), &self.names)?.detach()),
+            Value::Ref(value) => value_at(value, &self.names, 0),
+            Value::Owned(value) => Ok(value_at(value.as_raw_bson_ref(), &self.names, 0)?.detach()),
+            Value::Shared(value) => Ok(value_at(value.as_raw_bson_ref(), &self.names, 0)?.detach()),
         }
-    }
-}
-
-/// The value at `names` below a value.
-fn value_at<'a>(value: RawBsonRef<'a>, names: &[String]) -> Result<Value<'a>> {
-    match value {
-        _ if names.is_empty() => Ok(Value::Ref(value)),
-        RawBsonRef::Document(document) => document_value(document, names),
-        RawBsonRef::Array(array) => array_value(array, names),
-        _ => Ok(Value::Missing),
     }
 }
 
 /// The value at `names` below a document.
 pub(crate) fn document_value<'a>(document: &'a RawDocument, names: &[String]) -> Result<Value<'a>> {
-    let Some((first, rest)) = names.split_first() else {
-        return Ok(Value::Ref(RawBsonRef::Document(document)));
-    };
-    match document.get(first)? {
-        None => Ok(Value::Missing),
-        Some(value) => value_at(value, rest),
+    value_at(RawBsonRef::Document(document), names, 0)
+}
+
+/// The value at `names` below a value; `depth` counts the documents and arrays entered.
+fn value_at<'a>(value: RawBsonRef<'a>, names: &[String], depth: usize) -> Result<Value<'a>> {
+    let Some((first, rest)) = names.split_first() else { return Ok(Value::Ref(value)) };
+    if depth > super::MAX_DEPTH {
+        return Err(Error::new(errors::Code::OVERFLOW, "a field path enters too many levels"));
+    }
+    match value {
+        RawBsonRef::Document(document) => match document.get(first)? {
+            None => Ok(Value::Missing),
+            Some(value) => value_at(value, rest, depth + 1),
+        },
+        RawBsonRef::Array(array) => array_value(array, names, depth + 1),
+        _ => Ok(Value::Missing),
     }
 }
 
 /// The values at `names` below each element, missing ones left out.
-fn array_value<'a>(array: &'a RawArray, names: &[String]) -> Result<Value<'a>> {
+fn array_value<'a>(array: &'a RawArray, names: &[String], depth: usize) -> Result<Value<'a>> {
     let mut found = RawArrayBuf::new();
     for element in array {
-        let nested = match element? {
-            RawBsonRef::Document(document) => document_value(document, names)?,
-            RawBsonRef::Array(inner) => array_value(inner, names)?,
-            _ => Value::Missing,
-        };
-        if let Some(value) = nested.get() {
+        if let Some(value) = value_at(element?, names, depth)?.get() {
             found.push(value);
         }
     }

@@ -621,6 +621,33 @@ fn deep_nesting_is_refused() {
 }
 
 #[test]
+fn the_deepest_expression_runs_on_a_small_stack() {
+    let mut expression = bson!(-1);
+    for _ in 0..190 {
+        expression = bson!({"$abs": {"$let": {"vars": {}, "in": expression}}});
+    }
+    // A debug build needs the most; release frames are a fraction of these.
+    let work = move || {
+        let error = run(&expression, &doc! {}).unwrap_err();
+        assert_eq!(error.code().0, 15);
+        let mut expression = bson!(-1);
+        for _ in 0..190 {
+            expression = bson!({"$cond": {"if": expression, "then": 1, "else": 2}});
+        }
+        check(expression, 1);
+    };
+    std::thread::Builder::new().stack_size(1 << 20).spawn(work).unwrap().join().unwrap();
+}
+
+#[test]
+fn values_that_nest_too_deeply_are_not_walked() {
+    let nest = doc! {"$reduce": {
+        "input": {"$range": [0, 5000]}, "initialValue": {"a": 1}, "in": ["$$value"],
+    }};
+    fails_with(doc! {"$let": {"vars": {"x": nest}, "in": "$$x.a"}}, 15);
+}
+
+#[test]
 fn command_let_values_reach_expressions() {
     let mut ctx = ParseContext::new();
     let mut variables = Variables::new(DateTime::from_millis(0), 1);

@@ -22,6 +22,8 @@ use std::sync::Arc;
 /// A parsed `$bucketAuto`.
 #[derive(Clone, Debug)]
 pub struct BucketAuto {
+    /// The argument as the client wrote it, for explain.
+    pub source: RawBson,
     group_by: Expression,
     buckets: u64,
     fields: Vec<(String, AccumulatorSpec)>,
@@ -85,7 +87,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
         Some(output) => read_output(output, ctx, "$bucketAuto", 40244)?,
     };
     let group_by = Expression::parse(group_by, &ctx.parse.names)?.optimize();
-    Ok(Stage::BucketAuto(Arc::new(BucketAuto { group_by, buckets, fields })))
+    Ok(Stage::BucketAuto(Arc::new(BucketAuto { source: value.into(), group_by, buckets, fields })))
 }
 
 /// Wraps every document as `{k: groupBy value, d: document}` so that it can be sorted by `k`.

@@ -2,22 +2,21 @@
 
 use crate::parse::PipelineContext;
 use crate::source::{Source, VecSource};
-use crate::stage::Stage;
+use crate::stage::{Computed, Stage};
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
 use errors::{Error, Result};
-use expr::agg::{Expression, Variables};
-use std::sync::Arc;
+use expr::agg::Variables;
 
 pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
-    Ok(Stage::Documents(Arc::new(Expression::parse(value, &ctx.parse.names)?)))
+    Ok(Stage::Documents(Computed::parse(value, ctx)?))
 }
 
-pub(crate) fn source(list: &Expression, variables: &Variables) -> Result<Box<dyn Source>> {
+pub(crate) fn source(list: &Computed, variables: &Variables) -> Result<Box<dyn Source>> {
     const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
     let refuse = |what: &str| {
         Error::location(5858203, format!("error during evaluation of $documents: {what}"))
     };
-    let list = list.evaluate(RawDocument::from_bytes(EMPTY)?, variables)?;
+    let list = list.expression.evaluate(RawDocument::from_bytes(EMPTY)?, variables)?;
     let array = list
         .as_array()
         .ok_or_else(|| refuse("an array is expected, but the expression is of another type"))?;

@@ -8,7 +8,7 @@ use crate::parse::{Inside, PipelineContext};
 use crate::source::Source;
 use crate::spill::{Spool, SpoolSource};
 use crate::stage::{Run, Stage, check_document_size};
-use bson::raw::{RawBsonRef, RawDocumentBuf};
+use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::raw::Writer;
 use std::sync::Arc;
@@ -16,6 +16,8 @@ use std::sync::Arc;
 /// A parsed facet.
 #[derive(Clone, Debug)]
 pub struct Facet {
+    /// The argument as the client wrote it, for explain.
+    pub source: RawBson,
     /// Output fields and their pipelines.
     pub pipelines: Vec<(String, Pipeline)>,
 }
@@ -52,7 +54,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
         let pipeline = Pipeline::parse(stages, &inner)?.optimize();
         pipelines.push((name.to_owned(), pipeline));
     }
-    Ok(Stage::Facet(Arc::new(Facet { pipelines })))
+    Ok(Stage::Facet(Arc::new(Facet { source: value.into(), pipelines })))
 }
 
 fn check_name(name: &str) -> Result<()> {

@@ -24,6 +24,8 @@ use xxhash_rust::xxh3::Xxh3Builder;
 /// A parsed `$graphLookup`.
 #[derive(Clone, Debug)]
 pub struct GraphLookup {
+    /// The argument as the client wrote it, for explain.
+    pub source: RawBson,
     /// The collection searched.
     pub from: Namespace,
     /// Where the result goes.
@@ -97,6 +99,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
         }
     };
     Ok(Stage::GraphLookup(Arc::new(GraphLookup {
+        source: value.into(),
         from: Namespace::new(&ctx.database, from),
         as_path: split_path(&as_name)?,
         start_with: start,

@@ -25,6 +25,8 @@ pub struct Group {
     pub id: Expression,
     /// The fields and what they gather.
     pub fields: Vec<(String, AccumulatorSpec)>,
+    /// The argument, for explain.
+    pub spec: RawBson,
 }
 
 pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
@@ -48,7 +50,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
     }
     let id =
         id.ok_or_else(|| Error::location(15955, "a group specification must include an _id"))?;
-    Ok(Stage::Group(Arc::new(Group { id, fields })))
+    Ok(Stage::Group(Arc::new(Group { id, fields, spec: value.into() })))
 }
 
 /// One `name: {$accumulator: …}`.

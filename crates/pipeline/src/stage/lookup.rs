@@ -15,7 +15,7 @@ use crate::parse::{Inside, PipelineContext};
 use crate::source::{EmptySource, Source, VecSource};
 use crate::stage::unwind::{Unwind, set_path};
 use crate::stage::{Run, Stage, check_document_size};
-use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Error, Result};
 use expr::agg::{Expression, VarId, Variables, parse_fields, split_path};
 use expr::filter::{Filter, InSet, Leaf, Node, Predicate};
@@ -27,6 +27,8 @@ pub(crate) use table::foreign_keys;
 /// A parsed lookup.
 #[derive(Clone, Debug)]
 pub struct Lookup {
+    /// The argument as the client wrote it, for explain.
+    pub source: RawBson,
     /// The other collection; none where the pipeline makes its own documents.
     pub from: Option<Namespace>,
     /// Where the matches go.
@@ -42,6 +44,18 @@ pub struct Lookup {
     /// `$expr: {$eq: [foreign side, outer side]}` that leads the pipeline.
     correlation: Option<(Expression, Expression)>,
     uncorrelated: bool,
+}
+
+impl Lookup {
+    /// The argument, with the `$unwind` it has taken over.
+    pub(crate) fn to_bson(&self) -> RawBson {
+        let (Some(unwind), RawBson::Document(source)) = (&self.unwind, &self.source) else {
+            return self.source.clone();
+        };
+        let mut shown = source.clone();
+        shown.append(cstr!("unwinding"), unwind.to_document());
+        RawBson::Document(shown)
+    }
 }
 
 pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
@@ -105,6 +119,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
     }
     let ids: Vec<VarId> = lets.iter().map(|(id, _)| *id).collect();
     Ok(Stage::Lookup(Arc::new(Lookup {
+        source: value.into(),
         correlation: find_correlation(&pipeline, &ids),
         uncorrelated: equality.is_none()
             && crate::optimize::is_independent_of(pipeline.stages(), &ids),

@@ -17,6 +17,8 @@ use std::sync::Arc;
 /// A parsed stage.
 #[derive(Clone, Debug)]
 pub struct Merge {
+    /// The argument as the client wrote it, for explain.
+    pub source: RawBson,
     /// What to do.
     pub spec: MergeSpec,
 }
@@ -214,7 +216,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
         }
     };
     check_target(&spec.into, "$merge")?;
-    Ok(Stage::Merge(Arc::new(Merge { spec })))
+    Ok(Stage::Merge(Arc::new(Merge { source: value.into(), spec })))
 }
 
 fn parse_spec(spec: &RawDocument, ctx: &PipelineContext) -> Result<MergeSpec> {

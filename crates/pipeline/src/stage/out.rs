@@ -8,6 +8,7 @@ use crate::stage::{Run, Stage};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::agg::parse_fields;
+use expr::raw::Writer;
 use std::sync::Arc;
 
 /// A parsed `$out`.
@@ -15,6 +16,18 @@ use std::sync::Arc;
 pub struct Out {
     /// The collection replaced.
     pub target: Namespace,
+}
+
+impl Out {
+    /// The target, as explain shows it.
+    pub(crate) fn to_document(&self) -> RawDocumentBuf {
+        let mut out = Writer::default();
+        let open = out.begin();
+        out.value("db", RawBsonRef::String(&self.target.database));
+        out.value("coll", RawBsonRef::String(&self.target.collection));
+        out.end(open);
+        out.finish().expect("a document just written is well formed")
+    }
 }
 
 pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {

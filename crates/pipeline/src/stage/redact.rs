@@ -1,20 +1,20 @@
 //! `$redact`: keeps, prunes or descends into each level of a document.
 
 use crate::source::Source;
-use crate::stage::Run;
+use crate::stage::{Computed, Run, check_depth};
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
-use expr::agg::{Expression, value_to_string};
+use expr::agg::value_to_string;
 use expr::raw::{self, Writer};
 use std::sync::Arc;
 
 pub(crate) struct RedactSource {
     run: Run,
-    rule: Arc<Expression>,
+    rule: Arc<Computed>,
 }
 
 impl RedactSource {
-    pub(crate) fn new(run: Run, rule: Arc<Expression>) -> Self {
+    pub(crate) fn new(run: Run, rule: Arc<Computed>) -> Self {
         Self { run, rule }
     }
 
@@ -24,9 +24,11 @@ impl RedactSource {
         root: &RawDocument,
         level: &RawDocument,
         name: Option<&str>,
+        depth: usize,
         out: &mut Writer,
     ) -> Result<bool> {
-        let verdict = self.rule.evaluate_in(root, level, &self.run.variables)?;
+        check_depth(depth)?;
+        let verdict = self.rule.expression.evaluate_in(root, level, &self.run.variables)?;
         let descend = match verdict.as_str() {
             Some("prune") => return Ok(false),
             Some("keep") => false,
@@ -50,10 +52,10 @@ impl RedactSource {
             let element = element?;
             match element.value()? {
                 RawBsonRef::Document(inner) if descend => {
-                    self.level(root, inner, Some(element.name()), out)?;
+                    self.level(root, inner, Some(element.name()), depth + 1, out)?;
                 }
                 RawBsonRef::Array(array) if descend => {
-                    self.array(root, array, element.name(), out)?;
+                    self.array(root, array, element.name(), depth + 1, out)?;
                 }
                 _ => out.element(&element),
             }
@@ -67,16 +69,20 @@ impl RedactSource {
         root: &RawDocument,
         array: &RawArray,
         name: &str,
+        depth: usize,
         out: &mut Writer,
     ) -> Result<()> {
+        check_depth(depth)?;
         let open = out.begin_array(name);
         let mut at = 0_usize;
         for element in raw::values(array) {
             let index = at.to_string();
             let kept = match element? {
-                RawBsonRef::Document(inner) => self.level(root, inner, Some(&index), out)?,
+                RawBsonRef::Document(inner) => {
+                    self.level(root, inner, Some(&index), depth + 1, out)?
+                }
                 RawBsonRef::Array(inner) => {
-                    self.array(root, inner, &index, out)?;
+                    self.array(root, inner, &index, depth + 1, out)?;
                     true
                 }
                 scalar => {
@@ -96,7 +102,7 @@ impl Source for RedactSource {
         let mut passed = 0_u32;
         while let Some(document) = self.run.input.next()? {
             let mut out = Writer::with_capacity(document.as_bytes().len());
-            if self.level(&document, &document, None, &mut out)? {
+            if self.level(&document, &document, None, 0, &mut out)? {
                 return out.finish().map(Some);
             }
             passed += 1;

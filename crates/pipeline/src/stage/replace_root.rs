@@ -2,7 +2,7 @@
 
 use crate::parse::PipelineContext;
 use crate::source::Source;
-use crate::stage::{Run, Stage, check_document_size, object};
+use crate::stage::{Computed, Run, Stage, check_document_size, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::agg::{Expression, Variables, value_to_string};
@@ -39,8 +39,7 @@ pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) ->
             )
         })?
     };
-    let root = Expression::parse(root, &ctx.parse.names)?.optimize();
-    Ok(Stage::ReplaceRoot(Arc::new(root)))
+    Ok(Stage::ReplaceRoot(Computed::parse(root, ctx)?))
 }
 
 /// The new root of one document.
@@ -71,11 +70,11 @@ pub(crate) fn replace(
 
 pub(crate) struct ReplaceRootSource {
     run: Run,
-    root: Arc<Expression>,
+    root: Arc<Computed>,
 }
 
 impl ReplaceRootSource {
-    pub(crate) fn new(run: Run, root: Arc<Expression>) -> Self {
+    pub(crate) fn new(run: Run, root: Arc<Computed>) -> Self {
         Self { run, root }
     }
 }
@@ -83,7 +82,9 @@ impl ReplaceRootSource {
 impl Source for ReplaceRootSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         match self.run.input.next()? {
-            Some(document) => replace(&self.root, &document, &self.run.variables).map(Some),
+            Some(document) => {
+                replace(&self.root.expression, &document, &self.run.variables).map(Some)
+            }
             None => Ok(None),
         }
     }

@@ -6,7 +6,7 @@ use crate::stage::sort::Sort;
 use crate::stage::transform::TransformStage;
 use crate::stage::{Stage, object};
 use crate::transform::Transform;
-use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocumentBuf, cstr};
+use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Error, Result};
 use expr::accumulator::AccumulatorSpec;
 use expr::agg::{Expression, ParseContext, parse_fields};
@@ -37,10 +37,41 @@ pub(crate) fn count(value: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Result<()
     stages.push(Stage::Group(Arc::new(Group {
         id: Expression::constant(RawBson::Null),
         fields: vec![(name.to_owned(), AccumulatorSpec::sum_of_one())],
+        spec: group_spec(RawBsonRef::Null, name)?,
     })));
-    let transform = Transform::unset(["_id"])?;
-    stages.push(Stage::Transform(Arc::new(TransformStage { name: "$project", transform })));
+    let mut without_id = RawDocumentBuf::new();
+    without_id.append(cstr!("_id"), false);
+    stages.push(Stage::Transform(Arc::new(TransformStage {
+        name: "$project",
+        transform: Transform::unset(["_id"])?,
+        spec: RawBson::Document(without_id),
+    })));
     Ok(())
+}
+
+/// `{_id: id, name: {$sum: {$const: 1}}}`, as explain shows it.
+fn group_spec(id: RawBsonRef<'_>, name: &str) -> Result<RawBson> {
+    let mut one = RawDocumentBuf::new();
+    one.append(cstr!("$const"), 1_i32);
+    let mut sum = RawDocumentBuf::new();
+    sum.append(cstr!("$sum"), one);
+    let mut spec = RawDocumentBuf::new();
+    spec.append(cstr!("_id"), id);
+    spec.append(CString::try_from(name)?, sum);
+    Ok(RawBson::Document(spec))
+}
+
+/// `{_id: id, …output}`.
+fn with_id(id: &RawDocument, output: RawBsonRef<'_>) -> Result<RawBson> {
+    let mut spec = RawDocumentBuf::new();
+    spec.append(cstr!("_id"), id);
+    if let RawBsonRef::Document(output) = output {
+        for element in output.iter_elements() {
+            let element = element?;
+            spec.append(element.key(), element.value()?);
+        }
+    }
+    Ok(RawBson::Document(spec))
 }
 
 /// `{$group: {_id: expression, count: {$sum: 1}}}`, `{$sort: {count: -1}}`.
@@ -77,6 +108,7 @@ pub(crate) fn sort_by_count(
     stages.push(Stage::Group(Arc::new(Group {
         id: Expression::parse(value, &ctx.parse.names)?.optimize(),
         fields: vec![("count".to_owned(), AccumulatorSpec::sum_of_one())],
+        spec: group_spec(value, "count")?,
     })));
     let pattern = SortPattern::new([(Path::new("count"), Direction::Descending)]);
     stages.push(Stage::Sort(Arc::new(Sort { pattern, limit: None })));
@@ -111,11 +143,17 @@ pub(crate) fn bucket(
         default.map(|value| read_default(value, &boundaries, &ctx.parse.names)).transpose()?;
     let switch = switch_over(group_by, &boundaries, default.as_ref());
     let id = Expression::parse(RawBsonRef::Document(&switch), &ctx.parse.names)?;
-    let fields = match output {
-        None => vec![("count".to_owned(), AccumulatorSpec::sum_of_one())],
-        Some(output) => read_output(output, ctx, "$bucket", 40196)?,
+    let (fields, shown) = match output {
+        None => (
+            vec![("count".to_owned(), AccumulatorSpec::sum_of_one())],
+            group_spec(RawBsonRef::Document(&switch), "count")?,
+        ),
+        Some(output) => {
+            let fields = read_output(output, ctx, "$bucket", 40196)?;
+            (fields, with_id(&switch, output)?)
+        }
     };
-    stages.push(Stage::Group(Arc::new(Group { id, fields })));
+    stages.push(Stage::Group(Arc::new(Group { id, fields, spec: shown })));
     let pattern = SortPattern::new([(Path::new("_id"), Direction::Ascending)]);
     stages.push(Stage::Sort(Arc::new(Sort { pattern, limit: None })));
     Ok(())

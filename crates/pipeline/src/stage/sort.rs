@@ -10,6 +10,7 @@ use crate::stage::{Run, Stage, object};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::SortPattern;
+use expr::raw::Writer;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
@@ -20,6 +21,20 @@ pub struct Sort {
     pub pattern: SortPattern,
     /// Only so many of the first are wanted.
     pub limit: Option<u64>,
+}
+
+impl Sort {
+    /// `{sortKey: pattern, limit: n}`, as explain shows it.
+    pub(crate) fn to_document(&self) -> RawDocumentBuf {
+        let mut out = Writer::default();
+        let open = out.begin();
+        out.value("sortKey", RawBsonRef::Document(&self.pattern.to_document()));
+        if let Some(limit) = self.limit {
+            out.value("limit", RawBsonRef::Int64(i64::try_from(limit).unwrap_or(i64::MAX)));
+        }
+        out.end(open);
+        out.finish().expect("a document just written is well formed")
+    }
 }
 
 pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Stage> {

@@ -4,7 +4,7 @@ use crate::parse::PipelineContext;
 use crate::source::Source;
 use crate::stage::{Run, Stage};
 use crate::transform::Transform;
-use bson::raw::{RawBsonRef, RawDocumentBuf};
+use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use std::sync::Arc;
 
@@ -15,6 +15,8 @@ pub struct TransformStage {
     pub name: &'static str,
     /// What is done to each document.
     pub transform: Transform,
+    /// The argument as the client wrote it, for explain.
+    pub spec: RawBson,
 }
 
 pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
@@ -48,7 +50,11 @@ pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) ->
                 .map_err(|e| e.context(&format!("Invalid {name}")))?
         }
     };
-    Ok(Stage::Transform(Arc::new(TransformStage { name, transform: transform.optimize() })))
+    Ok(Stage::Transform(Arc::new(TransformStage {
+        name,
+        transform: transform.optimize(),
+        spec: value.into(),
+    })))
 }
 
 fn unset_names(value: RawBsonRef<'_>) -> Result<Vec<&str>> {

@@ -5,7 +5,7 @@ use crate::env::Namespace;
 use crate::parse::{Inside, PipelineContext};
 use crate::source::{EmptySource, Source};
 use crate::stage::{Run, Stage};
-use bson::raw::{RawBsonRef, RawDocumentBuf};
+use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::agg::parse_fields;
 use std::sync::Arc;
@@ -13,6 +13,8 @@ use std::sync::Arc;
 /// A parsed union.
 #[derive(Clone, Debug)]
 pub struct UnionWith {
+    /// The argument as the client wrote it, for explain.
+    pub source: RawBson,
     /// The other collection; none where the pipeline makes its own documents.
     pub from: Option<Namespace>,
     /// What runs over it.
@@ -56,7 +58,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
         ));
     }
     let from = coll.map(|coll| Namespace::new(&ctx.database, coll));
-    Ok(Stage::UnionWith(Arc::new(UnionWith { from, pipeline })))
+    Ok(Stage::UnionWith(Arc::new(UnionWith { source: value.into(), from, pipeline })))
 }
 
 pub(crate) struct UnionSource {

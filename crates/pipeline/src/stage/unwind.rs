@@ -19,6 +19,21 @@ pub struct Unwind {
 }
 
 impl Unwind {
+    /// The options, as explain shows them.
+    pub(crate) fn to_document(&self) -> RawDocumentBuf {
+        let mut out = Writer::default();
+        let open = out.begin();
+        out.value("path", RawBsonRef::String(&format!("${}", self.dotted())));
+        if self.preserve {
+            out.value("preserveNullAndEmptyArrays", RawBsonRef::Boolean(true));
+        }
+        if let Some(index) = &self.index {
+            out.value("includeArrayIndex", RawBsonRef::String(&index.join(".")));
+        }
+        out.end(open);
+        out.finish().expect("names of a parsed stage hold no NUL")
+    }
+
     /// The path, dotted.
     pub fn dotted(&self) -> String {
         self.path.join(".")

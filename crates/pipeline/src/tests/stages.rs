@@ -552,3 +552,21 @@ fn group_order_is_that_of_first_sight() {
     assert_eq!(sorted(found).len(), raw(&people()).len() - 1);
     assert_eq!(Arc::strong_count(&world), 1);
 }
+
+#[test]
+fn stages_describe_themselves() {
+    let stages = [
+        doc! {"$match": {"a": {"$eq": 1}}},
+        doc! {"$group": {"_id": "$a", "n": {"$sum": 1}}},
+        doc! {"$project": {"n": true}},
+        doc! {"$limit": 3_i64},
+        doc! {"$replaceRoot": {"newRoot": "$x"}},
+        doc! {"$unwind": {"path": "$a.b", "includeArrayIndex": "i"}},
+        doc! {"$lookup": {"from": "x", "localField": "a", "foreignField": "b", "as": "c"}},
+        doc! {"$out": {"db": "d", "coll": "e"}},
+    ];
+    let pipeline = Pipeline::parse(&array(&stages), &context()).unwrap();
+    let shown: Vec<_> =
+        pipeline.stages().iter().map(|s| Document::try_from(&*s.to_document()).unwrap()).collect();
+    assert_eq!(shown, stages);
+}
