@@ -115,6 +115,7 @@ impl Catalog {
         if !unfinished.is_empty() {
             crate::build::drop_unfinished(&catalog.engine, &unfinished)?;
         }
+        catalog.sweep_temporary()?;
         if !known {
             catalog.write_version()?;
         }

@@ -22,6 +22,7 @@ mod namespace;
 mod observer;
 mod options;
 mod stats;
+mod sweep;
 /// BSON in the one-line form MongoDB uses inside messages.
 pub mod text {
     pub use expr::show::{document as document_text, value as value_text};
@@ -43,6 +44,7 @@ pub use namespace::{Namespace, check_database};
 pub use observer::OpObserver;
 pub use options::{CollectionOptions, StorageOptions, View, check_collation};
 pub use stats::{CollectionStats, IndexStats};
+pub use sweep::TEMPORARY_PREFIX;
 pub use txn::{Savepoint, Txn, TxnKind};
 pub use validate::ValidateReport;
 /// The engine itself, for the server that opens it.

@@ -3,6 +3,7 @@
 //! `commands` fills a typed request and calls one function per operation with an [`OpContext`].
 #![forbid(unsafe_code)]
 
+mod aggregate;
 mod canonical;
 mod context;
 mod count;
@@ -11,13 +12,13 @@ mod distinct;
 mod exec;
 mod explain;
 mod find;
-mod operations;
 mod plan;
 mod projection;
 mod request;
 mod view;
 mod write;
 
+pub use aggregate::{aggregate, explain_aggregate};
 pub use context::{Interrupt, OpContext, Uninterrupted};
 pub use count::count;
 pub use cursor::QueryCursor;
@@ -27,7 +28,6 @@ pub use explain::{
     explain_update,
 };
 pub use find::find;
-pub use operations::{aggregate, explain_aggregate};
 pub use request::{
     AggregateRequest, AggregateTarget, CountRequest, DeleteRequest, DeleteResult, DeleteStatement,
     DistinctRequest, FindAndModifyRequest, FindAndModifyResult, FindRequest, InsertRequest,

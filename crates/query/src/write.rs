@@ -17,6 +17,9 @@ pub use find_and_modify::find_and_modify;
 pub use insert::insert;
 pub use update::update;
 
+pub(crate) use insert::with_id_first;
+pub(crate) use targets::{Targets, lock};
+
 use crate::context::OpContext;
 use crate::request::WriteError;
 use bson::raw::RawArray;
@@ -24,6 +27,7 @@ use catalog::{Txn, TxnKind, is_retryable};
 use errors::{Code, Error, Result};
 use expr::filter::ParseContext;
 use expr::update::PipelineUpdate;
+use pipeline::UpdatePipeline;
 use std::time::Duration;
 
 /// A statement commits and goes on after so many changed documents…
@@ -108,6 +112,5 @@ pub(crate) fn pipeline_update(
     stages: &RawArray,
     parse: &ParseContext,
 ) -> Result<Box<dyn PipelineUpdate>> {
-    let _ = (stages, parse);
-    Err(Error::new(Code::NOT_IMPLEMENTED, "updates by pipeline are not built yet"))
+    Ok(Box::new(UpdatePipeline::parse(stages, parse)?))
 }

@@ -169,11 +169,12 @@ impl SortStage {
     }
 
     fn start_merge(&mut self) -> Result<()> {
-        let Some(spill) = &mut self.spill else { return Ok(()) };
+        let Some(spill) = self.spill.take() else { return Ok(()) };
+        let file = spill.finish()?;
         let mut heap = BinaryHeap::new();
         let mut readers = Vec::new();
         for (start, end) in &self.runs {
-            let mut reader = spill.reader(*start, *end)?;
+            let mut reader = SpillReader::new(&file, *start, *end);
             if let Some(entry) = read_entry(&mut reader)? {
                 heap.push(Reverse((entry, readers.len())));
             }

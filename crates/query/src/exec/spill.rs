@@ -1,12 +1,10 @@
-//! Temporary files: written once from front to back, then read from front to back.
-//!
-//! Always true: a file's name is removed as soon as it is open, so a crash leaves nothing behind.
+//! A find's sort on disk: written once from front to back, then read in parts.
 
+use crate::aggregate::temporary_file;
 use catalog::Catalog;
 use errors::{Code, Error, Result};
-use os::{File, OpenOptions};
+use pipeline::Spill;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes gathered before they are written, and read at once.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -23,22 +21,13 @@ impl TempFiles {
     }
 
     pub(crate) fn create(&self) -> Result<SpillFile> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let vfs = &self.catalog.os().vfs;
-        let directory = self.catalog.temporary_directory();
-        vfs.create_dir_all(directory).map_err(|e| failed(&e))?;
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("spill-{:016x}-{number}", self.catalog.os().entropy.next_u64());
-        let path = directory.join(name);
-        let file = vfs.open(&path, OpenOptions::create_new()).map_err(|e| failed(&e))?;
-        vfs.remove_file(&path).map_err(|e| failed(&e))?;
-        Ok(SpillFile { file, written: 0, buffer: Vec::new() })
+        Ok(SpillFile { file: temporary_file(&self.catalog)?, written: 0, buffer: Vec::new() })
     }
 }
 
 /// A temporary file.
 pub(crate) struct SpillFile {
-    file: Arc<dyn File>,
+    file: Box<dyn Spill>,
     written: u64,
     buffer: Vec<u8>,
 }
@@ -66,28 +55,22 @@ impl SpillFile {
     }
 
     fn flush(&mut self) -> Result<()> {
-        self.file.write_all_at(&self.buffer, self.written).map_err(|e| failed(&e))?;
+        self.file.append(&self.buffer)?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
     }
 
-    /// Reads what was written from `start` to `end`.
-    pub(crate) fn reader(&mut self, start: u64, end: u64) -> Result<SpillReader> {
+    /// Ends writing.
+    pub(crate) fn finish(mut self) -> Result<Arc<dyn Spill>> {
         self.flush()?;
-        Ok(SpillReader {
-            file: Arc::clone(&self.file),
-            next: start,
-            end,
-            buffer: Vec::new(),
-            at: 0,
-        })
+        Ok(Arc::from(self.file))
     }
 }
 
 /// Reads a part of a temporary file.
 pub(crate) struct SpillReader {
-    file: Arc<dyn File>,
+    file: Arc<dyn Spill>,
     next: u64,
     end: u64,
     buffer: Vec<u8>,
@@ -95,6 +78,11 @@ pub(crate) struct SpillReader {
 }
 
 impl SpillReader {
+    /// Reads what was written from `start` to `end`.
+    pub(crate) fn new(file: &Arc<dyn Spill>, start: u64, end: u64) -> Self {
+        Self { file: Arc::clone(file), next: start, end, buffer: Vec::new(), at: 0 }
+    }
+
     /// Reads bytes that [`SpillFile::write_framed`] wrote; `None` at the end.
     pub(crate) fn read_framed(&mut self) -> Result<Option<Vec<u8>>> {
         if self.at == self.buffer.len() && self.next == self.end {
@@ -125,7 +113,9 @@ impl SpillReader {
                     return Err(damaged());
                 }
                 self.buffer.resize(length, 0);
-                self.file.read_exact_at(&mut self.buffer, self.next).map_err(|e| failed(&e))?;
+                if self.file.read_at(self.next, &mut self.buffer)? < length {
+                    return Err(damaged());
+                }
                 self.next += length as u64;
                 self.at = 0;
             }
@@ -136,14 +126,6 @@ impl SpillReader {
         }
         Ok(())
     }
-}
-
-fn failed(error: &std::io::Error) -> Error {
-    let code = match error.kind() {
-        std::io::ErrorKind::StorageFull => Code::OUT_OF_DISK_SPACE,
-        _ => Code::INTERNAL_ERROR,
-    };
-    Error::new(code, format!("temporary file: {error}"))
 }
 
 fn damaged() -> Error {

@@ -1,0 +1,293 @@
+//! `aggregate`: pipelines over collections, with their head answered by the planner.
+//!
+//! From → to: leading `$match` stages become the query's filter, a leading `$sort` is answered by
+//! an index where one offers the order, and the fields that the rest reads decide whether an index
+//! covers it [`open`]; everything else runs in `pipeline` over that source.
+
+mod env;
+mod merge;
+mod out;
+
+pub(crate) use env::{QueryEnv, temporary_file};
+
+use crate::canonical::{Canonical, check_given_collation, parse_context};
+use crate::context::OpContext;
+use crate::count::counting;
+use crate::cursor::{InterruptSlot, QueryCursor, Rows};
+use crate::exec::{At, Stage as ExecStage};
+use crate::explain::{explain_query, plain};
+use crate::plan::Decision;
+use crate::request::{AggregateRequest, AggregateTarget, Verbosity};
+use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{Bson, Document, doc};
+use catalog::{Collection, Namespace, Snapshot};
+use errors::{Code, Error, Result};
+use expr::Filter;
+use expr::agg::Variables;
+use expr::filter::{Node, ParseContext};
+use pipeline::{EmptySource, Env, Pipeline, PipelineContext, Source, Stage};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// The deepest chain of views.
+const MAX_VIEW_DEPTH: usize = 20;
+
+/// Runs a pipeline.
+pub fn aggregate(
+    ctx: &mut OpContext<'_>,
+    target: &AggregateTarget,
+    request: &AggregateRequest<'_>,
+) -> Result<QueryCursor> {
+    if ctx.txn.is_some() {
+        return Err(Error::new(
+            Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
+            "aggregate inside a transaction is not supported yet",
+        ));
+    }
+    let prepared = Prepared::of(ctx, target, request)?;
+    let env = QueryEnv::of(ctx, target, request.allow_disk_use);
+    let interrupt = Arc::clone(env.interrupt());
+    let mut collection = None;
+    let source = match &prepared.namespace {
+        None => prepared.execute_own(&env)?,
+        Some(ns) => {
+            collection = ctx.catalog.collection(ns).filter(|c| !c.is_view());
+            open(&env, ns, prepared.pipeline, &prepared.parse, request.hint)?
+        }
+    };
+    Ok(QueryCursor::new(Box::new(SourceRows { source, current: None }), collection, interrupt))
+}
+
+/// A pipeline that was parsed, and what it runs on.
+struct Prepared {
+    pipeline: Pipeline,
+    namespace: Option<Namespace>,
+    parse: ParseContext,
+}
+
+impl Prepared {
+    fn of(
+        ctx: &OpContext<'_>,
+        target: &AggregateTarget,
+        request: &AggregateRequest<'_>,
+    ) -> Result<Self> {
+        check_given_collation(request.collation)?;
+        let parse = parse_context(&[request.let_variables], ctx.catalog)?;
+        let (context, namespace) = match target {
+            AggregateTarget::Collection(ns) => {
+                (PipelineContext::new(&to_pipeline(ns), parse.clone()), Some(ns.clone()))
+            }
+            AggregateTarget::Database(database) => {
+                (PipelineContext::on_database(database, parse.clone()), None)
+            }
+        };
+        let pipeline = Pipeline::parse(request.pipeline, &context)?.optimize();
+        Ok(Self { pipeline, namespace, parse })
+    }
+
+    fn execute_own(&self, env: &QueryEnv) -> Result<Box<dyn Source>> {
+        self.pipeline.execute(Box::new(EmptySource), &env.shared(), &self.parse.variables)
+    }
+}
+
+/// The two crates' names for the same thing.
+pub(crate) fn to_pipeline(ns: &Namespace) -> pipeline::Namespace {
+    pipeline::Namespace::new(ns.database(), ns.collection())
+}
+
+/// Opens a pipeline over a collection or view.
+pub(crate) fn open(
+    env: &QueryEnv,
+    ns: &Namespace,
+    pipeline: Pipeline,
+    parse: &ParseContext,
+    hint: Option<RawBsonRef<'_>>,
+) -> Result<Box<dyn Source>> {
+    let shared = env.shared();
+    if pipeline.has_own_source() {
+        return pipeline.execute(Box::new(EmptySource), &shared, &parse.variables);
+    }
+    let (collection, pipeline) = resolve(env, ns, pipeline, parse)?;
+    let head = Head::of(env, collection, pipeline, &parse.variables, hint)?;
+    let stage = head.stages()?;
+    let source = StageSource {
+        stage,
+        snapshot: head.query.snapshot,
+        interrupt: Arc::clone(env.interrupt()),
+    };
+    head.rest.execute(Box::new(source), &shared, &parse.variables)
+}
+
+/// Follows views down to a collection; their stages come before the pipeline's own.
+fn resolve(
+    env: &QueryEnv,
+    ns: &Namespace,
+    pipeline: Pipeline,
+    parse: &ParseContext,
+) -> Result<(Option<Arc<Collection>>, Pipeline)> {
+    let mut stages = pipeline.into_stages();
+    let mut ns = ns.clone();
+    for _ in 0..=MAX_VIEW_DEPTH {
+        let collection = env.catalog().collection(&ns);
+        let Some(view) = collection.as_ref().and_then(|c| c.options().view.as_ref()) else {
+            return Ok((collection, Pipeline::from_stages(stages).optimize()));
+        };
+        let below = Namespace::new(ns.database(), &view.on)?;
+        let context = PipelineContext::new(&to_pipeline(&below), parse.clone());
+        let mut whole = Pipeline::parse(&view.pipeline, &context)?.into_stages();
+        whole.append(&mut stages);
+        stages = whole;
+        ns = below;
+    }
+    Err(Error::location(
+        165,
+        format!("View depth limit exceeded; maximum depth is {MAX_VIEW_DEPTH}"),
+    ))
+}
+
+/// The part of a pipeline that the planner answers, and the rest.
+struct Head {
+    query: Canonical,
+    decision: Decision,
+    rest: Pipeline,
+    /// The rest reads no field at all: it only counts.
+    counts: bool,
+    catalog: Arc<catalog::Catalog>,
+}
+
+impl Head {
+    fn of(
+        env: &QueryEnv,
+        collection: Option<Arc<Collection>>,
+        pipeline: Pipeline,
+        variables: &Arc<Variables>,
+        hint: Option<RawBsonRef<'_>>,
+    ) -> Result<Self> {
+        let mut stages = pipeline.into_stages().into_iter().peekable();
+        let mut conjuncts = Vec::new();
+        while let Some(Stage::Match(filter)) =
+            stages.next_if(|stage| matches!(stage, Stage::Match(_)))
+        {
+            conjuncts.push(filter.root().clone());
+        }
+        let filter = Filter::new(Node::And(conjuncts), Arc::clone(variables));
+        let mut rest: Vec<Stage> = stages.collect();
+        let ctx = OpContext::new(env.catalog(), env.interrupt_dyn());
+        let mut query = Canonical::of_filter(&ctx, collection, filter, hint)?;
+        if let Some(Stage::Sort(sort)) = rest.first() {
+            query.sort = Some(sort.pattern.clone());
+            query.limit = sort.limit.unwrap_or(0);
+        }
+        let fields = fields_of(&rest);
+        let decision = query.decide(fields.as_ref());
+        // An index that offers the order takes the sort's place; its limit stays.
+        if query.sort.is_some() && decision.winner.sorted {
+            rest[0] = Stage::Limit(if query.limit == 0 { u64::MAX } else { query.limit });
+            if query.limit == 0 {
+                rest.remove(0);
+            }
+        }
+        (query.sort, query.limit) = (None, 0);
+        let counts = fields.is_some_and(|fields| fields.is_empty());
+        Ok(Self {
+            query,
+            decision,
+            rest: Pipeline::from_stages(rest),
+            counts,
+            catalog: Arc::clone(env.catalog()),
+        })
+    }
+
+    fn stages(&self) -> Result<Box<dyn ExecStage>> {
+        if self.counts {
+            return counting(&self.query, &self.decision.winner);
+        }
+        self.query.stages(&self.catalog, &self.decision.winner)
+    }
+}
+
+fn fields_of(rest: &[Stage]) -> Option<BTreeSet<String>> {
+    Pipeline::from_stages(rest.to_vec()).needed_fields()
+}
+
+/// A plan's rows as documents of a pipeline.
+struct StageSource {
+    stage: Box<dyn ExecStage>,
+    snapshot: Snapshot,
+    interrupt: Arc<InterruptSlot>,
+}
+
+impl Source for StageSource {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        let at = At { snapshot: &self.snapshot, txn: None, interrupt: &*self.interrupt };
+        if !self.stage.advance(&at)? {
+            return Ok(None);
+        }
+        let row = self.stage.row();
+        if row.document.is_empty() {
+            return Ok(Some(RawDocumentBuf::new()));
+        }
+        Ok(Some(row.document()?.to_owned()))
+    }
+
+    fn park(&mut self) {
+        self.stage.park();
+    }
+}
+
+/// A pipeline's documents as rows of a cursor.
+struct SourceRows {
+    source: Box<dyn Source>,
+    current: Option<RawDocumentBuf>,
+}
+
+impl Rows for SourceRows {
+    fn next(&mut self) -> Result<Option<&RawDocument>> {
+        self.current = self.source.next()?;
+        Ok(self.current.as_deref())
+    }
+
+    fn park(&mut self) {
+        self.current = None;
+        self.source.park();
+    }
+}
+
+/// Explains a pipeline.
+pub fn explain_aggregate(
+    ctx: &mut OpContext<'_>,
+    target: &AggregateTarget,
+    request: &AggregateRequest<'_>,
+    verbosity: Verbosity,
+) -> Result<RawDocumentBuf> {
+    let prepared = Prepared::of(ctx, target, request)?;
+    let given = stage_documents(request.pipeline);
+    let Some(ns) = prepared.namespace.filter(|_| !prepared.pipeline.has_own_source()) else {
+        let whole = doc! { "explainVersion": "1", "stages": given };
+        return Ok(RawDocumentBuf::try_from(&whole)?);
+    };
+    let env = QueryEnv::of(ctx, target, request.allow_disk_use);
+    let (collection, pipeline) = resolve(&env, &ns, prepared.pipeline, &prepared.parse)?;
+    let head = Head::of(&env, collection, pipeline, &prepared.parse.variables, request.hint)?;
+    let planned = explain_query(ctx, &ns, &head.query, &head.decision, verbosity, &plain)?;
+    if head.rest.is_empty() {
+        return Ok(RawDocumentBuf::try_from(&planned)?);
+    }
+    let mut cursor = planned;
+    cursor.remove("explainVersion");
+    let mut stages = vec![Bson::Document(doc! { "$cursor": cursor })];
+    let left = head.rest.stages().len().min(given.len());
+    stages.extend(given.into_iter().rev().take(left).rev());
+    let whole = doc! { "explainVersion": "1", "stages": stages };
+    Ok(RawDocumentBuf::try_from(&whole)?)
+}
+
+fn stage_documents(pipeline: &RawArray) -> Vec<Bson> {
+    pipeline
+        .into_iter()
+        .flatten()
+        .filter_map(|stage| stage.as_document())
+        .filter_map(|stage| Document::try_from(stage).ok())
+        .map(Bson::Document)
+        .collect()
+}

@@ -1,0 +1,234 @@
+//! What pipelines ask from the world: other collections, temporary files, interruption, writing.
+
+use super::merge::MergeWriter;
+use super::open;
+use super::out::CollectionWriter;
+use crate::context::{Interrupt, OpContext};
+use crate::cursor::InterruptSlot;
+use crate::request::AggregateTarget;
+use bson::raw::RawDocumentBuf;
+use bson::{Bson, DateTime, Document, doc};
+use catalog::{Catalog, Collection, Durability, Namespace};
+use errors::{Code, Error, Result};
+use expr::agg::Variables;
+use expr::filter::ParseContext;
+use pipeline::spill::FileSpill;
+use pipeline::stage::merge::MergeSpec;
+use pipeline::stage::metadata::Metadata;
+use pipeline::{Env, ExecOptions, LookupHint, OutWriter, Pipeline, Source, Spill, VecSource};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The world of one command.
+#[derive(Clone)]
+pub(crate) struct QueryEnv {
+    catalog: Arc<Catalog>,
+    interrupt: Arc<InterruptSlot>,
+    durability: Durability,
+    options: ExecOptions,
+    /// The collection the pipeline runs on, for the stages that tell about it.
+    namespace: Option<Namespace>,
+}
+
+impl QueryEnv {
+    pub(crate) fn of(
+        ctx: &OpContext<'_>,
+        target: &AggregateTarget,
+        allow_disk_use: Option<bool>,
+    ) -> Self {
+        let options =
+            ExecOptions { allow_disk_use: allow_disk_use != Some(false), ..ExecOptions::default() };
+        let namespace = match target {
+            AggregateTarget::Collection(ns) => Some(ns.clone()),
+            AggregateTarget::Database(_) => None,
+        };
+        Self {
+            catalog: Arc::clone(ctx.catalog),
+            interrupt: InterruptSlot::of(&ctx.interrupt),
+            durability: ctx.durability,
+            options,
+            namespace,
+        }
+    }
+
+    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    pub(crate) fn interrupt(&self) -> &Arc<InterruptSlot> {
+        &self.interrupt
+    }
+
+    pub(crate) fn interrupt_dyn(&self) -> Arc<dyn Interrupt> {
+        Arc::clone(&self.interrupt) as Arc<dyn Interrupt>
+    }
+
+    pub(crate) fn shared(&self) -> Arc<dyn Env> {
+        Arc::new(self.clone())
+    }
+
+    /// The context of a write made by a stage.
+    pub(crate) fn context(&self) -> OpContext<'_> {
+        let mut ctx = OpContext::new(&self.catalog, self.interrupt_dyn());
+        ctx.durability = self.durability;
+        ctx
+    }
+}
+
+impl Env for QueryEnv {
+    fn check_interrupt(&self) -> Result<()> {
+        self.interrupt.check()
+    }
+
+    fn options(&self) -> ExecOptions {
+        self.options
+    }
+
+    fn aggregate(
+        &self,
+        from: &pipeline::Namespace,
+        pipeline: &Pipeline,
+        variables: &Arc<Variables>,
+    ) -> Result<Box<dyn Source>> {
+        let ns = Namespace::new(&from.database, &from.collection)?;
+        let env = Self { namespace: Some(ns.clone()), ..self.clone() };
+        let parse = ParseContext { variables: Arc::clone(variables), ..ParseContext::default() };
+        open(&env, &ns, pipeline.clone(), &parse, None)
+    }
+
+    fn lookup_hint(&self, from: &pipeline::Namespace, field: &str) -> LookupHint {
+        let collection = Namespace::new(&from.database, &from.collection)
+            .ok()
+            .and_then(|ns| self.catalog.collection(&ns));
+        let leads = |collection: &Collection| {
+            field == "_id"
+                || collection.indexes().iter().any(|index| {
+                    let spec = index.spec();
+                    spec.parts[0].path == field
+                        && !spec.hidden
+                        && !spec.sparse
+                        && spec.partial.is_none()
+                })
+        };
+        match collection {
+            Some(collection) if leads(&collection) => LookupHint::Index,
+            _ => LookupHint::Hash,
+        }
+    }
+
+    fn create_spill(&self) -> Result<Box<dyn Spill>> {
+        temporary_file(&self.catalog)
+    }
+
+    fn out(&self, target: &pipeline::Namespace) -> Result<Box<dyn OutWriter>> {
+        let ns = Namespace::new(&target.database, &target.collection)?;
+        Ok(Box::new(CollectionWriter::create(self.clone(), ns)?))
+    }
+
+    fn merge(&self, spec: &MergeSpec, variables: &Arc<Variables>) -> Result<Box<dyn OutWriter>> {
+        Ok(Box::new(MergeWriter::create(self.clone(), spec.clone(), Arc::clone(variables))?))
+    }
+
+    fn metadata(&self, request: &Metadata) -> Result<Box<dyn Source>> {
+        let ns = self.namespace.as_ref();
+        let documents = match (request.name(), ns) {
+            ("$collStats", Some(ns)) => vec![coll_stats(&self.catalog, ns, request)?],
+            ("$indexStats", Some(ns)) => index_stats(&self.catalog, ns),
+            ("$planCacheStats", Some(_)) => Vec::new(),
+            (name, _) => {
+                return Err(Error::new(
+                    Code::NOT_IMPLEMENTED,
+                    format!("the stage {name} is not supported yet"),
+                ));
+            }
+        };
+        let documents = documents
+            .iter()
+            .map(RawDocumentBuf::try_from)
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        Ok(Box::new(VecSource::new(documents)))
+    }
+}
+
+/// A fresh temporary file.
+pub(crate) fn temporary_file(catalog: &Catalog) -> Result<Box<dyn Spill>> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let os = catalog.os();
+    let directory = catalog.temporary_directory();
+    os.vfs
+        .create_dir_all(directory)
+        .map_err(|error| Error::new(Code::INTERNAL_ERROR, format!("temporary file: {error}")))?;
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("spill-{:016x}-{number}", os.entropy.next_u64());
+    Ok(Box::new(FileSpill::create(Arc::clone(&os.vfs), directory.join(name))?))
+}
+
+fn coll_stats(catalog: &Catalog, ns: &Namespace, request: &Metadata) -> Result<Document> {
+    let collection = catalog.collection(ns).ok_or_else(|| {
+        Error::new(Code::NAMESPACE_NOT_FOUND, format!("Collection [{ns}] not found."))
+    })?;
+    let stats = catalog.stats(&collection);
+    let mut out = doc! {
+        "ns": ns.as_str(),
+        "localTime": DateTime::from_millis(catalog.os().clock.wall_ms()),
+    };
+    let spec = request.spec();
+    let asked = |name: &str| matches!(spec.get(name), Ok(Some(_)));
+    if asked("count") {
+        out.insert("count", stats.documents as i64);
+    }
+    if asked("storageStats") {
+        let sizes: Document = stats
+            .indexes
+            .iter()
+            .map(|index| (index.name.clone(), Bson::Int64(index.storage_bytes as i64)))
+            .collect();
+        let total: u64 = stats.indexes.iter().map(|index| index.storage_bytes).sum();
+        out.insert(
+            "storageStats",
+            doc! {
+                "size": stats.data_bytes as i64,
+                "count": stats.documents as i64,
+                "avgObjSize": (stats.data_bytes / stats.documents.max(1)) as i64,
+                "numOrphanDocs": 0,
+                "storageSize": stats.storage_bytes as i64,
+                "freeStorageSize": 0,
+                "capped": false,
+                "nindexes": stats.indexes.len() as i32,
+                "indexBuilds": [],
+                "totalIndexSize": total as i64,
+                "totalSize": (stats.storage_bytes + total) as i64,
+                "indexSizes": sizes,
+                "scaleFactor": 1,
+            },
+        );
+    }
+    if asked("latencyStats") {
+        let none = || doc! { "latency": 0_i64, "ops": 0_i64 };
+        out.insert(
+            "latencyStats",
+            doc! { "reads": none(), "writes": none(), "commands": none(), "transactions": none() },
+        );
+    }
+    Ok(out)
+}
+
+fn index_stats(catalog: &Catalog, ns: &Namespace) -> Vec<Document> {
+    let Some(collection) = catalog.collection(ns) else { return Vec::new() };
+    let since = DateTime::from_millis(catalog.os().clock.wall_ms());
+    let entry = |name: &str, spec: Document, uses: u64| {
+        let key = spec.get_document("key").cloned().unwrap_or_default();
+        doc! {
+            "name": name,
+            "key": key,
+            "accesses": { "ops": uses as i64, "since": since },
+            "spec": spec,
+        }
+    };
+    let mut out = vec![entry("_id_", doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" }, 0)];
+    for index in collection.indexes() {
+        let spec = Document::try_from(index.spec().shown.as_ref()).unwrap_or_default();
+        out.push(entry(&index.spec().name, spec, index.uses()));
+    }
+    out
+}

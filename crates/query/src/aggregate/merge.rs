@@ -1,0 +1,172 @@
+//! `$merge`: each document is put into the target by itself.
+//!
+//! Always true: the document it is merged with is locked before it is decided what to write, so
+//! concurrent writers are never overwritten unseen.
+
+use super::QueryEnv;
+use crate::canonical::Canonical;
+use crate::write::{Targets, in_transaction, lock, with_id_first};
+use bson::raw::{RawBson, RawDocument, RawDocumentBuf};
+use catalog::{Collection, Namespace, Txn, id_key};
+use errors::{Code, Error, Result};
+use expr::Filter;
+use expr::agg::Variables;
+use expr::filter::{Leaf, Node, Predicate};
+use pipeline::OutWriter;
+use pipeline::stage::merge::{MergeAction, MergeSpec};
+use std::sync::Arc;
+
+/// How often a document is tried again after somebody else inserted the same key.
+const ATTEMPTS: u32 = 5;
+
+pub(super) struct MergeWriter {
+    env: QueryEnv,
+    target: Namespace,
+    spec: MergeSpec,
+    variables: Arc<Variables>,
+}
+
+impl MergeWriter {
+    pub(super) fn create(
+        env: QueryEnv,
+        spec: MergeSpec,
+        variables: Arc<Variables>,
+    ) -> Result<Self> {
+        let target = Namespace::new(&spec.into.database, &spec.into.collection)?;
+        let collection = env.catalog().ensure_collection(&target)?;
+        if collection.is_view() {
+            return Err(Error::new(
+                Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
+                format!("Namespace {target} is a view, not a collection"),
+            ));
+        }
+        if !identifies(&collection, &spec.on) {
+            return Err(Error::location(
+                51183,
+                "Cannot find index to verify that join fields will be unique",
+            ));
+        }
+        Ok(Self { env, target, spec, variables })
+    }
+
+    fn put(&self, document: &RawDocument) -> Result<()> {
+        let mut ctx = self.env.context();
+        let filter = self.filter(document)?;
+        let row = match &filter {
+            None => None,
+            Some(filter) => {
+                let collection = ctx.catalog.collection(&self.target);
+                let query = Canonical::of_filter(&ctx, collection, filter.clone(), None)?;
+                match Targets::of(&ctx, query)? {
+                    Some(mut targets) => targets.take(&ctx, true)?.into_iter().next(),
+                    None => None,
+                }
+            }
+        };
+        in_transaction(&mut ctx, |txn| {
+            let Some(collection) = txn.open_for_write(&self.target)? else {
+                return Err(Error::new(
+                    Code::QUERY_PLAN_KILLED,
+                    "the target of $merge was dropped",
+                ));
+            };
+            let existing = match (&row, &filter) {
+                (Some(row), Some(filter)) => {
+                    lock(txn, &collection, filter, row)?.map(|found| (&row.id_key, found))
+                }
+                _ => None,
+            };
+            let Some((key, found)) = existing else {
+                let action = self.spec.resolve(None, document, &self.variables)?;
+                return self.write(txn, &collection, None, action);
+            };
+            let old = RawDocument::from_bytes(&found[..])?;
+            let action = self.spec.resolve(Some(old), document, &self.variables)?;
+            self.write(txn, &collection, Some((key, old)), action)
+        })
+    }
+
+    /// The filter for the document to merge with; `None` where there can be none.
+    fn filter(&self, document: &RawDocument) -> Result<Option<Filter>> {
+        let values = self.spec.on_values(document)?;
+        if values.len() < self.spec.on.len() {
+            return Ok(None);
+        }
+        let leaves = values
+            .into_iter()
+            .map(|(name, value): (String, RawBson)| {
+                Node::Leaf(Leaf { path: expr::Path::new(&name), predicate: Predicate::Eq(value) })
+            })
+            .collect();
+        Ok(Some(Filter::new(Node::And(leaves), Arc::clone(&self.variables))))
+    }
+
+    fn write(
+        &self,
+        txn: &mut Txn,
+        collection: &Arc<Collection>,
+        existing: Option<(&Vec<u8>, &RawDocument)>,
+        action: MergeAction,
+    ) -> Result<()> {
+        match (action, existing) {
+            (MergeAction::Nothing, _) => Ok(()),
+            (MergeAction::Insert(document), _) | (MergeAction::Replace(document), None) => {
+                let fitted = with_id_first(self.env.catalog().os(), &document)?;
+                catalog::check_document(&fitted)?;
+                txn.insert_document(collection, &fitted)
+            }
+            (MergeAction::Replace(document), Some((key, old))) => {
+                let fitted = with_id_first(self.env.catalog().os(), &document)?;
+                let id = fitted.get("_id")?.map(id_key).transpose()?;
+                if id.as_ref() != Some(key) {
+                    return Err(Error::new(
+                        Code::IMMUTABLE_FIELD,
+                        "$merge failed to update the matching document, did you attempt to modify \
+                         the _id or the shard key?",
+                    ));
+                }
+                if fitted.as_bytes() == old.as_bytes() {
+                    return Ok(());
+                }
+                txn.update_document(collection, key, old, &fitted)
+            }
+        }
+    }
+}
+
+impl OutWriter for MergeWriter {
+    fn write(&mut self, document: RawDocumentBuf) -> Result<()> {
+        let mut attempts = 0;
+        loop {
+            match self.put(&document) {
+                Err(error)
+                    if error.code() == Code::DUPLICATE_KEY
+                        && attempts < ATTEMPTS
+                        && !error.message().starts_with("$merge") =>
+                {
+                    attempts += 1;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Whether a unique index covers exactly these fields.
+fn identifies(collection: &Collection, on: &[String]) -> bool {
+    if matches!(on, [only] if only == "_id") {
+        return true;
+    }
+    collection.indexes().iter().any(|index| {
+        let spec = index.spec();
+        spec.unique
+            && !spec.sparse
+            && spec.partial.is_none()
+            && spec.parts.len() == on.len()
+            && spec.parts.iter().all(|part| on.contains(&part.path))
+    })
+}

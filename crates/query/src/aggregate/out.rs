@@ -1,0 +1,94 @@
+//! `$out`: a new collection is filled beside the old one, then takes its name.
+//!
+//! Always true: until `finish` the target is what it was. Dropped before, the new collection goes;
+//! a crash before leaves it under a name that the next start sweeps.
+
+use super::QueryEnv;
+use crate::request::InsertRequest;
+use crate::write::insert;
+use bson::raw::{RawDocument, RawDocumentBuf};
+use catalog::{IndexSpec, Namespace, TEMPORARY_PREFIX};
+use errors::{Code, Error, Result};
+use pipeline::{Env, OutWriter};
+
+/// Documents gathered before they are inserted.
+const BATCH_DOCUMENTS: usize = 1000;
+/// Bytes gathered before they are inserted.
+const BATCH_BYTES: usize = 4 << 20;
+
+pub(super) struct CollectionWriter {
+    env: QueryEnv,
+    target: Namespace,
+    /// `None` once it has the target's name.
+    temporary: Option<Namespace>,
+    batch: Vec<RawDocumentBuf>,
+    bytes: usize,
+}
+
+impl CollectionWriter {
+    pub(super) fn create(env: QueryEnv, target: Namespace) -> Result<Self> {
+        let catalog = env.catalog();
+        let existing = catalog.collection(&target);
+        if existing.as_ref().is_some_and(|c| c.is_view()) {
+            return Err(Error::new(
+                Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
+                format!("Namespace {target} is a view, not a collection"),
+            ));
+        }
+        let name = format!("{TEMPORARY_PREFIX}{:016x}", catalog.os().entropy.next_u64());
+        let temporary = Namespace::new(target.database(), &name)?;
+        let options = existing.as_ref().map(|c| c.options().clone()).unwrap_or_default();
+        catalog.create_collection(&temporary, &options)?;
+        let specs: Vec<IndexSpec> =
+            existing.iter().flat_map(|c| c.indexes()).map(|index| index.spec().clone()).collect();
+        if !specs.is_empty() {
+            catalog.create_indexes(&temporary, &specs, &|| env.check_interrupt())?;
+        }
+        Ok(Self { env, target, temporary: Some(temporary), batch: Vec::new(), bytes: 0 })
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let Some(temporary) = &self.temporary else { return Ok(()) };
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let documents: Vec<&RawDocument> = self.batch.iter().map(AsRef::as_ref).collect();
+        let request = InsertRequest { documents: &documents, ordered: true };
+        let result = insert(&mut self.env.context(), temporary, &request)?;
+        self.batch.clear();
+        self.bytes = 0;
+        match result.errors.into_iter().next() {
+            Some(failed) => Err(failed.error.context("insert for $out failed")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl OutWriter for CollectionWriter {
+    fn write(&mut self, document: RawDocumentBuf) -> Result<()> {
+        self.bytes += document.as_bytes().len();
+        self.batch.push(document);
+        if self.batch.len() >= BATCH_DOCUMENTS || self.bytes >= BATCH_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        self.flush()?;
+        if let Some(temporary) = &self.temporary {
+            self.env.catalog().rename_collection(temporary, &self.target, true)?;
+        }
+        self.temporary = None;
+        Ok(())
+    }
+}
+
+impl Drop for CollectionWriter {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            // Nobody is left to tell; the next start sweeps what stays.
+            drop(self.env.catalog().drop_collection(temporary));
+        }
+    }
+}
