@@ -25,7 +25,7 @@ use errors::{Code, Error, Result};
 use expr::Filter;
 use expr::agg::Variables;
 use expr::filter::{Node, ParseContext};
-use pipeline::{EmptySource, Env, Pipeline, PipelineContext, Source, Stage};
+use pipeline::{EmptySource, Pipeline, PipelineContext, Source, Stage};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -286,7 +286,7 @@ fn stage_documents(pipeline: &RawArray) -> Vec<Bson> {
     pipeline
         .into_iter()
         .flatten()
-        .filter_map(|stage| stage.as_document())
+        .filter_map(RawBsonRef::as_document)
         .filter_map(|stage| Document::try_from(stage).ok())
         .map(Bson::Document)
         .collect()

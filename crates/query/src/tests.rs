@@ -9,6 +9,8 @@ use proptest::prelude::*;
 use std::sync::Arc;
 
 #[expect(clippy::needless_pass_by_value, reason = "calls read as tables")]
+mod pipelines;
+#[expect(clippy::needless_pass_by_value, reason = "calls read as tables")]
 mod plans;
 #[expect(clippy::needless_pass_by_value, reason = "calls read as tables")]
 mod writes;

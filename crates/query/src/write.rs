@@ -23,7 +23,7 @@ pub(crate) use targets::{Targets, lock};
 use crate::context::OpContext;
 use crate::request::WriteError;
 use bson::raw::RawArray;
-use catalog::{Txn, TxnKind, is_retryable};
+use catalog::{Namespace, Txn, TxnKind, is_retryable};
 use errors::{Code, Error, Result};
 use expr::filter::ParseContext;
 use expr::update::PipelineUpdate;
@@ -74,6 +74,18 @@ fn back_off(ctx: &OpContext<'_>, attempts: u32) {
         let micros = os.entropy.next_u64() % (1 << attempts.min(10));
         os.clock.sleep(Duration::from_micros(micros));
     }
+}
+
+/// Refuses the server's own collections, and views.
+pub(crate) fn check_target(ctx: &OpContext<'_>, ns: &Namespace) -> Result<()> {
+    ns.check_writable()?;
+    if ctx.catalog.collection(ns).is_some_and(|collection| collection.is_view()) {
+        return Err(Error::new(
+            Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
+            format!("Namespace {ns} is a view, not a collection"),
+        ));
+    }
+    Ok(())
 }
 
 /// Whether an error ends the command instead of standing in its `writeErrors`.

@@ -1,7 +1,7 @@
 //! `delete`: one document or all that match.
 
 use super::targets::{Targets, lock};
-use super::{in_transaction, note};
+use super::{check_target, in_transaction, note};
 use crate::canonical::{Canonical, check_given_collation, parse_filter};
 use crate::context::OpContext;
 use crate::request::{DeleteRequest, DeleteResult, DeleteStatement};
@@ -15,7 +15,7 @@ pub fn delete(
     ns: &Namespace,
     request: &DeleteRequest<'_>,
 ) -> Result<DeleteResult> {
-    ns.check_writable()?;
+    check_target(ctx, ns)?;
     let mut result = DeleteResult::default();
     for (index, statement) in request.deletes.iter().enumerate() {
         let outcome = run(ctx, ns, statement, request.let_variables, &mut result.n);

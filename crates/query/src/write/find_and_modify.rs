@@ -1,9 +1,9 @@
 //! `findAndModify`: changes or removes one document and gives it back.
 
 use super::apply::Change;
-use super::in_transaction;
 use super::targets::{Targets, lock};
 use super::update::insert_upserted;
+use super::{check_target, in_transaction};
 use crate::canonical::{Canonical, parse_context};
 use crate::context::OpContext;
 use crate::exec::Row;
@@ -23,7 +23,7 @@ pub fn find_and_modify(
     ns: &Namespace,
     request: &FindAndModifyRequest<'_>,
 ) -> Result<FindAndModifyResult> {
-    ns.check_writable()?;
+    check_target(ctx, ns)?;
     let find = FindRequest {
         filter: request.filter,
         sort: request.sort,

@@ -2,7 +2,7 @@
 //!
 //! Always true: a document that fails leaves nothing; the others of the batch stay.
 
-use super::{CHUNK_BYTES, CHUNK_DOCUMENTS, in_transaction, note, object_id};
+use super::{CHUNK_BYTES, CHUNK_DOCUMENTS, check_target, in_transaction, note, object_id};
 use crate::context::OpContext;
 use crate::request::{InsertRequest, InsertResult, WriteError};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
@@ -17,7 +17,7 @@ pub fn insert(
     ns: &Namespace,
     request: &InsertRequest<'_>,
 ) -> Result<InsertResult> {
-    ns.check_writable()?;
+    check_target(ctx, ns)?;
     let mut result = InsertResult::default();
     let mut next = 0;
     while next < request.documents.len() {

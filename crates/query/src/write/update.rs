@@ -2,7 +2,7 @@
 
 use super::apply::Change;
 use super::targets::{Targets, lock};
-use super::{in_transaction, note};
+use super::{check_target, in_transaction, note};
 use crate::canonical::{Canonical, check_given_collation, parse_context, sort_of};
 use crate::context::OpContext;
 use crate::exec::Row;
@@ -21,7 +21,7 @@ pub fn update(
     ns: &Namespace,
     request: &UpdateRequest<'_>,
 ) -> Result<UpdateResult> {
-    ns.check_writable()?;
+    check_target(ctx, ns)?;
     let mut result = UpdateResult::default();
     for (index, statement) in request.updates.iter().enumerate() {
         match run(ctx, ns, statement, request.let_variables) {
