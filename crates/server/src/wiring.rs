@@ -8,12 +8,13 @@ use crate::net::NetStats;
 use crate::service::{Peer, Reply, Request, Service, Via};
 use crate::startup::{ExitCode, StartError};
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use catalog::storage::Engine;
+use catalog::storage::{Engine, Options};
 use commands::{ConnectionInfo, Host, LogEvent, Network, OpKind, ServerInfo, Severity};
 use os::Os;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
+use telemetry::Registry;
 
 /// Why the program's main thread wakes up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,11 +220,26 @@ fn run_locally(
 
 /// Opens the data directory: recovery, then a running engine. May take as long as there is log.
 pub(crate) fn open_engine(
-    _os: &Os,
-    _settings: &Settings,
-    _cache_size: u64,
+    os: &Os,
+    settings: &Settings,
+    cache_size: u64,
 ) -> Result<Engine, StartError> {
-    Ok(Engine::temporary())
+    let options = Options {
+        log_dir: settings.log_dir.clone(),
+        tmp_dir: settings.tmp_dir.clone(),
+        cache_size,
+        checkpoint_period: settings.checkpoint_period.unwrap_or_default(),
+        log_flush_period: settings.log_flush_period,
+        lock_timeout: settings.lock_timeout,
+        cleaner_period: settings.cleaner_period.unwrap_or_default(),
+        cleaner_iterations: settings.cleaner_iterations,
+        fs_redzone_percent: settings.fs_redzone,
+        directio: settings.direct_io,
+        locktree_max_memory: settings.locktree_max_memory,
+        ..Options::new(&settings.dbpath)
+    };
+    Engine::open(os.clone(), Arc::new(Registry::new()), options)
+        .map_err(|error| engine_error(settings, &error))
 }
 
 /// The engine's refusal as the operator reads it.
