@@ -1,6 +1,7 @@
 //! Commands that change or describe databases, collections and indexes, and the server itself.
 
 pub(crate) mod coll_mod;
+pub(crate) mod configure_fail_point;
 pub(crate) mod create;
 pub(crate) mod create_indexes;
 pub(crate) mod drop;
@@ -14,6 +15,7 @@ pub(crate) mod not_replicated;
 pub(crate) mod rename_collection;
 pub(crate) mod shutdown;
 pub(crate) mod stats;
+pub(crate) mod users_info;
 pub(crate) mod validate;
 
 use crate::crud::batch::Wanted;

@@ -16,6 +16,7 @@ mod connection;
 mod context;
 mod crud;
 mod diagnostics;
+mod fail_point;
 mod fields;
 mod host;
 mod metrics;

@@ -169,6 +169,8 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::admin::fsync::CHECKPOINT,
     &crate::admin::log_rotate::LOG_ROTATE,
     &crate::admin::shutdown::SHUTDOWN,
+    &crate::admin::configure_fail_point::CONFIGURE_FAIL_POINT,
+    &crate::admin::users_info::USERS_INFO,
     &crate::admin::not_replicated::REPL_SET_GET_STATUS,
     &crate::admin::not_replicated::REPL_SET_GET_CONFIG,
     &crate::admin::not_replicated::REPL_SET_INITIATE,

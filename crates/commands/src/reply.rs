@@ -12,6 +12,8 @@ pub struct Reply {
     /// Where the client asked for a stream: the request to run after sending `document` with
     /// `moreToCome`.
     pub exhaust: Option<RawDocumentBuf>,
+    /// Close the connection instead of answering: a fail point asked for it.
+    pub hang_up: bool,
 }
 
 impl Reply {
@@ -19,7 +21,7 @@ impl Reply {
     pub fn error(error: &Error) -> Self {
         let mut writer = Writer::new();
         write_error(&mut writer, error);
-        Self { document: writer.finish(), exhaust: None }
+        Self { document: writer.finish(), exhaust: None, hang_up: false }
     }
 }
 
@@ -35,11 +37,17 @@ pub(crate) fn write_error(writer: &mut Writer, error: &Error) {
     if let Some(info) = error.info() {
         writer.bson("errInfo", &bson::Bson::Document(info.clone()));
     }
-    if !error.labels().is_empty() {
-        let labels = writer.begin_array("errorLabels");
-        for (at, label) in error.labels().iter().enumerate() {
-            writer.element_str(at, label);
-        }
-        writer.end(labels);
+    write_labels(writer, error.labels());
+}
+
+/// Writes `errorLabels`, where there are any.
+pub(crate) fn write_labels<T: AsRef<str>>(writer: &mut Writer, labels: &[T]) {
+    if labels.is_empty() {
+        return;
     }
+    let list = writer.begin_array("errorLabels");
+    for (at, label) in labels.iter().enumerate() {
+        writer.element_str(at, label.as_ref());
+    }
+    writer.end(list);
 }

@@ -7,10 +7,11 @@ use crate::arguments::Arguments;
 use crate::connection::{Connection, ConnectionInfo, OperationInterrupt};
 use crate::context::Context;
 use crate::crud::batch::Parked;
+use crate::fail_point::{FailPoints, Met};
 use crate::host::{Host, LogEvent, Severity};
 use crate::metrics::Metrics;
 use crate::registry::{self, Class, Command, Counter};
-use crate::reply::{Reply, write_error};
+use crate::reply::{Reply, write_error, write_labels};
 use crate::writer::Writer;
 use bson::{Document, RawBsonRef, RawDocument};
 use catalog::Catalog;
@@ -103,6 +104,7 @@ pub struct Service {
     pub(crate) slow_ms: AtomicU64,
     /// `enableTestCommands`.
     pub(crate) test_commands: AtomicBool,
+    pub(crate) fail_points: FailPoints,
     next_connection: AtomicU64,
     /// Guards the list of open connections.
     connections: Mutex<BTreeMap<u64, Arc<Connection>>>,
@@ -132,6 +134,7 @@ impl Service {
             connections: Mutex::default(),
             slow_ms: AtomicU64::new(100),
             test_commands: AtomicBool::new(false),
+            fail_points: FailPoints::default(),
             ending: Mutex::new(false),
             ended: Condvar::new(),
         })
@@ -198,7 +201,10 @@ impl Service {
             verbosity: Verbosity::default(),
             explained: None,
         };
-        let result = execute(&mut context);
+        let (hang_up, result) = match self.fail_points.meet(&context) {
+            None => (false, execute(&mut context)),
+            Some(met) => self.fail(met, &mut context),
+        };
         let runs = &self.metrics.runs[position];
         runs.total.fetch_add(1, Ordering::Relaxed);
         match &result {
@@ -214,7 +220,23 @@ impl Service {
         let time = self.os.clock.monotonic().saturating_sub(started);
         self.account(&context, time, result.as_ref().err());
         drop(running);
-        Reply { document: context.reply.finish(), exhaust: context.exhaust }
+        Reply { document: context.reply.finish(), exhaust: context.exhaust, hang_up }
+    }
+
+    /// Runs a command as a fail point wants it; says whether the connection closes.
+    fn fail(&self, met: Met, context: &mut Context<'_>) -> (bool, Result<()>) {
+        if let Some(time) = met.block {
+            self.wait(time);
+        }
+        if let Some(error) = met.error {
+            return (met.hang_up, Err(error));
+        }
+        let result = execute(context);
+        if let (Ok(()), Some(error)) = (&result, &met.write_concern_error) {
+            context.reply.bson("writeConcernError", &bson::Bson::Document(error.clone()));
+            write_labels(&mut context.reply, &met.labels);
+        }
+        (met.hang_up, result)
     }
 
     /// Ends waiting and running requests with `InterruptedAtShutdown`.
@@ -363,7 +385,9 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
         service.sessions.touch(session, context.started)?;
         service.operations.set_session(&context.connection.operation, session);
     }
-    if let Some(millis) = arguments.max_time_ms {
+    if let Some(millis) = arguments.max_time_ms
+        && service.fail_points.time_limits_count()
+    {
         let deadline = context.started + Duration::from_millis(millis);
         context.connection.operation.set_deadline(Some(deadline));
     }

@@ -5,6 +5,7 @@ mod admin;
 mod changes;
 mod crud;
 mod diagnostics;
+mod fail_points;
 mod generic;
 mod mutations;
 mod sessions;

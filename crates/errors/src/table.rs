@@ -124,6 +124,7 @@ codes! {
     261 TOO_MANY_LOGICAL_SESSIONS "TooManyLogicalSessions"
     262 EXCEEDED_TIME_LIMIT "ExceededTimeLimit"
     263 OPERATION_NOT_SUPPORTED_IN_TRANSACTION "OperationNotSupportedInTransaction"
+    266 FAIL_POINT_SET_FAILED "FailPointSetFailed"
     276 INDEX_BUILD_ABORTED "IndexBuildAborted"
     280 CHANGE_STREAM_FATAL_ERROR "ChangeStreamFatalError"
     286 CHANGE_STREAM_HISTORY_LOST "ChangeStreamHistoryLost"

@@ -49,11 +49,13 @@ pub struct Reply {
     /// Run this next, after sending `document` marked "more to come"; only where
     /// [`Request::exhaust_allowed`] was set.
     pub exhaust: Option<RawDocumentBuf>,
+    /// Close the connection instead of answering (a fail point of test builds asks for it).
+    pub hang_up: bool,
 }
 
 impl From<RawDocumentBuf> for Reply {
     fn from(document: RawDocumentBuf) -> Self {
-        Self { document, exhaust: None }
+        Self { document, exhaust: None, hang_up: false }
     }
 }
 

@@ -60,7 +60,7 @@ impl Service for Commands {
                 request_id: request.request_id,
             },
         );
-        Reply { document: reply.document, exhaust: reply.exhaust }
+        Reply { document: reply.document, exhaust: reply.exhaust, hang_up: reply.hang_up }
     }
 
     fn close_connection(&self, connection: &commands::Connection) {

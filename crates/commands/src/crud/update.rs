@@ -3,6 +3,7 @@
 use super::explain::{verbosity_of, write_explain};
 use super::write_reply::{batch, write_errors};
 use crate::context::Context;
+use crate::diagnostics::hello::MAX_WIRE_VERSION;
 use crate::fields::{Field, inner, missing};
 use crate::registry::{Command, Counter};
 use bson::{RawBsonRef, RawDocument};
@@ -128,7 +129,8 @@ fn parse_statement(document: &RawDocument) -> Result<UpdateStatement<'_>> {
             "hint" => statement.hint = Some(field.hint()?),
             "collation" => statement.collation = Some(field.document()?),
             "c" => statement.constants = Some(field.document()?),
-            "sort" => statement.sort = Some(field.document()?),
+            // MongoDB 8 knows it; a server that says it is 7 refuses it.
+            "sort" if MAX_WIRE_VERSION >= 25 => statement.sort = Some(field.document()?),
             "sampleId" | "upsertSupplied" => {}
             _ => return Err(field.unknown()),
         }

@@ -242,6 +242,9 @@ impl<S: Service> Exchange<'_, S> {
             request_id: header.request_id,
         };
         let mut reply = self.run(&request);
+        if reply.hang_up {
+            return Err(Ended(None));
+        }
         if silent {
             return Ok(());
         }
@@ -286,6 +289,9 @@ impl<S: Service> Exchange<'_, S> {
             request_id: header.request_id,
         };
         let reply = self.run(&request);
+        if reply.hang_up {
+            return Err(Ended(None));
+        }
         self.send(envelope, MsgFlags::NONE, &reply.document).map(drop)
     }
 

@@ -47,6 +47,7 @@ impl Service for Commands {
             }
             .into(),
             "panic" => panic!("asked for"),
+            "hang_up" => Reply { hang_up: true, ..rawdoc! {}.into() },
             "give" => {
                 let bytes = value.as_i32().unwrap() as usize;
                 rawdoc! { "ok": 1.0, "filler": "x".repeat(bytes) }.into()
@@ -55,7 +56,7 @@ impl Service for Commands {
                 let left = value.as_i32().unwrap();
                 let next = (request.exhaust_allowed && left > 0)
                     .then(|| rawdoc! { "stream": left - 1, "$db": "x" });
-                Reply { document: rawdoc! { "ok": 1.0, "left": left }, exhaust: next }
+                Reply { exhaust: next, ..rawdoc! { "ok": 1.0, "left": left }.into() }
             }
             "wait" => {
                 let mut interrupted = self.interrupted.lock();

@@ -1,0 +1,248 @@
+//! Fail points: how a test asks a server to misbehave.
+//!
+//! What is always true:
+//! 1. Only a server started with `enableTestCommands` can have one; without one, asking costs a
+//!    single load.
+//! 2. `configureFailPoint` itself never fails by one.
+
+use crate::context::Context;
+use bson::{Document, RawBsonRef};
+use errors::{Code, Error};
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// What a fail point is about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// `failCommand`.
+    Command,
+    /// `failGetMoreAfterCursorCheckout`.
+    GetMore,
+    /// `maxTimeAlwaysTimeOut`: whatever has a time limit is over it.
+    TimeOut,
+    /// `maxTimeNeverTimeOut`: no time limit counts.
+    NoTimeOut,
+}
+
+/// How often a fail point acts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// Never.
+    Off,
+    /// Each time.
+    Always,
+    /// So many times more.
+    Times(u64),
+    /// Each time after so many.
+    Skip(u64),
+}
+
+/// One fail point as it was configured.
+pub(crate) struct FailPoint {
+    kind: Kind,
+    pub(crate) mode: Mode,
+    pub(crate) commands: Vec<String>,
+    pub(crate) code: Option<i32>,
+    pub(crate) labels: Option<Vec<String>>,
+    pub(crate) hang_up: bool,
+    pub(crate) blocks: bool,
+    pub(crate) block: Duration,
+    pub(crate) application: Option<String>,
+    pub(crate) namespace: Option<String>,
+    pub(crate) write_concern_error: Option<Document>,
+    /// How often it acted.
+    met: u64,
+}
+
+impl FailPoint {
+    pub(crate) fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            mode: Mode::Off,
+            commands: Vec::new(),
+            code: None,
+            labels: None,
+            hang_up: false,
+            blocks: false,
+            block: Duration::ZERO,
+            application: None,
+            namespace: None,
+            write_concern_error: None,
+            met: 0,
+        }
+    }
+
+    fn concerns(&self, context: &Context<'_>) -> bool {
+        let name = context.command.name;
+        let names = |list: &[String]| {
+            list.iter()
+                .any(|wanted| wanted == name || context.command.aliases.contains(&wanted.as_str()))
+        };
+        match self.kind {
+            Kind::Command => {
+                names(&self.commands)
+                    && self
+                        .application
+                        .as_ref()
+                        .is_none_or(|wanted| *wanted == application(context))
+                    && self.namespace.as_ref().is_none_or(|wanted| *wanted == namespace(context))
+            }
+            Kind::GetMore => name == "getMore",
+            Kind::TimeOut => has_time_limit(context),
+            Kind::NoTimeOut => false,
+        }
+    }
+
+    /// Counts one meeting; says whether it acts.
+    fn acts(&mut self) -> bool {
+        let acts = match &mut self.mode {
+            Mode::Off | Mode::Times(0) => false,
+            Mode::Always | Mode::Skip(0) => true,
+            Mode::Times(left) => {
+                *left -= 1;
+                true
+            }
+            Mode::Skip(left) => {
+                *left -= 1;
+                false
+            }
+        };
+        self.met += u64::from(acts);
+        acts
+    }
+}
+
+/// What a command that met a fail point has to do.
+#[derive(Default)]
+pub(crate) struct Met {
+    /// Wait so long first.
+    pub(crate) block: Option<Duration>,
+    /// Fail so.
+    pub(crate) error: Option<Error>,
+    /// Close the connection.
+    pub(crate) hang_up: bool,
+    /// Run, and lay this beside the result.
+    pub(crate) write_concern_error: Option<Document>,
+    /// Labels beside it.
+    pub(crate) labels: Vec<String>,
+}
+
+/// The fail points that are on.
+#[derive(Default)]
+pub(crate) struct FailPoints {
+    any: AtomicBool,
+    /// Guards the points.
+    points: Mutex<Vec<FailPoint>>,
+}
+
+impl FailPoints {
+    /// Puts a fail point in the place of the one of its kind; says how often that one acted.
+    pub(crate) fn set(&self, point: FailPoint) -> u64 {
+        let mut points = self.points.lock();
+        let before = points.iter().position(|other| other.kind == point.kind);
+        let met = before.map_or(0, |at| points.swap_remove(at).met);
+        if point.mode != Mode::Off {
+            points.push(point);
+        }
+        self.any.store(!points.is_empty(), Ordering::Relaxed);
+        met
+    }
+
+    /// Whether time limits count.
+    pub(crate) fn time_limits_count(&self) -> bool {
+        !self.any.load(Ordering::Relaxed)
+            || self.points.lock().iter().all(|point| point.kind != Kind::NoTimeOut)
+    }
+
+    /// What the command at hand has to do, where it meets a fail point.
+    pub(crate) fn meet(&self, context: &Context<'_>) -> Option<Met> {
+        if !self.any.load(Ordering::Relaxed) || context.command.name == "configureFailPoint" {
+            return None;
+        }
+        let mut points = self.points.lock();
+        let point = points.iter_mut().find(|point| point.concerns(context))?;
+        if !point.acts() {
+            return None;
+        }
+        let mut met = Met {
+            block: point.blocks.then_some(point.block),
+            hang_up: point.hang_up,
+            write_concern_error: point.write_concern_error.clone(),
+            labels: point.labels.clone().unwrap_or_default(),
+            error: None,
+        };
+        met.error = match (point.kind, point.code) {
+            (Kind::TimeOut, _) => {
+                Some(Error::new(Code::MAX_TIME_MS_EXPIRED, "operation exceeded time limit"))
+            }
+            (_, Some(code)) => Some(labelled(
+                Error::new(Code(code), "Failing command via 'failCommand' failpoint"),
+                &met.labels,
+            )),
+            (_, None) if point.hang_up => {
+                Some(Error::new(Code::HOST_UNREACHABLE, "closing the connection"))
+            }
+            _ => None,
+        };
+        Some(met)
+    }
+}
+
+/// The labels are few and known; others cannot be laid on an error.
+fn labelled(mut error: Error, labels: &[String]) -> Error {
+    const KNOWN: [&str; 8] = [
+        "RetryableWriteError",
+        "TransientTransactionError",
+        "UnknownTransactionCommitResult",
+        "ResumableChangeStreamError",
+        "NonResumableChangeStreamError",
+        "NoWritesPerformed",
+        "RetryableError",
+        "SystemOverloadedError",
+    ];
+    for known in KNOWN {
+        if labels.iter().any(|label| label == known) {
+            error = error.with_label(known);
+        }
+    }
+    error
+}
+
+fn application(context: &Context<'_>) -> String {
+    let name = context.connection.client_metadata().and_then(|client| {
+        let application = client.get_document("application").ok()?;
+        application.get_str("name").ok()
+    });
+    name.unwrap_or_default().to_owned()
+}
+
+fn namespace(context: &Context<'_>) -> String {
+    let name = match context.body.iter().next() {
+        Some(Ok((_, RawBsonRef::String(name)))) => name,
+        _ => "$cmd",
+    };
+    format!("{}.{name}", context.database())
+}
+
+fn has_time_limit(context: &Context<'_>) -> bool {
+    matches!(context.body.get("maxTimeMS"), Ok(Some(value)) if crate::fields::as_i64(value) != Some(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_count_down() {
+        let acts = |mode: Mode, times: usize| {
+            let mut point = FailPoint::new(Kind::Command);
+            point.mode = mode;
+            (0..times).map(|_| point.acts()).collect::<Vec<_>>()
+        };
+        assert_eq!(acts(Mode::Off, 2), [false, false]);
+        assert_eq!(acts(Mode::Always, 2), [true, true]);
+        assert_eq!(acts(Mode::Times(2), 3), [true, true, false]);
+        assert_eq!(acts(Mode::Skip(1), 3), [false, true, true]);
+    }
+}
