@@ -96,3 +96,10 @@ pub(crate) fn take<'a>(args: &mut [Value<'a>], at: usize) -> Value<'a> {
 pub(crate) fn any_nullish(args: &[Value<'_>]) -> bool {
     args.iter().any(Value::is_nullish)
 }
+
+/// Every operator of both tables with its named arguments (none: positional).
+#[cfg(test)]
+pub(crate) fn all_names() -> Vec<(&'static str, &'static [&'static str])> {
+    let positional = FUNCTIONS.iter().map(|f| (f.name, &[][..]));
+    positional.chain(NAMED.iter().map(|f| (f.name, f.args))).collect()
+}
