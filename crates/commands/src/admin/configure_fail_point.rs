@@ -57,7 +57,7 @@ fn parse_mode(field: &Field<'_>) -> Result<Mode> {
         RawBsonRef::String("off") => return Ok(Mode::Off),
         RawBsonRef::String("alwaysOn") => return Ok(Mode::Always),
         RawBsonRef::Document(mode) => {
-            for part in inner(mode, "configureFailPoint.mode") {
+            if let Some(part) = inner(mode, "configureFailPoint.mode").next() {
                 let part = part?;
                 return match part.name {
                     "times" => Ok(Mode::Times(part.non_negative()?)),
