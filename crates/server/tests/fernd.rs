@@ -1,7 +1,7 @@
 //! The program itself: what it says, what it refuses and how it ends.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-use bson::rawdoc;
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -46,18 +46,41 @@ fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     panic!("never happened: {what}");
 }
 
-fn ping(port: u16) -> bool {
-    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
+/// Sends one command on a connection of its own; `None` where nobody listens.
+fn call(port: u16, body: &RawDocument) -> Option<RawDocumentBuf> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     let mut frame = Vec::new();
-    let body = rawdoc! { "ping": 1, "$db": "admin" };
-    wire::encode_msg(&mut frame, 1, 0, MsgFlags::NONE, &body);
+    wire::encode_msg(&mut frame, 1, 0, MsgFlags::NONE, body);
     stream.write_all(&frame).unwrap();
     let mut reply = vec![0; 4];
     stream.read_exact(&mut reply).unwrap();
     reply.resize(u32::from_le_bytes(reply[..4].try_into().unwrap()) as usize, 0);
     stream.read_exact(&mut reply[4..]).unwrap();
     let Ok((_, Message::Msg(msg))) = wire::decode(&reply) else { panic!("not OP_MSG") };
-    msg.body.get_f64("ok").unwrap() > 0.5
+    Some(msg.body.to_owned())
+}
+
+fn ok(reply: &RawDocument) -> bool {
+    reply.get_f64("ok").unwrap() > 0.5
+}
+
+fn ping(port: u16) -> bool {
+    call(port, &rawdoc! { "ping": 1, "$db": "admin" }).is_some_and(|reply| ok(&reply))
+}
+
+/// How many of a find's first documents came.
+fn found(port: u16) -> usize {
+    let reply = call(port, &rawdoc! { "find": "c", "batchSize": 1000, "$db": "t" }).unwrap();
+    let cursor = reply.get_document("cursor").unwrap();
+    cursor.get_array("firstBatch").unwrap().into_iter().count()
+}
+
+fn insert(port: u16, id: i32) {
+    let reply = call(
+        port,
+        &rawdoc! { "insert": "c", "documents": [{ "_id": id }], "$db": "t", "writeConcern": { "j": true } },
+    );
+    assert!(reply.is_some_and(|reply| ok(&reply)));
 }
 
 fn signal(pid: u32, name: &str) {
@@ -105,6 +128,26 @@ fn without_a_dbpath_it_makes_one_says_how_to_connect_and_sigterm_ends_it_well() 
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     assert!(text.contains(&format!("mongosh mongodb://127.0.0.1:{port}")), "{text}");
     assert!(text.contains("fern-data") && output.stderr.is_empty(), "{output:?}");
+}
+
+#[test]
+fn what_was_written_survives_sigterm_and_sigkill_and_keeps_a_second_server_out() {
+    let directory = tempfile::tempdir().unwrap();
+    for (round, how) in ["-TERM", "-KILL", "-TERM"].into_iter().enumerate() {
+        let port = free_port();
+        let child = fernd(directory.path(), &["--port", &port.to_string()]).spawn().unwrap();
+        eventually("it answers", || ping(port).then_some(()));
+        assert_eq!(found(port), round * 10, "before round {round}");
+        for n in 0..10 {
+            insert(port, round as i32 * 10 + n);
+        }
+        let second = fernd(directory.path(), &["--port", "0"]).output().unwrap();
+        let text = String::from_utf8(second.stderr).unwrap();
+        assert_eq!((second.status.code(), text.lines().count()), (Some(100), 1), "{text}");
+        assert!(text.contains("fern-data"), "{text}");
+        signal(child.id(), how);
+        ends(child);
+    }
 }
 
 #[test]
