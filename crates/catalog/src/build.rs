@@ -416,7 +416,8 @@ fn add_document(
     for entry in &keys.entries {
         bytes += entry.key.len() + entry.value.len();
         if !index.spec.unique {
-            txn.put(index.dictionary, &entry.key, &entry.value).map_err(from_engine)?;
+            txn.write_covered(index.dictionary, &entry.key, Some(&entry.value))
+                .map_err(from_engine)?;
         } else if !txn.insert(index.dictionary, &entry.key, &entry.value).map_err(from_engine)? {
             return Err(duplicate_key(collection, index, entry));
         }

@@ -11,7 +11,6 @@ use crate::index::{DocumentKeys, IndexKey, id_key};
 use crate::text::document_text;
 use crate::txn::Txn;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
-use engine::DictionaryId;
 use errors::{Code, Error, Result};
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -101,7 +100,7 @@ impl Txn {
         self.engine.delete(collection.primary, key).map_err(from_engine)?;
         for (index, keys) in collection.indexes.iter().zip(&keys) {
             for entry in &keys.entries {
-                self.engine.delete(index.dictionary, &entry.key).map_err(from_engine)?;
+                self.remove_entry(index, entry)?;
             }
         }
         self.count(collection, -1, -(document.as_bytes().len() as i64));
@@ -117,11 +116,11 @@ impl Txn {
     ) -> Result<()> {
         let (gone, added) = difference(&old.entries, &new.entries);
         for entry in gone {
-            self.engine.delete(index.dictionary, &entry.key).map_err(from_engine)?;
+            self.remove_entry(index, entry)?;
         }
         for (entry, retyped) in added {
             if retyped {
-                self.put_entry(index.dictionary, entry)?;
+                self.put_entry(index, entry)?;
             } else {
                 self.add_entry(collection, index, entry)?;
             }
@@ -136,7 +135,7 @@ impl Txn {
         entry: &IndexKey,
     ) -> Result<()> {
         if !index.spec.unique {
-            return self.put_entry(index.dictionary, entry);
+            return self.put_entry(index, entry);
         }
         let inserted =
             self.engine.insert(index.dictionary, &entry.key, &entry.value).map_err(from_engine)?;
@@ -146,8 +145,25 @@ impl Txn {
         Ok(())
     }
 
-    fn put_entry(&mut self, dictionary: DictionaryId, entry: &IndexKey) -> Result<()> {
-        self.engine.put(dictionary, &entry.key, &entry.value).map_err(from_engine)
+    /// An entry of a non-unique index holds its document's id: whoever writes it holds the
+    /// document's lock, so it needs none of its own.
+    fn put_entry(&mut self, index: &Index, entry: &IndexKey) -> Result<()> {
+        let (key, value) = (&entry.key, &entry.value);
+        let written = if index.spec.unique {
+            self.engine.put(index.dictionary, key, value)
+        } else {
+            self.engine.write_covered(index.dictionary, key, Some(value))
+        };
+        written.map_err(from_engine)
+    }
+
+    fn remove_entry(&mut self, index: &Index, entry: &IndexKey) -> Result<()> {
+        let removed = if index.spec.unique {
+            self.engine.delete(index.dictionary, &entry.key)
+        } else {
+            self.engine.write_covered(index.dictionary, &entry.key, None)
+        };
+        removed.map_err(from_engine)
     }
 
     fn observe(

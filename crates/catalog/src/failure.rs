@@ -36,6 +36,7 @@ pub fn from_engine(error: engine::Error) -> Error {
             },
             format!("{what} of {size} bytes exceeds the limit of {limit} bytes"),
         ),
+        E::Interrupted => Error::new(Code::INTERRUPTED, "operation was interrupted"),
         E::NoSpace(text) => Error::new(Code::OUT_OF_DISK_SPACE, format!("No space left: {text}")),
         E::Stopped(text) => {
             Error::new(Code::SHUTDOWN_IN_PROGRESS, format!("The storage engine stopped: {text}"))

@@ -57,9 +57,10 @@ impl Catalog {
     }
 
     /// Bytes of a dictionary before compression, and on disk.
-    #[expect(clippy::unused_self, reason = "the engine's statistics come with the engine")]
     fn dictionary_bytes(&self, dictionary: DictionaryId) -> (u64, u64) {
-        let _ = dictionary;
-        (0, 0)
+        // Dropped in this moment: it weighs nothing.
+        self.engine()
+            .dictionary_stats(dictionary)
+            .map_or((0, 0), |stats| (stats.data_bytes, stats.stored_bytes + stats.memtable_bytes))
     }
 }

@@ -174,10 +174,14 @@ impl Txn {
             }
             let stripe = touched.collection.shared.counts.borrow();
             stripes.push((at, stripe));
-            written = self.engine.put(
+            // Whoever borrowed the stripe is its only writer.
+            written = self.engine.write_covered(
                 counts::DICTIONARY,
                 &Stripe::key(touched.collection.number, stripe.number),
-                &Stripe::value(stripe.documents + touched.documents, stripe.bytes + touched.bytes),
+                Some(&Stripe::value(
+                    stripe.documents + touched.documents,
+                    stripe.bytes + touched.bytes,
+                )),
             );
             if written.is_err() {
                 break;

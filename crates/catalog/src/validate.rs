@@ -93,10 +93,28 @@ impl Catalog {
             ));
         }
         report.keys_per_index.push(("_id_".to_owned(), report.records));
+        self.verify(&collection, &mut report);
         for (index, expected) in collection.indexes.iter().zip(expected) {
             check_index(&snapshot, &collection, index, expected, &mut report, check)?;
         }
         Ok(report)
+    }
+}
+
+impl Catalog {
+    /// Lets the engine check the structure of every dictionary: pivots, checksums, watermarks.
+    fn verify(&self, collection: &Collection, report: &mut ValidateReport) {
+        let indexes =
+            collection.indexes.iter().map(|index| (index.spec.name.as_str(), index.dictionary));
+        for (name, dictionary) in std::iter::once(("_id_", collection.primary)).chain(indexes) {
+            match self.engine().verify(dictionary) {
+                Err(error) if !collection.is_dropped() => {
+                    report.invalid_indexes.push(name.to_owned());
+                    report.say(format!("index {name}: {error}"));
+                }
+                _ => {}
+            }
+        }
     }
 }
 

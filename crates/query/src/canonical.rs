@@ -19,7 +19,8 @@ use errors::{Error, Result};
 use expr::agg::{self, Variables};
 use expr::filter::ParseContext;
 use expr::{Filter, SortPattern};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// A find, understood.
 pub(crate) struct Canonical {
@@ -56,13 +57,19 @@ pub(crate) fn parse_context(
     catalog: &Catalog,
 ) -> Result<ParseContext> {
     let os = catalog.os();
-    let mut variables =
-        Variables::new(DateTime::from_millis(os.clock.wall_ms()), os.entropy.next_u64());
+    let mut variables = Variables::new(DateTime::from_millis(os.clock.wall_ms()), seed(os));
     let mut names = agg::ParseContext::new();
     for given in variable_documents.iter().flatten() {
         variables.define_let(given, &mut names)?;
     }
     Ok(ParseContext { names, variables: Arc::new(variables) })
+}
+
+/// Seeds for `$rand`: the entropy is asked once, the rest is counting.
+fn seed(os: &os::Os) -> u64 {
+    static NEXT: OnceLock<AtomicU64> = OnceLock::new();
+    let next = NEXT.get_or_init(|| AtomicU64::new(os.entropy.next_u64()));
+    next.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed)
 }
 
 /// Accepts only the simple collation.

@@ -5,8 +5,8 @@ use crate::context::OpContext;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
 use crate::exec::{At, Stage};
 use crate::request::FindRequest;
-use bson::raw::RawDocument;
-use catalog::{Namespace, Snapshot};
+use bson::raw::{RawBsonRef, RawDocument};
+use catalog::{Namespace, Snapshot, Value, id_key};
 use errors::Result;
 use std::sync::Arc;
 
@@ -16,6 +16,9 @@ pub fn find(
     ns: &Namespace,
     request: &FindRequest<'_>,
 ) -> Result<QueryCursor> {
+    if let Some(rows) = by_id(ctx, ns, request)? {
+        return Ok(rows);
+    }
     let query = Canonical::of_find(ctx, ns, request)?;
     if let Some(view) = query.collection.as_ref().filter(|c| c.is_view()) {
         return crate::view::find(ctx, view, request);
@@ -29,6 +32,65 @@ pub fn find(
     }
     let rows = StageRows { stage, snapshot: query.snapshot, interrupt: Arc::clone(&interrupt) };
     Ok(QueryCursor::new(Box::new(rows), query.collection, interrupt))
+}
+
+/// `{_id: value}` and nothing else: one lookup, no plan.
+fn by_id(
+    ctx: &OpContext<'_>,
+    ns: &Namespace,
+    request: &FindRequest<'_>,
+) -> Result<Option<QueryCursor>> {
+    let FindRequest { filter: Some(filter), .. } = *request else { return Ok(None) };
+    let plain = request.projection.is_none_or(RawDocument::is_empty)
+        && request.sort.is_none_or(RawDocument::is_empty)
+        && (request.hint, request.min, request.max, request.collation) == (None, None, None, None)
+        && request.let_variables.is_none()
+        && request.skip == 0
+        && !(request.return_key || request.show_record_id)
+        && ctx.txn.is_none();
+    let mut fields = filter.iter();
+    let (Some(first), None, true) = (fields.next(), fields.next(), plain) else { return Ok(None) };
+    let (name, id) = first?;
+    let simple = matches!(
+        id,
+        RawBsonRef::ObjectId(_)
+            | RawBsonRef::Int32(_)
+            | RawBsonRef::Int64(_)
+            | RawBsonRef::String(_)
+            | RawBsonRef::Binary(_)
+            | RawBsonRef::DateTime(_)
+    );
+    if name.as_str() != "_id" || !simple {
+        return Ok(None);
+    }
+    let collection = ctx.catalog.collection(ns);
+    let found = match &collection {
+        Some(collection) if collection.is_view() => return Ok(None),
+        Some(collection) => ctx
+            .catalog
+            .snapshot()
+            .get(collection.primary(), &id_key(id)?)
+            .map_err(catalog::from_engine)?,
+        None => None,
+    };
+    let rows = Box::new(OneRow { next: found, current: None });
+    Ok(Some(QueryCursor::new(rows, collection, InterruptSlot::of(&ctx.interrupt))))
+}
+
+/// At most one document.
+struct OneRow {
+    next: Option<Value>,
+    current: Option<Value>,
+}
+
+impl Rows for OneRow {
+    fn next(&mut self) -> Result<Option<&RawDocument>> {
+        self.current = self.next.take();
+        match &self.current {
+            Some(value) => Ok(Some(RawDocument::from_bytes(&value[..])?)),
+            None => Ok(None),
+        }
+    }
 }
 
 /// Stages that run by themselves on a snapshot.

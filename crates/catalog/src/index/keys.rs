@@ -15,6 +15,9 @@ use expr::filter::Filter;
 use keystring::{Direction, KeyBuilder};
 use smallvec::SmallVec;
 
+/// What an entry's key usually needs.
+const ENTRY_BYTES: usize = 64;
+
 /// One entry of an index's dictionary.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct IndexKey {
@@ -124,7 +127,7 @@ impl KeyMaker {
     }
 
     fn entry(&self, slots: &Slots<'_>, id: RawBsonRef<'_>) -> Result<IndexKey> {
-        let mut builder = KeyBuilder::new();
+        let mut builder = KeyBuilder::reusing(Vec::with_capacity(ENTRY_BYTES));
         for (slot, direction) in slots.iter().zip(&self.directions) {
             let value = match slot {
                 Slot::Done(Some(value)) => *value,
