@@ -1,5 +1,6 @@
 //! The shape of one tree.
 
+use crate::node::MAX_FANOUT;
 use blockfile::Compression;
 
 /// Fixed when the tree is created; kept by the engine's directory.
@@ -39,6 +40,27 @@ impl Default for TreeOptions {
 }
 
 impl TreeOptions {
+    /// Runs live for a few flushes and are a tenth of the data: they are compressed fast rather
+    /// than well (zstd 1 takes half the time of zstd 3).
+    pub(crate) fn run_compression(&self) -> Compression {
+        match self.compression {
+            Compression::Zstd(_) => Compression::Zstd(1),
+            Compression::Zlib(_) => Compression::Zlib(1),
+            other => other,
+        }
+    }
+
+    /// The nearest options a tree can work with.
+    pub(crate) fn sound(mut self) -> Self {
+        self.read_page_size = self.read_page_size.clamp(64, 16 << 20);
+        self.page_size = self.page_size.clamp(self.read_page_size as u64, 1 << 30);
+        self.fanout = self.fanout.clamp(4, MAX_FANOUT);
+        self.buffer_bytes = self.buffer_bytes.clamp(1024, 1 << 30);
+        self.tier = self.tier.clamp(2, 32);
+        self.max_runs = self.max_runs.clamp(self.tier, 63);
+        self
+    }
+
     /// Sizes so small that every kind of work happens within a thousand operations: for tests.
     pub fn tiny() -> Self {
         Self {

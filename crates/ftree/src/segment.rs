@@ -429,6 +429,10 @@ impl Descriptor {
         for number in &mut numbers {
             *number = reader.varint()?;
         }
+        // Far beyond any disk: such numbers are damage, and sums of others cannot overflow.
+        if numbers[..6].iter().any(|number| *number >= 1 << 48) {
+            return None;
+        }
         let [entries, deletes, key_bytes, value_bytes, raw_bytes, stored_bytes, min_ts, span] =
             numbers;
         let content = Content {

@@ -94,8 +94,10 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// An empty tree. `id` is the dictionary's, part of every page's checksum.
+    /// An empty tree. `id` is the dictionary's, part of every page's checksum. Options out of range
+    /// are taken as the nearest possible ones.
     pub fn create(context: &Arc<Context>, id: u64, options: TreeOptions) -> Arc<Self> {
+        let options = options.sound();
         let home = Home::new(id, context.blocks.clone(), Arc::clone(&context.cache));
         let root = Parts::over(1, Child::Empty).close(&options, &home).pop();
         let state = State {

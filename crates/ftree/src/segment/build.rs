@@ -17,6 +17,7 @@ pub(crate) struct SegmentBuilder {
     home: Arc<Home>,
     role: Role,
     options: TreeOptions,
+    compression: Compression,
     writer: SegmentWriter,
     page: PageBuilder,
     index: PageBuilder,
@@ -36,6 +37,10 @@ impl SegmentBuilder {
             home: Arc::clone(home),
             role,
             options: *options,
+            compression: match role {
+                Role::Run => options.run_compression(),
+                Role::Leaf => options.compression,
+            },
             writer: home.blocks.start_segment(role.number()),
             page: PageBuilder::default(),
             index: PageBuilder::default(),
@@ -108,7 +113,7 @@ impl SegmentBuilder {
     fn write_entries_page(&mut self) -> Result<Block> {
         let mut raw = std::mem::take(&mut self.raw);
         self.page.finish(&mut raw);
-        let block = self.append(&raw, self.options.compression)?;
+        let block = self.append(&raw, self.compression)?;
         self.raw = raw;
         Ok(block)
     }
@@ -124,7 +129,7 @@ impl SegmentBuilder {
         self.finish_page()?;
         let mut raw = std::mem::take(&mut self.raw);
         self.index.finish(&mut raw);
-        let index = self.append(&raw, self.options.compression)?;
+        let index = self.append(&raw, self.compression)?;
         let filter = match self.hashes.take() {
             Some(hashes) => Some(self.append(&filter::build(&hashes), Compression::None)?),
             None => None,

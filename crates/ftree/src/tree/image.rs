@@ -102,6 +102,7 @@ impl Tree {
         image: &[u8],
     ) -> Result<Arc<Self>> {
         let corruption = |what| Error::Corruption { tree: id, segment: 0, page: 0, what };
+        let options = options.sound();
         let header = parse_header(image).map_err(corruption)?;
         let home = Home::new(id, context.blocks.clone(), Arc::clone(&context.cache));
         let root = Loader::new(&home, &options).load(header.root)?;
