@@ -51,19 +51,23 @@ pub(crate) enum Node {
 /// Parses any expression.
 pub(crate) fn expression(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<Node> {
     if depth > MAX_DEPTH {
-        return Err(Error::new(
-            Code::OVERFLOW,
-            format!("Expression nesting exceeds the limit of {MAX_DEPTH}"),
-        ));
+        return Err(too_deep());
     }
     match value {
-        RawBsonRef::String(text) => match text.strip_prefix('$') {
-            Some(path) => field_path(path, ctx),
-            None => Ok(Node::Constant(Some(value.into()))),
-        },
         RawBsonRef::Document(document) => object(document, ctx, depth),
         RawBsonRef::Array(array) => list(array, ctx, depth + 1).map(Node::Array),
-        _ => Ok(Node::Constant(Some(value.into()))),
+        scalar => scalar_expression(scalar, ctx),
+    }
+}
+
+fn too_deep() -> Error {
+    Error::new(Code::OVERFLOW, format!("Expression nesting exceeds the limit of {MAX_DEPTH}"))
+}
+
+fn scalar_expression(value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<Node> {
+    match value.as_str().and_then(|text| text.strip_prefix('$')) {
+        Some(path) => field_path(path, ctx),
+        None => Ok(Node::Constant(Some(value.into()))),
     }
 }
 
@@ -108,22 +112,35 @@ fn list(array: &RawArray, ctx: &ParseContext, depth: usize) -> Result<Vec<Node>>
 }
 
 fn object(document: &RawDocument, ctx: &ParseContext, depth: usize) -> Result<Node> {
-    let mut fields: Vec<(CString, Node)> = Vec::new();
-    let mut elements = document.iter_elements();
-    let Some(first) = elements.next() else { return Ok(Node::Object(fields)) };
-    let first = first?;
-    if first.key().as_str().starts_with('$') {
-        if elements.next().is_some() {
-            return Err(Error::location(
-                15983,
-                format!(
-                    "An object representing an expression must have exactly one field: {}",
-                    convert::display_document(document)
-                ),
-            ));
-        }
-        return operator(first.key().as_str(), first.value()?, ctx, depth + 1);
+    match single_operator(document)? {
+        Some((name, value)) => operator(name, value, ctx, depth + 1),
+        None => literal_object(document, ctx, depth),
     }
+}
+
+/// The operator, where the object is one. A function of its own, as others here: what it needs of
+/// the stack is free again before the recursion goes on.
+fn single_operator(document: &RawDocument) -> Result<Option<(&str, RawBsonRef<'_>)>> {
+    let mut elements = document.iter_elements();
+    let Some(first) = elements.next() else { return Ok(None) };
+    let first = first?;
+    if !first.key().as_str().starts_with('$') {
+        return Ok(None);
+    }
+    if elements.next().is_some() {
+        return Err(Error::location(
+            15983,
+            format!(
+                "An object representing an expression must have exactly one field: {}",
+                convert::display_document(document)
+            ),
+        ));
+    }
+    Ok(Some((first.key().as_str(), first.value()?)))
+}
+
+fn literal_object(document: &RawDocument, ctx: &ParseContext, depth: usize) -> Result<Node> {
+    let mut fields: Vec<(CString, Node)> = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
     for element in document.iter_elements() {
         let element = element?;
@@ -161,41 +178,62 @@ fn check_field_name(name: &str) -> Result<()> {
 
 /// Parses `{name: argument}`.
 fn operator(name: &str, value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<Node> {
-    match name {
-        "$literal" | "$const" => return Ok(Node::Constant(Some(value.into()))),
-        "$expr" => return expression(value, ctx, depth),
-        "$and" => return operands(value, ctx, depth).map(Node::And),
-        "$or" => return operands(value, ctx, depth).map(Node::Or),
-        "$ifNull" => return if_null(value, ctx, depth),
-        "$cond" => return cond(value, ctx, depth),
-        "$switch" => return switch(value, ctx, depth),
-        "$let" => return let_in(value, ctx, depth),
-        "$map" => return map(value, ctx, depth),
-        "$filter" => return filter(value, ctx, depth),
-        "$reduce" => return reduce(value, ctx, depth),
-        "$sortArray" => return sort_array(value, ctx, depth),
-        "$rand" => return rand(value),
-        "$meta" => return meta(value),
-        "$regexMatch" | "$regexFind" | "$regexFindAll" => {
-            return RegexCall::parse(name, value, ctx, depth)
-                .map(|call| Node::Regex(Box::new(call)));
-        }
-        _ => {}
+    // An object of named arguments is a level of its own; an operator in it counts itself.
+    let depth = depth + usize::from(is_plain_document(value));
+    if let Some(parse) = special_form(name) {
+        return parse(name, value, ctx, depth);
     }
     if let Some(named) = date::part_named(name) {
         return date_part(named, value, ctx, depth);
     }
-    // $first, $last and the N forms are functions of one array here; as accumulators they are
-    // parsed elsewhere.
     if let Some(function) = function::find(name) {
-        let args = operands(value, ctx, depth)?;
-        check_arity(function, args.len())?;
-        return Ok(Node::Call(function, args));
+        return function_call(function, value, ctx, depth);
     }
     if let Some(named) = function::find_named(name) {
         return named_call(named, value, ctx, depth);
     }
-    Err(Error::new(Code::INVALID_PIPELINE_OPERATOR, format!("Unrecognized expression '{name}'")))
+    Err(unrecognized(name))
+}
+
+fn unrecognized(name: &str) -> Error {
+    Error::new(Code::INVALID_PIPELINE_OPERATOR, format!("Unrecognized expression '{name}'"))
+}
+
+fn function_call(
+    function: &'static Function,
+    value: RawBsonRef<'_>,
+    ctx: &ParseContext,
+    depth: usize,
+) -> Result<Node> {
+    let args = operands(value, ctx, depth)?;
+    check_arity(function, args.len())?;
+    Ok(Node::Call(function, args))
+}
+
+type Form = fn(&str, RawBsonRef<'_>, &ParseContext, usize) -> Result<Node>;
+
+/// Operators that are nodes of their own.
+fn special_form(name: &str) -> Option<Form> {
+    Some(match name {
+        "$literal" | "$const" => |_, value, _, _| Ok(Node::Constant(Some(value.into()))),
+        "$expr" => |_, value, ctx, depth| expression(value, ctx, depth),
+        "$and" => |_, value, ctx, depth| operands(value, ctx, depth).map(Node::And),
+        "$or" => |_, value, ctx, depth| operands(value, ctx, depth).map(Node::Or),
+        "$ifNull" => |_, value, ctx, depth| if_null(value, ctx, depth),
+        "$cond" => |_, value, ctx, depth| cond(value, ctx, depth),
+        "$switch" => |_, value, ctx, depth| switch(value, ctx, depth),
+        "$let" => |_, value, ctx, depth| let_in(value, ctx, depth),
+        "$map" => |_, value, ctx, depth| map(value, ctx, depth),
+        "$filter" => |_, value, ctx, depth| filter(value, ctx, depth),
+        "$reduce" => |_, value, ctx, depth| reduce(value, ctx, depth),
+        "$sortArray" => |_, value, ctx, depth| sort_array(value, ctx, depth),
+        "$rand" => |_, value, _, _| rand(value),
+        "$meta" => |_, value, _, _| meta(value),
+        "$regexMatch" | "$regexFind" | "$regexFindAll" => |name, value, ctx, depth| {
+            RegexCall::parse(name, value, ctx, depth).map(|call| Node::Regex(Box::new(call)))
+        },
+        _ => return None,
+    })
 }
 
 /// An operator's arguments: an array's elements, or the one value.
@@ -437,7 +475,8 @@ fn switch_branch(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Res
     let then = then.ok_or_else(|| {
         Error::location(40065, "$switch requires each branch have a 'then' expression.")
     })?;
-    Ok((expression(case, ctx, depth)?, expression(then, ctx, depth)?))
+    // The list of branches and the branch are two levels more.
+    Ok((expression(case, ctx, depth + 2)?, expression(then, ctx, depth + 2)?))
 }
 
 fn let_in(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<Node> {

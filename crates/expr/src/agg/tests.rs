@@ -615,32 +615,32 @@ fn dependencies_name_the_fields() {
     assert!(!found.whole);
 }
 
-#[test]
-fn deep_nesting_is_refused() {
-    let mut expression = bson!(1);
-    for _ in 0..150 {
-        expression = bson!({"$abs": [expression]});
-    }
-    fails_with(expression, 15);
+/// A worker's stack is 2 MiB; a debug build needs several times what a release build does.
+fn on_half_a_workers_stack(work: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().stack_size(1 << 20).spawn(work).unwrap().join().unwrap();
+}
+
+fn nested(levels: usize, wrap: fn(Bson) -> Bson) -> Bson {
+    (0..levels).fold(bson!(1), |inner, _| wrap(inner))
 }
 
 #[test]
 fn the_deepest_expression_runs_on_a_small_stack() {
-    let mut expression = bson!(-1);
-    for _ in 0..190 {
-        expression = bson!({"$abs": {"$let": {"vars": {}, "in": expression}}});
-    }
-    // A debug build needs the most; release frames are a fraction of these.
-    let work = move || {
-        let error = run(&expression, &doc! {}).unwrap_err();
-        assert_eq!(error.code().0, 15);
-        let mut expression = bson!(-1);
-        for _ in 0..190 {
-            expression = bson!({"$cond": {"if": expression, "then": 1, "else": 2}});
-        }
-        check(expression, 1);
-    };
-    std::thread::Builder::new().stack_size(1 << 20).spawn(work).unwrap().join().unwrap();
+    on_half_a_workers_stack(|| {
+        check(nested(195, |inner| bson!({"$abs": inner})), 1);
+        check(nested(95, |inner| bson!({"$cond": {"if": inner, "then": 1, "else": 2}})), 1);
+        check(nested(95, |inner| bson!({"$let": {"vars": {"x": 1}, "in": inner}})), 1);
+        check(nested(95, |inner| bson!({"$add": [inner]})), 1);
+    });
+}
+
+#[test]
+fn levels_count_as_bson_counts_them() {
+    on_half_a_workers_stack(|| {
+        fails_with(nested(250, |inner| bson!({"$abs": inner})), 15);
+        fails_with(nested(110, |inner| bson!({"$cond": {"if": inner, "then": 1, "else": 2}})), 15);
+        fails_with(nested(110, |inner| bson!({"$add": [inner]})), 15);
+    });
 }
 
 #[test]
