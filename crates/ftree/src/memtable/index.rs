@@ -58,7 +58,9 @@ impl Index {
         let table = self.shard(hash).table.load(Ordering::Acquire);
         let slot = probe(table, key, hash)?;
         // SAFETY: a slot's address is null or a record of the memtable's arena.
-        unsafe { address(slot.load(Ordering::Acquire)).as_ref() }
+        let record = unsafe { address(slot.load(Ordering::Acquire)).as_ref() }?;
+        // A slot that was free when it was probed may have got another key since.
+        (record.key() == key).then_some(record)
     }
 
     /// Links a record in; false where the same version is there already. A duplicate's memory
