@@ -107,6 +107,7 @@ fn descriptor(id: u64, filter: bool) -> Descriptor {
         filter: filter.then(|| block(4, 5070)),
         content: Content {
             entries: 40,
+            keys: 39,
             deletes: 2,
             key_bytes: 400,
             value_bytes: 4000,

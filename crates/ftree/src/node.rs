@@ -49,6 +49,17 @@ impl Child {
     }
 }
 
+impl Child {
+    /// Entries below that a rewrite could drop.
+    pub(crate) fn garbage(&self) -> u64 {
+        match self {
+            Child::Leaf(leaf) => leaf.content().garbage(),
+            Child::Node(node) => node.garbage_below,
+            Child::Empty => 0,
+        }
+    }
+}
+
 /// A run as one node sees it.
 #[derive(Clone)]
 pub(crate) struct Attached {
@@ -92,6 +103,8 @@ pub(crate) struct Node {
     pub(crate) buffered_below: u64,
     /// Bytes over budget here and below: what must still be moved.
     pub(crate) excess_below: u64,
+    /// Entries in leaves below that a rewrite could drop.
+    pub(crate) garbage_below: u64,
     /// Its own most urgent work.
     pub(crate) score: Score,
     /// The most urgent work here or below.

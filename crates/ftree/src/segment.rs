@@ -61,6 +61,8 @@ pub(crate) struct Block {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Content {
     pub(crate) entries: u64,
+    /// Different keys among them.
+    pub(crate) keys: u64,
     pub(crate) deletes: u64,
     pub(crate) key_bytes: u64,
     pub(crate) value_bytes: u64,
@@ -72,6 +74,15 @@ pub(crate) struct Content {
     pub(crate) max_ts: u64,
     pub(crate) min_key: Box<[u8]>,
     pub(crate) max_key: Box<[u8]>,
+}
+
+impl Content {
+    /// Entries of a leaf that go, if no snapshot needs them, once it is rewritten; 0 where they
+    /// are too few to be worth it.
+    pub(crate) fn garbage(&self) -> u64 {
+        let garbage = self.deletes + (self.entries - self.keys);
+        if garbage * 4 >= self.entries { garbage } else { 0 }
+    }
 }
 
 /// Everything needed to read a segment; what nodes store of it.
@@ -351,6 +362,25 @@ impl Segment {
         Error::Corruption { tree: self.home.tree, segment: self.descriptor.id, page, what }
     }
 
+    /// The footer says what the node says of the segment: for `verify`.
+    pub(crate) fn check_footer(&self) -> Result<()> {
+        let last = self.descriptor.filter.unwrap_or(self.descriptor.index).page;
+        let offset = last.offset.saturating_add(u64::from(last.len));
+        let page = last.page + 1;
+        let length = self.descriptor.content.stored_bytes.saturating_sub(offset);
+        let len = u32::try_from(length).map_err(|_| self.corruption(page, "footer is too long"))?;
+        let place = PageRef { page, len, offset };
+        let mut bytes = Vec::new();
+        let id = SegmentId(self.descriptor.id);
+        self.home.blocks.read_page(self.home.tree, id, place, &mut bytes)?;
+        let mut expected = self.descriptor.clone();
+        expected.content.stored_bytes = 0;
+        if Descriptor::decode(&mut Reader::new(&bytes)) != Some(expected) {
+            return Err(self.corruption(page, "footer differs from the node"));
+        }
+        Ok(())
+    }
+
     /// Every key of a run passes its filter: for `verify`.
     pub(crate) fn check_filter(&self, hash: u64) -> Result<()> {
         if self.may_contain(hash)? {
@@ -400,6 +430,7 @@ impl Descriptor {
         let content = &self.content;
         for number in [
             content.entries,
+            content.keys,
             content.deletes,
             content.key_bytes,
             content.value_bytes,
@@ -425,18 +456,22 @@ impl Descriptor {
             1 => Some(read_block(reader, pages + 1)?),
             _ => return None,
         };
-        let mut numbers = [0; 8];
+        let mut numbers = [0; 9];
         for number in &mut numbers {
             *number = reader.varint()?;
         }
-        // Far beyond any disk: such numbers are damage, and sums of others cannot overflow.
-        if numbers[..6].iter().any(|number| *number >= 1 << 48) {
+        if numbers[1] > numbers[0] || numbers[2] > numbers[0] {
             return None;
         }
-        let [entries, deletes, key_bytes, value_bytes, raw_bytes, stored_bytes, min_ts, span] =
+        // Far beyond any disk: such numbers are damage, and sums of others cannot overflow.
+        if numbers[..7].iter().any(|number| *number >= 1 << 48) {
+            return None;
+        }
+        let [entries, keys, deletes, key_bytes, value_bytes, raw_bytes, stored_bytes, min_ts, span] =
             numbers;
         let content = Content {
             entries,
+            keys,
             deletes,
             key_bytes,
             value_bytes,

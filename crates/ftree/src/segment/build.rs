@@ -91,6 +91,7 @@ impl SegmentBuilder {
             content.min_key = entry.key.into();
         }
         content.entries += 1;
+        content.keys += u64::from(new_key);
         content.deletes += u64::from(entry.message == Message::Delete);
         content.key_bytes += entry.key.len() as u64;
         content.value_bytes += entry.message.payload().len() as u64;

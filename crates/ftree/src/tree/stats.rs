@@ -20,6 +20,8 @@ pub struct Debt {
     pub buffered_bytes: u64,
     /// Bytes in buffers over their budgets: must be flushed on.
     pub excess_bytes: u64,
+    /// Entries in leaves, hidden or deleted, that idle work drops once no snapshot needs them.
+    pub garbage_entries: u64,
     /// How urgent the most urgent work on disk is: 1000 and above is needed, 0 is none.
     pub urgency: u64,
 }
@@ -34,6 +36,8 @@ pub struct Stats {
     pub memory_bytes: u64,
     /// Entries on disk, versions and deletes included.
     pub disk_entries: u64,
+    /// Different keys in each segment, summed: about the documents where little is buffered.
+    pub disk_keys: u64,
     /// Deletes among them.
     pub disk_deletes: u64,
     /// Key bytes before compression.
@@ -104,6 +108,7 @@ impl Tree {
             sealed: state.sealed.len(),
             buffered_bytes: state.root.buffered_below,
             excess_bytes: state.root.excess_below,
+            garbage_entries: state.root.garbage_below,
             urgency: state.root.score_below.0,
         }
     }
@@ -181,6 +186,7 @@ impl Stats {
     fn add(&mut self, segment: &Segment) {
         let content = segment.content();
         self.disk_entries += content.entries;
+        self.disk_keys += content.keys;
         self.disk_deletes += content.deletes;
         self.key_bytes += content.key_bytes;
         self.value_bytes += content.value_bytes;

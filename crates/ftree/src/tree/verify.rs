@@ -84,9 +84,10 @@ impl Check<'_> {
     fn segment(&mut self, segment: &Arc<Segment>, bounds: &Bounds) -> Result<()> {
         let all = Bounds::default();
         let mut iter = SegmentIter::forward(Arc::clone(segment), all, None, Reading::Streaming)?;
+        segment.check_footer()?;
         let content = segment.content();
         let mut last: Option<(Vec<u8>, u64)> = None;
-        let (mut entries, mut deletes) = (0, 0);
+        let (mut entries, mut keys, mut deletes) = (0, 0, 0);
         while let Some(entry) = iter.entry() {
             let damage = |what| Err(segment.corruption(0, what));
             if let Some((key, ts)) = &last
@@ -105,6 +106,7 @@ impl Check<'_> {
             }
             if last.as_ref().is_none_or(|(key, _)| key != entry.key) {
                 segment.check_filter(hash(entry.key))?;
+                keys += 1;
             }
             entries += 1;
             deletes += u64::from(entry.message == Message::Delete);
@@ -112,7 +114,7 @@ impl Check<'_> {
             iter.advance()?;
         }
         self.report.entries += entries;
-        let counts = (entries, deletes) == (content.entries, content.deletes);
+        let counts = (entries, keys, deletes) == (content.entries, content.keys, content.deletes);
         let greatest = last.is_some_and(|(key, _)| key == content.max_key[..]);
         if !counts || !greatest {
             return Err(segment.corruption(0, "counts or greatest key differ"));

@@ -80,10 +80,17 @@ impl Tree {
             Effort::Needed => NEEDED,
             Effort::Idle => Score(1),
         };
-        if urgent < enough {
-            return Ok(Progress::Idle);
+        if urgent >= enough {
+            return Ok(Progress::Done(unit.improve(&state)?));
         }
-        Ok(Progress::Done(unit.improve(&state)?))
+        if effort == Effort::Idle
+            && let Some((path, node, child)) = garbage(&state.root, visibility.oldest())
+        {
+            let (nodes, work) = unit.flush_leaves(&node, child..child + 1, Work::Flush)?;
+            unit.publish(path, nodes, work, false);
+            return Ok(Progress::Done(work));
+        }
+        Ok(Progress::Idle)
     }
 }
 
@@ -172,18 +179,22 @@ impl Unit<'_> {
     fn improve(&mut self, state: &State) -> Result<Work> {
         let (path, node) = most_urgent(&state.root);
         let (nodes, work) = self.improve_node(&node)?;
+        self.publish(path, nodes, work, node.height > 1);
+        Ok(work)
+    }
+
+    fn publish(&self, path: Path, nodes: Vec<Arc<Node>>, work: Work, above_leaves: bool) {
         let root = self.tree.raise(path, nodes);
         let counters = &self.tree.home.counters;
         let counter = match work {
             Work::Merge => &counters.merges,
             Work::Flush => &counters.flushes,
+            Work::Fuse if above_leaves => &counters.node_fuses,
             Work::Fuse => &counters.leaf_fuses,
             Work::Drain => &counters.drains,
         };
-        let node_fuse = work == Work::Fuse && node.height > 1;
-        count(if node_fuse { &counters.node_fuses } else { counter }, 1);
+        count(counter, 1);
         self.tree.publish_root(root, self.sequence, None);
-        Ok(work)
     }
 
     fn improve_node(&mut self, node: &Node) -> Result<(Vec<Arc<Node>>, Work)> {
@@ -486,6 +497,29 @@ fn most_urgent(root: &Arc<Node>) -> (Path, Arc<Node>) {
         node = below;
     }
     (path, node)
+}
+
+/// A leaf that is worth rewriting for the versions and deletes nobody sees any more.
+fn garbage(root: &Arc<Node>, oldest: u64) -> Option<(Path, Arc<Node>, usize)> {
+    if root.garbage_below == 0 {
+        return None;
+    }
+    for (at, child) in root.children.iter().enumerate().filter(|(_, child)| child.garbage() > 0) {
+        match child {
+            // All of it can go: no snapshot is older than the leaf's newest version.
+            Child::Leaf(leaf) if leaf.content().max_ts <= oldest => {
+                return Some((Path::new(), Arc::clone(root), at));
+            }
+            Child::Node(below) => {
+                if let Some((mut path, node, child)) = garbage(below, oldest) {
+                    path.insert(0, (Arc::clone(root), at));
+                    return Some((path, node, child));
+                }
+            }
+            Child::Leaf(_) | Child::Empty => {}
+        }
+    }
+    None
 }
 
 /// Bytes a memtable has for each child of a node.
