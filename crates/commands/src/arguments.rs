@@ -106,6 +106,11 @@ impl<'a> Arguments<'a> {
         Ok(true)
     }
 
+    /// Whether only what belongs to API version 1 may be used.
+    pub(crate) fn is_strict(&self) -> bool {
+        self.api_strict == Some(true)
+    }
+
     fn check(&self, command: &Command) -> Result<()> {
         self.check_api(command)?;
         self.check_transaction()?;
@@ -131,7 +136,7 @@ impl<'a> Arguments<'a> {
                 "API version must be \"1\"".to_owned(),
             ));
         }
-        if self.api_strict == Some(true) && !command.api_v1 {
+        if self.is_strict() && !command.api_v1 {
             return Err(Error::new(
                 Code::API_STRICT_ERROR,
                 format!(

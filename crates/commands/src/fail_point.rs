@@ -7,7 +7,7 @@
 
 use crate::context::Context;
 use bson::{Document, RawBsonRef};
-use errors::{Code, Error};
+use errors::{Code, Error, Result};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -155,6 +155,16 @@ impl FailPoints {
             || self.points.lock().iter().all(|point| point.kind != Kind::NoTimeOut)
     }
 
+    /// Fails where a fail point says that time is up: for limits kept since an earlier command.
+    pub(crate) fn check_time(&self) -> Result<()> {
+        if !self.any.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut points = self.points.lock();
+        let point = points.iter_mut().find(|point| point.kind == Kind::TimeOut);
+        if point.is_some_and(FailPoint::acts) { Err(time_is_up()) } else { Ok(()) }
+    }
+
     /// What the command at hand has to do, where it meets a fail point.
     pub(crate) fn meet(&self, context: &Context<'_>) -> Option<Met> {
         if !self.any.load(Ordering::Relaxed) || context.command.name == "configureFailPoint" {
@@ -187,6 +197,10 @@ impl FailPoints {
         };
         Some(met)
     }
+}
+
+fn time_is_up() -> Error {
+    Error::new(Code::MAX_TIME_MS_EXPIRED, "operation exceeded time limit")
 }
 
 /// The labels are few and known; others cannot be laid on an error.

@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::Command;
 use crate::writer::Writer;
+use catalog::Catalog;
 use errors::Result;
 use expr::filter::{Filter, ParseContext};
 
@@ -27,18 +28,19 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut total = 0;
     let list = context.reply.begin_array("databases");
     let mut at = 0;
-    for name in catalog.databases() {
+    for name in names(catalog) {
         let mut writer = Writer::new();
         writer.str("name", &name);
         let mut size = 0;
         if !name_only {
-            for collection in catalog.collections(&name) {
-                let stats = catalog.stats(&collection);
+            let collections = catalog.collections(&name);
+            for collection in &collections {
+                let stats = catalog.stats(collection);
                 size += stats.storage_bytes;
                 size += stats.indexes.iter().map(|index| index.storage_bytes).sum::<u64>();
             }
             writer.long("sizeOnDisk", size);
-            writer.bool("empty", false);
+            writer.bool("empty", collections.is_empty());
         }
         let entry = writer.finish();
         let passes = match &filter {
@@ -57,4 +59,13 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         context.reply.long("totalSizeMb", total >> 20);
     }
     Ok(())
+}
+
+/// The databases with collections, and the two every server has.
+fn names(catalog: &Catalog) -> Vec<String> {
+    let mut names = catalog.databases();
+    names.extend(["admin".to_owned(), "local".to_owned()]);
+    names.sort_unstable();
+    names.dedup();
+    names
 }

@@ -6,8 +6,8 @@ use crate::crud::batch::{Documents, Wanted, first_batch};
 use crate::crud::explain::{verbosity_of, write_explain};
 use crate::fields::{Field, inner, missing};
 use crate::registry::{Command, Counter};
-use bson::{RawArray, RawBsonRef};
-use errors::{Error, Result};
+use bson::{RawArray, RawBsonRef, RawDocument};
+use errors::{Code, Error, Result};
 use query::{AggregateRequest, AggregateTarget, Verbosity};
 
 pub(crate) const AGGREGATE: Command = Command::new("aggregate", "Runs a pipeline.", run)
@@ -80,7 +80,7 @@ fn parse<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<Aggregat
     };
     for field in &fields[1..] {
         match field.name {
-            "pipeline" => pipeline = Some(parse_pipeline(field)?),
+            "pipeline" => pipeline = Some(parse_pipeline(context, field)?),
             "cursor" => {
                 aggregate.cursor = true;
                 aggregate.batch_size = parse_cursor(field)?;
@@ -125,18 +125,44 @@ fn parse_target(context: &mut Context<'_>, field: &Field<'_>) -> Result<(Aggrega
     Ok((AggregateTarget::Database(database.to_owned()), name))
 }
 
-fn parse_pipeline<'a>(field: &Field<'a>) -> Result<&'a RawArray> {
+/// Stages that API version 1 leaves out.
+const NOT_IN_API_V1: [&str; 6] = [
+    "$currentOp",
+    "$indexStats",
+    "$listLocalSessions",
+    "$listSessions",
+    "$planCacheStats",
+    "$search",
+];
+
+fn parse_pipeline<'a>(context: &Context<'a>, field: &Field<'a>) -> Result<&'a RawArray> {
     let RawBsonRef::Array(pipeline) = field.value else {
         return Err(Error::type_mismatch("'pipeline' option must be specified as an array"));
     };
     for stage in pipeline {
-        if !matches!(stage?, RawBsonRef::Document(_)) {
+        let RawBsonRef::Document(stage) = stage? else {
             return Err(Error::type_mismatch(
                 "Each element of the 'pipeline' array must be an object",
             ));
+        };
+        if context.arguments.is_strict() {
+            check_strict(stage)?;
         }
     }
     Ok(pipeline)
+}
+
+fn check_strict(stage: &RawDocument) -> Result<()> {
+    match stage.iter_elements().next() {
+        Some(Ok(element)) if NOT_IN_API_V1.contains(&element.key().as_str()) => Err(Error::new(
+            Code::API_STRICT_ERROR,
+            format!(
+                "stage {} is not allowed with 'apiStrict: true' in API Version 1",
+                element.key().as_str()
+            ),
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn parse_cursor(field: &Field<'_>) -> Result<Option<u64>> {

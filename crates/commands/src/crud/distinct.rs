@@ -11,7 +11,6 @@ use query::DistinctRequest;
 pub(crate) const DISTINCT: Command =
     Command::new("distinct", "The distinct values of a field.", run)
         .reads(Counter::Command)
-        .api_v1()
         .explains(explain);
 
 /// A reply's limit.

@@ -44,6 +44,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         ));
     }
     let parked = out.cursor();
+    if parked.time_left.is_some() {
+        service.fail_points.check_time()?;
+    }
     let deadline = parked.time_left.map(|left| context.started + left);
     context.connection.operation.set_deadline(deadline);
     if let Documents::Query(cursor) = &mut parked.documents {

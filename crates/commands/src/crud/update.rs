@@ -9,6 +9,8 @@ use crate::registry::{Command, Counter};
 use bson::{RawBsonRef, RawDocument};
 use catalog::Namespace;
 use errors::{Code, Error, Result};
+use expr::filter::ParseContext;
+use pipeline::{Pipeline, PipelineContext};
 use query::{UpdateRequest, UpdateStatement};
 use std::sync::atomic::Ordering;
 
@@ -98,8 +100,21 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Update<'a>> 
         }
     }
     let batch = batch(context, updates, "updates")?;
-    let statements = batch.into_iter().map(parse_statement).collect::<Result<_>>()?;
+    let statements: Vec<_> = batch.into_iter().map(parse_statement).collect::<Result<_>>()?;
+    for statement in &statements {
+        check_stage_names(context, statement.update)?;
+    }
     Ok(Update { namespace, statements, ordered, let_variables })
+}
+
+/// A pipeline with a stage nobody knows fails the command, not only its statement.
+fn check_stage_names(context: &Context<'_>, update: RawBsonRef<'_>) -> Result<()> {
+    let RawBsonRef::Array(stages) = update else { return Ok(()) };
+    let parse = PipelineContext::on_database(context.database(), ParseContext::default());
+    match Pipeline::parse(stages, &parse) {
+        Err(error) if error.code() == Code::location(40324) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn parse_statement(document: &RawDocument) -> Result<UpdateStatement<'_>> {
