@@ -21,6 +21,7 @@ mod bytes;
 mod cursor;
 mod error;
 mod filter;
+pub mod format;
 #[cfg(test)]
 mod golden;
 mod home;

@@ -16,9 +16,7 @@
 mod codec;
 mod parts;
 
-#[cfg(test)]
-pub(crate) use codec::decode;
-pub(crate) use codec::{Loader, encode};
+pub(crate) use codec::{Loader, NodeImage, decode, encode};
 pub(crate) use parts::Parts;
 
 use crate::message::head;

@@ -17,6 +17,7 @@ mod verify;
 mod work;
 
 pub use image::TreeImage;
+pub(crate) use image::parse_header;
 pub use stats::{Debt, Stats};
 pub use verify::Report;
 pub use work::{Effort, Progress, Work};

@@ -5,6 +5,7 @@ use crate::Target;
 mod language;
 mod network;
 mod storage;
+mod tree;
 
 /// All targets.
 pub const ALL: &[Target] = &[
@@ -18,4 +19,7 @@ pub const ALL: &[Target] = &[
     storage::TRANSLATION,
     storage::LOG_FRAME,
     storage::LOG_SEGMENT,
+    tree::TREE_PAGE,
+    tree::TREE_FILTER,
+    tree::TREE_NODE,
 ];

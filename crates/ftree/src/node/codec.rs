@@ -18,6 +18,7 @@ use super::parts::bounds_of;
 use super::{Attached, Child, MAX_FANOUT, Node, Parts, StoredNode};
 use crate::bytes::{Reader, put_bytes, put_varint};
 use crate::error::{Error, Result};
+use crate::format::NodeSummary;
 use crate::home::Home;
 use crate::options::TreeOptions;
 use crate::segment::{Bounds, Descriptor, Role, Segment};
@@ -81,6 +82,22 @@ enum ChildImage {
     Empty,
     Leaf(Descriptor),
     Node(u64, PageRef),
+}
+
+impl NodeImage {
+    pub(crate) fn into_summary(self) -> NodeSummary {
+        let children = self.children.iter().map(|child| match child {
+            ChildImage::Empty => None,
+            ChildImage::Leaf(leaf) => Some(leaf.id),
+            ChildImage::Node(id, _) => Some(*id),
+        });
+        NodeSummary {
+            height: self.height,
+            pivots: self.pivots.iter().map(|pivot| pivot.to_vec()).collect(),
+            children: children.collect(),
+            runs: self.runs.into_iter().map(|(age, run, shares)| (run.id, age, shares)).collect(),
+        }
+    }
 }
 
 /// Parses a node's bytes; `None` where they are not a node's.

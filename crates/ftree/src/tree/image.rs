@@ -118,13 +118,14 @@ impl Tree {
     }
 }
 
-struct Header<'a> {
+/// What stands before the root.
+pub(crate) struct Header<'a> {
     sequence: u64,
-    flushed_ts: u64,
-    root: &'a [u8],
+    pub(crate) flushed_ts: u64,
+    pub(crate) root: &'a [u8],
 }
 
-fn parse_header(image: &[u8]) -> Result<Header<'_>, &'static str> {
+pub(crate) fn parse_header(image: &[u8]) -> Result<Header<'_>, &'static str> {
     const SHORT: &str = "tree image is cut short";
     let end = image.len().checked_sub(4).filter(|end| *end >= HEADER_BYTES).ok_or(SHORT)?;
     if u32_at(image, 0) != Some(MAGIC) {
