@@ -12,6 +12,7 @@ use crate::text::document_text;
 use crate::txn::Txn;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Code, Error, Result};
+use expr::Path;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -57,17 +58,19 @@ impl Txn {
         self.observe(|txn, observer| observer.inserted(txn, collection, document))
     }
 
-    /// Replaces `old`, which stands under `key`, by `new`; `_id` stays. A duplicate key leaves the
-    /// transaction as it was.
+    /// Replaces `old`, which stands under `key`, by `new`; `_id` stays. `touched` names the paths
+    /// that may differ, `None` any: indexes over other paths are not looked at. A duplicate key
+    /// leaves the transaction as it was.
     pub fn update_document(
         &mut self,
         collection: &Arc<Collection>,
         key: &[u8],
         old: &RawDocument,
         new: &RawDocument,
+        touched: Option<&[Path]>,
     ) -> Result<()> {
-        let old_keys = all_keys(collection, old, required_id(old)?)?;
-        let new_keys = all_keys(collection, new, required_id(new)?)?;
+        let old_keys = touched_keys(collection, old, touched)?;
+        let new_keys = touched_keys(collection, new, touched)?;
         let unique_grows = collection
             .indexes
             .iter()
@@ -191,6 +194,23 @@ fn all_keys(
     id: RawBsonRef<'_>,
 ) -> Result<AllKeys> {
     collection.indexes.iter().map(|index| index.keys.make(document, id)).collect()
+}
+
+/// The keys in the indexes that `touched` may change; none in the others.
+fn touched_keys(
+    collection: &Collection,
+    document: &RawDocument,
+    touched: Option<&[Path]>,
+) -> Result<AllKeys> {
+    let id = required_id(document)?;
+    collection
+        .indexes
+        .iter()
+        .map(|index| match touched {
+            Some(paths) if !index.keys.depends_on(paths) => Ok(DocumentKeys::default()),
+            _ => index.keys.make(document, id),
+        })
+        .collect()
 }
 
 /// An entry to write, and whether only its type bits changed.

@@ -276,7 +276,7 @@ proptest! {
                 (Step::Put(_, a, b), old) => {
                     let new = doc! { "_id": id, "a": a.clone(), "b": b.clone() };
                     let result = match old {
-                        Some(old) => txn.update_document(&collection, &key, old, &raw(&new)),
+                        Some(old) => txn.update_document(&collection, &key, old, &raw(&new), None),
                         None => txn.insert_document(&collection, &raw(&new)),
                     };
                     (result, Some(new))

@@ -93,7 +93,7 @@ impl Txn {
                     format!("Namespace {namespace} is a view, not a collection"),
                 ));
             }
-            let guard = found.shared.metadata.read_arc_recursive();
+            let guard = found.shared.metadata.read_arc();
             let Some(collection) = self.catalog.collection(namespace) else { return Ok(None) };
             if collection.number == found.number {
                 self.touched.push(Touched {

@@ -140,7 +140,6 @@ impl Update {
             Kind::Pipeline(pipeline) => {
                 let result = pipeline.apply(document)?;
                 check::depth(&result)?;
-                check::no_top_level_dollar(&result)?;
                 changed(document, keep_id(document, &result)?)
             }
         };
@@ -174,7 +173,6 @@ impl Update {
                 let base = upsert::base(&filter.equalities_for_upsert()?)?;
                 let result = pipeline.apply(&base)?;
                 check::depth(&result)?;
-                check::no_top_level_dollar(&result)?;
                 keep_id(&base, &result)?
             }
         };

@@ -11,7 +11,9 @@ use super::IndexSpec;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use bson::{Bson, RawBson};
 use errors::{Code, Error, Result};
+use expr::Path;
 use expr::filter::Filter;
+use expr::path::array_index;
 use keystring::{Direction, KeyBuilder};
 use smallvec::SmallVec;
 
@@ -108,6 +110,12 @@ impl KeyMaker {
         &self.directions
     }
 
+    /// Whether a change below these paths may change a document's entries.
+    pub fn depends_on(&self, touched: &[Path]) -> bool {
+        self.partial.is_some()
+            || self.paths.iter().any(|part| touched.iter().any(|path| overlap(part, path)))
+    }
+
     /// The entries of a document.
     pub fn make(&self, document: &RawDocument, id: RawBsonRef<'_>) -> Result<DocumentKeys> {
         let mut keys = DocumentKeys::default();
@@ -180,6 +188,14 @@ impl KeyMaker {
             })
             .unwrap_or_default()
     }
+}
+
+/// Whether one path may lead into the other. `a.0` leads into `a.c`: a number may stand for the
+/// element that the other path passes through, so numbers are left out of the comparison.
+fn overlap(part: &[String], touched: &Path) -> bool {
+    let fields = part.iter().map(String::as_str).filter(|name| array_index(name).is_none());
+    let touched = touched.components().iter().filter(|c| c.index().is_none()).map(|c| c.name());
+    fields.zip(touched).all(|(a, b)| a == b)
 }
 
 struct Expansion<'k, 'i> {

@@ -120,7 +120,9 @@ impl IndexSpec {
             "clustering" if truth(value) => {
                 return Err(cannot("clustering secondary indexes are not supported yet"));
             }
-            "key" | "name" | "ns" | "background" | "dropDups" | "clustering" => {}
+            "key" | "name" | "ns" | "dropDups" | "clustering" => {}
+            // Every build lets readers on; the option is shown again and changes nothing.
+            "background" => self.shown.append(option, value),
             "v" => check_version(value)?,
             "unique" | "sparse" | "hidden" => {
                 if !matches!(

@@ -13,7 +13,7 @@ use expr::Filter;
 use expr::agg::Variables;
 use expr::filter::{Leaf, Node, Predicate};
 use pipeline::OutWriter;
-use pipeline::stage::merge::{MergeAction, MergeSpec};
+use pipeline::stage::merge::{MergeAction, MergeSpec, WhenMatched};
 use std::sync::Arc;
 
 /// How often a document is tried again after somebody else inserted the same key.
@@ -76,6 +76,11 @@ impl MergeWriter {
                 }
                 _ => None,
             };
+            if matches!(self.spec.when_matched, WhenMatched::Fail) {
+                // The insert itself says which key is there already.
+                let action = self.spec.resolve(None, document, &self.variables)?;
+                return self.write(txn, &collection, None, action);
+            }
             let Some((key, found)) = existing else {
                 let action = self.spec.resolve(None, document, &self.variables)?;
                 return self.write(txn, &collection, None, action);
@@ -128,7 +133,7 @@ impl MergeWriter {
                 if fitted.as_bytes() == old.as_bytes() {
                     return Ok(());
                 }
-                txn.update_document(collection, key, old, &fitted)
+                txn.update_document(collection, key, old, &fitted, None)
             }
         }
     }
@@ -142,7 +147,7 @@ impl OutWriter for MergeWriter {
                 Err(error)
                     if error.code() == Code::DUPLICATE_KEY
                         && attempts < ATTEMPTS
-                        && !error.message().starts_with("$merge") =>
+                        && !matches!(self.spec.when_matched, WhenMatched::Fail) =>
                 {
                     attempts += 1;
                 }

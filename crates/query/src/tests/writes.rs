@@ -262,3 +262,70 @@ fn concurrent_increments_and_upserts_lose_nothing() {
     assert!(found.iter().all(|document| document.get_i32("n").unwrap() == 40), "{found:?}");
     room.check_valid();
 }
+
+#[test]
+fn an_update_of_an_element_reaches_indexes_that_pass_through_its_array() {
+    let room = Room::with(&[doc! { "_id": 1, "a": [{ "c": 0 }] }]);
+    room.index(doc! { "key": { "a.c": 1 } });
+    let done = ask(doc! { "_id": 1 }, doc! { "$set": { "a.0": 7 } }).run(&room);
+    assert_eq!(done.n_modified, 1);
+    room.check_valid();
+}
+
+fn some_update() -> impl Strategy<Value = Document> {
+    let value = || {
+        prop_oneof![
+            (0..4).prop_map(Bson::Int32),
+            Just(Bson::Null),
+            prop::collection::vec(0..4, 0..3)
+                .prop_map(|v| Bson::Array(v.into_iter().map(Bson::Int32).collect())),
+            (0..4).prop_map(|n| Bson::Document(doc! { "c": n })),
+            prop::collection::vec(0..4, 0..3).prop_map(|v| Bson::Array(
+                v.into_iter().map(|n| Bson::Document(doc! { "c": n })).collect()
+            )),
+        ]
+    };
+    let path =
+        || prop_oneof![Just("a"), Just("a.0"), Just("a.c"), Just("a.0.c"), Just("n"), Just("z")];
+    prop_oneof![
+        4 => (path(), value()).prop_map(|(p, v)| doc! { "$set": { p: v } }),
+        2 => path().prop_map(|p| doc! { "$unset": { p: 1 } }),
+        1 => (path(), 0..4).prop_map(|(p, n)| doc! { "$inc": { p: n } }),
+        1 => (path(), value()).prop_map(|(p, v)| doc! { "$push": { p: v } }),
+        1 => (path(), value()).prop_map(|(p, v)| doc! { "$pull": { p: v } }),
+        1 => Just(doc! { "$rename": { "a": "n" } }),
+        1 => Just(doc! { "$set": { "a.$[].c": 3 } }),
+        1 => value().prop_map(|v| doc! { "a": v }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn indexes_follow_any_update(
+        updates in prop::collection::vec((0..6, some_update(), any::<bool>(), any::<bool>()), 1..25),
+    ) {
+        let room = Room::new();
+        room.index(doc! { "key": { "a": 1 } });
+        room.index(doc! { "key": { "a.c": 1, "n": -1 }, "sparse": true });
+        room.index(doc! { "key": { "a.0": 1 } });
+        room.index(doc! { "key": { "n": 1 }, "unique": true, "sparse": true, "name": "u" });
+        let mut upserted = 0;
+        for (id, update, multi, by_index) in updates {
+            let multi = multi && update.keys().all(|key| key.starts_with('$'));
+            let filter = if by_index { doc! { "a": id } } else { doc! { "_id": id } };
+            let mut statement = ask(filter, update);
+            if multi {
+                statement = statement.multi();
+            }
+            if !by_index {
+                statement = statement.upsert();
+            }
+            upserted += statement.run(&room).upserted.len() as u64;
+        }
+        let count = room.catalog.collection(&room.ns).unwrap().count();
+        prop_assert_eq!(count, upserted);
+        room.check_valid();
+    }
+}

@@ -6,9 +6,9 @@ use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{DateTime, Timestamp};
 use catalog::Catalog;
 use errors::Result;
-use expr::Filter;
 use expr::filter::{MatchDetails, ParseContext};
 use expr::update::{Outcome, Update, UpdateContext};
+use expr::{Filter, Path};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -40,6 +40,11 @@ impl Change {
     /// Whether it is a whole document, which must not be applied to many.
     pub(crate) fn is_replacement(&self) -> bool {
         self.update.is_replacement()
+    }
+
+    /// The paths that may change; `None` where any may.
+    pub(crate) fn touched(&self) -> Option<&[Path]> {
+        self.update.touched()
     }
 
     /// The document after the change.

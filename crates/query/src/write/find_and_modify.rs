@@ -103,7 +103,8 @@ fn take_row(
     };
     let outcome = change.apply(old, targets.filter())?;
     if outcome.modified {
-        txn.update_document(&collection, &row.id_key, old, &outcome.document)?;
+        let touched = change.touched();
+        txn.update_document(&collection, &row.id_key, old, &outcome.document, touched)?;
     }
     Ok(Some((old.to_owned(), Some(outcome.document))))
 }

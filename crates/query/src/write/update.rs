@@ -136,7 +136,8 @@ fn change_rows(
         let outcome = change.apply(document, targets.filter())?;
         part.matched += 1;
         if outcome.modified {
-            txn.update_document(&collection, &row.id_key, document, &outcome.document)?;
+            let touched = change.touched();
+            txn.update_document(&collection, &row.id_key, document, &outcome.document, touched)?;
             part.modified += 1;
         }
     }
