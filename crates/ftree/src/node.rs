@@ -8,6 +8,8 @@
 //! 2. Runs stand newest first; bit `i` of a run's `live` says that its keys of child `i` are not
 //!    yet flushed there, and then its `shares[i]` is above zero. The mask plays the part of a
 //!    flushed watermark per child: a flush takes all runs' shares of a child at once.
+//!    Runs of one age (parts of a split node that were merged apart and met again when the node
+//!    was fused) have no live child in common.
 //! 3. A run without a live child is not in the node; a run may be live in several nodes.
 //! 4. There are at most 64 children (the mask's width) and at least one.
 //!

@@ -311,6 +311,28 @@ impl World {
     }
 }
 
+/// A configuration of its own for every seed.
+fn any_plan(seed: u64) -> Plan {
+    let mut random = Random(seed ^ 0x00c0_ffee);
+    let mut plan = plan(seed);
+    plan.keys = [40, 300, 900, 3000][random.below(4) as usize];
+    plan.delete_odds = 2 + random.below(8);
+    plan.largest_value = [0, 20, 200, 1500][random.below(4) as usize];
+    plan.cache_bytes = [2000, 20_000, 1 << 20][random.below(3) as usize];
+    plan.options = TreeOptions {
+        compression: [Compression::None, Compression::Lz4, Compression::Zstd(1)]
+            [random.below(3) as usize],
+        page_size: 600 << random.below(4),
+        read_page_size: 100 << random.below(4),
+        fanout: 4 + random.below(10) as usize,
+        leaf_filter: random.one_in(2),
+        buffer_bytes: 1500 << random.below(5),
+        tier: 2 + random.below(3) as usize,
+        max_runs: 4 + random.below(6) as usize,
+    };
+    plan
+}
+
 fn run(plan: Plan) -> Stats {
     let mut world = World::new(plan);
     for operation in 0..plan.operations {
@@ -408,4 +430,24 @@ fn values_larger_than_pages_and_leaves_agree_too() {
 #[test]
 fn many_versions_of_few_keys_agree_too() {
     run(Plan { operations: 4000, keys: 9, delete_odds: 3, ..plan(5) });
+}
+
+/// `FERN_SEEDS=first..last` chooses others: each is a configuration and a history.
+#[test]
+fn random_configurations_agree_too() {
+    let seeds = std::env::var("FERN_SEEDS").unwrap_or_else(|_| "0..6".to_owned());
+    let (first, last) = seeds.split_once("..").unwrap();
+    for seed in first.parse().unwrap()..last.parse().unwrap() {
+        run_seed(seed);
+    }
+}
+
+fn run_seed(seed: u64) {
+    let failed = std::panic::catch_unwind(|| run(Plan { operations: 3000, ..any_plan(seed) }));
+    assert!(failed.is_ok(), "seed {seed} fails");
+}
+
+#[test]
+fn runs_of_one_age_meet_in_a_fused_node_seed_99() {
+    run_seed(99);
 }

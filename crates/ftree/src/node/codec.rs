@@ -148,7 +148,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<NodeImage> {
         let shares = (0..width).map(|_| reader.varint().filter(|share| *share < 1 << 48));
         runs.push((sequence, descriptor, shares.collect::<Option<Vec<_>>>()?));
     }
-    let ordered = runs.is_sorted_by(|newer, older| newer.0 > older.0);
+    let ordered = runs.is_sorted_by(|newer, older| newer.0 >= older.0);
     (reader.remaining() == 0 && ordered).then_some(NodeImage {
         height,
         bounds,

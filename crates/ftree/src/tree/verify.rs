@@ -50,7 +50,7 @@ impl Check<'_> {
         self.require(inside, "pivot outside its node")?;
         let width = node.children.len();
         self.require(node.pivots.len() + 1 == width, "pivots and children differ in number")?;
-        let ages = node.runs.is_sorted_by(|newer, older| newer.sequence > older.sequence);
+        let ages = node.runs.is_sorted_by(|newer, older| newer.sequence >= older.sequence);
         self.require(ages, "runs are not ordered by age")?;
         for attached in &node.runs {
             self.require(attached.shares.len() == width && attached.live != 0, "run is dead")?;
@@ -58,6 +58,11 @@ impl Check<'_> {
                 let agree = attached.is_live(child) == (attached.shares[child] > 0);
                 self.require(agree, "run's mask and shares differ")?;
             }
+            let twins = node.runs.iter().filter(|other| other.sequence == attached.sequence);
+            let live = twins.fold(0, |live, other| live + other.live.count_ones());
+            let together = node.runs.iter().filter(|other| other.sequence == attached.sequence);
+            let union = together.fold(0, |live, other| live | other.live);
+            self.require(live == union.count_ones(), "runs of one age share a child")?;
             if self.seen.insert(attached.run.id()) {
                 self.report.runs += 1;
                 self.segment(&attached.run, &Bounds::default())?;
