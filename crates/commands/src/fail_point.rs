@@ -6,7 +6,7 @@
 //! 2. `configureFailPoint` itself never fails by one.
 
 use crate::context::Context;
-use bson::{Document, RawBsonRef};
+use bson::{Document, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -223,12 +223,15 @@ fn labelled(mut error: Error, labels: &[String]) -> Error {
     error
 }
 
+/// The client's application: from its first hello, also while that runs.
 fn application(context: &Context<'_>) -> String {
-    let name = context.connection.client_metadata().and_then(|client| {
+    let of = |client: &RawDocument| {
         let application = client.get_document("application").ok()?;
-        application.get_str("name").ok()
-    });
-    name.unwrap_or_default().to_owned()
+        application.get_str("name").ok().map(ToOwned::to_owned)
+    };
+    let kept = context.connection.client_metadata().and_then(|client| of(client));
+    let said = || context.body.get_document("client").ok().and_then(of);
+    kept.or_else(said).unwrap_or_default()
 }
 
 fn namespace(context: &Context<'_>) -> String {
