@@ -74,7 +74,7 @@ def main():
     folder = sources(target)
     report = os.path.join(target, "pymongo-suite", "report.xml")
     names = ["test"] if a.files == "all" else [f"test/test_{f}.py" for f in a.files.split(",")]
-    options = ["--cacheSize", "512M", "--setParameter", "enableTestCommands=1"]
+    options = ["--cacheSize", "512M"]
     with Fernd(*options, *a.server_options.split()) as server:
         environment = {**os.environ, "DB_IP": "127.0.0.1", "DB_PORT": str(server.port)}
         environment.pop("FERND")
