@@ -48,11 +48,12 @@ class Fernd:
             if self.process.poll() is not None:
                 raise RuntimeError(f"fernd ended with {self.process.returncode}:\n{self.tail()}")
             try:
-                with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                with self.client(serverSelectionTimeoutMS=1000) as client:
+                    client.admin.command("ping")
                     return self
-            except OSError:
+            except pymongo.errors.PyMongoError:
                 time.sleep(0.02)
-        raise RuntimeError(f"fernd does not listen:\n{self.tail()}")
+        raise RuntimeError(f"fernd does not answer:\n{self.tail()}")
 
     def client(self, **options):
         return pymongo.MongoClient(

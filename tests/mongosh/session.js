@@ -39,8 +39,8 @@ same('find, sort, project', db.plants.find({ height: { $gt: 10 } }, { _id: 0, na
   .sort({ height: -1 }).toArray(), [{ name: 'oak' }, { name: 'reed' }, { name: 'fern' }]);
 same('dotted path', db.plants.find({ 'leaf.shape': /^lob/ }).count(), 1);
 same('array', db.plants.countDocuments({ where: 'wall' }), 1);
-same('skip, limit', db.plants.find().sort({ _id: 1 }).skip(1).limit(2).map((d) => d._id), [2, 3]);
-same('distinct', db.plants.distinct('where'), ['wall', 'wood']);
+same('skip, limit', db.plants.find().sort({ _id: 1 }).skip(1).limit(2).toArray().map((d) => d._id), [2, 3]);
+same('distinct', db.plants.distinct('where').sort(), ['wall', 'wood']);
 fails('duplicate key', 11000, () => db.plants.insertOne({ _id: 1 }));
 
 // update and delete
@@ -112,7 +112,7 @@ same('whole cursor', seen, 200);
 holds('show dbs', db.adminCommand({ listDatabases: 1 }).databases.some((d) => d.name === 'shell'));
 same('show collections', db.getCollectionNames().sort(), ['late', 'orders', 'plants']);
 same('collection stats', db.orders.stats().count, 200);
-holds('db.stats', db.stats().objects >= 200 && db.stats().collections === 3);
+same('db.stats', [db.stats().objects >= 200, db.stats().collections], [true, 3]);
 holds('serverStatus', db.serverStatus().opcounters.insert > 0);
 holds('hostInfo', db.hostInfo().ok === 1);
 holds('version', /^7\.0\./.test(db.version()));
