@@ -12,6 +12,9 @@ pub mod targets;
 pub use mutate::{Mutator, Random};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// A decoder that takes any bytes; boxed, as it may hold state.
+pub type Function = Box<dyn FnMut(&[u8])>;
+
 /// One decoder under test.
 pub struct Target {
     /// Its name on the command line.
@@ -19,7 +22,7 @@ pub struct Target {
     /// Good inputs to mutate.
     pub corpus: fn() -> Vec<Vec<u8>>,
     /// Makes the function under test; called once a run, so that it may hold a server.
-    pub start: fn() -> Box<dyn FnMut(&[u8])>,
+    pub start: fn() -> Function,
 }
 
 /// An input that made a target panic.
