@@ -17,6 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 use telemetry::Registry;
 
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const BATCH: u64 = 1000;
 
 fn mix(mut x: u64) -> u64 {
@@ -90,7 +93,8 @@ fn main() -> engine::Result<()> {
         let loaders: Vec<_> = (0..threads)
             .map(|_| scope.spawn(|| load(&engine, &dictionaries, rows, &next)))
             .collect();
-        let results: Vec<_> = loaders.into_iter().map(|loader| loader.join()).collect();
+        let results: Vec<_> =
+            loaders.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
         done.store(true, Ordering::Relaxed);
         results.into_iter().try_for_each(|result| result.expect("a loader panicked"))
     })?;

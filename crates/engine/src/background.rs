@@ -15,7 +15,7 @@
 use crate::dictionary::Dictionary;
 use crate::environment::Environment;
 use crate::{Error, Result};
-use ftree::{Effort, Progress};
+use ftree::{Effort, Progress, Work};
 use os::JoinHandle;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
@@ -203,12 +203,20 @@ impl Environment {
     /// Does one unit of the heaviest tree's work; false where no tree has any.
     pub(crate) fn work_once(&self) -> Result<bool> {
         let Some(dictionary) = self.take_job() else { return Ok(false) };
+        let (before, started) = (dictionary.tree.debt().sealed_bytes, self.now_us());
         let worked = self.work_on(&dictionary, Effort::Needed);
         let more = !matches!(worked, Ok(Progress::Idle));
         self.jobs.done(dictionary.id, more);
         self.account(&dictionary);
         match worked {
             Ok(progress) => {
+                let drained = match progress {
+                    Progress::Done(Work::Drain) => {
+                        before.saturating_sub(dictionary.tree.debt().sealed_bytes)
+                    }
+                    _ => 0,
+                };
+                self.memory.worked(drained, self.now_us().saturating_sub(started));
                 if progress == Progress::Busy {
                     // The one inside is at it, or a commit is just ending.
                     std::thread::yield_now();

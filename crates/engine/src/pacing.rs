@@ -1,8 +1,9 @@
 //! Memory for writes: one budget over all memtables, writers slowed before it is full.
 //!
 //! Total of all memtables → what happens: above half of the budget, or a memtable above its own
-//! limit: the largest active one is sealed and queued to be drained. Above three quarters: each
-//! commit waits 10 µs to 1 ms, more the fuller it is. Above five quarters: a commit waits until
+//! limit: the largest active ones are sealed and queued to be drained. Above three quarters: each
+//! commit waits, at the full budget as long as draining what it brings takes, at least 10 µs, at
+//! most 1 ms per 16 KiB. Above five quarters: a commit waits until
 //! there is room (hard bound); where the disk is full it fails instead.
 
 use crate::dictionary::Dictionary;
@@ -15,10 +16,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A new memtable takes about this much before its first entry; smaller is not worth a seal.
-const WORTH_SEALING: u64 = 4096;
 const SHORTEST_DELAY_US: u64 = 10;
 const LONGEST_DELAY_US: u64 = 1000;
+/// A usual transaction; larger ones wait as if they were several.
+const PIECE: u64 = 16 << 10;
+const MOST_PIECES: u64 = 50;
+/// The rate of draining is measured anew after so much busy time.
+const WINDOW_US: u64 = 200_000;
+/// Taken for the rate of draining before it was measured, in bytes per second.
+const FIRST_RATE: u64 = 20 << 20;
 /// A writer at the hard bound gives up after this long without room: background work is stuck.
 const STUCK: Duration = Duration::from_mins(2);
 
@@ -28,11 +34,44 @@ pub(crate) struct Memory {
     total: AtomicU64,
     /// Dictionaries with something in memory.
     written: Mutex<BTreeSet<u64>>,
+    drained: Mutex<Drained>,
+    /// Bytes per second of busy time; 0 is not measured yet.
+    rate: AtomicU64,
+}
+
+/// What background work did in the present window.
+#[derive(Default)]
+struct Drained {
+    bytes: u64,
+    busy_us: u64,
 }
 
 impl Memory {
     pub(crate) fn total(&self) -> u64 {
         self.total.load(Ordering::Relaxed)
+    }
+
+    /// A unit of background work of any kind: draining has to pay for flushing and merging too.
+    pub(crate) fn worked(&self, bytes: u64, busy_us: u64) {
+        let mut drained = self.drained.lock();
+        drained.bytes += bytes;
+        drained.busy_us += busy_us;
+        if drained.busy_us >= WINDOW_US {
+            let measured = drained.bytes.saturating_mul(1_000_000) / drained.busy_us;
+            let before = self.rate.load(Ordering::Relaxed);
+            let rate = if before == 0 { measured } else { before / 4 * 3 + measured / 4 };
+            self.rate.store(rate.max(1 << 20), Ordering::Relaxed);
+            *drained = Drained::default();
+        }
+    }
+
+    /// Microseconds one worker takes to drain `bytes`.
+    fn time_to_drain(&self, bytes: u64) -> u64 {
+        let rate = match self.rate.load(Ordering::Relaxed) {
+            0 => FIRST_RATE,
+            rate => rate,
+        };
+        bytes.saturating_mul(1_000_000) / rate
     }
 }
 
@@ -78,24 +117,28 @@ impl Environment {
         }
     }
 
-    /// Seals the largest memtable, unless enough is on its way to the disk already.
+    /// Seals the largest memtables where the active ones hold more than half of the budget.
     fn seal_largest(&self) {
         let written: Vec<u64> = self.memory.written.lock().iter().copied().collect();
-        let mut active = 0;
-        let mut largest: Option<(u64, Arc<Dictionary>)> = None;
+        let mut tables: Vec<(u64, Arc<Dictionary>)> = Vec::with_capacity(written.len());
         for id in written {
             let Some(dictionary) = self.directory.find(id) else { continue };
             let bytes = dictionary.tree.debt().active_bytes;
-            active += bytes;
-            if largest.as_ref().is_none_or(|(most, _)| bytes > *most) {
-                largest = Some((bytes, dictionary));
+            if bytes > 0 {
+                tables.push((bytes, dictionary));
             }
         }
-        if let Some((bytes, dictionary)) = largest
-            && active > self.budget() / 2
-            && bytes > WORTH_SEALING
-        {
+        let mut active: u64 = tables.iter().map(|(bytes, _)| bytes).sum();
+        if active <= self.budget() / 2 {
+            return;
+        }
+        tables.sort_by_key(|(bytes, dictionary)| (std::cmp::Reverse(*bytes), dictionary.id));
+        for (bytes, dictionary) in tables {
+            if active <= self.budget() / 8 * 3 {
+                return;
+            }
             self.seal(&dictionary);
+            active -= bytes;
         }
     }
 
@@ -115,8 +158,9 @@ impl Environment {
             return self.wait_for_room(hard);
         }
         let over = total - budget / 4 * 3;
-        let delay = LONGEST_DELAY_US * over / (budget / 2).max(1);
-        let delay = Duration::from_micros(delay.clamp(SHORTEST_DELAY_US, LONGEST_DELAY_US));
+        let delay = self.memory.time_to_drain(bytes) * over / (budget / 4).max(1);
+        let delay =
+            Duration::from_micros(delay.clamp(SHORTEST_DELAY_US, Self::longest_delay(bytes)));
         self.counters.delays.inc();
         self.counters.delayed_micros.add(delay.as_micros() as u64);
         self.os.clock.sleep(delay);
@@ -136,6 +180,11 @@ impl Environment {
             }
         }
         Ok(())
+    }
+
+    /// A millisecond for each piece of a transaction that is as large as a usual one.
+    fn longest_delay(bytes: u64) -> u64 {
+        LONGEST_DELAY_US * (bytes / PIECE).clamp(1, MOST_PIECES)
     }
 
     fn wait_for_room(&self, hard: u64) -> Result<()> {

@@ -10,7 +10,7 @@ use engine::{
     DictionaryId, DictionaryOptions, Direction, Durability, Engine, KeyRange, TxnOptions,
 };
 use os::Os;
-use os::sim::Survival;
+use os::sim::{Fault, SimOs, Survival};
 use std::collections::BTreeMap;
 use testkit::{CrashPlan, Failure, Gen, crash_everywhere};
 
@@ -192,6 +192,7 @@ fn every_crash_leaves_a_prefix_of_commits() {
         ..CrashPlan::default()
     };
     run(30, 8, &plan);
+    run(70, 23, &CrashPlan { seeds: 1..2, step: stride(4), ..plan });
 }
 
 #[test]
@@ -203,4 +204,40 @@ fn every_crash_in_a_recovery_leaves_it_too() {
         crash_recovery: true,
     };
     run(24, 9, &plan);
+}
+
+/// One failing call, at every call: the workload ends with an error or does not notice; what was
+/// acknowledged is there after the power goes too.
+#[test]
+fn every_single_fault_keeps_what_was_acknowledged() {
+    let calls = {
+        let sim = SimOs::new(11);
+        let engine = open(&sim.os(), tiny()).unwrap();
+        work(&engine, &mut Told::default(), 1, 24, 8).unwrap();
+        engine.close().unwrap();
+        sim.syscalls()
+    };
+    let (mut noticed, mut unnoticed) = (0, 0);
+    for fault in [Fault::NoSpace, Fault::Io, Fault::ShortWrite] {
+        for n in (1..=calls).step_by(stride(2) as usize) {
+            let sim = SimOs::new(11);
+            sim.fault_at(n, fault);
+            let mut told = Told::default();
+            let result = open(&sim.os(), tiny()).map_err(Failure::from).and_then(|engine| {
+                work(&engine, &mut told, 1, 24, 8)?;
+                engine.close()?;
+                told.synced = 24;
+                Ok(())
+            });
+            if result.is_err() {
+                noticed += 1
+            } else {
+                unnoticed += 1
+            }
+            let os = sim.reboot_with(Survival::Nothing);
+            let engine = open(&os, tiny()).unwrap_or_else(|e| panic!("{fault:?} at {n}: {e}"));
+            check(&engine, &told).unwrap_or_else(|e| panic!("{fault:?} at {n}: {e}"));
+        }
+    }
+    assert!(noticed > 20, "{noticed} faults were noticed, {unnoticed} were not");
 }

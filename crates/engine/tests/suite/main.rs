@@ -12,6 +12,7 @@ mod bank;
 mod crash;
 mod damage;
 mod model;
+mod threads;
 
 use engine::{Background, Engine, Options};
 use os::Os;
