@@ -15,6 +15,7 @@ mod find;
 mod plan;
 mod projection;
 mod request;
+mod ttl;
 mod view;
 mod write;
 
@@ -33,6 +34,7 @@ pub use request::{
     DistinctRequest, FindAndModifyRequest, FindAndModifyResult, FindRequest, InsertRequest,
     InsertResult, UpdateRequest, UpdateResult, UpdateStatement, Verbosity, WriteError,
 };
+pub use ttl::{TtlMonitor, expire_documents};
 pub use write::{delete, find_and_modify, insert, update};
 
 #[cfg(test)]

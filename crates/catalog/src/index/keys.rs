@@ -13,7 +13,7 @@ use bson::{Bson, RawBson};
 use errors::{Code, Error, Result};
 use expr::Path;
 use expr::filter::Filter;
-use expr::path::array_index;
+use expr::path::{Component, array_index};
 use keystring::{Direction, KeyBuilder};
 use smallvec::SmallVec;
 
@@ -194,7 +194,7 @@ impl KeyMaker {
 /// element that the other path passes through, so numbers are left out of the comparison.
 fn overlap(part: &[String], touched: &Path) -> bool {
     let fields = part.iter().map(String::as_str).filter(|name| array_index(name).is_none());
-    let touched = touched.components().iter().filter(|c| c.index().is_none()).map(|c| c.name());
+    let touched = touched.components().iter().filter(|c| c.index().is_none()).map(Component::name);
     fields.zip(touched).all(|(a, b)| a == b)
 }
 

@@ -329,3 +329,59 @@ proptest! {
         room.check_valid();
     }
 }
+
+#[test]
+fn documents_expire_by_their_dates_only() {
+    let now = os::Os::real().clock.wall_ms();
+    let date = |seconds_ago: i64| bson::DateTime::from_millis(now - seconds_ago * 1000);
+    let room = Room::with(&[
+        doc! { "_id": 1, "at": date(100) },
+        doc! { "_id": 2, "at": date(5) },
+        doc! { "_id": 3, "at": "long ago" },
+        doc! { "_id": 4 },
+        doc! { "_id": 5, "at": [date(5), date(100)] },
+        doc! { "_id": 6, "at": 0 },
+    ]);
+    room.index(doc! { "key": { "at": 1 }, "expireAfterSeconds": 60 });
+    let never: Arc<dyn Interrupt> = Arc::new(Uninterrupted);
+    assert_eq!(expire_documents(&room.catalog, &never).unwrap(), 2);
+    let mut left: Vec<i32> = room.find(doc! {}).iter().map(|d| d.get_i32("_id").unwrap()).collect();
+    left.sort_unstable();
+    assert_eq!(left, [2, 3, 4, 6]);
+    room.check_valid();
+}
+
+#[test]
+fn the_monitor_expires_by_itself_and_ends_when_dropped() {
+    let now = os::Os::real().clock.wall_ms();
+    let room = Room::with(&[doc! { "_id": 1, "at": bson::DateTime::from_millis(now - 5000) }]);
+    room.index(doc! { "key": { "at": 1 }, "expireAfterSeconds": 1 });
+    let (told, passes) = std::sync::mpsc::channel();
+    let period = std::time::Duration::from_millis(1);
+    let monitor = TtlMonitor::start(&room.catalog, period, move |pass| {
+        let _sent = told.send(pass.unwrap());
+    })
+    .unwrap();
+    assert_eq!(passes.recv().unwrap(), 1);
+    drop(monitor);
+    assert!(passes.iter().all(|deleted| deleted == 0));
+}
+
+#[test]
+fn partial_indexes_hold_and_serve_only_what_their_filter_means() {
+    let documents: Vec<Document> =
+        (0..20).map(|i| doc! { "_id": i, "a": i % 4, "k": i / 4 }).collect();
+    let room = Room::with(&documents);
+    room.index(doc! { "key": { "k": 1 }, "partialFilterExpression": { "a": { "$gte": 3 } } });
+    let plan = |filter: Document| stages(&room.explain(filter, doc! {}));
+    assert_eq!(plan(doc! { "k": 2, "a": 3 }), ["FETCH", "IXSCAN"]);
+    assert_eq!(plan(doc! { "k": 2, "a": { "$gt": 3 } }), ["FETCH", "IXSCAN"]);
+    assert_eq!(plan(doc! { "k": 2 }), ["COLLSCAN"]);
+    assert_eq!(plan(doc! { "k": 2, "a": { "$gte": 2 } }), ["COLLSCAN"]);
+    assert_eq!(room.find(doc! { "k": 2, "a": 3 }).len(), 1);
+    ask(doc! { "_id": 0 }, doc! { "$set": { "a": 9 } }).run(&room);
+    assert_eq!(room.find(doc! { "k": 0, "a": { "$gte": 3 } }).len(), 2);
+    let report = room.catalog.validate(&room.ns, &|| Ok(())).unwrap();
+    assert_eq!(report.keys_per_index[1].1, 6);
+    room.check_valid();
+}

@@ -1,0 +1,122 @@
+//! Expiry: documents whose date is older than their index's `expireAfterSeconds` are deleted.
+//!
+//! Always true: a document goes only where the indexed value is a date (or an array with one) that
+//! is old enough, and for a partial index only where its filter matches.
+
+use crate::context::{Interrupt, OpContext};
+use crate::request::{DeleteRequest, DeleteStatement};
+use crate::write::delete;
+use bson::raw::RawDocumentBuf;
+use bson::{DateTime, Document, doc};
+use catalog::{Catalog, Index, Namespace};
+use errors::{Code, Error, Result};
+use os::JoinHandle;
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Deletes what has expired by now, in every collection; says how many documents went. A
+/// collection that fails does not keep the others from their turn; the first error is returned.
+pub fn expire_documents(catalog: &Arc<Catalog>, interrupt: &Arc<dyn Interrupt>) -> Result<u64> {
+    let mut deleted = 0;
+    let mut failed = None;
+    for database in catalog.databases() {
+        for collection in catalog.collections(&database) {
+            for index in collection.indexes() {
+                interrupt.check()?;
+                match expire_index(catalog, interrupt, collection.namespace(), index) {
+                    Ok(n) => deleted += n,
+                    Err(error) => failed = failed.or(Some(error)),
+                }
+            }
+        }
+    }
+    failed.map_or(Ok(deleted), Err)
+}
+
+fn expire_index(
+    catalog: &Arc<Catalog>,
+    interrupt: &Arc<dyn Interrupt>,
+    ns: &Namespace,
+    index: &Index,
+) -> Result<u64> {
+    let spec = index.spec();
+    let Some(seconds) = spec.expire_after_seconds else { return Ok(0) };
+    let now_ms = catalog.os().clock.wall_ms();
+    let limit = DateTime::from_millis(now_ms.saturating_sub(seconds.saturating_mul(1000)));
+    let mut filter = doc! { &spec.parts[0].path: { "$lt": limit } };
+    if let Some(partial) = &spec.partial {
+        let partial = Document::try_from(&*partial.document)?;
+        filter = doc! { "$and": [filter, partial] };
+    }
+    let filter = RawDocumentBuf::try_from(&filter)?;
+    let statement =
+        DeleteStatement { filter: &filter, only_one: false, hint: None, collation: None };
+    let request = DeleteRequest { deletes: &[statement], ordered: true, let_variables: None };
+    let mut ctx = OpContext::new(catalog, Arc::clone(interrupt));
+    let result = delete(&mut ctx, ns, &request)?;
+    match result.errors.into_iter().next() {
+        Some(failed) => Err(failed.error),
+        None => Ok(result.n),
+    }
+}
+
+/// Expires documents again and again on a thread of its own. Dropping it ends the thread.
+pub struct TtlMonitor {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle>,
+}
+
+#[derive(Default)]
+struct Stop {
+    asked: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Interrupt for Stop {
+    fn check(&self) -> Result<()> {
+        if *self.asked.lock() {
+            return Err(Error::new(Code::INTERRUPTED_AT_SHUTDOWN, "interrupted at shutdown"));
+        }
+        Ok(())
+    }
+}
+
+impl TtlMonitor {
+    /// Starts the thread; `report` is told of every pass.
+    pub fn start(
+        catalog: &Arc<Catalog>,
+        period: Duration,
+        report: impl Fn(Result<u64>) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let stop = Arc::new(Stop::default());
+        let (catalog_of_thread, stop_of_thread) = (Arc::clone(catalog), Arc::clone(&stop));
+        let job = Box::new(move || {
+            let interrupt: Arc<dyn Interrupt> = Arc::<Stop>::clone(&stop_of_thread);
+            loop {
+                let mut asked = stop_of_thread.asked.lock();
+                if !*asked {
+                    stop_of_thread.wake.wait_for(&mut asked, period);
+                }
+                if *asked {
+                    return;
+                }
+                drop(asked);
+                report(expire_documents(&catalog_of_thread, &interrupt));
+            }
+        });
+        let thread = catalog.os().spawner.spawn("ttl-monitor", job)?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for TtlMonitor {
+    fn drop(&mut self) {
+        *self.stop.asked.lock() = true;
+        self.stop.wake.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A pass that panicked has told its story on standard error.
+            drop(thread.join());
+        }
+    }
+}
