@@ -47,6 +47,8 @@ pub(crate) struct Jobs {
     no_space: AtomicBool,
     /// The disk is past its red zone.
     red: AtomicBool,
+    /// The log's end when the last checkpoint was begun.
+    pub(crate) checkpointed: AtomicU64,
     // When periodic work was last done, in microseconds of the monotonic clock.
     last_log_flush: AtomicU64,
     last_checkpoint: AtomicU64,
@@ -150,7 +152,7 @@ impl Environment {
     fn run_checkpoints(&self) {
         while !self.jobs.stopping() {
             self.jobs.rest_quietly(Duration::from_millis(200));
-            if self.is_due(&self.jobs.last_checkpoint, self.options.checkpoint_period) {
+            if self.is_checkpoint_due() {
                 self.report("write a checkpoint", self.checkpoint());
             }
         }
@@ -187,7 +189,7 @@ impl Environment {
             self.flush_log()?;
             return Ok(true);
         }
-        if self.is_due(&self.jobs.last_checkpoint, self.options.checkpoint_period) {
+        if self.is_checkpoint_due() {
             self.checkpoint()?;
             return Ok(true);
         }
@@ -310,6 +312,19 @@ impl Environment {
 
     fn now_us(&self) -> u64 {
         self.os.clock.monotonic().as_micros() as u64
+    }
+
+    /// The period is over, or the log has grown so much that a recovery would take long. A period
+    /// of zero means never.
+    fn is_checkpoint_due(&self) -> bool {
+        let period = self.options.checkpoint_period;
+        let grown =
+            self.wal().next_lsn().saturating_sub(self.jobs.checkpointed.load(Ordering::Relaxed));
+        if !period.is_zero() && grown > self.options.tuning.log_cap {
+            self.jobs.last_checkpoint.store(self.now_us(), Ordering::Relaxed);
+            return true;
+        }
+        self.is_due(&self.jobs.last_checkpoint, period)
     }
 
     /// Whether `period` (zero is never) has passed since `last`, which then is now.

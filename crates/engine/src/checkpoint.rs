@@ -42,6 +42,7 @@ impl Environment {
         let images = self.check(images)?;
         let mark = self.blocks.begin_checkpoint();
         let log_end = self.wal().next_lsn();
+        self.jobs.checkpointed.store(log_end, Ordering::Relaxed);
         self.sync_log_to(log_end)?;
         self.note_quiet_moment(timestamp);
         let flushed = images.iter().map(TreeImage::flushed_ts).min().unwrap_or(timestamp);

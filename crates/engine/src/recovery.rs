@@ -105,6 +105,7 @@ pub(crate) fn recover(
     }
     environment.snapshots.start_at(newest);
     environment.commit_order.lock().newest = newest;
+    environment.jobs.checkpointed.store(root.log_end, Ordering::Relaxed);
     let wal = log.start_writing()?;
     assert!(environment.log.wal.set(wal).is_ok(), "the log is opened once");
     environment.drop_invisible();

@@ -67,7 +67,8 @@ pub struct Tuning {
     pub txn_max_bytes: u64,
     /// Bytes of operations in one log record; 0 is 1 MiB.
     pub chunk_bytes: usize,
-    /// Bytes of log that a recovery may have to replay; 0 is chosen from the write budget.
+    /// Bytes of log after which a checkpoint is due before its time, and which memtables may hold
+    /// back: bounds what a recovery has to replay. 0 is chosen from the write budget.
     pub log_cap: u64,
     /// Trees with tiny pages, nodes and buffers.
     pub tiny_trees: bool,
@@ -115,7 +116,7 @@ impl Options {
         default_to(&mut tuning.write_budget, cache / 4);
         default_to(&mut tuning.memtable_bytes, (tuning.write_budget / 2).min(64 * MIB));
         default_to(&mut tuning.txn_max_bytes, (cache / 4).clamp(4 * MIB, 1024 * MIB));
-        default_to(&mut tuning.log_cap, (tuning.write_budget * 4).clamp(64 * MIB, 1024 * MIB));
+        default_to(&mut tuning.log_cap, (tuning.write_budget * 2).clamp(64 * MIB, 512 * MIB));
         if tuning.chunk_bytes == 0 {
             tuning.chunk_bytes = MIB as usize;
         }

@@ -305,6 +305,23 @@ fn step_flushes_the_log_and_writes_checkpoints_when_due() {
 }
 
 #[test]
+fn checkpoint_is_due_when_the_log_has_grown() {
+    let sim = SimOs::new(1);
+    let options = Options { checkpoint_period: Duration::from_hours(9), ..tiny() };
+    let cap = options.tuning.log_cap;
+    let engine = open(&sim.os(), options).unwrap();
+    for i in 0..500_u32 {
+        put(&engine, ROOT, &i.to_be_bytes(), &[1; 200]);
+        while engine.step().unwrap() {}
+    }
+    let stats = engine.stats();
+    assert!(stats.checkpoints > 1, "{}", stats.checkpoints);
+    let recovered = open(&sim.reboot_with(Survival::Everything), tiny()).unwrap().stats().recovered;
+    assert!(recovered.log_bytes < 3 * cap, "{} bytes of log were replayed", recovered.log_bytes);
+    assert!(recovered.commits < 500);
+}
+
+#[test]
 fn second_engine_on_the_same_directory_is_refused() {
     let os = SimOs::new(1).os();
     let engine = open(&os, tiny()).unwrap();

@@ -229,11 +229,7 @@ fn every_single_fault_keeps_what_was_acknowledged() {
                 told.synced = 24;
                 Ok(())
             });
-            if result.is_err() {
-                noticed += 1
-            } else {
-                unnoticed += 1
-            }
+            *if result.is_err() { &mut noticed } else { &mut unnoticed } += 1;
             let os = sim.reboot_with(Survival::Nothing);
             let engine = open(&os, tiny()).unwrap_or_else(|e| panic!("{fault:?} at {n}: {e}"));
             check(&engine, &told).unwrap_or_else(|e| panic!("{fault:?} at {n}: {e}"));
