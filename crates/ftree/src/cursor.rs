@@ -1,7 +1,8 @@
 //! A walk over a range of one tree, either way, as one snapshot sees it.
 //!
-//! Always true: a cursor owns what it needs and may be parked for as long as its snapshot is kept
-//! live; parked it pins nothing. It goes on behind the key it returned last.
+//! Always true: a cursor owns what it needs and may be parked; parked it pins nothing, and goes on
+//! behind the key it returned last. Its snapshot must be kept live as long as it walks: at every
+//! child it moves over to the tree's newest state, so that a long walk pins no old one.
 
 use crate::error::Result;
 use crate::memtable::MemIter;

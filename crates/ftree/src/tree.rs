@@ -216,7 +216,8 @@ impl Tree {
         }
     }
 
-    /// A cursor over `range` as a reader at `ts` sees it. Reads nothing until its first step.
+    /// A cursor over `range` as a reader at `ts` sees it; `ts` must stay among the live snapshots
+    /// that [`Tree::work`] is told of. Reads nothing until its first step.
     pub fn cursor(self: &Arc<Self>, range: KeyRange, ts: u64, direction: Direction) -> Cursor {
         Cursor::new(Arc::clone(self), range, ts, direction)
     }
