@@ -70,7 +70,7 @@ impl BlockFile {
         state.generation = generation;
         state.completed_epoch = mark.epoch;
         for extent in std::mem::replace(&mut state.blobs, blobs) {
-            state.space.give_back(extent);
+            state.drop_blob(extent);
         }
         state.reclaim(&inner.table);
         Ok(())

@@ -41,7 +41,7 @@ pub(crate) struct State {
     pub(crate) generation: u64,
     /// Extents of the newest checkpoint's table and root.
     pub(crate) blobs: Vec<Extent>,
-    /// In no checkpoint: wait for pins only.
+    /// In no checkpoint that is or will be the newest: wait for pins only.
     dropped_new: VecDeque<Dropped>,
     /// In a checkpoint: wait for the next one too.
     dropped_old: VecDeque<Dropped>,
@@ -87,14 +87,26 @@ impl State {
     /// Queues an extent for reuse; `segment` is the table entry that goes with it, `None` for the
     /// old place of a moved segment (which a checkpoint may name).
     pub(crate) fn drop_extent(&mut self, segment: Option<SegmentId>, extent: Extent) {
-        let dropped = Dropped { epoch: self.epoch, segment, extent };
-        self.epoch += 1;
-        self.dropped_units += extent.units;
+        let dropped = self.dropped_now(segment, extent);
         if segment.is_some_and(|id| id.0 >= self.begun.next_id) {
             self.dropped_new.push_back(dropped);
         } else {
             self.dropped_old.push_back(dropped);
         }
+    }
+
+    /// Queues an extent of the table or root that a completed checkpoint has replaced. A backup
+    /// that has read the superblock before may still want it: it waits for pins.
+    pub(crate) fn drop_blob(&mut self, extent: Extent) {
+        let dropped = self.dropped_now(None, extent);
+        self.dropped_new.push_back(dropped);
+    }
+
+    fn dropped_now(&mut self, segment: Option<SegmentId>, extent: Extent) -> Dropped {
+        let dropped = Dropped { epoch: self.epoch, segment, extent };
+        self.epoch += 1;
+        self.dropped_units += extent.units;
+        dropped
     }
 
     /// Frees the extents that no pin and no checkpoint can see any more. Epochs ascend in both

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use blockfile::format::Superblock;
 use blockfile::{BlockFile, CheckpointImage, Compression, Error, Metrics, Options};
-use os::Os;
 use os::sim::{Fault, Faults, SimOs, Survival};
+use os::{OpenOptions, Os};
 use proptest::prelude::*;
 use telemetry::Registry;
 use testkit::Gen;
@@ -108,6 +108,30 @@ fn pinned_segment_stays_readable_until_the_pin_goes() {
     drop(pin);
     assert!(matches!(bytes_of(&file, id), Err(Error::Corruption { .. })));
     drop(later);
+}
+
+/// A hot backup reads the superblock first and the rest while checkpoints go on.
+#[test]
+fn pinned_checkpoint_can_be_copied_while_later_ones_are_written() {
+    let sim = SimOs::new(1);
+    let file = open(&sim.os());
+    file.checkpoint(b"first", 1).unwrap();
+    let pin = file.pin();
+    let begin = sim.files()[Path::new(FILE)][..8192].to_vec();
+    for number in 0..4_u8 {
+        file.checkpoint(&[number; 40], 1).unwrap();
+    }
+    let rest = sim.files()[Path::new(FILE)][8192..].to_vec();
+    drop(pin);
+    let copy = SimOs::new(2);
+    drop(open(&copy.os()));
+    let handle = copy.os().vfs.open(Path::new(FILE), OpenOptions::default()).unwrap();
+    handle.write_all_at(&[begin, rest].concat(), 0).unwrap();
+    let (_, image) = try_open(&copy.os()).unwrap();
+    assert_eq!(image.unwrap().root, b"first");
+    file.checkpoint(b"", 1).unwrap();
+    let stats = file.stats();
+    assert_eq!(stats.dropped_bytes, 0, "without a pin they are free at once");
 }
 
 #[test]
