@@ -30,12 +30,13 @@ mod variables;
 #[cfg(test)]
 mod tests;
 
+pub use crate::types::name_of as type_name;
 pub use convert::{double_to_string, value_to_string};
 pub use date::civil::{Civil, Unit, add_units};
 pub use optimize::Dependencies;
 pub use parse::fields as parse_fields;
 pub use path::{FieldPath, split as split_path};
-pub use value::{Value, is_truthy, type_name};
+pub use value::{Value, is_truthy};
 pub use variables::{ParseContext, VarId, Variables};
 
 pub(crate) use arith::{Spread, average};

@@ -16,11 +16,15 @@ mod normalize;
 mod parse;
 mod pattern;
 mod render;
+pub mod schema;
 mod upsert;
+pub mod validator;
 
 pub use bits::{BitMask, BitTest};
 pub use matches::MatchDetails;
 pub use pattern::Pattern;
+pub use schema::{Schema, SchemaNode};
+pub use validator::Validator;
 
 use crate::agg::{self, Expression, Variables};
 use crate::path::Path;
@@ -88,6 +92,8 @@ pub enum Node {
     Leaf(Leaf),
     /// The expression is true of the document.
     Expr(Box<ExprNode>),
+    /// The document obeys the schema.
+    Schema(Arc<SchemaNode>),
     /// Matches this share of documents, by chance.
     SampleRate(f64),
 }
@@ -301,6 +307,7 @@ impl Filter {
     }
 
     /// Every path the filter's leaves read; expressions tell their own, see [`Self::expressions`].
+    /// A schema reads the root path: everything.
     pub fn paths(&self) -> Vec<&Path> {
         let mut found = Vec::new();
         collect_paths(&self.root, &mut found);
@@ -328,7 +335,11 @@ fn collect_expressions<'n>(node: &'n Node, found: &mut Vec<&'n Expression>) {
         Node::Not(part) => collect_expressions(part, found),
         Node::Expr(expr) => found.push(&expr.expression),
         // `$elemMatch` holds none: `$expr` stands at the top only.
-        Node::Leaf(_) | Node::AlwaysTrue | Node::AlwaysFalse | Node::SampleRate(_) => {}
+        Node::Leaf(_)
+        | Node::AlwaysTrue
+        | Node::AlwaysFalse
+        | Node::Schema(_)
+        | Node::SampleRate(_) => {}
     }
 }
 
@@ -341,6 +352,7 @@ fn collect_paths<'n>(node: &'n Node, found: &mut Vec<&'n Path>) {
         }
         Node::Not(part) => collect_paths(part, found),
         Node::Leaf(leaf) => found.push(&leaf.path),
+        Node::Schema(schema) => found.push(&schema.whole),
         Node::AlwaysTrue | Node::AlwaysFalse | Node::SampleRate(_) | Node::Expr(_) => {}
     }
 }

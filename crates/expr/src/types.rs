@@ -124,6 +124,33 @@ impl TypeSet {
         row.is_some_and(|row| self.bits >> row & 1 == 1) || self.number && is_number(value)
     }
 
+    /// Whether it names one type only; all numbers together count as one.
+    pub fn is_single(&self) -> bool {
+        if self.number { self.bits == 0 } else { self.bits.is_power_of_two() }
+    }
+
+    /// Whether some type of number is in the set.
+    pub fn contains_number(&self) -> bool {
+        let is_number = |kind: ElementType| {
+            matches!(
+                kind,
+                ElementType::Double
+                    | ElementType::Int32
+                    | ElementType::Int64
+                    | ElementType::Decimal128
+            )
+        };
+        let mut rows = TYPES.iter().enumerate().filter(|(_, row)| is_number(row.0));
+        self.number || rows.any(|(at, _)| self.bits >> at & 1 == 1)
+    }
+
+    /// Whether the type with this byte in BSON is in the set.
+    pub fn contains_code(&self, code: u8) -> bool {
+        let row = TYPES.iter().position(|row| row.0 as u8 == code);
+        let number = self.number && matches!(code, 1 | 16 | 18 | 19);
+        number || row.is_some_and(|row| self.bits >> row & 1 == 1)
+    }
+
     /// Whether nothing was added.
     pub fn is_empty(&self) -> bool {
         self.bits == 0 && !self.number

@@ -1,7 +1,7 @@
 //! The value an expression yields: missing, borrowed from the document, or its own.
 
+use crate::types::name_of;
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
-use bson::spec::ElementType;
 use errors::Result;
 use std::sync::Arc;
 
@@ -151,7 +151,7 @@ impl Value<'_> {
 
     /// The type's name as error messages spell it (`missing` for no value).
     pub fn type_name(&self) -> &'static str {
-        self.get().map_or("missing", type_name)
+        self.get().map_or("missing", name_of)
     }
 }
 
@@ -176,32 +176,5 @@ pub fn is_truthy(value: RawBsonRef<'_>) -> bool {
         RawBsonRef::Double(n) => n != 0.0,
         RawBsonRef::Decimal128(n) => !crate::decimal::Decimal::from_bson(n).is_zero(),
         _ => true,
-    }
-}
-
-/// A type's name as `$type` and error messages spell it.
-pub fn type_name(value: RawBsonRef<'_>) -> &'static str {
-    match value.element_type() {
-        ElementType::Double => "double",
-        ElementType::String => "string",
-        ElementType::EmbeddedDocument => "object",
-        ElementType::Array => "array",
-        ElementType::Binary => "binData",
-        ElementType::Undefined => "undefined",
-        ElementType::ObjectId => "objectId",
-        ElementType::Boolean => "bool",
-        ElementType::DateTime => "date",
-        ElementType::Null => "null",
-        ElementType::RegularExpression => "regex",
-        ElementType::DbPointer => "dbPointer",
-        ElementType::JavaScriptCode => "javascript",
-        ElementType::Symbol => "symbol",
-        ElementType::JavaScriptCodeWithScope => "javascriptWithScope",
-        ElementType::Int32 => "int",
-        ElementType::Timestamp => "timestamp",
-        ElementType::Int64 => "long",
-        ElementType::Decimal128 => "decimal",
-        ElementType::MinKey => "minKey",
-        ElementType::MaxKey => "maxKey",
     }
 }

@@ -53,6 +53,7 @@ pub(super) fn matches(
         Node::Not(part) => !matches(part, document, variables, None)?,
         Node::Leaf(leaf) => leaf_matches(leaf, document, variables, details)?,
         Node::Expr(expr) => expr.expression.matches(document, variables)?,
+        Node::Schema(schema) => schema.schema.matches(document)?,
         Node::SampleRate(rate) => variables.random() < *rate,
     })
 }
@@ -84,7 +85,7 @@ fn leaf_matches(
 pub(super) fn value(node: &Node, candidate: RawBsonRef<'_>, variables: &Variables) -> Result<bool> {
     Ok(match node {
         Node::AlwaysTrue => true,
-        Node::AlwaysFalse | Node::Expr(_) => false,
+        Node::AlwaysFalse | Node::Expr(_) | Node::Schema(_) => false,
         Node::And(parts) => {
             for part in parts {
                 if !value(part, candidate, variables)? {

@@ -2,6 +2,7 @@
 
 use super::{
     BitMask, BitTest, ExprNode, InSet, Leaf, MAX_DEPTH, Node, ParseContext, Pattern, Predicate,
+    SchemaNode,
 };
 use crate::agg::Expression;
 use crate::path::Path;
@@ -10,6 +11,7 @@ use crate::show;
 use crate::types::{self, TypeSet};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
+use std::sync::Arc;
 
 /// The code for an operator at a place where it may not stand.
 const QUERY_FEATURE_NOT_ALLOWED: Code = Code::location(224);
@@ -96,7 +98,7 @@ fn top_operator(element: &Element<'_>, scope: Scope<'_>, parts: &mut Vec<Node>) 
         "$text" => {
             return Err(Error::new(Code::INDEX_NOT_FOUND, "text index required for $text query"));
         }
-        "$jsonSchema" => return Err(Error::bad_value("$jsonSchema is not supported")),
+        "$jsonSchema" => parts.push(Node::Schema(Arc::new(SchemaNode::parse(value)?))),
         _ => {
             return Err(Error::bad_value(format!(
                 "unknown top level operator: {name}. If you have a field name that starts with a \

@@ -18,6 +18,7 @@ pub(super) fn document(node: &Node) -> Document {
         },
         Node::Leaf(leaf) => self::leaf(leaf),
         Node::Expr(expr) => doc! { "$expr": owned(&expr.source) },
+        Node::Schema(schema) => doc! { "$jsonSchema": owned(&schema.source) },
         Node::SampleRate(rate) => doc! { "$sampleRate": *rate },
     }
 }
