@@ -119,10 +119,12 @@ impl Catalog {
             .map_err(from_engine)?;
             index.state.persisted.store(mask, Ordering::Release);
         }
-        let created = txn.commit(Durability::Buffered).map_err(from_engine)?;
-        let mut indexes = collection.indexes.clone();
-        indexes.extend(built.iter().map(|index| Arc::new(clone_index(index, created))));
-        self.publish(&Arc::new(with_indexes(&collection, indexes)));
+        let committed = txn.commit_with(Durability::Buffered, |created| {
+            let mut indexes = collection.indexes.clone();
+            indexes.extend(built.iter().map(|index| Arc::new(clone_index(index, created))));
+            self.publish(&Arc::new(with_indexes(&collection, indexes)));
+        });
+        committed.map_err(from_engine)?;
         drop(ddl);
         drop(guard);
         Ok(CreatedIndexes { before, after, created_collection })
@@ -192,8 +194,8 @@ impl Catalog {
         let (result, indexes) = change(&collection, &mut txn)?;
         let changed = Arc::new(with_indexes(&collection, indexes));
         write_record(&mut txn, &changed)?;
-        txn.commit(Durability::Buffered).map_err(from_engine)?;
-        self.publish(&changed);
+        let committed = txn.commit_with(Durability::Buffered, |_| self.publish(&changed));
+        committed.map_err(from_engine)?;
         drop(ddl);
         drop(guard);
         Ok(result)

@@ -1,7 +1,8 @@
 //! Changes to the set of collections: create, drop, rename.
 //!
 //! From → to: the collection's exclusive metadata lock is taken, then the mutex `ddl`; the change is
-//! committed to the engine, the map in memory follows, the locks open. A crash in between leaves the
+//! committed to the engine, the map in memory follows as soon as it is visible (also where the
+//! disk then fails the commit), the locks open. A crash in between leaves the
 //! engine's state, which the next start reads.
 
 use crate::catalog::{Catalog, Ddl};
@@ -76,8 +77,8 @@ impl Catalog {
         });
         ddl.next_number += 1;
         write_record(&mut txn, &collection)?;
-        txn.commit(Durability::Buffered).map_err(from_engine)?;
-        self.publish(&collection);
+        let published = txn.commit_with(Durability::Buffered, |_| self.publish(&collection));
+        published.map_err(from_engine)?;
         Ok(collection)
     }
 
@@ -125,9 +126,11 @@ impl Catalog {
         let _ddl = self.ddl.lock();
         let mut txn = self.engine().begin(TxnOptions::default());
         drop_records(&mut txn, &collection)?;
-        txn.commit(Durability::Buffered).map_err(from_engine)?;
-        self.namespaces.write().remove(namespace.as_str());
-        collection.shared.dropped.store(true, Ordering::Release);
+        let dropped = txn.commit_with(Durability::Buffered, |_| {
+            self.namespaces.write().remove(namespace.as_str());
+            collection.shared.dropped.store(true, Ordering::Release);
+        });
+        dropped.map_err(from_engine)?;
         drop(guard);
         Ok(collection)
     }
@@ -148,13 +151,14 @@ impl Catalog {
         for collection in &collections {
             drop_records(&mut txn, collection)?;
         }
-        txn.commit(Durability::Buffered).map_err(from_engine)?;
-        let mut namespaces = self.namespaces.write();
-        for collection in &collections {
-            namespaces.remove(collection.namespace.as_str());
-            collection.shared.dropped.store(true, Ordering::Release);
-        }
-        drop(namespaces);
+        let dropped = txn.commit_with(Durability::Buffered, |_| {
+            let mut namespaces = self.namespaces.write();
+            for collection in &collections {
+                namespaces.remove(collection.namespace.as_str());
+                collection.shared.dropped.store(true, Ordering::Release);
+            }
+        });
+        dropped.map_err(from_engine)?;
         drop(guards);
         Ok(collections.len())
     }
@@ -214,14 +218,16 @@ impl Catalog {
         });
         txn.delete(DictionaryId::ROOT, &metadata::namespace_key(from)).map_err(from_engine)?;
         write_record(&mut txn, &renamed)?;
-        txn.commit(Durability::Buffered).map_err(from_engine)?;
-        let mut namespaces = self.namespaces.write();
-        namespaces.remove(from.as_str());
-        namespaces.insert(to.as_str().to_owned(), renamed);
-        drop(namespaces);
-        if let Some(target) = &target {
-            target.shared.dropped.store(true, Ordering::Release);
-        }
+        let committed = txn.commit_with(Durability::Buffered, |_| {
+            let mut namespaces = self.namespaces.write();
+            namespaces.remove(from.as_str());
+            namespaces.insert(to.as_str().to_owned(), renamed);
+            drop(namespaces);
+            if let Some(target) = &target {
+                target.shared.dropped.store(true, Ordering::Release);
+            }
+        });
+        committed.map_err(from_engine)?;
         drop(guards);
         Ok(())
     }

@@ -310,3 +310,46 @@ proptest! {
         }
     }
 }
+
+/// A full disk fails the wait for the log after the writes are visible: the client is told, and
+/// what the catalog holds in memory still follows what the engine holds.
+#[test]
+fn commit_that_the_disk_fails_late_still_counts() {
+    let sim = os::sim::SimOs::new(1);
+    let os = os::Os { vfs: sim.os().vfs, ..os::Os::real() };
+    let mut options = engine::Options::new("/data");
+    options.cache_size = 64 << 20;
+    options.fs_redzone_percent = 0;
+    options.log_flush_period = std::time::Duration::ZERO;
+    options.background = engine::Background::ManualThreads;
+    let engine = Engine::open(os, Arc::new(telemetry::Registry::new()), options).unwrap();
+    let catalog = open(&engine);
+    insert(&catalog, "db.c", &doc! { "_id": 1 }).unwrap();
+    let fill_disk = || sim.fault_at(sim.syscalls() + 1, os::sim::Fault::NoSpace);
+
+    fill_disk();
+    let error = insert(&catalog, "db.c", &doc! { "_id": 2 }).unwrap_err();
+    assert_eq!(error.code(), Code::OUT_OF_DISK_SPACE);
+    let collection = catalog.collection(&ns("db.c")).unwrap();
+    assert_eq!(collection.count(), 2);
+    insert(&catalog, "db.c", &doc! { "_id": 3 }).unwrap();
+    assert_eq!(collection.count(), 3);
+
+    fill_disk();
+    catalog.rename_collection(&ns("db.c"), &ns("db.d"), false).unwrap_err();
+    assert!(catalog.collection(&ns("db.c")).is_none());
+    fill_disk();
+    catalog.ensure_collection(&ns("db.e")).unwrap_err();
+    insert(&catalog, "db.e", &doc! { "_id": 1 }).unwrap();
+    fill_disk();
+    catalog.drop_collection(&ns("db.e")).unwrap_err();
+    insert(&catalog, "db.e", &doc! { "_id": 2 }).unwrap();
+    engine.sync().unwrap();
+
+    for catalog in [Arc::clone(&catalog), open(&engine)] {
+        assert_eq!(catalog.collection(&ns("db.d")).unwrap().count(), 3);
+        assert_eq!(catalog.collection(&ns("db.e")).unwrap().count(), 1);
+        check_valid(&catalog, "db.d");
+        check_valid(&catalog, "db.e");
+    }
+}

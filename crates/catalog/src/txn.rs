@@ -187,21 +187,25 @@ impl Txn {
                 break;
             }
         }
+        let lent = || stripes.iter().map(|(at, stripe)| (&self.touched[*at], *stripe));
+        let mut published = false;
         let committed = match written {
-            Ok(()) => self.engine.commit(durability),
+            // A commit that is visible counts, also where the disk then fails it.
+            Ok(()) => self.engine.commit_with(durability, |_| {
+                published = true;
+                for (touched, stripe) in lent() {
+                    let counts = &touched.collection.shared.counts;
+                    counts.publish(stripe, touched.documents, touched.bytes);
+                }
+                for (index, mask) in &self.multikey {
+                    index.state.persisted.fetch_or(*mask, Ordering::AcqRel);
+                }
+            }),
             Err(error) => Err(error),
         };
-        for (at, stripe) in stripes {
-            let touched = &self.touched[at];
-            let counts = &touched.collection.shared.counts;
-            match &committed {
-                Ok(_) => counts.publish(stripe, touched.documents, touched.bytes),
-                Err(_) => counts.give_back(stripe),
-            }
-        }
-        if committed.is_ok() {
-            for (index, mask) in &self.multikey {
-                index.state.persisted.fetch_or(*mask, Ordering::AcqRel);
+        if !published {
+            for (touched, stripe) in lent() {
+                touched.collection.shared.counts.give_back(stripe);
             }
         }
         committed.map_err(from_engine)

@@ -46,7 +46,8 @@ impl Environment {
         self.sync_log_to(log_end)?;
         self.note_quiet_moment(timestamp);
         let flushed = images.iter().map(TreeImage::flushed_ts).min().unwrap_or(timestamp);
-        let position = self.log.needed.lock().forget(flushed.min(timestamp));
+        // Never behind what was synced: the next start has to find this position in the log.
+        let position = self.log.needed.lock().forget(flushed.min(timestamp)).min(log_end);
         let root = CheckpointRoot {
             timestamp,
             log_end,

@@ -37,12 +37,18 @@ struct Chunks {
 }
 
 impl Environment {
-    pub(crate) fn commit(&self, txn: &mut Txn, durability: Durability) -> Result<Timestamp> {
+    pub(crate) fn commit(
+        &self,
+        txn: &mut Txn,
+        durability: Durability,
+        published: impl FnOnce(Timestamp),
+    ) -> Result<Timestamp> {
         if txn.live.interrupt.is_set() {
             return Err(Error::Interrupted);
         }
         if !txn.has_writes() {
             let seen = txn.snapshot_timestamp();
+            published(seen);
             txn.owner = None;
             return Ok(seen);
         }
@@ -59,6 +65,7 @@ impl Environment {
         };
         self.apply(txn, timestamp);
         self.snapshots.publish(timestamp);
+        published(Timestamp(timestamp));
         self.release_locks(txn, timestamp);
         self.counters.commits.inc();
         self.after_commit(txn);

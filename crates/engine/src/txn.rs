@@ -263,9 +263,20 @@ impl Txn {
     }
 
     /// Makes the writes visible and durable as asked. May wait for the disk.
-    pub fn commit(mut self, durability: Durability) -> Result<Timestamp> {
+    pub fn commit(self, durability: Durability) -> Result<Timestamp> {
+        self.commit_with(durability, |_| {})
+    }
+
+    /// As [`Txn::commit`], and calls `published` once the writes are visible, before waiting for
+    /// the disk. Where that wait fails (the log finds the disk full) the commit is an error, yet
+    /// the writes stay: what mirrors them in memory is kept up to date in `published`.
+    pub fn commit_with(
+        mut self,
+        durability: Durability,
+        published: impl FnOnce(Timestamp),
+    ) -> Result<Timestamp> {
         let environment = Arc::clone(&self.environment);
-        environment.commit(&mut self, durability)
+        environment.commit(&mut self, durability, published)
     }
 
     /// Forgets the writes and opens the locks.
