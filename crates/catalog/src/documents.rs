@@ -2,8 +2,9 @@
 //!
 //! From → to: keys of all indexes are made first, so that a document that cannot be indexed
 //! changes nothing [`Txn::insert_document`]; then the primary, then each index. Only changed index
-//! entries are written. Where a unique index refuses after something was written, the document is
-//! rolled back to a savepoint; nothing else of the transaction is lost.
+//! entries are written. Where an index refuses after something was written (a unique key, a key or
+//! a transaction that is too large), the document is rolled back to a savepoint; nothing else of
+//! the transaction is lost.
 
 use crate::collection::{Collection, Index};
 use crate::failure::from_engine;
@@ -25,7 +26,7 @@ pub const MAX_DOCUMENT_DEPTH: usize = 180;
 type AllKeys = SmallVec<[DocumentKeys; 4]>;
 
 impl Txn {
-    /// Inserts a document that has an `_id`. A duplicate key leaves the transaction as it was.
+    /// Inserts a document that has an `_id`. Any error leaves the transaction as it was.
     pub fn insert_document(
         &mut self,
         collection: &Arc<Collection>,
@@ -34,24 +35,34 @@ impl Txn {
         let id = required_id(document)?;
         let key = id_key(id)?;
         let keys = all_keys(collection, document, id)?;
-        let may_roll_back = collection.indexes.iter().any(|index| index.spec.unique);
-        let savepoint = may_roll_back.then(|| self.savepoint());
+        let savepoint = self.savepoint();
+        let inserted = self.write_inserted(collection, document, id, &key, &keys);
+        if inserted.is_err() {
+            // A caller that goes on with its next document must not commit a part of this one.
+            self.rollback_to(savepoint);
+        }
+        inserted
+    }
+
+    fn write_inserted(
+        &mut self,
+        collection: &Arc<Collection>,
+        document: &RawDocument,
+        id: RawBsonRef<'_>,
+        key: &[u8],
+        keys: &[DocumentKeys],
+    ) -> Result<()> {
         let inserted = self
             .engine
-            .insert(collection.primary, &key, document.as_bytes())
+            .insert(collection.primary, key, document.as_bytes())
             .map_err(from_engine)?;
         if !inserted {
             return Err(duplicate_id(collection, id));
         }
-        for (index, keys) in collection.indexes.iter().zip(&keys) {
+        for (index, keys) in collection.indexes.iter().zip(keys) {
             self.note_multikey(index, keys.multikey);
             for entry in &keys.entries {
-                if let Err(error) = self.add_entry(collection, index, entry) {
-                    if let (Code::DUPLICATE_KEY, Some(savepoint)) = (error.code(), savepoint) {
-                        self.rollback_to(savepoint);
-                    }
-                    return Err(error);
-                }
+                self.add_entry(collection, index, entry)?;
             }
         }
         self.count(collection, 1, document.as_bytes().len() as i64);
