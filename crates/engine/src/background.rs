@@ -41,7 +41,10 @@ struct Queue {
 #[derive(Default)]
 pub(crate) struct Jobs {
     queue: Mutex<Queue>,
+    /// Flushers wait here for work…
     changed: Condvar,
+    /// …and everybody who rests whether or not there is work, here: work wakes nobody else.
+    resting: Condvar,
     threads: Mutex<Vec<JoinHandle>>,
     /// The last unit of background work found the disk full.
     no_space: AtomicBool,
@@ -70,6 +73,7 @@ impl Jobs {
     pub(crate) fn stop(&self) {
         self.queue.lock().stop = true;
         self.changed.notify_all();
+        self.resting.notify_all();
     }
 
     fn stopping(&self) -> bool {
@@ -86,9 +90,9 @@ impl Jobs {
     }
 
     /// Rests until there is work, the time is over, or everything stops.
-    fn rest(&self, time: Duration, for_work: bool) {
+    fn rest(&self, time: Duration) {
         let mut queue = self.queue.lock();
-        if !queue.stop && (!for_work || queue.waiting.is_empty()) {
+        if !queue.stop && queue.waiting.is_empty() {
             let _ = self.changed.wait_for(&mut queue, time);
         }
     }
@@ -167,7 +171,7 @@ impl Environment {
                     if self.is_due(&self.jobs.last_clean, period) {
                         self.report("clean", self.clean());
                     } else {
-                        self.jobs.rest(RETRY, true);
+                        self.jobs.rest(RETRY);
                     }
                 }
                 Err(error) => {
@@ -348,6 +352,36 @@ fn urgency(dictionary: &Dictionary) -> (u64, u64) {
 impl Jobs {
     /// Rests whether or not there is work.
     fn rest_quietly(&self, time: Duration) {
-        self.rest(time, false);
+        let mut queue = self.queue.lock();
+        if !queue.stop {
+            let _ = self.resting.wait_for(&mut queue, time);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_wakes_a_flusher_and_not_the_log_thread() {
+        let jobs = Jobs::default();
+        let long = Duration::from_secs(20);
+        std::thread::scope(|scope| {
+            let log = scope.spawn(|| jobs.rest_quietly(long));
+            std::thread::sleep(Duration::from_millis(50));
+            let flusher = scope.spawn(|| jobs.rest(long));
+            std::thread::sleep(Duration::from_millis(50));
+            jobs.queue(1);
+            for _ in 0..100 {
+                if flusher.is_finished() {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            let woken = (flusher.is_finished(), log.is_finished());
+            jobs.stop();
+            assert_eq!(woken, (true, false));
+        });
     }
 }
