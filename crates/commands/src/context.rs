@@ -34,6 +34,8 @@ pub(crate) struct Context<'a> {
     pub(crate) verbosity: Verbosity,
     /// Inside `explain`: the command that is explained.
     pub(crate) explained: Option<&'a RawDocument>,
+    /// Time it spent waiting because the client asked for it; no part of its duration.
+    pub(crate) waited: Duration,
 }
 
 impl<'a> Context<'a> {

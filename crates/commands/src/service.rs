@@ -18,7 +18,7 @@ use catalog::Catalog;
 use errors::{Code, Error, Result};
 use os::Os;
 use parking_lot::{Condvar, Mutex};
-use query::Verbosity;
+use query::{TtlMonitor, Verbosity};
 use session::{Cursors, Killed, Operations, SessionId, Sessions, Start};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -108,9 +108,47 @@ pub struct Service {
     next_connection: AtomicU64,
     /// Guards the list of open connections.
     connections: Mutex<BTreeMap<u64, Arc<Connection>>>,
+    pub(crate) ttl_sleep_secs: AtomicU64,
+    /// Deletes what has expired; `None` once the server ends.
+    ttl: Mutex<Option<TtlMonitor>>,
     /// Guards nothing but the wait of awaitable requests; true once the server ends.
     ending: Mutex<bool>,
     ended: Condvar,
+}
+
+/// How long the expiry of documents rests where nobody says otherwise.
+const TTL_SLEEP: Duration = Duration::from_mins(1);
+
+/// A server without the monitor serves on; the log tells why it has none.
+fn start_ttl_monitor(parts: &Parts) -> Option<TtlMonitor> {
+    let host = Arc::clone(&parts.host);
+    let report = move |pass: Result<u64>| {
+        if let Err(error) = pass
+            && error.code() != Code::INTERRUPTED_AT_SHUTDOWN
+        {
+            log_ttl_failure(&*host, error.message());
+        }
+    };
+    match TtlMonitor::start(&parts.catalog, TTL_SLEEP, report) {
+        Ok(monitor) => Some(monitor),
+        Err(error) => {
+            log_ttl_failure(&*parts.host, &error.to_string());
+            None
+        }
+    }
+}
+
+fn log_ttl_failure(host: &dyn Host, error: &str) {
+    let mut attributes = Document::new();
+    attributes.insert("error", error);
+    host.log(&LogEvent {
+        severity: Severity::Warning,
+        component: "INDEX",
+        id: 22537,
+        context: "TTLMonitor",
+        message: "Expired documents could not be deleted",
+        attributes,
+    });
 }
 
 impl Service {
@@ -118,6 +156,7 @@ impl Service {
     pub fn new(parts: Parts) -> Arc<Self> {
         let mut id = [0; 12];
         parts.os.entropy.fill(&mut id);
+        let ttl = start_ttl_monitor(&parts);
         Arc::new(Self {
             started: parts.os.clock.monotonic(),
             catalog: parts.catalog,
@@ -135,6 +174,8 @@ impl Service {
             slow_ms: AtomicU64::new(100),
             test_commands: AtomicBool::new(false),
             fail_points: FailPoints::default(),
+            ttl_sleep_secs: AtomicU64::new(TTL_SLEEP.as_secs()),
+            ttl: Mutex::new(ttl),
             ending: Mutex::new(false),
             ended: Condvar::new(),
         })
@@ -200,6 +241,7 @@ impl Service {
             collection: None,
             verbosity: Verbosity::default(),
             explained: None,
+            waited: Duration::ZERO,
         };
         let (hang_up, result) = match self.fail_points.meet(&context) {
             None => (false, execute(&mut context)),
@@ -217,7 +259,7 @@ impl Service {
                 write_error(&mut context.reply, error);
             }
         }
-        let time = self.os.clock.monotonic().saturating_sub(started);
+        let time = self.os.clock.monotonic().saturating_sub(started + context.waited);
         self.account(&context, time, result.as_ref().err());
         drop(running);
         Reply { document: context.reply.finish(), exhaust: context.exhaust, hang_up }
@@ -258,8 +300,12 @@ impl Service {
         }
     }
 
-    /// Ends requests that only wait for time to pass; the others go on.
+    /// Ends requests that only wait for time to pass, and the expiry of documents; other requests
+    /// go on.
     pub fn end_waits(&self) {
+        // Out of the lock first: ending it waits for the document it is at.
+        let ttl = self.ttl.lock().take();
+        drop(ttl);
         *self.ending.lock() = true;
         self.ended.notify_all();
     }
@@ -267,6 +313,14 @@ impl Service {
     /// Whether [`Service::end_waits`] was called.
     pub(crate) fn is_stopping(&self) -> bool {
         *self.ending.lock()
+    }
+
+    /// How long the expiry of documents rests between two passes.
+    pub(crate) fn set_ttl_sleep(&self, seconds: u64) {
+        self.ttl_sleep_secs.store(seconds, Ordering::Relaxed);
+        if let Some(monitor) = &*self.ttl.lock() {
+            monitor.set_period(Duration::from_secs(seconds));
+        }
     }
 
     /// Ends idle cursors and sessions; the server calls it every few seconds.

@@ -27,6 +27,11 @@ struct Client {
 
 impl Client {
     fn new() -> Self {
+        Self::with_host(Arc::new(SilentHost))
+    }
+
+    /// A client of a server inside another program.
+    fn with_host(host: Arc<dyn crate::Host>) -> Self {
         let os = Os::real();
         let options = CatalogOptions::new(os.clone(), std::env::temp_dir());
         let catalog = Catalog::open(Engine::temporary(), options).unwrap();
@@ -39,7 +44,7 @@ impl Client {
             pid: 7,
             ..ServerInfo::default()
         };
-        let service = Service::new(Parts { catalog, os, info, host: Arc::new(SilentHost) });
+        let service = Service::new(Parts { catalog, os, info, host });
         Self::on(service, 1)
     }
 

@@ -287,14 +287,19 @@ impl Environment {
         }
     }
 
-    /// The cleaner: drains what lies in buffers for long, a little at a time.
+    /// The cleaner: drains what lies in buffers for long, and drops what no snapshot needs any
+    /// more, a little at a time.
     fn clean(&self) -> Result<()> {
         self.drop_invisible();
         self.locks.prune(self.snapshots.oldest());
         let mut left = self.options.cleaner_iterations;
         let mut all = self.directory.all();
-        all.retain(|dictionary| dictionary.tree.debt().buffered_bytes > 0);
-        all.sort_by_key(|dictionary| std::cmp::Reverse(dictionary.tree.debt().buffered_bytes));
+        let idle_work = |dictionary: &Arc<Dictionary>| {
+            let debt = dictionary.tree.debt();
+            (debt.buffered_bytes, debt.garbage_entries)
+        };
+        all.retain(|dictionary| idle_work(dictionary) != (0, 0));
+        all.sort_by_key(|dictionary| std::cmp::Reverse(idle_work(dictionary)));
         for dictionary in all {
             if left == 0 {
                 break;

@@ -67,15 +67,34 @@ pub struct TtlMonitor {
     thread: Option<JoinHandle>,
 }
 
-#[derive(Default)]
 struct Stop {
-    asked: Mutex<bool>,
+    state: Mutex<State>,
     wake: Condvar,
+}
+
+struct State {
+    asked: bool,
+    period: Duration,
+}
+
+impl Stop {
+    /// Waits for the next pass; false where the end was asked for.
+    fn rest(&self) -> bool {
+        let mut state = self.state.lock();
+        while !state.asked {
+            let period = state.period;
+            // Woken early: the end, or another period.
+            if self.wake.wait_for(&mut state, period).timed_out() {
+                break;
+            }
+        }
+        !state.asked
+    }
 }
 
 impl Interrupt for Stop {
     fn check(&self) -> Result<()> {
-        if *self.asked.lock() {
+        if self.state.lock().asked {
             return Err(Error::new(Code::INTERRUPTED_AT_SHUTDOWN, "interrupted at shutdown"));
         }
         Ok(())
@@ -89,30 +108,29 @@ impl TtlMonitor {
         period: Duration,
         report: impl Fn(Result<u64>) + Send + 'static,
     ) -> std::io::Result<Self> {
-        let stop = Arc::new(Stop::default());
+        let state = Mutex::new(State { asked: false, period });
+        let stop = Arc::new(Stop { state, wake: Condvar::new() });
         let (catalog_of_thread, stop_of_thread) = (Arc::clone(catalog), Arc::clone(&stop));
         let job = Box::new(move || {
             let interrupt: Arc<dyn Interrupt> = Arc::<Stop>::clone(&stop_of_thread);
-            loop {
-                let mut asked = stop_of_thread.asked.lock();
-                if !*asked {
-                    stop_of_thread.wake.wait_for(&mut asked, period);
-                }
-                if *asked {
-                    return;
-                }
-                drop(asked);
+            while stop_of_thread.rest() {
                 report(expire_documents(&catalog_of_thread, &interrupt));
             }
         });
         let thread = catalog.os().spawner.spawn("ttl-monitor", job)?;
         Ok(Self { stop, thread: Some(thread) })
     }
+
+    /// Changes how long it rests between two passes; the rest begins anew.
+    pub fn set_period(&self, period: Duration) {
+        self.stop.state.lock().period = period;
+        self.stop.wake.notify_all();
+    }
 }
 
 impl Drop for TtlMonitor {
     fn drop(&mut self) {
-        *self.stop.asked.lock() = true;
+        self.stop.state.lock().asked = true;
         self.stop.wake.notify_all();
         if let Some(thread) = self.thread.take() {
             // A pass that panicked has told its story on standard error.

@@ -143,8 +143,12 @@ impl IndexSpec {
                     "sparse" => self.sparse = set,
                     _ => self.hidden = set,
                 }
-                if set && !self.is_id() {
-                    self.shown.append(option, true);
+                match name {
+                    _ if self.is_id() => {}
+                    // Shown as it was given; the others only where they are set.
+                    "sparse" => self.shown.append(option, value),
+                    _ if set => self.shown.append(option, true),
+                    _ => {}
                 }
             }
             "expireAfterSeconds" => {
@@ -156,7 +160,9 @@ impl IndexSpec {
                 self.shown.append(option, value);
             }
             "collation" => check_collation(value).map_err(|e| cannot(e.message()))?,
-            "storageEngine" if value.as_document().is_some_and(RawDocument::is_empty) => {}
+            "storageEngine" if value.as_document().is_some_and(RawDocument::is_empty) => {
+                self.shown.append(option, value);
+            }
             "weights"
             | "default_language"
             | "language_override"

@@ -188,7 +188,7 @@ fn keep_client(context: &Context<'_>, client: &RawDocument) -> Result<()> {
 }
 
 /// Waits where the client already knows our topology.
-fn await_change(context: &Context<'_>, hello: &Hello<'_>) -> Result<()> {
+fn await_change(context: &mut Context<'_>, hello: &Hello<'_>) -> Result<()> {
     let (Some(topology), Some(max_await)) = (&hello.topology, hello.max_await) else {
         return Ok(());
     };
@@ -205,7 +205,9 @@ fn await_change(context: &Context<'_>, hello: &Hello<'_>) -> Result<()> {
             ),
         ));
     }
+    let before = context.now();
     context.service.wait(Duration::from_millis(max_await));
+    context.waited = context.now().saturating_sub(before);
     context.check_interrupt()
 }
 

@@ -66,6 +66,12 @@ static PARAMETERS: &[Parameter] = &[
         })),
         only_at_start: false,
     },
+    Parameter {
+        name: "ttlMonitorSleepSecs",
+        read: |service| Bson::Int32(service.ttl_sleep_secs.load(Ordering::Relaxed) as i32),
+        write: Some((1, i32::MAX as i64, |service, value| service.set_ttl_sleep(value as u64))),
+        only_at_start: false,
+    },
 ];
 
 fn get(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {

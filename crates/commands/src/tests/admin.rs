@@ -103,6 +103,51 @@ fn indexes_are_built_listed_and_dropped() {
 }
 
 #[test]
+fn options_of_an_index_that_change_nothing_are_shown_as_given() {
+    let client = Client::new();
+    let index = doc! {
+        "key": { "a": 1 }, "name": "a_1", "background": true, "sparse": false, "unique": false,
+        "hidden": false, "dropDups": true, "storageEngine": {}, "collation": { "locale": "simple" },
+    };
+    client.ok("db", doc! { "createIndexes": "c", "indexes": [index.clone()] });
+    let list = client.ok("db", doc! { "listIndexes": "c" });
+    let batch = list.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    assert_eq!(
+        batch[1].as_document(),
+        Some(&doc! {
+            "v": 2, "key": { "a": 1 }, "name": "a_1", "background": true, "sparse": false,
+            "storageEngine": {},
+        })
+    );
+    let again = client.ok("db", doc! { "createIndexes": "c", "indexes": [index] });
+    assert_eq!(again.get_str("note").ok(), Some("all indexes already exist"));
+}
+
+#[test]
+fn expired_documents_are_deleted_until_the_server_ends() {
+    let client = Client::new();
+    let index = doc! { "key": { "at": 1 }, "name": "at_1", "expireAfterSeconds": 0 };
+    client.ok("db", doc! { "createIndexes": "c", "indexes": [index] });
+    let old = bson::DateTime::from_millis(0);
+    client.ok("db", doc! { "insert": "c", "documents": [{ "_id": 1, "at": old }, { "_id": 2 }] });
+    let was = client.ok("admin", doc! { "setParameter": 1, "ttlMonitorSleepSecs": 1 });
+    assert_eq!(was.get_i32("was").ok(), Some(60));
+    client.fails(
+        "admin",
+        doc! { "setParameter": 1, "ttlMonitorSleepSecs": 0 },
+        2,
+        "Invalid value for parameter ttlMonitorSleepSecs: 0 is not greater than or equal to 1",
+    );
+    while client.ok("db", doc! { "count": "c" }).get_i32("n").unwrap() != 1 {
+        client.service.wait(std::time::Duration::from_millis(20));
+    }
+    client.service.end_waits();
+    client.ok("db", doc! { "insert": "c", "documents": [{ "_id": 3, "at": old }] });
+    let get = client.ok("admin", doc! { "getParameter": 1, "ttlMonitorSleepSecs": 1 });
+    assert_eq!(get.get_i32("ttlMonitorSleepSecs").ok(), Some(1));
+}
+
+#[test]
 fn databases_come_and_go_with_their_collections() {
     let client = Client::new();
     client.ok("one", doc! { "create": "c" });

@@ -110,3 +110,15 @@ fn explained_pipeline_needs_no_cursor() {
     assert!(explained.get_document("serverInfo").is_ok());
     client.ok("db", doc! { "explain": { "aggregate": "c", "pipeline": [], "cursor": {} } });
 }
+
+#[test]
+fn merge_that_must_not_match_names_the_key_it_met() {
+    let client = Client::new();
+    client.ok("db", doc! { "insert": "from", "documents": [{ "_id": 7, "a": 1 }] });
+    client.ok("db", doc! { "insert": "to", "documents": [{ "_id": 7 }] });
+    let merge = doc! { "$merge": { "into": "to", "whenMatched": "fail" } };
+    let reply = client.run("db", doc! { "aggregate": "from", "pipeline": [merge], "cursor": {} });
+    assert_eq!(reply.get_i32("code").ok(), Some(11000), "{reply}");
+    assert_eq!(reply.get_document("keyPattern").ok(), Some(&doc! { "_id": 1 }));
+    assert_eq!(reply.get_document("keyValue").ok(), Some(&doc! { "_id": 7 }));
+}

@@ -55,6 +55,47 @@ fn awaitable_hello_waits_its_time_out_and_streams() {
     assert!(client.reply("admin", &endless, true).exhaust.is_none());
 }
 
+/// Keeps the messages of what is logged.
+#[derive(Default)]
+struct Listening(parking_lot::Mutex<Vec<String>>);
+
+impl crate::Host for Listening {
+    fn log(&self, event: &crate::LogEvent<'_>) {
+        self.0.lock().push(event.message.to_owned());
+    }
+
+    fn recent_log(&self, _name: &str) -> Option<(Vec<String>, u64)> {
+        None
+    }
+
+    fn rotate_log(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn shut_down(&self, _timeout: std::time::Duration) {}
+
+    fn network(&self) -> crate::Network {
+        crate::Network::default()
+    }
+}
+
+#[test]
+fn the_wait_of_an_awaitable_hello_is_not_slow() {
+    let host = std::sync::Arc::new(Listening::default());
+    let listening: std::sync::Arc<Listening> = std::sync::Arc::clone(&host);
+    let client = Client::with_host(host);
+    client.ok("admin", doc! { "setParameter": 1, "slowOpThresholdMs": 300 });
+    let hello = client.ok("admin", doc! { "hello": 1 });
+    listening.0.lock().clear();
+    client.ok(
+        "admin",
+        doc! { "hello": 1, "topologyVersion": topology_of(&hello), "maxAwaitTimeMS": 400 },
+    );
+    assert!(listening.0.lock().is_empty());
+    client.ok("admin", doc! { "setParameter": 1, "slowOpThresholdMs": 0 });
+    assert_eq!(*listening.0.lock(), ["Slow query"]);
+}
+
 fn topology_of(hello: &bson::Document) -> bson::Document {
     hello.get_document("topologyVersion").unwrap().clone()
 }

@@ -322,6 +322,36 @@ fn checkpoint_is_due_when_the_log_has_grown() {
 }
 
 #[test]
+fn cleaner_drops_what_an_ended_snapshot_kept() {
+    let sim = SimOs::new(1);
+    let options = Options { cleaner_period: Duration::from_secs(1), ..tiny() };
+    let engine = open(&sim.os(), options).unwrap();
+    let write_all = |value: u8| {
+        for i in 0..400_u32 {
+            put(&engine, ROOT, &i.to_be_bytes(), &[value; 100]);
+            while engine.step().unwrap() {}
+        }
+    };
+    let clean = || {
+        for _ in 0..300 {
+            sim.advance(Duration::from_secs(2));
+            while engine.step().unwrap() {}
+        }
+    };
+    let entries = || engine.dictionary_stats(ROOT).unwrap().entries;
+    write_all(1);
+    let snapshot = engine.snapshot();
+    write_all(2);
+    clean();
+    let kept = entries();
+    assert!(kept > 600, "the snapshot needs the old versions: {kept} entries");
+    drop(snapshot);
+    clean();
+    let left = entries();
+    assert!(left < 500, "nobody needs the old versions: {left} entries");
+}
+
+#[test]
 fn second_engine_on_the_same_directory_is_refused() {
     let os = SimOs::new(1).os();
     let engine = open(&os, tiny()).unwrap();
