@@ -114,9 +114,14 @@ impl Engine {
         if environment.health.is_closed() {
             return Ok(());
         }
-        let written = match environment.health.stopped() {
-            Some(_) => Ok(()),
-            None => environment.drain_all().and_then(|()| environment.checkpoint()),
+        let written = if environment.health.stopped().is_some() {
+            Ok(())
+        } else {
+            // Draining may find no room; what was acknowledged is then at least in the log.
+            let synced = environment.sync_log_to(environment.wal().next_lsn());
+            // A checkpoint that succeeds has synced the log itself.
+            let written = environment.drain_all().and_then(|()| environment.checkpoint());
+            written.map_err(|error| synced.err().unwrap_or(error))
         };
         environment.health.close();
         drop(environment.directory_lock.lock().take());

@@ -433,6 +433,29 @@ fn full_disk_refuses_writes_and_comes_back_by_itself() {
 }
 
 #[test]
+fn close_that_finds_no_room_to_drain_keeps_what_is_in_the_log() {
+    let sim = SimOs::new(3);
+    let engine = open(&sim.os(), tiny()).unwrap();
+    let mut txn = engine.begin(LATEST);
+    let mut create = || txn.create_dictionary(DictionaryOptions::default()).unwrap();
+    let dictionaries = [ROOT, create(), create()];
+    txn.commit(Durability::Synced).unwrap();
+    engine.checkpoint().unwrap();
+    for dictionary in dictionaries {
+        put(&engine, dictionary, b"not synced", b"v");
+    }
+    // The log is written and synced by two calls; draining takes one for each dictionary.
+    sim.fault_at(sim.syscalls() + 3, Fault::NoSpace);
+    let closed = engine.close();
+    assert!(matches!(closed, Err(Error::NoSpace(_))), "{closed:?}");
+    drop(engine);
+    let engine = open(&sim.reboot_with(Survival::Nothing), tiny()).unwrap();
+    for dictionary in dictionaries {
+        assert_eq!(get(&engine, dictionary, b"not synced"), Some(b"v".to_vec()));
+    }
+}
+
+#[test]
 fn red_zone_refuses_writes_while_it_lasts() {
     let sim = SimOs::new(1);
     let options = Options { fs_redzone_percent: 50, ..tiny() };
