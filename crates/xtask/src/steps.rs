@@ -16,7 +16,7 @@ const STEPS: &[Step] = &[
     ("build", || drivers::fernd().map(drop)),
     ("mongosh", drivers::mongosh),
     ("server", || drivers::script("server_test.py", &[])),
-    ("pymongo", || drivers::script("pymongo_suite.py", &words("--at-least 300"))),
+    ("pymongo", || drivers::script("pymongo_suite.py", &words("--at-least 440"))),
     ("iibench", || drivers::script("iibench.py", &words("--docs 300000 --cache-size 64M"))),
     ("kill9", || drivers::script("kill9.py", &words("--rounds 5"))),
     ("connections", || drivers::script("connections.py", &words("--open 10000 --active 1000"))),
@@ -39,11 +39,18 @@ pub(crate) fn test(only: Option<&str>) -> Result<()> {
     let mut passed = 0;
     for (name, step) in STEPS.iter().filter(|(step, _)| only.is_none_or(|o| o == *step)) {
         eprintln!("\n=== {name}");
+        let started = now();
         step().map_err(|error| error.context(format!("step `{name}` failed")))?;
+        eprintln!("=== {name} took {} s", started.elapsed().as_secs());
         passed += 1;
     }
     println!("\nsteps: {passed} passed, 0 failed");
     Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a tool for people, never simulated")]
+fn now() -> std::time::Instant {
+    std::time::Instant::now()
 }
 
 fn clippy() -> Result<()> {
