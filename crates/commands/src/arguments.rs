@@ -222,7 +222,7 @@ fn parse_max_time(field: &Field<'_>) -> Result<Option<u64>> {
     Ok((millis > 0).then_some(millis as u64))
 }
 
-fn parse_write_concern(command: &Command, field: &Field<'_>) -> Result<WriteConcern> {
+pub(crate) fn parse_write_concern(command: &Command, field: &Field<'_>) -> Result<WriteConcern> {
     let document = field.document()?;
     if !command.write_concern && !document.is_empty() {
         return Err(Error::new(Code::INVALID_OPTIONS, "Command does not support writeConcern"));

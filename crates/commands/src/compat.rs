@@ -20,6 +20,8 @@ const REFUSED: &[(&str, &str)] = &[
     ("text, 2d, 2dsphere, hashed and wildcard indexes", "67 CannotCreateIndex"),
     ("`profile` levels 1 and 2", "238 NotImplemented"),
     ("`fsync` with `lock: true`", "238 NotImplemented"),
+    ("OP_QUERY with the exhaust flag, other `$` modifiers (`$maxScan`)", "an error; never ignored"),
+    ("`getLastError` with `w` above 1 or a named mode", "2 BadValue with `badGLE`"),
     ("`requestResumeToken`, `resumeAfter` of `find`", "238 NotImplemented"),
 ];
 
@@ -41,6 +43,7 @@ pub fn page() -> String {
         ),
     );
     commands(&mut text);
+    text.push_str(LEGACY);
     refused(&mut text);
     codes(&mut text);
     text
@@ -73,6 +76,17 @@ fn commands(text: &mut String) {
     }
     text.push('\n');
 }
+
+/// The messages from before OP_MSG.
+const LEGACY: &str = "## Old clients
+
+The messages from before OP_MSG are served too: OP_QUERY (with `$query`, `$orderby`, `$hint`, \
+`$min`, `$max`, `$maxTimeMS`, `$returnKey`, `$showDiskLoc`, `$snapshot`, `$explain`), OP_GET_MORE, \
+OP_KILL_CURSORS, OP_INSERT (into `system.indexes` too), OP_UPDATE and OP_DELETE.
+`getLastError` and `resetError` are there for a connection once it wrote in this way.
+`aggregate` without `cursor`, sent by OP_QUERY, answers `result` in one document.
+
+";
 
 fn refused(text: &mut String) {
     line(text, "## Known and refused\n");

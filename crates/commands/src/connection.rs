@@ -2,9 +2,11 @@
 //!
 //! Always true: it runs one request at a time; what it holds between requests is small.
 
+use crate::last_write::LastWrite;
 use bson::RawDocumentBuf;
 use errors::Result;
 use os::Clock;
+use parking_lot::Mutex;
 use query::Interrupt;
 use session::Operation;
 use std::sync::{Arc, OnceLock};
@@ -27,6 +29,8 @@ pub struct Connection {
     pub(crate) interrupt: Arc<dyn Interrupt>,
     /// What the client said about itself in its first `hello`.
     pub(crate) client: OnceLock<RawDocumentBuf>,
+    /// What became of the newest write; there once it wrote in the old way.
+    pub(crate) last_write: OnceLock<Mutex<LastWrite>>,
 }
 
 impl Connection {

@@ -7,6 +7,7 @@ pub(crate) mod distinct;
 pub(crate) mod explain;
 pub(crate) mod find;
 pub(crate) mod find_and_modify;
+pub(crate) mod get_last_error;
 pub(crate) mod get_more;
 pub(crate) mod insert;
 pub(crate) mod kill_cursors;

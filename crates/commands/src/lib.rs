@@ -19,6 +19,7 @@ mod diagnostics;
 mod fail_point;
 mod fields;
 mod host;
+mod last_write;
 mod metrics;
 mod registry;
 mod reply;

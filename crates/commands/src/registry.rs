@@ -45,6 +45,8 @@ pub(crate) struct Command {
     pub(crate) api_v1: bool,
     pub(crate) write_concern: bool,
     pub(crate) read_concern: bool,
+    /// Only connections that wrote in the old way know it.
+    pub(crate) legacy: bool,
     /// The kind 1 section it takes.
     pub(crate) sequence: Option<&'static str>,
 }
@@ -64,6 +66,7 @@ impl Command {
             api_v1: false,
             write_concern: false,
             read_concern: false,
+            legacy: false,
             sequence: None,
         }
     }
@@ -114,6 +117,12 @@ impl Command {
         self
     }
 
+    /// It belongs to the old way of writing.
+    pub(crate) const fn legacy(mut self) -> Self {
+        self.legacy = true;
+        self
+    }
+
     /// It can be explained.
     pub(crate) const fn explains(mut self, explain: Run) -> Self {
         self.explain = Some(explain);
@@ -146,6 +155,8 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::crud::find::FIND,
     &crate::crud::get_more::GET_MORE,
     &crate::crud::kill_cursors::KILL_CURSORS,
+    &crate::crud::get_last_error::GET_LAST_ERROR,
+    &crate::crud::get_last_error::RESET_ERROR,
     &crate::crud::find_and_modify::FIND_AND_MODIFY,
     &crate::crud::count::COUNT,
     &crate::crud::distinct::DISTINCT,

@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::crud::batch::Parked;
 use crate::fail_point::{FailPoints, Met};
 use crate::host::{Host, LogEvent, Severity};
+use crate::last_write;
 use crate::metrics::Metrics;
 use crate::registry::{self, Class, Command, Counter};
 use crate::reply::{Reply, write_error, write_labels};
@@ -33,6 +34,19 @@ pub enum OpKind {
     Msg,
     /// `OP_QUERY` on `$cmd`: answered by the server with `OP_REPLY`.
     Query,
+    /// Another message from before `OP_MSG`, which the server translated. What becomes of a write
+    /// is told to `getLastError`.
+    Legacy {
+        /// It goes on with the message before it: an error of the earlier part stays.
+        goes_on: bool,
+    },
+}
+
+impl OpKind {
+    /// Is it a message that was translated?
+    pub(crate) fn is_legacy(self) -> bool {
+        matches!(self, Self::Legacy { .. })
+    }
 }
 
 /// A command as it came, its bytes already walked by `wire`.
@@ -189,8 +203,14 @@ impl Service {
             operation: Arc::clone(&operation),
             clock: Arc::clone(&self.os.clock),
         });
-        let connection =
-            Arc::new(Connection { id, info, operation, interrupt, client: OnceLock::new() });
+        let connection = Arc::new(Connection {
+            id,
+            info,
+            operation,
+            interrupt,
+            client: OnceLock::new(),
+            last_write: OnceLock::new(),
+        });
         self.connections.lock().insert(id, Arc::clone(&connection));
         connection
     }
@@ -211,7 +231,7 @@ impl Service {
     pub fn run(&self, connection: &Connection, request: &Request<'_>) -> Reply {
         let started = self.os.clock.monotonic();
         let body = unwrap_query(request.body);
-        let (position, command) = match find_command(body) {
+        let (position, command) = match find_command(connection, body) {
             Ok(found) => found,
             Err(error) => {
                 self.metrics.unknown_commands.fetch_add(1, Ordering::Relaxed);
@@ -262,7 +282,15 @@ impl Service {
         let time = self.os.clock.monotonic().saturating_sub(started + context.waited);
         self.account(&context, time, result.as_ref().err());
         drop(running);
-        Reply { document: context.reply.finish(), exhaust: context.exhaust, hang_up }
+        let reply = Reply { document: context.reply.finish(), exhaust: context.exhaust, hang_up };
+        last_write::note(connection, command, request.op, &reply.document);
+        reply
+    }
+
+    /// A write of the old kind was refused before it became a command; `getLastError` tells.
+    pub fn refuse_write(&self, connection: &Connection, error: &Error) {
+        self.metrics.user_asserts.fetch_add(1, Ordering::Relaxed);
+        last_write::refused(connection, error);
     }
 
     /// Runs a command as a fail point wants it; says whether the connection closes.
@@ -413,12 +441,13 @@ fn unwrap_query(body: &RawDocument) -> &RawDocument {
     }
 }
 
-fn find_command(body: &RawDocument) -> Result<(usize, &'static Command)> {
+fn find_command(connection: &Connection, body: &RawDocument) -> Result<(usize, &'static Command)> {
     let name = match body.iter_elements().next() {
         Some(element) => element?.key().as_str(),
         None => "",
     };
     registry::find(name)
+        .filter(|(_, command)| !command.legacy || connection.last_write.get().is_some())
         .ok_or_else(|| Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'")))
 }
 

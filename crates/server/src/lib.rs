@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+mod legacy;
 pub mod log;
 pub mod net;
 pub mod run;

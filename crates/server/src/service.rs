@@ -13,6 +13,11 @@ pub enum Via {
     Msg,
     /// OP_QUERY on `$cmd`, the way of the first handshake and of old clients.
     Query,
+    /// Another message of old clients, translated into this command.
+    Legacy {
+        /// It goes on with the message before it: an error of the earlier part stays.
+        goes_on: bool,
+    },
 }
 
 /// The two ends of a connection, as logs and `whatsmyuri` show them.
@@ -72,6 +77,9 @@ pub trait Service: Send + Sync + 'static {
 
     /// Runs one request to its end. May wait and touch the disk.
     fn run(&self, connection: &Self::Connection, request: &Request<'_>) -> Reply;
+
+    /// An old client's write made no sense; it has no reply, but the client may ask later.
+    fn write_refused(&self, _connection: &Self::Connection, _error: &errors::Error) {}
 
     /// The connection is gone, whoever closed it. Called exactly once for each opened one.
     fn close_connection(&self, connection: &Self::Connection);

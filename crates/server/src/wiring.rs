@@ -55,12 +55,17 @@ impl Service for Commands {
                 op: match request.via {
                     Via::Msg => OpKind::Msg,
                     Via::Query => OpKind::Query,
+                    Via::Legacy { goes_on } => OpKind::Legacy { goes_on },
                 },
                 exhaust_allowed: request.exhaust_allowed,
                 request_id: request.request_id,
             },
         );
         Reply { document: reply.document, exhaust: reply.exhaust, hang_up: reply.hang_up }
+    }
+
+    fn write_refused(&self, connection: &commands::Connection, error: &errors::Error) {
+        self.0.refuse_write(connection, error);
     }
 
     fn close_connection(&self, connection: &commands::Connection) {

@@ -3,7 +3,7 @@
 //! Each begins, after the header, with a word that is a flag word (insert) or reserved (the
 //! others). None but get-more has a reply; errors are asked for later with `getLastError`.
 
-use crate::header::HEADER_SIZE;
+use crate::header::{HEADER_SIZE, Header, opcode, seal};
 use crate::reader::Reader;
 use crate::validate::invalid;
 use bson::RawDocument;
@@ -29,6 +29,15 @@ impl<'a> Insert<'a> {
             documents.push(reader.document()?);
         }
         Ok(Self { flags, namespace, documents })
+    }
+
+    /// Appends the message; for tools and tests that speak as a client.
+    pub fn encode(&self, out: &mut Vec<u8>, request_id: i32) {
+        let start = begin(out, request_id, opcode::INSERT, self.flags, self.namespace);
+        for document in &self.documents {
+            out.extend_from_slice(document.as_bytes());
+        }
+        seal(out, start);
     }
 }
 
@@ -57,6 +66,15 @@ impl<'a> Update<'a> {
         };
         at_end(&reader, update)
     }
+
+    /// Appends the message; for tools and tests that speak as a client.
+    pub fn encode(&self, out: &mut Vec<u8>, request_id: i32) {
+        let start = begin(out, request_id, opcode::UPDATE, 0, self.namespace);
+        out.extend_from_slice(&self.flags.to_le_bytes());
+        out.extend_from_slice(self.selector.as_bytes());
+        out.extend_from_slice(self.update.as_bytes());
+        seal(out, start);
+    }
 }
 
 /// OP_DELETE: `0 u32, namespace cstring, flags u32, selector`.
@@ -77,6 +95,14 @@ impl<'a> Delete<'a> {
         let delete =
             Self { namespace: reader.cstr()?, flags: reader.u32()?, selector: reader.document()? };
         at_end(&reader, delete)
+    }
+
+    /// Appends the message; for tools and tests that speak as a client.
+    pub fn encode(&self, out: &mut Vec<u8>, request_id: i32) {
+        let start = begin(out, request_id, opcode::DELETE, 0, self.namespace);
+        out.extend_from_slice(&self.flags.to_le_bytes());
+        out.extend_from_slice(self.selector.as_bytes());
+        seal(out, start);
     }
 }
 
@@ -102,6 +128,14 @@ impl<'a> GetMore<'a> {
         };
         at_end(&reader, more)
     }
+
+    /// Appends the message; for tools and tests that speak as a client.
+    pub fn encode(&self, out: &mut Vec<u8>, request_id: i32) {
+        let start = begin(out, request_id, opcode::GET_MORE, 0, self.namespace);
+        out.extend_from_slice(&self.number_to_return.to_le_bytes());
+        out.extend_from_slice(&self.cursor_id.to_le_bytes());
+        seal(out, start);
+    }
 }
 
 /// OP_KILL_CURSORS: `0 u32, count i32, cursorId i64...`.
@@ -125,6 +159,26 @@ impl KillCursors {
         }
         Ok(Self { cursor_ids })
     }
+
+    /// Appends the message; for tools and tests that speak as a client.
+    pub fn encode(&self, out: &mut Vec<u8>, request_id: i32) {
+        let start = Header::append(out, request_id, 0, opcode::KILL_CURSORS);
+        out.extend_from_slice(&0_u32.to_le_bytes());
+        out.extend_from_slice(&(self.cursor_ids.len() as u32).to_le_bytes());
+        for id in &self.cursor_ids {
+            out.extend_from_slice(&id.to_le_bytes());
+        }
+        seal(out, start);
+    }
+}
+
+/// The header, the first word and the namespace; returns where the message starts.
+fn begin(out: &mut Vec<u8>, request_id: i32, op: i32, word: u32, namespace: &str) -> usize {
+    let start = Header::append(out, request_id, 0, op);
+    out.extend_from_slice(&word.to_le_bytes());
+    out.extend_from_slice(namespace.as_bytes());
+    out.push(0);
+    start
 }
 
 fn at_end<T>(reader: &Reader<'_>, value: T) -> Result<T> {

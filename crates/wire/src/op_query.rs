@@ -18,6 +18,8 @@ impl QueryFlags {
     pub const TAILABLE: Self = Self(1 << 1);
     /// A secondary may answer.
     pub const SECONDARY_OK: Self = Self(1 << 2);
+    /// Reads the oplog from a time on; servers find that out themselves.
+    pub const OPLOG_REPLAY: Self = Self(1 << 3);
     /// The cursor does not time out.
     pub const NO_CURSOR_TIMEOUT: Self = Self(1 << 4);
     /// Wait for data at the end of a tailable cursor.

@@ -3,8 +3,9 @@
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use wire::{
-    Codec, Compressor, Error, Message, MsgFlags, OpQuery, OpReply, QueryFlags, ReplyFlags, decode,
-    encode_msg, encode_msg_with_sequences, encode_query, encode_reply, opcode,
+    Codec, Compressor, Delete, Error, GetMore, Insert, KillCursors, Message, MsgFlags, OpQuery,
+    OpReply, QueryFlags, ReplyFlags, Update, decode, encode_msg, encode_msg_with_sequences,
+    encode_query, encode_reply, opcode,
 };
 
 fn ping() -> RawDocumentBuf {
@@ -102,6 +103,40 @@ fn op_query_and_op_reply_come_back() {
     assert_eq!(header.response_to, 5);
     assert_eq!((got.flags, got.cursor_id, got.starting_from), (reply.flags, 77, 2));
     assert_eq!(got.documents, reply.documents);
+}
+
+#[test]
+fn old_writes_get_more_and_kill_cursors_come_back() {
+    let (one, two) = (rawdoc! { "a": 1 }, rawdoc! { "b": 2 });
+    let mut frame = Vec::new();
+    let documents: Vec<&RawDocument> = vec![&one, &two];
+    Insert { flags: 1, namespace: "d.c", documents: documents.clone() }.encode(&mut frame, 5);
+    let (header, Message::Insert(got)) = decode(&frame).unwrap() else { panic!("not an insert") };
+    assert_eq!((header.request_id, got.flags, got.namespace), (5, 1, "d.c"));
+    assert_eq!(got.documents, documents);
+
+    frame.clear();
+    Update { namespace: "d.c", flags: 3, selector: &one, update: &two }.encode(&mut frame, 6);
+    let (_, Message::Update(got)) = decode(&frame).unwrap() else { panic!("not an update") };
+    assert_eq!((got.namespace, got.flags), ("d.c", 3));
+    assert_eq!((got.selector, got.update), (one.as_ref(), two.as_ref()));
+
+    frame.clear();
+    Delete { namespace: "d.c", flags: 1, selector: &one }.encode(&mut frame, 7);
+    let (_, Message::Delete(got)) = decode(&frame).unwrap() else { panic!("not a delete") };
+    assert_eq!((got.namespace, got.flags, got.selector), ("d.c", 1, one.as_ref()));
+
+    frame.clear();
+    let more = GetMore { namespace: "d.c", number_to_return: -4, cursor_id: i64::MIN };
+    more.encode(&mut frame, 8);
+    let (_, Message::GetMore(got)) = decode(&frame).unwrap() else { panic!("not a get-more") };
+    assert_eq!(got, more);
+
+    frame.clear();
+    let kill = KillCursors { cursor_ids: vec![1, -2, i64::MAX] };
+    kill.encode(&mut frame, 9);
+    let (_, Message::KillCursors(got)) = decode(&frame).unwrap() else { panic!("not a kill") };
+    assert_eq!(got, kill);
 }
 
 #[test]

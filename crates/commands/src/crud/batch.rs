@@ -39,6 +39,8 @@ pub(crate) struct Parked {
     pub(crate) documents: Documents,
     /// Documents the client's limit still allows.
     pub(crate) remaining: Option<u64>,
+    /// Documents in the batches so far; old clients are told.
+    pub(crate) returned: u64,
     /// What is left of the `maxTimeMS` of the command that made it.
     pub(crate) time_left: Option<Duration>,
 }
@@ -61,7 +63,7 @@ pub(crate) fn first_batch(
     limit: Option<u64>,
     wanted: &Wanted,
 ) -> Result<()> {
-    let mut parked = Parked { documents, remaining: limit, time_left: None };
+    let mut parked = Parked { documents, remaining: limit, returned: 0, time_left: None };
     let open = context.reply.begin_document("cursor");
     let list = context.reply.begin_array("firstBatch");
     let size = wanted.batch_size.unwrap_or(FIRST_BATCH);
@@ -137,6 +139,7 @@ pub(crate) fn fill(reply: &mut Writer, parked: &mut Parked, size: u64) -> Result
         match added {
             Added::Yes => {
                 count += 1;
+                parked.returned += 1;
                 if let Some(remaining) = &mut parked.remaining {
                     *remaining -= 1;
                 }

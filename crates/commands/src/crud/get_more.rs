@@ -56,8 +56,12 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let open = context.reply.begin_document("cursor");
     let list = context.reply.begin_array("nextBatch");
     let size = batch_size.filter(|size| *size > 0).unwrap_or(u64::MAX);
+    let before = parked.returned;
     let filled = fill(&mut context.reply, parked, size)?;
     context.reply.end(list);
+    if context.request.op.is_legacy() {
+        context.reply.number("startingFrom", before);
+    }
     service.metrics.documents_returned.fetch_add(filled.count, Ordering::Relaxed);
     let now = context.now();
     parked.time_left = deadline.map(|deadline| deadline.saturating_sub(now));

@@ -5,6 +5,7 @@ use crate::fields::{Field, missing};
 use crate::registry::Command;
 use errors::Result;
 use session::CursorId;
+use std::collections::BTreeSet;
 
 pub(crate) const KILL_CURSORS: Command = Command::new("killCursors", "Ends cursors.", run).api_v1();
 
@@ -18,6 +19,10 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
     }
     let cursors = cursors.ok_or_else(|| missing("killCursors", "cursors"))?;
+    if context.request.op.is_legacy() {
+        kill_by_number(context, &cursors);
+        return Ok(());
+    }
     let namespace = format!("{}.{collection}", context.database());
     let (mut killed, mut absent) = (Vec::new(), Vec::new());
     for id in cursors {
@@ -43,6 +48,14 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         reply.end(list);
     }
     Ok(())
+}
+
+/// OP_KILL_CURSORS names no collection and gets no reply.
+fn kill_by_number(context: &Context<'_>, ids: &[CursorId]) {
+    let condemned: BTreeSet<CursorId> = ids.iter().copied().collect();
+    for dead in context.service.cursors.kill_where(|cursor| condemned.contains(&cursor.id)) {
+        context.service.stop_runner(dead);
+    }
 }
 
 fn parse_ids(field: &Field<'_>) -> Result<Vec<CursorId>> {

@@ -7,6 +7,7 @@
 //!    checksum if it had one.
 //! 3. A panic below becomes an `InternalError` reply; the connection and the server go on.
 
+use crate::legacy;
 use crate::net::inbox::Inbox;
 use crate::net::pool::NetStats;
 use crate::net::stream::Stream;
@@ -18,7 +19,9 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use wire::{Codec, Compressor, Header, Message, MsgFlags, OpMsg, OpQuery, OpReply, ReplyFlags};
+use wire::{Codec, Compressor, Header, Message, MsgFlags, OpMsg};
+
+mod old;
 
 /// People point browsers and health checks at the port.
 const TO_A_BROWSER: &[u8] = b"HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\n\
@@ -81,7 +84,6 @@ impl From<io::Error> for Ended {
 /// How the reply to a request is to be sent.
 #[derive(Clone, Copy)]
 struct Envelope {
-    via: Via,
     response_to: i32,
     checksum: bool,
     packed: Option<Compressor>,
@@ -184,6 +186,17 @@ impl<S: Service> Exchange<'_, S> {
         match wire::decode(frame) {
             Ok((header, Message::Msg(msg))) => self.answer_msg(header, &msg, packed),
             Ok((header, Message::Query(query))) => self.answer_query(header, &query, packed),
+            Ok((header, Message::GetMore(more))) => self.answer_get_more(header, &more, packed),
+            Ok((header, Message::Insert(insert))) => self.insert(&insert, header.request_id),
+            Ok((header, Message::Update(update))) => {
+                self.write(legacy::update(&update), header.request_id)
+            }
+            Ok((header, Message::Delete(delete))) => {
+                self.write(legacy::delete(&delete), header.request_id)
+            }
+            Ok((header, Message::KillCursors(kill))) => {
+                self.write(Ok(legacy::kill_cursors(&kill)), header.request_id)
+            }
             Ok((header, _)) => {
                 Err(Ended(Some(format!("operation {} is not served", header.opcode))))
             }
@@ -202,14 +215,21 @@ impl<S: Service> Exchange<'_, S> {
         let header = frame.first_chunk().and_then(|bytes| Header::parse(bytes).ok());
         let Some(header) = header else { return Err(Ended(Some(error.to_string()))) };
         let flags = wire::peek_msg_flags(frame).unwrap_or_default();
-        let via = match header.opcode {
+        match header.opcode {
             wire::opcode::MSG if flags.contains(MsgFlags::MORE_TO_COME) => return Ok(()),
-            wire::opcode::MSG => Via::Msg,
-            wire::opcode::QUERY => Via::Query,
+            wire::opcode::MSG => {}
+            wire::opcode::QUERY | wire::opcode::GET_MORE => {
+                let envelope = Envelope::of_query(header.request_id, packed);
+                return self.send_failure(envelope, error);
+            }
+            wire::opcode::INSERT | wire::opcode::UPDATE | wire::opcode::DELETE => {
+                self.service.write_refused(&self.connection.state, error);
+                return Ok(());
+            }
             _ => return Err(Ended(Some(error.to_string()))),
-        };
-        let checksum = via == Via::Msg && flags.contains(MsgFlags::CHECKSUM_PRESENT);
-        let envelope = Envelope { via, response_to: header.request_id, checksum, packed };
+        }
+        let checksum = flags.contains(MsgFlags::CHECKSUM_PRESENT);
+        let envelope = Envelope { response_to: header.request_id, checksum, packed };
         self.send(envelope, MsgFlags::NONE, &error_document(error)).map(drop)
     }
 
@@ -220,7 +240,6 @@ impl<S: Service> Exchange<'_, S> {
         packed: Option<Compressor>,
     ) -> Result<(), Ended> {
         let mut envelope = Envelope {
-            via: Via::Msg,
             response_to: header.request_id,
             checksum: msg.flags.contains(MsgFlags::CHECKSUM_PRESENT),
             packed,
@@ -261,40 +280,6 @@ impl<S: Service> Exchange<'_, S> {
         self.send(envelope, MsgFlags::NONE, &reply.document).map(drop)
     }
 
-    fn answer_query(
-        &mut self,
-        header: Header,
-        query: &OpQuery<'_>,
-        packed: Option<Compressor>,
-    ) -> Result<(), Ended> {
-        let envelope =
-            Envelope { via: Via::Query, response_to: header.request_id, checksum: false, packed };
-        let Some(database) = query.command_database() else {
-            let error = errors::Error::new(
-                Code::location(352),
-                format!(
-                    "Unsupported OP_QUERY on {}: only commands are served this way. \
-                     The client driver may require an upgrade",
-                    query.namespace
-                ),
-            );
-            return self.send(envelope, MsgFlags::NONE, &query_failure(&error)).map(drop);
-        };
-        let request = Request {
-            database,
-            body: unwrapped(query.query),
-            sequences: &[],
-            via: Via::Query,
-            exhaust_allowed: false,
-            request_id: header.request_id,
-        };
-        let reply = self.run(&request);
-        if reply.hang_up {
-            return Err(Ended(None));
-        }
-        self.send(envelope, MsgFlags::NONE, &reply.document).map(drop)
-    }
-
     fn run(&self, request: &Request<'_>) -> Reply {
         let state = &*self.connection.state;
         catch_unwind(AssertUnwindSafe(|| self.service.run(state, request))).unwrap_or_else(|_| {
@@ -311,14 +296,27 @@ impl<S: Service> Exchange<'_, S> {
         flags: MsgFlags,
         document: &RawDocument,
     ) -> Result<i32, Ended> {
+        let checksum = if envelope.checksum { MsgFlags::CHECKSUM_PRESENT } else { MsgFlags::NONE };
+        self.send_with(envelope.packed, |out, number| {
+            let flags = flags.with(checksum);
+            wire::encode_msg(out, number, envelope.response_to, flags, document);
+        })
+    }
+
+    /// Sends what `encode` makes of the reply's number.
+    fn send_with(
+        &mut self,
+        packed: Option<Compressor>,
+        encode: impl FnOnce(&mut Vec<u8>, i32),
+    ) -> Result<i32, Ended> {
         let number = self.connection.next_reply;
         self.connection.next_reply = number.checked_add(1).unwrap_or(1);
         self.outbox.clear();
-        match envelope.packed {
-            None => encode(self.outbox, number, envelope, flags, document),
+        match packed {
+            None => encode(self.outbox, number),
             Some(compressor) => {
                 self.plain.clear();
-                encode(self.plain, number, envelope, flags, document);
+                encode(self.plain, number);
                 self.codec
                     .compress(self.plain, compressor, self.outbox)
                     .map_err(|error| Ended(Some(error.to_string())))?;
@@ -336,33 +334,6 @@ impl<S: Service> Exchange<'_, S> {
     }
 }
 
-fn encode(
-    out: &mut Vec<u8>,
-    number: i32,
-    envelope: Envelope,
-    flags: MsgFlags,
-    document: &RawDocument,
-) {
-    match envelope.via {
-        Via::Msg => {
-            let checksum =
-                if envelope.checksum { MsgFlags::CHECKSUM_PRESENT } else { MsgFlags::NONE };
-            wire::encode_msg(out, number, envelope.response_to, flags.with(checksum), document);
-        }
-        Via::Query => {
-            let failed = document.get("$err").is_ok_and(|found| found.is_some());
-            let failure = if failed { ReplyFlags::QUERY_FAILURE.0 } else { 0 };
-            let reply = OpReply {
-                flags: ReplyFlags(ReplyFlags::AWAIT_CAPABLE.0 | failure),
-                cursor_id: 0,
-                starting_from: 0,
-                documents: vec![document],
-            };
-            wire::encode_reply(out, number, envelope.response_to, &reply);
-        }
-    }
-}
-
 /// The `$db` of an OP_MSG.
 fn database_of(body: &RawDocument) -> errors::Result<&str> {
     match body.get("$db") {
@@ -372,31 +343,11 @@ fn database_of(body: &RawDocument) -> errors::Result<&str> {
     }
 }
 
-/// Old clients wrap a command together with its read preference: `{$query: command, ...}`.
-fn unwrapped(body: &RawDocument) -> &RawDocument {
-    match body.iter().next() {
-        Some(Ok((key, RawBsonRef::Document(inner))))
-            if matches!(key.as_str(), "$query" | "query") =>
-        {
-            inner
-        }
-        _ => body,
-    }
-}
-
 fn error_document(error: &errors::Error) -> RawDocumentBuf {
     let mut document = RawDocumentBuf::new();
     document.append(cstr!("ok"), 0.0);
     document.append(cstr!("errmsg"), error.message());
     document.append(cstr!("code"), error.code().0);
     document.append(cstr!("codeName"), error.code().name().as_ref());
-    document
-}
-
-fn query_failure(error: &errors::Error) -> RawDocumentBuf {
-    let mut document = RawDocumentBuf::new();
-    document.append(cstr!("$err"), error.message());
-    document.append(cstr!("code"), error.code().0);
-    document.append(cstr!("ok"), 0.0);
     document
 }
