@@ -21,6 +21,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("`profile` levels 1 and 2", "238 NotImplemented"),
     ("`fsync` with `lock: true`", "238 NotImplemented"),
     ("OP_QUERY with the exhaust flag, other `$` modifiers (`$maxScan`)", "an error; never ignored"),
+    ("reading `system.namespaces`, `system.indexes` by OP_QUERY", "115 CommandNotSupported"),
     ("`getLastError` with `w` above 1 or a named mode", "2 BadValue with `badGLE`"),
     ("`requestResumeToken`, `resumeAfter` of `find`", "238 NotImplemented"),
 ];

@@ -60,8 +60,18 @@ pub(crate) fn query<'a>(query: &OpQuery<'a>) -> Result<Translated<'a>> {
         "$cmd.sys.inprog" => Ok(system_command("currentOp", query.query)),
         "$cmd.sys.killop" => Ok(system_command("killOp", query.query)),
         "$cmd.sys.unlock" => Ok(system_command("fsyncUnlock", query.query)),
+        "system.namespaces" => Err(no_collection(collection, "listCollections")),
+        "system.indexes" => Err(no_collection(collection, "listIndexes")),
         _ => find(query, database, collection),
     }
+}
+
+/// What lists collections and indexes is no collection here; an empty answer would be a lie.
+fn no_collection(name: &str, command: &str) -> Error {
+    Error::new(
+        Code::COMMAND_NOT_SUPPORTED,
+        format!("{name} cannot be read by this server: use the command {command}"),
+    )
 }
 
 fn split(namespace: &str) -> Result<(&str, &str)> {

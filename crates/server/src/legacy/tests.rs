@@ -137,6 +137,14 @@ fn namespace_needs_a_database_and_a_collection() {
 }
 
 #[test]
+fn catalogs_that_are_no_collections_are_refused_not_empty() {
+    let filter = rawdoc! {};
+    for namespace in ["db.system.namespaces", "db.system.indexes"] {
+        assert_eq!(code(query(&asked(namespace, &filter))), 115, "{namespace}");
+    }
+}
+
+#[test]
 fn aggregate_without_cursor_gets_its_result_in_one_document() {
     let old = rawdoc! { "aggregate": "c", "pipeline": [] };
     let translated = query(&asked("db.$cmd", &old)).unwrap();
