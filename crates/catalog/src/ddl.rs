@@ -13,6 +13,7 @@ use crate::metadata;
 use crate::namespace::Namespace;
 use crate::options::{CollectionOptions, StorageOptions};
 use bson::Uuid;
+use bson::raw::RawDocument;
 use engine::{DictionaryId, Durability, TxnOptions};
 use errors::{Code, Error, Result};
 use parking_lot::{ArcRwLockWriteGuard, RawRwLock};
@@ -57,6 +58,7 @@ impl Catalog {
         options: &CollectionOptions,
     ) -> Result<Arc<Collection>> {
         self.check_case(namespace.database())?;
+        options.validation.check_place(namespace)?;
         if options.view.is_some() {
             self.check_view(namespace, options)?;
         }
@@ -229,6 +231,36 @@ impl Catalog {
         });
         committed.map_err(from_engine)?;
         drop(guards);
+        Ok(())
+    }
+
+    /// Changes what is demanded of documents: some of `validator`, `validationLevel`,
+    /// `validationAction`. Waits for the writers; what is stored is not looked at.
+    pub fn change_validation(&self, namespace: &Namespace, change: &RawDocument) -> Result<()> {
+        let (collection, guard) = self.lock_current(namespace)?;
+        if let (true, Some(Ok((name, _)))) = (collection.is_view(), change.iter().next()) {
+            return Err(Error::new(
+                Code::INVALID_OPTIONS,
+                format!("option not supported on a view: {}", name.as_str()),
+            ));
+        }
+        let options = collection.options.with_validation(change)?;
+        options.validation.check_place(namespace)?;
+        let _ddl = self.ddl.lock();
+        let changed = Arc::new(Collection {
+            namespace: collection.namespace.clone(),
+            uuid: collection.uuid,
+            number: collection.number,
+            options,
+            primary: collection.primary,
+            indexes: collection.indexes.clone(),
+            shared: Arc::clone(&collection.shared),
+        });
+        let mut txn = self.engine().begin(TxnOptions::default());
+        write_record(&mut txn, &changed)?;
+        let committed = txn.commit_with(Durability::Buffered, |_| self.publish(&changed));
+        committed.map_err(from_engine)?;
+        drop(guard);
         Ok(())
     }
 

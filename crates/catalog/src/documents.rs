@@ -32,6 +32,9 @@ impl Txn {
         collection: &Arc<Collection>,
         document: &RawDocument,
     ) -> Result<()> {
+        if !self.bypasses_validation {
+            collection.options.validation.check_insert(&collection.namespace, document)?;
+        }
         let id = required_id(document)?;
         let key = id_key(id)?;
         let keys = all_keys(collection, document, id)?;
@@ -80,6 +83,9 @@ impl Txn {
         new: &RawDocument,
         touched: Option<&[Path]>,
     ) -> Result<()> {
+        if !self.bypasses_validation {
+            collection.options.validation.check_update(&collection.namespace, old, new)?;
+        }
         let old_keys = touched_keys(collection, old, touched)?;
         let new_keys = touched_keys(collection, new, touched)?;
         let unique_grows = collection

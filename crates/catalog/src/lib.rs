@@ -29,6 +29,7 @@ pub mod text {
 }
 mod txn;
 mod validate;
+mod validation;
 
 pub use build::{CreatedIndexes, IndexChange, IndexSelector, same_pattern};
 pub use catalog::{Catalog, CatalogOptions};
@@ -47,6 +48,7 @@ pub use stats::{CollectionStats, IndexStats};
 pub use sweep::TEMPORARY_PREFIX;
 pub use txn::{Savepoint, Txn, TxnKind};
 pub use validate::ValidateReport;
+pub use validation::Validation;
 /// The engine itself, for the server that opens it.
 pub mod storage {
     pub use engine::*;

@@ -3,6 +3,7 @@
 //! Always true: an option that cannot be honoured was refused when it was parsed; what is kept is
 //! shown by `listCollections` as it was given.
 
+use crate::validation::Validation;
 use bson::raw::{CStr, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use engine::{Compression, DictionaryOptions};
 use errors::{Code, Error, Result};
@@ -155,6 +156,8 @@ pub struct CollectionOptions {
     pub storage: StorageOptions,
     /// Set for a view.
     pub view: Option<View>,
+    /// What is demanded of documents.
+    pub validation: Validation,
     /// The options as given, for `listCollections`.
     pub shown: RawDocumentBuf,
 }
@@ -178,6 +181,9 @@ impl CollectionOptions {
                     let array = value.as_array().ok_or_else(|| wrong_type(key, "array"))?;
                     pipeline = Some(array.to_owned());
                 }
+                name if Validation::is_option(name) => {
+                    options.validation.take("create", name, value)?;
+                }
                 name => refuse_unbuilt(name, value)?,
             }
         }
@@ -188,10 +194,32 @@ impl CollectionOptions {
             }
             (Some(on), pipeline) => Some(View { on, pipeline: pipeline.unwrap_or_default() }),
         };
+        options.validation.show(&mut options.shown);
         if let Some(view) = &options.view {
+            if !options.validation.is_empty() {
+                return Err(invalid("a view cannot have a validator"));
+            }
             options.shown.append(bson::raw::cstr!("viewOn"), view.on.as_str());
             options.shown.append(bson::raw::cstr!("pipeline"), view.pipeline.clone());
         }
+        Ok(options)
+    }
+
+    /// The same options with others of validation, as `collMod` gives them.
+    pub(crate) fn with_validation(&self, change: &RawDocument) -> Result<Self> {
+        let mut options = self.clone();
+        for element in change {
+            let (name, value) = element?;
+            options.validation.take("collMod", name.as_str(), value)?;
+        }
+        options.shown = RawDocumentBuf::new();
+        for element in &self.shown {
+            let (name, value) = element?;
+            if !Validation::is_option(name.as_str()) {
+                options.shown.append(name, value);
+            }
+        }
+        options.validation.show(&mut options.shown);
         Ok(options)
     }
 }
@@ -204,9 +232,6 @@ fn refuse_unbuilt(name: &str, value: RawBsonRef<'_>) -> Result<()> {
             "the 'capped' field needs to be true when either the 'size' or 'max' fields are present",
         )),
         "timeseries" => Err(unbuilt("time-series collections are")),
-        "validator" if value.as_document().is_some_and(|d| !d.is_empty()) => {
-            Err(unbuilt("document validators are"))
-        }
         "clusteredIndex" if value.as_document().is_some() || truth(value) => {
             Err(unbuilt("the option 'clusteredIndex' is"))
         }
@@ -272,12 +297,23 @@ mod tests {
     }
 
     #[test]
+    fn changed_validation_reads_back_as_it_is_shown() {
+        let options = parse(&doc! { "compression": "lz4", "validator": { "a": 1 } }).unwrap();
+        let change = doc! { "validator": { "b": { "$gt": 1 } }, "validationLevel": "moderate" };
+        let changed = options.with_validation(&RawDocumentBuf::try_from(&change).unwrap()).unwrap();
+        assert_ne!(changed, options);
+        assert_eq!(CollectionOptions::parse(&changed.shown).unwrap(), changed);
+    }
+
+    #[test]
     fn what_cannot_be_honoured_is_refused() {
         for (command, code) in [
             (doc! { "compression": "best" }, 16442),
             (doc! { "fanout": 2 }, 17288),
             (doc! { "capped": true, "size": 100 }, 72),
-            (doc! { "validator": { "a": 1 } }, 72),
+            (doc! { "validator": { "a": { "$foo": 1 } } }, 2),
+            (doc! { "validator": { "a": 1 }, "viewOn": "b" }, 72),
+            (doc! { "validationLevel": "loose" }, 2),
             (doc! { "collation": { "locale": "de" } }, 115),
             (doc! { "pipeline": [] }, 72),
         ] {

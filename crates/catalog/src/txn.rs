@@ -35,6 +35,7 @@ pub struct Txn {
     pub(crate) catalog: Arc<Catalog>,
     touched: SmallVec<[Touched; 1]>,
     multikey: Vec<(Arc<Index>, u32)>,
+    pub(crate) bypasses_validation: bool,
 }
 
 struct Touched {
@@ -62,6 +63,7 @@ impl Catalog {
             catalog: Arc::clone(self),
             touched: SmallVec::new(),
             multikey: Vec::new(),
+            bypasses_validation: false,
         }
     }
 }
@@ -75,6 +77,11 @@ impl Txn {
     /// The catalog it works in.
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
+    }
+
+    /// Whether the writes from now on go past the collections' validators.
+    pub fn bypass_validation(&mut self, bypass: bool) {
+        self.bypasses_validation = bypass;
     }
 
     /// The collection, locked against metadata changes until this transaction ends; `None` where

@@ -30,6 +30,8 @@ pub struct ValidateReport {
     pub records: u64,
     /// Documents that are no BSON or stand under a wrong key.
     pub invalid_documents: u64,
+    /// Documents that the collection's validator would refuse; they are valid all the same.
+    pub non_compliant: u64,
     /// Entries per index, `_id_` first.
     pub keys_per_index: Vec<(String, u64)>,
     /// Indexes that disagree with the documents.
@@ -133,7 +135,8 @@ fn walk_documents(
         if report.records.is_multiple_of(1024) {
             check()?;
         }
-        if let Err(error) = tally_document(collection, key, value, expected) {
+        let compliance = &mut report.non_compliant;
+        if let Err(error) = tally_document(collection, key, value, expected, compliance) {
             report.invalid_documents += 1;
             report.say(format!("document under key {key:02x?}: {error}"));
         }
@@ -146,9 +149,13 @@ fn tally_document(
     key: &[u8],
     value: &[u8],
     expected: &mut [Tally],
+    non_compliant: &mut u64,
 ) -> Result<()> {
     let document = RawDocument::from_bytes(value)?;
     crate::documents::check_document(document)?;
+    if !collection.options.validation.complies(document) {
+        *non_compliant += 1;
+    }
     let id = document.get("_id")?.unwrap_or(RawBsonRef::Null);
     if id_key(id)? != key {
         return Err(Error::new(Code::INTERNAL_ERROR, "stands under the key of another _id"));

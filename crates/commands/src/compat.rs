@@ -16,7 +16,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("`writeConcern.w` above 1 and named modes", "2 BadValue, as any standalone"),
     ("`tailable` cursors", "2 BadValue: there are no capped collections yet"),
     ("collations other than `simple`", "an error; never ignored"),
-    ("`capped`, `timeseries`, `validator`, `clusteredIndex`", "72 InvalidOptions"),
+    ("`capped`, `timeseries`, `clusteredIndex`", "72 InvalidOptions"),
     ("text, 2d, 2dsphere, hashed and wildcard indexes", "67 CannotCreateIndex"),
     ("`profile` levels 1 and 2", "238 NotImplemented"),
     ("`fsync` with `lock: true`", "238 NotImplemented"),

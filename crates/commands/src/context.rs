@@ -6,7 +6,7 @@ use crate::fields::Field;
 use crate::registry::Command;
 use crate::service::{Request, Service};
 use crate::writer::Writer;
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use catalog::{Durability, Namespace};
 use errors::{Error, Result};
 use query::{Interrupt, OpContext, Verbosity};
@@ -65,6 +65,12 @@ impl<'a> Context<'a> {
         if self.arguments.write_concern.synced {
             op.durability = Durability::Synced;
         }
+        // Commands that do not know the field have refused it.
+        op.bypass_validation = match self.body.get("bypassDocumentValidation") {
+            Ok(Some(RawBsonRef::Boolean(bypass))) => bypass,
+            Ok(Some(number)) => crate::fields::as_i64(number).is_some_and(|n| n != 0),
+            _ => false,
+        };
         op.comment = self.arguments.comment.map(Into::into);
         op
     }

@@ -10,6 +10,7 @@ mod fail_points;
 mod generic;
 mod mutations;
 mod sessions;
+mod validation;
 
 use crate::{
     Connection, ConnectionInfo, OpKind, Parts, Reply, Request, ServerInfo, Service, SilentHost,

@@ -34,11 +34,20 @@ pub struct OpContext<'a> {
     pub durability: Durability,
     /// The client's `comment`.
     pub comment: Option<RawBson>,
+    /// `bypassDocumentValidation`: writes go past the collections' validators.
+    pub bypass_validation: bool,
 }
 
 impl<'a> OpContext<'a> {
     /// The usual context: no transaction, buffered durability.
     pub fn new(catalog: &'a Arc<Catalog>, interrupt: Arc<dyn Interrupt>) -> Self {
-        Self { catalog, txn: None, interrupt, durability: Durability::Buffered, comment: None }
+        Self {
+            catalog,
+            txn: None,
+            interrupt,
+            durability: Durability::Buffered,
+            comment: None,
+            bypass_validation: false,
+        }
     }
 }

@@ -43,6 +43,7 @@ pub(crate) fn in_transaction<T>(
 ) -> Result<T> {
     if let Some(txn) = ctx.txn.as_deref_mut() {
         let savepoint = txn.savepoint();
+        txn.bypass_validation(ctx.bypass_validation);
         let result = step(txn);
         if result.is_err() {
             txn.rollback_to(savepoint);
@@ -52,6 +53,7 @@ pub(crate) fn in_transaction<T>(
     let mut attempts = 0;
     loop {
         let mut txn = ctx.catalog.begin(TxnKind::Statement);
+        txn.bypass_validation(ctx.bypass_validation);
         let result = step(&mut txn).and_then(|value| {
             txn.commit(ctx.durability)?;
             Ok(value)

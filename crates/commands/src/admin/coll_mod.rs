@@ -1,26 +1,31 @@
-//! `collMod`: changes an index's visibility or lifetime.
+//! `collMod`: changes an index's visibility or lifetime, and what documents must be like.
 
 use crate::context::Context;
 use crate::fields::{Field, inner};
 use crate::registry::Command;
+use bson::raw::{RawDocumentBuf, cstr};
 use catalog::{IndexChange, IndexSelector};
 use errors::{Code, Error, Result};
 
 pub(crate) const COLL_MOD: Command =
-    Command::new("collMod", "Hides an index or changes its lifetime.", run)
+    Command::new("collMod", "Changes a validator; hides an index or changes its lifetime.", run)
         .api_v1()
         .write_concern();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;
     let mut index = None;
+    let mut validation = RawDocumentBuf::new();
     for field in &fields[1..] {
         match field.name {
             "index" => index = Some(parse_index(field)?),
-            "validator"
-            | "validationLevel"
-            | "validationAction"
-            | "viewOn"
+            "validator" => {
+                field.document()?;
+                validation.append(cstr!("validator"), field.value);
+            }
+            "validationLevel" => validation.append(cstr!("validationLevel"), field.str()?),
+            "validationAction" => validation.append(cstr!("validationAction"), field.str()?),
+            "viewOn"
             | "pipeline"
             | "timeseries"
             | "expireAfterSeconds"
@@ -32,11 +37,13 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
     }
     context.at_collection(&namespace);
-    let Some((selector, change)) = index else {
-        context.service.catalog.require(&namespace)?;
-        return Ok(());
-    };
-    let old = context.service.catalog.change_index(&namespace, selector, change)?;
+    let catalog = &context.service.catalog;
+    catalog.require(&namespace)?;
+    if !validation.is_empty() {
+        catalog.change_validation(&namespace, &validation)?;
+    }
+    let Some((selector, change)) = index else { return Ok(()) };
+    let old = catalog.change_index(&namespace, selector, change)?;
     let reply = &mut context.reply;
     if let Some(new) = change.expire_after_seconds {
         if let Some(old) = old.expire_after_seconds {

@@ -8,6 +8,9 @@ use errors::{Code, Error, Result};
 pub(crate) const VALIDATE: Command =
     Command::new("validate", "Checks documents and indexes against each other.", run);
 
+const NON_COMPLIANT: &str =
+    "Detected one or more documents not compliant with the collection's schema.";
+
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;
     for field in &fields[1..] {
@@ -37,10 +40,14 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
                 _ => error,
             }
         })?;
+    let mut warnings = Vec::new();
+    if report.non_compliant > 0 {
+        warnings.push(NON_COMPLIANT.to_owned());
+    }
     let reply = &mut context.reply;
     reply.str("ns", namespace.as_str());
     reply.long("nInvalidDocuments", report.invalid_documents);
-    reply.long("nNonCompliantDocuments", 0);
+    reply.long("nNonCompliantDocuments", report.non_compliant);
     reply.long("nrecords", report.records);
     reply.i32("nIndexes", report.keys_per_index.len() as i32);
     let keys = reply.begin_document("keysPerIndex");
@@ -58,7 +65,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     reply.bool("valid", report.valid());
     reply.bool("repaired", false);
     for (name, texts) in [
-        ("warnings", &Vec::new()),
+        ("warnings", &warnings),
         ("errors", &report.errors),
         ("extraIndexEntries", &Vec::new()),
         ("missingIndexEntries", &Vec::new()),

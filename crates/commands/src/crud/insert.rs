@@ -21,7 +21,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         match field.name {
             "documents" => documents = Some(*field),
             "ordered" => ordered = field.bool()?,
-            // No validator exists that could be bypassed, and timestamps are kept as they come.
+            // The first is honoured by `Context::op`; timestamps are kept as they come.
             "bypassDocumentValidation" | "bypassEmptyTsReplacement" => {
                 field.bool()?;
             }

@@ -61,7 +61,7 @@ fn what_cannot_be_honoured_is_refused() {
     let client = Client::new();
     for command in [
         doc! { "create": "c", "capped": true, "size": 1000 },
-        doc! { "create": "c", "validator": { "a": 1 } },
+        doc! { "create": "c", "validator": { "a": { "$near": 1 } } },
         doc! { "create": "c", "timeseries": { "timeField": "t" } },
     ] {
         assert_eq!(client.run("db", command).get_f64("ok").ok(), Some(0.0));

@@ -25,6 +25,7 @@ pub(crate) struct QueryEnv {
     catalog: Arc<Catalog>,
     interrupt: Arc<InterruptSlot>,
     durability: Durability,
+    bypass_validation: bool,
     options: ExecOptions,
     /// The collection the pipeline runs on, for the stages that tell about it.
     namespace: Option<Namespace>,
@@ -46,6 +47,7 @@ impl QueryEnv {
             catalog: Arc::clone(ctx.catalog),
             interrupt: InterruptSlot::of(&ctx.interrupt),
             durability: ctx.durability,
+            bypass_validation: ctx.bypass_validation,
             options,
             namespace,
         }
@@ -71,6 +73,7 @@ impl QueryEnv {
     pub(crate) fn context(&self) -> OpContext<'_> {
         let mut ctx = OpContext::new(&self.catalog, self.interrupt_dyn());
         ctx.durability = self.durability;
+        ctx.bypass_validation = self.bypass_validation;
         ctx
     }
 }

@@ -23,6 +23,19 @@ pub fn find_and_modify(
     ns: &Namespace,
     request: &FindAndModifyRequest<'_>,
 ) -> Result<FindAndModifyResult> {
+    run(ctx, ns, request).map_err(|error| match error.code() {
+        Code::DOCUMENT_VALIDATION_FAILURE => {
+            error.context("Plan executor error during findAndModify")
+        }
+        _ => error,
+    })
+}
+
+fn run(
+    ctx: &mut OpContext<'_>,
+    ns: &Namespace,
+    request: &FindAndModifyRequest<'_>,
+) -> Result<FindAndModifyResult> {
     check_target(ctx, ns)?;
     let find = FindRequest {
         filter: request.filter,
