@@ -2,7 +2,6 @@
 
 use crate::background::Jobs;
 use crate::backup::Backup;
-use crate::checkpoint_root::CheckpointRoot;
 use crate::commit::CommitOrder;
 use crate::dictionary::Directory;
 use crate::environment::Environment;
@@ -15,7 +14,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshots::Snapshots;
 use crate::stats::{Counters, Stats};
 use crate::txn::Txn;
-use crate::{DictionaryId, DictionaryOptions, Error, Result, Timestamp, TxnOptions, recovery};
+use crate::{DictionaryId, DictionaryOptions, Error, Result, TxnOptions, recovery};
 use blockfile::BlockFile;
 use cachetable::CacheTable;
 use locktree::{LockInfo, LockTable, Waiting};
@@ -28,10 +27,10 @@ use telemetry::Registry;
 use wal::{Wal, WalOptions};
 
 /// The file a running engine holds locked.
-const LOCK_FILE: &str = "fernd.lock";
+pub(crate) const LOCK_FILE: &str = "fernd.lock";
 /// The file that names the format of the directory.
-const VERSION_FILE: &str = "FERNDB";
-const VERSION_TEXT: &str = "FernDB data directory, format 1\n";
+pub(crate) const VERSION_FILE: &str = "FERNDB";
+pub(crate) const VERSION_TEXT: &str = "FernDB data directory, format 1\n";
 
 /// The storage engine; a cheap handle. When the last handle goes without [`Engine::close`], the
 /// background stops and the log is flushed; the next open recovers.
@@ -333,25 +332,4 @@ fn io_error(what: &str, path: &Path, error: &std::io::Error) -> Error {
         std::io::ErrorKind::StorageFull => Error::NoSpace(path.display().to_string()),
         _ => Error::Io(format!("{what} {}: {error}", path.display())),
     }
-}
-
-/// What an offline reader learns from a checkpoint root.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RootSummary {
-    /// Dictionaries created or dropped up to here are as listed.
-    pub timestamp: Timestamp,
-    /// Each with its options and the length of its tree's image.
-    pub dictionaries: Vec<(DictionaryId, DictionaryOptions, usize)>,
-}
-
-/// Reads a checkpoint root. For `fern inspect` and fuzzing.
-pub fn inspect_checkpoint_root(bytes: &[u8]) -> Result<RootSummary> {
-    let root = CheckpointRoot::decode(bytes).map_err(|e| Error::Corruption(e.to_string()))?;
-    let dictionaries = root.dictionaries.iter();
-    Ok(RootSummary {
-        timestamp: Timestamp(root.timestamp),
-        dictionaries: dictionaries
-            .map(|d| (DictionaryId(d.id), d.options, d.image.len()))
-            .collect(),
-    })
 }

@@ -22,6 +22,7 @@ mod dictionary;
 mod engine;
 mod environment;
 mod error;
+pub mod format;
 mod health;
 mod live;
 mod log;
@@ -38,7 +39,7 @@ mod types;
 
 pub use backup::Backup;
 pub use cursor::Cursor;
-pub use engine::{DictionaryStats, Engine, RootSummary, inspect_checkpoint_root};
+pub use engine::{DictionaryStats, Engine};
 pub use error::{Error, Result};
 pub use ftree::{Direction, KeyRange};
 pub use live::TxnInfo;

@@ -76,6 +76,8 @@ pub struct Tuning {
     pub flushers: usize,
 }
 
+/// Where log segments are in the data directory, unless told otherwise.
+pub(crate) const LOG_DIR: &str = "journal";
 /// The cache must hold at least this.
 const MIN_CACHE: u64 = 8 << 20;
 const MIB: u64 = 1 << 20;
@@ -128,7 +130,7 @@ impl Options {
     }
 
     pub(crate) fn log_dir(&self) -> PathBuf {
-        self.log_dir.clone().unwrap_or_else(|| self.dir.join("journal"))
+        self.log_dir.clone().unwrap_or_else(|| self.dir.join(LOG_DIR))
     }
 
     pub(crate) fn tmp_dir(&self) -> PathBuf {

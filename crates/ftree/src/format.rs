@@ -2,6 +2,13 @@
 //!
 //! Always true: any bytes may be handed in; the answer is what they say, or what is wrong.
 
+mod facts;
+
+pub use facts::{
+    BlockFacts, ChildFacts, ImageFacts, NodeFacts, RunFacts, SegmentFacts, block_facts,
+    footer_facts, image_facts, node_facts,
+};
+
 use crate::bytes::Reader;
 use crate::filter;
 use crate::memtable::hash;

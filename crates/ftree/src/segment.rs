@@ -407,7 +407,7 @@ pub(crate) fn encode_block(block: Block, out: &mut Vec<u8>) {
     put_varint(out, u64::from(block.raw_len));
 }
 
-fn decode_block(bytes: &[u8], page: u32) -> Option<Block> {
+pub(crate) fn decode_block(bytes: &[u8], page: u32) -> Option<Block> {
     let mut reader = Reader::new(bytes);
     let block = read_block(&mut reader, page)?;
     (reader.remaining() == 0).then_some(block)

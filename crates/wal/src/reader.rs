@@ -101,6 +101,27 @@ impl Replay {
         Ok(Some(Record { lsn, end: self.pos, payload }))
     }
 
+    /// After [`Error::Corruption`]: goes on at the next valid record behind the damage and says
+    /// where that is, `None` where there is none. For offline readers that name every damage; what
+    /// is read behind a gap is no longer the log.
+    pub fn skip_damage(&mut self) -> Result<Option<Lsn>> {
+        let Some(run) = self.found.runs.get(self.run) else { return Ok(None) };
+        let end = run.end;
+        let next = match self.next_frame_after(self.pos)? {
+            Some((at, _)) => Some(at),
+            None if self.run + 1 < self.found.runs.len() => {
+                self.run += 1;
+                Some(end)
+            }
+            None => None,
+        };
+        match next {
+            Some(at) => self.move_to(at),
+            None => self.ended = true,
+        }
+        Ok(next)
+    }
+
     /// Reads what is left and says where the log ends.
     pub fn find_end(&mut self) -> Result<Lsn> {
         while self.advance()?.is_some() {}

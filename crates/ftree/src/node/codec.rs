@@ -18,7 +18,7 @@ use super::parts::bounds_of;
 use super::{Attached, Child, MAX_FANOUT, Node, Parts, StoredNode};
 use crate::bytes::{Reader, put_bytes, put_varint};
 use crate::error::{Error, Result};
-use crate::format::NodeSummary;
+use crate::format::{ChildFacts, NodeFacts, NodeSummary, RunFacts, SegmentFacts};
 use crate::home::Home;
 use crate::options::TreeOptions;
 use crate::segment::{Bounds, Descriptor, Role, Segment};
@@ -96,6 +96,27 @@ impl NodeImage {
             pivots: self.pivots.iter().map(|pivot| pivot.to_vec()).collect(),
             children: children.collect(),
             runs: self.runs.into_iter().map(|(age, run, shares)| (run.id, age, shares)).collect(),
+        }
+    }
+}
+
+impl NodeImage {
+    pub(crate) fn into_facts(self) -> NodeFacts {
+        let children = self.children.into_iter().map(|child| match child {
+            ChildImage::Empty => ChildFacts::Empty,
+            ChildImage::Leaf(leaf) => ChildFacts::Leaf(SegmentFacts::of(leaf)),
+            ChildImage::Node(segment, page) => ChildFacts::Node { segment, page },
+        });
+        let runs = self.runs.into_iter();
+        NodeFacts {
+            height: self.height,
+            lower: self.bounds.lower.map(|key| key.to_vec()),
+            upper: self.bounds.upper.map(|key| key.to_vec()),
+            pivots: self.pivots.iter().map(|pivot| pivot.to_vec()).collect(),
+            children: children.collect(),
+            runs: runs
+                .map(|(age, run, shares)| RunFacts { age, run: SegmentFacts::of(run), shares })
+                .collect(),
         }
     }
 }

@@ -120,7 +120,7 @@ impl Tree {
 
 /// What stands before the root.
 pub(crate) struct Header<'a> {
-    sequence: u64,
+    pub(crate) sequence: u64,
     pub(crate) flushed_ts: u64,
     pub(crate) root: &'a [u8],
 }

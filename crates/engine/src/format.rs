@@ -1,0 +1,125 @@
+//! What an offline reader learns from the engine's own bytes: checkpoint root, log records, and
+//! the names of files.
+//!
+//! Always true: any bytes may be handed in; the answer is what they say, or what is wrong.
+
+use crate::checkpoint_root::CheckpointRoot;
+use crate::records::{Operation, Operations, Record};
+use crate::{DictionaryId, DictionaryOptions, Timestamp};
+
+/// The file a running engine holds locked.
+pub const LOCK_FILE: &str = crate::engine::LOCK_FILE;
+/// The file that names the format of the directory.
+pub const VERSION_FILE: &str = crate::engine::VERSION_FILE;
+/// What is in it.
+pub const VERSION_TEXT: &str = crate::engine::VERSION_TEXT;
+/// The log's directory in the data directory, unless the server was told otherwise.
+pub const LOG_DIR: &str = crate::settings::LOG_DIR;
+
+/// What a checkpoint root says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RootFacts {
+    /// Dictionaries created or dropped up to here are as listed.
+    pub timestamp: Timestamp,
+    /// The log was synced up to here before the root was written.
+    pub log_end: u64,
+    /// Dictionary ids below are taken.
+    pub next_dictionary: u64,
+    /// Transaction ids below are taken.
+    pub next_txn: u64,
+    /// Ids ascending.
+    pub dictionaries: Vec<DictionaryFacts>,
+}
+
+/// What a checkpoint root says of one dictionary.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DictionaryFacts {
+    /// Its number.
+    pub id: DictionaryId,
+    /// The commit that created it.
+    pub created: Timestamp,
+    /// Every commit up to this is in the image.
+    pub flushed: Timestamp,
+    /// Its shape.
+    pub options: DictionaryOptions,
+    /// Its tree's image: for `ftree::format`.
+    pub image: Vec<u8>,
+}
+
+/// Reads a checkpoint root.
+pub fn read_root(bytes: &[u8]) -> Result<RootFacts, &'static str> {
+    let root = CheckpointRoot::decode(bytes).map_err(|e| e.0)?;
+    let dictionaries = root.dictionaries.into_iter().map(|d| DictionaryFacts {
+        id: DictionaryId(d.id),
+        created: Timestamp(d.created),
+        flushed: Timestamp(d.flushed),
+        options: d.options,
+        image: d.image,
+    });
+    Ok(RootFacts {
+        timestamp: Timestamp(root.timestamp),
+        log_end: root.log_end,
+        next_dictionary: root.next_dictionary,
+        next_txn: root.next_txn,
+        dictionaries: dictionaries.collect(),
+    })
+}
+
+/// What a record of the log is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecordKind {
+    /// The transaction counts, at this timestamp, with so many chunks before it.
+    Commit {
+        /// When.
+        timestamp: Timestamp,
+        /// Records that belong to it.
+        chunks: u32,
+    },
+    /// Part of a transaction that may be committed later.
+    Chunk {
+        /// Its place among them.
+        number: u32,
+    },
+    /// The transaction's chunks count for nothing.
+    Abort,
+}
+
+/// What a record of the log says, operations counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordFacts {
+    /// Whose record it is.
+    pub txn: u64,
+    /// What it is.
+    pub kind: RecordKind,
+    /// Puts in it.
+    pub puts: u64,
+    /// Deletes in it.
+    pub deletes: u64,
+    /// Dictionaries created in it.
+    pub creates: u64,
+    /// Dictionaries dropped in it.
+    pub drops: u64,
+}
+
+/// Reads one record of the log, all its operations.
+pub fn read_record(payload: &[u8]) -> Result<RecordFacts, &'static str> {
+    let (txn, kind, operations) = match Record::decode(payload).map_err(|e| e.0)? {
+        Record::Commit { txn, timestamp, chunks, operations } => {
+            (txn, RecordKind::Commit { timestamp: Timestamp(timestamp), chunks }, operations)
+        }
+        Record::Chunk { txn, number, operations } => {
+            (txn, RecordKind::Chunk { number }, operations)
+        }
+        Record::Abort { txn } => (txn, RecordKind::Abort, &[][..]),
+    };
+    let mut facts = RecordFacts { txn, kind, puts: 0, deletes: 0, creates: 0, drops: 0 };
+    for operation in Operations::new(operations) {
+        match operation.map_err(|e| e.0)? {
+            Operation::Put { .. } => facts.puts += 1,
+            Operation::Delete { .. } => facts.deletes += 1,
+            Operation::Create { .. } => facts.creates += 1,
+            Operation::Drop { .. } => facts.drops += 1,
+        }
+    }
+    Ok(facts)
+}

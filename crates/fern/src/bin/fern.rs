@@ -1,0 +1,109 @@
+//! The binary: arguments in, text or JSON out. Exit status 0: fine; 1: damage; 2: could not look.
+#![forbid(unsafe_code)]
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use fern::inspect::Section;
+use fern::{DataDirectory, check, inspect};
+use os::Os;
+
+#[derive(Parser)]
+#[command(name = "fern", version, about = "Looks at a FernDB data directory without a server")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Superblock, segments, trees and log, with sizes and ratios.
+    Inspect {
+        #[command(flatten)]
+        place: Place,
+        /// What to show; without one: everything but single segments and nodes.
+        #[command(subcommand)]
+        section: Option<Show>,
+    },
+    /// Reads every page and every log record and names what is damaged; exit status 1 then.
+    Check {
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+#[derive(Args)]
+struct Place {
+    /// The data directory.
+    dbpath: PathBuf,
+    /// Where the log is, if not in the data directory.
+    #[arg(long = "logDir", value_name = "PATH")]
+    log_dir: Option<PathBuf>,
+    /// For programs.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Subcommand)]
+enum Show {
+    /// Both superblocks and what the newest checkpoint says.
+    Superblock,
+    /// Every segment: kind, place, size, tree.
+    Segments,
+    /// A line for each tree.
+    Trees,
+    /// The nodes, runs and leaves of one tree.
+    Tree {
+        /// The dictionary's number.
+        id: u64,
+    },
+    /// The log's files and what is in it behind the checkpoint.
+    Log,
+}
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            drop(writeln!(std::io::stderr(), "fern: {error:#}"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let (place, text, json, clean);
+    match arguments.task {
+        Task::Check { place: given } => {
+            let checkup = check::check(&open(&given)?);
+            (text, json) = (checkup.text(), checkup.json());
+            (place, clean) = (given, checkup.findings.is_clean());
+        }
+        Task::Inspect { place: given, section } => {
+            let section = match section {
+                None => Section::Overview,
+                Some(Show::Superblock) => Section::Superblock,
+                Some(Show::Segments) => Section::Segments,
+                Some(Show::Trees) => Section::Trees,
+                Some(Show::Tree { id }) => Section::Tree(id),
+                Some(Show::Log) => Section::Log,
+            };
+            let view = inspect::inspect(&open(&given)?, section)?;
+            (text, json) = (view.text(), view.json());
+            (place, clean) = (given, view.findings.is_clean());
+        }
+    }
+    let out = if place.json { format!("{json:#}\n") } else { text };
+    // a reader that closes the pipe early has seen enough
+    match std::io::stdout().write_all(out.as_bytes()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => return Err(e.into()),
+        _ => {}
+    }
+    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn open(place: &Place) -> anyhow::Result<DataDirectory> {
+    DataDirectory::open(&Os::real(), &place.dbpath, place.log_dir.as_deref())
+}

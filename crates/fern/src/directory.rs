@@ -1,0 +1,71 @@
+//! The data directory: its lock, its version file, where its files are.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use engine::format::{LOCK_FILE, LOG_DIR, VERSION_FILE, VERSION_TEXT};
+use os::{LockGuard, OpenOptions, Os};
+
+use crate::findings::{Damage, Findings};
+
+/// The data file's name.
+const DATA_FILE: &str = "fern.data";
+
+/// A data directory nobody else uses while this lives.
+#[derive(Debug)]
+pub struct DataDirectory {
+    pub(crate) os: Os,
+    pub(crate) path: PathBuf,
+    pub(crate) log: PathBuf,
+    _lock: Option<LockGuard>,
+    /// The lock could not be taken, though nobody holds it.
+    unlocked: Option<String>,
+}
+
+impl DataDirectory {
+    /// Takes the lock of a data directory. Refuses where a server holds it and where this is no
+    /// data directory. `log` is where the log is, if not in the directory.
+    pub fn open(os: &Os, path: &Path, log: Option<&Path>) -> Result<Self> {
+        let there = |name: &str| os.vfs.exists(&path.join(name)).unwrap_or(false);
+        if !there(VERSION_FILE) && !there(DATA_FILE) && !there(LOCK_FILE) {
+            bail!("{} is no data directory of FernDB", path.display());
+        }
+        let (mut lock, mut unlocked) = (None, None);
+        // a missing lock file is not made: nobody holds it, and nothing is to be changed here
+        if there(LOCK_FILE) {
+            match os.vfs.lock(&path.join(LOCK_FILE)) {
+                Ok(guard) => lock = Some(guard),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    bail!("{} is in use: a server is running on it; stop it first", path.display())
+                }
+                Err(e) => unlocked = Some(format!("{LOCK_FILE} cannot be locked: {e}")),
+            }
+        }
+        let log = log.map_or_else(|| path.join(LOG_DIR), Path::to_path_buf);
+        Ok(Self { os: os.clone(), path: path.to_path_buf(), log, _lock: lock, unlocked })
+    }
+
+    pub(crate) fn data_file(&self) -> PathBuf {
+        self.path.join(DATA_FILE)
+    }
+
+    /// The file that names the format says what it should.
+    pub(crate) fn check_version(&self, findings: &mut Findings) {
+        if let Some(why) = &self.unlocked {
+            findings.note(why);
+        }
+        let path = self.path.join(VERSION_FILE);
+        let mut text = [0; 64];
+        let read = self.os.vfs.open(&path, OpenOptions::read_only());
+        match read.and_then(|file| file.read_at(&mut text, 0)) {
+            Ok(len) if &text[..len] == VERSION_TEXT.as_bytes() => {}
+            Ok(len) => {
+                let found = String::from_utf8_lossy(&text[..len]).into_owned();
+                let what = format!("names a format not known here: {:?}", found.trim_end());
+                findings.damage(Damage::of(&path, what).at(0));
+            }
+            Err(e) => findings.damage(Damage::of(&path, format!("cannot be read: {e}"))),
+        }
+    }
+}
