@@ -9,11 +9,13 @@
 
 mod ranked;
 mod state;
+mod window;
 
 #[cfg(test)]
 mod tests;
 
 pub use state::Accumulator;
+pub use window::{WindowAccumulator, WindowSum};
 
 use crate::agg::{Expression, ParseContext, Value, Variables, parse_fields};
 use crate::sort::SortPattern;

@@ -257,6 +257,14 @@ pub(crate) fn reads(stage: &Stage) -> Reads {
         Stage::BucketAuto(bucket) => {
             Reads { fields: fields_of(bucket.expressions()), exhaustive: true }
         }
+        Stage::Window(window) => {
+            let mut fields = fields_of(window.expressions());
+            if let Some(fields) = &mut fields {
+                fields.extend(window.sort_paths());
+            }
+            Reads::passing(fields)
+        }
+        Stage::Densify(densify) => Reads::passing(Some(densify.paths().into_iter().collect())),
         Stage::ReplaceRoot(root) => {
             Reads { fields: fields_of([&root.expression]), exhaustive: true }
         }
@@ -328,6 +336,7 @@ fn visit(stages: &[Stage], callback: &mut dyn FnMut(&Expression)) {
             Stage::BucketAuto(bucket) => {
                 bucket.expressions().into_iter().for_each(&mut *callback);
             }
+            Stage::Window(window) => window.expressions().into_iter().for_each(&mut *callback),
             Stage::ReplaceRoot(computed) | Stage::Redact(computed) | Stage::Documents(computed) => {
                 callback(&computed.expression);
             }
@@ -349,6 +358,7 @@ fn visit(stages: &[Stage], callback: &mut dyn FnMut(&Expression)) {
             | Stage::Skip(_)
             | Stage::Unwind(_)
             | Stage::Sample(_)
+            | Stage::Densify(_)
             | Stage::Out(_)
             | Stage::Merge(_)
             | Stage::Metadata(_) => {}

@@ -4,8 +4,10 @@
 //! is not trivial, a source that does the work.
 
 pub mod bucket_auto;
+pub mod densify;
 pub mod documents;
 pub mod facet;
+mod fill;
 pub mod graph_lookup;
 pub mod group;
 pub mod limit;
@@ -22,6 +24,7 @@ pub mod sort;
 pub mod transform;
 pub mod union_with;
 pub mod unwind;
+pub mod window;
 
 use crate::env::{Env, Namespace};
 use crate::parse::PipelineContext;
@@ -63,6 +66,10 @@ pub enum Stage {
     Sample(u64),
     /// `$bucketAuto`
     BucketAuto(Arc<bucket_auto::BucketAuto>),
+    /// `$setWindowFields`, and what `$fill` makes
+    Window(Arc<window::SetWindowFields>),
+    /// `$densify`
+    Densify(Arc<densify::Densify>),
     /// `$redact`
     Redact(Arc<Computed>),
     /// `$unionWith`
@@ -121,6 +128,9 @@ pub(crate) fn parse(
         "$facet" => facet::parse(value, ctx)?,
         "$sample" => sample::parse(value)?,
         "$bucketAuto" => bucket_auto::parse(value, ctx)?,
+        "$setWindowFields" => window::parse(value, ctx)?,
+        "$densify" => densify::parse(value)?,
+        "$fill" => return fill::parse(value, ctx, stages),
         "$redact" => Stage::Redact(Computed::parse(value, ctx)?),
         "$unionWith" => union_with::parse(value, ctx)?,
         "$documents" => documents::parse(value, ctx)?,
@@ -157,6 +167,8 @@ impl Stage {
             Self::Facet(_) => "$facet",
             Self::Sample(_) => "$sample",
             Self::BucketAuto(_) => "$bucketAuto",
+            Self::Window(_) => "$setWindowFields",
+            Self::Densify(_) => "$densify",
             Self::Redact(_) => "$redact",
             Self::UnionWith(_) => "$unionWith",
             Self::Documents(_) => "$documents",
@@ -194,6 +206,8 @@ impl Stage {
                 RawBson::Document(expr::raw::document_of("size", size))
             }
             Self::BucketAuto(bucket) => bucket.source.clone(),
+            Self::Window(window) => window.source.clone(),
+            Self::Densify(densify) => densify.source.clone(),
             Self::UnionWith(union) => union.source.clone(),
             Self::Out(out) => RawBson::Document(out.to_document()),
             Self::Merge(merge) => merge.source.clone(),
@@ -258,6 +272,8 @@ impl Stage {
             Self::BucketAuto(bucket) => {
                 Box::new(bucket_auto::BucketAutoSource::new(run, Arc::clone(bucket)))
             }
+            Self::Window(stage) => Box::new(window::WindowSource::new(run, Arc::clone(stage))?),
+            Self::Densify(stage) => Box::new(densify::DensifySource::new(run, Arc::clone(stage))),
             Self::Redact(rule) => Box::new(redact::RedactSource::new(run, Arc::clone(rule))),
             Self::UnionWith(union) => {
                 Box::new(union_with::UnionSource::new(run, Arc::clone(union)))

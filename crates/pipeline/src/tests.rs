@@ -3,6 +3,7 @@
 mod memory;
 mod spilling;
 mod stages;
+mod windows;
 
 use crate::{PipelineContext, Source};
 use bson::raw::{RawArrayBuf, RawDocumentBuf};

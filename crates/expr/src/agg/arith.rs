@@ -587,6 +587,18 @@ impl Spread {
         self.squares += delta * (x - self.mean);
     }
 
+    /// Takes out a number that was added before.
+    pub(crate) fn remove(&mut self, x: f64) {
+        if self.count <= 1 {
+            *self = Self::default();
+            return;
+        }
+        self.count -= 1;
+        let delta = x - self.mean;
+        self.mean -= delta / self.count as f64;
+        self.squares = (self.squares - delta * (x - self.mean)).max(0.0);
+    }
+
     pub(crate) fn merge(&mut self, other: Self) {
         if other.count == 0 {
             return;

@@ -1,6 +1,9 @@
 //! `$bucketAuto`: buckets of about equal size, boundaries chosen from the values.
 //!
+//! With a `granularity` boundaries are rounded outwards to a series of preferred numbers.
 //! Documents are sorted by the `groupBy` value (spilling as any sort), then cut.
+
+mod granularity;
 
 use crate::parse::PipelineContext;
 use crate::source::Source;
@@ -16,6 +19,7 @@ use expr::agg::{Expression, parse_fields};
 use expr::number::Number;
 use expr::raw::Writer;
 use expr::{Path, SortPattern};
+use granularity::Granularity;
 use keystring::Direction;
 use std::sync::Arc;
 
@@ -27,6 +31,7 @@ pub struct BucketAuto {
     group_by: Expression,
     buckets: u64,
     fields: Vec<(String, AccumulatorSpec)>,
+    granularity: Option<Granularity>,
 }
 
 impl BucketAuto {
@@ -76,18 +81,14 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
             format!("The $bucketAuto 'buckets' field must be greater than 0, but found: {whole}."),
         )
     })?;
-    if granularity.is_some() {
-        return Err(Error::new(
-            errors::Code::NOT_IMPLEMENTED,
-            "$bucketAuto 'granularity' is not supported",
-        ));
-    }
+    let granularity = granularity.map(Granularity::parse).transpose()?;
     let fields = match output {
         None => vec![("count".to_owned(), AccumulatorSpec::sum_of_one())],
         Some(output) => read_output(output, ctx, "$bucketAuto", 40244)?,
     };
     let group_by = Expression::parse(group_by, &ctx.parse.names)?.optimize();
-    Ok(Stage::BucketAuto(Arc::new(BucketAuto { source: value.into(), group_by, buckets, fields })))
+    let source = value.into();
+    Ok(Stage::BucketAuto(Arc::new(BucketAuto { source, group_by, buckets, fields, granularity })))
 }
 
 /// Wraps every document as `{k: groupBy value, d: document}` so that it can be sorted by `k`.
@@ -122,6 +123,8 @@ struct Buckets {
     made: u64,
     /// A document read and not yet in a bucket.
     head: Option<RawDocumentBuf>,
+    /// Where the bucket before ended, with a granularity: the next one begins there.
+    boundary: Option<RawBson>,
 }
 
 impl BucketAutoSource {
@@ -146,7 +149,7 @@ impl BucketAutoSource {
         }
         let mut run = again(Box::new(SpoolSource::new(spool.seal()?)));
         let head = run.input.next()?;
-        self.buckets = Some(Buckets { run, total, made: 0, head });
+        self.buckets = Some(Buckets { run, total, made: 0, head, boundary: None });
         Ok(())
     }
 }
@@ -170,14 +173,30 @@ impl Buckets {
             .iter()
             .map(|(_, spec)| spec.start(RawBsonRef::Null, &variables))
             .collect::<Result<_>>()?;
-        let min: RawBson = key_of(&first)?.into();
+        let min: RawBson = match (&stage.granularity, self.boundary.take()) {
+            (None, _) => key_of(&first)?.into(),
+            (Some(_), Some(boundary)) => boundary,
+            (Some(series), None) => {
+                RawBson::Double(series.below(granularity::number(key_of(&first)?)?))
+            }
+        };
         let mut last_key = Vec::new();
         let mut max = min.clone();
         let (mut taken, mut current) = (0, Some(first));
         while let Some(wrapped) = current.take() {
             let key = key_bytes(key_of(&wrapped)?, Vec::new())?;
-            if taken >= wanted && key != last_key {
-                max = key_of(&wrapped)?.into();
+            if taken >= wanted
+                && key != last_key
+                && !is_below(&wrapped, max.as_raw_bson_ref(), stage)?
+            {
+                max = match &stage.granularity {
+                    Some(series) => {
+                        let next = granularity::number(key_of(&wrapped)?)?;
+                        RawBson::Double(rounded_up(series, max.as_raw_bson_ref(), Some(next))?)
+                    }
+                    None => key_of(&wrapped)?.into(),
+                };
+                self.boundary = Some(max.clone());
                 self.head = Some(wrapped);
                 break;
             }
@@ -186,10 +205,15 @@ impl Buckets {
                     spec.add(state, document, &variables)?;
                 }
             }
-            max = key_of(&wrapped)?.into();
+            if taken < wanted || key == last_key || stage.granularity.is_none() {
+                max = key_of(&wrapped)?.into();
+            }
             last_key = key;
             taken += 1;
             current = self.run.input.next()?;
+        }
+        if let (Some(series), None) = (&stage.granularity, &self.head) {
+            max = RawBson::Double(rounded_up(series, max.as_raw_bson_ref(), None)?);
         }
         self.made += 1;
         let mut out = Writer::default();
@@ -205,6 +229,23 @@ impl Buckets {
         check_document_size(out.len())?;
         out.finish().map(Some)
     }
+}
+
+/// Whether a value lies below the rounded end of a bucket that has its share already.
+fn is_below(wrapped: &RawDocument, max: RawBsonRef<'_>, stage: &BucketAuto) -> Result<bool> {
+    let Some(series) = &stage.granularity else { return Ok(false) };
+    let end = series.above(granularity::number(max)?);
+    Ok(granularity::number(key_of(wrapped)?)? < end)
+}
+
+/// The rounded end of a bucket whose greatest value is `max`. One of zeros ends where the next
+/// value, rounded down, begins.
+fn rounded_up(series: &Granularity, max: RawBsonRef<'_>, next: Option<f64>) -> Result<f64> {
+    let max = granularity::number(max)?;
+    Ok(match next {
+        Some(next) if max == 0.0 => series.below(next),
+        _ => series.above(max),
+    })
 }
 
 impl Source for BucketAutoSource {

@@ -16,9 +16,6 @@ const NAMES: &[&str] = &[
     "$listCatalog",
     "$changeStream",
     "$geoNear",
-    "$densify",
-    "$fill",
-    "$setWindowFields",
     "$search",
     "$searchMeta",
     "$vectorSearch",
@@ -56,7 +53,7 @@ pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) ->
                 "The $changeStream stage is only supported on replica sets",
             ));
         }
-        "$geoNear" | "$densify" | "$fill" | "$setWindowFields" => {
+        "$geoNear" => {
             return Err(Error::new(
                 Code::NOT_IMPLEMENTED,
                 format!("the stage {name} is not supported yet"),

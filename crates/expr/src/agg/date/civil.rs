@@ -151,7 +151,7 @@ impl Unit {
     }
 
     /// Milliseconds, for units of fixed length.
-    pub(crate) fn fixed_ms(self) -> Option<i64> {
+    pub fn fixed_ms(self) -> Option<i64> {
         Some(match self {
             Self::Millisecond => 1,
             Self::Second => 1000,
