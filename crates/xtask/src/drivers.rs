@@ -6,15 +6,30 @@ use anyhow::Result;
 use std::path::PathBuf;
 use std::process::Command;
 
+/// How `fernd` is built.
+#[derive(Clone, Copy)]
+pub(crate) enum Build {
+    /// By itself: the shortest way after a change.
+    Alone,
+    /// As part of all tests, whose build the test command has made already. (Features differ
+    /// between the two, so that one does not serve the other.)
+    WithTests,
+}
+
 /// Builds `fernd` as the tests run it: optimised, with assertions on.
-pub(crate) fn fernd() -> Result<PathBuf> {
-    run(&mut cargo(&["build", "--profile", "fast", "--package", "server"]))?;
+fn fernd(build: Build) -> Result<PathBuf> {
+    run(&mut match build {
+        Build::Alone => cargo(&["build", "--profile", "fast", "--package", "server"]),
+        Build::WithTests => {
+            cargo(&["test", "--profile", "fast", "--workspace", "--quiet", "--no-run"])
+        }
+    })?;
     Ok(target().join("fast/fernd"))
 }
 
 /// Runs one of the Python scripts in `tests/` with the environment it expects.
-pub(crate) fn script(name: &str, arguments: &[String]) -> Result<()> {
-    let (fernd, python) = (fernd()?, tools::python()?);
+pub(crate) fn script(build: Build, name: &str, arguments: &[String]) -> Result<()> {
+    let (fernd, python) = (fernd(build)?, tools::python()?);
     run(Command::new(python)
         .arg(root().join("tests").join(name))
         .args(arguments)
@@ -23,8 +38,8 @@ pub(crate) fn script(name: &str, arguments: &[String]) -> Result<()> {
 }
 
 /// Runs the scripted mongosh session.
-pub(crate) fn mongosh() -> Result<()> {
+pub(crate) fn mongosh(build: Build) -> Result<()> {
     let home = tools::npm()?;
     let mongosh = home.join("node_modules/.bin/mongosh");
-    script("mongosh_session.py", &[mongosh.to_string_lossy().into_owned()])
+    script(build, "mongosh_session.py", &[mongosh.to_string_lossy().into_owned()])
 }

@@ -13,6 +13,7 @@ mod tools;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use drivers::Build;
 
 #[derive(Parser)]
 #[command(name = "xtask", about = "Build, test and measure FernDB")]
@@ -25,7 +26,7 @@ struct Arguments {
 enum Task {
     /// Everything CI runs: format, clippy, tidy, unit, property, crash and driver tests.
     Test {
-        /// Only this step (`fmt`, `clippy`, `tidy`, `unit`, `crash`, `build`, or a driver test).
+        /// Only this step (`fmt`, `tidy`, `clippy`, `unit`, or a driver test by its name).
         #[arg(long)]
         only: Option<String>,
     },
@@ -69,11 +70,15 @@ fn main() -> Result<()> {
     match Arguments::parse().task {
         Task::Test { only } => steps::test(only.as_deref()),
         Task::Tidy => tidy::tidy(),
-        Task::Pymongo { arguments } => drivers::script("pymongo_suite.py", &arguments),
-        Task::Mongosh => drivers::mongosh(),
+        Task::Pymongo { arguments } => {
+            drivers::script(Build::Alone, "pymongo_suite.py", &arguments)
+        }
+        Task::Mongosh => drivers::mongosh(Build::Alone),
         Task::Fuzz { arguments } => steps::fuzz(&arguments),
-        Task::Iibench { arguments } => drivers::script("iibench.py", &arguments),
-        Task::Kill9 { arguments } => drivers::script("kill9.py", &arguments),
-        Task::Connections { arguments } => drivers::script("connections.py", &arguments),
+        Task::Iibench { arguments } => drivers::script(Build::Alone, "iibench.py", &arguments),
+        Task::Kill9 { arguments } => drivers::script(Build::Alone, "kill9.py", &arguments),
+        Task::Connections { arguments } => {
+            drivers::script(Build::Alone, "connections.py", &arguments)
+        }
     }
 }

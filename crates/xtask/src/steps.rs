@@ -1,7 +1,8 @@
 //! The test command: its steps in order, each with the time it took.
 
+use crate::drivers::{self, Build};
 use crate::run::{cargo, run, target};
-use crate::{drivers, tidy, tools};
+use crate::{tidy, tools};
 use anyhow::{Result, bail};
 
 type Step = (&'static str, fn() -> Result<()>);
@@ -12,14 +13,16 @@ const STEPS: &[Step] = &[
     ("tidy", tidy::tidy),
     ("clippy", clippy),
     ("unit", unit),
-    ("fuzz", || fuzz(&words("--rounds 20000"))),
-    ("build", || drivers::fernd().map(drop)),
-    ("mongosh", drivers::mongosh),
-    ("server", || drivers::script("server_test.py", &[])),
-    ("pymongo", || drivers::script("pymongo_suite.py", &words("--at-least 440"))),
-    ("iibench", || drivers::script("iibench.py", &words("--docs 300000 --cache-size 64M"))),
-    ("kill9", || drivers::script("kill9.py", &words("--rounds 5"))),
-    ("connections", || drivers::script("connections.py", &words("--open 10000 --active 1000"))),
+    ("mongosh", || drivers::mongosh(Build::WithTests)),
+    ("server", || drivers::script(Build::WithTests, "server_test.py", &[])),
+    ("pymongo", || drivers::script(Build::WithTests, "pymongo_suite.py", &words("--at-least 440"))),
+    ("iibench", || {
+        drivers::script(Build::WithTests, "iibench.py", &words("--docs 300000 --cache-size 64M"))
+    }),
+    ("kill9", || drivers::script(Build::WithTests, "kill9.py", &words("--rounds 5"))),
+    ("connections", || {
+        drivers::script(Build::WithTests, "connections.py", &words("--open 10000 --active 1000"))
+    }),
 ];
 
 /// Runs all steps, or the one named.
