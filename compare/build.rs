@@ -12,7 +12,7 @@ fn main() {
         .include(format!("{tree}/build/include"))
         .compile("peer_c");
     println!("cargo::rustc-link-search=native={tree}/build");
-    for library in ["static=wiredtiger", "rocksdb", "lmdb", "snappy", "lz4", "zstd", "z"] {
+    for library in ["static=wiredtiger", "rocksdb", "lmdb", "snappy"] {
         println!("cargo::rustc-link-lib={library}");
     }
 }

@@ -79,38 +79,69 @@ int lmdb_put(peer_session *of, int table, const void *key, size_t key_len, const
   return mdb_put(s->write, s->of->tables[table], &k, &v, 0);
 }
 
-int lmdb_commit(peer_session *of) { return mdb_txn_commit(((lm_session *)of)->write); }
+int lmdb_commit(peer_session *of) {
+  lm_session *s = (lm_session *)of;
+  MDB_txn *write = s->write;
+  s->write = NULL;
+  return mdb_txn_commit(write);
+}
+
+void lmdb_abort(peer_session *of) {
+  lm_session *s = (lm_session *)of;
+  mdb_txn_abort(s->write);
+  s->write = NULL;
+}
+
+static long lmdb_get_in(lm_session *s, MDB_txn *in, int table, const void *key, size_t key_len,
+                        void *into, size_t room) {
+  MDB_val k = {key_len, (void *)key}, v;
+  if (mdb_get(in, s->of->tables[table], &k, &v) != 0) return -1;
+  memcpy(into, v.mv_data, v.mv_size < room ? v.mv_size : room);
+  return (long)v.mv_size;
+}
 
 long lmdb_get(peer_session *of, int table, const void *key, size_t key_len, void *into,
               size_t room) {
   lm_session *s = (lm_session *)of;
-  MDB_val k = {key_len, (void *)key}, v;
-  long n = -1;
+  if (s->write != NULL) return lmdb_get_in(s, s->write, table, key, key_len, into, room);
   if (mdb_txn_renew(s->read) != 0) return -1;
-  if (mdb_get(s->read, s->of->tables[table], &k, &v) == 0) {
-    memcpy(into, v.mv_data, v.mv_size < room ? v.mv_size : room);
-    n = (long)v.mv_size;
+  long n = lmdb_get_in(s, s->read, table, key, key_len, into, room);
+  mdb_txn_reset(s->read);
+  return n;
+}
+
+/* Walks a table from a key; with `into`, gets the row of each entry. */
+static long walk(lm_session *s, int table, const void *from, size_t from_len, long limit,
+                 uint64_t *bytes, void *into, size_t room) {
+  MDB_val k = {from_len, (void *)from}, v;
+  MDB_cursor *c;
+  long n = 0;
+  if (mdb_txn_renew(s->read) != 0) return -1;
+  if (mdb_cursor_open(s->read, s->of->tables[table], &c) == 0) {
+    int e = mdb_cursor_get(c, &k, &v, from_len == 0 ? MDB_FIRST : MDB_SET_RANGE);
+    for (; e == 0 && n < limit; n++, e = mdb_cursor_get(c, &k, &v, MDB_NEXT)) {
+      const char *value = (const char *)v.mv_data;
+      if (bytes != NULL)
+        *bytes += k.mv_size + v.mv_size + (v.mv_size != 0 && value[v.mv_size - 1] == 1);
+      if (into == NULL) continue;
+      const char *row = (const char *)k.mv_data + ROW_AT;
+      if (lmdb_get_in(s, s->read, 0, row, k.mv_size - ROW_AT, into, room) < 0) {
+        n = -1;
+        break;
+      }
+    }
+    mdb_cursor_close(c);
   }
   mdb_txn_reset(s->read);
   return n;
 }
 
 long lmdb_scan(peer_session *of, int table, const void *from, size_t from_len, long limit,
-               void *last_key, size_t *last_key_len, uint64_t *bytes) {
-  lm_session *s = (lm_session *)of;
-  MDB_val k = {from_len, (void *)from}, v;
-  MDB_cursor *c;
-  long n = 0;
-  if (mdb_txn_renew(s->read) != 0) return -1;
-  if (mdb_cursor_open(s->read, s->of->tables[table], &c) == 0) {
-    for (int e = mdb_cursor_get(c, &k, &v, MDB_SET_RANGE); e == 0 && n < limit;
-         n++, e = mdb_cursor_get(c, &k, &v, MDB_NEXT)) {
-      *bytes += k.mv_size + v.mv_size;
-      *last_key_len = k.mv_size;
-      memcpy(last_key, k.mv_data, k.mv_size);
-    }
-    mdb_cursor_close(c);
-  }
-  mdb_txn_reset(s->read);
-  return n;
+               uint64_t *bytes) {
+  return walk((lm_session *)of, table, from, from_len, limit, bytes, NULL, 0);
+}
+
+long lmdb_fetch(peer_session *of, const void *from, size_t from_len, long limit, void *into,
+                size_t room) {
+  return walk((lm_session *)of, 1, from, from_len, limit, NULL, into, room);
 }

@@ -25,7 +25,6 @@ struct peer_session {
   peer *of;
   WriteBatch batch;
   PinnableSlice found;
-  std::unique_ptr<Iterator> cursors[4];
 };
 
 static int code(const Status &s) { return s.ok() ? 0 : 1 + static_cast<int>(s.code()); }
@@ -100,6 +99,8 @@ int rocks_put(peer_session *s, int table, const void *key, size_t key_len, const
                            Slice((const char *)value, value_len)));
 }
 
+void rocks_abort(peer_session *s) { s->batch.Clear(); }
+
 int rocks_commit(peer_session *s) { return code(s->of->db->Write(WriteOptions(), &s->batch)); }
 
 long rocks_get(peer_session *s, int table, const void *key, size_t key_len, void *into,
@@ -114,13 +115,26 @@ long rocks_get(peer_session *s, int table, const void *key, size_t key_len, void
 }
 
 long rocks_scan(peer_session *s, int table, const void *from, size_t from_len, long limit,
-                void *last_key, size_t *last_key_len, uint64_t *bytes) {
-  std::unique_ptr<Iterator> it(s->of->db->NewIterator(ReadOptions(), s->of->tables[table]));
+                uint64_t *bytes) {
+  ReadOptions o;
+  o.adaptive_readahead = true;
+  std::unique_ptr<Iterator> it(s->of->db->NewIterator(o, s->of->tables[table]));
   long n = 0;
   for (it->Seek(Slice((const char *)from, from_len)); it->Valid() && n < limit; it->Next(), n++) {
-    *bytes += it->key().size() + it->value().size();
-    *last_key_len = it->key().size();
-    memcpy(last_key, it->key().data(), it->key().size());
+    Slice v = it->value();
+    *bytes += it->key().size() + v.size() + (!v.empty() && v[v.size() - 1] == 1);
   }
-  return n;
+  return it->status().ok() ? n : -1;
+}
+
+long rocks_fetch(peer_session *s, const void *from, size_t from_len, long limit, void *into,
+                 size_t room) {
+  std::unique_ptr<Iterator> it(s->of->db->NewIterator(ReadOptions(), s->of->tables[1]));
+  long n = 0;
+  for (it->Seek(Slice((const char *)from, from_len)); it->Valid() && n < limit; it->Next(), n++) {
+    Slice entry = it->key();
+    entry.remove_prefix(ROW_AT);
+    if (rocks_get(s, 0, entry.data(), entry.size(), into, room) < 0) return -1;
+  }
+  return it->status().ok() ? n : -1;
 }

@@ -9,7 +9,7 @@
 
 typedef struct {
   WT_CONNECTION *connection;
-  WT_SESSION *log;
+  WT_SESSION *log, *settle; /* one thread each */
 } wt_peer;
 
 typedef struct {
@@ -31,6 +31,7 @@ peer *wired_open(const char *dir, uint64_t cache_bytes, int direct) {
   wt_peer *p = calloc(1, sizeof *p);
   int e = wiredtiger_open(dir, NULL, config, &p->connection);
   if (e == 0) e = p->connection->open_session(p->connection, NULL, NULL, &p->log);
+  if (e == 0) e = p->connection->open_session(p->connection, NULL, NULL, &p->settle);
   for (int i = 0; e == 0 && i < 4; i++) {
     e = p->log->create(p->log, NAMES[i],
                        i == 0 ? "key_format=u,value_format=u,leaf_page_max=32KB,"
@@ -60,7 +61,7 @@ int wired_flush_log(peer *of) {
 
 int wired_settle(peer *of) {
   wt_peer *p = (wt_peer *)of;
-  return p->log->checkpoint(p->log, NULL);
+  return p->settle->checkpoint(p->settle, NULL);
 }
 
 peer_session *wired_session(peer *of) {
@@ -83,28 +84,35 @@ void wired_session_close(peer_session *of) {
   free(s);
 }
 
+static int outcome(int e) { return e == WT_ROLLBACK ? PEER_CONFLICT : e; }
+
 int wired_begin(peer_session *of) {
   wt_session *s = (wt_session *)of;
   return s->session->begin_transaction(s->session, NULL);
 }
 
 int wired_put(peer_session *of, int table, const void *key, size_t key_len, const void *value,
-                   size_t value_len) {
+              size_t value_len) {
   WT_CURSOR *c = ((wt_session *)of)->tables[table];
   WT_ITEM k = {.data = key, .size = key_len}, v = {.data = value, .size = value_len};
   c->set_key(c, &k);
   c->set_value(c, &v);
-  return c->insert(c);
+  return outcome(c->insert(c));
 }
 
 int wired_commit(peer_session *of) {
   wt_session *s = (wt_session *)of;
   for (int i = 0; i < 4; i++) s->tables[i]->reset(s->tables[i]);
-  return s->session->commit_transaction(s->session, NULL);
+  return outcome(s->session->commit_transaction(s->session, NULL));
+}
+
+void wired_abort(peer_session *of) {
+  wt_session *s = (wt_session *)of;
+  s->session->rollback_transaction(s->session, NULL);
 }
 
 long wired_get(peer_session *of, int table, const void *key, size_t key_len, void *into,
-                    size_t room) {
+               size_t room) {
   WT_CURSOR *c = ((wt_session *)of)->tables[table];
   WT_ITEM k = {.data = key, .size = key_len}, v;
   c->set_key(c, &k);
@@ -116,21 +124,45 @@ long wired_get(peer_session *of, int table, const void *key, size_t key_len, voi
   return n;
 }
 
-long wired_scan(peer_session *of, int table, const void *from, size_t from_len, long limit,
-                     void *last_key, size_t *last_key_len, uint64_t *bytes) {
-  WT_CURSOR *c = ((wt_session *)of)->tables[table];
-  WT_ITEM k = {.data = from, .size = from_len}, v;
-  int exact;
-  long n = 0;
+static int wired_seek(WT_CURSOR *c, const void *from, size_t from_len) {
+  WT_ITEM k = {.data = from, .size = from_len};
+  int exact, e;
+  if (from_len == 0) { /* it refuses an empty key */
+    c->reset(c);
+    return c->next(c);
+  }
   c->set_key(c, &k);
-  int e = c->search_near(c, &exact);
-  if (e == 0 && exact < 0) e = c->next(c);
+  e = c->search_near(c, &exact);
+  return e == 0 && exact < 0 ? c->next(c) : e;
+}
+
+long wired_scan(peer_session *of, int table, const void *from, size_t from_len, long limit,
+                uint64_t *bytes) {
+  WT_CURSOR *c = ((wt_session *)of)->tables[table];
+  WT_ITEM k, v;
+  long n = 0;
+  int e = wired_seek(c, from, from_len);
   for (; e == 0 && n < limit; n++, e = n < limit ? c->next(c) : 0) {
-    if (c->get_key(c, &k) != 0 || c->get_value(c, &v) != 0) break;
-    *bytes += k.size + v.size;
-    *last_key_len = k.size;
-    memcpy(last_key, k.data, k.size);
+    if (c->get_key(c, &k) != 0 || c->get_value(c, &v) != 0) return -1;
+    *bytes += k.size + v.size + (v.size != 0 && ((const char *)v.data)[v.size - 1] == 1);
   }
   c->reset(c);
-  return n;
+  return e == 0 || e == WT_NOTFOUND ? n : -1;
+}
+
+long wired_fetch(peer_session *of, const void *from, size_t from_len, long limit, void *into,
+                 size_t room) {
+  wt_session *s = (wt_session *)of;
+  WT_CURSOR *c = s->tables[1];
+  WT_ITEM k;
+  long n = 0;
+  s->session->begin_transaction(s->session, NULL);
+  int e = wired_seek(c, from, from_len);
+  for (; e == 0 && n < limit; n++, e = n < limit ? c->next(c) : 0) {
+    if (c->get_key(c, &k) != 0) break;
+    if (wired_get(of, 0, (const char *)k.data + ROW_AT, k.size - ROW_AT, into, room) < 0) break;
+  }
+  c->reset(c);
+  s->session->rollback_transaction(s->session, NULL);
+  return e == 0 && n < limit ? -1 : n;
 }

@@ -28,6 +28,16 @@ pub fn key(id: u64) -> [u8; 8] {
     id.to_be_bytes()
 }
 
+/// Which of `parts` even parts of a table's key range holds this entry.
+pub fn part(table: usize, key: &[u8], parts: u64) -> u64 {
+    let number = |bytes: &[u8]| bytes.iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
+    let (at, range) = match table {
+        2 => (number(&key[..4]), 1000),
+        _ => (number(&key[..8]), 1_005_000),
+    };
+    (at * parts / range).min(parts - 1)
+}
+
 /// The value of row `id` at `version`.
 pub fn value(id: u64, version: u64, into: &mut [u8; VALUE_BYTES]) {
     into.fill(b'f');

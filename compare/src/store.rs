@@ -33,12 +33,31 @@ pub trait Session: Send {
     fn begin(&mut self) -> Result<()>;
     fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()>;
     fn commit(&mut self) -> Result<()>;
-    /// Reads into `into` (its length is set); says whether the key was there.
+    fn abort(&mut self);
+    /// Reads into `into` (its length is set); says whether the key was there. Within a transaction
+    /// what is read may be written.
     fn get(&mut self, table: usize, key: &[u8], into: &mut Vec<u8>) -> Result<bool>;
-    /// Walks `limit` entries from `from`; returns (entries, bytes) and leaves the last key in `last`.
-    fn scan(&mut self, table: usize, from: &[u8], limit: u64, last: &mut Vec<u8>)
-    -> Result<(u64, u64)>;
+    /// Walks `limit` entries from `from`; returns (entries, bytes).
+    fn scan(&mut self, table: usize, from: &[u8], limit: u64) -> Result<(u64, u64)>;
+    /// Walks `limit` entries of the first index from `from` and gets each one's row; the last is
+    /// left in `into`. Returns the rows.
+    fn fetch(&mut self, from: &[u8], limit: u64, into: &mut Vec<u8>) -> Result<u64>;
 }
+
+/// The transaction met another one and is to be tried again.
+#[derive(Debug)]
+pub struct Conflict;
+
+impl std::fmt::Display for Conflict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("write conflict")
+    }
+}
+
+impl std::error::Error for Conflict {}
+
+/// Where the row's key begins in an entry of the first index.
+pub const ROW_AT: usize = 12;
 
 /// Opens the engine of that name.
 pub fn open(name: &str, directory: &Path, settings: &Settings) -> Result<Arc<dyn Store>> {

@@ -1,13 +1,14 @@
 //! The worker: one process, one engine, told what to do line by line on standard input; each line is
 //! answered by one JSON object. Between lines the engine is idle but for its background work.
 //!
-//! `load ROWS SECONDS` · `read SECONDS THREADS` · `upsert SECONDS THREADS` · `rmw SECONDS THREADS` ·
+//! `load ROWS SECONDS` · `fill ROWS` (each table in key order, for an engine that random order would
+//! take hours) · `count` (all tables agree, ids without gaps; sets the rows) · `read SECONDS THREADS` · `upsert SECONDS THREADS` · `rmw SECONDS THREADS` ·
 //! `mixed SECONDS` (one reader beside one unthrottled writer; counts the reader) ·
 //! `scan SECONDS ENTRIES` · `fullscan SECONDS` · `settle` · `space` · `quit`
 
 use crate::data::{self, Random, VALUE_BYTES};
 use crate::measure::{Tally, Usage};
-use crate::store::{self, Session, Settings, Store};
+use crate::store::{self, Conflict, Session, Settings, Store};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
@@ -28,7 +29,9 @@ struct Worker {
 /// Runs until `quit` or the end of input.
 pub fn serve(name: &str, directory: &Path, settings: &Settings) -> Result<()> {
     std::fs::create_dir_all(directory)?;
+    let opening = Instant::now();
     let store = store::open(name, directory, settings)?;
+    println!("{}", json!({ "opened_ms": opening.elapsed().as_secs_f64() * 1000.0 }));
     let stop = Arc::new(AtomicBool::new(false));
     let flusher = {
         let (store, stop) = (store.clone(), stop.clone());
@@ -67,6 +70,8 @@ impl Worker {
         };
         match words.first().copied() {
             Some("load") => self.load(number(1)?, number(2)?),
+            Some("fill") => self.fill(number(1)?),
+            Some("count") => self.count(),
             Some("read") => self.threads(number(1)?, number(2)?, read),
             Some("upsert") => self.threads(number(1)?, number(2)?, upsert),
             Some("rmw") => self.threads(number(1)?, number(2)?, read_modify_write),
@@ -102,13 +107,64 @@ impl Worker {
         let first = self.rows.load(Ordering::Relaxed);
         let mut next = first;
         while next < first + rows && Instant::now() < until {
-            let from = Instant::now();
-            insert_batch(&mut *session, next)?;
+            let commit = insert_batch(&mut *session, next)?;
             next += BATCH;
             self.rows.store(next, Ordering::Relaxed);
-            tally.note(BATCH, from);
+            tally.note(BATCH, Instant::now() - commit);
         }
         Ok(tally.report(started.elapsed(), before))
+    }
+
+    /// Rows in key order, then each index in key order, a part of its range at a time.
+    fn fill(&self, rows: u64) -> Result<Value> {
+        const PARTS: u64 = 16;
+        let started = Instant::now();
+        let mut session = self.store.clone().session()?;
+        let mut value = [0; VALUE_BYTES];
+        for first in (0..rows).step_by(BATCH as usize) {
+            transact(&mut *session, |session| {
+                for id in first..(first + BATCH).min(rows) {
+                    data::value(id, 0, &mut value);
+                    session.put(0, &data::key(id), &value)?;
+                }
+                Ok(())
+            })?;
+        }
+        for (table, part) in (1..4).flat_map(|table| (0..PARTS).map(move |part| (table, part))) {
+            let mut keys: Vec<Vec<u8>> = Vec::new();
+            for id in 0..rows {
+                data::entries(id, |of, key| {
+                    if of == table && data::part(of, key, PARTS) == part {
+                        keys.push(key.to_vec());
+                    }
+                });
+            }
+            keys.sort_unstable();
+            for batch in keys.chunks(BATCH as usize) {
+                transact(&mut *session, |session| {
+                    batch.iter().try_for_each(|key| session.put(table, key, &[]))
+                })?;
+            }
+        }
+        self.rows.store(rows, Ordering::Relaxed);
+        Ok(json!({ "rows": rows, "seconds": started.elapsed().as_secs_f64() }))
+    }
+
+    /// What a kill left: batches are there whole or not at all, and only the last are missing.
+    fn count(&self) -> Result<Value> {
+        let mut session = self.store.clone().session()?;
+        let counts = (0..4)
+            .map(|table| Ok(session.scan(table, &[], u64::MAX)?.0))
+            .collect::<Result<Vec<u64>>>()?;
+        let rows = counts[0];
+        ensure!(counts.iter().all(|count| *count == rows), "tables disagree: {counts:?}");
+        ensure!(rows % BATCH == 0, "{rows} rows: part of a transaction");
+        if rows > 0 {
+            let mut found = Vec::new();
+            ensure!(session.get(0, &data::key(rows - 1), &mut found)?, "a gap in the rows");
+            self.rows.store(rows, Ordering::Relaxed);
+        }
+        Ok(json!({ "rows": rows }))
     }
 
     fn threads(
@@ -166,7 +222,6 @@ impl Worker {
             tally: Tally::new(started),
             found: Vec::new(),
             value: [0; VALUE_BYTES],
-            at: Vec::new(),
         })
     }
 }
@@ -179,15 +234,10 @@ struct Job {
     tally: Tally,
     found: Vec<u8>,
     value: [u8; VALUE_BYTES],
-    at: Vec<u8>,
 }
 
 impl Job {
-    fn until(
-        &mut self,
-        duration: Duration,
-        work: impl Fn(&mut Self) -> Result<u64>,
-    ) -> Result<()> {
+    fn until(&mut self, duration: Duration, work: impl Fn(&mut Self) -> Result<u64>) -> Result<()> {
         let mut now = Instant::now();
         let end = now + duration;
         while now < end {
@@ -198,21 +248,49 @@ impl Job {
     }
 }
 
-fn insert_batch(session: &mut dyn Session, first: u64) -> Result<()> {
+/// Returns how long the commit took.
+fn insert_batch(session: &mut dyn Session, first: u64) -> Result<Duration> {
     let mut value = [0; VALUE_BYTES];
-    session.begin()?;
-    for id in first..first + BATCH {
-        data::value(id, 0, &mut value);
-        session.put(0, &data::key(id), &value)?;
-        let mut outcome = Ok(());
-        data::entries(id, |table, key| {
-            if outcome.is_ok() {
-                outcome = session.put(table, key, &[]);
+    transact(session, |session| {
+        for id in first..first + BATCH {
+            data::value(id, 0, &mut value);
+            session.put(0, &data::key(id), &value)?;
+            let mut outcome = Ok(());
+            data::entries(id, |table, key| {
+                if outcome.is_ok() {
+                    outcome = session.put(table, key, &[]);
+                }
+            });
+            outcome?;
+        }
+        Ok(())
+    })
+}
+
+/// Runs `work` in a transaction, again where it met another one; returns how long the commit took.
+fn transact(
+    session: &mut dyn Session,
+    mut work: impl FnMut(&mut dyn Session) -> Result<()>,
+) -> Result<Duration> {
+    loop {
+        session.begin()?;
+        let mut from = None;
+        let failed = match work(session) {
+            Ok(()) => {
+                from = Some(Instant::now());
+                session.commit().err()
             }
-        });
-        outcome?;
+            Err(error) => {
+                session.abort();
+                Some(error)
+            }
+        };
+        match failed {
+            None => return Ok(from.map_or(Duration::ZERO, |from| from.elapsed())),
+            Some(error) if error.is::<Conflict>() => {}
+            Some(error) => return Err(error),
+        }
     }
-    session.commit()
 }
 
 fn read(job: &mut Job) -> Result<u64> {
@@ -223,29 +301,33 @@ fn read(job: &mut Job) -> Result<u64> {
 }
 
 fn upsert(job: &mut Job) -> Result<u64> {
-    job.session.begin()?;
-    for _ in 0..10 {
-        let id = job.random.below(job.rows);
-        data::value(id, job.random.0 >> 24, &mut job.value);
-        job.session.put(0, &data::key(id), &job.value)?;
-    }
-    job.session.commit()?;
+    let Job { session, random, rows, value, .. } = job;
+    transact(&mut **session, |session| {
+        for _ in 0..10 {
+            let id = random.below(*rows);
+            data::value(id, random.0 >> 24, value);
+            session.put(0, &data::key(id), value)?;
+        }
+        Ok(())
+    })?;
     Ok(10)
 }
 
 fn read_modify_write(job: &mut Job) -> Result<u64> {
-    let id = job.random.below(job.rows);
-    job.session.begin()?;
-    ensure!(job.session.get(0, &data::key(id), &mut job.found)?, "row {id} is lost");
     if job.random.next() & 1 == 0 {
-        data::value(id, job.random.0 >> 24, &mut job.value);
-        job.session.put(0, &data::key(id), &job.value)?;
+        return read(job);
     }
-    job.session.commit()?;
+    let id = job.random.below(job.rows);
+    let Job { session, random, value, found, .. } = job;
+    transact(&mut **session, |session| {
+        ensure!(session.get(0, &data::key(id), found)?, "row {id} is lost");
+        data::value(id, random.0 >> 24, value);
+        session.put(0, &data::key(id), value)
+    })?;
     Ok(1)
 }
 
-/// A range of the first index, each entry's row fetched.
+/// One range of the first index, each entry's row fetched.
 fn scan(job: &mut Job, entries: u64) -> Result<u64> {
     let id = job.random.below(job.rows);
     let mut from = Vec::new();
@@ -254,37 +336,33 @@ fn scan(job: &mut Job, entries: u64) -> Result<u64> {
             from = key.to_vec();
         }
     });
-    for _ in 0..entries {
-        let (found, _) = job.session.scan(1, &from, 1, &mut job.at)?;
-        if found == 0 {
-            break;
-        }
-        ensure!(job.session.get(0, &job.at[12..20], &mut job.found)?, "an index entry without row");
-        from.clone_from(&job.at);
-        from.push(0);
-    }
-    Ok(entries)
+    let found = job.session.fetch(&from, entries, &mut job.found)?;
+    ensure!(found > 0 && job.found.len() >= VALUE_BYTES, "the range is empty");
+    Ok(found)
 }
 
 fn full_scan(job: &mut Job) -> Result<u64> {
-    let (entries, bytes) = job.session.scan(0, &[], u64::MAX >> 1, &mut job.at)?;
+    let (entries, bytes) = job.session.scan(0, &[], u64::MAX)?;
     ensure!(entries >= job.rows, "a full scan found {entries} of {} rows", job.rows);
     Ok(bytes)
 }
 
+/// Blocks of every file but the logs.
 fn disk_bytes(directory: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
+    const LOGS: [&str; 5] = ["journal", "log.", ".log", "tigerlog", "preplog"];
     let mut total = 0;
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().to_lowercase();
         let metadata = entry.metadata()?;
-        if metadata.is_dir() {
-            total += disk_bytes(&entry.path())?;
-        } else if !name.starts_with("log.") && !name.ends_with(".log") && !name.contains("tigerlog")
-        {
-            total += metadata.blocks() * 512;
+        if LOGS.iter().any(|log| name.contains(log)) {
+            continue;
         }
+        total += match metadata.is_dir() {
+            true => disk_bytes(&entry.path())?,
+            false => metadata.blocks() * 512,
+        };
     }
     Ok(total)
 }

@@ -1,6 +1,6 @@
 //! FernDB's engine behind the same interface.
 
-use super::{Session, Settings, Store};
+use super::{ROW_AT, Session, Settings, Store};
 use anyhow::{Context, Result};
 use engine::{
     DictionaryId, DictionaryOptions, Direction, Durability, Engine, KeyRange, OnConflict, Txn,
@@ -9,6 +9,7 @@ use engine::{
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 struct Fern {
     engine: Engine,
@@ -21,20 +22,21 @@ struct FernSession {
 }
 
 pub fn open(directory: &Path, settings: &Settings) -> Result<Arc<dyn Store>> {
-    let options = engine::Options {
-        dir: directory.to_path_buf(),
-        cache_size: settings.cache_bytes,
-        directio: settings.direct,
-        ..engine::Options::default()
-    };
+    let mut options = engine::Options::new(directory);
+    options.cache_size = settings.cache_bytes;
+    options.directio = settings.direct;
     let registry = Arc::new(telemetry::Registry::default());
     let engine = Engine::open(os::Os::real(), registry, options)?;
-    let mut txn = engine.begin(TxnOptions::default());
-    let mut tables = [DictionaryId::ROOT; 4];
-    for table in &mut tables {
-        *table = txn.create_dictionary(DictionaryOptions::default())?;
+    let mut ids = engine.dictionaries().into_iter().map(|(id, _)| id).collect::<Vec<_>>();
+    ids.retain(|id| *id != DictionaryId::ROOT);
+    if ids.is_empty() {
+        let mut txn = engine.begin(TxnOptions::default());
+        for _ in 0..4 {
+            ids.push(txn.create_dictionary(DictionaryOptions::default())?);
+        }
+        txn.commit(Durability::Synced)?;
     }
-    txn.commit(Durability::Synced)?;
+    let tables = ids.as_slice().try_into().context("four tables")?;
     Ok(Arc::new(Fern { engine, tables }))
 }
 
@@ -49,12 +51,29 @@ impl Store for Fern {
 
     fn settle(&self) -> Result<()> {
         self.engine.checkpoint()?;
+        let patience = Instant::now() + Duration::from_secs(20);
+        while self.engine.stats().queued_jobs > 0 && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        self.engine.checkpoint()?;
         Ok(())
     }
 
     fn close(&self) -> Result<()> {
         self.engine.close()?;
         Ok(())
+    }
+
+    fn counters(&self) -> serde_json::Value {
+        let stats = self.engine.stats();
+        serde_json::json!({
+            "memtable_bytes": stats.memtable_bytes, "log_bytes": stats.log_bytes,
+            "checkpoints": stats.checkpoints, "drains": stats.drains, "merges": stats.merges,
+            "flushes": stats.flushes, "fuses": stats.fuses, "delays": stats.delays,
+            "delayed_micros": stats.delayed_micros, "stalls": stats.stalls,
+            "queued_jobs": stats.queued_jobs, "cache": format!("{:?}", stats.cache),
+            "file": format!("{:?}", stats.file),
+        })
     }
 }
 
@@ -67,7 +86,11 @@ impl Session for FernSession {
 
     fn put(&mut self, table: usize, key: &[u8], value: &[u8]) -> Result<()> {
         let txn = self.txn.as_mut().context("begin comes first")?;
-        txn.put(self.of.tables[table], key, value)?;
+        // an index entry holds its row's key, and the row is locked: as the collections do it
+        match table {
+            0 => txn.put(self.of.tables[0], key, value)?,
+            _ => txn.write_covered(self.of.tables[table], key, Some(value))?,
+        }
         Ok(())
     }
 
@@ -76,8 +99,16 @@ impl Session for FernSession {
         Ok(())
     }
 
+    fn abort(&mut self) {
+        self.txn = None;
+    }
+
     fn get(&mut self, table: usize, key: &[u8], into: &mut Vec<u8>) -> Result<bool> {
-        let found = self.of.engine.snapshot().get(self.of.tables[table], key)?;
+        let table = self.of.tables[table];
+        let found = match &mut self.txn {
+            Some(txn) => txn.get_for_update(table, key)?,
+            None => self.of.engine.snapshot().get(table, key)?,
+        };
         into.clear();
         if let Some(value) = &found {
             into.extend_from_slice(value);
@@ -85,13 +116,7 @@ impl Session for FernSession {
         Ok(found.is_some())
     }
 
-    fn scan(
-        &mut self,
-        table: usize,
-        from: &[u8],
-        limit: u64,
-        last: &mut Vec<u8>,
-    ) -> Result<(u64, u64)> {
+    fn scan(&mut self, table: usize, from: &[u8], limit: u64) -> Result<(u64, u64)> {
         let range = KeyRange { lower: Bound::Included(from.to_vec()), upper: Bound::Unbounded };
         let snapshot = self.of.engine.snapshot();
         let mut cursor = snapshot.cursor(self.of.tables[table], range, Direction::Forward)?;
@@ -99,10 +124,23 @@ impl Session for FernSession {
         while entries < limit {
             let Some((key, value)) = cursor.next()? else { break };
             entries += 1;
-            bytes += (key.len() + value.len()) as u64;
-            last.clear();
-            last.extend_from_slice(key);
+            bytes += (key.len() + value.len()) as u64 + u64::from(value.last() == Some(&1));
         }
         Ok((entries, bytes))
+    }
+
+    fn fetch(&mut self, from: &[u8], limit: u64, into: &mut Vec<u8>) -> Result<u64> {
+        let range = KeyRange { lower: Bound::Included(from.to_vec()), upper: Bound::Unbounded };
+        let snapshot = self.of.engine.snapshot();
+        let mut cursor = snapshot.cursor(self.of.tables[1], range, Direction::Forward)?;
+        let mut rows = 0;
+        while rows < limit {
+            let Some((entry, _)) = cursor.next()? else { break };
+            let row = snapshot.get(self.of.tables[0], &entry[ROW_AT..])?;
+            into.clear();
+            into.extend_from_slice(&row.context("an index entry without row")?);
+            rows += 1;
+        }
+        Ok(rows)
     }
 }

@@ -1,6 +1,6 @@
 //! The peers, through the C interface of `peers/peer.h`.
 
-use super::{Session, Settings, Store};
+use super::{Conflict, Session, Settings, Store};
 use anyhow::{Context, Result, bail};
 use std::ffi::{CString, c_char, c_int, c_long, c_void};
 use std::path::Path;
@@ -19,10 +19,10 @@ struct Functions {
     begin: unsafe extern "C" fn(Handle) -> c_int,
     put: unsafe extern "C" fn(Handle, c_int, *const u8, usize, *const u8, usize) -> c_int,
     commit: unsafe extern "C" fn(Handle) -> c_int,
+    abort: unsafe extern "C" fn(Handle),
     get: unsafe extern "C" fn(Handle, c_int, *const u8, usize, *mut u8, usize) -> c_long,
-    scan: unsafe extern "C" fn(
-        Handle, c_int, *const u8, usize, c_long, *mut u8, *mut usize, *mut u64,
-    ) -> c_long,
+    scan: unsafe extern "C" fn(Handle, c_int, *const u8, usize, c_long, *mut u64) -> c_long,
+    fetch: unsafe extern "C" fn(Handle, *const u8, usize, c_long, *mut u8, usize) -> c_long,
 }
 
 macro_rules! peer {
@@ -46,25 +46,59 @@ macro_rules! peer {
                 pub fn begin(of: Handle) -> c_int;
                 #[link_name = concat!(stringify!($module), "_put")]
                 pub fn put(
-                    of: Handle, table: c_int, key: *const u8, key_len: usize, value: *const u8,
+                    of: Handle,
+                    table: c_int,
+                    key: *const u8,
+                    key_len: usize,
+                    value: *const u8,
                     value_len: usize,
                 ) -> c_int;
                 #[link_name = concat!(stringify!($module), "_commit")]
                 pub fn commit(of: Handle) -> c_int;
+                #[link_name = concat!(stringify!($module), "_abort")]
+                pub fn abort(of: Handle);
                 #[link_name = concat!(stringify!($module), "_get")]
                 pub fn get(
-                    of: Handle, table: c_int, key: *const u8, key_len: usize, into: *mut u8,
+                    of: Handle,
+                    table: c_int,
+                    key: *const u8,
+                    key_len: usize,
+                    into: *mut u8,
                     room: usize,
                 ) -> c_long;
                 #[link_name = concat!(stringify!($module), "_scan")]
                 pub fn scan(
-                    of: Handle, table: c_int, from: *const u8, from_len: usize, limit: c_long,
-                    last: *mut u8, last_len: *mut usize, bytes: *mut u64,
+                    of: Handle,
+                    table: c_int,
+                    from: *const u8,
+                    from_len: usize,
+                    limit: c_long,
+                    bytes: *mut u64,
+                ) -> c_long;
+                #[link_name = concat!(stringify!($module), "_fetch")]
+                pub fn fetch(
+                    of: Handle,
+                    from: *const u8,
+                    from_len: usize,
+                    limit: c_long,
+                    into: *mut u8,
+                    room: usize,
                 ) -> c_long;
             }
             pub const FUNCTIONS: Functions = Functions {
-                open, close, flush_log, settle, session, session_close, begin, put, commit, get,
+                open,
+                close,
+                flush_log,
+                settle,
+                session,
+                session_close,
+                begin,
+                put,
+                commit,
+                abort,
+                get,
                 scan,
+                fetch,
             };
         }
     };
@@ -110,7 +144,13 @@ pub fn open(name: &str, directory: &Path, settings: &Settings) -> Result<Arc<dyn
     Ok(Arc::new(Peer { handle, functions }))
 }
 
+/// `PEER_CONFLICT` of `peer.h`.
+const CONFLICT: c_int = 1000;
+
 fn check(code: c_int, what: &str) -> Result<()> {
+    if code == CONFLICT {
+        return Err(Conflict.into());
+    }
     if code != 0 {
         bail!("{what} failed with {code}");
     }
@@ -177,6 +217,11 @@ impl Session for PeerSession {
         check(unsafe { (self.of.functions.commit)(self.handle) }, "commit")
     }
 
+    fn abort(&mut self) {
+        // SAFETY: the session is open and has begun a transaction.
+        unsafe { (self.of.functions.abort)(self.handle) }
+    }
+
     fn get(&mut self, table: usize, key: &[u8], into: &mut Vec<u8>) -> Result<bool> {
         into.resize(4096, 0);
         // SAFETY: the engine writes at most `into.len()` bytes.
@@ -194,32 +239,41 @@ impl Session for PeerSession {
         Ok(found >= 0)
     }
 
-    fn scan(
-        &mut self,
-        table: usize,
-        from: &[u8],
-        limit: u64,
-        last: &mut Vec<u8>,
-    ) -> Result<(u64, u64)> {
-        last.resize(4096, 0);
-        let (mut length, mut bytes) = (0usize, 0u64);
-        // SAFETY: keys are at most 28 bytes, `last` holds 4096.
+    fn scan(&mut self, table: usize, from: &[u8], limit: u64) -> Result<(u64, u64)> {
+        let (limit, mut bytes) = (c_long::try_from(limit).unwrap_or(c_long::MAX), 0u64);
+        // SAFETY: the slice outlives the call; the session is open.
         let entries = unsafe {
             (self.of.functions.scan)(
                 self.handle,
                 table as c_int,
                 from.as_ptr(),
                 from.len(),
-                limit as c_long,
-                last.as_mut_ptr(),
-                &raw mut length,
+                limit,
                 &raw mut bytes,
             )
         };
         if entries < 0 {
             bail!("scan failed");
         }
-        last.truncate(length);
         Ok((entries as u64, bytes))
+    }
+
+    fn fetch(&mut self, from: &[u8], limit: u64, into: &mut Vec<u8>) -> Result<u64> {
+        into.resize(4096, 0);
+        // SAFETY: the engine writes at most `into.len()` bytes.
+        let rows = unsafe {
+            (self.of.functions.fetch)(
+                self.handle,
+                from.as_ptr(),
+                from.len(),
+                limit as c_long,
+                into.as_mut_ptr(),
+                into.len(),
+            )
+        };
+        if rows < 0 {
+            bail!("an index entry without row");
+        }
+        Ok(rows as u64)
     }
 }

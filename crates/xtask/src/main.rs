@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool for people at a terminal")]
 
 mod drivers;
+mod gates;
 mod run;
 mod steps;
 mod tidy;
@@ -58,6 +59,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// The engine against RocksDB, WiredTiger and LMDB: one line per gate, `pass` or `short`.
+    Gates {
+        /// Arguments handed on (`--quick` ends within five minutes).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Ten thousand open connections, a thousand of them active.
     Connections {
         /// Arguments handed on to the script (`--help` lists them).
@@ -77,6 +84,7 @@ fn main() -> Result<()> {
         Task::Fuzz { arguments } => steps::fuzz(&arguments),
         Task::Iibench { arguments } => drivers::script(Build::Alone, "iibench.py", &arguments),
         Task::Kill9 { arguments } => drivers::script(Build::Alone, "kill9.py", &arguments),
+        Task::Gates { arguments } => gates::gates(&arguments),
         Task::Connections { arguments } => {
             drivers::script(Build::Alone, "connections.py", &arguments)
         }
