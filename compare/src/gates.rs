@@ -135,6 +135,36 @@ impl Drop for Worker {
     }
 }
 
+/// Judges what an earlier run wrote, again.
+pub fn judge_again(folder: &Path) -> Result<usize> {
+    let text = std::fs::read_to_string(folder.join("gates.json"))?;
+    let run: Value = serde_json::from_str(&text)?;
+    let scale = if run["quick"] == Value::Bool(true) { QUICK } else { FULL };
+    let mut results = Results::default();
+    for slice in run["slices"].as_array().context("slices")? {
+        let (engine, work) = (slice["engine"].as_str(), slice["work"].as_str());
+        let (engine, work) = (engine.context("engine")?, work.context("work")?);
+        results.add(engine, work, slice["result"].clone());
+    }
+    report(folder, &results, &scale, run["quick"].clone(), run["machine"].clone())
+}
+
+/// The table on standard output and in a file, all figures beside it; returns how many fell short.
+fn report(
+    out: &Path,
+    results: &Results,
+    scale: &Scale,
+    quick: Value,
+    machine: Value,
+) -> Result<usize> {
+    let lines = judge::judge(results, scale);
+    let text = judge::table(&lines);
+    print!("{text}");
+    std::fs::write(out.join("gates.txt"), &text)?;
+    write_out(out, results, &lines, quick, machine)?;
+    Ok(lines.iter().filter(|line| line.verdict == "short").count())
+}
+
 /// Everything measured, by engine and slice name.
 #[derive(Default)]
 struct Results {
@@ -155,7 +185,8 @@ impl Results {
         let mut all: Vec<f64> =
             self.all(engine, what).iter().filter_map(|v| v.get(figure)?.as_f64()).collect();
         all.sort_by(f64::total_cmp);
-        all.get(all.len() / 2).copied()
+        let middle = (all.get(all.len().checked_sub(1)? / 2)?, all.get(all.len() / 2)?);
+        Some(f64::midpoint(*middle.0, *middle.1))
     }
 
     /// Every second of every slice, but for the cut ones at the ends.
@@ -178,13 +209,8 @@ pub fn run(options: &Options) -> Result<usize> {
     let (mut results, before) = (Results::default(), load_average());
     in_cache(options, &scale, &mut results)?;
     beyond_cache(options, &scale, &mut results)?;
-    let lines = judge::judge(&results, &scale);
-    let text = judge::table(&lines);
-    print!("{text}");
-    std::fs::write(options.out.join("gates.txt"), &text)?;
-    write_out(options, &results, &lines, &before)?;
     let _ = std::fs::remove_dir_all(&options.directory);
-    Ok(lines.iter().filter(|line| line.verdict == "short").count())
+    report(&options.out, &results, &scale, json!(options.quick), machine(&before))
 }
 
 fn slice(worker: &mut Worker, what: &str, line: &str, results: &mut Results) -> Result<()> {
@@ -316,7 +342,13 @@ fn recovery(
     Ok(())
 }
 
-fn write_out(options: &Options, results: &Results, lines: &[Line], before: &str) -> Result<()> {
+fn write_out(
+    out: &Path,
+    results: &Results,
+    lines: &[Line],
+    quick: Value,
+    machine: Value,
+) -> Result<()> {
     let mut csv = String::from("engine,work,slice,second,operations\n");
     let mut slices = Vec::new();
     for ((engine, what), all) in &results.slices {
@@ -335,9 +367,9 @@ fn write_out(options: &Options, results: &Results, lines: &[Line], before: &str)
                     "bar": l.bar, "verdict": l.verdict })
         })
         .collect();
-    let all = json!({ "quick": options.quick, "machine": machine(before), "gates": lines, "slices": slices });
-    std::fs::write(options.out.join("gates.json"), serde_json::to_string_pretty(&all)?)?;
-    std::fs::write(options.out.join("gates.csv"), csv)?;
+    let all = json!({ "quick": quick, "machine": machine, "gates": lines, "slices": slices });
+    std::fs::write(out.join("gates.json"), serde_json::to_string_pretty(&all)?)?;
+    std::fs::write(out.join("gates.csv"), csv)?;
     Ok(())
 }
 

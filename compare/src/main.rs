@@ -32,6 +32,12 @@ enum Task {
     },
     /// The gates and the key-value ratios, one line each.
     Gates(gates::Options),
+    /// Judges an earlier run's folder again, without measuring.
+    Judge { folder: PathBuf },
+}
+
+fn end(short: usize) -> ! {
+    std::process::exit(i32::from(short > 0))
 }
 
 fn main() -> anyhow::Result<()> {
@@ -40,9 +46,7 @@ fn main() -> anyhow::Result<()> {
             let settings = store::Settings { cache_bytes: cache_mb << 20, direct };
             worker::serve(&engine, &directory, &settings)
         }
-        Task::Gates(options) => {
-            let short = gates::run(&options)?;
-            std::process::exit(i32::from(short > 0));
-        }
+        Task::Gates(options) => end(gates::run(&options)?),
+        Task::Judge { folder } => end(gates::judge_again(&folder)?),
     }
 }
