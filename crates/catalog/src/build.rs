@@ -323,7 +323,8 @@ pub fn same_pattern(a: &RawDocument, b: &RawDocument) -> bool {
 
 fn is_id_pattern(key: &RawDocument) -> bool {
     let mut fields = key.iter().flatten();
-    matches!((fields.next(), fields.next()), (Some((name, _)), None) if name.as_str() == "_id")
+    matches!((fields.next(), fields.next()), (Some((name, value)), None)
+        if name.as_str() == "_id" && value.as_str().is_none())
 }
 
 fn with_indexes(collection: &Collection, indexes: Vec<Arc<Index>>) -> Collection {

@@ -17,7 +17,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("`tailable` cursors", "2 BadValue: there are no capped collections yet"),
     ("collations other than `simple`", "an error; never ignored"),
     ("`capped`, `timeseries`, `clusteredIndex`", "72 InvalidOptions"),
-    ("text, 2d, 2dsphere, hashed and wildcard indexes", "67 CannotCreateIndex"),
+    ("text, 2d, 2dsphere and wildcard indexes", "67 CannotCreateIndex"),
     ("`profile` levels 1 and 2", "238 NotImplemented"),
     ("`fsync` with `lock: true`", "238 NotImplemented"),
     ("OP_QUERY with the exhaust flag, other `$` modifiers (`$maxScan`)", "an error; never ignored"),

@@ -42,6 +42,10 @@ fn expire_index(
 ) -> Result<u64> {
     let spec = index.spec();
     let Some(seconds) = spec.expire_after_seconds else { return Ok(0) };
+    // Hashes tell nothing about dates.
+    if spec.is_hashed() {
+        return Ok(0);
+    }
     let now_ms = catalog.os().clock.wall_ms();
     let limit = DateTime::from_millis(now_ms.saturating_sub(seconds.saturating_mul(1000)));
     let mut filter = doc! { &spec.parts[0].path: { "$lt": limit } };

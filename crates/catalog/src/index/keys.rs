@@ -46,6 +46,8 @@ pub struct KeyMaker {
     unique: bool,
     sparse: bool,
     partial: Option<Filter>,
+    /// The part that is hashed.
+    hashed: Option<usize>,
 }
 
 /// Where one part of the key stands while a document is taken apart.
@@ -71,6 +73,14 @@ pub fn id_key(id: RawBsonRef<'_>) -> Result<Vec<u8>> {
     let mut builder = KeyBuilder::new();
     builder.append(id, Direction::Ascending).map_err(bad_key)?;
     Ok(builder.into_bytes())
+}
+
+/// What a hashed part holds of a value: equal for values that compare as equal. On disk, so it
+/// never changes.
+pub fn hash(value: RawBsonRef<'_>) -> Result<i64> {
+    let mut builder = KeyBuilder::new();
+    builder.append(value, Direction::Ascending).map_err(bad_key)?;
+    Ok(xxhash_rust::xxh3::xxh3_64(builder.as_bytes()).cast_signed())
 }
 
 /// The keystring's complaint in the client's words.
@@ -101,6 +111,7 @@ impl KeyMaker {
                 .collect(),
             unique: spec.unique,
             sparse: spec.sparse,
+            hashed: spec.parts.iter().position(|part| part.hashed),
             partial: spec.partial.as_ref().map(|partial| partial.filter.clone()),
         }
     }
@@ -124,6 +135,9 @@ impl KeyMaker {
         {
             return Ok(keys);
         }
+        if self.hashed.is_some() {
+            return self.make_hashed(document, id);
+        }
         let slots: Slots<'_> = self.paths.iter().map(|_| Slot::Pending(0)).collect();
         let mut expansion = Expansion { maker: self, id, keys: &mut keys };
         expansion.expand(document, slots)?;
@@ -131,6 +145,32 @@ impl KeyMaker {
             keys.entries.sort_unstable();
             keys.entries.dedup_by(|b, a| a.key == b.key);
         }
+        Ok(keys)
+    }
+
+    /// The one entry of a document in a hashed index, which takes no arrays.
+    fn make_hashed(&self, document: &RawDocument, id: RawBsonRef<'_>) -> Result<DocumentKeys> {
+        let mut slots: Slots<'_> = Slots::new();
+        for (at, path) in self.paths.iter().enumerate() {
+            let value = without_arrays(document, path)?;
+            slots.push(Slot::Done(match value {
+                _ if self.hashed != Some(at) => value,
+                // A missing field is still missing, for sparse indexes; `entry` hashes its null.
+                None => None,
+                Some(value) => Some(RawBsonRef::Int64(hash(value)?)),
+            }));
+        }
+        let mut keys = DocumentKeys::default();
+        let all_missing = slots.iter().all(|slot| matches!(slot, Slot::Done(None)));
+        if self.sparse && all_missing {
+            return Ok(keys);
+        }
+        if let Some(at) = self.hashed
+            && matches!(slots[at], Slot::Done(None))
+        {
+            slots[at] = Slot::Done(Some(RawBsonRef::Int64(hash(RawBsonRef::Null)?)));
+        }
+        keys.entries.push(self.entry(&slots, id)?);
         Ok(keys)
     }
 
@@ -297,6 +337,28 @@ fn walk<'a>(document: &'a RawDocument, path: &[String], from: usize) -> Result<F
     }
 }
 
+/// Follows `path` through documents; an array on it is an error.
+fn without_arrays<'a>(
+    document: &'a RawDocument,
+    path: &[String],
+) -> Result<Option<RawBsonRef<'a>>> {
+    let mut value = Some(RawBsonRef::Document(document));
+    for (at, name) in path.iter().enumerate() {
+        let Some(RawBsonRef::Document(inner)) = value else { return Ok(None) };
+        value = inner.get(name)?;
+        if matches!(value, Some(RawBsonRef::Array(_))) {
+            return Err(Error::location(
+                16766,
+                format!(
+                    "hashed indexes do not currently support array values. Found array at path: {}",
+                    path[..=at].join(".")
+                ),
+            ));
+        }
+    }
+    Ok(value)
+}
+
 /// `a.0` cannot mean both an element and a field of the elements.
 fn refuse_ambiguous(array: &RawArray, name: &str) -> Result<()> {
     for element in array {
@@ -379,6 +441,34 @@ mod tests {
         check(doc! { "a.0": 1 }, doc! { "a": [5, 6] }, bson!([[5]]));
         check(doc! { "a.0.b": 1 }, doc! { "a": [{ "b": 4 }, { "b": 6 }] }, bson!([[4]]));
         check(doc! { "a": 1 }, doc! { "a": 5.0 }, bson!([[5.0]]));
+    }
+
+    #[test]
+    fn hashed_parts_hold_hashes() {
+        let hashed = |value: Bson| {
+            let raw = RawBson::try_from(value).unwrap();
+            Bson::Int64(hash(raw.as_raw_bson_ref()).unwrap())
+        };
+        let spec = doc! { "key": { "a": 1, "b.c": "hashed" } };
+        let found = parts(spec.clone(), &doc! { "a": 1, "b": { "c": 5 } }).unwrap();
+        assert_eq!(found, [[bson!(1), hashed(bson!(5.0))]]);
+        let found = parts(spec.clone(), &doc! { "b": 1 }).unwrap();
+        assert_eq!(found, [[Bson::Null, hashed(Bson::Null)]]);
+        assert_ne!(hashed(bson!("5")), hashed(bson!(5)));
+        for (document, at) in [(doc! { "b": [{ "c": 1 }] }, "b"), (doc! { "a": [] }, "a")] {
+            let error = parts(spec.clone(), &document).unwrap_err();
+            assert_eq!(error.code().0, 16766);
+            assert!(error.message().ends_with(&format!("path: {at}")), "{error}");
+        }
+        assert!(
+            parts(doc! { "key": { "a": "hashed" }, "sparse": true }, &doc! {}).unwrap().is_empty()
+        );
+    }
+
+    #[test]
+    fn hashes_on_disk_do_not_change() {
+        assert_eq!(hash(RawBsonRef::Int32(1)).unwrap(), hash(RawBsonRef::Double(1.0)).unwrap());
+        assert_eq!(hash(RawBsonRef::String("fern")).unwrap(), 1_846_864_753_087_575_157);
     }
 
     #[test]

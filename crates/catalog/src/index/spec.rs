@@ -1,7 +1,7 @@
 //! The specification of an index, checked by MongoDB's rules.
 //!
 //! Always true: a [`IndexSpec`] that exists can be honoured. What is not built (text, geo,
-//! hashed, wildcard, collations) was refused with `CannotCreateIndex`.
+//! wildcard, collations) was refused with `CannotCreateIndex`.
 
 use crate::options::{StorageOptions, check_collation, truth, whole_number};
 use crate::text::document_text;
@@ -21,6 +21,8 @@ pub struct KeyPart {
     pub path: String,
     /// Whether larger values come first.
     pub descending: bool,
+    /// Whether the key holds the value's hash in its place.
+    pub hashed: bool,
 }
 
 /// What an index is.
@@ -189,6 +191,12 @@ impl IndexSpec {
         if self.sparse && self.partial.is_some() {
             return Err(cannot("cannot mix \"partialFilterExpression\" and \"sparse\" options"));
         }
+        if self.unique && self.is_hashed() {
+            return Err(Error::location(
+                16764,
+                "Currently hashed indexes cannot guarantee uniqueness. Use a regular index.",
+            ));
+        }
         if self.expire_after_seconds.is_some() && self.parts.len() > 1 {
             return Err(cannot(&format!(
                 "TTL indexes are single-field indexes, compound indexes do not support TTL. Index \
@@ -227,7 +235,12 @@ impl IndexSpec {
 
     /// Whether this describes the index every collection has on `_id`.
     pub fn is_id(&self) -> bool {
-        matches!(&self.parts[..], [part] if part.path == "_id")
+        matches!(&self.parts[..], [part] if part.path == "_id" && !part.hashed)
+    }
+
+    /// Whether one of its parts is hashed.
+    pub fn is_hashed(&self) -> bool {
+        self.parts.iter().any(|part| part.hashed)
     }
 
     /// Whether two specifications index the same things under the same rules, name aside.
@@ -263,7 +276,8 @@ fn parse_key(key: &RawDocument) -> Result<Vec<KeyPart>> {
     for element in key {
         let (path, value) = element?;
         let path = path.as_str();
-        let descending = direction(value)?;
+        let hashed = matches!(value, RawBsonRef::String("hashed"));
+        let descending = !hashed && direction(value)?;
         check_path(path)?;
         if parts.iter().any(|part| part.path == path) {
             return Err(Error::bad_value(format!(
@@ -271,7 +285,18 @@ fn parse_key(key: &RawDocument) -> Result<Vec<KeyPart>> {
                 document_text(key)
             )));
         }
-        parts.push(KeyPart { path: path.to_owned(), descending });
+        parts.push(KeyPart { path: path.to_owned(), descending, hashed });
+    }
+    let hashed = parts.iter().filter(|part| part.hashed).count();
+    if hashed > 1 {
+        return Err(Error::location(
+            31303,
+            format!(
+                "A maximum of one index field is allowed to be hashed but found {hashed} for \
+                 'key' {}",
+                document_text(key)
+            ),
+        ));
     }
     if parts.is_empty() {
         return Err(cannot("Index keys cannot be an empty object"));
@@ -287,9 +312,9 @@ fn direction(value: RawBsonRef<'_>) -> Result<bool> {
         RawBsonRef::Int32(v) => f64::from(v),
         RawBsonRef::Int64(v) => v as f64,
         RawBsonRef::Double(v) => v,
-        RawBsonRef::String(
-            plugin @ ("text" | "2d" | "2dsphere" | "hashed" | "geoHaystack" | "wildcard"),
-        ) => return Err(cannot(&format!("indexes of type '{plugin}' are not supported yet"))),
+        RawBsonRef::String(plugin @ ("text" | "2d" | "2dsphere" | "geoHaystack" | "wildcard")) => {
+            return Err(cannot(&format!("indexes of type '{plugin}' are not supported yet")));
+        }
         RawBsonRef::String(plugin) => {
             return Err(cannot(&format!("Unknown index plugin '{plugin}'")));
         }
@@ -351,7 +376,8 @@ fn check_path(path: &str) -> Result<()> {
 }
 
 fn check_name<'a>(name: &'a str, key: &RawDocument) -> Result<&'a str> {
-    let id_key = key.iter().flatten().count() == 1 && matches!(key.get("_id"), Ok(Some(_)));
+    let id_key = key.iter().flatten().count() == 1
+        && matches!(key.get("_id"), Ok(Some(value)) if value.as_str().is_none());
     if name.is_empty() {
         return Err(cannot("index name cannot be empty"));
     }

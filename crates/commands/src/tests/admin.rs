@@ -124,6 +124,30 @@ fn options_of_an_index_that_change_nothing_are_shown_as_given() {
 }
 
 #[test]
+fn hashed_indexes_are_neither_unique_nor_hashed_twice() {
+    let client = Client::new();
+    let create = |index: bson::Document| doc! { "createIndexes": "c", "indexes": [index] };
+    client.fails(
+        "db",
+        create(doc! { "key": { "a": "hashed" }, "name": "x", "unique": true }),
+        16764,
+        "Currently hashed indexes cannot guarantee uniqueness. Use a regular index.",
+    );
+    client.fails(
+        "db",
+        create(doc! { "key": { "a": "hashed", "b": "hashed" }, "name": "x" }),
+        31303,
+        "A maximum of one index field is allowed to be hashed but found 2 for 'key' { a: \
+         \"hashed\", b: \"hashed\" }",
+    );
+    client.ok("db", create(doc! { "key": { "_id": "hashed" }, "name": "_id_hashed" }));
+    let list = client.ok("db", doc! { "listIndexes": "c" });
+    assert_eq!(names(&list), ["_id_", "_id_hashed"]);
+    client.ok("db", doc! { "insert": "c", "documents": [{ "_id": 1 }] });
+    client.ok("db", doc! { "dropIndexes": "c", "index": { "_id": "hashed" } });
+}
+
+#[test]
 fn expired_documents_are_deleted_until_the_server_ends() {
     let client = Client::new();
     let index = doc! { "key": { "at": 1 }, "name": "at_1", "expireAfterSeconds": 0 };

@@ -7,9 +7,10 @@
 //! an `$elemMatch` ties them to one element.
 
 use super::hint::Hint;
-use super::interval::Intervals;
+use super::interval::{Interval, Intervals};
 use super::predicates::{PathPredicate, conjuncts, path_predicates};
 use super::{Access, AccessPath, Decision, IndexScan, id_parts};
+use bson::RawBson;
 use catalog::index::KeyPart;
 use catalog::{Collection, Index, Timestamp};
 use expr::filter::{Filter, Leaf, Node, Predicate};
@@ -95,7 +96,7 @@ fn id_lookup(filter: &Filter, conjuncts: &[Node]) -> Option<Access> {
     let at = conjuncts.iter().position(|node| {
         matches!(node, Node::Leaf(Leaf { path, predicate: Predicate::Eq(value) })
             if path.as_str() == "_id"
-                && !matches!(value, bson::RawBson::Array(_) | bson::RawBson::Null))
+                && !matches!(value, RawBson::Array(_) | RawBson::Null))
     })?;
     let Node::Leaf(Leaf { predicate: Predicate::Eq(value), .. }) = &conjuncts[at] else {
         return None;
@@ -243,6 +244,10 @@ fn part_bounds(
     let mut bounds = Vec::with_capacity(parts.len());
     for (at, part) in parts.iter().enumerate() {
         let of_part = predicates.iter().filter(|p| p.path == part.path);
+        if part.hashed {
+            bounds.push(hashed_bounds(of_part));
+            continue;
+        }
         if multikey & 1 << at == 0 {
             let mut all = Intervals::all();
             for predicate in of_part {
@@ -270,6 +275,29 @@ fn part_bounds(
         }
     }
     (bounds, settled)
+}
+
+/// The hashes of the values that a part must equal; everything where it need not equal any. They
+/// settle nothing: different values may share a hash.
+fn hashed_bounds<'p>(predicates: impl Iterator<Item = &'p PathPredicate>) -> Intervals {
+    let mut wanted = Intervals::all();
+    for predicate in predicates {
+        // Such an index holds no arrays, so that every predicate is about the one value.
+        wanted = wanted.intersect(&predicate.bounds.intervals);
+    }
+    if !wanted.is_points() {
+        return Intervals::all();
+    }
+    let point = |interval: &Interval| {
+        let hash = catalog::index::hash(interval.low.as_raw_bson_ref()).ok()?;
+        Some(Interval::point(RawBson::Int64(hash)))
+    };
+    wanted
+        .as_slice()
+        .iter()
+        .map(point)
+        .collect::<Option<Vec<_>>>()
+        .map_or_else(Intervals::all, Intervals::union)
 }
 
 /// Whether two parts that have met arrays may both be bounded: their arrays differ, or one
@@ -309,6 +337,10 @@ fn provided_order(
             }
             return None;
         }
+        // Hashes come in no order; of one value there is nothing to order.
+        if part.hashed && !bounds[at].is_point() {
+            return None;
+        }
         if multikey & 1 << at != 0 && !bounds[at].is_all() {
             return None;
         }
@@ -346,6 +378,7 @@ fn covers(
             || a.path.starts_with("_id.")
     });
     !nested
+        && parts.iter().all(|part| !part.hashed)
         && fields.iter().all(|field| held(field))
         && residual.is_none_or(|filter| {
             filter.expressions().is_empty() && filter.paths().iter().all(|p| held(p.as_str()))

@@ -59,8 +59,9 @@ fn by_key(collection: Option<&Collection>, key: &RawDocument) -> Result<Hint> {
         return Ok(Hint::Natural { backward });
     }
     let mut fields = key.iter().flatten();
-    if let (Some((name, _)), None) = (fields.next(), fields.next())
+    if let (Some((name, value)), None) = (fields.next(), fields.next())
         && name.as_str() == id_parts()[0].path
+        && value.as_str().is_none()
     {
         return Ok(Hint::Id);
     }

@@ -199,3 +199,30 @@ fn an_interrupt_ends_a_scan() {
     let error = find(&mut ctx, &room.ns, &request).unwrap().next().unwrap_err();
     assert_eq!(error.code(), Code::MAX_TIME_MS_EXPIRED);
 }
+
+#[test]
+fn hashed_indexes_serve_equality_and_nothing_else() {
+    let documents: Vec<Document> =
+        (0..40).map(|i| doc! { "_id": i, "a": i % 10, "b": i % 4 }).collect();
+    let room = Room::with(&documents);
+    room.insert(&[doc! { "_id": 100 }]);
+    room.index(doc! { "key": { "a": "hashed" } });
+    room.index(doc! { "key": { "b": 1, "a": "hashed" } });
+    room.index(doc! { "key": { "_id": "hashed" }, "name": "h" });
+    let plan = |filter: Document, sort: Document| stages(&room.explain(filter, sort));
+    assert_eq!(plan(doc! { "a": 3 }, doc! {}), ["FETCH", "IXSCAN"]);
+    assert_eq!(plan(doc! { "a": { "$in": [3, 4] } }, doc! {}), ["FETCH", "IXSCAN"]);
+    assert_eq!(plan(doc! { "a": { "$gt": 3 } }, doc! {}), ["COLLSCAN"]);
+    assert!(plan(doc! {}, doc! { "a": 1 }).contains(&"SORT".to_owned()));
+    assert_eq!(room.find(doc! { "a": 3.0 }).len(), 4);
+    assert_eq!(room.find(doc! { "a": { "$in": [3, 4] } }).len(), 8);
+    assert_eq!(room.find(doc! { "a": { "$gt": 7 } }).len(), 8);
+    assert_eq!(room.find(doc! { "a": null }).len(), 1);
+    assert_eq!(room.find(doc! { "a": { "$exists": false } }).len(), 1);
+    assert_eq!(room.find(doc! { "b": 1, "a": 3 }).len(), 2);
+    assert_eq!(room.find(doc! { "b": { "$gte": 2 }, "a": 3 }).len(), 2);
+    assert_eq!(room.find(doc! { "$or": [{ "a": 3 }, { "a": 4 }] }).len(), 8);
+    let refused = room.insert(&[doc! { "_id": 200, "a": [1] }]);
+    assert_eq!(refused.errors[0].error.code().0, 16766);
+    room.check_valid();
+}
