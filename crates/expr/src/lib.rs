@@ -8,6 +8,7 @@ pub mod accumulator;
 pub mod agg;
 pub mod decimal;
 pub mod filter;
+mod hashed_key;
 pub mod multikey;
 pub mod number;
 pub mod path;
@@ -19,6 +20,7 @@ pub mod types;
 pub mod update;
 
 pub use filter::Filter;
+pub use hashed_key::hashed_key;
 pub use path::Path;
 pub use projection::Projection;
 pub use sort::SortPattern;

@@ -22,6 +22,10 @@ pub(super) const TABLE: &[Function] = &[
     function("$toDate", 1, 1, |args| shorthand(args, Target::Date)),
     function("$toDecimal", 1, 1, |args| shorthand(args, Target::Decimal)),
     function("$toDouble", 1, 1, |args| shorthand(args, Target::Double)),
+    function("$toHashedIndexKey", 1, 1, |args| {
+        let value = args[0].get().unwrap_or(RawBsonRef::Null);
+        Ok(Value::Owned(RawBson::Int64(crate::hashed_key(value)?)))
+    }),
     function("$toInt", 1, 1, |args| shorthand(args, Target::Int)),
     function("$toLong", 1, 1, |args| shorthand(args, Target::Long)),
     function("$toObjectId", 1, 1, |args| shorthand(args, Target::ObjectId)),

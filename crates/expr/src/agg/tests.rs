@@ -376,6 +376,17 @@ fn regular_expressions() {
         bson!([{"match": "1", "idx": 1, "captures": []}, {"match": "22", "idx": 3, "captures": []}]),
     );
     check(doc! {"$size": {"$regexFindAll": {"input": "ééé", "regex": ""}}}, 4);
+    // Classes are of ASCII, also in text that is not.
+    for (pattern, matches) in
+        [("\\w", 2), ("\\d", 1), ("\\bé", 0), ("[[:alpha:]]", 1), ("(?i)É", 1)]
+    {
+        let all = doc! {"$regexFindAll": {"input": "é a٣1", "regex": pattern}};
+        check(doc! {"$size": all}, matches);
+    }
+    // Far from quadratic: this takes minutes where every match reads the whole text again.
+    for (text, matches) in [("é ".repeat(200_000), 200_000), ("e ".repeat(200_000), 200_000)] {
+        check(doc! {"$size": {"$regexFindAll": {"input": text, "regex": "[eé]"}}}, matches);
+    }
     fails_with(doc! {"$regexMatch": {"input": 1, "regex": "x"}}, 51104);
     fails_with(doc! {"$regexMatch": {"input": "a", "regex": "("}}, 51111);
     fails_with(doc! {"$regexMatch": {"regex": "("}}, 31022);
@@ -519,6 +530,28 @@ fn dates_as_text() {
         doc! {"$dateFromString": {"dateString": "2017-02-08", "timezone": "America/New_York"}},
         date("2017-02-08T05:00:00Z"),
     );
+    let by = |format: &str, text: &str, expected: &str| {
+        check(doc! {"$dateFromString": {"dateString": text, "format": format}}, date(expected));
+    };
+    by("%Y-%j", "2020-366", "2020-12-31T00:00:00Z");
+    by("%G-W%V-%u", "2018-W06-7", "2018-02-11T00:00:00Z");
+    by("%d %b %Y", "7 Feb 2018", "2018-02-07T00:00:00Z");
+    by("%B %d, %Y", "February 7, 2018", "2018-02-07T00:00:00Z");
+    by("%Y-%m-%dT%H:%M:%S.%LZ", "2018-02-07T01:02:03.5Z", "2018-02-07T01:02:03.500Z");
+    by("%Y-%m-%d %z", "2018-02-07 +0530", "2018-02-06T18:30:00Z");
+    by("%Y-%m-%d %Z", "2018-02-07 +330", "2018-02-06T18:30:00Z");
+    for (format, text) in [
+        ("%Y-%j", "2019-367"),
+        ("%G-W%V-%u", "2018-W54-1"),
+        ("%G-W%V-%u", "2018-W06-8"),
+        ("%Y-%m-%d", "2018-02-30"),
+        ("%Y-%m-%d", "2018-13-01"),
+        ("%H:%M", "10:20"),
+        ("%Y-%m-%d %G", "2018-02-07 2018"),
+        ("%Y-%m", "2018-02-07"),
+    ] {
+        fails_with(doc! {"$dateFromString": {"dateString": text, "format": format}}, 241);
+    }
     fails_with(doc! {"$dateFromString": {"dateString": "rubbish"}}, 241);
     fails_with(doc! {"$dateFromString": {"dateString": 5}}, 241);
     check(doc! {"$dateFromString": {"dateString": "rubbish", "onError": 1}}, 1);

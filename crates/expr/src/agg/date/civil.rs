@@ -114,7 +114,8 @@ fn from_days(days: i64) -> (i64, u32, u32) {
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
-fn days_in_month(year: i64, month: i64) -> i64 {
+/// How many days a month has; the month must be in range.
+pub(crate) fn days_in_month(year: i64, month: i64) -> i64 {
     days_from_parts(year, month + 1, 1) - days_from_parts(year, month, 1)
 }
 

@@ -1,6 +1,6 @@
 //! Dates as text and back: `%`-formats and free text.
 
-use crate::agg::date::civil::{Civil, DAY_MS, days_from_iso_week, days_from_parts};
+use crate::agg::date::civil::{Civil, DAY_MS, days_from_iso_week, days_from_parts, days_in_month};
 use crate::agg::date::zone::{Zone, fixed};
 use errors::{Code, Error, Result};
 use std::fmt::Write as _;
@@ -139,8 +139,18 @@ struct Read {
 
 impl Read {
     fn finish(&self, text: &str, default: &Zone) -> Result<i64> {
+        let natural = self.year.or(self.month).or(self.day).or(self.day_of_year).is_some();
+        let weekly = self.iso.0.or(self.iso.1).or(self.iso.2).is_some();
+        if natural && weekly {
+            return Err(failure(text, "Mixing of ISO dates with natural dates is not allowed"));
+        }
+        let invalid = || failure(text, "The parsed date was invalid");
         let days = if let (Some(year), week, day) = self.iso {
-            days_from_iso_week(year, week.unwrap_or(1), day.unwrap_or(1))
+            let (week, day) = (week.unwrap_or(1), day.unwrap_or(1));
+            if !(1..=53).contains(&week) || !(1..=7).contains(&day) {
+                return Err(invalid());
+            }
+            days_from_iso_week(year, week, day)
         } else {
             let year = self.year.ok_or_else(|| {
                 failure(
@@ -149,11 +159,14 @@ impl Read {
                 )
             })?;
             if let Some(day) = self.day_of_year {
+                if !(1..=366).contains(&day) {
+                    return Err(invalid());
+                }
                 days_from_parts(year, 1, day)
             } else {
                 let (month, day) = (self.month.unwrap_or(1), self.day.unwrap_or(1));
-                if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-                    return Err(failure(text, "The parsed date was invalid"));
+                if !(1..=12).contains(&month) || !(1..=days_in_month(year, month)).contains(&day) {
+                    return Err(invalid());
                 }
                 days_from_parts(year, month, day)
             }
@@ -261,20 +274,26 @@ pub(crate) fn parse(format: &str, text: &str, default: &Zone) -> Result<i64> {
 fn parse_one(reader: &mut Reader<'_>, read: &mut Read, specifier: char) -> Result<()> {
     match specifier {
         'Y' => read.year = Some(reader.digits(4, 4)?),
-        'm' => read.month = Some(reader.digits(2, 2)?),
-        'd' => read.day = Some(reader.digits(2, 2)?),
+        'm' => read.month = Some(reader.digits(1, 2)?),
+        'd' => read.day = Some(reader.digits(1, 2)?),
         'b' | 'B' => {
             let word = reader.word();
             read.month = Some(month_of(word).ok_or_else(|| reader.unexpected())?);
         }
-        'j' => read.day_of_year = Some(reader.digits(3, 3)?),
+        'j' => read.day_of_year = Some(reader.digits(1, 3)?),
         'G' => read.iso.0 = Some(reader.digits(4, 4)?),
-        'V' => read.iso.1 = Some(reader.digits(2, 2)?),
+        'V' => read.iso.1 = Some(reader.digits(1, 2)?),
         'u' => read.iso.2 = Some(reader.digits(1, 1)?),
-        'H' => read.clock_ms += bounded(reader, 2, 23)? * 3_600_000,
+        'H' => read.clock_ms += bounded(reader, 1, 23)? * 3_600_000,
         'M' => read.clock_ms += bounded(reader, 2, 59)? * 60_000,
         'S' => read.clock_ms += bounded(reader, 2, 60)? * 1000,
-        'L' => read.clock_ms += bounded(reader, 3, 999)?,
+        // Fewer digits are tenths and hundredths.
+        'L' => {
+            let before = reader.at;
+            let value = reader.digits(1, 3)?;
+            let given = (reader.at - before) as u32;
+            read.clock_ms += value * 10_i64.pow(3 - given.min(3));
+        }
         'z' => {
             let len = reader
                 .rest()
@@ -307,8 +326,8 @@ fn parse_one(reader: &mut Reader<'_>, read: &mut Read, specifier: char) -> Resul
     Ok(())
 }
 
-fn bounded(reader: &mut Reader<'_>, digits: usize, most: i64) -> Result<i64> {
-    let value = reader.digits(digits, digits)?;
+fn bounded(reader: &mut Reader<'_>, least: usize, most: i64) -> Result<i64> {
+    let value = reader.digits(least, 2)?;
     if value > most { Err(reader.unexpected()) } else { Ok(value) }
 }
 

@@ -1,8 +1,9 @@
 //! `$regexMatch $regexFind $regexFindAll`, on PCRE2 as MongoDB.
 //!
-//! A pattern that is a constant is compiled once. ASCII subjects run in byte mode where the
-//! pattern allows it: UTF mode checks the whole subject again at every match, which would make
-//! `$regexFindAll` quadratic.
+//! A pattern that is a constant is compiled once. Plain UTF mode checks the whole subject again at
+//! every match, which would make `$regexFindAll` quadratic; the crate only lets PCRE2 leave that
+//! out together with Unicode classes, so those are asked for and turned off again in the pattern.
+//! ASCII subjects run in byte mode where the pattern allows it.
 
 use crate::agg::eval::{Scope, optional};
 use crate::agg::parse::{Node, expression, fields};
@@ -141,9 +142,10 @@ impl RegexCall {
                 format!("{name}: invalid flag in regex options: {bad}"),
             ));
         }
-        let build = |utf: bool| {
+        let build = |pattern: &str, utf: bool, classes: bool| {
             RegexBuilder::new()
                 .utf(utf)
+                .ucp(classes)
                 .caseless(flags.contains('i'))
                 .multi_line(flags.contains('m'))
                 .dotall(flags.contains('s'))
@@ -151,9 +153,16 @@ impl RegexCall {
                 .jit_if_available(true)
                 .build(pattern)
         };
-        let utf = build(true)
+        let utf = build(pattern, true, false)
             .map_err(|error| Error::location(51111, format!("Invalid Regex in {name}: {error}")))?;
-        let ascii = if pattern.is_ascii() { build(false).ok() } else { None };
+        // Verbs must stay in front of everything.
+        let unchecked = if self.wanted == Wanted::All && !pattern.starts_with("(*") {
+            build(&format!("(?a){pattern}"), true, true).ok()
+        } else {
+            None
+        };
+        let utf = unchecked.unwrap_or(utf);
+        let ascii = if pattern.is_ascii() { build(pattern, false, false).ok() } else { None };
         Ok(Some(Compiled { utf, ascii }))
     }
 
