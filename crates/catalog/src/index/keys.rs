@@ -75,12 +75,10 @@ pub fn id_key(id: RawBsonRef<'_>) -> Result<Vec<u8>> {
     Ok(builder.into_bytes())
 }
 
-/// What a hashed part holds of a value: equal for values that compare as equal. On disk, so it
-/// never changes.
+/// What a hashed part holds of a value: MongoDB's own hash, equal for values that compare as equal.
+/// On disk, so it never changes.
 pub fn hash(value: RawBsonRef<'_>) -> Result<i64> {
-    let mut builder = KeyBuilder::new();
-    builder.append(value, Direction::Ascending).map_err(bad_key)?;
-    Ok(xxhash_rust::xxh3::xxh3_64(builder.as_bytes()).cast_signed())
+    expr::hashed_key(value)
 }
 
 /// The keystring's complaint in the client's words.
@@ -468,7 +466,7 @@ mod tests {
     #[test]
     fn hashes_on_disk_do_not_change() {
         assert_eq!(hash(RawBsonRef::Int32(1)).unwrap(), hash(RawBsonRef::Double(1.0)).unwrap());
-        assert_eq!(hash(RawBsonRef::String("fern")).unwrap(), 1_846_864_753_087_575_157);
+        assert_eq!(hash(RawBsonRef::String("fern")).unwrap(), -4_200_878_547_170_977_923);
     }
 
     #[test]
