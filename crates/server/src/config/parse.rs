@@ -156,7 +156,8 @@ fn judge_foreign(
     value: Option<&str>,
     warnings: &mut Vec<String>,
 ) -> Result<(), ConfigError> {
-    if value.and_then(parse_switch) == Some(false) {
+    // Compression is on here whatever the option says, so its "disabled" is not what we do anyway.
+    if flag != "networkMessageCompressors" && value.and_then(parse_switch) == Some(false) {
         return Ok(());
     }
     if REFUSED.iter().any(|(name, ..)| *name == flag) {

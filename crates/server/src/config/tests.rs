@@ -133,6 +133,14 @@ fn what_cannot_be_honoured_is_refused_by_name() {
 }
 
 #[test]
+fn compressors_are_refused_even_to_switch_them_off() {
+    for value in ["disabled", "snappy"] {
+        let refused = refusal(&["--networkMessageCompressors", value]);
+        assert!(refused.contains("networkMessageCompressors"), "{refused}");
+    }
+}
+
+#[test]
 fn help_and_version_are_printed() {
     let Ok(Asked::Print(text)) = parsed(&["--version"]) else { panic!("no version") };
     assert!(text.contains("1.2.3"));
