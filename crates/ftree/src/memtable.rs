@@ -14,9 +14,9 @@ use crate::message::{Entry, Message, Place};
 use arena::Arena;
 use index::Index;
 use order::{Batch, Ordered};
+use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use record::{Record, Target};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 /// The hash all filters and indexes of a key share.
 pub(crate) fn hash(key: &[u8]) -> u64 {

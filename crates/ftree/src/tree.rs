@@ -33,10 +33,10 @@ use crate::segment::Found;
 use crate::value::Value;
 use blockfile::BlockFile;
 use cachetable::CacheTable;
-use parking_lot::Mutex;
+use os::sync::Mutex;
+use os::sync::atomic::{AtomicBool, Ordering};
 use pins::Pins;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What all trees of an engine share.
 pub struct Context {
@@ -157,7 +157,7 @@ impl Tree {
             if state.is_settled() && state.active.insert(key, hash, ts, message) {
                 return;
             }
-            std::thread::yield_now();
+            os::sync::yield_now();
         }
     }
 

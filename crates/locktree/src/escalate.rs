@@ -4,8 +4,8 @@
 use crate::owner::Owner;
 use crate::table::LockTable;
 use crate::{Error, Mode, Range, shard};
+use os::sync::atomic::Ordering;
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Only a transaction that holds at least this share of the limit (1/8) is worth escalating.

@@ -4,7 +4,7 @@ use crate::shard;
 use crate::table::LockTable;
 use crate::wait::Target;
 use crate::{Mode, Range};
-use std::sync::atomic::{AtomicU64, Ordering};
+use os::sync::atomic::{AtomicU64, Ordering};
 
 /// One lock that is held or waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]

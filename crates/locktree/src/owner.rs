@@ -3,9 +3,9 @@
 use crate::shard::Name;
 use crate::table::LockTable;
 use crate::{Mode, Range};
+use os::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Kills the waiting of one transaction from another thread.
 #[derive(Clone, Debug)]

@@ -6,10 +6,10 @@ use crate::shard::{self, Fast, Name, Shard};
 use crate::wait::{HeldRange, Outcome, Request, Target, Waiter, Waits};
 use crate::{Error, Granted, Mode, Range};
 use os::Clock;
-use parking_lot::Mutex;
+use os::sync::Mutex;
+use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 

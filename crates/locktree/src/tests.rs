@@ -80,7 +80,7 @@ fn requests_are_granted_in_the_order_they_came() {
     let table = table();
     let mut first = table.owner(100);
     table.acquire(&mut first, 1, b"k", Mode::Exclusive, NOW).unwrap();
-    let order = parking_lot::Mutex::new(Vec::new());
+    let order = os::sync::Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for txn in 1..=8_u64 {
             let (table, order) = (&table, &order);

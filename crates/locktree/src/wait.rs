@@ -4,7 +4,7 @@
 
 use crate::shard::Name;
 use crate::{Mode, Range};
-use parking_lot::{Condvar, Mutex};
+use os::sync::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;

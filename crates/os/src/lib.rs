@@ -17,6 +17,7 @@ mod process;
 pub mod real;
 pub mod sim;
 mod spawn;
+pub mod sync;
 mod vfs;
 
 pub use aligned::{AlignedBuf, DIRECT_ALIGN};

@@ -6,13 +6,13 @@
 //! | tail buffer → pending → file | `Writer::write_out`, under the writer lock |
 //! | file → disk | [`Wal::sync_to`], one leader at a time |
 
+use os::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use os::sync::{Condvar, Mutex};
 use os::{File, OpenOptions, Os};
-use parking_lot::{Condvar, Mutex};
 
 use crate::directory::{Found, Segment, scan};
 use crate::error::{Error, Result};

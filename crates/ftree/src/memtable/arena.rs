@@ -3,9 +3,9 @@
 //! Always true: chunks never move and are freed only with the arena, so a pointer handed out is
 //! valid as long as the arena lives; memory is zeroed; [`Arena::bytes`] is what was allocated.
 
-use parking_lot::Mutex;
+use os::sync::Mutex;
+use os::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// Idle dictionaries are many: the first chunk is small, later ones double up to [`LARGEST`].
 const FIRST: usize = 2 << 10;

@@ -9,8 +9,8 @@
 
 use super::arena::Arena;
 use super::record::Record;
-use parking_lot::Mutex;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use os::sync::Mutex;
+use os::sync::atomic::{AtomicPtr, Ordering};
 
 const SHARDS: usize = 16;
 const SHARD_SHIFT: u32 = 60;

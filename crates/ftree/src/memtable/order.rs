@@ -11,8 +11,8 @@
 
 use super::arena::Arena;
 use super::record::{Record, Target};
+use os::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 use std::cmp::Ordering as Order;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Slots per node: two searches of six steps beat deeper trees, and shifting stays in L1.
 pub(super) const SLOTS: usize = 48;
@@ -408,8 +408,8 @@ impl Node {
 fn wait(tries: &mut u32) {
     *tries += 1;
     if (*tries).is_multiple_of(64) {
-        std::thread::yield_now();
+        os::sync::yield_now();
     } else {
-        std::hint::spin_loop();
+        os::sync::spin_loop();
     }
 }

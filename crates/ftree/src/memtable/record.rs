@@ -5,8 +5,8 @@
 
 use super::arena::Arena;
 use crate::message::{Entry, Kind, Message, Place, head};
+use os::sync::atomic::{AtomicPtr, Ordering};
 use std::cmp::Ordering as Order;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 const KIND_SHIFT: u32 = 60;
 

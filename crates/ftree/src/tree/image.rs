@@ -20,8 +20,8 @@ use crate::home::{Home, count};
 use crate::memtable::MemTable;
 use crate::node::{Child, Loader, Node, StoredNode, encode};
 use crate::options::TreeOptions;
+use os::sync::atomic::AtomicBool;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"FTRE");
 const VERSION: u16 = 1;

@@ -9,10 +9,10 @@
 //! slot's lock only to copy the handle.
 
 use super::State;
-use parking_lot::RwLock;
+use os::sync::RwLock;
+use os::sync::atomic::Ordering;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 const SLOTS: usize = 8;
 

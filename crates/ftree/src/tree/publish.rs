@@ -4,8 +4,8 @@ use super::{State, Tree};
 use crate::home::count;
 use crate::memtable::MemTable;
 use crate::node::{Child, Node, Parts};
+use os::sync::atomic::AtomicBool;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// A node and which of its children the path goes through, from the root down.
 pub(super) type Path = Vec<(Arc<Node>, usize)>;

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 
 use super::disk::Disk;
 use crate::vfs::{File, LockGuard, OpenOptions, Space, Vfs};
