@@ -23,7 +23,7 @@ mod faults;
 mod handles;
 mod rng;
 
-pub use faults::{Fault, Faults};
+pub use faults::{Fault, Faults, Injected};
 pub use rng::SimRng;
 
 use std::collections::BTreeMap;
@@ -102,6 +102,11 @@ impl SimOs {
         disk.crash_at = Some(disk.syscalls + n);
     }
 
+    /// Forgets every planned crash.
+    pub fn cancel_crash(&self) {
+        self.disk.lock().crash_at = None;
+    }
+
     /// Lets the power go now.
     pub fn crash(&self) {
         self.disk.lock().crashed = true;
@@ -134,12 +139,26 @@ impl SimOs {
         self.disk.lock().planned.insert(n, fault);
     }
 
+    /// Faults that happened so far.
+    pub fn injected(&self) -> Injected {
+        self.disk.lock().injected
+    }
+
     /// Flips one bit of a file, on the platter and in every cache.
     ///
     /// # Errors
     /// `NotFound` without such a file, `UnexpectedEof` past its end.
     pub fn flip_bit(&self, path: &Path, offset: u64, bit: u8) -> io::Result<()> {
         self.disk.lock().flip_bit(path, offset, bit)
+    }
+
+    /// Copies `len` bytes within one file, on the platter and in every cache: what a misdirected
+    /// write leaves.
+    ///
+    /// # Errors
+    /// `NotFound` without such a file, `UnexpectedEof` past its end.
+    pub fn copy_within(&self, path: &Path, from: u64, to: u64, len: usize) -> io::Result<()> {
+        self.disk.lock().copy_within(path, from, to, len)
     }
 
     /// Every file with its live content, sorted: for tests that compare or dump a disk.

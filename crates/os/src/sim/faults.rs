@@ -19,6 +19,13 @@ pub struct Faults {
     pub write_flip_ppm: u32,
     /// A write lands 4 KiB further, silently.
     pub misdirected_write_ppm: u32,
+    /// A read answers what is 4 KiB further.
+    pub misdirected_read_ppm: u32,
+    /// A write answers well and stores nothing.
+    pub dropped_write_ppm: u32,
+    /// A sync, of a file or a directory, answers well and does nothing: a disk that lies, or a
+    /// program that forgot. No acknowledgement can be kept on it; a test of tests.
+    pub dropped_sync_ppm: u32,
 }
 
 impl Default for Faults {
@@ -32,6 +39,9 @@ impl Default for Faults {
             read_flip_ppm: 0,
             write_flip_ppm: 0,
             misdirected_write_ppm: 0,
+            misdirected_read_ppm: 0,
+            dropped_write_ppm: 0,
+            dropped_sync_ppm: 0,
         }
     }
 }
@@ -52,4 +62,18 @@ pub enum Fault {
     Misdirected,
     /// A write or sync answers well and does nothing.
     Dropped,
+}
+
+/// Faults that happened, for a test that asks whether an error it sees has a cause. Crashes do not
+/// count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Injected {
+    /// Calls that answered EIO.
+    pub io_errors: u64,
+    /// Calls that answered `StorageFull`.
+    pub out_of_space: u64,
+    /// Bytes stored or read wrong without a word.
+    pub damage: u64,
+    /// Syncs that answered well and did nothing.
+    pub lies: u64,
 }
