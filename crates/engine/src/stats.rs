@@ -23,6 +23,7 @@ pub(crate) struct Counters {
     pub(crate) merges: Counter,
     pub(crate) flushes: Counter,
     pub(crate) fuses: Counter,
+    pub(crate) rewrites: Counter,
     pub(crate) last_checkpoint: Mutex<Option<(Timestamp, i64, Duration)>>,
     pub(crate) recovered: Mutex<Recovered>,
 }
@@ -56,6 +57,7 @@ impl Counters {
             merges: count("engine.merges", "merges of a node's runs"),
             flushes: count("engine.flushes", "children that got what waited for them"),
             fuses: count("engine.fuses", "small neighbours that became one"),
+            rewrites: count("engine.rewrites", "leaves and nodes written anew in another shape"),
             drops: count("engine.drops", "transactions that dropped dictionaries"),
             last_checkpoint: Mutex::default(),
             recovered: Mutex::default(),
@@ -134,6 +136,7 @@ impl Counters {
             Progress::Done(Work::Merge) => self.merges.inc(),
             Progress::Done(Work::Flush) => self.flushes.inc(),
             Progress::Done(Work::Fuse) => self.fuses.inc(),
+            Progress::Done(Work::Rewrite) => self.rewrites.inc(),
             Progress::Idle | Progress::Busy => {}
         }
     }

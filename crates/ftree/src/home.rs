@@ -34,6 +34,7 @@ pub(crate) struct Counters {
     pub(crate) node_fuses: AtomicU64,
     pub(crate) root_grows: AtomicU64,
     pub(crate) root_shrinks: AtomicU64,
+    pub(crate) rewrites: AtomicU64,
     pub(crate) merged_bytes: AtomicU64,
     pub(crate) written_bytes: AtomicU64,
     pub(crate) dropped_versions: AtomicU64,

@@ -33,8 +33,8 @@ use crate::segment::Found;
 use crate::value::Value;
 use blockfile::BlockFile;
 use cachetable::CacheTable;
-use os::sync::Mutex;
 use os::sync::atomic::{AtomicBool, Ordering};
+use os::sync::{Mutex, RwLock};
 use pins::Pins;
 use std::sync::Arc;
 
@@ -83,7 +83,8 @@ impl State {
 /// A fractal tree. Reads and inserts from any thread; background work is asked for by
 /// [`Tree::work`].
 pub struct Tree {
-    options: TreeOptions,
+    /// The shape of what is written from now on; what is written keeps its own.
+    options: RwLock<TreeOptions>,
     context: Arc<Context>,
     home: Arc<Home>,
     pins: Pins,
@@ -120,7 +121,7 @@ impl Tree {
     ) -> Arc<Self> {
         home.keep_segments(false);
         Arc::new(Self {
-            options,
+            options: RwLock::new(options),
             context: Arc::clone(context),
             home,
             pins: Pins::new(&Arc::new(state)),
@@ -136,9 +137,16 @@ impl Tree {
         self.home.tree
     }
 
-    /// The shape it was created with.
-    pub fn options(&self) -> &TreeOptions {
-        &self.options
+    /// The shape of what is written from now on.
+    pub fn options(&self) -> TreeOptions {
+        *self.options.read()
+    }
+
+    /// Changes the shape of what is written from now on. What is written already keeps its shape
+    /// and is read as before, until work comes by, or a rewrite. Options out of range are taken
+    /// as the nearest possible ones.
+    pub fn set_options(&self, options: TreeOptions) {
+        *self.options.write() = options.sound();
     }
 
     /// What this tree shares with others.

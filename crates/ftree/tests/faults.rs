@@ -139,7 +139,7 @@ fn flipped_bit_is_detected_and_never_returned() {
         sim.flip_bit(Path::new(FILE), offset, bit).unwrap();
         // A fresh cache, so that everything is read again.
         let fresh = Context::new(context.blocks.clone(), Arc::new(CacheTable::new(100_000)));
-        let opened = Tree::open(&fresh, 3, *tree.options(), image.bytes());
+        let opened = Tree::open(&fresh, 3, tree.options(), image.bytes());
         let result = opened.and_then(|tree| {
             let verified = tree.verify().map(|_| ());
             let read = read_all(&tree, &model);
@@ -171,7 +171,7 @@ fn damaged_image_is_refused() {
         settle(&tree).unwrap();
     }
     let image = tree.image().unwrap();
-    let open = |bytes: &[u8]| Tree::open(&context, 3, *tree.options(), bytes);
+    let open = |bytes: &[u8]| Tree::open(&context, 3, tree.options(), bytes);
     assert!(open(image.bytes()).is_ok());
     for at in 0..image.bytes().len() {
         let mut bad = image.bytes().to_vec();

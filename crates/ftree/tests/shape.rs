@@ -93,7 +93,7 @@ fn cold_point_read_reads_one_page() {
     settle(&tree, &Visibility::newest_only(20_000), Effort::Idle);
     let image = tree.image().unwrap();
     let fresh = Context::new(tree.context().blocks.clone(), Arc::new(CacheTable::new(64 << 20)));
-    let tree = Tree::open(&fresh, 1, *tree.options(), image.bytes()).unwrap();
+    let tree = Tree::open(&fresh, 1, tree.options(), image.bytes()).unwrap();
     let mut reads = 0;
     for number in 0..400u64 {
         let before = tree.stats().page_reads;
@@ -203,7 +203,7 @@ fn closed_tree_keeps_its_segments() {
     let blocks = tree.context().blocks.clone();
     let image = tree.image().unwrap();
     let count = blocks.segments().len();
-    let (context, options) = (Arc::clone(tree.context()), *tree.options());
+    let (context, options) = (Arc::clone(tree.context()), tree.options());
     drop(tree);
     assert_eq!(blocks.segments().len(), count);
     let tree = Tree::open(&context, 1, options, image.bytes()).unwrap();

@@ -85,7 +85,7 @@ impl Tree {
         let mut bytes = Vec::with_capacity(4096);
         encode(node, &mut bytes);
         let mut writer = self.home.blocks.start_segment(NODE_KIND);
-        let page = writer.append_page(self.home.tree, self.options.compression, &bytes)?;
+        let page = writer.append_page(self.home.tree, self.options().compression, &bytes)?;
         let stored_bytes = writer.len();
         let id = writer.finish()?.0;
         count(&self.home.counters.written_bytes, stored_bytes);

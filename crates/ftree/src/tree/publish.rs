@@ -19,14 +19,14 @@ impl Tree {
                 count(&self.home.counters.node_splits, nodes.len() as u64 - 1);
             }
             replace_child(&mut parts, child, nodes);
-            nodes = parts.close(&self.options, &self.home);
+            nodes = parts.close(&self.options(), &self.home);
         }
         while nodes.len() > 1 {
             count(&self.home.counters.node_splits, nodes.len() as u64 - 1);
             count(&self.home.counters.root_grows, 1);
             let mut parts = Parts::over(nodes[0].height + 1, Child::Empty);
             replace_child(&mut parts, 0, nodes);
-            nodes = parts.close(&self.options, &self.home);
+            nodes = parts.close(&self.options(), &self.home);
         }
         let mut root = nodes.pop().expect("a node closes as at least one");
         while let ([Child::Node(only)], []) = (&root.children[..], &root.runs[..]) {

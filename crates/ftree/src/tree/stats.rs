@@ -82,6 +82,8 @@ pub struct Stats {
     pub root_grows: u64,
     /// Levels taken away.
     pub root_shrinks: u64,
+    /// Units that only took on changed options, or were asked for by a rewrite.
+    pub rewrites: u64,
     /// Bytes of entries read by drains, flushes and merges.
     pub merged_bytes: u64,
     /// Bytes of segments written.
@@ -135,6 +137,7 @@ impl Tree {
             node_fuses: read(&counters.node_fuses),
             root_grows: read(&counters.root_grows),
             root_shrinks: read(&counters.root_shrinks),
+            rewrites: read(&counters.rewrites),
             merged_bytes: read(&counters.merged_bytes),
             written_bytes: read(&counters.written_bytes),
             dropped_versions: read(&counters.dropped_versions),

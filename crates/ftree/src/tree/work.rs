@@ -18,6 +18,7 @@ use crate::memtable::{MemIter, MemTable};
 use crate::merge::{Merge, Source};
 use crate::message::{Direction, Entry, Place, Visibility};
 use crate::node::{Attached, Child, NEEDED, Node, Parts, Score};
+use crate::options::TreeOptions;
 use crate::retain::Retain;
 use crate::segment::{Bounds, Reading, Role, Segment, SegmentBuilder, SegmentIter};
 use std::ops::Range;
@@ -54,6 +55,8 @@ pub enum Work {
     Flush,
     /// Two neighbours became one.
     Fuse,
+    /// Leaves were written anew, or a node took on the tree's new shape.
+    Rewrite,
 }
 
 impl Tree {
@@ -112,7 +115,7 @@ impl Unit<'_> {
     }
 
     fn close(&self, parts: Parts) -> Vec<Arc<Node>> {
-        parts.close(&self.tree.options, &self.tree.home)
+        parts.close(&self.tree.options(), &self.tree.home)
     }
 
     // --- draining ---
@@ -159,7 +162,7 @@ impl Unit<'_> {
     }
 
     fn is_worth(&self, node: &Node, child: usize, share: u64) -> bool {
-        let page_size = self.tree.options.page_size;
+        let page_size = self.tree.options().page_size;
         match &node.children[child] {
             _ if share == 0 => false,
             Child::Empty => true,
@@ -192,13 +195,14 @@ impl Unit<'_> {
             Work::Fuse if above_leaves => &counters.node_fuses,
             Work::Fuse => &counters.leaf_fuses,
             Work::Drain => &counters.drains,
+            Work::Rewrite => &counters.rewrites,
         };
         count(counter, 1);
         self.tree.publish_root(root, self.sequence, None);
     }
 
     fn improve_node(&mut self, node: &Node) -> Result<(Vec<Arc<Node>>, Work)> {
-        let options = &self.tree.options;
+        let options = &self.tree.options();
         let tier = node.tier(options);
         if node.runs.len() > options.max_runs {
             return self.merge_runs(node, node.runs.len());
@@ -214,8 +218,11 @@ impl Unit<'_> {
                 return self.fuse(node, left);
             }
         }
-        let child = node.heaviest_child().expect("urgent without cause: nothing waits");
-        self.flush_child(node, child)
+        match node.heaviest_child() {
+            Some(child) => self.flush_child(node, child),
+            // It was urgent under the options the tree had before: closed anew it no longer is.
+            None => Ok((self.close(Parts::of(node)), Work::Rewrite)),
+        }
     }
 
     /// Makes the newest `count` runs one, without what was flushed already.
@@ -314,7 +321,7 @@ impl Unit<'_> {
                 let tree = self.tree;
                 builder
                     .get_or_insert_with(|| {
-                        SegmentBuilder::new(&tree.home, &tree.options, Role::Run)
+                        SegmentBuilder::new(&tree.home, &tree.options(), Role::Run)
                     })
                     .add(entry)
             })?;
@@ -331,7 +338,7 @@ impl Unit<'_> {
         children: Range<usize>,
         table: Option<(&Arc<MemTable>, u64)>,
     ) -> Result<NewLeaves> {
-        let options = &self.tree.options;
+        let options = &self.tree.options();
         let incoming: u64 = children.clone().map(|child| node.waiting(child)).sum::<u64>()
             + table.map_or(0, |(_, share)| share);
         let mut leaves = LeafWriter::new(self.tree, incoming);
@@ -394,6 +401,7 @@ impl Unit<'_> {
 /// Leaves as they are written.
 struct LeafWriter<'a> {
     tree: &'a Tree,
+    options: TreeOptions,
     /// Raw bytes that will come, at most.
     expected: u64,
     builder: Option<SegmentBuilder>,
@@ -408,7 +416,7 @@ struct NewLeaves {
 
 impl<'a> LeafWriter<'a> {
     fn new(tree: &'a Tree, expected: u64) -> Self {
-        Self { tree, expected, builder: None, leaves: Vec::new() }
+        Self { tree, options: tree.options(), expected, builder: None, leaves: Vec::new() }
     }
 
     fn keep(&mut self, leaf: &Arc<Segment>) {
@@ -422,7 +430,7 @@ impl<'a> LeafWriter<'a> {
 
     /// Where to cut: one leaf up to half over its size, else even pieces.
     fn target(&self) -> u64 {
-        let size = self.tree.options.page_size;
+        let size = self.options.page_size;
         if self.expected <= size * 3 / 2 {
             return size * 2;
         }
@@ -439,9 +447,9 @@ impl<'a> LeafWriter<'a> {
         {
             self.cut()?;
         }
-        let tree = self.tree;
+        let (home, options) = (&self.tree.home, &self.options);
         self.builder
-            .get_or_insert_with(|| SegmentBuilder::new(&tree.home, &tree.options, Role::Leaf))
+            .get_or_insert_with(|| SegmentBuilder::new(home, options, Role::Leaf))
             .add(entry)
     }
 
