@@ -5,12 +5,11 @@
 //! child it moves over to the tree's newest state, so that a long walk pins no old one.
 
 use crate::error::Result;
-use crate::memtable::MemIter;
 use crate::merge::{Merge, Source};
 use crate::message::{Direction, KeyRange, Message, Place};
 use crate::node::Child;
 use crate::segment::{Bounds, Reading, SegmentIter};
-use crate::tree::{State, Tree};
+use crate::tree::{State, Tree, memory};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -121,6 +120,16 @@ impl Cursor {
         self.value = Vec::new();
     }
 
+    /// The entry that `next` returned last will be returned again.
+    pub(crate) fn step_back(&mut self) {
+        self.peeked = true;
+    }
+
+    /// The entry that `next` returned last comes before `key`.
+    pub(crate) fn is_short_of(&self, key: &[u8]) -> bool {
+        self.is_before(&self.key, key)
+    }
+
     fn is_before(&self, left: &[u8], right: &[u8]) -> bool {
         match self.direction {
             Direction::Forward => left < right,
@@ -128,7 +137,8 @@ impl Cursor {
         }
     }
 
-    fn current(&self) -> Option<(&[u8], &[u8])> {
+    /// The entry that `next` returned last.
+    pub(crate) fn current(&self) -> Option<(&[u8], &[u8])> {
         match self.direction {
             Direction::Forward => {
                 let entry = self.open.as_ref()?.merge.top()?;
@@ -265,24 +275,20 @@ impl Cursor {
 
 impl Open {
     fn at(state: Arc<State>, place: Option<Place<'_>>, direction: Direction) -> Result<Self> {
-        let tables = state.memtables().map(|table| {
-            let table = Arc::clone(table);
-            Source::Memory(match direction {
-                Direction::Forward => MemIter::forward(table, place),
-                Direction::Backward => MemIter::backward(table, place),
-            })
-        });
-        let sources = tables.collect();
+        let mut sources = vec![memory(Arc::clone(&state.active), place, direction)];
+        for layer in &state.sealed {
+            sources.push(layer.source(place, direction)?);
+        }
         Self::over_child(state, sources, place, direction)
     }
 
     fn at_next_child(self, place: Place<'_>, direction: Direction) -> Result<Self> {
         let mut sources = self.merge.into_sources();
-        sources.retain(|source| matches!(source, Source::Memory(_)));
+        sources.retain(|source| !matches!(source, Source::Segment(_)));
         Self::over_child(self.state, sources, Some(place), direction)
     }
 
-    /// Adds to the memtables' sources those of the child that has `place`.
+    /// Adds to the layers' sources those of the child that has `place`.
     fn over_child(
         state: Arc<State>,
         mut sources: Vec<Source>,

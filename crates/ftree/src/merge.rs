@@ -6,6 +6,7 @@
 use crate::error::Result;
 use crate::memtable::MemIter;
 use crate::message::{Direction, Entry, head};
+use crate::overlay::OverlayIter;
 use crate::segment::SegmentIter;
 use std::cmp::Ordering;
 
@@ -13,6 +14,7 @@ use std::cmp::Ordering;
 pub(crate) enum Source {
     Memory(MemIter),
     Segment(Box<SegmentIter>),
+    Overlay(Box<OverlayIter>),
 }
 
 impl Source {
@@ -20,6 +22,7 @@ impl Source {
         match self {
             Source::Memory(iter) => iter.entry(),
             Source::Segment(iter) => iter.entry(),
+            Source::Overlay(iter) => iter.entry(),
         }
     }
 
@@ -31,6 +34,7 @@ impl Source {
                 Ok(())
             }
             Source::Segment(iter) => iter.advance(),
+            Source::Overlay(iter) => iter.advance(),
         }
     }
 }

@@ -3,13 +3,14 @@
 //! Always true:
 //! 1. A [`State`] is immutable but for the inserts into its active memtable. Readers pin one and
 //!    see it whole; nobody waits for a reader.
-//! 2. For one key, what lies higher (active, sealed, runs from the root down, leaf) is newer, or
-//!    the same version again after a replay: a read stops at the first version it can see.
+//! 2. For one key, what lies higher (active, sealed layers, runs from the root down, leaf) is newer,
+//!    or the same version again (a replay): a read stops at the first version it can see.
 //! 3. States are swapped under `publish`, held for the swap only.
 //!
 //! Lock order: `work` → `publish` → pins; `imaging` alone.
 
 mod image;
+mod layer;
 mod pins;
 mod publish;
 mod stats;
@@ -18,6 +19,7 @@ mod work;
 
 pub use image::TreeImage;
 pub(crate) use image::parse_header;
+pub(crate) use layer::memory;
 pub use stats::{Debt, Stats};
 pub use verify::Report;
 pub use work::{Effort, Progress, Work};
@@ -29,10 +31,13 @@ use crate::memtable::{MemTable, hash};
 use crate::message::{Direction, KeyRange, Kind, Message};
 use crate::node::{Child, Node, Parts};
 use crate::options::TreeOptions;
+use crate::overlay::Overlay;
 use crate::segment::Found;
+use crate::spill::{Spill, Written};
 use crate::value::Value;
 use blockfile::BlockFile;
 use cachetable::CacheTable;
+use layer::Layer;
 use os::sync::atomic::{AtomicBool, Ordering};
 use os::sync::{Mutex, RwLock};
 use pins::Pins;
@@ -57,7 +62,7 @@ impl Context {
 pub(crate) struct State {
     pub(crate) active: Arc<MemTable>,
     /// Sealed and not yet drained, newest first.
-    pub(crate) sealed: Vec<Arc<MemTable>>,
+    pub(crate) sealed: Vec<Layer>,
     pub(crate) root: Arc<Node>,
     /// Every commit up to here is below the root.
     pub(crate) flushed_ts: u64,
@@ -76,7 +81,7 @@ impl State {
 
     /// All memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<MemTable>> {
-        std::iter::once(&self.active).chain(&self.sealed)
+        std::iter::once(&self.active).chain(self.sealed.iter().filter_map(Layer::table))
     }
 }
 
@@ -175,7 +180,7 @@ impl Tree {
             message.value().map(|bytes| Value::in_memory(table, bytes))
         })?;
         Ok(match found {
-            Some(Lookup::Memory(value)) => value,
+            Some(Lookup::Memory(value) | Lookup::Spilled(_, value)) => value,
             Some(Lookup::Disk(found)) if found.kind == Kind::Put => {
                 Some(Value::in_frame(found.frame, found.payload))
             }
@@ -190,6 +195,7 @@ impl Tree {
         let found = self.find(key, u64::MAX, |_, ts, message| (ts, message == Message::Delete))?;
         Ok(found.map(|found| match found {
             Lookup::Memory(version) => version,
+            Lookup::Spilled(ts, value) => (ts, value.is_none()),
             Lookup::Disk(found) => (found.ts, found.kind == Kind::Delete),
         }))
     }
@@ -203,9 +209,21 @@ impl Tree {
     ) -> Result<Option<Lookup<T>>> {
         let hash = hash(key);
         let state = self.pins.pin();
-        for table in state.memtables() {
-            if let Some((ts, message)) = table.get(key, hash, ts) {
-                return Ok(Some(Lookup::Memory(in_memory(table, ts, message))));
+        if let Some((ts, message)) = state.active.get(key, hash, ts) {
+            return Ok(Some(Lookup::Memory(in_memory(&state.active, ts, message))));
+        }
+        for layer in &state.sealed {
+            match layer {
+                Layer::Table(table) => {
+                    if let Some((ts, message)) = table.get(key, hash, ts) {
+                        return Ok(Some(Lookup::Memory(in_memory(table, ts, message))));
+                    }
+                }
+                Layer::Overlay(overlay) => {
+                    if let Some((ts, value)) = overlay.get(key, ts)? {
+                        return Ok(Some(Lookup::Spilled(ts, value)));
+                    }
+                }
             }
         }
         let mut node = &state.root;
@@ -252,7 +270,7 @@ impl Tree {
         let full = state.active.entries() > 0;
         if full {
             state.active.seal(flushed_ts);
-            next.sealed.insert(0, Arc::clone(&state.active));
+            next.sealed.insert(0, Layer::Table(Arc::clone(&state.active)));
             next.active = Arc::new(MemTable::new());
         } else if let Some(newest) = state.sealed.first() {
             newest.raise_flushed_ts(flushed_ts);
@@ -261,6 +279,33 @@ impl Tree {
         }
         self.pins.publish(&Arc::new(next));
         full
+    }
+
+    /// Makes the writes of one space of a spill part of this tree, as commit `ts`, in one step
+    /// whatever their number. As with [`Tree::insert`] the caller made them durable and holds
+    /// their locks; `flushed_ts` is as for [`Tree::seal`]. Touches no disk.
+    pub fn adopt(&self, spill: &Spill, space: u64, ts: u64, flushed_ts: u64) {
+        let _swap = self.publish.lock();
+        let state = self.pin();
+        let mut sealed = state.sealed.clone();
+        let mut active = Arc::clone(&state.active);
+        // Older versions of the spill's keys go below it. An insert that is just beginning is of
+        // other keys: it may stay above.
+        if active.entries() > 0 {
+            active.seal(flushed_ts);
+            sealed.insert(0, Layer::Table(active));
+            active = Arc::new(MemTable::new());
+        }
+        sealed.insert(0, Layer::Overlay(Overlay::new(spill, space, ts, flushed_ts)));
+        let next = State {
+            active,
+            sealed,
+            root: Arc::clone(&state.root),
+            flushed_ts: state.flushed_ts,
+            sequence: state.sequence,
+            settled: AtomicBool::new(false),
+        };
+        self.pins.publish(&Arc::new(next));
     }
 
     /// Every commit up to here is drained to disk; replay of the log starts behind it.
@@ -291,5 +336,7 @@ impl Drop for Tree {
 /// Where a version was found.
 enum Lookup<T> {
     Memory(T),
+    /// With its timestamp.
+    Spilled(u64, Written),
     Disk(Found),
 }

@@ -41,6 +41,19 @@ impl Value {
         Self(Inner::Frame(frame, range))
     }
 
+    /// The value without its first `count` bytes, of which it has at least so many.
+    pub(crate) fn behind(self, count: usize) -> Self {
+        Self(match self.0 {
+            Inner::Owned(bytes) => Inner::Owned(bytes[count..].into()),
+            Inner::Frame(frame, range) => Inner::Frame(frame, range.start + count..range.end),
+            Inner::Memory { bytes, _table: table } => {
+                // SAFETY: as in `deref`.
+                let bytes = unsafe { &(&*bytes)[count..] };
+                Inner::Memory { bytes: std::ptr::from_ref(bytes), _table: table }
+            }
+        })
+    }
+
     /// The bytes on their own.
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {

@@ -1,8 +1,8 @@
 //! Making changed nodes the tree: path copies up to a new root, and the swap.
 
+use super::layer::Layer;
 use super::{State, Tree};
 use crate::home::count;
-use crate::memtable::MemTable;
 use crate::node::{Child, Node, Parts};
 use os::sync::atomic::AtomicBool;
 use std::sync::Arc;
@@ -36,21 +36,27 @@ impl Tree {
         root
     }
 
-    /// Swaps the root in; `drained` is the sealed memtable whose entries it now holds.
+    /// Swaps the root in; `drained` is the layer whose entries it now holds, and what is left.
     pub(super) fn publish_root(
         &self,
         root: Arc<Node>,
         sequence: u64,
-        drained: Option<&Arc<MemTable>>,
+        drained: Option<(&Layer, Option<Layer>)>,
     ) {
         let old = {
             let _swap = self.publish.lock();
             let old = self.pin();
             let mut sealed = old.sealed.clone();
             let mut flushed_ts = old.flushed_ts;
-            if let Some(drained) = drained {
-                sealed.retain(|table| !Arc::ptr_eq(table, drained));
-                flushed_ts = flushed_ts.max(drained.flushed_ts());
+            if let Some((layer, rest)) = drained {
+                let at = sealed.iter().rposition(|other| other.is(layer));
+                let at = at.expect("a layer is drained once");
+                if let Some(rest) = rest {
+                    sealed[at] = rest;
+                } else {
+                    sealed.remove(at);
+                    flushed_ts = flushed_ts.max(layer.flushed_ts());
+                }
             }
             let active = Arc::clone(&old.active);
             // The active memtable stays, so inserts need not wait for the slots.

@@ -1,6 +1,7 @@
 //! What a tree holds and what it did, and what it still owes.
 
 use super::Tree;
+use super::layer::Layer;
 use crate::node::{Child, Node};
 use crate::segment::Segment;
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ pub struct Debt {
     pub active_bytes: u64,
     /// Memory of sealed memtables, which draining frees.
     pub sealed_bytes: u64,
-    /// Sealed memtables.
+    /// Sealed memtables, and large transactions not yet below the root.
     pub sealed: usize,
     /// Bytes in buffers on disk.
     pub buffered_bytes: u64,
@@ -106,7 +107,12 @@ impl Tree {
         let state = self.pin();
         Debt {
             active_bytes: state.active.bytes(),
-            sealed_bytes: state.sealed.iter().map(|table| table.bytes()).sum(),
+            sealed_bytes: state
+                .sealed
+                .iter()
+                .filter_map(Layer::table)
+                .map(|table| table.bytes())
+                .sum(),
             sealed: state.sealed.len(),
             buffered_bytes: state.root.buffered_below,
             excess_bytes: state.root.excess_below,

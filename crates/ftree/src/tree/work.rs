@@ -1,7 +1,7 @@
 //! Background work, one unit at a time: what to do next, and doing it.
 //!
 //! From → to:
-//! sealed memtable → runs in nodes, or leaves where that is cheap ([`Tree::drain_into`]);
+//! sealed layer → runs in nodes, or leaves where that is cheap ([`Tree::drain_into`]);
 //! runs of a node → one run ([`Tree::merge_runs`]);
 //! runs' shares of a child → a run in the child node, or a new leaf ([`Tree::flush_child`]);
 //! two small neighbours → one ([`Tree::fuse`]).
@@ -9,6 +9,7 @@
 //! Always true: units of one tree exclude each other (`work` lock), so what a unit read of the
 //! root is still true when it publishes; a unit that fails leaves the tree as it was.
 
+use super::layer::Layer;
 use super::publish::{Path, replace_child};
 use super::{State, Tree};
 use crate::bytes::common_prefix;
@@ -47,7 +48,7 @@ pub enum Progress {
 /// A unit of work that was done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
-    /// A sealed memtable became runs and leaves.
+    /// A sealed memtable, or a piece of a large transaction, became runs and leaves.
     Drain,
     /// Runs of one node became one run.
     Merge,
@@ -68,13 +69,18 @@ impl Tree {
         let state = self.pin();
         let mut unit = Unit { tree: self, visibility, sequence: state.sequence };
         let urgent = state.root.score_below;
-        if let Some(table) = state.sealed.last()
+        if let Some(layer) = state.sealed.last()
             && (urgent < OVERDUE || *since_drain >= BETWEEN_DRAINS)
         {
-            if !table.quiet() {
-                return Ok(Progress::Busy);
+            match layer {
+                Layer::Table(table) if !table.quiet() => return Ok(Progress::Busy),
+                Layer::Table(table) => unit.drain(&state, table, layer, None)?,
+                Layer::Overlay(overlay) => {
+                    let piece = Arc::new(MemTable::new());
+                    let rest = overlay.fill(&piece, self.options().buffer_bytes)?;
+                    unit.drain(&state, &piece, layer, rest.map(Layer::Overlay))?;
+                }
             }
-            unit.drain(&state, table)?;
             *since_drain = 0;
             return Ok(Progress::Done(Work::Drain));
         }
@@ -120,13 +126,20 @@ impl Unit<'_> {
 
     // --- draining ---
 
-    fn drain(&mut self, state: &State, table: &Arc<MemTable>) -> Result<()> {
+    /// Moves a memtable below the root: a sealed layer, or a piece of one of which `rest` is left.
+    fn drain(
+        &mut self,
+        state: &State,
+        table: &Arc<MemTable>,
+        layer: &Layer,
+        rest: Option<Layer>,
+    ) -> Result<()> {
         let nodes = self.drain_into(&state.root, table)?;
         let root = self.tree.raise(Path::new(), nodes);
         let counters = &self.tree.home.counters;
         count(&counters.drains, 1);
         count(&counters.drained_bytes, table.weight());
-        self.tree.publish_root(root, self.sequence, Some(table));
+        self.tree.publish_root(root, self.sequence, Some((layer, rest)));
         Ok(())
     }
 
