@@ -117,18 +117,23 @@ impl Jobs {
 }
 
 impl Environment {
-    /// Starts the threads.
-    pub(crate) fn start_threads(self: &Arc<Self>) -> Result<()> {
-        let now = self.now_us();
-        for last in [&self.jobs.last_checkpoint, &self.jobs.last_clean, &self.jobs.last_log_flush] {
-            last.store(now, Ordering::Relaxed);
-        }
-        self.spawn("fern-log", Self::run_log)?;
-        self.spawn("fern-checkpoint", Self::run_checkpoints)?;
+    /// Starts the threads that drain and merge: recovery has work for them already.
+    pub(crate) fn start_flushers(self: &Arc<Self>) -> Result<()> {
+        self.jobs.last_clean.store(self.now_us(), Ordering::Relaxed);
         for number in 1..=self.options.tuning.flushers {
             self.spawn(&format!("fern-flush-{number}"), Self::run_flusher)?;
         }
         Ok(())
+    }
+
+    /// Starts the other threads, which need the log.
+    pub(crate) fn start_threads(self: &Arc<Self>) -> Result<()> {
+        let now = self.now_us();
+        for last in [&self.jobs.last_checkpoint, &self.jobs.last_log_flush] {
+            last.store(now, Ordering::Relaxed);
+        }
+        self.spawn("fern-log", Self::run_log)?;
+        self.spawn("fern-checkpoint", Self::run_checkpoints)
     }
 
     fn spawn(self: &Arc<Self>, name: &str, run: fn(&Self)) -> Result<()> {

@@ -63,9 +63,6 @@ impl Engine {
         let guard = lock_directory(&os, &options.dir)?;
         check_version(&os, &options.dir)?;
         let environment = assemble(os, registry, options, guard)?;
-        if environment.options.background == Background::Threads {
-            environment.start_threads()?;
-        }
         Ok(Self(Arc::new(Handle(environment))))
     }
 
@@ -289,9 +286,31 @@ fn assemble(
         options,
         registry,
     });
-    let recovered = recovery::recover(&environment, image.as_ref(), log)?;
-    *environment.counters.recovered.lock() = recovered;
+    match recover(&environment, image.as_ref(), log) {
+        Ok(recovered) => *environment.counters.recovered.lock() = recovered,
+        Err(error) => {
+            environment.jobs.stop();
+            environment.jobs.join();
+            return Err(error);
+        }
+    }
     Ok(environment)
+}
+
+fn recover(
+    environment: &Arc<Environment>,
+    image: Option<&blockfile::CheckpointImage>,
+    log: wal::Replay,
+) -> Result<recovery::Recovered> {
+    let threads = environment.options.background == Background::Threads;
+    if threads {
+        environment.start_flushers()?;
+    }
+    let recovered = recovery::recover(environment, image, log)?;
+    if threads {
+        environment.start_threads()?;
+    }
+    Ok(recovered)
 }
 
 fn lock_directory(os: &Os, dir: &Path) -> Result<LockGuard> {

@@ -184,6 +184,20 @@ impl Environment {
         Ok(())
     }
 
+    /// As [`Environment::make_room_alone`], beside flushers where there are some: above the hard
+    /// bound it waits for them.
+    pub(crate) fn make_room_in_recovery(&self) -> Result<()> {
+        let hard = self.budget() / 4 * 5;
+        loop {
+            self.make_room_alone()?;
+            let waits = self.options.background == Background::Threads;
+            if !waits || self.memory.total() <= hard {
+                return Ok(());
+            }
+            self.os.clock.sleep(Duration::from_millis(1));
+        }
+    }
+
     /// A millisecond for each piece of a transaction that is as large as a usual one.
     fn longest_delay(bytes: u64) -> u64 {
         LONGEST_DELAY_US * (bytes / PIECE).clamp(1, MOST_PIECES)

@@ -3,21 +3,27 @@
 //! Only reads, until the log is opened for writing at the end; what it drains when memory is full
 //! goes to new segments that no checkpoint names. So a crash during recovery changes nothing.
 //!
-//! A commit is replayed into each tree that has not flushed it yet. What is refused, always with
+//! A commit is replayed into each tree that has not flushed it yet, by threads that share the keys
+//! out while the next records are read. Memory stays bounded: full memtables are drained as they
+//! go, and the chunks of a large transaction are read again once its commit record has come. What is refused, always with
 //! the place: a log that does not reach back to the checkpoint, or not up to what was synced
 //! before the checkpoint; timestamps that do not follow each other; records that cannot be read.
 //! See `docs/flows/recovery.md`.
+
+mod workers;
 
 use crate::checkpoint_root::CheckpointRoot;
 use crate::dictionary::Dictionary;
 use crate::environment::{Environment, tree_options};
 use crate::records::{Operation, Operations, Record};
-use crate::{Error, Result};
+use crate::{Background, Error, Result};
 use blockfile::CheckpointImage;
-use ftree::{Message, Tree};
+use ftree::Tree;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wal::Replay;
+use workers::{Batch, Piece, Workers};
 
 /// What recovery did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,31 +38,38 @@ pub struct Recovered {
     pub micros: u64,
 }
 
+/// Bytes of records that are applied together, on several threads.
+const BATCH_BYTES: usize = 4 << 20;
+
 /// The state between two records.
 struct Redo<'a> {
     environment: &'a Environment,
-    /// Dictionary → every commit up to this is in its tree.
+    workers: Workers,
+    /// Reads chunks again when their transaction is known to have committed.
+    again: Replay,
+    /// What is read and not yet being applied.
+    batch: Batch,
+    /// Dictionaries the batch writes to.
+    touched: BTreeSet<u64>,
+    /// Dictionaries the batch before it writes to, which is being applied…
+    applying: BTreeSet<u64>,
+    /// …and the newest commit that is complete with it.
+    complete: u64,
+    /// Dictionary → every commit up to this was in its tree at the checkpoint.
     flushed: BTreeMap<u64, u64>,
-    /// Transactions whose commit record has not come yet.
-    chunks: BTreeMap<u64, OpenTxn>,
+    /// Transactions whose commit record has not come yet: positions of their chunks.
+    chunks: BTreeMap<u64, Vec<u64>>,
     newest: u64,
     /// The checkpoint's timestamp.
     checkpoint: u64,
-    /// Dictionaries the commit at hand has written to.
-    touched: BTreeSet<u64>,
     /// Nothing has been replayed yet; then commits follow each other.
     first: bool,
     done: Recovered,
 }
 
-struct OpenTxn {
-    position: u64,
-    pieces: Vec<Vec<u8>>,
-}
-
 /// Opens what the checkpoint names, replays the log and opens it for writing.
 pub(crate) fn recover(
-    environment: &Environment,
+    environment: &Arc<Environment>,
     image: Option<&CheckpointImage>,
     mut log: Replay,
 ) -> Result<Recovered> {
@@ -75,12 +88,19 @@ pub(crate) fn recover(
     let root = root.unwrap_or_default();
     environment.directory.taken_below(root.next_dictionary);
     environment.next_txn.fetch_max(root.next_txn, Ordering::SeqCst);
+    let newest = flushed.values().copied().min().unwrap_or(0).min(root.timestamp);
+    let threads = environment.options.background == Background::Threads;
     let mut redo = Redo {
         environment,
-        newest: flushed.values().copied().min().unwrap_or(0).min(root.timestamp),
+        workers: Workers::start(environment, threads),
+        again: log.again(),
+        batch: Batch::default(),
+        touched: BTreeSet::new(),
+        applying: BTreeSet::new(),
+        complete: newest,
+        newest,
         flushed,
         checkpoint: root.timestamp,
-        touched: BTreeSet::new(),
         chunks: BTreeMap::new(),
         first: true,
         done: Recovered::default(),
@@ -91,6 +111,8 @@ pub(crate) fn recover(
         redo.done.log_bytes += record.payload.len() as u64;
         redo.record(record.lsn, record.payload)?;
     }
+    redo.hand_over()?;
+    redo.finish_batch()?;
     if root.log_end > end && root.log_end > log.find_end()? {
         let text = format!(
             "the log ends at {end}, but was synced up to {} before the checkpoint",
@@ -100,9 +122,10 @@ pub(crate) fn recover(
     }
     let mut done = redo.done;
     let newest = redo.newest.max(root.timestamp);
-    for (txn, open) in std::mem::take(&mut redo.chunks) {
-        environment.log.needed.lock().chunks_end(txn, open.position, None);
+    for (txn, positions) in std::mem::take(&mut redo.chunks) {
+        environment.log.needed.lock().chunks_end(txn, positions[0], None);
     }
+    drop(redo);
     environment.snapshots.start_at(newest);
     environment.commit_order.lock().newest = newest;
     environment.jobs.checkpointed.store(root.log_end, Ordering::Relaxed);
@@ -143,9 +166,9 @@ impl Redo<'_> {
     fn record(&mut self, position: u64, payload: &[u8]) -> Result<()> {
         let damaged = |e| Error::Corruption(format!("log position {position}: {e}"));
         match Record::decode(payload).map_err(damaged)? {
-            Record::Chunk { txn, number, operations } => {
+            Record::Chunk { txn, number, .. } => {
                 self.saw_txn(txn);
-                self.chunk(position, txn, number, operations)
+                self.chunk(position, txn, number)
             }
             Record::Abort { txn } => {
                 self.forget_chunks(txn, None);
@@ -163,25 +186,26 @@ impl Redo<'_> {
         self.environment.next_txn.fetch_max(txn.saturating_add(1), Ordering::SeqCst);
     }
 
-    fn chunk(&mut self, position: u64, txn: u64, number: u32, operations: &[u8]) -> Result<()> {
+    /// Remembers where a chunk is: what it holds is read again if its transaction commits.
+    fn chunk(&mut self, position: u64, txn: u64, number: u32) -> Result<()> {
         if number == 0 {
             self.environment.log.needed.lock().chunk(txn, position);
-            self.chunks.insert(txn, OpenTxn { position, pieces: Vec::new() });
+            self.chunks.insert(txn, Vec::new());
         }
         // Chunks whose first is before the log's start belong to a commit that is flushed.
-        let Some(open) = self.chunks.get_mut(&txn) else { return Ok(()) };
-        if open.pieces.len() as u64 != u64::from(number) {
+        let Some(positions) = self.chunks.get_mut(&txn) else { return Ok(()) };
+        if positions.len() as u64 != u64::from(number) {
             let text = format!("log position {position}: chunk {number} is out of order");
             return Err(Error::Corruption(text));
         }
-        open.pieces.push(operations.to_vec());
+        positions.push(position);
         Ok(())
     }
 
-    fn forget_chunks(&mut self, txn: u64, timestamp: Option<u64>) -> Option<OpenTxn> {
-        let open = self.chunks.remove(&txn)?;
-        self.environment.log.needed.lock().chunks_end(txn, open.position, timestamp);
-        Some(open)
+    fn forget_chunks(&mut self, txn: u64, timestamp: Option<u64>) -> Vec<u64> {
+        let Some(positions) = self.chunks.remove(&txn) else { return Vec::new() };
+        self.environment.log.needed.lock().chunks_end(txn, positions[0], timestamp);
+        positions
     }
 
     fn commit(
@@ -200,27 +224,37 @@ impl Redo<'_> {
             );
             return Err(Error::Corruption(text));
         }
-        let open = self.forget_chunks(txn, Some(timestamp));
-        let pieces = open.map(|open| open.pieces).unwrap_or_default();
+        let positions = self.forget_chunks(txn, Some(timestamp));
         self.first = false;
-        self.newest = timestamp;
         self.environment.log.needed.lock().commit(timestamp, position);
-        if pieces.len() as u64 == u64::from(chunks) {
-            for piece in pieces.iter().map(Vec::as_slice).chain([operations]) {
-                self.apply(position, timestamp, piece)?;
+        if positions.len() as u64 == u64::from(chunks) {
+            for (number, chunk) in positions.into_iter().enumerate() {
+                let piece = self.read_chunk(chunk, txn, number)?;
+                self.stage(chunk, timestamp, piece)?;
             }
+            self.newest = timestamp;
+            self.stage(position, timestamp, operations.to_vec())?;
         } else if self.is_needed(timestamp) {
             let text = format!("log position {position}: chunks of commit {timestamp} are missing");
             return Err(Error::Corruption(text));
         }
+        self.newest = timestamp;
         self.done.commits += 1;
-        self.environment.snapshots.start_at(timestamp);
-        for id in std::mem::take(&mut self.touched) {
-            if let Some(dictionary) = self.environment.directory.find(id) {
-                self.environment.account(&dictionary);
+        Ok(())
+    }
+
+    /// The operations of a chunk that was met before.
+    fn read_chunk(&mut self, position: u64, txn: u64, number: usize) -> Result<Vec<u8>> {
+        self.again.seek(position)?;
+        let record = self.again.next_record()?;
+        match record.map(|record| Record::decode(record.payload)) {
+            Some(Ok(Record::Chunk { txn: of, number: at, operations }))
+                if of == txn && at as usize == number =>
+            {
+                Ok(operations.to_vec())
             }
+            _ => Err(Error::Corruption(format!("log position {position}: a chunk has changed"))),
         }
-        self.environment.make_room_alone()
     }
 
     /// Some tree has not flushed this commit.
@@ -228,16 +262,15 @@ impl Redo<'_> {
         self.flushed.values().any(|flushed| *flushed < timestamp)
     }
 
-    fn apply(&mut self, position: u64, timestamp: u64, operations: &[u8]) -> Result<()> {
-        for operation in Operations::new(operations) {
+    /// Takes operations into the batch. Creates and drops are done here and now: what the batches
+    /// being applied write to stays in the directory.
+    fn stage(&mut self, position: u64, timestamp: u64, operations: Vec<u8>) -> Result<()> {
+        for operation in Operations::new(&operations) {
             let operation = operation
                 .map_err(|e| Error::Corruption(format!("log position {position}: {e}")))?;
             match operation {
-                Operation::Put { dictionary, key, value } => {
-                    self.insert(position, dictionary, key, timestamp, Message::Put(value))?;
-                }
-                Operation::Delete { dictionary, key } => {
-                    self.insert(position, dictionary, key, timestamp, Message::Delete)?;
+                Operation::Put { dictionary, .. } | Operation::Delete { dictionary, .. } => {
+                    self.touched.insert(dictionary);
                 }
                 Operation::Create { dictionary, options } => {
                     // Up to the checkpoint's timestamp its directory has the last word.
@@ -255,36 +288,35 @@ impl Redo<'_> {
                 }
             }
         }
+        self.batch.bytes += operations.len();
+        self.batch.pieces.push(Piece { position, timestamp, operations });
+        if self.workers.is_inline() || self.batch.bytes >= BATCH_BYTES {
+            self.hand_over()?;
+        }
         Ok(())
     }
 
-    /// Puts one version into its tree, unless it is there, or the tree is gone.
-    fn insert(
-        &mut self,
-        position: u64,
-        dictionary: u64,
-        key: &[u8],
-        timestamp: u64,
-        message: Message<'_>,
-    ) -> Result<()> {
-        if self.flushed.get(&dictionary).is_some_and(|flushed| *flushed >= timestamp) {
-            return Ok(());
+    /// Lets the batch be applied. With threads that goes on while the next one is read.
+    fn hand_over(&mut self) -> Result<()> {
+        self.finish_batch()?;
+        self.applying = std::mem::take(&mut self.touched);
+        self.complete = self.newest;
+        self.workers.apply(std::mem::take(&mut self.batch));
+        if self.workers.is_inline() {
+            self.finish_batch()?;
         }
-        match self.environment.directory.find(dictionary) {
-            Some(found) => {
-                found.written_at(timestamp);
-                found.tree.insert(key, timestamp, message);
-                self.touched.insert(dictionary);
-                self.done.operations += 1;
-                Ok(())
-            }
-            // Dropped before the checkpoint.
-            None if dictionary < self.environment.directory.next_id() => Ok(()),
-            None => {
-                let text =
-                    format!("log position {position}: dictionary {dictionary} was never created");
-                Err(Error::Corruption(text))
+        self.environment.make_room_in_recovery()
+    }
+
+    /// Waits for the batch that is being applied and accounts for it.
+    fn finish_batch(&mut self) -> Result<()> {
+        self.done.operations += self.workers.wait()?;
+        self.environment.snapshots.start_at(self.complete);
+        for id in std::mem::take(&mut self.applying) {
+            if let Some(dictionary) = self.environment.directory.find(id) {
+                self.environment.account(&dictionary);
             }
         }
+        Ok(())
     }
 }

@@ -54,7 +54,7 @@ impl Run {
 }
 
 /// The log as found.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Found {
     /// Epochs in order; never empty runs.
     pub(crate) runs: Vec<Run>,

@@ -74,6 +74,13 @@ impl Replay {
         }
     }
 
+    /// Another reader of the same log, at its beginning.
+    #[must_use]
+    pub fn again(&self) -> Self {
+        let (options, metrics, found) = (self.options, self.metrics.clone(), self.found.clone());
+        Self::new(&self.os, &self.dir, options, metrics, found)
+    }
+
     /// The first position the log still holds.
     pub fn first_lsn(&self) -> Lsn {
         self.found.runs.first().map_or(0, Run::first)
