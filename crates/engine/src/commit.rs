@@ -7,7 +7,7 @@
 //!  │ timestamp = newest + 1                │   one short lock: log order is timestamp order
 //!  │ commit record  →  log buffer          │
 //!  └───────────────────────────────────────┘
-//!  writes  →  memtables      in parallel with other commits
+//!  writes  →  memtables      in parallel with other commits (a spill: becomes a layer)
 //!  publish                   in timestamp order; readers see all of it or nothing
 //!  open the locks
 //!  wait for the disk         only if asked
@@ -16,11 +16,11 @@
 //! A failure before the record is in the log buffer leaves no trace; after it nothing can fail
 //! but the wait for the disk. See `docs/flows/commit.md`.
 
-use crate::environment::Environment;
+use crate::environment::{Environment, tree_options};
 use crate::records::{self, Encoder, Operation};
 use crate::txn::Txn;
-use crate::{Durability, Error, Result, Timestamp};
-use ftree::Message;
+use crate::{Compression, DictionaryOptions, Durability, Error, Result, Timestamp};
+use ftree::{Message, Spill};
 
 /// Guarded by the lock that orders commits.
 #[derive(Default)]
@@ -53,7 +53,11 @@ impl Environment {
             return Ok(seen);
         }
         self.health.check_writable()?;
-        self.make_room(txn.writes.bytes())?;
+        match txn.writes.spilled() {
+            // It will bring nothing into memory.
+            Some(spill) => self.check(spill.settle())?,
+            None => self.make_room(txn.writes.bytes())?,
+        }
         let (tail, chunks) = self.write_chunks(txn)?;
         let logged = self.log_commit(txn.id(), &tail, chunks.as_ref());
         let (timestamp, end) = match logged {
@@ -111,16 +115,17 @@ impl Environment {
                 encoder.write(Operation::Create { dictionary, options });
             }
         }
-        for (dictionary, writes) in txn.final_writes() {
-            for (key, write) in writes {
-                encoder.write(match write {
+        for dictionary in txn.written() {
+            txn.writes.each(dictionary, |key, value| {
+                encoder.write(match value {
                     Some(value) => Operation::Put { dictionary, key, value },
                     None => Operation::Delete { dictionary, key },
                 });
                 if encoder.bytes.len() >= self.options.tuning.chunk_bytes {
                     full(encoder)?;
                 }
-            }
+                Ok(())
+            })?;
         }
         for dictionary in &txn.dropped {
             if !txn.created.iter().any(|(created, _)| created == dictionary) {
@@ -159,22 +164,33 @@ impl Environment {
         }
     }
 
-    /// Puts the writes into the trees. Memory only, cannot fail.
+    /// A place on disk for the writes of a transaction that are too many for memory.
+    pub(crate) fn start_spill(&self, txn: u64) -> Spill {
+        // Short-lived: compressed fast rather than well. The number is no dictionary's.
+        let options = DictionaryOptions { compression: Compression::Lz4, ..Default::default() };
+        let shape = tree_options(&options, &self.options);
+        self.counters.spills.inc();
+        Spill::create(&self.trees, 1 << 63 | txn, shape, self.options.tuning.spill_bytes)
+    }
+
+    /// Puts the writes into the trees. Memory only, cannot fail: a spilled set is laid over the
+    /// trees as it is, and background work takes it from there.
     fn apply(&self, txn: &Txn, timestamp: u64) {
         for (id, options) in &txn.created {
             if !txn.dropped.contains(id) {
                 self.create_dictionary(*id, *options, timestamp);
             }
         }
-        for (id, writes) in txn.final_writes() {
+        for id in txn.written() {
             // Its lock keeps everybody else from dropping it.
             let Some(dictionary) = self.directory.find(id) else { continue };
             dictionary.written_at(timestamp);
-            for (key, write) in writes {
-                let message = match write {
-                    Some(value) => Message::Put(value),
-                    None => Message::Delete,
-                };
+            if let Some(spill) = txn.writes.spilled() {
+                dictionary.tree.adopt(spill, id, timestamp, self.snapshots.watermark());
+                self.jobs.queue(id);
+            }
+            for (key, value) in txn.writes.in_memory(id) {
+                let message = value.map_or(Message::Delete, Message::Put);
                 dictionary.tree.insert(key, timestamp, message);
             }
         }
@@ -205,7 +221,7 @@ impl Environment {
 
     /// Accounts for what the commit put into memtables; seals those that are full.
     fn after_commit(&self, txn: &Txn) {
-        for (id, _) in txn.final_writes() {
+        for id in txn.written() {
             if let Some(dictionary) = self.directory.find(id) {
                 self.account(&dictionary);
             }

@@ -5,8 +5,9 @@
 
 use crate::dictionary::Dictionary;
 use crate::snapshots::Pinned;
-use crate::txn::writeset::{Writes, step};
+use crate::txn::writeset::{Own, Writes, step};
 use crate::{Direction, KeyRange, Result};
+use ftree::{Message, SpillCursor};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ impl Cursor {
         range: KeyRange,
         direction: Direction,
         pinned: &Arc<Pinned>,
-        own: Option<Arc<Writes>>,
+        own: Option<Own>,
     ) -> Self {
         let tree = dictionary.tree.cursor(range.clone(), pinned.timestamp, direction);
         let walk = match own {
@@ -40,11 +41,12 @@ impl Cursor {
 
     /// Over writes alone: the dictionary is not committed yet.
     pub(crate) fn over_writes(
-        own: Arc<Writes>,
+        own: Option<Own>,
         range: KeyRange,
         direction: Direction,
         pinned: &Arc<Pinned>,
     ) -> Self {
+        let own = own.unwrap_or_else(|| Own::Memory(Arc::default()));
         let walk = Walk::Merged(Box::new(Merged::new(None, own, range, direction)));
         Self { walk, _pinned: Arc::clone(pinned) }
     }
@@ -86,68 +88,112 @@ struct Merged {
     /// The tree's next entry, copied out to be compared.
     ahead: Option<(Vec<u8>, Vec<u8>)>,
     tree_ended: bool,
-    own: Arc<Writes>,
-    /// What is left of the range for own writes; its near end moves.
-    left: KeyRange,
+    own: OwnWalk,
     direction: Direction,
     current: (Vec<u8>, Vec<u8>),
 }
 
-impl Merged {
-    fn new(
-        tree: Option<ftree::Cursor>,
-        own: Arc<Writes>,
-        range: KeyRange,
+/// Own writes that are still to come.
+enum OwnWalk {
+    Memory {
+        writes: Arc<Writes>,
+        /// What is left of the range; its near end moves.
+        left: KeyRange,
         direction: Direction,
-    ) -> Self {
+    },
+    Spilled(Box<SpillCursor>),
+}
+
+impl OwnWalk {
+    fn new(own: Own, left: KeyRange, direction: Direction) -> Self {
+        match own {
+            Own::Memory(writes) => Self::Memory { writes, left, direction },
+            Own::Spilled(walk) => Self::Spilled(walk),
+        }
+    }
+
+    /// The next own write. A spilled one may read the disk.
+    fn peek(&mut self) -> Result<Option<(&[u8], Message<'_>)>> {
+        match self {
+            Self::Memory { writes, left, direction } => {
+                let forward = *direction == Direction::Forward;
+                let next = step(writes, slice(&left.lower), slice(&left.upper), forward);
+                let message = |write| Option::map_or(write, Message::Delete, Message::Put);
+                Ok(next.map(|(key, write)| (&**key, message(write.as_deref()))))
+            }
+            Self::Spilled(walk) => Ok(walk.peek()?),
+        }
+    }
+
+    /// Goes behind the write at `key`, the one that was peeked at.
+    fn pass(&mut self, key: &[u8]) {
+        match self {
+            Self::Memory { left, direction: Direction::Forward, .. } => {
+                left.lower = Bound::Excluded(key.to_vec());
+            }
+            Self::Memory { left, direction: Direction::Backward, .. } => {
+                left.upper = Bound::Excluded(key.to_vec());
+            }
+            Self::Spilled(walk) => walk.pass(),
+        }
+    }
+
+    fn seek(&mut self, key: &[u8]) -> Result<()> {
+        let (left, direction) = match self {
+            Self::Memory { left, direction, .. } => (left, *direction),
+            Self::Spilled(walk) => return Ok(walk.seek(key)?),
+        };
+        let forward = direction == Direction::Forward;
+        let near = if forward { &mut left.lower } else { &mut left.upper };
+        let moves = match &*near {
+            Bound::Unbounded => true,
+            Bound::Included(at) | Bound::Excluded(at) if forward => &at[..] < key,
+            Bound::Included(at) | Bound::Excluded(at) => &at[..] > key,
+        };
+        if moves {
+            *near = Bound::Included(key.to_vec());
+        }
+        Ok(())
+    }
+}
+
+impl Merged {
+    fn new(tree: Option<ftree::Cursor>, own: Own, range: KeyRange, direction: Direction) -> Self {
         Self {
             tree_ended: tree.is_none(),
             tree,
             ahead: None,
-            own,
-            left: range,
+            own: OwnWalk::new(own, range, direction),
             direction,
             current: (Vec::new(), Vec::new()),
         }
     }
 
-    fn is_forward(&self) -> bool {
-        self.direction == Direction::Forward
-    }
-
-    fn is_before(&self, left: &[u8], right: &[u8]) -> bool {
-        if self.is_forward() { left < right } else { left > right }
-    }
-
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         loop {
             self.fill()?;
-            let own = step(
-                &self.own,
-                slice(&self.left.lower),
-                slice(&self.left.upper),
-                self.is_forward(),
-            );
+            let own = self.own.peek()?;
             let own_first = match (&own, &self.ahead) {
                 (None, None) => return Ok(None),
                 (None, Some(_)) => false,
                 (Some(_), None) => true,
-                (Some((own, _)), Some((tree, _))) => !self.is_before(tree, own),
+                (Some((own, _)), Some((tree, _))) => !is_before(self.direction, tree, own),
             };
-            if !own_first {
+            let Some((key, message)) = own.filter(|_| own_first) else {
                 self.current = self.ahead.take().unwrap_or_default();
                 break;
-            }
-            let Some((key, write)) = own.map(|(key, write)| (key.to_vec(), write.clone())) else {
-                return Ok(None);
             };
+            let value = message.value();
+            let is_put = value.is_some();
+            let (current_key, current_value) = &mut self.current;
+            replace(current_key, key);
+            replace(current_value, value.unwrap_or_default());
             // An own write hides the tree's entry of the same key.
-            if self.ahead.as_ref().is_some_and(|(tree, _)| *tree == key) {
+            if self.ahead.as_ref().is_some_and(|(tree, _)| tree == current_key) {
                 self.ahead = None;
             }
-            self.pass(key.clone());
-            if let Some(value) = write {
-                self.current = (key, value.to_vec());
+            self.own.pass(current_key);
+            if is_put {
                 break;
             }
         }
@@ -167,18 +213,9 @@ impl Merged {
         Ok(())
     }
 
-    /// Own writes up to `key` are done.
-    fn pass(&mut self, key: Vec<u8>) {
-        if self.is_forward() {
-            self.left.lower = Bound::Excluded(key);
-        } else {
-            self.left.upper = Bound::Excluded(key);
-        }
-    }
-
     fn seek(&mut self, key: &[u8]) -> Result<()> {
         if let Some((ahead, _)) = &self.ahead
-            && self.is_before(ahead, key)
+            && is_before(self.direction, ahead, key)
         {
             self.ahead = None;
         }
@@ -187,25 +224,29 @@ impl Merged {
         {
             tree.seek(key)?;
         }
-        let near = if self.is_forward() { &mut self.left.lower } else { &mut self.left.upper };
-        let moves = match &*near {
-            Bound::Unbounded => true,
-            Bound::Included(at) | Bound::Excluded(at) => match self.direction {
-                Direction::Forward => &at[..] < key,
-                Direction::Backward => &at[..] > key,
-            },
-        };
-        if moves {
-            *near = Bound::Included(key.to_vec());
-        }
-        Ok(())
+        self.own.seek(key)
     }
 
     fn park(&mut self) {
         if let Some(tree) = &mut self.tree {
             tree.park();
         }
+        if let OwnWalk::Spilled(walk) = &mut self.own {
+            walk.park();
+        }
     }
+}
+
+fn is_before(direction: Direction, left: &[u8], right: &[u8]) -> bool {
+    match direction {
+        Direction::Forward => left < right,
+        Direction::Backward => left > right,
+    }
+}
+
+fn replace(bytes: &mut Vec<u8>, with: &[u8]) {
+    bytes.clear();
+    bytes.extend_from_slice(with);
 }
 
 fn slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {

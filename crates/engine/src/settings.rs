@@ -63,8 +63,9 @@ pub struct Tuning {
     pub write_budget: u64,
     /// Bytes at which one memtable is sealed; 0 is chosen from the write budget.
     pub memtable_bytes: u64,
-    /// Bytes one transaction may write; 0 is chosen from the cache.
-    pub txn_max_bytes: u64,
+    /// Bytes of a transaction's writes in memory; above this they move to the disk. 0 is chosen
+    /// from the cache.
+    pub spill_bytes: u64,
     /// Bytes of operations in one log record; 0 is 1 MiB.
     pub chunk_bytes: usize,
     /// Bytes of log after which a checkpoint is due before its time, and which memtables may hold
@@ -117,7 +118,7 @@ impl Options {
         let tuning = &mut self.tuning;
         default_to(&mut tuning.write_budget, cache / 4);
         default_to(&mut tuning.memtable_bytes, (tuning.write_budget / 2).min(64 * MIB));
-        default_to(&mut tuning.txn_max_bytes, (cache / 4).clamp(4 * MIB, 1024 * MIB));
+        default_to(&mut tuning.spill_bytes, (cache / 16).clamp(MIB, 64 * MIB));
         default_to(&mut tuning.log_cap, (tuning.write_budget * 2).clamp(64 * MIB, 512 * MIB));
         if tuning.chunk_bytes == 0 {
             tuning.chunk_bytes = MIB as usize;

@@ -19,6 +19,7 @@ pub(crate) struct Counters {
     pub(crate) checkpoint_micros: Histogram,
     pub(crate) sync_micros: Histogram,
     pub(crate) drops: Counter,
+    pub(crate) spills: Counter,
     pub(crate) drains: Counter,
     pub(crate) merges: Counter,
     pub(crate) flushes: Counter,
@@ -57,6 +58,7 @@ impl Counters {
             merges: count("engine.merges", "merges of a node's runs"),
             flushes: count("engine.flushes", "children that got what waited for them"),
             fuses: count("engine.fuses", "small neighbours that became one"),
+            spills: count("engine.txn.spills", "transactions whose writes went to disk"),
             rewrites: count("engine.rewrites", "leaves and nodes written anew in another shape"),
             drops: count("engine.drops", "transactions that dropped dictionaries"),
             last_checkpoint: Mutex::default(),
@@ -113,6 +115,8 @@ pub struct Stats {
     pub flushes: u64,
     /// Small neighbours that became one.
     pub fuses: u64,
+    /// Transactions that outgrew memory: their writes went to disk before they ended.
+    pub spills: u64,
     /// Commits that were slowed down, and by how many microseconds in all.
     pub delays: u64,
     /// See `delays`.
@@ -176,6 +180,7 @@ impl Environment {
             merges: self.counters.merges.get(),
             flushes: self.counters.flushes.get(),
             fuses: self.counters.fuses.get(),
+            spills: self.counters.spills.get(),
             delays: self.counters.delays.get(),
             delayed_micros: self.counters.delayed_micros.get(),
             stalls: self.counters.stalls.get(),

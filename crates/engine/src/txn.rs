@@ -1,7 +1,8 @@
 //! A read-write transaction: a snapshot, a private write set, locks.
 //!
-//! Nothing of it is in a tree or in the log before it commits (chunks of a large one are in the
-//! log, and count for nothing until its commit record). So abort forgets, and undoes nothing.
+//! Nothing of it is in a dictionary's tree or in the log before it commits (chunks of a large one
+//! are in the log, and count for nothing until its commit record; what exceeds memory is in a
+//! private tree). So abort forgets, and undoes nothing.
 
 pub(crate) mod writeset;
 
@@ -14,11 +15,10 @@ use crate::{
     Timestamp, TxnOptions, Value,
 };
 use locktree::{Mode, Owner, Range};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use writeset::{Write, WriteSet};
+use writeset::WriteSet;
 
 /// The longest key the engine takes.
 pub const MAX_KEY_BYTES: usize = 1 << 20;
@@ -119,8 +119,8 @@ impl Txn {
     pub fn get(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
         self.check_alive()?;
         self.check_not_dropped(dictionary)?;
-        if let Some(own) = self.writes.get(dictionary.0, key) {
-            return Ok(own.as_ref().map(Value::shared));
+        if let Some(own) = self.writes.get(dictionary.0, key)? {
+            return Ok(own);
         }
         if self.is_created(dictionary) {
             return Ok(None);
@@ -137,8 +137,8 @@ impl Txn {
         key: &[u8],
     ) -> Result<Option<Value>> {
         self.lock(dictionary, key)?;
-        if let Some(own) = self.writes.get(dictionary.0, key) {
-            return Ok(own.as_ref().map(Value::shared));
+        if let Some(own) = self.writes.get(dictionary.0, key)? {
+            return Ok(own);
         }
         if self.is_created(dictionary) {
             return Ok(None);
@@ -187,7 +187,7 @@ impl Txn {
     /// disk only where filters cannot answer.
     pub fn insert(&mut self, dictionary: DictionaryId, key: &[u8], value: &[u8]) -> Result<bool> {
         self.lock(dictionary, key)?;
-        let present = match self.writes.get(dictionary.0, key) {
+        let present = match self.writes.get(dictionary.0, key)? {
             Some(own) => own.is_some(),
             None if self.is_created(dictionary) => false,
             None => {
@@ -235,9 +235,8 @@ impl Txn {
     ) -> Result<Cursor> {
         self.check_alive()?;
         self.check_not_dropped(dictionary)?;
-        let own = self.writes.of(dictionary.0);
+        let own = self.writes.of(dictionary.0, &range, direction);
         if self.is_created(dictionary) {
-            let own = own.unwrap_or_default();
             return Ok(Cursor::over_writes(own, range, direction, &self.pinned));
         }
         let found = self.find_visible(dictionary)?;
@@ -254,10 +253,15 @@ impl Txn {
         }
     }
 
-    /// Undoes the writes since `savepoint`; locks stay.
+    /// Undoes the writes since `savepoint`; locks stay. Where writes that were too many for memory
+    /// cannot be undone for an error of the disk, the transaction is killed: it will not commit.
     #[expect(clippy::needless_pass_by_value, reason = "a place is rolled back to once")]
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
-        self.writes.rollback_to(savepoint.writes);
+        if let Err(error) = self.writes.rollback_to(savepoint.writes) {
+            // Only where a spilled set cannot be read: what is left of it must not commit.
+            tracing::error!(%error, txn = self.live.id, "a rollback failed: the transaction ends");
+            self.environment.locks.interrupt(&self.live.interrupt);
+        }
         self.created.truncate(savepoint.created);
         self.dropped.truncate(savepoint.dropped);
     }
@@ -294,13 +298,15 @@ impl Txn {
 
     fn write(&mut self, dictionary: DictionaryId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_size("value", value.map_or(0, <[u8]>::len), MAX_VALUE_BYTES)?;
-        let limit = self.environment.options.tuning.txn_max_bytes;
-        let size = self.writes.bytes() + value.map_or(0, <[u8]>::len) as u64;
-        if size > limit {
-            return Err(Error::TooLarge { what: "transaction", size, limit });
+        if self.writes.memory() > self.environment.options.tuning.spill_bytes
+            && self.writes.spilled().is_none()
+        {
+            let spill = self.environment.start_spill(self.live.id);
+            let spilled = self.writes.spill_to(spill);
+            self.environment.check(spilled)?;
         }
-        let write: Write = value.map(Into::into);
-        self.writes.write(dictionary.0, key, write);
+        let written = self.writes.write(dictionary.0, key, value);
+        self.environment.check(written)?;
         self.live.written_bytes.store(self.writes.bytes(), Ordering::Relaxed);
         Ok(())
     }
@@ -331,9 +337,9 @@ impl Txn {
         Ok(())
     }
 
-    /// Writes per dictionary that still exists at commit.
-    pub(crate) fn final_writes(&self) -> BTreeMap<u64, &writeset::Writes> {
-        self.writes.iter().filter(|(id, _)| !self.dropped.contains(id)).collect()
+    /// The dictionaries written to that still exist at commit.
+    pub(crate) fn written(&self) -> impl Iterator<Item = u64> {
+        self.writes.dictionaries().into_iter().filter(|id| !self.dropped.contains(id))
     }
 }
 

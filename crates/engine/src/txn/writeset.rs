@@ -3,7 +3,12 @@
 //! Per dictionary a sorted map behind an `Arc`: a cursor that was opened over it keeps what it saw
 //! (a later write copies the map), so a statement never meets its own writes. Keys and values are
 //! shared, so copying a map copies no bytes of theirs.
+//!
+//! A set that grows too large for memory moves to a [`Spill`], whole, and stays there. Always
+//! true: writes are either all in the maps or all in the spill.
 
+use crate::{Direction, KeyRange, Result, Value};
+use ftree::{Spill, SpillCursor};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -12,6 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) type Key = Arc<[u8]>;
 /// What was written to a key; `None` is a delete.
 pub(crate) type Write = Option<Arc<[u8]>>;
+/// The same, as a read returns it.
+pub(crate) type Written = Option<Value>;
 pub(crate) type Writes = BTreeMap<Key, Write>;
 
 /// What one write costs beside its bytes.
@@ -31,32 +38,153 @@ pub(crate) struct WriteSet {
     /// Every write since the first savepoint, newest last.
     undo: Vec<Undo>,
     undoable: AtomicBool,
+    spill: Option<Box<Spilled>>,
+}
+
+/// A write set on disk.
+struct Spilled {
+    spill: Spill,
+    /// The spill's clock at savepoint 0; it ticks as the undo list would grow.
+    start: u64,
+}
+
+/// A transaction's own writes in one dictionary, as a cursor saw them when it was opened.
+pub(crate) enum Own {
+    Memory(Arc<Writes>),
+    Spilled(Box<SpillCursor>),
 }
 
 impl WriteSet {
     pub(crate) fn is_empty(&self) -> bool {
-        self.dictionaries.values().all(|writes| writes.is_empty())
+        self.spill.is_none() && self.dictionaries.values().all(|writes| writes.is_empty())
     }
 
-    /// Bytes it occupies, roughly.
+    /// Bytes that were written, roughly.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    pub(crate) fn get(&self, dictionary: u64, key: &[u8]) -> Option<&Write> {
-        self.dictionaries.get(&dictionary)?.get(key)
+    /// Bytes in memory, roughly.
+    pub(crate) fn memory(&self) -> u64 {
+        self.spill.as_ref().map_or(self.bytes, |spilled| spilled.spill.memory_bytes())
     }
 
-    /// The writes in one dictionary, as they are now and stay.
-    pub(crate) fn of(&self, dictionary: u64) -> Option<Arc<Writes>> {
-        self.dictionaries.get(&dictionary).filter(|writes| !writes.is_empty()).cloned()
+    /// What was written to a key, if it was. A spilled set may read the disk.
+    pub(crate) fn get(&self, dictionary: u64, key: &[u8]) -> Result<Option<Written>> {
+        if let Some(spilled) = &self.spill {
+            let found: Option<ftree::Written> = spilled.spill.get(dictionary, key)?;
+            return Ok(found.map(|value| value.map(Value::from)));
+        }
+        let found = self.dictionaries.get(&dictionary).and_then(|writes| writes.get(key));
+        Ok(found.map(|write| write.as_ref().map(Value::shared)))
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, &Writes)> {
-        self.dictionaries.iter().map(|(dictionary, writes)| (*dictionary, &**writes))
+    /// The writes in a range of one dictionary, as they are now and stay.
+    pub(crate) fn of(
+        &self,
+        dictionary: u64,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Option<Own> {
+        if let Some(spilled) = &self.spill {
+            let walk = spilled.spill.walk(dictionary, range, direction);
+            return Some(Own::Spilled(Box::new(walk)));
+        }
+        let writes = self.dictionaries.get(&dictionary).filter(|writes| !writes.is_empty());
+        writes.map(|writes| Own::Memory(Arc::clone(writes)))
     }
 
-    pub(crate) fn write(&mut self, dictionary: u64, key: &[u8], write: Write) {
+    /// The dictionaries that were written to, ascending.
+    pub(crate) fn dictionaries(&self) -> Vec<u64> {
+        match &self.spill {
+            Some(spilled) => spilled.spill.spaces().collect(),
+            None => self.dictionaries.keys().copied().collect(),
+        }
+    }
+
+    /// Every write to one dictionary, in order. A spilled set reads the disk.
+    pub(crate) fn each(
+        &self,
+        dictionary: u64,
+        mut see: impl FnMut(&[u8], Option<&[u8]>) -> Result<()>,
+    ) -> Result<()> {
+        if let Some(spilled) = &self.spill {
+            let all = KeyRange::all();
+            let mut walk = spilled.spill.walk(dictionary, &all, Direction::Forward);
+            while let Some((key, message)) = walk.peek()? {
+                see(key, message.value())?;
+                walk.pass();
+            }
+            return Ok(());
+        }
+        for (key, write) in self.dictionaries.get(&dictionary).iter().flat_map(|map| map.iter()) {
+            see(key, write.as_deref())?;
+        }
+        Ok(())
+    }
+
+    /// The writes in memory to one dictionary, in order; none of a spilled set.
+    pub(crate) fn in_memory(
+        &self,
+        dictionary: u64,
+    ) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        let writes = self.dictionaries.get(&dictionary).into_iter().flat_map(|map| map.iter());
+        writes.map(|(key, write)| (&**key, write.as_deref()))
+    }
+
+    /// The set on disk, if it was too large for memory.
+    pub(crate) fn spilled(&self) -> Option<&Spill> {
+        self.spill.as_ref().map(|spilled| &spilled.spill)
+    }
+
+    /// Moves everything to an empty spill. After an error all is in memory as before.
+    pub(crate) fn spill_to(&mut self, mut spill: Spill) -> Result<()> {
+        let mut maps = self.dictionaries.clone();
+        // Walking the undo list back gives what each noted write wrote, and what was before all.
+        let mut noted = Vec::with_capacity(self.undo.len());
+        for Undo { dictionary, key, before } in self.undo.iter().rev() {
+            let Some(writes) = maps.get_mut(dictionary) else { continue };
+            let writes = Arc::make_mut(writes);
+            let written = match before {
+                Some(before) => writes.insert(Arc::clone(key), before.clone()),
+                None => writes.remove(key),
+            };
+            noted.push((*dictionary, key, written.flatten()));
+        }
+        for (dictionary, writes) in &maps {
+            for (key, write) in &**writes {
+                spill.write(*dictionary, key, write.as_deref(), false)?;
+            }
+        }
+        let start = spill.clock();
+        for (dictionary, key, write) in noted.into_iter().rev() {
+            spill.write(dictionary, key, write.as_deref(), true)?;
+        }
+        spill.settle()?;
+        self.dictionaries.clear();
+        self.undo = Vec::new();
+        self.spill = Some(Box::new(Spilled { spill, start }));
+        Ok(())
+    }
+
+    /// Only a spilled set can fail, and has then written nothing.
+    pub(crate) fn write(
+        &mut self,
+        dictionary: u64,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        if let Some(spilled) = &mut self.spill {
+            let noted = self.undoable.load(Ordering::Relaxed);
+            spilled.spill.write(dictionary, key, value, noted)?;
+            self.bytes += WRITE_BYTES + (key.len() + value.map_or(0, <[u8]>::len)) as u64;
+            return Ok(());
+        }
+        self.write_in_memory(dictionary, key, value.map(Into::into));
+        Ok(())
+    }
+
+    fn write_in_memory(&mut self, dictionary: u64, key: &[u8], write: Write) {
         let size = |write: &Write| write.as_ref().map_or(0, |value| value.len() as u64);
         self.bytes += WRITE_BYTES + key.len() as u64 + size(&write);
         let writes = Arc::make_mut(self.dictionaries.entry(dictionary).or_default());
@@ -74,10 +202,23 @@ impl WriteSet {
     /// From here on every write is noted; says where "here" is.
     pub(crate) fn savepoint(&self) -> usize {
         self.undoable.store(true, Ordering::Relaxed);
-        self.undo.len()
+        match &self.spill {
+            Some(spilled) => (spilled.spill.clock() - spilled.start) as usize,
+            None => self.undo.len(),
+        }
     }
 
-    pub(crate) fn rollback_to(&mut self, savepoint: usize) {
+    /// Takes back the writes since a savepoint. Only a spilled set can fail; it is then of no use
+    /// any more.
+    pub(crate) fn rollback_to(&mut self, savepoint: usize) -> Result<()> {
+        if let Some(spilled) = &mut self.spill {
+            return Ok(spilled.spill.roll_back(spilled.start + savepoint as u64)?);
+        }
+        self.rollback_in_memory(savepoint);
+        Ok(())
+    }
+
+    fn rollback_in_memory(&mut self, savepoint: usize) {
         while self.undo.len() > savepoint {
             let Some(Undo { dictionary, key, before }) = self.undo.pop() else { return };
             let Some(writes) = self.dictionaries.get_mut(&dictionary) else { continue };
@@ -124,48 +265,82 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn contents(set: &WriteSet) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
+        let mut found = BTreeMap::new();
+        set.each(1, |key, value| {
+            found.insert(key.to_vec(), value.map(<[u8]>::to_vec));
+            Ok(())
+        })
+        .unwrap();
+        found
+    }
+
+    fn spill() -> Spill {
+        let os = os::sim::SimOs::new(1).os();
+        let registry = telemetry::Registry::new();
+        os.vfs.create_dir_all("/s".as_ref()).unwrap();
+        let metrics = blockfile::Metrics::new(&registry);
+        let options = blockfile::Options::default();
+        let (blocks, _) = blockfile::BlockFile::open(&os, "/s".as_ref(), options, metrics).unwrap();
+        let cache = Arc::new(cachetable::CacheTable::new(1 << 20));
+        Spill::create(&ftree::Context::new(blocks, cache), 1 << 63, ftree::TreeOptions::tiny(), 0)
+    }
+
     #[test]
     fn rollback_restores_what_was_there() {
         let mut set = WriteSet::default();
-        set.write(1, b"a", Some(b"1"[..].into()));
+        set.write(1, b"a", Some(b"1")).unwrap();
         let bytes = set.bytes();
         let place = set.savepoint();
-        set.write(1, b"a", None);
-        set.write(2, b"b", Some(b"2"[..].into()));
-        set.rollback_to(place);
-        assert_eq!(set.get(1, b"a"), Some(&Some(b"1"[..].into())));
-        assert_eq!(set.get(2, b"b"), None);
+        set.write(1, b"a", None).unwrap();
+        set.write(2, b"b", Some(b"2")).unwrap();
+        set.rollback_to(place).unwrap();
+        assert_eq!(set.get(1, b"a").unwrap().flatten().as_deref(), Some(&b"1"[..]));
+        assert!(set.get(2, b"b").unwrap().is_none());
         assert_eq!(set.bytes(), bytes);
     }
 
     #[test]
     fn cursor_keeps_the_map_it_was_opened_on() {
         let mut set = WriteSet::default();
-        set.write(1, b"a", None);
-        let seen = set.of(1).unwrap();
-        set.write(1, b"b", None);
-        assert_eq!((seen.len(), set.of(1).unwrap().len()), (1, 2));
+        let seen = |set: &WriteSet| match set.of(1, &KeyRange::all(), Direction::Forward) {
+            Some(Own::Memory(writes)) => writes,
+            _ => panic!("not in memory"),
+        };
+        set.write(1, b"a", None).unwrap();
+        let before = seen(&set);
+        set.write(1, b"b", None).unwrap();
+        assert_eq!((before.len(), seen(&set).len()), (1, 2));
     }
 
     proptest! {
         #[test]
-        fn savepoints_agree_with_copies(steps in prop::collection::vec((0..8_u8, 0..4_u8, any::<u8>()), 0..80)) {
+        fn savepoints_agree_with_copies(
+            steps in prop::collection::vec((0..9_u8, 0..4_u8, any::<u8>()), 0..80),
+            spill_at in 0..100_usize,
+        ) {
             let mut set = WriteSet::default();
             let mut model: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
             let mut marks = Vec::new();
-            for (what, key, value) in steps {
+            for (at, (what, key, value)) in steps.into_iter().enumerate() {
+                if at == spill_at {
+                    set.spill_to(spill()).unwrap();
+                }
                 match what {
                     0 => marks.push((set.savepoint(), model.clone())),
                     1 => if let Some((place, copy)) = marks.pop() {
-                        set.rollback_to(place);
+                        set.rollback_to(place).unwrap();
                         model = copy;
                     },
-                    2 => { set.write(1, &[key], None); model.insert(vec![key], None); }
-                    _ => { set.write(1, &[key], Some([value][..].into())); model.insert(vec![key], Some(vec![value])); }
+                    2 => { set.write(1, &[key], None).unwrap(); model.insert(vec![key], None); }
+                    3 => { set.write(2, &[key], None).unwrap(); }
+                    _ => { set.write(1, &[key], Some(&[value])).unwrap(); model.insert(vec![key], Some(vec![value])); }
                 }
-                let have: BTreeMap<Vec<u8>, Option<Vec<u8>>> = set.of(1).iter().flat_map(|w| w.iter())
-                    .map(|(k, v)| (k.to_vec(), v.as_ref().map(|v| v.to_vec()))).collect();
-                prop_assert_eq!(&have, &model);
+                prop_assert_eq!(&contents(&set), &model);
+            }
+            for key in 0..4_u8 {
+                let found = set.get(1, &[key]).unwrap().map(|value| value.map(Value::into_vec));
+                prop_assert_eq!(found.as_ref(), model.get(&vec![key]));
             }
         }
     }

@@ -231,13 +231,11 @@ fn killed_transaction_fails_at_its_next_step() {
 
 #[test]
 fn too_large_is_refused_and_the_transaction_goes_on() {
-    let mut options = tiny();
-    options.tuning.txn_max_bytes = 10_000;
-    let engine = open(&SimOs::new(1).os(), options).unwrap();
+    let engine = open(&SimOs::new(1).os(), tiny()).unwrap();
     let mut txn = engine.begin(TxnOptions::default());
     txn.put(ROOT, b"k", &[0; 5000]).unwrap();
-    let refused = txn.put(ROOT, b"l", &[0; 6000]).unwrap_err();
-    assert!(matches!(refused, Error::TooLarge { what: "transaction", limit: 10_000, .. }));
+    let refused = txn.put(ROOT, b"l", &vec![0; engine::MAX_VALUE_BYTES + 1]).unwrap_err();
+    assert!(matches!(refused, Error::TooLarge { what: "value", .. }));
     let refused = txn.put(ROOT, &vec![0; engine::MAX_KEY_BYTES + 1], b"").unwrap_err();
     assert!(matches!(refused, Error::TooLarge { what: "key", .. }));
     txn.commit(Durability::Buffered).unwrap();

@@ -11,6 +11,7 @@ mod api;
 mod bank;
 mod crash;
 mod damage;
+mod large;
 mod model;
 mod threads;
 
@@ -33,6 +34,7 @@ pub(crate) fn tiny() -> Options {
     options.tuning.write_budget = 64 << 10;
     options.tuning.memtable_bytes = 12 << 10;
     options.tuning.chunk_bytes = 300;
+    options.tuning.spill_bytes = 2 << 10;
     options.tuning.log_segment_bytes = 16 << 10;
     options.tuning.log_cap = 24 << 10;
     options.tuning.tiny_trees = true;

@@ -72,7 +72,7 @@ struct World {
     snapshots: Vec<Snapshot>,
     random: Gen,
     /// Drains, merges and flushes before the last reopen.
-    worked: [u64; 3],
+    worked: [u64; 4],
 }
 
 fn bound(random: &mut Gen) -> Bound<Vec<u8>> {
@@ -96,7 +96,7 @@ impl World {
             open: Vec::new(),
             snapshots: Vec::new(),
             random: Gen::new(seed),
-            worked: [0; 3],
+            worked: [0; 4],
         }
     }
 
@@ -319,7 +319,9 @@ impl World {
         self.open.clear();
         self.snapshots.clear();
         let stats = self.engine.stats();
-        for (sum, more) in self.worked.iter_mut().zip([stats.drains, stats.merges, stats.flushes]) {
+        for (sum, more) in
+            self.worked.iter_mut().zip([stats.drains, stats.merges, stats.flushes, stats.spills])
+        {
             *sum += more;
         }
         let clean = self.random.one_in(2);
@@ -386,8 +388,12 @@ fn run(seed: u64) {
         world.step();
     }
     world.reopen();
-    let [drains, merges, flushes] = world.worked;
-    assert!(drains > 10 && merges > 0 && flushes > 0, "{:?} is too little work", world.worked);
+    let [drains, merges, flushes, spills] = world.worked;
+    assert!(
+        drains > 10 && merges > 0 && flushes > 0 && spills > 0,
+        "{:?} is too little work",
+        world.worked
+    );
 }
 
 #[test]
