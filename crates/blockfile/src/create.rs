@@ -67,3 +67,10 @@ pub(crate) fn newest_superblock(file: &dyn File, path: &Path) -> Result<Superblo
     }
     newest.ok_or_else(|| corruption("no valid superblock"))
 }
+
+/// Writes a superblock over itself.
+pub(crate) fn write_again(file: &dyn File, superblock: &Superblock) -> io::Result<()> {
+    let mut bytes = AlignedBuf::new();
+    bytes.extend_from_slice(&superblock.encode());
+    file.write_all_at(&bytes, Superblock::slot_offset(superblock.generation))
+}

@@ -21,7 +21,7 @@ use os::{OpenOptions, Os};
 use parking_lot::{Mutex, RwLock};
 
 use crate::UNIT;
-use crate::create::{create_where_missing, newest_superblock};
+use crate::create::{create_where_missing, newest_superblock, write_again};
 use crate::error::{Error, Result};
 use crate::inner::{Inner, io_error};
 use crate::metrics::Metrics;
@@ -108,11 +108,14 @@ impl BlockFile {
         create_where_missing(os, dir, &path)?;
         let open = OpenOptions::default().with_direct(options.direct);
         let file = os.vfs.open(&path, open).map_err(|e| io_error(&path, "open", 0, e))?;
-        // when only the process died, what is read now may be in the kernel's memory alone; what
-        // follows builds on it, so it must be on disk first
+        let superblock = newest_superblock(&*file, &path)?;
+        // When only the process died, what is read now may be in the kernel's memory alone; what
+        // follows builds on it, so it must be on disk first. Where it was a failed sync that ended
+        // the process, the kernel no longer knows that the superblock is not on disk: it is
+        // written once more. All that it names was synced before it was written.
+        write_again(&*file, &superblock).map_err(|e| io_error(&path, "write", 0, e))?;
         file.sync_all().map_err(|e| io_error(&path, "sync", 0, e))?;
         os.vfs.sync_dir(dir).map_err(|e| io_error(&path, "sync the directory of", 0, e))?;
-        let superblock = newest_superblock(&*file, &path)?;
         let file_units = file.len().map_err(|e| io_error(&path, "size of", 0, e))? / UNIT;
         let inner = Inner {
             os: os.clone(),

@@ -401,3 +401,29 @@ proptest! {
         }
     }
 }
+
+/// A failed sync leaves the kernel's memory and the disk apart: what is read there is not on disk,
+/// and no later sync brings it.
+#[test]
+fn checkpoint_shown_after_a_failed_sync_is_on_disk_once_the_file_is_open() {
+    let calls = {
+        let sim = SimOs::new(0);
+        let file = open(&sim.os());
+        file.checkpoint(b"one", 1).unwrap();
+        let before = sim.syscalls();
+        file.checkpoint(b"two", 2).unwrap();
+        sim.syscalls() - before
+    };
+    for (seed, call) in (0..16).flat_map(|seed| (1..=calls).map(move |call| (seed, call))) {
+        let sim = SimOs::new(seed);
+        let file = open(&sim.os());
+        file.checkpoint(b"one", 1).unwrap();
+        sim.fault_at(sim.syscalls() + call, Fault::Io);
+        let _failed = file.checkpoint(b"two", 2);
+        drop(file);
+        let (file, shown) = try_open(&sim.reboot_with(Survival::Process)).unwrap();
+        drop(file);
+        let (_, kept) = try_open(&sim.reboot_with(Survival::Nothing)).unwrap();
+        assert_eq!(kept, shown, "seed {seed}, call {call}");
+    }
+}

@@ -48,6 +48,8 @@ pub struct Replay {
     buf_start: Lsn,
     file: Option<(PathBuf, Arc<dyn File>)>,
     ended: bool,
+    /// Everything before this is known to be on disk, by a mark or by who asked to seek.
+    synced: Lsn,
 }
 
 impl Replay {
@@ -71,6 +73,7 @@ impl Replay {
             buf_start: pos,
             file: None,
             ended: false,
+            synced: 0,
         }
     }
 
@@ -97,6 +100,7 @@ impl Replay {
         self.run = self.found.runs.partition_point(|run| run.end <= lsn);
         self.move_to(lsn);
         self.ended = false;
+        self.synced = self.synced.max(lsn);
         Ok(())
     }
 
@@ -139,18 +143,25 @@ impl Replay {
     /// writing. Touches the disk.
     pub fn start_writing(mut self) -> Result<Wal> {
         let end = self.find_end()?;
-        self.sync_what_was_read()?;
+        self.sync_what_was_read(end)?;
         Wal::start(&self.os, &self.dir, self.options, self.metrics, &self.found, end)
     }
 
     /// What replay returned may have been only in the kernel's memory, when just the process died.
-    /// The new epoch says that all of it is on disk, so it must be.
-    fn sync_what_was_read(&self) -> Result<()> {
+    /// The new epoch says that all of it is on disk, so it must be. Where it was a failed sync that
+    /// ended the process, the kernel no longer knows what is not on disk: what is not known to be
+    /// there is written once more.
+    fn sync_what_was_read(&self, end: Lsn) -> Result<()> {
         // segments before the last of a run were synced when they were full
         let Some(last) = self.found.segments().last() else { return Ok(()) };
-        let file = self.os.vfs.open(&last.path, OpenOptions::default());
-        let file = file.map_err(|e| Error::io("open", &last.path, e))?;
-        file.sync_all().map_err(|e| Error::io("sync", &last.path, e))?;
+        let failed = |what| move |e| Error::io(what, &last.path, e);
+        let file = self.os.vfs.open(&last.path, OpenOptions::default()).map_err(failed("open"))?;
+        let first = last.header.first_lsn;
+        let body = |lsn: Lsn| HEADER_BYTES as u64 + (lsn - first);
+        rewrite(&*file, 0, HEADER_BYTES as u64).map_err(failed("write again"))?;
+        rewrite(&*file, body(self.synced.clamp(first, end.max(first))), body(end.max(first)))
+            .map_err(failed("write again"))?;
+        file.sync_all().map_err(failed("sync"))?;
         let synced = self.os.vfs.sync_dir(&self.dir);
         synced.map_err(|e| Error::io("sync", &self.dir, e))
     }
@@ -184,6 +195,7 @@ impl Replay {
             if frame.kind == FrameKind::Data {
                 return Ok(Some((lsn, len)));
             }
+            self.synced = self.synced.max(mark_position(frame.payload));
         }
         Ok(None)
     }
@@ -319,6 +331,21 @@ impl Replay {
             segment.map_or((self.dir.clone(), lsn), |s| (s.path.clone(), s.header.first_lsn));
         Error::Corruption { file, offset: HEADER_BYTES as u64 + (lsn - first), lsn, what }
     }
+}
+
+/// Writes bytes `from..to` of a file over themselves.
+fn rewrite(file: &dyn File, mut from: u64, to: u64) -> std::io::Result<()> {
+    let mut bytes = vec![0; CHUNK_BYTES.min((to - from) as usize)];
+    while from < to {
+        let want = bytes.len().min((to - from) as usize);
+        let got = read_up_to(file, &mut bytes[..want], from)?;
+        file.write_all_at(&bytes[..got], from)?;
+        if got < want {
+            return Ok(());
+        }
+        from += got as u64;
+    }
+    Ok(())
 }
 
 impl std::fmt::Debug for Replay {

@@ -326,3 +326,46 @@ proptest! {
         }
     }
 }
+
+/// A failed sync leaves the kernel's memory and the disk apart: what is read there is not on disk,
+/// and no later sync brings it.
+#[test]
+fn records_shown_after_a_failed_sync_are_on_disk_before_the_next_epoch() {
+    for seed in 0..16 {
+        let sim = SimOs::new(seed);
+        let wal = open(&sim.os()).start_writing().unwrap();
+        wal.append(&[b"one"]).unwrap();
+        wal.sync().unwrap();
+        wal.append(&[&[7; 300]]).unwrap();
+        // The write, then the sync.
+        sim.fault_at(sim.syscalls() + 2, Fault::Io);
+        assert!(wal.sync().is_err());
+        drop(wal);
+        let os = sim.reboot_with(Survival::Process);
+        let shown = records(open(&os)).unwrap();
+        drop(open(&os).start_writing().unwrap());
+        let os = sim.reboot_with(Survival::Nothing);
+        assert_eq!(records(open(&os)).unwrap(), shown, "seed {seed}");
+    }
+}
+
+#[test]
+fn segment_shown_after_a_failed_sync_is_on_disk_before_the_next_epoch() {
+    for seed in 0..16 {
+        // The first append is larger than half a segment: the sync begins another.
+        for call in 1..=6 {
+            let sim = SimOs::new(seed);
+            let wal = open(&sim.os()).start_writing().unwrap();
+            let _ = wal.append(&[&[1; 700]]).unwrap();
+            let _ = wal.append(&[&[2; 700]]).unwrap();
+            sim.fault_at(sim.syscalls() + call, Fault::Io);
+            let _failed = wal.sync();
+            drop(wal);
+            let os = sim.reboot_with(Survival::Process);
+            let shown = records(open(&os)).unwrap();
+            drop(open(&os).start_writing().unwrap());
+            let os = sim.reboot_with(Survival::Nothing);
+            assert_eq!(records(open(&os)).unwrap(), shown, "seed {seed}, call {call}");
+        }
+    }
+}
