@@ -251,7 +251,10 @@ fn assemble(
     }
     let log = Wal::open(&os, &options.log_dir(), log_options, wal::Metrics::new(&registry))?;
     let lock_memory = options.locktree_max_memory.unwrap_or(options.cache_size / 10);
-    let frames = options.cache_size - options.tuning.write_budget.min(options.cache_size / 2);
+    let frames = match options.tuning.frame_bytes {
+        0 => options.cache_size - options.tuning.write_budget.min(options.cache_size / 2),
+        bytes => bytes,
+    };
     let cache = Arc::new(CacheTable::new(frames));
     let trees = ftree::Context::new(blocks.clone(), Arc::clone(&cache));
     let locks = LockTable::new(

@@ -73,6 +73,8 @@ pub struct Tuning {
     pub log_cap: u64,
     /// Trees with tiny pages, nodes and buffers.
     pub tiny_trees: bool,
+    /// Bytes of page frames; 0 is what the write budget leaves of the cache.
+    pub frame_bytes: u64,
     /// Threads that drain and merge; 0 is chosen.
     pub flushers: usize,
 }

@@ -5,6 +5,8 @@
 
 mod arena;
 mod index;
+#[cfg(all(test, shuttle))]
+mod interleavings;
 mod order;
 mod record;
 #[cfg(test)]

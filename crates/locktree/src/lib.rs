@@ -18,6 +18,8 @@
 
 mod escalate;
 mod inspect;
+#[cfg(all(test, shuttle))]
+mod interleavings;
 mod owner;
 mod range;
 mod shard;

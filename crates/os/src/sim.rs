@@ -134,6 +134,11 @@ impl SimOs {
         self.disk.lock().faults = faults;
     }
 
+    /// The rates in force.
+    pub fn faults(&self) -> Faults {
+        self.disk.lock().faults
+    }
+
     /// Plans one fault for syscall number `n` (counted as in [`SimOs::crash_at`]).
     pub fn fault_at(&self, n: u64, fault: Fault) {
         self.disk.lock().planned.insert(n, fault);

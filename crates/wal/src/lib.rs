@@ -26,6 +26,8 @@
 mod directory;
 mod error;
 mod frame;
+#[cfg(all(test, shuttle))]
+mod interleavings;
 mod maker;
 mod metrics;
 mod reader;

@@ -11,6 +11,7 @@ mod run;
 mod steps;
 mod tidy;
 mod tools;
+mod valgrind;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -47,6 +48,14 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// The whole engine from one seed: random work, crashes and faults against a model.
+    Sim {
+        /// Arguments handed on (`--seeds N`, `--from S`, `--seed S`; `--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// The tests of unsafe code under valgrind.
+    Valgrind,
     /// The iiBench load through a driver, then `validate`, memory and figures.
     Iibench {
         /// Arguments handed on to the script (`--help` lists them).
@@ -82,6 +91,8 @@ fn main() -> Result<()> {
         }
         Task::Mongosh => drivers::mongosh(Build::Alone),
         Task::Fuzz { arguments } => steps::fuzz(&arguments),
+        Task::Sim { arguments } => steps::sim(&arguments),
+        Task::Valgrind => valgrind::valgrind(),
         Task::Iibench { arguments } => drivers::script(Build::Alone, "iibench.py", &arguments),
         Task::Kill9 { arguments } => drivers::script(Build::Alone, "kill9.py", &arguments),
         Task::Gates { arguments } => gates::gates(&arguments),

@@ -13,6 +13,8 @@ const STEPS: &[Step] = &[
     ("tidy", tidy::tidy),
     ("clippy", clippy),
     ("unit", unit),
+    ("sim", || sim(&words("--seeds 200"))),
+    ("interleavings", interleavings),
     ("mongosh", || drivers::mongosh(Build::WithTests)),
     ("server", || drivers::script(Build::WithTests, "server_test.py", &[])),
     ("pymongo", || drivers::script(Build::WithTests, "pymongo_suite.py", &words("--at-least 440"))),
@@ -77,6 +79,22 @@ fn unit() -> Result<()> {
 pub(crate) fn fuzz(arguments: &[String]) -> Result<()> {
     let mut command = cargo(&["run", "--quiet", "--profile", "fast", "--package", "fuzz", "--"]);
     run(command.arg("--out").arg(target().join("fuzz")).args(arguments))
+}
+
+/// The whole engine from seeds, with crashes and faults.
+pub(crate) fn sim(arguments: &[String]) -> Result<()> {
+    let mut command = cargo(&["run", "--quiet", "--profile", "fast", "--package", "sim", "--"]);
+    run(command.args(arguments))
+}
+
+/// Shuttle's schedules of the pieces that threads meet in. Built apart: its locks are not ours.
+fn interleavings() -> Result<()> {
+    let mut command = cargo(&["test", "--quiet", "--profile", "fast", "--lib", "--target-dir"]);
+    command.arg(target().join("shuttle")).env("RUSTFLAGS", "--cfg shuttle");
+    for package in ["wal", "locktree", "ftree"] {
+        command.args(["--package", package]);
+    }
+    run(command.arg("interleavings"))
 }
 
 fn words(line: &str) -> Vec<String> {

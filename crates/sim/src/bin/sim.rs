@@ -1,0 +1,102 @@
+//! Runs seeds until one fails, and says how to run that one again.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a tool for people at a terminal")]
+
+use anyhow::{Result, bail, ensure};
+use clap::Parser;
+use sim::{Plan, Tally, run, shrink};
+
+#[derive(Parser)]
+#[command(name = "sim", about = "The whole engine from one seed, with crashes and faults")]
+struct Arguments {
+    /// How many seeds.
+    #[arg(long, default_value_t = 200)]
+    seeds: u64,
+    /// The first one.
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+    /// Only this one.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Steps of each run.
+    #[arg(long, default_value_t = Plan::default().steps)]
+    steps: u64,
+    /// Print every step.
+    #[arg(long)]
+    trace: bool,
+    /// Run every n-th seed twice and compare the traces.
+    #[arg(long, default_value_t = 20)]
+    twice: u64,
+    /// Go on after a failure, up to so many.
+    #[arg(long, default_value_t = 1)]
+    failures: u64,
+    /// A planted bug: so many of a million syncs do nothing.
+    #[arg(long, default_value_t = 0)]
+    lies_ppm: u32,
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let plan = Plan {
+        steps: arguments.steps,
+        lies_ppm: arguments.lies_ppm,
+        loud: arguments.trace,
+        ..Plan::default()
+    };
+    // A panic is a failure of its seed and is reported with it.
+    std::panic::set_hook(Box::new(|panic| println!("{panic}")));
+    let seeds = match arguments.seed {
+        Some(seed) => seed..seed + 1,
+        None => arguments.from..arguments.from + arguments.seeds,
+    };
+    let mut total = Tally::default();
+    let mut failed = 0;
+    let first = seeds.start;
+    for seed in seeds.clone() {
+        match run(seed, &plan) {
+            Ok(summary) => {
+                total.add(&summary.tally);
+                if arguments.twice > 0 && (seed - first).is_multiple_of(arguments.twice) {
+                    let again = run(seed, &Plan { loud: false, ..plan });
+                    let same = again.is_ok_and(|again| again == summary);
+                    ensure!(same, "seed {seed} does not run the same way twice");
+                }
+                if arguments.seed.is_some() {
+                    println!("seed {seed}: trace {:016x}", summary.hash);
+                }
+            }
+            Err(failure) => {
+                failed += 1;
+                report(seed, &plan, *failure);
+                if failed >= arguments.failures {
+                    break;
+                }
+            }
+        }
+    }
+    println!("{total:#?}");
+    if failed > 0 {
+        bail!("{failed} seeds of {first}.. failed");
+    }
+    println!("sim: {} seeds held", seeds.end - seeds.start);
+    Ok(())
+}
+
+/// The failure as it was first seen, then as small as it gets.
+fn report(seed: u64, plan: &Plan, failure: sim::Failure) {
+    println!("\nseed {seed} fails at step {}: {}", failure.step, failure.what);
+    println!("trace {:016x}, {:?}", failure.hash, failure.features);
+    for line in &failure.tail {
+        println!("  {line}");
+    }
+    let before = failure.features;
+    let (smaller, failure) = shrink(seed, plan, failure);
+    if failure.features != before {
+        println!("it also fails with only {:?}, at step {}:", failure.features, failure.step);
+        println!("  {}", failure.what);
+        for line in failure.tail.iter().rev().take(12).rev() {
+            println!("  {line}");
+        }
+    }
+    println!("again: cargo xtask sim --seed {seed} --steps {}", plan.steps.max(smaller.steps));
+}

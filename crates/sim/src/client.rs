@@ -1,0 +1,271 @@
+//! Clients: transactions that read, write, conflict, roll back, commit or give up.
+
+use crate::features::Feature;
+use crate::model::{Changes, Key, Overlay};
+use crate::setup;
+use crate::world::World;
+use anyhow::{Result, bail, ensure};
+use engine::{DictionaryId, Durability, Error, OnConflict, Savepoint, Txn, TxnOptions};
+
+/// One open transaction and what it must have seen and done.
+pub(crate) struct Client {
+    pub(crate) txn: Txn,
+    pub(crate) snapshot: u64,
+    on_conflict: OnConflict,
+    pub(crate) changes: Changes,
+    savepoints: Vec<(Savepoint, Overlay, usize)>,
+}
+
+/// What a request for a key's lock must answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lock {
+    Granted,
+    HeldByAnother,
+    Conflict,
+}
+
+impl World {
+    pub(crate) fn begin(&mut self) -> Result<()> {
+        let on_conflict = if self.random.one_in(2) { OnConflict::Fail } else { OnConflict::Latest };
+        let txn = self.engine()?.begin(TxnOptions { on_conflict, lock_timeout: None });
+        let snapshot = txn.snapshot_timestamp().0;
+        ensure!(snapshot == self.model.newest, "a snapshot of now is at {snapshot}");
+        self.note(format!("begin {} at {snapshot}, {on_conflict:?}", txn.id()));
+        let (changes, savepoints) = (Changes::default(), Vec::new());
+        self.clients.push(Client { txn, snapshot, on_conflict, changes, savepoints });
+        Ok(())
+    }
+
+    /// A dictionary that is there now, or that the client made.
+    fn dictionary_for(&mut self, who: usize) -> u64 {
+        let mut all = self.model.dictionaries(self.model.newest);
+        all.extend(&self.clients[who].changes.created);
+        self.random.pick(&all).copied().unwrap_or(DictionaryId::ROOT.0)
+    }
+
+    fn lock_outcome(&self, who: usize, key: &Key) -> Lock {
+        let own = &self.clients[who];
+        if own.changes.created.contains(&key.0) {
+            return Lock::Granted;
+        }
+        let others = self.clients.iter().enumerate().filter(|(other, _)| *other != who);
+        if others.map(|(_, other)| other).any(|other| other.changes.locks.contains(key)) {
+            return Lock::HeldByAnother;
+        }
+        let changed = self.model.touched(key).max(self.model.created(key.0));
+        if own.on_conflict == OnConflict::Fail && changed > own.snapshot {
+            return Lock::Conflict;
+        }
+        Lock::Granted
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let most = match self.random.below(300) {
+            0..10 if self.features.has(Feature::BigValues) => 20_000,
+            10 if self.features.has(Feature::BigValues) => 200_000,
+            _ => self.setup.value_bytes,
+        };
+        self.random.value(most)
+    }
+
+    pub(crate) fn write(&mut self, who: usize) -> Result<()> {
+        let created = self.features.has(Feature::Dictionaries) && self.random.one_in(60);
+        if created && self.model.dictionaries(self.model.newest).len() < 6 {
+            return self.create_dictionary(who);
+        }
+        let key: Key = (self.dictionary_for(who), self.random.key(self.setup.keys));
+        let outcome = self.lock_outcome(who, &key);
+        let value = self.value();
+        let kind = self.random.below(6);
+        let newest = self.model.newest;
+        let own = &mut self.clients[who];
+        let there = self.model.seen(&own.changes.writes, &key, newest);
+        let id = DictionaryId(key.0);
+        let (what, result) = match kind {
+            0 => ("delete", own.txn.delete(id, &key.1).map(|()| Some(None))),
+            1 => ("lock", own.txn.lock(id, &key.1).map(|()| None)),
+            2 => match own.txn.get_for_update(id, &key.1) {
+                Ok(seen) => {
+                    let seen = seen.map(engine::Value::into_vec);
+                    ensure!(seen == there, "get_for_update of {key:?}: {seen:?}, not {there:?}");
+                    ("get for update", Ok(None))
+                }
+                Err(error) => ("get for update", Err(error)),
+            },
+            3 => match own.txn.insert(id, &key.1, &value) {
+                Ok(written) => {
+                    ensure!(written == there.is_none(), "insert of {key:?} says {written}");
+                    ("insert", Ok(written.then_some(Some(value))))
+                }
+                Err(error) => ("insert", Err(error)),
+            },
+            _ => ("put", own.txn.put(id, &key.1, &value).map(|()| Some(Some(value)))),
+        };
+        let txn = own.txn.id();
+        self.note(format!("{txn}: {what} {key:?}: {outcome:?}"));
+        match (result, outcome) {
+            (Ok(write), Lock::Granted) => {
+                let changes = &mut self.clients[who].changes;
+                if !changes.created.contains(&key.0) {
+                    changes.locks.insert(key.clone());
+                }
+                if let Some(write) = write {
+                    changes.writes.insert(key, write);
+                }
+                Ok(())
+            }
+            (Err(Error::LockTimeout { .. }), Lock::HeldByAnother) => {
+                self.tally.conflicts += 1;
+                Ok(())
+            }
+            (Err(Error::WriteConflict), Lock::Conflict) => {
+                self.tally.conflicts += 1;
+                // The lock stays with the transaction.
+                self.clients[who].changes.locks.insert(key);
+                Ok(())
+            }
+            (Err(error), _) => {
+                // Whether it got the lock is not known; it gives up.
+                drop(self.clients.swap_remove(who));
+                self.excuse(what, &error)
+            }
+            (Ok(_), outcome) => bail!("{what} of {key:?} succeeded, expected {outcome:?}"),
+        }
+    }
+
+    fn create_dictionary(&mut self, who: usize) -> Result<()> {
+        let options = setup::dictionary(&mut self.random);
+        let own = &mut self.clients[who];
+        match own.txn.create_dictionary(options) {
+            Ok(id) => {
+                own.changes.created.push(id.0);
+                let line = format!("{}: create dictionary {} {options:?}", own.txn.id(), id.0);
+                self.note(line);
+                Ok(())
+            }
+            Err(error) => self.excuse("create dictionary", &error),
+        }
+    }
+
+    /// In a transaction of its own, with a write elsewhere.
+    pub(crate) fn drop_dictionary(&mut self) -> Result<()> {
+        let all = self.model.dictionaries(self.model.newest);
+        let Some(victim) = self.random.pick(&all).copied() else { return Ok(()) };
+        if victim == DictionaryId::ROOT.0 || !self.features.has(Feature::Dictionaries) {
+            return Ok(());
+        }
+        self.note(format!("drop dictionary {victim}"));
+        self.begin()?;
+        let who = self.clients.len() - 1;
+        let locked = self.clients.iter().any(|c| c.changes.locks.iter().any(|k| k.0 == victim));
+        match self.clients[who].txn.drop_dictionary(DictionaryId(victim)) {
+            Ok(()) if !locked => {
+                self.clients[who].changes.dropped.push(victim);
+                self.commit(who)
+            }
+            Ok(()) => bail!("dictionary {victim} was dropped under somebody's locks"),
+            Err(error) => {
+                drop(self.clients.swap_remove(who));
+                match error {
+                    Error::LockTimeout { .. } if locked => Ok(()),
+                    error => self.excuse("drop dictionary", &error),
+                }
+            }
+        }
+    }
+
+    pub(crate) fn read(&mut self, who: usize) -> Result<()> {
+        if self.random.one_in(8) {
+            let newest = self.model.newest;
+            let own = &mut self.clients[who];
+            if own.on_conflict == OnConflict::Latest {
+                own.txn.refresh_snapshot();
+                own.snapshot = newest;
+            }
+        }
+        let key: Key = (self.dictionary_for(who), self.random.key(self.setup.keys));
+        let own = &self.clients[who];
+        let (dictionary, at) = (key.0, own.snapshot);
+        let visible = self.model.exists(dictionary, at)
+            || own.changes.created.contains(&dictionary)
+            || own.changes.writes.contains_key(&key);
+        let expected = self.model.seen(&own.changes.writes, &key, at);
+        match own.txn.get(DictionaryId(dictionary), &key.1) {
+            Ok(seen) => {
+                let seen = seen.map(engine::Value::into_vec);
+                ensure!(visible, "{key:?} was read at {at}, before its dictionary was there");
+                ensure!(seen == expected, "{key:?} at {at} reads {seen:?}, not {expected:?}");
+                Ok(())
+            }
+            Err(Error::NoSuchDictionary(_)) if !visible => Ok(()),
+            Err(error) => self.excuse("get", &error),
+        }
+    }
+
+    pub(crate) fn savepoint(&mut self, who: usize) -> Result<()> {
+        if !self.features.has(Feature::Savepoints) {
+            return Ok(());
+        }
+        let back = self.random.one_in(2);
+        let own = &mut self.clients[who];
+        if !back {
+            let created = own.changes.created.len();
+            own.savepoints.push((own.txn.savepoint(), own.changes.writes.clone(), created));
+        } else if let Some((savepoint, writes, created)) = own.savepoints.pop() {
+            own.txn.rollback_to(savepoint);
+            own.changes.writes = writes;
+            own.changes.created.truncate(created);
+        }
+        let (id, depth) = (own.txn.id(), own.savepoints.len());
+        self.note(format!("{id}: {depth} savepoints"));
+        Ok(())
+    }
+
+    pub(crate) fn abort(&mut self, who: usize) -> Result<()> {
+        let own = self.clients.swap_remove(who);
+        self.note(format!("{}: abort", own.txn.id()));
+        own.txn.abort();
+        Ok(())
+    }
+
+    pub(crate) fn commit(&mut self, who: usize) -> Result<()> {
+        let synced = self.random.one_in(4);
+        let durability = if synced { Durability::Synced } else { Durability::Buffered };
+        self.commit_as(who, durability)
+    }
+
+    pub(crate) fn commit_as(&mut self, who: usize, durability: Durability) -> Result<()> {
+        let Client { txn, snapshot, changes, .. } = self.clients.swap_remove(who);
+        let synced =
+            durability == Durability::Synced || self.setup.options.log_flush_period.is_zero();
+        let line = format!("{}: commit {durability:?}, {} writes", txn.id(), changes.writes.len());
+        self.note(line);
+        let mut published = None;
+        let result = txn.commit_with(durability, |ts| published = Some(ts.0));
+        if changes.is_empty() {
+            return match result {
+                Ok(ts) => {
+                    ensure!(ts.0 == snapshot, "a commit without writes is at {ts:?}");
+                    Ok(())
+                }
+                Err(error) => self.excuse("commit", &error),
+            };
+        }
+        if let Some(ts) = published {
+            ensure!(ts == self.model.newest + 1, "commit {ts} follows {}", self.model.newest);
+            self.model.commit(ts, changes);
+            self.tally.commits += 1;
+        }
+        match (result, published) {
+            (Ok(ts), Some(told)) => {
+                ensure!(ts.0 == told, "commit {ts:?} was published as {told}");
+                if synced {
+                    self.model.durable = told;
+                }
+                Ok(())
+            }
+            (Ok(ts), None) => bail!("commit {ts:?} was never published"),
+            (Err(error), _) => self.excuse("commit", &error),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Faults, and which errors they excuse.
+
+use crate::features::Feature;
+use crate::world::{Down, World};
+use anyhow::{Result, bail, ensure};
+use engine::{Durability, Error};
+use os::sim::Faults;
+use std::path::Path;
+use std::time::Duration;
+
+/// Of a disk that is not full.
+const PLENTY: u64 = 1 << 40;
+/// Steps and seconds within which writes must come back once there is room.
+const PATIENCE: usize = 60;
+
+impl World {
+    /// Begins or ends a time in which calls fail.
+    pub(crate) fn change_faults(&mut self) -> Result<()> {
+        let errors = self.features.has(Feature::IoErrors) && self.random.one_in(2);
+        let damage = self.features.has(Feature::Damage) && self.random.one_in(6);
+        if !errors && !damage {
+            self.stop_faults();
+            return Ok(());
+        }
+        let mut rate = |on: bool, most: u64| {
+            if on && self.random.one_in(2) { self.random.below(most) as u32 } else { 0 }
+        };
+        let chosen = Faults {
+            read_error_ppm: rate(errors, 20_000),
+            write_error_ppm: rate(errors, 10_000),
+            short_write_ppm: rate(errors, 10_000),
+            sync_error_ppm: rate(errors, 20_000),
+            read_flip_ppm: rate(damage, 20_000),
+            write_flip_ppm: rate(damage, 5_000),
+            misdirected_write_ppm: rate(damage, 5_000),
+            misdirected_read_ppm: rate(damage, 20_000),
+            dropped_write_ppm: rate(damage, 5_000),
+            ..self.sim.faults()
+        };
+        self.note(format!("{chosen:?}"));
+        self.sim.set_faults(chosen);
+        Ok(())
+    }
+
+    /// No more errors and damage; a full disk stays full, a lying one goes on.
+    pub(crate) fn stop_faults(&mut self) {
+        let Faults { capacity_bytes, dropped_sync_ppm, .. } = self.sim.faults();
+        self.sim.set_faults(Faults { capacity_bytes, dropped_sync_ppm, ..Faults::default() });
+    }
+
+    fn set_capacity(&mut self, capacity_bytes: u64) {
+        self.sim.set_faults(Faults { capacity_bytes, ..self.sim.faults() });
+    }
+
+    /// Leaves a little room on the disk, or makes room and sees writes come back.
+    pub(crate) fn fill_disk(&mut self) -> Result<()> {
+        if !self.features.has(Feature::FullDisk) {
+            return Ok(());
+        }
+        if self.sim.faults().capacity_bytes != PLENTY {
+            return self.writes_come_back();
+        }
+        let Ok(space) = self.sim.os().vfs.space(Path::new("/data")) else { return Ok(()) };
+        let room = self.random.below(96 << 10);
+        self.note(format!("the disk has {room} bytes left"));
+        self.tally.full_disks += 1;
+        self.set_capacity(space.total - space.available + room);
+        Ok(())
+    }
+
+    pub(crate) fn make_room(&mut self) {
+        if self.sim.faults().capacity_bytes != PLENTY {
+            self.note("there is room again");
+            self.set_capacity(PLENTY);
+        }
+    }
+
+    /// What a full disk refused is taken again once there is room, without a restart.
+    fn writes_come_back(&mut self) -> Result<()> {
+        self.make_room();
+        self.stop_faults();
+        for _ in 0..PATIENCE {
+            if self.down.is_some() || self.sim.is_crashed() {
+                return Ok(());
+            }
+            self.sim.advance(Duration::from_secs(1));
+            let engine = self.engine()?;
+            if let Err(error) = engine.step() {
+                self.excuse("step with room again", &error)?;
+                continue;
+            }
+            let commits = self.tally.commits;
+            self.begin()?;
+            let who = self.clients.len() - 1;
+            self.write(who)?;
+            if self.clients.len() <= who {
+                continue;
+            }
+            let writes = !self.clients[who].changes.writes.is_empty();
+            self.commit_as(who, Durability::Synced)?;
+            if !writes || self.tally.commits > commits {
+                return Ok(());
+            }
+        }
+        bail!("there is room, and writes do not come back")
+    }
+
+    /// Damages bytes that are on the disk.
+    pub(crate) fn damage(&mut self) -> Result<()> {
+        // Late, so that there is something to damage.
+        if !self.features.has(Feature::Damage) || self.step < 200 || !self.random.one_in(3) {
+            return Ok(());
+        }
+        let files: Vec<_> = self.sim.files().into_iter().collect();
+        let Some((path, bytes)) = self.random.pick(&files) else { return Ok(()) };
+        let len = bytes.len() as u64;
+        if len == 0 {
+            return Ok(());
+        }
+        let path = path.clone();
+        if self.random.one_in(4) && len > 8192 {
+            let blocks = len / 4096;
+            let (from, to) = (self.random.below(blocks), self.random.below(blocks));
+            self.note(format!("{}: block {from} lands on block {to}", path.display()));
+            let _there = self.sim.copy_within(&path, from * 4096, to * 4096, 4096);
+        } else {
+            let at = self.random.below(len);
+            self.note(format!("{}: a bit of byte {at} flips", path.display()));
+            let _there = self.sim.flip_bit(&path, at, self.random.below(8) as u8);
+        }
+        Ok(())
+    }
+
+    /// An error needs a cause that was injected. Says what follows from it.
+    pub(crate) fn excuse(&mut self, what: &str, error: &Error) -> Result<()> {
+        self.note(format!("{what}: {error}"));
+        if self.sim.is_crashed() {
+            return Ok(());
+        }
+        let (now, mark) = (self.sim.injected(), self.mark);
+        let damaged = now.damage > 0;
+        match error {
+            Error::Corruption(text) => {
+                ensure!(damaged, "{what} reports damage where there is none: {text}");
+                ensure!(names_a_place(text), "damage without a place: {text}");
+                self.tally.damages_detected += 1;
+                self.down.get_or_insert(Down::Stopped);
+                self.ended |= what == "read everything" || what == "verify";
+            }
+            Error::Io(text) | Error::Stopped(text) => {
+                let caused = now.io_errors > mark.io_errors || damaged;
+                ensure!(caused, "{what} fails without a cause: {text}");
+                if self.engine()?.stats().stopped.is_some() {
+                    self.down.get_or_insert(Down::Stopped);
+                }
+            }
+            Error::NoSpace(text) => {
+                let full = now.out_of_space > mark.out_of_space
+                    || self.setup.options.fs_redzone_percent > 0;
+                ensure!(full || damaged, "{what} finds no space where there is room: {text}");
+            }
+            other => bail!("{what} fails: {other:?}"),
+        }
+        if self.ended {
+            self.tally.ended_by_damage += 1;
+        }
+        Ok(())
+    }
+
+    /// The same for an engine that does not open.
+    pub(crate) fn excuse_open(&mut self, error: &Error) -> Result<()> {
+        let now = self.sim.injected();
+        match error {
+            Error::NoSpace(_) if now.out_of_space > self.mark.out_of_space => Ok(()),
+            Error::Corruption(text) | Error::InvalidOption(text) | Error::Io(text)
+                if now.damage > 0 =>
+            {
+                ensure!(names_a_place(text), "damage without a place: {text}");
+                self.tally.damages_detected += 1;
+                self.tally.ended_by_damage += 1;
+                self.ended = true;
+                Ok(())
+            }
+            other => bail!("the engine does not open: {other:?}"),
+        }
+    }
+}
+
+/// A file, a position, a number: something to look for.
+fn names_a_place(text: &str) -> bool {
+    text.contains('/') || text.contains(|c: char| c.is_ascii_digit()) || text.contains("root")
+}

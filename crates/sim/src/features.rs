@@ -1,0 +1,95 @@
+//! What a run may do. Each seed switches a random half off, so that one run does much of little:
+//! bugs hide where everything always happens at once.
+
+use testkit::Gen;
+
+/// One kind of work or fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Feature {
+    /// Dictionaries come and go.
+    Dictionaries,
+    /// Values much larger than a page.
+    BigValues,
+    /// Savepoints and rollbacks to them.
+    Savepoints,
+    /// Snapshots and cursors that live long.
+    Snapshots,
+    /// Checkpoints asked for, besides those that are due.
+    Checkpoints,
+    /// Hot backups, opened and compared.
+    Backups,
+    /// Clean closes and reopens.
+    Closes,
+    /// The power goes.
+    Crashes,
+    /// The power goes again during recovery.
+    NestedCrashes,
+    /// Reads, writes and syncs answer EIO.
+    IoErrors,
+    /// The disk fills up.
+    FullDisk,
+    /// Bits flip, writes and reads go astray, writes are lost.
+    Damage,
+}
+
+/// Every feature, in the order of its bit.
+pub(crate) const ALL: [Feature; 12] = [
+    Feature::Dictionaries,
+    Feature::BigValues,
+    Feature::Savepoints,
+    Feature::Snapshots,
+    Feature::Checkpoints,
+    Feature::Backups,
+    Feature::Closes,
+    Feature::Crashes,
+    Feature::NestedCrashes,
+    Feature::IoErrors,
+    Feature::FullDisk,
+    Feature::Damage,
+];
+
+/// A set of features.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Features(u16);
+
+impl Features {
+    /// A random subset. Damage ends a run early, so it is in every fourth only.
+    pub(crate) fn random(random: &mut Gen) -> Self {
+        let mut chosen = Self(0);
+        for feature in ALL {
+            let on = match feature {
+                Feature::Damage => random.one_in(4),
+                Feature::IoErrors | Feature::FullDisk => random.one_in(3),
+                Feature::Crashes => !random.one_in(4),
+                _ => random.one_in(2),
+            };
+            if on {
+                chosen.0 |= 1 << feature as u8;
+            }
+        }
+        chosen
+    }
+
+    /// Whether it is in.
+    pub fn has(self, feature: Feature) -> bool {
+        self.0 & (1 << feature as u8) != 0
+    }
+
+    /// The same without it.
+    #[must_use]
+    pub fn without(self, feature: Feature) -> Self {
+        Self(self.0 & !(1 << feature as u8))
+    }
+
+    /// Those that are in.
+    pub fn list(self) -> Vec<Feature> {
+        ALL.into_iter().filter(|feature| self.has(*feature)).collect()
+    }
+}
+
+impl std::fmt::Debug for Features {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.list()).finish()
+    }
+}

@@ -1,0 +1,23 @@
+//! The simulator against itself: it repeats itself, and it finds what was planted.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use sim::{Plan, run, shrink};
+
+#[test]
+fn same_seed_is_the_same_run() {
+    let plan = Plan { steps: 600, ..Plan::default() };
+    for seed in 0..12 {
+        assert_eq!(run(seed, &plan).unwrap(), run(seed, &plan).unwrap(), "seed {seed}");
+    }
+    assert_ne!(run(0, &plan).unwrap().hash, run(1, &plan).unwrap().hash);
+}
+
+/// Planted: one sync in ten does nothing. Some seed must lose what was acknowledged.
+#[test]
+fn disk_that_lies_about_syncs_is_found_out() {
+    let plan = Plan { lies_ppm: 100_000, ..Plan::default() };
+    let (seed, failure) =
+        (0..40).find_map(|seed| Some((seed, run(seed, &plan).err()?))).expect("a seed fails");
+    let (smaller, failure) = shrink(seed, &plan, *failure);
+    assert!(run(seed, &smaller).is_err_and(|again| again.hash == failure.hash), "it fails again");
+}

@@ -1,0 +1,121 @@
+//! Threads that append, sync and trim at once, in every order shuttle finds.
+//!
+//! Run by `cargo xtask test --only interleavings`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use os::Os;
+use os::sim::{SimOs, Survival};
+use os::sync::Mutex;
+use shuttle::thread;
+use telemetry::Registry;
+
+use crate::{Lsn, Metrics, Replay, Wal, WalOptions};
+
+const TINY: WalOptions = WalOptions { segment_bytes: 2048, recycle: 1, buffer_bytes: 700 };
+const SCHEDULES: usize = 400;
+
+fn open(os: &Os) -> Replay {
+    let metrics = Metrics::new(&Registry::new());
+    Wal::open(os, Path::new("/log"), TINY, metrics).expect("no fault is planned")
+}
+
+/// (position behind it, first byte of the payload) of each record.
+fn records(mut replay: Replay) -> Vec<(Lsn, u8)> {
+    let mut all = Vec::new();
+    while let Some(record) = replay.next_record().expect("nothing is damaged") {
+        all.push((record.end, record.payload[0]));
+    }
+    all
+}
+
+/// Appends a record and waits for the disk; says where it ends, if it was acknowledged.
+fn append_and_sync(wal: &Wal, name: u8) -> Option<Lsn> {
+    let end = wal.append(&[&[name; 300]]).ok()?;
+    wal.sync_to(end).ok()?;
+    assert!(wal.synced_lsn() >= end, "what was acknowledged is synced");
+    Some(end)
+}
+
+#[test]
+fn group_commit_keeps_what_it_acknowledged_when_the_power_goes() {
+    shuttle::check_random(
+        || {
+            let sim = SimOs::new(1);
+            let wal = Arc::new(open(&sim.os()).start_writing().expect("no fault is planned"));
+            let told: Arc<Mutex<Vec<(Lsn, u8)>>> = Arc::default();
+            let threads: Vec<_> = (0..3_u8)
+                .map(|thread| {
+                    let (wal, told) = (Arc::clone(&wal), Arc::clone(&told));
+                    thread::spawn(move || {
+                        for n in 0..2 {
+                            let name = thread * 10 + n;
+                            let Some(end) = append_and_sync(&wal, name) else { return };
+                            told.lock().push((end, name));
+                        }
+                    })
+                })
+                .collect();
+            let power = {
+                let sim = sim.clone();
+                thread::spawn(move || {
+                    // The schedule decides how far the others are.
+                    for _ in 0..20 {
+                        thread::sleep(std::time::Duration::ZERO);
+                    }
+                    sim.crash();
+                })
+            };
+            for thread in threads.into_iter().chain([power]) {
+                thread.join().expect("no thread panics");
+            }
+            let found = records(open(&sim.reboot_with(Survival::Nothing)));
+            for record in told.lock().iter() {
+                assert!(found.contains(record), "{record:?} was acknowledged; found {found:?}");
+            }
+            assert!(found.is_sorted(), "{found:?}");
+        },
+        SCHEDULES,
+    );
+}
+
+#[test]
+fn full_buffer_rotation_and_trim_lose_nothing() {
+    shuttle::check_random(
+        || {
+            let sim = SimOs::new(1);
+            let wal = Arc::new(open(&sim.os()).start_writing().expect("no fault is planned"));
+            let writers: Vec<_> = (0..2_u8)
+                .map(|thread| {
+                    let wal = Arc::clone(&wal);
+                    thread::spawn(move || {
+                        for n in 0..4 {
+                            let _end = wal.append(&[&[thread * 10 + n; 400]]).expect("room");
+                        }
+                    })
+                })
+                .collect();
+            let trimmer = {
+                let wal = Arc::clone(&wal);
+                thread::spawn(move || {
+                    let _made = wal.prepare().expect("room");
+                    wal.sync().expect("no fault is planned");
+                    wal.trim(wal.first_lsn()).expect("no fault is planned");
+                })
+            };
+            for thread in writers.into_iter().chain([trimmer]) {
+                thread.join().expect("no thread panics");
+            }
+            wal.sync().expect("no fault is planned");
+            assert_eq!(wal.synced_lsn(), wal.next_lsn());
+            let found = records(open(&sim.reboot_with(Survival::Nothing)));
+            assert!(found.is_sorted());
+            for thread in 0..2_u8 {
+                let own = found.iter().filter(|(_, name)| name / 10 == thread);
+                assert!(own.map(|(_, name)| name % 10).eq(0..4), "in its order, nothing missing");
+            }
+        },
+        SCHEDULES,
+    );
+}
