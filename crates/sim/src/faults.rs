@@ -159,6 +159,8 @@ impl World {
                     || self.setup.options.fs_redzone_percent > 0;
                 ensure!(full || damaged, "{what} finds no space where there is room: {text}");
             }
+            // A spilled transaction that could not read its own writes back.
+            Error::Interrupted => ensure!(now != mark || damaged, "{what} was killed by nobody"),
             other => bail!("{what} fails: {other:?}"),
         }
         if self.ended {

@@ -47,6 +47,7 @@ impl Setup {
             write_budget: budget,
             memtable_bytes: budget / pick(random, &[2, 5, 12]),
             chunk_bytes: pick(random, &[100, 300, 4096]) as usize,
+            spill_bytes: pick(random, &[0, 600, 4 << 10]),
             log_cap: pick(random, &[16 << 10, 64 << 10, 256 << 10]),
             frame_bytes: pick(random, &[0, 16 << 10, 256 << 10]),
             tiny_trees: options.tuning.tiny_trees,
