@@ -60,7 +60,7 @@ impl Environment {
                     id: dictionary.id,
                     created: dictionary.created,
                     flushed: image.flushed_ts(),
-                    options: dictionary.options,
+                    options: dictionary.options(),
                     image: image.bytes().to_vec(),
                 })
                 .collect(),

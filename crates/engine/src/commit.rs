@@ -127,6 +127,12 @@ impl Environment {
                 Ok(())
             })?;
         }
+        for (dictionary, options) in &txn.reshaped {
+            if !txn.dropped.contains(dictionary) {
+                let (dictionary, options) = (*dictionary, *options);
+                encoder.write(Operation::Reshape { dictionary, options });
+            }
+        }
         for dictionary in &txn.dropped {
             if !txn.created.iter().any(|(created, _)| created == dictionary) {
                 encoder.write(Operation::Drop { dictionary: *dictionary });
@@ -192,6 +198,11 @@ impl Environment {
             for (key, value) in txn.writes.in_memory(id) {
                 let message = value.map_or(Message::Delete, Message::Put);
                 dictionary.tree.insert(key, timestamp, message);
+            }
+        }
+        for (id, options) in &txn.reshaped {
+            if let Some(dictionary) = self.directory.find(*id) {
+                self.reshape_dictionary(&dictionary, *options);
             }
         }
         for id in &txn.dropped {

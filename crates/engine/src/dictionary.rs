@@ -4,7 +4,7 @@
 //! old enough to see it.
 
 use crate::{DictionaryId, DictionaryOptions, Error, Result};
-use ftree::Tree;
+use ftree::{Tree, TreeOptions};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ const NEVER: u64 = u64::MAX;
 /// One dictionary and its tree.
 pub(crate) struct Dictionary {
     pub(crate) id: u64,
-    pub(crate) options: DictionaryOptions,
+    /// Its shape, as the newest commit that changed it left it.
+    options: RwLock<DictionaryOptions>,
     pub(crate) tree: Arc<Tree>,
     /// The commit that created it.
     pub(crate) created: u64,
@@ -36,13 +37,23 @@ impl Dictionary {
     ) -> Arc<Self> {
         Arc::new(Self {
             id,
-            options,
+            options: RwLock::new(options),
             tree,
             created,
             dropped: AtomicU64::new(NEVER),
             written: AtomicU64::new(0),
             accounted: AtomicU64::new(0),
         })
+    }
+
+    pub(crate) fn options(&self) -> DictionaryOptions {
+        *self.options.read()
+    }
+
+    /// Changes the shape of what is written from now on; `shape` is the tree's word for it.
+    pub(crate) fn reshape(&self, options: DictionaryOptions, shape: TreeOptions) {
+        *self.options.write() = options;
+        self.tree.set_options(shape);
     }
 
     /// A commit is going to insert into the tree.

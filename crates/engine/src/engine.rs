@@ -50,6 +50,8 @@ pub struct DictionaryStats {
     pub stored_bytes: u64,
     /// Bytes in memory that are not in the data file yet.
     pub memtable_bytes: u64,
+    /// The shape of what is written to it.
+    pub options: DictionaryOptions,
 }
 
 impl Engine {
@@ -138,7 +140,7 @@ impl Engine {
     pub fn dictionaries(&self) -> Vec<(DictionaryId, DictionaryOptions)> {
         let all = self.environment().directory.all();
         let live = all.iter().filter(|dictionary| dictionary.dropped().is_none());
-        live.map(|dictionary| (DictionaryId(dictionary.id), dictionary.options)).collect()
+        live.map(|dictionary| (DictionaryId(dictionary.id), dictionary.options())).collect()
     }
 
     /// Sizes of one dictionary. Reads nothing.
@@ -150,6 +152,7 @@ impl Engine {
             data_bytes: stats.key_bytes + stats.value_bytes,
             stored_bytes: stats.stored_bytes,
             memtable_bytes: stats.memory_bytes,
+            options: found.options(),
         })
     }
 
@@ -208,7 +211,7 @@ impl Engine {
         &self.environment().registry
     }
 
-    fn environment(&self) -> &Arc<Environment> {
+    pub(crate) fn environment(&self) -> &Arc<Environment> {
         &self.0.0
     }
 }

@@ -67,6 +67,11 @@ impl Environment {
         dictionary
     }
 
+    /// Changes a dictionary's shape, as the commit at hand or the log says.
+    pub(crate) fn reshape_dictionary(&self, dictionary: &Dictionary, options: DictionaryOptions) {
+        dictionary.reshape(options, tree_options(&options, &self.options));
+    }
+
     /// The dictionary that is there from the first start.
     pub(crate) fn create_root(&self) {
         self.create_dictionary(DictionaryId::ROOT.0, DictionaryOptions::default(), 0);

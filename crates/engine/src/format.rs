@@ -99,6 +99,23 @@ pub struct RecordFacts {
     pub creates: u64,
     /// Dictionaries dropped in it.
     pub drops: u64,
+    /// Changes of a dictionary's options in it.
+    pub reshapes: u64,
+}
+
+/// What a commit record writes into the catalog's own dictionary: when, the keys, the values. Of
+/// other records, and behind an operation that cannot be read, nothing.
+pub fn root_puts(payload: &[u8]) -> Vec<(Timestamp, &[u8], &[u8])> {
+    let Ok(Record::Commit { timestamp, operations, .. }) = Record::decode(payload) else {
+        return Vec::new();
+    };
+    let puts = Operations::new(operations).filter_map(|operation| match operation {
+        Ok(Operation::Put { dictionary, key, value }) if dictionary == DictionaryId::ROOT.0 => {
+            Some((Timestamp(timestamp), key, value))
+        }
+        _ => None,
+    });
+    puts.collect()
 }
 
 /// Reads one record of the log, all its operations.
@@ -112,13 +129,15 @@ pub fn read_record(payload: &[u8]) -> Result<RecordFacts, &'static str> {
         }
         Record::Abort { txn } => (txn, RecordKind::Abort, &[][..]),
     };
-    let mut facts = RecordFacts { txn, kind, puts: 0, deletes: 0, creates: 0, drops: 0 };
+    let mut facts =
+        RecordFacts { txn, kind, puts: 0, deletes: 0, creates: 0, drops: 0, reshapes: 0 };
     for operation in Operations::new(operations) {
         match operation.map_err(|e| e.0)? {
             Operation::Put { .. } => facts.puts += 1,
             Operation::Delete { .. } => facts.deletes += 1,
             Operation::Create { .. } => facts.creates += 1,
             Operation::Drop { .. } => facts.drops += 1,
+            Operation::Reshape { .. } => facts.reshapes += 1,
         }
     }
     Ok(facts)

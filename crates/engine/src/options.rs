@@ -28,7 +28,7 @@ pub enum Compression {
     Zstd(u8),
 }
 
-/// The shape of one dictionary, fixed when it is created.
+/// The shape of one dictionary: of what is written to it, while what is stored keeps its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DictionaryOptions {
     /// Page compression.

@@ -14,6 +14,7 @@
 //!   3 delete      varint key length, key
 //!   4 create      varint id, 14 bytes of options
 //!   5 drop        varint id
+//!   6 reshape     varint id, 14 bytes of options
 //! ```
 //!
 //! A transaction's operations are those of its chunks 0, 1, … in order, then those of its commit
@@ -22,7 +23,7 @@
 
 use crate::{Compression, DictionaryOptions};
 
-pub(crate) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 2;
 const COMMIT: u8 = 1;
 const CHUNK: u8 = 2;
 const ABORT: u8 = 3;
@@ -32,6 +33,7 @@ const OP_PUT: u8 = 2;
 const OP_DELETE: u8 = 3;
 const OP_CREATE: u8 = 4;
 const OP_DROP: u8 = 5;
+const OP_RESHAPE: u8 = 6;
 
 /// Bytes of a dictionary's options on disk.
 pub(crate) const OPTIONS_BYTES: usize = 14;
@@ -54,6 +56,7 @@ pub(crate) enum Operation<'a> {
     Delete { dictionary: u64, key: &'a [u8] },
     Create { dictionary: u64, options: DictionaryOptions },
     Drop { dictionary: u64 },
+    Reshape { dictionary: u64, options: DictionaryOptions },
 }
 
 /// The record cannot be read; what is wrong with it.
@@ -139,6 +142,11 @@ impl Encoder {
                 self.bytes.push(OP_DROP);
                 varint(&mut self.bytes, dictionary);
             }
+            Operation::Reshape { dictionary, options } => {
+                self.bytes.push(OP_RESHAPE);
+                varint(&mut self.bytes, dictionary);
+                self.bytes.extend_from_slice(&encode_options(&options));
+            }
         }
     }
 
@@ -190,6 +198,11 @@ impl<'a> Operations<'a> {
                     return Ok(Operation::Create { dictionary, options });
                 }
                 OP_DROP => return Ok(Operation::Drop { dictionary: self.input.varint()? }),
+                OP_RESHAPE => {
+                    let dictionary = self.input.varint()?;
+                    let options = decode_options(self.input.array()?)?;
+                    return Ok(Operation::Reshape { dictionary, options });
+                }
                 _ => return Err(Malformed("an unknown operation")),
             }
         }
@@ -319,6 +332,7 @@ mod tests {
             Operation::Delete { dictionary: 300, key: b"gone" },
             Operation::Put { dictionary: 300, key: b"k", value: &[7; 200] },
             Operation::Drop { dictionary: 2 },
+            Operation::Reshape { dictionary: 300, options: DictionaryOptions::default() },
         ]
     }
 
@@ -347,7 +361,7 @@ mod tests {
     #[test]
     fn golden_commit_record_is_read_and_written_the_same() {
         let golden =
-            testkit::golden(env!("CARGO_MANIFEST_DIR"), "commit-record.v1.bin", &encoded());
+            testkit::golden(env!("CARGO_MANIFEST_DIR"), "commit-record.v2.bin", &encoded());
         assert!(matches!(Record::decode(&golden), Ok(Record::Commit { timestamp: 77, .. })));
     }
 
@@ -363,7 +377,7 @@ mod tests {
     #[test]
     fn unknown_version_is_refused() {
         let mut record = encoded();
-        record[1] = 2;
+        record[1] = VERSION + 1;
         assert!(Record::decode(&record).is_err());
     }
 

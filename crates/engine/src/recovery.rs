@@ -281,6 +281,15 @@ impl Redo<'_> {
                         self.flushed.insert(dictionary, 0);
                     }
                 }
+                Operation::Reshape { dictionary, options } => {
+                    if timestamp > self.checkpoint
+                        && let Some(found) = self.environment.directory.find(dictionary)
+                    {
+                        let options = crate::options::validate(options)
+                            .map_err(|e| Error::Corruption(format!("log: {e}")))?;
+                        self.environment.reshape_dictionary(&found, options);
+                    }
+                }
                 Operation::Drop { dictionary } => {
                     if let Some(found) = self.environment.directory.find(dictionary) {
                         found.drop_at(timestamp);

@@ -31,6 +31,7 @@ pub struct Savepoint {
     writes: usize,
     created: usize,
     dropped: usize,
+    reshaped: usize,
 }
 
 /// A read-write transaction. Dropping it aborts it.
@@ -45,6 +46,8 @@ pub struct Txn {
     pub(crate) writes: WriteSet,
     pub(crate) created: Vec<(u64, DictionaryOptions)>,
     pub(crate) dropped: Vec<u64>,
+    /// New options of dictionaries that were there before.
+    pub(crate) reshaped: Vec<(u64, DictionaryOptions)>,
 }
 
 impl Txn {
@@ -63,6 +66,7 @@ impl Txn {
             writes: WriteSet::default(),
             created: Vec::new(),
             dropped: Vec::new(),
+            reshaped: Vec::new(),
         }
     }
 
@@ -112,6 +116,25 @@ impl Txn {
         // Somebody else may have dropped it while this one waited.
         self.find_newest(dictionary)?;
         self.dropped.push(dictionary.0);
+        Ok(())
+    }
+
+    /// Changes the shape of a dictionary as part of this transaction: what is written from the
+    /// commit on has it; what is stored keeps its own until work comes by, or
+    /// [`crate::Engine::rewrite`]. Waits for another transaction that does the same.
+    pub fn reshape_dictionary(
+        &mut self,
+        dictionary: DictionaryId,
+        options: DictionaryOptions,
+    ) -> Result<()> {
+        let options = crate::options::validate(options)?;
+        // One at a time, so that the options of the newest commit are those that stay. Which key
+        // stands for all of the dictionary does not matter; it is the empty one.
+        self.lock(dictionary, &[])?;
+        match self.created.iter_mut().find(|(id, _)| *id == dictionary.0) {
+            Some((_, shape)) => *shape = options,
+            None => self.reshaped.push((dictionary.0, options)),
+        }
         Ok(())
     }
 
@@ -250,6 +273,7 @@ impl Txn {
             writes: self.writes.savepoint(),
             created: self.created.len(),
             dropped: self.dropped.len(),
+            reshaped: self.reshaped.len(),
         }
     }
 
@@ -264,6 +288,7 @@ impl Txn {
         }
         self.created.truncate(savepoint.created);
         self.dropped.truncate(savepoint.dropped);
+        self.reshaped.truncate(savepoint.reshaped);
     }
 
     /// Makes the writes visible and durable as asked. May wait for the disk.
@@ -293,7 +318,10 @@ impl Txn {
 
     /// Whether a commit has anything to do.
     pub(crate) fn has_writes(&self) -> bool {
-        !(self.writes.is_empty() && self.created.is_empty() && self.dropped.is_empty())
+        !(self.writes.is_empty()
+            && self.created.is_empty()
+            && self.dropped.is_empty()
+            && self.reshaped.is_empty())
     }
 
     fn write(&mut self, dictionary: DictionaryId, key: &[u8], value: Option<&[u8]>) -> Result<()> {

@@ -161,7 +161,9 @@ fn apply(environment: &Environment, batch: &Batch, share: Share) -> Result<u64> 
                 }
                 Ok(Operation::Delete { dictionary, key }) => (dictionary, key, Message::Delete),
                 // Done by the one that read them.
-                Ok(Operation::Create { .. } | Operation::Drop { .. }) => continue,
+                Ok(
+                    Operation::Create { .. } | Operation::Drop { .. } | Operation::Reshape { .. },
+                ) => continue,
                 Err(e) => {
                     let text = format!("log position {}: {e}", piece.position);
                     return Err(Error::Corruption(text));

@@ -23,8 +23,28 @@ type Contents = BTreeMap<(u64, Vec<u8>), Vec<u8>>;
 enum Step {
     Create(u64),
     Drop(u64),
+    Reshape(u64, DictionaryOptions),
     Put(u64, Vec<u8>, Vec<u8>),
     Delete(u64, Vec<u8>),
+}
+
+/// Options that name the commit that chose them.
+fn shape(n: u64) -> DictionaryOptions {
+    DictionaryOptions { page_size: 4096 * n as u32, fanout: n as u16, ..Default::default() }
+}
+
+/// The options of every dictionary after `n` commits.
+fn expected_shapes(n: u64) -> BTreeMap<u64, DictionaryOptions> {
+    let mut shapes = BTreeMap::from([(1, DictionaryOptions::default())]);
+    for step in (1..=n).flat_map(script) {
+        match step {
+            Step::Create(id) => drop(shapes.insert(id, DictionaryOptions::default())),
+            Step::Drop(id) => drop(shapes.remove(&id)),
+            Step::Reshape(id, options) => drop(shapes.insert(id, options)),
+            Step::Put(..) | Step::Delete(..) => {}
+        }
+    }
+    shapes
 }
 
 /// Dictionary ids are given in order, so a script can know them: the third commit makes 2, …
@@ -35,6 +55,7 @@ fn script(n: u64) -> Vec<Step> {
         3 => steps.push(Step::Create(2)),
         5 => steps.push(Step::Create(3)),
         20 => steps.push(Step::Drop(2)),
+        10 | 17 | 26 => steps.push(Step::Reshape(3, shape(n))),
         22 => steps.push(Step::Create(4)),
         _ => {}
     }
@@ -67,7 +88,7 @@ fn expected(n: u64) -> Contents {
     for commit in 1..=n {
         for step in script(commit) {
             match step {
-                Step::Create(_) => {}
+                Step::Create(_) | Step::Reshape(..) => {}
                 Step::Drop(id) => contents.retain(|(dictionary, _), _| *dictionary != id),
                 Step::Put(id, key, value) => {
                     contents.insert((id, key), value);
@@ -90,6 +111,7 @@ fn commit(engine: &Engine, n: u64, durability: Durability) -> engine::Result<()>
                 assert_eq!(made, DictionaryId(id), "the script knows the ids");
             }
             Step::Drop(id) => txn.drop_dictionary(DictionaryId(id))?,
+            Step::Reshape(id, options) => txn.reshape_dictionary(DictionaryId(id), options)?,
             Step::Put(id, key, value) => txn.put(DictionaryId(id), &key, &value)?,
             Step::Delete(id, key) => txn.delete(DictionaryId(id), &key)?,
         }
@@ -150,6 +172,8 @@ fn check(engine: &Engine, told: &Told) -> Result<u64, Failure> {
     assert!(n >= told.synced, "commit {} was acknowledged, {n} came back", told.synced);
     assert!(n <= told.tried, "commit {n} was never tried");
     assert_eq!(contents(engine)?, expected(n), "state after {n} commits");
+    let shapes = engine.dictionaries().into_iter().map(|(id, options)| (id.0, options)).collect();
+    assert_eq!(expected_shapes(n), shapes, "options after {n} commits");
     engine.verify_all()?;
     Ok(n)
 }
