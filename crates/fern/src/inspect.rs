@@ -1,5 +1,5 @@
 //! `fern inspect`: what is in a data directory, with sizes and ratios. Reads superblocks, table,
-//! root, nodes and log; no run and no leaf.
+//! root, nodes and log, and of runs and leaves only the catalog's, for the names.
 
 use anyhow::{Result, bail};
 use blockfile::UNIT;
@@ -13,6 +13,7 @@ use crate::datafile::DataFile;
 use crate::directory::DataDirectory;
 use crate::findings::{Damage, Findings};
 use crate::log::Log;
+use crate::names::Names;
 use crate::segment::{LEAF_KIND, RUN_KIND};
 use crate::table::{ratio, ratio_text, size, table};
 use crate::tree::{NODE_KIND, Tree};
@@ -77,7 +78,10 @@ pub fn inspect(directory: &DataDirectory, section: Section) -> Result<View> {
     match section {
         Section::Superblock | Section::Log => {}
         Section::Tree(id) => match dictionaries().find(|dictionary| dictionary.id.0 == id) {
-            Some(dictionary) => one_tree(&data, dictionary, &mut view),
+            Some(dictionary) => {
+                let names = Names::read(directory, &data);
+                one_tree(&data, dictionary, &names, &mut view);
+            }
             None if data.root.is_some() => bail!("the checkpoint has no tree {id}"),
             None => {}
         },
@@ -87,7 +91,8 @@ pub fn inspect(directory: &DataDirectory, section: Section) -> Result<View> {
             if section == Section::Segments {
                 segments(&data, &walked, &mut view);
             } else {
-                trees(dictionaries().zip(&walked), &mut view);
+                let names = Names::read(directory, &data);
+                trees(dictionaries().zip(&walked), &names, &mut view);
             }
         }
     }
@@ -226,10 +231,11 @@ fn compression_name(compression: Compression) -> String {
     }
 }
 
-fn tree_json(dictionary: &DictionaryFacts, tree: &Tree) -> Value {
+fn tree_json(dictionary: &DictionaryFacts, tree: &Tree, names: &Names) -> Value {
     let (raw, stored) = (tree.sum(|f| f.raw_bytes), tree.sum(|f| f.stored_bytes));
     json!({
         "tree": tree.id,
+        "name": names.of(tree.id),
         "partial": tree.partial,
         "created": dictionary.created.0,
         "flushed": dictionary.flushed.0,
@@ -256,8 +262,9 @@ fn tree_json(dictionary: &DictionaryFacts, tree: &Tree) -> Value {
     })
 }
 
-const TREE_HEAD: [&str; 11] = [
+const TREE_HEAD: [&str; 12] = [
     "tree",
+    "name",
     "compression",
     "height",
     "nodes",
@@ -270,10 +277,11 @@ const TREE_HEAD: [&str; 11] = [
     "buffered",
 ];
 
-fn tree_row(dictionary: &DictionaryFacts, tree: &Tree) -> Vec<String> {
+fn tree_row(dictionary: &DictionaryFacts, tree: &Tree, names: &Names) -> Vec<String> {
     let (raw, stored) = (tree.sum(|f| f.raw_bytes), tree.sum(|f| f.stored_bytes));
     vec![
         format!("{}{}", tree.id, if tree.partial { " (part)" } else { "" }),
+        names.of(tree.id).unwrap_or("-").to_owned(),
         compression_name(dictionary.options.compression),
         tree.height.to_string(),
         tree.nodes.len().to_string(),
@@ -287,11 +295,15 @@ fn tree_row(dictionary: &DictionaryFacts, tree: &Tree) -> Vec<String> {
     ]
 }
 
-fn trees<'a>(all: impl Iterator<Item = (&'a DictionaryFacts, &'a Tree)>, view: &mut View) {
+fn trees<'a>(
+    all: impl Iterator<Item = (&'a DictionaryFacts, &'a Tree)>,
+    names: &Names,
+    view: &mut View,
+) {
     let (mut rows, mut values) = (Vec::new(), Vec::new());
     for (dictionary, tree) in all {
-        rows.push(tree_row(dictionary, tree));
-        values.push(tree_json(dictionary, tree));
+        rows.push(tree_row(dictionary, tree, names));
+        values.push(tree_json(dictionary, tree, names));
     }
     view.add("trees", "Trees", &table(&TREE_HEAD, &rows), Value::Array(values));
 }
@@ -304,10 +316,10 @@ fn key_text(key: Option<&Vec<u8>>) -> String {
     if key.len() > 12 { hex + "…" } else { hex }
 }
 
-fn one_tree(data: &DataFile, dictionary: &DictionaryFacts, view: &mut View) {
+fn one_tree(data: &DataFile, dictionary: &DictionaryFacts, names: &Names, view: &mut View) {
     let tree = Tree::walk(data, dictionary, &mut view.findings);
-    let mut value = tree_json(dictionary, &tree);
-    let mut text = table(&TREE_HEAD, &[tree_row(dictionary, &tree)]);
+    let mut value = tree_json(dictionary, &tree, names);
+    let mut text = table(&TREE_HEAD, &[tree_row(dictionary, &tree, names)]);
     let nodes = tree.nodes.iter().map(|node| {
         vec![
             node.segment.map_or_else(|| "root".to_owned(), |segment| segment.to_string()),
@@ -401,7 +413,7 @@ fn show_log(log: &Log, view: &mut View) {
     };
     text.extend([format!(
         "  behind the checkpoint {}..{}: {} records, {}; {} commits{commits}, {} chunks, {} \
-         aborts; {} puts, {} deletes, {} creates, {} drops\n",
+         aborts; {} puts, {} deletes, {} creates, {} drops, {} reshapes\n",
         log.from,
         log.end,
         log.records,
@@ -412,7 +424,8 @@ fn show_log(log: &Log, view: &mut View) {
         log.puts,
         log.deletes,
         log.creates,
-        log.drops
+        log.drops,
+        log.reshapes
     )]);
     let value = json!({
         "files": values,
@@ -420,7 +433,7 @@ fn show_log(log: &Log, view: &mut View) {
         "records": log.records, "payloadBytes": log.payload_bytes,
         "commits": log.commits, "firstCommit": log.first_commit, "lastCommit": log.last_commit,
         "chunks": log.chunks, "aborts": log.aborts, "puts": log.puts, "deletes": log.deletes,
-        "creates": log.creates, "drops": log.drops,
+        "creates": log.creates, "drops": log.drops, "reshapes": log.reshapes,
     });
     view.add("log", "Log", &text, value);
 }

@@ -14,6 +14,7 @@ mod directory;
 mod findings;
 pub mod inspect;
 mod log;
+mod names;
 mod segment;
 mod table;
 mod tree;

@@ -37,6 +37,7 @@ pub(crate) struct Log {
     pub(crate) deletes: u64,
     pub(crate) creates: u64,
     pub(crate) drops: u64,
+    pub(crate) reshapes: u64,
     pub(crate) first_commit: Option<u64>,
     pub(crate) last_commit: Option<u64>,
     /// Everything between was read.
@@ -179,6 +180,7 @@ impl Reader<'_> {
         self.log.deletes += facts.deletes;
         self.log.creates += facts.creates;
         self.log.drops += facts.drops;
+        self.log.reshapes += facts.reshapes;
         match facts.kind {
             RecordKind::Abort => self.log.aborts += 1,
             RecordKind::Chunk { .. } => self.log.chunks += 1,

@@ -140,7 +140,7 @@ impl Check<'_> {
                 let (page, raw_len) = (block.page, Some(block.raw_len));
                 Ok(Slot { place: Some((key, ts)), page, raw_len })
             });
-            let slots = slots.collect::<Result<Vec<_>, _>>()?;
+            let slots = slots.collect::<Result<Vec<_>, &'static str>>()?;
             let mut end = 0_u64;
             for slot in &slots {
                 if slot.page.offset != end {

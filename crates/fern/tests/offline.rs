@@ -245,6 +245,51 @@ fn whole_directory_is_clean_and_stays_as_it_is() {
 }
 
 #[test]
+fn dictionaries_have_the_names_of_their_collections_and_indexes() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open_engine(dir.path()).unwrap();
+    let mut txn = engine.begin(TxnOptions::default());
+    let mut create = || txn.create_dictionary(DictionaryOptions::default()).unwrap();
+    let (primary, index, unnamed) = (create(), create(), create());
+    txn.commit(Durability::Buffered).unwrap();
+    let record = |namespace: &str| {
+        let record = bson::doc! {
+            "v": 1, "ns": namespace, "primary": primary.0 as i64,
+            "indexes": [{ "spec": { "name": "a_1" }, "dictionary": index.0 as i64 }],
+        };
+        bson::RawDocumentBuf::try_from(&record).unwrap().into_bytes()
+    };
+    let put = |key: &[u8], value: &[u8]| {
+        let mut txn = engine.begin(TxnOptions::default());
+        txn.put(DictionaryId::ROOT, key, value).unwrap();
+        txn.commit(Durability::Synced).unwrap();
+    };
+    put(b"ndb.old", &record("db.old"));
+    put(b"nbroken", b"no document");
+    while engine.step().unwrap() {}
+    engine.checkpoint().unwrap();
+    let names = || {
+        let json = inspect(&look(dir.path()), Section::Trees).unwrap().json();
+        let trees = json["trees"].as_array().unwrap().clone();
+        let name = |tree: &serde_json::Value| tree["name"].as_str().unwrap_or("-").to_owned();
+        trees.iter().map(name).collect::<Vec<_>>()
+    };
+    engine.close().unwrap();
+    assert_eq!(names(), ["(catalog)", "db.old", "db.old.$a_1", "-"]);
+    drop(engine);
+    // Renamed behind the last checkpoint: only the log says so.
+    let engine = open_engine(dir.path()).unwrap();
+    let mut txn = engine.begin(TxnOptions::default());
+    txn.put(DictionaryId::ROOT, b"ndb.new", &record("db.new")).unwrap();
+    txn.delete(DictionaryId::ROOT, b"ndb.old").unwrap();
+    txn.commit(Durability::Synced).unwrap();
+    drop(engine);
+    assert_eq!(names(), ["(catalog)", "db.new", "db.new.$a_1", "-"]);
+    let text = inspect(&look(dir.path()), Section::Tree(index.0)).unwrap().text();
+    assert!(text.contains("db.new.$a_1") && unnamed.0 > index.0, "{text}");
+}
+
+#[test]
 fn directory_without_a_checkpoint_is_clean() {
     let dir = tempfile::tempdir().unwrap();
     let engine = open_engine(dir.path()).unwrap();

@@ -1,0 +1,124 @@
+//! Which collection or index a dictionary is, from the catalog's records in the root dictionary
+//! (`docs/formats/catalog.md`).
+//!
+//! Always true: nothing is checked here and nothing is damage. A record that cannot be read names
+//! nothing; of several records that name one dictionary the newest counts.
+
+use std::collections::BTreeMap;
+
+use bson::RawDocument;
+use engine::DictionaryId;
+use engine::format::{DictionaryFacts, root_puts};
+use ftree::format::{SegmentFacts, block_facts, read_page};
+
+use crate::datafile::DataFile;
+use crate::directory::DataDirectory;
+use crate::findings::Findings;
+use crate::tree::Tree;
+
+/// The first byte of the keys of collections.
+const NAMESPACE_PREFIX: u8 = b'n';
+
+/// Dictionary → what it is.
+#[derive(Debug, Default)]
+pub(crate) struct Names(BTreeMap<u64, (u64, String)>);
+
+impl Names {
+    /// Reads the root dictionary as the checkpoint has it, and the log behind it.
+    pub(crate) fn read(directory: &DataDirectory, data: &DataFile) -> Self {
+        let mut names = Self::default();
+        let dictionaries = data.root.iter().flat_map(|root| &root.dictionaries);
+        for root in dictionaries.filter(|dictionary| dictionary.id == DictionaryId::ROOT) {
+            names.tree(data, root);
+        }
+        names.log(directory, data);
+        names
+    }
+
+    /// What a dictionary is: `db.collection`, or `db.collection.$index`.
+    pub(crate) fn of(&self, dictionary: u64) -> Option<&str> {
+        match dictionary {
+            id if id == DictionaryId::ROOT.0 => Some("(catalog)"),
+            id => self.0.get(&id).map(|(_, name)| &name[..]),
+        }
+    }
+
+    fn tree(&mut self, data: &DataFile, root: &DictionaryFacts) {
+        // Damage is named by whoever looks for it.
+        let tree = Tree::walk(data, root, &mut Findings::default());
+        for facts in tree.segments() {
+            for page in pages(data, tree.id, facts).unwrap_or_default() {
+                for (key, timestamp, value) in page {
+                    if let Some(value) = value {
+                        self.record(&key, timestamp, &value);
+                    }
+                }
+            }
+        }
+    }
+
+    fn log(&mut self, directory: &DataDirectory, data: &DataFile) {
+        let metrics = wal::Metrics::new(&telemetry::Registry::new());
+        let options = wal::WalOptions::default();
+        let Ok(mut replay) = wal::Wal::open(&directory.os, &directory.log, options, metrics) else {
+            return;
+        };
+        if let Some(from) = data.superblock.filter(|_| data.has_checkpoint()).map(|s| s.lsn)
+            && replay.seek(from).is_err()
+        {
+            return;
+        }
+        while let Ok(Some(record)) = replay.next_record() {
+            for (timestamp, key, value) in root_puts(record.payload) {
+                self.record(key, timestamp.0, value);
+            }
+        }
+    }
+
+    fn record(&mut self, key: &[u8], timestamp: u64, value: &[u8]) {
+        if key.first() != Some(&NAMESPACE_PREFIX) {
+            return;
+        }
+        for (dictionary, name) in named_by(value).unwrap_or_default() {
+            let known = self.0.entry(dictionary).or_default();
+            if timestamp >= known.0 {
+                *known = (timestamp, name);
+            }
+        }
+    }
+}
+
+/// The dictionaries that a collection's record names.
+fn named_by(value: &[u8]) -> Option<Vec<(u64, String)>> {
+    let record = RawDocument::from_bytes(value).ok()?;
+    let namespace = record.get_str("ns").ok()?;
+    let number = |document: &RawDocument, field| {
+        document.get_i64(field).ok().and_then(|number| u64::try_from(number).ok())
+    };
+    let mut names = Vec::new();
+    // A view has none.
+    names.extend(
+        number(record, "primary").filter(|id| *id != 0).map(|id| (id, namespace.to_owned())),
+    );
+    for index in record.get_array("indexes").ok()?.into_iter().flatten() {
+        let Some(index) = index.as_document() else { continue };
+        let spec = index.get_document("spec").ok();
+        let name = spec.and_then(|spec| spec.get_str("name").ok()).unwrap_or("?");
+        names.extend(number(index, "dictionary").map(|id| (id, format!("{namespace}.${name}"))));
+    }
+    Some(names)
+}
+
+type Page = Vec<ftree::format::PageEntry>;
+
+/// The pages of a run or leaf that can be read.
+fn pages(data: &DataFile, tree: u64, facts: &SegmentFacts) -> Option<Vec<Page>> {
+    let entry = data.table.get(&facts.segment)?;
+    let read = |page| data.page(tree, facts.segment, entry, page).ok();
+    let index = read_page(&read(facts.index.page)?).ok()?;
+    let pages = index.into_iter().enumerate().filter_map(|(at, (_, _, value))| {
+        let block = block_facts(&value?, u32::try_from(at).ok()?).ok()?;
+        read_page(&read(block.page)?).ok()
+    });
+    Some(pages.collect())
+}
