@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!  fern-log         every logFlushPeriod: log to disk; every second: how full is the disk
-//!  fern-flush-N     the queue of trees with work, largest debt first; idle: the cleaner
+//!  fern-flush-N     the queue of trees with work, largest debt first, several in one tree where
+//!                   its units do not meet; idle: the cleaner
 //!  fern-checkpoint  every checkpointPeriod
 //! ```
 //!
@@ -18,23 +19,94 @@ use crate::{Error, Result};
 use ftree::{Effort, Progress, Work};
 use os::JoinHandle;
 use parking_lot::{Condvar, Mutex};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+/// How long a flusher waits for what no unit of the queue will tell it of.
+const MOMENT: Duration = Duration::from_millis(1);
 /// How long a flusher rests after a failure before it tries again.
 const RETRY: Duration = Duration::from_millis(200);
 /// How often the free space is looked at.
 const SPACE_PERIOD: Duration = Duration::from_secs(1);
 
+/// A dictionary is *waiting* while its tree may have a unit nobody is at; taking a unit leaves it
+/// waiting, for several workers can be in one tree. It is *blocked* from the moment a worker finds
+/// that others are at all there is, until one of them is done.
 #[derive(Default)]
 struct Queue {
-    /// Dictionaries whose tree has work.
-    waiting: BTreeSet<u64>,
-    /// Dictionaries somebody works on: one worker per tree.
-    running: BTreeSet<u64>,
+    /// With the number of the event that last said there may be work: what a worker finds holds
+    /// only if there was none since it looked.
+    waiting: BTreeMap<u64, u64>,
+    blocked: BTreeSet<u64>,
+    /// How many are at work in which tree.
+    running: BTreeMap<u64, u32>,
+    events: u64,
     stop: bool,
+}
+
+/// How a worker found a tree.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// It did a unit, or failed to: there may be more.
+    Done,
+    /// Others are at all there is.
+    Busy,
+    Nothing,
+}
+
+impl Queue {
+    /// There may be work in this tree.
+    fn add(&mut self, dictionary: u64) {
+        self.events += 1;
+        self.waiting.insert(dictionary, self.events);
+        self.blocked.remove(&dictionary);
+    }
+
+    fn remove(&mut self, dictionary: u64) {
+        self.waiting.remove(&dictionary);
+        self.blocked.remove(&dictionary);
+    }
+
+    fn ready(&self) -> impl Iterator<Item = u64> {
+        let waiting = self.waiting.keys().copied();
+        waiting.filter(|dictionary| !self.blocked.contains(dictionary))
+    }
+
+    fn enter(&mut self, dictionary: u64) -> Visit {
+        *self.running.entry(dictionary).or_default() += 1;
+        let event = self.waiting.get(&dictionary).copied().unwrap_or_default();
+        Visit { dictionary, event }
+    }
+
+    /// Says whether the worker has to look again by itself: nobody will tell it.
+    fn leave(&mut self, visit: &Visit, left: Left) -> bool {
+        let Visit { dictionary, event } = *visit;
+        let others = self.running.get(&dictionary).map_or(0, |count| count.saturating_sub(1));
+        match others {
+            0 => self.running.remove(&dictionary),
+            _ => self.running.insert(dictionary, others),
+        };
+        let news = self.waiting.get(&dictionary) != Some(&event);
+        match left {
+            Left::Done => self.add(dictionary),
+            Left::Busy if others > 0 && !news => {
+                self.blocked.insert(dictionary);
+            }
+            Left::Nothing if !news => self.remove(dictionary),
+            Left::Busy | Left::Nothing => {}
+        }
+        // An insert into a sealed memtable is ending, or somebody outside the queue is at work.
+        left == Left::Busy && others == 0 && !news
+    }
+}
+
+/// A worker's stay in a tree.
+struct Visit {
+    dictionary: u64,
+    /// The last that was heard of the tree before.
+    event: u64,
 }
 
 /// The queue of background work, and the threads that serve it.
@@ -62,7 +134,7 @@ pub(crate) struct Jobs {
 impl Jobs {
     /// A dictionary's tree has work.
     pub(crate) fn queue(&self, dictionary: u64) {
-        self.queue.lock().waiting.insert(dictionary);
+        self.queue.lock().add(dictionary);
         self.changed.notify_one();
     }
 
@@ -86,22 +158,24 @@ impl Jobs {
 
     pub(crate) fn queued(&self) -> usize {
         let queue = self.queue.lock();
-        queue.waiting.len() + queue.running.len()
+        let idle = |dictionary: &&u64| !queue.running.contains_key(*dictionary);
+        queue.running.len() + queue.waiting.keys().filter(idle).count()
     }
 
     /// Rests until there is work, the time is over, or everything stops.
     fn rest(&self, time: Duration) {
         let mut queue = self.queue.lock();
-        if !queue.stop && queue.waiting.is_empty() {
+        if !queue.stop && queue.ready().next().is_none() {
             let _ = self.changed.wait_for(&mut queue, time);
         }
     }
 
-    fn done(&self, dictionary: u64, more: bool) {
+    /// A worker leaves a tree. May wait a moment.
+    fn leave(&self, visit: &Visit, left: Left) {
         let mut queue = self.queue.lock();
-        queue.running.remove(&dictionary);
-        if more {
-            queue.waiting.insert(dictionary);
+        if queue.leave(visit, left) && !queue.stop {
+            let _ = self.changed.wait_for(&mut queue, MOMENT);
+        } else if left == Left::Done {
             self.changed.notify_one();
         }
     }
@@ -213,12 +287,16 @@ impl Environment {
 
     /// Does one unit of the heaviest tree's work; false where no tree has any.
     pub(crate) fn work_once(&self) -> Result<bool> {
-        let Some(dictionary) = self.take_job() else { return Ok(false) };
+        let Some((dictionary, visit)) = self.take_job() else { return Ok(false) };
         let (before, started) = (dictionary.tree.debt().sealed_bytes, self.now_us());
         let worked = self.work_on(&dictionary, Effort::Needed);
-        let more = !matches!(worked, Ok(Progress::Idle));
-        self.jobs.done(dictionary.id, more);
         self.account(&dictionary);
+        let left = match worked {
+            Ok(Progress::Idle) => Left::Nothing,
+            Ok(Progress::Busy) => Left::Busy,
+            Ok(Progress::Done(_)) | Err(_) => Left::Done,
+        };
+        self.jobs.leave(&visit, left);
         match worked {
             Ok(progress) => {
                 let drained = match progress {
@@ -228,10 +306,6 @@ impl Environment {
                     _ => 0,
                 };
                 self.memory.worked(drained, self.now_us().saturating_sub(started));
-                if progress == Progress::Busy {
-                    // The one inside is at it, or a commit is just ending.
-                    std::thread::yield_now();
-                }
                 self.jobs.no_space.store(false, Ordering::Relaxed);
                 Ok(true)
             }
@@ -245,14 +319,14 @@ impl Environment {
     }
 
     /// The waiting dictionary with the largest debt.
-    fn take_job(&self) -> Option<Arc<Dictionary>> {
+    fn take_job(&self) -> Option<(Arc<Dictionary>, Visit)> {
         let mut queue = self.jobs.queue.lock();
         let queue = &mut *queue;
         let mut heaviest: Option<((u64, u64), Arc<Dictionary>)> = None;
         let mut gone = Vec::new();
-        for id in queue.waiting.difference(&queue.running) {
-            let Some(dictionary) = self.directory.find(*id) else {
-                gone.push(*id);
+        for id in queue.ready() {
+            let Some(dictionary) = self.directory.find(id) else {
+                gone.push(id);
                 continue;
             };
             let debt = urgency(&dictionary);
@@ -261,12 +335,13 @@ impl Environment {
             }
         }
         for id in gone {
-            queue.waiting.remove(&id);
+            queue.remove(id);
         }
         let (_, dictionary) = heaviest?;
-        queue.waiting.remove(&dictionary.id);
-        queue.running.insert(dictionary.id);
-        Some(dictionary)
+        let visit = queue.enter(dictionary.id);
+        // Another worker may find something too, in this tree or in another one.
+        self.jobs.changed.notify_one();
+        Some((dictionary, visit))
     }
 
     fn flush_log(&self) -> Result<()> {
@@ -372,6 +447,35 @@ impl Jobs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn queue_forgets_no_work_that_came_while_a_worker_looked() {
+        let mut queue = Queue::default();
+        queue.add(7);
+        let visit = queue.enter(7);
+        queue.add(7);
+        assert!(!queue.leave(&visit, Left::Nothing));
+        assert_eq!(queue.ready().collect::<Vec<_>>(), [7], "sealed after the worker had looked");
+        let visit = queue.enter(7);
+        assert!(!queue.leave(&visit, Left::Nothing));
+        assert_eq!((queue.ready().count(), queue.running.len()), (0, 0));
+    }
+
+    #[test]
+    fn worker_that_meets_others_waits_for_one_of_them() {
+        let mut queue = Queue::default();
+        queue.add(7);
+        let (first, second) = (queue.enter(7), queue.enter(7));
+        assert!(!queue.leave(&second, Left::Busy));
+        assert_eq!(queue.ready().count(), 0, "nothing to take until the first is done");
+        let third = queue.enter(7);
+        assert!(!queue.leave(&first, Left::Done));
+        assert_eq!(queue.ready().count(), 1);
+        assert!(!queue.leave(&third, Left::Busy), "the first was done since it looked");
+        assert_eq!(queue.ready().count(), 1);
+        let alone = queue.enter(7);
+        assert!(queue.leave(&alone, Left::Busy), "nobody else will tell it");
+    }
 
     #[test]
     fn work_wakes_a_flusher_and_not_the_log_thread() {

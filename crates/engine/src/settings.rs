@@ -126,7 +126,8 @@ impl Options {
             tuning.chunk_bytes = MIB as usize;
         }
         if tuning.flushers == 0 {
-            tuning.flushers = 2;
+            // Two at least: one can drain while the other merges.
+            tuning.flushers = os::cpu_count().clamp(2, 4);
         }
         self.locktree_max_memory.get_or_insert(cache / 10);
         Ok(self)

@@ -3,7 +3,7 @@
 use crate::filter;
 use crate::home::Home;
 use crate::message::{Entry, Message};
-use crate::node::{Child, Parts, StoredNode, decode, encode};
+use crate::node::{Child, Parts, Shares, StoredNode, decode, encode};
 use crate::options::TreeOptions;
 use crate::page::{PageBuilder, PageView};
 use crate::segment::{
@@ -128,7 +128,8 @@ fn nodes() -> [Vec<u8>; 2] {
     let leaf = Segment::new(&home, Role::Leaf, descriptor(1000, false));
     let pivot: Arc<[u8]> = b"middle".as_slice().into();
     parts.replace(0..1, vec![Child::Leaf(leaf), Child::Empty], vec![pivot]);
-    parts.attach(Segment::new(&home, Role::Run, descriptor(1001, true)), 77, vec![1500, 0]);
+    let shares = Shares { places: parts.places(), bytes: vec![1500, 0] };
+    parts.attach(Segment::new(&home, Role::Run, descriptor(1001, true)), 77, &shares);
     let below = parts.close(&options, &home).remove(0);
     let mut bytes = [Vec::new(), Vec::new()];
     encode(&below, &mut bytes[0]);

@@ -19,7 +19,7 @@ mod codec;
 mod parts;
 
 pub(crate) use codec::{Loader, NodeImage, decode, encode};
-pub(crate) use parts::Parts;
+pub(crate) use parts::{Parts, Shares};
 
 use crate::message::head;
 use crate::options::TreeOptions;
@@ -47,9 +47,15 @@ impl Child {
             Child::Empty | Child::Node(_) => 0,
         }
     }
-}
 
-impl Child {
+    /// The segment of a leaf.
+    pub(crate) fn leaf_id(&self) -> Option<u64> {
+        match self {
+            Child::Leaf(leaf) => Some(leaf.id()),
+            Child::Empty | Child::Node(_) => None,
+        }
+    }
+
     /// Entries below that a rewrite could drop.
     pub(crate) fn garbage(&self) -> u64 {
         match self {
@@ -149,6 +155,11 @@ impl Node {
         self.pivots.partition_point(|pivot| &pivot[..] <= key)
     }
 
+    /// The ranges of all children.
+    pub(crate) fn places(&self) -> Vec<Bounds> {
+        (0..self.children.len()).map(|child| self.child_bounds(child)).collect()
+    }
+
     /// The range of a child.
     pub(crate) fn child_bounds(&self, child: usize) -> Bounds {
         parts::bounds_of(&self.pivots, &self.bounds, child)
@@ -157,15 +168,6 @@ impl Node {
     /// Bytes that wait for a child.
     pub(crate) fn waiting(&self, child: usize) -> u64 {
         self.runs.iter().map(|attached| attached.shares[child]).sum()
-    }
-
-    /// The child most bytes wait for.
-    pub(crate) fn heaviest_child(&self) -> Option<usize> {
-        let weights = (0..self.children.len()).map(|child| (self.waiting(child), child));
-        weights
-            .max_by_key(|(bytes, child)| (*bytes, std::cmp::Reverse(*child)))
-            .filter(|(bytes, _)| *bytes > 0)
-            .map(|(_, child)| child)
     }
 
     /// Newest runs of like size, to be merged into one: how many from the front; 0 for none.

@@ -7,7 +7,7 @@
 //!    or the same version again (a replay): a read stops at the first version it can see.
 //! 3. States are swapped under `publish`, held for the swap only.
 //!
-//! Lock order: `work` → `publish` → pins; `imaging` alone.
+//! Lock order: claims → pins; `publish` → pins; `imaging` alone.
 
 mod image;
 mod layer;
@@ -22,6 +22,7 @@ pub(crate) use image::parse_header;
 pub(crate) use layer::memory;
 pub use stats::{Debt, Stats};
 pub use verify::Report;
+use work::Claims;
 pub use work::{Effort, Progress, Work};
 
 use crate::cursor::Cursor;
@@ -94,8 +95,7 @@ pub struct Tree {
     home: Arc<Home>,
     pins: Pins,
     publish: Mutex<()>,
-    /// Held by the one unit of work; counts units since the last drain.
-    work: Mutex<u32>,
+    claims: Claims,
     imaging: Mutex<()>,
     discarded: AtomicBool,
 }
@@ -131,7 +131,7 @@ impl Tree {
             home,
             pins: Pins::new(&Arc::new(state)),
             publish: Mutex::new(()),
-            work: Mutex::new(0),
+            claims: Claims::default(),
             imaging: Mutex::new(()),
             discarded: AtomicBool::new(false),
         })

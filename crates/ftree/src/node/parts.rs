@@ -22,6 +22,35 @@ pub(super) fn bounds_of(pivots: &[Arc<[u8]>], bounds: &Bounds, child: usize) -> 
     Bounds { lower, upper: pivots.get(child).or(bounds.upper.as_ref()).cloned() }
 }
 
+/// How a run's bytes are spread over the children of the node it was written for.
+pub(crate) struct Shares {
+    pub(crate) places: Vec<Bounds>,
+    pub(crate) bytes: Vec<u64>,
+}
+
+impl Shares {
+    /// The same over other children: the node may have been split or fused meanwhile. A child gets
+    /// a share where the run may have keys of it.
+    fn spread(&self, children: &[Bounds], run: &Segment) -> Box<[u64]> {
+        if self.places == children {
+            return self.bytes.as_slice().into();
+        }
+        let content = run.content();
+        let mut shares = vec![0; children.len()];
+        for (place, bytes) in self.places.iter().zip(&self.bytes).filter(|(_, bytes)| **bytes > 0) {
+            let here = |child: &usize| {
+                let bounds = &children[*child];
+                bounds.meets(place) && bounds.overlaps(&content.min_key, &content.max_key)
+            };
+            let met: Vec<usize> = (0..children.len()).filter(here).collect();
+            for child in &met {
+                shares[*child] += (bytes / met.len() as u64).max(1);
+            }
+        }
+        shares.into()
+    }
+}
+
 /// The pieces of one node.
 #[derive(Clone)]
 pub(crate) struct Parts {
@@ -58,19 +87,35 @@ impl Parts {
         bounds_of(&self.pivots, &self.bounds, child)
     }
 
-    /// Marks what waited for these children as flushed.
-    pub(crate) fn flushed(&mut self, children: Range<usize>) {
-        for attached in &mut self.runs {
-            for child in children.clone() {
-                attached.live &= !(1 << child);
-                attached.shares[child] = 0;
-            }
+    /// The ranges of all children.
+    pub(crate) fn places(&self) -> Vec<Bounds> {
+        (0..self.children.len()).map(|child| self.child_bounds(child)).collect()
+    }
+
+    /// The children that lie within bounds, which cut none of them.
+    pub(crate) fn children_in(&self, bounds: &Bounds) -> Range<usize> {
+        let lower = bounds.lower.as_ref();
+        let start = lower.map_or(0, |key| self.pivots.partition_point(|pivot| pivot <= key));
+        let upper = bounds.upper.as_ref();
+        let end =
+            upper.map_or(self.pivots.len(), |key| self.pivots.partition_point(|pivot| pivot < key));
+        for child in [start, end] {
+            assert!(bounds.encloses(&self.child_bounds(child)), "a change cuts through a child");
+        }
+        start..end + 1
+    }
+
+    /// What waited in some runs for these children is somewhere else now.
+    pub(crate) fn flushed(&mut self, children: Range<usize>, of: impl Fn(u64) -> bool) {
+        for attached in self.runs.iter_mut().filter(|attached| of(attached.run.id())) {
+            attached.shares[children.clone()].fill(0);
         }
     }
 
     /// Puts `new` in the place of a range of children; `pivots` separate the new ones. What
-    /// still waits for the old ones is divided among the new ones: a range of several old
-    /// children must have been flushed before. The node may be too wide until it is closed.
+    /// still waits for the old ones is divided among the new ones; where they are several, none
+    /// of a run that waits may have been flushed to some of them before. The node may be too wide
+    /// until it is closed.
     pub(crate) fn replace(&mut self, old: Range<usize>, new: Vec<Child>, pivots: Vec<Arc<[u8]>>) {
         assert!(!new.is_empty() && pivots.len() + 1 == new.len(), "pivots separate children");
         let count = new.len();
@@ -81,7 +126,6 @@ impl Parts {
             (old.start..old.start + count).map(|child| self.child_bounds(child)).collect();
         for attached in &mut self.runs {
             let waiting: u64 = attached.shares[old.clone()].iter().sum();
-            assert!(waiting == 0 || old.len() == 1, "fused children have nothing waiting");
             let divided = places.iter().map(|bounds| {
                 let content = attached.run.content();
                 let here = waiting > 0 && bounds.overlaps(&content.min_key, &content.max_key);
@@ -94,11 +138,35 @@ impl Parts {
         }
     }
 
-    /// Adds the newest run; `shares` are the bytes it has for each child.
-    pub(crate) fn attach(&mut self, run: Arc<Segment>, sequence: u64, shares: Vec<u64>) {
-        assert_eq!(shares.len(), self.children.len());
-        let attached = Attached { run, sequence, live: 0, shares: shares.into() };
-        self.runs.insert(0, attached);
+    /// Puts nodes in the place of one child.
+    pub(crate) fn replace_node(&mut self, child: usize, nodes: Vec<Arc<Node>>) {
+        let uppers = nodes.iter().take(nodes.len() - 1).map(|node| {
+            node.bounds.upper.clone().expect("only the last of several nodes can be open above")
+        });
+        let pivots = uppers.collect();
+        let children = nodes.into_iter().map(Child::Node).collect();
+        self.replace(child..child + 1, children, pivots);
+    }
+
+    /// Adds a run of this age, which nothing was flushed from yet.
+    pub(crate) fn attach(&mut self, run: Arc<Segment>, sequence: u64, shares: &Shares) {
+        let shares = shares.spread(&self.places(), &run);
+        let at = self.runs.partition_point(|attached| attached.sequence > sequence);
+        self.runs.insert(at, Attached { run, sequence, live: 0, shares });
+    }
+
+    /// Makes two child nodes one where that is still wanted: both are there, small, and nothing
+    /// waits for them.
+    pub(crate) fn fuse_nodes(&mut self, pair: Range<usize>, options: &TreeOptions, home: &Home) {
+        let quiet = self.runs.iter().all(|run| run.shares[pair.clone()].iter().all(|s| *s == 0));
+        let [Child::Node(left), Child::Node(right)] = &self.children[pair.clone()] else { return };
+        if !quiet || left.children.len() + right.children.len() > options.fanout {
+            return;
+        }
+        let mut fused = Self::of(left);
+        fused.fuse(Arc::clone(&self.pivots[pair.start]), Self::of(right));
+        let child = Child::Node(fused.close_one(options, home));
+        self.replace(pair, vec![child], Vec::new());
     }
 
     /// Takes in the right neighbour, `pivot` between the two. Runs both have are one.

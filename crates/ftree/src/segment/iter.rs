@@ -30,6 +30,26 @@ impl Bounds {
         self.upper.as_ref().is_none_or(|upper| key <= &upper[..])
     }
 
+    /// Some key lies in both.
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        let below = |one: &Self, two: &Self| match (&one.upper, &two.lower) {
+            (Some(upper), Some(lower)) => upper <= lower,
+            _ => false,
+        };
+        !below(self, other) && !below(other, self)
+    }
+
+    /// Every key of `other` lies in here too.
+    pub(crate) fn encloses(&self, other: &Self) -> bool {
+        let from = self.lower.as_ref().is_none_or(|lower| other.lower.as_ref() >= Some(lower));
+        let to = match (&self.upper, &other.upper) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(upper), Some(theirs)) => theirs <= upper,
+        };
+        from && to
+    }
+
     /// A segment from `min` to `max` may have keys inside.
     pub(crate) fn overlaps(&self, min: &[u8], max: &[u8]) -> bool {
         self.reaches(min) && self.lower.as_ref().is_none_or(|lower| max > &lower[..])

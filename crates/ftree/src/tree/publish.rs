@@ -1,51 +1,74 @@
-//! Making changed nodes the tree: path copies up to a new root, and the swap.
+//! Making what a unit of work has written the tree: edits of the newest root, and the swap.
+//!
+//! A unit says what it changes as [`Edit`]s of areas, not of nodes: others publish meanwhile, and
+//! nodes of the area may have been split or copied since the unit read them. Under the publish
+//! lock the edits are applied to the current root, copying the path down to each area; nothing is
+//! read or written there, so the lock is held for microseconds per changed node.
 
 use super::layer::Layer;
+use super::work::{Area, NewLeaves};
 use super::{State, Tree};
 use crate::home::count;
-use crate::node::{Child, Node, Parts};
+use crate::node::{Child, Node, Parts, Shares};
+use crate::options::TreeOptions;
+use crate::segment::Segment;
 use os::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
-/// A node and which of its children the path goes through, from the root down.
-pub(super) type Path = Vec<(Arc<Node>, usize)>;
+/// A change of one area.
+pub(super) enum Edit {
+    /// What these runs have for the area is somewhere else now.
+    Flushed { area: Area, runs: Vec<u64> },
+    /// A run: the newest where its age is `None`.
+    Attach { area: Area, run: Arc<Segment>, age: Option<u64>, shares: Shares },
+    /// Leaves in the place of those that were there.
+    Leaves { area: Area, leaves: NewLeaves },
+    /// Two child nodes become one, if they are still small and nothing waits for them.
+    Fuse { area: Area },
+}
 
-impl Tree {
-    /// The root that has `nodes` in the place the path leads to.
-    pub(super) fn raise(&self, path: Path, mut nodes: Vec<Arc<Node>>) -> Arc<Node> {
-        for (parent, child) in path.into_iter().rev() {
-            let mut parts = Parts::of(&parent);
-            if nodes.len() > 1 {
-                count(&self.home.counters.node_splits, nodes.len() as u64 - 1);
-            }
-            replace_child(&mut parts, child, nodes);
-            nodes = parts.close(&self.options(), &self.home);
+impl Edit {
+    fn area(&self) -> &Area {
+        match self {
+            Edit::Flushed { area, .. }
+            | Edit::Attach { area, .. }
+            | Edit::Leaves { area, .. }
+            | Edit::Fuse { area } => area,
         }
-        while nodes.len() > 1 {
-            count(&self.home.counters.node_splits, nodes.len() as u64 - 1);
-            count(&self.home.counters.root_grows, 1);
-            let mut parts = Parts::over(nodes[0].height + 1, Child::Empty);
-            replace_child(&mut parts, 0, nodes);
-            nodes = parts.close(&self.options(), &self.home);
-        }
-        let mut root = nodes.pop().expect("a node closes as at least one");
-        while let ([Child::Node(only)], []) = (&root.children[..], &root.runs[..]) {
-            count(&self.home.counters.root_shrinks, 1);
-            root = Arc::clone(only);
-        }
-        root
     }
 
-    /// Swaps the root in; `drained` is the layer whose entries it now holds, and what is left.
-    pub(super) fn publish_root(
-        &self,
-        root: Arc<Node>,
-        sequence: u64,
-        drained: Option<(&Layer, Option<Layer>)>,
-    ) {
+    fn area_mut(&mut self) -> &mut Area {
+        match self {
+            Edit::Flushed { area, .. }
+            | Edit::Attach { area, .. }
+            | Edit::Leaves { area, .. }
+            | Edit::Fuse { area } => area,
+        }
+    }
+}
+
+impl Tree {
+    /// Applies the edits and swaps the root in; `drained` is the layer whose entries they bring
+    /// below it, and what is left of it.
+    pub(super) fn publish(&self, mut edits: Vec<Edit>, drained: Option<(&Layer, Option<Layer>)>) {
         let old = {
             let _swap = self.publish.lock();
             let old = self.pin();
+            let mut sequence = old.sequence;
+            for edit in &mut edits {
+                // A level that held nothing may be gone; the newest run is at home on any top.
+                let area = edit.area_mut();
+                area.height = area.height.min(old.root.height);
+                if let Edit::Attach { age, .. } = edit {
+                    age.get_or_insert_with(|| {
+                        sequence += 1;
+                        sequence
+                    });
+                }
+            }
+            let options = self.options();
+            let edits: Vec<&Edit> = edits.iter().collect();
+            let root = self.grow(self.apply(&old.root, &edits, &options), &options);
             let mut sealed = old.sealed.clone();
             let mut flushed_ts = old.flushed_ts;
             if let Some((layer, rest)) = drained {
@@ -68,14 +91,67 @@ impl Tree {
         // What nobody else can see any more is freed here, outside the lock.
         drop(old);
     }
-}
 
-/// Puts nodes in the place of one child.
-pub(super) fn replace_child(parts: &mut Parts, child: usize, nodes: Vec<Arc<Node>>) {
-    let uppers = nodes.iter().take(nodes.len() - 1).map(|node| {
-        node.bounds.upper.clone().expect("only the last of several nodes can be open above")
-    });
-    let pivots = uppers.collect();
-    let children = nodes.into_iter().map(Child::Node).collect();
-    parts.replace(child..child + 1, children, pivots);
+    /// A copy of the node with the edits that meet its range: one node, or several.
+    fn apply(&self, node: &Node, edits: &[&Edit], options: &TreeOptions) -> Vec<Arc<Node>> {
+        let mut parts = Parts::of(node);
+        // From the right, so that places further left stay.
+        for (at, child) in node.children.iter().enumerate().rev() {
+            let Child::Node(child) = child else { break };
+            let inside = |edit: &&&Edit| {
+                let area = edit.area();
+                area.height < node.height && area.bounds.meets(&child.bounds)
+            };
+            let inside: Vec<&Edit> = edits.iter().filter(inside).copied().collect();
+            if !inside.is_empty() {
+                let nodes = self.apply(child, &inside, options);
+                count(&self.home.counters.node_splits, nodes.len() as u64 - 1);
+                parts.replace_node(at, nodes);
+            }
+        }
+        for edit in edits.iter().filter(|edit| edit.area().height == node.height) {
+            self.edit(&mut parts, edit, options);
+        }
+        parts.close(options, &self.home)
+    }
+
+    fn edit(&self, parts: &mut Parts, edit: &Edit, options: &TreeOptions) {
+        let bounds = &edit.area().bounds;
+        match edit {
+            Edit::Flushed { runs, .. } => {
+                let children = parts.children_in(bounds);
+                parts.flushed(children, |run| runs.contains(&run));
+            }
+            Edit::Attach { run, age, shares, .. } => {
+                parts.attach(Arc::clone(run), age.unwrap_or(u64::MAX), shares);
+            }
+            Edit::Leaves { leaves, .. } => {
+                let children = parts.children_in(bounds);
+                let there = parts.children[children.clone()].iter().map(Child::leaf_id);
+                assert!(there.eq(leaves.replaced.iter().copied()), "leaves changed under a claim");
+                parts.replace(children, leaves.children.clone(), leaves.pivots.clone());
+            }
+            Edit::Fuse { .. } => {
+                let children = parts.children_in(bounds);
+                parts.fuse_nodes(children, options, &self.home);
+            }
+        }
+    }
+
+    /// One root over these nodes, no higher than needed.
+    fn grow(&self, mut nodes: Vec<Arc<Node>>, options: &TreeOptions) -> Arc<Node> {
+        while nodes.len() > 1 {
+            count(&self.home.counters.node_splits, nodes.len() as u64 - 1);
+            count(&self.home.counters.root_grows, 1);
+            let mut parts = Parts::over(nodes[0].height + 1, Child::Empty);
+            parts.replace_node(0, nodes);
+            nodes = parts.close(options, &self.home);
+        }
+        let mut root = nodes.pop().expect("a node closes as at least one");
+        while let ([Child::Node(only)], []) = (&root.children[..], &root.runs[..]) {
+            count(&self.home.counters.root_shrinks, 1);
+            root = Arc::clone(only);
+        }
+        root
+    }
 }

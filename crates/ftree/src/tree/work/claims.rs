@@ -1,0 +1,117 @@
+//! Who works where: areas that units of work have claimed, so that units run side by side.
+//!
+//! An [`Area`] is a range of keys at one height. What a unit *takes away* or replaces there (runs'
+//! shares that sink, runs that become one run, leaves) is its own as long as it holds the claim.
+//! What may happen in a claimed area all the same, because it commutes: newer runs arrive from
+//! above, nodes below are replaced, nodes split.
+//!
+//! | Unit | Claims |
+//! |---|---|
+//! | drain | that it drains; at height 1 the range of each leaf it rewrites |
+//! | merge of a node's runs | the node |
+//! | flush to a child node | the child's range at the parent's height |
+//! | flush to a leaf, rewriting a leaf | the leaf's range at height 1 |
+//! | fuse of two leaves | their node |
+//! | fuse of two nodes | their ranges at the parent's height |
+//!
+//! Always true: claims of two units do not meet; a unit reads the state it works on after it has
+//! claimed, and gives its claim back after it has published. So what it read is still so.
+
+use crate::segment::Bounds;
+use os::sync::{Mutex, MutexGuard};
+
+/// A range of keys at one height: 1 is right above the leaves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::tree) struct Area {
+    pub(in crate::tree) height: u32,
+    pub(in crate::tree) bounds: Bounds,
+}
+
+impl Area {
+    pub(in crate::tree) fn meets(&self, other: &Self) -> bool {
+        self.height == other.height && self.bounds.meets(&other.bounds)
+    }
+}
+
+/// The claims on one tree.
+#[derive(Default)]
+pub(in crate::tree) struct Claims(Mutex<Desk>);
+
+/// Everything that is decided under one lock.
+#[derive(Default)]
+pub(super) struct Desk {
+    held: Vec<(u64, Area)>,
+    newest_ticket: u64,
+    /// The ticket of the unit that drains.
+    draining: Option<u64>,
+    /// Units since the last drain.
+    pub(super) since_drain: u32,
+}
+
+impl Desk {
+    pub(super) fn is_free(&self, area: &Area) -> bool {
+        self.held.iter().all(|(_, held)| !held.meets(area))
+    }
+
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.is_some()
+    }
+
+    /// Some unit is at work.
+    pub(super) fn is_busy(&self) -> bool {
+        self.draining.is_some() || !self.held.is_empty()
+    }
+}
+
+/// What one unit has claimed; given back when dropped.
+pub(super) struct Claim<'a> {
+    claims: &'a Claims,
+    ticket: u64,
+}
+
+impl Claims {
+    pub(super) fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.0.lock()
+    }
+
+    /// A claim of one area, which is free.
+    pub(super) fn claim(&self, desk: &mut Desk, area: Area) -> Claim<'_> {
+        debug_assert!(desk.is_free(&area));
+        let claim = self.ticket(desk);
+        desk.held.push((claim.ticket, area));
+        claim
+    }
+
+    /// The claim of the one unit that drains.
+    pub(super) fn claim_drain(&self, desk: &mut Desk) -> Claim<'_> {
+        debug_assert!(!desk.is_draining());
+        let claim = self.ticket(desk);
+        desk.draining = Some(claim.ticket);
+        claim
+    }
+
+    fn ticket(&self, desk: &mut Desk) -> Claim<'_> {
+        desk.newest_ticket += 1;
+        Claim { claims: self, ticket: desk.newest_ticket }
+    }
+}
+
+impl Claim<'_> {
+    /// Claims one area more, if it is free and `still` finds there what the unit counts on.
+    pub(super) fn extend(&self, area: Area, still: impl FnOnce(&Area) -> bool) -> bool {
+        let mut desk = self.claims.desk();
+        let granted = desk.is_free(&area) && still(&area);
+        if granted {
+            desk.held.push((self.ticket, area));
+        }
+        granted
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut desk = self.claims.desk();
+        desk.held.retain(|(ticket, _)| *ticket != self.ticket);
+        desk.draining = desk.draining.filter(|ticket| *ticket != self.ticket);
+    }
+}

@@ -1,0 +1,122 @@
+//! Draining: the entries of a sealed memtable become runs of nodes, or leaves.
+//!
+//! Entries may pass a node only where nothing older waits in it for the same child. That stays
+//! true while the drain runs: only drains bring anything to the top, one at a time, and units
+//! below move things down, never up.
+
+use super::runs::{memory, span_bounds, spans};
+use super::{Area, Layer, Unit};
+use crate::error::Result;
+use crate::home::count;
+use crate::memtable::{MemIter, MemTable};
+use crate::message::Place;
+use crate::node::{Child, Node};
+use std::sync::Arc;
+
+impl Unit<'_> {
+    /// Moves a layer below the root: a sealed memtable, or a piece of a large transaction.
+    pub(super) fn drain(&mut self, root: &Node, layer: &Layer) -> Result<()> {
+        let table = match layer {
+            Layer::Table(table) => Arc::clone(table),
+            Layer::Overlay(overlay) => {
+                let piece = Arc::new(MemTable::new());
+                let rest = overlay.fill(&piece, self.tree.options().buffer_bytes)?;
+                self.rest = rest.map(Layer::Overlay);
+                piece
+            }
+        };
+        self.drain_into(root, &table)?;
+        count(&self.tree.home.counters.drained_bytes, table.weight());
+        Ok(())
+    }
+
+    /// Puts the entries of a memtable that lie in a node's range below it. Children that get
+    /// enough to be worth it, and have nothing older waiting here, get theirs directly; what is
+    /// left becomes one run of this node.
+    fn drain_into(&mut self, node: &Node, table: &Arc<MemTable>) -> Result<()> {
+        let shares = weigh(node, table);
+        let direct: Vec<bool> = (0..shares.len())
+            .map(|child| {
+                node.waiting(child) == 0
+                    && self.is_worth(node, child, shares[child])
+                    && self.may_enter(node, child)
+            })
+            .collect();
+        let rest = spans(shares.len(), |child| shares[child] > 0 && !direct[child], |_, _| true);
+        let inputs = rest.into_iter().map(|span| {
+            let bounds = span_bounds(node, &span);
+            Ok((vec![memory(table, &bounds)], bounds))
+        });
+        self.write_run(node, None, inputs)?;
+        for child in (0..shares.len()).filter(|child| direct[*child]) {
+            if let Child::Node(below) = &node.children[child] {
+                self.drain_into(below, table)?;
+            } else {
+                self.rewrite(node, child..child + 1, Some((table, shares[child])))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_worth(&self, node: &Node, child: usize, share: u64) -> bool {
+        let page_size = self.tree.options().page_size;
+        match &node.children[child] {
+            _ if share == 0 => false,
+            Child::Empty => true,
+            // A leaf that is rewritten costs its size; buffered it would cost about four times
+            // the share over its way down.
+            Child::Leaf(leaf) => {
+                let size = leaf.content().raw_bytes;
+                share * 4 >= size || size <= page_size / 16
+            }
+            // Runs shorter than this would fill nodes with slivers.
+            Child::Node(_) => share >= page_size / 2,
+        }
+    }
+
+    /// A leaf must be ours; a node below takes newer runs whoever works on it.
+    fn may_enter(&self, node: &Node, child: usize) -> bool {
+        let leaf = match &node.children[child] {
+            Child::Node(_) => return true,
+            Child::Leaf(leaf) => Some(leaf.id()),
+            Child::Empty => None,
+        };
+        let area = Area { height: node.height, bounds: node.child_bounds(child) };
+        // The drain has read its root some time ago: the leaf must still be the same.
+        self.claim.extend(area, |area| self.tree.has_leaf(area, leaf))
+    }
+}
+
+impl super::Tree {
+    /// Whether the area is the range of a leaf now, and of this one; `None` is an empty one.
+    fn has_leaf(&self, area: &Area, leaf: Option<u64>) -> bool {
+        let state = self.pin();
+        let mut node = &state.root;
+        loop {
+            let at = area.bounds.lower.as_ref().map_or(0, |lower| node.child_after(lower));
+            match &node.children[at] {
+                Child::Node(below) => node = below,
+                child => return node.child_bounds(at) == area.bounds && child.leaf_id() == leaf,
+            }
+        }
+    }
+}
+
+/// Bytes a memtable has for each child of a node.
+fn weigh(node: &Node, table: &Arc<MemTable>) -> Vec<u64> {
+    let mut shares = vec![0; node.children.len()];
+    let mut child = 0;
+    let from = node.bounds.lower.as_ref().map(|lower| Place::behind(lower));
+    let mut iter = MemIter::forward(Arc::clone(table), from);
+    while let Some(entry) = iter.entry() {
+        if !node.bounds.reaches(entry.key) {
+            break;
+        }
+        while node.pivots.get(child).is_some_and(|pivot| entry.key > &pivot[..]) {
+            child += 1;
+        }
+        shares[child] += entry.weight();
+        iter.advance();
+    }
+    shares
+}

@@ -1,0 +1,160 @@
+//! Writing leaves: what waits for a range of them, merged into what they hold.
+
+use super::runs::{ids, memory, segment, segments, span_bounds};
+use super::{Area, Edit, Tree, Unit};
+use crate::bytes::common_prefix;
+use crate::error::Result;
+use crate::home::count;
+use crate::memtable::MemTable;
+use crate::merge::Source;
+use crate::message::Entry;
+use crate::node::{Child, Node};
+use crate::options::TreeOptions;
+use crate::retain::Retain;
+use crate::segment::{Role, Segment, SegmentBuilder};
+use std::ops::Range;
+use std::sync::Arc;
+
+impl Unit<'_> {
+    /// Gives a range of leaves what waits for them.
+    pub(super) fn flush_leaves(&mut self, node: &Node, children: Range<usize>) -> Result<()> {
+        self.rewrite(node, children, None)
+    }
+
+    /// Writes new leaves for a range of a height-1 node's children: what waits here, what `table` has,
+    /// and what the old leaves hold.
+    pub(super) fn rewrite(
+        &mut self,
+        node: &Node,
+        children: Range<usize>,
+        table: Option<(&Arc<MemTable>, u64)>,
+    ) -> Result<()> {
+        let options = self.tree.options();
+        let incoming: u64 = children.clone().map(|child| node.waiting(child)).sum::<u64>()
+            + table.map_or(0, |(_, share)| share);
+        let mut leaves = LeafWriter::new(self.tree, options, incoming);
+        let mut retain = Retain::new(self.visibility, true);
+        let single = children.len() == 1;
+        let bounds = span_bounds(node, &children);
+        let (mut runs, mut replaced) = (Vec::new(), Vec::new());
+        for child in children {
+            let bounds = node.child_bounds(child);
+            let live = node.runs.iter().filter(|attached| attached.is_live(child));
+            runs.extend(ids(live.clone()));
+            replaced.push(node.children[child].leaf_id());
+            let mut sources = Vec::new();
+            sources.extend(table.map(|(table, _)| memory(table, &bounds)));
+            sources.extend(segments(live, &bounds)?);
+            if let Child::Leaf(leaf) = &node.children[child] {
+                let first = sources.iter().filter_map(Source::entry).map(|entry| entry.key).min();
+                let behind = first.is_some_and(|first| first > &leaf.content().max_key[..]);
+                if single && behind && leaf.content().raw_bytes >= options.page_size / 2 {
+                    // Everything comes behind a leaf that is full enough: it stays as it is.
+                    leaves.keep(leaf);
+                } else {
+                    leaves.expect(leaf.content().raw_bytes);
+                    sources.push(segment(leaf, &bounds)?);
+                }
+            }
+            self.merge(sources, &bounds, &mut retain, |entry| leaves.add(entry))?;
+        }
+        let leaves = leaves.finish(replaced)?;
+        self.count_dropped(&retain);
+        let area = Area { height: node.height, bounds };
+        self.edits.push(Edit::Flushed { area: area.clone(), runs });
+        self.edits.push(Edit::Leaves { area, leaves });
+        Ok(())
+    }
+}
+
+/// Leaves as they are written.
+struct LeafWriter<'a> {
+    tree: &'a Tree,
+    options: TreeOptions,
+    /// Raw bytes that will come, at most.
+    expected: u64,
+    builder: Option<SegmentBuilder>,
+    leaves: Vec<Arc<Segment>>,
+}
+
+/// Leaves in the place of old ones.
+pub(in crate::tree) struct NewLeaves {
+    pub(in crate::tree) children: Vec<Child>,
+    pub(in crate::tree) pivots: Vec<Arc<[u8]>>,
+    /// The segments of the old ones.
+    pub(in crate::tree) replaced: Vec<Option<u64>>,
+}
+
+impl<'a> LeafWriter<'a> {
+    fn new(tree: &'a Tree, options: TreeOptions, expected: u64) -> Self {
+        Self { tree, options, expected, builder: None, leaves: Vec::new() }
+    }
+
+    fn keep(&mut self, leaf: &Arc<Segment>) {
+        count(&self.tree.home.counters.leaves_kept, 1);
+        self.leaves.push(Arc::clone(leaf));
+    }
+
+    fn expect(&mut self, more: u64) {
+        self.expected += more;
+    }
+
+    /// Where to cut: one leaf up to half over its size, else even pieces.
+    fn target(&self) -> u64 {
+        let size = self.options.page_size;
+        if self.expected <= size * 3 / 2 {
+            return size * 2;
+        }
+        let pieces = (self.expected + size / 2) / size;
+        self.expected.div_ceil(pieces)
+    }
+
+    fn add(&mut self, entry: Entry<'_>) -> Result<()> {
+        let target = self.target();
+        if self
+            .builder
+            .as_ref()
+            .is_some_and(|builder| builder.size() >= target && builder.last_key() != entry.key)
+        {
+            self.cut()?;
+        }
+        let (home, options) = (&self.tree.home, &self.options);
+        self.builder
+            .get_or_insert_with(|| SegmentBuilder::new(home, options, Role::Leaf))
+            .add(entry)
+    }
+
+    fn cut(&mut self) -> Result<()> {
+        if let Some(builder) = self.builder.take() {
+            self.leaves.push(builder.finish()?);
+            count(&self.tree.home.counters.leaves_written, 1);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self, replaced: Vec<Option<u64>>) -> Result<NewLeaves> {
+        self.cut()?;
+        if self.leaves.len() > 1 {
+            count(&self.tree.home.counters.leaf_splits, self.leaves.len() as u64 - 1);
+        }
+        let pivots = self
+            .leaves
+            .windows(2)
+            .map(|pair| separator(&pair[0].content().max_key, &pair[1].content().min_key));
+        let pivots = pivots.collect();
+        let mut children: Vec<Child> = self.leaves.into_iter().map(Child::Leaf).collect();
+        if children.is_empty() {
+            children.push(Child::Empty);
+        }
+        Ok(NewLeaves { children, pivots, replaced })
+    }
+}
+
+/// A short key `s` with `left <= s < right`.
+fn separator(left: &[u8], right: &[u8]) -> Arc<[u8]> {
+    let shared = common_prefix(left, right);
+    match right.get(..=shared) {
+        Some(short) if short.len() < right.len() => short.into(),
+        _ => left.into(),
+    }
+}

@@ -1,0 +1,213 @@
+//! Choosing the next unit of work: what is most urgent and nobody is at already.
+//!
+//! Draining comes first, because it frees memory; then the node with the highest score, in it the
+//! merge of too many runs, the heaviest child where it is over its budget, a merge of a tier, a
+//! fuse. In idle time whatever is buffered sinks, and leaves full of dead versions are rewritten.
+
+use super::claims::{Area, Claim, Desk};
+use super::{Effort, Layer, Tree};
+use crate::node::{Child, NEEDED, Node, Score};
+use crate::options::TreeOptions;
+use crate::segment::Bounds;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A node this far over its budget is read badly, and then so many other units are done between
+/// two drains.
+const OVERDUE: Score = Score(3000);
+const BETWEEN_DRAINS: u32 = 16;
+
+/// One unit of work to be done.
+pub(super) enum Plan {
+    /// Empty the oldest sealed layer, or a piece of it.
+    Drain { root: Arc<Node>, layer: Layer },
+    /// Make the newest runs one.
+    Merge { node: Arc<Node>, newest: usize },
+    /// Move what waits for a child node into it.
+    Flush { node: Arc<Node>, child: usize, below: Arc<Node> },
+    /// New leaves from what waits for these and what they hold.
+    Rewrite { node: Arc<Node>, children: Range<usize> },
+    /// Make two small child nodes one.
+    Fuse { area: Area },
+    /// Let a node take on options that have changed: it was urgent under those before.
+    Close { area: Area },
+}
+
+impl Plan {
+    /// What the unit must claim before it starts; a drain claims otherwise.
+    fn area(&self) -> Option<Area> {
+        let area = |node: &Node, bounds| Some(Area { height: node.height, bounds });
+        match self {
+            Plan::Drain { .. } => None,
+            Plan::Merge { node, .. } => area(node, node.bounds.clone()),
+            Plan::Flush { node, child, .. } => area(node, node.child_bounds(*child)),
+            // The node with two leaves may not be cut between them meanwhile.
+            Plan::Rewrite { node, children } if children.len() > 1 => {
+                area(node, node.bounds.clone())
+            }
+            Plan::Rewrite { node, children } => area(node, node.child_bounds(children.start)),
+            Plan::Fuse { area } | Plan::Close { area } => Some(area.clone()),
+        }
+    }
+}
+
+/// What there is to do.
+pub(super) enum Chosen<'a> {
+    Unit(Plan, Claim<'a>),
+    /// Something, but others are at it.
+    Busy,
+    Nothing,
+}
+
+impl Tree {
+    /// The most urgent unit that meets no claim, claimed.
+    pub(super) fn choose(&self, oldest: u64, effort: Effort) -> Chosen<'_> {
+        let mut desk = self.claims.desk();
+        // Pinned behind the lock: what was published by a unit that holds no claim any more is
+        // in it.
+        let state = self.pin();
+        let layer = state.sealed.last();
+        let quiet = |layer: &&Layer| layer.table().is_none_or(|table| table.quiet());
+        let drainable = layer.filter(quiet).filter(|_| !desk.is_draining());
+        let urgent = state.root.score_below;
+        let enough = match effort {
+            Effort::Needed => NEEDED,
+            Effort::Idle => Score(1),
+        };
+        let drain_first = urgent < OVERDUE || desk.since_drain >= BETWEEN_DRAINS;
+        let mut plan = None;
+        if !(drain_first && drainable.is_some()) {
+            let mut search = Search { desk: &desk, options: &self.options(), enough, best: None };
+            search.visit(&state.root);
+            plan = search.best.map(|(_, plan)| plan);
+        }
+        if plan.is_none()
+            && let Some(layer) = drainable
+        {
+            desk.since_drain = 0;
+            let plan = Plan::Drain { root: Arc::clone(&state.root), layer: layer.clone() };
+            return Chosen::Unit(plan, self.claims.claim_drain(&mut desk));
+        }
+        if plan.is_none() && effort == Effort::Idle {
+            plan = garbage(&desk, &state.root, oldest);
+        }
+        let Some((plan, area)) = plan.and_then(|plan| plan.area().map(|area| (plan, area))) else {
+            let waiting = layer.is_some() || (desk.is_busy() && urgent >= enough);
+            return if waiting { Chosen::Busy } else { Chosen::Nothing };
+        };
+        desk.since_drain += 1;
+        let claim = self.claims.claim(&mut desk, area);
+        Chosen::Unit(plan, claim)
+    }
+}
+
+/// Looks for the best unit below a node.
+struct Search<'a> {
+    desk: &'a Desk,
+    options: &'a TreeOptions,
+    enough: Score,
+    best: Option<(Score, Plan)>,
+}
+
+impl Search<'_> {
+    fn visit(&mut self, node: &Arc<Node>) {
+        let worth = |score: Score, best: &Option<(Score, Plan)>| {
+            score >= self.enough && best.as_ref().is_none_or(|(best, _)| score > *best)
+        };
+        if !worth(node.score_below, &self.best) {
+            return;
+        }
+        if worth(node.score, &self.best)
+            && let Some(plan) = self.plan(node)
+        {
+            self.best = Some((node.score, plan));
+        }
+        for child in &node.children {
+            if let Child::Node(below) = child {
+                self.visit(below);
+            }
+        }
+    }
+
+    /// What this node needs most, unless somebody is at it.
+    fn plan(&self, node: &Arc<Node>) -> Option<Plan> {
+        let options = self.options;
+        let free = |plan: Plan| plan.area().filter(|area| self.desk.is_free(area)).map(|_| plan);
+        let merge = |newest| free(Plan::Merge { node: Arc::clone(node), newest });
+        if node.runs.len() > options.max_runs {
+            return merge(node.runs.len());
+        }
+        // What others are moving on is as good as gone.
+        let movable = self.movable(node);
+        let moving: u64 = node.buffered - movable.iter().map(|(bytes, _)| bytes).sum::<u64>();
+        if node.buffered - moving <= options.buffer_bytes {
+            let tier = node.tier(options);
+            if tier > 0 {
+                return merge(tier);
+            }
+            if let Some(left) = node.leaves_to_fuse(options) {
+                let node = Arc::clone(node);
+                return free(Plan::Rewrite { node, children: left..left + 2 });
+            }
+            if let Some(left) = node.nodes_to_fuse(options) {
+                return free(fuse(node, left));
+            }
+            if self.enough >= NEEDED {
+                let area = Area { height: node.height, bounds: node.bounds.clone() };
+                return if moving == 0 { free(Plan::Close { area }) } else { None };
+            }
+        }
+        let (_, child) =
+            movable.into_iter().max_by_key(|(bytes, child)| (*bytes, std::cmp::Reverse(*child)))?;
+        Some(flush(node, child))
+    }
+
+    /// Bytes that wait for children, those that nobody moves on yet.
+    fn movable(&self, node: &Node) -> Vec<(u64, usize)> {
+        let children = (0..node.children.len()).map(|child| (node.waiting(child), child));
+        let waiting = children.filter(|(bytes, _)| *bytes > 0);
+        waiting
+            .filter(|(_, child)| {
+                let area = Area { height: node.height, bounds: node.child_bounds(*child) };
+                self.desk.is_free(&area)
+            })
+            .collect()
+    }
+}
+
+/// Two child nodes are fused once nothing waits for either of them.
+fn fuse(node: &Arc<Node>, left: usize) -> Plan {
+    if let Some(child) = [left, left + 1].into_iter().find(|child| node.waiting(*child) > 0) {
+        return flush(node, child);
+    }
+    let lower = node.child_bounds(left).lower;
+    let bounds = Bounds { lower, upper: node.child_bounds(left + 1).upper };
+    Plan::Fuse { area: Area { height: node.height, bounds } }
+}
+
+fn flush(node: &Arc<Node>, child: usize) -> Plan {
+    let node = Arc::clone(node);
+    match &node.children[child] {
+        Child::Node(below) => {
+            let below = Arc::clone(below);
+            Plan::Flush { node, child, below }
+        }
+        _ => Plan::Rewrite { node, children: child..child + 1 },
+    }
+}
+
+/// A leaf that is worth rewriting for the versions and deletes nobody sees any more.
+fn garbage(desk: &Desk, node: &Arc<Node>, oldest: u64) -> Option<Plan> {
+    if node.garbage_below == 0 {
+        return None;
+    }
+    let mut dirty = node.children.iter().enumerate().filter(|(_, child)| child.garbage() > 0);
+    dirty.find_map(|(at, child)| match child {
+        // All of it can go: no snapshot is older than the leaf's newest version.
+        Child::Leaf(leaf) if leaf.content().max_ts <= oldest => {
+            Some(flush(node, at)).filter(|plan| plan.area().is_some_and(|area| desk.is_free(&area)))
+        }
+        Child::Node(below) => garbage(desk, below, oldest),
+        Child::Leaf(_) | Child::Empty => None,
+    })
+}
