@@ -161,11 +161,22 @@ impl BlockFile {
         page: PageRef,
         out: &mut Vec<u8>,
     ) -> Result<()> {
+        let stored = self.read_stored_page(id, page)?;
+        self.decode(dictionary, id, page, &stored, out)
+    }
+
+    /// Reads the stored bytes of one page, for [`BlockFile::decode`]. Touches the disk.
+    pub fn read_stored_page(&self, id: SegmentId, page: PageRef) -> Result<Vec<u8>> {
         // the length is bounded by the segment before anything is allocated
         self.0.locate(id, page.offset, u64::from(page.len))?;
         let mut stored = vec![0; page.len as usize];
         self.0.read(id, page.offset, &mut stored)?;
-        self.decode(dictionary, id, page, &stored, out)
+        Ok(stored)
+    }
+
+    /// The clock reads are timed with, in microseconds.
+    pub fn now_us(&self) -> u64 {
+        self.0.os.clock.monotonic().as_micros() as u64
     }
 
     /// Decodes a page that was read as part of a larger read.

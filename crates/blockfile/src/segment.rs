@@ -60,6 +60,11 @@ impl SegmentWriter {
         self.written + self.buf.len() as u64
     }
 
+    /// Bytes of memory that wait to be written.
+    pub fn buffered_bytes(&self) -> usize {
+        self.buf.len()
+    }
+
     /// Whether nothing was appended.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -1,29 +1,45 @@
-//! Frames in exactly bounded memory: immutable byte buffers found by segment and page.
+//! One bound over an engine's memory, and the pages that share it: immutable byte buffers found by
+//! segment and page.
+//!
+//! Eviction has two stages: a page that is not used loses its frame and stays compressed; not used
+//! again it goes. A page met by a long scan goes first, so that a scan does not push out what is
+//! used.
 //!
 //! Always true:
-//! 1. `used + reserved <= capacity` whenever a frame is admitted: a miss evicts before it
+//! 1. Everything an engine holds is counted in one account of named [`Part`]s. A frame
+//!    is admitted only where the total stays within the capacity: a miss evicts before it
 //!    allocates. What cannot be evicted because it is pinned stays counted until it is dropped.
 //! 2. Frames are clean copies of immutable bytes: eviction never writes.
-//! 3. Where nothing can be evicted, a read goes on with a private buffer that is counted apart
-//!    ([`Stats::bypass_bytes`]) and never enters the table.
+//! 3. Where nothing can be evicted, a read goes on with a private buffer ([`Part::Bypass`]) that
+//!    never enters the table; a [`Reservation`] is never refused.
 //!
-//! Lock order: one shard at a time, nothing else inside.
+//! Lock order: the queue of scanned pages, then one shard at a time, nothing else inside.
 #![forbid(unsafe_code)]
 
+mod account;
 mod frame;
 mod shard;
+mod stats;
 #[cfg(test)]
 mod tests;
 
-pub use frame::{Frame, Reservation};
+pub use account::{Part, Parts, Reservation};
+pub use frame::Frame;
+pub use stats::{Amount, Evictions, Level, Misses, Stats};
 
-use frame::{Body, Shared};
-use shard::Shard;
+use account::Account;
+use parking_lot::Mutex;
+use shard::{Once, Shard};
+use stats::Counters;
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Enough that two dozen threads seldom meet in one.
 const SHARDS: usize = 64;
+/// Shorter pages than this are not expected: bounds the queue of scanned ones.
+const SHORT_PAGE: u64 = 1024;
 
 /// Names a frame: a segment, which is never reused while frames of it are cached, and a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -52,35 +68,54 @@ impl Rank {
     }
 }
 
-/// What the table counts. Monotone, except the byte figures.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Stats {
-    /// The bound.
-    pub capacity_bytes: u64,
-    /// Bytes of frames, pinned ones that left the table included.
-    pub used_bytes: u64,
-    /// Bytes set aside by [`CacheTable::reserve`].
-    pub reserved_bytes: u64,
-    /// Bytes of private buffers that found no room.
-    pub bypass_bytes: u64,
-    /// Frames in the table.
-    pub frames: u64,
-    /// Lookups that found their frame.
-    pub hits: u64,
-    /// Lookups that had to load.
-    pub misses: u64,
-    /// Frames evicted.
-    pub evictions: u64,
-    /// Bytes evicted.
-    pub evicted_bytes: u64,
-    /// Loads that found no room because everything was pinned.
-    pub bypasses: u64,
+/// Why a page enters the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// Somebody asked for it.
+    Wanted,
+    /// Somebody will ask for it.
+    Ahead,
+    /// A long scan passes by: it goes before everything else, unless somebody else uses it.
+    Once,
+}
+
+/// What is known of a page before it is loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Page {
+    /// Its decoded length in bytes.
+    pub raw_len: usize,
+    /// How long it stays.
+    pub rank: Rank,
+    /// Whose it is.
+    pub level: Level,
+    /// Why it enters.
+    pub entry: Entry,
+}
+
+/// Brings a page into memory.
+pub trait Loader {
+    /// What can go wrong.
+    type Error;
+
+    /// The page's stored bytes. May do I/O.
+    fn read(&self) -> Result<Cow<'_, [u8]>, Self::Error>;
+
+    /// The page's decoded bytes. Checks them: what it returns is handed out as it is.
+    fn decode(&self, stored: &[u8]) -> Result<Vec<u8>, Self::Error>;
+
+    /// A clock, in microseconds.
+    fn now_us(&self) -> u64;
 }
 
 /// The table; shared by every tree of an engine.
 pub struct CacheTable {
     shards: Box<[Shard]>,
-    shared: Arc<Shared>,
+    account: Arc<Account>,
+    counters: Counters,
+    /// Pages scans left behind, oldest first; some are gone or were used again since.
+    once: Mutex<VecDeque<FrameKey>>,
+    /// Pages stay compressed when their frames go.
+    compressing: AtomicBool,
     /// The shard the next eviction starts at.
     hand: AtomicUsize,
 }
@@ -90,57 +125,108 @@ impl CacheTable {
     pub fn new(capacity: u64) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
-            shared: Arc::new(Shared::new(capacity)),
+            account: Account::new(capacity),
+            counters: Counters::default(),
+            once: Mutex::default(),
+            compressing: AtomicBool::new(false),
             hand: AtomicUsize::new(0),
         }
     }
 
+    /// Whether pages read from now on stay compressed when their frames go. At first they do not.
+    pub fn set_compressing(&self, compressing: bool) {
+        self.compressing.store(compressing, Ordering::Relaxed);
+    }
+
     /// The frame of `key`, if it is in memory. Does no I/O.
     pub fn get(&self, key: FrameKey) -> Option<Frame> {
-        let found = self.shard(key).get(key);
-        self.shared.count_lookup(found.is_some());
-        found
+        self.shard(key).get(key)
     }
 
-    /// Loads the frame of `key`, which [`CacheTable::get`] did not find. Room for `length` bytes is
-    /// made before `load` allocates them; `load` may do I/O, no lock is held meanwhile. Two
-    /// threads that miss at once both load, and the first one's frame stays.
-    pub fn load<E>(
+    /// Whether [`CacheTable::get`] would find the frame. Uses and counts nothing.
+    pub fn contains(&self, key: FrameKey) -> bool {
+        self.shard(key).contains(key)
+    }
+
+    /// Loads the frame of `key`, which [`CacheTable::get`] did not find: from the page's compressed
+    /// bytes, or from the disk. Room is made before the loader allocates; it may do I/O, no lock is
+    /// held meanwhile. Two threads that miss at once both load, and the first one's frame stays.
+    pub fn load<L: Loader>(
         &self,
         key: FrameKey,
-        length: usize,
-        rank: Rank,
-        load: impl FnOnce() -> Result<Vec<u8>, E>,
-    ) -> Result<Frame, E> {
-        let room = self.make_room(length);
-        let bytes = load()?.into_boxed_slice();
-        match room {
-            // More bytes than room was made for is a damaged length the loader let pass.
-            Some(room) if bytes.len() <= length => {
-                Ok(self.shard(key).insert(key, Body::frame(bytes, room), rank.rounds()))
-            }
-            _ => Ok(Body::bypass(bytes, &self.shared)),
+        page: Page,
+        loader: &L,
+    ) -> Result<Frame, L::Error> {
+        let started = loader.now_us();
+        let shard = self.shard(key);
+        let kept = shard.compressed(key);
+        let from_disk = kept.is_none();
+        let room = self.make_room(Part::Frames, page.raw_len);
+        let (bytes, compressed) = if let Some(kept) = kept {
+            (loader.decode(&kept)?, Some(kept))
+        } else {
+            let stored = loader.read()?;
+            (loader.decode(&stored)?, self.keep(page, stored))
+        };
+        self.counters.missed(from_disk, loader.now_us().saturating_sub(started));
+        if page.entry == Entry::Ahead {
+            self.counters.prefetches.fetch_add(1, Ordering::Relaxed);
         }
+        // More bytes than room was made for is a damaged length the loader let pass.
+        let Some(room) = room.filter(|_| bytes.len() <= page.raw_len) else {
+            self.counters.bypasses.fetch_add(1, Ordering::Relaxed);
+            return Ok(self.outside(Part::Bypass, bytes));
+        };
+        let frame = shard.insert(key, &page, Frame::new(bytes, room), compressed);
+        if page.entry == Entry::Once {
+            self.pass_by(key);
+        }
+        Ok(frame)
     }
 
-    /// A frame outside the table that stays until its owner drops it, set aside like
-    /// [`CacheTable::reserve`].
-    pub fn resident(&self, bytes: Box<[u8]>) -> Frame {
-        let room = self.reserve((bytes.len() + frame::OVERHEAD) as u64);
-        Body::frame(bytes, room)
+    /// A frame outside the table that stays until its owner drops it, counted as `part`'s.
+    pub fn resident(&self, part: Part, bytes: Vec<u8>) -> Frame {
+        let frame = self.outside(part, bytes);
+        self.shrink();
+        frame
     }
 
-    /// Sets `bytes` of the capacity aside for memory held elsewhere (memtables, nodes, filters).
-    /// Evicts to make room, but never refuses: the caller's memory exists already.
-    pub fn reserve(&self, bytes: u64) -> Reservation {
-        let reservation = Reservation::new(bytes, &self.shared);
+    /// Sets `bytes` of the capacity aside for memory held elsewhere. Evicts to make room, but never
+    /// refuses: the caller's memory exists already.
+    pub fn reserve(&self, part: Part, bytes: u64) -> Reservation {
+        let reservation = Reservation::new(part, bytes, &self.account);
         self.shrink();
         reservation
     }
 
+    /// Changes what a reservation holds. Evicts to make room, but never refuses.
+    pub fn resize(&self, reservation: &mut Reservation, bytes: u64) {
+        let grows = bytes > reservation.bytes();
+        reservation.set(bytes);
+        if grows {
+            self.shrink();
+        }
+    }
+
+    /// Says what a part that keeps its own count holds by now. Evicts to make room.
+    pub fn sample(&self, part: Part, bytes: u64) {
+        self.account.sample(part, bytes);
+        self.shrink();
+    }
+
+    /// What a part holds.
+    pub fn held(&self, part: Part) -> u64 {
+        self.account.held(part)
+    }
+
+    /// The bound.
+    pub fn capacity(&self) -> u64 {
+        self.account.capacity()
+    }
+
     /// Changes the bound; evicts at once where it shrank.
     pub fn set_capacity(&self, capacity: u64) {
-        self.shared.set_capacity(capacity);
+        self.account.set_capacity(capacity);
         self.shrink();
     }
 
@@ -148,25 +234,52 @@ impl CacheTable {
     pub fn forget(&self, segment: u64, pages: u32) {
         for page in 0..pages {
             let key = FrameKey { segment, page };
-            self.shard(key).remove(key);
+            self.shard(key).remove(key, &self.counters);
         }
     }
 
-    /// The counters as they are now.
+    /// The counters as they are now. Walks the slots.
     pub fn stats(&self) -> Stats {
-        let frames = self.shards.iter().map(Shard::len).sum();
-        self.shared.stats(frames)
+        let mut stats = Stats {
+            capacity_bytes: self.capacity(),
+            parts: self.account.parts(),
+            ..self.counters.read()
+        };
+        for shard in &self.shards {
+            let [frames, compressed, hits, prefetches_used] = shard.figures();
+            stats.frames += frames;
+            stats.compressed += compressed;
+            stats.hits += hits;
+            stats.prefetches_used += prefetches_used;
+        }
+        stats
     }
 
     fn shard(&self, key: FrameKey) -> &Shard {
         &self.shards[(shard::mix(key) >> 48) as usize % SHARDS]
     }
 
+    fn outside(&self, part: Part, bytes: Vec<u8>) -> Frame {
+        let room = Reservation::new(part, Frame::cost(bytes.len()), &self.account);
+        Frame::new(bytes, room)
+    }
+
+    /// Keeps the stored bytes of a page that was read, where that is wanted and pays: they take a
+    /// quarter less than the frame, or lower.
+    fn keep(&self, page: Page, stored: Cow<'_, [u8]>) -> Option<Frame> {
+        let wanted = self.compressing.load(Ordering::Relaxed)
+            && page.rank == Rank::Page
+            && page.entry != Entry::Once
+            && stored.len() / 3 <= page.raw_len / 4;
+        let room = wanted.then(|| self.make_room(Part::Compressed, stored.len())).flatten()?;
+        Some(Frame::new(stored.into_owned(), room))
+    }
+
     /// Admits `length` bytes, evicting as needed; `None` where everything is pinned.
-    fn make_room(&self, length: usize) -> Option<Reservation> {
-        let bytes = (length + frame::OVERHEAD) as u64;
+    fn make_room(&self, part: Part, length: usize) -> Option<Reservation> {
+        let bytes = Frame::cost(length);
         loop {
-            if let Some(room) = Reservation::within_bound(bytes, &self.shared) {
+            if let Some(room) = Reservation::within_bound(part, bytes, &self.account) {
                 return Some(room);
             }
             if !self.evict(bytes) {
@@ -176,23 +289,52 @@ impl CacheTable {
     }
 
     fn shrink(&self) {
-        while self.shared.excess() > 0 {
-            if !self.evict(self.shared.excess()) {
+        while self.account.excess() > 0 {
+            if !self.evict(self.account.excess()) {
                 return;
             }
         }
     }
 
-    /// Evicts about `wanted` bytes; false where no shard had anything to give.
+    /// Evicts about `wanted` bytes; false where nothing had anything to give.
     fn evict(&self, wanted: u64) -> bool {
-        let start = self.hand.fetch_add(1, Ordering::Relaxed);
-        let mut freed = 0;
-        for step in 0..SHARDS {
-            freed += self.shards[(start + step) % SHARDS].evict(wanted - freed, &self.shared);
+        let mut freed = self.evict_scanned(wanted);
+        for _ in 0..SHARDS * shard::MOST_ROUNDS {
             if freed >= wanted {
                 break;
             }
+            // One round of one shard after the other: all hands keep about the same pace.
+            let next = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            freed += self.shards[next].evict(wanted - freed, &self.counters);
         }
         freed > 0
+    }
+
+    /// Evicts what scans left behind, oldest first; says how many bytes went.
+    fn evict_scanned(&self, wanted: u64) -> u64 {
+        let mut freed = 0;
+        while freed < wanted {
+            let mut once = self.once.lock();
+            let Some(key) = once.pop_front() else { break };
+            match self.shard(key).evict_once(key, &self.counters) {
+                Once::Evicted(bytes) => freed += bytes,
+                Once::Other => {}
+                Once::Pinned => {
+                    // The scan is at it; the others are about as young.
+                    once.push_back(key);
+                    break;
+                }
+            }
+        }
+        freed
+    }
+
+    /// Notes a page of a long scan.
+    fn pass_by(&self, key: FrameKey) {
+        let mut once = self.once.lock();
+        once.push_back(key);
+        if once.len() as u64 > self.capacity() / SHORT_PAGE + SHARDS as u64 {
+            once.retain(|key| self.shard(*key).contains(*key));
+        }
     }
 }

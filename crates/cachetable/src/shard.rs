@@ -1,14 +1,33 @@
 //! One part of the table: a map and a clock over its slots, under one short lock.
 //!
-//! Always true: the map and the slots name each other; pins are taken under the lock, so a frame
-//! that is unpinned under the exclusive lock can go.
+//! A slot's page is there as a frame, compressed, or both. What the hand does to it:
+//!
+//! | the slot has | was used | was not used |
+//! |---|---|---|
+//! | a frame | loses a round | goes |
+//! | a frame and the compressed page | loses a round; used in three rounds on end, the compressed page | is compressed only, with new rounds |
+//! | the compressed page | | loses a round, then goes |
+//!
+//! Always true: the map and the slots name each other; a slot has a frame or a compressed page;
+//! pins are taken under the lock, so a frame that is unpinned under the exclusive lock can go.
 
-use crate::FrameKey;
-use crate::frame::{Frame, Shared};
+use crate::frame::Frame;
+use crate::stats::{Counters, Eviction, Level};
+use crate::{Entry, FrameKey, Page};
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// Rounds a page that is only there compressed survives: it takes a third of the memory, and 3, 5
+/// and 7 rounds were tried (docs/adr, two stages of eviction).
+const COMPRESSED_ROUNDS: u8 = 5;
+/// A page used in so many rounds on end is not going to be demoted soon.
+const HOT: u8 = 3;
+/// Rounds after which every slot that is not pinned is gone.
+pub(crate) const MOST_ROUNDS: usize = COMPRESSED_ROUNDS as usize + 5;
+/// Set in a slot's rounds: loaded ahead, and not yet asked for.
+const UNUSED: u8 = 0x80;
 
 /// Spreads a key over 64 bits: multiply and fold, twice.
 pub(crate) fn mix(key: FrameKey) -> u64 {
@@ -44,10 +63,63 @@ impl Hasher for KeyHasher {
 
 struct Slot {
     key: FrameKey,
-    frame: Frame,
-    /// Rounds of the hand it still survives.
+    frame: Option<Frame>,
+    compressed: Option<Frame>,
+    /// Rounds of the hand it still survives, and [`UNUSED`].
     rounds: AtomicU8,
     most_rounds: u8,
+    /// Rounds on end in which it was used.
+    heat: u8,
+    /// Of a long scan, and not used by anybody else yet.
+    once: bool,
+    level: Level,
+}
+
+/// What the hand made of a slot.
+enum Passed {
+    Stays,
+    /// It gave this back and stays in the table.
+    Gives(Frame, Option<Eviction>),
+    Goes,
+}
+
+impl Slot {
+    fn pass(&mut self) -> Passed {
+        let rounds = self.rounds.get_mut();
+        let used = *rounds & !UNUSED;
+        if used > 0 {
+            *rounds -= 1;
+            self.heat = self.heat.saturating_add(1);
+            if self.heat >= HOT && self.frame.is_some() {
+                return match self.compressed.take_if(|compressed| compressed.is_unpinned()) {
+                    Some(compressed) => Passed::Gives(compressed, None),
+                    None => Passed::Stays,
+                };
+            }
+            return Passed::Stays;
+        }
+        self.heat = 0;
+        let pinned = |frame: &Option<Frame>| frame.as_ref().is_some_and(|f| !f.is_unpinned());
+        if pinned(&self.frame) || pinned(&self.compressed) {
+            return Passed::Stays;
+        }
+        if self.compressed.is_some()
+            && let Some(frame) = self.frame.take()
+        {
+            *rounds = COMPRESSED_ROUNDS | *rounds & UNUSED;
+            return Passed::Gives(frame, Some(Eviction::Partial));
+        }
+        Passed::Goes
+    }
+
+    fn charge(&self) -> u64 {
+        let charge = |frame: &Option<Frame>| frame.as_ref().map_or(0, Frame::charge);
+        charge(&self.frame) + charge(&self.compressed)
+    }
+
+    fn is_unused(&self) -> bool {
+        self.rounds.load(Ordering::Relaxed) & UNUSED != 0
+    }
 }
 
 #[derive(Default)]
@@ -57,32 +129,95 @@ struct Content {
     hand: usize,
 }
 
+/// On cache lines of its own: a hit writes its lock and its counter.
 #[derive(Default)]
-pub(crate) struct Shard(RwLock<Content>);
+#[repr(align(128))]
+pub(crate) struct Shard {
+    content: RwLock<Content>,
+    hits: AtomicU64,
+    prefetches_used: AtomicU64,
+}
+
+/// What became of a page a scan left behind.
+pub(crate) enum Once {
+    /// It is evicted, and so many bytes with it.
+    Evicted(u64),
+    /// It is in use right now.
+    Pinned,
+    /// It is gone, or somebody else came to use it.
+    Other,
+}
 
 impl Shard {
     pub(crate) fn get(&self, key: FrameKey) -> Option<Frame> {
-        let content = self.0.read();
+        let content = self.content.read();
         let slot = &content.slots[*content.map.get(&key)?];
+        let frame = slot.frame.clone()?;
         // Stored only where it changes, so that hits on a hot frame share its cache line.
-        if slot.rounds.load(Ordering::Relaxed) != slot.most_rounds {
-            slot.rounds.store(slot.most_rounds, Ordering::Relaxed);
+        let rounds = slot.rounds.load(Ordering::Relaxed);
+        if rounds != slot.most_rounds {
+            if rounds & UNUSED == 0 {
+                slot.rounds.store(slot.most_rounds, Ordering::Relaxed);
+            } else {
+                // What was loaded ahead is used now for the first time.
+                slot.rounds.store(rounds & !UNUSED, Ordering::Relaxed);
+                self.prefetches_used.fetch_add(1, Ordering::Relaxed);
+            }
         }
-        Some(slot.frame.clone())
+        drop(content);
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        Some(frame)
+    }
+
+    /// The compressed page, pinned.
+    pub(crate) fn compressed(&self, key: FrameKey) -> Option<Frame> {
+        let content = self.content.read();
+        let slot = &content.slots[*content.map.get(&key)?];
+        slot.compressed.clone()
+    }
+
+    pub(crate) fn contains(&self, key: FrameKey) -> bool {
+        let content = self.content.read();
+        content.map.get(&key).is_some_and(|at| content.slots[*at].frame.is_some())
     }
 
     /// Adds a frame; where another thread was first, its frame wins and ours goes.
-    pub(crate) fn insert(&self, key: FrameKey, frame: Frame, rounds: u8) -> Frame {
-        let mut content = self.0.write();
-        if let Some(slot) = content.map.get(&key) {
-            return content.slots[*slot].frame.clone();
+    pub(crate) fn insert(
+        &self,
+        key: FrameKey,
+        page: &Page,
+        frame: Frame,
+        compressed: Option<Frame>,
+    ) -> Frame {
+        let mut content = self.content.write();
+        let content = &mut *content;
+        let most_rounds = page.rank.rounds();
+        // New frames start one round short: what is read once goes before what was used again.
+        let mut rounds = most_rounds - 1;
+        if let Some(at) = content.map.get(&key) {
+            let slot = &mut content.slots[*at];
+            if let Some(first) = &slot.frame {
+                return first.clone();
+            }
+            slot.frame = Some(frame.clone());
+            if slot.is_unused() {
+                self.prefetches_used.fetch_add(1, Ordering::Relaxed);
+            }
+            slot.rounds = AtomicU8::new(rounds);
+            return frame;
+        }
+        if page.entry == Entry::Ahead {
+            rounds |= UNUSED;
         }
         let slot = Slot {
             key,
-            frame: frame.clone(),
-            // New frames start one round short: a scan's pages go before pages that were hit.
-            rounds: AtomicU8::new(rounds - 1),
-            most_rounds: rounds,
+            frame: Some(frame.clone()),
+            compressed,
+            rounds: AtomicU8::new(rounds),
+            most_rounds,
+            heat: 0,
+            once: page.entry == Entry::Once,
+            level: page.level,
         };
         let at = content.slots.len();
         content.slots.push(slot);
@@ -90,43 +225,78 @@ impl Shard {
         frame
     }
 
-    pub(crate) fn remove(&self, key: FrameKey) {
-        let mut content = self.0.write();
+    pub(crate) fn remove(&self, key: FrameKey, counters: &Counters) {
+        let mut content = self.content.write();
         if let Some(at) = content.map.get(&key).copied() {
-            drop(content.take(at));
+            let slot = content.take(at);
+            drop(content);
+            if slot.is_unused() {
+                counters.wasted();
+            }
         }
     }
 
-    pub(crate) fn len(&self) -> u64 {
-        self.0.read().slots.len() as u64
+    /// Frames, pages that are only there compressed, hits, and pages loaded ahead and used.
+    pub(crate) fn figures(&self) -> [u64; 4] {
+        let content = self.content.read();
+        let frames = content.slots.iter().filter(|slot| slot.frame.is_some()).count();
+        let compressed = content.slots.len() - frames;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        [frames as u64, compressed as u64, read(&self.hits), read(&self.prefetches_used)]
     }
 
-    /// Moves the hand until `wanted` bytes are free or every frame was passed often enough to
-    /// lose all its rounds; says how many bytes went.
-    pub(crate) fn evict(&self, wanted: u64, shared: &Shared) -> u64 {
+    /// Evicts a page a scan left behind, unless it was used again.
+    pub(crate) fn evict_once(&self, key: FrameKey, counters: &Counters) -> Once {
+        let mut content = self.content.write();
+        let Some(at) = content.map.get(&key).copied() else { return Once::Other };
+        let slot = &mut content.slots[at];
+        if !slot.once || *slot.rounds.get_mut() > 0 {
+            slot.once = false;
+            return Once::Other;
+        }
+        if slot.frame.as_ref().is_some_and(|frame| !frame.is_unpinned()) {
+            return Once::Pinned;
+        }
+        let slot = content.take(at);
+        drop(content);
+        counters.evicted(Eviction::Full, slot.level, slot.charge());
+        Once::Evicted(slot.charge())
+    }
+
+    /// Moves the hand until `wanted` bytes are free, one round at most; says how many bytes went.
+    pub(crate) fn evict(&self, wanted: u64, counters: &Counters) -> u64 {
         let mut gone = Vec::new();
         let mut freed = 0;
         {
-            let mut content = self.0.write();
-            let mut steps = content.slots.len() * 4;
+            let mut content = self.content.write();
+            let content = &mut *content;
+            let mut steps = content.slots.len();
             while freed < wanted && steps > 0 && !content.slots.is_empty() {
                 steps -= 1;
                 if content.hand >= content.slots.len() {
                     content.hand = 0;
                 }
                 let at = content.hand;
-                let slot = &content.slots[at];
-                let rounds = slot.rounds.load(Ordering::Relaxed);
-                if !slot.frame.is_unpinned() {
-                    content.hand += 1;
-                } else if rounds > 0 {
-                    slot.rounds.store(rounds - 1, Ordering::Relaxed);
-                    content.hand += 1;
-                } else {
-                    let frame = content.take(at);
-                    freed += frame.charge();
-                    shared.count_eviction(frame.charge());
-                    gone.push(frame);
+                let slot = &mut content.slots[at];
+                match slot.pass() {
+                    Passed::Stays => content.hand += 1,
+                    Passed::Gives(frame, eviction) => {
+                        if let Some(eviction) = eviction {
+                            counters.evicted(eviction, slot.level, frame.charge());
+                        }
+                        freed += frame.charge();
+                        gone.push(frame);
+                        content.hand += 1;
+                    }
+                    Passed::Goes => {
+                        let slot = content.take(at);
+                        counters.evicted(Eviction::Full, slot.level, slot.charge());
+                        if slot.is_unused() {
+                            counters.wasted();
+                        }
+                        freed += slot.charge();
+                        gone.extend(slot.frame.into_iter().chain(slot.compressed));
+                    }
                 }
             }
         }
@@ -138,12 +308,12 @@ impl Shard {
 
 impl Content {
     /// Takes a slot out; the last one moves into its place.
-    fn take(&mut self, at: usize) -> Frame {
+    fn take(&mut self, at: usize) -> Slot {
         let slot = self.slots.swap_remove(at);
         self.map.remove(&slot.key);
         if let Some(moved) = self.slots.get(at) {
             self.map.insert(moved.key, at);
         }
-        slot.frame
+        slot
     }
 }

@@ -176,7 +176,7 @@ fn watch(os: &Os, engine: &Engine, next: &AtomicU64, done: &AtomicBool, peak: &A
                 rows - before,
                 resident >> 20,
                 stats.memtable_bytes >> 20,
-                stats.cache.used_bytes >> 20,
+                stats.cache.parts.total() >> 20,
                 stats.queued_jobs,
                 stats.drains,
                 stats.merges,

@@ -16,6 +16,7 @@
 use crate::dictionary::Dictionary;
 use crate::environment::Environment;
 use crate::{Error, Result};
+use cachetable::Part;
 use ftree::{Effort, Progress, Work};
 use os::JoinHandle;
 use parking_lot::{Condvar, Mutex};
@@ -345,6 +346,7 @@ impl Environment {
     }
 
     fn flush_log(&self) -> Result<()> {
+        self.cache.sample(Part::Locks, self.locks.bytes());
         let wal = self.wal();
         if wal.synced_lsn() < wal.next_lsn() {
             self.sync_log_to(wal.next_lsn())?;

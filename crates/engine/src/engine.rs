@@ -194,6 +194,11 @@ impl Engine {
         Backup::begin(self.environment())
     }
 
+    /// Whether pages stay compressed in memory when their frames go, from now on.
+    pub fn set_compress_before_eviction(&self, compress: bool) {
+        self.environment().cache.set_compressing(compress);
+    }
+
     /// Cuts free space off the data file; says how many bytes the filesystem got back.
     pub fn shrink(&self) -> Result<u64> {
         let environment = self.environment();
@@ -254,11 +259,12 @@ fn assemble(
     }
     let log = Wal::open(&os, &options.log_dir(), log_options, wal::Metrics::new(&registry))?;
     let lock_memory = options.locktree_max_memory.unwrap_or(options.cache_size / 10);
-    let frames = match options.tuning.frame_bytes {
-        0 => options.cache_size - options.tuning.write_budget.min(options.cache_size / 2),
-        bytes => bytes,
+    let capacity = match options.tuning.frame_bytes {
+        0 => options.cache_size,
+        bytes => bytes + options.tuning.write_budget / 2,
     };
-    let cache = Arc::new(CacheTable::new(frames));
+    let cache = Arc::new(CacheTable::new(capacity));
+    cache.set_compressing(options.compress_before_eviction.unwrap_or(options.directio));
     let trees = ftree::Context::new(blocks.clone(), Arc::clone(&cache));
     let locks = LockTable::new(
         Arc::clone(&os.clock),

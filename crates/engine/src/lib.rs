@@ -8,8 +8,8 @@
 //!    (one log record decides), in a backup.
 //! 2. What `Durability::Synced` acknowledged survives; what survives is a prefix of the commits.
 //! 3. Uncommitted writes are in no tree.
-//! 4. Memory is bounded by `cacheSize`: memtables by a write budget, pages by the cache table,
-//!    locks and write sets by limits of their own.
+//! 4. Memory is bounded by `cacheSize`: everything is counted in the cache table's one account, and
+//!    pages go where the rest grows; the rest has bounds of its own.
 #![forbid(unsafe_code)]
 
 mod background;
@@ -38,6 +38,7 @@ mod txn;
 mod types;
 
 pub use backup::Backup;
+pub use cachetable::{Amount, Evictions, Misses, Part, Parts, Stats as CacheStats};
 pub use cursor::Cursor;
 pub use engine::{DictionaryStats, Engine};
 pub use error::{Error, Result};

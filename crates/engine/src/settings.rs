@@ -27,7 +27,7 @@ pub struct Options {
     pub log_dir: Option<PathBuf>,
     /// Where temporary files are; `None` is `tmp` in the data directory.
     pub tmp_dir: Option<PathBuf>,
-    /// Bytes for memtables, page frames, nodes and filters together (`cacheSize`).
+    /// Bytes for everything the engine keeps in memory (`cacheSize`): see [`cachetable::Part`].
     pub cache_size: u64,
     /// Time between checkpoints (`checkpointPeriod`); zero is never.
     pub checkpoint_period: Duration,
@@ -43,6 +43,10 @@ pub struct Options {
     pub fs_redzone_percent: u8,
     /// Bypass the page cache for data files (`directio`).
     pub directio: bool,
+    /// Pages stay compressed in memory for a while when their frames go
+    /// (`compressBuffersBeforeEviction`); `None` is where `directio` is: otherwise the kernel's page
+    /// cache has those bytes already.
+    pub compress_before_eviction: Option<bool>,
     /// Limit on lock memory in bytes; `None` is a tenth of the cache.
     pub locktree_max_memory: Option<u64>,
     /// Who does the background work.
@@ -100,6 +104,7 @@ impl Options {
             cleaner_iterations: 5,
             fs_redzone_percent: 5,
             directio: false,
+            compress_before_eviction: None,
             locktree_max_memory: None,
             background: Background::Threads,
             tuning: Tuning::default(),

@@ -72,9 +72,9 @@ impl Counters {
 pub struct Stats {
     /// The setting.
     pub cache_size: u64,
-    /// Page frames, block indexes, filters, nodes.
+    /// Who holds how much of it, and what came into memory and went.
     pub cache: cachetable::Stats,
-    /// Memtables of all dictionaries, in bytes.
+    /// Memtables of all dictionaries that are not drained yet, in bytes.
     pub memtable_bytes: u64,
     /// What they may take before writers are slowed.
     pub write_budget: u64,

@@ -4,6 +4,7 @@
 //! are in the log, and count for nothing until its commit record; what exceeds memory is in a
 //! private tree). So abort forgets, and undoes nothing.
 
+mod charge;
 pub(crate) mod writeset;
 
 use crate::cursor::Cursor;
@@ -14,6 +15,8 @@ use crate::{
     DictionaryId, DictionaryOptions, Direction, Durability, Error, KeyRange, OnConflict, Result,
     Timestamp, TxnOptions, Value,
 };
+use cachetable::Part;
+use charge::Charge;
 use locktree::{Mode, Owner, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,6 +27,9 @@ use writeset::WriteSet;
 pub const MAX_KEY_BYTES: usize = 1 << 20;
 /// The longest value the engine takes: the longest document, and room for what wraps it.
 pub const MAX_VALUE_BYTES: usize = 17 << 20;
+
+/// Where transactions together take much memory, those that take more than this spill.
+const CROWDED_BYTES: u64 = 512 << 10;
 
 /// A place in a transaction to which its writes can be rolled back.
 #[derive(Debug)]
@@ -44,6 +50,7 @@ pub struct Txn {
     /// `None` once it has committed.
     pub(crate) owner: Option<Owner>,
     pub(crate) writes: WriteSet,
+    charge: Charge,
     pub(crate) created: Vec<(u64, DictionaryOptions)>,
     pub(crate) dropped: Vec<u64>,
     /// New options of dictionaries that were there before.
@@ -64,6 +71,7 @@ impl Txn {
             options,
             owner: Some(owner),
             writes: WriteSet::default(),
+            charge: Charge::default(),
             created: Vec::new(),
             dropped: Vec::new(),
             reshaped: Vec::new(),
@@ -289,6 +297,7 @@ impl Txn {
         self.created.truncate(savepoint.created);
         self.dropped.truncate(savepoint.dropped);
         self.reshaped.truncate(savepoint.reshaped);
+        self.charge();
     }
 
     /// Makes the writes visible and durable as asked. May wait for the disk.
@@ -326,9 +335,7 @@ impl Txn {
 
     fn write(&mut self, dictionary: DictionaryId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_size("value", value.map_or(0, <[u8]>::len), MAX_VALUE_BYTES)?;
-        if self.writes.memory() > self.environment.options.tuning.spill_bytes
-            && self.writes.spilled().is_none()
-        {
+        if self.writes.spilled().is_none() && self.is_large() {
             let spill = self.environment.start_spill(self.live.id);
             let spilled = self.writes.spill_to(spill);
             self.environment.check(spilled)?;
@@ -336,7 +343,27 @@ impl Txn {
         let written = self.writes.write(dictionary.0, key, value);
         self.environment.check(written)?;
         self.live.written_bytes.store(self.writes.bytes(), Ordering::Relaxed);
+        self.charge();
         Ok(())
+    }
+
+    /// The writes take more memory than one transaction should, or than this one should while
+    /// all transactions together take so much.
+    fn is_large(&self) -> bool {
+        let Environment { cache, options, .. } = &*self.environment;
+        let memory = self.writes.memory();
+        memory > options.tuning.spill_bytes
+            || (memory > CROWDED_BYTES && cache.held(Part::WriteSets) > cache.capacity() / 8)
+    }
+
+    /// Keeps the account of memory up to date with the writes and, now and then, the locks.
+    fn charge(&mut self) {
+        let Environment { cache, locks, .. } = &*self.environment;
+        // A spilled set is counted as the memtable it is.
+        let bytes = if self.writes.spilled().is_some() { 0 } else { self.writes.bytes() };
+        if self.charge.follow(cache, bytes) {
+            cache.sample(Part::Locks, locks.bytes());
+        }
     }
 
     fn check_alive(&self) -> Result<()> {

@@ -14,6 +14,7 @@ mod tests;
 
 use crate::message::{Entry, Message, Place};
 use arena::Arena;
+use cachetable::CacheTable;
 use index::Index;
 use order::{Batch, Ordered};
 use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -39,8 +40,9 @@ pub(crate) struct MemTable {
 }
 
 impl MemTable {
-    pub(crate) fn new() -> Self {
-        let arena = Arena::new();
+    /// An empty one; its memory is taken from the cache's bound.
+    pub(crate) fn new(cache: &Arc<CacheTable>) -> Self {
+        let arena = Arena::new(cache);
         Self {
             index: Index::new(),
             order: Ordered::new(),

@@ -15,18 +15,18 @@
 
 mod build;
 mod iter;
+mod load;
 
 pub(crate) use build::SegmentBuilder;
 pub(crate) use iter::{Bounds, Reading, SegmentIter};
 
 use crate::bytes::{Reader, put_bytes, put_varint};
 use crate::error::{Error, Result};
-use crate::filter;
 use crate::home::Home;
 use crate::message::{Kind, Place};
 use crate::page::PageView;
 use blockfile::{MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageRef, SegmentId};
-use cachetable::{Frame, FrameKey, Rank};
+use cachetable::{Frame, Level};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
@@ -34,7 +34,7 @@ use std::sync::{Arc, OnceLock};
 /// What a segment is for: it decides where its index and filter are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// A buffer: index and filter stay in memory.
+    /// A buffer: index and filter stay in memory, as long as those of all runs are few.
     Run,
     /// A leaf: index and filter are cache frames with a better rank.
     Leaf,
@@ -46,6 +46,13 @@ impl Role {
         match self {
             Role::Run => 1,
             Role::Leaf => 2,
+        }
+    }
+
+    fn level(self) -> Level {
+        match self {
+            Role::Run => Level::Nonleaf,
+            Role::Leaf => Level::Leaf,
         }
     }
 }
@@ -101,13 +108,8 @@ pub(crate) struct Segment {
     home: Arc<Home>,
     role: Role,
     descriptor: Descriptor,
-    /// A run's index and filter, once they were needed.
-    resident: OnceLock<Resident>,
-}
-
-struct Resident {
-    index: Frame,
-    filter: Option<Frame>,
+    /// A run's index and filter, once they were needed, where there was room for them.
+    resident: OnceLock<load::Resident>,
 }
 
 /// A version found in a segment: where its value lies.
@@ -170,49 +172,6 @@ impl Segment {
         }
     }
 
-    /// False where the key is certainly not here.
-    fn may_contain(&self, hash: u64) -> Result<bool> {
-        let Some(block) = self.descriptor.filter else { return Ok(true) };
-        let passes = match self.role {
-            Role::Run => {
-                let filter = &self.resident()?.filter;
-                filter.as_ref().is_none_or(|filter| filter::may_contain(filter, hash))
-            }
-            Role::Leaf => {
-                let frame = self.cached(block, Rank::Index, filter::check)?;
-                filter::may_contain(&frame, hash)
-            }
-        };
-        self.home.counters.filter(passes);
-        Ok(passes)
-    }
-
-    /// The block index, from memory where it is resident or cached.
-    pub(crate) fn index(&self) -> Result<Frame> {
-        match self.role {
-            Role::Run => Ok(self.resident()?.index.clone()),
-            Role::Leaf => self.cached(self.descriptor.index, Rank::Index, check_page),
-        }
-    }
-
-    fn resident(&self) -> Result<&Resident> {
-        if let Some(resident) = self.resident.get() {
-            return Ok(resident);
-        }
-        let mut bytes = Vec::new();
-        self.read(self.descriptor.index, check_page, &mut bytes)?;
-        let index = self.home.cache.resident(bytes.into());
-        let filter = match self.descriptor.filter {
-            Some(block) => {
-                let mut bytes = Vec::new();
-                self.read(block, filter::check, &mut bytes)?;
-                Some(self.home.cache.resident(bytes.into()))
-            }
-            None => None,
-        };
-        Ok(self.resident.get_or_init(|| Resident { index, filter }))
-    }
-
     /// The page whose places include `place`.
     pub(crate) fn page_of(&self, index: &Frame, place: Place<'_>) -> Result<u32> {
         let view = self.index_view(index)?;
@@ -256,102 +215,9 @@ impl Segment {
         Ok(view)
     }
 
-    /// A page of entries, through the cache.
-    pub(crate) fn page(&self, page: u32, index: &Frame) -> Result<Frame> {
-        match self.cached_page(page) {
-            Some(frame) => Ok(frame),
-            None => self.load_page(self.block(index, page)?),
-        }
-    }
-
-    /// A page of entries that is in the cache.
-    pub(crate) fn cached_page(&self, page: u32) -> Option<Frame> {
-        self.home.cache.get(FrameKey { segment: self.descriptor.id, page })
-    }
-
-    /// Reads a page of entries into the cache.
-    pub(crate) fn load_page(&self, block: Block) -> Result<Frame> {
-        self.load(block, Rank::Page, check_page)
-    }
-
-    /// Decodes a page of entries, read already, into the cache.
-    pub(crate) fn load_stored(&self, block: Block, stored: &[u8]) -> Result<Frame> {
-        let key = FrameKey { segment: self.descriptor.id, page: block.page.page };
-        self.home.cache.load(key, block.raw_len as usize, Rank::Page, || {
-            let mut bytes = Vec::new();
-            self.decode(block, stored, &mut bytes)?;
-            Ok(bytes)
-        })
-    }
-
-    /// Decodes and checks a page of entries.
-    pub(crate) fn decode(&self, block: Block, stored: &[u8], bytes: &mut Vec<u8>) -> Result<()> {
-        let id = SegmentId(self.descriptor.id);
-        self.home.blocks.decode(self.home.tree, id, block.page, stored, bytes)?;
-        self.check_decoded(block, bytes, check_page)
-    }
-
-    /// Reads stored bytes, of several pages at once.
-    pub(crate) fn read_stored(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        self.home.blocks.read(SegmentId(self.descriptor.id), offset, bytes)?;
-        Ok(())
-    }
-
     /// A loaded page's parts.
     pub(crate) fn view<'a>(&self, frame: &'a [u8], page: u32) -> Result<PageView<'a>> {
         PageView::open(frame).map_err(|what| self.corruption(page, what))
-    }
-
-    fn cached(
-        &self,
-        block: Block,
-        rank: Rank,
-        check: fn(&[u8]) -> Result<(), &'static str>,
-    ) -> Result<Frame> {
-        let key = FrameKey { segment: self.descriptor.id, page: block.page.page };
-        match self.home.cache.get(key) {
-            Some(frame) => Ok(frame),
-            None => self.load(block, rank, check),
-        }
-    }
-
-    fn load(
-        &self,
-        block: Block,
-        rank: Rank,
-        check: fn(&[u8]) -> Result<(), &'static str>,
-    ) -> Result<Frame> {
-        let key = FrameKey { segment: self.descriptor.id, page: block.page.page };
-        self.home.cache.load(key, block.raw_len as usize, rank, || {
-            let mut bytes = Vec::new();
-            self.read(block, check, &mut bytes)?;
-            Ok(bytes)
-        })
-    }
-
-    fn read(
-        &self,
-        block: Block,
-        check: fn(&[u8]) -> Result<(), &'static str>,
-        bytes: &mut Vec<u8>,
-    ) -> Result<()> {
-        let id = SegmentId(self.descriptor.id);
-        self.home.blocks.read_page(self.home.tree, id, block.page, bytes)?;
-        self.home.counters.page_reads.fetch_add(1, Ordering::Relaxed);
-        self.check_decoded(block, bytes, check)
-    }
-
-    /// What was decoded is what the index promised, and well formed.
-    fn check_decoded(
-        &self,
-        block: Block,
-        bytes: &[u8],
-        check: fn(&[u8]) -> Result<(), &'static str>,
-    ) -> Result<()> {
-        if bytes.len() != block.raw_len as usize {
-            return Err(self.corruption(block.page.page, "page length differs from its index"));
-        }
-        check(bytes).map_err(|what| self.corruption(block.page.page, what))
     }
 
     pub(crate) fn home(&self) -> &Home {
@@ -395,10 +261,6 @@ impl Drop for Segment {
     fn drop(&mut self) {
         self.home.release(self.descriptor.id, self.descriptor.pages + 2);
     }
-}
-
-fn check_page(bytes: &[u8]) -> Result<(), &'static str> {
-    PageView::open(bytes)?.check()
 }
 
 pub(crate) fn encode_block(block: Block, out: &mut Vec<u8>) {

@@ -108,7 +108,7 @@ impl Tree {
         let home = Home::new(id, context.blocks.clone(), Arc::clone(&context.cache));
         let root = Parts::over(1, Child::Empty).close(&options, &home).pop();
         let state = State {
-            active: Arc::new(MemTable::new()),
+            active: Arc::new(MemTable::new(&context.cache)),
             sealed: Vec::new(),
             root: root.expect("one child fits one node"),
             flushed_ts: 0,
@@ -271,7 +271,7 @@ impl Tree {
         if full {
             state.active.seal(flushed_ts);
             next.sealed.insert(0, Layer::Table(Arc::clone(&state.active)));
-            next.active = Arc::new(MemTable::new());
+            next.active = Arc::new(MemTable::new(&self.context.cache));
         } else if let Some(newest) = state.sealed.first() {
             newest.raise_flushed_ts(flushed_ts);
         } else {
@@ -294,7 +294,7 @@ impl Tree {
         if active.entries() > 0 {
             active.seal(flushed_ts);
             sealed.insert(0, Layer::Table(active));
-            active = Arc::new(MemTable::new());
+            active = Arc::new(MemTable::new(&self.context.cache));
         }
         sealed.insert(0, Layer::Overlay(Overlay::new(spill, space, ts, flushed_ts)));
         let next = State {

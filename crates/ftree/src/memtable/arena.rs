@@ -1,11 +1,14 @@
 //! Memory of one memtable: bump allocation for many threads, freed all at once.
 //!
 //! Always true: chunks never move and are freed only with the arena, so a pointer handed out is
-//! valid as long as the arena lives; memory is zeroed; [`Arena::bytes`] is what was allocated.
+//! valid as long as the arena lives; memory is zeroed; [`Arena::bytes`] is what was allocated, and
+//! it is taken from the cache's bound before.
 
+use cachetable::{CacheTable, Part, Reservation};
 use os::sync::Mutex;
 use os::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::sync::Arc;
 
 /// Idle dictionaries are many: the first chunk is small, later ones double up to [`LARGEST`].
 const FIRST: usize = 2 << 10;
@@ -21,8 +24,14 @@ struct Chunk {
 pub(super) struct Arena {
     current: AtomicPtr<Chunk>,
     /// Every chunk, for freeing; the lock also serialises growing.
-    chunks: Mutex<Vec<*mut Chunk>>,
+    chunks: Mutex<Chunks>,
     bytes: AtomicU64,
+    cache: Arc<CacheTable>,
+}
+
+struct Chunks {
+    all: Vec<*mut Chunk>,
+    memory: Reservation,
 }
 
 // SAFETY: chunks are owned by the arena; their memory is handed out in disjoint pieces, and the
@@ -32,11 +41,13 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(cache: &Arc<CacheTable>) -> Self {
+        let memory = cache.reserve(Part::Memtables, 0);
         Self {
             current: AtomicPtr::new(std::ptr::null_mut()),
-            chunks: Mutex::new(Vec::new()),
+            chunks: Mutex::new(Chunks { all: Vec::new(), memory }),
             bytes: AtomicU64::new(0),
+            cache: Arc::clone(cache),
         }
     }
 
@@ -66,20 +77,23 @@ impl Arena {
         if self.current.load(Ordering::Acquire) != seen {
             return None;
         }
-        let usual = FIRST << chunks.len().min(9);
+        let usual = FIRST << chunks.all.len().min(9);
         if size > usual / 4 && size > FIRST {
-            let chunk = new_chunk(size);
-            chunks.push(chunk);
-            self.bytes.fetch_add(size as u64, Ordering::Relaxed);
-            return take(chunk, size);
+            return take(self.add(&mut chunks, size), size);
         }
-        let capacity = usual.min(LARGEST).max(size);
-        let chunk = new_chunk(capacity);
-        chunks.push(chunk);
-        self.bytes.fetch_add(capacity as u64, Ordering::Relaxed);
+        let chunk = self.add(&mut chunks, usual.min(LARGEST).max(size));
         let place = take(chunk, size);
         self.current.store(chunk, Ordering::Release);
         place
+    }
+
+    fn add(&self, chunks: &mut Chunks, capacity: usize) -> *mut Chunk {
+        let bytes = self.bytes.load(Ordering::Relaxed) + capacity as u64;
+        self.cache.resize(&mut chunks.memory, bytes);
+        let chunk = new_chunk(capacity);
+        chunks.all.push(chunk);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        chunk
     }
 }
 
@@ -117,7 +131,7 @@ fn new_chunk(capacity: usize) -> *mut Chunk {
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        for chunk in self.chunks.get_mut().drain(..) {
+        for chunk in self.chunks.get_mut().all.drain(..) {
             // SAFETY: every chunk was made by `new_chunk` with this layout, is freed once, and
             // nobody holds pointers into it any more: they all borrow from the arena's owner.
             unsafe {

@@ -13,7 +13,7 @@ fn put(table: &MemTable, key: &[u8], ts: u64) -> bool {
 
 /// A table whose first leaf is nearly full, so that the threads split it.
 fn nearly_full() -> Arc<MemTable> {
-    let table = MemTable::new();
+    let table = MemTable::new(&Arc::new(CacheTable::new(1 << 30)));
     for n in 0..44_u8 {
         assert!(put(&table, &[n * 5], 1));
     }
@@ -75,7 +75,7 @@ fn writers_and_walkers_meet_in_a_splitting_leaf() {
 fn versions_of_one_key_keep_their_order() {
     shuttle::check_random(
         || {
-            let table = Arc::new(MemTable::new());
+            let table = Arc::new(MemTable::new(&Arc::new(CacheTable::new(1 << 30))));
             let threads: Vec<_> = [[1, 4], [2, 3], [5, 2]]
                 .into_iter()
                 .map(|stamps| {
@@ -106,7 +106,7 @@ fn versions_of_one_key_keep_their_order() {
 fn sealed_and_quiet_table_is_complete() {
     shuttle::check_random(
         || {
-            let table = Arc::new(MemTable::new());
+            let table = Arc::new(MemTable::new(&Arc::new(CacheTable::new(1 << 30))));
             let writers: Vec<_> = (1..=2_u8)
                 .map(|writer| {
                     let table = Arc::clone(&table);

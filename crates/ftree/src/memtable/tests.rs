@@ -13,7 +13,7 @@ fn random(state: &mut u64) -> u64 {
 
 #[test]
 fn memtable_agrees_with_a_sorted_map_both_ways() {
-    let table = Arc::new(MemTable::new());
+    let table = Arc::new(MemTable::new(&Arc::new(CacheTable::new(1 << 30))));
     let mut model = BTreeMap::new();
     let mut seed = 42;
     for ts in 1..6000u64 {
@@ -57,7 +57,7 @@ fn memtable_agrees_with_a_sorted_map_both_ways() {
 
 #[test]
 fn version_that_arrives_late_takes_its_place_in_the_chain() {
-    let table = MemTable::new();
+    let table = MemTable::new(&Arc::new(CacheTable::new(1 << 30)));
     for ts in [5, 9, 7, 3, 8] {
         assert!(table.insert(b"k", hash(b"k"), ts, Message::Put(&[ts as u8])));
     }
@@ -69,7 +69,7 @@ fn version_that_arrives_late_takes_its_place_in_the_chain() {
 
 #[test]
 fn sealed_table_refuses_and_becomes_quiet() {
-    let table = MemTable::new();
+    let table = MemTable::new(&Arc::new(CacheTable::new(1 << 30)));
     assert!(table.insert(b"a", hash(b"a"), 1, Message::Delete));
     table.seal(1);
     assert!(!table.insert(b"b", hash(b"b"), 2, Message::Delete));
@@ -81,7 +81,7 @@ fn sealed_table_refuses_and_becomes_quiet() {
 fn threads_insert_at_once_and_readers_see_order_all_the_while() {
     const THREADS: u64 = 4;
     const EACH: u64 = 5000;
-    let table = Arc::new(MemTable::new());
+    let table = Arc::new(MemTable::new(&Arc::new(CacheTable::new(1 << 30))));
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let table = Arc::clone(&table);

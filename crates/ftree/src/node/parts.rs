@@ -5,6 +5,7 @@ use crate::home::Home;
 use crate::message::head;
 use crate::options::TreeOptions;
 use crate::segment::{Bounds, Segment};
+use cachetable::Part;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
@@ -267,7 +268,7 @@ impl Parts {
             score: Score(0),
             score_below: Score(0),
             stored: OnceLock::new(),
-            _memory: home.cache.reserve(memory),
+            _memory: home.cache.reserve(Part::Nodes, memory),
         };
         node.score = node.own_score(options);
         node.excess_below += node.excess(options);

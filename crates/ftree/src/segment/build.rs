@@ -10,6 +10,7 @@ use crate::message::{Entry, Message};
 use crate::options::TreeOptions;
 use crate::page::PageBuilder;
 use blockfile::{Compression, SegmentWriter};
+use cachetable::{Part, Reservation};
 use std::sync::Arc;
 
 /// Gathers one page, writes the others as they fill. Dropped unfinished it leaves nothing.
@@ -28,7 +29,12 @@ pub(crate) struct SegmentBuilder {
     pages: u32,
     last_key: Vec<u8>,
     raw: Vec<u8>,
+    /// What all of this takes of the cache's bound.
+    memory: Reservation,
 }
+
+/// A hash while it is gathered, and its filter's bits twice while they are built.
+const HASH_BYTES: usize = 8 + 3;
 
 impl SegmentBuilder {
     pub(crate) fn new(home: &Arc<Home>, options: &TreeOptions, role: Role) -> Self {
@@ -50,6 +56,7 @@ impl SegmentBuilder {
             pages: 0,
             last_key: Vec::new(),
             raw: Vec::new(),
+            memory: home.cache.reserve(Part::Buffers, 0),
         }
     }
 
@@ -108,6 +115,9 @@ impl SegmentBuilder {
         self.index.add(Entry { key, ts: *ts, message: Message::Put(&payload) });
         self.content.raw_bytes += u64::from(block.raw_len);
         self.pages += 1;
+        let hashes = self.hashes.as_ref().map_or(0, Vec::capacity) * HASH_BYTES;
+        let bytes = self.writer.buffered_bytes() + hashes + self.raw.capacity() * 4;
+        self.home.cache.resize(&mut self.memory, bytes as u64);
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use super::{Block, Segment};
 use crate::error::Result;
 use crate::message::{Entry, Kind, Message, Place};
 use crate::page::{PageEntry, PageView};
-use cachetable::{Frame, Reservation};
+use cachetable::{Entry as Enters, Frame, Part, Reservation};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ impl Deref for PageBytes {
     }
 }
 
-/// Stored bytes of consecutive pages; a cursor's are taken from the cache's bound.
+/// Stored bytes of consecutive pages; taken from the cache's bound.
 #[derive(Default)]
 struct Ahead {
     start: u64,
@@ -290,7 +290,7 @@ impl SegmentIter {
                 let stored = self.ahead.stored(block);
                 self.segment.load_stored(block, stored)?
             } else {
-                self.segment.load_page(block)?
+                self.segment.load_page(block, Enters::Wanted)?
             }
         };
         self.bytes = PageBytes::Frame(frame);
@@ -316,9 +316,7 @@ impl SegmentIter {
         if block.page.offset < self.ahead.start || end > have {
             let until = self.read_until(block)?;
             let length = until - block.page.offset;
-            if self.reading == Reading::Cached {
-                self.ahead.memory = Some(self.segment.home().cache.reserve(length));
-            }
+            self.ahead.memory = Some(self.segment.home().cache.reserve(Part::Buffers, length));
             self.ahead.start = block.page.offset;
             self.ahead.bytes.resize(length as usize, 0);
             self.segment.read_stored(block.page.offset, &mut self.ahead.bytes)?;

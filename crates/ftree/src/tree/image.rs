@@ -107,7 +107,7 @@ impl Tree {
         let home = Home::new(id, context.blocks.clone(), Arc::clone(&context.cache));
         let root = Loader::new(&home, &options).load(header.root)?;
         let state = State {
-            active: Arc::new(MemTable::new()),
+            active: Arc::new(MemTable::new(&context.cache)),
             sealed: Vec::new(),
             root,
             flushed_ts: header.flushed_ts,

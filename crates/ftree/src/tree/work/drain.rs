@@ -19,7 +19,7 @@ impl Unit<'_> {
         let table = match layer {
             Layer::Table(table) => Arc::clone(table),
             Layer::Overlay(overlay) => {
-                let piece = Arc::new(MemTable::new());
+                let piece = Arc::new(MemTable::new(&self.tree.home.cache));
                 let rest = overlay.fill(&piece, self.tree.options().buffer_bytes)?;
                 self.rest = rest.map(Layer::Overlay);
                 piece

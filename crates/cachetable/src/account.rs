@@ -1,0 +1,199 @@
+//! The one account of memory: who holds how much of the bound.
+//!
+//! Always true: a byte is counted before it is allocated and until it is freed, whoever frees it;
+//! the total is the sum of the parts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What a frame costs beside its bytes: its header, its slot and its place in the map.
+pub(crate) const OVERHEAD: usize = 160;
+
+/// What memory is held for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// Frames of pages, block indexes and filters: what eviction takes from.
+    Frames,
+    /// Pages kept compressed: taken from too.
+    Compressed,
+    /// Nodes.
+    Nodes,
+    /// Block indexes and filters of runs that stay in memory.
+    Filters,
+    /// Memtables, sealed ones that a cursor still reads included.
+    Memtables,
+    /// Uncommitted writes, and what savepoints need to take them back.
+    WriteSets,
+    /// Locks.
+    Locks,
+    /// What merges and cursors read ahead, and segments being written.
+    Buffers,
+    /// What a recovery holds of transactions whose end it has not met.
+    Recovery,
+    /// Pages that found no room because everything was pinned.
+    Bypass,
+}
+
+impl Part {
+    /// Every part, in the order of [`Parts`].
+    pub const ALL: [Part; 10] = [
+        Part::Frames,
+        Part::Compressed,
+        Part::Nodes,
+        Part::Filters,
+        Part::Memtables,
+        Part::WriteSets,
+        Part::Locks,
+        Part::Buffers,
+        Part::Recovery,
+        Part::Bypass,
+    ];
+
+    /// As status pages name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Frames => "frames",
+            Part::Compressed => "compressed",
+            Part::Nodes => "nodes",
+            Part::Filters => "filters",
+            Part::Memtables => "memtables",
+            Part::WriteSets => "writeSets",
+            Part::Locks => "locks",
+            Part::Buffers => "buffers",
+            Part::Recovery => "recovery",
+            Part::Bypass => "bypass",
+        }
+    }
+}
+
+/// Bytes held by each part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Parts([u64; Part::ALL.len()]);
+
+impl Parts {
+    /// What one part holds.
+    pub fn of(&self, part: Part) -> u64 {
+        self.0[part as usize]
+    }
+
+    /// What all of them hold.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// Each part's name and bytes.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Part::ALL.into_iter().map(|part| (part.name(), self.of(part)))
+    }
+}
+
+/// A counter on a cache line of its own: parts change from different threads.
+#[derive(Default)]
+#[repr(align(64))]
+struct Line(AtomicU64);
+
+pub(crate) struct Account {
+    capacity: AtomicU64,
+    total: Line,
+    parts: [Line; Part::ALL.len()],
+}
+
+impl Account {
+    pub(crate) fn new(capacity: u64) -> Arc<Self> {
+        Arc::new(Self {
+            capacity: AtomicU64::new(capacity),
+            total: Line::default(),
+            parts: Default::default(),
+        })
+    }
+
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_capacity(&self, capacity: u64) {
+        self.capacity.store(capacity, Ordering::Relaxed);
+    }
+
+    /// How far the parts together are over the bound.
+    pub(crate) fn excess(&self) -> u64 {
+        self.total.0.load(Ordering::Relaxed).saturating_sub(self.capacity())
+    }
+
+    pub(crate) fn held(&self, part: Part) -> u64 {
+        self.parts[part as usize].0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn parts(&self) -> Parts {
+        Parts(Part::ALL.map(|part| self.held(part)))
+    }
+
+    /// Says that a part now holds `bytes`, whatever it held before.
+    pub(crate) fn sample(&self, part: Part, bytes: u64) {
+        let before = self.parts[part as usize].0.swap(bytes, Ordering::Relaxed);
+        // Wrapping: the sum is exact whatever the order of the swaps.
+        self.total.0.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+    }
+
+    fn add(&self, part: Part, bytes: u64) {
+        self.total.0.fetch_add(bytes, Ordering::Relaxed);
+        self.parts[part as usize].0.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn sub(&self, part: Part, bytes: u64) {
+        self.parts[part as usize].0.fetch_sub(bytes, Ordering::Relaxed);
+        self.total.0.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// What `bytes` on the heap really take: the allocator has four sizes from one power of two to
+/// the next.
+pub(crate) fn footprint(bytes: usize) -> usize {
+    let step = (bytes.max(1).next_power_of_two() / 8).max(16);
+    bytes.next_multiple_of(step)
+}
+
+/// Bytes of the bound that are taken; given back when dropped.
+pub struct Reservation {
+    bytes: u64,
+    part: Part,
+    account: Arc<Account>,
+}
+
+impl Reservation {
+    /// Takes `bytes`, over the bound or not.
+    pub(crate) fn new(part: Part, bytes: u64, account: &Arc<Account>) -> Self {
+        account.add(part, bytes);
+        Self { bytes, part, account: Arc::clone(account) }
+    }
+
+    /// Takes `bytes`, only where they fit.
+    pub(crate) fn within_bound(part: Part, bytes: u64, account: &Arc<Account>) -> Option<Self> {
+        let capacity = account.capacity();
+        let fits = |total: u64| total.checked_add(bytes).filter(|after| *after <= capacity);
+        account.total.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
+        account.parts[part as usize].0.fetch_add(bytes, Ordering::Relaxed);
+        Some(Self { bytes, part, account: Arc::clone(account) })
+    }
+
+    /// What it holds.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Holds `bytes` from now on. Growing makes no room: see [`crate::CacheTable::resize`].
+    pub(crate) fn set(&mut self, bytes: u64) {
+        if bytes > self.bytes {
+            self.account.add(self.part, bytes - self.bytes);
+        } else {
+            self.account.sub(self.part, self.bytes - bytes);
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.account.sub(self.part, self.bytes);
+    }
+}

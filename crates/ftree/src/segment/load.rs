@@ -1,0 +1,183 @@
+//! Bringing a segment's parts into memory: pages of entries, the block index, the filter.
+//!
+//! Always true: what comes back was checked: its checksum, its length, and every entry of it. So
+//! reading it afterwards cannot fail, however often it is demoted and decoded again.
+
+use super::{Block, Role, Segment};
+use crate::error::Result;
+use crate::filter;
+use crate::home::{Home, count};
+use crate::page::PageView;
+use blockfile::SegmentId;
+use cachetable::{Entry, Frame, FrameKey, Loader, Page, Part, Rank};
+use std::borrow::Cow;
+
+/// Indexes and filters of runs stay in memory up to this share of the cache; those of further runs
+/// are frames with a better rank. So what must be resident stays small however much is buffered.
+const RESIDENT_SHARE: u64 = 8;
+
+type Check = fn(&[u8]) -> Result<(), &'static str>;
+
+fn check_page(bytes: &[u8]) -> Result<(), &'static str> {
+    PageView::open(bytes)?.check()
+}
+
+/// A run's block index and filter.
+pub(super) struct Resident {
+    index: Frame,
+    filter: Option<Frame>,
+}
+
+/// One page on its way into the cache.
+struct Loading<'a> {
+    segment: &'a Segment,
+    block: Block,
+    check: Check,
+    /// Its stored bytes, where they were read already.
+    stored: Option<&'a [u8]>,
+}
+
+impl Loader for Loading<'_> {
+    type Error = crate::Error;
+
+    fn read(&self) -> Result<Cow<'_, [u8]>> {
+        if let Some(stored) = self.stored {
+            return Ok(Cow::Borrowed(stored));
+        }
+        let Home { blocks, counters, .. } = self.segment.home();
+        count(&counters.page_reads, 1);
+        Ok(Cow::Owned(blocks.read_stored_page(SegmentId(self.segment.id()), self.block.page)?))
+    }
+
+    fn decode(&self, stored: &[u8]) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.segment.decode_checked(self.block, stored, self.check, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn now_us(&self) -> u64 {
+        self.segment.home().blocks.now_us()
+    }
+}
+
+impl Segment {
+    /// False where the key is certainly not here.
+    pub(super) fn may_contain(&self, hash: u64) -> Result<bool> {
+        let Some(block) = self.descriptor.filter else { return Ok(true) };
+        let passes = match self.resident()? {
+            Some(Resident { filter: Some(filter), .. }) => filter::may_contain(filter, hash),
+            _ => filter::may_contain(&self.cached(block, filter::check)?, hash),
+        };
+        self.home.counters.filter(passes);
+        Ok(passes)
+    }
+
+    /// The block index, from memory where it is resident or cached.
+    pub(crate) fn index(&self) -> Result<Frame> {
+        match self.resident()? {
+            Some(resident) => Ok(resident.index.clone()),
+            None => self.cached(self.descriptor.index, check_page),
+        }
+    }
+
+    /// A run's index and filter, where they stay in memory.
+    fn resident(&self) -> Result<Option<&Resident>> {
+        if self.role == Role::Leaf {
+            return Ok(None);
+        }
+        if let Some(resident) = self.resident.get() {
+            return Ok(Some(resident));
+        }
+        let (index, filter) = (self.descriptor.index, self.descriptor.filter);
+        let cache = &self.home.cache;
+        let bytes = u64::from(index.raw_len) + filter.map_or(0, |block| u64::from(block.raw_len));
+        if cache.held(Part::Filters) + bytes > cache.capacity() / RESIDENT_SHARE {
+            return Ok(None);
+        }
+        let index = self.resident_part(index, check_page)?;
+        let filter = filter.map(|block| self.resident_part(block, filter::check)).transpose()?;
+        Ok(Some(self.resident.get_or_init(|| Resident { index, filter })))
+    }
+
+    fn resident_part(&self, block: Block, check: Check) -> Result<Frame> {
+        let loading = Loading { segment: self, block, check, stored: None };
+        let bytes = loading.decode(&loading.read()?)?;
+        Ok(self.home.cache.resident(Part::Filters, bytes))
+    }
+
+    /// A page of entries, through the cache.
+    pub(crate) fn page(&self, page: u32, index: &Frame) -> Result<Frame> {
+        match self.cached_page(page) {
+            Some(frame) => Ok(frame),
+            None => self.load_page(self.block(index, page)?, Entry::Wanted),
+        }
+    }
+
+    /// A page of entries that is in the cache.
+    pub(crate) fn cached_page(&self, page: u32) -> Option<Frame> {
+        self.home.cache.get(self.frame_key(page))
+    }
+
+    /// Reads a page of entries into the cache.
+    pub(crate) fn load_page(&self, block: Block, entry: Entry) -> Result<Frame> {
+        self.load(&Loading { segment: self, block, check: check_page, stored: None }, entry)
+    }
+
+    /// Decodes a page of entries, read already by a long scan, into the cache.
+    pub(crate) fn load_stored(&self, block: Block, stored: &[u8]) -> Result<Frame> {
+        let stored = Some(stored);
+        self.load(&Loading { segment: self, block, check: check_page, stored }, Entry::Once)
+    }
+
+    /// Decodes and checks a page of entries.
+    pub(crate) fn decode(&self, block: Block, stored: &[u8], bytes: &mut Vec<u8>) -> Result<()> {
+        self.decode_checked(block, stored, check_page, bytes)
+    }
+
+    /// Reads stored bytes, of several pages at once.
+    pub(crate) fn read_stored(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        self.home.blocks.read(SegmentId(self.descriptor.id), offset, bytes)?;
+        Ok(())
+    }
+
+    /// A block index or a filter, through the cache.
+    fn cached(&self, block: Block, check: Check) -> Result<Frame> {
+        match self.home.cache.get(self.frame_key(block.page.page)) {
+            Some(frame) => Ok(frame),
+            None => {
+                self.load(&Loading { segment: self, block, check, stored: None }, Entry::Wanted)
+            }
+        }
+    }
+
+    fn load(&self, loading: &Loading<'_>, entry: Entry) -> Result<Frame> {
+        let number = loading.block.page.page;
+        let page = Page {
+            raw_len: loading.block.raw_len as usize,
+            rank: if number < self.descriptor.pages { Rank::Page } else { Rank::Index },
+            level: self.role.level(),
+            entry,
+        };
+        self.home.cache.load(self.frame_key(number), page, loading)
+    }
+
+    fn frame_key(&self, page: u32) -> FrameKey {
+        FrameKey { segment: self.descriptor.id, page }
+    }
+
+    /// What was decoded is what the index promised, and well formed.
+    fn decode_checked(
+        &self,
+        block: Block,
+        stored: &[u8],
+        check: Check,
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
+        let id = SegmentId(self.descriptor.id);
+        self.home.blocks.decode(self.home.tree, id, block.page, stored, bytes)?;
+        if bytes.len() != block.raw_len as usize {
+            return Err(self.corruption(block.page.page, "page length differs from its index"));
+        }
+        check(bytes).map_err(|what| self.corruption(block.page.page, what))
+    }
+}
