@@ -4,7 +4,7 @@
 //! ```text
 //!  fern-log         every logFlushPeriod: log to disk; every second: how full is the disk
 //!  fern-flush-N     the queue of trees with work, largest debt first, several in one tree where
-//!                   its units do not meet; idle: the cleaner
+//!                   its units do not meet; idle: what reads have paid for, then the cleaner
 //!  fern-checkpoint  every checkpointPeriod
 //! ```
 //!
@@ -129,6 +129,7 @@ pub(crate) struct Jobs {
     last_log_flush: AtomicU64,
     last_checkpoint: AtomicU64,
     last_clean: AtomicU64,
+    last_wanted: AtomicU64,
     last_space: AtomicU64,
 }
 
@@ -147,6 +148,12 @@ impl Jobs {
         self.queue.lock().stop = true;
         self.changed.notify_all();
         self.resting.notify_all();
+    }
+
+    /// There is work in the queue, or everything stops.
+    fn is_called(&self) -> bool {
+        let queue = self.queue.lock();
+        queue.stop || queue.ready().next().is_some()
     }
 
     fn stopping(&self) -> bool {
@@ -248,7 +255,9 @@ impl Environment {
                 Ok(true) => {}
                 Ok(false) => {
                     let period = self.options.cleaner_period;
-                    if self.is_due(&self.jobs.last_clean, period) {
+                    if self.is_due(&self.jobs.last_wanted, RETRY) {
+                        self.report("drain what is read", self.serve_reads());
+                    } else if self.is_due(&self.jobs.last_clean, period) {
                         self.report("clean", self.clean());
                     } else {
                         self.jobs.rest(RETRY);
@@ -280,10 +289,29 @@ impl Environment {
         if self.work_once()? {
             return Ok(true);
         }
+        if self.is_due(&self.jobs.last_wanted, RETRY) {
+            self.serve_reads()?;
+        }
         if self.is_due(&self.jobs.last_clean, self.options.cleaner_period) {
             self.clean()?;
         }
         Ok(false)
+    }
+
+    /// Where nothing else is due: the flushes that reads have paid for, until there are none or
+    /// something else is due.
+    fn serve_reads(&self) -> Result<()> {
+        let mut wanted = self.directory.all();
+        wanted.retain(|dictionary| dictionary.tree.debt().wanted);
+        for dictionary in wanted {
+            while !self.jobs.is_called() {
+                let worked = self.check(self.work_on(&dictionary, Effort::Wanted))?;
+                if !matches!(worked, Progress::Done(_)) {
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Does one unit of the heaviest tree's work; false where no tree has any.

@@ -129,6 +129,8 @@ pub struct Stats {
     pub stopped: Option<String>,
     /// Writes are refused because the disk is full.
     pub full: bool,
+    /// What background work has found damaged and leaves alone.
+    pub damage: Vec<String>,
     /// Dictionaries there are.
     pub dictionaries: usize,
 }
@@ -187,6 +189,7 @@ impl Environment {
             recovered: *self.counters.recovered.lock(),
             stopped: self.health.stopped().map(str::to_owned),
             full: self.health.is_full(),
+            damage: self.directory.all().iter().flat_map(|d| d.tree.damage()).collect(),
             dictionaries: self.directory.all().len(),
         }
     }

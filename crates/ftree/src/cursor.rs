@@ -7,7 +7,7 @@
 use crate::error::Result;
 use crate::merge::{Merge, Source};
 use crate::message::{Direction, KeyRange, Message, Place};
-use crate::node::Child;
+use crate::node::{Child, Node, reads};
 use crate::segment::{Bounds, Reading, SegmentIter};
 use crate::tree::{State, Tree, memory};
 use std::ops::Bound;
@@ -51,6 +51,10 @@ struct Open {
     /// The child's range: entries beyond it wait for the next child.
     bounds: Bounds,
     state: Arc<State>,
+    /// The node right above the child.
+    node: Arc<Node>,
+    /// Entries of the child that nobody asked for: deleted, or hidden by newer ones.
+    skipped: u64,
 }
 
 impl Cursor {
@@ -171,6 +175,7 @@ impl Cursor {
             };
             let decided = matches!(self.resume, Resume::Past) && entry.key == self.key;
             if decided || entry.ts > self.ts {
+                open.skipped += 1;
                 open.merge.advance()?;
                 continue;
             }
@@ -183,6 +188,7 @@ impl Cursor {
             if matches!(entry.message, Message::Put(_)) {
                 return Ok(true);
             }
+            open.skipped += 1;
         }
         Ok(false)
     }
@@ -222,7 +228,7 @@ impl Cursor {
     fn ensure_open(&mut self) -> Result<()> {
         if self.open.is_none() && !matches!(self.resume, Resume::End) {
             let state = self.tree.pin();
-            self.open = Some(Open::at(state, self.start(), self.direction)?);
+            self.open = Some(Open::at(&self.tree, state, self.start(), self.direction)?);
         }
         Ok(())
     }
@@ -231,6 +237,7 @@ impl Cursor {
     /// where the range ends before it.
     fn open_next_child(&mut self) -> Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
+        self.tree.note_reads(&open.node, reads::skipped(open.skipped));
         let edge = match self.direction {
             Direction::Forward => open.bounds.upper.clone(),
             Direction::Backward => open.bounds.lower.clone(),
@@ -243,10 +250,10 @@ impl Cursor {
         if inside {
             let place = Place::behind(&edge);
             self.open = Some(if Arc::ptr_eq(&open.state, &self.tree.pin()) {
-                open.at_next_child(place, self.direction)?
+                open.at_next_child(&self.tree, place, self.direction)?
             } else {
                 // The tree has moved on: so do we, and let go of what it has dropped.
-                Open::at(self.tree.pin(), Some(place), self.direction)?
+                Open::at(&self.tree, self.tree.pin(), Some(place), self.direction)?
             });
         }
         Ok(())
@@ -274,22 +281,28 @@ impl Cursor {
 }
 
 impl Open {
-    fn at(state: Arc<State>, place: Option<Place<'_>>, direction: Direction) -> Result<Self> {
+    fn at(
+        tree: &Tree,
+        state: Arc<State>,
+        place: Option<Place<'_>>,
+        direction: Direction,
+    ) -> Result<Self> {
         let mut sources = vec![memory(Arc::clone(&state.active), place, direction)];
         for layer in &state.sealed {
             sources.push(layer.source(place, direction)?);
         }
-        Self::over_child(state, sources, place, direction)
+        Self::over_child(tree, state, sources, place, direction)
     }
 
-    fn at_next_child(self, place: Place<'_>, direction: Direction) -> Result<Self> {
+    fn at_next_child(self, tree: &Tree, place: Place<'_>, direction: Direction) -> Result<Self> {
         let mut sources = self.merge.into_sources();
         sources.retain(|source| !matches!(source, Source::Segment(_)));
-        Self::over_child(self.state, sources, Some(place), direction)
+        Self::over_child(tree, self.state, sources, Some(place), direction)
     }
 
     /// Adds to the layers' sources those of the child that has `place`.
     fn over_child(
+        tree: &Tree,
         state: Arc<State>,
         mut sources: Vec<Source>,
         place: Option<Place<'_>>,
@@ -307,6 +320,7 @@ impl Open {
             };
             let live = node.runs.iter().filter(|attached| attached.is_live(child));
             segments.extend(live.map(|attached| Arc::clone(&attached.run)));
+            tree.note_reads(node, reads::opened(node.live_runs(child)));
             match &node.children[child] {
                 Child::Node(below) => node = below,
                 Child::Leaf(leaf) => {
@@ -316,6 +330,7 @@ impl Open {
                 Child::Empty => break node.child_bounds(child),
             }
         };
+        let node = Arc::clone(node);
         for segment in segments {
             let bounds = bounds.clone();
             let iter = match direction {
@@ -329,6 +344,6 @@ impl Open {
             sources.push(Source::Segment(Box::new(iter)));
         }
         let merge = Merge::new(sources, direction);
-        Ok(Self { merge, bounds, state })
+        Ok(Self { merge, bounds, state, node, skipped: 0 })
     }
 }

@@ -23,3 +23,14 @@ pub enum Error {
         what: &'static str,
     },
 }
+
+impl Error {
+    /// The segment whose bytes are damaged, if that is what is wrong; 0 where it is not known.
+    pub(crate) fn damaged_segment(&self) -> Option<u64> {
+        match self {
+            Error::Corruption { segment, .. }
+            | Error::Blocks(blockfile::Error::Corruption { segment, .. }) => Some(*segment),
+            Error::Blocks(_) => None,
+        }
+    }
+}

@@ -11,6 +11,8 @@ pub(crate) struct Home {
     pub(crate) blocks: BlockFile,
     pub(crate) cache: Arc<CacheTable>,
     pub(crate) counters: Counters,
+    /// Some node's read debt has reached the price of a flush.
+    pub(crate) wanted: AtomicBool,
     /// The tree is closed, not dropped: segments stay on disk when their memory goes.
     keep: AtomicBool,
 }
@@ -57,7 +59,8 @@ pub(crate) fn count(counter: &AtomicU64, more: u64) {
 impl Home {
     pub(crate) fn new(tree: u64, blocks: BlockFile, cache: Arc<CacheTable>) -> Arc<Self> {
         let counters = Counters::default();
-        Arc::new(Self { tree, blocks, cache, counters, keep: AtomicBool::new(true) })
+        let (wanted, keep) = (AtomicBool::new(false), AtomicBool::new(true));
+        Arc::new(Self { tree, blocks, cache, counters, wanted, keep })
     }
 
     /// Says whether segments stay on disk when their memory goes: true while a tree is being

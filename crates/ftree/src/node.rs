@@ -17,6 +17,7 @@
 
 mod codec;
 mod parts;
+pub(crate) mod reads;
 
 pub(crate) use codec::{Loader, NodeImage, decode, encode};
 pub(crate) use parts::{Parts, Shares};
@@ -25,6 +26,7 @@ use crate::message::head;
 use crate::options::TreeOptions;
 use crate::segment::{Bounds, Segment};
 use cachetable::Reservation;
+use reads::Reads;
 use std::sync::{Arc, OnceLock};
 
 /// The widest mask.
@@ -115,6 +117,8 @@ pub(crate) struct Node {
     pub(crate) score: Score,
     /// The most urgent work here or below.
     pub(crate) score_below: Score,
+    /// What reads have paid for its runs.
+    pub(crate) reads: Reads,
     /// The segment a checkpoint stored it in.
     pub(crate) stored: OnceLock<StoredNode>,
     _memory: Reservation,
@@ -165,6 +169,20 @@ impl Node {
         parts::bounds_of(&self.pivots, &self.bounds, child)
     }
 
+    /// Runs a read of a child meets here.
+    pub(crate) fn live_runs(&self, child: usize) -> u64 {
+        self.runs.iter().filter(|attached| attached.is_live(child)).count() as u64
+    }
+
+    /// What flushing the heaviest child costs, in bytes merged; 0 where nothing waits.
+    fn price(&self) -> u64 {
+        let waiting = (0..self.children.len()).map(|child| (self.waiting(child), child));
+        match waiting.max() {
+            Some((bytes, child)) if bytes > 0 => bytes + self.children[child].leaf_bytes(),
+            _ => 0,
+        }
+    }
+
     /// Bytes that wait for a child.
     pub(crate) fn waiting(&self, child: usize) -> u64 {
         self.runs.iter().map(|attached| attached.shares[child]).sum()
@@ -213,7 +231,7 @@ impl Node {
         })
     }
 
-    fn own_score(&self, options: &TreeOptions) -> Score {
+    pub(crate) fn own_score(&self, options: &TreeOptions) -> Score {
         let mut score = 0;
         if self.buffered > options.buffer_bytes {
             score = score.max(1000 + self.buffered * 100 / options.buffer_bytes.max(1));

@@ -30,7 +30,7 @@ use crate::error::Result;
 use crate::home::Home;
 use crate::memtable::{MemTable, hash};
 use crate::message::{Direction, KeyRange, Kind, Message};
-use crate::node::{Child, Node, Parts};
+use crate::node::{Child, Node, Parts, reads};
 use crate::options::TreeOptions;
 use crate::overlay::Overlay;
 use crate::segment::Found;
@@ -226,9 +226,13 @@ impl Tree {
                 }
             }
         }
+        let notes = reads::sampled(hash, ts);
         let mut node = &state.root;
         loop {
             let child = node.child_of(key);
+            if let Some(each) = notes {
+                self.note_reads(node, node.live_runs(child) * each);
+            }
             for attached in node.runs.iter().filter(|attached| attached.is_live(child)) {
                 if let Some(found) = attached.run.get(key, hash, ts)? {
                     return Ok(Some(Lookup::Disk(found)));
@@ -239,6 +243,13 @@ impl Tree {
                 Child::Leaf(leaf) => return Ok(leaf.get(key, hash, ts)?.map(Lookup::Disk)),
                 Child::Empty => return Ok(None),
             }
+        }
+    }
+
+    /// Adds to a node's read debt, and lets the background know once that is the price of a flush.
+    pub(crate) fn note_reads(&self, node: &Node, bytes: u64) {
+        if node.reads.note(bytes) {
+            self.home.wanted.store(true, Ordering::Relaxed);
         }
     }
 

@@ -161,6 +161,53 @@ fn flipped_bit_is_detected_and_never_returned() {
 }
 
 #[test]
+fn damage_below_stops_no_other_work_and_no_drain() {
+    let sim = SimOs::new(1);
+    let context = context(&sim);
+    let tree = Tree::create(&context, 3, TreeOptions::tiny());
+    let mut model = Model::new();
+    for round in 0..4 {
+        fill(&tree, &mut model, round);
+        settle(&tree).unwrap();
+    }
+    // Whatever is on disk now is damaged in many places.
+    let content = sim.files()[Path::new(FILE)].clone();
+    let written: Vec<usize> = (0..content.len()).filter(|at| content[*at] != 0).collect();
+    for at in written.iter().step_by(written.len() / 12) {
+        sim.flip_bit(Path::new(FILE), *at as u64, 3).unwrap();
+    }
+    let visibility = Visibility::newest_only(u64::MAX - 1);
+    let (mut failures, mut units) = (0, 0);
+    for round in 4..12 {
+        fill(&tree, &mut model, round);
+        for effort in [Effort::Needed, Effort::Idle] {
+            loop {
+                match tree.work(&visibility, effort) {
+                    Ok(Progress::Idle) => break,
+                    Ok(_) => units += 1,
+                    Err(_) => failures += 1,
+                }
+                assert!(failures < 200, "what is damaged is tried again and again");
+            }
+        }
+        assert_eq!(tree.debt().sealed, 0, "memory is drained all the same");
+    }
+    assert!(failures > 0 && units > 15, "{failures} failures, {units} units");
+    let damage = tree.damage();
+    assert!(!damage.is_empty() && damage.len() <= failures, "{damage:?}");
+    assert!(damage.iter().all(|what| what.contains("segment")), "{damage:?}");
+    // What can still be read is right.
+    let read = |key: &Vec<u8>| tree.get(key, u64::MAX - 1).ok();
+    let right = model.iter().filter_map(|(key, value)| Some((read(key)?, value)));
+    let mut count = 0;
+    for (found, value) in right {
+        assert_eq!(found.as_deref(), Some(&value[..]));
+        count += 1;
+    }
+    assert!(count > 300, "only {count} of {} keys can be read", model.len());
+}
+
+#[test]
 fn damaged_image_is_refused() {
     let sim = SimOs::new(1);
     let context = context(&sim);

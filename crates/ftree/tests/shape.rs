@@ -132,6 +132,70 @@ fn idle_work_drains_everything_to_plain_leaves() {
     tree.verify().unwrap();
 }
 
+/// Runs that reads of these keys probe, on average.
+fn probes(tree: &Tree, numbers: std::ops::Range<u64>) -> f64 {
+    let asked = |tree: &Tree| tree.stats().filter_passes + tree.stats().filter_refusals;
+    let (before, count) = (asked(tree), numbers.end - numbers.start);
+    for number in numbers {
+        tree.get(&key(number), u64::MAX - 1).unwrap();
+    }
+    (asked(tree) - before) as f64 / count as f64
+}
+
+#[test]
+fn range_that_is_read_drains_to_plain_leaves_and_no_other_does() {
+    let tree = Tree::create(&context(8 << 20), 1, small());
+    let visibility = Visibility::newest_only(u64::MAX - 1);
+    for number in 0..40_000u64 {
+        let key = key(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & 0x3fff);
+        tree.insert(&key, number + 1, Message::Put(&[7; 100]));
+        if number % 1000 == 999 {
+            tree.seal(number + 1);
+            settle(&tree, &visibility, Effort::Needed);
+        }
+    }
+    let (read, unread) = (0..2000, 10_000..12_000);
+    let before = probes(&tree, read.clone());
+    assert!(before > 1.0, "only {before} runs are in the way");
+    settle(&tree, &visibility, Effort::Wanted);
+    let flushes = tree.stats().flushes;
+    // One reader comes by: nothing is rewritten for it.
+    probes(&tree, 3000..3040);
+    settle(&tree, &visibility, Effort::Wanted);
+    assert_eq!(tree.stats().flushes, flushes);
+    let written = tree.stats().written_bytes;
+    for _ in 0..300 {
+        probes(&tree, read.clone());
+        settle(&tree, &visibility, Effort::Wanted);
+    }
+    let (after, others) = (probes(&tree, read), probes(&tree, unread));
+    assert!(after < before / 10.0, "{before} runs before, {after} after");
+    assert!(others > 1.0, "what nobody read was drained too: {others} runs");
+    assert!(tree.stats().written_bytes > written);
+    settle(&tree, &visibility, Effort::Wanted);
+    assert!(!tree.debt().wanted);
+    tree.verify().unwrap();
+}
+
+#[test]
+fn scan_that_opens_many_runs_asks_for_a_flush() {
+    let tree = loaded(small(), 6000, 8 << 20);
+    let visibility = Visibility::newest_only(u64::MAX - 1);
+    settle(&tree, &visibility, Effort::Wanted);
+    assert!(tree.stats().runs > 0);
+    for _ in 0..200 {
+        let mut cursor = tree.cursor(KeyRange::all(), u64::MAX - 1, Direction::Forward);
+        while cursor.next().unwrap().is_some() {}
+        settle(&tree, &visibility, Effort::Wanted);
+    }
+    assert_eq!(
+        (tree.stats().runs, tree.debt().buffered_bytes),
+        (0, 0),
+        "all is read, all is drained"
+    );
+    tree.verify().unwrap();
+}
+
 #[test]
 fn snapshot_pins_its_version_and_no_other() {
     let tree = Tree::create(&context(1 << 20), 1, small());

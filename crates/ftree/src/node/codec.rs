@@ -207,6 +207,7 @@ impl<'a> Loader<'a> {
             pivots: image.pivots,
             children: Vec::new(),
             runs: Vec::new(),
+            reads: (0, 0),
         };
         for (at, child) in image.children.into_iter().enumerate() {
             children.push(match child {

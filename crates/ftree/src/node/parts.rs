@@ -1,5 +1,6 @@
 //! A node being changed: opened, edited, and closed again as one or several nodes.
 
+use super::reads::Reads;
 use super::{Attached, Child, MAX_FANOUT, Node, Score};
 use crate::home::Home;
 use crate::message::head;
@@ -60,6 +61,8 @@ pub(crate) struct Parts {
     pub(crate) pivots: Vec<Arc<[u8]>>,
     pub(crate) children: Vec<Child>,
     pub(crate) runs: Vec<Attached>,
+    /// What reads have noted, and what of it is left once a child was flushed.
+    pub(crate) reads: (u64, u64),
 }
 
 impl Parts {
@@ -71,6 +74,7 @@ impl Parts {
             pivots: Vec::new(),
             children: vec![child],
             runs: Vec::new(),
+            reads: (0, 0),
         }
     }
 
@@ -81,6 +85,7 @@ impl Parts {
             pivots: node.pivots.to_vec(),
             children: node.children.to_vec(),
             runs: node.runs.to_vec(),
+            reads: (node.reads.noted(), node.reads.paid()),
         }
     }
 
@@ -111,6 +116,11 @@ impl Parts {
         for attached in self.runs.iter_mut().filter(|attached| of(attached.run.id())) {
             attached.shares[children.clone()].fill(0);
         }
+    }
+
+    /// A child got what waited for it: the debt of reads is paid as far as that goes.
+    pub(crate) fn pay_reads(&mut self) {
+        self.reads.0 = self.reads.1;
     }
 
     /// Puts `new` in the place of a range of children; `pivots` separate the new ones. What
@@ -232,6 +242,7 @@ impl Parts {
             pivots: self.pivots[children.start..children.end - 1].to_vec(),
             children: self.children[children.clone()].to_vec(),
             runs: runs.collect(),
+            reads: self.reads,
         }
     }
 
@@ -267,10 +278,12 @@ impl Parts {
             runs: self.runs.into(),
             score: Score(0),
             score_below: Score(0),
+            reads: Reads::default(),
             stored: OnceLock::new(),
             _memory: home.cache.reserve(Part::Nodes, memory),
         };
         node.score = node.own_score(options);
+        node.reads = Reads::new(self.reads.0, node.price());
         node.excess_below += node.excess(options);
         let below = node.children.iter().map(|child| match child {
             Child::Node(node) => node.score_below,

@@ -120,6 +120,10 @@ impl Tree {
         match edit {
             Edit::Flushed { runs, .. } => {
                 let children = parts.children_in(bounds);
+                // A merge, which takes in every child, makes reads hardly cheaper.
+                if children.len() < parts.children.len() || children.len() == 1 {
+                    parts.pay_reads();
+                }
                 parts.flushed(children, |run| runs.contains(&run));
             }
             Edit::Attach { run, age, shares, .. } => {

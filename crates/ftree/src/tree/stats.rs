@@ -23,6 +23,8 @@ pub struct Debt {
     pub excess_bytes: u64,
     /// Entries in leaves, hidden or deleted, that idle work drops once no snapshot needs them.
     pub garbage_entries: u64,
+    /// Reads have paid for a flush: [`Effort::Wanted`](super::Effort::Wanted) finds it.
+    pub wanted: bool,
     /// How urgent the most urgent work on disk is: 1000 and above is needed, 0 is none.
     pub urgency: u64,
 }
@@ -117,6 +119,7 @@ impl Tree {
             buffered_bytes: state.root.buffered_below,
             excess_bytes: state.root.excess_below,
             garbage_entries: state.root.garbage_below,
+            wanted: self.home.wanted.load(Ordering::Relaxed),
             urgency: state.root.score_below.0,
         }
     }

@@ -21,7 +21,7 @@ pub(super) use leaves::NewLeaves;
 use super::Tree;
 use super::layer::Layer;
 use super::publish::Edit;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::home::count;
 use crate::message::Visibility;
 use claims::Claim;
@@ -32,6 +32,8 @@ use plan::{Chosen, Plan};
 pub enum Effort {
     /// Only what is over its budget.
     Needed,
+    /// Only what reads have asked for ([`Debt::wanted`](super::Debt::wanted)).
+    Wanted,
     /// Anything that makes reads cheaper: the cleaner.
     Idle,
 }
@@ -73,8 +75,14 @@ impl Tree {
             Chosen::Busy => return Ok(Progress::Busy),
             Chosen::Nothing => return Ok(Progress::Idle),
         };
-        let mut unit = Unit { tree: self, visibility, claim, edits: Vec::new(), rest: None };
-        let work = unit.carry_out(&plan)?;
+        let mut unit = Unit::new(self, visibility, claim);
+        let work = match unit.carry_out(&plan) {
+            Ok(work) => work,
+            Err(error) => {
+                self.blame(&plan, unit.failed.as_ref(), &error);
+                return Err(error);
+            }
+        };
         let drained = match &plan {
             Plan::Drain { layer, .. } => Some((layer, unit.rest.take())),
             _ => None,
@@ -82,6 +90,30 @@ impl Tree {
         self.publish(std::mem::take(&mut unit.edits), drained);
         self.count_unit(&plan, work);
         Ok(Progress::Done(work))
+    }
+
+    /// What failed because bytes on disk are damaged is not tried again: the same units elsewhere
+    /// go on, and what is damaged is left as it is, to be read as far as it can be.
+    fn blame(&self, plan: &Plan, failed: Option<&Area>, error: &Error) {
+        let Some(segment) = error.damaged_segment() else { return };
+        let mut desk = self.claims.desk();
+        match plan {
+            Plan::Merge { node, newest } => {
+                let merged = runs::ids(&node.runs[..*newest]);
+                let known = merged.contains(&segment);
+                desk.condemn_runs(if known { vec![segment] } else { merged }, error);
+            }
+            _ => {
+                if let Some(area) = failed {
+                    desk.condemn(area.clone(), error);
+                }
+            }
+        }
+    }
+
+    /// What background work has found damaged since the tree was opened, and leaves alone.
+    pub fn damage(&self) -> Vec<String> {
+        self.claims.desk().damage()
     }
 
     fn count_unit(&self, plan: &Plan, work: Work) {
@@ -103,12 +135,18 @@ struct Unit<'a> {
     tree: &'a Tree,
     visibility: &'a Visibility,
     edits: Vec<Edit>,
+    /// Where it was when it failed, if it was reading there.
+    failed: Option<Area>,
     /// What a drain leaves of its layer.
     rest: Option<Layer>,
     claim: Claim<'a>,
 }
 
-impl Unit<'_> {
+impl<'a> Unit<'a> {
+    fn new(tree: &'a Tree, visibility: &'a Visibility, claim: Claim<'a>) -> Self {
+        Self { tree, visibility, claim, edits: Vec::new(), failed: None, rest: None }
+    }
+
     fn carry_out(&mut self, plan: &Plan) -> Result<Work> {
         match plan {
             Plan::Drain { root, layer } => {

@@ -17,8 +17,12 @@
 //! Always true: claims of two units do not meet; a unit reads the state it works on after it has
 //! claimed, and gives its claim back after it has published. So what it read is still so.
 
+use crate::error::Error;
+use crate::node::Node;
 use crate::segment::Bounds;
 use os::sync::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// A range of keys at one height: 1 is right above the leaves.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,6 +32,11 @@ pub(in crate::tree) struct Area {
 }
 
 impl Area {
+    /// A child's range at its node's height.
+    pub(super) fn of_child(node: &Node, child: usize) -> Self {
+        Self { height: node.height, bounds: node.child_bounds(child) }
+    }
+
     pub(in crate::tree) fn meets(&self, other: &Self) -> bool {
         self.height == other.height && self.bounds.meets(&other.bounds)
     }
@@ -46,11 +55,51 @@ pub(super) struct Desk {
     draining: Option<u64>,
     /// Units since the last drain.
     pub(super) since_drain: u32,
+    /// Where a flush cannot read what it must, and why.
+    condemned: Vec<(Area, String)>,
+    /// Runs that cannot be read through, and why.
+    condemned_runs: BTreeMap<u64, String>,
 }
 
 impl Desk {
     pub(super) fn is_free(&self, area: &Area) -> bool {
         self.held.iter().all(|(_, held)| !held.meets(area))
+    }
+
+    /// Free, and not damaged as far as is known.
+    pub(super) fn is_sound(&self, area: &Area) -> bool {
+        self.is_free(area) && self.condemned.iter().all(|(damaged, _)| !damaged.meets(area))
+    }
+
+    /// None of the children is known to be damaged.
+    pub(super) fn is_readable(&self, node: &Node, mut children: Range<usize>) -> bool {
+        children.all(|child| {
+            let area = Area::of_child(node, child);
+            self.condemned.iter().all(|(damaged, _)| !damaged.meets(&area))
+        })
+    }
+
+    /// How many of a node's newest runs are not known to be damaged.
+    pub(super) fn sound_runs(&self, node: &Node) -> usize {
+        let damaged = |id: u64| self.condemned_runs.contains_key(&id);
+        let first = node.runs.iter().position(|attached| damaged(attached.run.id()));
+        first.unwrap_or(node.runs.len())
+    }
+
+    pub(super) fn condemn(&mut self, area: Area, error: &Error) {
+        self.condemned.push((area, error.to_string()));
+    }
+
+    pub(super) fn condemn_runs(&mut self, runs: Vec<u64>, error: &Error) {
+        self.condemned_runs.extend(runs.into_iter().map(|run| (run, error.to_string())));
+    }
+
+    pub(super) fn damage(&self) -> Vec<String> {
+        let areas = self.condemned.iter().map(|(_, why)| why);
+        let mut all: Vec<String> = areas.chain(self.condemned_runs.values()).cloned().collect();
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     pub(super) fn is_draining(&self) -> bool {
@@ -100,7 +149,7 @@ impl Claim<'_> {
     /// Claims one area more, if it is free and `still` finds there what the unit counts on.
     pub(super) fn extend(&self, area: Area, still: impl FnOnce(&Area) -> bool) -> bool {
         let mut desk = self.claims.desk();
-        let granted = desk.is_free(&area) && still(&area);
+        let granted = desk.is_sound(&area) && still(&area);
         if granted {
             desk.held.push((self.ticket, area));
         }

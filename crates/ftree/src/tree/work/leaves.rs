@@ -21,9 +21,22 @@ impl Unit<'_> {
         self.rewrite(node, children, None)
     }
 
+    /// As [`Unit::write_leaves`]; remembers where it failed.
+    pub(super) fn rewrite(
+        &mut self,
+        node: &Node,
+        children: Range<usize>,
+        table: Option<(&Arc<MemTable>, u64)>,
+    ) -> Result<()> {
+        let area = Area { height: node.height, bounds: span_bounds(node, &children) };
+        let written = self.write_leaves(node, children, table);
+        self.failed = written.is_err().then_some(area);
+        written
+    }
+
     /// Writes new leaves for a range of a height-1 node's children: what waits here, what `table` has,
     /// and what the old leaves hold.
-    pub(super) fn rewrite(
+    fn write_leaves(
         &mut self,
         node: &Node,
         children: Range<usize>,

@@ -9,6 +9,7 @@ use super::{Effort, Layer, Tree};
 use crate::node::{Child, NEEDED, Node, Score};
 use crate::options::TreeOptions;
 use crate::segment::Bounds;
+use os::sync::atomic::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -40,12 +41,12 @@ impl Plan {
         match self {
             Plan::Drain { .. } => None,
             Plan::Merge { node, .. } => area(node, node.bounds.clone()),
-            Plan::Flush { node, child, .. } => area(node, node.child_bounds(*child)),
+            Plan::Flush { node, child, .. } => Some(Area::of_child(node, *child)),
             // The node with two leaves may not be cut between them meanwhile.
             Plan::Rewrite { node, children } if children.len() > 1 => {
                 area(node, node.bounds.clone())
             }
-            Plan::Rewrite { node, children } => area(node, node.child_bounds(children.start)),
+            Plan::Rewrite { node, children } => Some(Area::of_child(node, children.start)),
             Plan::Fuse { area } | Plan::Close { area } => Some(area.clone()),
         }
     }
@@ -72,8 +73,19 @@ impl Tree {
         let urgent = state.root.score_below;
         let enough = match effort {
             Effort::Needed => NEEDED,
-            Effort::Idle => Score(1),
+            Effort::Wanted | Effort::Idle => Score(1),
         };
+        if effort == Effort::Wanted {
+            // Asked for again by whoever reads on while we look.
+            self.home.wanted.store(false, Ordering::Relaxed);
+            let plan = wanted(&desk, &state.root);
+            let Some((plan, area)) = plan.and_then(|plan| plan.area().map(|area| (plan, area)))
+            else {
+                return Chosen::Nothing;
+            };
+            self.home.wanted.store(true, Ordering::Relaxed);
+            return Chosen::Unit(plan, self.claims.claim(&mut desk, area));
+        }
         let drain_first = urgent < OVERDUE || desk.since_drain >= BETWEEN_DRAINS;
         let mut plan = None;
         if !(drain_first && drainable.is_some()) {
@@ -111,16 +123,21 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn visit(&mut self, node: &Arc<Node>) {
-        let worth = |score: Score, best: &Option<(Score, Plan)>| {
-            score >= self.enough && best.as_ref().is_none_or(|(best, _)| score > *best)
+        // In idle time reads add to the score, which scores further up do not know of.
+        let idle = self.enough < NEEDED;
+        let better = |score: Score, best: &Option<(Score, Plan)>| {
+            best.as_ref().is_none_or(|(best, _)| score > *best)
         };
-        if !worth(node.score_below, &self.best) {
+        if node.score_below < self.enough || !(idle || better(node.score_below, &self.best)) {
             return;
         }
-        if worth(node.score, &self.best)
+        let reads = if idle { node.reads.noted() >> 10 } else { 0 };
+        let score = Score(node.score.0 + reads);
+        if node.score >= self.enough
+            && better(score, &self.best)
             && let Some(plan) = self.plan(node)
         {
-            self.best = Some((node.score, plan));
+            self.best = Some((score, plan));
         }
         for child in &node.children {
             if let Child::Node(below) = child {
@@ -133,19 +150,23 @@ impl Search<'_> {
     fn plan(&self, node: &Arc<Node>) -> Option<Plan> {
         let options = self.options;
         let free = |plan: Plan| plan.area().filter(|area| self.desk.is_free(area)).map(|_| plan);
+        // A run that cannot be read is merged no more, nor what is older.
+        let sound = self.desk.sound_runs(node);
         let merge = |newest| free(Plan::Merge { node: Arc::clone(node), newest });
-        if node.runs.len() > options.max_runs {
-            return merge(node.runs.len());
+        if sound > options.max_runs {
+            return merge(sound);
         }
         // What others are moving on is as good as gone.
-        let movable = self.movable(node);
+        let movable = movable(self.desk, node);
         let moving: u64 = node.buffered - movable.iter().map(|(bytes, _)| bytes).sum::<u64>();
         if node.buffered - moving <= options.buffer_bytes {
-            let tier = node.tier(options);
-            if tier > 0 {
+            let tier = node.tier(options).min(sound);
+            if tier >= options.tier {
                 return merge(tier);
             }
-            if let Some(left) = node.leaves_to_fuse(options) {
+            if let Some(left) = node.leaves_to_fuse(options)
+                && self.desk.is_readable(node, left..left + 2)
+            {
                 let node = Arc::clone(node);
                 return free(Plan::Rewrite { node, children: left..left + 2 });
             }
@@ -154,25 +175,45 @@ impl Search<'_> {
             }
             if self.enough >= NEEDED {
                 let area = Area { height: node.height, bounds: node.bounds.clone() };
-                return if moving == 0 { free(Plan::Close { area }) } else { None };
+                let stale = node.own_score(options) < NEEDED;
+                return if stale { free(Plan::Close { area }) } else { None };
             }
         }
-        let (_, child) =
-            movable.into_iter().max_by_key(|(bytes, child)| (*bytes, std::cmp::Reverse(*child)))?;
-        Some(flush(node, child))
+        heaviest(movable).map(|child| flush(node, child))
     }
+}
 
-    /// Bytes that wait for children, those that nobody moves on yet.
-    fn movable(&self, node: &Node) -> Vec<(u64, usize)> {
-        let children = (0..node.children.len()).map(|child| (node.waiting(child), child));
-        let waiting = children.filter(|(bytes, _)| *bytes > 0);
-        waiting
-            .filter(|(_, child)| {
-                let area = Area { height: node.height, bounds: node.child_bounds(*child) };
-                self.desk.is_free(&area)
-            })
-            .collect()
+/// Bytes that wait for children, those that somebody can and nobody does move on yet.
+fn movable(desk: &Desk, node: &Node) -> Vec<(u64, usize)> {
+    let children = (0..node.children.len()).map(|child| (node.waiting(child), child));
+    let waiting = children.filter(|(bytes, _)| *bytes > 0);
+    waiting.filter(|(_, child)| desk.is_sound(&Area::of_child(node, *child))).collect()
+}
+
+fn heaviest(movable: Vec<(u64, usize)>) -> Option<usize> {
+    let order = |(bytes, child): &(u64, usize)| (*bytes, std::cmp::Reverse(*child));
+    movable.into_iter().max_by_key(order).map(|(_, child)| child)
+}
+
+/// The flush that reads have paid most for.
+fn wanted(desk: &Desk, root: &Arc<Node>) -> Option<Plan> {
+    fn visit(desk: &Desk, node: &Arc<Node>, best: &mut Option<(u64, Plan)>) {
+        let noted = node.reads.noted();
+        if node.reads.is_due()
+            && best.as_ref().is_none_or(|(most, _)| noted > *most)
+            && let Some(child) = heaviest(movable(desk, node))
+        {
+            *best = Some((noted, flush(node, child)));
+        }
+        for child in &node.children {
+            if let Child::Node(below) = child {
+                visit(desk, below, best);
+            }
+        }
     }
+    let mut best = None;
+    visit(desk, root, &mut best);
+    best.map(|(_, plan)| plan)
 }
 
 /// Two child nodes are fused once nothing waits for either of them.
@@ -204,9 +245,8 @@ fn garbage(desk: &Desk, node: &Arc<Node>, oldest: u64) -> Option<Plan> {
     let mut dirty = node.children.iter().enumerate().filter(|(_, child)| child.garbage() > 0);
     dirty.find_map(|(at, child)| match child {
         // All of it can go: no snapshot is older than the leaf's newest version.
-        Child::Leaf(leaf) if leaf.content().max_ts <= oldest => {
-            Some(flush(node, at)).filter(|plan| plan.area().is_some_and(|area| desk.is_free(&area)))
-        }
+        Child::Leaf(leaf) if leaf.content().max_ts <= oldest => Some(flush(node, at))
+            .filter(|plan| plan.area().is_some_and(|area| desk.is_sound(&area))),
         Child::Node(below) => garbage(desk, below, oldest),
         Child::Leaf(_) | Child::Empty => None,
     })

@@ -33,8 +33,9 @@ impl Unit<'_> {
     pub(super) fn flush_child(&mut self, node: &Node, child: usize, below: &Node) -> Result<()> {
         let bounds = node.child_bounds(child);
         let live: Vec<&Attached> = node.runs.iter().filter(|run| run.is_live(child)).collect();
+        let area = Area::of_child(node, child);
+        self.failed = Some(area.clone());
         let sources = segments(live.iter().copied(), &bounds)?;
-        let area = Area { height: node.height, bounds: bounds.clone() };
         self.edits.push(Edit::Flushed { area, runs: ids(live) });
         self.write_run(below, None, std::iter::once(Ok((sources, bounds))))
     }
