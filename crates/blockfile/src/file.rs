@@ -17,8 +17,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
+use os::sync::{Mutex, RwLock};
 use os::{OpenOptions, Os};
-use parking_lot::{Mutex, RwLock};
 
 use crate::UNIT;
 use crate::create::{create_where_missing, newest_superblock, write_again};

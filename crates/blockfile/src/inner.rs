@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use os::sync::{Mutex, RwLock};
 use os::{AlignedBuf, DIRECT_ALIGN, File, Os};
-use parking_lot::{Mutex, RwLock};
 
 use crate::UNIT;
 use crate::allocator::{Allocator, Extent};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use parking_lot::RwLock;
+use os::sync::RwLock;
 
 use crate::allocator::{Allocator, Extent};
 use crate::checkpoint::CheckpointMark;

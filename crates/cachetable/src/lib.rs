@@ -28,7 +28,7 @@ pub use frame::Frame;
 pub use stats::{Amount, Evictions, Level, Misses, Stats};
 
 use account::Account;
-use parking_lot::Mutex;
+use os::sync::Mutex;
 use shard::{Once, Shard};
 use stats::Counters;
 use std::borrow::Cow;

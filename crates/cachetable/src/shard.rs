@@ -14,7 +14,7 @@
 use crate::frame::Frame;
 use crate::stats::{Counters, Eviction, Level};
 use crate::{Entry, FrameKey, Page};
-use parking_lot::RwLock;
+use os::sync::RwLock;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};

@@ -25,6 +25,8 @@ pub mod format;
 #[cfg(test)]
 mod golden;
 mod home;
+#[cfg(all(test, shuttle))]
+mod interleavings;
 mod memtable;
 mod merge;
 mod message;

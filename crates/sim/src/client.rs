@@ -222,8 +222,18 @@ impl World {
     }
 
     pub(crate) fn abort(&mut self, who: usize) -> Result<()> {
-        let own = self.clients.swap_remove(who);
-        self.note(format!("{}: abort", own.txn.id()));
+        let mut own = self.clients.swap_remove(who);
+        let id = own.txn.id();
+        if self.random.one_in(3) {
+            self.note(format!("{id}: killed"));
+            ensure!(self.engine()?.kill_transaction(id), "transaction {id} is not there");
+            let next = own.txn.put(DictionaryId::ROOT, b"k", b"never");
+            ensure!(matches!(next, Err(Error::Interrupted)), "killed, then a put: {next:?}");
+            let end = own.txn.commit(Durability::Buffered);
+            ensure!(matches!(end, Err(Error::Interrupted)), "killed, then a commit: {end:?}");
+            return Ok(());
+        }
+        self.note(format!("{id}: abort"));
         own.txn.abort();
         Ok(())
     }

@@ -138,6 +138,9 @@ impl World {
         if !self.features.has(Feature::Closes) && !self.random.one_in(8) {
             return Ok(());
         }
+        if self.random.one_in(4) {
+            return self.drop_and_reopen();
+        }
         self.note("close");
         let engine = self.engine()?;
         self.clients.clear();
@@ -158,6 +161,18 @@ impl World {
         }
         self.tally.closes += 1;
         self.model.durable = self.model.newest;
+        self.restart()
+    }
+
+    /// The last handle goes without a close: the log is flushed, so nothing is lost either.
+    fn drop_and_reopen(&mut self) -> Result<()> {
+        self.note("the last handle goes");
+        let before = self.sim.injected();
+        let stopped = self.engine()?.stats().stopped.is_some();
+        self.forget_engine();
+        if !self.sim.is_crashed() && !stopped && self.sim.injected() == before {
+            self.model.durable = self.model.newest;
+        }
         self.restart()
     }
 
