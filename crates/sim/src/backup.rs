@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use engine::Durability;
 use os::sim::SimOs;
 use os::{OpenOptions, Os};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The data file is copied in pieces of this size, with work between.
 const PIECE: usize = 16 << 10;
@@ -76,7 +76,7 @@ impl World {
 }
 
 /// Copies one piece; false where the file ended.
-fn copy_piece(source: &Os, target: &Os, path: &PathBuf, at: u64) -> Result<bool> {
+fn copy_piece(source: &Os, target: &Os, path: &Path, at: u64) -> Result<bool> {
     let from = source.vfs.open(path, OpenOptions::read_only());
     let from = from.with_context(|| format!("a backup names {}", path.display()))?;
     target.vfs.create_dir_all(path.parent().unwrap_or(Path::new("/")))?;

@@ -173,7 +173,7 @@ fn flips(clean: bool) {
         let bytes = &files[&path];
         let mut places = Vec::new();
         for (n, block) in bytes.chunks(BLOCK).enumerate() {
-            let stride = if bytes.len() < 100 { 1 } else { step(97) };
+            let stride = if bytes.len() < 100 { 1 } else { step(307) };
             let stride = if is_used(block) { stride } else { BLOCK };
             places.extend((0..block.len()).step_by(stride).map(|at| n * BLOCK + at));
         }
