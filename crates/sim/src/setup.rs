@@ -41,6 +41,7 @@ impl Setup {
         options.checkpoint_period = Duration::from_millis(pick(random, &[0, 2_000, 20_000]));
         options.cleaner_period = Duration::from_millis(pick(random, &[0, 500]));
         options.log_flush_period = Duration::from_millis(pick(random, &[0, 100, 100, 1000]));
+        options.compress_before_eviction = Some(random.one_in(2));
         let budget = pick(random, &[24 << 10, 64 << 10, 256 << 10]);
         options.tuning = Tuning {
             log_segment_bytes: pick(random, &[8 << 10, 16 << 10, 64 << 10]),

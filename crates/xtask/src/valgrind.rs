@@ -24,7 +24,8 @@ pub(crate) fn valgrind() -> Result<()> {
         let binary = test_binary(package)?;
         let mut command = Command::new("valgrind");
         command.args(["--quiet", "--error-exitcode=9", "--leak-check=full"]);
-        command.args(["--errors-for-leak-kinds=definite", &binary, filter, "--test-threads=1"]);
+        command.args(["--show-leak-kinds=definite", "--errors-for-leak-kinds=definite"]);
+        command.args([binary.as_str(), *filter, "--test-threads=1"]);
         run(&mut command)?;
     }
     println!("valgrind: clean");
