@@ -1,7 +1,7 @@
 //! What is in the log's directory: which files make up the log, which are only spare.
 //!
 //! The log is a chain: every header names the segment before. A file behind the newest valid header
-//! was never begun, since a header is on disk before the first frame. A file the chain does not
+//! was never begun, or nothing in it was ever synced, since a sync takes the header along. A file the chain does not
 //! name is a leftover of a trim, or held the torn end of an older epoch. Both are spares. (Where the
 //! chain ends early because of damage, replay cannot be positioned before that, and no spare is
 //! touched before replay is done.)

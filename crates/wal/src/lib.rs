@@ -31,11 +31,12 @@ mod interleavings;
 mod maker;
 mod metrics;
 mod reader;
+mod rotate;
 mod segment;
 mod writer;
 
 pub use error::{Error, Result};
-pub use metrics::Metrics;
+pub use metrics::{Metrics, Stats};
 pub use reader::{Record, Replay};
 pub use writer::Wal;
 

@@ -1,4 +1,8 @@
-//! Making segment files: the order in which name, space and header reach the disk.
+//! Making segment files: the order in which space, name and header reach the disk.
+//!
+//! Space and name may come long before the header; then beginning a segment is one small write.
+//! The header needs no sync of its own: it follows the sync of the segment before, and nothing
+//! behind it counts before a sync of its file, which takes the header along.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,16 +11,17 @@ use os::{File, OpenOptions, Os};
 
 use crate::directory::Segment;
 use crate::error::{Error, Result};
-use crate::metrics::Metrics;
-use crate::segment::{HEADER_BYTES, SegmentHeader, segment_name};
+use crate::segment::{HEADER_BYTES, PREPARED_NAME, SegmentHeader, segment_name};
 use crate::{Lsn, WalOptions};
+
+/// A file without a header is filled in steps, each synced, so that no other sync meets all of it.
+const FILL_BYTES: usize = 4 << 20;
 
 /// Makes segment files, from spare ones where there are some.
 pub(crate) struct SegmentMaker<'a> {
     pub(crate) os: &'a Os,
     pub(crate) dir: &'a Path,
     pub(crate) options: WalOptions,
-    pub(crate) metrics: &'a Metrics,
 }
 
 /// What a new segment's header will say.
@@ -28,44 +33,104 @@ pub(crate) struct Begin {
     pub(crate) previous: u64,
 }
 
+/// A file that has its space, on disk, and under its name waits to be begun.
+pub(crate) struct Ready {
+    pub(crate) number: u64,
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<dyn File>,
+    /// The name is on disk.
+    pub(crate) named: bool,
+}
+
 impl SegmentMaker<'_> {
-    /// Begins a segment: the file has its name, its space and its header, all on disk.
-    pub(crate) fn begin(
-        &self,
-        begin: Begin,
-        spares: &mut Vec<PathBuf>,
-    ) -> Result<(Segment, Arc<dyn File>)> {
-        let Begin { number, salt, first_lsn, previous } = begin;
-        let path = self.dir.join(segment_name(number));
+    /// Opens a file that is to become a segment, with exactly its length, the space on disk.
+    pub(crate) fn reserve(&self, path: &Path) -> Result<Arc<dyn File>> {
         let bytes = self.options.file_bytes();
-        let failed = |what| {
-            let path = path.clone();
-            move |e| Error::io(what, &path, e)
-        };
-        let vfs = &self.os.vfs;
-        // a full disk must not cost the spare: it leaves the list when the segment is begun
-        let spare = spares.iter().position(|spare| *spare == path);
-        let spare = spare.or(spares.len().checked_sub(1));
-        if let Some(spare) = spare.map(|at| &mut spares[at]).filter(|spare| **spare != path) {
-            vfs.rename(spare, &path).map_err(failed("rename a spare to"))?;
-            spare.clone_from(&path);
-        }
-        let file = vfs.open(&path, OpenOptions::create()).map_err(failed("make"))?;
+        let failed = |what| move |e| Error::io(what, path, e);
+        let file = self.os.vfs.open(path, OpenOptions::create()).map_err(failed("make"))?;
         if file.len().map_err(failed("size of"))? > bytes {
             file.set_len(bytes).map_err(failed("cut"))?;
         }
         file.allocate(0, bytes).map_err(failed("reserve"))?;
-        vfs.sync_dir(self.dir).map_err(failed("sync the directory of"))?;
-        let body_bytes = bytes - HEADER_BYTES as u64;
-        let header = SegmentHeader { number, salt, first_lsn, body_bytes, previous };
-        file.write_all_at(&header.encode(), 0).map_err(failed("write"))?;
         file.sync_all().map_err(failed("sync"))?;
+        Ok(file)
+    }
+
+    /// Makes a file of zeros, so that later syncs of it write no metadata.
+    pub(crate) fn fill(&self) -> Result<PathBuf> {
+        let path = self.dir.join(PREPARED_NAME);
+        let failed = |what| {
+            let path = path.clone();
+            move |e| Error::io(what, &path, e)
+        };
+        let options = OpenOptions { truncate: true, ..OpenOptions::create() };
+        let file = self.os.vfs.open(&path, options).map_err(failed("make"))?;
+        let bytes = self.options.file_bytes();
+        file.allocate(0, bytes).map_err(failed("reserve"))?;
+        let zeros = vec![0; FILL_BYTES.min(bytes as usize)];
+        let mut offset = 0;
+        while offset < bytes {
+            let len = zeros.len().min((bytes - offset) as usize);
+            file.write_all_at(&zeros[..len], offset).map_err(failed("fill"))?;
+            file.sync_data().map_err(failed("sync"))?;
+            offset += len as u64;
+        }
+        Ok(path)
+    }
+
+    /// A half-made file is of no use, and a full disk needs its space.
+    pub(crate) fn forget_prepared(&self) {
+        // Where it stays it is a spare at the next start.
+        let _gone = self.os.vfs.remove_file(&self.dir.join(PREPARED_NAME));
+    }
+
+    /// Gives a reserved file its segment's name; not on disk before [`SegmentMaker::sync_names`].
+    pub(crate) fn name(&self, number: u64, from: &Path, file: Arc<dyn File>) -> Result<Ready> {
+        let path = self.dir.join(segment_name(number));
+        if from != path {
+            let renamed = self.os.vfs.rename(from, &path);
+            renamed.map_err(|e| Error::io("rename a spare to", &path, e))?;
+        }
+        Ok(Ready { number, path, file, named: false })
+    }
+
+    pub(crate) fn sync_names(&self) -> Result<()> {
+        let synced = self.os.vfs.sync_dir(self.dir);
+        synced.map_err(|e| Error::io("sync the directory of", self.dir, e))
+    }
+
+    /// A ready file for segment `number`, from a spare where there is one; says whether it was.
+    /// Waits for the disk.
+    pub(crate) fn make(&self, number: u64, spares: &mut Vec<PathBuf>) -> Result<(Ready, bool)> {
+        let path = self.dir.join(segment_name(number));
+        // a full disk must not cost the spare: it leaves the list when all is done
+        let spare = spares.iter().position(|spare| *spare == path);
+        let spare = spare.or(spares.len().checked_sub(1));
+        let from = spare.map_or_else(|| path.clone(), |at| spares[at].clone());
+        let file = self.reserve(&from)?;
+        let ready = self.name(number, &from, file)?;
+        if let Some(at) = spare {
+            spares[at].clone_from(&path);
+        }
+        self.sync_names()?;
         if let Some(at) = spare {
             spares.remove(at);
-            self.metrics.segments_recycled.inc();
-        } else {
-            self.metrics.segments_made.inc();
         }
-        Ok((Segment { path, header }, file))
+        Ok((Ready { named: true, ..ready }, spare.is_some()))
+    }
+
+    /// Begins the segment of a ready file.
+    pub(crate) fn begin(&self, begin: Begin, ready: &Ready) -> Result<Segment> {
+        let Begin { number, salt, first_lsn, previous } = begin;
+        assert_eq!(number, ready.number, "a file is made ready for the next segment");
+        if !ready.named {
+            self.sync_names()?;
+        }
+        let body_bytes = self.options.file_bytes() - HEADER_BYTES as u64;
+        let header = SegmentHeader { number, salt, first_lsn, body_bytes, previous };
+        let path = ready.path.clone();
+        let written = ready.file.write_all_at(&header.encode(), 0);
+        written.map_err(|e| Error::io("write", &path, e))?;
+        Ok(Segment { path, header })
     }
 }

@@ -11,41 +11,40 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use os::sync::{Condvar, Mutex};
-use os::{File, OpenOptions, Os};
+use os::sync::{Condvar, Mutex, MutexGuard};
+use os::{File, Os};
 
 use crate::directory::{Found, Segment, scan};
 use crate::error::{Error, Result};
 use crate::frame::{ALIGN, FrameKind, encode_frame, frame_bytes, frame_header};
-use crate::maker::{Begin, SegmentMaker};
+use crate::maker::{Begin, Ready, SegmentMaker};
 use crate::metrics::Metrics;
 use crate::reader::Replay;
-use crate::segment::{HEADER_BYTES, PREPARED_NAME};
+use crate::rotate::begin_epoch;
+use crate::segment::HEADER_BYTES;
 use crate::{Lsn, MAX_PAYLOAD_BYTES, WalOptions};
 
 /// Above this a buffer is given back to the allocator once it is empty.
 const KEEP_BUFFER_BYTES: usize = 16 << 20;
-/// One write of zeros.
-const ZERO_BYTES: usize = 1 << 20;
 
 /// The log, open for writing. Shared behind an `Arc`; all methods may be called from many threads.
 pub struct Wal {
-    os: Os,
-    dir: PathBuf,
-    options: WalOptions,
-    metrics: Metrics,
-    salt: u64,
+    pub(crate) os: Os,
+    pub(crate) dir: PathBuf,
+    pub(crate) options: WalOptions,
+    pub(crate) metrics: Metrics,
+    pub(crate) salt: u64,
     /// What is appended and not yet taken by the writer.
     tail: Mutex<Tail>,
     /// Who may write to the files.
-    writer: Mutex<Writer>,
+    pub(crate) writer: Mutex<Writer>,
     /// Who may sync; the others wait.
     group: Mutex<Group>,
     group_done: Condvar,
     written: AtomicU64,
-    synced: AtomicU64,
+    pub(crate) synced: AtomicU64,
     /// Who makes a file ahead of its use.
-    preparing: Mutex<()>,
+    pub(crate) preparing: Mutex<()>,
     stopped: OnceLock<String>,
 }
 
@@ -56,13 +55,15 @@ struct Tail {
     marked: Lsn,
 }
 
-struct Writer {
+pub(crate) struct Writer {
     /// All segments of the log; the last is the one in use.
-    segments: VecDeque<Segment>,
-    file: Arc<dyn File>,
+    pub(crate) segments: VecDeque<Segment>,
+    pub(crate) file: Arc<dyn File>,
     /// Bytes from `written` on that were taken from the tail.
     pending: Vec<u8>,
-    spares: Vec<PathBuf>,
+    /// The file of the next segment, where it was made ahead.
+    pub(crate) ready: Option<Ready>,
+    pub(crate) spares: Vec<PathBuf>,
 }
 
 #[derive(Default)]
@@ -94,14 +95,15 @@ impl Wal {
         let mut segments = VecDeque::from(segments);
         let mut spares = found.spares.clone();
         spares.extend(cut.into_iter().map(|segment| segment.path));
-        let maker = SegmentMaker { os, dir, options, metrics: &metrics };
+        let maker = SegmentMaker { os, dir, options };
         let begin = Begin {
             number: found.last_number() + 1,
             salt,
             first_lsn: end,
             previous: segments.back().map_or(0, |segment| segment.header.number),
         };
-        let (segment, file) = maker.begin(begin, &mut spares)?;
+        let (segment, Ready { file, .. }, recycled) = begin_epoch(&maker, begin, &mut spares)?;
+        (if recycled { &metrics.segments_recycled } else { &metrics.segments_made }).inc();
         segments.push_back(segment);
         Ok(Self {
             os: os.clone(),
@@ -110,7 +112,7 @@ impl Wal {
             metrics,
             salt,
             tail: Mutex::new(Tail { buf: Vec::new(), end, marked: end }),
-            writer: Mutex::new(Writer { segments, file, pending: Vec::new(), spares }),
+            writer: Mutex::new(Writer { segments, file, pending: Vec::new(), ready: None, spares }),
             group: Mutex::new(Group::default()),
             group_done: Condvar::new(),
             written: AtomicU64::new(end),
@@ -131,10 +133,9 @@ impl Wal {
         }
         let crc = pieces.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, piece));
         let mut tail = self.tail.lock();
-        while !tail.buf.is_empty() && tail.buf.len() + len > self.options.buffer_bytes {
+        if tail.is_full(len, &self.options) {
             drop(tail);
-            self.write_out()?;
-            tail = self.tail.lock();
+            tail = self.room_for(len)?;
         }
         let start = tail.end;
         tail.mark(self.salt, self.synced.load(Ordering::Acquire));
@@ -151,6 +152,26 @@ impl Wal {
         self.metrics.appends.inc();
         self.metrics.append_bytes.add(end - start);
         Ok(end)
+    }
+
+    /// Returns when the buffer has room for a record of `len` bytes, writing it out where it must.
+    /// For whoever would hold others up if it waited inside [`Wal::append`].
+    pub fn make_room(&self, len: usize) -> Result<()> {
+        let full = self.tail.lock().is_full(len, &self.options);
+        if full { self.room_for(len).map(drop) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn room_for(&self, len: usize) -> Result<MutexGuard<'_, Tail>> {
+        let started = self.os.clock.monotonic();
+        loop {
+            self.write_out()?;
+            let tail = self.tail.lock();
+            if !tail.is_full(len, &self.options) {
+                self.metrics.waited_for_buffer(self.os.clock.monotonic().saturating_sub(started));
+                return Ok(tail);
+            }
+        }
     }
 
     /// Returns when everything before `lsn` is on disk. One of all waiting callers writes and
@@ -212,63 +233,15 @@ impl Wal {
         self.writer.lock().segments.front().map_or(0, |segment| segment.header.first_lsn)
     }
 
+    /// What happened since it was opened.
+    pub fn stats(&self) -> crate::Stats {
+        self.metrics.stats()
+    }
+
     /// Bytes of segment files, spare ones not counted.
     pub fn disk_bytes(&self) -> u64 {
         let writer = self.writer.lock();
         writer.segments.iter().map(|s| s.header.body_bytes + HEADER_BYTES as u64).sum()
-    }
-
-    /// Lets go of whole segments before `lsn`, which a completed checkpoint contains. Touches the
-    /// disk.
-    pub fn trim(&self, lsn: Lsn) -> Result<()> {
-        self.check_running()?;
-        let mut writer = self.writer.lock();
-        let mut removed = false;
-        while writer.segments.len() > 1 && writer.segments[1].header.first_lsn <= lsn {
-            let oldest = writer.segments.pop_front().map(|segment| segment.path);
-            writer.spares.extend(oldest);
-        }
-        while writer.spares.len() > self.options.recycle {
-            let path = &writer.spares[0];
-            self.os.vfs.remove_file(path).map_err(|e| Error::io("remove", path, e))?;
-            writer.spares.remove(0);
-            removed = true;
-        }
-        if removed {
-            let done = self.os.vfs.sync_dir(&self.dir);
-            done.map_err(|e| Error::io("sync", &self.dir, e))?;
-        }
-        Ok(())
-    }
-
-    /// Makes the file of a later segment now, filled with zeros, so that the commit that fills the
-    /// segment in use does not wait for it and later syncs write no file metadata. Does nothing
-    /// where a spare is there; says whether it made one. For a background thread, about once per
-    /// log flush; writes a whole segment to the disk.
-    pub fn prepare(&self) -> Result<bool> {
-        self.check_running()?;
-        let Some(_alone) = self.preparing.try_lock() else { return Ok(false) };
-        if self.options.recycle == 0 || !self.writer.lock().spares.is_empty() {
-            return Ok(false);
-        }
-        let path = self.dir.join(PREPARED_NAME);
-        let failed = |what| {
-            let path = path.clone();
-            move |e| Error::io(what, &path, e)
-        };
-        let options = OpenOptions { truncate: true, ..OpenOptions::create() };
-        let file = self.os.vfs.open(&path, options).map_err(failed("make"))?;
-        file.allocate(0, self.options.file_bytes()).map_err(failed("reserve"))?;
-        let zeros = vec![0; ZERO_BYTES.min(self.options.file_bytes() as usize)];
-        let mut offset = 0;
-        while offset < self.options.file_bytes() {
-            let len = zeros.len().min((self.options.file_bytes() - offset) as usize);
-            file.write_all_at(&zeros[..len], offset).map_err(failed("fill"))?;
-            offset += len as u64;
-        }
-        file.sync_all().map_err(failed("sync"))?;
-        self.writer.lock().spares.push(path);
-        Ok(true)
     }
 
     fn write_and_sync(&self) -> Result<()> {
@@ -283,11 +256,10 @@ impl Wal {
         Ok(())
     }
 
-    fn sync_file(&self, file: &dyn File) -> Result<()> {
+    pub(crate) fn sync_file(&self, file: &dyn File) -> Result<()> {
         let start = self.os.clock.monotonic();
         let synced = file.sync_data();
-        self.metrics.syncs.inc();
-        self.metrics.sync_time.record_micros(self.os.clock.monotonic().saturating_sub(start));
+        self.metrics.synced(self.os.clock.monotonic().saturating_sub(start));
         synced.map_err(|e| self.stop(Error::io("sync", &self.dir, e)))
     }
 
@@ -321,7 +293,12 @@ impl Wal {
             let piece = &writer.pending[*done..];
             let piece = &piece[..room.min(piece.len())];
             let offset = HEADER_BYTES as u64 + (lsn - header.first_lsn);
-            if let Err(e) = writer.file.write_all_at(piece, offset) {
+            let started = self.os.clock.monotonic();
+            let result = writer.file.write_all_at(piece, offset);
+            self.metrics
+                .write_time
+                .record_micros(self.os.clock.monotonic().saturating_sub(started));
+            if let Err(e) = result {
                 let error = Error::io("write", &writer.segment().path, e);
                 return Err(self.stop_unless_full(error));
             }
@@ -333,27 +310,7 @@ impl Wal {
         Ok(())
     }
 
-    /// The segment in use is full: make it safe, then begin the next one.
-    fn next_segment(&self, writer: &mut Writer) -> Result<()> {
-        let full = writer.segment().header;
-        self.sync_file(&*writer.file)?;
-        self.synced.fetch_max(full.end_lsn(), Ordering::AcqRel);
-        let Self { os, dir, options, metrics, .. } = self;
-        let maker = SegmentMaker { os, dir, options: *options, metrics };
-        let begin = Begin {
-            number: full.number + 1,
-            salt: self.salt,
-            first_lsn: full.end_lsn(),
-            previous: full.number,
-        };
-        let begun = maker.begin(begin, &mut writer.spares);
-        let (segment, file) = begun.map_err(|e| self.stop_unless_full(e))?;
-        writer.segments.push_back(segment);
-        writer.file = file;
-        Ok(())
-    }
-
-    fn check_running(&self) -> Result<()> {
+    pub(crate) fn check_running(&self) -> Result<()> {
         match self.stopped.get() {
             Some(cause) => Err(Error::Stopped { cause: cause.clone() }),
             None => Ok(()),
@@ -365,7 +322,7 @@ impl Wal {
         error
     }
 
-    fn stop_unless_full(&self, error: Error) -> Error {
+    pub(crate) fn stop_unless_full(&self, error: Error) -> Error {
         if matches!(error, Error::NoSpace { .. }) { error } else { self.stop(error) }
     }
 }
@@ -377,6 +334,10 @@ impl std::fmt::Debug for Wal {
 }
 
 impl Tail {
+    fn is_full(&self, len: usize, options: &WalOptions) -> bool {
+        !self.buf.is_empty() && self.buf.len() + len > options.buffer_bytes
+    }
+
     /// Appends a mark where more was synced than the last mark says.
     fn mark(&mut self, salt: u64, synced: Lsn) {
         if synced > self.marked {
@@ -389,7 +350,7 @@ impl Tail {
 }
 
 impl Writer {
-    fn segment(&self) -> &Segment {
+    pub(crate) fn segment(&self) -> &Segment {
         self.segments.back().expect("the segment in use is always there")
     }
 }

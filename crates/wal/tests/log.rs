@@ -151,8 +151,8 @@ fn prepared_file_becomes_the_next_segment() {
         expected.push((wal.append(&[&payload]).unwrap(), payload));
         wal.sync().unwrap();
     }
-    assert_eq!(registry.read("wal.segments_recycled"), Some(Value::Counter(1)));
-    assert!(wal.prepare().unwrap());
+    assert_eq!(registry.read("wal.segments_made"), Some(Value::Counter(2)), "no further one");
+    assert!(wal.wants_file() && wal.prepare().unwrap() && !wal.wants_file());
     let os = sim.reboot_with(Survival::Nothing);
     assert_eq!(records(open(&os)).unwrap(), expected);
     let wal = open(&os).start_writing().unwrap();
