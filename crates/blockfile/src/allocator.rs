@@ -3,7 +3,7 @@
 //! What is always true:
 //! 1. Free extents are disjoint and never touch each other (neighbours are merged).
 //! 2. Nothing at or past `end` is in the free lists; everything there is free.
-//! 3. The sum of free extents is `free_units`.
+//! 3. The sum of free extents is `free_units`; of those that may be punched, `unpunched_units`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,13 +36,23 @@ pub(crate) struct Allocator {
     by_size: BTreeSet<(u64, u64)>,
     end: u64,
     free_units: u64,
+    unpunched_units: u64,
+}
+
+/// Shorter holes are not worth a punch: they will be used again soon.
+const MIN_PUNCH_UNITS: u64 = 16;
+
+impl Free {
+    fn worth_a_punch(&self) -> u64 {
+        if self.punched || self.units < MIN_PUNCH_UNITS { 0 } else { self.units }
+    }
 }
 
 impl Allocator {
     /// A file of which the units below `reserved` are taken.
     pub(crate) fn new(reserved: u64) -> Self {
         let (by_offset, by_size) = (BTreeMap::new(), BTreeSet::new());
-        Self { by_offset, by_size, end: reserved, free_units: 0 }
+        Self { by_offset, by_size, end: reserved, free_units: 0, unpunched_units: 0 }
     }
 
     /// The allocator of a file in which exactly these extents are taken.
@@ -75,6 +85,17 @@ impl Allocator {
 
     pub(crate) fn free_units(&self) -> u64 {
         self.free_units
+    }
+
+    /// Free extents that still have space on disk and are long enough to give it back.
+    pub(crate) fn unpunched_units(&self) -> u64 {
+        self.unpunched_units
+    }
+
+    /// The longest free extent, where there is any.
+    pub(crate) fn take_longest(&mut self) -> Option<Extent> {
+        let (_, unit) = *self.by_size.last()?;
+        Some(Extent { unit, units: self.remove(unit).units })
     }
 
     /// The best extent inside the file, or `None` where only the end of the file can serve.
@@ -137,8 +158,11 @@ impl Allocator {
 
     /// Takes one free extent that still has space on disk, so that the caller can punch it
     /// without a lock and then call [`Allocator::give_back_punched`].
-    pub(crate) fn take_unpunched(&mut self, min_units: u64) -> Option<Extent> {
-        let wanted = |(_, free): &(&u64, &Free)| !free.punched && free.units >= min_units;
+    pub(crate) fn take_unpunched(&mut self) -> Option<Extent> {
+        if self.unpunched_units == 0 {
+            return None;
+        }
+        let wanted = |(_, free): &(&u64, &Free)| free.worth_a_punch() > 0;
         let (&unit, _) = self.by_offset.iter().find(wanted)?;
         let units = self.remove(unit).units;
         Some(Extent { unit, units })
@@ -149,7 +173,9 @@ impl Allocator {
     }
 
     fn insert(&mut self, extent: Extent, punched: bool) {
-        self.by_offset.insert(extent.unit, Free { units: extent.units, punched });
+        let free = Free { units: extent.units, punched };
+        self.unpunched_units += free.worth_a_punch();
+        self.by_offset.insert(extent.unit, free);
         self.by_size.insert((extent.units, extent.unit));
         self.free_units += extent.units;
     }
@@ -158,6 +184,7 @@ impl Allocator {
         let free = self.by_offset.remove(&unit).expect("both indexes hold the same extents");
         self.by_size.remove(&(free.units, unit));
         self.free_units -= free.units;
+        self.unpunched_units -= free.worth_a_punch();
         free
     }
 }
@@ -202,15 +229,16 @@ mod tests {
     #[test]
     fn punched_extents_are_not_punched_again_until_used() {
         let mut space = Allocator::new(0);
-        let first = take(&mut space, 8);
+        let first = take(&mut space, 18);
         let _guard = take(&mut space, 1);
         space.give_back(first);
-        let punch = space.take_unpunched(4).unwrap();
+        assert_eq!(space.unpunched_units(), 18);
+        let punch = space.take_unpunched().unwrap();
         space.give_back_punched(punch);
-        assert_eq!(space.take_unpunched(1), None);
+        assert_eq!((space.take_unpunched(), space.unpunched_units()), (None, 0));
         let again = take(&mut space, 3);
         space.give_back(again);
-        assert_eq!(space.take_unpunched(1), Some(Extent { unit: 0, units: 8 }));
+        assert_eq!(space.take_unpunched(), Some(Extent { unit: 0, units: 18 }));
     }
 
     #[test]

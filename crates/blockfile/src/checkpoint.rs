@@ -5,7 +5,8 @@
 //! 2. [`BlockFile::finish_checkpoint`] writes. Until its second sync returns, a crash shows the
 //!    checkpoint before; afterwards the new one.
 //!
-//! In the table: segments with ids below the mark's, live or freed after the mark.
+//! In the table: segments with ids below the mark's, live or freed after the mark. Table and root
+//! are chains: mostly only what changed is written.
 
 use os::AlignedBuf;
 use xxhash_rust::xxh3::xxh3_64;
@@ -13,17 +14,47 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::UNIT;
 use crate::allocator::Extent;
 use crate::blob::{BlobPointer, Chunk, MAX_CHUNK_PAYLOAD, chunk_units};
-use crate::error::Result;
+use crate::chain::{Link, Written};
+use crate::error::{Error, Result};
 use crate::file::BlockFile;
 use crate::inner::Inner;
 use crate::superblock::Superblock;
-use crate::translation::{SegmentId, encode_table};
+use crate::translation::{Change, encode_changes, encode_table};
+
+/// Payload of the chunks that are written: 64 units, so that they find room in many places.
+const CHUNK_PAYLOAD: usize = (256 << 10) - 32;
 
 /// The moment a checkpoint shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointMark {
     pub(crate) epoch: u64,
     pub(crate) next_id: u64,
+    /// Segments freed or moved before it.
+    pub(crate) frees: u64,
+}
+
+/// What the engine hands in.
+#[derive(Clone, Copy, Debug)]
+pub enum Root<'a> {
+    /// All of it.
+    Whole(&'a [u8]),
+    /// What is different since the last completed checkpoint, of which there must be one.
+    Change(&'a [u8]),
+}
+
+impl<'a, T: AsRef<[u8]> + ?Sized> From<&'a T> for Root<'a> {
+    fn from(whole: &'a T) -> Self {
+        Self::Whole(whole.as_ref())
+    }
+}
+
+/// What a checkpoint wrote, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointWritten {
+    /// Of the table, or its changes.
+    pub table_bytes: u64,
+    /// Of the root, or its change.
+    pub root_bytes: u64,
 }
 
 impl BlockFile {
@@ -32,9 +63,31 @@ impl BlockFile {
         self.0.state.lock().begin_checkpoint()
     }
 
+    /// Whether segments were begun, freed or moved since a mark.
+    pub fn has_changed_since(&self, mark: CheckpointMark) -> bool {
+        self.0.state.lock().next_mark() != CheckpointMark { epoch: 0, ..mark }
+    }
+
+    /// Whether a checkpoint was ever completed.
+    pub fn has_root(&self) -> bool {
+        self.0.state.lock().roots.link() != Link::WHOLE
+    }
+
+    /// Whether the next root should be a whole one: there is none yet, or the changes, with
+    /// another one of so many bytes, would be longer than the whole.
+    pub fn wants_whole_root(&self, change_bytes: usize) -> bool {
+        let state = self.0.state.lock();
+        state.roots.wants_whole(change_bytes, state.compact_end())
+    }
+
     /// Makes the marked moment durable: all segments it names, and `root`. The log before `lsn`
     /// is then not needed. On [`crate::Error::NoSpace`] nothing has changed.
-    pub fn finish_checkpoint(&self, mark: CheckpointMark, root: &[u8], lsn: u64) -> Result<()> {
+    pub fn finish_checkpoint<'a>(
+        &self,
+        mark: CheckpointMark,
+        root: impl Into<Root<'a>>,
+        lsn: u64,
+    ) -> Result<CheckpointWritten> {
         let inner = &*self.0;
         let _one_at_a_time = inner.checkpointing.lock();
         inner.check_running()?;
@@ -43,14 +96,13 @@ impl BlockFile {
             assert!(mark.epoch >= state.completed_epoch, "checkpoints finish in their order");
             state.generation + 1
         };
-        let mut blobs = Vec::new();
-        let written = inner.write_blobs(mark, generation, root, &mut blobs);
+        let changed = inner.table.write().take_changes(mark);
+        let written = inner.write_parts(generation, &changed, root.into());
         let (table, root) = match written {
-            Ok(pointers) => pointers,
+            Ok(written) => written,
             Err(e) => {
-                for extent in blobs {
-                    inner.give_back(extent);
-                }
+                inner.table.write().put_back(changed);
+                inner.fill_reserve();
                 return Err(e);
             }
         };
@@ -61,48 +113,78 @@ impl BlockFile {
             lsn,
             written_ms: inner.os.clock.wall_ms(),
             next_segment: mark.next_id,
-            table,
-            root,
+            table: table.pointer,
+            root: root.pointer,
         })?;
+        let bytes =
+            CheckpointWritten { table_bytes: table.pointer.bytes, root_bytes: root.pointer.bytes };
         inner.metrics.checkpoints.inc();
-        inner.metrics.checkpoint_bytes.add(table.bytes + root.bytes);
+        inner.metrics.checkpoint_bytes.add(bytes.table_bytes + bytes.root_bytes);
+        inner.table.write().saved(&changed);
         let mut state = inner.state.lock();
         state.generation = generation;
         state.completed_epoch = mark.epoch;
-        for extent in std::mem::replace(&mut state.blobs, blobs) {
+        let mut unnamed = state.tables.completed(table);
+        unnamed.extend(state.roots.completed(root));
+        for extent in unnamed {
             state.drop_blob(extent);
         }
         state.reclaim(&inner.table);
-        Ok(())
+        for extent in state.reserve.completed() {
+            state.space.give_back(extent);
+        }
+        drop(state);
+        inner.fill_reserve();
+        Ok(bytes)
     }
 
     /// Both halves at once, for callers without concurrent writers.
-    pub fn checkpoint(&self, root: &[u8], lsn: u64) -> Result<()> {
-        self.finish_checkpoint(self.begin_checkpoint(), root, lsn)
+    pub fn checkpoint<'a>(&self, root: impl Into<Root<'a>>, lsn: u64) -> Result<()> {
+        self.finish_checkpoint(self.begin_checkpoint(), root, lsn).map(drop)
     }
 }
 
 impl Inner {
-    fn write_blobs(
+    fn write_parts(
         &self,
-        mark: CheckpointMark,
         generation: u64,
-        root: &[u8],
-        extents: &mut Vec<Extent>,
-    ) -> Result<(BlobPointer, BlobPointer)> {
-        let table = {
-            let table = self.table.read();
-            let in_checkpoint = table.range(..mark.next_id).filter(|(_, slot)| {
-                slot.dropped.is_none_or(|dropped_epoch| dropped_epoch >= mark.epoch)
-            });
-            encode_table(in_checkpoint.map(|(id, slot)| (SegmentId(*id), slot.entry)))
+        changed: &[Change],
+        root: Root<'_>,
+    ) -> Result<(Written, Written)> {
+        let table = self.write_table(generation, changed)?;
+        let (link, bytes) = match root {
+            Root::Whole(bytes) => (Link::WHOLE, bytes),
+            Root::Change(bytes) => (self.state.lock().roots.link(), bytes),
         };
-        let table = self.write_blob(generation, &table, extents)?;
-        let root = self.write_blob(generation, root, extents)?;
-        Ok((table, root))
+        match self.write_link(link, generation, bytes) {
+            Ok(root) => Ok((table, root)),
+            Err(e) => {
+                self.unwrite(table);
+                Err(e)
+            }
+        }
     }
 
-    fn write_blob(
+    fn write_table(&self, generation: u64, changed: &[Change]) -> Result<Written> {
+        let change = encode_changes(changed);
+        let (link, wants_whole) = {
+            let state = self.state.lock();
+            let end = state.compact_end();
+            (state.tables.link(), state.tables.wants_whole(change.len(), end))
+        };
+        if wants_whole {
+            let whole = self.table.read().whole(changed);
+            let whole = encode_table(whole.into_iter());
+            match self.write_link(Link::WHOLE, generation, &whole) {
+                // Where a whole table finds no room its change may.
+                Err(Error::NoSpace { .. }) if link != Link::WHOLE => {}
+                written => return written,
+            }
+        }
+        self.write_link(link, generation, &change)
+    }
+
+    pub(crate) fn write_blob(
         &self,
         generation: u64,
         bytes: &[u8],
@@ -111,11 +193,11 @@ impl Inner {
         // an empty blob is one chunk without payload, so that "empty" and "none" differ
         let payloads: Vec<&[u8]> = match bytes.len() {
             0 => vec![bytes],
-            _ => bytes.chunks(MAX_CHUNK_PAYLOAD).collect(),
+            _ => bytes.chunks(CHUNK_PAYLOAD).collect(),
         };
         let first = extents.len();
         for payload in &payloads {
-            extents.push(self.allocate(chunk_units(payload.len()))?);
+            extents.push(self.allocate_for_checkpoint(chunk_units(payload.len()))?);
         }
         let mut buf = AlignedBuf::new();
         for (number, payload) in payloads.iter().enumerate() {

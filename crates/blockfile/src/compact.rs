@@ -11,22 +11,23 @@ use crate::allocator::Extent;
 use crate::error::Result;
 use crate::file::BlockFile;
 use crate::inner::io_error;
-use crate::state::Slot;
-use crate::translation::{Entry, SegmentId};
+use crate::table::Slot;
+use crate::translation::SegmentId;
 
 const COPY_BYTES: u64 = 1 << 20;
-/// Shorter holes are not worth a punch: they will be used again soon.
-const MIN_PUNCH_UNITS: u64 = 16;
+/// So many segments that fit into no hole end a call: smaller holes serve none of the next either.
+const MISSES: u32 = 64;
 
 impl BlockFile {
     /// Cuts the free tail off the file and punches free extents of 64 KiB and more, at most
     /// `max_punches`. Says how many bytes the filesystem got back. Touches the disk.
     pub fn shrink(&self, max_punches: usize) -> Result<u64> {
         self.0.check_running()?;
+        self.0.lower_reserve();
         let mut returned = self.cut_tail()?;
         for _ in 0..max_punches {
             // while it is punched the extent counts as taken
-            let Some(extent) = self.0.state.lock().space.take_unpunched(MIN_PUNCH_UNITS) else {
+            let Some(extent) = self.0.state.lock().space.take_unpunched() else {
                 break;
             };
             let (offset, len) = (extent.unit * UNIT, extent.units * UNIT);
@@ -57,15 +58,18 @@ impl BlockFile {
     pub fn compact(&self, max_bytes: u64) -> Result<u64> {
         let mut by_place = self.segments();
         by_place.sort_unstable_by_key(|info| std::cmp::Reverse(info.offset));
-        let mut moved = 0;
+        let (mut moved, mut misses) = (0, 0);
         for info in by_place {
-            if moved + info.bytes > max_bytes {
+            if moved + info.bytes > max_bytes || misses == MISSES {
                 break;
             }
             let units = info.bytes.div_ceil(UNIT);
             let from = info.offset / UNIT;
             let target = self.0.state.lock().space.take_free_below(units, from);
-            let Some(target) = target else { continue };
+            let Some(target) = target else {
+                misses += 1;
+                continue;
+            };
             if self.move_segment(info.id, Extent { unit: from, units }, target)? {
                 moved += info.bytes;
             }
@@ -76,8 +80,8 @@ impl BlockFile {
     fn move_segment(&self, id: SegmentId, from: Extent, to: Extent) -> Result<bool> {
         // the pin keeps the old place unchanged while it is copied, even if the segment is freed
         let pin = self.pin();
-        let still_there = |slot: &Slot| slot.dropped.is_none() && slot.entry.unit == from.unit;
-        if !self.0.table.read().get(&id.0).is_some_and(still_there) {
+        let still_there = |slot: &Slot| slot.is_live() && slot.entry.unit == from.unit;
+        if !self.0.table.read().get(id).is_some_and(still_there) {
             self.0.give_back(to);
             return Ok(false);
         }
@@ -87,10 +91,8 @@ impl BlockFile {
         }
         let mut state = self.0.state.lock();
         let mut table = self.0.table.write();
-        let slot = table.get_mut(&id.0).filter(|slot| still_there(slot));
-        let moved = slot.is_some();
-        if let Some(slot) = slot {
-            slot.entry = Entry { unit: to.unit, ..slot.entry };
+        let moved = table.relocate(id, from.unit, to.unit);
+        if moved {
             self.0.moves.fetch_add(1, Ordering::Release);
             state.drop_extent(None, from);
         } else {

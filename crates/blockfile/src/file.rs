@@ -27,8 +27,10 @@ use crate::inner::{Inner, io_error};
 use crate::metrics::Metrics;
 use crate::page::{PageContext, decode_page};
 use crate::pins::Pin;
+use crate::reserve::Reserve;
 use crate::segment::{PageRef, SegmentWriter};
-use crate::state::{Slot, State, Table};
+use crate::state::State;
+use crate::table::{Slot, Table};
 use crate::translation::{Entry, SegmentId};
 
 /// How a data file is opened.
@@ -40,11 +42,21 @@ pub struct Options {
     pub direct: bool,
     /// The file grows by a sixteenth of its size, at most by this many bytes at once.
     pub grow_bytes: u64,
+    /// At least so many bytes are kept back for checkpoints on a full disk; 0 keeps nothing.
+    pub reserve_bytes: u64,
+    /// And one byte for so many that were written since the last checkpoint: they change nodes.
+    pub reserve_one_in: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { name: "fern.data".to_owned(), direct: false, grow_bytes: 64 << 20 }
+        Self {
+            name: "fern.data".to_owned(),
+            direct: false,
+            grow_bytes: 64 << 20,
+            reserve_bytes: 1 << 20,
+            reserve_one_in: 32,
+        }
     }
 }
 
@@ -57,8 +69,10 @@ pub struct CheckpointImage {
     pub lsn: u64,
     /// When it was written, milliseconds since 1970.
     pub written_ms: i64,
-    /// What the engine handed in.
+    /// What the engine handed in: the last whole root…
     pub root: Vec<u8>,
+    /// …and the changes since, in their order.
+    pub changes: Vec<Vec<u8>>,
 }
 
 /// What is known of one segment.
@@ -91,6 +105,17 @@ pub struct Stats {
     pub live_bytes: u64,
 }
 
+/// What is free in a data file, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Up to the last taken unit.
+    pub used_end_bytes: u64,
+    /// Free below that.
+    pub free_bytes: u64,
+    /// Free, behind that too, and still taking space of the filesystem.
+    pub unused_bytes: u64,
+}
+
 /// An open data file. Clones share it; all methods may be called from many threads.
 #[derive(Clone)]
 pub struct BlockFile(pub(crate) Arc<Inner>);
@@ -117,6 +142,7 @@ impl BlockFile {
         file.sync_all().map_err(|e| io_error(&path, "sync", 0, e))?;
         os.vfs.sync_dir(dir).map_err(|e| io_error(&path, "sync the directory of", 0, e))?;
         let file_units = file.len().map_err(|e| io_error(&path, "size of", 0, e))? / UNIT;
+        let reserve = Reserve::new(options.reserve_bytes.div_ceil(UNIT), options.reserve_one_in);
         let inner = Inner {
             os: os.clone(),
             file,
@@ -125,12 +151,13 @@ impl BlockFile {
             options,
             metrics,
             checkpointing: Mutex::new(()),
-            state: Mutex::new(State::new(&superblock, file_units)),
-            table: RwLock::new(Table::new()),
+            state: Mutex::new(State::new(&superblock, file_units, reserve)),
+            table: RwLock::new(Table::default()),
             moves: AtomicU64::new(0),
             stopped: OnceLock::new(),
         };
         let image = inner.load(&superblock)?;
+        inner.fill_reserve();
         Ok((Self(Arc::new(inner)), image))
     }
 
@@ -192,7 +219,7 @@ impl BlockFile {
         match decode_page(context, stored, out) {
             Ok(_) => Ok(()),
             Err(e) => {
-                let base = self.0.table.read().get(&id.0).map_or(0, |s| s.entry.unit * UNIT);
+                let base = self.0.table.read().get(id).map_or(0, |s| s.entry.unit * UNIT);
                 Err(Error::Corruption {
                     file: self.0.path.clone(),
                     offset: base + page.offset,
@@ -209,12 +236,9 @@ impl BlockFile {
     pub fn free(&self, id: SegmentId) -> Result<()> {
         let mut state = self.0.state.lock();
         let mut table = self.0.table.write();
-        let slot = table.get_mut(&id.0).filter(|slot| slot.dropped.is_none());
-        let slot = slot.ok_or_else(|| self.0.unknown(id))?;
-        slot.dropped = Some(state.epoch);
-        let extent = slot.entry.extent();
+        let freed = table.free(id, state.epoch).ok_or_else(|| self.0.unknown(id))?;
         drop(table);
-        state.drop_extent(Some(id), extent);
+        state.drop_extent(Some(id), freed.extent());
         state.reclaim(&self.0.table);
         Ok(())
     }
@@ -239,23 +263,22 @@ impl BlockFile {
 
     /// Length and kind of a segment that is live or still pinned.
     pub fn segment(&self, id: SegmentId) -> Option<SegmentInfo> {
-        self.0.table.read().get(&id.0).map(|slot| info(id.0, slot))
+        self.0.table.read().get(id).map(|slot| info(id, slot))
     }
 
     /// All live segments, ids ascending.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let table = self.0.table.read();
-        let live = table.iter().filter(|(_, slot)| slot.dropped.is_none());
-        live.map(|(id, slot)| info(*id, slot)).collect()
+        table.live().map(|(id, slot)| info(id, slot)).collect()
     }
 
     /// Sizes now. Walks the table.
     pub fn stats(&self) -> Stats {
         let state = self.0.state.lock();
         let table = self.0.table.read();
-        let live = table.values().filter(|slot| slot.dropped.is_none());
-        let (segments, live_units) =
-            live.fold((0, 0), |(n, units), slot| (n + 1, units + slot.entry.extent().units));
+        let (segments, live_units) = table
+            .live()
+            .fold((0, 0), |(n, units), (_, slot)| (n + 1, units + slot.entry.extent().units));
         Stats {
             file_bytes: state.file_units * UNIT,
             used_end_bytes: state.space.end() * UNIT,
@@ -264,6 +287,23 @@ impl BlockFile {
             segments,
             live_bytes: live_units * UNIT,
         }
+    }
+
+    /// What is free. Walks nothing.
+    pub fn space(&self) -> Space {
+        let state = self.0.state.lock();
+        let tail = state.file_units.saturating_sub(state.space.end());
+        Space {
+            used_end_bytes: state.space.end() * UNIT,
+            free_bytes: state.space.free_units() * UNIT,
+            unused_bytes: (state.space.unpunched_units() + tail) * UNIT,
+        }
+    }
+
+    /// Calls of fdatasync since it was opened, and their time in microseconds.
+    pub fn syncs(&self) -> (u64, u64) {
+        let times = self.0.metrics.sync_time.snapshot();
+        (times.count, times.sum)
     }
 
     /// The file's random identity.
@@ -288,7 +328,7 @@ impl std::fmt::Debug for BlockFile {
     }
 }
 
-fn info(id: u64, slot: &Slot) -> SegmentInfo {
+fn info(id: SegmentId, slot: &Slot) -> SegmentInfo {
     let Entry { unit, bytes, kind } = slot.entry;
-    SegmentInfo { id: SegmentId(id), kind, bytes, offset: unit * UNIT }
+    SegmentInfo { id, kind, bytes, offset: unit * UNIT }
 }

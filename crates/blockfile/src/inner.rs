@@ -14,9 +14,14 @@ use crate::allocator::{Allocator, Extent};
 use crate::error::{Error, Result};
 use crate::file::{CheckpointImage, Options};
 use crate::metrics::Metrics;
-use crate::state::{Slot, State, Table};
+use crate::state::State;
 use crate::superblock::{RESERVED_UNITS, Superblock};
-use crate::translation::{Entry, SegmentId, decode_table};
+use crate::table::Table;
+use crate::translation::{Entry, SegmentId, fold_tables};
+
+/// Writes of this length go to the disk at once, so that a checkpoint's sync, and every other sync
+/// of the filesystem beside it, does not meet a minute's work.
+const WRITEBACK_BYTES: u64 = 64 << 10;
 
 pub(crate) struct Inner {
     pub(crate) os: Os,
@@ -36,30 +41,25 @@ pub(crate) struct Inner {
 
 impl Inner {
     pub(crate) fn load(&self, superblock: &Superblock) -> Result<Option<CheckpointImage>> {
-        let mut used = Vec::new();
-        let table = match superblock.table {
-            pointer if pointer.is_none() => Vec::new(),
-            pointer => {
-                let bytes = self.read_blob(superblock.generation, pointer, &mut used)?;
-                decode_table(&bytes).map_err(|what| self.corruption(pointer.unit, what))?
-            }
-        };
-        let root = match superblock.root {
-            pointer if pointer.is_none() => None,
-            pointer => Some(self.read_blob(superblock.generation, pointer, &mut used)?),
-        };
+        let generation = superblock.generation;
+        let (tables, parts) = self.read_chain(superblock.table, generation)?;
+        let table = fold_tables(&parts);
+        let table = table.map_err(|what| self.corruption(superblock.table.unit, what))?;
+        let (roots, mut parts) = self.read_chain(superblock.root, generation)?;
+        let changes = parts.split_off(parts.len().min(1));
+        let root = parts.pop();
+        let mut used = [tables.extents(), roots.extents()].concat();
+        used.extend(table.values().map(Entry::extent));
         let mut state = self.state.lock();
-        state.blobs.clone_from(&used);
-        used.extend(table.iter().map(|(_, entry)| entry.extent()));
+        (state.tables, state.roots) = (tables, roots);
         state.space = Allocator::from_used(RESERVED_UNITS, state.file_units, used)
             .map_err(|what| self.corruption(superblock.table.unit, what))?;
-        if table.last().is_some_and(|(id, _)| id.0 >= superblock.next_segment) {
+        if table.last_key_value().is_some_and(|(id, _)| id.0 >= superblock.next_segment) {
             return Err(self.corruption(superblock.table.unit, "segment id was never given out"));
         }
-        let slots = table.into_iter().map(|(id, entry)| (id.0, Slot { entry, dropped: None }));
-        *self.table.write() = slots.collect();
-        let Superblock { generation, lsn, written_ms, .. } = *superblock;
-        Ok(root.map(|root| CheckpointImage { generation, lsn, written_ms, root }))
+        *self.table.write() = Table::load(table.into_iter());
+        let Superblock { lsn, written_ms, .. } = *superblock;
+        Ok(root.map(|root| CheckpointImage { generation, lsn, written_ms, root, changes }))
     }
 
     /// Takes an extent, growing the file where no hole fits. May touch the disk.
@@ -103,12 +103,16 @@ impl Inner {
         self.metrics.write_bytes.add(bytes.len() as u64);
         let offset = unit * UNIT;
         let written = self.file.write_all_at(bytes, offset);
-        written.map_err(|e| self.write_error("write", offset, bytes.len() as u64, e))
+        written.map_err(|e| self.write_error("write", offset, bytes.len() as u64, e))?;
+        if bytes.len() as u64 >= WRITEBACK_BYTES && !self.file.is_direct() {
+            self.file.begin_writeback(offset, bytes.len() as u64);
+        }
+        Ok(())
     }
 
     /// Where a part of a segment is in the file.
     pub(crate) fn locate(&self, id: SegmentId, offset: u64, len: u64) -> Result<Entry> {
-        let entry = self.table.read().get(&id.0).map(|slot| slot.entry);
+        let entry = self.table.read().get(id).map(|slot| slot.entry);
         let entry = entry.ok_or_else(|| self.unknown(id))?;
         match offset.checked_add(len) {
             Some(end) if end <= entry.bytes => Ok(entry),
@@ -206,7 +210,7 @@ impl Inner {
         Error::Corruption { file, offset: unit.saturating_mul(UNIT), segment: 0, page: 0, what }
     }
 
-    fn no_space(&self, units: u64) -> Error {
+    pub(crate) fn no_space(&self, units: u64) -> Error {
         Error::NoSpace { file: self.path.clone(), needed: units.saturating_mul(UNIT) }
     }
 

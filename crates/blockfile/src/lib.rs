@@ -11,7 +11,8 @@
 //!    vanish, their space is free.
 //! 3. A damaged or misdirected page, table, blob or superblock is an [`Error::Corruption`], never
 //!    a wrong answer and never a panic.
-//! 4. A full disk ([`Error::NoSpace`]) changes nothing; the same call works later. A failed sync
+//! 4. A full disk ([`Error::NoSpace`]) changes nothing; the same call works later, and what a
+//!    checkpoint writes finds room in a reserve. A failed sync
 //!    stops the file: every later call that writes answers [`Error::Stopped`].
 //!
 //! Lock order: checkpoint → state → table.
@@ -21,6 +22,7 @@
 
 mod allocator;
 mod blob;
+mod chain;
 mod checkpoint;
 mod compact;
 mod compress;
@@ -31,15 +33,17 @@ mod inner;
 mod metrics;
 mod page;
 mod pins;
+mod reserve;
 mod segment;
 mod state;
 mod superblock;
+mod table;
 mod translation;
 
-pub use checkpoint::CheckpointMark;
+pub use checkpoint::{CheckpointMark, CheckpointWritten, Root};
 pub use compress::{Compression, DEFAULT_ZLIB_LEVEL, DEFAULT_ZSTD_LEVEL};
 pub use error::{Error, Result};
-pub use file::{BlockFile, CheckpointImage, Options, SegmentInfo, Stats};
+pub use file::{BlockFile, CheckpointImage, Options, SegmentInfo, Space, Stats};
 pub use metrics::Metrics;
 pub use page::{
     MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageContext, PageError, decode_page, encode_page,
@@ -53,8 +57,11 @@ pub use translation::SegmentId;
 pub mod format {
     pub use crate::allocator::Extent;
     pub use crate::blob::{BlobPointer, Chunk, MAX_CHUNK_PAYLOAD};
+    pub use crate::chain::{LINK_BYTES, Link};
     pub use crate::superblock::{SUPERBLOCK_BYTES, Superblock};
-    pub use crate::translation::{Entry, decode_table, encode_table};
+    pub use crate::translation::{
+        Change, Entry, decode_changes, decode_table, encode_changes, encode_table, fold_tables,
+    };
 }
 
 /// Space is handed out in units of this many bytes.

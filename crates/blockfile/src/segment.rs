@@ -11,7 +11,6 @@ use crate::compress::Compression;
 use crate::error::Result;
 use crate::file::BlockFile;
 use crate::page::{PageContext, encode_page};
-use crate::state::Slot;
 use crate::translation::{Entry, SegmentId};
 
 /// Up to here a segment is gathered in memory and then gets an extent that fits exactly; longer
@@ -42,12 +41,21 @@ pub struct SegmentWriter {
     extent: Option<Extent>,
     pages: u32,
     scratch: Vec<u8>,
+    for_checkpoint: bool,
 }
 
 impl SegmentWriter {
     pub(crate) fn new(file: BlockFile, id: SegmentId, kind: u8) -> Self {
         let (buf, scratch) = (AlignedBuf::new(), Vec::new());
-        Self { file, id, kind, buf, written: 0, extent: None, pages: 0, scratch }
+        let (written, extent, pages, for_checkpoint) = (0, None, 0, false);
+        Self { file, id, kind, buf, written, extent, pages, scratch, for_checkpoint }
+    }
+
+    /// A checkpoint cannot complete without this segment: it may use what is kept back for that.
+    #[must_use]
+    pub fn for_checkpoint(mut self) -> Self {
+        self.for_checkpoint = true;
+        self
     }
 
     /// The number the segment will have.
@@ -105,7 +113,7 @@ impl SegmentWriter {
         assert!(bytes != 0, "a segment has at least one byte");
         let units = bytes.div_ceil(UNIT);
         if self.extent.is_none() {
-            self.extent = Some(self.file.0.allocate(units)?);
+            self.extent = Some(self.allocate(units)?);
         }
         self.buf.pad_to_unit();
         self.write_whole_units()?;
@@ -116,8 +124,16 @@ impl SegmentWriter {
             extent.units = units;
         }
         let entry = Entry { unit: extent.unit, bytes, kind: self.kind };
-        self.file.0.table.write().insert(self.id.0, Slot { entry, dropped: None });
+        self.file.0.table.write().add(self.id, entry);
         Ok(self.id)
+    }
+
+    fn allocate(&self, units: u64) -> Result<Extent> {
+        if self.for_checkpoint {
+            self.file.0.allocate_for_checkpoint(units)
+        } else {
+            self.file.0.allocate_ordinary(units)
+        }
     }
 
     fn write_whole_units(&mut self) -> Result<()> {
@@ -141,7 +157,7 @@ impl SegmentWriter {
             Some(extent) if extent.units >= units => return Ok(extent),
             old => old,
         };
-        let new = self.file.0.allocate(units * 2)?;
+        let new = self.allocate(units * 2)?;
         if let Some(old) = old {
             if let Err(e) = self.file.copy_units(old.unit, new.unit, self.written / UNIT) {
                 self.file.0.give_back(new);

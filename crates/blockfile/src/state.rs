@@ -1,27 +1,21 @@
 //! What a data file knows in memory: free space, the epoch, who waits for what.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use os::sync::RwLock;
 
 use crate::allocator::{Allocator, Extent};
+use crate::chain::Chain;
 use crate::checkpoint::CheckpointMark;
 use crate::pins::Pins;
+use crate::reserve::Reserve;
 use crate::superblock::{RESERVED_UNITS, Superblock};
-use crate::translation::{Entry, SegmentId};
+use crate::table::Table;
+use crate::translation::SegmentId;
 
 /// Ids skipped at each open, so that a segment written after the last checkpoint and lost in a
 /// crash never shares its id, and so its pages' checksums, with a later one.
 const ID_GAP: u64 = 1 << 24;
-
-/// A segment's place, and when it was freed.
-#[derive(Clone, Copy)]
-pub(crate) struct Slot {
-    pub(crate) entry: Entry,
-    pub(crate) dropped: Option<u64>,
-}
-
-pub(crate) type Table = BTreeMap<u64, Slot>;
 
 /// An extent nobody needs once `epoch` is behind every pin (and checkpoint).
 struct Dropped {
@@ -36,35 +30,42 @@ pub(crate) struct State {
     pub(crate) file_units: u64,
     next_id: u64,
     pub(crate) epoch: u64,
+    /// Segments freed or moved.
+    frees: u64,
     pub(crate) begun: CheckpointMark,
     pub(crate) completed_epoch: u64,
     pub(crate) generation: u64,
-    /// Extents of the newest checkpoint's table and root.
-    pub(crate) blobs: Vec<Extent>,
+    /// The newest checkpoint's tables and roots.
+    pub(crate) tables: Chain,
+    pub(crate) roots: Chain,
     /// In no checkpoint that is or will be the newest: wait for pins only.
     dropped_new: VecDeque<Dropped>,
     /// In a checkpoint: wait for the next one too.
     dropped_old: VecDeque<Dropped>,
     pub(crate) dropped_units: u64,
     pub(crate) pins: Pins,
+    pub(crate) reserve: Reserve,
 }
 
 impl State {
-    pub(crate) fn new(superblock: &Superblock, file_units: u64) -> Self {
+    pub(crate) fn new(superblock: &Superblock, file_units: u64, reserve: Reserve) -> Self {
         let next_id = superblock.next_segment.saturating_add(ID_GAP);
         Self {
             space: Allocator::new(RESERVED_UNITS),
             file_units,
             next_id,
             epoch: 0,
-            begun: CheckpointMark { epoch: 0, next_id },
+            frees: 0,
+            begun: CheckpointMark { epoch: 0, next_id, frees: 0 },
             completed_epoch: 0,
             generation: superblock.generation,
-            blobs: Vec::new(),
+            tables: Chain::default(),
+            roots: Chain::default(),
             dropped_new: VecDeque::new(),
             dropped_old: VecDeque::new(),
             dropped_units: 0,
             pins: Pins::default(),
+            reserve,
         }
     }
 
@@ -75,8 +76,13 @@ impl State {
     }
 
     pub(crate) fn begin_checkpoint(&mut self) -> CheckpointMark {
-        self.begun = CheckpointMark { epoch: self.epoch, next_id: self.next_id };
+        self.begun = CheckpointMark { epoch: self.epoch, ..self.next_mark() };
         self.begun
+    }
+
+    /// What a mark now would be, without its epoch, which frees of other things move too.
+    pub(crate) fn next_mark(&self) -> CheckpointMark {
+        CheckpointMark { epoch: 0, next_id: self.next_id, frees: self.frees }
     }
 
     pub(crate) fn pin(&mut self) -> u64 {
@@ -84,9 +90,17 @@ impl State {
         self.epoch
     }
 
+    /// Where the file would end without its holes and what will be holes soon, if they are a
+    /// quarter of it.
+    pub(crate) fn compact_end(&self) -> Option<u64> {
+        let (end, holes) = (self.space.end(), self.space.free_units() + self.dropped_units);
+        (holes > end / 4).then(|| end.saturating_sub(holes))
+    }
+
     /// Queues an extent for reuse; `segment` is the table entry that goes with it, `None` for the
     /// old place of a moved segment (which a checkpoint may name).
     pub(crate) fn drop_extent(&mut self, segment: Option<SegmentId>, extent: Extent) {
+        self.frees += 1;
         let dropped = self.dropped_now(segment, extent);
         if segment.is_some_and(|id| id.0 >= self.begun.next_id) {
             self.dropped_new.push_back(dropped);
@@ -127,7 +141,7 @@ impl State {
         let mut table = table.write();
         for Dropped { segment, extent, .. } in gone {
             if let Some(id) = segment {
-                table.remove(&id.0);
+                table.remove(id);
             }
             self.dropped_units -= extent.units;
             self.space.give_back(extent);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! 0    [8]  magic "FERNDATA"
-//! 8    u32  format version, 1
+//! 8    u32  format version, 2
 //! 12   u32  unit, 4096
 //! 16   u128 file id, random, made with the file
 //! 32   u64  generation: 1 for an empty file, +1 per checkpoint; its parity says the slot
@@ -31,7 +31,7 @@ use crate::blob::BlobPointer;
 /// Bytes of one slot.
 pub const SUPERBLOCK_BYTES: usize = 4096;
 /// The format this program writes.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Units before the first extent.
 pub(crate) const RESERVED_UNITS: u64 = 2;
 
@@ -163,10 +163,10 @@ mod tests {
     #[test]
     fn newer_version_is_told_apart_from_damage() {
         let mut bytes = sample().encode();
-        bytes[8] = 2;
+        bytes[8] = 3;
         let sum = xxh3_64(&bytes[..SUM_AT]);
         bytes[SUM_AT..512].copy_from_slice(&sum.to_le_bytes());
-        assert_eq!(Superblock::decode_slot(&bytes), Err(SlotError::Version(2)));
+        assert_eq!(Superblock::decode_slot(&bytes), Err(SlotError::Version(3)));
     }
 
     proptest! {

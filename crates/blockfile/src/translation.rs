@@ -2,27 +2,33 @@
 //!
 //! ```text
 //! 0   u32  magic "FTRT" (0x54525446)
-//! 4   u16  version, 1
-//! 6   u16  kind: 0 = the whole table (1 is kept for deltas)
+//! 4   u16  version, 2
+//! 6   u16  kind: 0 = the whole table, 1 = changes to the table before it in its chain
 //! 8   u64  number of entries
 //! 16  …    entries, segment ids ascending:
 //!          varint  id minus the id before (the first: minus 0), never 0
 //!          varint  data file number, 0
 //!          varint  first unit
-//!          varint  length in bytes, never 0
+//!          varint  length in bytes; 0 in a change, with unit and kind 0: the segment is gone
 //!          u8      kind, the engine's business
 //! ```
+//!
+//! A change says where a segment is now, whether or not it was there before, or that one that was
+//! there is gone.
 //!
 //! Varints are LEB128. Blobs carry the checksum, so the table has none.
 //!
 //! On disk: `docs/formats/translation-table.md`.
 
+use std::collections::BTreeMap;
+
 use crate::UNIT;
 use crate::allocator::Extent;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"FTRT");
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const WHOLE: u16 = 0;
+const CHANGES: u16 = 1;
 /// id, file, unit, length of one byte each, and the kind.
 const MIN_ENTRY_BYTES: u64 = 5;
 
@@ -55,17 +61,32 @@ impl Entry {
     }
 }
 
+/// Where a segment is, or that it is gone.
+pub type Change = (SegmentId, Option<Entry>);
+
 /// The table's bytes. Ids must ascend.
 pub fn encode_table(entries: impl Iterator<Item = (SegmentId, Entry)>) -> Vec<u8> {
+    encode(WHOLE, entries.map(|(id, entry)| (id, Some(entry))))
+}
+
+/// The bytes of changes. Ids must ascend.
+pub fn encode_changes(changes: &[Change]) -> Vec<u8> {
+    encode(CHANGES, changes.iter().copied())
+}
+
+fn encode(kind: u16, entries: impl Iterator<Item = Change>) -> Vec<u8> {
+    const GONE: Entry = Entry { unit: 0, bytes: 0, kind: 0 };
     let mut out = Vec::new();
     out.extend_from_slice(&MAGIC.to_le_bytes());
     out.extend_from_slice(&VERSION.to_le_bytes());
-    out.extend_from_slice(&WHOLE.to_le_bytes());
+    out.extend_from_slice(&kind.to_le_bytes());
     out.extend_from_slice(&[0; 8]);
     let mut count = 0_u64;
     let mut previous = 0;
     for (id, entry) in entries {
         assert!(id.0 > previous, "segment ids ascend");
+        assert!(entry.is_none_or(|entry| entry.bytes > 0), "a segment has at least one byte");
+        let entry = entry.unwrap_or(GONE);
         put_varint(&mut out, id.0 - previous);
         put_varint(&mut out, 0);
         put_varint(&mut out, entry.unit);
@@ -80,12 +101,41 @@ pub fn encode_table(entries: impl Iterator<Item = (SegmentId, Entry)>) -> Vec<u8
 
 /// Reads a table; the error says what is wrong. Extents may still overlap: the allocator checks.
 pub fn decode_table(bytes: &[u8]) -> Result<Vec<(SegmentId, Entry)>, &'static str> {
+    let entries = decode(WHOLE, bytes)?.into_iter();
+    let entry = |(id, entry): Change| Some((id, entry?));
+    entries.map(entry).collect::<Option<_>>().ok_or("a whole table names a segment that is gone")
+}
+
+/// Reads changes; the error says what is wrong.
+pub fn decode_changes(bytes: &[u8]) -> Result<Vec<Change>, &'static str> {
+    decode(CHANGES, bytes)
+}
+
+/// The table a chain comes to: the whole first, then changes in their order. No part is no table.
+pub fn fold_tables(parts: &[impl AsRef<[u8]>]) -> Result<BTreeMap<SegmentId, Entry>, &'static str> {
+    let Some((whole, changes)) = parts.split_first() else { return Ok(BTreeMap::new()) };
+    let mut table: BTreeMap<_, _> = decode_table(whole.as_ref())?.into_iter().collect();
+    for part in changes {
+        for (id, entry) in decode_changes(part.as_ref())? {
+            let before = match entry {
+                Some(entry) => table.insert(id, entry),
+                None => table.remove(&id),
+            };
+            if entry.is_none() && before.is_none() {
+                return Err("a change drops a segment that is not there");
+            }
+        }
+    }
+    Ok(table)
+}
+
+fn decode(kind: u16, bytes: &[u8]) -> Result<Vec<Change>, &'static str> {
     let (header, mut rest) = bytes.split_first_chunk::<16>().ok_or("translation table is short")?;
     if header[..4] != MAGIC.to_le_bytes() || header[4..6] != VERSION.to_le_bytes() {
         return Err("not a translation table of a known version");
     }
-    if header[6..8] != WHOLE.to_le_bytes() {
-        return Err("translation table of an unknown kind");
+    if header[6..8] != kind.to_le_bytes() {
+        return Err("translation table of another kind than its place in the chain");
     }
     let mut count = [0; 8];
     count.copy_from_slice(&header[8..]);
@@ -106,18 +156,19 @@ pub fn decode_table(bytes: &[u8]) -> Result<Vec<(SegmentId, Entry)>, &'static st
     Ok(entries)
 }
 
-fn take_entry(rest: &mut &[u8], previous: u64) -> Option<(SegmentId, Entry)> {
+fn take_entry(rest: &mut &[u8], previous: u64) -> Option<Change> {
     let step = take_varint(rest)?;
     let file = take_varint(rest)?;
     let unit = take_varint(rest)?;
     let bytes = take_varint(rest)?;
     let (kind, after) = rest.split_first()?;
     *rest = after;
-    if step == 0 || file != 0 || bytes == 0 {
+    let gone = bytes == 0;
+    if step == 0 || file != 0 || gone && (unit != 0 || *kind != 0) {
         return None;
     }
     let id = previous.checked_add(step)?;
-    Some((SegmentId(id), Entry { unit, bytes, kind: *kind }))
+    Some((SegmentId(id), (!gone).then_some(Entry { unit, bytes, kind: *kind })))
 }
 
 fn put_varint(out: &mut Vec<u8>, mut value: u64) {
@@ -176,6 +227,22 @@ mod tests {
         assert!(decode_table(&bytes).is_err());
     }
 
+    #[test]
+    fn changes_fold_into_the_table() {
+        let entry = |unit| Entry { unit, bytes: 5, kind: 1 };
+        let id = SegmentId;
+        let whole = encode_table([(id(1), entry(10)), (id(4), entry(40))].into_iter());
+        let change =
+            encode_changes(&[(id(1), None), (id(4), Some(entry(44))), (id(9), Some(entry(90)))]);
+        let folded = fold_tables(&[&whole, &change]).unwrap();
+        let expected = BTreeMap::from([(id(4), entry(44)), (id(9), entry(90))]);
+        assert_eq!(folded, expected);
+        assert!(fold_tables(&[&whole, &change, &change]).is_err(), "1 is gone already");
+        assert!(fold_tables(&[&change]).is_err() && fold_tables(&[&whole, &whole]).is_err());
+        let none: [&[u8]; 0] = [];
+        assert_eq!(fold_tables(&none), Ok(BTreeMap::new()));
+    }
+
     proptest! {
         #[test]
         fn tables_come_back(
@@ -198,6 +265,9 @@ mod tests {
             let mut bytes = encode_table(entries(&raw).into_iter());
             let at = at.index(bytes.len());
             bytes[at] = value;
+            if let Ok(back) = decode_changes(&bytes) {
+                prop_assert_eq!(encode_changes(&back), &bytes[..]);
+            }
             if let Ok(back) = decode_table(&bytes) {
                 // what decodes is canonical: the same bytes come out again
                 prop_assert_eq!(encode_table(back.into_iter()), bytes);

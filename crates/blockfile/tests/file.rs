@@ -16,7 +16,7 @@ const FILE: &str = "/data/fern.data";
 
 fn try_open(os: &Os) -> Result<(BlockFile, Option<CheckpointImage>), Error> {
     os.vfs.create_dir_all(Path::new(DIR)).unwrap();
-    let options = Options { grow_bytes: 16 << 10, ..Options::default() };
+    let options = Options { grow_bytes: 16 << 10, reserve_bytes: 0, ..Options::default() };
     BlockFile::open(os, Path::new(DIR), options, Metrics::new(&Registry::new()))
 }
 
@@ -314,7 +314,7 @@ fn compaction_moves_segments_down_and_returns_the_tail() {
 #[test]
 fn readers_see_right_bytes_while_others_write_free_and_compact() {
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { grow_bytes: 64 << 10, ..Options::default() };
+    let options = Options { grow_bytes: 64 << 10, reserve_bytes: 64 << 10, ..Options::default() };
     let metrics = Metrics::new(&Registry::new());
     let (file, _) = BlockFile::open(&Os::real(), dir.path(), options, metrics).unwrap();
     let keep: Vec<_> = (0..20).map(|n| file.write_segment(1, &[n; 5000]).unwrap()).collect();

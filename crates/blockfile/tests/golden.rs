@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use blockfile::format::{
-    BlobPointer, Chunk, Entry, Extent, Superblock, decode_table, encode_table,
+    BlobPointer, Chunk, Entry, Extent, Link, Superblock, decode_changes, decode_table,
+    encode_changes, encode_table,
 };
 use blockfile::{Compression, PageContext, SegmentId, decode_page, encode_page};
 use testkit::{golden, golden_to_decode};
@@ -33,6 +34,25 @@ fn translation_table() {
     ];
     let committed = golden(HERE, "table.bin", &encode_table(expected.iter().copied()));
     assert_eq!(decode_table(&committed), Ok(expected));
+}
+
+#[test]
+fn translation_changes() {
+    let expected = vec![
+        (SegmentId(2), None),
+        (SegmentId(3), Some(Entry { unit: 9, bytes: 70, kind: 2 })),
+        (SegmentId(300), Some(Entry { unit: 5, bytes: 1 << 20, kind: 255 })),
+    ];
+    let committed = golden(HERE, "table-changes.bin", &encode_changes(&expected));
+    assert_eq!(decode_changes(&committed), Ok(expected));
+}
+
+#[test]
+fn blob_link() {
+    let previous = BlobPointer { unit: 77, units: 3, bytes: 9000, checksum: 0xabcd };
+    let expected = Link { previous, generation: 41 };
+    let committed = golden(HERE, "link.bin", &expected.encode());
+    assert_eq!(Link::split(42, &committed), Some((expected, &b""[..])));
 }
 
 #[test]

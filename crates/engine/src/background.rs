@@ -1,8 +1,7 @@
-//! Work nobody waits for: flushing the log, draining memtables and merging, checkpoints, the
-//! cleaner, watching the disk's free space.
+//! Work nobody waits for: draining memtables and merging, checkpoints, the cleaner; the log's
+//! thread and the keeper are in `housekeeping`.
 //!
 //! ```text
-//!  fern-log         every logFlushPeriod: log to disk; every second: how full is the disk
 //!  fern-flush-N     the queue of trees with work, largest debt first, several in one tree where
 //!                   its units do not meet; idle: what reads have paid for, then the cleaner
 //!  fern-checkpoint  every checkpointPeriod
@@ -16,7 +15,6 @@
 use crate::dictionary::Dictionary;
 use crate::environment::Environment;
 use crate::{Error, Result};
-use cachetable::Part;
 use ftree::{Effort, Progress, Work};
 use os::JoinHandle;
 use parking_lot::{Condvar, Mutex};
@@ -29,8 +27,6 @@ use std::time::Duration;
 const MOMENT: Duration = Duration::from_millis(1);
 /// How long a flusher rests after a failure before it tries again.
 const RETRY: Duration = Duration::from_millis(200);
-/// How often the free space is looked at.
-const SPACE_PERIOD: Duration = Duration::from_secs(1);
 
 /// A dictionary is *waiting* while its tree may have a unit nobody is at; taking a unit leaves it
 /// waiting, for several workers can be in one tree. It is *blocked* from the moment a worker finds
@@ -121,8 +117,6 @@ pub(crate) struct Jobs {
     threads: Mutex<Vec<JoinHandle>>,
     /// The last unit of background work found the disk full.
     no_space: AtomicBool,
-    /// The disk is past its red zone.
-    red: AtomicBool,
     /// The log's end when the last checkpoint was begun.
     pub(crate) checkpointed: AtomicU64,
     // When periodic work was last done, in microseconds of the monotonic clock.
@@ -130,7 +124,6 @@ pub(crate) struct Jobs {
     last_checkpoint: AtomicU64,
     last_clean: AtomicU64,
     last_wanted: AtomicU64,
-    last_space: AtomicU64,
 }
 
 impl Jobs {
@@ -156,7 +149,7 @@ impl Jobs {
         queue.stop || queue.ready().next().is_some()
     }
 
-    fn stopping(&self) -> bool {
+    pub(crate) fn stopping(&self) -> bool {
         self.queue.lock().stop
     }
 
@@ -215,7 +208,15 @@ impl Environment {
             last.store(now, Ordering::Relaxed);
         }
         self.spawn("fern-log", Self::run_log)?;
+        self.spawn("fern-keeper", Self::run_keeper)?;
         self.spawn("fern-checkpoint", Self::run_checkpoints)
+    }
+
+    /// Ends the threads, at their next unit, and waits for that.
+    pub(crate) fn stop_threads(&self) {
+        self.jobs.stop();
+        self.log.bell.ring();
+        self.jobs.join();
     }
 
     fn spawn(self: &Arc<Self>, name: &str, run: fn(&Self)) -> Result<()> {
@@ -226,24 +227,10 @@ impl Environment {
         Ok(())
     }
 
-    fn run_log(&self) {
-        let period = match self.options.log_flush_period {
-            Duration::ZERO => SPACE_PERIOD,
-            period => period.min(SPACE_PERIOD),
-        };
-        while !self.jobs.stopping() {
-            self.jobs.rest_quietly(period);
-            self.report("flush the log", self.flush_log());
-            if self.is_due(&self.jobs.last_space, SPACE_PERIOD) {
-                self.check_space();
-            }
-        }
-    }
-
     fn run_checkpoints(&self) {
         while !self.jobs.stopping() {
             self.jobs.rest_quietly(Duration::from_millis(200));
-            if self.is_checkpoint_due() {
+            if self.is_checkpoint_due() && self.has_changed() {
                 self.report("write a checkpoint", self.checkpoint());
             }
         }
@@ -274,15 +261,14 @@ impl Environment {
     /// One unit of whatever is due, in a fixed order; false where nothing is.
     pub(crate) fn step(&self) -> Result<bool> {
         self.health.check_running()?;
-        if self.is_due(&self.jobs.last_space, SPACE_PERIOD) {
-            self.check_space();
-        }
+        self.prepare_log()?;
+        self.keep_house()?;
         let unsynced = self.wal().synced_lsn() < self.wal().next_lsn();
         if unsynced && self.is_due(&self.jobs.last_log_flush, self.options.log_flush_period) {
             self.flush_log()?;
             return Ok(true);
         }
-        if self.is_checkpoint_due() {
+        if self.is_checkpoint_due() && self.has_changed() {
             self.checkpoint()?;
             return Ok(true);
         }
@@ -373,35 +359,8 @@ impl Environment {
         Some((dictionary, visit))
     }
 
-    fn flush_log(&self) -> Result<()> {
-        self.cache.sample(Part::Locks, self.locks.bytes());
-        let wal = self.wal();
-        if wal.synced_lsn() < wal.next_lsn() {
-            self.sync_log_to(wal.next_lsn())?;
-        }
-        Ok(())
-    }
-
-    /// Refuses writes past the red zone, takes them again before it.
-    fn check_space(&self) {
-        let Ok(space) = self.os.vfs.space(&self.options.dir) else { return };
-        let percent = u64::from(self.options.fs_redzone_percent);
-        let red = space.total > 0 && space.available < space.total / 100 * percent;
-        if red != self.jobs.red.swap(red, Ordering::Relaxed) {
-            let reason = format!(
-                "{} of {} bytes are free, fsRedzone is {percent} percent",
-                space.available, space.total
-            );
-            tracing::warn!(red, "free space: {reason}");
-            self.health.set_full(red.then_some(reason));
-        }
-    }
-
-    /// The cleaner: drains what lies in buffers for long, and drops what no snapshot needs any
-    /// more, a little at a time.
+    /// The cleaner: drains what lies in buffers for long, a little at a time.
     fn clean(&self) -> Result<()> {
-        self.drop_invisible();
-        self.locks.prune(self.snapshots.oldest());
         let mut left = self.options.cleaner_iterations;
         let mut all = self.directory.all();
         let idle_work = |dictionary: &Arc<Dictionary>| {
@@ -420,7 +379,7 @@ impl Environment {
         Ok(())
     }
 
-    fn report(&self, what: &'static str, result: Result<()>) {
+    pub(crate) fn report(&self, what: &'static str, result: Result<()>) {
         if let Err(error) = result {
             self.counters.background_errors.inc();
             if !self.health.is_closed() {
@@ -447,7 +406,7 @@ impl Environment {
     }
 
     /// Whether `period` (zero is never) has passed since `last`, which then is now.
-    fn is_due(&self, last: &AtomicU64, period: Duration) -> bool {
+    pub(crate) fn is_due(&self, last: &AtomicU64, period: Duration) -> bool {
         let now = self.now_us();
         let due = !period.is_zero()
             && now.saturating_sub(last.load(Ordering::Relaxed)) >= period.as_micros() as u64;
@@ -466,7 +425,7 @@ fn urgency(dictionary: &Dictionary) -> (u64, u64) {
 
 impl Jobs {
     /// Rests whether or not there is work.
-    fn rest_quietly(&self, time: Duration) {
+    pub(crate) fn rest_quietly(&self, time: Duration) {
         let mut queue = self.queue.lock();
         if !queue.stop {
             let _ = self.resting.wait_for(&mut queue, time);

@@ -4,76 +4,153 @@
 //!  trees whose memtables hold back too much log are drained
 //!  T = watermark                  dictionaries as of T
 //!  each tree: pin the root        microseconds; writers and mergers go on
+//!  each tree: store changed nodes
 //!  blockfile: mark the moment     every segment those roots name is kept
 //!  log: sync to its end           so nothing in the images is missing from the log
-//!  blockfile: table, root blob, sync, superblock, sync
+//!  blockfile: what changed in table and root, sync, superblock, sync
 //!  log: trim what every tree has flushed
 //! ```
 //!
 //! A crash anywhere shows the checkpoint before, and a log that reaches back to it. See
 //! `docs/flows/checkpoint.md`.
 
-use crate::checkpoint_root::{CheckpointRoot, DictionaryImage};
+use crate::checkpoint_root::{CheckpointRoot, DictionaryImage, QUIET, Said};
+use crate::checkpoint_stats::Course;
 use crate::dictionary::Dictionary;
 use crate::environment::Environment;
-use crate::{Result, Timestamp};
-use ftree::{Effort, Progress, TreeImage};
+use crate::{Error, Result, Timestamp};
+use blockfile::{CheckpointMark, CheckpointWritten, Root};
+use ftree::{Effort, Progress};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// The last completed checkpoint, while none is being written.
+#[derive(Default)]
+pub(crate) struct Last {
+    said: Said,
+    log_end: u64,
+    mark: Option<CheckpointMark>,
+}
+
 impl Environment {
     /// Writes a checkpoint. On `NoSpace` nothing has changed.
     pub(crate) fn checkpoint(&self) -> Result<()> {
-        let _one_at_a_time = self.checkpointing.lock();
+        let mut last = self.checkpointing.lock();
         self.health.check_running()?;
-        let started = self.os.clock.monotonic();
-        self.drain_laggards()?;
+        let written = self.write_checkpoint(&mut last);
+        if written.is_err() {
+            self.counters.checkpoint.failed();
+        }
+        written
+    }
+
+    /// Whether a checkpoint would say anything that the last one has not said.
+    pub(crate) fn has_changed(&self) -> bool {
+        let last = self.checkpointing.lock();
+        let same_blocks = last.mark.is_some_and(|mark| !self.blocks.has_changed_since(mark));
+        !same_blocks || self.wal().next_lsn() != last.log_end
+    }
+
+    /// What recovery found.
+    pub(crate) fn begin_after(&self, root: &CheckpointRoot) {
+        *self.checkpointing.lock() =
+            Last { said: Said::by(root), log_end: root.log_end, mark: None };
+    }
+
+    fn write_checkpoint(&self, last: &mut Last) -> Result<()> {
+        let clock = &self.os.clock;
+        let started = clock.monotonic();
+        let mut course = Course { begun_ms: clock.wall_ms(), ..Course::default() };
+        self.counters.checkpoint.begun(course.begun_ms);
+        match self.drain_laggards() {
+            // Then the log stays longer.
+            Err(Error::NoSpace(_)) => {}
+            drained => drained?,
+        }
         self.drop_invisible();
+        let begin = clock.monotonic();
         let timestamp = self.snapshots.watermark();
         let dictionaries = self.listed_at(timestamp);
-        for dictionary in &dictionaries {
-            // Nothing of it is in memory only: it has flushed everything up to now.
-            if !dictionary.is_behind() {
-                let _empty = dictionary.tree.seal(timestamp);
-            }
+        let captures: Vec<_> = dictionaries
+            .iter()
+            .map(|dictionary| {
+                // Nothing of a quiet one is in memory only: it has flushed everything up to now.
+                let quiet = !dictionary.is_behind();
+                if quiet {
+                    dictionary.settle(timestamp);
+                }
+                (quiet, dictionary.tree.capture())
+            })
+            .collect();
+        course.begin = clock.monotonic().saturating_sub(begin);
+        let storing = clock.monotonic();
+        let mut flushed = timestamp;
+        let mut listed = Vec::with_capacity(dictionaries.len());
+        // They pin what they name until the checkpoint is complete.
+        let mut images = Vec::with_capacity(dictionaries.len());
+        for (dictionary, (quiet, capture)) in dictionaries.iter().zip(captures) {
+            let image = self.check(capture.image())?;
+            let until = dictionary.flushed(image.flushed_ts());
+            course.nodes += image.written();
+            flushed = flushed.min(if quiet { timestamp } else { until });
+            listed.push(DictionaryImage {
+                id: dictionary.id,
+                created: dictionary.created,
+                flushed: if quiet { QUIET } else { until },
+                options: dictionary.options(),
+                image: image.bytes().to_vec(),
+            });
+            images.push(image);
         }
-        let images: Result<Vec<_>, _> = dictionaries.iter().map(|d| d.tree.image()).collect();
-        let images = self.check(images)?;
+        course.node_time = clock.monotonic().saturating_sub(storing);
         let mark = self.blocks.begin_checkpoint();
         let log_end = self.wal().next_lsn();
         self.jobs.checkpointed.store(log_end, Ordering::Relaxed);
         self.sync_log_to(log_end)?;
         self.note_quiet_moment(timestamp);
-        let flushed = images.iter().map(TreeImage::flushed_ts).min().unwrap_or(timestamp);
         // Never behind what was synced: the next start has to find this position in the log.
-        let position = self.log.needed.lock().forget(flushed.min(timestamp)).min(log_end);
+        let position = self.log.needed.lock().forget(flushed).min(log_end);
         let root = CheckpointRoot {
             timestamp,
             log_end,
             next_dictionary: self.directory.next_id(),
             next_txn: self.next_txn.load(Ordering::SeqCst),
-            dictionaries: dictionaries
-                .iter()
-                .zip(&images)
-                .map(|(dictionary, image)| DictionaryImage {
-                    id: dictionary.id,
-                    created: dictionary.created,
-                    flushed: image.flushed_ts(),
-                    options: dictionary.options(),
-                    image: image.bytes().to_vec(),
-                })
-                .collect(),
+            dictionaries: listed,
         };
-        self.check(self.blocks.finish_checkpoint(mark, &root.encode(), position))?;
+        let finishing = clock.monotonic();
+        course.written = self.finish(mark, &root, &last.said, position)?;
+        let done = clock.monotonic();
         drop(images);
+        *last = Last { said: Said::by(&root), log_end, mark: Some(mark) };
         self.check(self.wal().trim(position))?;
-        let took = self.os.clock.monotonic().saturating_sub(started);
+        course.finish = done.saturating_sub(finishing);
+        let took = done.saturating_sub(started);
         self.counters.checkpoint_micros.record(took.as_micros() as u64);
+        self.counters.checkpoint.completed(&course, clock.wall_ms(), took);
         self.counters.checkpoints.inc();
-        *self.counters.last_checkpoint.lock() =
-            Some((Timestamp(timestamp), self.os.clock.wall_ms(), took));
+        *self.counters.last_checkpoint.lock() = Some((Timestamp(timestamp), clock.wall_ms(), took));
         Ok(())
+    }
+
+    /// Says what changed, or all of it once the changes have grown as long.
+    fn finish(
+        &self,
+        mark: CheckpointMark,
+        root: &CheckpointRoot,
+        said: &Said,
+        position: u64,
+    ) -> Result<CheckpointWritten> {
+        let change = root.encode_change(said);
+        let finish = |root: Root<'_>| self.blocks.finish_checkpoint(mark, root, position);
+        if self.blocks.wants_whole_root(change.len()) {
+            match finish(Root::Whole(&root.encode())) {
+                // Where there is no room for all of it, there may be for the change.
+                Err(blockfile::Error::NoSpace { .. }) if self.blocks.has_root() => {}
+                whole => return self.check(whole),
+            }
+        }
+        self.check(finish(Root::Change(&change)))
     }
 
     /// Where no commit is on its way, the log's end is where everything after `timestamp` begins.
@@ -98,7 +175,7 @@ impl Environment {
             if !dictionary.is_behind() {
                 continue;
             }
-            let flushed = dictionary.tree.flushed_ts();
+            let flushed = dictionary.flushed(dictionary.tree.flushed_ts());
             let oldest = self.log.needed.lock().position_after(flushed);
             let behind = end.saturating_sub(oldest);
             if behind > self.options.tuning.log_cap {

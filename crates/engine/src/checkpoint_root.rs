@@ -1,26 +1,38 @@
 //! What a checkpoint says: the directory with each tree's image, and where the log goes on.
 //!
-//! Little-endian:
+//! A checkpoint mostly says only what is different from the one before: a **change**, in the data
+//! file's chain of them. Little-endian:
 //!
 //! ```text
 //!  0  8  "FERNROOT"
-//!  8  4  version, 1
-//! 12  4  number of dictionaries
+//!  8  4  version, 2
+//! 12  4  kind: 0 whole, 1 change
 //! 16  8  timestamp: dictionaries created or dropped up to here are as listed
 //! 24  8  end of the log that was synced before this was written
 //! 32  8  next dictionary id
 //! 40  8  next transaction id
-//! 48     per dictionary: id u64 | created u64 | flushed u64 | options (14) | image length u32 | image
+//! 48  4  dictionaries: all there are, or those that are new or different
+//! 52  4  dictionaries that are gone; 0 in a whole one
+//! 56     per dictionary: id u64 | created u64 | flushed u64 | options (14) | image length u32 | image
+//!        per gone one: id u64
 //! ```
 //!
 //! `flushed`: every commit up to it is in the image; newer ones may be too, and are in the log.
-//! The data file checksums the whole. On disk: `docs/formats/checkpoint-root.md`.
+//! `2^64 - 1` says every commit up to the timestamp of the newest change: so a dictionary nobody
+//! writes to is the same in all of them. The data file checksums the whole. On disk:
+//! `docs/formats/checkpoint-root.md`.
 
 use crate::DictionaryOptions;
 use crate::records::{Input, Malformed, decode_options, encode_options};
+use std::collections::BTreeMap;
+use xxhash_rust::xxh3::xxh3_128;
 
 const MAGIC: &[u8; 8] = b"FERNROOT";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+const WHOLE: u32 = 0;
+const CHANGE: u32 = 1;
+/// All commits are in the image.
+pub(crate) const QUIET: u64 = u64::MAX;
 
 /// One dictionary as a checkpoint knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,40 +50,108 @@ pub(crate) struct CheckpointRoot {
     pub(crate) log_end: u64,
     pub(crate) next_dictionary: u64,
     pub(crate) next_txn: u64,
+    /// Ids ascending.
     pub(crate) dictionaries: Vec<DictionaryImage>,
+}
+
+/// What the newest completed checkpoint said of each dictionary, as hashes.
+#[derive(Default)]
+pub(crate) struct Said(BTreeMap<u64, u128>);
+
+impl Said {
+    pub(crate) fn by(root: &CheckpointRoot) -> Self {
+        Self(root.dictionaries.iter().map(|d| (d.id, d.hash())).collect())
+    }
+}
+
+impl DictionaryImage {
+    /// How far its tree has flushed, in a root of this timestamp.
+    pub(crate) fn flushed_in(&self, root: &CheckpointRoot) -> u64 {
+        if self.flushed == QUIET { root.timestamp } else { self.flushed }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        for number in [self.id, self.created, self.flushed] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&encode_options(&self.options));
+        let len = u32::try_from(self.image.len()).expect("an image is below 4 GiB");
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(&self.image);
+    }
+
+    fn hash(&self) -> u128 {
+        let mut bytes = Vec::with_capacity(64 + self.image.len());
+        self.encode(&mut bytes);
+        xxh3_128(&bytes)
+    }
 }
 
 impl CheckpointRoot {
     pub(crate) fn encode(&self) -> Vec<u8> {
+        self.encode_as(WHOLE, &self.dictionaries.iter().collect::<Vec<_>>(), &[])
+    }
+
+    /// Only what differs from what was said before.
+    pub(crate) fn encode_change(&self, before: &Said) -> Vec<u8> {
+        let said = |d: &&DictionaryImage| before.0.get(&d.id) == Some(&d.hash());
+        let different: Vec<_> = self.dictionaries.iter().filter(|d| !said(d)).collect();
+        let there = |id| self.dictionaries.binary_search_by_key(id, |d| d.id).is_ok();
+        let gone: Vec<_> = before.0.keys().filter(|id| !there(id)).copied().collect();
+        self.encode_as(CHANGE, &different, &gone)
+    }
+
+    fn encode_as(&self, kind: u32, dictionaries: &[&DictionaryImage], gone: &[u64]) -> Vec<u8> {
         let mut out = Vec::new();
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
-        let count = u32::try_from(self.dictionaries.len()).expect("fewer than 2^32 dictionaries");
-        out.extend_from_slice(&count.to_le_bytes());
+        out.extend_from_slice(&kind.to_le_bytes());
         for number in [self.timestamp, self.log_end, self.next_dictionary, self.next_txn] {
             out.extend_from_slice(&number.to_le_bytes());
         }
-        for dictionary in &self.dictionaries {
-            for number in [dictionary.id, dictionary.created, dictionary.flushed] {
-                out.extend_from_slice(&number.to_le_bytes());
-            }
-            out.extend_from_slice(&encode_options(&dictionary.options));
-            let len = u32::try_from(dictionary.image.len()).expect("an image is below 4 GiB");
-            out.extend_from_slice(&len.to_le_bytes());
-            out.extend_from_slice(&dictionary.image);
+        for count in [dictionaries.len(), gone.len()] {
+            let count = u32::try_from(count).expect("fewer than 2^32 dictionaries");
+            out.extend_from_slice(&count.to_le_bytes());
+        }
+        for dictionary in dictionaries {
+            dictionary.encode(&mut out);
+        }
+        for id in gone {
+            out.extend_from_slice(&id.to_le_bytes());
         }
         out
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Malformed> {
+    /// The root a chain comes to: a whole one first, then the changes in their order.
+    pub(crate) fn fold(whole: &[u8], changes: &[impl AsRef<[u8]>]) -> Result<Self, Malformed> {
+        let (mut root, _) = Self::decode_as(WHOLE, whole)?;
+        let mut dictionaries: BTreeMap<_, _> =
+            std::mem::take(&mut root.dictionaries).into_iter().map(|d| (d.id, d)).collect();
+        for change in changes {
+            let (mut next, gone) = Self::decode_as(CHANGE, change.as_ref())?;
+            if gone.iter().any(|id| dictionaries.remove(id).is_none()) {
+                return Err(Malformed("a change drops a dictionary that is not there"));
+            }
+            let different = std::mem::take(&mut next.dictionaries);
+            dictionaries.extend(different.into_iter().map(|d| (d.id, d)));
+            root = next;
+        }
+        root.dictionaries = dictionaries.into_values().collect();
+        Ok(root)
+    }
+
+    fn decode_as(kind: u32, bytes: &[u8]) -> Result<(Self, Vec<u64>), Malformed> {
         let mut input = Input(bytes);
         if input.array::<8>()? != MAGIC {
             return Err(Malformed("it is not a checkpoint root"));
         }
-        if u32::from_le_bytes(*input.array()?) != VERSION {
+        let word = |input: &mut Input<'_>| Ok::<_, Malformed>(u32::from_le_bytes(*input.array()?));
+        if word(&mut input)? != VERSION {
             return Err(Malformed("a version this program does not know"));
         }
-        let count = u32::from_le_bytes(*input.array()?);
+        if word(&mut input)? != kind {
+            return Err(Malformed("of another kind than its place in the chain"));
+        }
         let mut root = Self {
             timestamp: number(&mut input)?,
             log_end: number(&mut input)?,
@@ -79,21 +159,29 @@ impl CheckpointRoot {
             next_txn: number(&mut input)?,
             dictionaries: Vec::new(),
         };
+        let (count, gone_count) = (word(&mut input)?, word(&mut input)?);
         for _ in 0..count {
             let (id, created, flushed) =
                 (number(&mut input)?, number(&mut input)?, number(&mut input)?);
             let options = decode_options(input.array()?)?;
-            let len = u32::from_le_bytes(*input.array()?);
+            let len = word(&mut input)?;
             let image = input.bytes(u64::from(len))?.to_vec();
             if root.dictionaries.last().is_some_and(|last| last.id >= id) {
                 return Err(Malformed("dictionaries do not ascend"));
             }
             root.dictionaries.push(DictionaryImage { id, created, flushed, options, image });
         }
+        let mut gone = Vec::new();
+        for _ in 0..gone_count {
+            gone.push(number(&mut input)?);
+        }
+        if !gone.is_sorted_by(|left, right| left < right) || kind == WHOLE && !gone.is_empty() {
+            return Err(Malformed("dictionaries that are gone do not ascend"));
+        }
         if !input.0.is_empty() {
             return Err(Malformed("bytes behind its end"));
         }
-        Ok(root)
+        Ok((root, gone))
     }
 }
 
@@ -107,14 +195,17 @@ mod tests {
     use crate::Compression;
     use proptest::prelude::*;
 
-    fn sample() -> CheckpointRoot {
-        let dictionary = |id: u64, image: &[u8]| DictionaryImage {
+    fn dictionary(id: u64, image: &[u8]) -> DictionaryImage {
+        DictionaryImage {
             id,
             created: id * 2,
             flushed: id * 3,
             options: DictionaryOptions { compression: Compression::Lz4, ..Default::default() },
             image: image.to_vec(),
-        };
+        }
+    }
+
+    fn sample() -> CheckpointRoot {
         CheckpointRoot {
             timestamp: 100,
             log_end: 5000,
@@ -124,14 +215,42 @@ mod tests {
         }
     }
 
+    fn later() -> CheckpointRoot {
+        CheckpointRoot {
+            timestamp: 200,
+            dictionaries: vec![
+                dictionary(1, b"tree one"),
+                dictionary(7, b"new"),
+                DictionaryImage { flushed: QUIET, ..dictionary(9, b"newer") },
+            ],
+            ..sample()
+        }
+    }
+
+    const NONE: [&[u8]; 0] = [];
+
     #[test]
-    fn golden_root_is_read_and_written_the_same() {
-        let golden = testkit::golden(
-            env!("CARGO_MANIFEST_DIR"),
-            "checkpoint-root.v1.bin",
-            &sample().encode(),
-        );
-        assert_eq!(CheckpointRoot::decode(&golden), Ok(sample()));
+    fn golden_roots_are_read_and_written_the_same() {
+        let here = env!("CARGO_MANIFEST_DIR");
+        let whole = testkit::golden(here, "checkpoint-root.v2.bin", &sample().encode());
+        assert_eq!(CheckpointRoot::fold(&whole, &NONE), Ok(sample()));
+        let change = later().encode_change(&Said::by(&sample()));
+        let change = testkit::golden(here, "checkpoint-change.v2.bin", &change);
+        assert_eq!(CheckpointRoot::fold(&whole, &[&change]), Ok(later()));
+    }
+
+    #[test]
+    fn change_says_only_what_is_different() {
+        let said = Said::by(&later());
+        let nothing = CheckpointRoot { timestamp: 300, ..later() }.encode_change(&said);
+        assert_eq!(nothing.len(), 56);
+        let root = CheckpointRoot::fold(&later().encode(), &[&nothing]).unwrap();
+        assert_eq!(root.dictionaries[2].flushed_in(&root), 300, "quiet up to the newest");
+        assert_eq!(root.dictionaries[0].flushed_in(&root), 3);
+        let gone = CheckpointRoot { dictionaries: Vec::new(), ..later() }.encode_change(&said);
+        assert_eq!(CheckpointRoot::fold(&later().encode(), &[&gone]).unwrap().dictionaries, []);
+        assert!(CheckpointRoot::fold(&later().encode(), &[&gone, &gone]).is_err());
+        assert!(CheckpointRoot::fold(&gone, &NONE).is_err(), "a change alone");
     }
 
     proptest! {
@@ -141,9 +260,10 @@ mod tests {
             let at = at.index(bytes.len());
             bytes[at] = to;
             bytes.truncate(cut.index(bytes.len() + 1));
-            if let Ok(root) = CheckpointRoot::decode(&bytes) {
-                prop_assert_eq!(root.encode(), bytes);
+            if let Ok(root) = CheckpointRoot::fold(&bytes, &NONE) {
+                prop_assert_eq!(root.encode(), &bytes[..]);
             }
+            let _either = CheckpointRoot::fold(&sample().encode(), &[bytes]).is_ok();
         }
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Dictionary {
     dropped: AtomicU64,
     /// The newest commit that wrote to it since the start.
     written: AtomicU64,
+    /// Every commit up to here is in the tree's runs, whatever the tree itself knows.
+    settled: AtomicU64,
     /// Memtable bytes as last added to the engine's total.
     pub(crate) accounted: AtomicU64,
 }
@@ -42,6 +44,7 @@ impl Dictionary {
             created,
             dropped: AtomicU64::new(NEVER),
             written: AtomicU64::new(0),
+            settled: AtomicU64::new(0),
             accounted: AtomicU64::new(0),
         })
     }
@@ -64,6 +67,16 @@ impl Dictionary {
     /// Some commit is not yet in the tree's runs.
     pub(crate) fn is_behind(&self) -> bool {
         self.written.load(Ordering::SeqCst) > self.tree.flushed_ts()
+    }
+
+    /// It was not behind at this commit, or a checkpoint said so.
+    pub(crate) fn settle(&self, timestamp: u64) {
+        self.settled.fetch_max(timestamp, Ordering::SeqCst);
+    }
+
+    /// Every commit up to here is in the tree's runs, if the tree says so of `tree_flushed`.
+    pub(crate) fn flushed(&self, tree_flushed: u64) -> u64 {
+        tree_flushed.max(self.settled.load(Ordering::SeqCst))
     }
 
     pub(crate) fn drop_at(&self, timestamp: u64) {

@@ -6,6 +6,7 @@ use crate::commit::CommitOrder;
 use crate::dictionary::Directory;
 use crate::environment::Environment;
 use crate::health::Health;
+use crate::housekeeping::Keeper;
 use crate::live::{LiveTxns, TxnInfo};
 use crate::log::Log;
 use crate::pacing::Memory;
@@ -107,8 +108,7 @@ impl Engine {
     /// calls fail. Where the engine has stopped, only the files are closed.
     pub fn close(&self) -> Result<()> {
         let environment = self.environment();
-        environment.jobs.stop();
-        environment.jobs.join();
+        environment.stop_threads();
         if environment.health.is_closed() {
             return Ok(());
         }
@@ -230,8 +230,7 @@ impl std::fmt::Debug for Engine {
 impl Drop for Handle {
     fn drop(&mut self) {
         let environment = &self.0;
-        environment.jobs.stop();
-        environment.jobs.join();
+        environment.stop_threads();
         if environment.health.close() {
             if environment.health.stopped().is_none()
                 && let Err(error) = environment.sync_log_to(environment.wal().next_lsn())
@@ -250,13 +249,20 @@ fn assemble(
     options: Options,
     guard: LockGuard,
 ) -> Result<Arc<Environment>> {
-    let file_options = blockfile::Options { direct: options.directio, ..Default::default() };
+    let mut file_options = blockfile::Options { direct: options.directio, ..Default::default() };
+    if options.tuning.tiny_trees {
+        // Nodes are as large as leaves there.
+        file_options.reserve_one_in = 1;
+    }
     let (blocks, image) =
         BlockFile::open(&os, &options.dir, file_options, blockfile::Metrics::new(&registry))?;
     let mut log_options = WalOptions::default();
     if options.tuning.log_segment_bytes > 0 {
         log_options.segment_bytes = options.tuning.log_segment_bytes;
     }
+    // Between two checkpoints the log grows by its cap, so so many segments go round.
+    let going_round = options.tuning.log_cap / log_options.segment_bytes + 2;
+    log_options.recycle = (going_round as usize).clamp(log_options.recycle, 16);
     let log = Wal::open(&os, &options.log_dir(), log_options, wal::Metrics::new(&registry))?;
     let lock_memory = options.locktree_max_memory.unwrap_or(options.cache_size / 10);
     let capacity = match options.tuning.frame_bytes {
@@ -291,7 +297,8 @@ fn assemble(
         next_txn: AtomicU64::new(1),
         memory: Memory::default(),
         jobs: Jobs::default(),
-        checkpointing: Mutex::new(()),
+        keeper: Keeper::default(),
+        checkpointing: Mutex::default(),
         counters: Counters::new(&registry),
         directory_lock: Mutex::new(Some(guard)),
         os,

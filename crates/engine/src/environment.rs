@@ -5,9 +5,11 @@
 //! that a commit publishes and releases last.
 
 use crate::background::Jobs;
+use crate::checkpoint::Last;
 use crate::commit::CommitOrder;
 use crate::dictionary::{Dictionary, Directory};
 use crate::health::Health;
+use crate::housekeeping::Keeper;
 use crate::live::LiveTxns;
 use crate::log::Log;
 use crate::options::Compression;
@@ -43,8 +45,9 @@ pub(crate) struct Environment {
     pub(crate) next_txn: AtomicU64,
     pub(crate) memory: Memory,
     pub(crate) jobs: Jobs,
+    pub(crate) keeper: Keeper,
     /// One checkpoint at a time.
-    pub(crate) checkpointing: Mutex<()>,
+    pub(crate) checkpointing: Mutex<Last>,
     pub(crate) counters: Counters,
     /// Held while the engine is open; dropped by close.
     pub(crate) directory_lock: Mutex<Option<LockGuard>>,

@@ -38,7 +38,7 @@ pub struct DictionaryFacts {
     pub id: DictionaryId,
     /// The commit that created it.
     pub created: Timestamp,
-    /// Every commit up to this is in the image.
+    /// Every commit up to this is in the image, which may itself know of fewer.
     pub flushed: Timestamp,
     /// Its shape.
     pub options: DictionaryOptions,
@@ -46,15 +46,16 @@ pub struct DictionaryFacts {
     pub image: Vec<u8>,
 }
 
-/// Reads a checkpoint root.
-pub fn read_root(bytes: &[u8]) -> Result<RootFacts, &'static str> {
-    let root = CheckpointRoot::decode(bytes).map_err(|e| e.0)?;
-    let dictionaries = root.dictionaries.into_iter().map(|d| DictionaryFacts {
+/// Reads a checkpoint root from its chain: a whole one first, then the changes since.
+pub fn read_root(parts: &[impl AsRef<[u8]>]) -> Result<RootFacts, &'static str> {
+    let (whole, changes) = parts.split_first().ok_or("there is none")?;
+    let root = CheckpointRoot::fold(whole.as_ref(), changes).map_err(|e| e.0)?;
+    let dictionaries = root.dictionaries.iter().map(|d| DictionaryFacts {
         id: DictionaryId(d.id),
         created: Timestamp(d.created),
-        flushed: Timestamp(d.flushed),
+        flushed: Timestamp(d.flushed_in(&root)),
         options: d.options,
-        image: d.image,
+        image: d.image.clone(),
     });
     Ok(RootFacts {
         timestamp: Timestamp(root.timestamp),

@@ -4,6 +4,7 @@
 //! [`Needed`] index translates: sparse points (timestamp, position), and the first chunk of each
 //! large transaction, which lies before its commit record.
 
+use crate::housekeeping::Bell;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::OnceLock;
@@ -113,11 +114,17 @@ pub(crate) struct Log {
     /// Set once, when recovery has read the log to its end.
     pub(crate) wal: OnceLock<Wal>,
     pub(crate) needed: Mutex<Needed>,
+    /// Rung where much of the log is in memory only.
+    pub(crate) bell: Bell,
 }
 
 impl Log {
     pub(crate) fn new(segment_bytes: u64) -> Self {
-        Self { wal: OnceLock::new(), needed: Mutex::new(Needed::new(segment_bytes)) }
+        Self {
+            wal: OnceLock::new(),
+            needed: Mutex::new(Needed::new(segment_bytes)),
+            bell: Bell::default(),
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Total of all memtables → what happens: above half of the budget, or a memtable above its own
 //! limit: the largest active ones are sealed and queued to be drained. Above three quarters: each
-//! commit waits, at the full budget as long as draining what it brings takes, at least 10 µs, at
-//! most 1 ms per 16 KiB. Above five quarters: a commit waits until
+//! transaction waits as it writes, 16 KiB by 16 KiB: at the full budget as long as draining what it
+//! brings takes, at least 10 µs, at most 1 ms a piece. Above five quarters: a commit waits until
 //! there is room (hard bound); where the disk is full it fails instead.
 
 use crate::dictionary::Dictionary;
@@ -18,11 +18,14 @@ use std::time::Duration;
 
 const SHORTEST_DELAY_US: u64 = 10;
 const LONGEST_DELAY_US: u64 = 1000;
-/// A usual transaction; larger ones wait as if they were several.
-const PIECE: u64 = 16 << 10;
+/// Writes wait piece by piece, so that a large transaction's commit finds it has waited already.
+pub(crate) const PIECE: u64 = 16 << 10;
 const MOST_PIECES: u64 = 50;
-/// The rate of draining is measured anew after so much busy time.
-const WINDOW_US: u64 = 200_000;
+/// The rate of draining counts from so much busy time on…
+const LEAST_US: u64 = 200_000;
+/// …and is the mean of about so much: a drain is a second's work and frees all its memory at its
+/// end, and merges between drains free none.
+const WINDOW_US: u64 = 4_000_000;
 /// Taken for the rate of draining before it was measured, in bytes per second.
 const FIRST_RATE: u64 = 20 << 20;
 /// A writer at the hard bound gives up after this long without room: background work is stuck.
@@ -39,7 +42,7 @@ pub(crate) struct Memory {
     rate: AtomicU64,
 }
 
-/// What background work did in the present window.
+/// What background work did of late: older work counts half as much with each window.
 #[derive(Default)]
 struct Drained {
     bytes: u64,
@@ -58,12 +61,13 @@ impl Memory {
         let mut drained = self.drained.lock();
         drained.bytes += bytes;
         drained.busy_us += busy_us;
-        if drained.busy_us >= WINDOW_US {
-            let measured = drained.bytes.saturating_mul(1_000_000) / drained.busy_us;
-            let before = self.rate.load(Ordering::Relaxed);
-            let rate = if before == 0 { measured } else { before / 4 * 3 + measured / 4 };
+        if drained.busy_us >= LEAST_US && drained.bytes > 0 {
+            let rate = drained.bytes.saturating_mul(1_000_000) / drained.busy_us;
             self.rate.store(rate.max(1 << 20), Ordering::Relaxed);
-            *drained = Drained::default();
+        }
+        if drained.busy_us >= WINDOW_US {
+            drained.bytes /= 2;
+            drained.busy_us /= 2;
         }
     }
 

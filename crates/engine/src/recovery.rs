@@ -76,7 +76,7 @@ pub(crate) fn recover(
     let started = environment.os.clock.monotonic();
     let root = match image {
         Some(image) => {
-            let root = CheckpointRoot::decode(&image.root)
+            let root = CheckpointRoot::fold(&image.root, &image.changes)
                 .map_err(|e| Error::Corruption(format!("checkpoint root: {e}")))?;
             log.seek(image.lsn)?;
             Some(root)
@@ -86,6 +86,7 @@ pub(crate) fn recover(
     let flushed = open_trees(environment, root.as_ref())?;
     environment.log.needed.lock().start_at(image.map_or_else(|| log.first_lsn(), |i| i.lsn));
     let root = root.unwrap_or_default();
+    environment.begin_after(&root);
     environment.directory.taken_below(root.next_dictionary);
     environment.next_txn.fetch_max(root.next_txn, Ordering::SeqCst);
     let newest = flushed.values().copied().min().unwrap_or(0).min(root.timestamp);
@@ -153,8 +154,9 @@ fn open_trees(
         let shape = tree_options(&saved.options, &environment.options);
         let tree = Tree::open(&environment.trees, saved.id, shape, &saved.image)?;
         live.extend(tree.segments());
-        flushed.insert(saved.id, saved.flushed);
+        flushed.insert(saved.id, saved.flushed_in(root));
         let dictionary = Dictionary::new(saved.id, saved.options, tree, saved.created);
+        dictionary.settle(saved.flushed_in(root));
         environment.directory.add(dictionary);
     }
     environment.blocks.retain(|segment| live.contains(&segment.id.0))?;

@@ -1,5 +1,6 @@
 //! What the engine says about itself: counters in the registry, figures for `serverStatus`.
 
+use crate::checkpoint_stats::{CheckpointCounters, CheckpointStats};
 use crate::dictionary::Dictionary;
 use crate::environment::Environment;
 use crate::{Recovered, Result, Timestamp};
@@ -25,6 +26,7 @@ pub(crate) struct Counters {
     pub(crate) flushes: Counter,
     pub(crate) fuses: Counter,
     pub(crate) rewrites: Counter,
+    pub(crate) checkpoint: CheckpointCounters,
     pub(crate) last_checkpoint: Mutex<Option<(Timestamp, i64, Duration)>>,
     pub(crate) recovered: Mutex<Recovered>,
 }
@@ -61,6 +63,7 @@ impl Counters {
             spills: count("engine.txn.spills", "transactions whose writes went to disk"),
             rewrites: count("engine.rewrites", "leaves and nodes written anew in another shape"),
             drops: count("engine.drops", "transactions that dropped dictionaries"),
+            checkpoint: CheckpointCounters::default(),
             last_checkpoint: Mutex::default(),
             recovered: Mutex::default(),
         }
@@ -105,6 +108,14 @@ pub struct Stats {
     /// The last one: the commit it shows, when it was complete (milliseconds since 1970), and how
     /// many milliseconds it took.
     pub last_checkpoint: Option<(Timestamp, i64, u64)>,
+    /// Checkpoints, in more figures.
+    pub checkpoint: CheckpointStats,
+    /// The log's writing, in figures.
+    pub log: wal::Stats,
+    /// Calls of fdatasync on the data file, and their time in microseconds.
+    pub file_syncs: u64,
+    /// See `file_syncs`.
+    pub file_sync_micros: u64,
     /// Trees with background work waiting or running.
     pub queued_jobs: usize,
     /// Sealed memtables drained to runs and leaves.
@@ -159,6 +170,7 @@ impl Environment {
     pub(crate) fn stats(&self) -> Stats {
         let wal = self.wal();
         let last = *self.counters.last_checkpoint.lock();
+        let (file_syncs, file_sync_micros) = self.blocks.syncs();
         Stats {
             cache_size: self.options.cache_size,
             cache: self.cache.stats(),
@@ -177,6 +189,10 @@ impl Environment {
             locks: self.locks.stats(),
             checkpoints: self.counters.checkpoints.get(),
             last_checkpoint: last.map(|(ts, at, took)| (ts, at, took.as_millis() as u64)),
+            checkpoint: self.counters.checkpoint.get(),
+            log: wal.stats(),
+            file_syncs,
+            file_sync_micros,
             queued_jobs: self.jobs.queued(),
             drains: self.counters.drains.get(),
             merges: self.counters.merges.get(),

@@ -10,6 +10,7 @@ pub(crate) mod writeset;
 use crate::cursor::Cursor;
 use crate::environment::Environment;
 use crate::live::LiveTxn;
+use crate::pacing::PIECE;
 use crate::snapshots::Pinned;
 use crate::{
     DictionaryId, DictionaryOptions, Direction, Durability, Error, KeyRange, OnConflict, Result,
@@ -55,6 +56,8 @@ pub struct Txn {
     pub(crate) dropped: Vec<u64>,
     /// New options of dictionaries that were there before.
     pub(crate) reshaped: Vec<(u64, DictionaryOptions)>,
+    /// Bytes of the write set that have waited for their room.
+    pub(crate) paced: u64,
 }
 
 impl Txn {
@@ -75,6 +78,7 @@ impl Txn {
             created: Vec::new(),
             dropped: Vec::new(),
             reshaped: Vec::new(),
+            paced: 0,
         }
     }
 
@@ -339,6 +343,11 @@ impl Txn {
             let spill = self.environment.start_spill(self.live.id);
             let spilled = self.writes.spill_to(spill);
             self.environment.check(spilled)?;
+        }
+        let unpaced = self.writes.bytes().saturating_sub(self.paced);
+        if unpaced >= PIECE && self.writes.spilled().is_none() {
+            self.environment.make_room(unpaced)?;
+            self.paced += unpaced;
         }
         let written = self.writes.write(dictionary.0, key, value);
         self.environment.check(written)?;

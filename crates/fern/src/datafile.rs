@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use blockfile::format::{
-    BlobPointer, Chunk, Entry, Extent, MAX_CHUNK_PAYLOAD, SUPERBLOCK_BYTES, Superblock,
-    decode_table,
+    BlobPointer, Chunk, Entry, Extent, Link, MAX_CHUNK_PAYLOAD, SUPERBLOCK_BYTES, Superblock,
+    fold_tables,
 };
 use blockfile::{PageContext, PageRef, UNIT, decode_page};
 use engine::format::{RootFacts, read_root};
@@ -125,10 +125,10 @@ impl DataFile {
 
     fn read_table(&mut self, superblock: &Superblock, findings: &mut Findings) {
         self.table_known = superblock.table.is_none();
-        let Some(bytes) = self.read_blob(superblock, superblock.table, "table", findings) else {
+        let Some(parts) = self.read_chain(superblock, superblock.table, "table", findings) else {
             return;
         };
-        match decode_table(&bytes) {
+        match fold_tables(&parts) {
             Ok(entries) => {
                 self.table = entries.into_iter().map(|(id, entry)| (id.0, entry)).collect();
                 self.table_known = true;
@@ -141,10 +141,10 @@ impl DataFile {
     }
 
     fn read_root(&mut self, superblock: &Superblock, findings: &mut Findings) {
-        let Some(bytes) = self.read_blob(superblock, superblock.root, "root", findings) else {
+        let Some(parts) = self.read_chain(superblock, superblock.root, "root", findings) else {
             return;
         };
-        match read_root(&bytes) {
+        match read_root(&parts) {
             Ok(root) => self.root = Some(root),
             Err(what) => {
                 let offset = superblock.root.unit.saturating_mul(UNIT);
@@ -154,17 +154,40 @@ impl DataFile {
         }
     }
 
+    /// A whole blob and the changes since, in their order.
+    fn read_chain(
+        &mut self,
+        superblock: &Superblock,
+        newest: BlobPointer,
+        name: &str,
+        findings: &mut Findings,
+    ) -> Option<Vec<Vec<u8>>> {
+        let mut next = Link { previous: newest, generation: superblock.generation };
+        let mut parts = Vec::new();
+        while !next.previous.is_none() {
+            let Link { previous: pointer, generation } = next;
+            let blob = self.read_blob(generation, pointer, name, findings)?;
+            let Some((link, bytes)) = Link::split(generation, &blob) else {
+                let offset = pointer.unit.saturating_mul(UNIT);
+                let what = format!("{name}: the link to the blob before is invalid");
+                findings.damage(Damage::of(&self.path, what).at(offset));
+                return None;
+            };
+            parts.push(bytes.to_vec());
+            next = link;
+        }
+        parts.reverse();
+        (!parts.is_empty()).then_some(parts)
+    }
+
     /// The chunks of a blob, put together.
     fn read_blob(
         &mut self,
-        superblock: &Superblock,
+        generation: u64,
         pointer: BlobPointer,
         name: &str,
         findings: &mut Findings,
     ) -> Option<Vec<u8>> {
-        if pointer.is_none() {
-            return None;
-        }
         let mut next = Some(Extent { unit: pointer.unit, units: u64::from(pointer.units) });
         let mut payload = Vec::new();
         let mut number = 0;
@@ -183,7 +206,7 @@ impl DataFile {
                 Ok(bytes) => bytes,
                 Err(what) => return broken(&what),
             };
-            let Some(chunk) = Chunk::decode(superblock.generation, number, &bytes) else {
+            let Some(chunk) = Chunk::decode(generation, number, &bytes) else {
                 return broken("checksum or place in the chain differs");
             };
             payload.extend_from_slice(chunk.payload);
@@ -195,7 +218,7 @@ impl DataFile {
             number += 1;
         }
         if payload.len() as u64 != pointer.bytes || xxh3_64(&payload) != pointer.checksum {
-            let what = format!("{name}: length or checksum differs from the superblock's pointer");
+            let what = format!("{name}: length or checksum differs from its pointer");
             let offset = pointer.unit.saturating_mul(UNIT);
             findings.damage(Damage::of(&self.path, what).at(offset));
             return None;

@@ -46,5 +46,7 @@ pub use error::{Error, Result};
 pub use message::{Direction, KeyRange, Message, Visibility};
 pub use options::TreeOptions;
 pub use spill::{Spill, SpillCursor, Written};
-pub use tree::{Context, Debt, Effort, Progress, Report, Stats, Tree, TreeImage, Work};
+pub use tree::{
+    Capture, Context, Debt, Effort, NodesWritten, Progress, Report, Stats, Tree, TreeImage, Work,
+};
 pub use value::Value;

@@ -17,8 +17,8 @@ mod stats;
 mod verify;
 mod work;
 
-pub use image::TreeImage;
 pub(crate) use image::parse_header;
+pub use image::{Capture, NodesWritten, TreeImage};
 pub(crate) use layer::memory;
 pub use stats::{Debt, Stats};
 pub use verify::Report;

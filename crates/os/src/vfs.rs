@@ -169,6 +169,10 @@ pub trait File: Send + Sync {
     /// `StorageFull` and what else the disk says; a part may then have been written.
     fn write_all_at(&self, buf: &[u8], offset: u64) -> io::Result<()>;
 
+    /// Lets the disk begin with what was written in this range, so that the next sync finds less
+    /// to do. A hint: waits for nothing, promises nothing, and a failure shows at the next sync.
+    fn begin_writeback(&self, _offset: u64, _len: u64) {}
+
     /// Makes what was written durable, with the length, without times.
     ///
     /// # Errors

@@ -13,6 +13,7 @@ mod crash;
 mod damage;
 mod large;
 mod model;
+mod space;
 mod threads;
 
 use engine::{Background, Engine, Options};

@@ -21,6 +21,7 @@ use crate::memtable::MemTable;
 use crate::node::{Child, Loader, Node, StoredNode, encode};
 use crate::options::TreeOptions;
 use os::sync::atomic::AtomicBool;
+use std::ops::AddAssign;
 use std::sync::Arc;
 
 const MAGIC: u32 = u32::from_le_bytes(*b"FTRE");
@@ -35,7 +36,27 @@ const NODE_KIND: u8 = 3;
 pub struct TreeImage {
     bytes: Vec<u8>,
     flushed_ts: u64,
+    written: NodesWritten,
     _root: Arc<Node>,
+}
+
+/// The nodes an image had to store, because they changed since the last one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NodesWritten {
+    /// How many.
+    pub count: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their bytes in the data file.
+    pub stored_bytes: u64,
+}
+
+impl AddAssign for NodesWritten {
+    fn add_assign(&mut self, more: Self) {
+        self.count += more.count;
+        self.bytes += more.bytes;
+        self.stored_bytes += more.stored_bytes;
+    }
 }
 
 impl TreeImage {
@@ -48,17 +69,44 @@ impl TreeImage {
     pub fn flushed_ts(&self) -> u64 {
         self.flushed_ts
     }
+
+    /// What taking it wrote.
+    pub fn written(&self) -> NodesWritten {
+        self.written
+    }
+}
+
+/// A tree's root at one moment, with everything below it.
+pub struct Capture {
+    tree: Arc<Tree>,
+    state: Arc<State>,
+}
+
+impl Capture {
+    /// What a checkpoint stores of it. Writes nodes that changed since the last image; waits for
+    /// no other work.
+    pub fn image(self) -> Result<TreeImage> {
+        self.tree.image_of(&self.state)
+    }
 }
 
 impl Tree {
-    /// Captures what is drained of the tree. Writes nodes that changed since the last image; waits
-    /// for no other work.
+    /// What is drained of the tree now. Takes a microsecond and holds nobody up.
+    pub fn capture(self: &Arc<Self>) -> Capture {
+        Capture { tree: Arc::clone(self), state: self.pin() }
+    }
+
+    /// Captures the tree and makes the image at once.
     pub fn image(&self) -> Result<TreeImage> {
+        self.image_of(&self.pin())
+    }
+
+    fn image_of(&self, state: &State) -> Result<TreeImage> {
         let _one_at_a_time = self.imaging.lock();
-        let state = self.pin();
+        let mut written = NodesWritten::default();
         for child in &state.root.children {
             if let Child::Node(node) = child {
-                self.store(node)?;
+                self.store(node, &mut written)?;
             }
         }
         let mut bytes = Vec::with_capacity(256);
@@ -70,25 +118,29 @@ impl Tree {
         encode(&state.root, &mut bytes);
         let sum = crc32c::crc32c(&bytes);
         put_u32(&mut bytes, sum);
-        Ok(TreeImage { bytes, flushed_ts: state.flushed_ts, _root: Arc::clone(&state.root) })
+        let (flushed_ts, root) = (state.flushed_ts, Arc::clone(&state.root));
+        Ok(TreeImage { bytes, flushed_ts, written, _root: root })
     }
 
-    fn store(&self, node: &Node) -> Result<()> {
+    fn store(&self, node: &Node, written: &mut NodesWritten) -> Result<()> {
         if node.stored.get().is_some() {
             return Ok(());
         }
         for child in &node.children {
             if let Child::Node(below) = child {
-                self.store(below)?;
+                self.store(below, written)?;
             }
         }
         let mut bytes = Vec::with_capacity(4096);
         encode(node, &mut bytes);
-        let mut writer = self.home.blocks.start_segment(NODE_KIND);
+        let mut writer = self.home.blocks.start_segment(NODE_KIND).for_checkpoint();
         let page = writer.append_page(self.home.tree, self.options().compression, &bytes)?;
         let stored_bytes = writer.len();
         let id = writer.finish()?.0;
         count(&self.home.counters.written_bytes, stored_bytes);
+        written.count += 1;
+        written.bytes += bytes.len() as u64;
+        written.stored_bytes += stored_bytes;
         let stored = StoredNode { id, page, home: Arc::clone(&self.home) };
         assert!(node.stored.set(stored).is_ok(), "images are taken one at a time");
         Ok(())

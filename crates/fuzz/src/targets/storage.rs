@@ -1,7 +1,9 @@
 //! What comes from the disk: keys, pages, superblocks, tables.
 
 use crate::Target;
-use blockfile::format::{BlobPointer, Entry, Superblock, decode_table, encode_table};
+use blockfile::format::{
+    BlobPointer, Entry, Superblock, decode_changes, encode_changes, encode_table, fold_tables,
+};
 use blockfile::{Compression, PageContext, SegmentId};
 use bson::{Bson, doc};
 use keystring::{Direction, KeyBuilder};
@@ -104,11 +106,16 @@ pub(super) const TRANSLATION: Target = Target {
     name: "translation",
     corpus: || {
         let entry = |n| (SegmentId(n), Entry { unit: n * 10, bytes: n * 1000, kind: 1 });
-        vec![encode_table((1..40).map(entry))]
+        let whole = encode_table((1..40).map(entry));
+        let changes = [(SegmentId(3), None), (SegmentId(50), Some(entry(50).1))];
+        vec![whole, encode_changes(&changes)]
     },
     start: || {
         Box::new(|bytes| {
-            let _ = decode_table(bytes).is_ok();
+            if let Ok(changes) = decode_changes(bytes) {
+                assert_eq!(encode_changes(&changes), bytes, "changes have one encoding");
+            }
+            let _ = fold_tables(&[bytes]).is_ok();
         })
     },
 };

@@ -1,0 +1,214 @@
+//! The log's thread and the keeper's: what has a period of its own and must not wait until the
+//! flushers have nothing to do.
+//!
+//! ```text
+//!  fern-log     writes the log out early, so that a commit finds room in the buffer; to disk every
+//!               logFlushPeriod
+//!  fern-keeper  makes the next log segment ready, forgets locks no snapshot asks about, lets go of
+//!               dropped dictionaries, watches the disk's free space and gives space back to it
+//! ```
+
+use crate::environment::Environment;
+use crate::{Error, Result};
+use cachetable::Part;
+use parking_lot::{Condvar, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How often the keeper makes its round.
+pub(crate) const ROUND: Duration = Duration::from_secs(1);
+/// So many bytes of log in memory wake the log's thread before its time.
+const WRITE_EARLY: u64 = 1 << 20;
+/// Rounds without commits and background work after which the engine counts as idle.
+const IDLE_ROUNDS: u64 = 3;
+/// Holes punched in one round.
+const PUNCHES: usize = 64;
+/// Bytes moved towards the file's start in one idle round.
+const MOVE_BYTES: u64 = 16 << 20;
+
+/// Wakes the log's thread.
+#[derive(Default)]
+pub(crate) struct Bell {
+    rung: AtomicBool,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Bell {
+    /// Cheap where it was rung already.
+    pub(crate) fn ring(&self) {
+        if !self.rung.load(Ordering::Relaxed) && !self.rung.swap(true, Ordering::AcqRel) {
+            let _not_between_look_and_wait = self.lock.lock();
+            self.changed.notify_one();
+        }
+    }
+
+    /// Returns when it is rung, or after `time`.
+    fn wait(&self, time: Duration) {
+        let mut guard = self.lock.lock();
+        if !self.rung.load(Ordering::Acquire) {
+            let _ = self.changed.wait_for(&mut guard, time);
+        }
+        self.rung.store(false, Ordering::Release);
+    }
+}
+
+/// What the keeper remembers between its rounds.
+#[derive(Default)]
+pub(crate) struct Keeper {
+    last_round: AtomicU64,
+    commits_seen: AtomicU64,
+    quiet_rounds: AtomicU64,
+    /// The disk is past its red zone.
+    red: AtomicBool,
+    /// There was no room for the next log segment.
+    log_full: AtomicBool,
+    /// The data file as it was when moving segments was of no more use.
+    settled: Mutex<Option<blockfile::Space>>,
+}
+
+impl Environment {
+    pub(crate) fn run_log(&self) {
+        let period = match self.options.log_flush_period {
+            Duration::ZERO => ROUND,
+            period => period.min(ROUND),
+        };
+        let mut synced = self.os.clock.monotonic();
+        while !self.jobs.stopping() {
+            let since = self.os.clock.monotonic().saturating_sub(synced);
+            self.log.bell.wait(period.saturating_sub(since));
+            let now = self.os.clock.monotonic();
+            if now.saturating_sub(synced) >= period {
+                synced = now;
+                self.report("flush the log", self.flush_log());
+            } else {
+                self.report("write the log", self.check(self.wal().write_out()));
+            }
+        }
+    }
+
+    pub(crate) fn run_keeper(&self) {
+        while !self.jobs.stopping() {
+            self.jobs.rest_quietly(ROUND / 10);
+            self.report("prepare the log", self.prepare_log());
+            self.report("keep house", self.keep_house());
+        }
+    }
+
+    /// The log has grown to `end`: much of it in memory is written out before it fills the buffer.
+    pub(crate) fn log_grew(&self, end: u64) {
+        if end.saturating_sub(self.wal().written_lsn()) > WRITE_EARLY {
+            self.log.bell.ring();
+        }
+    }
+
+    pub(crate) fn flush_log(&self) -> Result<()> {
+        self.cache.sample(Part::Locks, self.locks.bytes());
+        let wal = self.wal();
+        if wal.synced_lsn() < wal.next_lsn() {
+            self.sync_log_to(wal.next_lsn())?;
+        }
+        Ok(())
+    }
+
+    /// Makes the next log segment's file. Where there is no room for it writes are refused: what is
+    /// left of the segment in use is for what gives space back.
+    pub(crate) fn prepare_log(&self) -> Result<()> {
+        if self.wal().wants_file() {
+            let prepared = self.check(self.wal().prepare());
+            let full = matches!(prepared, Err(Error::NoSpace(_)));
+            if full != self.keeper.log_full.swap(full, Ordering::Relaxed) {
+                self.take_or_refuse_writes();
+            }
+            unless_full(prepared.map(drop))?;
+        }
+        Ok(())
+    }
+
+    /// One round, where it is due.
+    pub(crate) fn keep_house(&self) -> Result<()> {
+        if !self.is_due(&self.keeper.last_round, ROUND) {
+            return Ok(());
+        }
+        self.check_space();
+        self.drop_invisible();
+        self.locks.prune(self.snapshots.oldest());
+        unless_full(self.give_space_back())
+    }
+
+    /// Whether the disk is past its red zone.
+    fn check_space(&self) {
+        let Ok(space) = self.os.vfs.space(&self.options.dir) else { return };
+        let percent = u64::from(self.options.fs_redzone_percent);
+        let red = space.total > 0 && space.available < space.total / 100 * percent;
+        if red != self.keeper.red.swap(red, Ordering::Relaxed) {
+            let os::Space { available, total } = space;
+            tracing::warn!(red, available, total, "free space, fsRedzone is {percent} percent");
+            self.take_or_refuse_writes();
+        }
+    }
+
+    fn take_or_refuse_writes(&self) {
+        let reason = if self.keeper.red.load(Ordering::Relaxed) {
+            let percent = self.options.fs_redzone_percent;
+            Some(format!("less than fsRedzone, {percent} percent of the disk, is free"))
+        } else if self.keeper.log_full.load(Ordering::Relaxed) {
+            Some("the disk has no room for the next segment of the log".to_owned())
+        } else {
+            None
+        };
+        self.health.set_full(reason);
+    }
+
+    /// Free space of the data file goes back to the filesystem: all of it where the engine is idle
+    /// or the disk is short, otherwise only what is much more than the next work will take again.
+    fn give_space_back(&self) -> Result<()> {
+        let commits = self.counters.commits.get();
+        let busy = self.keeper.commits_seen.swap(commits, Ordering::Relaxed) != commits
+            || self.jobs.queued() > 0;
+        let quiet = if busy { 0 } else { self.keeper.quiet_rounds.load(Ordering::Relaxed) + 1 };
+        self.keeper.quiet_rounds.store(quiet, Ordering::Relaxed);
+        let idle = quiet >= IDLE_ROUNDS;
+        let space = self.blocks.space();
+        let much = space.unused_bytes > space.used_end_bytes / 4;
+        if space.unused_bytes > 0 && (idle || much || self.health.is_full()) {
+            self.check(self.blocks.shrink(PUNCHES))?;
+        }
+        // A quarter of the file is holes: the segments at its end move into them.
+        let holes = space.free_bytes > space.used_end_bytes / 4;
+        if idle && holes && *self.keeper.settled.lock() != Some(space) {
+            let moved = self.check(self.blocks.compact(MOVE_BYTES))?;
+            if moved == 0 {
+                *self.keeper.settled.lock() = Some(self.blocks.space());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// On a full disk there is nothing to do but to wait for room.
+fn unless_full(result: Result<()>) -> Result<()> {
+    match result {
+        Err(Error::NoSpace(_)) => Ok(()),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bell_rung_before_the_wait_is_heard() {
+        let bell = Bell::default();
+        bell.ring();
+        bell.ring();
+        bell.wait(Duration::from_secs(20));
+        assert!(!bell.rung.load(Ordering::Relaxed), "heard once");
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| bell.wait(Duration::from_secs(20)));
+            bell.ring();
+            waiter.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,180 @@
+//! Disk space and what a checkpoint costs: full disks, dropped dictionaries, quiet ones.
+
+use crate::{open, tiny};
+use engine::{DictionaryId, DictionaryOptions, Durability, Engine, Error, Options, TxnOptions};
+use os::Os;
+use os::sim::{Faults, SimOs, Survival};
+use std::path::Path;
+use std::time::Duration;
+
+const ROOT: DictionaryId = DictionaryId::ROOT;
+
+fn create(engine: &Engine) -> DictionaryId {
+    let mut txn = engine.begin(TxnOptions::default());
+    let id = txn.create_dictionary(DictionaryOptions::default()).unwrap();
+    txn.commit(Durability::Synced).unwrap();
+    id
+}
+
+fn put(engine: &Engine, dictionary: DictionaryId, n: u64) -> engine::Result<()> {
+    let mut txn = engine.begin(TxnOptions::default());
+    // Noise: it must not compress.
+    let noise = testkit::Gen::new(n).bytes(700);
+    txn.put(dictionary, &n.to_be_bytes(), &noise)?;
+    txn.commit(Durability::Synced).map(drop)
+}
+
+fn drop_dictionary(engine: &Engine, dictionary: DictionaryId) -> engine::Result<()> {
+    let mut txn = engine.begin(TxnOptions::default());
+    txn.drop_dictionary(dictionary)?;
+    txn.put(ROOT, b"what was dropped", &dictionary.0.to_be_bytes())?;
+    txn.commit(Durability::Synced).map(drop)
+}
+
+fn used(os: &Os) -> u64 {
+    let space = os.vfs.space(Path::new("/data")).unwrap();
+    space.total - space.available
+}
+
+/// A few seconds in which nobody wants anything.
+fn idle(sim: &SimOs, engine: &Engine, seconds: u64) {
+    for _ in 0..seconds {
+        sim.advance(Duration::from_secs(1));
+        while engine.step().unwrap() {}
+    }
+}
+
+fn fill(engine: &Engine, dictionary: DictionaryId) -> (u64, Error) {
+    for n in 0.. {
+        let failed = put(engine, dictionary, n).and_then(|()| engine.step().map(drop));
+        if let Err(error) = failed {
+            return (n, error);
+        }
+    }
+    unreachable!("some disk is full at some time")
+}
+
+#[test]
+fn full_disk_lets_a_drop_through_and_writes_come_back() {
+    let sim = SimOs::new(3);
+    let engine = open(&sim.os(), tiny()).unwrap();
+    let (kept, large) = (create(&engine), create(&engine));
+    put(&engine, kept, 1).unwrap();
+    engine.checkpoint().unwrap();
+    let capacity = used(&sim.os()) + (4 << 20);
+    sim.set_faults(Faults { capacity_bytes: capacity, ..Faults::default() });
+    let (written, error) = fill(&engine, large);
+    assert!(written > 1000 && matches!(error, Error::NoSpace(_)), "{written}: {error}");
+    // Nothing at all is left.
+    sim.set_faults(Faults { capacity_bytes: used(&sim.os()), ..Faults::default() });
+    engine.checkpoint().unwrap();
+    drop_dictionary(&engine, large).unwrap();
+    engine.checkpoint().unwrap();
+    idle(&sim, &engine, 10);
+    assert!(used(&sim.os()) < capacity - (2 << 20), "{} of {capacity}", used(&sim.os()));
+    let (again, _) = fill(&engine, kept);
+    assert!(again > 1000, "{again} after the drop");
+    // A start needs room for a log segment.
+    sim.set_faults(Faults::default());
+    let engine = open(&sim.reboot_with(Survival::Process), tiny()).unwrap();
+    assert!(engine.snapshot().get(ROOT, b"what was dropped").unwrap().is_some());
+    engine.verify_all().unwrap();
+}
+
+#[test]
+fn checkpoints_complete_on_a_disk_without_a_free_byte() {
+    let sim = SimOs::new(4);
+    let engine = open(&sim.os(), tiny()).unwrap();
+    let dictionary = create(&engine);
+    for n in 0..300 {
+        put(&engine, dictionary, n).unwrap();
+        engine.step().unwrap();
+    }
+    engine.checkpoint().unwrap();
+    let before = engine.stats().checkpoint;
+    sim.set_faults(Faults { capacity_bytes: used(&sim.os()), ..Faults::default() });
+    for n in 300..330 {
+        // Into memory and a log segment that is there; draining may find no room.
+        put(&engine, dictionary, n).unwrap();
+        let _full = engine.step();
+        engine.checkpoint().unwrap();
+    }
+    let after = engine.stats().checkpoint;
+    assert_eq!((after.count, after.failed), (before.count + 30, before.failed));
+    let engine = open(&sim.reboot_with(Survival::Nothing), tiny()).unwrap();
+    assert!(engine.snapshot().get(dictionary, &329_u64.to_be_bytes()).unwrap().is_some());
+}
+
+#[test]
+fn dropped_dictionary_gives_its_space_back_by_itself() {
+    let sim = SimOs::new(5);
+    let options = Options { checkpoint_period: Duration::from_mins(1), ..tiny() };
+    let engine = open(&sim.os(), options).unwrap();
+    let (first, second) = (create(&engine), create(&engine));
+    // Side by side in the file, so that what is dropped leaves holes.
+    for n in 0..3000 {
+        put(&engine, if n % 2 == 0 { first } else { second }, n).unwrap();
+        engine.step().unwrap();
+    }
+    engine.checkpoint().unwrap();
+    idle(&sim, &engine, 10);
+    let (before, file) = (used(&sim.os()), engine.stats().file);
+    drop_dictionary(&engine, first).unwrap();
+    idle(&sim, &engine, 200);
+    let (after, now) = (used(&sim.os()), engine.stats().file);
+    assert!(after < before - (700 << 10), "{before} bytes on disk, {after} after the drop");
+    assert!(now.file_bytes < file.file_bytes * 3 / 4, "{file:?} then {now:?}");
+    engine.verify_all().unwrap();
+    let engine = open(&sim.reboot_with(Survival::Nothing), tiny()).unwrap();
+    assert!(engine.snapshot().get(second, &2999_u64.to_be_bytes()).unwrap().is_some());
+}
+
+#[test]
+fn checkpoint_writes_what_changed_and_an_idle_engine_none() {
+    let sim = SimOs::new(6);
+    let options = Options { checkpoint_period: Duration::from_mins(1), ..tiny() };
+    let engine = open(&sim.os(), options).unwrap();
+    let all: Vec<_> = (0..200).map(|_| create(&engine)).collect();
+    for (n, dictionary) in all.iter().enumerate() {
+        put(&engine, *dictionary, n as u64).unwrap();
+    }
+    idle(&sim, &engine, 130);
+    engine.checkpoint().unwrap();
+    let written = |engine: &Engine| {
+        let stats = engine.stats().checkpoint;
+        (stats.count, stats.root_bytes, stats.table_bytes, stats.nodes)
+    };
+    let (count, root, table, _) = written(&engine);
+    assert!(root > 200 * 60, "{root} bytes for 200 dictionaries");
+    put(&engine, all[7], 1).unwrap();
+    engine.checkpoint().unwrap();
+    let (after, root_after, table_after, _) = written(&engine);
+    assert_eq!(after, count + 1);
+    assert!(root_after - root < 1000, "{} bytes of root for one tree", root_after - root);
+    assert!(table_after - table < 1000, "{} bytes of table", table_after - table);
+    idle(&sim, &engine, 100);
+    let settled = engine.stats().checkpoint.count;
+    idle(&sim, &engine, 600);
+    assert_eq!(engine.stats().checkpoint.count, settled, "nothing has changed for ten minutes");
+    let engine = open(&sim.reboot_with(Survival::Nothing), tiny()).unwrap();
+    for (n, dictionary) in all.iter().enumerate() {
+        let key = (n as u64).to_be_bytes();
+        assert!(engine.snapshot().get(*dictionary, &key).unwrap().is_some(), "{n}");
+    }
+}
+
+#[test]
+fn keeper_makes_its_round_while_there_is_always_work() {
+    let sim = SimOs::new(7);
+    let engine = open(&sim.os(), tiny()).unwrap();
+    let (kept, dropped) = (create(&engine), create(&engine));
+    drop_dictionary(&engine, dropped).unwrap();
+    let before = engine.stats().dictionaries;
+    sim.advance(Duration::from_secs(2));
+    for n in 0..200 {
+        put(&engine, kept, n).unwrap();
+    }
+    assert!(engine.step().unwrap(), "there is work");
+    assert_eq!(engine.stats().dictionaries, before - 1);
+    assert!(engine.stats().log.writes > 0);
+}
