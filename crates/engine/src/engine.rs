@@ -87,9 +87,19 @@ impl Engine {
         Txn::begin(self.environment(), options)
     }
 
+    /// Starts a transaction that reads the state of `snapshot`, without the own writes of a view.
+    pub fn begin_at(&self, options: TxnOptions, snapshot: &Snapshot) -> Txn {
+        Txn::begin_at(self.environment(), options, Arc::clone(&snapshot.pinned))
+    }
+
     /// A read-only view of everything committed by now; cheap to clone, keeps its versions alive.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.environment())
+    }
+
+    /// The newest commit that readers see.
+    pub fn newest_commit(&self) -> crate::Timestamp {
+        crate::Timestamp(self.environment().snapshots.watermark())
     }
 
     /// Makes every commit so far durable (`j: true`, `fsync`).

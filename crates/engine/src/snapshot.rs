@@ -1,9 +1,11 @@
-//! A consistent read-only view: one timestamp.
+//! A consistent read-only view: one timestamp, and over it, for a transaction's own reads, its
+//! writes as they were when the view was taken.
 
 use crate::cursor::Cursor;
 use crate::environment::Environment;
 use crate::snapshots::Pinned;
-use crate::{DictionaryId, Direction, KeyRange, Result, Timestamp, Value};
+use crate::txn::writeset::SharedWrites;
+use crate::{DictionaryId, Direction, Error, KeyRange, Result, Timestamp, Value};
 use std::sync::Arc;
 
 /// A consistent read-only view. Cheap to clone; keeps its versions alive while it or one of its
@@ -11,12 +13,32 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Snapshot {
     environment: Arc<Environment>,
-    pinned: Arc<Pinned>,
+    pub(crate) pinned: Arc<Pinned>,
+    own: Option<Arc<Own>>,
+}
+
+/// What a transaction had done when a view of it was taken.
+pub(crate) struct Own {
+    pub(crate) writes: SharedWrites,
+    pub(crate) created: Vec<u64>,
+    pub(crate) dropped: Vec<u64>,
 }
 
 impl Snapshot {
     pub(crate) fn new(environment: &Arc<Environment>) -> Self {
-        Self { environment: Arc::clone(environment), pinned: environment.snapshots.take() }
+        Self::of(environment, &environment.snapshots.take(), None)
+    }
+
+    pub(crate) fn of(
+        environment: &Arc<Environment>,
+        pinned: &Arc<Pinned>,
+        own: Option<Own>,
+    ) -> Self {
+        Self {
+            environment: Arc::clone(environment),
+            pinned: Arc::clone(pinned),
+            own: own.map(Arc::new),
+        }
     }
 
     /// The commit timestamp this view shows.
@@ -27,6 +49,15 @@ impl Snapshot {
     /// The value of `key`, if it has one. May read the disk.
     pub fn get(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
         self.environment.health.check_open()?;
+        if let Some(own) = &self.own {
+            own.check_not_dropped(dictionary)?;
+            if let Some(write) = own.writes.get(dictionary.0, key)? {
+                return Ok(write);
+            }
+            if own.created.contains(&dictionary.0) {
+                return Ok(None);
+            }
+        }
         let dictionary = self.environment.directory.at(dictionary, self.pinned.timestamp)?;
         let value = dictionary.tree.get(key, self.pinned.timestamp)?;
         Ok(value.map(Value::from))
@@ -40,8 +71,25 @@ impl Snapshot {
         direction: Direction,
     ) -> Result<Cursor> {
         self.environment.health.check_open()?;
+        let mut writes = None;
+        if let Some(own) = &self.own {
+            own.check_not_dropped(dictionary)?;
+            writes = own.writes.of(dictionary.0, &range, direction);
+            if own.created.contains(&dictionary.0) {
+                return Ok(Cursor::over_writes(writes, range, direction, &self.pinned));
+            }
+        }
         let dictionary = self.environment.directory.at(dictionary, self.pinned.timestamp)?;
-        Ok(Cursor::over_tree(&dictionary, range, direction, &self.pinned, None))
+        Ok(Cursor::over_tree(&dictionary, range, direction, &self.pinned, writes))
+    }
+}
+
+impl Own {
+    fn check_not_dropped(&self, dictionary: DictionaryId) -> Result<()> {
+        if self.dropped.contains(&dictionary.0) {
+            return Err(Error::NoSuchDictionary(dictionary));
+        }
+        Ok(())
     }
 }
 

@@ -11,10 +11,11 @@ use crate::cursor::Cursor;
 use crate::environment::Environment;
 use crate::live::LiveTxn;
 use crate::pacing::PIECE;
+use crate::snapshot::Own;
 use crate::snapshots::Pinned;
 use crate::{
     DictionaryId, DictionaryOptions, Direction, Durability, Error, KeyRange, OnConflict, Result,
-    Timestamp, TxnOptions, Value,
+    Snapshot, Timestamp, TxnOptions, Value,
 };
 use cachetable::Part;
 use charge::Charge;
@@ -63,6 +64,14 @@ pub struct Txn {
 impl Txn {
     pub(crate) fn begin(environment: &Arc<Environment>, options: TxnOptions) -> Self {
         let pinned = environment.snapshots.take();
+        Self::begin_at(environment, options, pinned)
+    }
+
+    pub(crate) fn begin_at(
+        environment: &Arc<Environment>,
+        options: TxnOptions,
+        pinned: Arc<Pinned>,
+    ) -> Self {
         let id = environment.next_txn.fetch_add(1, Ordering::SeqCst);
         let owner = environment.locks.owner(id);
         let live = environment.live.begin(id, pinned.timestamp, owner.interrupt());
@@ -276,6 +285,22 @@ impl Txn {
         }
         let found = self.find_visible(dictionary)?;
         Ok(Cursor::over_tree(&found, range, direction, &self.pinned, own))
+    }
+
+    /// The state it reads, without its own writes.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of(&self.environment, &self.pinned, None)
+    }
+
+    /// What it reads, its own writes as of now included; may outlive it. The next write to a
+    /// dictionary that it has written to copies the list of its writes while a view lives.
+    pub fn view(&self) -> Snapshot {
+        let own = Own {
+            writes: self.writes.shared(),
+            created: self.created.iter().map(|(id, _)| *id).collect(),
+            dropped: self.dropped.clone(),
+        };
+        Snapshot::of(&self.environment, &self.pinned, Some(own))
     }
 
     /// Marks a place to roll back to (a statement's start). Costs nothing by itself; writes

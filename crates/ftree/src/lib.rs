@@ -45,7 +45,7 @@ pub use cursor::Cursor;
 pub use error::{Error, Result};
 pub use message::{Direction, KeyRange, Message, Visibility};
 pub use options::TreeOptions;
-pub use spill::{Spill, SpillCursor, Written};
+pub use spill::{Spill, SpillCursor, SpillView, Written};
 pub use tree::{
     Capture, Context, Debt, Effort, NodesWritten, Progress, Report, Stats, Tree, TreeImage, Work,
 };

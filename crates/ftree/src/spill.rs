@@ -119,6 +119,11 @@ impl Spill {
         SpillCursor::new(&self.tree, space, range, direction, self.clock)
     }
 
+    /// What is written now, for whoever reads it later.
+    pub fn view(&self) -> SpillView {
+        SpillView { tree: Arc::clone(&self.tree), clock: self.clock }
+    }
+
     /// The spaces that were written to, ascending.
     pub fn spaces(&self) -> impl Iterator<Item = u64> {
         self.spaces.iter().copied()
@@ -136,6 +141,31 @@ impl Spill {
 
     pub(crate) fn tree(&self) -> &Arc<Tree> {
         &self.tree
+    }
+}
+
+/// A spill as it was at one moment; later writes do not change it.
+#[derive(Clone)]
+pub struct SpillView {
+    tree: Arc<Tree>,
+    clock: u64,
+}
+
+impl SpillView {
+    /// As [`Spill::get`].
+    pub fn get(&self, space: u64, key: &[u8]) -> Result<Option<Written>> {
+        get_at(&self.tree, space, key, self.clock)
+    }
+
+    /// As [`Spill::walk`].
+    pub fn walk(&self, space: u64, range: &KeyRange, direction: Direction) -> SpillCursor {
+        SpillCursor::new(&self.tree, space, range, direction, self.clock)
+    }
+}
+
+impl std::fmt::Debug for SpillView {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SpillView({} writes)", self.clock)
     }
 }
 

@@ -8,7 +8,7 @@
 //! true: writes are either all in the maps or all in the spill.
 
 use crate::{Direction, KeyRange, Result, Value};
-use ftree::{Spill, SpillCursor};
+use ftree::{Spill, SpillCursor, SpillView};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -54,6 +54,37 @@ pub(crate) enum Own {
     Spilled(Box<SpillCursor>),
 }
 
+/// A write set as it was at one moment.
+pub(crate) struct SharedWrites {
+    dictionaries: BTreeMap<u64, Arc<Writes>>,
+    spill: Option<SpillView>,
+}
+
+impl SharedWrites {
+    /// As [`WriteSet::get`].
+    pub(crate) fn get(&self, dictionary: u64, key: &[u8]) -> Result<Option<Written>> {
+        if let Some(spill) = &self.spill {
+            return Ok(spill.get(dictionary, key)?.map(|value| value.map(Value::from)));
+        }
+        let found = self.dictionaries.get(&dictionary).and_then(|writes| writes.get(key));
+        Ok(found.map(|write| write.as_ref().map(Value::shared)))
+    }
+
+    /// As [`WriteSet::of`].
+    pub(crate) fn of(
+        &self,
+        dictionary: u64,
+        range: &KeyRange,
+        direction: Direction,
+    ) -> Option<Own> {
+        if let Some(spill) = &self.spill {
+            return Some(Own::Spilled(Box::new(spill.walk(dictionary, range, direction))));
+        }
+        let writes = self.dictionaries.get(&dictionary).filter(|writes| !writes.is_empty());
+        writes.map(|writes| Own::Memory(Arc::clone(writes)))
+    }
+}
+
 impl WriteSet {
     pub(crate) fn is_empty(&self) -> bool {
         self.spill.is_none() && self.dictionaries.values().all(|writes| writes.is_empty())
@@ -77,6 +108,14 @@ impl WriteSet {
         }
         let found = self.dictionaries.get(&dictionary).and_then(|writes| writes.get(key));
         Ok(found.map(|write| write.as_ref().map(Value::shared)))
+    }
+
+    /// All writes, as they are now and stay.
+    pub(crate) fn shared(&self) -> SharedWrites {
+        SharedWrites {
+            dictionaries: self.dictionaries.clone(),
+            spill: self.spill.as_ref().map(|spilled| spilled.spill.view()),
+        }
     }
 
     /// The writes in a range of one dictionary, as they are now and stay.

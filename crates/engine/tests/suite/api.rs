@@ -554,3 +554,35 @@ fn temporary_engine_takes_more_than_its_memory() {
         2000
     );
 }
+
+#[test]
+fn view_of_a_transaction_outlives_it_and_keeps_what_it_saw() {
+    let engine = simulated();
+    put(&engine, ROOT, b"a", b"1");
+    let mut txn = engine.begin(TxnOptions::default());
+    txn.put(ROOT, b"b", b"2").unwrap();
+    let made = txn.create_dictionary(DictionaryOptions::default()).unwrap();
+    txn.put(made, b"x", b"9").unwrap();
+    let view = txn.view();
+    txn.put(ROOT, b"c", b"3").unwrap();
+    txn.delete(ROOT, b"a").unwrap();
+    assert_eq!(txn.snapshot().get(ROOT, b"b").unwrap(), None);
+    txn.abort();
+    assert_eq!(view.get(ROOT, b"b").unwrap().unwrap()[..], b"2"[..]);
+    assert_eq!(view.get(made, b"x").unwrap().unwrap()[..], b"9"[..]);
+    let all = view.cursor(ROOT, KeyRange::all(), Direction::Forward).unwrap();
+    assert_eq!(keys(all), [b"a", b"b"]);
+    let made = view.cursor(made, KeyRange::all(), Direction::Backward).unwrap();
+    assert_eq!(keys(made), [b"x"]);
+}
+
+#[test]
+fn transaction_at_an_older_snapshot_reads_it_and_conflicts_with_what_came_since() {
+    let engine = simulated();
+    put(&engine, ROOT, b"a", b"1");
+    let old = engine.snapshot();
+    put(&engine, ROOT, b"a", b"2");
+    let mut txn = engine.begin_at(TxnOptions::default(), &old);
+    assert_eq!(txn.get(ROOT, b"a").unwrap().unwrap()[..], b"1"[..]);
+    assert!(matches!(txn.put(ROOT, b"a", b"3"), Err(Error::WriteConflict)));
+}
