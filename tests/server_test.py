@@ -6,11 +6,15 @@ Each test says what holds; every refusal must be one line, a status other than 0
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
+import uuid
 
+import bson
 import pymongo
+from bson import Binary, Int64
 from fernd import Fernd, free_port
 
 
@@ -57,7 +61,7 @@ def an_unknown_option_is_refused():
 
 
 def options_that_cannot_be_honoured_are_refused():
-    for options in (["--auth"], ["--tlsMode", "requireTLS"], ["--replSet", "rs0"]):
+    for options in (["--auth"], ["--tlsMode", "requireTLS"], ["--master"]):
         server = Fernd(*options)
         refused(server.command(), options[0].lstrip("-"))
         server.remove()
@@ -168,6 +172,59 @@ def a_full_disk_loses_nothing():
         subprocess.run(["umount", "-l", home], check=False)
 
 
+def raw(server, database, command):
+    """Sends a command as it stands: a driver would put a session of its own into it."""
+    body = bson.encode({**command, "$db": database})
+    with socket.create_connection(("127.0.0.1", server.port)) as s:
+        s.sendall(struct.pack("<iiiiiB", 21 + len(body), 1, 0, 2013, 0, 0) + body)
+        reply = s.makefile("rb")
+        length = struct.unpack("<i", reply.read(4))[0]
+        return bson.decode(reply.read(length - 4)[17:])
+
+
+def numbered(command, session, number, **transaction):
+    """`command` as a retryable write, or with `autocommit=False` as part of a transaction."""
+    return {**command, "lsid": {"id": session}, "txnNumber": Int64(number), **transaction}
+
+
+def a_write_sent_again_after_a_kill_is_done_once():
+    session = Binary.from_uuid(uuid.uuid4())
+    insert = {"insert": "b", "documents": [{"_id": n} for n in range(3)]}
+    add = {"update": "b", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}}]}
+    take = {"findAndModify": "b", "query": {"_id": 2}, "remove": True}
+    with Fernd("--replSet", "rs0", "--replSetAutoInitiate") as server:
+        for number, command in enumerate([insert, add, take]):
+            first = raw(server, "a", numbered(command, session, number))
+            server.kill()
+            server.start()
+            again = raw(server, "a", numbered(command, session, number))
+            assert again["ok"] == 1 and again["retriedStmtIds"], again
+            for field in ("n", "nModified", "value", "lastErrorObject"):
+                assert first.get(field) == again.get(field), (first, again)
+        with server.client() as client:
+            assert list(client.a.b.find()) == [{"_id": 0}, {"_id": 1, "n": 1}]
+
+
+def a_commit_sent_again_after_a_kill_is_answered():
+    session = Binary.from_uuid(uuid.uuid4())
+    insert = {"insert": "b", "documents": [{"_id": 1}]}
+    end = {"commitTransaction": 1}
+    with Fernd("--replSet", "rs0", "--replSetAutoInitiate") as server:
+        start = numbered(insert, session, 0, autocommit=False, startTransaction=True)
+        assert raw(server, "a", start)["ok"] == 1
+        end = numbered(end, session, 0, autocommit=False)
+        before = raw(server, "admin", end)
+        server.kill()
+        server.start()
+        after = raw(server, "admin", end)
+        assert before["ok"] == after["ok"] == 1, (before, after)
+        assert before["operationTime"] < after["operationTime"], "time went back"
+        with server.client() as client:
+            assert client.a.b.count_documents({}) == 1
+        never = raw(server, "admin", {**end, "txnNumber": Int64(1)})
+        assert (never["code"], never["errorLabels"]) == (251, ["TransientTransactionError"]), never
+
+
 TESTS = [
     a_second_server_on_the_same_directory_is_refused,
     a_port_in_use_is_refused,
@@ -179,6 +236,8 @@ TESTS = [
     sigterm_shuts_down_and_keeps_everything,
     fork_leaves_a_daemon_behind,
     a_full_disk_loses_nothing,
+    a_write_sent_again_after_a_kill_is_done_once,
+    a_commit_sent_again_after_a_kill_is_answered,
 ]
 
 

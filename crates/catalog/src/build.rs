@@ -79,7 +79,7 @@ impl Catalog {
                     format!("Cannot create indexes on a view: {namespace}"),
                 ));
             }
-            let guard = lock_metadata(&found);
+            let guard = lock_metadata(&found)?;
             match self.collection(namespace) {
                 Some(current) if current.number == found.number => break (current, guard),
                 _ => {}
@@ -215,7 +215,10 @@ pub(crate) fn drop_unfinished(engine: &Engine, dictionaries: &[DictionaryId]) ->
 }
 
 /// The specifications that do not exist yet; conflicts with existing ones are errors.
-fn missing_indexes(collection: &Collection, specs: &[IndexSpec]) -> Result<Vec<IndexSpec>> {
+pub(crate) fn missing_indexes(
+    collection: &Collection,
+    specs: &[IndexSpec],
+) -> Result<Vec<IndexSpec>> {
     let mut wanted: Vec<IndexSpec> = Vec::new();
     for spec in specs {
         if spec.is_id() {
@@ -327,7 +330,7 @@ fn is_id_pattern(key: &RawDocument) -> bool {
         if name.as_str() == "_id" && value.as_str().is_none())
 }
 
-fn with_indexes(collection: &Collection, indexes: Vec<Arc<Index>>) -> Collection {
+pub(crate) fn with_indexes(collection: &Collection, indexes: Vec<Arc<Index>>) -> Collection {
     Collection {
         namespace: collection.namespace.clone(),
         uuid: collection.uuid,

@@ -3,7 +3,8 @@
 //! The map in memory is the truth for lookups and equals `ROOT`: a change is committed to the
 //! engine first and then swapped in, under the mutex `ddl`, so that changes happen one by one.
 //!
-//! Lock order: metadata locks of collections, by namespace → `ddl` → the map → the engine.
+//! Lock order: metadata locks of collections, by namespace → a name's lock in `ROOT` → `ddl` → the
+//! map → the engine.
 
 use crate::collection::Collection;
 use crate::counts::{self, Stripe};
@@ -45,6 +46,8 @@ pub struct Catalog {
     options: CatalogOptions,
     pub(crate) namespaces: RwLock<BTreeMap<String, Arc<Collection>>>,
     pub(crate) ddl: Mutex<Ddl>,
+    /// The dictionary of the sessions' records.
+    pub(crate) session_rows: DictionaryId,
 }
 
 /// What only changes of the metadata touch.
@@ -106,7 +109,9 @@ impl Catalog {
                 index.state.persisted.store(mask, Ordering::Release);
             }
         }
+        let session_rows = crate::session_records::open(&engine)?;
         let catalog = Arc::new(Self {
+            session_rows,
             engine,
             options,
             namespaces: RwLock::new(namespaces),

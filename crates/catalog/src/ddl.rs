@@ -19,9 +19,16 @@ use errors::{Code, Error, Result};
 use parking_lot::{ArcRwLockWriteGuard, RawRwLock};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// The longest chain of views upon views.
 const MAX_VIEW_DEPTH: usize = 20;
+/// How often a name's lock is asked for; each time waits for the lock's own time.
+const NAME_ATTEMPTS: u32 = 15;
+/// How long a change of the metadata keeps new writers out while it waits for those inside…
+const METADATA_TURN: Duration = Duration::from_millis(100);
+/// …and how often it tries, letting writers pass in between, before it gives up.
+const METADATA_TURNS: u32 = 600;
 
 impl Catalog {
     /// Creates a collection or view. Fails with `NamespaceExists` where the name is taken.
@@ -31,11 +38,15 @@ impl Catalog {
         options: &CollectionOptions,
     ) -> Result<Arc<Collection>> {
         namespace.check_writable()?;
+        if let Some(existing) = self.collection(namespace) {
+            return Err(exists(namespace, &existing));
+        }
+        let txn = self.lock_name(namespace)?;
         let mut ddl = self.ddl.lock();
         if let Some(existing) = self.collection(namespace) {
             return Err(exists(namespace, &existing));
         }
-        self.create_locked(&mut ddl, namespace, options)
+        self.create_locked(&mut ddl, txn, namespace, options)
     }
 
     /// The collection, created with default options where it does not exist.
@@ -44,16 +55,55 @@ impl Catalog {
             return Ok(existing);
         }
         namespace.check_writable()?;
+        self.ensure_system_collection(namespace)
+    }
+
+    /// As [`Catalog::ensure_collection`], also for names that no client may write to.
+    pub(crate) fn ensure_system_collection(
+        &self,
+        namespace: &Namespace,
+    ) -> Result<Arc<Collection>> {
+        if let Some(existing) = self.collection(namespace) {
+            return Ok(existing);
+        }
+        let txn = self.lock_name(namespace)?;
         let mut ddl = self.ddl.lock();
         match self.collection(namespace) {
             Some(existing) => Ok(existing),
-            None => self.create_locked(&mut ddl, namespace, &CollectionOptions::default()),
+            None => self.create_locked(&mut ddl, txn, namespace, &CollectionOptions::default()),
         }
+    }
+
+    /// A transaction that holds a name. Waits for a client's transaction that is creating it, and
+    /// before the mutex `ddl`, so that nobody else waits for that.
+    fn lock_name(&self, namespace: &Namespace) -> Result<engine::Txn> {
+        let key = metadata::namespace_key(namespace);
+        let mut attempts = 0;
+        loop {
+            let mut txn = self.engine().begin(TxnOptions::default());
+            match txn.lock(DictionaryId::ROOT, &key) {
+                Ok(()) => return Ok(txn),
+                Err(engine::Error::WriteConflict | engine::Error::LockTimeout { .. })
+                    if attempts < NAME_ATTEMPTS =>
+                {
+                    attempts += 1;
+                }
+                Err(error) => return Err(from_engine(error)),
+            }
+        }
+    }
+
+    /// A number that no collection has had.
+    pub(crate) fn new_number(&self) -> u64 {
+        let mut ddl = self.ddl.lock();
+        ddl.next_number += 1;
+        ddl.next_number - 1
     }
 
     fn create_locked(
         &self,
         ddl: &mut Ddl,
+        mut txn: engine::Txn,
         namespace: &Namespace,
         options: &CollectionOptions,
     ) -> Result<Arc<Collection>> {
@@ -62,7 +112,6 @@ impl Catalog {
         if options.view.is_some() {
             self.check_view(namespace, options)?;
         }
-        let mut txn = self.engine().begin(TxnOptions::default());
         let storage = options.storage.dictionary(&StorageOptions::default(), true);
         let primary = match options.view {
             Some(_) => DictionaryId(0),
@@ -84,7 +133,7 @@ impl Catalog {
         Ok(collection)
     }
 
-    fn check_case(&self, database: &str) -> Result<()> {
+    pub(crate) fn check_case(&self, database: &str) -> Result<()> {
         match self
             .databases()
             .into_iter()
@@ -142,7 +191,8 @@ impl Catalog {
         crate::namespace::check_database(database)?;
         let (collections, guards, _ddl) = loop {
             let collections = self.collections(database);
-            let guards: Vec<_> = collections.iter().map(|c| lock_metadata(c)).collect();
+            let guards: Vec<_> =
+                collections.iter().map(|c| lock_metadata(c)).collect::<Result<_>>()?;
             let ddl = self.ddl.lock();
             let now = self.collections(database);
             if now.iter().map(|c| c.number).eq(collections.iter().map(|c| c.number)) {
@@ -172,7 +222,7 @@ impl Catalog {
         to: &Namespace,
         drop_target: bool,
     ) -> Result<()> {
-        let guards = self.lock_pair(from, to);
+        let guards = self.lock_pair(from, to)?;
         let _ddl = self.ddl.lock();
         let source = self.collection(from).ok_or_else(|| {
             Error::new(
@@ -271,7 +321,7 @@ impl Catalog {
     ) -> Result<(Arc<Collection>, MetadataGuard)> {
         loop {
             let found = self.require(namespace)?;
-            let guard = lock_metadata(&found);
+            let guard = lock_metadata(&found)?;
             let current = self.require(namespace)?;
             if current.number == found.number {
                 return Ok((current, guard));
@@ -280,16 +330,17 @@ impl Catalog {
     }
 
     /// Locks what stands under both names, in the order of the names.
-    fn lock_pair(&self, a: &Namespace, b: &Namespace) -> Vec<MetadataGuard> {
+    fn lock_pair(&self, a: &Namespace, b: &Namespace) -> Result<Vec<MetadataGuard>> {
         let (first, second) = if a <= b { (a, b) } else { (b, a) };
         loop {
             let look =
                 || [self.collection(first), self.collection(second).filter(|_| first != second)];
             let found = look();
-            let guards: Vec<_> = found.iter().flatten().map(|c| lock_metadata(c)).collect();
+            let guards: Vec<_> =
+                found.iter().flatten().map(|c| lock_metadata(c)).collect::<Result<_>>()?;
             let number = |c: &Option<Arc<Collection>>| c.as_ref().map(|c| c.number);
             if look().iter().map(number).eq(found.iter().map(number)) {
-                return guards;
+                return Ok(guards);
             }
         }
     }
@@ -301,7 +352,7 @@ impl Catalog {
             .insert(collection.namespace.as_str().to_owned(), Arc::clone(collection));
     }
 
-    fn new_uuid(&self) -> Uuid {
+    pub(crate) fn new_uuid(&self) -> Uuid {
         let mut bytes = [0; 16];
         self.os().entropy.fill(&mut bytes);
         bytes[6] = bytes[6] & 0x0f | 0x40;
@@ -313,9 +364,26 @@ impl Catalog {
 /// While it lives, no write is inside the collection.
 pub(crate) type MetadataGuard = ArcRwLockWriteGuard<RawRwLock, ()>;
 
-/// Waits until no write is inside the collection, and keeps them out.
-pub(crate) fn lock_metadata(collection: &Collection) -> MetadataGuard {
-    collection.shared.metadata.write_arc()
+/// Waits until no write is inside the collection, and keeps them out. An open transaction that
+/// has written there is waited for a minute; it may itself wait for somebody who waits for us, and
+/// its own locks give up much sooner.
+pub(crate) fn lock_metadata(collection: &Collection) -> Result<MetadataGuard> {
+    for _ in 0..METADATA_TURNS {
+        if let Some(guard) = collection.shared.metadata.try_write_arc_for(METADATA_TURN) {
+            return Ok(guard);
+        }
+    }
+    let waited = METADATA_TURN * METADATA_TURNS;
+    Err(lock_timeout('X', &collection.namespace, waited))
+}
+
+/// The refusal of whoever waited too long for a collection.
+pub(crate) fn lock_timeout(mode: char, namespace: &Namespace, waited: Duration) -> Error {
+    let mode = if mode == 'X' { "X" } else { "IX" };
+    Error::new(
+        Code::LOCK_TIMEOUT,
+        format!("Unable to acquire {mode} lock on '{namespace}' within {}ms.", waited.as_millis()),
+    )
 }
 
 /// Writes a collection's record as part of `txn`.
@@ -346,7 +414,7 @@ fn drop_records(txn: &mut engine::Txn, collection: &Collection) -> Result<()> {
         .map_err(from_engine)
 }
 
-fn exists(namespace: &Namespace, existing: &Collection) -> Error {
+pub(crate) fn exists(namespace: &Namespace, existing: &Collection) -> Error {
     let what = if existing.is_view() { "A view" } else { "Collection" };
     let message = match what {
         "Collection" => format!("Collection {namespace} already exists."),

@@ -7,7 +7,6 @@
 //! the transaction is lost.
 
 use crate::collection::{Collection, Index};
-use crate::failure::from_engine;
 use crate::index::{DocumentKeys, IndexKey, id_key};
 use crate::text::document_text;
 use crate::txn::Txn;
@@ -55,10 +54,8 @@ impl Txn {
         key: &[u8],
         keys: &[DocumentKeys],
     ) -> Result<()> {
-        let inserted = self
-            .engine
-            .insert(collection.primary, key, document.as_bytes())
-            .map_err(from_engine)?;
+        let inserted = self.engine.insert(collection.primary, key, document.as_bytes());
+        let inserted = inserted.map_err(|error| self.failed(error))?;
         if !inserted {
             return Err(duplicate_id(collection, id));
         }
@@ -94,7 +91,8 @@ impl Txn {
             .zip(old_keys.iter().zip(&new_keys))
             .any(|(index, (old, new))| index.spec.unique && old.entries != new.entries);
         let savepoint = unique_grows.then(|| self.savepoint());
-        self.engine.put(collection.primary, key, new.as_bytes()).map_err(from_engine)?;
+        let put = self.engine.put(collection.primary, key, new.as_bytes());
+        put.map_err(|error| self.failed(error))?;
         for (index, (old, new)) in collection.indexes.iter().zip(old_keys.iter().zip(&new_keys)) {
             self.note_multikey(index, new.multikey);
             if let Err(error) = self.change_entries(collection, index, old, new) {
@@ -117,7 +115,8 @@ impl Txn {
         document: &RawDocument,
     ) -> Result<()> {
         let keys = all_keys(collection, document, required_id(document)?)?;
-        self.engine.delete(collection.primary, key).map_err(from_engine)?;
+        let deleted = self.engine.delete(collection.primary, key);
+        deleted.map_err(|error| self.failed(error))?;
         for (index, keys) in collection.indexes.iter().zip(&keys) {
             for entry in &keys.entries {
                 self.remove_entry(index, entry)?;
@@ -157,9 +156,8 @@ impl Txn {
         if !index.spec.unique {
             return self.put_entry(index, entry);
         }
-        let inserted =
-            self.engine.insert(index.dictionary, &entry.key, &entry.value).map_err(from_engine)?;
-        if !inserted {
+        let inserted = self.engine.insert(index.dictionary, &entry.key, &entry.value);
+        if !inserted.map_err(|error| self.failed(error))? {
             return Err(duplicate_key(collection, index, entry));
         }
         Ok(())
@@ -174,7 +172,7 @@ impl Txn {
         } else {
             self.engine.write_covered(index.dictionary, key, Some(value))
         };
-        written.map_err(from_engine)
+        written.map_err(|error| self.failed(error))
     }
 
     fn remove_entry(&mut self, index: &Index, entry: &IndexKey) -> Result<()> {
@@ -183,7 +181,7 @@ impl Txn {
         } else {
             self.engine.write_covered(index.dictionary, &entry.key, None)
         };
-        removed.map_err(from_engine)
+        removed.map_err(|error| self.failed(error))
     }
 
     fn observe(

@@ -21,8 +21,11 @@ mod metadata;
 mod namespace;
 mod observer;
 mod options;
+mod pending;
+mod session_records;
 mod stats;
 mod sweep;
+mod system;
 /// BSON in the one-line form MongoDB uses inside messages.
 pub mod text {
     pub use expr::show::{document as document_text, value as value_text};
@@ -44,6 +47,7 @@ pub use index::{IndexSpec, default_index_name, id_key};
 pub use namespace::{Namespace, check_database};
 pub use observer::OpObserver;
 pub use options::{CollectionOptions, StorageOptions, View, check_collation};
+pub use session_records::{SESSION_BYTES, SessionRow};
 pub use stats::{CollectionStats, IndexStats};
 pub use sweep::TEMPORARY_PREFIX;
 pub use txn::{Savepoint, Txn, TxnKind};

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `v` | format version, u32 LE |
 //! | `n` namespace | the collection, BSON, `v: 1` |
+//! | `s` | the dictionary of the sessions' records, u64 LE |
 //! | `b` dictionary u64 BE | empty: an index build that has not finished |
 //! | `m` dictionary u64 BE | multikey mask of an index, u32 LE |
 //! | `c` collection u64 BE, stripe u32 BE | documents i64 LE, bytes i64 LE |
@@ -23,6 +24,8 @@ use std::sync::Arc;
 
 /// Where the format's version stands.
 pub(crate) const VERSION_KEY: &[u8] = b"v";
+/// Where the dictionary of the sessions' records is named.
+pub(crate) const SESSIONS_KEY: &[u8] = b"s";
 /// The format this code writes and reads.
 pub(crate) const VERSION: u32 = 1;
 /// Key prefix of the collections.

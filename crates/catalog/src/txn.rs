@@ -8,17 +8,19 @@
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
 use crate::counts::{self, Stripe};
+use crate::ddl::lock_timeout;
 use crate::failure::from_engine;
 use crate::metadata;
 use crate::namespace::Namespace;
 use engine::{
-    Cursor, DictionaryId, Direction, Durability, KeyRange, OnConflict, TxnOptions, Value,
+    Cursor, DictionaryId, Direction, Durability, KeyRange, OnConflict, Snapshot, TxnOptions, Value,
 };
 use errors::{Code, Error, Result};
 use parking_lot::{ArcRwLockReadGuard, RawRwLock};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// What a transaction is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,6 +35,10 @@ pub enum TxnKind {
 pub struct Txn {
     pub(crate) engine: engine::Txn,
     pub(crate) catalog: Arc<Catalog>,
+    /// Of a client's transaction: how long it waits for locks.
+    patience: Option<Duration>,
+    /// Collections it creates, published by its commit.
+    pub(crate) created: Vec<Arc<Collection>>,
     touched: SmallVec<[Touched; 1]>,
     multikey: Vec<(Arc<Index>, u32)>,
     pub(crate) bypasses_validation: bool,
@@ -48,6 +54,7 @@ struct Touched {
 /// A place to roll back to.
 pub struct Savepoint {
     engine: engine::Savepoint,
+    created: Vec<Arc<Collection>>,
     counts: SmallVec<[(i64, i64); 1]>,
 }
 
@@ -58,17 +65,67 @@ impl Catalog {
             TxnKind::Statement => OnConflict::Latest,
             TxnKind::Transaction => OnConflict::Fail,
         };
-        Txn {
-            engine: self.engine().begin(TxnOptions { on_conflict, lock_timeout: None }),
-            catalog: Arc::clone(self),
+        let options = TxnOptions { on_conflict, lock_timeout: None };
+        Txn::over(self, self.engine().begin(options), None)
+    }
+
+    /// Starts a client's transaction over several statements, on the state of `snapshot` or of
+    /// now. It waits `patience` for locks: what it waits for will mostly have been changed when it
+    /// comes, which is a conflict.
+    pub fn begin_clients(self: &Arc<Self>, snapshot: Option<&Snapshot>, patience: Duration) -> Txn {
+        let options = TxnOptions { on_conflict: OnConflict::Fail, lock_timeout: Some(patience) };
+        let engine = match snapshot {
+            Some(snapshot) => self.engine().begin_at(options, snapshot),
+            None => self.engine().begin(options),
+        };
+        Txn::over(self, engine, Some(patience))
+    }
+}
+
+impl Txn {
+    fn over(catalog: &Arc<Catalog>, engine: engine::Txn, patience: Option<Duration>) -> Self {
+        Self {
+            engine,
+            catalog: Arc::clone(catalog),
+            patience,
+            created: Vec::new(),
             touched: SmallVec::new(),
             multikey: Vec::new(),
             bypasses_validation: false,
         }
     }
-}
 
-impl Txn {
+    /// Whether this is a client's transaction over several statements.
+    pub(crate) fn is_clients(&self) -> bool {
+        self.patience.is_some()
+    }
+
+    /// What a failed engine call means here. A client's transaction that found a lock taken has
+    /// met a conflict.
+    pub(crate) fn failed(&self, error: engine::Error) -> Error {
+        match error {
+            engine::Error::LockTimeout { .. } if self.is_clients() => {
+                from_engine(engine::Error::WriteConflict)
+            }
+            other => from_engine(other),
+        }
+    }
+
+    /// The state it reads, without its own writes.
+    pub fn snapshot(&self) -> Snapshot {
+        self.engine.snapshot()
+    }
+
+    /// What it reads, with its own writes as of now; may outlive it.
+    pub fn view(&self) -> Snapshot {
+        self.engine.view()
+    }
+
+    /// Whether a commit has anything to do.
+    pub fn has_writes(&self) -> bool {
+        !self.touched.is_empty() || !self.created.is_empty()
+    }
+
     /// Names this transaction in lock tables.
     pub fn id(&self) -> u64 {
         self.engine.id()
@@ -93,15 +150,22 @@ impl Txn {
             return Ok(Some(Arc::clone(&touched.collection)));
         }
         loop {
-            let Some(found) = self.catalog.collection(namespace) else { return Ok(None) };
+            let Some(found) = self.collection(namespace) else { return Ok(None) };
             if found.is_view() {
                 return Err(Error::new(
                     Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
                     format!("Namespace {namespace} is a view, not a collection"),
                 ));
             }
-            let guard = found.shared.metadata.read_arc();
-            let Some(collection) = self.catalog.collection(namespace) else { return Ok(None) };
+            let guard = match self.patience {
+                None => found.shared.metadata.read_arc(),
+                Some(patience) => found
+                    .shared
+                    .metadata
+                    .try_read_arc_for(patience)
+                    .ok_or_else(|| lock_timeout('I', namespace, patience))?,
+            };
+            let Some(collection) = self.collection(namespace) else { return Ok(None) };
             if collection.number == found.number {
                 self.touched.push(Touched {
                     collection: Arc::clone(&collection),
@@ -125,7 +189,8 @@ impl Txn {
         collection: &Collection,
         id_key: &[u8],
     ) -> Result<Option<Value>> {
-        self.engine.get_for_update(collection.primary, id_key).map_err(from_engine)
+        let found = self.engine.get_for_update(collection.primary, id_key);
+        found.map_err(|error| self.failed(error))
     }
 
     /// A cursor over the snapshot and this transaction's writes as of now.
@@ -155,6 +220,7 @@ impl Txn {
     pub fn savepoint(&self) -> Savepoint {
         Savepoint {
             engine: self.engine.savepoint(),
+            created: self.created.clone(),
             counts: self.touched.iter().map(|t| (t.documents, t.bytes)).collect(),
         }
     }
@@ -162,6 +228,12 @@ impl Txn {
     /// Undoes the writes since `savepoint`; locks and multikey marks stay.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.engine.rollback_to(savepoint.engine);
+        for gone in std::mem::replace(&mut self.created, savepoint.created) {
+            match self.created.iter().find(|kept| kept.number == gone.number).cloned() {
+                Some(kept) => self.replace_touched(&kept),
+                None => self.touched.retain(|t| t.collection.number != gone.number),
+            }
+        }
         let zero = std::iter::repeat((0, 0));
         for (touched, before) in
             self.touched.iter_mut().zip(savepoint.counts.into_iter().chain(zero))
@@ -200,6 +272,9 @@ impl Txn {
             // A commit that is visible counts, also where the disk then fails it.
             Ok(()) => self.engine.commit_with(durability, |_| {
                 published = true;
+                for collection in &self.created {
+                    self.catalog.publish(collection);
+                }
                 for (touched, stripe) in lent() {
                     let counts = &touched.collection.shared.counts;
                     counts.publish(stripe, touched.documents, touched.bytes);
@@ -221,6 +296,15 @@ impl Txn {
     /// Forgets the writes and opens the locks.
     pub fn abort(self) {
         self.engine.abort();
+    }
+
+    /// Puts a newer version of a collection of its own in the place of the one it has written to.
+    pub(crate) fn replace_touched(&mut self, collection: &Arc<Collection>) {
+        for touched in &mut self.touched {
+            if touched.collection.number == collection.number {
+                touched.collection = Arc::clone(collection);
+            }
+        }
     }
 
     /// Adds to the counts of a collection that [`Txn::open_for_write`] returned.

@@ -1,11 +1,13 @@
 //! The arguments every command takes: session, concerns, time limit, API version.
 //!
-//! Always true: whatever is accepted here is honoured, or means nothing on a server of its own
-//! (a standalone); everything else is refused with the standalone's own error.
+//! Always true: whatever is accepted here is honoured; what the server's role decides is settled
+//! in `replication`, what the session's state decides in `transactions`.
 
-use crate::fields::{Field, as_i64, inner, type_name};
+use crate::fields::{Field, inner};
 use crate::registry::Command;
-use bson::{RawBsonRef, RawDocument};
+use crate::replication::read_concern::{self, ReadConcern};
+use crate::replication::write_concern::{self, WriteConcern};
+use bson::{RawBsonRef, RawDocument, Timestamp};
 use errors::{Code, Error, Result};
 use session::SessionId;
 use smallvec::SmallVec;
@@ -13,13 +15,15 @@ use smallvec::SmallVec;
 /// The fields of a command that are its own.
 pub(crate) type Fields<'a> = SmallVec<[Field<'a>; 12]>;
 
-/// How sure a write must be before it is acknowledged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct WriteConcern {
-    /// The client waits for no answer.
-    pub(crate) unacknowledged: bool,
-    /// The log must be on stable storage: `j: true`, `fsync: true` or `w: "majority"`.
-    pub(crate) synced: bool,
+/// A transaction number, and whether a transaction goes with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Numbered {
+    /// `txnNumber`.
+    pub(crate) number: i64,
+    /// `autocommit: false`: a statement of a transaction, not a retryable write.
+    pub(crate) in_transaction: bool,
+    /// `startTransaction: true`.
+    pub(crate) starts: bool,
 }
 
 /// The generic arguments of one request.
@@ -28,11 +32,19 @@ pub(crate) struct Arguments<'a> {
     pub(crate) session: Option<SessionId>,
     pub(crate) max_time_ms: Option<u64>,
     pub(crate) comment: Option<RawBsonRef<'a>>,
-    pub(crate) write_concern: WriteConcern,
+    pub(crate) write_concern: WriteConcern<'a>,
+    /// The client sent a write concern at all.
+    pub(crate) write_concern_given: bool,
+    pub(crate) read_concern: ReadConcern,
+    /// The read preference lets a member answer that is not primary.
+    pub(crate) secondary_ok: bool,
+    /// The newest time the client has seen.
+    pub(crate) cluster_time: Option<Timestamp>,
+    /// The number of the session's transaction or retryable write.
+    pub(crate) numbered: Option<Numbered>,
     txn_number: Option<i64>,
     autocommit: Option<bool>,
-    start_transaction: bool,
-    read_concern: Option<&'a RawDocument>,
+    start_transaction: Option<bool>,
     api_version: Option<&'a str>,
     api_strict: Option<bool>,
     api_deprecation_errors: Option<bool>,
@@ -58,7 +70,8 @@ impl<'a> Arguments<'a> {
                 own.push(field);
             }
         }
-        arguments.check(command)?;
+        arguments.check_api(command)?;
+        arguments.check_transaction()?;
         Ok((arguments, own))
     }
 
@@ -73,24 +86,25 @@ impl<'a> Arguments<'a> {
             }
             "writeConcern" => {
                 if !field.is_null() {
-                    self.write_concern = parse_write_concern(command, field)?;
+                    self.write_concern = write_concern::parse(command, field)?;
+                    self.write_concern_given = true;
                 }
             }
             "readConcern" => {
                 if !field.is_null() {
-                    self.read_concern = Some(field.document()?);
+                    self.read_concern = read_concern::parse(field.document()?)?;
                 }
             }
             "txnNumber" => self.txn_number = Some(field.long()?),
             "autocommit" => self.autocommit = Some(field.strict_bool()?),
-            "startTransaction" => self.start_transaction = field.strict_bool()?,
+            "startTransaction" => self.start_transaction = Some(field.strict_bool()?),
             "apiVersion" => self.api_version = Some(field.str()?),
             "apiStrict" => self.api_strict = Some(field.strict_bool()?),
             // No command of ours is deprecated in version 1.
             "apiDeprecationErrors" => self.api_deprecation_errors = Some(field.strict_bool()?),
-            "$readPreference" => check_read_preference(field)?,
+            "$readPreference" => self.secondary_ok = parse_read_preference(field)?,
+            "$clusterTime" => self.cluster_time = parse_cluster_time(field)?,
             "$db"
-            | "$clusterTime"
             | "$client"
             | "$audit"
             | "$configTime"
@@ -109,15 +123,6 @@ impl<'a> Arguments<'a> {
     /// Whether only what belongs to API version 1 may be used.
     pub(crate) fn is_strict(&self) -> bool {
         self.api_strict == Some(true)
-    }
-
-    fn check(&self, command: &Command) -> Result<()> {
-        self.check_api(command)?;
-        self.check_transaction()?;
-        if let Some(concern) = self.read_concern {
-            check_read_concern(command, concern)?;
-        }
-        Ok(())
     }
 
     fn check_api(&self, command: &Command) -> Result<()> {
@@ -150,38 +155,45 @@ impl<'a> Arguments<'a> {
         Ok(())
     }
 
-    fn check_transaction(&self) -> Result<()> {
-        if self.txn_number.is_none() {
+    fn check_transaction(&mut self) -> Result<()> {
+        let invalid = |text: &str| Err(Error::new(Code::INVALID_OPTIONS, text));
+        let Some(number) = self.txn_number else {
             if self.autocommit.is_some() {
-                return Err(Error::new(
-                    Code::INVALID_OPTIONS,
+                return invalid(
                     "'autocommit' field requires a transaction number to also be specified",
-                ));
+                );
             }
-            if self.start_transaction {
-                return Err(Error::new(
-                    Code::INVALID_OPTIONS,
+            if self.start_transaction.is_some() {
+                return invalid(
                     "'startTransaction' field requires a transaction number to also be specified",
-                ));
+                );
             }
             return Ok(());
-        }
+        };
         if self.session.is_none() {
-            return Err(Error::new(
-                Code::INVALID_OPTIONS,
-                "Transaction number requires a session ID to also be specified",
-            ));
+            return invalid("Transaction number requires a session ID to also be specified");
         }
-        if self.autocommit == Some(true) {
-            return Err(Error::new(
-                Code::INVALID_OPTIONS,
-                "Specifying autocommit=true is not allowed.",
-            ));
+        if number < 0 {
+            return invalid("Transaction number cannot be negative");
         }
-        Err(Error::new(
-            Code::ILLEGAL_OPERATION,
-            "Transaction numbers are only allowed on a replica set member or mongos",
-        ))
+        match (self.autocommit, self.start_transaction) {
+            (Some(true), _) => return invalid("Specifying autocommit=true is not allowed."),
+            (None, Some(_)) => {
+                return invalid(
+                    "'startTransaction' field requires 'autocommit' field to also be specified",
+                );
+            }
+            (_, Some(false)) => {
+                return invalid("Specifying startTransaction=false is not allowed.");
+            }
+            _ => {}
+        }
+        self.numbered = Some(Numbered {
+            number,
+            in_transaction: self.autocommit.is_some(),
+            starts: self.start_transaction.is_some(),
+        });
+        Ok(())
     }
 }
 
@@ -222,116 +234,22 @@ fn parse_max_time(field: &Field<'_>) -> Result<Option<u64>> {
     Ok((millis > 0).then_some(millis as u64))
 }
 
-pub(crate) fn parse_write_concern(command: &Command, field: &Field<'_>) -> Result<WriteConcern> {
-    let document = field.document()?;
-    if !command.write_concern && !document.is_empty() {
-        return Err(Error::new(Code::INVALID_OPTIONS, "Command does not support writeConcern"));
-    }
-    let mut concern = WriteConcern::default();
-    let (mut journal, mut fsync) = (None, None);
-    for part in inner(document, "writeConcern") {
+/// `{clusterTime: <timestamp>, signature: …}`; without keys nobody signs.
+fn parse_cluster_time(field: &Field<'_>) -> Result<Option<Timestamp>> {
+    let mut time = None;
+    for part in inner(field.document()?, "$clusterTime") {
         let part = part?;
-        match part.name {
-            "w" => match part.value {
-                RawBsonRef::String("majority") => concern.synced = true,
-                RawBsonRef::String(mode) => {
-                    return Err(Error::bad_value(format!(
-                        "cannot use non-majority 'w' mode {mode} when a host is not a member of \
-                         a replica set"
-                    )));
-                }
-                RawBsonRef::Document(_) => {
-                    return Err(Error::bad_value(
-                        "cannot use non-majority 'w' mode when a host is not a member of a \
-                         replica set",
-                    ));
-                }
-                value => {
-                    let Some(nodes) = as_i64(value) else {
-                        return Err(Error::failed_to_parse(format!(
-                            "w has to be a number, string, or object; found: {}",
-                            type_name(value)
-                        )));
-                    };
-                    if !(0..=50).contains(&nodes) {
-                        return Err(Error::failed_to_parse(format!(
-                            "w has to be a non-negative number and not greater than 50; found: \
-                             {nodes}"
-                        )));
-                    }
-                    if nodes > 1 {
-                        return Err(Error::bad_value(
-                            "cannot use 'w' > 1 when a host is not replicated",
-                        ));
-                    }
-                    concern.unacknowledged = nodes == 0;
-                }
-            },
-            "j" => journal = Some(part.bool()?),
-            "fsync" => fsync = Some(part.bool()?),
-            "wtimeout" => {
-                // Nobody to wait for on a standalone; only the type matters.
-                part.i64()?;
-            }
-            "provenance" | "getLastError" | "wElectionId" | "wOpTime" => {}
-            _ => return Err(part.unknown()),
+        match (part.name, part.value) {
+            ("clusterTime", RawBsonRef::Timestamp(seen)) => time = Some(seen),
+            ("clusterTime", _) => return Err(part.wrong_type("timestamp")),
+            _ => {}
         }
     }
-    if journal == Some(true) && fsync == Some(true) {
-        return Err(Error::failed_to_parse("fsync and j options cannot be used together"));
-    }
-    match journal.or(fsync.filter(|sync| *sync)) {
-        Some(true) => concern.synced = true,
-        Some(false) => concern.synced = false,
-        None => {}
-    }
-    Ok(concern)
+    Ok(time)
 }
 
-fn check_read_concern(command: &Command, concern: &RawDocument) -> Result<()> {
-    let mut level = "local";
-    for part in inner(concern, "readConcern") {
-        let part = part?;
-        match part.name {
-            "level" => level = part.str()?,
-            "afterClusterTime" | "atClusterTime" | "afterOpTime" => {
-                return Err(Error::new(
-                    Code::ILLEGAL_OPERATION,
-                    format!("Cannot specify '{}' readConcern without replica set", part.name),
-                ));
-            }
-            "provenance" => {}
-            _ => return Err(part.unknown()),
-        }
-    }
-    match level {
-        "available" | "majority" | "linearizable" | "snapshot" if !command.read_concern => {
-            Err(Error::new(
-                Code::INVALID_OPTIONS,
-                format!(
-                    "Command {} does not support {{ readConcern: {{ level: \"{level}\", \
-                     provenance: \"clientSupplied\" }} }} :: caused by :: read concern not \
-                     supported",
-                    command.name
-                ),
-            ))
-        }
-        "local" | "available" | "majority" => Ok(()),
-        "linearizable" => Err(Error::new(
-            Code::NOT_A_REPLICA_SET,
-            "node needs to be a replica set member to use read concern",
-        )),
-        "snapshot" => Err(Error::new(
-            Code::NOT_A_REPLICA_SET,
-            "node needs to be a replica set member to use readConcern: snapshot",
-        )),
-        other => Err(Error::bad_value(format!(
-            "Enumeration value '{other}' for field 'readConcern.level' is not a valid value."
-        ))),
-    }
-}
-
-fn check_read_preference(field: &Field<'_>) -> Result<()> {
+/// Says whether a member may answer that is not primary.
+fn parse_read_preference(field: &Field<'_>) -> Result<bool> {
     let RawBsonRef::Document(document) = field.value else {
         return Err(field.wrong_type("object"));
     };
@@ -346,7 +264,8 @@ fn check_read_preference(field: &Field<'_>) -> Result<()> {
         }
     };
     match mode {
-        "primary" | "primaryPreferred" | "secondary" | "secondaryPreferred" | "nearest" => Ok(()),
+        "primary" => Ok(false),
+        "primaryPreferred" | "secondary" | "secondaryPreferred" | "nearest" => Ok(true),
         other => Err(Error::bad_value(format!(
             "Enumeration value '{other}' for field '$readPreference.mode' is not a valid value."
         ))),

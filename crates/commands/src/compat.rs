@@ -10,10 +10,18 @@ use std::fmt::Write;
 
 /// Options that are known and refused, with what the client sees.
 const REFUSED: &[(&str, &str)] = &[
-    ("transactions (`txnNumber`, `startTransaction`)", "20 IllegalOperation, as any standalone"),
-    ("`readConcern` levels `linearizable` and `snapshot`", "123 NotAReplicaSet"),
-    ("`readConcern.afterClusterTime`, `atClusterTime`", "20 IllegalOperation"),
-    ("`writeConcern.w` above 1 and named modes", "2 BadValue, as any standalone"),
+    (
+        "on a standalone: `readConcern` levels `linearizable`, and `snapshot` outside a transaction",
+        "123 NotAReplicaSet",
+    ),
+    ("on a standalone: `readConcern.afterClusterTime`, `atClusterTime`", "20 IllegalOperation"),
+    ("on a standalone: `writeConcern.w` above 1 and named modes", "2 BadValue"),
+    ("`atClusterTime` of a state that no snapshot read has pinned", "239 SnapshotTooOld"),
+    ("replica set configurations of several members", "93 InvalidReplicaSetConfig"),
+    (
+        "in a transaction: `count`, new indexes of existing collections, views, `$out`, `$merge`",
+        "263 OperationNotSupportedInTransaction",
+    ),
     ("`tailable` cursors", "2 BadValue: there are no capped collections yet"),
     ("collations other than `simple`", "an error; never ignored"),
     ("`capped`, `timeseries`, `clusteredIndex`", "72 InvalidOptions"),
@@ -38,7 +46,7 @@ pub fn page() -> String {
         &mut text,
         &format!(
             "FernDB speaks as MongoDB {MONGODB_VERSION} does (wire versions 0 to \
-             {MAX_WIRE_VERSION}), as a standalone server.\nA command that is not in the table \
+             {MAX_WIRE_VERSION}), as a standalone server or a replica set of one node.\nA command that is not in the table \
              answers `CommandNotFound` (59), a field that a command does not know answers \
              40415, and what is known but not built yet is refused, never ignored.\n"
         ),

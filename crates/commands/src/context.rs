@@ -3,13 +3,15 @@
 use crate::arguments::Arguments;
 use crate::connection::Connection;
 use crate::fields::Field;
-use crate::registry::Command;
+use crate::registry::{Class, Command};
 use crate::service::{Request, Service};
+use crate::transactions::Checked;
+use crate::transactions::statements::Log;
 use crate::writer::Writer;
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
-use catalog::{Durability, Namespace};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
+use catalog::{Durability, Namespace, Snapshot, Txn};
 use errors::{Error, Result};
-use query::{Interrupt, OpContext, Verbosity};
+use query::{Interrupt, OpContext, StatementLog, Verbosity};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +36,18 @@ pub(crate) struct Context<'a> {
     pub(crate) verbosity: Verbosity,
     /// Inside `explain`: the command that is explained.
     pub(crate) explained: Option<&'a RawDocument>,
+    /// The session's state, where the request has a transaction number.
+    pub(crate) state: Option<Checked<'a>>,
+    /// The memory of a retryable write.
+    pub(crate) log: Option<Box<Log<'a>>>,
+    /// A statement of the batch failed, though the command did not.
+    pub(crate) statement_failed: bool,
+    /// A fail point has chosen the error's labels.
+    pub(crate) labels_given: bool,
+    /// Close the connection instead of answering.
+    pub(crate) hang_up: bool,
+    /// The state a read is to see, and its time, where the client wants to ask for it again.
+    pub(crate) read_state: Option<(Timestamp, Snapshot)>,
     /// Time it spent waiting because the client asked for it; no part of its duration.
     pub(crate) waited: Duration,
 }
@@ -60,9 +74,10 @@ impl<'a> Context<'a> {
     }
 
     /// What `query` runs an operation in.
-    pub(crate) fn op(&self) -> OpContext<'a> {
+    pub(crate) fn op(&mut self) -> OpContext<'_> {
         let mut op = OpContext::new(&self.service.catalog, self.interrupt());
-        if self.arguments.write_concern.synced {
+        // A write command waits once, for all of its statements, when they are done.
+        if self.arguments.write_concern.synced && self.command.class != Class::Write {
             op.durability = Durability::Synced;
         }
         // Commands that do not know the field have refused it.
@@ -72,7 +87,22 @@ impl<'a> Context<'a> {
             _ => false,
         };
         op.comment = self.arguments.comment.map(Into::into);
+        op.snapshot = self.read_state.as_ref().map(|(_, snapshot)| snapshot.clone());
+        if let Some(open) = self.state.as_mut().and_then(|state| state.open()) {
+            op.txn = Some(&mut open.txn);
+        }
+        op.statements = self.log.as_deref_mut().map(|log| log as &mut dyn StatementLog);
         op
+    }
+
+    /// The number of the transaction it runs in.
+    pub(crate) fn transaction(&self) -> Option<i64> {
+        self.arguments.numbered.filter(|numbered| numbered.in_transaction).map(|n| n.number)
+    }
+
+    /// The transaction it runs in.
+    pub(crate) fn txn(&mut self) -> Option<&mut Txn> {
+        self.state.as_mut().and_then(|state| state.open()).map(|open| &mut open.txn)
     }
 
     /// The collection a field names, in the command's database.

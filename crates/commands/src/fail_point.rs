@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Command,
     /// `failGetMoreAfterCursorCheckout`.
     GetMore,
+    /// `onPrimaryTransactionalWrite`: acts where a retryable write commits.
+    BeforeCommit,
     /// `maxTimeAlwaysTimeOut`: whatever has a time limit is over it.
     TimeOut,
     /// `maxTimeNeverTimeOut`: no time limit counts.
@@ -46,6 +48,8 @@ pub(crate) struct FailPoint {
     pub(crate) code: Option<i32>,
     pub(crate) labels: Option<Vec<String>>,
     pub(crate) hang_up: bool,
+    /// Nobody said whether to close the connection.
+    pub(crate) close_by_default: bool,
     pub(crate) blocks: bool,
     pub(crate) block: Duration,
     pub(crate) application: Option<String>,
@@ -64,6 +68,7 @@ impl FailPoint {
             code: None,
             labels: None,
             hang_up: false,
+            close_by_default: kind == Kind::BeforeCommit,
             blocks: false,
             block: Duration::ZERO,
             application: None,
@@ -90,7 +95,7 @@ impl FailPoint {
             }
             Kind::GetMore => name == "getMore",
             Kind::TimeOut => has_time_limit(context),
-            Kind::NoTimeOut => false,
+            Kind::NoTimeOut | Kind::BeforeCommit => false,
         }
     }
 
@@ -124,8 +129,17 @@ pub(crate) struct Met {
     pub(crate) hang_up: bool,
     /// Run, and lay this beside the result.
     pub(crate) write_concern_error: Option<Document>,
-    /// Labels beside it.
-    pub(crate) labels: Vec<String>,
+    /// Labels beside it, where the fail point names them.
+    pub(crate) labels: Option<Vec<String>>,
+}
+
+/// What `onPrimaryTransactionalWrite` does to a retryable write.
+#[derive(Clone, Copy)]
+pub(crate) struct BeforeCommit {
+    /// Fail so instead of committing.
+    pub(crate) code: Option<i32>,
+    /// Close the connection, whatever becomes of the write.
+    pub(crate) close: bool,
 }
 
 /// The fail points that are on.
@@ -165,6 +179,17 @@ impl FailPoints {
         if point.is_some_and(FailPoint::acts) { Err(time_is_up()) } else { Ok(()) }
     }
 
+    /// What becomes of the retryable write at hand when it commits.
+    pub(crate) fn before_commit(&self) -> Option<BeforeCommit> {
+        if !self.any.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut points = self.points.lock();
+        let point = points.iter_mut().find(|point| point.kind == Kind::BeforeCommit)?;
+        let FailPoint { code, close_by_default, hang_up, .. } = *point;
+        point.acts().then_some(BeforeCommit { code, close: hang_up || close_by_default })
+    }
+
     /// What the command at hand has to do, where it meets a fail point.
     pub(crate) fn meet(&self, context: &Context<'_>) -> Option<Met> {
         if !self.any.load(Ordering::Relaxed) || context.command.name == "configureFailPoint" {
@@ -179,7 +204,7 @@ impl FailPoints {
             block: point.blocks.then_some(point.block),
             hang_up: point.hang_up,
             write_concern_error: point.write_concern_error.clone(),
-            labels: point.labels.clone().unwrap_or_default(),
+            labels: point.labels.clone(),
             error: None,
         };
         met.error = match (point.kind, point.code) {
@@ -188,7 +213,7 @@ impl FailPoints {
             }
             (_, Some(code)) => Some(labelled(
                 Error::new(Code(code), "Failing command via 'failCommand' failpoint"),
-                &met.labels,
+                met.labels.as_deref().unwrap_or_default(),
             )),
             (_, None) if point.hang_up => {
                 Some(Error::new(Code::HOST_UNREACHABLE, "closing the connection"))

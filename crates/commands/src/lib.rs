@@ -22,14 +22,17 @@ mod host;
 mod last_write;
 mod metrics;
 mod registry;
+mod replication;
 mod reply;
 mod service;
 mod sessions;
+mod transactions;
 mod writer;
 
 pub use compat::page as compatibility_page;
 pub use connection::{Connection, ConnectionInfo};
 pub use host::{Host, LogEvent, Network, Severity, SilentHost};
+pub use replication::ReplicaSetOptions;
 pub use reply::Reply;
 pub use service::{OpKind, Parts, Request, ServerInfo, Service};
 

@@ -12,7 +12,13 @@ use crate::host::{Host, LogEvent, Severity};
 use crate::last_write;
 use crate::metrics::Metrics;
 use crate::registry::{self, Class, Command, Counter};
+use crate::replication::cluster_time::ClusterClock;
+use crate::replication::reply::{topology_counter, write_times};
+use crate::replication::{ReplicaSetOptions, Replication, Role};
 use crate::reply::{Reply, write_error, write_labels};
+use crate::transactions::{
+    self, Figures, LIFETIME_SECONDS, LOCK_PATIENCE_MS, SessionState, labels,
+};
 use crate::writer::Writer;
 use bson::{Document, RawBsonRef, RawDocument};
 use catalog::Catalog;
@@ -20,7 +26,7 @@ use errors::{Code, Error, Result};
 use os::Os;
 use parking_lot::{Condvar, Mutex};
 use query::{TtlMonitor, Verbosity};
-use session::{Cursors, Killed, Operations, SessionId, Sessions, Start};
+use session::{Checkouts, Cursors, Killed, Operations, SessionId, Sessions, Start};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -87,6 +93,8 @@ pub struct ServerInfo {
     pub max_connections: u64,
     /// The data directory.
     pub data_directory: String,
+    /// How it was told to be a replica set member, if it was.
+    pub replica_set: Option<ReplicaSetOptions>,
 }
 
 /// What a service is built from.
@@ -111,9 +119,19 @@ pub struct Service {
     /// Names this start of the process in `topologyVersion`.
     pub(crate) process_id: bson::oid::ObjectId,
     pub(crate) metrics: Metrics,
+    pub(crate) replication: Replication,
     pub(crate) operations: Operations,
     pub(crate) sessions: Sessions,
     pub(crate) cursors: Cursors<Parked>,
+    /// Transactions and retryable writes, by session.
+    pub(crate) numbered: Checkouts<SessionState>,
+    pub(crate) transactions: Figures,
+    /// `transactionLifetimeLimitSeconds`.
+    pub(crate) transaction_lifetime_secs: AtomicU64,
+    /// `maxTransactionLockRequestTimeoutMillis`.
+    pub(crate) lock_patience_ms: AtomicU64,
+    /// Server time, in seconds, at which old records of sessions are next looked for.
+    next_forgetting: AtomicU64,
     pub(crate) cursor_timeout_ms: AtomicU64,
     pub(crate) slow_ms: AtomicU64,
     /// `enableTestCommands`.
@@ -125,10 +143,16 @@ pub struct Service {
     pub(crate) ttl_sleep_secs: AtomicU64,
     /// Deletes what has expired; `None` once the server ends.
     ttl: Mutex<Option<TtlMonitor>>,
+    /// `minSnapshotHistoryWindowInSeconds`.
+    pub(crate) history_secs: AtomicU64,
     /// Guards nothing but the wait of awaitable requests; true once the server ends.
     ending: Mutex<bool>,
-    ended: Condvar,
+    /// The server ends, or the topology changed.
+    woken: Condvar,
 }
+
+/// Seconds between two looks for old records of sessions.
+const FORGETTING_SECONDS: u64 = 300;
 
 /// How long the expiry of documents rests where nobody says otherwise.
 const TTL_SLEEP: Duration = Duration::from_mins(1);
@@ -171,7 +195,9 @@ impl Service {
         let mut id = [0; 12];
         parts.os.entropy.fill(&mut id);
         let ttl = start_ttl_monitor(&parts);
+        let replica_set = parts.info.replica_set.clone();
         Arc::new(Self {
+            replication: Replication::new(replica_set, &parts.catalog, &parts.os),
             started: parts.os.clock.monotonic(),
             catalog: parts.catalog,
             os: parts.os,
@@ -182,6 +208,11 @@ impl Service {
             operations: Operations::default(),
             sessions: Sessions::default(),
             cursors: Cursors::default(),
+            numbered: Checkouts::default(),
+            transactions: Figures::default(),
+            transaction_lifetime_secs: AtomicU64::new(LIFETIME_SECONDS),
+            lock_patience_ms: AtomicU64::new(LOCK_PATIENCE_MS),
+            next_forgetting: AtomicU64::new(FORGETTING_SECONDS),
             cursor_timeout_ms: AtomicU64::new(Cursors::<Parked>::TIMEOUT.as_millis() as u64),
             next_connection: AtomicU64::new(1),
             connections: Mutex::default(),
@@ -191,8 +222,15 @@ impl Service {
             ttl_sleep_secs: AtomicU64::new(TTL_SLEEP.as_secs()),
             ttl: Mutex::new(ttl),
             ending: Mutex::new(false),
-            ended: Condvar::new(),
+            history_secs: AtomicU64::new(ClusterClock::WINDOW.as_secs()),
+            woken: Condvar::new(),
         })
+    }
+
+    /// Takes up this node's role in its replica set. Called once, before clients come; waits for
+    /// the disk.
+    pub fn start_replication(&self) -> Result<()> {
+        self.replication.start(&self.catalog, &self.os)
     }
 
     /// Greets a new connection.
@@ -261,12 +299,23 @@ impl Service {
             collection: None,
             verbosity: Verbosity::default(),
             explained: None,
+            state: None,
+            log: None,
+            statement_failed: false,
+            labels_given: false,
+            hang_up: false,
+            read_state: None,
             waited: Duration::ZERO,
         };
-        let (hang_up, result) = match self.fail_points.meet(&context) {
-            None => (false, execute(&mut context)),
+        let result = match self.fail_points.meet(&context) {
+            None => execute(&mut context),
             Some(met) => self.fail(met, &mut context),
         };
+        let result = result.map_err(|error| labels::label(&context, error));
+        if result.is_ok() && command.write_concern {
+            let concern = context.arguments.write_concern;
+            concern.write_error(&self.replication, &mut context.reply);
+        }
         let runs = &self.metrics.runs[position];
         runs.total.fetch_add(1, Ordering::Relaxed);
         match &result {
@@ -279,10 +328,12 @@ impl Service {
                 write_error(&mut context.reply, error);
             }
         }
+        write_times(self, &mut context.reply);
         let time = self.os.clock.monotonic().saturating_sub(started + context.waited);
         self.account(&context, time, result.as_ref().err());
         drop(running);
-        let reply = Reply { document: context.reply.finish(), exhaust: context.exhaust, hang_up };
+        let Context { reply, exhaust, hang_up, .. } = context;
+        let reply = Reply { document: reply.finish(), exhaust, hang_up };
         last_write::note(connection, command, request.op, &reply.document);
         reply
     }
@@ -293,20 +344,31 @@ impl Service {
         last_write::refused(connection, error);
     }
 
-    /// Runs a command as a fail point wants it; says whether the connection closes.
-    fn fail(&self, met: Met, context: &mut Context<'_>) -> (bool, Result<()>) {
+    /// Runs a command as a fail point wants it.
+    fn fail(&self, met: Met, context: &mut Context<'_>) -> Result<()> {
         if let Some(time) = met.block {
             self.wait(time);
         }
+        context.hang_up = met.hang_up;
         if let Some(error) = met.error {
-            return (met.hang_up, Err(error));
+            context.labels_given = met.labels.is_some();
+            // The labels that the code has by itself depend on the request's number.
+            if let Ok((arguments, _)) = Arguments::parse(context.command, context.body) {
+                context.arguments = arguments;
+            }
+            return Err(error);
         }
         let result = execute(context);
         if let (Ok(()), Some(error)) = (&result, &met.write_concern_error) {
             context.reply.bson("writeConcernError", &bson::Bson::Document(error.clone()));
-            write_labels(&mut context.reply, &met.labels);
+            let own = || {
+                let code = Code(error.get_i32("code").unwrap_or(0));
+                labels::label_of_concern(context, code).map(str::to_owned).into_iter().collect()
+            };
+            let labels: Vec<String> = met.labels.unwrap_or_else(own);
+            write_labels(&mut context.reply, &labels);
         }
-        (met.hang_up, result)
+        result
     }
 
     /// Ends waiting and running requests with `InterruptedAtShutdown`.
@@ -335,7 +397,7 @@ impl Service {
         let ttl = self.ttl.lock().take();
         drop(ttl);
         *self.ending.lock() = true;
-        self.ended.notify_all();
+        self.woken.notify_all();
     }
 
     /// Whether [`Service::end_waits`] was called.
@@ -356,9 +418,22 @@ impl Service {
         let now = self.os.clock.monotonic();
         let timeout = Duration::from_millis(self.cursor_timeout_ms.load(Ordering::Relaxed));
         self.cursors.expire(now, timeout);
+        if self.replication.keeps_time() {
+            let window = Duration::from_secs(self.history_secs.load(Ordering::Relaxed));
+            self.replication.clock.housekeep(window);
+        }
         let dead = self.sessions.expire(now);
         if !dead.is_empty() {
             self.kill_cursors_of(&dead);
+            for id in dead {
+                self.numbered.remove(id);
+            }
+        }
+        self.expire_transactions(now);
+        if now.as_secs() >= self.next_forgetting.load(Ordering::Relaxed) {
+            self.next_forgetting.store(now.as_secs() + FORGETTING_SECONDS, Ordering::Relaxed);
+            // A full disk, or one that stopped, will be told to whoever writes.
+            let _later = self.forget_old_records();
         }
     }
 
@@ -383,8 +458,22 @@ impl Service {
     pub(crate) fn wait(&self, time: Duration) {
         let mut ending = self.ending.lock();
         if !*ending {
-            self.ended.wait_for(&mut ending, time);
+            self.woken.wait_for(&mut ending, time);
         }
+    }
+
+    /// Waits for `time`, for the server's end, or until the topology is no longer `counter`.
+    pub(crate) fn wait_for_topology(&self, counter: i64, time: Duration) {
+        let mut ending = self.ending.lock();
+        if !*ending && topology_counter(&self.replication) == counter {
+            self.woken.wait_for(&mut ending, time);
+        }
+    }
+
+    /// Wakes whoever waits for the topology to change.
+    pub(crate) fn topology_changed(&self) {
+        drop(self.ending.lock());
+        self.woken.notify_all();
     }
 
     /// Server time since the start.
@@ -451,9 +540,44 @@ fn find_command(connection: &Connection, body: &RawDocument) -> Result<(usize, &
         .ok_or_else(|| Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'")))
 }
 
+/// Settles what depends on this node's role: times, concerns, whether it may be asked at all.
+fn settle(context: &Context<'_>, arguments: &mut Arguments<'_>) -> Result<()> {
+    let (service, command) = (context.service, context.command);
+    let replication = &service.replication;
+    if let (true, Some(seen)) = (replication.keeps_time(), arguments.cluster_time) {
+        replication.clock.advance(seen)?;
+    }
+    if arguments.read_concern.given {
+        let starts = arguments.numbered.is_some_and(|numbered| numbered.starts);
+        arguments.read_concern.check(command, starts, replication)?;
+    }
+    if command.write_concern {
+        arguments.write_concern.settle(replication)?;
+    }
+    let role = replication.role(&service.os);
+    if matches!(role, Role::Standalone | Role::Primary) {
+        return Ok(());
+    }
+    let local = context.request.database == "local";
+    if (command.write_concern || command.class == Class::Write) && !local {
+        return Err(Error::new(Code::NOT_WRITABLE_PRIMARY, "not primary"));
+    }
+    if command.class != Class::Read || local || command.name == "getMore" {
+        return Ok(());
+    }
+    if role == Role::Uninitiated {
+        let text = "node is not in primary or recovering state";
+        return Err(Error::new(Code::NOT_PRIMARY_OR_SECONDARY, text));
+    }
+    if arguments.secondary_ok || context.request.op != OpKind::Msg {
+        return Ok(());
+    }
+    Err(Error::new(Code::NOT_PRIMARY_NO_SECONDARY_OK, "not primary and secondaryOk=false"))
+}
+
 fn execute(context: &mut Context<'_>) -> Result<()> {
     let command = context.command;
-    let (arguments, fields) = Arguments::parse(command, context.body)?;
+    let (mut arguments, fields) = Arguments::parse(command, context.body)?;
     if command.admin_only && context.request.database != "admin" {
         return Err(Error::new(
             Code::UNAUTHORIZED,
@@ -474,10 +598,30 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
         let deadline = context.started + Duration::from_millis(millis);
         context.connection.operation.set_deadline(Some(deadline));
     }
+    transactions::check(command, &arguments, context.request.database)?;
+    settle(context, &mut arguments)?;
     context.arguments = arguments;
     // Writes count per document, which only they know.
     if !matches!(command.counter, Counter::Insert | Counter::Update | Counter::Delete) {
         service.metrics.count(command.counter, 1);
     }
-    (command.run)(context, &fields)
+    if context.arguments.numbered.is_some() {
+        transactions::enter(context)?;
+        let result = (command.run)(context, &fields);
+        transactions::leave(context, result.is_err() || context.statement_failed);
+        return result.and_then(|()| wait_for_disk(context));
+    }
+    context.read_state = context.arguments.read_concern.state(&service.replication)?;
+    (command.run)(context, &fields)?;
+    wait_for_disk(context)
+}
+
+/// Waits until what a write command did is as durable as was asked. A statement of a transaction
+/// has done nothing yet.
+fn wait_for_disk(context: &Context<'_>) -> Result<()> {
+    let writes = context.command.class == Class::Write && context.transaction().is_none();
+    if writes && context.arguments.write_concern.synced {
+        context.service.catalog.sync()?;
+    }
+    Ok(())
 }

@@ -3,7 +3,6 @@
 pub(crate) mod end_sessions;
 pub(crate) mod kill_sessions;
 pub(crate) mod start_session;
-pub(crate) mod transactions;
 
 use crate::fields::{Field, type_name};
 use bson::RawBsonRef;

@@ -9,7 +9,9 @@ mod diagnostics;
 mod fail_points;
 mod generic;
 mod mutations;
+mod replica_set;
 mod sessions;
+mod transactions;
 mod validation;
 
 use crate::{
@@ -31,11 +33,32 @@ impl Client {
         Self::with_host(Arc::new(SilentHost))
     }
 
+    /// A client of a replica set member.
+    fn member(options: crate::ReplicaSetOptions) -> Self {
+        Self::over(Arc::new(SilentHost), Engine::temporary(), Some(options))
+    }
+
+    /// Another server over the same data, as if it had been started again.
+    fn restarted(&self, id: u64) -> Self {
+        let replica_set = self.service.info.replica_set.clone();
+        let engine = self.service.catalog.engine().clone();
+        let client = Self::over(Arc::new(SilentHost), engine, replica_set);
+        Self::on(client.service, id)
+    }
+
     /// A client of a server inside another program.
     fn with_host(host: Arc<dyn crate::Host>) -> Self {
+        Self::over(host, Engine::temporary(), None)
+    }
+
+    fn over(
+        host: Arc<dyn crate::Host>,
+        engine: Engine,
+        replica_set: Option<crate::ReplicaSetOptions>,
+    ) -> Self {
         let os = Os::real();
         let options = CatalogOptions::new(os.clone(), std::env::temp_dir());
-        let catalog = Catalog::open(Engine::temporary(), options).unwrap();
+        let catalog = Catalog::open(engine, options).unwrap();
         let info = ServerInfo {
             argv: vec!["fernd".into(), "--port".into(), "1".into()],
             parsed_options: doc! { "net": { "port": 1 } },
@@ -43,6 +66,7 @@ impl Client {
             host: "here".into(),
             port: 1,
             pid: 7,
+            replica_set,
             ..ServerInfo::default()
         };
         let service = Service::new(Parts { catalog, os, info, host });

@@ -87,6 +87,20 @@ impl Writer {
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
+    pub(crate) fn timestamp(&mut self, key: &str, value: bson::Timestamp) {
+        self.key(0x11, key);
+        self.bytes.extend_from_slice(&value.increment.to_le_bytes());
+        self.bytes.extend_from_slice(&value.time.to_le_bytes());
+    }
+
+    /// Bytes of no particular kind.
+    pub(crate) fn binary(&mut self, key: &str, value: &[u8]) {
+        self.key(0x05, key);
+        self.bytes.extend_from_slice(&(value.len() as i32).to_le_bytes());
+        self.bytes.push(0);
+        self.bytes.extend_from_slice(value);
+    }
+
     pub(crate) fn uuid(&mut self, key: &str, value: &[u8; 16]) {
         self.key(0x05, key);
         self.bytes.extend_from_slice(&16_u32.to_le_bytes());
@@ -124,6 +138,12 @@ impl Writer {
         let mut digits = Digits::default();
         let key = digits.of(at);
         self.str(key, value);
+    }
+
+    /// A number in an array.
+    pub(crate) fn element_i32(&mut self, at: usize, value: i32) {
+        let mut digits = Digits::default();
+        self.i32(digits.of(at), value);
     }
 
     pub(crate) fn element_i64(&mut self, at: usize, value: i64) {

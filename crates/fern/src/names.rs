@@ -18,6 +18,8 @@ use crate::tree::Tree;
 
 /// The first byte of the keys of collections.
 const NAMESPACE_PREFIX: u8 = b'n';
+/// The key that names the dictionary of the sessions' records.
+const SESSIONS_KEY: &[u8] = b"s";
 
 /// Dictionary → what it is.
 #[derive(Debug, Default)]
@@ -76,6 +78,11 @@ impl Names {
     }
 
     fn record(&mut self, key: &[u8], timestamp: u64, value: &[u8]) {
+        if key == SESSIONS_KEY
+            && let Ok(dictionary) = value.try_into().map(u64::from_le_bytes)
+        {
+            self.0.insert(dictionary, (timestamp, "(sessions)".to_owned()));
+        }
         if key.first() != Some(&NAMESPACE_PREFIX) {
             return;
         }

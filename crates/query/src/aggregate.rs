@@ -10,7 +10,7 @@ mod out;
 
 pub(crate) use env::{QueryEnv, temporary_file};
 
-use crate::canonical::{Canonical, check_given_collation, parse_context};
+use crate::canonical::{Canonical, Purpose, check_given_collation, parse_context};
 use crate::context::OpContext;
 use crate::count::counting;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
@@ -38,24 +38,37 @@ pub fn aggregate(
     target: &AggregateTarget,
     request: &AggregateRequest<'_>,
 ) -> Result<QueryCursor> {
-    if ctx.txn.is_some() {
-        return Err(Error::new(
-            Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
-            "aggregate inside a transaction is not supported yet",
-        ));
-    }
     let prepared = Prepared::of(ctx, target, request)?;
+    if ctx.txn.is_some() {
+        check_in_transaction(&prepared.pipeline)?;
+    }
     let env = QueryEnv::of(ctx, target, request.allow_disk_use);
     let interrupt = Arc::clone(env.interrupt());
     let mut collection = None;
     let source = match &prepared.namespace {
         None => prepared.execute_own(&env)?,
         Some(ns) => {
-            collection = ctx.catalog.collection(ns).filter(|c| !c.is_view());
+            collection = ctx.collection(ns).filter(|c| !c.is_view());
             open(&env, ns, prepared.pipeline, &prepared.parse, request.hint)?
         }
     };
     Ok(QueryCursor::new(Box::new(SourceRows { source, current: None }), collection, interrupt))
+}
+
+/// Stages that write, or tell of the server, have no place in a transaction.
+fn check_in_transaction(pipeline: &Pipeline) -> Result<()> {
+    let refused = pipeline.stages().iter().find_map(|stage| match stage {
+        Stage::Out(..) => Some("$out"),
+        Stage::Merge(..) => Some("$merge"),
+        _ => None,
+    });
+    match refused {
+        None => Ok(()),
+        Some(name) => Err(Error::new(
+            Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
+            format!("Stage not supported inside of a multi-document transaction: {name}"),
+        )),
+    }
 }
 
 /// A pipeline that was parsed, and what it runs on.
@@ -128,7 +141,7 @@ fn resolve(
     let mut stages = pipeline.into_stages();
     let mut ns = ns.clone();
     for _ in 0..=MAX_VIEW_DEPTH {
-        let collection = env.catalog().collection(&ns);
+        let collection = env.collection(&ns);
         let Some(view) = collection.as_ref().and_then(|c| c.options().view.as_ref()) else {
             return Ok((collection, Pipeline::from_stages(stages).optimize()));
         };
@@ -172,8 +185,8 @@ impl Head {
         }
         let filter = Filter::new(Node::And(conjuncts), Arc::clone(variables));
         let mut rest: Vec<Stage> = stages.collect();
-        let ctx = OpContext::new(env.catalog(), env.interrupt_dyn());
-        let mut query = Canonical::of_filter(&ctx, collection, filter, hint)?;
+        let ctx = env.reading();
+        let mut query = Canonical::of_filter(&ctx, collection, filter, hint, Purpose::Read)?;
         if let Some(Stage::Sort(sort)) = rest.first() {
             query.sort = Some(sort.pattern.clone());
             query.limit = sort.limit.unwrap_or(0);

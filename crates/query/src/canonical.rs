@@ -22,6 +22,22 @@ use expr::{Filter, SortPattern};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+/// What the documents are looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Read,
+    Write,
+}
+
+impl Purpose {
+    fn state(self, ctx: &OpContext<'_>) -> Snapshot {
+        match self {
+            Self::Read => ctx.read_state(),
+            Self::Write => ctx.write_state(),
+        }
+    }
+}
+
 /// A find, understood.
 pub(crate) struct Canonical {
     pub(crate) collection: Option<Arc<Collection>>,
@@ -82,10 +98,11 @@ impl Canonical {
         ctx: &OpContext<'_>,
         ns: &Namespace,
         request: &FindRequest<'_>,
+        purpose: Purpose,
     ) -> Result<Self> {
         check_given_collation(request.collation)?;
-        let collection = ctx.catalog.collection(ns);
-        let snapshot = ctx.catalog.snapshot();
+        let collection = ctx.collection(ns);
+        let snapshot = purpose.state(ctx);
         let parse = parse_context(&[request.let_variables], ctx.catalog)?;
         let filter = match request.filter {
             Some(filter) if !filter.is_empty() => Filter::parse(filter, &parse)?,
@@ -125,8 +142,9 @@ impl Canonical {
         collection: Option<Arc<Collection>>,
         filter: Filter,
         hint: Option<RawBsonRef<'_>>,
+        purpose: Purpose,
     ) -> Result<Self> {
-        let snapshot = ctx.catalog.snapshot();
+        let snapshot = purpose.state(ctx);
         let hint = hint::parse(collection.as_deref(), hint)?;
         Ok(Self {
             collection,

@@ -1,7 +1,8 @@
 //! What every operation is given beside its arguments.
 
+use crate::request::FindAndModifyResult;
 use bson::raw::RawBson;
-use catalog::{Catalog, Durability, Txn};
+use catalog::{Catalog, Collection, Durability, Namespace, Snapshot, Txn};
 use errors::Result;
 use std::sync::Arc;
 
@@ -22,12 +23,51 @@ impl Interrupt for Uninterrupted {
     }
 }
 
+/// What a statement of a retryable write did.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// So many documents of the batch were inserted, from this one on.
+    Inserted(u32),
+    /// An update that matched, or upserted.
+    Updated {
+        /// Documents matched, and upserted.
+        n: u64,
+        /// Documents that changed.
+        modified: u64,
+        /// The `_id` of a new document.
+        upserted: Option<RawBson>,
+    },
+    /// A delete that removed so many documents.
+    Deleted(u64),
+    /// A findAndModify that found or made a document.
+    FoundAndModified(FindAndModifyResult),
+}
+
+/// Remembers what statements of a retryable write did, in the transactions that do it. A statement
+/// is named by its place in the batch.
+pub trait StatementLog: Send {
+    /// What the statement did when it was sent before.
+    fn done(&mut self, statement: usize) -> Result<Option<Outcome>>;
+
+    /// Writes what it does, as part of the transaction that does it.
+    fn write(&mut self, txn: &mut Txn, statement: usize, outcome: &Outcome) -> Result<()>;
+
+    /// The transaction that was written to last ended.
+    fn ended(&mut self, committed: bool);
+}
+
 /// What an operation runs in.
 pub struct OpContext<'a> {
     /// The collections.
     pub catalog: &'a Arc<Catalog>,
     /// The client's transaction; `None` makes every statement its own.
     pub txn: Option<&'a mut Txn>,
+    /// The state to read, where it is not that of now or of `txn`.
+    pub snapshot: Option<Snapshot>,
+    /// Collections that exist only for whoever asks: those that a transaction has created.
+    pub own: Vec<Arc<Collection>>,
+    /// The memory of a retryable write.
+    pub statements: Option<&'a mut dyn StatementLog>,
     /// Asked about every hundred documents.
     pub interrupt: Arc<dyn Interrupt>,
     /// When a write may return.
@@ -44,10 +84,42 @@ impl<'a> OpContext<'a> {
         Self {
             catalog,
             txn: None,
+            snapshot: None,
+            own: Vec::new(),
+            statements: None,
             interrupt,
             durability: Durability::Buffered,
             comment: None,
             bypass_validation: false,
         }
+    }
+
+    /// The collection or view of this name.
+    pub(crate) fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
+        if let Some(txn) = &self.txn {
+            return txn.collection(ns);
+        }
+        let own = self.own.iter().find(|own| own.namespace() == ns);
+        own.cloned().or_else(|| self.catalog.collection(ns))
+    }
+
+    /// What a read sees. Take it after looking up collections.
+    pub(crate) fn read_state(&self) -> Snapshot {
+        match (&self.txn, &self.snapshot) {
+            (Some(txn), _) => txn.view(),
+            (None, Some(snapshot)) => snapshot.clone(),
+            (None, None) => self.catalog.snapshot(),
+        }
+    }
+
+    /// What a write finds its documents in; a transaction's own writes are laid over it by the
+    /// transaction itself.
+    pub(crate) fn write_state(&self) -> Snapshot {
+        self.txn.as_ref().map_or_else(|| self.catalog.snapshot(), |txn| txn.snapshot())
+    }
+
+    /// What a statement did when it was sent before.
+    pub(crate) fn done(&mut self, statement: usize) -> Result<Option<Outcome>> {
+        self.statements.as_deref_mut().map_or(Ok(None), |log| log.done(statement))
     }
 }

@@ -1,6 +1,6 @@
 //! `count`: from the collection's own count, from index entries alone, or from the documents.
 
-use crate::canonical::{Canonical, check_given_collation, parse_filter};
+use crate::canonical::{Canonical, Purpose, check_given_collation, parse_filter};
 use crate::context::OpContext;
 use crate::exec::{At, CountScan, Stage, build_access};
 use crate::plan::Access;
@@ -13,12 +13,12 @@ use std::collections::BTreeSet;
 pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>) -> Result<i64> {
     check_given_collation(request.collation)?;
     let filter = parse_filter(request.filter, None, ctx.catalog)?;
-    let collection = ctx.catalog.collection(ns);
+    let collection = ctx.collection(ns);
     if let Some(view) = collection.as_ref().filter(|c| c.is_view()) {
         return crate::view::count(ctx, view, request);
     }
     let everything = filter.matches_everything();
-    let query = Canonical::of_filter(ctx, collection, filter, request.hint)?;
+    let query = Canonical::of_filter(ctx, collection, filter, request.hint, Purpose::Read)?;
     if everything && request.hint.is_none() {
         let all = query.collection.as_ref().map_or(0, |collection| {
             let own = ctx.txn.as_ref().map_or(0, |txn| txn.documents_added(collection));
@@ -27,7 +27,7 @@ pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>
         return Ok(windowed(all, request));
     }
     let mut stage = stages(&query)?;
-    let at = At { snapshot: &query.snapshot, txn: ctx.txn.as_deref(), interrupt: &*ctx.interrupt };
+    let at = At { snapshot: &query.snapshot, txn: None, interrupt: &*ctx.interrupt };
     let enough = match request.limit {
         0 => u64::MAX,
         limit => limit.saturating_add(request.skip),

@@ -1,6 +1,6 @@
 //! `distinct`: the values of a path, each once, in the order in which they are met.
 
-use crate::canonical::{Canonical, check_given_collation, parse_filter};
+use crate::canonical::{Canonical, Purpose, check_given_collation, parse_filter};
 use crate::context::OpContext;
 use crate::exec::At;
 use crate::request::DistinctRequest;
@@ -30,7 +30,7 @@ pub fn distinct(
     }
     let access = query.decide(Some(&BTreeSet::from([request.key.to_owned()]))).winner;
     let mut stage = query.stages(ctx.catalog, &access)?;
-    let at = At { snapshot: &query.snapshot, txn: ctx.txn.as_deref(), interrupt: &*ctx.interrupt };
+    let at = At { snapshot: &query.snapshot, txn: None, interrupt: &*ctx.interrupt };
     let mut values = Values::new(request.key);
     while stage.advance(&at)? {
         values.take(stage.row().document()?)?;
@@ -45,7 +45,7 @@ pub(crate) fn prepare(
 ) -> Result<Canonical> {
     check_given_collation(request.collation)?;
     let filter = parse_filter(request.filter, None, ctx.catalog)?;
-    Canonical::of_filter(ctx, ctx.catalog.collection(ns), filter, request.hint)
+    Canonical::of_filter(ctx, ctx.collection(ns), filter, request.hint, Purpose::Read)
 }
 
 struct Values {

@@ -2,7 +2,7 @@
 //!
 //! Always true: nothing is changed. Writes are explained by the query that finds their documents.
 
-use crate::canonical::{Canonical, check_given_collation, parse_filter};
+use crate::canonical::{Canonical, Purpose, check_given_collation, parse_filter};
 use crate::context::OpContext;
 use crate::count;
 use crate::exec::{At, Counters, Report, Stage, number};
@@ -24,7 +24,7 @@ pub fn explain_find(
     request: &FindRequest<'_>,
     verbosity: Verbosity,
 ) -> Result<RawDocumentBuf> {
-    let query = Canonical::of_find(ctx, ns, request)?;
+    let query = Canonical::of_find(ctx, ns, request, Purpose::Read)?;
     if let Some(view) = query.collection.as_ref().filter(|c| c.is_view()) {
         return crate::view::explain_find(ctx, view, request, verbosity);
     }
@@ -42,7 +42,7 @@ pub fn explain_count(
     check_given_collation(request.collation)?;
     let filter = parse_filter(request.filter, None, ctx.catalog)?;
     let everything = filter.matches_everything() && request.hint.is_none();
-    let query = Canonical::of_filter(ctx, ctx.catalog.collection(ns), filter, request.hint)?;
+    let query = Canonical::of_filter(ctx, ctx.collection(ns), filter, request.hint, Purpose::Read)?;
     let decision = query.decide(Some(&BTreeSet::new()));
     let counted = query.collection.as_ref().map_or(0, |c| c.count());
     let shape = Shape {
@@ -83,7 +83,8 @@ pub fn explain_update(
     let statement = single(request.updates)?;
     check_given_collation(statement.collation)?;
     let filter = parse_filter(Some(statement.filter), request.let_variables, ctx.catalog)?;
-    let mut query = Canonical::of_filter(ctx, ctx.catalog.collection(ns), filter, statement.hint)?;
+    let mut query =
+        Canonical::of_filter(ctx, ctx.collection(ns), filter, statement.hint, Purpose::Read)?;
     query.limit = u64::from(!statement.multi);
     explain_write(ctx, ns, &query, verbosity, "UPDATE")
 }
@@ -98,7 +99,8 @@ pub fn explain_delete(
     let statement = single(request.deletes)?;
     check_given_collation(statement.collation)?;
     let filter = parse_filter(Some(statement.filter), request.let_variables, ctx.catalog)?;
-    let mut query = Canonical::of_filter(ctx, ctx.catalog.collection(ns), filter, statement.hint)?;
+    let mut query =
+        Canonical::of_filter(ctx, ctx.collection(ns), filter, statement.hint, Purpose::Read)?;
     query.limit = u64::from(statement.only_one);
     explain_write(ctx, ns, &query, verbosity, "DELETE")
 }
@@ -119,7 +121,7 @@ pub fn explain_find_and_modify(
         limit: 1,
         ..FindRequest::default()
     };
-    let query = Canonical::of_find(ctx, ns, &find)?;
+    let query = Canonical::of_find(ctx, ns, &find, Purpose::Read)?;
     let stage = if request.remove { "DELETE" } else { "UPDATE" };
     explain_write(ctx, ns, &query, verbosity, stage)
 }
@@ -263,7 +265,7 @@ pub(crate) fn explain_query(
     }
     let clock = &ctx.catalog.os().clock;
     let start = clock.monotonic();
-    let at = At { snapshot: &query.snapshot, txn: ctx.txn.as_deref(), interrupt: &*ctx.interrupt };
+    let at = At { snapshot: &query.snapshot, txn: None, interrupt: &*ctx.interrupt };
     while shape.runs() && stage.advance(&at)? {}
     let elapsed_ms = (clock.monotonic().saturating_sub(start)).as_millis() as u64;
     let report = shape.wrap(stage.report());

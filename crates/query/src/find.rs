@@ -1,6 +1,6 @@
 //! `find`.
 
-use crate::canonical::Canonical;
+use crate::canonical::{Canonical, Purpose};
 use crate::context::OpContext;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
 use crate::exec::{At, Stage};
@@ -19,17 +19,13 @@ pub fn find(
     if let Some(rows) = by_id(ctx, ns, request)? {
         return Ok(rows);
     }
-    let query = Canonical::of_find(ctx, ns, request)?;
+    let query = Canonical::of_find(ctx, ns, request, Purpose::Read)?;
     if let Some(view) = query.collection.as_ref().filter(|c| c.is_view()) {
         return crate::view::find(ctx, view, request);
     }
     let access = query.decide(query.fields().as_ref()).winner;
     let stage = query.stages(ctx.catalog, &access)?;
     let interrupt = InterruptSlot::of(&ctx.interrupt);
-    if let Some(txn) = ctx.txn.as_deref() {
-        let documents = collect(stage, &query.snapshot, txn, &*ctx.interrupt)?;
-        return Ok(QueryCursor::new(Box::new(documents), query.collection, interrupt));
-    }
     let rows = StageRows { stage, snapshot: query.snapshot, interrupt: Arc::clone(&interrupt) };
     Ok(QueryCursor::new(Box::new(rows), query.collection, interrupt))
 }
@@ -46,8 +42,7 @@ fn by_id(
         && (request.hint, request.min, request.max, request.collation) == (None, None, None, None)
         && request.let_variables.is_none()
         && request.skip == 0
-        && !(request.return_key || request.show_record_id)
-        && ctx.txn.is_none();
+        && !(request.return_key || request.show_record_id);
     let mut fields = filter.iter();
     let (Some(first), None, true) = (fields.next(), fields.next(), plain) else { return Ok(None) };
     let (name, id) = first?;
@@ -63,14 +58,16 @@ fn by_id(
     if name.as_str() != "_id" || !simple {
         return Ok(None);
     }
-    let collection = ctx.catalog.collection(ns);
+    let collection = ctx.collection(ns);
     let found = match &collection {
         Some(collection) if collection.is_view() => return Ok(None),
-        Some(collection) => ctx
-            .catalog
-            .snapshot()
-            .get(collection.primary(), &id_key(id)?)
-            .map_err(catalog::from_engine)?,
+        Some(collection) => match ctx.txn.as_deref() {
+            Some(txn) => txn.get(collection.primary(), &id_key(id)?)?,
+            None => ctx
+                .read_state()
+                .get(collection.primary(), &id_key(id)?)
+                .map_err(catalog::from_engine)?,
+        },
         None => None,
     };
     let rows = Box::new(OneRow { next: found, current: None });
@@ -112,38 +109,4 @@ impl Rows for StageRows {
     fn park(&mut self) {
         self.stage.park();
     }
-}
-
-/// Documents that were read already.
-pub(crate) struct Collected {
-    documents: std::vec::IntoIter<bson::RawDocumentBuf>,
-    current: Option<bson::RawDocumentBuf>,
-}
-
-impl Collected {
-    pub(crate) fn new(documents: Vec<bson::RawDocumentBuf>) -> Self {
-        Self { documents: documents.into_iter(), current: None }
-    }
-}
-
-impl Rows for Collected {
-    fn next(&mut self) -> Result<Option<&RawDocument>> {
-        self.current = self.documents.next();
-        Ok(self.current.as_deref())
-    }
-}
-
-/// A transaction's view cannot outlive the call: its results are read at once.
-fn collect(
-    mut stage: Box<dyn Stage>,
-    snapshot: &Snapshot,
-    txn: &catalog::Txn,
-    interrupt: &dyn crate::Interrupt,
-) -> Result<Collected> {
-    let at = At { snapshot, txn: Some(txn), interrupt };
-    let mut documents = Vec::new();
-    while stage.advance(&at)? {
-        documents.push(stage.row().document()?.to_owned());
-    }
-    Ok(Collected::new(documents))
 }

@@ -20,7 +20,7 @@ pub use update::update;
 pub(crate) use insert::with_id_first;
 pub(crate) use targets::{Targets, lock};
 
-use crate::context::OpContext;
+use crate::context::{OpContext, Outcome};
 use crate::request::WriteError;
 use bson::raw::RawArray;
 use catalog::{Namespace, Txn, TxnKind, is_retryable};
@@ -39,7 +39,17 @@ pub(crate) const CHUNK_BYTES: usize = 4 << 20;
 /// committed, and repeated from the start as long as it conflicts with others.
 pub(crate) fn in_transaction<T>(
     ctx: &mut OpContext<'_>,
+    step: impl FnMut(&mut Txn) -> Result<T>,
+) -> Result<T> {
+    remembered(ctx, step, |_| Vec::new())
+}
+
+/// As [`in_transaction`]; what a retryable write's statements did, as `describe` tells it, is
+/// remembered in the same transaction.
+pub(crate) fn remembered<T>(
+    ctx: &mut OpContext<'_>,
     mut step: impl FnMut(&mut Txn) -> Result<T>,
+    describe: impl Fn(&T) -> Vec<(usize, Outcome)>,
 ) -> Result<T> {
     if let Some(txn) = ctx.txn.as_deref_mut() {
         let savepoint = txn.savepoint();
@@ -55,9 +65,17 @@ pub(crate) fn in_transaction<T>(
         let mut txn = ctx.catalog.begin(TxnKind::Statement);
         txn.bypass_validation(ctx.bypass_validation);
         let result = step(&mut txn).and_then(|value| {
+            if let Some(log) = ctx.statements.as_deref_mut() {
+                for (statement, outcome) in describe(&value) {
+                    log.write(&mut txn, statement, &outcome)?;
+                }
+            }
             txn.commit(ctx.durability)?;
             Ok(value)
         });
+        if let Some(log) = ctx.statements.as_deref_mut() {
+            log.ended(result.is_ok());
+        }
         match result {
             Err(error) if is_retryable(&error) => {
                 ctx.interrupt.check()?;
@@ -81,7 +99,7 @@ fn back_off(ctx: &OpContext<'_>, attempts: u32) {
 /// Refuses the server's own collections, and views.
 pub(crate) fn check_target(ctx: &OpContext<'_>, ns: &Namespace) -> Result<()> {
     ns.check_writable()?;
-    if ctx.catalog.collection(ns).is_some_and(|collection| collection.is_view()) {
+    if ctx.collection(ns).is_some_and(|collection| collection.is_view()) {
         return Err(Error::new(
             Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
             format!("Namespace {ns} is a view, not a collection"),

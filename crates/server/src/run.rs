@@ -75,6 +75,10 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     let info = wiring::server_info(&settings, VERSION, port, max_connections);
     let service = build_service(&os, &engine, &settings, info, program)?;
     wiring::apply_parameters(&service, &settings)?;
+    service.start_replication().map_err(|error| {
+        let text = format!("cannot take up the replica set's role: {}", error.message());
+        StartError::new(ExitCode::DataDirectory, text)
+    })?;
     write_pid_file(&os, settings.pid_file.as_deref())?;
     let options = NetOptions { max_connections, quiet: settings.quiet, ..NetOptions::default() };
     let commands = Arc::new(Commands(Arc::clone(&service)));
@@ -93,6 +97,7 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     tracing::info!(target: "CONTROL", id = 23138, "Shutting down");
     server.stop(grace);
     drop(server);
+    service.abort_transactions();
     close_engine(&engine, &settings)?;
     if let Some(path) = &settings.pid_file {
         // One that is gone already is what is wanted.

@@ -9,7 +9,9 @@ use crate::service::{Peer, Reply, Request, Service, Via};
 use crate::startup::{ExitCode, StartError};
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use catalog::storage::{Engine, Options};
-use commands::{ConnectionInfo, Host, LogEvent, Network, OpKind, ServerInfo, Severity};
+use commands::{
+    ConnectionInfo, Host, LogEvent, Network, OpKind, ReplicaSetOptions, ServerInfo, Severity,
+};
 use os::Os;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -150,16 +152,32 @@ pub(crate) fn server_info(
     port: u16,
     max_connections: usize,
 ) -> ServerInfo {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let replica_set = settings.replica_set.as_ref().map(|name| ReplicaSetOptions {
+        name: name.clone(),
+        address: format!("{}:{port}", reachable_at(settings, &host)),
+        initiate: settings.replica_set_initiate,
+    });
     ServerInfo {
         argv: settings.argv.clone(),
         parsed_options: settings.parsed.clone(),
         version: version.to_owned(),
         git_version: option_env!("FERN_GIT_VERSION").unwrap_or("unknown").to_owned(),
-        host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        host,
         port,
+        replica_set,
         pid: std::process::id(),
         max_connections: max_connections as u64,
         data_directory: settings.dbpath.display().to_string(),
+    }
+}
+
+/// The name by which clients are told to reach this server: what it listens at, or the machine's
+/// name where it listens everywhere.
+fn reachable_at<'a>(settings: &'a Settings, host: &'a str) -> &'a str {
+    match settings.bind_ip.first().map(String::as_str) {
+        None | Some("*" | "0.0.0.0" | "::" | "::0") => host,
+        Some(first) => first,
     }
 }
 

@@ -45,6 +45,8 @@ pub struct NewCursor<C> {
     pub namespace: Arc<str>,
     /// The session whose requests alone may continue it.
     pub session: Option<SessionId>,
+    /// The number of the session's transaction it reads in, if it does.
+    pub transaction: Option<i64>,
     /// Idle time does not end it.
     pub no_timeout: bool,
     /// The query itself.
@@ -60,6 +62,8 @@ pub struct CursorInfo {
     pub namespace: Arc<str>,
     /// Its owner.
     pub session: Option<SessionId>,
+    /// The number of the owner's transaction it reads in.
+    pub transaction: Option<i64>,
     /// Idle time does not end it.
     pub no_timeout: bool,
     /// Whether a request runs it just now.
@@ -97,6 +101,7 @@ pub struct CursorStats {
 struct Entry<C> {
     namespace: Arc<str>,
     session: Option<SessionId>,
+    transaction: Option<i64>,
     no_timeout: bool,
     created: Duration,
     last_use: Duration,
@@ -135,6 +140,7 @@ impl<C> Cursors<C> {
         let mut entry = Some(Entry {
             namespace: new.namespace,
             session: new.session,
+            transaction: new.transaction,
             no_timeout: new.no_timeout,
             created: now,
             last_use: now,
@@ -158,13 +164,14 @@ impl<C> Cursors<C> {
         }
     }
 
-    /// Takes a cursor to run it in operation `runner`. `namespace` and `session` must be those it
-    /// was made with.
+    /// Takes a cursor to run it in operation `runner`. `namespace`, `session` and `transaction` must
+    /// be those it was made with.
     pub fn check_out(
         &self,
         id: CursorId,
         namespace: &str,
         session: Option<SessionId>,
+        transaction: Option<i64>,
         runner: u64,
     ) -> Result<CheckedOut<'_, C>> {
         let mut shard = self.shard(id).lock();
@@ -177,6 +184,7 @@ impl<C> Cursors<C> {
             ));
         }
         check_owner(id, entry.session, session)?;
+        check_transaction(id, entry.transaction, transaction)?;
         if &*entry.namespace != namespace {
             return Err(Error::new(
                 Code::UNAUTHORIZED,
@@ -286,6 +294,7 @@ impl<C> Entry<C> {
             id,
             namespace: Arc::clone(&self.namespace),
             session: self.session,
+            transaction: self.transaction,
             no_timeout: self.no_timeout,
             busy: self.idle.is_none(),
             created: self.created,
@@ -319,6 +328,33 @@ fn check_owner(id: CursorId, owner: Option<SessionId>, asks: Option<SessionId>) 
             format!(
                 "Cannot run getMore on cursor {id}, which was created in session {owner}, in \
                  session {asks}"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn check_transaction(id: CursorId, owner: Option<i64>, asks: Option<i64>) -> Result<()> {
+    match (owner, asks) {
+        (None, Some(asks)) => Err(Error::location(
+            50740,
+            format!(
+                "Cannot run getMore on cursor {id}, which was not created in a transaction, in \
+                 transaction {asks}"
+            ),
+        )),
+        (Some(owner), None) => Err(Error::location(
+            50741,
+            format!(
+                "Cannot run getMore on cursor {id}, which was created in transaction {owner}, \
+                 without a txnNumber"
+            ),
+        )),
+        (Some(owner), Some(asks)) if owner != asks => Err(Error::location(
+            50739,
+            format!(
+                "Cannot run getMore on cursor {id}, which was created in transaction {owner}, in \
+                 transaction {asks}"
             ),
         )),
         _ => Ok(()),
@@ -390,7 +426,13 @@ mod tests {
         no_timeout: bool,
     ) -> CursorId {
         let seed = Cell::new(cursors.stats().total_opened * 1000);
-        let new = NewCursor { namespace: "a.b".into(), session, no_timeout, cursor: "query" };
+        let new = NewCursor {
+            namespace: "a.b".into(),
+            session,
+            transaction: None,
+            no_timeout,
+            cursor: "query",
+        };
         cursors.park_new(new, Duration::ZERO, || {
             seed.set(seed.get() + 1);
             seed.get()
@@ -400,19 +442,19 @@ mod tests {
     #[test]
     fn checked_out_cursor_is_in_use_until_parked() {
         let (cursors, id) = registry();
-        let mut out = cursors.check_out(id, "a.b", None, 9).unwrap();
+        let mut out = cursors.check_out(id, "a.b", None, None, 9).unwrap();
         assert_eq!(*out.cursor(), "query");
-        let Err(error) = cursors.check_out(id, "a.b", None, 9) else { panic!("in use") };
+        let Err(error) = cursors.check_out(id, "a.b", None, None, 9) else { panic!("in use") };
         assert_eq!(error.code(), Code::CURSOR_IN_USE);
         assert!(out.park(Duration::ZERO));
-        assert!(cursors.check_out(id, "a.b", None, 9).is_ok());
+        assert!(cursors.check_out(id, "a.b", None, None, 9).is_ok());
     }
 
     #[test]
     fn dropped_cursor_is_gone() {
         let (cursors, id) = registry();
-        drop(cursors.check_out(id, "a.b", None, 9).unwrap());
-        let Err(error) = cursors.check_out(id, "a.b", None, 9) else { panic!("gone") };
+        drop(cursors.check_out(id, "a.b", None, None, 9).unwrap());
+        let Err(error) = cursors.check_out(id, "a.b", None, None, 9) else { panic!("gone") };
         assert_eq!(error.message(), format!("cursor id {id} not found"));
         assert_eq!(cursors.stats().open, 0);
     }
@@ -420,7 +462,7 @@ mod tests {
     #[test]
     fn cursor_killed_while_running_does_not_come_back() {
         let (cursors, id) = registry();
-        let out = cursors.check_out(id, "a.b", None, 9).unwrap();
+        let out = cursors.check_out(id, "a.b", None, None, 9).unwrap();
         assert_eq!(cursors.kill(id, "a.other"), None);
         assert_eq!(cursors.kill(id, "a.b"), Some(Killed { id, running: Some(9) }));
         assert_eq!(cursors.kill(id, "a.b"), None);
@@ -431,7 +473,7 @@ mod tests {
     #[test]
     fn namespace_of_getmore_must_match() {
         let (cursors, id) = registry();
-        let Err(error) = cursors.check_out(id, "a.c", None, 9) else { panic!("mismatch") };
+        let Err(error) = cursors.check_out(id, "a.c", None, None, 9) else { panic!("mismatch") };
         assert_eq!(error.code(), Code::UNAUTHORIZED);
     }
 
@@ -445,7 +487,9 @@ mod tests {
             (park(&cursors, Some(one), false), Some(SessionId([2; 16])), 50738),
         ];
         for (id, asks, code) in codes {
-            let Err(error) = cursors.check_out(id, "a.b", asks, 9) else { panic!("mismatch") };
+            let Err(error) = cursors.check_out(id, "a.b", asks, None, 9) else {
+                panic!("mismatch")
+            };
             assert_eq!(error.code().0, code);
         }
     }
@@ -455,10 +499,10 @@ mod tests {
         let (cursors, id) = registry();
         park(&cursors, None, true);
         let busy = park(&cursors, None, false);
-        let out = cursors.check_out(busy, "a.b", None, 9).unwrap();
+        let out = cursors.check_out(busy, "a.b", None, None, 9).unwrap();
         assert_eq!(cursors.expire(Duration::from_secs(599), Cursors::<&str>::TIMEOUT), 0);
         assert_eq!(cursors.expire(Duration::from_mins(10), Cursors::<&str>::TIMEOUT), 1);
-        assert!(cursors.check_out(id, "a.b", None, 9).is_err());
+        assert!(cursors.check_out(id, "a.b", None, None, 9).is_err());
         assert!(out.park(Duration::from_mins(10)));
         let stats = cursors.stats();
         assert_eq!((stats.open, stats.no_timeout, stats.timed_out), (2, 1, 1));
@@ -473,8 +517,13 @@ mod tests {
             at.set(at.get() + 1);
             numbers[at.get() - 1]
         };
-        let new =
-            || NewCursor { namespace: "a.b".into(), session: None, no_timeout: false, cursor: () };
+        let new = || NewCursor {
+            namespace: "a.b".into(),
+            session: None,
+            transaction: None,
+            no_timeout: false,
+            cursor: (),
+        };
         assert_eq!(cursors.park_new(new(), Duration::ZERO, next), CursorId(1));
         assert_eq!(cursors.park_new(new(), Duration::ZERO, next), CursorId(2));
     }

@@ -7,10 +7,12 @@
 //! 3. Lock order: a registry's lock is a leaf; no call is made outward while it is held.
 #![forbid(unsafe_code)]
 
+mod checkouts;
 mod cursors;
 mod operation;
 mod sessions;
 
+pub use checkouts::{CheckedOut as CheckedOutState, Checkouts};
 pub use cursors::{CheckedOut, CursorId, CursorInfo, CursorStats, Cursors, Killed, NewCursor};
 pub use operation::{OpSnapshot, Operation, Operations, Running, Start};
 pub use sessions::{SessionId, SessionInfo, Sessions};

@@ -83,6 +83,11 @@ impl Sessions {
         }
     }
 
+    /// Whether `id` lives.
+    pub fn lives(&self, id: SessionId) -> bool {
+        self.shard(id).lock().contains_key(&id)
+    }
+
     /// Ends `id`; says whether it lived.
     pub fn end(&self, id: SessionId) -> bool {
         self.shard(id).lock().remove(&id).is_some()

@@ -18,6 +18,15 @@ const STEPS: &[Step] = &[
     ("mongosh", || drivers::mongosh(Build::WithTests)),
     ("server", || drivers::script(Build::WithTests, "server_test.py", &[])),
     ("pymongo", || drivers::script(Build::WithTests, "pymongo_suite.py", &words("--at-least 440"))),
+    ("pymongo-replica-set", || {
+        let arguments = words("--replica-set --percent 95");
+        drivers::script(Build::WithTests, "pymongo_suite.py", &arguments)
+    }),
+    ("bank", || drivers::script(Build::WithTests, "bank.py", &words("--seconds 12"))),
+    ("transaction-cpu", || {
+        let arguments = words("--transactions 3000 --at-most 118");
+        drivers::script(Build::WithTests, "transaction_cpu.py", &arguments)
+    }),
     ("iibench", || {
         drivers::script(Build::WithTests, "iibench.py", &words("--docs 300000 --cache-size 64M"))
     }),

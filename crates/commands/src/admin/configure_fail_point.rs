@@ -28,6 +28,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let kind = match name {
         "failCommand" => Kind::Command,
         "failGetMoreAfterCursorCheckout" => Kind::GetMore,
+        "onPrimaryTransactionalWrite" => Kind::BeforeCommit,
         "maxTimeAlwaysTimeOut" => Kind::TimeOut,
         "maxTimeNeverTimeOut" => Kind::NoTimeOut,
         _ => {
@@ -76,9 +77,14 @@ fn parse_data(point: &mut FailPoint, field: &Field<'_>) -> Result<()> {
         let part = part?;
         match part.name {
             "failCommands" => point.commands = strings(&part)?,
-            "errorCode" => point.code = Some(part.i64()? as i32),
+            "errorCode" | "failBeforeCommitExceptionCode" => {
+                point.code = Some(part.i64()? as i32);
+            }
             "errorLabels" => point.labels = Some(strings(&part)?),
-            "closeConnection" => point.hang_up = part.bool()?,
+            "closeConnection" => {
+                point.hang_up = part.bool()?;
+                point.close_by_default = false;
+            }
             "blockConnection" => point.blocks = part.bool()?,
             "blockTimeMS" => point.block = Duration::from_millis(part.non_negative()?),
             "appName" => point.application = Some(part.str()?.to_owned()),

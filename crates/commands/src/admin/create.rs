@@ -67,6 +67,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     let options = CollectionOptions::parse(context.body)?;
     context.at_collection(&namespace);
-    context.service.catalog.create_collection(&namespace, &options)?;
-    Ok(())
+    let catalog = &context.service.catalog;
+    match context.txn() {
+        Some(txn) => txn.create_collection(&namespace, &options).map(drop),
+        None => catalog.create_collection(&namespace, &options).map(drop),
+    }
 }

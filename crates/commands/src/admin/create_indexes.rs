@@ -15,6 +15,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     for field in &fields[1..] {
         match field.name {
             "indexes" => indexes = Some(field.documents()?),
+            // There is one voting member, and it is always here.
+            "commitQuorum" if context.service.replication.is_member() => {}
             "commitQuorum" => {
                 return Err(Error::bad_value("Standalones can't specify commitQuorum"));
             }
@@ -33,8 +35,11 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let specs = indexes.into_iter().map(IndexSpec::parse).collect::<Result<Vec<_>>>()?;
     context.at_collection(&namespace);
     let interrupt = context.interrupt();
-    let created =
-        context.service.catalog.create_indexes(&namespace, &specs, &|| interrupt.check())?;
+    let catalog = &context.service.catalog;
+    let created = match context.txn() {
+        Some(txn) => txn.create_indexes(&namespace, &specs)?,
+        None => catalog.create_indexes(&namespace, &specs, &|| interrupt.check())?,
+    };
     let reply = &mut context.reply;
     reply.number("numIndexesBefore", created.before as u64);
     reply.number("numIndexesAfter", created.after as u64);

@@ -37,12 +37,14 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
         ));
     }
     let replaced = with_server_source(context, &aggregate.target, aggregate.request.pipeline)?;
-    let mut request = aggregate.request;
+    let (mut request, mut target) = (aggregate.request, aggregate.target);
     if let Some(pipeline) = &replaced {
         request.pipeline = pipeline;
+        // The documents are the server's: whatever collection was named, none is read.
+        target = AggregateTarget::Database(context.database().to_owned());
     }
     let mut op = context.op();
-    let cursor = query::aggregate(&mut op, &aggregate.target, &request)?;
+    let cursor = query::aggregate(&mut op, &target, &request)?;
     let wanted =
         Wanted { batch_size: aggregate.batch_size, single_batch: false, no_timeout: false };
     first_batch(context, &aggregate.namespace, Documents::Query(cursor), None, &wanted)
@@ -54,8 +56,8 @@ fn explain<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
 }
 
 fn write_plan(context: &mut Context<'_>, aggregate: &Aggregate<'_>) -> Result<()> {
-    let mut op = context.op();
     let verbosity = verbosity_of(context);
+    let mut op = context.op();
     let plan = query::explain_aggregate(&mut op, &aggregate.target, &aggregate.request, verbosity)?;
     write_explain(context, &plan);
     Ok(())

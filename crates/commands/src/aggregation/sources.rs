@@ -40,6 +40,19 @@ pub(super) fn with_server_source(
             }
             sessions(context, &field)?
         }
+        "$listSessions" => {
+            let named = match target {
+                AggregateTarget::Collection(ns) => ns.as_str(),
+                AggregateTarget::Database(_) => "",
+            };
+            if named != "config.system.sessions" {
+                return Err(Error::new(
+                    Code::INVALID_NAMESPACE,
+                    "$listSessions may only be run against config.system.sessions",
+                ));
+            }
+            sessions(context, &field)?
+        }
         _ => return Ok(None),
     };
     let mut stages = RawArrayBuf::new();

@@ -77,6 +77,9 @@ pub(crate) fn first_batch(
     };
     context.reply.i64("id", id);
     context.reply.str("ns", namespace);
+    if let Some((time, _)) = context.read_state {
+        context.reply.timestamp("atClusterTime", time);
+    }
     context.reply.end(open);
     Ok(())
 }
@@ -91,6 +94,7 @@ fn park_new(context: &Context<'_>, namespace: &str, mut parked: Parked, no_timeo
     let new = NewCursor {
         namespace: Arc::from(namespace),
         session: context.arguments.session,
+        transaction: context.transaction(),
         no_timeout,
         cursor: parked,
     };

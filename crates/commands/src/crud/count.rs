@@ -25,8 +25,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let (namespace, request) = parse(context, fields)?;
     context.at_collection(&namespace);
+    let verbosity = verbosity_of(context);
     let mut op = context.op();
-    let plan = query::explain_count(&mut op, &namespace, &request, verbosity_of(context))?;
+    let plan = query::explain_count(&mut op, &namespace, &request, verbosity)?;
     write_explain(context, &plan);
     Ok(())
 }

@@ -6,6 +6,7 @@ use super::write_reply::{batch, write_errors};
 use crate::context::Context;
 use crate::fields::{Field, inner, missing};
 use crate::registry::{Command, Counter};
+use crate::transactions::statements::Log;
 use bson::RawDocument;
 use catalog::Namespace;
 use errors::{Error, Result};
@@ -39,6 +40,9 @@ impl<'a> Delete<'a> {
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let delete = parse(context, fields)?;
+    for statement in &delete.statements {
+        Log::check_one(context.log.as_deref(), !statement.only_one)?;
+    }
     context.at_collection(&delete.namespace);
     let metrics = &context.service.metrics;
     metrics.count(Counter::Delete, delete.statements.len() as u64);
@@ -46,7 +50,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let result = query::delete(&mut op, &delete.namespace, &delete.request())?;
     metrics.documents_deleted.fetch_add(result.n, Ordering::Relaxed);
     context.reply.number("n", result.n);
-    write_errors(&mut context.reply, &result.errors);
+    write_errors(context, &result.errors);
     Ok(())
 }
 
@@ -56,8 +60,8 @@ fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         return Err(one_only());
     }
     context.at_collection(&delete.namespace);
-    let mut op = context.op();
     let verbosity = verbosity_of(context);
+    let mut op = context.op();
     let plan = query::explain_delete(&mut op, &delete.namespace, &delete.request(), verbosity)?;
     write_explain(context, &plan);
     Ok(())

@@ -25,14 +25,18 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         return Err(Error::location(17217, "distinct too big, 16mb cap"));
     }
     context.reply.array("values", &values);
+    if let Some((time, _)) = context.read_state {
+        context.reply.timestamp("atClusterTime", time);
+    }
     Ok(())
 }
 
 fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let (namespace, request) = parse(context, fields)?;
     context.at_collection(&namespace);
+    let verbosity = verbosity_of(context);
     let mut op = context.op();
-    let plan = query::explain_distinct(&mut op, &namespace, &request, verbosity_of(context))?;
+    let plan = query::explain_distinct(&mut op, &namespace, &request, verbosity)?;
     write_explain(context, &plan);
     Ok(())
 }

@@ -33,8 +33,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let find = parse(context, fields)?;
     context.at_collection(&find.namespace);
+    let verbosity = verbosity_of(context);
     let mut op = context.op();
-    let plan = query::explain_find(&mut op, &find.namespace, &find.request, verbosity_of(context))?;
+    let plan = query::explain_find(&mut op, &find.namespace, &find.request, verbosity)?;
     write_explain(context, &plan);
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! `getLastError` and `resetError`: what became of the write before, for clients of the time when
 //! writes had no replies.
 
-use crate::arguments::parse_write_concern;
 use crate::context::Context;
 use crate::fields::Field;
 use crate::last_write::LastWrite;
 use crate::registry::Command;
+use crate::replication::write_concern;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
 
@@ -25,8 +25,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         Some(last) => last.lock().clone(),
         None => LastWrite::default(),
     };
-    let concern = write_concern(&fields[1..])?;
-    let parsed = parse_write_concern(
+    let concern = asked(&fields[1..])?;
+    let parsed = write_concern::parse(
         context.command,
         &Field {
             place: "getLastError",
@@ -34,7 +34,11 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             value: RawBsonRef::Document(&concern),
         },
     );
-    let synced = match parsed {
+    let settled = parsed.and_then(|mut concern| {
+        concern.settle(&context.service.replication)?;
+        Ok(concern)
+    });
+    let synced = match settled {
         Ok(concern) => concern.synced,
         Err(error) => return Err(bad_concern(&error, &concern)),
     };
@@ -46,7 +50,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 }
 
 /// The write concern's parts stand among the command's own fields.
-fn write_concern(fields: &[Field<'_>]) -> Result<RawDocumentBuf> {
+fn asked(fields: &[Field<'_>]) -> Result<RawDocumentBuf> {
     let mut concern = RawDocumentBuf::new();
     for field in fields {
         match field.name {

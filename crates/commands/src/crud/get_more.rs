@@ -35,7 +35,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let service = context.service;
     let number = context.connection.operation.number();
     let session = context.arguments.session;
-    let mut out = service.cursors.check_out(id, &namespace, session, number)?;
+    let transaction = context.transaction();
+    let mut out = service.cursors.check_out(id, &namespace, session, transaction, number)?;
     if context.arguments.max_time_ms.is_some() {
         // The cursor itself is fine and stays.
         out.park(context.started);

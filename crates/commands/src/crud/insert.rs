@@ -38,6 +38,6 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let result = query::insert(&mut op, &namespace, &request)?;
     service.metrics.documents_inserted.fetch_add(result.n, Ordering::Relaxed);
     context.reply.number("n", result.n);
-    write_errors(&mut context.reply, &result.errors);
+    write_errors(context, &result.errors);
     Ok(())
 }

@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::diagnostics::hello::MAX_WIRE_VERSION;
 use crate::fields::{Field, inner, missing};
 use crate::registry::{Command, Counter};
+use crate::transactions::statements::Log;
 use bson::{RawBsonRef, RawDocument};
 use catalog::Namespace;
 use errors::{Code, Error, Result};
@@ -41,6 +42,9 @@ impl<'a> Update<'a> {
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let update = parse(context, fields)?;
+    for statement in &update.statements {
+        Log::check_one(context.log.as_deref(), statement.multi)?;
+    }
     context.at_collection(&update.namespace);
     let metrics = &context.service.metrics;
     metrics.count(Counter::Update, update.statements.len() as u64);
@@ -60,7 +64,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         reply.end(list);
     }
     reply.number("nModified", result.n_modified);
-    write_errors(reply, &result.errors);
+    write_errors(context, &result.errors);
     Ok(())
 }
 
@@ -70,8 +74,8 @@ fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         return Err(one_only());
     }
     context.at_collection(&update.namespace);
-    let mut op = context.op();
     let verbosity = verbosity_of(context);
+    let mut op = context.op();
     let plan = query::explain_update(&mut op, &update.namespace, &update.request(), verbosity)?;
     write_explain(context, &plan);
     Ok(())

@@ -3,7 +3,6 @@
 use super::super::diagnostics::hello::MAX_WRITE_BATCH;
 use crate::context::Context;
 use crate::fields::Field;
-use crate::writer::Writer;
 use bson::RawDocument;
 use errors::{Code, Error, Result};
 use query::WriteError;
@@ -38,10 +37,12 @@ pub(crate) fn batch<'a>(
 }
 
 /// Writes `writeErrors`, where there are any.
-pub(crate) fn write_errors(reply: &mut Writer, errors: &[WriteError]) {
+pub(crate) fn write_errors(context: &mut Context<'_>, errors: &[WriteError]) {
     if errors.is_empty() {
         return;
     }
+    context.statement_failed = true;
+    let reply = &mut context.reply;
     let list = reply.begin_array("writeErrors");
     for (at, failure) in errors.iter().enumerate() {
         let one = reply.begin_element(at);

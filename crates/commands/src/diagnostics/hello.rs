@@ -1,13 +1,16 @@
 //! `hello` and `isMaster`: the first words of every client, and the stream by which it watches us.
 //!
-//! Always true: a standalone's topology never changes, so an awaitable hello waits its whole time
-//! out, unless the server ends.
+//! Always true: an awaitable hello waits its whole time out, unless the topology changes (a
+//! standalone's never does) or the server ends.
 
 use crate::context::Context;
 use crate::fields::{Field, inner};
 use crate::host::{LogEvent, Severity};
 use crate::registry::Command;
-use bson::{Document, RawBsonRef, RawDocument};
+use crate::replication::Role;
+use crate::replication::reply::topology_counter;
+use crate::replication::status::write_hello;
+use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use session::Sessions;
 use std::time::Duration;
@@ -51,10 +54,21 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     write(context, &hello);
     let streams = context.request.exhaust_allowed && hello.max_await.is_some();
     if streams && !context.service.is_stopping() {
-        // The topology has not changed and will not: the same question again.
-        context.exhaust = Some(context.body.to_owned());
+        // The next wait is for what comes after the answer just given.
+        context.exhaust = Some(next_question(context)?);
     }
     Ok(())
+}
+
+/// The same question, about the topology as it is now.
+fn next_question(context: &Context<'_>) -> Result<RawDocumentBuf> {
+    let counter = topology_counter(&context.service.replication);
+    let mut question = Document::try_from(context.body)?;
+    if let Ok(topology) = question.get_document_mut("topologyVersion") {
+        topology.insert("processId", context.service.process_id);
+        topology.insert("counter", counter);
+    }
+    Ok(RawDocumentBuf::try_from(&question)?)
 }
 
 fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Hello<'a>> {
@@ -195,18 +209,26 @@ fn await_change(context: &mut Context<'_>, hello: &Hello<'_>) -> Result<()> {
     if topology.process_id != context.service.process_id {
         return Ok(());
     }
-    if topology.counter > 0 {
+    let counter = topology_counter(&context.service.replication);
+    if topology.counter > counter {
         return Err(Error::location(
             31382,
             format!(
                 "Received a topology version with counter: {} which is greater than the server \
-                 topology version counter: 0",
+                 topology version counter: {counter}",
                 topology.counter
             ),
         ));
     }
     let before = context.now();
-    context.service.wait(Duration::from_millis(max_await));
+    let replication = &context.service.replication;
+    // A node that stepped down elects itself again, and nobody else will tell its clients.
+    let until = match replication.role(&context.service.os) {
+        Role::Secondary => replication.elects_itself_at().saturating_sub(before),
+        _ => Duration::MAX,
+    };
+    let time = Duration::from_millis(max_await).min(until);
+    context.service.wait_for_topology(topology.counter, time);
     context.waited = context.now().saturating_sub(before);
     context.check_interrupt()
 }
@@ -216,10 +238,12 @@ fn write(context: &mut Context<'_>, hello: &Hello<'_>) {
     let legacy = context.command.name == "isMaster";
     let reply = &mut context.reply;
     reply.bool("helloOk", true);
-    reply.bool(if legacy { "ismaster" } else { "isWritablePrimary" }, true);
+    // The counter first: what changes while the rest is written is told by the next one.
+    let counter = topology_counter(&service.replication);
+    write_hello(service, reply, if legacy { "ismaster" } else { "isWritablePrimary" });
     let topology = reply.begin_document("topologyVersion");
     reply.object_id("processId", service.process_id);
-    reply.i64("counter", 0);
+    reply.i64("counter", counter);
     reply.end(topology);
     reply.i32("maxBsonObjectSize", MAX_DOCUMENT_BYTES);
     reply.i32("maxMessageSizeBytes", MAX_MESSAGE_BYTES);

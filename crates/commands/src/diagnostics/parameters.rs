@@ -56,6 +56,22 @@ static PARAMETERS: &[Parameter] = &[
     fixed("localLogicalSessionTimeoutMinutes", |_| Bson::Int32(30)),
     fixed("maxBSONDepth", |_| Bson::Int32(200)),
     fixed("maxSessions", |_| Bson::Int32(session::Sessions::MAX as i32)),
+    Parameter {
+        name: "maxTransactionLockRequestTimeoutMillis",
+        read: |service| Bson::Int32(service.lock_patience_ms.load(Ordering::Relaxed) as i32),
+        write: Some((0, i32::MAX as i64, |service, value| {
+            service.lock_patience_ms.store(value as u64, Ordering::Relaxed);
+        })),
+        only_at_start: false,
+    },
+    Parameter {
+        name: "minSnapshotHistoryWindowInSeconds",
+        read: |service| Bson::Int32(service.history_secs.load(Ordering::Relaxed) as i32),
+        write: Some((0, i32::MAX as i64, |service, value| {
+            service.history_secs.store(value as u64, Ordering::Relaxed);
+        })),
+        only_at_start: false,
+    },
     fixed("notablescan", |_| Bson::Boolean(false)),
     fixed("requireApiVersion", |_| Bson::Boolean(false)),
     Parameter {
@@ -63,6 +79,16 @@ static PARAMETERS: &[Parameter] = &[
         read: |service| Bson::Int64(service.slow_ms.load(Ordering::Relaxed) as i64),
         write: Some((0, i64::MAX, |service, value| {
             service.slow_ms.store(value as u64, Ordering::Relaxed);
+        })),
+        only_at_start: false,
+    },
+    Parameter {
+        name: "transactionLifetimeLimitSeconds",
+        read: |service| {
+            Bson::Int32(service.transaction_lifetime_secs.load(Ordering::Relaxed) as i32)
+        },
+        write: Some((1, i32::MAX as i64, |service, value| {
+            service.transaction_lifetime_secs.store(value as u64, Ordering::Relaxed);
         })),
         only_at_start: false,
     },

@@ -8,6 +8,7 @@ use crate::context::Context;
 use crate::fields::{Field, as_i64};
 use crate::metrics::{Metrics, Timed};
 use crate::registry::{COMMANDS, Command};
+use crate::replication::status::write_hello;
 use crate::service::Service;
 use crate::writer::Writer;
 use bson::RawBsonRef;
@@ -31,6 +32,7 @@ static SECTIONS: &[(&str, bool, Section)] = &[
     ("network", true, network),
     ("opLatencies", true, latencies),
     ("opcounters", true, counters),
+    ("repl", true, replication),
     ("storageEngine", true, storage_engine),
     ("transactions", true, transactions),
 ];
@@ -54,7 +56,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     context.check_interrupt()?;
     let reply = &mut context.reply;
     for (name, default, section) in SECTIONS {
-        if wants(fields, name).unwrap_or(*default && !none) {
+        let absent = *name == "repl" && !service.replication.is_member();
+        if !absent && wants(fields, name).unwrap_or(*default && !none) {
             let open = reply.begin_document(name);
             section(service, reply);
             reply.end(open);
@@ -71,6 +74,10 @@ fn wants(fields: &[Field<'_>], name: &str) -> Option<bool> {
         RawBsonRef::Null | RawBsonRef::Undefined => false,
         value => as_i64(value) != Some(0),
     })
+}
+
+fn replication(service: &Service, writer: &mut Writer) {
+    write_hello(service, writer, "isWritablePrimary");
 }
 
 fn read(counter: &AtomicU64) -> u64 {
@@ -178,17 +185,22 @@ fn storage_engine(_service: &Service, writer: &mut Writer) {
     writer.bool("backupCursorOpen", false);
 }
 
-fn transactions(_service: &Service, writer: &mut Writer) {
-    for name in [
-        "currentActive",
-        "currentInactive",
-        "currentOpen",
-        "totalAborted",
-        "totalCommitted",
-        "totalStarted",
-    ] {
-        writer.i64(name, 0);
-    }
+fn transactions(service: &Service, writer: &mut Writer) {
+    let figures = &service.transactions;
+    let (mut inactive, active) = (0, service.numbered.runners().len() as u64);
+    let none: Vec<()> = service.numbered.edit_idle(|_, state| {
+        inactive += u64::from(state.open().is_some());
+        None
+    });
+    debug_assert!(none.is_empty(), "nothing was taken");
+    writer.long("retriedCommandsCount", read(&figures.retried_commands));
+    writer.long("retriedStatementsCount", read(&figures.retried_statements));
+    writer.long("currentActive", active);
+    writer.long("currentInactive", inactive);
+    writer.long("currentOpen", active + inactive);
+    writer.long("totalAborted", read(&figures.aborted));
+    writer.long("totalCommitted", read(&figures.committed));
+    writer.long("totalStarted", read(&figures.started));
 }
 
 fn metrics(service: &Service, writer: &mut Writer) {

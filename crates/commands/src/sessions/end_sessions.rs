@@ -7,7 +7,8 @@ use crate::registry::Command;
 use errors::Result;
 
 pub(crate) const END_SESSIONS: Command =
-    Command::new("endSessions", "Ends sessions, and the cursors they own.", end).api_v1();
+    Command::new("endSessions", "Ends sessions, with their cursors and open transactions.", end)
+        .api_v1();
 
 pub(crate) const REFRESH_SESSIONS: Command =
     Command::new("refreshSessions", "Keeps sessions from expiring.", refresh).api_v1();
@@ -19,6 +20,7 @@ fn end(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     for id in &list {
         context.service.sessions.end(*id);
+        context.service.numbered.remove(*id);
     }
     context
         .service

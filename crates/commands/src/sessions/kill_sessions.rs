@@ -99,6 +99,7 @@ fn stop(service: &Service, list: &[SessionId], own: u64) {
     for id in list {
         service.operations.kill_session(*id, own);
         service.sessions.end(*id);
+        service.numbered.remove(*id);
     }
     service.kill_cursors_of(list);
 }

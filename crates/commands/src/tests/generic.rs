@@ -1,7 +1,7 @@
 //! The arguments every command takes, and the refusals every command shares.
 
 use super::Client;
-use bson::{Bson, doc, spec::BinarySubtype};
+use bson::{Bson, doc};
 
 #[test]
 fn unknown_command_is_not_found() {
@@ -112,20 +112,19 @@ fn api_version_is_honoured() {
 }
 
 #[test]
-fn transactions_are_refused_as_a_standalone_refuses_them() {
+fn parts_of_a_transaction_need_their_number_and_their_session() {
     let client = Client::new();
-    let lsid = doc! { "id": bson::Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] } };
-    client.fails(
-        "test",
-        doc! { "insert": "c", "documents": [{}], "lsid": lsid, "txnNumber": 1_i64 },
-        20,
-        "Transaction numbers are only allowed on a replica set member or mongos",
-    );
     client.fails(
         "test",
         doc! { "find": "c", "startTransaction": true },
         72,
         "'startTransaction' field requires a transaction number to also be specified",
+    );
+    client.fails(
+        "test",
+        doc! { "insert": "c", "documents": [{}], "txnNumber": 1_i64 },
+        72,
+        "Transaction number requires a session ID to also be specified",
     );
 }
 

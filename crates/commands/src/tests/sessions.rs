@@ -53,6 +53,21 @@ fn refresh_and_kill_work_on_lists() {
 }
 
 #[test]
+fn sessions_are_listed() {
+    let client = Client::new();
+    client.ok("test", doc! { "ping": 1, "lsid": lsid(1) });
+    let count = |database: &str, target: Bson, stage: &str| {
+        let command = doc! { "aggregate": target, "pipeline": [{ stage: {} }], "cursor": {} };
+        let reply = client.run(database, command);
+        let cursor = reply.get_document("cursor").ok()?;
+        cursor.get_array("firstBatch").ok().map(Vec::len)
+    };
+    assert_eq!(count("admin", 1.into(), "$listLocalSessions"), Some(1));
+    assert_eq!(count("config", "system.sessions".into(), "$listSessions"), Some(1));
+    assert_eq!(count("config", "c".into(), "$listSessions"), None);
+}
+
+#[test]
 fn commit_without_a_transaction_fails() {
     let client = Client::new();
     client.fails(

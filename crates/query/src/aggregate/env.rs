@@ -8,7 +8,7 @@ use crate::cursor::InterruptSlot;
 use crate::request::AggregateTarget;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, DateTime, Document, doc};
-use catalog::{Catalog, Collection, Durability, Namespace};
+use catalog::{Catalog, Collection, Durability, Namespace, Snapshot};
 use errors::{Code, Error, Result};
 use expr::agg::Variables;
 use expr::filter::ParseContext;
@@ -27,6 +27,9 @@ pub(crate) struct QueryEnv {
     durability: Durability,
     bypass_validation: bool,
     options: ExecOptions,
+    /// The state to read where it is not that of now, and the collections that exist only there.
+    state: Option<Snapshot>,
+    own: Vec<Arc<Collection>>,
     /// The collection the pipeline runs on, for the stages that tell about it.
     namespace: Option<Namespace>,
 }
@@ -43,7 +46,10 @@ impl QueryEnv {
             AggregateTarget::Collection(ns) => Some(ns.clone()),
             AggregateTarget::Database(_) => None,
         };
+        let fixed = ctx.txn.is_some() || ctx.snapshot.is_some();
         Self {
+            state: fixed.then(|| ctx.read_state()),
+            own: ctx.txn.as_ref().map_or_else(|| ctx.own.clone(), |txn| txn.created().to_vec()),
             catalog: Arc::clone(ctx.catalog),
             interrupt: InterruptSlot::of(&ctx.interrupt),
             durability: ctx.durability,
@@ -67,6 +73,19 @@ impl QueryEnv {
 
     pub(crate) fn shared(&self) -> Arc<dyn Env> {
         Arc::new(self.clone())
+    }
+
+    /// The collection or view of this name.
+    pub(crate) fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
+        self.reading().collection(ns)
+    }
+
+    /// The context of what a stage reads.
+    pub(crate) fn reading(&self) -> OpContext<'_> {
+        let mut ctx = OpContext::new(&self.catalog, self.interrupt_dyn());
+        ctx.snapshot.clone_from(&self.state);
+        ctx.own.clone_from(&self.own);
+        ctx
     }
 
     /// The context of a write made by a stage.
@@ -102,7 +121,7 @@ impl Env for QueryEnv {
     fn lookup_hint(&self, from: &pipeline::Namespace, field: &str) -> LookupHint {
         let collection = Namespace::new(&from.database, &from.collection)
             .ok()
-            .and_then(|ns| self.catalog.collection(&ns));
+            .and_then(|ns| self.collection(&ns));
         let leads = |collection: &Collection| {
             field == "_id"
                 || collection.indexes().iter().any(|index| {

@@ -4,7 +4,7 @@
 //! concurrent writers are never overwritten unseen.
 
 use super::QueryEnv;
-use crate::canonical::Canonical;
+use crate::canonical::{Canonical, Purpose};
 use crate::write::{Targets, in_transaction, lock, with_id_first};
 use bson::raw::{RawBson, RawDocument, RawDocumentBuf};
 use catalog::{Collection, Namespace, Txn, id_key};
@@ -56,7 +56,8 @@ impl MergeWriter {
             None => None,
             Some(filter) => {
                 let collection = ctx.catalog.collection(&self.target);
-                let query = Canonical::of_filter(&ctx, collection, filter.clone(), None)?;
+                let query =
+                    Canonical::of_filter(&ctx, collection, filter.clone(), None, Purpose::Write)?;
                 match Targets::of(&ctx, query)? {
                     Some(mut targets) => targets.take(&ctx, true)?.into_iter().next(),
                     None => None,

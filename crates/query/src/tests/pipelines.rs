@@ -213,13 +213,13 @@ fn updates_in_pipeline_form_see_the_document() {
 
 #[test]
 fn a_sort_beyond_its_memory_gives_the_same_from_disk() {
-    use crate::canonical::Canonical;
+    use crate::canonical::{Canonical, Purpose};
     use crate::exec::{At, SortStage, Stage, TempFiles};
     let documents: Vec<Document> =
         (0..500).map(|i| doc! { "_id": i, "n": (i * 7919) % 31, "pad": "x".repeat(50) }).collect();
     let room = Room::with(&documents);
     let ctx = room.ctx();
-    let query = Canonical::of_find(&ctx, &room.ns, &FindRequest::default()).unwrap();
+    let query = Canonical::of_find(&ctx, &room.ns, &FindRequest::default(), Purpose::Read).unwrap();
     let pattern = expr::SortPattern::parse(&raw(&doc! { "n": 1 })).unwrap();
     let sorted = |memory: usize, disk: bool, limit: Option<usize>| -> Result<Vec<i32>> {
         let input = query.stages(&room.catalog, &query.decide(None).winner)?;

@@ -1,12 +1,12 @@
 //! `delete`: one document or all that match.
 
 use super::targets::{Targets, lock};
-use super::{check_target, in_transaction, note};
-use crate::canonical::{Canonical, check_given_collation, parse_filter};
-use crate::context::OpContext;
+use super::{check_target, note, remembered};
+use crate::canonical::{Canonical, Purpose, check_given_collation, parse_filter};
+use crate::context::{OpContext, Outcome};
 use crate::request::{DeleteRequest, DeleteResult, DeleteStatement};
 use bson::raw::RawDocument;
-use catalog::Namespace;
+use catalog::{Namespace, Txn};
 use errors::Result;
 
 /// Runs delete statements.
@@ -18,7 +18,11 @@ pub fn delete(
     check_target(ctx, ns)?;
     let mut result = DeleteResult::default();
     for (index, statement) in request.deletes.iter().enumerate() {
-        let outcome = run(ctx, ns, statement, request.let_variables, &mut result.n);
+        if let Some(Outcome::Deleted(n)) = ctx.done(index)? {
+            result.n += n;
+            continue;
+        }
+        let outcome = run(ctx, ns, index, statement, request.let_variables, &mut result.n);
         if let Err(error) = outcome
             && note(&mut result.errors, index, error, request.ordered)?
         {
@@ -32,6 +36,7 @@ pub fn delete(
 fn run(
     ctx: &mut OpContext<'_>,
     ns: &Namespace,
+    index: usize,
     statement: &DeleteStatement<'_>,
     let_variables: Option<&RawDocument>,
     n: &mut u64,
@@ -39,8 +44,9 @@ fn run(
     check_given_collation(statement.collation)?;
     let filter = parse_filter(Some(statement.filter), let_variables, ctx.catalog)?;
     loop {
-        let collection = ctx.catalog.collection(ns);
-        let query = Canonical::of_filter(ctx, collection, filter.clone(), statement.hint)?;
+        let collection = ctx.collection(ns);
+        let hint = statement.hint;
+        let query = Canonical::of_filter(ctx, collection, filter.clone(), hint, Purpose::Write)?;
         let Some(mut targets) = Targets::of(ctx, query)? else { return Ok(()) };
         let mut raced = false;
         loop {
@@ -48,7 +54,7 @@ fn run(
             if rows.is_empty() {
                 break;
             }
-            let deleted = in_transaction(ctx, |txn| {
+            let delete_rows = |txn: &mut Txn| {
                 let Some(collection) = targets.open(txn, ns)? else { return Ok(0) };
                 let mut deleted = 0;
                 for row in &rows {
@@ -59,6 +65,10 @@ fn run(
                     }
                 }
                 Ok(deleted)
+            };
+            let deleted = remembered(ctx, delete_rows, |deleted| match deleted {
+                0 => Vec::new(),
+                deleted => vec![(index, Outcome::Deleted(*deleted))],
             })?;
             *n += deleted;
             if statement.only_one && deleted == 1 {

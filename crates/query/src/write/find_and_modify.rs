@@ -3,9 +3,9 @@
 use super::apply::Change;
 use super::targets::{Targets, lock};
 use super::update::insert_upserted;
-use super::{check_target, in_transaction};
-use crate::canonical::{Canonical, parse_context};
-use crate::context::OpContext;
+use super::{check_target, remembered};
+use crate::canonical::{Canonical, Purpose, parse_context};
+use crate::context::{OpContext, Outcome};
 use crate::exec::Row;
 use crate::projection::Shape;
 use crate::request::{FindAndModifyRequest, FindAndModifyResult, FindRequest};
@@ -59,26 +59,38 @@ fn run(
             return Err(Error::failed_to_parse("Cannot specify both an update and remove=true"));
         }
     };
+    if let Some(Outcome::FoundAndModified(result)) = ctx.done(0)? {
+        return Ok(result);
+    }
     let mut attempts = 0;
     loop {
-        let query = Canonical::of_find(ctx, ns, &find)?;
+        let query = Canonical::of_find(ctx, ns, &find, Purpose::Write)?;
         let filter = query.filter.clone();
         let mut raced = false;
         if let Some(mut targets) = Targets::of(ctx, query)? {
             loop {
                 let rows = targets.take(ctx, true)?;
                 let Some(row) = rows.first() else { break };
-                let step = |txn: &mut Txn| take_row(txn, ns, &targets, change.as_ref(), row);
-                if let Some((old, new)) = in_transaction(ctx, step)? {
-                    return found(request, shape.as_ref(), &filter, old, new);
+                let step = |txn: &mut Txn| {
+                    let taken = take_row(txn, ns, &targets, change.as_ref(), row)?;
+                    let found = |(old, new)| found(request, shape.as_ref(), &filter, old, new);
+                    taken.map(found).transpose()
+                };
+                let taken = remembered(ctx, step, |taken| {
+                    taken.iter().map(|r| (0, Outcome::FoundAndModified(r.clone()))).collect()
+                })?;
+                if let Some(result) = taken {
+                    return Ok(result);
                 }
                 raced = true;
             }
         }
         match &change {
             _ if raced => {}
-            Some(change) if request.upsert => match upsert(ctx, ns, change, &filter) {
-                Ok(document) => return inserted(request, shape.as_ref(), &filter, document),
+            Some(change) if request.upsert => match upsert(ctx, ns, change, &filter, |document| {
+                inserted(request, shape.as_ref(), &filter, document)
+            }) {
+                Ok(result) => return Ok(result),
                 Err(error) if error.code() == Code::DUPLICATE_KEY && attempts < UPSERT_ATTEMPTS => {
                     attempts += 1;
                 }
@@ -127,10 +139,12 @@ fn upsert(
     ns: &Namespace,
     change: &Change,
     filter: &Filter,
-) -> Result<RawDocumentBuf> {
+    show: impl Fn(RawDocumentBuf) -> Result<FindAndModifyResult>,
+) -> Result<FindAndModifyResult> {
     let document = change.upsert(filter)?;
-    insert_upserted(ctx, ns, &document)?;
-    Ok(document)
+    let result = show(document.clone())?;
+    insert_upserted(ctx, ns, &document, || vec![(0, Outcome::FoundAndModified(result.clone()))])?;
+    Ok(result)
 }
 
 fn found(

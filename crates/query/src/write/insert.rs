@@ -2,8 +2,8 @@
 //!
 //! Always true: a document that fails leaves nothing; the others of the batch stay.
 
-use super::{CHUNK_BYTES, CHUNK_DOCUMENTS, check_target, in_transaction, note, object_id};
-use crate::context::OpContext;
+use super::{CHUNK_BYTES, CHUNK_DOCUMENTS, check_target, note, object_id, remembered};
+use crate::context::{OpContext, Outcome};
 use crate::request::{InsertRequest, InsertResult, WriteError};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use catalog::{MAX_DOCUMENT_BYTES, Namespace, Txn, check_document, check_id};
@@ -19,12 +19,20 @@ pub fn insert(
 ) -> Result<InsertResult> {
     check_target(ctx, ns)?;
     let mut result = InsertResult::default();
+    let done = done_before(ctx, request.documents.len())?;
+    result.n = done.iter().filter(|done| **done).count() as u64;
     let mut next = 0;
     while next < request.documents.len() {
         let end = chunk_end(request.documents, next);
         let chunk = prepare(ctx.catalog.os(), &request.documents[next..end]);
         ensure(ctx, ns)?;
-        let part = in_transaction(ctx, |txn| insert_chunk(txn, ns, &chunk, request.ordered))?;
+        let skip = done.get(next..end).unwrap_or_default();
+        let step = |txn: &mut Txn| insert_chunk(txn, ns, &chunk, skip, request.ordered);
+        let part = remembered(ctx, step, |part| {
+            runs_of(part, skip, end - next, request.ordered)
+                .map(|(first, count)| (next + first, Outcome::Inserted(count)))
+                .collect()
+        })?;
         result.n += part.n;
         let mut stop = false;
         for WriteError { index, error } in part.errors {
@@ -38,9 +46,40 @@ pub fn insert(
     Ok(result)
 }
 
-/// Creates the collection outside of the transaction: others may use it at once.
+/// Which documents of a retryable write were inserted when it was sent before; empty where it is
+/// none.
+fn done_before(ctx: &mut OpContext<'_>, count: usize) -> Result<Vec<bool>> {
+    if ctx.statements.is_none() {
+        return Ok(Vec::new());
+    }
+    (0..count).map(|index| Ok(ctx.done(index)?.is_some())).collect()
+}
+
+/// The documents that a chunk has inserted, as runs of neighbours: the first and how many.
+fn runs_of(
+    part: &InsertResult,
+    skip: &[bool],
+    count: usize,
+    ordered: bool,
+) -> impl Iterator<Item = (usize, u32)> {
+    let failed = |index: usize| part.errors.iter().any(|error| error.index == index);
+    let end = part.errors.first().filter(|_| ordered).map_or(count, |error| error.index);
+    let mut runs: Vec<(usize, u32)> = Vec::new();
+    for index in 0..end {
+        if skip.get(index) == Some(&true) || failed(index) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some((first, length)) if *first + *length as usize == index => *length += 1,
+            _ => runs.push((index, 1)),
+        }
+    }
+    runs.into_iter()
+}
+
+/// Creates the collection outside of a statement's own transaction: others may use it at once.
 fn ensure(ctx: &OpContext<'_>, ns: &Namespace) -> Result<()> {
-    if ctx.catalog.collection(ns).is_none() {
+    if ctx.txn.is_none() && ctx.catalog.collection(ns).is_none() {
         ctx.catalog.ensure_collection(ns)?;
     }
     Ok(())
@@ -113,15 +152,19 @@ fn insert_chunk(
     txn: &mut Txn,
     ns: &Namespace,
     documents: &[Prepared<'_>],
+    skip: &[bool],
     ordered: bool,
 ) -> Result<InsertResult> {
-    // Dropped since `ensure`: made anew when the statement is repeated.
     let Some(collection) = txn.open_for_write(ns)? else {
-        txn.catalog().clone().ensure_collection(ns)?;
-        return insert_chunk(txn, ns, documents, ordered);
+        // Dropped since `ensure`, or to be made by the client's transaction.
+        txn.ensure_collection(ns)?;
+        return insert_chunk(txn, ns, documents, skip, ordered);
     };
     let mut result = InsertResult::default();
     for (index, prepared) in documents.iter().enumerate() {
+        if skip.get(index) == Some(&true) {
+            continue;
+        }
         let inserted = match prepared {
             Ok(document) => txn.insert_document(&collection, document),
             Err(error) => Err(error.clone()),

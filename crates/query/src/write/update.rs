@@ -2,9 +2,9 @@
 
 use super::apply::Change;
 use super::targets::{Targets, lock};
-use super::{check_target, in_transaction, note};
-use crate::canonical::{Canonical, check_given_collation, parse_context, sort_of};
-use crate::context::OpContext;
+use super::{check_target, note, remembered};
+use crate::canonical::{Canonical, Purpose, check_given_collation, parse_context, sort_of};
+use crate::context::{OpContext, Outcome};
 use crate::exec::Row;
 use crate::request::{UpdateRequest, UpdateResult, UpdateStatement};
 use bson::raw::{RawBson, RawDocument, RawDocumentBuf};
@@ -24,7 +24,13 @@ pub fn update(
     check_target(ctx, ns)?;
     let mut result = UpdateResult::default();
     for (index, statement) in request.updates.iter().enumerate() {
-        match run(ctx, ns, statement, request.let_variables) {
+        if let Some(Outcome::Updated { n, modified, upserted }) = ctx.done(index)? {
+            result.n += n;
+            result.n_modified += modified;
+            result.upserted.extend(upserted.map(|id| (index, id)));
+            continue;
+        }
+        match run(ctx, ns, index, statement, request.let_variables) {
             Ok(done) => {
                 result.n += done.matched + u64::from(done.upserted.is_some());
                 result.n_modified += done.modified;
@@ -51,6 +57,7 @@ struct Done {
 fn run(
     ctx: &mut OpContext<'_>,
     ns: &Namespace,
+    index: usize,
     statement: &UpdateStatement<'_>,
     let_variables: Option<&RawDocument>,
 ) -> Result<Done> {
@@ -70,18 +77,21 @@ fn run(
     let mut done = Done::default();
     let mut attempts = 0;
     loop {
-        let collection = ctx.catalog.collection(ns);
-        let mut query = Canonical::of_filter(ctx, collection, filter.clone(), statement.hint)?;
+        let collection = ctx.collection(ns);
+        let hint = statement.hint;
+        let mut query =
+            Canonical::of_filter(ctx, collection, filter.clone(), hint, Purpose::Write)?;
         query.sort.clone_from(&sort);
         let mut raced = false;
         if let Some(mut targets) = Targets::of(ctx, query)? {
-            raced = change_all(ctx, ns, &mut targets, &change, !statement.multi, &mut done)?;
+            let at = (index, !statement.multi);
+            raced = change_all(ctx, ns, &mut targets, &change, at, &mut done)?;
         }
         if done.matched > 0 || !(raced || statement.upsert) {
             return Ok(done);
         }
         if !raced {
-            match insert_new(ctx, ns, &change, &filter) {
+            match insert_new(ctx, ns, index, &change, &filter) {
                 Ok(id) => {
                     done.upserted = Some(id);
                     return Ok(done);
@@ -96,13 +106,13 @@ fn run(
     }
 }
 
-/// Changes what the targets hold; says whether a candidate was lost to another writer.
+/// Changes what the targets hold, all or only one of them; says whether a candidate was lost to another writer.
 fn change_all(
     ctx: &mut OpContext<'_>,
     ns: &Namespace,
     targets: &mut Targets,
     change: &Change,
-    only_one: bool,
+    (index, only_one): (usize, bool),
     done: &mut Done,
 ) -> Result<bool> {
     let mut raced = false;
@@ -111,7 +121,14 @@ fn change_all(
         if rows.is_empty() {
             return Ok(raced);
         }
-        let part = in_transaction(ctx, |txn| change_rows(txn, ns, targets, change, &rows))?;
+        let step = |txn: &mut Txn| change_rows(txn, ns, targets, change, &rows);
+        let part = remembered(ctx, step, |part| match part.matched {
+            0 => Vec::new(),
+            n => {
+                let modified = part.modified;
+                vec![(index, Outcome::Updated { n, modified, upserted: None })]
+            }
+        })?;
         done.matched += part.matched;
         done.modified += part.modified;
         if only_one && part.matched == 1 {
@@ -147,15 +164,18 @@ fn change_rows(
 fn insert_new(
     ctx: &mut OpContext<'_>,
     ns: &Namespace,
+    index: usize,
     change: &Change,
     filter: &Filter,
 ) -> Result<RawBson> {
     let document = change.upsert(filter)?;
-    insert_upserted(ctx, ns, &document)?;
-    let id = document
+    let id: RawBson = document
         .get("_id")?
-        .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "an upserted document has an _id"))?;
-    Ok(id.into())
+        .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "an upserted document has an _id"))?
+        .into();
+    let outcome = || Outcome::Updated { n: 1, modified: 0, upserted: Some(id.clone()) };
+    insert_upserted(ctx, ns, &document, || vec![(index, outcome())])?;
+    Ok(id)
 }
 
 /// Inserts the document of an upsert, creating the collection where it does not exist.
@@ -163,9 +183,13 @@ pub(crate) fn insert_upserted(
     ctx: &mut OpContext<'_>,
     ns: &Namespace,
     document: &RawDocumentBuf,
+    describe: impl Fn() -> Vec<(usize, Outcome)>,
 ) -> Result<()> {
-    ctx.catalog.ensure_collection(ns)?;
-    in_transaction(ctx, |txn| {
+    if ctx.txn.is_none() {
+        ctx.catalog.ensure_collection(ns)?;
+    }
+    let step = |txn: &mut Txn| {
+        txn.ensure_collection(ns)?;
         let Some(collection) = txn.open_for_write(ns)? else {
             return Err(Error::new(
                 Code::WRITE_CONFLICT,
@@ -173,5 +197,6 @@ pub(crate) fn insert_upserted(
             ));
         };
         txn.insert_document(&collection, document)
-    })
+    };
+    remembered(ctx, step, |()| describe())
 }

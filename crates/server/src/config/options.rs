@@ -99,6 +99,20 @@ pub(crate) const OPTIONS: &[Opt] = &[
         "write the process number to this file",
     ),
     opt("setParameter", "setParameter", Repeated, "name=value; a server parameter at start"),
+    // the replica set
+    opt(
+        "replSet",
+        "replication.replSetName",
+        Text,
+        "be the one member of a replica set of this name",
+    ),
+    opt("replset", "replication.replSet", Text, "the same as replSet"),
+    opt(
+        "replSetAutoInitiate",
+        "replication.autoInitiate",
+        Switch,
+        "initiate the replica set at the first start, without replSetInitiate",
+    ),
     // the engine, as TokuMX spelled it
     opt(
         "cacheSize",
@@ -233,8 +247,6 @@ pub(crate) const REFUSED: &[(&str, &str, bool)] = &[
     ("sslMode", "net.ssl.mode", true),
     ("sslPEMKeyFile", "net.ssl.PEMKeyFile", true),
     ("sslOnNormalPorts", "", false),
-    ("replSet", "replication.replSetName", true),
-    ("replset", "replication.replSet", true),
     ("enableMajorityReadConcern", "replication.enableMajorityReadConcern", true),
     ("rsMaintenance", "", false),
     ("fastsync", "", false),

@@ -46,6 +46,10 @@ pub struct Settings {
     pub fork: bool,
     /// The process number goes here.
     pub pid_file: Option<PathBuf>,
+    /// The name of the replica set this server is the member of, if of any.
+    pub replica_set: Option<String>,
+    /// Initiate the set without being asked.
+    pub replica_set_initiate: bool,
     /// Server parameters by name.
     pub parameters: BTreeMap<String, String>,
     /// Memory for the engine; half of the machine's without.
@@ -104,6 +108,8 @@ impl Settings {
             slow_ms: given.number("slowms", 100),
             fork: given.switch("fork", false),
             pid_file: given.path("pidfilepath"),
+            replica_set: given.replica_set(),
+            replica_set_initiate: given.switch("replSetAutoInitiate", false),
             parameters: given.parameters(),
             cache_size: given.cache_size()?,
             direct_io: given.switch("directio", false),
@@ -127,6 +133,9 @@ impl Settings {
     fn check_together(&self) -> Result<(), ConfigError> {
         if self.fork && self.log_path.is_none() {
             return Err(ConfigError::new("--fork has to be used with --logpath"));
+        }
+        if self.replica_set_initiate && self.replica_set.is_none() {
+            return Err(ConfigError::new("--replSetAutoInitiate has to be used with --replSet"));
         }
         Ok(())
     }
@@ -205,6 +214,13 @@ impl Lookup {
             .filter_map(|(_, value)| value.split_once('='))
             .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
             .collect()
+    }
+
+    /// The set's name, without the seed hosts of old command lines (`name/host1,host2`).
+    fn replica_set(&self) -> Option<String> {
+        let text = self.text("replSet").or_else(|| self.text("replset"))?;
+        let name = text.split('/').next().unwrap_or(text).trim();
+        (!name.is_empty()).then(|| name.to_owned())
     }
 
     fn cache_size(&self) -> Result<Option<u64>, ConfigError> {

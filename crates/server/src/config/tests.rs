@@ -112,7 +112,8 @@ fn a_tokumx_file_is_taken_with_one_warning_for_what_means_nothing() {
 fn what_cannot_be_honoured_is_refused_by_name() {
     for (arguments, word) in [
         (&["--auth"][..], "auth"),
-        (&["--replSet", "rs0"], "replSet"),
+        (&["--master"], "master"),
+        (&["--replSetAutoInitiate"], "--replSet"),
         (&["--tlsMode=requireTLS"], "tlsMode"),
         (&["--noSuchOption", "1"], "noSuchOption"),
         (&["--port", "70000"], "port"),
@@ -126,7 +127,7 @@ fn what_cannot_be_honoured_is_refused_by_name() {
     ] {
         assert!(refusal(arguments).contains(word), "{arguments:?}: {}", refusal(arguments));
     }
-    for text in ["security:\n  authorization: enabled\n", "replSet = rs0\n", "nosuch = 1\n"] {
+    for text in ["security:\n  authorization: enabled\n", "master = true\n", "nosuch = 1\n"] {
         assert!(with_file(text, &[]).is_err(), "{text}");
     }
     assert!(with_file("security:\n  authorization: disabled\n", &[]).is_ok());

@@ -1,0 +1,55 @@
+//! The server's own documents (`local.system.replset`, `config.settings`): read and replaced whole.
+//!
+//! Always true: they go through the same transactions as everybody's, only past the check that
+//! keeps clients out of `system.` collections.
+
+use crate::catalog::Catalog;
+use crate::index::id_key;
+use crate::namespace::Namespace;
+use crate::txn::TxnKind;
+use bson::raw::{RawDocument, RawDocumentBuf};
+use engine::{Direction, Durability, KeyRange};
+use errors::{Code, Error, Result};
+use std::sync::Arc;
+
+impl Catalog {
+    /// The first document of a collection; `None` where there is none.
+    pub fn system_document(&self, namespace: &Namespace) -> Result<Option<RawDocumentBuf>> {
+        let Some(collection) = self.collection(namespace) else { return Ok(None) };
+        let snapshot = self.snapshot();
+        let mut cursor = snapshot
+            .cursor(collection.primary, KeyRange::all(), Direction::Forward)
+            .map_err(crate::from_engine)?;
+        match cursor.next().map_err(crate::from_engine)? {
+            Some((_, document)) => Ok(Some(RawDocument::from_bytes(document)?.to_owned())),
+            None => Ok(None),
+        }
+    }
+
+    /// Puts a document in the place of the one with its `_id`, making the collection where it is
+    /// missing. May wait for the disk.
+    pub fn put_system_document(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        document: &RawDocument,
+        durability: Durability,
+    ) -> Result<()> {
+        let id = document
+            .get("_id")?
+            .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "a system document has an _id"))?;
+        let key = id_key(id)?;
+        loop {
+            self.ensure_system_collection(namespace)?;
+            let mut txn = self.begin(TxnKind::Statement);
+            let Some(collection) = txn.open_for_write(namespace)? else { continue };
+            match txn.get_for_update(&collection, &key)? {
+                Some(old) => {
+                    let old = RawDocument::from_bytes(&old[..])?;
+                    txn.update_document(&collection, &key, old, document, None)?;
+                }
+                None => txn.insert_document(&collection, document)?,
+            }
+            return txn.commit(durability).map(drop);
+        }
+    }
+}

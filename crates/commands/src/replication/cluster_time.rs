@@ -1,0 +1,283 @@
+//! The cluster's time: seconds and a counter, growing with every commit that becomes visible.
+//!
+//! Where it comes from: the engine numbers its commits without gaps. Asked for the time, the clock
+//! looks at the newest visible commit; if there is one that it has not seen, it ticks: to the wall
+//! clock's second, or by one where that is not ahead. So a reply that is written after a commit
+//! names a time that no earlier state has had, and the time of an idle server stands still.
+//!
+//! Always true:
+//! 1. It never goes back, also not over a crash or a wall clock that was set back: only seconds
+//!    below a *lease* are handed out, the lease is on stable storage, and a start begins above it.
+//! 2. The same stored document holds the term, which only grows.
+//! 3. The state of a time is the state at the newest commit seen when the clock ticked to it. A
+//!    state can be read again as long as it is pinned: a snapshot read pins the one it gets.
+
+use bson::raw::RawDocumentBuf;
+use bson::{Timestamp, doc};
+use catalog::{Catalog, Durability, Namespace, Snapshot};
+use errors::{Code, Error, Result};
+use os::Os;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Seconds by which the lease runs ahead of the wall clock when it is renewed.
+const LEASE_SECONDS: u64 = 20;
+/// The lease is renewed when fewer are left.
+const RENEW_SECONDS: u64 = 10;
+/// How far ahead of us a client's time may be before we refuse to follow.
+const MAX_DRIFT_SECONDS: u64 = 365 * 24 * 3600;
+/// How many states are pinned at once at most.
+const MAX_PINS: usize = 64;
+
+/// A time as one number that sorts like it.
+fn pack(time: Timestamp) -> u64 {
+    u64::from(time.time) << 32 | u64::from(time.increment)
+}
+
+fn unpack(time: u64) -> Timestamp {
+    Timestamp { time: (time >> 32) as u32, increment: time as u32 }
+}
+
+/// The clock. Times are packed: seconds above, counter below.
+pub(crate) struct ClusterClock {
+    catalog: Arc<Catalog>,
+    os: Os,
+    newest: AtomicU64,
+    /// The newest commit when it last ticked.
+    seen: AtomicU64,
+    /// Guards ticking and the history.
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    /// Only seconds up to here may be handed out.
+    lease: u64,
+    term: i64,
+    pins: VecDeque<Pin>,
+}
+
+/// A state that can be read again.
+struct Pin {
+    from: u64,
+    /// The next time handed out; `None` while `from` is the newest.
+    until: Option<u64>,
+    snapshot: Snapshot,
+    last_use: Duration,
+}
+
+impl ClusterClock {
+    /// How long a state stays readable after its last use, unless a parameter says otherwise.
+    pub(crate) const WINDOW: Duration = Duration::from_mins(5);
+
+    pub(crate) fn new(catalog: &Arc<Catalog>, os: &Os) -> Self {
+        Self {
+            catalog: Arc::clone(catalog),
+            os: os.clone(),
+            newest: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
+            inner: Mutex::default(),
+        }
+    }
+
+    /// Goes on above everything handed out before this start. Waits for the disk.
+    pub(crate) fn start(&self) -> Result<()> {
+        let mut inner = self.inner.lock();
+        if let Some(stored) = self.catalog.system_document(&namespace()?)? {
+            inner.term = stored.get_i64("term").unwrap_or(0);
+            inner.lease = stored.get_i64("lease").unwrap_or(0).unsigned_abs();
+        }
+        let second = self.wall_seconds().max(inner.lease + 1);
+        self.renew(&mut inner, second)?;
+        self.newest.store(second << 32 | 1, Ordering::Release);
+        self.seen.store(self.catalog.engine().newest_commit().0, Ordering::Release);
+        Ok(())
+    }
+
+    /// The next term, stored before it is told. Waits for the disk.
+    pub(crate) fn next_term(&self) -> Result<i64> {
+        let mut inner = self.inner.lock();
+        inner.term += 1;
+        let lease = inner.lease;
+        self.store(&inner, lease)?;
+        Ok(inner.term)
+    }
+
+    /// The time of the newest state. May wait for the disk where the lease is used up.
+    pub(crate) fn now(&self) -> Timestamp {
+        let newest = self.catalog.engine().newest_commit().0;
+        if newest <= self.seen.load(Ordering::Acquire) {
+            return unpack(self.newest.load(Ordering::Acquire));
+        }
+        let mut inner = self.inner.lock();
+        unpack(self.tick(&mut inner))
+    }
+
+    /// Ticks where a commit came since; the packed time.
+    fn tick(&self, inner: &mut Inner) -> u64 {
+        let commit = self.catalog.engine().newest_commit().0;
+        let before = self.newest.load(Ordering::Acquire);
+        if commit <= self.seen.load(Ordering::Acquire) {
+            return before;
+        }
+        let next = (before + 1).max(self.wall_seconds() << 32 | 1);
+        self.move_to(inner, next);
+        self.seen.fetch_max(commit, Ordering::AcqRel);
+        self.newest.load(Ordering::Acquire)
+    }
+
+    fn move_to(&self, inner: &mut Inner, next: u64) {
+        if next >> 32 > inner.lease {
+            if self.renew(inner, next >> 32).is_err() {
+                // The engine has stopped, and every write with it; time stands still.
+                return;
+            }
+            // The renewal is a commit itself, and none to tick for.
+            self.seen.store(self.catalog.engine().newest_commit().0, Ordering::Release);
+        }
+        if let Some(pin) = inner.pins.back_mut() {
+            pin.until.get_or_insert(next);
+        }
+        self.newest.store(next, Ordering::Release);
+    }
+
+    /// Follows a client that has seen a later time elsewhere.
+    pub(crate) fn advance(&self, seen: Timestamp) -> Result<()> {
+        let seen = pack(seen);
+        if seen <= self.newest.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if seen >> 32 > self.wall_seconds() + MAX_DRIFT_SECONDS {
+            return Err(Error::new(
+                Code::CLUSTER_TIME_FAILS_RATE_LIMITER,
+                "New cluster time is too far from this node's wall clock time.",
+            ));
+        }
+        let mut inner = self.inner.lock();
+        if seen > self.newest.load(Ordering::Acquire) {
+            self.move_to(&mut inner, seen);
+        }
+        Ok(())
+    }
+
+    /// Renews the lease before it is used up; called every few seconds.
+    pub(crate) fn housekeep(&self, window: Duration) {
+        let mut inner = self.inner.lock();
+        let now = self.os.clock.monotonic();
+        inner.pins.retain(|pin| now.saturating_sub(pin.last_use) < window);
+        let newest = self.newest.load(Ordering::Acquire) >> 32;
+        // An idle server's time stands still, and nothing is to be written for it.
+        let ticked = newest + RENEW_SECONDS > self.wall_seconds();
+        if ticked && inner.lease < self.wall_seconds() + RENEW_SECONDS {
+            // Failing here only means trying again when a second is needed.
+            let _later = self.renew(&mut inner, newest);
+        }
+    }
+
+    /// Makes seconds up to `second` and some more available.
+    fn renew(&self, inner: &mut Inner, second: u64) -> Result<()> {
+        let lease = second.max(self.wall_seconds() + LEASE_SECONDS);
+        self.store(inner, lease)?;
+        inner.lease = lease;
+        Ok(())
+    }
+
+    fn store(&self, inner: &Inner, lease: u64) -> Result<()> {
+        let document = doc! { "_id": "self", "term": inner.term, "lease": lease as i64 };
+        let document = RawDocumentBuf::try_from(&document)?;
+        self.catalog.put_system_document(&namespace()?, &document, Durability::Synced)
+    }
+
+    /// The newest state and its time, which stays readable for a while.
+    pub(crate) fn pin_newest(&self) -> (Timestamp, Snapshot) {
+        let mut inner = self.inner.lock();
+        let snapshot = self.pin(&mut inner);
+        (unpack(self.newest.load(Ordering::Acquire)), snapshot)
+    }
+
+    fn pin(&self, inner: &mut Inner) -> Snapshot {
+        let now = self.os.clock.monotonic();
+        // What can take a renewal comes first: the next tick stays within the second.
+        self.tick(inner);
+        let snapshot = self.catalog.snapshot();
+        // The state's own time: ticking afterwards would give it to a later state.
+        if snapshot.timestamp().0 > self.seen.load(Ordering::Acquire) {
+            self.move_to(inner, self.newest.load(Ordering::Acquire) + 1);
+            self.seen.store(snapshot.timestamp().0, Ordering::Release);
+        }
+        let newest = self.newest.load(Ordering::Acquire);
+        if let Some(pin) = inner.pins.back_mut()
+            && pin.from == newest
+        {
+            pin.last_use = now;
+            return pin.snapshot.clone();
+        }
+        let pin = Pin { from: newest, until: None, snapshot: snapshot.clone(), last_use: now };
+        inner.pins.push_back(pin);
+        if inner.pins.len() > MAX_PINS {
+            inner.pins.pop_front();
+        }
+        snapshot
+    }
+
+    /// The state of a time.
+    pub(crate) fn state_at(&self, time: Timestamp) -> Result<Snapshot> {
+        let asked = pack(time);
+        self.check_reached("atClusterTime", time)?;
+        let mut inner = self.inner.lock();
+        let now = self.os.clock.monotonic();
+        let pinned = inner
+            .pins
+            .iter_mut()
+            .find(|pin| asked >= pin.from && pin.until.is_none_or(|until| asked < until));
+        if let Some(pin) = pinned
+            && (pin.until.is_some() || asked == pin.from)
+        {
+            pin.last_use = now;
+            return Ok(pin.snapshot.clone());
+        }
+        let newest = self.tick(&mut inner);
+        if asked == newest {
+            return Ok(self.pin(&mut inner));
+        }
+        Err(Error::new(
+            Code::SNAPSHOT_TOO_OLD,
+            format!(
+                "Read timestamp {} is older than the oldest available timestamp.",
+                shown(unpack(asked))
+            ),
+        ))
+    }
+
+    /// Refuses a time that nobody was told yet.
+    pub(crate) fn check_reached(&self, field: &str, time: Timestamp) -> Result<()> {
+        let now = self.now();
+        if pack(time) <= pack(now) {
+            return Ok(());
+        }
+        Err(Error::new(
+            Code::INVALID_OPTIONS,
+            format!(
+                "readConcern {field} value must not be greater than the current clusterTime. \
+                 Requested clusterTime: {{ ts: {} }}; current clusterTime: {{ ts: {} }}",
+                shown(time),
+                shown(now)
+            ),
+        ))
+    }
+
+    fn wall_seconds(&self) -> u64 {
+        u64::try_from(self.os.clock.wall_ms() / 1000).unwrap_or(0)
+    }
+}
+
+fn shown(time: Timestamp) -> String {
+    format!("Timestamp({}, {})", time.time, time.increment)
+}
+
+fn namespace() -> Result<Namespace> {
+    Namespace::new("local", "replset.election")
+}

@@ -1,0 +1,165 @@
+//! `replSetInitiate`, `replSetReconfig` and `replSetGetConfig`: the set's configuration.
+
+use super::config::{Config, replica_set_id};
+use super::{ReplicaSetOptions, Role};
+use crate::context::Context;
+use crate::fields::Field;
+use crate::registry::Command;
+use bson::RawBsonRef;
+use bson::raw::RawDocumentBuf;
+use errors::{Code, Error, Result};
+use std::sync::Arc;
+
+pub(crate) const REPL_SET_INITIATE: Command =
+    Command::new("replSetInitiate", "Makes this node a replica set of its own.", initiate)
+        .admin_only();
+
+pub(crate) const REPL_SET_RECONFIG: Command =
+    Command::new("replSetReconfig", "Changes settings and tags of the set.", reconfigure)
+        .admin_only();
+
+pub(crate) const REPL_SET_GET_CONFIG: Command =
+    Command::new("replSetGetConfig", "The set's configuration.", get).admin_only();
+
+/// The refusal of every server that was not started with `--replSet`.
+pub(super) fn member<'a>(context: &Context<'a>) -> Result<&'a ReplicaSetOptions> {
+    context
+        .service
+        .replication
+        .options()
+        .ok_or_else(|| Error::new(Code::NO_REPLICATION_ENABLED, "not running with --replSet"))
+}
+
+/// The configuration, or the refusal of a member that waits for one.
+pub(super) fn configured(context: &Context<'_>) -> Result<Arc<Config>> {
+    member(context)?;
+    context
+        .service
+        .replication
+        .config()
+        .ok_or_else(|| Error::new(Code::NOT_YET_INITIALIZED, "no replset config has been received"))
+}
+
+fn initiate(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let service = context.service;
+    let Some(options) = service.replication.options() else {
+        return Err(Error::new(
+            Code::NO_REPLICATION_ENABLED,
+            "This node was not started with replication enabled.",
+        ));
+    };
+    if let Some(field) = fields.get(1) {
+        return Err(field.unknown());
+    }
+    if service.replication.config().is_some() {
+        return Err(Error::new(Code::ALREADY_INITIALIZED, "already initialized"));
+    }
+    let config = match fields[0].value {
+        RawBsonRef::Document(given) if !given.is_empty() => {
+            let given = with_id(given, service)?;
+            Config::parse(&options.name, &given)?
+        }
+        RawBsonRef::Document(_) | RawBsonRef::Null | RawBsonRef::Undefined => {
+            Config::of_one(&options.name, &options.address, &service.os)?
+        }
+        // The shell's own way of saying "the default".
+        value if crate::fields::as_i64(value) == Some(1) => {
+            Config::of_one(&options.name, &options.address, &service.os)?
+        }
+        _ => return Err(fields[0].wrong_type("object")),
+    };
+    check_port(context, &config)?;
+    service.replication.initiate(config, &service.catalog, &service.os)?;
+    service.topology_changed();
+    Ok(())
+}
+
+/// A first configuration gets the set's identity.
+fn with_id(given: &bson::RawDocument, service: &crate::Service) -> Result<RawDocumentBuf> {
+    let mut given = bson::Document::try_from(given)?;
+    given.insert("version", 1);
+    if !given.contains_key("settings") {
+        given.insert("settings", bson::Document::new());
+    }
+    if let Ok(settings) = given.get_document_mut("settings") {
+        settings.insert("replicaSetId", replica_set_id(&service.os));
+    }
+    Ok(RawDocumentBuf::try_from(&given)?)
+}
+
+/// The member must be this node. Names differ from place to place, so the port alone tells.
+fn check_port(context: &Context<'_>, config: &Config) -> Result<()> {
+    let own = context.service.info.port;
+    let port = config.host.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    if port == Some(own) {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::NODE_NOT_FOUND,
+        format!(
+            "No host described in new configuration with {{version: {}}} for replica set {} maps \
+             to this node: {} does not name port {own}",
+            config.version, config.set, config.host
+        ),
+    ))
+}
+
+fn reconfigure(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let before = configured(context)?;
+    let mut force = false;
+    for field in &fields[1..] {
+        match field.name {
+            "force" => force = field.bool()?,
+            _ => return Err(field.unknown()),
+        }
+    }
+    let service = context.service;
+    let mut config = Config::parse(&before.set, fields[0].document()?)?;
+    check_port(context, &config)?;
+    if force {
+        config.version = config.version.max(before.version + 1);
+        config.document.insert("version", config.version);
+    }
+    let role = service.replication.role(&service.os);
+    if role != Role::Primary && !force {
+        return Err(Error::new(
+            Code::NOT_WRITABLE_PRIMARY,
+            "New config cannot be installed: this node is not primary",
+        ));
+    }
+    let incompatible =
+        |text: String| Error::new(Code::NEW_REPLICA_SET_CONFIGURATION_INCOMPATIBLE, text);
+    if config.version <= before.version {
+        return Err(incompatible(format!(
+            "New replica set configuration version must be greater than old, but {} is not \
+             greater than {} for replica set {}",
+            config.version, before.version, before.set
+        )));
+    }
+    if config.member_id != before.member_id {
+        return Err(incompatible("the only member must keep its _id".to_owned()));
+    }
+    let id = before.document.get_document("settings").ok().and_then(|s| s.get("replicaSetId"));
+    if let (Some(id), Ok(settings)) = (id, config.document.get_document_mut("settings")) {
+        settings.insert("replicaSetId", id.clone());
+    }
+    service.replication.reconfigure(config, &service.catalog)?;
+    service.topology_changed();
+    Ok(())
+}
+
+fn get(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let config = configured(context)?;
+    for field in &fields[1..] {
+        match field.name {
+            "commitmentStatus" => {
+                if field.bool()? {
+                    context.reply.bool("commitmentStatus", true);
+                }
+            }
+            _ => return Err(field.unknown()),
+        }
+    }
+    context.reply.bson("config", &bson::Bson::Document(config.document.clone()));
+    Ok(())
+}

@@ -1,0 +1,139 @@
+//! `replSetGetStatus`, and the set's parts of `hello` and `serverStatus`.
+
+use super::initiate::configured;
+use super::{Role, op_time};
+use crate::context::Context;
+use crate::fields::Field;
+use crate::registry::Command;
+use crate::service::Service;
+use crate::writer::Writer;
+use bson::{Bson, DateTime, Document, Timestamp, doc};
+use errors::Result;
+use std::sync::atomic::Ordering;
+
+pub(crate) const REPL_SET_GET_STATUS: Command =
+    Command::new("replSetGetStatus", "The state of the set's member.", run).admin_only();
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let config = configured(context)?;
+    for field in &fields[1..] {
+        match field.name {
+            "initialSync" => {}
+            _ => return Err(field.unknown()),
+        }
+    }
+    let service = context.service;
+    let replication = &service.replication;
+    let role = replication.role(&service.os);
+    let (state, name) = if role == Role::Primary { (1, "PRIMARY") } else { (2, "SECONDARY") };
+    let term = replication.term.load(Ordering::Acquire);
+    let now = replication.clock.now();
+    let time = op_time(replication);
+    let wall = DateTime::from_millis(i64::from(now.time) * 1000);
+    let elected = DateTime::from_millis(replication.elected_ms());
+    let mut member = doc! {
+        "_id": config.member_id,
+        "name": &config.host,
+        "health": 1.0,
+        "state": state,
+        "stateStr": name,
+        "uptime": service.uptime().as_secs() as i64,
+        "optime": time.clone(),
+        "optimeDate": wall,
+        "lastAppliedWallTime": wall,
+        "lastDurableWallTime": wall,
+        "syncSourceHost": "",
+        "syncSourceId": -1,
+        "infoMessage": "",
+    };
+    if role == Role::Primary {
+        let second = (replication.elected_ms() / 1000) as u32;
+        member.insert("electionTime", Timestamp { time: second, increment: 1 });
+        member.insert("electionDate", elected);
+    }
+    member.extend(doc! {
+        "configVersion": config.version,
+        "configTerm": config.document.get_i32("term").unwrap_or(1),
+        "self": true,
+        "lastHeartbeatMessage": "",
+    });
+    let status = doc! {
+        "set": &config.set,
+        "date": DateTime::from_millis(service.os.clock.wall_ms()),
+        "myState": state,
+        "term": term,
+        "syncSourceHost": "",
+        "syncSourceId": -1,
+        "heartbeatIntervalMillis": 2000_i64,
+        "majorityVoteCount": 1,
+        "writeMajorityCount": 1,
+        "votingMembersCount": 1,
+        "writableVotingMembersCount": 1,
+        "optimes": {
+            "lastCommittedOpTime": time.clone(),
+            "lastCommittedWallTime": wall,
+            "readConcernMajorityOpTime": time.clone(),
+            "appliedOpTime": time.clone(),
+            "durableOpTime": time,
+            "lastAppliedWallTime": wall,
+            "lastDurableWallTime": wall,
+        },
+        "lastStableRecoveryTimestamp": now,
+        "electionCandidateMetrics": {
+            "lastElectionReason": "electionTimeout",
+            "lastElectionDate": elected,
+            "electionTerm": term,
+            "numVotesNeeded": 1,
+            "priorityAtElection": 1.0,
+            "electionTimeoutMillis": 10_000_i64,
+        },
+        "members": [member],
+    };
+    context.reply.fields_of(&status);
+    Ok(())
+}
+
+/// What `hello` says of the set, and whether writes are taken (under `primary_field`).
+pub(crate) fn write_hello(service: &Service, reply: &mut Writer, primary_field: &str) {
+    let replication = &service.replication;
+    let role = replication.role(&service.os);
+    let Some(config) = replication.config() else {
+        reply.bool(primary_field, role == Role::Standalone);
+        if role != Role::Standalone {
+            reply.bool("secondary", false);
+            reply.str("info", "Does not have a valid replica set config");
+            reply.bool("isreplicaset", true);
+        }
+        return;
+    };
+    let hosts = reply.begin_array("hosts");
+    reply.element_str(0, &config.host);
+    reply.end(hosts);
+    reply.str("setName", &config.set);
+    reply.i32("setVersion", config.version);
+    reply.bool(primary_field, role == Role::Primary);
+    reply.bool("secondary", role != Role::Primary);
+    if role == Role::Primary {
+        reply.str("primary", &config.host);
+    }
+    if !config.tags.is_empty() {
+        reply.bson("tags", &Bson::Document(config.tags.clone()));
+    }
+    reply.str("me", &config.host);
+    if role == Role::Primary {
+        reply.object_id("electionId", replication.election_id());
+    }
+    reply.bson("lastWrite", &Bson::Document(last_write(service)));
+}
+
+fn last_write(service: &Service) -> Document {
+    let time = op_time(&service.replication);
+    let second = time.get_timestamp("ts").map_or(0, |time| time.time);
+    let wall = DateTime::from_millis(i64::from(second) * 1000);
+    doc! {
+        "opTime": time.clone(),
+        "lastWriteDate": wall,
+        "majorityOpTime": time,
+        "majorityWriteDate": wall,
+    }
+}

@@ -1,0 +1,165 @@
+//! The replica set of one from the outside.
+
+use super::Client;
+use bson::{Binary, Document, Timestamp, doc, spec::BinarySubtype};
+
+fn started(initiate: bool) -> Client {
+    let options =
+        crate::ReplicaSetOptions { name: "rs".into(), address: "localhost:1".into(), initiate };
+    let client = Client::member(options);
+    client.service.start_replication().unwrap();
+    client
+}
+
+fn time(reply: &Document) -> Timestamp {
+    reply.get_timestamp("operationTime").unwrap()
+}
+
+fn id(id: i32) -> Document {
+    doc! { "insert": "c", "documents": [{ "_id": id }] }
+}
+
+#[test]
+fn member_without_a_configuration_waits_for_one() {
+    let client = started(false);
+    let hello = client.ok("admin", doc! { "hello": 1 });
+    assert_eq!(hello.get_bool("isWritablePrimary").ok(), Some(false));
+    assert_eq!(hello.get_bool("isreplicaset").ok(), Some(true));
+    for (command, code) in [
+        (doc! { "replSetGetStatus": 1 }, 94),
+        (doc! { "replSetGetConfig": 1 }, 94),
+        (
+            doc! { "replSetInitiate": { "_id": "other", "members": [{ "_id": 0, "host": "a:1" }] } },
+            93,
+        ),
+        (doc! { "replSetInitiate": { "_id": "rs", "members": [{ "_id": 0, "host": "a:2" }] } }, 74),
+        (doc! { "insert": "c", "documents": [{}] }, 10107),
+        (doc! { "find": "c" }, 13436),
+    ] {
+        let reply = client.run("admin", command.clone());
+        assert_eq!(reply.get_i32("code").ok(), Some(code), "{command} gave {reply}");
+    }
+    client.ok("admin", doc! { "replSetInitiate": {} });
+    let hello = client.ok("admin", doc! { "hello": 1 });
+    assert_eq!(hello.get_str("setName").ok(), Some("rs"));
+    assert_eq!(hello.get_bool("isWritablePrimary").ok(), Some(true));
+    assert_eq!(hello.get_str("primary").ok(), Some("localhost:1"));
+    client.fails("admin", doc! { "replSetInitiate": {} }, 23, "already initialized");
+    client.ok("db", id(1));
+}
+
+#[test]
+fn configuration_and_times_survive_a_restart() {
+    let client = started(true);
+    let first = time(&client.ok("db", id(1)));
+    let hello = client.ok("admin", doc! { "hello": 1 });
+    let again = client.restarted(1);
+    again.service.start_replication().unwrap();
+    let later = again.ok("admin", doc! { "hello": 1 });
+    assert_eq!(hello.get("setVersion"), later.get("setVersion"));
+    assert!(
+        hello.get_object_id("electionId").unwrap() < later.get_object_id("electionId").unwrap()
+    );
+    let next = time(&again.ok("db", doc! { "ping": 1 }));
+    assert!((first.time, first.increment) < (next.time, next.increment));
+    let status = again.ok("admin", doc! { "replSetGetStatus": 1 });
+    assert_eq!((status.get_i32("myState").ok(), status.get_i64("term").ok()), (Some(1), Some(2)));
+}
+
+#[test]
+fn time_moves_with_writes_and_reads_wait_for_none() {
+    let client = started(true);
+    let (one, two) = (time(&client.ok("db", id(1))), time(&client.ok("db", id(2))));
+    assert!((one.time, one.increment) < (two.time, two.increment));
+    assert_eq!(time(&client.ok("db", doc! { "ping": 1 })), two);
+    let read = |concern: Document| client.run("db", doc! { "find": "c", "readConcern": concern });
+    assert_eq!(read(doc! { "afterClusterTime": two }).get_f64("ok").ok(), Some(1.0));
+    let future = Timestamp { time: two.time + 100, increment: 1 };
+    assert_eq!(read(doc! { "afterClusterTime": future }).get_i32("code").ok(), Some(72));
+    assert_eq!(read(doc! { "level": "linearizable" }).get_f64("ok").ok(), Some(1.0));
+    let gossip = doc! { "ping": 1, "$clusterTime": { "clusterTime": future } };
+    assert_eq!(time(&client.ok("db", gossip)), future);
+    let far = doc! { "ping": 1, "$clusterTime": { "clusterTime": Timestamp { time: u32::MAX, increment: 1 } } };
+    assert_eq!(client.run("db", far).get_i32("code").ok(), Some(205));
+}
+
+#[test]
+fn snapshot_reads_can_be_repeated_at_their_time() {
+    let client = started(true);
+    client.ok("db", id(1));
+    let read = |at: Option<Timestamp>| {
+        let mut concern = doc! { "level": "snapshot" };
+        if let Some(at) = at {
+            concern.insert("atClusterTime", at);
+        }
+        client.run("db", doc! { "find": "c", "readConcern": concern })
+    };
+    let first = read(None);
+    let cursor = first.get_document("cursor").unwrap();
+    let at = cursor.get_timestamp("atClusterTime").unwrap();
+    let newest = time(&client.ok("db", id(2)));
+    let again = read(Some(at));
+    let again = again.get_document("cursor").unwrap();
+    assert_eq!(again.get_array("firstBatch").unwrap().len(), 1);
+    let now = read(Some(newest));
+    assert_eq!(now.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len(), 2);
+    let between = time(&client.ok("db", id(3)));
+    client.ok("db", id(4));
+    assert_eq!(read(Some(between)).get_i32("code").ok(), Some(239), "nobody kept that state");
+}
+
+#[test]
+fn write_concern_that_one_node_cannot_give_is_told_beside_the_result() {
+    let client = started(true);
+    for (w, code) in [(bson::Bson::from(2), 100), (bson::Bson::from("nowhere"), 79)] {
+        let command = doc! { "insert": "c", "documents": [{}], "writeConcern": { "w": w } };
+        let reply = client.ok("db", command);
+        assert_eq!(reply.get_i32("n").ok(), Some(1));
+        let error = reply.get_document("writeConcernError").unwrap();
+        assert_eq!(error.get_i32("code").ok(), Some(code));
+    }
+}
+
+#[test]
+fn stepped_down_node_refuses_writes_and_ends_transactions() {
+    let client = started(true);
+    client.ok("db", id(1));
+    let lsid = doc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![1; 16] } };
+    let mut write = id(2);
+    write.extend(doc! { "lsid": lsid.clone(), "txnNumber": 0_i64, "autocommit": false, "startTransaction": true });
+    client.ok("db", write);
+    assert_eq!(client.run("admin", doc! { "replSetStepDown": 60 }).get_i32("code").ok(), Some(262));
+    client.ok("admin", doc! { "replSetStepDown": 60, "force": true });
+    assert_eq!(client.run("db", id(3)).get_i32("code").ok(), Some(10107));
+    assert_eq!(client.run("db", doc! { "find": "c" }).get_i32("code").ok(), Some(13435));
+    let preference = doc! { "find": "c", "$readPreference": { "mode": "nearest" } };
+    let reply = client.ok("db", preference);
+    assert_eq!(reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len(), 1);
+    let hello = client.ok("admin", doc! { "hello": 1 });
+    assert_eq!(hello.get_bool("secondary").ok(), Some(true));
+}
+
+#[test]
+fn reconfiguration_needs_a_newer_version() {
+    let client = started(true);
+    let config = client.ok("admin", doc! { "replSetGetConfig": 1 });
+    let mut config = config.get_document("config").unwrap().clone();
+    let reply = client.run("admin", doc! { "replSetReconfig": config.clone() });
+    assert_eq!(reply.get_i32("code").ok(), Some(103));
+    config.insert("version", 2);
+    client.ok("admin", doc! { "replSetReconfig": config });
+    assert_eq!(client.ok("admin", doc! { "hello": 1 }).get_i32("setVersion").ok(), Some(2));
+}
+
+#[test]
+fn default_write_concern_is_kept() {
+    let client = started(true);
+    let w = |reply: &Document| {
+        reply.get_document("defaultWriteConcern").unwrap().get("w").unwrap().clone()
+    };
+    assert_eq!(w(&client.ok("admin", doc! { "getDefaultRWConcern": 1 })), "majority".into());
+    client.ok("admin", doc! { "setDefaultRWConcern": 1, "defaultWriteConcern": { "w": 1 } });
+    let again = client.restarted(1);
+    again.service.start_replication().unwrap();
+    assert_eq!(w(&again.ok("admin", doc! { "getDefaultRWConcern": 1 })), 1.into());
+}

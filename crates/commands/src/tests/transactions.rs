@@ -1,0 +1,302 @@
+//! Transactions and retryable writes from the outside.
+
+use super::Client;
+use bson::{Binary, Bson, Document, doc, spec::BinarySubtype};
+use std::sync::atomic::Ordering;
+
+fn lsid(byte: u8) -> Document {
+    doc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![byte; 16] } }
+}
+
+/// A command as a statement of session `byte`'s transaction `number`.
+fn statement(mut command: Document, byte: u8, number: i64, starts: bool) -> Document {
+    command.insert("lsid", lsid(byte));
+    command.insert("txnNumber", number);
+    command.insert("autocommit", false);
+    if starts {
+        command.insert("startTransaction", true);
+    }
+    command
+}
+
+fn insert(id: i32) -> Document {
+    doc! { "insert": "c", "documents": [{ "_id": id, "n": 0 }] }
+}
+
+fn increment(id: i32) -> Document {
+    doc! { "update": "c", "updates": [{ "q": { "_id": id }, "u": { "$inc": { "n": 1 } } }] }
+}
+
+fn end(client: &Client, what: &str, byte: u8, number: i64) -> Document {
+    client.run("admin", statement(doc! { what: 1 }, byte, number, false))
+}
+
+fn ids(client: &Client, find: Document) -> Vec<i32> {
+    let reply = client.ok("db", find);
+    let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    batch.iter().map(|d| d.as_document().unwrap().get_i32("_id").unwrap()).collect()
+}
+
+fn find() -> Document {
+    doc! { "find": "c", "filter": {}, "sort": { "_id": 1 } }
+}
+
+fn code(reply: &Document) -> i32 {
+    reply.get_i32("code").unwrap_or(0)
+}
+
+fn labels(reply: &Document) -> Vec<&str> {
+    let list = reply.get_array("errorLabels").map(Vec::as_slice).unwrap_or_default();
+    list.iter().filter_map(Bson::as_str).collect()
+}
+
+#[test]
+fn writes_are_seen_inside_at_once_and_outside_after_the_commit() {
+    let client = Client::new();
+    client.ok("db", insert(1));
+    client.ok("db", statement(insert(2), 1, 0, true));
+    assert_eq!(ids(&client, statement(find(), 1, 0, false)), [1, 2]);
+    assert_eq!(ids(&client, find()), [1]);
+    let pipeline =
+        doc! { "aggregate": "c", "pipeline": [{ "$sort": { "_id": -1 } }], "cursor": {} };
+    assert_eq!(ids(&client, statement(pipeline, 1, 0, false)), [2, 1]);
+    assert_eq!(code(&end(&client, "commitTransaction", 1, 0)), 0);
+    assert_eq!(ids(&client, find()), [1, 2]);
+    assert_eq!(code(&end(&client, "commitTransaction", 1, 0)), 0, "sent again");
+    assert_eq!(code(&end(&client, "abortTransaction", 1, 0)), 256);
+}
+
+#[test]
+fn aborted_transaction_leaves_nothing_and_is_gone() {
+    let client = Client::new();
+    client.ok("db", insert(1));
+    client.ok("db", statement(insert(2), 1, 4, true));
+    assert_eq!(code(&end(&client, "abortTransaction", 1, 4)), 0);
+    assert_eq!(ids(&client, find()), [1]);
+    let late = client.run("db", statement(insert(3), 1, 4, false));
+    assert_eq!((code(&late), labels(&late)), (251, vec!["TransientTransactionError"]));
+    let late = end(&client, "commitTransaction", 1, 4);
+    assert_eq!((code(&late), labels(&late)), (251, vec!["TransientTransactionError"]));
+}
+
+#[test]
+fn numbers_only_grow() {
+    let client = Client::new();
+    client.ok("db", statement(insert(1), 1, 5, true));
+    for (number, starts, expected) in [(4, true, 225), (5, true, 50911), (6, false, 251)] {
+        let reply = client.run("db", statement(insert(2), 1, number, starts));
+        assert_eq!(code(&reply), expected, "{number}");
+    }
+    let mut retry = insert(3);
+    retry.extend(doc! { "lsid": lsid(1), "txnNumber": 5_i64 });
+    assert_eq!(code(&client.run("db", retry)), 217);
+    client.ok("db", statement(insert(2), 1, 6, true));
+    assert!(ids(&client, find()).is_empty(), "a newer transaction aborts the older one");
+}
+
+#[test]
+fn second_writer_of_a_document_conflicts() {
+    let client = Client::new();
+    client.ok("db", insert(1));
+    client.ok("db", statement(increment(1), 1, 0, true));
+    let reply = client.run("db", statement(increment(1), 2, 0, true));
+    assert_eq!((code(&reply), labels(&reply)), (112, vec!["TransientTransactionError"]));
+    assert_eq!(code(&end(&client, "commitTransaction", 1, 0)), 0);
+    assert_eq!(code(&end(&client, "commitTransaction", 2, 0)), 251, "the conflict aborted it");
+    client.ok("db", statement(find(), 2, 1, true));
+    client.ok("db", increment(1));
+    let reply = client.run("db", statement(increment(1), 2, 1, false));
+    assert_eq!(code(&reply), 112, "changed since the snapshot");
+}
+
+#[test]
+fn failed_statement_aborts_the_transaction() {
+    let client = Client::new();
+    client.ok("db", insert(1));
+    client.ok("db", statement(insert(2), 1, 0, true));
+    let reply = client.run("db", statement(insert(1), 1, 0, false));
+    assert_eq!(reply.get_array("writeErrors").unwrap().len(), 1);
+    assert_eq!(code(&end(&client, "commitTransaction", 1, 0)), 251);
+    assert_eq!(ids(&client, find()), [1]);
+}
+
+#[test]
+fn collections_and_indexes_come_with_the_commit() {
+    let client = Client::new();
+    let names = |client: &Client| {
+        let reply = client.ok("db", doc! { "listCollections": 1 });
+        reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len()
+    };
+    let index = |name: &str| doc! { "createIndexes": name, "indexes": [{ "key": { "a": 1 }, "name": "a_1" }] };
+    client.ok("db", statement(doc! { "create": "made" }, 1, 0, true));
+    client.ok("db", statement(index("made"), 1, 0, false));
+    client.ok("db", statement(insert(1), 1, 0, false));
+    client.ok(
+        "db",
+        statement(doc! { "insert": "made", "documents": [{ "a": [1, 2] }] }, 1, 0, false),
+    );
+    let by_index = doc! { "find": "made", "filter": { "a": 2 }, "projection": { "_id": 1 } };
+    let inside = client.ok("db", statement(by_index, 1, 0, false));
+    let batch = inside.get_document("cursor").unwrap().get_array("firstBatch").unwrap().clone();
+    assert_eq!(batch.len(), 1);
+    assert_eq!(names(&client), 0);
+    assert_eq!(code(&end(&client, "commitTransaction", 1, 0)), 0);
+    assert_eq!(names(&client), 2);
+    client.ok("db", doc! { "validate": "made", "full": true });
+    let reply = client.run("db", statement(index("c"), 1, 1, true));
+    assert_eq!(code(&reply), 263);
+    client.ok("db", statement(doc! { "create": "gone" }, 1, 2, true));
+    assert_eq!(code(&end(&client, "abortTransaction", 1, 2)), 0);
+    assert_eq!(names(&client), 2);
+    client.ok("db", doc! { "create": "gone" });
+}
+
+#[test]
+fn cursor_of_a_transaction_keeps_what_it_saw_and_dies_with_it() {
+    let client = Client::new();
+    for id in 1..=4 {
+        client.ok("db", insert(id));
+    }
+    let mut first = find();
+    first.insert("batchSize", 2);
+    let reply = client.ok("db", statement(first, 1, 0, true));
+    let id = reply.get_document("cursor").unwrap().get_i64("id").unwrap();
+    let more = || doc! { "getMore": id, "collection": "c", "batchSize": 1 };
+    let mut outside = more();
+    outside.insert("lsid", lsid(1));
+    assert_eq!(code(&client.run("db", outside)), 50741);
+    client.ok("db", statement(insert(5), 1, 0, false));
+    client.ok("db", statement(more(), 1, 0, false));
+    assert_eq!(code(&end(&client, "commitTransaction", 1, 0)), 0);
+    let late = client.run("db", statement(more(), 1, 0, false));
+    assert_eq!(code(&late), 256);
+}
+
+#[test]
+fn what_has_no_place_in_a_transaction_is_refused() {
+    let client = Client::new();
+    client.ok("db", insert(1));
+    for (database, command, expected) in [
+        ("db", doc! { "count": "c" }, 263),
+        ("db", doc! { "drop": "c" }, 263),
+        ("admin", find(), 263),
+        ("db", doc! { "aggregate": "c", "pipeline": [{ "$out": "d" }], "cursor": {} }, 263),
+        ("db", doc! { "find": "c", "readConcern": { "level": "linearizable" } }, 72),
+        ("db", doc! { "insert": "c", "documents": [{}], "writeConcern": { "w": 1 } }, 72),
+    ] {
+        let reply = client.run(database, statement(command.clone(), 9, 0, true));
+        assert_eq!(code(&reply), expected, "{command} gave {reply}");
+    }
+    let mut bare = doc! { "find": "c", "txnNumber": 1_i64, "lsid": lsid(3) };
+    assert_eq!(code(&client.run("db", bare.clone())), 50768);
+    bare.remove("lsid");
+    assert_eq!(code(&client.run("db", bare)), 72);
+    for part in [doc! { "autocommit": true }, doc! { "startTransaction": true }] {
+        let mut command = doc! { "find": "c", "txnNumber": 1_i64, "lsid": lsid(3) };
+        command.extend(part);
+        assert_eq!(code(&client.run("db", command)), 72);
+    }
+}
+
+#[test]
+fn old_transactions_and_ended_sessions_are_aborted() {
+    let client = Client::new();
+    client.ok("db", insert(1));
+    client.ok("db", statement(increment(1), 1, 0, true));
+    client.service.transaction_lifetime_secs.store(0, Ordering::Relaxed);
+    client.service.housekeep();
+    client.ok("db", increment(1));
+    assert_eq!(code(&end(&client, "commitTransaction", 1, 0)), 251);
+    client.service.transaction_lifetime_secs.store(60, Ordering::Relaxed);
+    for ending in ["endSessions", "killSessions"] {
+        client.ok("db", statement(increment(1), 2, 0, true));
+        client.ok("admin", doc! { ending: [lsid(2)] });
+        client.ok("db", increment(1));
+        assert_eq!(code(&end(&client, "commitTransaction", 2, 0)), 251);
+    }
+}
+
+/// A command as a retryable write of session 1.
+fn retryable(mut command: Document, number: i64) -> Document {
+    command.extend(doc! { "lsid": lsid(1), "txnNumber": number });
+    command
+}
+
+#[test]
+fn the_same_write_sent_twice_is_done_once() {
+    let client = Client::new();
+    let batch = doc! { "insert": "c", "documents": [{ "_id": 1, "n": 0 }, { "_id": 2 }] };
+    let writes = [
+        (batch, 0),
+        (increment(1), 1),
+        (
+            doc! { "update": "c", "updates": [{ "q": { "_id": 7 }, "u": { "$inc": { "n": 1 } }, "upsert": true }] },
+            2,
+        ),
+        (
+            doc! { "findAndModify": "c", "query": { "_id": 1 }, "update": { "$inc": { "n": 1 } }, "new": true },
+            3,
+        ),
+        (doc! { "delete": "c", "deletes": [{ "q": {}, "limit": 1 }] }, 4),
+    ];
+    for (write, number) in writes {
+        let mut first = client.ok("db", retryable(write.clone(), number));
+        let mut second = client.ok("db", retryable(write.clone(), number));
+        assert!(second.remove("retriedStmtIds").is_some(), "{write}");
+        assert_eq!(first, second, "{write}");
+        // As after a restart: what is known is on disk.
+        client.service.numbered.remove(session::SessionId([1; 16]));
+        let mut third = client.ok("db", retryable(write.clone(), number));
+        third.remove("retriedStmtIds");
+        first.remove("retriedStmtIds");
+        assert_eq!(first, third, "{write}");
+    }
+    assert_eq!(ids(&client, find()), [2, 7]);
+    let old = client.run("db", retryable(increment(2), 3));
+    assert_eq!(code(&old), 225);
+}
+
+#[test]
+fn retried_batch_does_only_what_is_missing() {
+    let client = Client::new();
+    let half = doc! { "insert": "c", "documents": [{ "_id": 1 }, { "_id": 2 }] };
+    client.ok("db", retryable(half, 0));
+    client.ok("db", doc! { "delete": "c", "deletes": [{ "q": { "_id": 1 }, "limit": 1 }] });
+    let whole = doc! { "insert": "c", "documents": [{ "_id": 1 }, { "_id": 2 }, { "_id": 3 }] };
+    let reply = client.ok("db", retryable(whole, 0));
+    assert_eq!(reply.get_i32("n").ok(), Some(3));
+    assert_eq!(ids(&client, find()), [2, 3]);
+}
+
+#[test]
+fn old_records_are_forgotten() {
+    let client = Client::new();
+    client.ok("db", retryable(insert(1), 0));
+    assert_eq!(client.service.forget_old_records().unwrap(), 0);
+    assert_eq!(client.service.catalog.session_rows(&[1; 16]).unwrap().len(), 1);
+    let gone = client.service.catalog.forget_session_rows(|_, _| true).unwrap();
+    assert_eq!(gone, 1);
+    assert!(client.service.catalog.session_rows(&[1; 16]).unwrap().is_empty());
+}
+
+#[test]
+fn fail_point_stops_or_cuts_a_retryable_write() {
+    let client = Client::new();
+    client.service.test_commands.store(true, Ordering::Relaxed);
+    let set = |data: Document| {
+        client.ok(
+            "admin",
+            doc! { "configureFailPoint": "onPrimaryTransactionalWrite", "mode": { "times": 1 }, "data": data },
+        );
+    };
+    set(doc! { "failBeforeCommitExceptionCode": 1, "closeConnection": false });
+    assert_eq!(code(&client.run("db", retryable(insert(1), 0))), 1);
+    set(doc! { "failBeforeCommitExceptionCode": 1 });
+    assert!(client.reply("db", &retryable(insert(1), 0), false).hang_up);
+    assert!(ids(&client, find()).is_empty());
+    set(doc! {});
+    assert!(client.reply("db", &retryable(insert(1), 1), false).hang_up);
+    assert_eq!(ids(&client, find()), [1]);
+    let again = client.ok("db", retryable(insert(1), 1));
+    assert_eq!(again.get_i32("n").ok(), Some(1));
+}

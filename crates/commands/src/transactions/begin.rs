@@ -1,0 +1,116 @@
+//! How a numbered request begins or goes on: numbers only grow, and each means one thing.
+
+use super::statements::Run;
+use super::{Open, Phase, SessionState, abort, no_such};
+use crate::arguments::Numbered;
+use crate::context::Context;
+use crate::service::Service;
+use errors::{Code, Error, Result};
+use session::SessionId;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// A statement of a transaction, its commit or its abort.
+pub(super) fn transaction(
+    context: &Context<'_>,
+    state: &mut SessionState,
+    numbered: Numbered,
+    id: SessionId,
+) -> Result<()> {
+    let Numbered { number, starts, .. } = numbered;
+    if number < state.number {
+        return Err(too_old(format!(
+            "Cannot start transaction {number} on session {id} because a newer transaction \
+                 {} has already started on this session.",
+            state.number
+        )));
+    }
+    if starts {
+        if number == state.number {
+            return Err(Error::location(
+                50911,
+                format!(
+                    "Cannot start a transaction at given transaction number {number} a transaction \
+                     with the same number is in state {}",
+                    state.phase.name()
+                ),
+            ));
+        }
+        abort(context.service, state, id);
+        let open = begin(context)?;
+        *state = SessionState { number, phase: Phase::Open(Box::new(open)) };
+        return Ok(());
+    }
+    if number > state.number || matches!(state.phase, Phase::Retryable(_) | Phase::Fresh) {
+        return Err(no_such(format!(
+            "Given transaction number {number} does not match any in-progress transactions. The \
+             active transaction number is {}",
+            state.number
+        )));
+    }
+    match state.phase {
+        Phase::Aborted => {
+            Err(no_such(format!("Transaction with {{ txnNumber: {number} }} has been aborted.")))
+        }
+        Phase::Committed if context.command.name != "commitTransaction" => Err(Error::new(
+            Code::TRANSACTION_COMMITTED,
+            format!("Transaction with {{ txnNumber: {number} }} has been committed."),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn begin(context: &Context<'_>) -> Result<Open> {
+    let service = context.service;
+    let state = context.arguments.read_concern.state(&service.replication)?;
+    let patience = Duration::from_millis(service.lock_patience_ms.load(Ordering::Relaxed));
+    let txn = service.catalog.begin_clients(state.as_ref().map(|(_, snapshot)| snapshot), patience);
+    service.transactions.started.fetch_add(1, Ordering::Relaxed);
+    Ok(Open { txn, started: context.started })
+}
+
+/// A retryable write: what of it was done before.
+pub(super) fn retryable(
+    service: &Service,
+    state: &mut SessionState,
+    number: i64,
+    id: SessionId,
+) -> Result<Vec<Run>> {
+    if number < state.number {
+        return Err(too_old(format!(
+            "Retryable write with txnNumber {number} is prohibited on session {id} because a newer \
+             retryable write with txnNumber {} has already started on this session.",
+            state.number
+        )));
+    }
+    if number > state.number {
+        abort(service, state, id);
+        *state = SessionState { number, phase: Phase::Retryable(Vec::new()) };
+    }
+    match &mut state.phase {
+        Phase::Retryable(runs) => Ok(std::mem::take(runs)),
+        _ => Err(Error::new(
+            Code::INCOMPLETE_TRANSACTION_HISTORY,
+            format!(
+                "Cannot retry a retryable write with txnNumber {number} on session {id}: the \
+                 number was used by a transaction"
+            ),
+        )),
+    }
+}
+
+fn too_old(message: String) -> Error {
+    Error::new(Code::TRANSACTION_TOO_OLD, message)
+}
+
+impl Phase {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Fresh => "TxnState::None",
+            Self::Open(_) => "TxnState::InProgress",
+            Self::Committed => "TxnState::Committed",
+            Self::Aborted => "TxnState::AbortedWithoutPrepare",
+            Self::Retryable(_) => "TxnState::ExecutedRetryableWrite",
+        }
+    }
+}
