@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use bson::RawDocument;
 use engine::DictionaryId;
 use engine::format::{DictionaryFacts, root_puts};
-use ftree::format::{SegmentFacts, block_facts, read_page};
+use ftree::format::{PageValue, SegmentFacts, block_facts, large_facts, read_page};
 
 use crate::datafile::DataFile;
 use crate::directory::DataDirectory;
@@ -51,7 +51,7 @@ impl Names {
         for facts in tree.segments() {
             for page in pages(data, tree.id, facts).unwrap_or_default() {
                 for (key, timestamp, value) in page {
-                    if let Some(value) = value {
+                    if let Some(value) = value_of(data, tree.id, value) {
                         self.record(&key, timestamp, &value);
                     }
                 }
@@ -116,6 +116,18 @@ fn named_by(value: &[u8]) -> Option<Vec<(u64, String)>> {
     Some(names)
 }
 
+/// The value an entry has, wherever it lies.
+fn value_of(data: &DataFile, tree: u64, value: PageValue) -> Option<Vec<u8>> {
+    match value {
+        PageValue::Put(value) => Some(value),
+        PageValue::Delete => None,
+        PageValue::Large(reference) => {
+            let at = large_facts(&reference).ok()?;
+            data.page(tree, at.segment, data.table.get(&at.segment)?, at.block.page).ok()
+        }
+    }
+}
+
 type Page = Vec<ftree::format::PageEntry>;
 
 /// The pages of a run or leaf that can be read.
@@ -124,7 +136,8 @@ fn pages(data: &DataFile, tree: u64, facts: &SegmentFacts) -> Option<Vec<Page>> 
     let read = |page| data.page(tree, facts.segment, entry, page).ok();
     let index = read_page(&read(facts.index.page)?).ok()?;
     let pages = index.into_iter().enumerate().filter_map(|(at, (_, _, value))| {
-        let block = block_facts(&value?, u32::try_from(at).ok()?).ok()?;
+        let PageValue::Put(value) = value else { return None };
+        let block = block_facts(&value, u32::try_from(at).ok()?).ok()?;
         read_page(&read(block.page)?).ok()
     });
     Some(pages.collect())

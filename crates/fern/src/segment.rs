@@ -3,7 +3,8 @@
 use blockfile::format::Entry;
 use blockfile::{PAGE_HEADER_BYTES, PageRef, page_stored_len};
 use ftree::format::{
-    BlockFacts, PageEntry, SegmentFacts, block_facts, filter_passes, footer_facts, read_page,
+    BlockFacts, PageEntry, PageValue, SegmentFacts, block_facts, filter_passes, footer_facts,
+    large_facts, read_page,
 };
 
 use crate::datafile::DataFile;
@@ -14,6 +15,8 @@ use crate::tree::Range;
 pub(crate) const RUN_KIND: u8 = 1;
 /// The kind of a leaf's.
 pub(crate) const LEAF_KIND: u8 = 2;
+/// The kind of a large value's.
+const VALUE_KIND: u8 = 4;
 
 /// How much was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +44,7 @@ pub(crate) fn check(
         amount: Amount::default(),
         filter: None,
         last: None,
-        sums: [0; 6],
+        sums: [0; 8],
         whole: true,
     };
     let Some(entry) = data.table.get(&facts.segment) else {
@@ -69,8 +72,8 @@ struct Check<'a> {
     filter: Option<Vec<u8>>,
     /// The last entry's key and timestamp.
     last: Option<(Vec<u8>, u64)>,
-    /// Entries, keys, deletes, key bytes, value bytes, raw bytes.
-    sums: [u64; 6],
+    /// Entries, keys, deletes, key bytes, value bytes, raw bytes, large values and their bytes.
+    sums: [u64; 8],
     /// No page was damaged, so counts must agree.
     whole: bool,
 }
@@ -136,7 +139,10 @@ impl Check<'_> {
         let own = self.facts.index.page;
         let slots = read_page(raw).and_then(|entries| {
             let slots = entries.into_iter().enumerate().map(|(at, (key, ts, value))| {
-                let block = block_facts(&value.unwrap_or_default(), at as u32)?;
+                let PageValue::Put(value) = value else {
+                    return Err("block index entry does not say where its page is");
+                };
+                let block = block_facts(&value, at as u32)?;
                 let (page, raw_len) = (block.page, Some(block.raw_len));
                 Ok(Slot { place: Some((key, ts)), page, raw_len })
             });
@@ -250,9 +256,12 @@ impl Check<'_> {
                 }
             }
             self.sums[0] += 1;
-            self.sums[2] += u64::from(value.is_none());
             self.sums[3] += key.len() as u64;
-            self.sums[4] += value.as_ref().map_or(0, |value| value.len() as u64);
+            match value {
+                PageValue::Put(value) => self.sums[4] += value.len() as u64,
+                PageValue::Delete => self.sums[2] += 1,
+                PageValue::Large(reference) => self.large(reference),
+            }
             match &mut self.last {
                 Some(last) => {
                     last.0.clone_from(key);
@@ -265,6 +274,41 @@ impl Check<'_> {
         wrong
     }
 
+    /// A value in a segment of its own.
+    fn large(&mut self, reference: &[u8]) {
+        let at = match large_facts(reference) {
+            Ok(at) => at,
+            Err(what) => return self.damage(0, None, what),
+        };
+        self.sums[4] += u64::from(at.block.raw_len);
+        self.sums[6] += 1;
+        self.sums[7] += u64::from(at.block.page.len);
+        if self.facts.large.binary_search(&at.segment).is_err() {
+            let what = format!("it refers to large value {} and does not name it", at.segment);
+            self.damage(0, None, what);
+        }
+        let checked = match self.data.table.get(&at.segment) {
+            None => Err("large value is not in the translation table".to_owned()),
+            Some(entry) if entry.kind != VALUE_KIND => {
+                Err(format!("should be of kind {VALUE_KIND} and is of kind {}", entry.kind))
+            }
+            Some(entry) => match self.data.page(self.tree, at.segment, entry, at.block.page) {
+                Ok(raw) if raw.len() == at.block.raw_len as usize => Ok(()),
+                Ok(_) => Err("large value's length differs from its reference".to_owned()),
+                Err(what) => Err(what),
+            },
+        };
+        match checked {
+            Ok(()) => {
+                self.amount.pages += 1;
+                self.amount.bytes += u64::from(at.block.page.len);
+            }
+            Err(what) => {
+                self.findings.damage(self.data.damage_in(self.tree, at.segment, 0, what).page(0));
+            }
+        }
+    }
+
     fn counts(&mut self) {
         let facts = self.facts;
         let said = [
@@ -274,6 +318,8 @@ impl Check<'_> {
             facts.key_bytes,
             facts.value_bytes,
             facts.raw_bytes,
+            facts.large.len() as u64,
+            facts.large_bytes,
         ];
         let greatest = self.last.as_ref().is_some_and(|last| last.0 == facts.max_key);
         if self.whole && (self.sums != said || !greatest) {

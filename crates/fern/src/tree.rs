@@ -1,6 +1,6 @@
 //! A tree's nodes, walked from the image in the checkpoint root; leaves and runs are not read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use blockfile::PageRef;
 use engine::format::DictionaryFacts;
@@ -80,7 +80,10 @@ impl Tree {
     /// All segments it is made of.
     pub(crate) fn segment_ids(&self) -> impl Iterator<Item = u64> {
         let nodes = self.nodes.iter().filter_map(|node| node.segment);
-        nodes.chain(self.segments().map(|facts| facts.segment))
+        // Several runs may refer to one large value.
+        let large: BTreeSet<u64> =
+            self.segments().flat_map(|facts| facts.large.iter().copied()).collect();
+        nodes.chain(self.segments().map(|facts| facts.segment)).chain(large)
     }
 }
 

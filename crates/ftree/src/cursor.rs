@@ -10,6 +10,7 @@ use crate::message::{Direction, KeyRange, Message, Place};
 use crate::node::{Child, Node, reads};
 use crate::segment::{Bounds, Reading, SegmentIter};
 use crate::tree::{State, Tree, memory};
+use cachetable::{Entry, Frame};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -42,6 +43,10 @@ pub struct Cursor {
     open: Option<Open>,
     /// The entry `next` will return is already under the cursor.
     peeked: bool,
+    /// The value lies by itself: what is under the cursor says where.
+    is_large: bool,
+    /// That value, once it was asked for.
+    large: Option<Frame>,
 }
 
 /// Sources over all memtables and over the runs and the leaf of one child. When the child is
@@ -69,6 +74,8 @@ impl Cursor {
             value: Vec::new(),
             open: None,
             peeked: false,
+            is_large: false,
+            large: None,
         }
     }
 
@@ -78,6 +85,7 @@ impl Cursor {
         if !std::mem::take(&mut self.peeked) && !self.step()? {
             return Ok(None);
         }
+        self.load_large()?;
         Ok(self.current())
     }
 
@@ -122,6 +130,20 @@ impl Cursor {
         }
         self.open = None;
         self.value = Vec::new();
+        self.large = None;
+    }
+
+    /// Loads the value under the cursor where it lies by itself. A value that is stepped over is
+    /// not read.
+    fn load_large(&mut self) -> Result<()> {
+        if self.is_large && self.large.is_none() {
+            let frame = match self.current() {
+                Some((_, reference)) => self.tree.load_large(reference, Entry::Once)?,
+                None => return Ok(()),
+            };
+            self.large = Some(frame);
+        }
+        Ok(())
     }
 
     /// The entry that `next` returned last will be returned again.
@@ -143,6 +165,9 @@ impl Cursor {
 
     /// The entry that `next` returned last.
     pub(crate) fn current(&self) -> Option<(&[u8], &[u8])> {
+        if let Some(large) = &self.large {
+            return Some((&self.key, large));
+        }
         match self.direction {
             Direction::Forward => {
                 let entry = self.open.as_ref()?.merge.top()?;
@@ -154,6 +179,7 @@ impl Cursor {
 
     /// Moves to the next visible entry; false at the end.
     fn step(&mut self) -> Result<bool> {
+        self.large = None;
         let found = match self.direction {
             Direction::Forward => self.step_forward()?,
             Direction::Backward => self.step_backward()?,
@@ -185,7 +211,8 @@ impl Cursor {
             self.key.clear();
             self.key.extend_from_slice(entry.key);
             self.resume = Resume::Past;
-            if matches!(entry.message, Message::Put(_)) {
+            if entry.message != Message::Delete {
+                self.is_large = matches!(entry.message, Message::Large(_));
                 return Ok(true);
             }
             open.skipped += 1;
@@ -212,7 +239,8 @@ impl Cursor {
             let mut put = false;
             while let Some(entry) = open.merge.top().filter(|entry| entry.key == self.key) {
                 if entry.ts <= self.ts {
-                    put = matches!(entry.message, Message::Put(_));
+                    put = entry.message != Message::Delete;
+                    self.is_large = matches!(entry.message, Message::Large(_));
                     self.value.clear();
                     self.value.extend_from_slice(entry.message.payload());
                 }

@@ -5,8 +5,8 @@
 mod facts;
 
 pub use facts::{
-    BlockFacts, ChildFacts, ImageFacts, NodeFacts, RunFacts, SegmentFacts, block_facts,
-    footer_facts, image_facts, node_facts,
+    BlockFacts, ChildFacts, ImageFacts, LargeFacts, NodeFacts, RunFacts, SegmentFacts, block_facts,
+    footer_facts, image_facts, large_facts, node_facts,
 };
 
 use crate::bytes::Reader;
@@ -18,8 +18,19 @@ use crate::page::{PageBuilder, PageView};
 use crate::segment::Descriptor;
 use crate::tree::parse_header;
 
-/// One entry of a page: its key, its timestamp, and its value where it is not a delete.
-pub type PageEntry = (Vec<u8>, u64, Option<Vec<u8>>);
+/// One entry of a page: its key, its timestamp, and what was written.
+pub type PageEntry = (Vec<u8>, u64, PageValue);
+
+/// What an entry of a page says was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PageValue {
+    /// This value.
+    Put(Vec<u8>),
+    /// The key is gone.
+    Delete,
+    /// A value that lies by itself: [`large_facts`] says where.
+    Large(Vec<u8>),
+}
 
 /// The entries of a decoded page, each of them searched for as well.
 pub fn read_page(bytes: &[u8]) -> Result<Vec<PageEntry>, &'static str> {
@@ -33,7 +44,11 @@ pub fn read_page(bytes: &[u8]) -> Result<Vec<PageEntry>, &'static str> {
         if view.lower_bound(Place { key: &key, ts: entry.ts }) != at {
             return Err("page entry is not found where it is");
         }
-        let value = Message::of(entry.kind, view.payload(&entry)).value().map(<[u8]>::to_vec);
+        let value = match Message::of(entry.kind, view.payload(&entry)) {
+            Message::Put(value) => PageValue::Put(value.to_vec()),
+            Message::Delete => PageValue::Delete,
+            Message::Large(reference) => PageValue::Large(reference.to_vec()),
+        };
         entries.push((key.clone(), entry.ts, value));
     }
     Ok(entries)
@@ -43,7 +58,11 @@ pub fn read_page(bytes: &[u8]) -> Result<Vec<PageEntry>, &'static str> {
 pub fn write_page(entries: &[PageEntry]) -> Vec<u8> {
     let mut builder = PageBuilder::default();
     for (key, ts, value) in entries {
-        let message = value.as_deref().map_or(Message::Delete, Message::Put);
+        let message = match value {
+            PageValue::Put(value) => Message::Put(value),
+            PageValue::Delete => Message::Delete,
+            PageValue::Large(reference) => Message::Large(reference),
+        };
         builder.add(Entry { key, ts: *ts, message });
     }
     let mut out = Vec::new();

@@ -113,11 +113,13 @@ fn descriptor(id: u64, filter: bool) -> Descriptor {
             value_bytes: 4000,
             raw_bytes: 4800,
             stored_bytes: 5200,
+            large_bytes: 90_000,
             min_ts: 10,
             max_ts: 500,
             min_key: (*b"a").into(),
             max_key: (*b"zebra").into(),
         },
+        large: [id + 5000, id + 5001, id + 9000].into(),
     }
 }
 

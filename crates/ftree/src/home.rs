@@ -1,5 +1,6 @@
 //! What every segment and node of one tree needs: its files, its cache, its counters.
 
+use crate::large::LargeValues;
 use blockfile::{BlockFile, SegmentId};
 use cachetable::CacheTable;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ pub(crate) struct Home {
     pub(crate) counters: Counters,
     /// Some node's read debt has reached the price of a flush.
     pub(crate) wanted: AtomicBool,
+    pub(crate) large: LargeValues,
     /// The tree is closed, not dropped: segments stay on disk when their memory goes.
     keep: AtomicBool,
 }
@@ -41,6 +43,7 @@ pub(crate) struct Counters {
     pub(crate) written_bytes: AtomicU64,
     pub(crate) dropped_versions: AtomicU64,
     pub(crate) dropped_deletes: AtomicU64,
+    pub(crate) large_values: AtomicU64,
     pub(crate) unfreed: AtomicU64,
 }
 
@@ -60,7 +63,8 @@ impl Home {
     pub(crate) fn new(tree: u64, blocks: BlockFile, cache: Arc<CacheTable>) -> Arc<Self> {
         let counters = Counters::default();
         let (wanted, keep) = (AtomicBool::new(false), AtomicBool::new(true));
-        Arc::new(Self { tree, blocks, cache, counters, wanted, keep })
+        let large = LargeValues::default();
+        Arc::new(Self { tree, blocks, cache, counters, wanted, large, keep })
     }
 
     /// Says whether segments stay on disk when their memory goes: true while a tree is being

@@ -27,6 +27,7 @@ mod golden;
 mod home;
 #[cfg(all(test, shuttle))]
 mod interleavings;
+mod large;
 mod memtable;
 mod merge;
 mod message;

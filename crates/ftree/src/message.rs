@@ -16,6 +16,9 @@ pub enum Message<'a> {
     Put(&'a [u8]),
     /// The key is gone.
     Delete,
+    /// The key now has a value that lies by itself; the bytes say where. Only the tree makes these,
+    /// and nobody outside meets one.
+    Large(&'a [u8]),
 }
 
 impl<'a> Message<'a> {
@@ -23,7 +26,7 @@ impl<'a> Message<'a> {
     pub fn value(self) -> Option<&'a [u8]> {
         match self {
             Message::Put(value) => Some(value),
-            Message::Delete => None,
+            Message::Delete | Message::Large(_) => None,
         }
     }
 
@@ -31,17 +34,22 @@ impl<'a> Message<'a> {
         match self {
             Message::Put(_) => Kind::Put,
             Message::Delete => Kind::Delete,
+            Message::Large(_) => Kind::Large,
         }
     }
 
     pub(crate) fn payload(self) -> &'a [u8] {
-        self.value().unwrap_or_default()
+        match self {
+            Message::Put(bytes) | Message::Large(bytes) => bytes,
+            Message::Delete => &[],
+        }
     }
 
     pub(crate) fn of(kind: Kind, payload: &'a [u8]) -> Self {
         match kind {
             Kind::Put => Message::Put(payload),
             Kind::Delete => Message::Delete,
+            Kind::Large => Message::Large(payload),
         }
     }
 }
@@ -53,6 +61,7 @@ impl<'a> Message<'a> {
 pub(crate) enum Kind {
     Put = 0,
     Delete = 1,
+    Large = 4,
 }
 
 impl Kind {
@@ -60,6 +69,7 @@ impl Kind {
         match number {
             0 => Some(Self::Put),
             1 => Some(Self::Delete),
+            4 => Some(Self::Large),
             _ => None,
         }
     }

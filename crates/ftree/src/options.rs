@@ -50,6 +50,13 @@ impl TreeOptions {
         }
     }
 
+    /// Values above this lie in segments of their own. Such a value would fill a page by itself
+    /// anyway, so reading it costs no more; and it wastes at most an eighth of what it takes, as
+    /// space is handed out in units of 4 KiB.
+    pub(crate) fn large_above(&self) -> usize {
+        self.read_page_size * 2
+    }
+
     /// The nearest options a tree can work with.
     pub(crate) fn sound(mut self) -> Self {
         self.read_page_size = self.read_page_size.clamp(64, 16 << 20);

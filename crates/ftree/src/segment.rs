@@ -23,6 +23,7 @@ pub(crate) use iter::{Bounds, Reading, SegmentIter};
 use crate::bytes::{Reader, put_bytes, put_varint};
 use crate::error::{Error, Result};
 use crate::home::Home;
+use crate::large::Large;
 use crate::message::{Kind, Place};
 use crate::page::PageView;
 use blockfile::{MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageRef, SegmentId};
@@ -77,6 +78,8 @@ pub(crate) struct Content {
     pub(crate) raw_bytes: u64,
     /// Bytes of the whole segment on disk.
     pub(crate) stored_bytes: u64,
+    /// Bytes on disk of the large values it refers to.
+    pub(crate) large_bytes: u64,
     pub(crate) min_ts: u64,
     pub(crate) max_ts: u64,
     pub(crate) min_key: Box<[u8]>,
@@ -101,6 +104,8 @@ pub(crate) struct Descriptor {
     pub(crate) index: Block,
     pub(crate) filter: Option<Block>,
     pub(crate) content: Content,
+    /// Segments of the large values its entries refer to, ascending.
+    pub(crate) large: Box<[u64]>,
 }
 
 /// One immutable sorted extent; freed with its last reference.
@@ -110,6 +115,8 @@ pub(crate) struct Segment {
     descriptor: Descriptor,
     /// A run's index and filter, once they were needed, where there was room for them.
     resident: OnceLock<load::Resident>,
+    /// What the descriptor names.
+    _large: Box<[Arc<Large>]>,
 }
 
 /// A version found in a segment: where its value lies.
@@ -123,7 +130,9 @@ pub(crate) struct Found {
 impl Segment {
     pub(crate) fn new(home: &Arc<Home>, role: Role, descriptor: Descriptor) -> Arc<Self> {
         home.counters.segments.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self { home: Arc::clone(home), role, descriptor, resident: OnceLock::new() })
+        let large = descriptor.large.iter().map(|id| home.keep_large(*id)).collect();
+        let (home, resident) = (Arc::clone(home), OnceLock::new());
+        Arc::new(Self { home, role, descriptor, resident, _large: large })
     }
 
     pub(crate) fn id(&self) -> u64 {
@@ -280,6 +289,19 @@ fn read_block(reader: &mut Reader<'_>, page: u32) -> Option<Block> {
     Some(Block { page: PageRef { page, len, offset }, raw_len })
 }
 
+/// Ascending numbers, at most `most`, each as its distance from the one before.
+fn read_ids(reader: &mut Reader<'_>, most: u64) -> Option<Box<[u64]>> {
+    let count = reader.varint().filter(|count| *count <= most)?;
+    let mut ids = Vec::new();
+    let mut last = 0_u64;
+    for _ in 0..count {
+        let step = reader.varint().filter(|step| *step > 0)?;
+        last = last.checked_add(step)?;
+        ids.push(last);
+    }
+    Some(ids.into())
+}
+
 impl Descriptor {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(out, self.id);
@@ -298,6 +320,7 @@ impl Descriptor {
             content.value_bytes,
             content.raw_bytes,
             content.stored_bytes,
+            content.large_bytes,
             content.min_ts,
             content.max_ts - content.min_ts,
         ] {
@@ -305,6 +328,12 @@ impl Descriptor {
         }
         put_bytes(out, &content.min_key);
         put_bytes(out, &content.max_key);
+        put_varint(out, self.large.len() as u64);
+        let mut last = 0;
+        for id in &self.large {
+            put_varint(out, id - last);
+            last = *id;
+        }
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Option<Self> {
@@ -318,7 +347,7 @@ impl Descriptor {
             1 => Some(read_block(reader, pages + 1)?),
             _ => return None,
         };
-        let mut numbers = [0; 9];
+        let mut numbers = [0; 10];
         for number in &mut numbers {
             *number = reader.varint()?;
         }
@@ -326,11 +355,21 @@ impl Descriptor {
             return None;
         }
         // Far beyond any disk: such numbers are damage, and sums of others cannot overflow.
-        if numbers[..7].iter().any(|number| *number >= 1 << 48) {
+        if numbers[..8].iter().any(|number| *number >= 1 << 48) {
             return None;
         }
-        let [entries, keys, deletes, key_bytes, value_bytes, raw_bytes, stored_bytes, min_ts, span] =
-            numbers;
+        let [
+            entries,
+            keys,
+            deletes,
+            key_bytes,
+            value_bytes,
+            raw_bytes,
+            stored_bytes,
+            large_bytes,
+            min_ts,
+            span,
+        ] = numbers;
         let content = Content {
             entries,
             keys,
@@ -339,11 +378,13 @@ impl Descriptor {
             value_bytes,
             raw_bytes,
             stored_bytes,
+            large_bytes,
             min_ts,
             max_ts: min_ts.checked_add(span)?,
             min_key: reader.bytes()?.into(),
             max_key: reader.bytes()?.into(),
         };
-        (pages > 0).then_some(Self { id, pages, index, filter, content })
+        let large = read_ids(reader, content.entries)?;
+        (pages > 0).then_some(Self { id, pages, index, filter, content, large })
     }
 }

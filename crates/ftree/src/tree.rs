@@ -37,7 +37,7 @@ use crate::segment::Found;
 use crate::spill::{Spill, Written};
 use crate::value::Value;
 use blockfile::BlockFile;
-use cachetable::CacheTable;
+use cachetable::{CacheTable, Entry, Frame};
 use layer::Layer;
 use os::sync::atomic::{AtomicBool, Ordering};
 use os::sync::{Mutex, RwLock};
@@ -163,6 +163,7 @@ impl Tree {
     /// same (key, timestamp) again changes nothing. Per key, callers insert in timestamp order
     /// (they hold the key's lock). `ts` is neither 0 nor `u64::MAX`.
     pub fn insert(&self, key: &[u8], ts: u64, message: Message<'_>) {
+        assert!(!matches!(message, Message::Large(_)), "only the tree places large values");
         let hash = hash(key);
         // A table sealed meanwhile refuses, then the next pin shows its successor.
         loop {
@@ -176,12 +177,12 @@ impl Tree {
 
     /// The value of `key` for a reader at `ts`. May read the disk: one page for most keys.
     pub fn get(&self, key: &[u8], ts: u64) -> Result<Option<Value>> {
-        let found = self.find(key, ts, |table, _, message| {
+        let found = self.find(key, ts, true, |table, _, message| {
             message.value().map(|bytes| Value::in_memory(table, bytes))
         })?;
         Ok(match found {
             Some(Lookup::Memory(value) | Lookup::Spilled(_, value)) => value,
-            Some(Lookup::Disk(found)) if found.kind == Kind::Put => {
+            Some(Lookup::Disk(found)) if found.kind != Kind::Delete => {
                 Some(Value::in_frame(found.frame, found.payload))
             }
             Some(Lookup::Disk(_)) | None => None,
@@ -192,7 +193,8 @@ impl Tree {
     /// key was never written, or its delete is older than every live snapshot and was dropped.
     /// May read the disk.
     pub fn newest(&self, key: &[u8]) -> Result<Option<(u64, bool)>> {
-        let found = self.find(key, u64::MAX, |_, ts, message| (ts, message == Message::Delete))?;
+        let found =
+            self.find(key, u64::MAX, false, |_, ts, message| (ts, message == Message::Delete))?;
         Ok(found.map(|found| match found {
             Lookup::Memory(version) => version,
             Lookup::Spilled(ts, value) => (ts, value.is_none()),
@@ -200,11 +202,13 @@ impl Tree {
         }))
     }
 
-    /// Looks for the first version of `key` a reader at `ts` sees, from the top down.
+    /// Looks for the first version of `key` a reader at `ts` sees, from the top down. With
+    /// `values` a value that lies by itself is loaded, while the state that keeps it is pinned.
     fn find<T>(
         &self,
         key: &[u8],
         ts: u64,
+        values: bool,
         in_memory: impl Fn(&Arc<MemTable>, u64, Message<'_>) -> T,
     ) -> Result<Option<Lookup<T>>> {
         let hash = hash(key);
@@ -235,12 +239,15 @@ impl Tree {
             }
             for attached in node.runs.iter().filter(|attached| attached.is_live(child)) {
                 if let Some(found) = attached.run.get(key, hash, ts)? {
-                    return Ok(Some(Lookup::Disk(found)));
+                    return self.on_disk(found, values).map(Some);
                 }
             }
             match &node.children[child] {
                 Child::Node(below) => node = below,
-                Child::Leaf(leaf) => return Ok(leaf.get(key, hash, ts)?.map(Lookup::Disk)),
+                Child::Leaf(leaf) => {
+                    let found = leaf.get(key, hash, ts)?;
+                    return found.map(|found| self.on_disk(found, values)).transpose();
+                }
                 Child::Empty => return Ok(None),
             }
         }
@@ -251,6 +258,18 @@ impl Tree {
         if node.reads.note(bytes) {
             self.home.wanted.store(true, Ordering::Relaxed);
         }
+    }
+
+    fn on_disk<T>(&self, mut found: Found, values: bool) -> Result<Lookup<T>> {
+        if values && found.kind == Kind::Large {
+            found.frame = self.load_large(&found.frame[found.payload], Entry::Wanted)?;
+            found.payload = 0..found.frame.len();
+        }
+        Ok(Lookup::Disk(found))
+    }
+
+    pub(crate) fn load_large(&self, reference: &[u8], entry: Entry) -> Result<Frame> {
+        self.home.load_large(reference, entry)
     }
 
     /// A cursor over `range` as a reader at `ts` sees it; `ts` must stay among the live snapshots

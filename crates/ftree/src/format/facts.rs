@@ -1,6 +1,7 @@
 //! Everything a stored node says, for offline readers that walk a tree and name what is wrong.
 
 use crate::bytes::Reader;
+use crate::large::LargeRef;
 use crate::node::{NodeImage, decode};
 use crate::segment::{Block, Descriptor, decode_block};
 use crate::tree::parse_header;
@@ -40,6 +41,10 @@ pub struct SegmentFacts {
     pub raw_bytes: u64,
     /// Bytes of the whole segment; 0 in a footer.
     pub stored_bytes: u64,
+    /// Bytes on disk of the large values it refers to.
+    pub large_bytes: u64,
+    /// Segments of the large values its entries refer to, ascending.
+    pub large: Vec<u64>,
     /// The oldest version's timestamp.
     pub min_ts: u64,
     /// The newest version's timestamp.
@@ -48,6 +53,15 @@ pub struct SegmentFacts {
     pub min_key: Vec<u8>,
     /// The greatest key.
     pub max_key: Vec<u8>,
+}
+
+/// Where a value lies that is too large for pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LargeFacts {
+    /// The segment it has for itself.
+    pub segment: u64,
+    /// Its only page.
+    pub block: BlockFacts,
 }
 
 /// What a child of a node is.
@@ -134,6 +148,12 @@ pub fn block_facts(value: &[u8], page: u32) -> Result<BlockFacts, &'static str> 
     Ok(BlockFacts::of(block))
 }
 
+/// Where a large value is: what its entry holds.
+pub fn large_facts(reference: &[u8]) -> Result<LargeFacts, &'static str> {
+    let at = LargeRef::decode(reference).ok_or("reference to a large value does not parse")?;
+    Ok(LargeFacts { segment: at.segment, block: BlockFacts::of(at.block) })
+}
+
 impl BlockFacts {
     fn of(block: Block) -> Self {
         Self { page: block.page, raw_len: block.raw_len }
@@ -155,6 +175,8 @@ impl SegmentFacts {
             value_bytes: content.value_bytes,
             raw_bytes: content.raw_bytes,
             stored_bytes: content.stored_bytes,
+            large_bytes: content.large_bytes,
+            large: descriptor.large.into_vec(),
             min_ts: content.min_ts,
             max_ts: content.max_ts,
             min_key: content.min_key.into_vec(),

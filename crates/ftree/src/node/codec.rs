@@ -1,7 +1,7 @@
 //! A node as bytes, and a tree of nodes back from them.
 //!
 //! ```text
-//! u8      version, 1
+//! u8      version, 2
 //! u8      height
 //! u8      bit 0: a lower bound follows; bit 1: an upper bound follows
 //! bytes   lower bound, upper bound (those that follow)
@@ -26,7 +26,7 @@ use blockfile::{PageRef, SegmentId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// Trees grow by a factor of at least two per level: more levels are damage.
 const MAX_HEIGHT: u32 = 64;
 

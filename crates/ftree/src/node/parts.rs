@@ -14,6 +14,8 @@ use std::sync::{Arc, OnceLock};
 const NODE_BYTES: usize = 300;
 const CHILD_BYTES: usize = 80;
 const RUN_BYTES: usize = 300;
+/// Memory for each large value that a run or leaf names, about.
+const LARGE_BYTES: usize = 100;
 
 /// The range of a child of a node with these pivots and bounds.
 pub(super) fn bounds_of(pivots: &[Arc<[u8]>], bounds: &Bounds, child: usize) -> Bounds {
@@ -297,11 +299,15 @@ impl Parts {
         let keys: usize = self.pivots.iter().map(|pivot| pivot.len() + 40).sum();
         let leaves = self.children.iter().map(|child| match child {
             Child::Leaf(leaf) => {
-                leaf.content().min_key.len() + leaf.content().max_key.len() + size_of::<Segment>()
+                let keys = leaf.content().min_key.len() + leaf.content().max_key.len();
+                keys + size_of::<Segment>() + leaf.descriptor().large.len() * LARGE_BYTES
             }
             _ => 0,
         });
-        let runs = self.runs.iter().map(|attached| attached.shares.len() * 8 + RUN_BYTES);
+        let runs = self.runs.iter().map(|attached| {
+            let large = attached.run.descriptor().large.len() * LARGE_BYTES;
+            attached.shares.len() * 8 + RUN_BYTES + large
+        });
         let own = NODE_BYTES + self.children.len() * CHILD_BYTES;
         (own + keys + leaves.sum::<usize>() + runs.sum::<usize>()) as u64
     }

@@ -5,6 +5,7 @@ use crate::bytes::common_prefix;
 use crate::error::Result;
 use crate::filter;
 use crate::home::{Home, count};
+use crate::large::{Large, LargeRef};
 use crate::memtable::hash;
 use crate::message::{Entry, Message};
 use crate::options::TreeOptions;
@@ -28,6 +29,10 @@ pub(crate) struct SegmentBuilder {
     content: Content,
     pages: u32,
     last_key: Vec<u8>,
+    /// What the entries refer to.
+    large: Vec<Arc<Large>>,
+    /// The reference being written.
+    reference: Vec<u8>,
     raw: Vec<u8>,
     /// What all of this takes of the cache's bound.
     memory: Reservation,
@@ -55,6 +60,8 @@ impl SegmentBuilder {
             content: Content { min_ts: u64::MAX, ..Content::default() },
             pages: 0,
             last_key: Vec::new(),
+            large: Vec::new(),
+            reference: Vec::new(),
             raw: Vec::new(),
             memory: home.cache.reserve(Part::Buffers, 0),
         }
@@ -72,6 +79,40 @@ impl SegmentBuilder {
 
     /// Adds the next entry in order. May write to the disk.
     pub(crate) fn add(&mut self, entry: Entry<'_>) -> Result<()> {
+        let mut reference = std::mem::take(&mut self.reference);
+        let added = match entry.message {
+            Message::Put(value) if value.len() > self.options.large_above() => {
+                let (at, kept) = self.home.write_large(self.options.compression, value)?;
+                reference.clear();
+                at.encode(&mut reference);
+                self.refer_to(at, kept);
+                self.add_small(Entry { message: Message::Large(&reference), ..entry })
+            }
+            Message::Large(bytes) => {
+                // The source of the entry keeps the value until this segment does.
+                let at = self.home.decode_large(bytes)?;
+                let kept = self.home.find_large(at.segment).ok_or_else(|| {
+                    self.home.large_corruption(at.segment, "no segment names this large value")
+                })?;
+                self.refer_to(at, kept);
+                self.add_small(entry)
+            }
+            Message::Put(_) | Message::Delete => {
+                self.content.value_bytes += entry.message.payload().len() as u64;
+                self.add_small(entry)
+            }
+        };
+        self.reference = reference;
+        added
+    }
+
+    fn refer_to(&mut self, at: LargeRef, kept: Arc<Large>) {
+        self.content.value_bytes += u64::from(at.block.raw_len);
+        self.content.large_bytes += u64::from(at.block.page.len);
+        self.large.push(kept);
+    }
+
+    fn add_small(&mut self, entry: Entry<'_>) -> Result<()> {
         let first = self.content.entries == 0;
         let new_key = first || self.last_key != entry.key;
         debug_assert!(first || self.last_key.as_slice() <= entry.key);
@@ -101,7 +142,6 @@ impl SegmentBuilder {
         content.keys += u64::from(new_key);
         content.deletes += u64::from(entry.message == Message::Delete);
         content.key_bytes += entry.key.len() as u64;
-        content.value_bytes += entry.message.payload().len() as u64;
         content.min_ts = content.min_ts.min(entry.ts);
         content.max_ts = content.max_ts.max(entry.ts);
         Ok(())
@@ -146,12 +186,17 @@ impl SegmentBuilder {
             None => None,
         };
         self.content.max_key = self.last_key.as_slice().into();
+        let mut large: Vec<u64> = self.large.iter().map(|kept| kept.id()).collect();
+        large.sort_unstable();
+        large.dedup();
+        let large = large.into();
         let mut descriptor = Descriptor {
             id: self.writer.id().0,
             pages: self.pages,
             index,
             filter,
             content: self.content,
+            large,
         };
         raw.clear();
         descriptor.encode(&mut raw);

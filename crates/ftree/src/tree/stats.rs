@@ -49,7 +49,7 @@ pub struct Stats {
     pub value_bytes: u64,
     /// Bytes of decoded pages.
     pub raw_bytes: u64,
-    /// Bytes of segments on disk.
+    /// Bytes of segments on disk, large values included.
     pub stored_bytes: u64,
     /// Levels of nodes.
     pub height: u32,
@@ -91,6 +91,8 @@ pub struct Stats {
     pub merged_bytes: u64,
     /// Bytes of segments written.
     pub written_bytes: u64,
+    /// Values written to segments of their own.
+    pub large_values: u64,
     /// Versions dropped because nobody sees them.
     pub dropped_versions: u64,
     /// Deletes dropped at the bottom.
@@ -149,6 +151,7 @@ impl Tree {
             rewrites: read(&counters.rewrites),
             merged_bytes: read(&counters.merged_bytes),
             written_bytes: read(&counters.written_bytes),
+            large_values: read(&counters.large_values),
             dropped_versions: read(&counters.dropped_versions),
             dropped_deletes: read(&counters.dropped_deletes),
             page_reads: read(&counters.page_reads),
@@ -182,11 +185,14 @@ impl Tree {
         let mut ids = Vec::new();
         visit(&state.root, &mut |node| {
             ids.extend(node.stored.get().map(|stored| stored.id));
-            ids.extend(node.runs.iter().map(|attached| attached.run.id()));
-            ids.extend(node.children.iter().filter_map(|child| match child {
-                Child::Leaf(leaf) => Some(leaf.id()),
+            let leaves = node.children.iter().filter_map(|child| match child {
+                Child::Leaf(leaf) => Some(leaf),
                 _ => None,
-            }));
+            });
+            for segment in node.runs.iter().map(|attached| &attached.run).chain(leaves) {
+                ids.push(segment.id());
+                ids.extend_from_slice(&segment.descriptor().large);
+            }
         });
         ids.sort_unstable();
         ids.dedup();
@@ -203,7 +209,7 @@ impl Stats {
         self.key_bytes += content.key_bytes;
         self.value_bytes += content.value_bytes;
         self.raw_bytes += content.raw_bytes;
-        self.stored_bytes += content.stored_bytes;
+        self.stored_bytes += content.stored_bytes + content.large_bytes;
     }
 }
 

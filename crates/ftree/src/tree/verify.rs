@@ -92,7 +92,7 @@ impl Check<'_> {
         segment.check_footer()?;
         let content = segment.content();
         let mut last: Option<(Vec<u8>, u64)> = None;
-        let (mut entries, mut keys, mut deletes) = (0, 0, 0);
+        let (mut entries, mut keys, mut deletes, mut large) = (0, 0, 0, 0);
         while let Some(entry) = iter.entry() {
             let damage = |what| Err(segment.corruption(0, what));
             if let Some((key, ts)) = &last
@@ -115,13 +115,21 @@ impl Check<'_> {
             }
             entries += 1;
             deletes += u64::from(entry.message == Message::Delete);
+            if let Message::Large(reference) = entry.message {
+                let at = self.tree.home.decode_large(reference)?;
+                if segment.descriptor().large.binary_search(&at.segment).is_err() {
+                    return damage("large value that its segment does not name");
+                }
+                self.tree.home.read_large(at)?;
+                large += 1;
+            }
             last = Some((entry.key.to_vec(), entry.ts));
             iter.advance()?;
         }
         self.report.entries += entries;
         let counts = (entries, keys, deletes) == (content.entries, content.keys, content.deletes);
         let greatest = last.is_some_and(|(key, _)| key == content.max_key[..]);
-        if !counts || !greatest {
+        if !counts || !greatest || large != segment.descriptor().large.len() {
             return Err(segment.corruption(0, "counts or greatest key differ"));
         }
         Ok(())

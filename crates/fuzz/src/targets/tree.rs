@@ -1,15 +1,19 @@
 //! What the fractal tree keeps inside pages: entries, filters, nodes, images, footers.
 
 use crate::Target;
-use ftree::format;
+use ftree::format::{self, PageValue};
 
 fn entries() -> Vec<format::PageEntry> {
     let mut entries: Vec<format::PageEntry> = (0..30u64)
-        .map(|n| (format!("key/{n:04}").into_bytes(), n % 3 + 1, Some(vec![n as u8; n as usize])))
+        .map(|n| {
+            let value = PageValue::Put(vec![n as u8; n as usize]);
+            (format!("key/{n:04}").into_bytes(), n % 3 + 1, value)
+        })
         .collect();
-    entries.insert(0, (Vec::new(), 1 << 50, None));
-    entries.push((b"key/0029".to_vec(), 1, None));
-    entries.push((b"other".to_vec(), 9, Some(Vec::new())));
+    entries.insert(0, (Vec::new(), 1 << 50, PageValue::Delete));
+    entries.push((b"key/0029".to_vec(), 1, PageValue::Delete));
+    entries.push((b"other".to_vec(), 9, PageValue::Put(Vec::new())));
+    entries.push((b"other".to_vec(), 8, PageValue::Large(vec![7, 0, 90, 70])));
     entries
 }
 
@@ -20,6 +24,11 @@ pub(super) const TREE_PAGE: Target = Target {
     start: || {
         Box::new(|bytes| {
             if let Ok(entries) = format::read_page(bytes) {
+                for (_, _, value) in &entries {
+                    if let PageValue::Large(reference) = value {
+                        let _ = format::large_facts(reference).is_ok();
+                    }
+                }
                 let again = format::write_page(&entries);
                 assert_eq!(format::read_page(&again).as_ref(), Ok(&entries));
             }

@@ -1,0 +1,170 @@
+//! Values too large for pages: each in a segment of its own, which merges pass by.
+//!
+//! An entry then holds a reference (`Message::Large`), and a run or leaf names the segments its
+//! entries refer to. Always true: in memory every run and leaf keeps what it names, so a value's
+//! segment is freed with the last run or leaf that refers to it. Nothing is counted on disk, and
+//! nothing is garbage: one segment, one value.
+//!
+//! On disk: `docs/formats/segment.md`, section "large values".
+
+use crate::bytes::{Reader, put_varint};
+use crate::error::{Error, Result};
+use crate::home::{Home, count};
+use crate::segment::{Block, decode_block, encode_block};
+use blockfile::{Compression, MAX_PAGE_BYTES, PAGE_HEADER_BYTES, SegmentId};
+use cachetable::{Entry, Frame, FrameKey, Level, Loader, Page, Rank};
+use os::sync::Mutex;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+
+/// The kind such segments have in the block file; runs are 1, leaves 2, nodes 3.
+const VALUE_KIND: u8 = 4;
+
+/// Where a large value is: what its entry holds instead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LargeRef {
+    pub(crate) segment: u64,
+    /// The only page of the segment.
+    pub(crate) block: Block,
+}
+
+impl LargeRef {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(out, self.segment);
+        encode_block(self.block, out);
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        let segment = reader.varint()?;
+        let rest = &bytes[bytes.len() - reader.remaining()..];
+        let block = decode_block(rest, 0)?;
+        let sound = block.page.offset == 0
+            && block.raw_len as usize <= MAX_PAGE_BYTES
+            && block.page.len as usize <= MAX_PAGE_BYTES + PAGE_HEADER_BYTES;
+        sound.then_some(Self { segment, block })
+    }
+}
+
+/// Keeps one large value's segment.
+pub(crate) struct Large {
+    id: u64,
+    home: Arc<Home>,
+}
+
+impl Large {
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+impl Drop for Large {
+    fn drop(&mut self) {
+        {
+            let mut large = self.home.large.0.lock();
+            if large.get(&self.id).is_some_and(|kept| kept.strong_count() == 0) {
+                large.remove(&self.id);
+            }
+        }
+        self.home.release(self.id, 1);
+    }
+}
+
+/// The large values that something in memory keeps.
+#[derive(Default)]
+pub(crate) struct LargeValues(Mutex<BTreeMap<u64, Weak<Large>>>);
+
+impl Home {
+    /// Writes a value to a segment of its own.
+    pub(crate) fn write_large(
+        self: &Arc<Self>,
+        compression: Compression,
+        value: &[u8],
+    ) -> Result<(LargeRef, Arc<Large>)> {
+        let mut writer = self.blocks.start_segment(VALUE_KIND);
+        let page = writer.append_page(self.tree, compression, value)?;
+        let stored = writer.len();
+        let segment = writer.finish()?.0;
+        count(&self.counters.written_bytes, stored);
+        count(&self.counters.large_values, 1);
+        let block = Block { page, raw_len: value.len() as u32 };
+        Ok((LargeRef { segment, block }, self.keep_large(segment)))
+    }
+
+    /// What a descriptor names: kept from now on, whoever else keeps it.
+    pub(crate) fn keep_large(self: &Arc<Self>, id: u64) -> Arc<Large> {
+        let mut large = self.large.0.lock();
+        if let Some(kept) = large.get(&id).and_then(Weak::upgrade) {
+            return kept;
+        }
+        let kept = Arc::new(Large { id, home: Arc::clone(self) });
+        large.insert(id, Arc::downgrade(&kept));
+        kept
+    }
+
+    /// What a source of a merge keeps; `None` for a reference to something it does not name.
+    pub(crate) fn find_large(&self, id: u64) -> Option<Arc<Large>> {
+        self.large.0.lock().get(&id).and_then(Weak::upgrade)
+    }
+
+    /// A large value, through the cache. The caller keeps the run or leaf with the reference. May
+    /// read the disk.
+    pub(crate) fn load_large(&self, reference: &[u8], entry: Entry) -> Result<Frame> {
+        let at = self.decode_large(reference)?;
+        let key = FrameKey { segment: at.segment, page: 0 };
+        if let Some(frame) = self.cache.get(key) {
+            return Ok(frame);
+        }
+        let raw_len = at.block.raw_len as usize;
+        let page = Page { raw_len, rank: Rank::Page, level: Level::Leaf, entry };
+        self.cache.load(key, page, &Loading { home: self, at })
+    }
+
+    pub(crate) fn decode_large(&self, reference: &[u8]) -> Result<LargeRef> {
+        let damaged = || self.large_corruption(0, "reference to a large value does not parse");
+        LargeRef::decode(reference).ok_or_else(damaged)
+    }
+
+    /// Reads and checks a large value, past the cache.
+    pub(crate) fn read_large(&self, at: LargeRef) -> Result<Vec<u8>> {
+        let loading = Loading { home: self, at };
+        loading.decode(&loading.read()?)
+    }
+
+    pub(crate) fn large_corruption(&self, segment: u64, what: &'static str) -> Error {
+        Error::Corruption { tree: self.tree, segment, page: 0, what }
+    }
+}
+
+/// One large value on its way into memory.
+struct Loading<'a> {
+    home: &'a Home,
+    at: LargeRef,
+}
+
+impl Loader for Loading<'_> {
+    type Error = Error;
+
+    fn read(&self) -> Result<Cow<'_, [u8]>> {
+        let Home { blocks, counters, .. } = self.home;
+        count(&counters.page_reads, 1);
+        let id = SegmentId(self.at.segment);
+        Ok(Cow::Owned(blocks.read_stored_page(id, self.at.block.page)?))
+    }
+
+    fn decode(&self, stored: &[u8]) -> Result<Vec<u8>> {
+        let LargeRef { segment, block } = self.at;
+        let mut bytes = Vec::new();
+        let Home { blocks, tree, .. } = self.home;
+        blocks.decode(*tree, SegmentId(segment), block.page, stored, &mut bytes)?;
+        if bytes.len() != block.raw_len as usize {
+            return Err(self.home.large_corruption(segment, "large value's length differs"));
+        }
+        Ok(bytes)
+    }
+
+    fn now_us(&self) -> u64 {
+        self.home.blocks.now_us()
+    }
+}
