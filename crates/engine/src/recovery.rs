@@ -18,7 +18,7 @@ use crate::environment::{Environment, tree_options};
 use crate::records::{Operation, Operations, Record};
 use crate::{Background, Error, Result};
 use blockfile::CheckpointImage;
-use ftree::Tree;
+use ftree::{Spill, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -230,12 +230,23 @@ impl Redo<'_> {
         self.first = false;
         self.environment.log.needed.lock().commit(timestamp, position);
         if positions.len() as u64 == u64::from(chunks) {
+            let tuning = &self.environment.options.tuning;
+            let is_large = positions.len() as u64 * tuning.chunk_bytes as u64 > tuning.spill_bytes;
+            let mut spill = is_large.then(|| self.environment.start_spill(txn));
             for (number, chunk) in positions.into_iter().enumerate() {
                 let piece = self.read_chunk(chunk, txn, number)?;
-                self.stage(chunk, timestamp, piece)?;
+                match &mut spill {
+                    Some(spill) => self.stage_large(chunk, timestamp, &piece, spill)?,
+                    None => self.stage(chunk, timestamp, piece)?,
+                }
             }
-            self.newest = timestamp;
-            self.stage(position, timestamp, operations.to_vec())?;
+            if let Some(mut spill) = spill {
+                self.stage_large(position, timestamp, operations, &mut spill)?;
+                self.adopt(&spill, timestamp)?;
+            } else {
+                self.newest = timestamp;
+                self.stage(position, timestamp, operations.to_vec())?;
+            }
         } else if self.is_needed(timestamp) {
             let text = format!("log position {position}: chunks of commit {timestamp} are missing");
             return Err(Error::Corruption(text));
@@ -267,7 +278,53 @@ impl Redo<'_> {
     /// Takes operations into the batch. Creates and drops are done here and now: what the batches
     /// being applied write to stays in the directory.
     fn stage(&mut self, position: u64, timestamp: u64, operations: Vec<u8>) -> Result<()> {
-        for operation in Operations::new(&operations) {
+        self.look_at(position, timestamp, &operations)?;
+        self.batch.bytes += operations.len();
+        self.batch.pieces.push(Piece { position, timestamp, operations });
+        if self.workers.is_inline() || self.batch.bytes >= BATCH_BYTES {
+            self.hand_over()?;
+        }
+        Ok(())
+    }
+
+    /// Takes operations of a large transaction into a spill, as they came from one: in key order,
+    /// so it writes each once. Draining them is left to the time after the recovery.
+    fn stage_large(
+        &mut self,
+        position: u64,
+        timestamp: u64,
+        operations: &[u8],
+        spill: &mut Spill,
+    ) -> Result<()> {
+        self.look_at(position, timestamp, operations)?;
+        let piece = Piece { position, timestamp, operations: Vec::new() };
+        let mut applied = 0;
+        workers::each_needed(self.environment, &piece, operations, |dictionary, key, message| {
+            applied += 1;
+            Ok(spill.write(dictionary.id, key, message.value(), false)?)
+        })?;
+        self.done.operations += applied;
+        Ok(())
+    }
+
+    /// Lays a large transaction over the trees it wrote to.
+    fn adopt(&mut self, spill: &Spill, timestamp: u64) -> Result<()> {
+        spill.settle()?;
+        // Older versions of its keys belong below it.
+        self.hand_over()?;
+        self.finish_batch()?;
+        for id in spill.spaces() {
+            if let Some(dictionary) = self.environment.directory.find(id) {
+                dictionary.tree.adopt(spill, id, timestamp, self.complete);
+                self.environment.jobs.queue(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what operations write to, and does creates and drops.
+    fn look_at(&mut self, position: u64, timestamp: u64, operations: &[u8]) -> Result<()> {
+        for operation in Operations::new(operations) {
             let operation = operation
                 .map_err(|e| Error::Corruption(format!("log position {position}: {e}")))?;
             match operation {
@@ -298,11 +355,6 @@ impl Redo<'_> {
                     }
                 }
             }
-        }
-        self.batch.bytes += operations.len();
-        self.batch.pieces.push(Piece { position, timestamp, operations });
-        if self.workers.is_inline() || self.batch.bytes >= BATCH_BYTES {
-            self.hand_over()?;
         }
         Ok(())
     }

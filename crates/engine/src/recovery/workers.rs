@@ -153,35 +153,45 @@ impl Drop for Workers {
 fn apply(environment: &Environment, batch: &Batch, share: Share) -> Result<u64> {
     let mut applied = 0;
     for piece in &batch.pieces {
-        let mut target = Target { id: 0, dictionary: None };
-        for operation in Operations::new(&piece.operations) {
-            let (id, key, message) = match operation {
-                Ok(Operation::Put { dictionary, key, value }) => {
-                    (dictionary, key, Message::Put(value))
-                }
-                Ok(Operation::Delete { dictionary, key }) => (dictionary, key, Message::Delete),
-                // Done by the one that read them.
-                Ok(
-                    Operation::Create { .. } | Operation::Drop { .. } | Operation::Reshape { .. },
-                ) => continue,
-                Err(e) => {
-                    let text = format!("log position {}: {e}", piece.position);
-                    return Err(Error::Corruption(text));
-                }
-            };
-            if !share.has(key) {
-                continue;
-            }
-            if target.id != id {
-                target = Target::find(environment, id, piece)?;
-            }
-            if let Some(dictionary) = &target.dictionary {
+        each_needed(environment, piece, &piece.operations, |dictionary, key, message| {
+            if share.has(key) {
                 dictionary.tree.insert(key, piece.timestamp, message);
                 applied += 1;
             }
-        }
+            Ok(())
+        })?;
     }
     Ok(applied)
+}
+
+/// Every put and delete of a piece whose tree has not flushed it.
+pub(super) fn each_needed(
+    environment: &Environment,
+    piece: &Piece,
+    operations: &[u8],
+    mut see: impl FnMut(&Dictionary, &[u8], Message<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut target = Target { id: 0, dictionary: None };
+    for operation in Operations::new(operations) {
+        let (id, key, message) = match operation {
+            Ok(Operation::Put { dictionary, key, value }) => (dictionary, key, Message::Put(value)),
+            Ok(Operation::Delete { dictionary, key }) => (dictionary, key, Message::Delete),
+            // Done by the one that read them.
+            Ok(Operation::Create { .. } | Operation::Drop { .. } | Operation::Reshape { .. }) => {
+                continue;
+            }
+            Err(e) => {
+                return Err(Error::Corruption(format!("log position {}: {e}", piece.position)));
+            }
+        };
+        if target.id != id {
+            target = Target::find(environment, id, piece)?;
+        }
+        if let Some(dictionary) = &target.dictionary {
+            see(dictionary, key, message)?;
+        }
+    }
+    Ok(())
 }
 
 /// The dictionary that operations are for.
