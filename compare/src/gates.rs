@@ -35,6 +35,9 @@ pub struct Options {
     engines: Vec<String>,
 }
 
+/// A disk of spinning plates: seeks and megabytes a second.
+const SEEK_LIMITED: &str = "throttle 200 100";
+
 /// The sizes of a run.
 struct Scale {
     /// The cache of the work within it, and rows that fit with room.
@@ -189,6 +192,22 @@ impl Results {
         Some(f64::midpoint(*middle.0, *middle.1))
     }
 
+    /// The seconds in which a checkpoint ran, or had just ended: what it disturbs.
+    fn checkpoint_seconds(&self, engine: &str, what: &str) -> Vec<f64> {
+        let during = |v: &Value| -> Option<Vec<f64>> {
+            let all: Vec<f64> =
+                v["each_second"].as_array()?.iter().filter_map(Value::as_f64).collect();
+            let end = all.len().saturating_sub(1);
+            let runs = v["checkpoints"].as_array()?.iter().filter_map(|run| {
+                Some((run[0].as_f64()?.floor() as usize, run[1].as_f64()?.floor() as usize + 1))
+            });
+            let runs: Vec<(usize, usize)> = runs.collect();
+            let hit = |second: &usize| runs.iter().any(|(from, to)| (from..=to).contains(&second));
+            Some((0..end).filter(hit).map(|second| all[second]).collect())
+        };
+        self.all(engine, what).iter().filter_map(during).flatten().collect()
+    }
+
     /// Every second of every slice, but for the cut ones at the ends.
     fn seconds(&self, engine: &str, what: &str) -> Vec<f64> {
         let inner = |v: &Value| {
@@ -300,6 +319,12 @@ fn beyond_cache(options: &Options, scale: &Scale, results: &mut Results) -> Resu
     let insert = [("insert", format!("load 1e9 {}", seconds * 3))];
     rounds(&mut workers, scale.rounds, &insert, results)?;
     for worker in &mut workers {
+        worker.ask(SEEK_LIMITED)?;
+    }
+    let insert = [("insert, few seeks", format!("load 1e9 {}", seconds * 3))];
+    rounds(&mut workers, scale.rounds.min(3), &insert, results)?;
+    for worker in &mut workers {
+        worker.ask("throttle 0 0")?;
         worker.ask("settle")?;
     }
     space(&mut workers, "space", results)?;
@@ -307,6 +332,8 @@ fn beyond_cache(options: &Options, scale: &Scale, results: &mut Results) -> Resu
         ("cold point 1", format!("read {} 1", seconds * 2)),
         ("cold point 4", format!("read {} 4", seconds * 2)),
         ("cold scan 100", format!("scan {} 100", seconds * 2)),
+        ("cold scan 1000", format!("scan {} 1000", seconds * 2)),
+        ("cold full scan", format!("fullscan {}", seconds * 2)),
     ] {
         rounds(&mut workers, scale.rounds, &[(what, line)], results)?;
     }

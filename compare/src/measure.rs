@@ -48,6 +48,16 @@ pub fn resident() -> (u64, u64) {
     (field("VmRSS:"), field("VmHWM:"))
 }
 
+/// Slows the disk of this process to so many seeks and bytes a second (`peers/throttle.c`); no seeks:
+/// as fast as it is.
+pub fn throttle(seeks: u64, bytes: u64) {
+    unsafe extern "C" {
+        fn throttle(seeks_per_second: u64, bytes_per_second: u64);
+    }
+    // SAFETY: takes two numbers, and a lock of its own.
+    unsafe { throttle(seeks, bytes) }
+}
+
 /// What one thread measured.
 pub struct Tally {
     pub operations: u64,

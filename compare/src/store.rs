@@ -22,6 +22,11 @@ pub trait Store: Send + Sync {
     /// Finishes background work, so that the settled state can be measured.
     fn settle(&self) -> Result<()>;
     fn close(&self) -> Result<()>;
+    /// When checkpoints ran since the last call: begin and end, in milliseconds since 1970. Empty
+    /// for engines that do not tell.
+    fn checkpoints(&self) -> Vec<(i64, i64)> {
+        Vec::new()
+    }
     /// The engine's own counters, for the record.
     fn counters(&self) -> serde_json::Value {
         serde_json::Value::Null

@@ -4,7 +4,8 @@
 //! `load ROWS SECONDS` · `fill ROWS` (each table in key order, for an engine that random order would
 //! take hours) · `count` (all tables agree, ids without gaps; sets the rows) · `read SECONDS THREADS` · `upsert SECONDS THREADS` · `rmw SECONDS THREADS` ·
 //! `mixed SECONDS` (one reader beside one unthrottled writer; counts the reader) ·
-//! `scan SECONDS ENTRIES` · `fullscan SECONDS` · `settle` · `space` · `quit`
+//! `scan SECONDS ENTRIES` · `fullscan SECONDS` · `throttle SEEKS MEGABYTES` (a second, of the disk from
+//! now on; 0 ends it) · `settle` · `space` · `quit`
 
 use crate::data::{self, Random, VALUE_BYTES};
 use crate::measure::{Tally, Usage};
@@ -15,7 +16,7 @@ use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const BATCH: u64 = 1000;
 
@@ -52,7 +53,12 @@ pub fn serve(name: &str, directory: &Path, settings: &Settings) -> Result<()> {
         if words == ["quit"] {
             break;
         }
-        let answer = worker.run(&words).unwrap_or_else(|e| json!({ "error": format!("{e:#}") }));
+        let started = milliseconds();
+        let answer = worker.run(&words);
+        let mut answer = answer.unwrap_or_else(|e| json!({ "error": format!("{e:#}") }));
+        if answer.get("each_second").is_some() {
+            answer["checkpoints"] = json!(worker.checkpoints_since(started));
+        }
         let mut out = std::io::stdout().lock();
         writeln!(out, "{answer}")?;
         out.flush()?;
@@ -62,7 +68,19 @@ pub fn serve(name: &str, directory: &Path, settings: &Settings) -> Result<()> {
     worker.store.close()
 }
 
+fn milliseconds() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    now.as_millis() as i64
+}
+
 impl Worker {
+    /// Checkpoints that ran since `started`: begin and end, in seconds from then.
+    fn checkpoints_since(&self, started: i64) -> Vec<(f64, f64)> {
+        let seconds = |at: i64| (at - started) as f64 / 1000.0;
+        let all = self.store.checkpoints().into_iter().filter(|(_, end)| *end >= started);
+        all.map(|(begin, end)| (seconds(begin).max(0.0), seconds(end))).collect()
+    }
+
     fn run(&mut self, words: &[&str]) -> Result<Value> {
         self.seed += 1;
         let number = |at: usize| -> Result<u64> {
@@ -79,6 +97,10 @@ impl Worker {
             Some("scan") => {
                 let entries = number(2)?;
                 self.threads(number(1)?, 1, move |job| scan(job, entries))
+            }
+            Some("throttle") => {
+                crate::measure::throttle(number(1)?, number(2)? << 20);
+                Ok(json!({ "throttled": number(1)? > 0 }))
             }
             Some("fullscan") => self.threads(number(1)?, 1, full_scan),
             Some("settle") => {

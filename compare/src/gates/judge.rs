@@ -67,6 +67,7 @@ const VERSUS: &[(&str, &str, &str, &str, Bar)] = &[
     ("full scan in cache", "full scan", "wiredtiger", RATE, Shown),
     ("full scan in cache", "full scan", "rocksdb", RATE, Shown),
     ("read-modify-write, 1 thread", "rmw 1", "wiredtiger", RATE, AtLeast(0.8)),
+    ("read-modify-write, 1 thread", "rmw 1", "wiredtiger", RATE, AimAtLeast(1.0)),
     ("read-modify-write, 2 threads", "rmw 2", "wiredtiger", RATE, AimAtLeast(1.0)),
     ("read-modify-write, 4 threads", "rmw 4", "wiredtiger", RATE, AimAtLeast(1.0)),
     ("load from empty", "load", "rocksdb", RATE, Shown),
@@ -75,12 +76,18 @@ const VERSUS: &[(&str, &str, &str, &str, Bar)] = &[
     ("insert at 10 : 1", "insert", "rocksdb", RATE, AimAtLeast(1.0)),
     ("insert at 10 : 1, CPU us per row", "insert", "rocksdb", CPU, Shown),
     ("insert at 10 : 1, bytes per row", "insert", "rocksdb", "write_bytes", Shown),
+    ("insert, 200 seeks/s", "insert, few seeks", "wiredtiger", RATE, AtLeast(100.0)),
+    ("insert, 200 seeks/s", "insert, few seeks", "rocksdb", RATE, AimAtLeast(0.7)),
     ("disk bytes per row", "space", "rocksdb", "bytes_per_row", AtMost(1.2)),
     ("disk bytes per row", "space", "rocksdb", "bytes_per_row", AimAtMost(1.0)),
     ("cold point, 1 thread", "cold point 1", "wiredtiger", RATE, AtLeast(1.0)),
     ("cold point, 1 thread", "cold point 1", "rocksdb", RATE, AimAtLeast(1.0)),
     ("cold point, 4 threads", "cold point 4", "wiredtiger", RATE, AtLeast(1.0)),
     ("G4 cold scan of 100", "cold scan 100", "wiredtiger", RATE, AtLeast(0.7)),
+    ("cold scan of 1000", "cold scan 1000", "wiredtiger", RATE, Shown),
+    ("cold scan of 1000", "cold scan 1000", "rocksdb", RATE, Shown),
+    ("cold full scan", "cold full scan", "wiredtiger", RATE, Shown),
+    ("cold full scan", "cold full scan", "rocksdb", RATE, Shown),
     ("sustained upsert at 10 : 1", "upsert", "wiredtiger", RATE, AtLeast(5.0)),
     ("sustained upsert at 10 : 1", "upsert", "rocksdb", RATE, AimAtLeast(0.3)),
 ];
@@ -98,7 +105,7 @@ pub fn judge(results: &Results, scale: &Scale) -> Vec<Line> {
     for (name, what, peer, figure, bar) in VERSUS {
         let ours = results.figure("fern", what, figure);
         let theirs = results.figure(peer, what, figure);
-        if *what == "insert" && *peer == "wiredtiger" && scale.tight_mb < FAIR_TO_WIREDTIGER_MB {
+        if what.starts_with("insert") && *peer == "wiredtiger" && scale.tight_mb < FAIR_TO_WIREDTIGER_MB {
             table.line(name, ours, theirs, &Shown, "wiredtiger starved");
         } else {
             table.line(name, ours, theirs, bar, peer);
@@ -140,6 +147,8 @@ fn own(results: &Results, scale: &Scale, table: &mut Table) {
     );
     let read = figure("fern", "cold point 1", "read_bytes").map(|bytes| bytes / 1024.0);
     table.line("G4 KB read for a cold point", read, Some(20.0), &AtMost(1.0), "of 20 KB");
+    let cpu = figure("fern", "insert", CPU);
+    table.line("insert at 10 : 1, CPU us per row", cpu, Some(18.0), &AimAtMost(1.0), "of 18 us");
     let commit = figure("fern", "insert", "p999_us").map(|us| us / 1000.0);
     table.line("G3 p99.9 commit, ms", commit, Some(20.0), &AtMost(1.0), "of 20 ms");
     for (engine, bar) in [("fern", AtLeast(0.7)), ("rocksdb", Shown)] {
@@ -183,7 +192,10 @@ fn steadiness(results: &Results, engine: &str, bar: &Bar, table: &mut Table) {
     sorted.sort_by(f64::total_cmp);
     let median = sorted.get(sorted.len() / 2).copied();
     let name = format!("worst second of the load, {engine}");
-    table.line(&name, sorted.first().copied(), median, bar, "of the median");
+    table.line(&name, sorted.first().copied(), median, &Shown, "of the median");
+    let disturbed = results.checkpoint_seconds(engine, "load").into_iter().reduce(f64::min);
+    table.line("worst second by a checkpoint", disturbed, median, bar, "of the median");
+    table.line("worst second by a checkpoint", disturbed, median, &AimAtLeast(0.9), "of the median");
 }
 
 /// The lines as text, and the count.

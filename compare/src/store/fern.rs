@@ -8,12 +8,14 @@ use engine::{
 };
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 struct Fern {
     engine: Engine,
     tables: [DictionaryId; 4],
+    /// Checkpoints nobody asked for yet: begin and end, in milliseconds since 1970.
+    checkpoints: Mutex<Vec<(i64, i64)>>,
 }
 
 struct FernSession {
@@ -37,7 +39,27 @@ pub fn open(directory: &Path, settings: &Settings) -> Result<Arc<dyn Store>> {
         txn.commit(Durability::Synced)?;
     }
     let tables = ids.as_slice().try_into().context("four tables")?;
-    Ok(Arc::new(Fern { engine, tables }))
+    let fern = Arc::new(Fern { engine, tables, checkpoints: Mutex::default() });
+    let watched = Arc::downgrade(&fern);
+    std::thread::spawn(move || {
+        while let Some(fern) = watched.upgrade() {
+            fern.note_checkpoint();
+            drop(fern);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    Ok(fern)
+}
+
+impl Fern {
+    fn note_checkpoint(&self) {
+        let Some((_, end, took)) = self.engine.stats().last_checkpoint else { return };
+        let mut all = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        let checkpoint = (end - took as i64, end);
+        if all.last() != Some(&checkpoint) {
+            all.push(checkpoint);
+        }
+    }
 }
 
 impl Store for Fern {
@@ -62,6 +84,16 @@ impl Store for Fern {
     fn close(&self) -> Result<()> {
         self.engine.close()?;
         Ok(())
+    }
+
+    fn checkpoints(&self) -> Vec<(i64, i64)> {
+        self.note_checkpoint();
+        let mut all = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = all.last().copied();
+        let done = std::mem::take(&mut *all);
+        // The newest stays, so that it is not noted again.
+        all.extend(newest);
+        done
     }
 
     fn counters(&self) -> serde_json::Value {
