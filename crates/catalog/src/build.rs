@@ -1,33 +1,34 @@
 //! Building and dropping indexes, and changing their options.
 //!
-//! From → to: an index is filled under the collection's exclusive metadata lock, in transactions
-//! of bounded size; a marker in `ROOT` names its dictionary until the last transaction, which
-//! writes the collection's record and removes the marker. A crash before that leaves a marker, and
-//! the next start drops what it names [`drop_unfinished`]. Readers go on all the time.
+//! From → to: an index is filled while reads and writes go on (`online.rs`); then the collection's
+//! record is written in one transaction, under the exclusive metadata lock. One build of a
+//! collection runs at a time, others wait for their turn.
+
+mod online;
 
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
 use crate::ddl::{drop_index_records, lock_metadata, write_record};
-use crate::documents::duplicate_key;
 use crate::failure::from_engine;
 use crate::index::IndexSpec;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::text::document_text;
-use bson::raw::{RawBsonRef, RawDocument};
-use engine::{
-    DictionaryId, Direction, Durability, Engine, KeyRange, OnConflict, Timestamp, TxnOptions,
-};
+use bson::raw::RawDocument;
+use engine::{DictionaryId, Durability, Engine, Timestamp, TxnOptions};
 use errors::{Code, Error, Result};
+use online::Build;
+use parking_lot::{ArcMutexGuard, ArcRwLockWriteGuard, RawMutex, RawRwLock};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// The most indexes a collection may have, `_id` included.
 const MAX_INDEXES: usize = 64;
-/// A build commits after this many bytes of entries…
-const CHUNK_BYTES: usize = 4 << 20;
-/// …or after this many documents.
-const CHUNK_DOCUMENTS: usize = 10_000;
+/// How often who waits for another build looks whether to go on waiting.
+const TURN: Duration = Duration::from_millis(100);
+
+type MetadataGuard = ArcRwLockWriteGuard<RawRwLock, ()>;
+type BuildTurn = ArcMutexGuard<RawMutex, ()>;
 
 /// What `createIndexes` did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +64,7 @@ pub struct IndexChange {
 impl Catalog {
     /// Builds indexes, creating the collection where it does not exist. Existing ones are left
     /// alone. `check` is asked now and then whether to go on. Waits for the collection's writers
-    /// and keeps them out until it is done.
+    /// at its begin and at its end; in between reads and writes go on.
     pub fn create_indexes(
         self: &Arc<Self>,
         namespace: &Namespace,
@@ -71,20 +72,7 @@ impl Catalog {
         check: &dyn Fn() -> Result<()>,
     ) -> Result<CreatedIndexes> {
         let created_collection = self.collection(namespace).is_none();
-        let (collection, guard) = loop {
-            let found = self.ensure_collection(namespace)?;
-            if found.is_view() {
-                return Err(Error::new(
-                    Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
-                    format!("Cannot create indexes on a view: {namespace}"),
-                ));
-            }
-            let guard = lock_metadata(&found)?;
-            match self.collection(namespace) {
-                Some(current) if current.number == found.number => break (current, guard),
-                _ => {}
-            }
-        };
+        let (collection, guard, _turn) = self.lock_for_build(namespace, check)?;
         let before = collection.indexes.len() + 1;
         let wanted = missing_indexes(&collection, specs)?;
         if wanted.is_empty() {
@@ -100,34 +88,92 @@ impl Catalog {
                 ),
             ));
         }
-        let built = build(self.engine(), &collection, wanted, check)?;
-        let mut indexes = collection.indexes.clone();
-        indexes.extend(built.iter().map(|index| Arc::new(clone_index(index, Timestamp(0)))));
-        let record = with_indexes(&collection, indexes);
+        let mut build = Build::begin(self.engine(), &collection, wanted)?;
+        drop(guard);
+        let mut built = build.run(check);
+        // Also a build that failed has to have the writers out, before it stops asking for changes.
+        let guard = loop {
+            match lock_metadata(&collection) {
+                Ok(guard) => break guard,
+                Err(_) => built = built.and_then(|()| check()),
+            }
+        };
+        let built = built.and_then(|()| build.catch_up(check).map(drop));
+        let mut visible = false;
+        let built = built.and_then(|()| self.make_visible(&collection, &build, &mut visible));
+        // What is visible stays, also where the disk then failed the commit.
+        if visible {
+            build.end();
+        } else {
+            build.abandon()?;
+        }
+        drop(guard);
+        built.map(|()| CreatedIndexes { before, after, created_collection })
+    }
+
+    /// The collection, created where it does not exist, locked against changes; its turn to build.
+    fn lock_for_build(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<(Arc<Collection>, MetadataGuard, BuildTurn)> {
+        loop {
+            let found = self.ensure_collection(namespace)?;
+            if found.is_view() {
+                return Err(Error::new(
+                    Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
+                    format!("Cannot create indexes on a view: {namespace}"),
+                ));
+            }
+            let turn = loop {
+                if let Some(turn) = found.shared.building.try_lock_arc_for(TURN) {
+                    break turn;
+                }
+                check()?;
+            };
+            let guard = lock_metadata(&found)?;
+            match self.collection(namespace) {
+                Some(current) if current.number == found.number => {
+                    return Ok((current, guard, turn));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Commits the built indexes to the collection as it stands now.
+    fn make_visible(
+        &self,
+        collection: &Collection,
+        build: &Build,
+        visible: &mut bool,
+    ) -> Result<()> {
+        // What changed meanwhile (options, other indexes) stays changed.
+        let current = self.collection(&collection.namespace);
+        let Some(current) = current.filter(|current| current.number == collection.number) else {
+            return Err(Error::new(
+                Code::INDEX_BUILD_ABORTED,
+                format!(
+                    "Index build aborted: collection {} was dropped or renamed",
+                    collection.namespace
+                ),
+            ));
+        };
+        let with_built = |created| {
+            let mut indexes = current.indexes.clone();
+            indexes.extend(build.indexes.iter().map(|index| Arc::new(clone_index(index, created))));
+            with_indexes(&current, indexes)
+        };
         let ddl = self.ddl.lock();
         let mut txn = self.engine().begin(TxnOptions::default());
-        write_record(&mut txn, &record)?;
-        for index in &built {
-            txn.delete(DictionaryId::ROOT, &metadata::building_key(index.dictionary))
-                .map_err(from_engine)?;
-            let mask = index.state.observed.load(Ordering::Acquire);
-            txn.put(
-                DictionaryId::ROOT,
-                &metadata::multikey_key(index.dictionary),
-                &mask.to_le_bytes(),
-            )
-            .map_err(from_engine)?;
-            index.state.persisted.store(mask, Ordering::Release);
-        }
+        write_record(&mut txn, &with_built(Timestamp(0)))?;
+        build.finish(&mut txn)?;
         let committed = txn.commit_with(Durability::Buffered, |created| {
-            let mut indexes = collection.indexes.clone();
-            indexes.extend(built.iter().map(|index| Arc::new(clone_index(index, created))));
-            self.publish(&Arc::new(with_indexes(&collection, indexes)));
+            *visible = true;
+            self.publish(&Arc::new(with_built(created)));
         });
-        committed.map_err(from_engine)?;
         drop(ddl);
-        drop(guard);
-        Ok(CreatedIndexes { before, after, created_collection })
+        committed.map_err(from_engine).map(drop)
     }
 
     /// Drops indexes; says how many there were, `_id` included. Waits for the writers.
@@ -350,83 +396,4 @@ fn clone_index(index: &Index, created: Timestamp) -> Index {
         state: Arc::clone(&index.state),
         keys: index.keys.clone(),
     }
-}
-
-/// Makes the dictionaries, marked as unfinished, and fills them.
-fn build(
-    engine: &Engine,
-    collection: &Collection,
-    specs: Vec<IndexSpec>,
-    check: &dyn Fn() -> Result<()>,
-) -> Result<Vec<Index>> {
-    let mut txn = engine.begin(TxnOptions::default());
-    let mut indexes = Vec::new();
-    for spec in specs {
-        let options = spec.storage.dictionary(&collection.options.storage, spec.unique);
-        let dictionary = txn.create_dictionary(options).map_err(from_engine)?;
-        txn.put(DictionaryId::ROOT, &metadata::building_key(dictionary), &[])
-            .map_err(from_engine)?;
-        indexes.push(metadata::new_index(spec, dictionary, Timestamp(0)));
-    }
-    txn.commit(Durability::Buffered).map_err(from_engine)?;
-    match fill(engine, collection, &indexes, check) {
-        Ok(()) => Ok(indexes),
-        Err(error) => {
-            let dictionaries: Vec<DictionaryId> = indexes.iter().map(|i| i.dictionary).collect();
-            drop_unfinished(engine, &dictionaries)?;
-            Err(error)
-        }
-    }
-}
-
-fn fill(
-    engine: &Engine,
-    collection: &Collection,
-    indexes: &[Index],
-    check: &dyn Fn() -> Result<()>,
-) -> Result<()> {
-    let options = TxnOptions { on_conflict: OnConflict::Latest, lock_timeout: None };
-    let snapshot = engine.snapshot();
-    let mut cursor = snapshot
-        .cursor(collection.primary, KeyRange::all(), Direction::Forward)
-        .map_err(from_engine)?;
-    let mut txn = engine.begin(options);
-    let (mut bytes, mut documents) = (0, 0);
-    while let Some((_, value)) = cursor.next().map_err(from_engine)? {
-        let document = RawDocument::from_bytes(value)?;
-        for index in indexes {
-            bytes += add_document(&mut txn, collection, index, document)?;
-        }
-        documents += 1;
-        if bytes >= CHUNK_BYTES || documents >= CHUNK_DOCUMENTS {
-            check()?;
-            txn.commit(Durability::Buffered).map_err(from_engine)?;
-            txn = engine.begin(options);
-            (bytes, documents) = (0, 0);
-        }
-    }
-    txn.commit(Durability::Buffered).map_err(from_engine)?;
-    Ok(())
-}
-
-fn add_document(
-    txn: &mut engine::Txn,
-    collection: &Collection,
-    index: &Index,
-    document: &RawDocument,
-) -> Result<usize> {
-    let id = document.get("_id")?.unwrap_or(RawBsonRef::Null);
-    let keys = index.keys.make(document, id)?;
-    index.state.observed.fetch_or(keys.multikey, Ordering::AcqRel);
-    let mut bytes = 0;
-    for entry in &keys.entries {
-        bytes += entry.key.len() + entry.value.len();
-        if !index.spec.unique {
-            txn.write_covered(index.dictionary, &entry.key, Some(&entry.value))
-                .map_err(from_engine)?;
-        } else if !txn.insert(index.dictionary, &entry.key, &entry.value).map_err(from_engine)? {
-            return Err(duplicate_key(collection, index, entry));
-        }
-    }
-    Ok(bytes)
 }

@@ -14,7 +14,7 @@ use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use bson::Uuid;
 use engine::{DictionaryId, Timestamp};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -39,6 +39,55 @@ pub(crate) struct Shared {
     pub(crate) metadata: Arc<RwLock<()>>,
     pub(crate) counts: Counts,
     pub(crate) dropped: AtomicBool,
+    /// Held by the one build of indexes. Taken before `metadata`.
+    pub(crate) building: Arc<Mutex<()>>,
+    /// Set while an index is built; changed under the exclusive metadata lock only.
+    changes: RwLock<Option<Arc<ChangeLog>>>,
+    has_changes: AtomicBool,
+}
+
+impl Shared {
+    /// Has writers note which documents they change, or no longer.
+    pub(crate) fn note_changes(&self, changes: Option<&Arc<ChangeLog>>) {
+        *self.changes.write() = changes.cloned();
+        self.has_changes.store(changes.is_some(), Ordering::Release);
+    }
+
+    /// Where to note changes, if anybody asks for them. To be asked under the metadata lock.
+    pub(crate) fn changes(&self) -> Option<Arc<ChangeLog>> {
+        if !self.has_changes.load(Ordering::Acquire) {
+            return None;
+        }
+        self.changes.read().clone()
+    }
+}
+
+/// Where writers note which documents they change while an index is built.
+#[derive(Debug)]
+pub(crate) struct ChangeLog {
+    dictionary: DictionaryId,
+    next: AtomicU64,
+}
+
+impl ChangeLog {
+    pub(crate) fn new(dictionary: DictionaryId) -> Self {
+        Self { dictionary, next: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn dictionary(&self) -> DictionaryId {
+        self.dictionary
+    }
+
+    /// A row nobody else writes: a number, then the document's id key.
+    pub(crate) fn row(&self, id: &[u8]) -> Vec<u8> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        [&number.to_be_bytes()[..], id].concat()
+    }
+
+    /// The id key in a row.
+    pub(crate) fn id_of(row: &[u8]) -> &[u8] {
+        row.get(size_of::<u64>()..).unwrap_or_default()
+    }
 }
 
 impl Collection {

@@ -59,6 +59,7 @@ impl Txn {
         if !inserted {
             return Err(duplicate_id(collection, id));
         }
+        self.note_change(collection, key)?;
         for (index, keys) in collection.indexes.iter().zip(keys) {
             self.note_multikey(index, keys.multikey);
             for entry in &keys.entries {
@@ -93,6 +94,7 @@ impl Txn {
         let savepoint = unique_grows.then(|| self.savepoint());
         let put = self.engine.put(collection.primary, key, new.as_bytes());
         put.map_err(|error| self.failed(error))?;
+        self.note_change(collection, key)?;
         for (index, (old, new)) in collection.indexes.iter().zip(old_keys.iter().zip(&new_keys)) {
             self.note_multikey(index, new.multikey);
             if let Err(error) = self.change_entries(collection, index, old, new) {
@@ -117,6 +119,7 @@ impl Txn {
         let keys = all_keys(collection, document, required_id(document)?)?;
         let deleted = self.engine.delete(collection.primary, key);
         deleted.map_err(|error| self.failed(error))?;
+        self.note_change(collection, key)?;
         for (index, keys) in collection.indexes.iter().zip(&keys) {
             for entry in &keys.entries {
                 self.remove_entry(index, entry)?;
@@ -124,6 +127,14 @@ impl Txn {
         }
         self.count(collection, -1, -(document.as_bytes().len() as i64));
         self.observe(|txn, observer| observer.deleted(txn, collection, document))
+    }
+
+    /// Tells a build of indexes that a document changed.
+    fn note_change(&mut self, collection: &Collection, key: &[u8]) -> Result<()> {
+        let Some(changes) = collection.shared.changes() else { return Ok(()) };
+        let noted =
+            self.engine.write_covered(changes.dictionary(), &changes.row(key), Some(&[]));
+        noted.map_err(|error| self.failed(error))
     }
 
     fn change_entries(
@@ -229,10 +240,13 @@ fn touched_keys(
 }
 
 /// An entry to write, and whether only its type bits changed.
-type Added<'a> = (&'a IndexKey, bool);
+pub(crate) type Added<'a> = (&'a IndexKey, bool);
 
 /// Entries only in `old`, and entries new or with other type bits in `new`. Both ascend.
-fn difference<'a>(old: &'a [IndexKey], new: &'a [IndexKey]) -> (Vec<&'a IndexKey>, Vec<Added<'a>>) {
+pub(crate) fn difference<'a>(
+    old: &'a [IndexKey],
+    new: &'a [IndexKey],
+) -> (Vec<&'a IndexKey>, Vec<Added<'a>>) {
     let (mut gone, mut added) = (Vec::new(), Vec::new());
     let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
     loop {

@@ -83,7 +83,8 @@ pub fn check(history: &[Txn]) -> Report {
 fn name(cycle: &[Step]) -> Anomaly {
     let rw = cycle.iter().filter(|(_, why, _)| why.is_rw()).count();
     let after = cycle.iter().cycle().skip(1);
-    let adjacent = cycle.iter().zip(after).any(|((_, one, _), (_, two, _))| one.is_rw() && two.is_rw());
+    let adjacent =
+        cycle.iter().zip(after).any(|((_, one, _), (_, two, _))| one.is_rw() && two.is_rw());
     match rw {
         0 if cycle.iter().all(|(_, why, _)| matches!(why, Why::Ww(_))) => Anomaly::WriteCycle,
         0 => Anomaly::CircularInformationFlow,

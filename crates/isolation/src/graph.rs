@@ -63,7 +63,9 @@ impl Graph {
         };
         for (object, next) in &versions.next {
             for (before, after) in next {
-                let Some(before) = before.and_then(|value| writer(*object, value)) else { continue };
+                let Some(before) = before.and_then(|value| writer(*object, value)) else {
+                    continue;
+                };
                 for after in after.iter().filter_map(|value| writer(*object, *value)) {
                     self.add(before, Why::Ww(*object), after);
                 }

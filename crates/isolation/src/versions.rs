@@ -60,7 +60,7 @@ impl Versions {
             all.touches.push(touches);
         }
         all.mark_seen(history, &lists);
-        all.order_lists(history, &lists);
+        all.order_lists(&lists);
         all.order_registers();
         all.find_bad_reads(history, &lists);
         all
@@ -164,7 +164,7 @@ impl Versions {
     }
 
     /// A list's longest read is its order; what was appended and is not in it came later.
-    fn order_lists(&mut self, history: &[Txn], lists: &HashMap<Key, Vec<(usize, Vec<Value>)>>) {
+    fn order_lists(&mut self, lists: &HashMap<Key, Vec<(usize, Vec<Value>)>>) {
         let mut orders: HashMap<Key, Vec<Value>> = HashMap::new();
         for (key, reads) in lists {
             let happened = |(reader, _): &&(usize, Vec<Value>)| self.happened[*reader];
@@ -197,7 +197,7 @@ impl Versions {
             }
         }
         for (at, touches) in self.touches.iter().enumerate() {
-            if !self.happened[at] || history[at].outcome != Outcome::Committed {
+            if !self.happened[at] {
                 continue;
             }
             for (object, touch) in touches {
@@ -228,7 +228,8 @@ impl Versions {
                     Some(read) => {
                         next.entry(read).or_default().insert(*first);
                         if let Some(other) = replaced.insert((*object, read), at) {
-                            let text = format!("two transactions replaced {read:?} of register {key}");
+                            let text =
+                                format!("two transactions replaced {read:?} of register {key}");
                             lost.push((other, at, text));
                         }
                     }

@@ -73,7 +73,8 @@ fn aborted_and_intermediate_and_invented_values_are_found() {
 
 #[test]
 fn lists_in_two_orders_are_incompatible() {
-    let history = together(&[&[append(1, 1)], &[append(1, 2)], &[list(1, &[1, 2])], &[list(1, &[2])]]);
+    let history =
+        together(&[&[append(1, 1)], &[append(1, 2)], &[list(1, &[1, 2])], &[list(1, &[2])]]);
     assert!(kinds(&history).contains(&Anomaly::IncompatibleOrder));
 }
 

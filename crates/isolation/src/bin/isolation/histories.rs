@@ -55,8 +55,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let stop = AtomicBool::new(false);
     let (mut history, kills) = std::thread::scope(|scope| -> Result<_> {
         let killer = scope.spawn(|| server.torment(&stop));
-        let clients: Vec<_> =
-            (0..options.clients).map(|client| scope.spawn({ let run = &run; move || run.client(client) })).collect();
+        let clients: Vec<_> = (0..options.clients)
+            .map(|client| {
+                scope.spawn({
+                    let run = &run;
+                    move || run.client(client)
+                })
+            })
+            .collect();
         let mut history = Vec::new();
         let mut failed = None;
         for client in clients {

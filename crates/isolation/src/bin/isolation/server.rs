@@ -85,7 +85,9 @@ impl Server {
             if client.database("admin").run_command(doc! { "ping": 1 }).run().is_ok() {
                 return Ok(());
             }
-            if let Some(status) = self.process().as_mut().map(Child::try_wait).transpose()?.flatten() {
+            if let Some(status) =
+                self.process().as_mut().map(Child::try_wait).transpose()?.flatten()
+            {
                 bail!("the server ended by itself: {status}");
             }
             rest(Duration::from_millis(20));

@@ -35,7 +35,9 @@ impl Way {
     pub(crate) fn parameters(self) -> &'static str {
         match self {
             Self::Session => "directConnection=true",
-            _ => "directConnection=true&maxPoolSize=1&retryReads=false&retryWrites=false&journal=true",
+            _ => {
+                "directConnection=true&maxPoolSize=1&retryReads=false&retryWrites=false&journal=true"
+            }
         }
     }
 }
@@ -78,7 +80,11 @@ impl Running {
         self.client.database("test").collection(name)
     }
 
-    pub(crate) fn find(&mut self, collection: &str, id: impl Into<Bson>) -> Result<Option<Document>> {
+    pub(crate) fn find(
+        &mut self,
+        collection: &str,
+        id: impl Into<Bson>,
+    ) -> Result<Option<Document>> {
         let collection = self.collection(collection);
         let find = collection.find_one(doc! { "_id": id.into() });
         match &mut self.session {
