@@ -397,3 +397,6 @@ fn clone_index(index: &Index, created: Timestamp) -> Index {
         keys: index.keys.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,9 +34,9 @@ use std::sync::atomic::Ordering;
 /// A step commits after this many bytes of entries…
 const CHUNK_BYTES: usize = 4 << 20;
 /// …or after this many documents.
-const CHUNK_DOCUMENTS: usize = 10_000;
+const CHUNK_DOCUMENTS: usize = if cfg!(test) { 8 } else { 10_000 };
 /// With fewer changes left, writers are kept out while they are caught up with.
-const FEW_CHANGES: usize = 1000;
+const FEW_CHANGES: usize = if cfg!(test) { 2 } else { 1000 };
 /// Writers that are always faster are kept out after so many attempts.
 const MOST_PASSES: usize = 50;
 
