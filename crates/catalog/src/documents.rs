@@ -132,8 +132,7 @@ impl Txn {
     /// Tells a build of indexes that a document changed.
     fn note_change(&mut self, collection: &Collection, key: &[u8]) -> Result<()> {
         let Some(changes) = collection.shared.changes() else { return Ok(()) };
-        let noted =
-            self.engine.write_covered(changes.dictionary(), &changes.row(key), Some(&[]));
+        let noted = self.engine.write_covered(changes.dictionary(), &changes.row(key), Some(&[]));
         noted.map_err(|error| self.failed(error))
     }
 

@@ -7,7 +7,7 @@ use crate::history::{Outcome, Txn};
 use crate::versions::{Object, Versions};
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// Why one transaction comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,13 +150,13 @@ impl Graph {
     /// The shortest cycle through one of the knot's first places.
     fn shortest(&self, kind: Cycles, knot: &[usize]) -> Option<Vec<Step>> {
         const TRIED: usize = 50;
-        let inside: BTreeMap<usize, ()> = knot.iter().map(|place| (*place, ())).collect();
+        let inside: BTreeSet<usize> = knot.iter().copied().collect();
         let cycles = knot.iter().take(TRIED).filter_map(|start| {
             let mut from: HashMap<usize, (usize, Why)> = HashMap::new();
             let mut queue = VecDeque::from([*start]);
             while let Some(place) = queue.pop_front() {
                 for (to, why) in self.steps(kind, place) {
-                    if !inside.contains_key(&to) || from.contains_key(&to) {
+                    if !inside.contains(&to) || from.contains_key(&to) {
                         continue;
                     }
                     from.insert(to, (place, why));

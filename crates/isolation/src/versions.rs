@@ -14,6 +14,7 @@ pub(crate) enum Object {
 
 /// What a transaction did to one key, as others could see it.
 #[derive(Default)]
+#[expect(clippy::option_option, reason = "not read, read before the first write, read a version")]
 pub(crate) struct Touch {
     /// The version it met, without its own writes: a list's last value, a register's value;
     /// `Some(None)` where there was nothing yet.

@@ -43,3 +43,12 @@ pub(crate) fn mongosh(build: Build) -> Result<()> {
     let mongosh = home.join("node_modules/.bin/mongosh");
     script(build, "mongosh_session.py", &[mongosh.to_string_lossy().into_owned()])
 }
+
+/// Runs the clients of the `isolation` crate against the server.
+pub(crate) fn isolation(build: Build, arguments: &[String]) -> Result<()> {
+    let fernd = fernd(build)?;
+    run(cargo(&["run", "--quiet", "--profile", "fast", "--package", "isolation", "--"])
+        .args(arguments)
+        .arg("--fernd")
+        .arg(fernd))
+}

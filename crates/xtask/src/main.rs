@@ -68,6 +68,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Isolation and durability through the official driver, under kills (`-- --help`).
+    Isolation {
+        /// What to run, and how: `histories`, `bank`, `contention`, `cost`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// The engine against RocksDB, WiredTiger and LMDB: one line per gate, `pass` or `short`.
     Gates {
         /// Arguments handed on (`--quick` ends within five minutes).
@@ -95,6 +101,7 @@ fn main() -> Result<()> {
         Task::Valgrind => valgrind::valgrind(),
         Task::Iibench { arguments } => drivers::script(Build::Alone, "iibench.py", &arguments),
         Task::Kill9 { arguments } => drivers::script(Build::Alone, "kill9.py", &arguments),
+        Task::Isolation { arguments } => drivers::isolation(Build::Alone, &arguments),
         Task::Gates { arguments } => gates::gates(&arguments),
         Task::Connections { arguments } => {
             drivers::script(Build::Alone, "connections.py", &arguments)

@@ -139,7 +139,9 @@ fn documents_that_trade_their_unique_keys_are_no_duplicates() {
 fn duplicate_that_came_beside_the_build_fails_it() {
     let catalog = filled(30);
     let unique = spec(&doc! { "key": { "u": 1 }, "name": "u", "unique": true });
-    let double = || drop(change(&catalog, 77, Some(&doc! { "_id": 77, "u": 5 })));
+    let double = || {
+        change(&catalog, 77, Some(&doc! { "_id": 77, "u": 5 }));
+    };
     let error = build(&catalog, std::slice::from_ref(&unique), double).unwrap_err();
     assert_eq!(error.code(), Code::DUPLICATE_KEY);
     assert!(catalog.collection(&ns()).unwrap().indexes().is_empty());

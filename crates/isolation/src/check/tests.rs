@@ -165,10 +165,13 @@ enum Fault {
     Stale,
 }
 
-/// A multi-version store: by key, (commit, value whole).
+/// Commits and the whole value each left, oldest first.
+type Versions = Vec<(u64, Vec<u64>)>;
+
+/// A multi-version store; a key is a list's or a register's.
 #[derive(Default)]
 struct Memory {
-    versions: HashMap<(bool, u64), Vec<(u64, Vec<u64>)>>,
+    versions: HashMap<(bool, u64), Versions>,
     now: u64,
 }
 

@@ -6,7 +6,7 @@ use crate::server::{Server, ServerOptions, now, rest};
 use crate::transaction::{Running, Way};
 use anyhow::{Result, bail};
 use isolation::{Anomaly, Op, Outcome, Txn, check};
-use mongodb::bson::{Document, doc};
+use mongodb::bson::{Bson, Document, doc};
 use mongodb::sync::Client;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -219,7 +219,7 @@ impl Run<'_> {
 
 fn list(key: u64, found: Option<&Document>) -> Op {
     let values = found.and_then(|found| found.get_array("v").ok());
-    let seen = values.into_iter().flatten().filter_map(|value| value.as_i64()).map(|v| v as u64);
+    let seen = values.into_iter().flatten().filter_map(Bson::as_i64).map(|v| v as u64);
     Op::ReadList { key, seen: seen.collect() }
 }
 

@@ -1,6 +1,8 @@
 //! Clients of a real server that try its promises, through the official driver; it is killed
 //! (kill -9) while they work. What a subcommand shows stands at the top of its file.
 
+#![allow(clippy::print_stdout, reason = "a tool for people: what it found is its output")]
+
 mod bank;
 mod contention;
 mod histories;

@@ -42,7 +42,6 @@ pub(crate) fn now() -> Instant {
 }
 
 /// Rests for so long.
-#[expect(clippy::disallowed_methods, reason = "a tool for people, never simulated")]
 pub(crate) fn rest(time: Duration) {
     std::thread::sleep(time);
 }
@@ -80,7 +79,7 @@ impl Server {
         let child = command.spawn().with_context(|| format!("{}", self.options.fernd.display()))?;
         *self.process() = Some(child);
         let started = now();
-        while started.elapsed() < Duration::from_secs(60) {
+        while started.elapsed() < Duration::from_mins(1) {
             let client = self.client("directConnection=true&serverSelectionTimeoutMS=500")?;
             if client.database("admin").run_command(doc! { "ping": 1 }).run().is_ok() {
                 return Ok(());
@@ -165,6 +164,6 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.kill();
+        let _killed = self.kill();
     }
 }

@@ -135,7 +135,7 @@ impl Running {
 
     pub(crate) fn abort(&mut self) {
         // The server may be down: it forgets the transaction then.
-        let _ = match (&mut self.session, self.way) {
+        let _forgotten = match (&mut self.session, self.way) {
             (Some(session), _) => session.abort_transaction().run(),
             (None, Way::None) => Ok(()),
             (None, _) => self.command(doc! { "rollbackTransaction": 1 }),
