@@ -25,6 +25,7 @@ use crate::create::{create_where_missing, newest_superblock, write_again};
 use crate::error::{Error, Result};
 use crate::inner::{Inner, io_error};
 use crate::metrics::Metrics;
+use crate::metrics::PageStats;
 use crate::page::{PageContext, decode_page};
 use crate::pins::Pin;
 use crate::reserve::Reserve;
@@ -180,6 +181,11 @@ impl BlockFile {
         self.0.read(id, offset, buf)
     }
 
+    /// What pages of one kind of segment cost so far.
+    pub fn page_stats(&self, kind: u8) -> PageStats {
+        self.0.metrics.page_stats(kind)
+    }
+
     /// Reads and decodes one page into `out`. Touches the disk.
     pub fn read_page(
         &self,
@@ -216,8 +222,14 @@ impl BlockFile {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         let context = PageContext { dictionary, segment: id.0, page: page.page };
+        let started = self.0.os.clock.monotonic();
         match decode_page(context, stored, out) {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                let took = self.0.os.clock.monotonic().saturating_sub(started);
+                let kind = self.0.table.read().get(id).map_or(0, |slot| slot.entry.kind);
+                self.0.metrics.decoded(kind, took);
+                Ok(())
+            }
             Err(e) => {
                 let base = self.0.table.read().get(id).map_or(0, |s| s.entry.unit * UNIT);
                 Err(Error::Corruption {

@@ -44,7 +44,7 @@ pub use checkpoint::{CheckpointMark, CheckpointWritten, Root};
 pub use compress::{Compression, DEFAULT_ZLIB_LEVEL, DEFAULT_ZSTD_LEVEL};
 pub use error::{Error, Result};
 pub use file::{BlockFile, CheckpointImage, Options, SegmentInfo, Space, Stats};
-pub use metrics::Metrics;
+pub use metrics::{Metrics, PageStats};
 pub use page::{
     MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageContext, PageError, decode_page, encode_page,
     page_stored_len,

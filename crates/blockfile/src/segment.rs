@@ -98,7 +98,11 @@ impl SegmentWriter {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         let context = PageContext { dictionary, segment: self.id.0, page: self.pages };
+        let clock = &self.file.0.os.clock;
+        let started = clock.monotonic();
         encode_page(context, compression, raw, &mut scratch);
+        let took = clock.monotonic().saturating_sub(started);
+        self.file.0.metrics.encoded(self.kind, raw.len(), scratch.len(), took);
         let offset = self.append(&scratch)?;
         let page = PageRef { page: self.pages, len: scratch.len() as u32, offset };
         self.pages += 1;

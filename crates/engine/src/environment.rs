@@ -86,6 +86,7 @@ impl Environment {
         for dictionary in self.directory.all() {
             if dictionary.dropped().is_some_and(|dropped| dropped <= oldest) {
                 self.directory.remove(dictionary.id);
+                self.counters.retired.lock().add_counters(&dictionary.tree.counters());
                 self.forget_memory(&dictionary);
                 dictionary.tree.discard();
             }

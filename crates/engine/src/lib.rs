@@ -32,6 +32,7 @@ mod options;
 mod pacing;
 mod records;
 mod recovery;
+mod rewrite;
 mod settings;
 mod snapshot;
 mod snapshots;
@@ -52,8 +53,9 @@ pub use options::{
     Compression, DictionaryId, DictionaryOptions, Durability, OnConflict, TxnOptions,
 };
 pub use recovery::Recovered;
+pub use rewrite::Rewrite;
 pub use settings::{Background, Options, Tuning};
 pub use snapshot::Snapshot;
-pub use stats::Stats;
+pub use stats::{Pages, Stats};
 pub use txn::{MAX_KEY_BYTES, MAX_VALUE_BYTES, Savepoint, Txn};
 pub use types::{Timestamp, Value};

@@ -30,6 +30,8 @@ const WINDOW_US: u64 = 4_000_000;
 const FIRST_RATE: u64 = 20 << 20;
 /// A writer at the hard bound gives up after this long without room: background work is stuck.
 const STUCK: Duration = Duration::from_mins(2);
+/// A wait for memory above this is an event of its own (`longWaitEvents.cachePressure`).
+const LONG_STALL: Duration = Duration::from_secs(1);
 
 /// Memtable memory of all dictionaries.
 #[derive(Default)]
@@ -223,6 +225,11 @@ impl Environment {
             }
             self.counters.delayed_micros.add(LONGEST_DELAY_US);
             self.os.clock.sleep(Duration::from_micros(LONGEST_DELAY_US));
+        }
+        let waited = self.os.clock.monotonic().saturating_sub(started);
+        if waited > LONG_STALL {
+            self.counters.long_stalls.inc();
+            self.counters.long_stalled_micros.add(waited.as_micros() as u64);
         }
         Ok(())
     }

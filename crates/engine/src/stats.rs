@@ -4,6 +4,7 @@ use crate::checkpoint_stats::{CheckpointCounters, CheckpointStats};
 use crate::dictionary::Dictionary;
 use crate::environment::Environment;
 use crate::{Recovered, Result, Timestamp};
+use blockfile::PageStats;
 use ftree::{Effort, Progress, Work};
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -29,6 +30,10 @@ pub(crate) struct Counters {
     pub(crate) checkpoint: CheckpointCounters,
     pub(crate) last_checkpoint: Mutex<Option<(Timestamp, i64, Duration)>>,
     pub(crate) recovered: Mutex<Recovered>,
+    /// What trees that are gone have counted.
+    pub(crate) retired: Mutex<ftree::Stats>,
+    pub(crate) long_stalls: Counter,
+    pub(crate) long_stalled_micros: Counter,
 }
 
 impl Counters {
@@ -66,8 +71,24 @@ impl Counters {
             checkpoint: CheckpointCounters::default(),
             last_checkpoint: Mutex::default(),
             recovered: Mutex::default(),
+            retired: Mutex::default(),
+            long_stalls: count("engine.writes.long_stalls", "waits for memory above a second"),
+            long_stalled_micros: registry.counter(
+                "engine.writes.long_stalled_micros",
+                Unit::Micros,
+                "time of those",
+            ),
         }
     }
+}
+
+/// Pages of the two levels, as TokuMX tells them apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Pages {
+    /// Of leaves.
+    pub leaf: PageStats,
+    /// Of nodes and of the runs in their buffers.
+    pub nonleaf: PageStats,
 }
 
 /// The engine in figures.
@@ -134,6 +155,16 @@ pub struct Stats {
     pub delayed_micros: u64,
     /// Commits that waited for memory.
     pub stalls: u64,
+    /// Those that waited for more than a second, and how many microseconds in all.
+    pub long_stalls: u64,
+    /// See `long_stalls`.
+    pub long_stalled_micros: u64,
+    /// What all trees have counted since the start; their sizes are not in it.
+    pub trees: ftree::Stats,
+    /// What pages cost before and after compression.
+    pub pages: Pages,
+    /// Bytes written to the data file and to the log.
+    pub written_bytes: u64,
     /// What the last start replayed.
     pub recovered: Recovered,
     /// Why writes are refused for good, if they are.
@@ -144,6 +175,16 @@ pub struct Stats {
     pub damage: Vec<String>,
     /// Dictionaries there are.
     pub dictionaries: usize,
+}
+
+impl Stats {
+    /// Bytes written per byte that memtables gave to the disk; 0 where they gave none yet.
+    pub fn write_amplification(&self) -> f64 {
+        match self.trees.drained_bytes {
+            0 => 0.0,
+            taken => self.written_bytes as f64 / taken as f64,
+        }
+    }
 }
 
 impl Counters {
@@ -202,12 +243,39 @@ impl Environment {
             delays: self.counters.delays.get(),
             delayed_micros: self.counters.delayed_micros.get(),
             stalls: self.counters.stalls.get(),
+            long_stalls: self.counters.long_stalls.get(),
+            long_stalled_micros: self.counters.long_stalled_micros.get(),
+            trees: self.tree_counters(),
+            pages: self.pages(),
+            written_bytes: self.written_bytes(),
             recovered: *self.counters.recovered.lock(),
             stopped: self.health.stopped().map(str::to_owned),
             full: self.health.is_full(),
             damage: self.directory.all().iter().flat_map(|d| d.tree.damage()).collect(),
             dictionaries: self.directory.all().len(),
         }
+    }
+
+    fn tree_counters(&self) -> ftree::Stats {
+        let mut all = self.counters.retired.lock().clone();
+        for dictionary in self.directory.all() {
+            all.add_counters(&dictionary.tree.counters());
+        }
+        all
+    }
+
+    /// Runs are of kind 1, leaves of kind 2, nodes of kind 3.
+    fn pages(&self) -> Pages {
+        let kind = |kind| self.blocks.page_stats(kind);
+        Pages { leaf: kind(2), nonleaf: kind(1) + kind(3) }
+    }
+
+    fn written_bytes(&self) -> u64 {
+        let read = |name| match self.registry.read(name) {
+            Some(telemetry::Value::Counter(bytes)) => bytes,
+            _ => 0,
+        };
+        read("blockfile.write_bytes") + read("wal.write_bytes")
     }
 
     /// Checks one tree, or with `None` all of them, against its own rules. Reads every page.

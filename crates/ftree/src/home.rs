@@ -26,6 +26,8 @@ pub(crate) struct Counters {
     pub(crate) page_reads: AtomicU64,
     pub(crate) filter_passes: AtomicU64,
     pub(crate) filter_refusals: AtomicU64,
+    pub(crate) filter_misses: AtomicU64,
+    pub(crate) runs_written: AtomicU64,
     pub(crate) drains: AtomicU64,
     pub(crate) drained_bytes: AtomicU64,
     pub(crate) flushes: AtomicU64,

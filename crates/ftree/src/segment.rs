@@ -22,7 +22,7 @@ pub(crate) use iter::{Bounds, Reading, SegmentIter};
 
 use crate::bytes::{Reader, put_bytes, put_varint};
 use crate::error::{Error, Result};
-use crate::home::Home;
+use crate::home::{Home, count};
 use crate::large::Large;
 use crate::message::{Kind, Place};
 use crate::page::PageView;
@@ -168,6 +168,9 @@ impl Segment {
             if slot < view.count() {
                 let entry = view.entry(slot);
                 if !view.has_key(&entry, key) {
+                    if self.descriptor.filter.is_some() {
+                        count(&self.home.counters.filter_misses, 1);
+                    }
                     return Ok(None);
                 }
                 let payload = entry.payload.0..entry.payload.1;

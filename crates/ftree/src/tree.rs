@@ -23,7 +23,7 @@ pub(crate) use layer::memory;
 pub use stats::{Debt, Stats};
 pub use verify::Report;
 use work::Claims;
-pub use work::{Effort, Progress, Work};
+pub use work::{Effort, Progress, Step, Walk, Work};
 
 use crate::cursor::Cursor;
 use crate::error::Result;

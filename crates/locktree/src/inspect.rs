@@ -38,6 +38,10 @@ pub struct Stats {
     pub escalations: u64,
     /// Milliseconds spent waiting, by all.
     pub waited_ms: u64,
+    /// Requests that waited for more than a second.
+    pub long_waits: u64,
+    /// Milliseconds these waited.
+    pub long_waited_ms: u64,
     /// Bytes of lock memory now.
     pub bytes: u64,
     /// The limit on them.
@@ -51,6 +55,8 @@ pub(crate) struct Counters {
     pub(crate) deadlocks: AtomicU64,
     pub(crate) escalations: AtomicU64,
     pub(crate) waited_ms: AtomicU64,
+    pub(crate) long_waits: AtomicU64,
+    pub(crate) long_waited_ms: AtomicU64,
 }
 
 impl LockTable {
@@ -63,6 +69,8 @@ impl LockTable {
             deadlocks: get(&self.counters.deadlocks),
             escalations: get(&self.counters.escalations),
             waited_ms: get(&self.counters.waited_ms),
+            long_waits: get(&self.counters.long_waits),
+            long_waited_ms: get(&self.counters.long_waited_ms),
             bytes: self.bytes(),
             max_bytes: self.options.max_bytes,
         }

@@ -13,6 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_64;
 
+/// A wait above this is an event of its own.
+const LONG_WAIT_MS: u64 = 1000;
+
 /// How a request that must wait does so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Waiting {
@@ -209,6 +212,10 @@ impl LockTable {
         let outcome = self.sleep(&waiter, started, timeout);
         let waited = self.clock.monotonic().saturating_sub(started).as_millis() as u64;
         self.counters.waited_ms.fetch_add(waited, Ordering::Relaxed);
+        if waited > LONG_WAIT_MS {
+            self.counters.long_waits.fetch_add(1, Ordering::Relaxed);
+            self.counters.long_waited_ms.fetch_add(waited, Ordering::Relaxed);
+        }
         self.settle(number, &waiter, outcome, waited)
     }
 

@@ -3,11 +3,11 @@
 //! Commit `n` writes `n` under one key and, over several dictionaries, things that follow from
 //! `n` alone. So the recovered state names its own `n`, and must then be exactly the state after
 //! `n` commits: a prefix, whole transactions only. It must not be before the last commit that was
-//! acknowledged as synced.
+//! acknowledged as synced. Options change on the way, and a dictionary is rewritten now and then.
 
 use crate::{open, tiny};
 use engine::{
-    DictionaryId, DictionaryOptions, Direction, Durability, Engine, KeyRange, TxnOptions,
+    DictionaryId, DictionaryOptions, Direction, Durability, Engine, KeyRange, Rewrite, TxnOptions,
 };
 use os::Os;
 use os::sim::{Fault, SimOs, Survival};
@@ -157,6 +157,10 @@ fn work(
         }
         for _ in 0..2 {
             engine.step()?;
+        }
+        if n.is_multiple_of(11) {
+            let what = if n.is_multiple_of(2) { Rewrite::Untidy } else { Rewrite::All };
+            engine.rewrite(DictionaryId(3), what, &mut |_| true)?;
         }
         if n.is_multiple_of(checkpoint_every) {
             engine.checkpoint()?;

@@ -204,6 +204,9 @@ impl SegmentBuilder {
         descriptor.content.stored_bytes = self.writer.len();
         self.writer.finish()?;
         count(&self.home.counters.written_bytes, descriptor.content.stored_bytes);
+        if self.role == Role::Run {
+            count(&self.home.counters.runs_written, 1);
+        }
         Ok(Segment::new(&self.home, self.role, descriptor))
     }
 }

@@ -103,6 +103,10 @@ pub struct Stats {
     pub filter_passes: u64,
     /// Filter checks that saved a search.
     pub filter_refusals: u64,
+    /// Searches that found nothing although a filter had let the key pass.
+    pub filter_misses: u64,
+    /// Runs written.
+    pub runs_written: u64,
 }
 
 impl Tree {
@@ -126,16 +130,11 @@ impl Tree {
         }
     }
 
-    /// Figures of the tree. Walks its nodes, touches no disk.
-    pub fn stats(&self) -> Stats {
-        let state = self.pin();
+    /// What the tree has counted since it was opened; sizes are zero. Touches no lock.
+    pub fn counters(&self) -> Stats {
         let counters = &self.home.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let mut stats = Stats {
-            memory_entries: state.memtables().map(|table| table.entries()).sum(),
-            memory_bytes: state.memtables().map(|table| table.bytes()).sum(),
-            height: state.root.height,
-            buffered_bytes: state.root.buffered_below,
+        Stats {
             drains: read(&counters.drains),
             drained_bytes: read(&counters.drained_bytes),
             flushes: read(&counters.flushes),
@@ -157,7 +156,21 @@ impl Tree {
             page_reads: read(&counters.page_reads),
             filter_passes: read(&counters.filter_passes),
             filter_refusals: read(&counters.filter_refusals),
+            filter_misses: read(&counters.filter_misses),
+            runs_written: read(&counters.runs_written),
             ..Stats::default()
+        }
+    }
+
+    /// Figures of the tree. Walks its nodes, touches no disk.
+    pub fn stats(&self) -> Stats {
+        let state = self.pin();
+        let mut stats = Stats {
+            memory_entries: state.memtables().map(|table| table.entries()).sum(),
+            memory_bytes: state.memtables().map(|table| table.bytes()).sum(),
+            height: state.root.height,
+            buffered_bytes: state.root.buffered_below,
+            ..self.counters()
         };
         let mut segments = BTreeMap::new();
         visit(&state.root, &mut |node| {
@@ -201,6 +214,32 @@ impl Tree {
 }
 
 impl Stats {
+    /// Adds what another tree has counted.
+    pub fn add_counters(&mut self, other: &Self) {
+        self.drains += other.drains;
+        self.drained_bytes += other.drained_bytes;
+        self.flushes += other.flushes;
+        self.merges += other.merges;
+        self.leaves_written += other.leaves_written;
+        self.leaves_kept += other.leaves_kept;
+        self.leaf_splits += other.leaf_splits;
+        self.leaf_fuses += other.leaf_fuses;
+        self.node_splits += other.node_splits;
+        self.node_fuses += other.node_fuses;
+        self.root_grows += other.root_grows;
+        self.root_shrinks += other.root_shrinks;
+        self.rewrites += other.rewrites;
+        self.merged_bytes += other.merged_bytes;
+        self.written_bytes += other.written_bytes;
+        self.dropped_versions += other.dropped_versions;
+        self.dropped_deletes += other.dropped_deletes;
+        self.page_reads += other.page_reads;
+        self.filter_passes += other.filter_passes;
+        self.filter_refusals += other.filter_refusals;
+        self.filter_misses += other.filter_misses;
+        self.runs_written += other.runs_written;
+    }
+
     fn add(&mut self, segment: &Segment) {
         let content = segment.content();
         self.disk_entries += content.entries;

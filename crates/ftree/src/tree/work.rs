@@ -13,10 +13,12 @@ mod claims;
 mod drain;
 mod leaves;
 mod plan;
+mod rewrite;
 mod runs;
 
 pub(super) use claims::{Area, Claims};
 pub(super) use leaves::NewLeaves;
+pub use rewrite::{Step, Walk};
 
 use super::Tree;
 use super::layer::Layer;
@@ -139,12 +141,14 @@ struct Unit<'a> {
     failed: Option<Area>,
     /// What a drain leaves of its layer.
     rest: Option<Layer>,
+    /// Leaves are written anew also where they could stay.
+    anew: bool,
     claim: Claim<'a>,
 }
 
 impl<'a> Unit<'a> {
     fn new(tree: &'a Tree, visibility: &'a Visibility, claim: Claim<'a>) -> Self {
-        Self { tree, visibility, claim, edits: Vec::new(), failed: None, rest: None }
+        Self { tree, visibility, claim, edits: Vec::new(), failed: None, rest: None, anew: false }
     }
 
     fn carry_out(&mut self, plan: &Plan) -> Result<Work> {

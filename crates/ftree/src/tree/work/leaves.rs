@@ -47,7 +47,7 @@ impl Unit<'_> {
             + table.map_or(0, |(_, share)| share);
         let mut leaves = LeafWriter::new(self.tree, options, incoming);
         let mut retain = Retain::new(self.visibility, true);
-        let single = children.len() == 1;
+        let may_keep = children.len() == 1 && !self.anew;
         let bounds = span_bounds(node, &children);
         let (mut runs, mut replaced) = (Vec::new(), Vec::new());
         for child in children {
@@ -61,7 +61,7 @@ impl Unit<'_> {
             if let Child::Leaf(leaf) = &node.children[child] {
                 let first = sources.iter().filter_map(Source::entry).map(|entry| entry.key).min();
                 let behind = first.is_some_and(|first| first > &leaf.content().max_key[..]);
-                if single && behind && leaf.content().raw_bytes >= options.page_size / 2 {
+                if may_keep && behind && leaf.content().raw_bytes >= options.page_size / 2 {
                     // Everything comes behind a leaf that is full enough: it stays as it is.
                     leaves.keep(leaf);
                 } else {

@@ -36,7 +36,7 @@ pub(super) enum Plan {
 
 impl Plan {
     /// What the unit must claim before it starts; a drain claims otherwise.
-    fn area(&self) -> Option<Area> {
+    pub(super) fn area(&self) -> Option<Area> {
         let area = |node: &Node, bounds| Some(Area { height: node.height, bounds });
         match self {
             Plan::Drain { .. } => None,

@@ -1,0 +1,92 @@
+//! Writing a dictionary anew while it is in use: for another shape, or to be rid of everything
+//! that waits in buffers and of what nobody sees any more.
+//!
+//! The walk goes by key from left to right in units of a leaf or a few. It keeps nothing on disk:
+//! each unit is published as any other background work is, so a crash or a kill in the middle
+//! leaves a valid tree of which the left part is new.
+
+use crate::environment::Environment;
+use crate::settings::Background;
+use crate::{DictionaryId, Engine, Error, Result};
+use ftree::{Step, Walk};
+use std::time::Duration;
+
+/// What is written anew.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rewrite {
+    /// All of it: the dictionary's options have changed.
+    All,
+    /// Where something waits in a buffer, or can be dropped.
+    Untidy,
+}
+
+/// A unit is followed by a rest as long as it took, at most this: a rewrite takes half of one
+/// core and leaves the disk to others half of the time.
+const LONGEST_REST: Duration = Duration::from_millis(500);
+/// How long it waits for other work that is where it wants to go on.
+const BUSY_REST: Duration = Duration::from_millis(1);
+
+impl Engine {
+    /// Bytes that [`Engine::rewrite`] will pass, uncompressed.
+    pub fn rewrite_bytes(&self, dictionary: DictionaryId) -> Result<u64> {
+        let found = self.environment().directory.newest(dictionary)?;
+        let stats = found.tree.stats();
+        Ok(stats.raw_bytes + stats.memory_bytes)
+    }
+
+    /// Writes a dictionary anew in the shape it has now, from the least key to the greatest, while
+    /// reads and writes go on. `go_on` is told after each unit how many bytes are behind it and
+    /// says whether to continue. Returns whether it came to the end. Takes as long as writing all
+    /// of it does, twice.
+    pub fn rewrite(
+        &self,
+        dictionary: DictionaryId,
+        what: Rewrite,
+        go_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<bool> {
+        self.environment().rewrite(dictionary, what, go_on)
+    }
+}
+
+impl Environment {
+    fn rewrite(
+        &self,
+        id: DictionaryId,
+        what: Rewrite,
+        go_on: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<bool> {
+        let dictionary = self.directory.newest(id)?;
+        self.drain(&dictionary)?;
+        let mut walk = Walk::new(what == Rewrite::All);
+        let mut passed = 0;
+        loop {
+            self.health.check_writable()?;
+            if dictionary.dropped().is_some() {
+                return Err(Error::NoSuchDictionary(id));
+            }
+            let started = self.os.clock.monotonic();
+            let visibility = self.snapshots.visibility();
+            match self.check(dictionary.tree.rewrite(&mut walk, &visibility))? {
+                Step::Busy => {
+                    self.os.clock.sleep(BUSY_REST);
+                    if !go_on(passed) {
+                        return Ok(false);
+                    }
+                    continue;
+                }
+                Step::Passed(bytes) => passed += bytes,
+                Step::Ended(bytes) => {
+                    go_on(passed + bytes);
+                    return Ok(true);
+                }
+            }
+            if !go_on(passed) {
+                return Ok(false);
+            }
+            if self.options.background == Background::Threads {
+                let took = self.os.clock.monotonic().saturating_sub(started);
+                self.os.clock.sleep(took.min(LONGEST_REST));
+            }
+        }
+    }
+}

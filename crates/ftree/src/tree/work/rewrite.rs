@@ -1,0 +1,172 @@
+//! Rewriting a tree because somebody asks for it: leaf by leaf from left to right, beside all
+//! other work.
+//!
+//! A [`Walk`] holds a key and nothing else: every step begins at the root that is there then. Down
+//! to the next leaf it first moves what waits in the buffers above, each level once per node; then
+//! the leaf is written anew together with what waits for it, and with its right neighbours where
+//! the tree's leaves are to be larger than they are.
+//!
+//! Always true: a step is one unit of work, claimed and published as any other; what is left of
+//! the walk was rewritten after the walk began.
+
+use super::claims::{Area, Claim, Desk};
+use super::plan::Plan;
+use super::{Tree, Unit};
+use crate::error::Result;
+use crate::home::count;
+use crate::message::Visibility;
+use crate::node::{Child, Node};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where a rewrite is.
+#[derive(Clone, Debug)]
+pub struct Walk {
+    /// Everything up to this key is rewritten; `None` at the start.
+    behind: Option<Arc<[u8]>>,
+    /// Above this height nothing waits any more for what comes next.
+    pushed: u32,
+    /// Rewrite all leaves; else only those that something waits for, or can be dropped from.
+    all: bool,
+}
+
+impl Walk {
+    /// At the least key. `all`: also leaves that are as they should be but for their shape.
+    pub fn new(all: bool) -> Self {
+        Self { behind: None, pushed: u32::MAX, all }
+    }
+
+    fn wants(&self, node: &Node, child: usize, oldest: u64) -> bool {
+        let droppable = match &node.children[child] {
+            Child::Leaf(leaf) => {
+                self.all || leaf.content().garbage() > 0 && leaf.content().max_ts <= oldest
+            }
+            Child::Empty | Child::Node(_) => false,
+        };
+        droppable || node.waiting(child) > 0
+    }
+}
+
+/// What a step of a rewrite did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Others are at work where it wants to go on: try again soon.
+    Busy,
+    /// It went on, past so many bytes of leaves as they were before.
+    Passed(u64),
+    /// It came to the end, past so many bytes.
+    Ended(u64),
+}
+
+/// What a step has to do.
+enum Next<'a> {
+    Busy,
+    /// Nothing, up to this key.
+    Skip(Option<Arc<[u8]>>, u64),
+    /// Move what waits at this height; the walk stays.
+    Push(Plan, Claim<'a>, u32),
+    /// Rewrite leaves, and be behind this key.
+    Leaves(Plan, Claim<'a>, Option<Arc<[u8]>>, u64),
+}
+
+impl Tree {
+    /// Takes a rewrite one step further. May read and write the disk for a few leaves' worth of
+    /// bytes. After an error the tree and the walk are as they were.
+    pub fn rewrite(&self, walk: &mut Walk, visibility: &Visibility) -> Result<Step> {
+        let (plan, claim, next) = match self.next_of(walk, visibility.oldest()) {
+            Next::Busy => return Ok(Step::Busy),
+            Next::Skip(key, bytes) => return Ok(walk.pass(key, bytes)),
+            Next::Push(plan, claim, height) => (plan, claim, Err(height)),
+            Next::Leaves(plan, claim, key, bytes) => (plan, claim, Ok((key, bytes))),
+        };
+        let mut unit = Unit::new(self, visibility, claim);
+        unit.anew = walk.all;
+        unit.carry_out(&plan)?;
+        self.publish(std::mem::take(&mut unit.edits), None);
+        count(&self.home.counters.rewrites, 1);
+        Ok(match next {
+            Ok((key, bytes)) => walk.pass(key, bytes),
+            Err(height) => {
+                walk.pushed = height;
+                Step::Passed(0)
+            }
+        })
+    }
+
+    fn next_of(&self, walk: &Walk, oldest: u64) -> Next<'_> {
+        let mut desk = self.claims.desk();
+        // Pinned behind the lock, as every unit that claims does.
+        let mut node = Arc::clone(&self.pin().root);
+        let behind = walk.behind.as_deref();
+        loop {
+            let child = behind.map_or(0, |key| node.child_after(key));
+            let Child::Node(below) = &node.children[child] else {
+                return self.leaves(walk, &mut desk, &node, child, oldest);
+            };
+            let at_its_edge = node.child_bounds(child).lower.as_deref() == behind;
+            if node.height < walk.pushed && at_its_edge && node.waiting(child) > 0 {
+                let (height, below) = (node.height, Arc::clone(below));
+                let plan = Plan::Flush { node, child, below };
+                return match self.claim(&mut desk, &plan) {
+                    Some(claim) => Next::Push(plan, claim, height),
+                    None => Next::Busy,
+                };
+            }
+            let below = Arc::clone(below);
+            node = below;
+        }
+    }
+
+    /// The next leaves of a node to rewrite, from `first` on.
+    fn leaves(
+        &self,
+        walk: &Walk,
+        desk: &mut Desk,
+        node: &Arc<Node>,
+        first: usize,
+        oldest: u64,
+    ) -> Next<'_> {
+        let width = node.children.len();
+        let bytes = |children: Range<usize>| {
+            children.map(|child| node.children[child].leaf_bytes()).sum::<u64>()
+        };
+        let wanted = (first..width).find(|child| walk.wants(node, *child, oldest));
+        let Some(start) = wanted else {
+            return Next::Skip(node.bounds.upper.clone(), bytes(first..width));
+        };
+        let full = self.options().page_size;
+        let mut end = start + 1;
+        while walk.all
+            && end < width
+            && bytes(start..end + 1) <= full
+            && walk.wants(node, end, oldest)
+        {
+            end += 1;
+        }
+        let plan = Plan::Rewrite { node: Arc::clone(node), children: start..end };
+        match self.claim(desk, &plan) {
+            Some(claim) => {
+                Next::Leaves(plan, claim, node.child_bounds(end - 1).upper, bytes(first..end))
+            }
+            None => Next::Busy,
+        }
+    }
+
+    fn claim(&self, desk: &mut Desk, plan: &Plan) -> Option<Claim<'_>> {
+        let area: Area = plan.area().filter(|area| desk.is_free(area))?;
+        Some(self.claims.claim(desk, area))
+    }
+}
+
+impl Walk {
+    fn pass(&mut self, key: Option<Arc<[u8]>>, bytes: u64) -> Step {
+        self.pushed = u32::MAX;
+        match key {
+            Some(key) => {
+                self.behind = Some(key);
+                Step::Passed(bytes)
+            }
+            None => Step::Ended(bytes),
+        }
+    }
+}
