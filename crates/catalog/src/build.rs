@@ -88,7 +88,7 @@ impl Catalog {
                 ),
             ));
         }
-        let mut build = Build::begin(self.engine(), &collection, wanted)?;
+        let mut build = Build::begin(self, &collection, wanted)?;
         drop(guard);
         let mut built = build.run(check);
         // Also a build that failed has to have the writers out, before it stops asking for changes.
@@ -325,7 +325,10 @@ fn conflict(known: &IndexSpec, spec: &IndexSpec) -> Result<bool> {
     }
 }
 
-fn selected(collection: &Collection, selector: IndexSelector<'_>) -> Result<Vec<String>> {
+pub(crate) fn selected(
+    collection: &Collection,
+    selector: IndexSelector<'_>,
+) -> Result<Vec<String>> {
     let no_id = || Error::new(Code::INVALID_OPTIONS, "cannot drop _id index");
     let names = |indexes: &[Arc<Index>]| indexes.iter().map(|i| i.spec.name.clone()).collect();
     match selector {
@@ -370,7 +373,7 @@ pub fn same_pattern(a: &RawDocument, b: &RawDocument) -> bool {
     keystring::compare_documents(a, b).is_eq()
 }
 
-fn is_id_pattern(key: &RawDocument) -> bool {
+pub(crate) fn is_id_pattern(key: &RawDocument) -> bool {
     let mut fields = key.iter().flatten();
     matches!((fields.next(), fields.next()), (Some((name, value)), None)
         if name.as_str() == "_id" && value.as_str().is_none())
@@ -388,7 +391,7 @@ pub(crate) fn with_indexes(collection: &Collection, indexes: Vec<Arc<Index>>) ->
     }
 }
 
-fn clone_index(index: &Index, created: Timestamp) -> Index {
+pub(crate) fn clone_index(index: &Index, created: Timestamp) -> Index {
     Index {
         spec: index.spec.clone(),
         dictionary: index.dictionary,

@@ -12,6 +12,7 @@ use crate::failure::from_engine;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::observer::OpObserver;
+use crate::shape::StorageOptions;
 use engine::{DictionaryId, Direction, Engine, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
 use os::Os;
@@ -48,6 +49,8 @@ pub struct Catalog {
     pub(crate) ddl: Mutex<Ddl>,
     /// The dictionary of the sessions' records.
     pub(crate) session_rows: DictionaryId,
+    /// The shape of what is created without one.
+    storage_defaults: RwLock<StorageOptions>,
 }
 
 /// What only changes of the metadata touch.
@@ -116,6 +119,7 @@ impl Catalog {
             options,
             namespaces: RwLock::new(namespaces),
             ddl: Mutex::new(Ddl { next_number }),
+            storage_defaults: RwLock::default(),
         });
         if !unfinished.is_empty() {
             crate::build::drop_unfinished(&catalog.engine, &unfinished)?;
@@ -148,6 +152,16 @@ impl Catalog {
     /// Where sorts and groups may spill.
     pub fn temporary_directory(&self) -> &std::path::Path {
         &self.options.temporary_directory
+    }
+
+    /// The shape of collections and indexes that are created without one.
+    pub fn storage_defaults(&self) -> StorageOptions {
+        *self.storage_defaults.read()
+    }
+
+    /// Changes it, for what is created from now on. It is not kept over a restart.
+    pub fn set_storage_defaults(&self, defaults: StorageOptions) {
+        *self.storage_defaults.write() = defaults;
     }
 
     pub(crate) fn observers(&self) -> &[Arc<dyn OpObserver>] {

@@ -39,6 +39,8 @@ pub(crate) struct Shared {
     pub(crate) metadata: Arc<RwLock<()>>,
     pub(crate) counts: Counts,
     pub(crate) dropped: AtomicBool,
+    /// How the documents were reached by `_id`, or by a walk over all of them.
+    pub(crate) used: UseCounters,
     /// Held by the one build of indexes. Taken before `metadata`.
     pub(crate) building: Arc<Mutex<()>>,
     /// Set while an index is built; changed under the exclusive metadata lock only.
@@ -136,6 +138,12 @@ impl Collection {
         self.shared.counts.bytes()
     }
 
+    /// Counts one plan over the documents themselves, and how many of them it looked at.
+    pub fn note_scanned(&self, documents: u64) {
+        self.shared.used.query();
+        self.shared.used.scanned(documents, documents);
+    }
+
     /// Whether it was dropped since this version was looked up; its cursors must end.
     pub fn is_dropped(&self) -> bool {
         self.shared.dropped.load(Ordering::Acquire)
@@ -160,8 +168,59 @@ pub(crate) struct IndexState {
     pub(crate) observed: AtomicU32,
     /// The bits that a commit has written to `ROOT`.
     pub(crate) persisted: AtomicU32,
-    /// How often a plan used it (`$indexStats`).
-    pub(crate) uses: AtomicU64,
+    pub(crate) used: UseCounters,
+}
+
+/// How an index was used since the server started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct IndexUse {
+    /// Plans that used it.
+    pub queries: u64,
+    /// Entries that plans looked at.
+    pub scanned: u64,
+    /// Documents they then fetched.
+    pub scanned_objects: u64,
+    /// Entries added.
+    pub inserts: u64,
+    /// Entries removed.
+    pub deletes: u64,
+}
+
+/// Counts the use of one index. Readers and writers count on lines of their own.
+#[derive(Debug, Default)]
+pub(crate) struct UseCounters {
+    reads: Padded<[AtomicU64; 3]>,
+    writes: Padded<[AtomicU64; 2]>,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Padded<T>(T);
+
+impl UseCounters {
+    pub(crate) fn query(&self) {
+        self.reads.0[0].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn scanned(&self, entries: u64, documents: u64) {
+        self.reads.0[1].fetch_add(entries, Ordering::Relaxed);
+        self.reads.0[2].fetch_add(documents, Ordering::Relaxed);
+    }
+
+    pub(crate) fn wrote(&self, inserts: usize, deletes: usize) {
+        for (counter, count) in self.writes.0.iter().zip([inserts, deletes]) {
+            if count > 0 {
+                counter.fetch_add(count as u64, Ordering::Relaxed);
+            }
+        }
+    }
+
+    pub(crate) fn read(&self) -> IndexUse {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let ([queries, scanned, scanned_objects], [inserts, deletes]) =
+            (self.reads.0.each_ref().map(read), self.writes.0.each_ref().map(read));
+        IndexUse { queries, scanned, scanned_objects, inserts, deletes }
+    }
 }
 
 impl Index {
@@ -197,11 +256,16 @@ impl Index {
 
     /// Counts one use by a plan.
     pub fn note_use(&self) {
-        self.state.uses.fetch_add(1, Ordering::Relaxed);
+        self.state.used.query();
     }
 
-    /// Uses since the server started.
-    pub fn uses(&self) -> u64 {
-        self.state.uses.load(Ordering::Relaxed)
+    /// Counts what a plan that used it looked at.
+    pub fn note_scanned(&self, entries: u64, documents: u64) {
+        self.state.used.scanned(entries, documents);
+    }
+
+    /// How it was used since the server started.
+    pub fn used(&self) -> IndexUse {
+        self.state.used.read()
     }
 }

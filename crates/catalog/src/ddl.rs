@@ -11,10 +11,10 @@ use crate::counts::{self, Stripe};
 use crate::failure::from_engine;
 use crate::metadata;
 use crate::namespace::Namespace;
-use crate::options::{CollectionOptions, StorageOptions};
+use crate::options::CollectionOptions;
 use bson::Uuid;
 use bson::raw::RawDocument;
-use engine::{DictionaryId, Durability, TxnOptions};
+use engine::{DictionaryId, DictionaryOptions, Durability, TxnOptions};
 use errors::{Code, Error, Result};
 use parking_lot::{ArcRwLockWriteGuard, RawRwLock};
 use std::sync::Arc;
@@ -112,7 +112,8 @@ impl Catalog {
         if options.view.is_some() {
             self.check_view(namespace, options)?;
         }
-        let storage = options.storage.dictionary(&StorageOptions::default(), true);
+        let base = DictionaryOptions { leaf_filter: true, ..DictionaryOptions::default() };
+        let storage = options.storage.or(self.storage_defaults()).over(base);
         let primary = match options.view {
             Some(_) => DictionaryId(0),
             None => txn.create_dictionary(storage).map_err(from_engine)?,

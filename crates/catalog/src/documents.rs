@@ -66,6 +66,10 @@ impl Txn {
                 self.add_entry(collection, index, entry)?;
             }
         }
+        collection.shared.used.wrote(1, 0);
+        for (index, keys) in collection.indexes.iter().zip(keys) {
+            index.state.used.wrote(keys.entries.len(), 0);
+        }
         self.count(collection, 1, document.as_bytes().len() as i64);
         self.observe(|txn, observer| observer.inserted(txn, collection, document))
     }
@@ -125,6 +129,10 @@ impl Txn {
                 self.remove_entry(index, entry)?;
             }
         }
+        collection.shared.used.wrote(0, 1);
+        for (index, keys) in collection.indexes.iter().zip(&keys) {
+            index.state.used.wrote(0, keys.entries.len());
+        }
         self.count(collection, -1, -(document.as_bytes().len() as i64));
         self.observe(|txn, observer| observer.deleted(txn, collection, document))
     }
@@ -144,6 +152,9 @@ impl Txn {
         new: &DocumentKeys,
     ) -> Result<()> {
         let (gone, added) = difference(&old.entries, &new.entries);
+        if !(gone.is_empty() && added.is_empty()) {
+            index.state.used.wrote(added.len(), gone.len());
+        }
         for entry in gone {
             self.remove_entry(index, entry)?;
         }

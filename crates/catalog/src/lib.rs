@@ -22,7 +22,9 @@ mod namespace;
 mod observer;
 mod options;
 mod pending;
+mod reindex;
 mod session_records;
+mod shape;
 mod stats;
 mod sweep;
 mod system;
@@ -36,7 +38,7 @@ mod validation;
 
 pub use build::{CreatedIndexes, IndexChange, IndexSelector, same_pattern};
 pub use catalog::{Catalog, CatalogOptions};
-pub use collection::{Collection, Index};
+pub use collection::{Collection, Index, IndexUse};
 pub use documents::{MAX_DOCUMENT_BYTES, MAX_DOCUMENT_DEPTH, check_document, check_id};
 /// The engine's own names, for the floors that do not see it.
 pub use engine::{
@@ -46,8 +48,10 @@ pub use failure::{from_engine, is_retryable};
 pub use index::{IndexSpec, default_index_name, id_key};
 pub use namespace::{Namespace, check_database};
 pub use observer::OpObserver;
-pub use options::{CollectionOptions, StorageOptions, View, check_collation};
+pub use options::{CollectionOptions, View, check_collation};
+pub use reindex::{ReindexProgress, Reindexed};
 pub use session_records::{SESSION_BYTES, SessionRow};
+pub use shape::{STORAGE_OPTIONS, StorageOptions, compression_name, substitution};
 pub use stats::{CollectionStats, IndexStats};
 pub use sweep::TEMPORARY_PREFIX;
 pub use txn::{Savepoint, Txn, TxnKind};

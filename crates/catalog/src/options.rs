@@ -3,98 +3,10 @@
 //! Always true: an option that cannot be honoured was refused when it was parsed; what is kept is
 //! shown by `listCollections` as it was given.
 
+use crate::shape::StorageOptions;
 use crate::validation::Validation;
 use bson::raw::{CStr, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
-use engine::{Compression, DictionaryOptions};
 use errors::{Code, Error, Result};
-
-/// The storage shape a user asked for, per collection or per index.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct StorageOptions {
-    /// `compression`.
-    pub compression: Option<Compression>,
-    /// `pageSize` in bytes.
-    pub page_size: Option<u32>,
-    /// `readPageSize` in bytes.
-    pub read_page_size: Option<u32>,
-    /// `fanout`.
-    pub fanout: Option<u16>,
-}
-
-impl StorageOptions {
-    /// Takes `key: value` if it is one of the storage options; says whether it was.
-    pub fn take(&mut self, key: &str, value: RawBsonRef<'_>) -> Result<bool> {
-        match key {
-            "compression" => self.compression = Some(compression(value)?),
-            "pageSize" => self.page_size = Some(size(key, value, 4 << 10, 64 << 20)?),
-            "readPageSize" => self.read_page_size = Some(size(key, value, 4 << 10, 256 << 10)?),
-            "fanout" => {
-                let fanout =
-                    whole_number(value).filter(|n| (4..=256).contains(n)).ok_or_else(|| {
-                        Error::location(17288, "fanout must be a number from 4 to 256")
-                    })?;
-                self.fanout = Some(fanout as u16);
-            }
-            _ => return Ok(false),
-        }
-        Ok(true)
-    }
-
-    /// The engine's options; what was not asked for comes from `self`'s collection or the default.
-    pub(crate) fn dictionary(&self, inherited: &Self, leaf_filter: bool) -> DictionaryOptions {
-        let default = DictionaryOptions::default();
-        let page_size = self.page_size.or(inherited.page_size).unwrap_or(default.page_size);
-        let read_page_size =
-            self.read_page_size.or(inherited.read_page_size).unwrap_or(default.read_page_size);
-        DictionaryOptions {
-            compression: self.compression.or(inherited.compression).unwrap_or_default(),
-            page_size: page_size.max(read_page_size),
-            read_page_size,
-            fanout: self.fanout.or(inherited.fanout).unwrap_or(default.fanout),
-            leaf_filter,
-        }
-    }
-}
-
-/// `quicklz` and `fastlz` are honoured as lz4, `lzma` as high zstd.
-fn compression(value: RawBsonRef<'_>) -> Result<Compression> {
-    match value.as_str() {
-        Some("zstd") => Ok(Compression::ZstdDefault),
-        Some("zlib") => Ok(Compression::Zlib(6)),
-        Some("lz4" | "quicklz" | "fastlz") => Ok(Compression::Lz4),
-        Some("lzma") => Ok(Compression::Zstd(19)),
-        Some("none" | "uncompressed") => Ok(Compression::None),
-        _ => Err(Error::location(
-            16442,
-            "compression must be one of \"zstd\", \"zlib\", \"lz4\", \"quicklz\", \"lzma\", \"none\"",
-        )),
-    }
-}
-
-/// A number of bytes, as a number or as a string like `"64k"`.
-fn size(key: &str, value: RawBsonRef<'_>, min: i64, max: i64) -> Result<u32> {
-    let bytes = match value.as_str() {
-        Some(text) => size_text(text),
-        None => whole_number(value),
-    };
-    bytes
-        .filter(|n| (min..=max).contains(n))
-        .map(|n| n as u32)
-        .ok_or_else(|| Error::bad_value(format!("{key} must be a size from {min} to {max} bytes")))
-}
-
-/// `"64k"`, `"4MB"`: binary units.
-fn size_text(text: &str) -> Option<i64> {
-    let text = text.trim().to_ascii_lowercase();
-    let text = text.strip_suffix('b').unwrap_or(&text);
-    let (digits, shift) = match text.char_indices().next_back()? {
-        (at, 'k') => (&text[..at], 10),
-        (at, 'm') => (&text[..at], 20),
-        (at, 'g') => (&text[..at], 30),
-        _ => (text, 0),
-    };
-    digits.trim().parse::<i64>().ok()?.checked_mul(1 << shift)
-}
 
 /// A number of any BSON type, if it is whole.
 pub(crate) fn whole_number(value: RawBsonRef<'_>) -> Option<i64> {
@@ -152,8 +64,10 @@ pub struct View {
 /// What a collection is created with.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct CollectionOptions {
-    /// The storage shape.
+    /// The storage shape, of the documents and of indexes that have none of their own.
     pub storage: StorageOptions,
+    /// `indexOptionDefaults`: the shape of indexes that have none of their own, before `storage`.
+    pub index_storage: StorageOptions,
     /// Set for a view.
     pub view: Option<View>,
     /// What is demanded of documents.
@@ -176,6 +90,10 @@ impl CollectionOptions {
                 continue;
             }
             match key.as_str() {
+                "indexOptionDefaults" => {
+                    options.index_storage = index_defaults(value)?;
+                    options.shown.append(key, value);
+                }
                 "viewOn" => view_on = Some(text(key, value)?.to_owned()),
                 "pipeline" => {
                     let array = value.as_array().ok_or_else(|| wrong_type(key, "array"))?;
@@ -205,6 +123,14 @@ impl CollectionOptions {
         Ok(options)
     }
 
+    /// The same options with another storage shape, as `reIndex` and `collMod` give it.
+    pub(crate) fn with_storage(&self, change: &RawDocument) -> Result<Self> {
+        let mut options = self.clone();
+        options.storage = StorageOptions::parse(change)?.or(self.storage);
+        options.shown = crate::shape::reshaped(&self.shown, change)?;
+        Ok(options)
+    }
+
     /// The same options with others of validation, as `collMod` gives them.
     pub(crate) fn with_validation(&self, change: &RawDocument) -> Result<Self> {
         let mut options = self.clone();
@@ -222,6 +148,29 @@ impl CollectionOptions {
         options.validation.show(&mut options.shown);
         Ok(options)
     }
+}
+
+/// `indexOptionDefaults: {storageEngine: {…}}`.
+fn index_defaults(value: RawBsonRef<'_>) -> Result<StorageOptions> {
+    let mut storage = StorageOptions::default();
+    let document = value.as_document().ok_or_else(|| {
+        Error::type_mismatch(
+            "BSON field 'create.indexOptionDefaults' is the wrong type, expected type 'object'",
+        )
+    })?;
+    for element in document {
+        let (name, value) = element?;
+        if name.as_str() != "storageEngine" || !storage.take(name.as_str(), value)? {
+            return Err(Error::location(
+                40415,
+                format!(
+                    "BSON field 'create.indexOptionDefaults.{}' is an unknown field.",
+                    name.as_str()
+                ),
+            ));
+        }
+    }
+    Ok(storage)
 }
 
 /// Options MongoDB has and this server has not built yet are refused, never dropped silently.
@@ -277,23 +226,33 @@ fn unbuilt(what: &str) -> Error {
 mod tests {
     use super::*;
     use bson::{Document, doc};
+    use engine::Compression;
 
     fn parse(command: &Document) -> Result<CollectionOptions> {
         CollectionOptions::parse(&RawDocumentBuf::try_from(command).unwrap())
     }
 
     #[test]
-    fn storage_options_are_read_as_numbers_and_strings() {
-        let options = parse(&doc! {
-            "create": "c", "compression": "quicklz", "pageSize": "4MB", "readPageSize": 65536.0,
-            "fanout": 16,
-        })
-        .unwrap();
+    fn storage_options_are_kept_and_shown_as_given() {
+        let command = doc! {
+            "create": "c", "compression": "quicklz", "pageSize": "4MB", "fanout": 16,
+            "indexOptionDefaults": { "storageEngine": { "fern": { "compression": "none" } } },
+        };
+        let options = parse(&command).unwrap();
         assert_eq!(options.storage.compression, Some(Compression::Lz4));
-        assert_eq!(options.storage.page_size, Some(4 << 20));
-        assert_eq!(options.storage.read_page_size, Some(64 << 10));
-        assert_eq!(options.storage.fanout, Some(16));
+        assert_eq!(options.index_storage.compression, Some(Compression::None));
         assert_eq!(options.shown.iter().count(), 4);
+        assert_eq!(CollectionOptions::parse(&options.shown).unwrap(), options);
+    }
+
+    #[test]
+    fn changed_storage_reads_back_as_it_is_shown() {
+        let options = parse(&doc! { "compression": "lz4", "fanout": 8 }).unwrap();
+        let change = RawDocumentBuf::try_from(&doc! { "compression": "zlib", "pageSize": "64k" });
+        let changed = options.with_storage(&change.unwrap()).unwrap();
+        assert_eq!(changed.storage.compression, Some(Compression::Zlib(6)));
+        assert_eq!((changed.storage.page_size, changed.storage.fanout), (Some(64 << 10), Some(8)));
+        assert_eq!(CollectionOptions::parse(&changed.shown).unwrap(), changed);
     }
 
     #[test]

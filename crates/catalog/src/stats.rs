@@ -2,7 +2,8 @@
 
 use crate::catalog::Catalog;
 use crate::collection::Collection;
-use engine::DictionaryId;
+use crate::collection::IndexUse;
+use engine::{DictionaryId, DictionaryOptions, DictionaryStats};
 
 /// Sizes of one collection.
 #[derive(Clone, Debug, Default)]
@@ -22,12 +23,18 @@ pub struct CollectionStats {
 pub struct IndexStats {
     /// Its name.
     pub name: String,
+    /// Entries; of `_id_` the documents, exact, of others about as many as there are.
+    pub entries: u64,
     /// Size of its entries before compression.
     pub data_bytes: u64,
     /// What it occupies on disk.
     pub storage_bytes: u64,
-    /// Plans that used it since the start.
-    pub uses: u64,
+    /// It is the collection itself, and costs nothing beside: `_id_`.
+    pub is_collection: bool,
+    /// The shape of what is written to it.
+    pub options: DictionaryOptions,
+    /// How it was used since the start.
+    pub used: IndexUse,
 }
 
 impl Catalog {
@@ -36,31 +43,54 @@ impl Catalog {
         if collection.is_view() {
             return CollectionStats::default();
         }
-        let (_, storage_bytes) = self.dictionary_bytes(collection.primary);
-        // Clustered on `_id`: the documents are their own index, and cost nothing beside.
-        let mut indexes = vec![IndexStats { name: "_id_".to_owned(), ..IndexStats::default() }];
+        let primary = self.dictionary(collection.primary);
+        let documents = collection.count();
+        // Clustered on `_id`: the documents are their own index.
+        let mut indexes = vec![IndexStats {
+            name: "_id_".to_owned(),
+            entries: documents,
+            data_bytes: collection.data_size(),
+            storage_bytes: primary.stored_bytes + primary.memtable_bytes,
+            is_collection: true,
+            options: primary.options,
+            used: collection.shared.used.read(),
+        }];
         for index in &collection.indexes {
-            let (data_bytes, storage_bytes) = self.dictionary_bytes(index.dictionary);
+            let stats = self.dictionary(index.dictionary);
             indexes.push(IndexStats {
                 name: index.spec.name.clone(),
-                data_bytes,
-                storage_bytes,
-                uses: index.uses(),
+                entries: stats.entries,
+                data_bytes: stats.data_bytes,
+                storage_bytes: stats.stored_bytes + stats.memtable_bytes,
+                is_collection: false,
+                options: stats.options,
+                used: index.state.used.read(),
             });
         }
         CollectionStats {
-            documents: collection.count(),
+            documents,
             data_bytes: collection.data_size(),
-            storage_bytes,
+            storage_bytes: primary.stored_bytes + primary.memtable_bytes,
             indexes,
         }
     }
 
-    /// Bytes of a dictionary before compression, and on disk.
-    fn dictionary_bytes(&self, dictionary: DictionaryId) -> (u64, u64) {
+    fn dictionary(&self, dictionary: DictionaryId) -> DictionaryStats {
         // Dropped in this moment: it weighs nothing.
-        self.engine()
-            .dictionary_stats(dictionary)
-            .map_or((0, 0), |stats| (stats.data_bytes, stats.stored_bytes + stats.memtable_bytes))
+        self.engine().dictionary_stats(dictionary).unwrap_or_default()
+    }
+}
+
+impl CollectionStats {
+    /// Bytes on disk of the indexes beside the documents.
+    pub fn index_bytes(&self) -> u64 {
+        self.indexes.iter().map(IndexStats::beside_bytes).sum()
+    }
+}
+
+impl IndexStats {
+    /// Bytes on disk that it costs beside the documents.
+    pub fn beside_bytes(&self) -> u64 {
+        if self.is_collection { 0 } else { self.storage_bytes }
     }
 }

@@ -11,6 +11,7 @@ pub(crate) mod list_collections;
 pub(crate) mod list_databases;
 pub(crate) mod list_indexes;
 pub(crate) mod log_rotate;
+pub(crate) mod re_index;
 pub(crate) mod rename_collection;
 pub(crate) mod shutdown;
 pub(crate) mod stats;

@@ -53,6 +53,7 @@ pub fn page() -> String {
     );
     commands(&mut text);
     text.push_str(LEGACY);
+    text.push_str(STORAGE);
     refused(&mut text);
     codes(&mut text);
     text
@@ -94,6 +95,32 @@ The messages from before OP_MSG are served too: OP_QUERY (with `$query`, `$order
 OP_KILL_CURSORS, OP_INSERT (into `system.indexes` too), OP_UPDATE and OP_DELETE.
 `getLastError` and `resetError` are there for a connection once it wrote in this way.
 `aggregate` without `cursor`, sent by OP_QUERY, answers `result` in one document.
+
+";
+
+/// How what is stored is laid out.
+const STORAGE: &str = "## Storage options
+
+TokuMX's options are taken by `create`, in index specifications, and by `collMod` for what is \
+written from then on:
+
+| Option | Values |
+|---|---|
+| `compression` | `zstd` (default), `zlib`, `lz4`, `none`, or with a level: `zstd:19`, `zlib:9`; \
+`quicklz` and `fastlz` are carried out by lz4, `lzma` by zstd at level 19, and the reply's \
+`note` says so |
+| `pageSize` | 4 KiB to 16 MiB, as a number or as `\"64k\"`, `\"4MB\"`; 1 MiB by default |
+| `readPageSize` | 4 KiB to 256 KiB, no more than `pageSize`; 16 KiB by default |
+| `fanout` | 4 to 64; 64 by default |
+| `clustering: true` of an index | each entry holds its document, so that a scan fetches nothing \
+|
+
+An index takes what it does not say from the collection's `indexOptionDefaults`, then from the \
+collection, then from the parameters `defaultCompression`, `defaultPageSize`, \
+`defaultReadPageSize`, `defaultFanout`.
+MongoDB's `storageEngine: {wiredTiger: {configString: …}}` is honoured for `block_compressor` \
+(snappy by lz4), `leaf_page_max` and `prefix_compression=true`; other settings are refused.
+`collStats.indexDetails` shows what is in force.
 
 ";
 

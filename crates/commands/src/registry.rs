@@ -171,6 +171,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::admin::list_databases::LIST_DATABASES,
     &crate::admin::list_indexes::LIST_INDEXES,
     &crate::admin::coll_mod::COLL_MOD,
+    &crate::admin::re_index::RE_INDEX,
     &crate::admin::rename_collection::RENAME_COLLECTION,
     &crate::admin::validate::VALIDATE,
     &crate::admin::stats::COLL_STATS,

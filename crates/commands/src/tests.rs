@@ -11,6 +11,7 @@ mod generic;
 mod mutations;
 mod replica_set;
 mod sessions;
+mod storage;
 mod transactions;
 mod validation;
 

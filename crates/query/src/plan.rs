@@ -82,6 +82,11 @@ impl IndexScan {
         }
     }
 
+    /// Whether the entries hold whole documents: nothing needs to be fetched.
+    pub(crate) fn holds_documents(&self) -> bool {
+        self.index.as_ref().is_some_and(|index| index.spec().clustering)
+    }
+
     /// Which parts have met arrays.
     pub(crate) fn multikey(&self) -> u32 {
         self.index.as_ref().map_or(0, |index| index.multikey_parts())

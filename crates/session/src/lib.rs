@@ -14,5 +14,5 @@ mod sessions;
 
 pub use checkouts::{CheckedOut as CheckedOutState, Checkouts};
 pub use cursors::{CheckedOut, CursorId, CursorInfo, CursorStats, Cursors, Killed, NewCursor};
-pub use operation::{OpSnapshot, Operation, Operations, Running, Start};
+pub use operation::{OpProgress, OpSnapshot, Operation, Operations, Running, Start};
 pub use sessions::{SessionId, SessionInfo, Sessions};

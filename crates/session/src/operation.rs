@@ -43,6 +43,18 @@ struct Details {
     command: Vec<u8>,
     started: Duration,
     session: Option<SessionId>,
+    progress: Option<OpProgress>,
+}
+
+/// How far a long operation has come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpProgress {
+    /// What it is at.
+    pub message: String,
+    /// Of `total`.
+    pub done: u64,
+    /// What there was to do at the start.
+    pub total: u64,
 }
 
 /// A running operation as `currentOp` shows it.
@@ -62,6 +74,8 @@ pub struct OpSnapshot {
     pub started: Duration,
     /// The session it belongs to.
     pub session: Option<SessionId>,
+    /// How far it is, where it says so.
+    pub progress: Option<OpProgress>,
     /// Whether it was told to stop.
     pub kill_pending: bool,
 }
@@ -108,6 +122,12 @@ impl Operation {
         details.namespace.push_str(database);
         details.namespace.push('.');
         details.namespace.push_str(collection);
+    }
+
+    /// Says how far the running operation is.
+    pub fn set_progress(&self, message: &str, done: u64, total: u64) {
+        let progress = OpProgress { message: message.to_owned(), done, total };
+        self.details.lock().progress = Some(progress);
     }
 
     /// The namespace set for the running operation.
@@ -157,6 +177,7 @@ impl Operation {
             command: details.command.clone(),
             started: details.started,
             session: details.session,
+            progress: details.progress.clone(),
             kill_pending: self.killed.load(Ordering::Relaxed) == number,
         })
     }
@@ -222,6 +243,7 @@ impl Operations {
             }
             details.started = start.now;
             details.session = None;
+            details.progress = None;
         }
         slot.deadline.store(NONE, Ordering::Relaxed);
         slot.number.store(self.next.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);

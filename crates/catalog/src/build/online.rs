@@ -16,6 +16,7 @@
 //!    crash before leaves markers, and the next start drops what they name.
 
 use super::drop_unfinished;
+use crate::catalog::Catalog;
 use crate::collection::{ChangeLog, Collection, Index};
 use crate::documents::{difference, duplicate_key};
 use crate::failure::from_engine;
@@ -60,14 +61,18 @@ impl Build {
     /// Makes the dictionaries, and has writers note their changes from now on. The caller holds the
     /// exclusive metadata lock.
     pub(super) fn begin(
-        engine: &Engine,
+        catalog: &Catalog,
         collection: &Arc<Collection>,
         specs: Vec<IndexSpec>,
     ) -> Result<Self> {
+        let engine = catalog.engine();
         let mut txn = engine.begin(TxnOptions::default());
         let mut indexes = Vec::new();
         for spec in specs {
-            let options = spec.storage.dictionary(&collection.options.storage, spec.unique);
+            let base =
+                DictionaryOptions { leaf_filter: spec.unique, ..DictionaryOptions::default() };
+            let inherited = collection.options.index_storage.or(collection.options.storage);
+            let options = spec.storage.or(inherited).or(catalog.storage_defaults()).over(base);
             let dictionary = create(&mut txn, options)?;
             indexes.push(metadata::new_index(spec, dictionary, Timestamp(0)));
         }
@@ -293,8 +298,8 @@ fn remove(txn: &mut engine::Txn, index: &Index, id: &[u8], entry: &IndexKey) -> 
     Ok(())
 }
 
-/// Whether a unique index's entry is this document's: its value begins with the id's key.
+/// Whether a unique index's entry is this document's.
 fn is_held_by(txn: &mut engine::Txn, index: &Index, id: &[u8], entry: &IndexKey) -> Result<bool> {
     let held = txn.get_for_update(index.dictionary, &entry.key).map_err(from_engine)?;
-    Ok(held.is_some_and(|value| value.starts_with(id)))
+    held.map_or(Ok(false), |value| Ok(index.keys.id_of(&entry.key, &value)? == id))
 }

@@ -2,7 +2,9 @@
 //!
 //! An entry of a non-unique index is `keystring(parts) ++ keystring(_id)` → type bits of all of
 //! it; of a unique index `keystring(parts)` → `keystring(_id)` ++ type bits. Type bits are empty
-//! for the usual types, so most entries have an empty value. On disk: `docs/formats/catalog.md`.
+//! for the usual types, so most entries have an empty value. An entry of a clustering index holds
+//! its document too: the value's length as a varint, the value, the document. On disk:
+//! `docs/formats/catalog.md`.
 //!
 //! Arrays, as MongoDB has it: an array on a path gives one key per element, a missing field is
 //! null, an empty array at the end of a path is undefined, two arrays side by side are refused.
@@ -44,6 +46,7 @@ pub struct KeyMaker {
     paths: Vec<Vec<String>>,
     directions: Vec<Direction>,
     unique: bool,
+    clustering: bool,
     sparse: bool,
     partial: Option<Filter>,
     /// The part that is hashed.
@@ -108,6 +111,7 @@ impl KeyMaker {
                 )
                 .collect(),
             unique: spec.unique,
+            clustering: spec.clustering,
             sparse: spec.sparse,
             hashed: spec.parts.iter().position(|part| part.hashed),
             partial: spec.partial.as_ref().map(|partial| partial.filter.clone()),
@@ -122,6 +126,7 @@ impl KeyMaker {
     /// Whether a change below these paths may change a document's entries.
     pub fn depends_on(&self, touched: &[Path]) -> bool {
         self.partial.is_some()
+            || self.clustering
             || self.paths.iter().any(|part| touched.iter().any(|path| overlap(part, path)))
     }
 
@@ -134,7 +139,9 @@ impl KeyMaker {
             return Ok(keys);
         }
         if self.hashed.is_some() {
-            return self.make_hashed(document, id);
+            keys = self.make_hashed(document, id)?;
+            self.cluster(&mut keys, document);
+            return Ok(keys);
         }
         let slots: Slots<'_> = self.paths.iter().map(|_| Slot::Pending(0)).collect();
         let mut expansion = Expansion { maker: self, id, keys: &mut keys };
@@ -143,7 +150,37 @@ impl KeyMaker {
             keys.entries.sort_unstable();
             keys.entries.dedup_by(|b, a| a.key == b.key);
         }
+        self.cluster(&mut keys, document);
         Ok(keys)
+    }
+
+    /// Puts the document into its entries, where the index is clustering.
+    fn cluster(&self, keys: &mut DocumentKeys, document: &RawDocument) {
+        if !self.clustering {
+            return;
+        }
+        for entry in &mut keys.entries {
+            let own = std::mem::take(&mut entry.value);
+            entry.value.reserve_exact(own.len() + document.as_bytes().len() + 4);
+            put_length(&mut entry.value, own.len());
+            entry.value.extend_from_slice(&own);
+            entry.value.extend_from_slice(document.as_bytes());
+        }
+    }
+
+    /// An entry's value as an index that is not clustering has it, and the document.
+    fn parted<'a>(&self, value: &'a [u8]) -> Result<(&'a [u8], &'a [u8])> {
+        if !self.clustering {
+            return Ok((value, &[]));
+        }
+        take_length(value)
+            .and_then(|(len, rest)| rest.split_at_checked(len))
+            .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "damaged entry of a clustering index"))
+    }
+
+    /// The document in an entry of a clustering index; `None` in others.
+    pub fn document_of<'a>(&self, value: &'a [u8]) -> Result<Option<&'a [u8]>> {
+        Ok(if self.clustering { Some(self.parted(value)?.1) } else { None })
     }
 
     /// The one entry of a document in a hashed index, which takes no arrays.
@@ -195,6 +232,7 @@ impl KeyMaker {
     /// The document an entry points to.
     pub fn id_of<'a>(&self, key: &'a [u8], value: &'a [u8]) -> Result<&'a [u8]> {
         if self.unique {
+            let (value, _) = self.parted(value)?;
             let end = keystring::skip(value, &[Direction::Ascending]).map_err(bad_key)?;
             return Ok(&value[..end]);
         }
@@ -206,6 +244,7 @@ impl KeyMaker {
     pub fn values(&self, key: &[u8], value: &[u8]) -> Result<Vec<Bson>> {
         let mut directions: SmallVec<[Direction; 8]> = self.directions.iter().copied().collect();
         directions.push(Direction::Ascending);
+        let (value, _) = self.parted(value)?;
         if !self.unique {
             return keystring::decode(key, value, &directions).map_err(bad_key);
         }
@@ -226,6 +265,27 @@ impl KeyMaker {
             })
             .unwrap_or_default()
     }
+}
+
+/// Appends a length as LEB128.
+fn put_length(out: &mut Vec<u8>, mut length: usize) {
+    while length >= 0x80 {
+        out.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+}
+
+/// A length and what follows it.
+fn take_length(bytes: &[u8]) -> Option<(usize, &[u8])> {
+    let mut length = 0;
+    for (at, byte) in bytes.iter().take(5).enumerate() {
+        length |= usize::from(byte & 0x7f) << (7 * at);
+        if *byte < 0x80 {
+            return Some((length, &bytes[at + 1..]));
+        }
+    }
+    None
 }
 
 /// Whether one path may lead into the other. `a.0` leads into `a.c`: a number may stand for the

@@ -3,7 +3,8 @@
 //! Always true: a [`IndexSpec`] that exists can be honoured. What is not built (text, geo,
 //! wildcard, collations) was refused with `CannotCreateIndex`.
 
-use crate::options::{StorageOptions, check_collation, truth, whole_number};
+use crate::options::{check_collation, truth, whole_number};
+use crate::shape::StorageOptions;
 use crate::text::document_text;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Code, Error, Result};
@@ -27,6 +28,7 @@ pub struct KeyPart {
 
 /// What an index is.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent options, not states")]
 pub struct IndexSpec {
     /// Its name, unique in the collection.
     pub name: String,
@@ -36,6 +38,8 @@ pub struct IndexSpec {
     pub key: RawDocumentBuf,
     /// No two documents may share a key.
     pub unique: bool,
+    /// Each entry holds its whole document.
+    pub clustering: bool,
     /// Documents with none of the fields are left out.
     pub sparse: bool,
     /// Maintained, but not offered to the planner.
@@ -93,6 +97,7 @@ impl IndexSpec {
             parts,
             key: key.to_owned(),
             unique: false,
+            clustering: false,
             sparse: false,
             hidden: false,
             partial: None,
@@ -119,10 +124,13 @@ impl IndexSpec {
             return Err(not_valid(name, "an _id index specification", spec));
         }
         match name {
-            "clustering" if truth(value) => {
-                return Err(cannot("clustering secondary indexes are not supported yet"));
+            "clustering" => {
+                self.clustering = truth(value);
+                if self.clustering {
+                    self.shown.append(option, true);
+                }
             }
-            "key" | "name" | "ns" | "dropDups" | "clustering" => {}
+            "key" | "name" | "ns" | "dropDups" => {}
             // Every build lets readers on; the option is shown again and changes nothing.
             "background" => self.shown.append(option, value),
             "v" => check_version(value)?,
@@ -162,9 +170,6 @@ impl IndexSpec {
                 self.shown.append(option, value);
             }
             "collation" => check_collation(value).map_err(|e| cannot(e.message()))?,
-            "storageEngine" if value.as_document().is_some_and(RawDocument::is_empty) => {
-                self.shown.append(option, value);
-            }
             "weights"
             | "default_language"
             | "language_override"
@@ -177,7 +182,6 @@ impl IndexSpec {
             | "wildcardProjection"
             | "prepareUnique"
             | "columnstoreProjection"
-            | "storageEngine"
             | "clustered" => {
                 return Err(cannot(&format!("the index option '{name}' is not supported yet")));
             }
@@ -205,6 +209,11 @@ impl IndexSpec {
             )));
         }
         Ok(())
+    }
+
+    /// The same index with another storage shape, as `reIndex` gives it.
+    pub(crate) fn with_storage(&self, change: &RawDocument) -> Result<Self> {
+        Self::parse(&crate::shape::reshaped(&self.shown, change)?)
     }
 
     /// The same index with options changed by `collMod`.
@@ -254,7 +263,9 @@ impl IndexSpec {
 
     /// Whether the options beside the signature agree too.
     pub fn same_options(&self, other: &Self) -> bool {
-        self.expire_after_seconds == other.expire_after_seconds && self.storage == other.storage
+        self.expire_after_seconds == other.expire_after_seconds
+            && self.clustering == other.clustering
+            && self.storage == other.storage
     }
 }
 

@@ -1,10 +1,11 @@
-//! `collMod`: changes an index's visibility or lifetime, and what documents must be like.
+//! `collMod`: changes an index's visibility or lifetime, what documents must be like, and the
+//! storage shape of what is written from now on (`reIndex` changes what is stored).
 
 use crate::context::Context;
 use crate::fields::{Field, inner};
 use crate::registry::Command;
 use bson::raw::{RawDocumentBuf, cstr};
-use catalog::{IndexChange, IndexSelector};
+use catalog::{IndexChange, IndexSelector, STORAGE_OPTIONS};
 use errors::{Code, Error, Result};
 
 pub(crate) const COLL_MOD: Command =
@@ -16,6 +17,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;
     let mut index = None;
     let mut validation = RawDocumentBuf::new();
+    let mut shape = RawDocumentBuf::new();
     for field in &fields[1..] {
         match field.name {
             "index" => index = Some(parse_index(field)?),
@@ -25,6 +27,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             }
             "validationLevel" => validation.append(cstr!("validationLevel"), field.str()?),
             "validationAction" => validation.append(cstr!("validationAction"), field.str()?),
+            name if STORAGE_OPTIONS.contains(&name) => append(&mut shape, field),
             "viewOn"
             | "pipeline"
             | "timeseries"
@@ -42,7 +45,16 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if !validation.is_empty() {
         catalog.change_validation(&namespace, &validation)?;
     }
-    let Some((selector, change)) = index else { return Ok(()) };
+    if !shape.is_empty() {
+        catalog.reshape_indexes(&namespace, IndexSelector::Name("_id_"), &shape)?;
+    }
+    let Some((selector, change, shape)) = index else { return Ok(()) };
+    if !shape.is_empty() {
+        catalog.reshape_indexes(&namespace, selector, &shape)?;
+    }
+    if change.hidden.is_none() && change.expire_after_seconds.is_none() {
+        return Ok(());
+    }
     let old = catalog.change_index(&namespace, selector, change)?;
     let reply = &mut context.reply;
     if let Some(new) = change.expire_after_seconds {
@@ -58,9 +70,17 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     Ok(())
 }
 
-fn parse_index<'a>(field: &Field<'a>) -> Result<(IndexSelector<'a>, IndexChange)> {
+fn append(document: &mut RawDocumentBuf, field: &Field<'_>) {
+    if let Ok(name) = <&bson::raw::CStr>::try_from(field.name) {
+        document.append(name, field.value);
+    }
+}
+
+/// Which index, what becomes of it, and its storage shape from now on.
+fn parse_index<'a>(field: &Field<'a>) -> Result<(IndexSelector<'a>, IndexChange, RawDocumentBuf)> {
     let (mut name, mut key) = (None, None);
     let mut change = IndexChange::default();
+    let mut shape = RawDocumentBuf::new();
     for part in inner(field.document()?, "collMod.index") {
         let part = part?;
         match part.name {
@@ -68,6 +88,7 @@ fn parse_index<'a>(field: &Field<'a>) -> Result<(IndexSelector<'a>, IndexChange)
             "keyPattern" => key = Some(part.document()?),
             "hidden" => change.hidden = Some(part.bool()?),
             "expireAfterSeconds" => change.expire_after_seconds = Some(part.i64()?),
+            name if STORAGE_OPTIONS.contains(&name) => append(&mut shape, &part),
             "unique" | "prepareUnique" | "forceNonUnique" => return Err(part.not_yet()),
             _ => return Err(part.unknown()),
         }
@@ -80,10 +101,10 @@ fn parse_index<'a>(field: &Field<'a>) -> Result<(IndexSelector<'a>, IndexChange)
         (Some(name), None) => IndexSelector::Name(name),
         (None, Some(key)) => IndexSelector::Key(key),
     };
-    if change.hidden.is_none() && change.expire_after_seconds.is_none() {
+    if change.hidden.is_none() && change.expire_after_seconds.is_none() && shape.is_empty() {
         return Err(invalid("no expireAfterSeconds, hidden, unique, or prepareUnique field"));
     }
-    Ok((selector, change))
+    Ok((selector, change, shape))
 }
 
 fn invalid(text: &str) -> Error {

@@ -69,7 +69,11 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     context.at_collection(&namespace);
     let catalog = &context.service.catalog;
     match context.txn() {
-        Some(txn) => txn.create_collection(&namespace, &options).map(drop),
-        None => catalog.create_collection(&namespace, &options).map(drop),
+        Some(txn) => txn.create_collection(&namespace, &options).map(drop)?,
+        None => catalog.create_collection(&namespace, &options).map(drop)?,
     }
+    if let Some(note) = catalog::substitution(context.body) {
+        context.reply.str("note", &note);
+    }
+    Ok(())
 }

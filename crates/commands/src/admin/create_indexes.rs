@@ -32,6 +32,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if indexes.is_empty() {
         return Err(Error::bad_value("Must specify at least one index to create"));
     }
+    let substitution = indexes.iter().find_map(|index| catalog::substitution(index));
     let specs = indexes.into_iter().map(IndexSpec::parse).collect::<Result<Vec<_>>>()?;
     context.at_collection(&namespace);
     let interrupt = context.interrupt();
@@ -46,6 +47,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     reply.bool("createdCollectionAutomatically", created.created_collection);
     if created.before == created.after {
         reply.str("note", "all indexes already exist");
+    } else if let Some(note) = substitution {
+        reply.str("note", &note);
     }
     Ok(())
 }

@@ -37,7 +37,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             for collection in &collections {
                 let stats = catalog.stats(collection);
                 size += stats.storage_bytes;
-                size += stats.indexes.iter().map(|index| index.storage_bytes).sum::<u64>();
+                size += stats.index_bytes();
             }
             writer.long("sizeOnDisk", size);
             writer.bool("empty", collections.is_empty());

@@ -6,8 +6,10 @@ use super::is_a_view;
 use crate::context::Context;
 use crate::fields::{Field, as_i64};
 use crate::registry::Command;
+use crate::writer::Writer;
 use bson::RawBsonRef;
 use catalog::Namespace;
+use catalog::storage::DictionaryOptions;
 use errors::{Error, Result};
 
 pub(crate) const COLL_STATS: Command =
@@ -57,7 +59,7 @@ fn coll_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let reply = &mut context.reply;
     reply.str("ns", namespace.as_str());
     let stats = collection.as_ref().map(|collection| catalog.stats(collection)).unwrap_or_default();
-    let index_bytes: u64 = stats.indexes.iter().map(|index| index.storage_bytes).sum();
+    let index_bytes: u64 = stats.index_bytes();
     reply.number("size", stats.data_bytes / scale);
     reply.number("count", stats.documents);
     if let Some(average) = stats.data_bytes.checked_div(stats.documents) {
@@ -71,10 +73,11 @@ fn coll_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let builds = reply.begin_array("indexBuilds");
     reply.end(builds);
     reply.number("totalIndexSize", index_bytes / scale);
+    reply.number("totalIndexStorageSize", index_bytes / scale);
     reply.number("totalSize", (stats.storage_bytes + index_bytes) / scale);
     let sizes = reply.begin_document("indexSizes");
     for index in &stats.indexes {
-        reply.number(&index.name, index.storage_bytes / scale);
+        reply.number(&index.name, index.beside_bytes() / scale);
     }
     reply.end(sizes);
     let details = reply.begin_array("indexDetails");
@@ -82,14 +85,29 @@ fn coll_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         // TokuMX's view of the same indexes.
         let one = reply.begin_element(at);
         reply.str("name", &index.name);
+        reply.number("count", index.entries);
         reply.number("size", index.data_bytes / scale);
+        reply.number("avgObjSize", index.data_bytes.checked_div(index.entries).unwrap_or(0));
         reply.number("storageSize", index.storage_bytes / scale);
-        reply.number("queries", index.uses);
+        write_shape(reply, &index.options);
+        reply.number("queries", index.used.queries);
+        reply.number("nscanned", index.used.scanned);
+        reply.number("nscannedObjects", index.used.scanned_objects);
+        reply.number("inserts", index.used.inserts);
+        reply.number("deletes", index.used.deletes);
         reply.end(one);
     }
     reply.end(details);
     reply.number("scaleFactor", scale);
     Ok(())
+}
+
+/// The storage shape, as TokuMX spells it.
+pub(crate) fn write_shape(reply: &mut Writer, options: &DictionaryOptions) {
+    reply.number("pageSize", u64::from(options.page_size));
+    reply.number("readPageSize", u64::from(options.read_page_size));
+    reply.number("fanout", u64::from(options.fanout));
+    reply.str("compression", &catalog::compression_name(options.compression));
 }
 
 fn db_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
@@ -118,7 +136,7 @@ fn db_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         data += stats.data_bytes;
         storage += stats.storage_bytes;
         indexes += stats.indexes.len() as u64;
-        index_storage += stats.indexes.iter().map(|index| index.storage_bytes).sum::<u64>();
+        index_storage += stats.index_bytes();
     }
     let scaled = |bytes: u64| bytes as f64 / scale as f64;
     let reply = &mut context.reply;
@@ -134,6 +152,7 @@ fn db_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     reply.long("indexes", indexes);
     reply.f64("indexSize", scaled(index_storage));
+    reply.f64("indexStorageSize", scaled(index_storage));
     if free_storage {
         reply.f64("indexFreeStorageSize", 0.0);
     }

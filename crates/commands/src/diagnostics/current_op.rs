@@ -9,7 +9,7 @@ use crate::writer::Writer;
 use bson::{RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::filter::{Filter, ParseContext};
-use session::OpSnapshot;
+use session::{OpProgress, OpSnapshot};
 use std::sync::Arc;
 
 pub(crate) const CURRENT_OP: Command =
@@ -118,6 +118,15 @@ fn running(service: &Service, writer: &mut Writer, operation: &OpSnapshot) {
     }
     if operation.kill_pending {
         writer.bool("killPending", true);
+    }
+    if let Some(progress) = &operation.progress {
+        let percent = (progress.done * 100).checked_div(progress.total).unwrap_or(100);
+        let OpProgress { message, done, total } = progress;
+        writer.str("msg", &format!("{message} {done}/{total} {percent}%"));
+        let place = writer.begin_document("progress");
+        writer.number("done", *done);
+        writer.number("total", *total);
+        writer.end(place);
     }
     writer.i32("numYields", 0);
     writer.bool("waitingForLock", false);

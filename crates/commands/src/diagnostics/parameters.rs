@@ -3,6 +3,7 @@
 //! Always true: a parameter listed as settable has an effect.
 
 use super::build_info::FEATURE_VERSION;
+use super::storage_defaults;
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::Command;
@@ -115,6 +116,17 @@ fn get(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
     }
     let mut found = false;
+    for name in storage_defaults::NAMES {
+        if all || fields[1..].iter().any(|field| field.name == name) {
+            write_value(
+                &mut context.reply,
+                name,
+                &storage_defaults::read(context.service, name),
+                details,
+            );
+            found = true;
+        }
+    }
     for parameter in PARAMETERS {
         if all || fields[1..].iter().any(|field| field.name == parameter.name) {
             write(&mut context.reply, context.service, parameter, details);
@@ -139,6 +151,17 @@ fn write(reply: &mut Writer, service: &Service, parameter: &Parameter, details: 
     reply.end(one);
 }
 
+fn write_value(reply: &mut Writer, name: &str, value: &Bson, details: bool) {
+    if !details {
+        return reply.bson(name, value);
+    }
+    let one = reply.begin_document(name);
+    reply.bson("value", value);
+    reply.bool("settableAtRuntime", true);
+    reply.bool("settableAtStartup", true);
+    reply.end(one);
+}
+
 fn set(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let service = context.service;
     if fields.len() < 2 {
@@ -148,6 +171,14 @@ fn set(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         ));
     }
     for field in &fields[1..] {
+        if storage_defaults::NAMES.contains(&field.name) {
+            let was = storage_defaults::read(service, field.name);
+            storage_defaults::set(service, field)?;
+            if field.name == fields[1].name {
+                context.reply.bson("was", &was);
+            }
+            continue;
+        }
         let Some(parameter) = PARAMETERS.iter().find(|p| p.name == field.name) else {
             return Err(Error::new(
                 Code::INVALID_OPTIONS,

@@ -203,9 +203,9 @@ fn coll_stats(catalog: &Catalog, ns: &Namespace, request: &Metadata) -> Result<D
         let sizes: Document = stats
             .indexes
             .iter()
-            .map(|index| (index.name.clone(), Bson::Int64(index.storage_bytes as i64)))
+            .map(|index| (index.name.clone(), Bson::Int64(index.beside_bytes() as i64)))
             .collect();
-        let total: u64 = stats.indexes.iter().map(|index| index.storage_bytes).sum();
+        let total: u64 = stats.index_bytes();
         out.insert(
             "storageStats",
             doc! {
@@ -250,7 +250,7 @@ fn index_stats(catalog: &Catalog, ns: &Namespace) -> Vec<Document> {
     let mut out = vec![entry("_id_", doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" }, 0)];
     for index in collection.indexes() {
         let spec = Document::try_from(index.spec().shown.as_ref()).unwrap_or_default();
-        out.push(entry(&index.spec().name, spec, index.uses()));
+        out.push(entry(&index.spec().name, spec, index.used().queries));
     }
     out
 }

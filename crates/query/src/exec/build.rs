@@ -28,7 +28,7 @@ pub(crate) fn build_access(
         AccessPath::Index(scan) if scan.index.is_none() => {
             Box::new(ClusteredStage(IndexStage::new(collection, scan.clone(), residual)?))
         }
-        AccessPath::Index(scan) if scan.covered => {
+        AccessPath::Index(scan) if scan.covered || scan.holds_documents() => {
             Box::new(IndexStage::new(collection, scan.clone(), residual)?)
         }
         AccessPath::Index(scan) => {

@@ -1,7 +1,7 @@
 //! A scan of a part of an index.
 //!
 //! A secondary index yields id keys, or where it covers the query documents put together from its
-//! entries. The index on `_id` is the collection itself: it yields documents.
+//! entries; a clustering one yields the documents that its entries hold. The index on `_id` is the collection itself: it yields documents.
 //!
 //! Always true: a document with several keys in the range is yielded once, at the first of them.
 
@@ -78,6 +78,20 @@ impl IndexStage {
     }
 }
 
+impl Drop for IndexStage {
+    fn drop(&mut self) {
+        let Counters { keys, documents, .. } = self.counters;
+        match &self.scan.index {
+            _ if keys == 0 => {}
+            Some(index) if self.scan.covered || index.spec().clustering => {
+                index.note_scanned(keys, self.fetched);
+            }
+            Some(index) => index.note_scanned(keys, self.counters.advanced),
+            None => self.collection.note_scanned(documents),
+        }
+    }
+}
+
 /// What became of one entry.
 enum Step {
     RangeEnd,
@@ -112,6 +126,15 @@ impl IndexStage {
             && !seen.insert(id_key.to_vec())
         {
             return Ok(Step::Skipped);
+        }
+        if let Some(document) = index.keys().document_of(value)? {
+            self.row.set(id_key, document);
+            if let Some(filter) = &self.filter
+                && !filter.matches(self.row.document()?)?
+            {
+                return Ok(Step::Skipped);
+            }
+            return Ok(Step::Entry);
         }
         if !self.scan.covered {
             self.row.set(id_key, &[]);
@@ -217,7 +240,11 @@ impl Stage for IndexStage {
         );
         let counters = Counters { documents: self.fetched, ..self.counters };
         let mut report = Report::new("IXSCAN", counters);
-        if let (Some(filter), true) = (&self.filter, scan.covered) {
+        let clustering = spec.is_some_and(|spec| spec.clustering);
+        if clustering {
+            report = report.with("clustering", true);
+        }
+        if let (Some(filter), true) = (&self.filter, scan.covered || clustering) {
             report = report.with("filter", filter.to_document());
         }
         report

@@ -35,6 +35,14 @@ impl CollectionStage {
     }
 }
 
+impl Drop for CollectionStage {
+    fn drop(&mut self) {
+        if self.counters.works > 0 {
+            self.collection.note_scanned(self.counters.documents);
+        }
+    }
+}
+
 impl Stage for CollectionStage {
     fn advance(&mut self, at: &At<'_>) -> Result<bool> {
         if self.cursor.is_none() {
@@ -104,6 +112,14 @@ impl IdStage {
             filter,
             row: Row::default(),
             counters: Counters::default(),
+        }
+    }
+}
+
+impl Drop for IdStage {
+    fn drop(&mut self) {
+        if self.counters.works > 0 {
+            self.collection.note_scanned(self.counters.documents);
         }
     }
 }

@@ -209,7 +209,7 @@ fn index_candidate(
     if order.is_some() && sorted {
         score += if input.limited { 25 } else { 15 };
     }
-    if covered {
+    if covered || index.is_some_and(|index| index.spec().clustering) {
         score += 12;
     }
     if index.is_none() && score < BOUNDED && !(order.is_some() && sorted) {

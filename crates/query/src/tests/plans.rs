@@ -47,6 +47,31 @@ fn plans_use_what_the_indexes_offer() {
 }
 
 #[test]
+fn clustering_indexes_hold_the_documents() {
+    let room = Room::new();
+    room.index(doc! { "key": { "c": 1 }, "clustering": true });
+    room.index(doc! { "key": { "d": 1 }, "clustering": true, "unique": true, "sparse": true });
+    room.index(doc! { "key": { "e": "hashed" }, "clustering": true });
+    let more: Vec<_> = (0..20)
+        .map(|i| doc! { "_id": 200 + i, "c": [i, i + 100], "d": i, "e": i % 4, "long": "x".repeat(200) })
+        .collect();
+    assert!(room.insert(&more).errors.is_empty());
+    check(&room, doc! { "c": { "$gt": 110 } }, doc! {}, &["IXSCAN"], 9, 0);
+    check(&room, doc! { "c": { "$gt": 110 }, "long": "" }, doc! {}, &["IXSCAN"], 9, 0);
+    check(&room, doc! { "d": { "$lt": 5 } }, doc! { "d": -1 }, &["IXSCAN"], 5, 0);
+    check(&room, doc! { "e": 3 }, doc! {}, &["IXSCAN"], 5, 0);
+    for (filter, expected) in [
+        (doc! { "c": { "$in": [3, 103] } }, 3..4),
+        (doc! { "c": { "$gt": 110 } }, 11..20),
+        (doc! { "d": { "$lt": 5 }, "long": "x".repeat(200) }, 0..5),
+        (doc! { "$or": [{ "d": 7 }, { "c": 107 }] }, 7..8),
+    ] {
+        assert_eq!(room.find(filter.clone()), more[expected].to_vec(), "{filter}");
+    }
+    room.check_valid();
+}
+
+#[test]
 fn a_middle_range_skips_to_the_next_value() {
     let room = numbers();
     let explained = room.explain(doc! { "a": { "$gte": 2 }, "b": { "$gt": 97 } }, doc! {});

@@ -311,6 +311,7 @@ proptest! {
         room.index(doc! { "key": { "a.c": 1, "n": -1 }, "sparse": true });
         room.index(doc! { "key": { "a.0": 1 } });
         room.index(doc! { "key": { "n": 1 }, "unique": true, "sparse": true, "name": "u" });
+        room.index(doc! { "key": { "n": -1 }, "clustering": true });
         let mut upserted = 0;
         for (id, update, multi, by_index) in updates {
             let multi = multi && update.keys().all(|key| key.starts_with('$'));

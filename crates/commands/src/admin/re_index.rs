@@ -1,0 +1,83 @@
+//! `reIndex`: writes a collection and its indexes anew, in another storage shape if asked.
+//!
+//! With `options` the new shape is durable first, then everything is rewritten in it; without,
+//! what waits in buffers is moved down and what nobody sees any more is dropped. Reads and writes
+//! go on meanwhile; `currentOp` says how far it is, `killOp` ends it and leaves what is done.
+
+use super::stats::write_shape;
+use crate::context::Context;
+use crate::fields::Field;
+use crate::registry::Command;
+use bson::RawBsonRef;
+use catalog::storage::Rewrite;
+use catalog::{IndexSelector, ReindexProgress};
+use errors::Result;
+
+pub(crate) const RE_INDEX: Command =
+    Command::new("reIndex", "Rewrites a collection and its indexes, also in another shape.", run)
+        .aliases(&["reindex"])
+        .write_concern();
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let namespace = context.namespace(&fields[0])?;
+    let mut selector = IndexSelector::All;
+    let mut options = None;
+    for field in &fields[1..] {
+        match field.name {
+            "index" => {
+                selector = match field.value {
+                    RawBsonRef::String("*") => IndexSelector::All,
+                    RawBsonRef::String(name) => IndexSelector::Name(name),
+                    RawBsonRef::Document(key) => IndexSelector::Key(key),
+                    _ => return Err(field.wrong_types("string, object")),
+                };
+            }
+            "options" => options = Some(field.document()?).filter(|options| !options.is_empty()),
+            _ => return Err(field.unknown()),
+        }
+    }
+    context.at_collection(&namespace);
+    let catalog = &context.service.catalog;
+    let before = match options {
+        Some(options) => catalog.reshape_indexes(&namespace, selector, options)?,
+        None => Vec::new(),
+    };
+    let what = if options.is_some() { Rewrite::All } else { Rewrite::Untidy };
+    let operation = &context.connection.operation;
+    let report = |progress: ReindexProgress<'_>| {
+        let ReindexProgress { index, done_bytes, total_bytes } = progress;
+        operation.set_progress(&format!("reIndex: {namespace}.${index}"), done_bytes, total_bytes);
+        context.check_interrupt()
+    };
+    catalog.rewrite_indexes(&namespace, selector, what, &report)?;
+    let collection = catalog.require(&namespace)?;
+    let reply = &mut context.reply;
+    let count = collection.indexes().len() as u64 + 1;
+    reply.number("nIndexesWas", count);
+    reply.number("nIndexes", count);
+    let list = reply.begin_array("indexes");
+    let mut id = crate::writer::Writer::new();
+    super::list_collections::write_id_index(&mut id);
+    let specs = collection.indexes().iter().map(|index| index.spec().shown.clone());
+    for (at, spec) in std::iter::once(id.finish()).chain(specs).enumerate() {
+        reply.element_document(at, &spec);
+    }
+    reply.end(list);
+    if let [only] = &before[..] {
+        let was = reply.begin_document("was");
+        write_shape(reply, &only.was);
+        reply.end(was);
+    } else if !before.is_empty() {
+        let was = reply.begin_document("was");
+        for index in &before {
+            let one = reply.begin_document(&index.name);
+            write_shape(reply, &index.was);
+            reply.end(one);
+        }
+        reply.end(was);
+    }
+    if let Some(note) = options.and_then(catalog::substitution) {
+        reply.str("note", &note);
+    }
+    Ok(())
+}
