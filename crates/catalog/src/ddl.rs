@@ -14,7 +14,7 @@ use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use bson::Uuid;
 use bson::raw::RawDocument;
-use engine::{DictionaryId, DictionaryOptions, Durability, TxnOptions};
+use engine::{DictionaryId, Durability, TxnOptions};
 use errors::{Code, Error, Result};
 use parking_lot::{ArcRwLockWriteGuard, RawRwLock};
 use std::sync::Arc;
@@ -112,8 +112,7 @@ impl Catalog {
         if options.view.is_some() {
             self.check_view(namespace, options)?;
         }
-        let base = DictionaryOptions { leaf_filter: true, ..DictionaryOptions::default() };
-        let storage = options.storage.or(self.storage_defaults()).over(base);
+        let storage = self.shape_of_collection(options);
         let primary = match options.view {
             Some(_) => DictionaryId(0),
             None => txn.create_dictionary(storage).map_err(from_engine)?,

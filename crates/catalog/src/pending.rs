@@ -11,7 +11,7 @@ use crate::failure::from_engine;
 use crate::index::IndexSpec;
 use crate::metadata;
 use crate::namespace::Namespace;
-use crate::options::{CollectionOptions, StorageOptions};
+use crate::options::CollectionOptions;
 use crate::txn::Txn;
 use engine::{DictionaryId, Timestamp};
 use errors::{Code, Error, Result};
@@ -65,7 +65,7 @@ impl Txn {
         if let Some(existing) = self.catalog.collection(namespace) {
             return Err(exists(namespace, &existing));
         }
-        let storage = options.storage.dictionary(&StorageOptions::default(), true);
+        let storage = self.catalog.shape_of_collection(options);
         let primary = self.engine.create_dictionary(storage).map_err(from_engine)?;
         let collection = Arc::new(Collection {
             namespace: namespace.clone(),
@@ -115,7 +115,7 @@ impl Txn {
         };
         let mut indexes = collection.indexes.clone();
         for spec in wanted {
-            let options = spec.storage.dictionary(&collection.options.storage, spec.unique);
+            let options = self.catalog.shape_of_index(&collection.options, &spec);
             let dictionary = self.engine.create_dictionary(options).map_err(from_engine)?;
             indexes.push(Arc::new(metadata::new_index(spec, dictionary, Timestamp(0))));
         }

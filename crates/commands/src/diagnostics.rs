@@ -3,6 +3,8 @@
 pub(crate) mod build_info;
 pub(crate) mod connection_status;
 pub(crate) mod current_op;
+pub(crate) mod engine_status;
+pub(crate) mod ft;
 pub(crate) mod get_cmd_line_opts;
 pub(crate) mod get_log;
 pub(crate) mod hello;

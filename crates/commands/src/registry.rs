@@ -145,6 +145,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::diagnostics::host_info::HOST_INFO,
     &crate::diagnostics::list_commands::LIST_COMMANDS,
     &crate::diagnostics::server_status::SERVER_STATUS,
+    &crate::diagnostics::engine_status::ENGINE_STATUS,
     &crate::diagnostics::current_op::CURRENT_OP,
     &crate::diagnostics::kill_op::KILL_OP,
     &crate::diagnostics::top::TOP,

@@ -41,6 +41,7 @@ mod txn;
 mod types;
 
 pub use backup::Backup;
+pub use blockfile::PageStats;
 pub use cachetable::{Amount, Evictions, Misses, Part, Parts, Stats as CacheStats};
 pub use checkpoint_stats::CheckpointStats;
 pub use cursor::Cursor;

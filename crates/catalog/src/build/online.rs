@@ -69,10 +69,7 @@ impl Build {
         let mut txn = engine.begin(TxnOptions::default());
         let mut indexes = Vec::new();
         for spec in specs {
-            let base =
-                DictionaryOptions { leaf_filter: spec.unique, ..DictionaryOptions::default() };
-            let inherited = collection.options.index_storage.or(collection.options.storage);
-            let options = spec.storage.or(inherited).or(catalog.storage_defaults()).over(base);
+            let options = catalog.shape_of_index(&collection.options, &spec);
             let dictionary = create(&mut txn, options)?;
             indexes.push(metadata::new_index(spec, dictionary, Timestamp(0)));
         }

@@ -4,6 +4,8 @@
 //! `mongostat` decodes strictly: `uptime` is a double of whole seconds, counters are longs.
 
 use super::build_info::MONGODB_VERSION;
+use super::engine_status::Facts;
+use super::ft;
 use crate::context::Context;
 use crate::fields::{Field, as_i64};
 use crate::metrics::{Metrics, Timed};
@@ -62,6 +64,13 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             section(service, reply);
             reply.end(open);
         }
+    }
+    if wants(fields, "ft").unwrap_or(!none) {
+        let scale = ft::scale(fields.iter().find(|field| field.name == "ft"))?;
+        let facts = Facts::gather(service);
+        let open = reply.begin_document("ft");
+        ft::section(&facts, reply, scale);
+        reply.end(open);
     }
     Ok(())
 }

@@ -208,3 +208,55 @@ fn current_op_shows_itself_and_kill_op_needs_a_number() {
     client.service.close_connection(&other.connection);
     assert_eq!(client.service.connections().len(), 1);
 }
+
+#[test]
+fn engine_status_and_ft_show_the_same_figures() {
+    let client = Client::new();
+    let documents: Vec<_> = (0..500).map(|n| doc! { "_id": n, "a": "text ".repeat(50) }).collect();
+    client.ok("db", doc! { "insert": "c", "documents": documents });
+    client.ok("db", doc! { "reIndex": "c" });
+    client.ok("admin", doc! { "checkpoint": 1 });
+    client.ok("db", doc! { "find": "c", "filter": { "_id": 7 } });
+    let status = client.ok("admin", doc! { "engineStatus": 1 });
+    let ft = client.ok("admin", doc! { "serverStatus": 1 }).get_document("ft").unwrap().clone();
+    let names: Vec<_> = ft.keys().map(String::as_str).collect();
+    let expected = [
+        "fsync",
+        "log",
+        "cachetable",
+        "checkpoint",
+        "serializeTime",
+        "locktree",
+        "compressionRatio",
+        "alerts",
+    ];
+    assert_eq!(names, expected);
+    let place = |path: &str| {
+        let mut names: Vec<_> = path.split('.').collect();
+        let last = names.pop().unwrap();
+        let inner = names.iter().fold(&ft, |inner, name| inner.get_document(name).unwrap());
+        inner.get(last).unwrap().clone()
+    };
+    for (path, key) in [
+        ("checkpoint.count", "CP_CHECKPOINT_COUNT"),
+        ("log.bytes", "LOGGER_BYTES_WRITTEN"),
+        ("cachetable.size.limit", "CT_SIZE_LIMIT"),
+        ("cachetable.miss.count", "CT_MISS"),
+        ("compressionRatio.leaf", "FT_DISK_FLUSH_LEAF_COMPRESSION_RATIO"),
+    ] {
+        assert_eq!(&place(path), status.get(key).unwrap(), "{path}");
+    }
+    assert!(place("compressionRatio.leaf").as_f64().unwrap() > 2.0, "{ft}");
+    assert!(status.get_i64("FT_DISK_FLUSH_LEAF").unwrap() > 0);
+    assert_eq!(place("checkpoint.count").as_i64(), Some(1));
+    assert_eq!(place("alerts.panic string").as_str(), Some(""));
+    assert_eq!(place("alerts.filesystem status").as_str(), Some("OK"));
+    let scaled = client.ok("admin", doc! { "serverStatus": 1, "ft": { "scale": 1024 } });
+    let scaled = scaled.get_document("ft").unwrap().get_document("cachetable").unwrap().clone();
+    let limit = scaled.get_document("size").unwrap().get_i64("limit").unwrap();
+    assert_eq!(Some(limit), place("cachetable.size.limit").as_i64().map(|bytes| bytes / 1024));
+    let bad = client.run("admin", doc! { "serverStatus": 1, "ft": { "scale": 0 } });
+    assert_eq!(bad.get_i32("code").ok(), Some(2));
+    let without = client.ok("admin", doc! { "serverStatus": 1, "ft": 0 });
+    assert!(!without.contains_key("ft"));
+}
