@@ -48,7 +48,7 @@ pub use message::{Direction, KeyRange, Message, Visibility};
 pub use options::TreeOptions;
 pub use spill::{Spill, SpillCursor, SpillView, Written};
 pub use tree::{
-    Capture, Context, Debt, Effort, NodesWritten, Progress, Report, Stats, Step, Tree, TreeImage, Walk,
-    Work,
+    Capture, Context, Debt, Effort, NodesWritten, Progress, Report, Stats, Step, Tree, TreeImage,
+    Walk, Work,
 };
 pub use value::Value;

@@ -161,26 +161,41 @@ static KEYS: &[(&str, Read)] = &[
     ("CP_CHECKPOINT_COUNT", |f| Some(Count(f.stats.checkpoint.count))),
     ("CP_CHECKPOINT_COUNT_FAIL", |f| Some(Count(f.stats.checkpoint.failed))),
     ("CP_LAST_LSN", |f| Some(Count(f.stats.log_first))),
-    ("CP_LONG_BEGIN_COUNT", |f| Some(Count(u64::from(f.stats.checkpoint.longest_begin_micros > 1_000_000)))),
-    ("CP_LONG_BEGIN_TIME", |f| Some(Count(f.stats.checkpoint.longest_begin_micros).only_above(1_000_000))),
+    ("CP_LONG_BEGIN_COUNT", |f| {
+        Some(Count(u64::from(f.stats.checkpoint.longest_begin_micros > 1_000_000)))
+    }),
+    ("CP_LONG_BEGIN_TIME", |f| {
+        Some(Count(f.stats.checkpoint.longest_begin_micros).only_above(1_000_000))
+    }),
     ("CP_PERIOD", |f| Some(Count(f.checkpoint_period_secs))),
     ("CP_TIME_CHECKPOINT_DURATION", |f| Some(seconds(f.stats.checkpoint.micros))),
     ("CP_TIME_CHECKPOINT_DURATION_LAST", |f| Some(seconds(f.stats.checkpoint.last_micros))),
     ("CP_TIME_LAST_CHECKPOINT_BEGIN", |f| Some(Moment(f.stats.checkpoint.last_begin_ms))),
-    ("CP_TIME_LAST_CHECKPOINT_BEGIN_COMPLETE", |f| Some(Moment(f.stats.checkpoint.completed_begin_ms))),
+    ("CP_TIME_LAST_CHECKPOINT_BEGIN_COMPLETE", |f| {
+        Some(Moment(f.stats.checkpoint.completed_begin_ms))
+    }),
     ("CP_TIME_LAST_CHECKPOINT_END", |f| Some(Moment(f.stats.checkpoint.completed_end_ms))),
     ("CT_CLEANER_ITERATIONS", |f| Some(Count(f.cleaner_iterations))),
     ("CT_CLEANER_PERIOD", |f| Some(Count(f.cleaner_period_secs))),
-    ("CT_EVICTIONS", |f| Some(Count(f.stats.cache.full_evictions.total().count + f.stats.cache.partial_evictions.total().count))),
+    ("CT_EVICTIONS", |f| {
+        Some(Count(
+            f.stats.cache.full_evictions.total().count
+                + f.stats.cache.partial_evictions.total().count,
+        ))
+    }),
     ("CT_LONG_WAIT_PRESSURE_COUNT", |f| Some(Count(f.stats.long_stalls))),
     ("CT_LONG_WAIT_PRESSURE_TIME", |f| Some(Count(f.stats.long_stalled_micros))),
     ("CT_MISS", |f| Some(Count(f.stats.cache.misses()))),
-    ("CT_MISSTIME", |f| Some(Count(f.stats.cache.full_misses.micros + f.stats.cache.partial_misses.micros))),
+    ("CT_MISSTIME", |f| {
+        Some(Count(f.stats.cache.full_misses.micros + f.stats.cache.partial_misses.micros))
+    }),
     ("CT_PREFETCHES", |f| Some(Count(f.stats.cache.prefetches))),
     ("CT_SIZE_CACHEPRESSURE", |f| Some(Bytes(f.stats.cache.parts.of(Part::Bypass)))),
     ("CT_SIZE_CURRENT", |f| Some(Bytes(f.stats.cache.parts.total()))),
     ("CT_SIZE_LIMIT", |f| Some(Bytes(f.stats.cache_size))),
-    ("CT_SIZE_NONLEAF", |f| Some(Bytes(f.stats.cache.parts.of(Part::Nodes) + f.stats.cache.parts.of(Part::Filters)))),
+    ("CT_SIZE_NONLEAF", |f| {
+        Some(Bytes(f.stats.cache.parts.of(Part::Nodes) + f.stats.cache.parts.of(Part::Filters)))
+    }),
     ("CT_SIZE_WRITING", |f| Some(Bytes(f.stats.cache.parts.of(Part::Buffers)))),
     ("CT_WAIT_PRESSURE_COUNT", |f| Some(Count(f.stats.delays + f.stats.stalls))),
     ("CT_WAIT_PRESSURE_TIME", |f| Some(Count(f.stats.delayed_micros))),
@@ -208,17 +223,29 @@ static KEYS: &[(&str, Read)] = &[
     ("FS_LONG_FSYNC_TIME", |f| f.count("wal.long_sync_micros")),
     ("FT_DISK_FLUSH_LEAF", |f| Some(Count(f.stats.trees.leaves_written))),
     ("FT_DISK_FLUSH_LEAF_BYTES", |f| Some(Bytes(f.stats.pages.leaf.stored_bytes))),
-    ("FT_DISK_FLUSH_LEAF_COMPRESSION_RATIO", |f| Some(ratio(f.stats.pages.leaf, PageStats::default()))),
+    ("FT_DISK_FLUSH_LEAF_COMPRESSION_RATIO", |f| {
+        Some(ratio(f.stats.pages.leaf, PageStats::default()))
+    }),
     ("FT_DISK_FLUSH_LEAF_UNCOMPRESSED_BYTES", |f| Some(Bytes(f.stats.pages.leaf.raw_bytes))),
     ("FT_DISK_FLUSH_NONLEAF", |f| Some(Count(f.stats.trees.runs_written))),
     ("FT_DISK_FLUSH_NONLEAF_BYTES", |f| Some(Bytes(f.stats.pages.nonleaf.stored_bytes))),
-    ("FT_DISK_FLUSH_NONLEAF_BYTES_FOR_CHECKPOINT", |f| Some(Bytes(f.stats.checkpoint.node_stored_bytes))),
-    ("FT_DISK_FLUSH_NONLEAF_COMPRESSION_RATIO", |f| Some(ratio(f.stats.pages.nonleaf, PageStats::default()))),
+    ("FT_DISK_FLUSH_NONLEAF_BYTES_FOR_CHECKPOINT", |f| {
+        Some(Bytes(f.stats.checkpoint.node_stored_bytes))
+    }),
+    ("FT_DISK_FLUSH_NONLEAF_COMPRESSION_RATIO", |f| {
+        Some(ratio(f.stats.pages.nonleaf, PageStats::default()))
+    }),
     ("FT_DISK_FLUSH_NONLEAF_FOR_CHECKPOINT", |f| Some(Count(f.stats.checkpoint.nodes))),
-    ("FT_DISK_FLUSH_NONLEAF_TOKUTIME_FOR_CHECKPOINT", |f| Some(seconds(f.stats.checkpoint.node_micros))),
+    ("FT_DISK_FLUSH_NONLEAF_TOKUTIME_FOR_CHECKPOINT", |f| {
+        Some(seconds(f.stats.checkpoint.node_micros))
+    }),
     ("FT_DISK_FLUSH_NONLEAF_UNCOMPRESSED_BYTES", |f| Some(Bytes(f.stats.pages.nonleaf.raw_bytes))),
-    ("FT_DISK_FLUSH_NONLEAF_UNCOMPRESSED_BYTES_FOR_CHECKPOINT", |f| Some(Bytes(f.stats.checkpoint.node_bytes))),
-    ("FT_DISK_FLUSH_OVERALL_COMPRESSION_RATIO", |f| Some(ratio(f.stats.pages.leaf, f.stats.pages.nonleaf))),
+    ("FT_DISK_FLUSH_NONLEAF_UNCOMPRESSED_BYTES_FOR_CHECKPOINT", |f| {
+        Some(Bytes(f.stats.checkpoint.node_bytes))
+    }),
+    ("FT_DISK_FLUSH_OVERALL_COMPRESSION_RATIO", |f| {
+        Some(ratio(f.stats.pages.leaf, f.stats.pages.nonleaf))
+    }),
     ("FT_FLUSHER_FLUSH_TOTAL", |f| Some(Count(f.stats.flushes))),
     ("FT_FLUSHER_MERGE_LEAF", |f| Some(Count(f.stats.trees.leaf_fuses))),
     ("FT_FLUSHER_MERGE_NONLEAF", |f| Some(Count(f.stats.trees.node_fuses))),
@@ -227,15 +254,23 @@ static KEYS: &[(&str, Read)] = &[
     ("FT_FULL_EVICTIONS_LEAF", |f| Some(Count(f.stats.cache.full_evictions.leaf.count))),
     ("FT_FULL_EVICTIONS_LEAF_BYTES", |f| Some(Bytes(f.stats.cache.full_evictions.leaf.bytes))),
     ("FT_FULL_EVICTIONS_NONLEAF", |f| Some(Count(f.stats.cache.full_evictions.nonleaf.count))),
-    ("FT_FULL_EVICTIONS_NONLEAF_BYTES", |f| Some(Bytes(f.stats.cache.full_evictions.nonleaf.bytes))),
+    ("FT_FULL_EVICTIONS_NONLEAF_BYTES", |f| {
+        Some(Bytes(f.stats.cache.full_evictions.nonleaf.bytes))
+    }),
     ("FT_LEAF_COMPRESS_TOKUTIME", |f| Some(seconds(f.stats.pages.leaf.encode_micros))),
     ("FT_LEAF_DECOMPRESS_TOKUTIME", |f| Some(seconds(f.stats.pages.leaf.decode_micros))),
     ("FT_NONLEAF_COMPRESS_TOKUTIME", |f| Some(seconds(f.stats.pages.nonleaf.encode_micros))),
     ("FT_NONLEAF_DECOMPRESS_TOKUTIME", |f| Some(seconds(f.stats.pages.nonleaf.decode_micros))),
     ("FT_PARTIAL_EVICTIONS_LEAF", |f| Some(Count(f.stats.cache.partial_evictions.leaf.count))),
-    ("FT_PARTIAL_EVICTIONS_LEAF_BYTES", |f| Some(Bytes(f.stats.cache.partial_evictions.leaf.bytes))),
-    ("FT_PARTIAL_EVICTIONS_NONLEAF", |f| Some(Count(f.stats.cache.partial_evictions.nonleaf.count))),
-    ("FT_PARTIAL_EVICTIONS_NONLEAF_BYTES", |f| Some(Bytes(f.stats.cache.partial_evictions.nonleaf.bytes))),
+    ("FT_PARTIAL_EVICTIONS_LEAF_BYTES", |f| {
+        Some(Bytes(f.stats.cache.partial_evictions.leaf.bytes))
+    }),
+    ("FT_PARTIAL_EVICTIONS_NONLEAF", |f| {
+        Some(Count(f.stats.cache.partial_evictions.nonleaf.count))
+    }),
+    ("FT_PARTIAL_EVICTIONS_NONLEAF_BYTES", |f| {
+        Some(Bytes(f.stats.cache.partial_evictions.nonleaf.bytes))
+    }),
     ("LOGGER_BYTES_WRITTEN", |f| f.bytes("wal.write_bytes")),
     ("LOGGER_NEXT_LSN", |f| Some(Count(f.stats.log_end))),
     ("LOGGER_NUM_WRITES", |f| f.count("wal.writes")),
