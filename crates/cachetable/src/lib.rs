@@ -140,7 +140,12 @@ impl CacheTable {
 
     /// The frame of `key`, if it is in memory. Does no I/O.
     pub fn get(&self, key: FrameKey) -> Option<Frame> {
-        self.shard(key).get(key)
+        self.shard(key).get(key, false)
+    }
+
+    /// The same for a walk over many pages: what only walks come by goes first all the same.
+    pub fn get_passing(&self, key: FrameKey) -> Option<Frame> {
+        self.shard(key).get(key, true)
     }
 
     /// Whether [`CacheTable::get`] would find the frame. Uses and counts nothing.
@@ -212,6 +217,11 @@ impl CacheTable {
     pub fn sample(&self, part: Part, bytes: u64) {
         self.account.sample(part, bytes);
         self.shrink();
+    }
+
+    /// Counts a read ahead of which the table saw nothing.
+    pub fn count_prefetch(&self, used: bool) {
+        self.counters.prefetched_outside(used);
     }
 
     /// What a part holds.

@@ -149,13 +149,14 @@ pub(crate) enum Once {
 }
 
 impl Shard {
-    pub(crate) fn get(&self, key: FrameKey) -> Option<Frame> {
+    /// `passing` by, a scan does not make another scan's page one that is used.
+    pub(crate) fn get(&self, key: FrameKey, passing: bool) -> Option<Frame> {
         let content = self.content.read();
         let slot = &content.slots[*content.map.get(&key)?];
         let frame = slot.frame.clone()?;
         // Stored only where it changes, so that hits on a hot frame share its cache line.
         let rounds = slot.rounds.load(Ordering::Relaxed);
-        if rounds != slot.most_rounds {
+        if rounds != slot.most_rounds && !(passing && slot.once) {
             if rounds & UNUSED == 0 {
                 slot.rounds.store(slot.most_rounds, Ordering::Relaxed);
             } else {

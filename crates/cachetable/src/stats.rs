@@ -77,7 +77,7 @@ pub struct Stats {
     pub full_evictions: Evictions,
     /// Loads that found no room because everything was pinned.
     pub bypasses: u64,
-    /// Pages loaded before somebody asked for them.
+    /// Pages, and stretches of a scan, read before somebody asked for them.
     pub prefetches: u64,
     /// Those that were asked for afterwards.
     pub prefetches_used: u64,
@@ -118,6 +118,8 @@ pub(crate) struct Counters {
     full: [Amounts; 2],
     pub(crate) bypasses: AtomicU64,
     pub(crate) prefetches: AtomicU64,
+    /// Beside what the shards count.
+    prefetches_used: AtomicU64,
     prefetches_wasted: AtomicU64,
 }
 
@@ -144,6 +146,12 @@ impl Counters {
         counters[level as usize].add(1, bytes);
     }
 
+    pub(crate) fn prefetched_outside(&self, used: bool) {
+        self.prefetches.fetch_add(1, Ordering::Relaxed);
+        let counter = if used { &self.prefetches_used } else { &self.prefetches_wasted };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
     pub(crate) fn wasted(&self) {
         self.prefetches_wasted.fetch_add(1, Ordering::Relaxed);
     }
@@ -166,6 +174,7 @@ impl Counters {
             full_evictions: both(&self.full),
             bypasses: read(&self.bypasses),
             prefetches: read(&self.prefetches),
+            prefetches_used: read(&self.prefetches_used),
             prefetches_wasted: read(&self.prefetches_wasted),
             ..Stats::default()
         }

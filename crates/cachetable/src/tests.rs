@@ -192,10 +192,12 @@ fn long_scan_evicts_only_what_it_brought() {
     assert!(table.stats().full_evictions.leaf.count > 4500);
     // A page of the scan that somebody else uses is a page like others.
     load(&table, key(2, 4999), 3000, Rank::Page);
+    assert!(table.get_passing(key(2, 4990)).is_some());
     for page in 0..5000 {
         load_as(&table, key(3, page), 3000, Rank::Page, Entry::Once);
     }
     assert!(table.contains(key(2, 4999)));
+    assert!(!table.contains(key(2, 4990)), "another scan is nobody else");
     assert!(table.once.lock().len() as u64 <= (1 << 20) / SHORT_PAGE + 65);
 }
 

@@ -217,6 +217,7 @@ impl Environment {
         self.jobs.stop();
         self.log.bell.ring();
         self.jobs.join();
+        self.trees.readers.stop();
     }
 
     fn spawn(self: &Arc<Self>, name: &str, run: fn(&Self)) -> Result<()> {

@@ -47,7 +47,7 @@ pub use checkpoint_stats::CheckpointStats;
 pub use cursor::Cursor;
 pub use engine::{DictionaryStats, Engine};
 pub use error::{Error, Result};
-pub use ftree::{Direction, KeyRange};
+pub use ftree::{Direction, KeyRange, thread_page_reads};
 pub use live::TxnInfo;
 pub use locktree::LockInfo;
 pub use options::{

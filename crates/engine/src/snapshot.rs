@@ -63,6 +63,15 @@ impl Snapshot {
         Ok(value.map(Value::from))
     }
 
+    /// Brings into memory what [`Snapshot::get`] of these keys is going to read, several pages at
+    /// once; says how many pages that were. Only a hint, and worth it where
+    /// [`crate::thread_page_reads`] shows that reads touch the disk. May read the disk.
+    pub fn prefetch<K: AsRef<[u8]>>(&self, dictionary: DictionaryId, keys: &[K]) -> Result<usize> {
+        self.environment.health.check_open()?;
+        let dictionary = self.environment.directory.at(dictionary, self.pinned.timestamp)?;
+        Ok(dictionary.tree.prefetch(keys, self.pinned.timestamp))
+    }
+
     /// A cursor over `range`. It owns what it needs and may be parked between calls.
     pub fn cursor(
         &self,

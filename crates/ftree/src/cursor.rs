@@ -4,13 +4,14 @@
 //! behind the key it returned last. Its snapshot must be kept live as long as it walks: at every
 //! child it moves over to the tree's newest state, so that a long walk pins no old one.
 
+mod open;
+
 use crate::error::Result;
-use crate::merge::{Merge, Source};
 use crate::message::{Direction, KeyRange, Message, Place};
-use crate::node::{Child, Node, reads};
-use crate::segment::{Bounds, Reading, SegmentIter};
-use crate::tree::{State, Tree, memory};
+use crate::node::reads;
+use crate::tree::Tree;
 use cachetable::{Entry, Frame};
+use open::Open;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -47,19 +48,6 @@ pub struct Cursor {
     is_large: bool,
     /// That value, once it was asked for.
     large: Option<Frame>,
-}
-
-/// Sources over all memtables and over the runs and the leaf of one child. When the child is
-/// exhausted the next one is opened; memtable sources go on.
-struct Open {
-    merge: Merge,
-    /// The child's range: entries beyond it wait for the next child.
-    bounds: Bounds,
-    state: Arc<State>,
-    /// The node right above the child.
-    node: Arc<Node>,
-    /// Entries of the child that nobody asked for: deleted, or hidden by newer ones.
-    skipped: u64,
 }
 
 impl Cursor {
@@ -266,25 +254,28 @@ impl Cursor {
     fn open_next_child(&mut self) -> Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
         self.tree.note_reads(&open.node, reads::skipped(open.skipped));
-        let edge = match self.direction {
-            Direction::Forward => open.bounds.upper.clone(),
-            Direction::Backward => open.bounds.lower.clone(),
+        let Some(edge) = self.next_edge(&open) else { return Ok(()) };
+        let place = Place::behind(&edge);
+        let mut next = if Arc::ptr_eq(&open.state, &self.tree.pin()) {
+            open.at_next_child(&self.tree, place)?
+        } else {
+            // The tree has moved on: so do we, and let go of what it has dropped.
+            open.in_state(&self.tree, self.tree.pin(), place)?
         };
-        let Some(edge) = edge else { return Ok(()) };
-        let inside = match self.direction {
-            Direction::Forward => self.range.below_upper(&edge),
-            Direction::Backward => self.range.above_lower(&edge),
-        };
-        if inside {
-            let place = Place::behind(&edge);
-            self.open = Some(if Arc::ptr_eq(&open.state, &self.tree.pin()) {
-                open.at_next_child(&self.tree, place, self.direction)?
-            } else {
-                // The tree has moved on: so do we, and let go of what it has dropped.
-                Open::at(&self.tree, self.tree.pin(), Some(place), self.direction)?
-            });
+        if let Some(edge) = self.next_edge(&next) {
+            next.expect(&self.tree, Place::behind(&edge));
         }
+        self.open = Some(next);
         Ok(())
+    }
+
+    /// Where the next child begins, if the range goes on there.
+    fn next_edge(&self, open: &Open) -> Option<Arc<[u8]>> {
+        let inside = |edge: &&Arc<[u8]>| match self.direction {
+            Direction::Forward => self.range.below_upper(edge),
+            Direction::Backward => self.range.above_lower(edge),
+        };
+        open.edge().filter(inside).cloned()
     }
 
     /// The first place to look at: the least one going forward, the one behind going backward.
@@ -305,73 +296,5 @@ impl Cursor {
                 Bound::Unbounded => None,
             },
         }
-    }
-}
-
-impl Open {
-    fn at(
-        tree: &Tree,
-        state: Arc<State>,
-        place: Option<Place<'_>>,
-        direction: Direction,
-    ) -> Result<Self> {
-        let mut sources = vec![memory(Arc::clone(&state.active), place, direction)];
-        for layer in &state.sealed {
-            sources.push(layer.source(place, direction)?);
-        }
-        Self::over_child(tree, state, sources, place, direction)
-    }
-
-    fn at_next_child(self, tree: &Tree, place: Place<'_>, direction: Direction) -> Result<Self> {
-        let mut sources = self.merge.into_sources();
-        sources.retain(|source| !matches!(source, Source::Segment(_)));
-        Self::over_child(tree, self.state, sources, Some(place), direction)
-    }
-
-    /// Adds to the layers' sources those of the child that has `place`.
-    fn over_child(
-        tree: &Tree,
-        state: Arc<State>,
-        mut sources: Vec<Source>,
-        place: Option<Place<'_>>,
-        direction: Direction,
-    ) -> Result<Self> {
-        let mut segments = Vec::new();
-        let mut node = &state.root;
-        let bounds = loop {
-            let child = match (place, direction) {
-                (None, Direction::Forward) => 0,
-                (None, Direction::Backward) => node.children.len() - 1,
-                // Behind every version of the key: the child of what follows it.
-                (Some(place), Direction::Forward) if place.ts == 0 => node.child_after(place.key),
-                (Some(place), _) => node.child_of(place.key),
-            };
-            let live = node.runs.iter().filter(|attached| attached.is_live(child));
-            segments.extend(live.map(|attached| Arc::clone(&attached.run)));
-            tree.note_reads(node, reads::opened(node.live_runs(child)));
-            match &node.children[child] {
-                Child::Node(below) => node = below,
-                Child::Leaf(leaf) => {
-                    segments.push(Arc::clone(leaf));
-                    break node.child_bounds(child);
-                }
-                Child::Empty => break node.child_bounds(child),
-            }
-        };
-        let node = Arc::clone(node);
-        for segment in segments {
-            let bounds = bounds.clone();
-            let iter = match direction {
-                Direction::Forward => {
-                    SegmentIter::forward(segment, bounds, place, Reading::Cached)?
-                }
-                Direction::Backward => {
-                    SegmentIter::backward(segment, bounds, place, Reading::Cached)?
-                }
-            };
-            sources.push(Source::Segment(Box::new(iter)));
-        }
-        let merge = Merge::new(sources, direction);
-        Ok(Self { merge, bounds, state, node, skipped: 0 })
     }
 }

@@ -1,5 +1,6 @@
 //! Golden files of every format of this crate, and decoders on damaged bytes.
 
+use crate::Direction;
 use crate::filter;
 use crate::home::Home;
 use crate::message::{Entry, Message};
@@ -90,7 +91,8 @@ fn segment_matches_its_golden_file_and_reads_back() {
     home.blocks.read(SegmentId(segment.id()), 0, &mut bytes).unwrap();
     golden("segment.bin", &bytes);
     let bounds = Bounds::default();
-    let mut iter = SegmentIter::forward(segment, bounds, None, Reading::Streaming).unwrap();
+    let mut iter =
+        SegmentIter::new(segment, bounds, None, Direction::Forward, Reading::Streaming).unwrap();
     for entry in entries() {
         assert_eq!(iter.entry(), Some(entry));
         iter.advance().unwrap();

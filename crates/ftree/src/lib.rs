@@ -35,6 +35,7 @@ mod node;
 mod options;
 mod overlay;
 mod page;
+mod readers;
 mod retain;
 mod segment;
 mod slots;
@@ -46,6 +47,8 @@ pub use cursor::Cursor;
 pub use error::{Error, Result};
 pub use message::{Direction, KeyRange, Message, Visibility};
 pub use options::TreeOptions;
+pub use readers::Readers;
+pub use segment::thread_page_reads;
 pub use spill::{Spill, SpillCursor, SpillView, Written};
 pub use tree::{
     Capture, Context, Debt, Effort, NodesWritten, Progress, Report, Stats, Step, Tree, TreeImage,

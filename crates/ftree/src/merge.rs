@@ -74,6 +74,11 @@ impl Merge {
         Ok(())
     }
 
+    /// Sources, newest first.
+    pub(crate) fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
     /// Sources back, newest first; the merge is over.
     pub(crate) fn into_sources(self) -> Vec<Source> {
         self.sources

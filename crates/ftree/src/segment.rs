@@ -13,12 +13,15 @@
 //!
 //! On disk: `docs/formats/segment.md`.
 
+mod ahead;
 mod build;
 mod iter;
 mod load;
 
+pub(crate) use ahead::{Ahead, Pace};
 pub(crate) use build::SegmentBuilder;
 pub(crate) use iter::{Bounds, Reading, SegmentIter};
+pub use load::thread_page_reads;
 
 use crate::bytes::{Reader, put_bytes, put_varint};
 use crate::error::{Error, Result};
@@ -182,6 +185,21 @@ impl Segment {
                 return Ok(None);
             }
         }
+    }
+
+    /// Whether `key` is probably here; errors are left to who reads it.
+    pub(crate) fn has(&self, key: &[u8], hash: u64) -> bool {
+        let content = &self.descriptor.content;
+        key >= &content.min_key[..]
+            && key <= &content.max_key[..]
+            && self.may_contain(hash).unwrap_or(false)
+    }
+
+    /// The page a reader of `key` at `ts` needs first, if it is not in memory.
+    pub(crate) fn missing_page(&self, key: &[u8], ts: u64) -> Result<Option<Block>> {
+        let index = self.index()?;
+        let page = self.page_of(&index, Place { key, ts })?;
+        if self.is_cached(page) { Ok(None) } else { self.block(&index, page).map(Some) }
     }
 
     /// The page whose places include `place`.

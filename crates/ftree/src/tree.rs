@@ -12,6 +12,7 @@
 mod image;
 mod layer;
 mod pins;
+mod prefetch;
 mod publish;
 mod stats;
 mod verify;
@@ -33,6 +34,7 @@ use crate::message::{Direction, KeyRange, Kind, Message};
 use crate::node::{Child, Node, Parts, reads};
 use crate::options::TreeOptions;
 use crate::overlay::Overlay;
+use crate::readers::Readers;
 use crate::segment::Found;
 use crate::spill::{Spill, Written};
 use crate::value::Value;
@@ -50,12 +52,23 @@ pub struct Context {
     pub blocks: BlockFile,
     /// Frames of pages, block indexes and filters; its bound covers nodes too.
     pub cache: Arc<CacheTable>,
+    /// Who reads several pages at once, or ahead.
+    pub readers: Arc<Readers>,
 }
 
 impl Context {
-    /// A context over one data file and one cache.
+    /// A context over one data file and one cache; everything is read by who needs it.
     pub fn new(blocks: BlockFile, cache: Arc<CacheTable>) -> Arc<Self> {
-        Arc::new(Self { blocks, cache })
+        Self::with_readers(blocks, cache, Readers::none())
+    }
+
+    /// The same, with threads that read for others.
+    pub fn with_readers(
+        blocks: BlockFile,
+        cache: Arc<CacheTable>,
+        readers: Arc<Readers>,
+    ) -> Arc<Self> {
+        Arc::new(Self { blocks, cache, readers })
     }
 }
 

@@ -1,17 +1,13 @@
 //! Walking a segment within bounds, either way: through the cache, or streaming for merges.
 
+use super::ahead::{Ahead, Pace, STREAM};
 use super::{Block, Segment};
 use crate::error::Result;
-use crate::message::{Entry, Kind, Message, Place};
+use crate::message::{Direction, Entry, Kind, Message, Place};
 use crate::page::{PageEntry, PageView};
-use cachetable::{Entry as Enters, Frame, Part, Reservation};
+use cachetable::{Entry as Enters, Frame};
 use std::ops::Deref;
 use std::sync::Arc;
-
-/// Merges read this much at once: one seek pays for many pages.
-const READ_AHEAD: u64 = 256 << 10;
-/// A cursor reads ahead once this many pages in a row were not in memory.
-const STREAK: u32 = 2;
 
 /// The keys a walk may meet: `lower < key <= upper`, open where `None`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -82,29 +78,13 @@ impl Deref for PageBytes {
     }
 }
 
-/// Stored bytes of consecutive pages; taken from the cache's bound.
-#[derive(Default)]
-struct Ahead {
-    start: u64,
-    bytes: Vec<u8>,
-    memory: Option<Reservation>,
-}
-
-impl Ahead {
-    /// The bytes of a page that `fill_ahead` made sure of.
-    fn stored(&self, block: Block) -> &[u8] {
-        let from = (block.page.offset - self.start) as usize;
-        &self.bytes[from..from + block.page.len as usize]
-    }
-}
-
 /// A walk over the entries of a segment that lie within bounds.
 pub(crate) struct SegmentIter {
     segment: Arc<Segment>,
     index: Frame,
     bounds: Bounds,
     reading: Reading,
-    forward: bool,
+    direction: Direction,
     page: u32,
     bytes: PageBytes,
     /// Slots of the page that are still to come, `low..high`.
@@ -113,8 +93,9 @@ pub(crate) struct SegmentIter {
     /// The page has entries beyond the bounds: it is the last one.
     last: bool,
     ahead: Ahead,
-    /// Pages in a row that were not in the cache.
-    misses: u32,
+    pace: Pace,
+    /// The first page, where it was found in memory or read already.
+    held: Option<Frame>,
     key: Vec<u8>,
     ts: u64,
     kind: Kind,
@@ -123,81 +104,140 @@ pub(crate) struct SegmentIter {
 }
 
 impl SegmentIter {
-    /// Ascending from `from`, or from the lower bound. Reads the first page.
-    pub(crate) fn forward(
+    /// From `place`, or from the bounds' edge; going backward, from what is strictly before it.
+    /// Reads the first page.
+    pub(crate) fn new(
         segment: Arc<Segment>,
         bounds: Bounds,
-        from: Option<Place<'_>>,
+        place: Option<Place<'_>>,
+        direction: Direction,
         reading: Reading,
     ) -> Result<Self> {
-        let mut iter = Self::new(segment, bounds, reading, true)?;
-        let lower = iter.bounds.lower.clone();
-        let floor = lower.as_ref().map(|lower| Place::behind(lower));
-        // The later of the two starts.
-        let start = match (floor, from) {
-            (Some(floor), Some(from)) => Some(floor.max(from)),
-            (floor, from) => floor.or(from),
-        };
-        match start {
-            Some(start) => {
-                let page = iter.segment.page_of(&iter.index, start)?;
-                iter.load(page)?;
-                iter.low = iter.view()?.lower_bound(start);
-            }
-            None => iter.load(0)?,
-        }
-        iter.settle_forward()?;
+        let mut iter = Self::unopened(segment, bounds, direction, reading)?;
+        iter.begin(place)?;
         Ok(iter)
     }
 
-    /// Descending from what is strictly before `before`, or from the upper bound.
-    pub(crate) fn backward(
+    /// Stands nowhere until [`SegmentIter::begin`]. May read the block index.
+    pub(crate) fn unopened(
         segment: Arc<Segment>,
         bounds: Bounds,
-        before: Option<Place<'_>>,
+        direction: Direction,
         reading: Reading,
     ) -> Result<Self> {
-        let mut iter = Self::new(segment, bounds, reading, false)?;
-        let upper = iter.bounds.upper.clone();
-        let ceiling = upper.as_ref().map(|upper| Place::behind(upper));
-        let start = match (ceiling, before) {
-            (Some(ceiling), Some(before)) => Some(ceiling.min(before)),
-            (ceiling, before) => ceiling.or(before),
-        };
-        let page = match start {
-            Some(start) => iter.segment.page_before(&iter.index, start)?,
-            None => iter.segment.pages().checked_sub(1),
-        };
-        let Some(page) = page else { return Ok(iter) };
-        iter.load(page)?;
-        if let Some(start) = start {
-            iter.high = iter.high.min(iter.view()?.lower_bound(start));
-        }
-        iter.settle_backward()?;
-        Ok(iter)
-    }
-
-    fn new(segment: Arc<Segment>, bounds: Bounds, reading: Reading, forward: bool) -> Result<Self> {
         let index = segment.index()?;
         Ok(Self {
             segment,
             index,
             bounds,
             reading,
-            forward,
+            direction,
             page: 0,
             bytes: PageBytes::None,
             low: 0,
             high: 0,
             last: true,
             ahead: Ahead::default(),
-            misses: 0,
+            pace: Pace::default(),
+            held: None,
             key: Vec::new(),
             ts: 0,
             kind: Kind::Put,
             payload: (0, 0),
             valid: false,
         })
+    }
+
+    /// Goes on at the pace of the walk it is a part of, with what was read ahead for it.
+    pub(crate) fn hasten(&mut self, pace: Pace, ahead: Option<Ahead>) {
+        self.pace = pace;
+        self.ahead = ahead.unwrap_or_default();
+    }
+
+    pub(crate) fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// Where it is to start: the later of `place` and the edge, going backward the earlier.
+    fn start<'a>(
+        edge: Option<&'a Arc<[u8]>>,
+        place: Option<Place<'a>>,
+        forward: bool,
+    ) -> Option<Place<'a>> {
+        match (edge.map(|edge| Place::behind(edge)), place) {
+            (Some(edge), Some(place)) if forward => Some(edge.max(place)),
+            (Some(edge), Some(place)) => Some(edge.min(place)),
+            (edge, place) => edge.or(place),
+        }
+    }
+
+    fn is_forward(&self) -> bool {
+        self.direction == Direction::Forward
+    }
+
+    /// The first page and the place in it; `None` where nothing can come.
+    fn first_page<'a>(
+        &self,
+        edge: Option<&'a Arc<[u8]>>,
+        place: Option<Place<'a>>,
+    ) -> Result<Option<(u32, Option<Place<'a>>)>> {
+        let start = Self::start(edge, place, self.is_forward());
+        let page = match (start, self.direction) {
+            (Some(start), Direction::Forward) => Some(self.segment.page_of(&self.index, start)?),
+            (None, Direction::Forward) => Some(0),
+            (Some(start), Direction::Backward) => self.segment.page_before(&self.index, start)?,
+            (None, Direction::Backward) => self.segment.pages().checked_sub(1),
+        };
+        Ok(page.map(|page| (page, start)))
+    }
+
+    fn edge(&self) -> Option<Arc<[u8]>> {
+        match self.direction {
+            Direction::Forward => self.bounds.lower.clone(),
+            Direction::Backward => self.bounds.upper.clone(),
+        }
+    }
+
+    /// Finds the first page; says where it lies if it should be read on its own.
+    pub(crate) fn find(
+        &mut self,
+        place: Option<Place<'_>>,
+    ) -> Result<Option<(Arc<Segment>, Block)>> {
+        let edge = self.edge();
+        let Some((page, _)) = self.first_page(edge.as_ref(), place)? else { return Ok(None) };
+        if let Some(frame) = self.segment.passed_page(page) {
+            self.pace.hit();
+            self.held = Some(frame);
+            return Ok(None);
+        }
+        if self.pace.is_sequential() {
+            return Ok(None);
+        }
+        Ok(Some((Arc::clone(&self.segment), self.segment.block(&self.index, page)?)))
+    }
+
+    /// The page that was not in memory was read meanwhile.
+    pub(crate) fn hold(&mut self, frame: Frame) {
+        self.pace.missed();
+        self.held = Some(frame);
+    }
+
+    /// Reads the first page and stands on the first entry.
+    pub(crate) fn begin(&mut self, place: Option<Place<'_>>) -> Result<()> {
+        let edge = self.edge();
+        let Some((page, start)) = self.first_page(edge.as_ref(), place)? else { return Ok(()) };
+        self.load(page)?;
+        if let Some(start) = start {
+            let slot = self.view()?.lower_bound(start);
+            match self.direction {
+                Direction::Forward => self.low = slot,
+                Direction::Backward => self.high = self.high.min(slot),
+            }
+        }
+        match self.direction {
+            Direction::Forward => self.settle_forward(),
+            Direction::Backward => self.settle_backward(),
+        }
     }
 
     pub(crate) fn entry(&self) -> Option<Entry<'_>> {
@@ -213,7 +253,7 @@ impl SegmentIter {
         if !self.valid {
             return Ok(());
         }
-        if self.forward {
+        if self.is_forward() {
             self.low += 1;
             self.settle_forward()
         } else {
@@ -271,27 +311,31 @@ impl SegmentIter {
         };
         let low = behind(&self.bounds.lower).unwrap_or(0);
         let high = behind(&self.bounds.upper).unwrap_or(count);
-        self.last = if self.forward { high < count } else { low > 0 };
+        self.last = if self.is_forward() { high < count } else { low > 0 };
         (self.low, self.high) = (low, high);
         Ok(())
     }
 
     /// Through the cache. A walk that keeps missing reads ahead, and what it decodes from there
-    /// enters the cache all the same.
+    /// enters the cache as what a scan leaves behind.
     fn load_cached(&mut self, page: u32) -> Result<()> {
-        let frame = if let Some(frame) = self.segment.cached_page(page) {
-            self.misses = 0;
-            frame
+        if let Some(frame) = self.held.take() {
+            self.bytes = PageBytes::Frame(frame);
+            return Ok(());
+        }
+        if let Some(frame) = self.segment.passed_page(page) {
+            self.pace.hit();
+            self.bytes = PageBytes::Frame(frame);
+            return Ok(());
+        }
+        self.pace.missed();
+        let block = self.segment.block(&self.index, page)?;
+        let frame = if self.pace.is_sequential() {
+            self.fill_ahead(block)?;
+            let stored = self.ahead.stored(block);
+            self.segment.load_stored(block, stored.unwrap_or_default())?
         } else {
-            self.misses += 1;
-            let block = self.segment.block(&self.index, page)?;
-            if self.forward && self.misses > STREAK {
-                self.fill_ahead(block)?;
-                let stored = self.ahead.stored(block);
-                self.segment.load_stored(block, stored)?
-            } else {
-                self.segment.load_page(block, Enters::Wanted)?
-            }
+            self.segment.load_page(block, Enters::Wanted)?
         };
         self.bytes = PageBytes::Frame(frame);
         Ok(())
@@ -304,38 +348,23 @@ impl SegmentIter {
             PageBytes::Own(bytes) => bytes,
             _ => Vec::new(),
         };
-        self.segment.decode(block, self.ahead.stored(block), &mut bytes)?;
+        // A page that reaches past its segment does not decode.
+        let stored = self.ahead.stored(block).unwrap_or_default();
+        self.segment.decode(block, stored, &mut bytes)?;
         self.bytes = PageBytes::Own(bytes);
         Ok(())
     }
 
     /// Makes the stored bytes of a page, and of some behind it, be in `ahead`.
     fn fill_ahead(&mut self, block: Block) -> Result<()> {
-        let end = block.page.offset.saturating_add(u64::from(block.page.len));
-        let have = self.ahead.start + self.ahead.bytes.len() as u64;
-        if block.page.offset < self.ahead.start || end > have {
-            let until = self.read_until(block)?;
-            let length = until - block.page.offset;
-            self.ahead.memory = Some(self.segment.home().cache.reserve(Part::Buffers, length));
-            self.ahead.start = block.page.offset;
-            self.ahead.bytes.resize(length as usize, 0);
-            self.segment.read_stored(block.page.offset, &mut self.ahead.bytes)?;
+        if self.ahead.stored(block).is_some() {
+            return Ok(());
         }
-        Ok(())
-    }
-
-    /// The end of a read that starts at `block`: pages ahead, as far as the bounds may need.
-    fn read_until(&self, block: Block) -> Result<u64> {
-        let own = block.page.offset.saturating_add(u64::from(block.page.len));
-        if !self.forward {
-            return Ok(own);
-        }
-        let last = match &self.bounds.upper {
-            Some(upper) => self.segment.page_of(&self.index, Place::behind(upper))?,
-            None => self.segment.pages() - 1,
+        let window = match self.reading {
+            Reading::Cached => self.pace.window(&self.segment.home().cache),
+            Reading::Streaming => STREAM,
         };
-        let last = self.segment.block(&self.index, last.max(self.page))?;
-        let all = last.page.offset.saturating_add(u64::from(last.page.len));
-        Ok(all.min(block.page.offset.saturating_add(READ_AHEAD)).max(own))
+        let Self { ahead, segment, index, bounds, direction, .. } = self;
+        ahead.fill(segment, index, bounds, block, *direction, window)
     }
 }

@@ -11,10 +11,21 @@ use crate::page::PageView;
 use blockfile::SegmentId;
 use cachetable::{Entry, Frame, FrameKey, Loader, Page, Part, Rank};
 use std::borrow::Cow;
+use std::cell::Cell;
 
 /// Indexes and filters of runs stay in memory up to this share of the cache; those of further runs
 /// are frames with a better rank. So what must be resident stays small however much is buffered.
 const RESIDENT_SHARE: u64 = 8;
+
+thread_local! {
+    static THREAD_READS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Pages this thread has read from the disk: whoever compares two answers knows whether what it
+/// did in between was in memory.
+pub fn thread_page_reads() -> u64 {
+    THREAD_READS.get()
+}
 
 type Check = fn(&[u8]) -> Result<(), &'static str>;
 
@@ -46,6 +57,7 @@ impl Loader for Loading<'_> {
         }
         let Home { blocks, counters, .. } = self.segment.home();
         count(&counters.page_reads, 1);
+        THREAD_READS.set(THREAD_READS.get() + 1);
         Ok(Cow::Owned(blocks.read_stored_page(SegmentId(self.segment.id()), self.block.page)?))
     }
 
@@ -116,6 +128,16 @@ impl Segment {
     /// A page of entries that is in the cache.
     pub(crate) fn cached_page(&self, page: u32) -> Option<Frame> {
         self.home.cache.get(self.frame_key(page))
+    }
+
+    /// The same for a walk over many pages.
+    pub(crate) fn passed_page(&self, page: u32) -> Option<Frame> {
+        self.home.cache.get_passing(self.frame_key(page))
+    }
+
+    /// Whether a page of entries is in the cache. Does not count as a use.
+    pub(crate) fn is_cached(&self, page: u32) -> bool {
+        self.home.cache.contains(self.frame_key(page))
     }
 
     /// Reads a page of entries into the cache.

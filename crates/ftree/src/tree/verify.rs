@@ -1,6 +1,7 @@
 //! Reading a whole tree and checking every invariant it has.
 
 use super::Tree;
+use crate::Direction;
 use crate::error::{Error, Result};
 use crate::memtable::hash;
 use crate::message::{Message, Place};
@@ -88,7 +89,13 @@ impl Check<'_> {
 
     fn segment(&mut self, segment: &Arc<Segment>, bounds: &Bounds) -> Result<()> {
         let all = Bounds::default();
-        let mut iter = SegmentIter::forward(Arc::clone(segment), all, None, Reading::Streaming)?;
+        let mut iter = SegmentIter::new(
+            Arc::clone(segment),
+            all,
+            None,
+            Direction::Forward,
+            Reading::Streaming,
+        )?;
         segment.check_footer()?;
         let content = segment.content();
         let mut last: Option<(Vec<u8>, u64)> = None;

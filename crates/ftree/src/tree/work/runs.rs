@@ -135,7 +135,13 @@ pub(super) fn memory(table: &Arc<MemTable>, bounds: &Bounds) -> Source {
 
 pub(super) fn segment(segment: &Arc<Segment>, bounds: &Bounds) -> Result<Source> {
     let bounds = bounds.clone();
-    let iter = SegmentIter::forward(Arc::clone(segment), bounds, None, Reading::Streaming)?;
+    let iter = SegmentIter::new(
+        Arc::clone(segment),
+        bounds,
+        None,
+        Direction::Forward,
+        Reading::Streaming,
+    )?;
     Ok(Source::Segment(Box::new(iter)))
 }
 
