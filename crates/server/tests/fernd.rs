@@ -96,7 +96,6 @@ fn ends(mut child: Child) -> Output {
 fn what_cannot_be_honoured_is_one_line_and_a_code() {
     refused(&["--noSuchOption", "1"], 2, &["noSuchOption"]);
     refused(&["--auth"], 2, &["auth"]);
-    refused(&["--replSet", "rs0"], 2, &["replSet"]);
     refused(&["--cacheSize", "64T"], 2, &["cacheSize", "memory"]);
     refused(&["--port", "0", "--setParameter", "noSuchParameter=1"], 2, &["noSuchParameter"]);
     refused(&["--port", "0", "--logpath", "/no/such/directory/log"], 2, &["/no/such/directory"]);

@@ -44,11 +44,9 @@ pub(crate) fn mongosh(build: Build) -> Result<()> {
     script(build, "mongosh_session.py", &[mongosh.to_string_lossy().into_owned()])
 }
 
-/// Runs the clients of the `isolation` crate against the server.
-pub(crate) fn isolation(build: Build, arguments: &[String]) -> Result<()> {
-    let fernd = fernd(build)?;
-    run(cargo(&["run", "--quiet", "--profile", "fast", "--package", "isolation", "--"])
-        .args(arguments)
-        .arg("--fernd")
-        .arg(fernd))
+/// Runs the clients of the `isolation` crate, which the tests' build has made, against the server.
+pub(crate) fn isolation(arguments: &[String]) -> Result<()> {
+    let fernd = fernd(Build::WithTests)?;
+    let program = fernd.with_file_name("isolation");
+    run(Command::new(program).args(arguments).arg("--fernd").arg(fernd))
 }

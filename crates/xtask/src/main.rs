@@ -101,7 +101,7 @@ fn main() -> Result<()> {
         Task::Valgrind => valgrind::valgrind(),
         Task::Iibench { arguments } => drivers::script(Build::Alone, "iibench.py", &arguments),
         Task::Kill9 { arguments } => drivers::script(Build::Alone, "kill9.py", &arguments),
-        Task::Isolation { arguments } => drivers::isolation(Build::Alone, &arguments),
+        Task::Isolation { arguments } => drivers::isolation(&arguments),
         Task::Gates { arguments } => gates::gates(&arguments),
         Task::Connections { arguments } => {
             drivers::script(Build::Alone, "connections.py", &arguments)

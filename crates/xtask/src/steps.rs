@@ -22,11 +22,12 @@ const STEPS: &[Step] = &[
         let arguments = words("--replica-set --percent 95");
         drivers::script(Build::WithTests, "pymongo_suite.py", &arguments)
     }),
-    ("bank", || drivers::script(Build::WithTests, "bank.py", &words("--seconds 12"))),
-    ("transaction-cpu", || {
-        let arguments = words("--transactions 3000 --at-most 118");
-        drivers::script(Build::WithTests, "transaction_cpu.py", &arguments)
+    ("histories", || {
+        drivers::isolation(&words("histories --transactions 100000 --kill-every 5"))?;
+        drivers::isolation(&words("histories --transactions 2000 --way none"))
     }),
+    ("bank", || drivers::isolation(&words("bank --seconds 15 --kill-every 4"))),
+    ("contention", || drivers::isolation(&words("contention --seconds 5 --replica-set"))),
     ("iibench", || {
         drivers::script(Build::WithTests, "iibench.py", &words("--docs 300000 --cache-size 64M"))
     }),
