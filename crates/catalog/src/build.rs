@@ -8,7 +8,7 @@ mod online;
 
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
-use crate::ddl::{drop_index_records, lock_metadata, write_record};
+use crate::ddl::{MetadataGuard, drop_index_records, lock_metadata, write_record};
 use crate::failure::from_engine;
 use crate::index::IndexSpec;
 use crate::metadata;
@@ -18,7 +18,7 @@ use bson::raw::RawDocument;
 use engine::{DictionaryId, Durability, Engine, Timestamp, TxnOptions};
 use errors::{Code, Error, Result};
 use online::Build;
-use parking_lot::{ArcMutexGuard, ArcRwLockWriteGuard, RawMutex, RawRwLock};
+use parking_lot::{ArcMutexGuard, RawMutex};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,7 +27,6 @@ const MAX_INDEXES: usize = 64;
 /// How often who waits for another build looks whether to go on waiting.
 const TURN: Duration = Duration::from_millis(100);
 
-type MetadataGuard = ArcRwLockWriteGuard<RawRwLock, ()>;
 type BuildTurn = ArcMutexGuard<RawMutex, ()>;
 
 /// What `createIndexes` did.
