@@ -12,7 +12,7 @@
 //!
 //! [`Background::Manual`]: crate::Background::Manual
 
-use crate::dictionary::Dictionary;
+use crate::dictionary::{Dictionary, Found};
 use crate::environment::Environment;
 use crate::{Error, Result};
 use ftree::{Effort, Progress, Work};
@@ -335,10 +335,10 @@ impl Environment {
     }
 
     /// The waiting dictionary with the largest debt.
-    fn take_job(&self) -> Option<(Arc<Dictionary>, Visit)> {
+    fn take_job(&self) -> Option<(Found, Visit)> {
         let mut queue = self.jobs.queue.lock();
         let queue = &mut *queue;
-        let mut heaviest: Option<((u64, u64), Arc<Dictionary>)> = None;
+        let mut heaviest: Option<((u64, u64), Found)> = None;
         let mut gone = Vec::new();
         for id in queue.ready() {
             let Some(dictionary) = self.directory.find(id) else {

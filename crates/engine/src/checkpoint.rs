@@ -115,7 +115,7 @@ impl Environment {
             timestamp,
             log_end,
             next_dictionary: self.directory.next_id(),
-            next_txn: self.next_txn.load(Ordering::SeqCst),
+            next_txn: self.live.next_id(),
             dictionaries: listed,
         };
         let finishing = clock.monotonic();
@@ -186,7 +186,7 @@ impl Environment {
     }
 
     /// Empties one tree's memtables, as they are now, into its runs.
-    pub(crate) fn drain(&self, dictionary: &Arc<Dictionary>) -> Result<()> {
+    pub(crate) fn drain(&self, dictionary: &Dictionary) -> Result<()> {
         self.seal(dictionary);
         while dictionary.tree.debt().sealed > 0 {
             let worked = self.work_on(dictionary, Effort::Needed);

@@ -16,11 +16,13 @@
 //! A failure before the record is in the log buffer leaves no trace; after it nothing can fail
 //! but the wait for the disk. See `docs/flows/commit.md`.
 
+use crate::dictionary::Found;
 use crate::environment::{Environment, tree_options};
 use crate::records::{self, Encoder, Operation};
 use crate::txn::Txn;
 use crate::{Compression, DictionaryOptions, Durability, Error, Result, Timestamp};
 use ftree::{Message, Spill};
+use smallvec::SmallVec;
 
 /// A transaction that drops a dictionary may write so much more (the catalog's own entries) and is
 /// still let through on a full disk.
@@ -31,6 +33,8 @@ const MOST_BESIDE_A_DROP: u64 = 1 << 20;
 pub(crate) struct CommitOrder {
     /// The timestamp given last.
     pub(crate) newest: u64,
+    /// The log's index wants to know of the first commit from this position on.
+    next_point: u64,
 }
 
 /// A large transaction's chunks in the log.
@@ -78,12 +82,12 @@ impl Environment {
                 return Err(error);
             }
         };
-        self.apply(txn, timestamp);
+        let grown = self.apply(txn, timestamp);
         self.snapshots.publish(timestamp);
         published(Timestamp(timestamp));
         self.release_locks(txn, timestamp);
         self.counters.commits.inc();
-        self.after_commit(txn);
+        self.after_commit(txn, &grown);
         if durability == Durability::Synced || self.options.log_flush_period.is_zero() {
             self.sync_log_to(end)?;
         }
@@ -93,7 +97,7 @@ impl Environment {
     /// Encodes the writes. What exceeds one record goes to the log now, as chunks; the rest is
     /// returned.
     fn write_chunks(&self, txn: &Txn) -> Result<(Vec<u8>, Option<Chunks>)> {
-        let mut encoder = Encoder::default();
+        let mut encoder = Encoder::with_room(txn.writes.bytes(), self.options.tuning.chunk_bytes);
         let mut chunks: Option<Chunks> = None;
         let written = self.encode(txn, &mut encoder, |encoder| {
             let chunks = chunks.get_or_insert_with(|| {
@@ -159,13 +163,15 @@ impl Environment {
         let mut order = self.commit_order.lock();
         let timestamp = order.newest + 1;
         let head = records::commit_head(txn, timestamp, chunks.map_or(0, |chunks| chunks.count));
-        let position = self.wal().next_lsn();
         let end = self.append(&[&head, tail])?;
         order.newest = timestamp;
-        let mut needed = self.log.needed.lock();
-        needed.commit(timestamp, position);
-        if let Some(chunks) = chunks {
-            needed.chunks_end(txn, chunks.position, Some(timestamp));
+        let position = end.saturating_sub(wal::format::frame_bytes(head.len() + tail.len()) as u64);
+        if chunks.is_some() || position >= order.next_point {
+            let mut needed = self.log.needed.lock();
+            order.next_point = needed.commit(timestamp, position);
+            if let Some(chunks) = chunks {
+                needed.chunks_end(txn, chunks.position, Some(timestamp));
+            }
         }
         Ok((timestamp, end))
     }
@@ -195,8 +201,10 @@ impl Environment {
     }
 
     /// Puts the writes into the trees. Memory only, cannot fail: a spilled set is laid over the
-    /// trees as it is, and background work takes it from there.
-    fn apply(&self, txn: &Txn, timestamp: u64) {
+    /// trees as it is, and background work takes it from there. Says which dictionaries took more
+    /// memory for it.
+    fn apply(&self, txn: &Txn, timestamp: u64) -> SmallVec<[Found; 2]> {
+        let mut grown = SmallVec::new();
         for (id, options) in &txn.created {
             if !txn.dropped.contains(id) {
                 self.create_dictionary(*id, *options, timestamp);
@@ -204,15 +212,21 @@ impl Environment {
         }
         for id in txn.written() {
             // Its lock keeps everybody else from dropping it.
-            let Some(dictionary) = self.directory.find(id) else { continue };
+            let found = txn.used(id).cloned().or_else(|| self.directory.find(id));
+            let Some(dictionary) = found else { continue };
             dictionary.written_at(timestamp);
+            let mut grew = false;
             if let Some(spill) = txn.writes.spilled() {
                 dictionary.tree.adopt(spill, id, timestamp, self.snapshots.watermark());
                 self.jobs.queue(id);
+                grew = true;
             }
             for (key, value) in txn.writes.in_memory(id) {
                 let message = value.map_or(Message::Delete, Message::Put);
-                dictionary.tree.insert(key, timestamp, message);
+                grew |= dictionary.tree.insert(key, timestamp, message);
+            }
+            if grew {
+                grown.push(dictionary);
             }
         }
         for (id, options) in &txn.reshaped {
@@ -225,6 +239,7 @@ impl Environment {
                 dictionary.drop_at(timestamp);
             }
         }
+        grown
     }
 
     /// Opens the locks; where an older snapshot lives, the keys remember the commit.
@@ -245,12 +260,10 @@ impl Environment {
         Ok(())
     }
 
-    /// Accounts for what the commit put into memtables; seals those that are full.
-    fn after_commit(&self, txn: &Txn) {
-        for id in txn.written() {
-            if let Some(dictionary) = self.directory.find(id) {
-                self.account(&dictionary);
-            }
+    /// Accounts for the memory the commit took; seals memtables that are full.
+    fn after_commit(&self, txn: &Txn, grown: &[Found]) {
+        for dictionary in grown {
+            self.account(dictionary);
         }
         if !txn.dropped.is_empty() {
             self.counters.drops.inc();

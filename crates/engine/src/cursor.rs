@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Cursor {
     walk: Walk,
     /// Keeps the versions it reads.
-    _pinned: Arc<Pinned>,
+    _pinned: Pinned,
 }
 
 enum Walk {
@@ -28,7 +28,7 @@ impl Cursor {
         dictionary: &Dictionary,
         range: KeyRange,
         direction: Direction,
-        pinned: &Arc<Pinned>,
+        pinned: &Pinned,
         own: Option<Own>,
     ) -> Self {
         let tree = dictionary.tree.cursor(range.clone(), pinned.timestamp, direction);
@@ -36,7 +36,7 @@ impl Cursor {
             None => Walk::Tree(Box::new(tree)),
             Some(own) => Walk::Merged(Box::new(Merged::new(Some(tree), own, range, direction))),
         };
-        Self { walk, _pinned: Arc::clone(pinned) }
+        Self { walk, _pinned: pinned.clone() }
     }
 
     /// Over writes alone: the dictionary is not committed yet.
@@ -44,11 +44,11 @@ impl Cursor {
         own: Option<Own>,
         range: KeyRange,
         direction: Direction,
-        pinned: &Arc<Pinned>,
+        pinned: &Pinned,
     ) -> Self {
         let own = own.unwrap_or_else(|| Own::Memory(Arc::default()));
         let walk = Walk::Merged(Box::new(Merged::new(None, own, range, direction)));
-        Self { walk, _pinned: Arc::clone(pinned) }
+        Self { walk, _pinned: pinned.clone() }
     }
 
     /// The next entry; the slices live until the next call. May read the disk.

@@ -5,8 +5,10 @@
 
 use crate::{DictionaryId, DictionaryOptions, Error, Result};
 use ftree::{Tree, TreeOptions};
+use os::{LANES, Padded};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,8 +24,8 @@ pub(crate) struct Dictionary {
     /// The commit that created it.
     pub(crate) created: u64,
     dropped: AtomicU64,
-    /// The newest commit that wrote to it since the start.
-    written: AtomicU64,
+    /// The newest commit that wrote to it since the start. Away from what every read looks at.
+    written: Padded<AtomicU64>,
     /// Every commit up to here is in the tree's runs, whatever the tree itself knows.
     settled: AtomicU64,
     /// Memtable bytes as last added to the engine's total.
@@ -43,7 +45,7 @@ impl Dictionary {
             tree,
             created,
             dropped: AtomicU64::new(NEVER),
-            written: AtomicU64::new(0),
+            written: Padded::default(),
             settled: AtomicU64::new(0),
             accounted: AtomicU64::new(0),
         })
@@ -93,15 +95,32 @@ impl Dictionary {
     }
 }
 
+/// A counted handle on a dictionary, of one lane: threads that work in the same dictionary do not
+/// write to one count.
+#[derive(Clone)]
+pub(crate) struct Found(Arc<Padded<Arc<Dictionary>>>);
+
+impl Deref for Found {
+    type Target = Dictionary;
+    fn deref(&self) -> &Dictionary {
+        &self.0.0
+    }
+}
+
+/// What one lane has looked up.
+type Lane = RwLock<BTreeMap<u64, Found>>;
+
 pub(crate) struct Directory {
     map: RwLock<BTreeMap<u64, Arc<Dictionary>>>,
+    /// What each lane has looked up and is still in `map`. Locked before `map`.
+    lanes: Box<[Padded<Lane>; LANES]>,
     next: AtomicU64,
 }
 
 impl Directory {
     pub(crate) fn new() -> Self {
-        let next = AtomicU64::new(DictionaryId::ROOT.0 + 1);
-        Self { map: RwLock::default(), next }
+        let lanes = Box::new(std::array::from_fn(|_| Padded::default()));
+        Self { map: RwLock::default(), lanes, next: AtomicU64::new(DictionaryId::ROOT.0 + 1) }
     }
 
     /// A number no dictionary ever had.
@@ -124,25 +143,36 @@ impl Directory {
     }
 
     pub(crate) fn remove(&self, id: u64) {
+        // The map first: a lane that looks it up meanwhile has done so before its lock is ours.
         self.map.write().remove(&id);
+        for lane in self.lanes.iter() {
+            lane.write().remove(&id);
+        }
     }
 
-    pub(crate) fn find(&self, id: u64) -> Option<Arc<Dictionary>> {
-        self.map.read().get(&id).cloned()
+    pub(crate) fn find(&self, id: u64) -> Option<Found> {
+        let lane = &self.lanes[os::lane()];
+        if let Some(found) = lane.read().get(&id) {
+            return Some(found.clone());
+        }
+        let mut lane = lane.write();
+        let dictionary = Arc::clone(self.map.read().get(&id)?);
+        Some(lane.entry(id).or_insert_with(|| Found(Arc::new(Padded(dictionary)))).clone())
     }
 
     /// The dictionary as a snapshot sees it.
-    pub(crate) fn at(&self, id: DictionaryId, timestamp: u64) -> Result<Arc<Dictionary>> {
+    pub(crate) fn at(&self, id: DictionaryId, timestamp: u64) -> Result<Found> {
         let found = self.find(id.0).filter(|dictionary| dictionary.visible_at(timestamp));
         found.ok_or(Error::NoSuchDictionary(id))
     }
 
     /// The dictionary as the newest commit left it.
-    pub(crate) fn newest(&self, id: DictionaryId) -> Result<Arc<Dictionary>> {
+    pub(crate) fn newest(&self, id: DictionaryId) -> Result<Found> {
         let found = self.find(id.0).filter(|dictionary| dictionary.dropped().is_none());
         found.ok_or(Error::NoSuchDictionary(id))
     }
 
+    /// Ids ascending.
     pub(crate) fn all(&self) -> Vec<Arc<Dictionary>> {
         self.map.read().values().cloned().collect()
     }

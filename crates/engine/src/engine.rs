@@ -1,15 +1,13 @@
 //! The handle: opening, closing, and everything that is not a transaction.
 
-use crate::background::Jobs;
 use crate::backup::Backup;
-use crate::commit::CommitOrder;
 use crate::dictionary::Directory;
+use crate::door::Doors;
 use crate::environment::Environment;
 use crate::health::Health;
 use crate::housekeeping::Keeper;
 use crate::live::{LiveTxns, TxnInfo};
 use crate::log::Log;
-use crate::pacing::Memory;
 use crate::settings::{Background, Options};
 use crate::snapshot::Snapshot;
 use crate::snapshots::Snapshots;
@@ -20,11 +18,10 @@ use blockfile::BlockFile;
 use cachetable::CacheTable;
 use ftree::Readers;
 use locktree::{LockInfo, LockTable, Waiting};
-use os::{LockGuard, Os};
+use os::{LockGuard, Os, Padded};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use telemetry::Registry;
 use wal::{Wal, WalOptions};
 
@@ -43,7 +40,10 @@ const READERS: usize = 4;
 #[derive(Clone)]
 pub struct Engine(Arc<Handle>);
 
-struct Handle(Arc<Environment>);
+struct Handle {
+    environment: Arc<Environment>,
+    doors: Doors,
+}
 
 /// One dictionary in figures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -71,7 +71,8 @@ impl Engine {
         let guard = lock_directory(&os, &options.dir)?;
         check_version(&os, &options.dir)?;
         let environment = assemble(os, registry, options, guard)?;
-        Ok(Self(Arc::new(Handle(environment))))
+        let doors = Doors::new(&environment);
+        Ok(Self(Arc::new(Handle { environment, doors })))
     }
 
     /// An engine over a simulated disk in memory, for tests of the floors above. No thread runs;
@@ -89,7 +90,7 @@ impl Engine {
 
     /// Starts a transaction whose snapshot is now.
     pub fn begin(&self, options: TxnOptions) -> Txn {
-        Txn::begin(self.environment(), options)
+        Txn::begin(self.0.doors.mine(), options)
     }
 
     /// Starts a transaction that reads the state of `snapshot`, without the own writes of a view.
@@ -99,7 +100,7 @@ impl Engine {
 
     /// A read-only view of everything committed by now; cheap to clone, keeps its versions alive.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.environment())
+        Snapshot::new(self.0.doors.mine())
     }
 
     /// The newest commit that readers see.
@@ -232,7 +233,7 @@ impl Engine {
     }
 
     pub(crate) fn environment(&self) -> &Arc<Environment> {
-        &self.0.0
+        &self.0.environment
     }
 }
 
@@ -244,7 +245,7 @@ impl std::fmt::Debug for Engine {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let environment = &self.0;
+        let environment = &self.environment;
         environment.stop_threads();
         if environment.health.close() {
             if environment.health.stopped().is_none()
@@ -308,14 +309,13 @@ fn assemble(
         cache,
         trees,
         directory: Directory::new(),
-        snapshots: Arc::new(Snapshots::default()),
+        snapshots: Snapshots::default(),
         locks,
         live: LiveTxns::new(Arc::clone(&os.clock)),
-        log: Log::new(log_options.segment_bytes),
-        commit_order: Mutex::new(CommitOrder::default()),
-        next_txn: AtomicU64::new(1),
-        memory: Memory::default(),
-        jobs: Jobs::default(),
+        log: Padded(Log::new(log_options.segment_bytes)),
+        commit_order: Padded::default(),
+        memory: Padded::default(),
+        jobs: Padded::default(),
         keeper: Keeper::default(),
         checkpointing: Mutex::default(),
         counters: Counters::new(&registry),

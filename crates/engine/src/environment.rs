@@ -22,10 +22,9 @@ use blockfile::BlockFile;
 use cachetable::CacheTable;
 use ftree::{Context, Tree, TreeOptions};
 use locktree::LockTable;
-use os::{LockGuard, Os};
+use os::{LockGuard, Os, Padded};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use telemetry::Registry;
 
 pub(crate) struct Environment {
@@ -37,14 +36,14 @@ pub(crate) struct Environment {
     pub(crate) cache: Arc<CacheTable>,
     pub(crate) trees: Arc<Context>,
     pub(crate) directory: Directory,
-    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) snapshots: Snapshots,
     pub(crate) locks: Arc<LockTable>,
     pub(crate) live: LiveTxns,
-    pub(crate) log: Log,
-    pub(crate) commit_order: Mutex<CommitOrder>,
-    pub(crate) next_txn: AtomicU64,
-    pub(crate) memory: Memory,
-    pub(crate) jobs: Jobs,
+    // What commits write to lies on lines of its own, away from what every read looks at.
+    pub(crate) log: Padded<Log>,
+    pub(crate) commit_order: Padded<Mutex<CommitOrder>>,
+    pub(crate) memory: Padded<Memory>,
+    pub(crate) jobs: Padded<Jobs>,
     pub(crate) keeper: Keeper,
     /// One checkpoint at a time.
     pub(crate) checkpointing: Mutex<Last>,

@@ -1,8 +1,10 @@
 //! The transactions that are open now: for operators, and to kill one.
 
 use locktree::Interrupt;
+use os::{LANES, Padded};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -31,43 +33,83 @@ pub struct TxnInfo {
     pub killed: bool,
 }
 
+/// Ids are handed out in pieces of this many, so that lanes seldom meet over them.
+const IDS: u64 = 256;
+
+/// Every open transaction, registered in the lane it began in.
 pub(crate) struct LiveTxns {
     clock: Arc<dyn os::Clock>,
-    map: Mutex<BTreeMap<u64, Arc<LiveTxn>>>,
+    lanes: Box<[Padded<Mutex<Lane>>; LANES]>,
+    /// Ids below this were handed to lanes.
+    next: AtomicU64,
+}
+
+/// One lane's transactions, ids ascending.
+#[derive(Default)]
+struct Lane {
+    open: VecDeque<Arc<LiveTxn>>,
+    /// Ids it may still give.
+    ids: Range<u64>,
 }
 
 impl LiveTxns {
     pub(crate) fn new(clock: Arc<dyn os::Clock>) -> Self {
-        Self { clock, map: Mutex::default() }
+        let lanes = Box::new(std::array::from_fn(|_| Padded::default()));
+        Self { clock, lanes, next: AtomicU64::new(1) }
     }
 
-    pub(crate) fn begin(&self, id: u64, snapshot: u64, interrupt: Interrupt) -> Arc<LiveTxn> {
+    /// Registers a transaction under a new id.
+    pub(crate) fn begin(&self, lane: usize, snapshot: u64) -> Arc<LiveTxn> {
+        let started = self.clock.monotonic();
+        let mut lane = self.lanes[lane].lock();
+        let id = lane.ids.next().unwrap_or_else(|| {
+            let first = self.next.fetch_add(IDS, Ordering::SeqCst);
+            lane.ids = first + 1..first + IDS;
+            first
+        });
         let live = Arc::new(LiveTxn {
             id,
-            started: self.clock.monotonic(),
+            started,
             snapshot: AtomicU64::new(snapshot),
             written_bytes: AtomicU64::new(0),
-            interrupt,
+            interrupt: Interrupt::new(id),
         });
-        self.map.lock().insert(id, Arc::clone(&live));
+        lane.open.push_back(Arc::clone(&live));
         live
     }
 
-    pub(crate) fn end(&self, id: u64) {
-        self.map.lock().remove(&id);
+    pub(crate) fn end(&self, lane: usize, id: u64) {
+        let mut lane = self.lanes[lane].lock();
+        if let Ok(at) = lane.open.binary_search_by_key(&id, |live| live.id) {
+            lane.open.remove(at);
+        }
+    }
+
+    /// Ids from here on were never given.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next.load(Ordering::SeqCst)
+    }
+
+    /// Ids below this are taken. Before the first transaction begins.
+    pub(crate) fn taken_below(&self, next: u64) {
+        self.next.fetch_max(next, Ordering::SeqCst);
     }
 
     pub(crate) fn find(&self, id: u64) -> Option<Arc<LiveTxn>> {
-        self.map.lock().get(&id).cloned()
+        self.lanes.iter().find_map(|lane| {
+            let lane = lane.lock();
+            let at = lane.open.binary_search_by_key(&id, |live| live.id).ok()?;
+            lane.open.get(at).cloned()
+        })
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.map.lock().len()
+        self.lanes.iter().map(|lane| lane.lock().open.len()).sum()
     }
 
+    /// Ids ascending.
     pub(crate) fn list(&self) -> Vec<TxnInfo> {
         let now = self.clock.monotonic();
-        let map = self.map.lock();
         let info = |live: &Arc<LiveTxn>| TxnInfo {
             id: live.id,
             open_ms: now.saturating_sub(live.started).as_millis() as u64,
@@ -75,6 +117,33 @@ impl LiveTxns {
             written_bytes: live.written_bytes.load(Ordering::Relaxed),
             killed: live.interrupt.is_set(),
         };
-        map.values().map(info).collect()
+        let mut all = Vec::new();
+        for lane in self.lanes.iter() {
+            all.extend(lane.lock().open.iter().map(info));
+        }
+        all.sort_unstable_by_key(|info| info.id);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lane_is_found_listed_and_ended() {
+        let live = LiveTxns::new(os::Os::real().clock);
+        live.taken_below(100);
+        let open: Vec<_> = [0, 1, 0, 2].map(|lane| (lane, live.begin(lane, 7).id)).to_vec();
+        let mut ids: Vec<u64> = open.iter().map(|(_, id)| *id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!((ids.len(), ids[0]), (4, 100));
+        assert_eq!(live.list().iter().map(|info| info.id).collect::<Vec<_>>(), ids);
+        assert!(ids.iter().all(|id| live.find(*id).is_some() && *id < live.next_id()));
+        let (lane, first) = open[0];
+        live.end(lane, first);
+        assert!(live.find(first).is_none());
+        assert_eq!(live.count(), 3);
     }
 }

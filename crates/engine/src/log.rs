@@ -49,12 +49,15 @@ impl Needed {
         }
     }
 
-    /// The commit `ts` is at or behind `position`.
-    pub(crate) fn commit(&mut self, ts: u64, position: u64) {
-        if self.points.back().is_none_or(|(_, last)| position.saturating_sub(*last) >= self.spacing)
-        {
+    /// The commit `ts` is at or behind `position`. Says from which position on it wants to know
+    /// of the next one.
+    pub(crate) fn commit(&mut self, ts: u64, position: u64) -> u64 {
+        let last = self.points.back().map(|(_, last)| *last);
+        let near = last.filter(|last| position.saturating_sub(*last) < self.spacing);
+        if near.is_none() {
             self.points.push_back((ts.saturating_sub(1), position));
         }
+        near.unwrap_or(position).saturating_add(self.spacing)
     }
 
     /// A large transaction's first chunk is at or behind `position`.

@@ -6,13 +6,12 @@
 //! brings takes, at least 10 µs, at most 1 ms a piece. Above five quarters: a commit waits until
 //! there is room (hard bound); where the disk is full it fails instead.
 
-use crate::dictionary::Dictionary;
+use crate::dictionary::{Dictionary, Found};
 use crate::environment::Environment;
 use crate::settings::Background;
 use crate::{Error, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -89,7 +88,7 @@ impl Environment {
     }
 
     /// Brings the total up to date with one dictionary, and seals where it is time.
-    pub(crate) fn account(&self, dictionary: &Arc<Dictionary>) {
+    pub(crate) fn account(&self, dictionary: &Dictionary) {
         let bytes = dictionary.tree.memory_bytes();
         let before = dictionary.accounted.swap(bytes, Ordering::Relaxed);
         // Wrapping: the sum over all dictionaries is exact whatever the order of the swaps.
@@ -116,7 +115,7 @@ impl Environment {
     }
 
     /// Seals a dictionary's memtable at the watermark and queues it to be drained.
-    pub(crate) fn seal(&self, dictionary: &Arc<Dictionary>) {
+    pub(crate) fn seal(&self, dictionary: &Dictionary) {
         // Read before the seal: every commit up to it has finished inserting.
         let watermark = self.snapshots.watermark();
         if dictionary.tree.seal(watermark) {
@@ -128,7 +127,7 @@ impl Environment {
     /// Seals the largest memtables where the active ones hold more than half of the budget.
     fn seal_largest(&self) {
         let written: Vec<u64> = self.memory.written.lock().iter().copied().collect();
-        let mut tables: Vec<(u64, Arc<Dictionary>)> = Vec::with_capacity(written.len());
+        let mut tables: Vec<(u64, Found)> = Vec::with_capacity(written.len());
         for id in written {
             let Some(dictionary) = self.directory.find(id) else { continue };
             let bytes = dictionary.tree.debt().active_bytes;

@@ -117,6 +117,13 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
+    /// With room for about `bytes`, and at most for one record and a usual value.
+    pub(crate) fn with_room(bytes: u64, record_bytes: usize) -> Self {
+        let most = record_bytes.saturating_add(4 << 10);
+        let room = usize::try_from(bytes).map_or(most, |bytes| bytes.min(most));
+        Self { bytes: Vec::with_capacity(room), dictionary: None }
+    }
+
     pub(crate) fn write(&mut self, operation: Operation<'_>) {
         match operation {
             Operation::Put { dictionary, key, value } => {

@@ -88,7 +88,7 @@ pub(crate) fn recover(
     let root = root.unwrap_or_default();
     environment.begin_after(&root);
     environment.directory.taken_below(root.next_dictionary);
-    environment.next_txn.fetch_max(root.next_txn, Ordering::SeqCst);
+    environment.live.taken_below(root.next_txn);
     let newest = flushed.values().copied().min().unwrap_or(0).min(root.timestamp);
     let threads = environment.options.background == Background::Threads;
     let mut redo = Redo {
@@ -185,7 +185,7 @@ impl Redo<'_> {
 
     /// Ids of transactions are not used again while the log may hold their chunks.
     fn saw_txn(&self, txn: u64) {
-        self.environment.next_txn.fetch_max(txn.saturating_add(1), Ordering::SeqCst);
+        self.environment.live.taken_below(txn.saturating_add(1));
     }
 
     /// Remembers where a chunk is: what it holds is read again if its transaction commits.

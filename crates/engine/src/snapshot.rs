@@ -2,7 +2,8 @@
 //! writes as they were when the view was taken.
 
 use crate::cursor::Cursor;
-use crate::environment::Environment;
+use crate::dictionary::Found;
+use crate::door::Door;
 use crate::snapshots::Pinned;
 use crate::txn::writeset::SharedWrites;
 use crate::{DictionaryId, Direction, Error, KeyRange, Result, Timestamp, Value};
@@ -12,8 +13,7 @@ use std::sync::Arc;
 /// cursors lives.
 #[derive(Clone)]
 pub struct Snapshot {
-    environment: Arc<Environment>,
-    pub(crate) pinned: Arc<Pinned>,
+    pub(crate) pinned: Pinned,
     own: Option<Arc<Own>>,
 }
 
@@ -25,20 +25,12 @@ pub(crate) struct Own {
 }
 
 impl Snapshot {
-    pub(crate) fn new(environment: &Arc<Environment>) -> Self {
-        Self::of(environment, &environment.snapshots.take(), None)
+    pub(crate) fn new(door: &Arc<Door>) -> Self {
+        Self { pinned: Pinned::new(door), own: None }
     }
 
-    pub(crate) fn of(
-        environment: &Arc<Environment>,
-        pinned: &Arc<Pinned>,
-        own: Option<Own>,
-    ) -> Self {
-        Self {
-            environment: Arc::clone(environment),
-            pinned: Arc::clone(pinned),
-            own: own.map(Arc::new),
-        }
+    pub(crate) fn of(pinned: &Pinned, own: Option<Own>) -> Self {
+        Self { pinned: pinned.clone(), own: own.map(Arc::new) }
     }
 
     /// The commit timestamp this view shows.
@@ -48,7 +40,7 @@ impl Snapshot {
 
     /// The value of `key`, if it has one. May read the disk.
     pub fn get(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
-        self.environment.health.check_open()?;
+        self.pinned.door().health.check_open()?;
         if let Some(own) = &self.own {
             own.check_not_dropped(dictionary)?;
             if let Some(write) = own.writes.get(dictionary.0, key)? {
@@ -58,7 +50,7 @@ impl Snapshot {
                 return Ok(None);
             }
         }
-        let dictionary = self.environment.directory.at(dictionary, self.pinned.timestamp)?;
+        let dictionary = self.find(dictionary)?;
         let value = dictionary.tree.get(key, self.pinned.timestamp)?;
         Ok(value.map(Value::from))
     }
@@ -67,9 +59,13 @@ impl Snapshot {
     /// once; says how many pages that were. Only a hint, and worth it where
     /// [`crate::thread_page_reads`] shows that reads touch the disk. May read the disk.
     pub fn prefetch<K: AsRef<[u8]>>(&self, dictionary: DictionaryId, keys: &[K]) -> Result<usize> {
-        self.environment.health.check_open()?;
-        let dictionary = self.environment.directory.at(dictionary, self.pinned.timestamp)?;
+        self.pinned.door().health.check_open()?;
+        let dictionary = self.find(dictionary)?;
         Ok(dictionary.tree.prefetch(keys, self.pinned.timestamp))
+    }
+
+    fn find(&self, dictionary: DictionaryId) -> Result<Found> {
+        self.pinned.door().directory.at(dictionary, self.pinned.timestamp)
     }
 
     /// A cursor over `range`. It owns what it needs and may be parked between calls.
@@ -79,7 +75,7 @@ impl Snapshot {
         range: KeyRange,
         direction: Direction,
     ) -> Result<Cursor> {
-        self.environment.health.check_open()?;
+        self.pinned.door().health.check_open()?;
         let mut writes = None;
         if let Some(own) = &self.own {
             own.check_not_dropped(dictionary)?;
@@ -88,7 +84,7 @@ impl Snapshot {
                 return Ok(Cursor::over_writes(writes, range, direction, &self.pinned));
             }
         }
-        let dictionary = self.environment.directory.at(dictionary, self.pinned.timestamp)?;
+        let dictionary = self.find(dictionary)?;
         Ok(Cursor::over_tree(&dictionary, range, direction, &self.pinned, writes))
     }
 }

@@ -280,10 +280,10 @@ impl Environment {
 
     /// Checks one tree, or with `None` all of them, against its own rules. Reads every page.
     pub(crate) fn verify(&self, dictionary: Option<crate::DictionaryId>) -> Result<()> {
-        let snapshot = self.snapshots.take();
+        let newest = self.snapshots.watermark();
         for found in self.directory.all() {
             let wanted = dictionary.is_none_or(|wanted| wanted.0 == found.id);
-            if wanted && found.visible_at(snapshot.timestamp) {
+            if wanted && found.visible_at(newest) {
                 found.tree.verify()?;
             }
         }

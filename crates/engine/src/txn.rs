@@ -8,6 +8,8 @@ mod charge;
 pub(crate) mod writeset;
 
 use crate::cursor::Cursor;
+use crate::dictionary::Found;
+use crate::door::{Door, ToLocks};
 use crate::environment::Environment;
 use crate::live::LiveTxn;
 use crate::pacing::PIECE;
@@ -20,6 +22,7 @@ use crate::{
 use cachetable::Part;
 use charge::Charge;
 use locktree::{Mode, Owner, Range};
+use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -44,13 +47,14 @@ pub struct Savepoint {
 
 /// A read-write transaction. Dropping it aborts it.
 pub struct Txn {
-    pub(crate) environment: Arc<Environment>,
     pub(crate) live: Arc<LiveTxn>,
-    pinned: Arc<Pinned>,
+    pinned: Pinned,
     options: TxnOptions,
     lock_timeout: Duration,
     /// `None` once it has committed.
-    pub(crate) owner: Option<Owner>,
+    pub(crate) owner: Option<Owner<ToLocks>>,
+    /// The dictionaries it has locked or written in, as looked up the first time.
+    used: SmallVec<[Found; 2]>,
     pub(crate) writes: WriteSet,
     charge: Charge,
     pub(crate) created: Vec<(u64, DictionaryOptions)>,
@@ -62,26 +66,21 @@ pub struct Txn {
 }
 
 impl Txn {
-    pub(crate) fn begin(environment: &Arc<Environment>, options: TxnOptions) -> Self {
-        let pinned = environment.snapshots.take();
-        Self::begin_at(environment, options, pinned)
+    pub(crate) fn begin(door: &Arc<Door>, options: TxnOptions) -> Self {
+        Self::begin_at(options, Pinned::new(door))
     }
 
-    pub(crate) fn begin_at(
-        environment: &Arc<Environment>,
-        options: TxnOptions,
-        pinned: Arc<Pinned>,
-    ) -> Self {
-        let id = environment.next_txn.fetch_add(1, Ordering::SeqCst);
-        let owner = environment.locks.owner(id);
-        let live = environment.live.begin(id, pinned.timestamp, owner.interrupt());
+    pub(crate) fn begin_at(options: TxnOptions, pinned: Pinned) -> Self {
+        let door = Arc::clone(pinned.door());
+        let live = door.live.begin(door.lane(), pinned.timestamp);
+        let owner = Owner::new(ToLocks(Arc::clone(&door)), live.interrupt.clone());
         Self {
-            lock_timeout: options.lock_timeout.unwrap_or(environment.options.lock_timeout),
-            environment: Arc::clone(environment),
+            lock_timeout: options.lock_timeout.unwrap_or(door.options.lock_timeout),
             live,
             pinned,
             options,
             owner: Some(owner),
+            used: SmallVec::new(),
             writes: WriteSet::default(),
             charge: Charge::default(),
             created: Vec::new(),
@@ -103,7 +102,7 @@ impl Txn {
 
     /// Moves the snapshot to now; locks and writes stay. For single statements that retry.
     pub fn refresh_snapshot(&mut self) {
-        self.pinned = self.environment.snapshots.take();
+        self.pinned = Pinned::new(&Arc::clone(self.pinned.door()));
         self.live.snapshot.store(self.pinned.timestamp, Ordering::Relaxed);
     }
 
@@ -111,7 +110,7 @@ impl Txn {
     pub fn create_dictionary(&mut self, options: DictionaryOptions) -> Result<DictionaryId> {
         self.check_alive()?;
         let options = crate::options::validate(options)?;
-        let id = self.environment.directory.new_id();
+        let id = self.environment().directory.new_id();
         self.created.push((id, options));
         Ok(DictionaryId(id))
     }
@@ -131,7 +130,7 @@ impl Txn {
         self.find_newest(dictionary)?;
         if let Some(owner) = &mut self.owner {
             let all = Range::all();
-            let locks = &self.environment.locks;
+            let locks = &self.pinned.door().locks;
             locks.acquire_range(owner, dictionary.0, all, Mode::Exclusive, self.lock_timeout)?;
         }
         // Somebody else may have dropped it while this one waited.
@@ -201,18 +200,17 @@ impl Txn {
             // Nobody else can see it.
             return Ok(());
         }
-        let found = self.find_newest(dictionary)?;
+        self.find_newest(dictionary)?;
         let Some(owner) = &mut self.owner else { return Err(Error::Interrupted) };
-        let locks = &self.environment.locks;
+        let locks = &self.pinned.door().locks;
         let granted =
             locks.acquire(owner, dictionary.0, key, Mode::Exclusive, self.lock_timeout)?;
-        if found.dropped().is_some() {
-            return Err(Error::NoSuchDictionary(dictionary));
-        }
-        if self.options.on_conflict == OnConflict::Latest {
+        let (snapshot, on_conflict) = (self.pinned.timestamp, self.options.on_conflict);
+        // Somebody may have dropped it while this one waited.
+        let found = self.find_newest(dictionary)?;
+        if on_conflict == OnConflict::Latest {
             return Ok(());
         }
-        let snapshot = self.pinned.timestamp;
         let conflict = granted.last_commit > snapshot
             || found.created > snapshot
             || (granted.complete_since > snapshot
@@ -289,7 +287,7 @@ impl Txn {
 
     /// The state it reads, without its own writes.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::of(&self.environment, &self.pinned, None)
+        Snapshot::of(&self.pinned, None)
     }
 
     /// What it reads, its own writes as of now included; may outlive it. The next write to a
@@ -300,7 +298,7 @@ impl Txn {
             created: self.created.iter().map(|(id, _)| *id).collect(),
             dropped: self.dropped.clone(),
         };
-        Snapshot::of(&self.environment, &self.pinned, Some(own))
+        Snapshot::of(&self.pinned, Some(own))
     }
 
     /// Marks a place to roll back to (a statement's start). Costs nothing by itself; writes
@@ -321,7 +319,7 @@ impl Txn {
         if let Err(error) = self.writes.rollback_to(savepoint.writes) {
             // Only where a spilled set cannot be read: what is left of it must not commit.
             tracing::error!(%error, txn = self.live.id, "a rollback failed: the transaction ends");
-            self.environment.locks.interrupt(&self.live.interrupt);
+            self.environment().locks.interrupt(&self.live.interrupt);
         }
         self.created.truncate(savepoint.created);
         self.dropped.truncate(savepoint.dropped);
@@ -342,8 +340,8 @@ impl Txn {
         durability: Durability,
         published: impl FnOnce(Timestamp),
     ) -> Result<Timestamp> {
-        let environment = Arc::clone(&self.environment);
-        environment.commit(&mut self, durability, published)
+        let door = Arc::clone(self.pinned.door());
+        door.commit(&mut self, durability, published)
     }
 
     /// Forgets the writes and opens the locks.
@@ -351,7 +349,7 @@ impl Txn {
 
     /// Lets the snapshot go before the locks do.
     pub(crate) fn unpin(&mut self) {
-        self.pinned = self.environment.snapshots.take();
+        self.pinned.let_go();
     }
 
     /// Whether a commit has anything to do.
@@ -365,17 +363,17 @@ impl Txn {
     fn write(&mut self, dictionary: DictionaryId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_size("value", value.map_or(0, <[u8]>::len), MAX_VALUE_BYTES)?;
         if self.writes.spilled().is_none() && self.is_large() {
-            let spill = self.environment.start_spill(self.live.id);
+            let spill = self.environment().start_spill(self.live.id);
             let spilled = self.writes.spill_to(spill);
-            self.environment.check(spilled)?;
+            self.environment().check(spilled)?;
         }
         let unpaced = self.writes.bytes().saturating_sub(self.paced);
         if unpaced >= PIECE && self.writes.spilled().is_none() {
-            self.environment.make_room(unpaced)?;
+            self.environment().make_room(unpaced)?;
             self.paced += unpaced;
         }
         let written = self.writes.write(dictionary.0, key, value);
-        self.environment.check(written)?;
+        self.environment().check(written)?;
         self.live.written_bytes.store(self.writes.bytes(), Ordering::Relaxed);
         self.charge();
         Ok(())
@@ -384,7 +382,7 @@ impl Txn {
     /// The writes take more memory than one transaction should, or than this one should while
     /// all transactions together take so much.
     fn is_large(&self) -> bool {
-        let Environment { cache, options, .. } = &*self.environment;
+        let Environment { cache, options, .. } = &***self.pinned.door();
         let memory = self.writes.memory();
         memory > options.tuning.spill_bytes
             || (memory > CROWDED_BYTES && cache.held(Part::WriteSets) > cache.capacity() / 8)
@@ -392,7 +390,7 @@ impl Txn {
 
     /// Keeps the account of memory up to date with the writes and, now and then, the locks.
     fn charge(&mut self) {
-        let Environment { cache, locks, .. } = &*self.environment;
+        let Environment { cache, locks, .. } = &***self.pinned.door();
         // A spilled set is counted as the memtable it is.
         let bytes = if self.writes.spilled().is_some() { 0 } else { self.writes.bytes() };
         if self.charge.follow(cache, bytes) {
@@ -404,19 +402,45 @@ impl Txn {
         if self.live.interrupt.is_set() {
             return Err(Error::Interrupted);
         }
-        self.environment.health.check_open()
+        self.environment().health.check_open()
     }
 
     fn is_created(&self, dictionary: DictionaryId) -> bool {
         self.created.iter().any(|(id, _)| *id == dictionary.0)
     }
 
-    fn find_visible(&self, dictionary: DictionaryId) -> Result<Arc<crate::dictionary::Dictionary>> {
-        self.environment.directory.at(dictionary, self.pinned.timestamp)
+    fn environment(&self) -> &Environment {
+        self.pinned.door()
     }
 
-    fn find_newest(&self, dictionary: DictionaryId) -> Result<Arc<crate::dictionary::Dictionary>> {
-        self.environment.directory.newest(dictionary)
+    /// The dictionary as the snapshot sees it.
+    fn find_visible(&self, dictionary: DictionaryId) -> Result<Found> {
+        match self.used(dictionary.0) {
+            Some(found) if found.visible_at(self.pinned.timestamp) => Ok(found.clone()),
+            Some(_) => Err(Error::NoSuchDictionary(dictionary)),
+            None => self.environment().directory.at(dictionary, self.pinned.timestamp),
+        }
+    }
+
+    /// The dictionary as the newest commit left it. An id means one dictionary for ever, so it is
+    /// looked up once; whether it is dropped is asked each time.
+    fn find_newest(&mut self, dictionary: DictionaryId) -> Result<&Found> {
+        let known = self.used.iter().position(|found| found.id == dictionary.0);
+        if known.is_none() {
+            let found = self.environment().directory.newest(dictionary)?;
+            self.used.push(found);
+        }
+        let at = known.unwrap_or(self.used.len() - 1);
+        let found = &self.used[at];
+        if found.dropped().is_some() {
+            return Err(Error::NoSuchDictionary(dictionary));
+        }
+        Ok(found)
+    }
+
+    /// A dictionary it has locked or written in, unless that was made by itself.
+    pub(crate) fn used(&self, dictionary: u64) -> Option<&Found> {
+        self.used.iter().find(|found| found.id == dictionary)
     }
 
     fn check_not_dropped(&self, dictionary: DictionaryId) -> Result<()> {
@@ -434,7 +458,8 @@ impl Txn {
 
 impl Drop for Txn {
     fn drop(&mut self) {
-        self.environment.live.end(self.live.id);
+        let door = self.pinned.door();
+        door.live.end(door.lane(), self.live.id);
     }
 }
 

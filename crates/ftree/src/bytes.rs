@@ -66,6 +66,12 @@ impl<'a> Reader<'a> {
             self.rest = &self.rest[1..];
             return Some(u64::from(first));
         }
+        // Lengths of usual values take two bytes.
+        if let Some(second) = self.rest.get(1).filter(|second| **second < 0x80) {
+            let value = u64::from(first & 0x7f) | u64::from(*second) << 7;
+            self.rest = &self.rest[2..];
+            return Some(value);
+        }
         let mut value = 0;
         for (at, byte) in self.rest.iter().take(10).enumerate() {
             let bits = u64::from(byte & 0x7f);

@@ -38,7 +38,6 @@ mod page;
 mod readers;
 mod retain;
 mod segment;
-mod slots;
 mod spill;
 mod tree;
 mod value;

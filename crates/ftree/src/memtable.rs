@@ -124,7 +124,7 @@ struct Writer<'a>(&'a AtomicUsize);
 impl Writers {
     /// `SeqCst` pairs with `seal`: either the sealer sees us inside, or we see the seal.
     fn enter(&self) -> Writer<'_> {
-        let slot = &self.0[crate::slots::of_thread() % self.0.len()].0;
+        let slot = &self.0[os::lane() % self.0.len()].0;
         slot.fetch_add(1, Ordering::SeqCst);
         Writer(slot)
     }

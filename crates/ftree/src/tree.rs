@@ -174,15 +174,19 @@ impl Tree {
 
     /// Adds a version of `key`, in memory only: the caller made it durable. From any thread; the
     /// same (key, timestamp) again changes nothing. Per key, callers insert in timestamp order
-    /// (they hold the key's lock). `ts` is neither 0 nor `u64::MAX`.
-    pub fn insert(&self, key: &[u8], ts: u64, message: Message<'_>) {
+    /// (they hold the key's lock). `ts` is neither 0 nor `u64::MAX`. Says whether the tree's memory
+    /// grew: most entries go into memory taken before.
+    pub fn insert(&self, key: &[u8], ts: u64, message: Message<'_>) -> bool {
         assert!(!matches!(message, Message::Large(_)), "only the tree places large values");
         let hash = hash(key);
         // A table sealed meanwhile refuses, then the next pin shows its successor.
         loop {
             let state = self.pins.pin();
-            if state.is_settled() && state.active.insert(key, hash, ts, message) {
-                return;
+            if state.is_settled() {
+                let before = state.active.bytes();
+                if state.active.insert(key, hash, ts, message) {
+                    return state.active.bytes() != before;
+                }
             }
             os::sync::yield_now();
         }

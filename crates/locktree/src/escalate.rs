@@ -1,7 +1,7 @@
 //! Memory limit: a transaction with very many key locks in one dictionary trades them for one
 //! lock on the dictionary.
 
-use crate::owner::Owner;
+use crate::owner::{Held, Locks};
 use crate::table::LockTable;
 use crate::{Error, Mode, Range, shard};
 use os::sync::atomic::Ordering;
@@ -16,10 +16,9 @@ impl LockTable {
     ///
     /// Nothing happens below the limit. Above it the caller's locks are traded where others are
     /// not in the way. Above twice the limit a transaction that cannot be escalated is refused.
-    pub(crate) fn within_memory(&self, owner: &mut Owner) -> Result<(), Error> {
+    pub(crate) fn within_memory(&self, owner: &mut Locks) -> Result<(), Error> {
         let max = self.options.max_bytes;
-        let bytes = self.bytes();
-        if bytes <= max {
+        if self.surely_within(max) || self.bytes() <= max {
             return Ok(());
         }
         self.forget_over_half();
@@ -33,9 +32,9 @@ impl LockTable {
         Ok(())
     }
 
-    fn escalate(&self, owner: &mut Owner) {
+    fn escalate(&self, owner: &mut Locks) {
         let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
-        for name in &owner.held {
+        for Held { name, .. } in &owner.held {
             *sizes.entry(shard::split(name).0).or_default() += shard::cost(name);
         }
         let mut largest: Vec<(u64, u64)> = sizes.into_iter().map(|(d, size)| (size, d)).collect();
@@ -54,19 +53,20 @@ impl LockTable {
     }
 
     /// Opens the key locks that a dictionary lock now covers.
-    fn drop_keys_of(&self, owner: &mut Owner, dictionary: u64) {
+    fn drop_keys_of(&self, owner: &mut Locks, dictionary: u64) {
         let (covered, rest) = std::mem::take(&mut owner.held)
             .into_iter()
-            .partition(|name| shard::split(name).0 == dictionary);
+            .partition(|held: &Held| shard::split(&held.name).0 == dictionary);
         owner.held = rest;
-        let covered: Vec<shard::Name> = covered;
-        for name in &covered {
+        let covered: Vec<Held> = covered;
+        for Held { name, .. } in &covered {
             let size = shard::cost(name);
             owner.bytes = owner.bytes.saturating_sub(size);
-            self.sub_bytes(size);
             // Whoever waits for such a key now waits for the range; it is asked again when the
             // range opens.
-            self.shard(name).lock().release(name, owner.txn, None);
+            let mut shard = self.shard(name.borrow()).lock();
+            shard.release(name, owner.txn, None);
+            self.take_bytes(&mut shard, -(size as i64));
         }
     }
 }

@@ -29,7 +29,7 @@ mod tests;
 mod wait;
 
 pub use inspect::{LockInfo, Stats};
-pub use owner::{Interrupt, Owner};
+pub use owner::{Interrupt, Locks, Owner};
 pub use range::Range;
 pub use table::{LockTable, Options, Waiting};
 

@@ -1,20 +1,26 @@
 //! A transaction as the lock table sees it: an id, the names it holds, a kill switch.
 
-use crate::shard::Name;
+use crate::shard::{Name, NameRef};
 use crate::table::LockTable;
-use crate::{Mode, Range};
+use crate::{Granted, Mode, Range};
 use os::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeSet;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 /// Kills the waiting of one transaction from another thread.
 #[derive(Clone, Debug)]
 pub struct Interrupt {
-    pub(crate) txn: u64,
+    txn: u64,
     pub(crate) flag: Arc<AtomicBool>,
 }
 
 impl Interrupt {
+    /// For a transaction that has not been killed. Ids must be unique among those alive.
+    pub fn new(txn: u64) -> Self {
+        Self { txn, flag: Arc::new(AtomicBool::new(false)) }
+    }
+
     /// Whether the transaction has been killed.
     pub fn is_set(&self) -> bool {
         self.flag.load(Ordering::SeqCst)
@@ -26,10 +32,10 @@ impl Interrupt {
     }
 }
 
-/// The locks of one transaction. Dropping it opens them as an abort does.
-pub struct Owner {
+/// The locks of one transaction.
+pub struct Locks {
     pub(crate) txn: u64,
-    pub(crate) held: Vec<Name>,
+    pub(crate) held: Vec<Held>,
     /// Ranges held, for coverage checks without asking the table.
     pub(crate) ranges: Vec<(u64, Range, Mode)>,
     /// Dictionaries whose key locks became one dictionary lock.
@@ -38,10 +44,19 @@ pub struct Owner {
     /// The size at which escalation is tried next.
     pub(crate) escalate_at: u64,
     pub(crate) interrupt: Interrupt,
-    pub(crate) table: Arc<LockTable>,
 }
 
-impl Owner {
+/// One key lock.
+pub(crate) struct Held {
+    pub(crate) name: Name,
+    /// The mode it was first granted in.
+    pub(crate) mode: Mode,
+    /// What was known of the key then. While the lock is held nobody commits on the key, so it
+    /// stays all there is to know.
+    pub(crate) granted: Granted,
+}
+
+impl Locks {
     /// The transaction's id.
     pub fn txn(&self) -> u64 {
         self.txn
@@ -62,10 +77,10 @@ impl Owner {
         self.bytes
     }
 
-    /// Opens every lock. With `commit`, the timestamp is remembered on each key: pass it only
-    /// while a snapshot older than it lives.
-    pub fn release(mut self, commit: Option<u64>) {
-        self.release_all(commit);
+    /// Statements lock a key and then use it: what the last key lock says of this name.
+    pub(crate) fn last(&self, name: NameRef<'_>, mode: Mode) -> Option<Granted> {
+        let last = self.held.last()?;
+        (last.mode >= mode && name.is(&last.name)).then_some(last.granted)
     }
 
     pub(crate) fn covers(&self, dictionary: u64, key: &[u8], mode: Mode) -> bool {
@@ -73,24 +88,60 @@ impl Owner {
             .iter()
             .any(|(d, range, m)| *d == dictionary && *m >= mode && range.contains(key))
     }
+}
 
-    fn release_all(&mut self, commit: Option<u64>) {
-        if !self.held.is_empty() || !self.ranges.is_empty() {
-            let table = Arc::clone(&self.table);
-            table.release(self, commit);
-        }
+/// A transaction's locks and its way to the table. Dropping it opens them as an abort does.
+///
+/// `T` is how it reaches the table: an `Arc` of it, or of something that has it.
+pub struct Owner<T: Deref<Target = LockTable> = Arc<LockTable>> {
+    locks: Locks,
+    table: T,
+}
+
+impl<T: Deref<Target = LockTable>> Owner<T> {
+    /// A transaction without locks.
+    pub fn new(table: T, interrupt: Interrupt) -> Self {
+        let locks = Locks {
+            txn: interrupt.txn,
+            held: Vec::new(),
+            ranges: Vec::new(),
+            escalated: BTreeSet::new(),
+            bytes: 0,
+            escalate_at: 0,
+            interrupt,
+        };
+        Self { locks, table }
+    }
+
+    /// Opens every lock. With `commit`, the timestamp is remembered on each key: pass it only
+    /// while a snapshot older than it lives.
+    pub fn release(mut self, commit: Option<u64>) {
+        self.table.release(&mut self.locks, commit);
     }
 }
 
-impl Drop for Owner {
+impl<T: Deref<Target = LockTable>> Deref for Owner<T> {
+    type Target = Locks;
+    fn deref(&self) -> &Locks {
+        &self.locks
+    }
+}
+
+impl<T: Deref<Target = LockTable>> DerefMut for Owner<T> {
+    fn deref_mut(&mut self) -> &mut Locks {
+        &mut self.locks
+    }
+}
+
+impl<T: Deref<Target = LockTable>> Drop for Owner<T> {
     fn drop(&mut self) {
-        self.release_all(None);
+        self.table.release(&mut self.locks, None);
     }
 }
 
-impl std::fmt::Debug for Owner {
+impl std::fmt::Debug for Locks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Owner")
+        f.debug_struct("Locks")
             .field("txn", &self.txn)
             .field("held", &self.held.len())
             .finish_non_exhaustive()

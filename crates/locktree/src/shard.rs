@@ -3,25 +3,137 @@
 //! An entry exists while it has a holder, a waiter or a remembered commit, and no longer.
 
 use crate::{Granted, Mode};
+use hashbrown::HashMap;
+use hashbrown::hash_map::EntryRef;
 use smallvec::SmallVec;
-use std::collections::{HashMap, VecDeque};
+use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
+use std::ops::Deref;
 use std::sync::Arc;
-use xxhash_rust::xxh3::Xxh3Builder;
+use xxhash_rust::xxh3::xxh3_64;
 
-/// Dictionary (8 bytes, little-endian) and key, as one allocation shared by table and owner.
-pub(crate) type Name = Arc<[u8]>;
+/// Dictionary (8 bytes, little-endian) and key, hashed once; one allocation shared by table and
+/// owner. Derefs to the bytes.
+#[derive(Clone)]
+pub(crate) struct Name {
+    hash: u64,
+    bytes: Arc<[u8]>,
+}
+
+/// A name that nobody keeps yet.
+#[derive(Clone, Copy)]
+pub(crate) struct NameRef<'a> {
+    hash: u64,
+    bytes: &'a [u8],
+}
 
 /// A name under construction, without allocation for usual keys.
-pub(crate) type NameBuf = SmallVec<[u8; 120]>;
+pub(crate) struct NameBuf {
+    hash: u64,
+    bytes: SmallVec<[u8; 120]>,
+}
 
 /// Bytes an entry costs beside its name: map slot, reference counts, the owner's list.
 const ENTRY_BYTES: u64 = 96;
 
 pub(crate) fn name(dictionary: u64, key: &[u8]) -> NameBuf {
-    let mut buf = NameBuf::with_capacity(key.len() + 8);
-    buf.extend_from_slice(&dictionary.to_le_bytes());
-    buf.extend_from_slice(key);
-    buf
+    let mut bytes = SmallVec::with_capacity(key.len() + 8);
+    bytes.extend_from_slice(&dictionary.to_le_bytes());
+    bytes.extend_from_slice(key);
+    NameBuf { hash: xxh3_64(&bytes), bytes }
+}
+
+impl NameBuf {
+    pub(crate) fn borrow(&self) -> NameRef<'_> {
+        NameRef { hash: self.hash, bytes: &self.bytes }
+    }
+}
+
+impl Name {
+    pub(crate) fn borrow(&self) -> NameRef<'_> {
+        NameRef { hash: self.hash, bytes: &self.bytes }
+    }
+}
+
+impl NameRef<'_> {
+    /// Bits that choose the shard: not those that choose the place in its map.
+    pub(crate) fn shard(self) -> usize {
+        (self.hash >> 32) as usize
+    }
+
+    pub(crate) fn is(self, name: &Name) -> bool {
+        self.hash == name.hash && *self.bytes == *name.bytes
+    }
+}
+
+impl From<&NameRef<'_>> for Name {
+    fn from(name: &NameRef<'_>) -> Self {
+        Self { hash: name.hash, bytes: name.bytes.into() }
+    }
+}
+
+impl Deref for Name {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl Hash for NameRef<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        other.borrow().is(self)
+    }
+}
+
+impl Eq for Name {}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.bytes.cmp(&other.bytes)
+    }
+}
+
+impl hashbrown::Equivalent<Name> for NameRef<'_> {
+    fn equivalent(&self, name: &Name) -> bool {
+        self.is(name)
+    }
+}
+
+/// Passes on the hash that a name carries.
+#[derive(Default)]
+pub(crate) struct Carried(u64);
+
+impl Hasher for Carried {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("names hash as one number");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
 }
 
 /// The two halves of a name.
@@ -85,24 +197,31 @@ pub(crate) struct Released {
 
 #[derive(Default)]
 pub(crate) struct Shard {
-    pub(crate) entries: HashMap<Name, Entry, Xxh3Builder>,
+    pub(crate) entries: HashMap<Name, Entry, BuildHasherDefault<Carried>>,
     /// Commits remembered on entries, oldest first.
     remembered: VecDeque<(u64, Name)>,
     /// Commits up to this timestamp may have been forgotten.
     floor: u64,
+    /// Bytes of lock memory taken here and not yet added to the table's sum.
+    pub(crate) unreported: i64,
 }
 
 impl Shard {
     /// Grants where nobody else holds or waits incompatibly.
-    pub(crate) fn try_grant(&mut self, name: &[u8], txn: u64, mode: Mode) -> Fast {
+    pub(crate) fn try_grant(&mut self, name: NameRef<'_>, txn: u64, mode: Mode) -> Fast {
         let floor = self.floor;
-        let Some(entry) = self.entries.get_mut(name) else {
-            let name: Name = name.into();
-            let mut entry = Entry::default();
-            entry.add(txn, mode);
-            self.entries.insert(Arc::clone(&name), entry);
-            return Fast::Granted(Granted { last_commit: 0, complete_since: floor }, Some(name));
+        let mut occupied = match self.entries.entry_ref(&name) {
+            EntryRef::Vacant(vacant) => {
+                let mut entry = Entry::default();
+                entry.add(txn, mode);
+                let name = Name::from(&name);
+                vacant.insert_with_key(name.clone(), entry);
+                let granted = Granted { last_commit: 0, complete_since: floor };
+                return Fast::Granted(granted, Some(name));
+            }
+            EntryRef::Occupied(occupied) => occupied,
         };
+        let entry = occupied.get_mut();
         let granted = Granted { last_commit: entry.last_commit, complete_since: floor };
         match entry.held_by(txn) {
             Some(own) if own >= mode => Fast::Granted(granted, None),
@@ -114,47 +233,49 @@ impl Shard {
                 && entry.holders.iter().all(|holder| holder.mode.compatible(mode)) =>
             {
                 entry.add(txn, mode);
-                let (name, _) = self.entries.get_key_value(name).expect("it was found above");
-                Fast::Granted(granted, Some(Arc::clone(name)))
+                Fast::Granted(granted, Some(occupied.key().clone()))
             }
             _ => Fast::Contended,
         }
     }
 
     /// What is known about a name without locking it.
-    pub(crate) fn known(&self, name: &[u8]) -> Granted {
+    pub(crate) fn known(&self, name: NameRef<'_>) -> Granted {
         Granted {
-            last_commit: self.entries.get(name).map_or(0, |entry| entry.last_commit),
+            last_commit: self.entries.get(&name).map_or(0, |entry| entry.last_commit),
             complete_since: self.floor,
         }
     }
 
     /// Removes a holder; remembers `commit` where it held the key exclusively.
     pub(crate) fn release(&mut self, name: &Name, txn: u64, commit: Option<u64>) -> Released {
-        let Some(entry) = self.entries.get_mut(&**name) else { return Released::default() };
+        let EntryRef::Occupied(mut occupied) = self.entries.entry_ref(&name.borrow()) else {
+            return Released::default();
+        };
+        let entry = occupied.get_mut();
         let exclusive = entry.held_by(txn) == Some(Mode::Exclusive);
         entry.holders.retain(|holder| holder.txn != txn);
         let commit = commit.filter(|_| exclusive);
         if let Some(ts) = commit {
             entry.last_commit = entry.last_commit.max(ts);
-            self.remembered.push_back((ts, Arc::clone(name)));
+            self.remembered.push_back((ts, name.clone()));
         }
         let waited_for = entry.waiters > 0;
         if entry.is_idle() {
-            self.entries.remove(&**name);
+            occupied.remove();
         }
         Released { waited_for, remembered: commit.is_some() }
     }
 
     pub(crate) fn waiter_joins(&mut self, name: &Name) {
-        self.entries.entry(Arc::clone(name)).or_default().waiters += 1;
+        self.entries.entry(name.clone()).or_default().waiters += 1;
     }
 
     pub(crate) fn waiter_leaves(&mut self, name: &Name) {
-        let Some(entry) = self.entries.get_mut(&**name) else { return };
+        let Some(entry) = self.entries.get_mut(&name.borrow()) else { return };
         entry.waiters = entry.waiters.saturating_sub(1);
         if entry.is_idle() {
-            self.entries.remove(&**name);
+            self.entries.remove(&name.borrow());
         }
     }
 
@@ -171,12 +292,12 @@ impl Shard {
             if ts > oldest_snapshot {
                 self.floor = self.floor.max(ts);
             }
-            if let Some(entry) = self.entries.get_mut(&*name)
+            if let Some(entry) = self.entries.get_mut(&name.borrow())
                 && entry.last_commit <= ts
             {
                 entry.last_commit = 0;
                 if entry.is_idle() {
-                    self.entries.remove(&*name);
+                    self.entries.remove(&name.borrow());
                 }
             }
         }

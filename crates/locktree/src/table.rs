@@ -1,17 +1,16 @@
 //! The lock table: granting, waiting, releasing.
 
 use crate::inspect::Counters;
-use crate::owner::{Interrupt, Owner};
-use crate::shard::{self, Fast, Name, Shard};
+use crate::owner::{Held, Interrupt, Locks, Owner};
+use crate::shard::{self, Fast, Name, NameRef, Shard};
 use crate::wait::{HeldRange, Outcome, Request, Target, Waiter, Waits};
 use crate::{Error, Granted, Mode, Range};
-use os::Clock;
 use os::sync::Mutex;
-use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use os::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use os::{Clock, Padded};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use xxhash_rust::xxh3::xxh3_64;
 
 /// A wait above this is an event of its own.
 const LONG_WAIT_MS: u64 = 1000;
@@ -48,12 +47,13 @@ impl Default for Options {
 pub struct LockTable {
     pub(crate) options: Options,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) shards: Vec<Mutex<Shard>>,
+    pub(crate) shards: Vec<Padded<Mutex<Shard>>>,
     /// The queues and the wait-for graph; taken before a shard, never after.
     pub(crate) waits: Mutex<Waits>,
     /// Ranges held or asked for: while not zero, every request takes the slow path.
     ranges: AtomicUsize,
-    bytes: AtomicU64,
+    /// What shards have reported; without their `unreported` it may be below zero.
+    bytes: Padded<AtomicI64>,
     /// Newest commit of an escalated transaction per dictionary: its keys were not remembered.
     escalated: Mutex<BTreeMap<u64, u64>>,
     any_escalated: AtomicBool,
@@ -67,10 +67,10 @@ impl LockTable {
         Arc::new(Self {
             options: Options { shards, ..options },
             clock,
-            shards: (0..shards).map(|_| Mutex::new(Shard::default())).collect(),
+            shards: (0..shards).map(|_| Padded::default()).collect(),
             waits: Mutex::default(),
             ranges: AtomicUsize::new(0),
-            bytes: AtomicU64::new(0),
+            bytes: Padded::default(),
             escalated: Mutex::default(),
             any_escalated: AtomicBool::new(false),
             counters: Counters::default(),
@@ -79,49 +79,46 @@ impl LockTable {
 
     /// A transaction without locks. Ids must be unique among those alive.
     pub fn owner(self: &Arc<Self>, txn: u64) -> Owner {
-        Owner {
-            txn,
-            held: Vec::new(),
-            ranges: Vec::new(),
-            escalated: BTreeSet::new(),
-            bytes: 0,
-            escalate_at: 0,
-            interrupt: Interrupt { txn, flag: Arc::new(AtomicBool::new(false)) },
-            table: Arc::clone(self),
-        }
+        Owner::new(Arc::clone(self), Interrupt::new(txn))
     }
 
     /// Locks a key, waiting up to `timeout`. Idempotent; a shared lock is upgraded.
     pub fn acquire(
         &self,
-        owner: &mut Owner,
+        owner: &mut Locks,
         dictionary: u64,
         key: &[u8],
         mode: Mode,
         timeout: Duration,
     ) -> Result<Granted, Error> {
         let name = shard::name(dictionary, key);
+        let name = name.borrow();
+        if let Some(granted) = owner.last(name, mode) {
+            return Ok(self.with_escalated(dictionary, granted));
+        }
         if !owner.ranges.is_empty() && owner.covers(dictionary, key, mode) {
-            return Ok(self.with_escalated(dictionary, self.shard(&name).lock().known(&name)));
+            return Ok(self.with_escalated(dictionary, self.shard(name).lock().known(name)));
         }
         let fast = {
-            let mut shard = self.shard(&name).lock();
+            let mut shard = self.shard(name).lock();
             // Read under the shard's lock: a range request raises it before it looks at shards.
             if self.ranges.load(Ordering::SeqCst) > 0 {
                 Fast::Contended
             } else {
-                shard.try_grant(&name, owner.txn, mode)
+                let fast = shard.try_grant(name, owner.txn, mode);
+                if let Fast::Granted(_, Some(name)) = &fast {
+                    self.take_bytes(&mut shard, shard::cost(name) as i64);
+                }
+                fast
             }
         };
         let (granted, new) = match fast {
             Fast::Granted(granted, new) => (granted, new),
-            Fast::Contended => self.acquire_slowly(owner, &name, mode, timeout)?,
+            Fast::Contended => self.acquire_slowly(owner, name, mode, timeout)?,
         };
         if let Some(name) = new {
-            let size = shard::cost(&name);
-            owner.held.push(name);
-            owner.bytes += size;
-            self.bytes.fetch_add(size, Ordering::Relaxed);
+            owner.bytes += shard::cost(&name);
+            owner.held.push(Held { name, mode, granted });
             self.within_memory(owner)?;
         }
         Ok(self.with_escalated(dictionary, granted))
@@ -130,7 +127,7 @@ impl LockTable {
     /// Locks a range, waiting up to `timeout`. Looks at every key lock: for rare operations.
     pub fn acquire_range(
         &self,
-        owner: &mut Owner,
+        owner: &mut Locks,
         dictionary: u64,
         range: Range,
         mode: Mode,
@@ -143,30 +140,35 @@ impl LockTable {
 
     fn acquire_slowly(
         &self,
-        owner: &mut Owner,
-        name: &[u8],
+        owner: &mut Locks,
+        name: NameRef<'_>,
         mode: Mode,
         timeout: Duration,
     ) -> Result<(Granted, Option<Name>), Error> {
         let (shared_name, held) = {
             let shard = self.shard(name).lock();
-            match shard.entries.get_key_value(name) {
-                Some((name, entry)) => (Arc::clone(name), entry.held_by(owner.txn)),
-                None => (Name::from(name), None),
+            match shard.entries.get_key_value(&name) {
+                Some((name, entry)) => (name.clone(), entry.held_by(owner.txn)),
+                None => (Name::from(&name), None),
             }
         };
         if held.is_none_or(|held| held < mode) {
-            let target = Target::Key(Arc::clone(&shared_name));
+            let target = Target::Key(shared_name.clone());
             self.wait_for(owner, target, mode, held.is_some(), timeout)?;
         }
-        let granted = self.shard(name).lock().known(name);
-        Ok((granted, held.is_none().then_some(shared_name)))
+        let mut shard = self.shard(name).lock();
+        let granted = shard.known(name);
+        if held.is_some() {
+            return Ok((granted, None));
+        }
+        self.take_bytes(&mut shard, shard::cost(&shared_name) as i64);
+        Ok((granted, Some(shared_name)))
     }
 
     /// Queues a request and sleeps until it is granted, refused or out of time.
     fn wait_for(
         &self,
-        owner: &Owner,
+        owner: &Locks,
         target: Target,
         mode: Mode,
         upgrade: bool,
@@ -270,27 +272,30 @@ impl LockTable {
     pub fn interrupt(&self, interrupt: &Interrupt) {
         interrupt.flag.store(true, Ordering::SeqCst);
         let waits = self.waits.lock();
-        if let Some(number) = waits.by_txn.get(&interrupt.txn)
+        if let Some(number) = waits.by_txn.get(&interrupt.txn())
             && let Some(request) = waits.requests.get(number)
         {
             request.waiter.finish(Outcome::Interrupted);
         }
     }
 
-    pub(crate) fn release(&self, owner: &mut Owner, commit: Option<u64>) {
+    pub(crate) fn release(&self, owner: &mut Locks, commit: Option<u64>) {
+        if owner.held.is_empty() && owner.ranges.is_empty() {
+            return;
+        }
         let mut waited_for: Vec<Name> = Vec::new();
-        let mut freed = 0;
-        for name in owner.held.drain(..) {
-            let released = self.shard(&name).lock().release(&name, owner.txn, commit);
-            if released.waited_for {
-                waited_for.push(Arc::clone(&name));
-            }
+        for Held { name, .. } in owner.held.drain(..) {
+            let mut shard = self.shard(name.borrow()).lock();
+            let released = shard.release(&name, owner.txn, commit);
             // A remembered commit keeps the entry, and its bytes, until it is forgotten.
             if !released.remembered {
-                freed += shard::cost(&name);
+                self.take_bytes(&mut shard, -(shard::cost(&name) as i64));
+            }
+            drop(shard);
+            if released.waited_for {
+                waited_for.push(name);
             }
         }
-        self.sub_bytes(freed);
         owner.bytes = 0;
         if let Some(ts) = commit {
             self.remember_escalated(&owner.escalated, ts);
@@ -318,7 +323,7 @@ impl LockTable {
 
     fn join(&self, waits: &mut Waits, request: Request) -> u64 {
         match &request.target {
-            Target::Key(name) => self.shard(name).lock().waiter_joins(name),
+            Target::Key(name) => self.shard(name.borrow()).lock().waiter_joins(name),
             Target::Range(..) => {
                 self.ranges.fetch_add(1, Ordering::SeqCst);
             }
@@ -331,7 +336,7 @@ impl LockTable {
         let Some(request) = waits.remove(number) else { return };
         match request.target {
             Target::Key(name) => {
-                self.shard(&name).lock().waiter_leaves(&name);
+                self.shard(name.borrow()).lock().waiter_leaves(&name);
                 self.grant_queue(waits, &name);
             }
             Target::Range(..) => {
@@ -365,8 +370,8 @@ impl LockTable {
         let Some(request) = waits.remove(number) else { return false };
         match request.target {
             Target::Key(name) => {
-                let mut shard = self.shard(&name).lock();
-                if let Some(entry) = shard.entries.get_mut(&*name) {
+                let mut shard = self.shard(name.borrow()).lock();
+                if let Some(entry) = shard.entries.get_mut(&name.borrow()) {
                     entry.add(request.txn, request.mode);
                 }
                 shard.waiter_leaves(&name);
@@ -398,7 +403,9 @@ impl LockTable {
 
     fn key_blockers(&self, waits: &Waits, number: u64, request: &Request, name: &Name) -> Vec<u64> {
         let (mut found, complete) = waits.ahead(number, name, request.mode);
-        if !complete && let Some(entry) = self.shard(name).lock().entries.get(&**name) {
+        if !complete
+            && let Some(entry) = self.shard(name.borrow()).lock().entries.get(&name.borrow())
+        {
             let in_way = entry.holders.iter().filter(|h| !h.mode.compatible(request.mode));
             found.extend(in_way.map(|holder| holder.txn));
         }
@@ -461,7 +468,7 @@ impl LockTable {
                     let (d, key) = shard::split(name);
                     d == dictionary && range.contains(key)
                         // It waits for the requester itself: it cannot come first.
-                        && self.shard(name).lock().entries.get(&**name)
+                        && self.shard(name.borrow()).lock().entries.get(&name.borrow())
                             .is_none_or(|entry| entry.held_by(request.txn).is_none())
                 }
                 Target::Range(d, other) => {
@@ -511,8 +518,9 @@ impl LockTable {
     /// Forgets the commits that no snapshot can conflict with any more.
     pub fn prune(&self, oldest_snapshot: u64) {
         for shard in &self.shards {
-            let freed = shard.lock().forget(oldest_snapshot, usize::MAX);
-            self.sub_bytes(freed);
+            let mut shard = shard.lock();
+            let freed = shard.forget(oldest_snapshot, usize::MAX);
+            self.take_bytes(&mut shard, -(freed as i64));
         }
         if self.any_escalated.load(Ordering::SeqCst) {
             let mut escalated = self.escalated.lock();
@@ -532,22 +540,39 @@ impl LockTable {
             let mut shard = shard.lock();
             let keep = shard.remembered() / 2;
             let freed = shard.forget(0, keep);
-            drop(shard);
-            self.sub_bytes(freed);
+            self.take_bytes(&mut shard, -(freed as i64));
         }
     }
 
-    /// Bytes of lock memory in use.
+    /// Bytes of lock memory in use, exact. Looks at every shard.
     pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        let unreported: i64 = self.shards.iter().map(|shard| shard.lock().unreported).sum();
+        (self.bytes.load(Ordering::Relaxed) + unreported).cast_unsigned()
     }
 
-    pub(crate) fn sub_bytes(&self, bytes: u64) {
-        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    /// True where the sum, whatever the shards have not yet reported, is at most `bytes`.
+    pub(crate) fn surely_within(&self, bytes: u64) -> bool {
+        let unreported = self.quantum() * self.shards.len() as i64;
+        self.bytes.load(Ordering::Relaxed) + unreported <= bytes.cast_signed()
     }
 
-    pub(crate) fn shard(&self, name: &[u8]) -> &Mutex<Shard> {
-        &self.shards[(xxh3_64(name) >> 48) as usize & (self.shards.len() - 1)]
+    /// Counts bytes that a shard takes or, below zero, gives back. The common sum is written to
+    /// once in many times only: every lock would otherwise meet every other there.
+    pub(crate) fn take_bytes(&self, shard: &mut Shard, bytes: i64) {
+        shard.unreported += bytes;
+        if shard.unreported.abs() >= self.quantum() {
+            self.bytes.fetch_add(shard.unreported, Ordering::Relaxed);
+            shard.unreported = 0;
+        }
+    }
+
+    /// What a shard may leave unreported: all of them together a sixteenth of the limit.
+    fn quantum(&self) -> i64 {
+        (self.options.max_bytes / 16 / self.shards.len() as u64).clamp(1, 4096) as i64
+    }
+
+    pub(crate) fn shard(&self, name: NameRef<'_>) -> &Mutex<Shard> {
+        &self.shards[name.shard() & (self.shards.len() - 1)]
     }
 
     fn with_escalated(&self, dictionary: u64, mut granted: Granted) -> Granted {

@@ -336,7 +336,9 @@ fn threads_in_any_order_lose_no_wake_up_and_no_update() {
                         Ok(()) => {
                             for key in &keys {
                                 let covered = owner.covers(1, &[*key as u8], Mode::Exclusive);
-                                if covered || owner.held.iter().any(|n| n[8] == *key as u8) {
+                                if covered
+                                    || owner.held.iter().any(|held| held.name[8] == *key as u8)
+                                {
                                     let seen = cells[*key].load(Ordering::Relaxed);
                                     std::thread::yield_now();
                                     cells[*key].store(seen + 1, Ordering::Relaxed);

@@ -96,7 +96,7 @@ impl Waits {
         self.by_txn.insert(request.txn, number);
         match &request.target {
             Target::Key(name) => {
-                let queue = self.queues.entry(Arc::clone(name)).or_default();
+                let queue = self.queues.entry(name.clone()).or_default();
                 let upgrades = queue
                     .iter()
                     .take_while(|n| self.requests.get(n).is_some_and(|r| r.upgrade))

@@ -12,6 +12,7 @@ compile_error!("FernDB keeps 64-bit offsets in usize; it is built for 64-bit mac
 mod aligned;
 mod clock;
 mod entropy;
+mod lane;
 mod machine;
 mod process;
 pub mod real;
@@ -23,6 +24,7 @@ mod vfs;
 pub use aligned::{AlignedBuf, DIRECT_ALIGN};
 pub use clock::Clock;
 pub use entropy::Entropy;
+pub use lane::{LANES, Padded, lane};
 pub use machine::{
     CpuTime, Memory, cpu_count, cpu_time, memory, page_faults, raise_open_file_limit,
     resident_bytes,

@@ -6,7 +6,7 @@
 //!
 //! [`Background::Manual`]: crate::Background::Manual
 
-use crate::dictionary::Dictionary;
+use crate::dictionary::Found;
 use crate::environment::Environment;
 use crate::records::{Operation, Operations};
 use crate::{Error, Result};
@@ -198,7 +198,7 @@ pub(super) fn each_needed(
 struct Target {
     id: u64,
     /// `None` where it needs no more of them: it is gone, or has flushed the commit.
-    dictionary: Option<Arc<Dictionary>>,
+    dictionary: Option<Found>,
 }
 
 impl Target {

@@ -9,6 +9,7 @@
 
 use crate::{Direction, KeyRange, Result, Value};
 use ftree::{Spill, SpillCursor, SpillView};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -134,7 +135,7 @@ impl WriteSet {
     }
 
     /// The dictionaries that were written to, ascending.
-    pub(crate) fn dictionaries(&self) -> Vec<u64> {
+    pub(crate) fn dictionaries(&self) -> SmallVec<[u64; 4]> {
         match &self.spill {
             Some(spilled) => spilled.spill.spaces().collect(),
             None => self.dictionaries.keys().copied().collect(),

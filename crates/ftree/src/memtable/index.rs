@@ -25,11 +25,10 @@ struct Table {
 
 type Slot = AtomicPtr<Record>;
 
-struct Shard {
-    table: AtomicPtr<Table>,
-    /// The lock is what writers hold.
-    totals: Mutex<Totals>,
-}
+/// What writers of one shard hold, on a line of its own.
+#[repr(align(64))]
+#[derive(Default)]
+struct Shard(Mutex<Totals>);
 
 /// What went into one shard.
 #[derive(Default)]
@@ -40,22 +39,22 @@ struct Totals {
 }
 
 pub(super) struct Index {
+    /// Apart from what writers change all the time, so that readers keep the lines.
+    tables: [AtomicPtr<Table>; SHARDS],
     shards: [Shard; SHARDS],
 }
 
 impl Index {
     pub(super) fn new() -> Self {
         Self {
-            shards: std::array::from_fn(|_| Shard {
-                table: AtomicPtr::new(std::ptr::null_mut()),
-                totals: Mutex::default(),
-            }),
+            tables: [const { AtomicPtr::new(std::ptr::null_mut()) }; SHARDS],
+            shards: std::array::from_fn(|_| Shard::default()),
         }
     }
 
     /// The newest version of `key`.
     pub(super) fn find(&self, key: &[u8], hash: u64) -> Option<&Record> {
-        let table = self.shard(hash).table.load(Ordering::Acquire);
+        let table = self.tables[shard_of(hash)].load(Ordering::Acquire);
         let slot = probe(table, key, hash)?;
         // SAFETY: a slot's address is null or a record of the memtable's arena.
         let record = unsafe { address(slot.load(Ordering::Acquire)).as_ref() }?;
@@ -66,9 +65,9 @@ impl Index {
     /// Links a record in; false where the same version is there already. A duplicate's memory
     /// stays unused in the arena.
     pub(super) fn insert(&self, arena: &Arena, hash: u64, new: *mut Record, weight: u64) -> bool {
-        let shard = self.shard(hash);
-        let mut totals = shard.totals.lock();
-        let linked = Self::link(shard, &mut totals, arena, hash, new);
+        let shard = shard_of(hash);
+        let mut totals = self.shards[shard].0.lock();
+        let linked = Self::link(&self.tables[shard], &mut totals, arena, hash, new);
         totals.entries += u64::from(linked);
         totals.weight += if linked { weight } else { 0 };
         linked
@@ -77,24 +76,24 @@ impl Index {
     /// Entries and their weight, summed over the shards.
     pub(super) fn totals(&self) -> (u64, u64) {
         self.shards.iter().fold((0, 0), |(entries, weight), shard| {
-            let totals = shard.totals.lock();
+            let totals = shard.0.lock();
             (entries + totals.entries, weight + totals.weight)
         })
     }
 
     fn link(
-        shard: &Shard,
+        place: &AtomicPtr<Table>,
         totals: &mut Totals,
         arena: &Arena,
         hash: u64,
         new: *mut Record,
     ) -> bool {
-        let mut table = shard.table.load(Ordering::Acquire);
+        let mut table = place.load(Ordering::Acquire);
         // SAFETY: the caller made the record in this memtable's arena.
         let record = unsafe { &*new };
         if table.is_null() || totals.keys * 4 >= capacity(table) * 3 {
             table = grow(arena, table);
-            shard.table.store(table, Ordering::Release);
+            place.store(table, Ordering::Release);
         }
         let slot = probe(table, record.key(), hash).expect("a grown table has free slots");
         let newest = address(slot.load(Ordering::Acquire));
@@ -122,10 +121,10 @@ impl Index {
         }
         false
     }
+}
 
-    fn shard(&self, hash: u64) -> &Shard {
-        &self.shards[(hash >> SHARD_SHIFT) as usize % SHARDS]
-    }
+fn shard_of(hash: u64) -> usize {
+    (hash >> SHARD_SHIFT) as usize % SHARDS
 }
 
 fn tag(hash: u64) -> usize {

@@ -45,7 +45,7 @@ impl Pins {
 
     /// The state as of now.
     pub(super) fn pin(&self) -> Pin {
-        Pin(Arc::clone(&self.slots[crate::slots::of_thread() % SLOTS].0.read()))
+        Pin(Arc::clone(&self.slots[os::lane() % SLOTS].0.read()))
     }
 
     /// The state itself, to be kept: for cursors and images.
