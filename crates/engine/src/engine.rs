@@ -95,7 +95,7 @@ impl Engine {
 
     /// Starts a transaction that reads the state of `snapshot`, without the own writes of a view.
     pub fn begin_at(&self, options: TxnOptions, snapshot: &Snapshot) -> Txn {
-        Txn::begin_at(self.environment(), options, Arc::clone(&snapshot.pinned))
+        Txn::begin_at(options, snapshot.pinned.clone())
     }
 
     /// A read-only view of everything committed by now; cheap to clone, keeps its versions alive.
