@@ -6,7 +6,7 @@
 //!
 //! [`Background::Manual`]: crate::Background::Manual
 
-use crate::dictionary::Found;
+use crate::dictionary::{Dictionary, Found};
 use crate::environment::Environment;
 use crate::records::{Operation, Operations};
 use crate::{Error, Result};
