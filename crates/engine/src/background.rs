@@ -238,6 +238,8 @@ impl Environment {
     }
 
     fn run_flusher(&self) {
+        // A commit that wants the processor gets it; writers are slowed where this falls behind.
+        os::work_in_background();
         while !self.jobs.stopping() {
             match self.work_once() {
                 Ok(true) => {}

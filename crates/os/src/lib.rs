@@ -30,7 +30,7 @@ pub use machine::{
     resident_bytes,
 };
 pub use process::{Daemon, Signal, daemonize, on_signals};
-pub use spawn::{Job, JoinHandle, Panicked, Spawner};
+pub use spawn::{Job, JoinHandle, Panicked, Spawner, work_in_background};
 pub use vfs::{File, LockGuard, OpenOptions, Space, Vfs};
 
 use std::sync::Arc;

@@ -3,6 +3,9 @@
 use std::io;
 use std::thread;
 
+/// Five steps: each is worth about a fifth of the processor to whoever competes.
+const BACKGROUND_NICE: i32 = 5;
+
 /// What a thread runs.
 pub type Job = Box<dyn FnOnce() + Send>;
 
@@ -61,4 +64,11 @@ impl JoinHandle {
     pub fn is_finished(&self) -> bool {
         self.0.is_finished()
     }
+}
+
+/// The calling thread works on in the background: while others want the processor it gets about a
+/// third of what one of them gets. Says nothing where the machine does not let it.
+pub fn work_in_background() {
+    // A thread's own priority, for Linux keeps one per thread.
+    let _ = rustix::process::setpriority_process(None, BACKGROUND_NICE);
 }
