@@ -111,7 +111,7 @@ impl Catalog {
     }
 
     /// The collection, created where it does not exist, locked against changes; its turn to build.
-    fn lock_for_build(
+    pub(crate) fn lock_for_build(
         self: &Arc<Self>,
         namespace: &Namespace,
         check: &dyn Fn() -> Result<()>,
@@ -269,6 +269,12 @@ pub(crate) fn missing_indexes(
         if spec.is_id() {
             continue;
         }
+        if collection.order.is_some() && spec.expire_after_seconds.is_some() {
+            return Err(Error::new(
+                Code::CANNOT_CREATE_INDEX,
+                "Cannot create TTL index on a capped collection",
+            ));
+        }
         let existing = collection.indexes.iter().map(|index| &index.spec);
         let known: Vec<&IndexSpec> = existing.chain(wanted.iter()).collect();
         let mut exists = false;
@@ -385,6 +391,7 @@ pub(crate) fn with_indexes(collection: &Collection, indexes: Vec<Arc<Index>>) ->
         number: collection.number,
         options: collection.options.clone(),
         primary: collection.primary,
+        order: collection.order,
         indexes,
         shared: Arc::clone(&collection.shared),
     }

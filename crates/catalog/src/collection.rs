@@ -8,6 +8,7 @@
 //!    commit is visible; it only grows. A plan made after its snapshot was taken may trust it.
 //! 2. `persisted` is a subset of `observed` and is what `ROOT` holds.
 
+use crate::capped::Arrivals;
 use crate::counts::Counts;
 use crate::index::IndexSpec;
 use crate::namespace::Namespace;
@@ -27,6 +28,8 @@ pub struct Collection {
     pub(crate) number: u64,
     pub(crate) options: CollectionOptions,
     pub(crate) primary: DictionaryId,
+    /// Of a capped collection: the order of arrival.
+    pub(crate) order: Option<DictionaryId>,
     pub(crate) indexes: Vec<Arc<Index>>,
     pub(crate) shared: Arc<Shared>,
 }
@@ -39,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) metadata: Arc<RwLock<()>>,
     pub(crate) counts: Counts,
     pub(crate) dropped: AtomicBool,
+    /// Wakes who waits at the end of a capped collection.
+    pub(crate) arrivals: Arrivals,
     /// How the documents were reached by `_id`, or by a walk over all of them.
     pub(crate) used: UseCounters,
     /// Held by the one build of indexes. Taken before `metadata`.
@@ -49,6 +54,12 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    /// The collection is gone: its cursors end.
+    pub(crate) fn end(&self) {
+        self.dropped.store(true, Ordering::Release);
+        self.arrivals.tell();
+    }
+
     /// Has writers note which documents they change, or no longer.
     pub(crate) fn note_changes(&self, changes: Option<&Arc<ChangeLog>>) {
         *self.changes.write() = changes.cloned();

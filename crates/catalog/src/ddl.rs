@@ -5,6 +5,7 @@
 //! disk then fails the commit), the locks open. A crash in between leaves the
 //! engine's state, which the next start reads.
 
+use crate::build::with_indexes;
 use crate::catalog::{Catalog, Ddl};
 use crate::collection::{Collection, Shared};
 use crate::counts::{self, Stripe};
@@ -14,11 +15,10 @@ use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use bson::Uuid;
 use bson::raw::RawDocument;
-use engine::{DictionaryId, Durability, TxnOptions};
+use engine::{DictionaryId, DictionaryOptions, Durability, TxnOptions};
 use errors::{Code, Error, Result};
 use parking_lot::{ArcRwLockWriteGuard, RawRwLock};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The longest chain of views upon views.
@@ -117,12 +117,14 @@ impl Catalog {
             Some(_) => DictionaryId(0),
             None => txn.create_dictionary(storage).map_err(from_engine)?,
         };
+        let order = create_order(&mut txn, options, storage)?;
         let collection = Arc::new(Collection {
             namespace: namespace.clone(),
             uuid: self.new_uuid(),
             number: ddl.next_number,
             options: options.clone(),
             primary,
+            order,
             indexes: Vec::new(),
             shared: Arc::new(Shared::default()),
         });
@@ -179,7 +181,7 @@ impl Catalog {
         drop_records(&mut txn, &collection)?;
         let dropped = txn.commit_with(Durability::Buffered, |_| {
             self.namespaces.write().remove(namespace.as_str());
-            collection.shared.dropped.store(true, Ordering::Release);
+            collection.shared.end();
         });
         dropped.map_err(from_engine)?;
         drop(guard);
@@ -207,7 +209,7 @@ impl Catalog {
             let mut namespaces = self.namespaces.write();
             for collection in &collections {
                 namespaces.remove(collection.namespace.as_str());
-                collection.shared.dropped.store(true, Ordering::Release);
+                collection.shared.end();
             }
         });
         dropped.map_err(from_engine)?;
@@ -265,6 +267,7 @@ impl Catalog {
             number: source.number,
             options: source.options.clone(),
             primary: source.primary,
+            order: source.order,
             indexes: source.indexes.clone(),
             shared: Arc::clone(&source.shared),
         });
@@ -276,7 +279,7 @@ impl Catalog {
             namespaces.insert(to.as_str().to_owned(), renamed);
             drop(namespaces);
             if let Some(target) = &target {
-                target.shared.dropped.store(true, Ordering::Release);
+                target.shared.end();
             }
         });
         committed.map_err(from_engine)?;
@@ -297,15 +300,7 @@ impl Catalog {
         let options = collection.options.with_validation(change)?;
         options.validation.check_place(namespace)?;
         let _ddl = self.ddl.lock();
-        let changed = Arc::new(Collection {
-            namespace: collection.namespace.clone(),
-            uuid: collection.uuid,
-            number: collection.number,
-            options,
-            primary: collection.primary,
-            indexes: collection.indexes.clone(),
-            shared: Arc::clone(&collection.shared),
-        });
+        let changed = Arc::new(with_options(&collection, options));
         let mut txn = self.engine().begin(TxnOptions::default());
         write_record(&mut txn, &changed)?;
         let committed = txn.commit_with(Durability::Buffered, |_| self.publish(&changed));
@@ -386,6 +381,21 @@ pub(crate) fn lock_timeout(mode: char, namespace: &Namespace, waited: Duration) 
     )
 }
 
+/// The collection with other options.
+pub(crate) fn with_options(collection: &Collection, options: CollectionOptions) -> Collection {
+    Collection { options, ..with_indexes(collection, collection.indexes.clone()) }
+}
+
+/// The order dictionary of a collection that is to be capped.
+pub(crate) fn create_order(
+    txn: &mut engine::Txn,
+    options: &CollectionOptions,
+    storage: DictionaryOptions,
+) -> Result<Option<DictionaryId>> {
+    let capped = options.capped.map(|_| txn.create_dictionary(storage));
+    capped.transpose().map_err(from_engine)
+}
+
 /// Writes a collection's record as part of `txn`.
 pub(crate) fn write_record(txn: &mut engine::Txn, collection: &Collection) -> Result<()> {
     let record = metadata::write_collection(collection);
@@ -402,6 +412,9 @@ pub(crate) fn drop_index_records(txn: &mut engine::Txn, dictionary: DictionaryId
 fn drop_records(txn: &mut engine::Txn, collection: &Collection) -> Result<()> {
     if !collection.is_view() {
         txn.drop_dictionary(collection.primary).map_err(from_engine)?;
+    }
+    if let Some(order) = collection.order {
+        txn.drop_dictionary(order).map_err(from_engine)?;
     }
     for index in &collection.indexes {
         drop_index_records(txn, index.dictionary)?;

@@ -60,6 +60,7 @@ impl Txn {
             return Err(duplicate_id(collection, id));
         }
         self.note_change(collection, key)?;
+        self.arrive(collection, key, document.as_bytes().len())?;
         for (index, keys) in collection.indexes.iter().zip(keys) {
             self.note_multikey(index, keys.multikey);
             for entry in &keys.entries {
@@ -109,12 +110,24 @@ impl Txn {
             }
         }
         let growth = new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
+        self.resize(collection, growth)?;
         self.count(collection, 0, growth);
         self.observe(|txn, observer| observer.updated(txn, collection, old, new))
     }
 
     /// Deletes `document`, which stands under `key`.
     pub fn delete_document(
+        &mut self,
+        collection: &Arc<Collection>,
+        key: &[u8],
+        document: &RawDocument,
+    ) -> Result<()> {
+        self.leave(collection, key, document.as_bytes().len())?;
+        self.erase_document(collection, key, document)
+    }
+
+    /// As [`Txn::delete_document`]; the caller sees to the order of a capped collection.
+    pub(crate) fn erase_document(
         &mut self,
         collection: &Arc<Collection>,
         key: &[u8],
@@ -218,7 +231,7 @@ impl Txn {
 }
 
 /// The `_id` of a document that is about to be stored.
-fn required_id(document: &RawDocument) -> Result<RawBsonRef<'_>> {
+pub(crate) fn required_id(document: &RawDocument) -> Result<RawBsonRef<'_>> {
     document
         .get("_id")?
         .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "a stored document has an _id"))

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod capped;
 mod catalog;
 mod collection;
 mod counts;
@@ -37,6 +38,7 @@ mod validate;
 mod validation;
 
 pub use build::{CreatedIndexes, IndexChange, IndexSelector, same_pattern};
+pub use capped::{Cap, arrival_key, arrival_of, arrivals_from};
 pub use catalog::{Catalog, CatalogOptions};
 pub use collection::{Collection, Index, IndexUse};
 pub use documents::{MAX_DOCUMENT_BYTES, MAX_DOCUMENT_DEPTH, check_document, check_id};

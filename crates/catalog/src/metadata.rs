@@ -3,7 +3,7 @@
 //! | key | value |
 //! |---|---|
 //! | `v` | format version, u32 LE |
-//! | `n` namespace | the collection, BSON, `v: 1` |
+//! | `n` namespace | the collection, BSON, `v: 2` |
 //! | `s` | the dictionary of the sessions' records, u64 LE |
 //! | `b` dictionary u64 BE | empty: an index build that has not finished |
 //! | `m` dictionary u64 BE | multikey mask of an index, u32 LE |
@@ -27,7 +27,7 @@ pub(crate) const VERSION_KEY: &[u8] = b"v";
 /// Where the dictionary of the sessions' records is named.
 pub(crate) const SESSIONS_KEY: &[u8] = b"s";
 /// The format this code writes and reads.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Key prefix of the collections.
 pub(crate) const NAMESPACE_PREFIX: u8 = b'n';
 
@@ -78,6 +78,9 @@ pub(crate) fn write_collection(collection: &Collection) -> RawDocumentBuf {
     );
     record.append(cstr!("number"), collection.number as i64);
     record.append(cstr!("primary"), collection.primary.0 as i64);
+    if let Some(order) = collection.order {
+        record.append(cstr!("order"), order.0 as i64);
+    }
     record.append(cstr!("options"), &collection.options.shown);
     record.append(cstr!("indexes"), indexes);
     record
@@ -106,12 +109,20 @@ pub(crate) fn read_collection(value: &[u8]) -> Result<Collection> {
         let dictionary = DictionaryId(number(entry, "dictionary")?);
         indexes.push(Arc::new(new_index(spec, dictionary, Timestamp(0))));
     }
+    let order = match record.get("order")? {
+        None => None,
+        Some(_) => Some(DictionaryId(number(record, "order")?)),
+    };
+    if order.is_some() != options.capped.is_some() {
+        return Err(damaged("a capped collection has an order, others have none"));
+    }
     Ok(Collection {
         namespace: ns,
         uuid: Uuid::from_bytes(uuid),
         number: number(record, "number")?,
         options,
         primary: DictionaryId(number(record, "primary")?),
+        order,
         indexes,
         shared: Arc::new(Shared::default()),
     })
@@ -142,21 +153,23 @@ mod tests {
         let raw = |document: &bson::Document| RawDocumentBuf::try_from(document).unwrap();
         let spec = doc! { "key": { "a": 1, "b.c": -1 }, "name": "x", "unique": true };
         let spec = IndexSpec::parse(&raw(&spec)).unwrap();
-        let options = doc! { "compression": "lz4", "pageSize": "1m" };
+        let options =
+            doc! { "compression": "lz4", "pageSize": "1m", "capped": true, "size": 4096_i64 };
         Collection {
             namespace: Namespace::parse("db.coll").unwrap(),
             uuid: Uuid::from_bytes([7; 16]),
             number: 3,
             options: CollectionOptions::parse(&raw(&options)).unwrap(),
             primary: DictionaryId(12),
+            order: Some(DictionaryId(14)),
             indexes: vec![Arc::new(new_index(spec, DictionaryId(13), Timestamp(0)))],
             shared: Arc::new(Shared::default()),
         }
     }
 
     #[test]
-    fn records_are_those_of_version_1() {
-        let golden = include_str!("../golden/collection-v1.hex");
+    fn records_are_those_of_version_2() {
+        let golden = include_str!("../golden/collection-v2.hex");
         let golden: String = golden.split_whitespace().collect();
         let mut written = String::new();
         for byte in write_collection(&fixed()).as_bytes() {
@@ -187,7 +200,7 @@ mod tests {
             drop(read_collection(&damaged));
             drop(read_collection(&written[..at]));
         }
-        let newer = doc! { "v": 2, "ns": "db.c" };
+        let newer = doc! { "v": 3, "ns": "db.c" };
         let newer = RawDocumentBuf::try_from(&newer).unwrap();
         let error = read_collection(newer.as_bytes()).unwrap_err();
         assert_eq!(error.code(), Code::UNSUPPORTED_FORMAT);

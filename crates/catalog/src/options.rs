@@ -3,6 +3,7 @@
 //! Always true: an option that cannot be honoured was refused when it was parsed; what is kept is
 //! shown by `listCollections` as it was given.
 
+use crate::capped::Cap;
 use crate::shape::StorageOptions;
 use crate::validation::Validation;
 use bson::raw::{CStr, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -70,6 +71,8 @@ pub struct CollectionOptions {
     pub index_storage: StorageOptions,
     /// Set for a view.
     pub view: Option<View>,
+    /// How much it may hold, where that is limited.
+    pub capped: Option<Cap>,
     /// What is demanded of documents.
     pub validation: Validation,
     /// The options as given, for `listCollections`.
@@ -83,6 +86,7 @@ impl CollectionOptions {
         let mut options = Self::default();
         let mut view_on = None;
         let mut pipeline = None;
+        let (mut capped, mut size, mut max) = (false, None, None);
         for element in command {
             let (key, value) = element?;
             if options.storage.take(key.as_str(), value)? {
@@ -94,6 +98,9 @@ impl CollectionOptions {
                     options.index_storage = index_defaults(value)?;
                     options.shown.append(key, value);
                 }
+                "capped" => capped = truth(value),
+                "size" => size = whole_number(value),
+                "max" => max = whole_number(value),
                 "viewOn" => view_on = Some(text(key, value)?.to_owned()),
                 "pipeline" => {
                     let array = value.as_array().ok_or_else(|| wrong_type(key, "array"))?;
@@ -112,8 +119,25 @@ impl CollectionOptions {
             }
             (Some(on), pipeline) => Some(View { on, pipeline: pipeline.unwrap_or_default() }),
         };
+        options.capped = match (capped, size) {
+            (true, Some(size)) => Some(Cap::new(size, max)?),
+            (true, None) => {
+                return Err(invalid("the 'size' field is required when 'capped' is true"));
+            }
+            (false, _) if size.or(max).is_some_and(|n| n > 0) => {
+                return Err(invalid(
+                    "the 'capped' field needs to be true when either the 'size' or 'max' fields \
+                     are present",
+                ));
+            }
+            (false, _) => None,
+        };
+        show_cap(options.capped, &mut options.shown);
         options.validation.show(&mut options.shown);
         if let Some(view) = &options.view {
+            if options.capped.is_some() {
+                return Err(invalid("a view cannot be capped"));
+            }
             if !options.validation.is_empty() {
                 return Err(invalid("a view cannot have a validator"));
             }
@@ -128,6 +152,21 @@ impl CollectionOptions {
         let mut options = self.clone();
         options.storage = StorageOptions::parse(change)?.or(self.storage);
         options.shown = crate::shape::reshaped(&self.shown, change)?;
+        Ok(options)
+    }
+
+    /// The same options with another cap.
+    pub(crate) fn with_cap(&self, cap: Option<Cap>) -> Result<Self> {
+        let mut options = self.clone();
+        options.capped = cap;
+        options.shown = RawDocumentBuf::new();
+        show_cap(cap, &mut options.shown);
+        for element in &self.shown {
+            let (name, value) = element?;
+            if !matches!(name.as_str(), "capped" | "size" | "max") {
+                options.shown.append(name, value);
+            }
+        }
         Ok(options)
     }
 
@@ -147,6 +186,20 @@ impl CollectionOptions {
         }
         options.validation.show(&mut options.shown);
         Ok(options)
+    }
+}
+
+/// Shows a cap as `listCollections` does.
+fn show_cap(cap: Option<Cap>, shown: &mut RawDocumentBuf) {
+    let Some(cap) = cap else { return };
+    shown.append(bson::raw::cstr!("capped"), true);
+    let mut number = |name: &CStr, value: u64| match i32::try_from(value) {
+        Ok(small) => shown.append(name, small),
+        Err(_) => shown.append(name, value as i64),
+    };
+    number(bson::raw::cstr!("size"), cap.bytes);
+    if let Some(max) = cap.documents {
+        number(bson::raw::cstr!("max"), max);
     }
 }
 
@@ -176,10 +229,6 @@ fn index_defaults(value: RawBsonRef<'_>) -> Result<StorageOptions> {
 /// Options MongoDB has and this server has not built yet are refused, never dropped silently.
 fn refuse_unbuilt(name: &str, value: RawBsonRef<'_>) -> Result<()> {
     match name {
-        "capped" if truth(value) => Err(unbuilt("capped collections are")),
-        "size" | "max" if whole_number(value).is_some_and(|n| n > 0) => Err(invalid(
-            "the 'capped' field needs to be true when either the 'size' or 'max' fields are present",
-        )),
         "timeseries" => Err(unbuilt("time-series collections are")),
         "clusteredIndex" if value.as_document().is_some() || truth(value) => {
             Err(unbuilt("the option 'clusteredIndex' is"))
@@ -265,11 +314,24 @@ mod tests {
     }
 
     #[test]
+    fn a_changed_cap_reads_back_as_it_is_shown() {
+        let options = parse(&doc! { "capped": true, "size": 100, "max": 3 }).unwrap();
+        let cap = Cap { bytes: 1 << 40, documents: Some(7) };
+        let changed = options.with_cap(Some(cap)).unwrap();
+        let read = CollectionOptions::parse(&changed.shown).unwrap();
+        assert_eq!((read.capped, changed.capped), (Some(cap), Some(cap)));
+    }
+
+    #[test]
     fn what_cannot_be_honoured_is_refused() {
         for (command, code) in [
             (doc! { "compression": "best" }, 16442),
             (doc! { "fanout": 2 }, 17288),
-            (doc! { "capped": true, "size": 100 }, 72),
+            (doc! { "capped": true }, 72),
+            (doc! { "size": 100 }, 72),
+            (doc! { "capped": true, "size": 0 }, 2),
+            (doc! { "capped": true, "size": 100, "max": i64::from(i32::MAX) }, 2),
+            (doc! { "capped": true, "size": 100, "viewOn": "b" }, 72),
             (doc! { "validator": { "a": { "$foo": 1 } } }, 2),
             (doc! { "validator": { "a": 1 }, "viewOn": "b" }, 72),
             (doc! { "validationLevel": "loose" }, 2),

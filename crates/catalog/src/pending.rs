@@ -67,12 +67,14 @@ impl Txn {
         }
         let storage = self.catalog.shape_of_collection(options);
         let primary = self.engine.create_dictionary(storage).map_err(from_engine)?;
+        let order = crate::ddl::create_order(&mut self.engine, options, storage)?;
         let collection = Arc::new(Collection {
             namespace: namespace.clone(),
             uuid: self.catalog.new_uuid(),
             number: self.catalog.new_number(),
             options: options.clone(),
             primary,
+            order,
             indexes: Vec::new(),
             shared: Arc::new(Shared::default()),
         });

@@ -166,6 +166,15 @@ impl Txn {
                     .ok_or_else(|| lock_timeout('I', namespace, patience))?,
             };
             let Some(collection) = self.collection(namespace) else { return Ok(None) };
+            if collection.order.is_some() && self.is_clients() {
+                return Err(Error::new(
+                    Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
+                    format!(
+                        "Collection '{namespace}' is a capped collection. Writes in transactions \
+                         are not allowed on capped collections."
+                    ),
+                ));
+            }
             if collection.number == found.number {
                 self.touched.push(Touched {
                     collection: Arc::clone(&collection),
@@ -285,7 +294,12 @@ impl Txn {
             }),
             Err(error) => Err(error),
         };
-        if !published {
+        if published {
+            for touched in self.touched.iter().filter(|touched| touched.collection.order.is_some())
+            {
+                touched.collection.shared.arrivals.tell();
+            }
+        } else {
             for (touched, stripe) in lent() {
                 touched.collection.shared.counts.give_back(stripe);
             }

@@ -96,6 +96,9 @@ impl Catalog {
         }
         report.keys_per_index.push(("_id_".to_owned(), report.records));
         self.verify(&collection, &mut report);
+        for wrong in crate::capped::check_order(&snapshot, &collection)? {
+            report.say(wrong);
+        }
         for (index, expected) in collection.indexes.iter().zip(expected) {
             check_index(&snapshot, &collection, index, expected, &mut report, check)?;
         }

@@ -1,5 +1,6 @@
 //! Commands that change or describe databases, collections and indexes, and the server itself.
 
+pub(crate) mod capped;
 pub(crate) mod coll_mod;
 pub(crate) mod configure_fail_point;
 pub(crate) mod create;
@@ -24,7 +25,7 @@ use errors::{Code, Error, Result};
 
 /// `cursor: {batchSize}` of the commands that list things.
 fn parse_list_cursor(field: &Field<'_>, place: &str) -> Result<Wanted> {
-    let mut wanted = Wanted { batch_size: None, single_batch: false, no_timeout: false };
+    let mut wanted = Wanted::default();
     for part in inner(field.document()?, place) {
         let part = part?;
         match part.name {

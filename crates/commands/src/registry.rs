@@ -47,8 +47,8 @@ pub(crate) struct Command {
     pub(crate) read_concern: bool,
     /// Only connections that wrote in the old way know it.
     pub(crate) legacy: bool,
-    /// The kind 1 section it takes.
-    pub(crate) sequence: Option<&'static str>,
+    /// The kind 1 sections it takes.
+    pub(crate) sequences: &'static [&'static str],
 }
 
 impl Command {
@@ -67,7 +67,7 @@ impl Command {
             write_concern: false,
             read_concern: false,
             legacy: false,
-            sequence: None,
+            sequences: &[],
         }
     }
 
@@ -111,9 +111,9 @@ impl Command {
         self
     }
 
-    /// It takes documents in a kind 1 section.
-    pub(crate) const fn sequence(mut self, name: &'static str) -> Self {
-        self.sequence = Some(name);
+    /// It takes documents in kind 1 sections.
+    pub(crate) const fn sequences(mut self, names: &'static [&'static str]) -> Self {
+        self.sequences = names;
         self
     }
 
@@ -153,6 +153,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::crud::insert::INSERT,
     &crate::crud::update::UPDATE,
     &crate::crud::delete::DELETE,
+    &crate::crud::bulk_write::BULK_WRITE,
     &crate::crud::find::FIND,
     &crate::crud::get_more::GET_MORE,
     &crate::crud::kill_cursors::KILL_CURSORS,
@@ -172,6 +173,9 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::admin::list_databases::LIST_DATABASES,
     &crate::admin::list_indexes::LIST_INDEXES,
     &crate::admin::coll_mod::COLL_MOD,
+    &crate::admin::capped::CONVERT_TO_CAPPED,
+    &crate::admin::capped::CLONE_AS_CAPPED,
+    &crate::admin::capped::EMPTY_CAPPED,
     &crate::admin::re_index::RE_INDEX,
     &crate::admin::rename_collection::RENAME_COLLECTION,
     &crate::admin::validate::VALIDATE,

@@ -585,7 +585,7 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
         ));
     }
     if !context.request.sequences.is_empty() {
-        context.check_sequences(command.sequence.as_slice())?;
+        context.check_sequences(command.sequences)?;
     }
     let service = context.service;
     if let Some(session) = arguments.session {

@@ -3,6 +3,8 @@
 
 mod admin;
 mod aggregation;
+mod bulk_write;
+mod capped;
 mod changes;
 mod crud;
 mod diagnostics;

@@ -107,6 +107,7 @@ fn named_by(value: &[u8]) -> Option<Vec<(u64, String)>> {
     names.extend(
         number(record, "primary").filter(|id| *id != 0).map(|id| (id, namespace.to_owned())),
     );
+    names.extend(number(record, "order").map(|id| (id, format!("{namespace} (order)"))));
     for index in record.get_array("indexes").ok()?.into_iter().flatten() {
         let Some(index) = index.as_document() else { continue };
         let spec = index.get_document("spec").ok();

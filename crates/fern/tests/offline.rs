@@ -254,7 +254,7 @@ fn dictionaries_have_the_names_of_their_collections_and_indexes() {
     txn.commit(Durability::Buffered).unwrap();
     let record = |namespace: &str| {
         let record = bson::doc! {
-            "v": 1, "ns": namespace, "primary": primary.0 as i64,
+            "v": 2, "ns": namespace, "primary": primary.0 as i64,
             "indexes": [{ "spec": { "name": "a_1" }, "dictionary": index.0 as i64 }],
         };
         bson::RawDocumentBuf::try_from(&record).unwrap().into_bytes()

@@ -68,6 +68,8 @@ pub struct OpContext<'a> {
     pub own: Vec<Arc<Collection>>,
     /// The memory of a retryable write.
     pub statements: Option<&'a mut dyn StatementLog>,
+    /// The place in the client's batch of the request's first statement.
+    pub first_statement: usize,
     /// Asked about every hundred documents.
     pub interrupt: Arc<dyn Interrupt>,
     /// When a write may return.
@@ -87,6 +89,7 @@ impl<'a> OpContext<'a> {
             snapshot: None,
             own: Vec::new(),
             statements: None,
+            first_statement: 0,
             interrupt,
             durability: Durability::Buffered,
             comment: None,
@@ -120,6 +123,7 @@ impl<'a> OpContext<'a> {
 
     /// What a statement did when it was sent before.
     pub(crate) fn done(&mut self, statement: usize) -> Result<Option<Outcome>> {
+        let statement = self.first_statement + statement;
         self.statements.as_deref_mut().map_or(Ok(None), |log| log.done(statement))
     }
 }

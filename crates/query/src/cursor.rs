@@ -6,6 +6,7 @@ use catalog::Collection;
 use errors::{Code, Error, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where the documents of a cursor come from.
 pub(crate) trait Rows: Send {
@@ -13,6 +14,8 @@ pub(crate) trait Rows: Send {
     fn next(&mut self) -> Result<Option<&RawDocument>>;
     /// Gives back pinned memory; the place is kept.
     fn park(&mut self) {}
+    /// Of a tailable cursor: goes on with the state of now.
+    fn refresh(&mut self) {}
 }
 
 /// A running query. It owns its snapshot and may be kept across getMore.
@@ -22,6 +25,8 @@ pub struct QueryCursor {
     interrupt: Arc<InterruptSlot>,
     returned: Option<RawDocumentBuf>,
     lent: Option<RawDocumentBuf>,
+    /// Of a tailable cursor: the commits that its snapshot has seen, at least.
+    seen: Option<u64>,
 }
 
 impl QueryCursor {
@@ -30,7 +35,34 @@ impl QueryCursor {
         collection: Option<Arc<Collection>>,
         interrupt: Arc<InterruptSlot>,
     ) -> Self {
-        Self { rows, collection, interrupt, returned: None, lent: None }
+        Self { rows, collection, interrupt, returned: None, lent: None, seen: None }
+    }
+
+    /// The cursor stays open at its end, and goes on from there.
+    pub(crate) fn tailing(self, seen: u64) -> Self {
+        Self { seen: Some(seen), ..self }
+    }
+
+    /// Whether its end is only the end of what is there by now.
+    pub fn is_tailable(&self) -> bool {
+        self.seen.is_some()
+    }
+
+    /// Of a tailable cursor: goes on with the state of now.
+    pub fn refresh(&mut self) {
+        if let (Some(seen), Some(collection)) = (&mut self.seen, &self.collection) {
+            *seen = collection.commits_seen();
+            self.rows.refresh();
+        }
+    }
+
+    /// Of a tailable cursor at its end: waits until something was written, or for `time`; says
+    /// whether it is worth to look again.
+    pub fn wait(&self, time: Duration) -> bool {
+        match (self.seen, &self.collection) {
+            (Some(seen), Some(collection)) => collection.wait_for_commit(seen, time),
+            _ => false,
+        }
     }
 
     /// The next document, lent until the next call; `None` at the end.
@@ -58,16 +90,20 @@ impl QueryCursor {
 
     /// Starts the next batch. Fails where the collection was dropped meanwhile.
     pub fn resume(&mut self, interrupt: Arc<dyn Interrupt>) -> Result<()> {
-        if let Some(collection) = &self.collection
-            && collection.is_dropped()
-        {
-            return Err(Error::new(
-                Code::QUERY_PLAN_KILLED,
-                format!("collection dropped. UUID {}", collection.uuid()),
-            ));
-        }
+        self.check_alive()?;
         self.interrupt.set(Some(interrupt));
         Ok(())
+    }
+
+    /// Fails where the collection was dropped.
+    pub fn check_alive(&self) -> Result<()> {
+        match &self.collection {
+            Some(collection) if collection.is_dropped() => Err(Error::new(
+                Code::QUERY_PLAN_KILLED,
+                format!("collection dropped. UUID {}", collection.uuid()),
+            )),
+            _ => Ok(()),
+        }
     }
 }
 

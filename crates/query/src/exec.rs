@@ -5,6 +5,7 @@
 //!
 //! Always true: a row's `id_key` is the key of its document in the primary dictionary.
 
+mod arrival;
 mod build;
 mod fetch;
 mod ixscan;
@@ -16,6 +17,7 @@ mod stats;
 mod tail;
 mod union;
 
+pub(crate) use arrival::ArrivalStage;
 pub(crate) use build::build_access;
 pub(crate) use ixscan::CountScan;
 pub(crate) use scan::EmptyStage;

@@ -15,6 +15,7 @@ mod find;
 mod plan;
 mod projection;
 mod request;
+mod tail;
 mod ttl;
 mod view;
 mod write;
@@ -34,8 +35,9 @@ pub use request::{
     DistinctRequest, FindAndModifyRequest, FindAndModifyResult, FindRequest, InsertRequest,
     InsertResult, UpdateRequest, UpdateResult, UpdateStatement, Verbosity, WriteError,
 };
+pub use tail::find_tailable;
 pub use ttl::{TtlMonitor, expire_documents};
-pub use write::{delete, find_and_modify, insert, update};
+pub use write::{delete, ends_command, find_and_modify, insert, update};
 
 #[cfg(test)]
 mod tests;

@@ -39,7 +39,7 @@ pub(crate) enum AccessPath {
     Nothing,
     /// One document by its `_id`.
     Id(RawBson),
-    /// The documents in the order of `_id`.
+    /// The documents in the order of `_id`, those of a capped collection in the order of arrival.
     Collection {
         /// From the largest.
         backward: bool,

@@ -67,7 +67,7 @@ pub(crate) fn remembered<T>(
         let result = step(&mut txn).and_then(|value| {
             if let Some(log) = ctx.statements.as_deref_mut() {
                 for (statement, outcome) in describe(&value) {
-                    log.write(&mut txn, statement, &outcome)?;
+                    log.write(&mut txn, ctx.first_statement + statement, &outcome)?;
                 }
             }
             txn.commit(ctx.durability)?;
@@ -109,7 +109,7 @@ pub(crate) fn check_target(ctx: &OpContext<'_>, ns: &Namespace) -> Result<()> {
 }
 
 /// Whether an error ends the command instead of standing in its `writeErrors`.
-pub(crate) fn ends_command(error: &Error) -> bool {
+pub fn ends_command(error: &Error) -> bool {
     matches!(
         error.code(),
         Code::MAX_TIME_MS_EXPIRED

@@ -8,16 +8,20 @@ use bson::raw::{RawDocumentBuf, cstr};
 use catalog::{IndexChange, IndexSelector, STORAGE_OPTIONS};
 use errors::{Code, Error, Result};
 
-pub(crate) const COLL_MOD: Command =
-    Command::new("collMod", "Changes a validator; hides an index or changes its lifetime.", run)
-        .api_v1()
-        .write_concern();
+pub(crate) const COLL_MOD: Command = Command::new(
+    "collMod",
+    "Changes a validator or a cap; hides an index or changes its lifetime.",
+    run,
+)
+.api_v1()
+.write_concern();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;
     let mut index = None;
     let mut validation = RawDocumentBuf::new();
     let mut shape = RawDocumentBuf::new();
+    let (mut capped_size, mut capped_max) = (None, None);
     for field in &fields[1..] {
         match field.name {
             "index" => index = Some(parse_index(field)?),
@@ -28,13 +32,13 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             "validationLevel" => validation.append(cstr!("validationLevel"), field.str()?),
             "validationAction" => validation.append(cstr!("validationAction"), field.str()?),
             name if STORAGE_OPTIONS.contains(&name) => append(&mut shape, field),
+            "cappedSize" => capped_size = Some(field.i64()?),
+            "cappedMax" => capped_max = Some(field.i64()?),
             "viewOn"
             | "pipeline"
             | "timeseries"
             | "expireAfterSeconds"
             | "changeStreamPreAndPostImages"
-            | "cappedSize"
-            | "cappedMax"
             | "dryRun" => return Err(field.not_yet()),
             _ => return Err(field.unknown()),
         }
@@ -44,6 +48,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     catalog.require(&namespace)?;
     if !validation.is_empty() {
         catalog.change_validation(&namespace, &validation)?;
+    }
+    if (capped_size, capped_max) != (None, None) {
+        catalog.change_cap(&namespace, capped_size, capped_max)?;
     }
     if !shape.is_empty() {
         catalog.reshape_indexes(&namespace, IndexSelector::Name("_id_"), &shape)?;

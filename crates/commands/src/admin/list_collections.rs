@@ -15,7 +15,7 @@ pub(crate) const LIST_COLLECTIONS: Command =
     Command::new("listCollections", "The collections and views of a database.", run).api_v1();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let mut wanted = Wanted { batch_size: Some(u64::MAX), single_batch: false, no_timeout: false };
+    let mut wanted = Wanted { batch_size: Some(u64::MAX), ..Wanted::default() };
     let mut name_only = false;
     let mut filter = None;
     for field in &fields[1..] {

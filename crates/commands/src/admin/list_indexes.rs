@@ -14,7 +14,7 @@ pub(crate) const LIST_INDEXES: Command =
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;
-    let mut wanted = Wanted { batch_size: Some(u64::MAX), single_batch: false, no_timeout: false };
+    let mut wanted = Wanted { batch_size: Some(u64::MAX), ..Wanted::default() };
     for field in &fields[1..] {
         match field.name {
             "cursor" => wanted = parse_list_cursor(field, "listIndexes.cursor")?,

@@ -68,7 +68,12 @@ fn coll_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     reply.number("numOrphanDocs", 0);
     reply.number("storageSize", stats.storage_bytes / scale);
     reply.number("freeStorageSize", 0);
-    reply.bool("capped", false);
+    let cap = collection.as_ref().and_then(|collection| collection.cap());
+    reply.bool("capped", cap.is_some());
+    if let Some(cap) = cap {
+        reply.number("max", cap.documents.unwrap_or(0));
+        reply.number("maxSize", cap.bytes / scale);
+    }
     reply.number("nindexes", stats.indexes.len() as u64);
     let builds = reply.begin_array("indexBuilds");
     reply.end(builds);

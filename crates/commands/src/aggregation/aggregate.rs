@@ -45,8 +45,7 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
     }
     let mut op = context.op();
     let cursor = query::aggregate(&mut op, &target, &request)?;
-    let wanted =
-        Wanted { batch_size: aggregate.batch_size, single_batch: false, no_timeout: false };
+    let wanted = Wanted { batch_size: aggregate.batch_size, ..Wanted::default() };
     first_batch(context, &aggregate.namespace, Documents::Query(cursor), None, &wanted)
 }
 

@@ -8,7 +8,7 @@
 use crate::context::Context;
 use crate::writer::Writer;
 use bson::{RawDocument, RawDocumentBuf};
-use errors::{Code, Error, Result};
+use errors::Result;
 use query::QueryCursor;
 use session::NewCursor;
 use std::sync::Arc;
@@ -41,11 +41,21 @@ pub(crate) struct Parked {
     pub(crate) remaining: Option<u64>,
     /// Documents in the batches so far; old clients are told.
     pub(crate) returned: u64,
+    /// At its end a batch waits for more.
+    pub(crate) await_data: bool,
     /// What is left of the `maxTimeMS` of the command that made it.
     pub(crate) time_left: Option<Duration>,
 }
 
+impl Parked {
+    /// Whether its end is only the end of what is there by now.
+    pub(crate) fn is_tailable(&self) -> bool {
+        matches!(&self.documents, Documents::Query(cursor) if cursor.is_tailable())
+    }
+}
+
 /// What a client wants of a new cursor.
+#[derive(Default)]
 pub(crate) struct Wanted {
     /// `batchSize`; none takes the default.
     pub(crate) batch_size: Option<u64>,
@@ -53,6 +63,8 @@ pub(crate) struct Wanted {
     pub(crate) single_batch: bool,
     /// The cursor outlives idleness.
     pub(crate) no_timeout: bool,
+    /// At its end the cursor waits for more.
+    pub(crate) await_data: bool,
 }
 
 /// Writes `cursor: {firstBatch, id, ns}` and parks what is left.
@@ -63,7 +75,9 @@ pub(crate) fn first_batch(
     limit: Option<u64>,
     wanted: &Wanted,
 ) -> Result<()> {
-    let mut parked = Parked { documents, remaining: limit, returned: 0, time_left: None };
+    let await_data = wanted.await_data;
+    let mut parked =
+        Parked { documents, remaining: limit, returned: 0, await_data, time_left: None };
     let open = context.reply.begin_document("cursor");
     let list = context.reply.begin_array("firstBatch");
     let size = wanted.batch_size.unwrap_or(FIRST_BATCH);
@@ -149,7 +163,7 @@ pub(crate) fn fill(reply: &mut Writer, parked: &mut Parked, size: u64) -> Result
                 }
             }
             Added::Full => return Ok(Filled { count, exhausted: false }),
-            Added::End => return Ok(Filled { count, exhausted: true }),
+            Added::End => return Ok(Filled { count, exhausted: !parked.is_tailable() }),
         }
     }
     let exhausted = match &parked.documents {
@@ -169,15 +183,4 @@ enum Added {
 
 fn fits(bytes: usize, count: u64, document: &RawDocument) -> bool {
     count == 0 || bytes + document.as_bytes().len() <= MAX_BATCH_BYTES
-}
-
-/// Refuses what only capped collections can do.
-pub(crate) fn refuse_tailable(namespace: &str) -> Error {
-    Error::new(
-        Code::BAD_VALUE,
-        format!(
-            "error processing query: ns={namespace} tailable cursor requested on non capped \
-             collection"
-        ),
-    )
 }

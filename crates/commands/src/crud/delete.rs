@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 pub(crate) const DELETE: Command = Command::new("delete", "Removes documents.", run)
     .writes(Counter::Delete)
     .api_v1()
-    .sequence("deletes")
+    .sequences(&["deletes"])
     .explains(explain);
 
 const PLACE: &str = "delete.deletes";

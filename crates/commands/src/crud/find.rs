@@ -1,6 +1,6 @@
 //! `find`.
 
-use super::batch::{Documents, Wanted, first_batch, refuse_tailable};
+use super::batch::{Documents, Wanted, first_batch};
 use super::explain::{verbosity_of, write_explain};
 use crate::context::Context;
 use crate::fields::Field;
@@ -26,7 +26,11 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     // The limit is applied once, here or below; below knows when to stop sorting.
     let limit = (find.request.limit > 0).then_some(find.request.limit);
     let mut op = context.op();
-    let cursor = query::find(&mut op, &find.namespace, &find.request)?;
+    let cursor = if find.tailable {
+        query::find_tailable(&mut op, &find.namespace, &find.request)?
+    } else {
+        query::find(&mut op, &find.namespace, &find.request)?
+    };
     first_batch(context, find.namespace.as_str(), Documents::Query(cursor), limit, &find.wanted)
 }
 
@@ -45,7 +49,7 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Find<'a>> {
     let mut find = Find {
         namespace,
         request: FindRequest::default(),
-        wanted: Wanted { batch_size: None, single_batch: false, no_timeout: false },
+        wanted: Wanted::default(),
         tailable: false,
         await_data: false,
     };
@@ -57,9 +61,10 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Find<'a>> {
             "Cannot set 'awaitData' without also setting 'tailable'",
         ));
     }
-    if find.tailable {
-        return Err(refuse_tailable(find.namespace.as_str()));
+    if find.tailable && find.wanted.single_batch {
+        return Err(Error::bad_value("cannot use tailable option with the 'singleBatch' option"));
     }
+    find.wanted.await_data = find.await_data;
     Ok(find)
 }
 

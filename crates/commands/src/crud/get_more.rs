@@ -1,12 +1,13 @@
 //! `getMore`: the next batch of a parked cursor.
 
-use super::batch::{Documents, fill};
+use super::batch::{Documents, Filled, Parked, fill};
 use crate::context::Context;
 use crate::fields::{Field, missing};
 use crate::registry::{Command, Counter};
 use errors::{Code, Error, Result};
 use session::CursorId;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 pub(crate) const GET_MORE: Command =
     Command::new("getMore", "The next batch of a cursor.", run).reads(Counter::GetMore).api_v1();
@@ -37,7 +38,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let session = context.arguments.session;
     let transaction = context.transaction();
     let mut out = service.cursors.check_out(id, &namespace, session, transaction, number)?;
-    if context.arguments.max_time_ms.is_some() {
+    if context.arguments.max_time_ms.is_some() && !out.cursor().await_data {
         // The cursor itself is fine and stays.
         out.park(context.started);
         return Err(Error::bad_value(
@@ -48,7 +49,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if parked.time_left.is_some() {
         service.fail_points.check_time()?;
     }
-    let deadline = parked.time_left.map(|left| context.started + left);
+    // Of a tail the time is the longest wait, and its end is no error.
+    let time_left = parked.time_left.filter(|_| !parked.is_tailable());
+    let deadline = time_left.map(|left| context.started + left);
     context.connection.operation.set_deadline(deadline);
     if let Documents::Query(cursor) = &mut parked.documents {
         cursor.resume(context.interrupt())?;
@@ -58,7 +61,11 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let list = context.reply.begin_array("nextBatch");
     let size = batch_size.filter(|size| *size > 0).unwrap_or(u64::MAX);
     let before = parked.returned;
-    let filled = fill(&mut context.reply, parked, size)?;
+    let filled = if parked.is_tailable() {
+        tail(context, parked, size)?
+    } else {
+        fill(&mut context.reply, parked, size)?
+    };
     context.reply.end(list);
     if context.request.op.is_legacy() {
         context.reply.number("startingFrom", before);
@@ -85,4 +92,38 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         context.exhaust = Some(context.body.to_owned());
     }
     Ok(())
+}
+
+/// How long a batch of a tail waits for more where the client does not say.
+const AWAIT: Duration = Duration::from_secs(1);
+/// A commit wakes who waits; whether to go on waiting is asked this often.
+const TURN: Duration = Duration::from_millis(100);
+
+/// Fills a batch from the end of a capped collection, waiting for more where there is nothing.
+fn tail(context: &mut Context<'_>, parked: &mut Parked, size: u64) -> Result<Filled> {
+    let longest = context.arguments.max_time_ms.map_or(AWAIT, Duration::from_millis);
+    let began = context.now();
+    loop {
+        if let Documents::Query(cursor) = &mut parked.documents {
+            cursor.check_alive()?;
+            cursor.refresh();
+        }
+        let filled = fill(&mut context.reply, parked, size)?;
+        if filled.count > 0 || filled.exhausted || !parked.await_data {
+            return Ok(filled);
+        }
+        let Documents::Query(cursor) = &mut parked.documents else { return Ok(filled) };
+        loop {
+            let waited = context.now().saturating_sub(began);
+            let left = longest.saturating_sub(waited);
+            if left.is_zero() {
+                context.waited += waited;
+                return Ok(filled);
+            }
+            if cursor.wait(left.min(TURN)) {
+                break;
+            }
+            context.check_interrupt()?;
+        }
+    }
 }

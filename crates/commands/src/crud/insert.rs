@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 pub(crate) const INSERT: Command = Command::new("insert", "Stores documents.", run)
     .writes(Counter::Insert)
     .api_v1()
-    .sequence("documents");
+    .sequences(&["documents"]);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 pub(crate) const UPDATE: Command = Command::new("update", "Changes documents.", run)
     .writes(Counter::Update)
     .api_v1()
-    .sequence("updates")
+    .sequences(&["updates"])
     .explains(explain);
 
 const PLACE: &str = "update.updates";
@@ -156,11 +156,17 @@ fn parse_statement(document: &RawDocument) -> Result<UpdateStatement<'_>> {
     }
     statement.filter = filter.ok_or_else(|| missing(PLACE, "q"))?;
     statement.update = update.ok_or_else(|| missing(PLACE, "u"))?;
+    check_update_value(&statement)?;
+    Ok(statement)
+}
+
+/// Refuses what cannot be an update, and a sort that would choose among all.
+pub(crate) fn check_update_value(statement: &UpdateStatement<'_>) -> Result<()> {
     if !matches!(statement.update, RawBsonRef::Document(_) | RawBsonRef::Array(_)) {
         return Err(Error::failed_to_parse("Update argument must be either an object or an array"));
     }
     if statement.multi && statement.sort.is_some() {
         return Err(Error::failed_to_parse("Cannot specify sort with multi=true"));
     }
-    Ok(statement)
+    Ok(())
 }

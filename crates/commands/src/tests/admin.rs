@@ -60,7 +60,7 @@ fn list_is_parked_and_continued() {
 fn what_cannot_be_honoured_is_refused() {
     let client = Client::new();
     for command in [
-        doc! { "create": "c", "capped": true, "size": 1000 },
+        doc! { "create": "c", "capped": true },
         doc! { "create": "c", "validator": { "a": { "$near": 1 } } },
         doc! { "create": "c", "timeseries": { "timeField": "t" } },
     ] {

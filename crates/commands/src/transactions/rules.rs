@@ -6,9 +6,10 @@ use crate::replication::read_concern::Level;
 use errors::{Code, Error, Result};
 
 /// What may run in a transaction.
-const IN_TRANSACTION: [&str; 13] = [
+const IN_TRANSACTION: [&str; 14] = [
     "abortTransaction",
     "aggregate",
+    "bulkWrite",
     "commitTransaction",
     "create",
     "createIndexes",
@@ -23,7 +24,7 @@ const IN_TRANSACTION: [&str; 13] = [
 ];
 
 /// What can be sent twice under one number without a transaction.
-const RETRYABLE: [&str; 4] = ["delete", "findAndModify", "insert", "update"];
+const RETRYABLE: [&str; 5] = ["bulkWrite", "delete", "findAndModify", "insert", "update"];
 
 /// Whether a command ends a transaction.
 pub(crate) fn is_end(command: &Command) -> bool {
@@ -60,7 +61,9 @@ pub(crate) fn check(command: &Command, arguments: &Arguments<'_>, database: &str
         return refused(format!("Cannot run '{}' in a multi-document transaction.", command.name));
     }
     let ends = is_end(command);
-    if !ends && matches!(database, "admin" | "config" | "local") {
+    // It names its collections itself, and checks them.
+    let names_others = command.name == "bulkWrite";
+    if !ends && !names_others && matches!(database, "admin" | "config" | "local") {
         return refused(format!(
             "Cannot run command against the '{database}' database in a transaction."
         ));

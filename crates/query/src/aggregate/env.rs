@@ -215,7 +215,7 @@ fn coll_stats(catalog: &Catalog, ns: &Namespace, request: &Metadata) -> Result<D
                 "numOrphanDocs": 0,
                 "storageSize": stats.storage_bytes as i64,
                 "freeStorageSize": 0,
-                "capped": false,
+                "capped": collection.cap().is_some(),
                 "nindexes": stats.indexes.len() as i32,
                 "indexBuilds": [],
                 "totalIndexSize": total as i64,

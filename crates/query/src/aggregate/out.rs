@@ -35,6 +35,12 @@ impl CollectionWriter {
                 format!("Namespace {target} is a view, not a collection"),
             ));
         }
+        if existing.as_ref().is_some_and(|c| c.cap().is_some()) {
+            return Err(Error::location(
+                17152,
+                format!("namespace '{target}' is capped so it can't be used for $out"),
+            ));
+        }
         let name = format!("{TEMPORARY_PREFIX}{:016x}", catalog.os().entropy.next_u64());
         let temporary = Namespace::new(target.database(), &name)?;
         let options = existing.as_ref().map(|c| c.options().clone()).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! From an access plan to stages.
 
 use super::Stage;
+use super::arrival::ArrivalStage;
 use super::fetch::FetchStage;
 use super::ixscan::{ClusteredStage, IndexStage};
 use super::scan::{CollectionStage, EmptyStage, IdStage};
@@ -22,9 +23,10 @@ pub(crate) fn build_access(
             let key = id_key(id.as_raw_bson_ref())?;
             Box::new(IdStage::new(collection, key, residual))
         }
-        AccessPath::Collection { backward } => {
-            Box::new(CollectionStage::new(collection, *backward, residual))
-        }
+        AccessPath::Collection { backward } => match collection.order() {
+            Some(order) => Box::new(ArrivalStage::new(collection, order, *backward, residual)),
+            None => Box::new(CollectionStage::new(collection, *backward, residual)),
+        },
         AccessPath::Index(scan) if scan.index.is_none() => {
             Box::new(ClusteredStage(IndexStage::new(collection, scan.clone(), residual)?))
         }

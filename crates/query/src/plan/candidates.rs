@@ -69,7 +69,7 @@ pub(crate) fn choose(input: &PlannerInput<'_>) -> Decision {
     }
     let best = (0..candidates.len())
         .max_by_key(|at| (candidates[*at].score, std::cmp::Reverse(*at)))
-        .filter(|at| candidates[*at].score > 0);
+        .filter(|at| candidates[*at].score >= worth(input));
     match best {
         None => only(collection_scan(input, false)),
         Some(at) => {
@@ -82,6 +82,12 @@ pub(crate) fn choose(input: &PlannerInput<'_>) -> Decision {
             Decision { winner, rejected }
         }
     }
+}
+
+/// What an index must offer to be taken. A capped collection is read in its own order unless an
+/// index narrows the search or gives the order asked for.
+fn worth(input: &PlannerInput<'_>) -> u32 {
+    if input.collection.order().is_some() && input.sort.is_none() { BOUNDED } else { 1 }
 }
 
 fn only(winner: Access) -> Decision {

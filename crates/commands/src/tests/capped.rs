@@ -1,0 +1,165 @@
+//! Capped collections and tailable cursors, as a client meets them.
+
+use super::*;
+use bson::Bson;
+
+fn capped(client: &Client, options: Document) {
+    let mut create = doc! { "create": "c", "capped": true };
+    create.extend(options);
+    client.ok("db", create);
+}
+
+fn insert(client: &Client, ids: impl IntoIterator<Item = i32>) {
+    let documents: Vec<Document> = ids.into_iter().map(|id| doc! { "_id": id }).collect();
+    client.ok("db", doc! { "insert": "c", "documents": documents });
+}
+
+fn batch(reply: &Document, name: &str) -> Vec<i32> {
+    let cursor = reply.get_document("cursor").unwrap();
+    let of = |value: &Bson| value.as_document().unwrap().get_i32("_id").unwrap();
+    cursor.get_array(name).unwrap().iter().map(of).collect()
+}
+
+fn code(reply: &Document) -> i32 {
+    reply.get_i32("code").unwrap()
+}
+
+fn id_of(reply: &Document) -> i64 {
+    reply.get_document("cursor").unwrap().get_i64("id").unwrap()
+}
+
+fn found(client: &Client, find: Document) -> Vec<i32> {
+    let mut command = doc! { "find": "c" };
+    command.extend(find);
+    batch(&client.ok("db", command), "firstBatch")
+}
+
+#[test]
+fn natural_order_is_the_order_of_insertion() {
+    let client = Client::new();
+    capped(&client, doc! { "size": 4096, "max": 4 });
+    insert(&client, [5, 3, 9, 1, 7]);
+    assert_eq!(found(&client, doc! {}), [3, 9, 1, 7]);
+    assert_eq!(found(&client, doc! { "projection": { "_id": 1 } }), [3, 9, 1, 7]);
+    assert_eq!(found(&client, doc! { "sort": { "$natural": -1 } }), [7, 1, 9, 3]);
+    assert_eq!(found(&client, doc! { "sort": { "_id": 1 } }), [1, 3, 7, 9]);
+    assert_eq!(found(&client, doc! { "filter": { "_id": { "$gt": 3 } } }), [7, 9]);
+    let aggregate =
+        doc! { "aggregate": "c", "pipeline": [{ "$project": { "_id": 1 } }], "cursor": {} };
+    assert_eq!(batch(&client.ok("db", aggregate), "firstBatch"), [3, 9, 1, 7]);
+    client.ok("db", doc! { "delete": "c", "deletes": [{ "q": { "_id": 9 }, "limit": 1 }] });
+    let update = doc! { "q": { "_id": 1 }, "u": { "$set": { "text": "longer than it was" } } };
+    let reply = client.ok("db", doc! { "update": "c", "updates": [update] });
+    assert_eq!(reply.get_i32("nModified").unwrap(), 1);
+    insert(&client, [2]);
+    assert_eq!(found(&client, doc! {}), [3, 1, 7, 2]);
+}
+
+#[test]
+fn its_options_and_figures_are_shown() {
+    let client = Client::new();
+    capped(&client, doc! { "size": 4096, "max": 4 });
+    let options = |client: &Client| {
+        let list = client.ok("db", doc! { "listCollections": 1 });
+        let first =
+            list.get_document("cursor").unwrap().get_array("firstBatch").unwrap()[0].clone();
+        first.as_document().unwrap().get_document("options").unwrap().clone()
+    };
+    assert_eq!(options(&client), doc! { "capped": true, "size": 4096, "max": 4 });
+    client.ok("db", doc! { "collMod": "c", "cappedSize": 1000.0, "cappedMax": 2_i64 });
+    assert_eq!(options(&client), doc! { "capped": true, "size": 1000, "max": 2 });
+    let stats = client.ok("db", doc! { "collStats": "c" });
+    let figures = ["max", "maxSize"].map(|name| stats.get_i32(name).unwrap());
+    assert_eq!((stats.get_bool("capped").unwrap(), figures), (true, [2, 1000]));
+    client.ok("db", doc! { "create": "plain" });
+    let refused = client.run("db", doc! { "collMod": "plain", "cappedSize": 1000 });
+    assert_eq!(code(&refused), 72);
+    client.ok("db", doc! { "convertToCapped": "plain", "size": 2000 });
+    let stats = client.ok("db", doc! { "collStats": "plain" });
+    assert!(stats.get_bool("capped").unwrap());
+    client.fails("db", doc! { "emptycapped": "c" }, 59, "no such command: 'emptycapped'");
+}
+
+#[test]
+fn what_has_no_room_is_refused() {
+    let client = Client::new();
+    capped(&client, doc! { "size": 100 });
+    let document = doc! { "text": "x".repeat(200) };
+    let reply = client.ok("db", doc! { "insert": "c", "documents": [document] });
+    let errors = reply.get_array("writeErrors").unwrap();
+    let error = errors[0].as_document().unwrap();
+    assert_eq!((code(error), reply.get_i32("n").unwrap()), (2, 0));
+    let out = doc! { "aggregate": "x", "pipeline": [{ "$out": "c" }], "cursor": {} };
+    assert_eq!(code(&client.run("db", out)), 17152);
+    let ttl = doc! { "key": { "t": 1 }, "name": "t_1", "expireAfterSeconds": 5 };
+    let ttl = client.run("db", doc! { "createIndexes": "c", "indexes": [ttl] });
+    assert_eq!(code(&ttl), 67);
+}
+
+#[test]
+fn a_tail_goes_on_where_it_ended() {
+    let client = Client::new();
+    capped(&client, doc! { "size": 4096, "max": 3 });
+    let tail = doc! { "find": "c", "tailable": true };
+    assert_eq!(id_of(&client.ok("db", tail.clone())), 0);
+    insert(&client, [1, 2]);
+    let first = client.ok("db", tail);
+    assert_eq!(batch(&first, "firstBatch"), [1, 2]);
+    let more = doc! { "getMore": id_of(&first), "collection": "c" };
+    let next = client.ok("db", more.clone());
+    assert_eq!((batch(&next, "nextBatch"), id_of(&next)), (vec![], id_of(&first)));
+    insert(&client, [0, 5]);
+    assert_eq!(batch(&client.ok("db", more.clone()), "nextBatch"), [0, 5]);
+    insert(&client, [11, 12, 13]);
+    assert_eq!(code(&client.run("db", more.clone())), 136);
+    assert_eq!(code(&client.run("db", more)), 43);
+}
+
+#[test]
+fn a_waiting_tail_is_woken_by_an_insert_and_ended_by_a_drop() {
+    let client = Client::new();
+    capped(&client, doc! { "size": 4096 });
+    insert(&client, [1]);
+    let tail = doc! { "find": "c", "tailable": true, "awaitData": true, "filter": { "_id": { "$gt": 1 } } };
+    let first = client.ok("db", tail);
+    let more = doc! { "getMore": id_of(&first), "collection": "c", "maxTimeMS": 600_000 };
+    let other = client.another(2);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| client.ok("db", more.clone()));
+        insert(&other, [0]);
+        insert(&other, [4]);
+        assert_eq!(batch(&waiting.join().unwrap(), "nextBatch"), [4]);
+        let waiting = scope.spawn(|| client.run("db", more.clone()));
+        other.ok("db", doc! { "drop": "c" });
+        assert_eq!(code(&waiting.join().unwrap()), 175);
+    });
+}
+
+#[test]
+fn a_tail_that_waited_in_vain_is_empty_and_open() {
+    let client = Client::new();
+    capped(&client, doc! { "size": 4096 });
+    insert(&client, [1]);
+    let first = client.ok("db", doc! { "find": "c", "tailable": true, "awaitData": true });
+    let more = doc! { "getMore": id_of(&first), "collection": "c", "maxTimeMS": 20 };
+    let next = client.ok("db", more);
+    assert_eq!((batch(&next, "nextBatch"), id_of(&next)), (vec![], id_of(&first)));
+}
+
+#[test]
+fn tails_are_for_capped_collections_in_their_order() {
+    let client = Client::new();
+    client.ok("db", doc! { "create": "plain" });
+    client.fails(
+        "db",
+        doc! { "find": "plain", "tailable": true },
+        2,
+        "error processing query: ns=db.plain tailable cursor requested on non capped collection",
+    );
+    capped(&client, doc! { "size": 4096 });
+    for options in [doc! { "sort": { "_id": 1 } }, doc! { "singleBatch": true }] {
+        let mut find = doc! { "find": "c", "tailable": true };
+        find.extend(options);
+        assert_eq!(code(&client.run("db", find)), 2);
+    }
+}

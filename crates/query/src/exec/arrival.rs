@@ -1,0 +1,131 @@
+//! The documents of a capped collection in the order of their arrival.
+//!
+//! Where it tails, the end is only the end of a snapshot: the next call, on a later one, goes on
+//! after the last document looked at.
+//!
+//! Always true: `last` is the arrival it looked at last; going on where that document is gone
+//! would leave documents out, so it is an error.
+
+use super::stats::Report;
+use super::{At, Counters, Row, Stage};
+use bson::raw::RawDocument;
+use catalog::{
+    Collection, Cursor, DictionaryId, Direction, arrival_key, arrival_of, arrivals_from,
+};
+use errors::{Code, Error, Result};
+use expr::Filter;
+use std::sync::Arc;
+
+pub(crate) struct ArrivalStage {
+    collection: Arc<Collection>,
+    order: DictionaryId,
+    backward: bool,
+    tails: bool,
+    filter: Option<Filter>,
+    cursor: Option<Cursor>,
+    last: Option<u64>,
+    row: Row,
+    counters: Counters,
+}
+
+impl ArrivalStage {
+    pub(crate) fn new(
+        collection: &Arc<Collection>,
+        order: DictionaryId,
+        backward: bool,
+        filter: Option<Filter>,
+    ) -> Self {
+        Self {
+            collection: Arc::clone(collection),
+            order,
+            backward,
+            tails: false,
+            filter,
+            cursor: None,
+            last: None,
+            row: Row::default(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Goes on after the end when it is asked again, on a later snapshot.
+    pub(crate) fn tailing(mut self) -> Self {
+        self.tails = true;
+        self
+    }
+
+    fn open(&self, at: &At<'_>) -> Result<Cursor> {
+        let direction = if self.backward { Direction::Backward } else { Direction::Forward };
+        if let Some(last) = self.last
+            && at.get(self.order, &arrival_key(last))?.is_none()
+        {
+            return Err(Error::new(
+                Code::CAPPED_POSITION_LOST,
+                format!(
+                    "CollectionScan died due to position in capped collection being deleted. Last \
+                     seen record id: RecordId({})",
+                    last + 1
+                ),
+            ));
+        }
+        at.cursor(self.order, arrivals_from(self.last.map_or(0, |last| last + 1)), direction)
+    }
+}
+
+impl Drop for ArrivalStage {
+    fn drop(&mut self) {
+        if self.counters.works > 0 {
+            self.collection.note_scanned(self.counters.documents);
+        }
+    }
+}
+
+impl Stage for ArrivalStage {
+    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+        if self.counters.finished && !self.tails {
+            return Ok(false);
+        }
+        let mut cursor = match self.cursor.take() {
+            Some(cursor) => cursor,
+            None => self.open(at)?,
+        };
+        while let Some((key, id_key)) = cursor.next().map_err(catalog::from_engine)? {
+            self.last = arrival_of(key).or(self.last);
+            self.counters.works += 1;
+            self.counters.documents += 1;
+            at.tick(self.counters.works)?;
+            let Some(document) = at.get(self.collection.primary(), id_key)? else { continue };
+            if let Some(filter) = &self.filter
+                && !filter.matches(RawDocument::from_bytes(&document[..])?)?
+            {
+                continue;
+            }
+            self.row.set(id_key, &document);
+            self.counters.advanced += 1;
+            self.cursor = Some(cursor);
+            return Ok(true);
+        }
+        self.counters.finished = true;
+        Ok(false)
+    }
+
+    fn row(&self) -> &Row {
+        &self.row
+    }
+
+    fn park(&mut self) {
+        if let Some(cursor) = &mut self.cursor {
+            cursor.park();
+        }
+    }
+
+    fn report(&self) -> Report {
+        let mut report = Report::new("COLLSCAN", self.counters);
+        if let Some(filter) = &self.filter {
+            report = report.with("filter", filter.to_document());
+        }
+        report
+            .with("direction", if self.backward { "backward" } else { "forward" })
+            .counting("docsExamined", self.counters.documents)
+    }
+}
