@@ -10,7 +10,7 @@ use crate::live::{LiveTxns, TxnInfo};
 use crate::log::Log;
 use crate::settings::{Background, Options};
 use crate::snapshot::Snapshot;
-use crate::snapshots::Snapshots;
+use crate::snapshots::{Pinned, Snapshots};
 use crate::stats::{Counters, Stats};
 use crate::txn::Txn;
 use crate::{DictionaryId, DictionaryOptions, Error, Result, TxnOptions, recovery};
@@ -101,6 +101,19 @@ impl Engine {
     /// A read-only view of everything committed by now; cheap to clone, keeps its versions alive.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.0.doors.mine())
+    }
+
+    /// A read-only view of everything committed by `timestamp`; `None` where that state is not
+    /// kept ([`Engine::keep_history`]), or is yet to come.
+    pub fn snapshot_at(&self, timestamp: crate::Timestamp) -> Option<Snapshot> {
+        let pinned = Pinned::past(self.0.doors.mine(), timestamp.0)?;
+        Some(Snapshot::of(&pinned, None))
+    }
+
+    /// From now on keeps every state since `since`, or with `None` only those that are read. A
+    /// state that was let go does not come back. Costs the space of every version since then.
+    pub fn keep_history(&self, since: Option<crate::Timestamp>) {
+        self.environment().snapshots.keep_history(since.map(|timestamp| timestamp.0));
     }
 
     /// The newest commit that readers see.

@@ -81,7 +81,7 @@ impl Environment {
 
     /// Frees what dropped dictionaries hold, once no snapshot can see them.
     pub(crate) fn drop_invisible(&self) {
-        let oldest = self.snapshots.oldest();
+        let oldest = self.snapshots.oldest_kept();
         for dictionary in self.directory.all() {
             if dictionary.dropped().is_some_and(|dropped| dropped <= oldest) {
                 self.directory.remove(dictionary.id);

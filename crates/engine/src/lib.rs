@@ -26,6 +26,7 @@ mod environment;
 mod error;
 pub mod format;
 mod health;
+mod history;
 mod housekeeping;
 mod live;
 mod log;

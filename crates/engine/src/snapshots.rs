@@ -5,6 +5,8 @@
 //!    tree: no reader sees half a commit.
 //! 2. Whoever asks what is still needed ([`Snapshots::oldest`], [`Snapshots::visibility`]) gets an
 //!    answer at or below every snapshot that lives or will be taken.
+//! 3. A state of the kept history can be taken like that of now: its versions are all there, and so
+//!    are the dictionaries it sees. Only the lock table does not remember the commits since.
 //!
 //! Snapshots are registered per lane, so that threads that begin and end them do not meet. The
 //! price is paid by those who ask, who look at every lane. Why 2 holds without a common lock: a
@@ -12,6 +14,7 @@
 //! the watermark and then the announcements; one of the two sees the other.
 
 use crate::door::Door;
+use crate::history::History;
 use ftree::Visibility;
 use os::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use os::sync::{Condvar, Mutex, spin_loop, yield_now};
@@ -32,6 +35,7 @@ const NONE: u64 = u64::MAX;
 pub(crate) struct Snapshots {
     watermark: Padded<AtomicU64>,
     lanes: Box<[Padded<Lane>; LANES]>,
+    history: History,
     /// Commit `ts` is complete when slot `ts % RING` holds `ts`.
     complete: Box<[AtomicU64]>,
     /// Commits that sleep until the watermark has moved.
@@ -61,6 +65,7 @@ impl Default for Snapshots {
         Self {
             watermark: Padded::default(),
             lanes: Box::new(std::array::from_fn(lane)),
+            history: History::default(),
             complete: (0..RING).map(|_| AtomicU64::new(0)).collect(),
             sleeping: AtomicUsize::new(0),
             bed: Mutex::new(()),
@@ -118,7 +123,18 @@ impl Snapshots {
     pub(crate) fn oldest(&self) -> u64 {
         let horizon = self.watermark();
         let announced = self.lanes.iter().map(|lane| lane.oldest.load(Ordering::SeqCst));
-        announced.fold(horizon, u64::min)
+        announced.fold(horizon, u64::min).min(self.history.oldest_reader())
+    }
+
+    /// As [`Snapshots::oldest`], the kept history included.
+    pub(crate) fn oldest_kept(&self) -> u64 {
+        self.oldest().min(self.history.oldest_kept())
+    }
+
+    /// Keeps every state from `since` on, or none beyond what is read. What was let go does not
+    /// come back.
+    pub(crate) fn keep_history(&self, since: Option<u64>) {
+        self.history.keep(since, || self.watermark());
     }
 
     /// What merges must keep.
@@ -129,7 +145,8 @@ impl Snapshots {
         for lane in self.lanes.iter() {
             timestamps.extend(lane.live.lock().timestamps());
         }
-        Visibility::new(horizon, &timestamps)
+        let floor = self.history.tell(&mut timestamps);
+        Visibility::new(horizon.min(floor), &timestamps)
     }
 
     /// How many snapshots are out.
@@ -137,7 +154,7 @@ impl Snapshots {
         let count = |lane: &Padded<Lane>| {
             lane.live.lock().queue.iter().map(|(_, count)| *count as usize).sum::<usize>()
         };
-        self.lanes.iter().map(count).sum()
+        self.lanes.iter().map(count).sum::<usize>() + self.history.readers()
     }
 
     /// A commit's writes are all in their trees: moves the watermark over it and over whatever was
@@ -243,6 +260,8 @@ impl Live {
 /// A registered snapshot, and the door it came in by; dropping it lets its versions go.
 pub(crate) struct Pinned {
     pub(crate) timestamp: u64,
+    /// Taken from the history: the lock table may not know of commits since.
+    pub(crate) is_past: bool,
     door: Arc<Door>,
     registered: bool,
 }
@@ -251,7 +270,18 @@ impl Pinned {
     /// The state as of now.
     pub(crate) fn new(door: &Arc<Door>) -> Self {
         let timestamp = door.snapshots.register(door.lane());
-        Self { timestamp, door: Arc::clone(door), registered: true }
+        Self { timestamp, is_past: false, door: Arc::clone(door), registered: true }
+    }
+
+    /// A kept state; `None` where it is gone, or yet to come.
+    pub(crate) fn past(door: &Arc<Door>, timestamp: u64) -> Option<Self> {
+        let snapshots = &door.snapshots;
+        snapshots.history.enter(timestamp, || snapshots.watermark()).then(|| Self {
+            timestamp,
+            is_past: true,
+            door: Arc::clone(door),
+            registered: true,
+        })
     }
 
     pub(crate) fn door(&self) -> &Arc<Door> {
@@ -260,7 +290,12 @@ impl Pinned {
 
     /// Lets the versions go before its end; it must not be read at any more.
     pub(crate) fn let_go(&mut self) {
-        if std::mem::take(&mut self.registered) {
+        if !std::mem::take(&mut self.registered) {
+            return;
+        }
+        if self.is_past {
+            self.door.snapshots.history.leave(self.timestamp);
+        } else {
             self.door.snapshots.release(self.door.lane(), self.timestamp);
         }
     }
@@ -268,7 +303,9 @@ impl Pinned {
 
 impl Clone for Pinned {
     fn clone(&self) -> Self {
-        if self.registered {
+        if self.registered && self.is_past {
+            self.door.snapshots.history.enter_again(self.timestamp);
+        } else if self.registered {
             self.door.snapshots.register_again(self.door.lane(), self.timestamp);
         }
         Self { door: Arc::clone(&self.door), ..*self }

@@ -213,7 +213,7 @@ impl Txn {
         }
         let conflict = granted.last_commit > snapshot
             || found.created > snapshot
-            || (granted.complete_since > snapshot
+            || ((granted.complete_since > snapshot || self.pinned.is_past)
                 && found.tree.newest(key)?.is_some_and(|(newest, _)| newest > snapshot));
         if conflict { Err(Error::WriteConflict) } else { Ok(()) }
     }
