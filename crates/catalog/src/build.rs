@@ -8,7 +8,7 @@ mod online;
 
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
-use crate::ddl::{MetadataGuard, drop_index_records, lock_metadata, write_record};
+use crate::ddl::{Check, MetadataGuard, drop_index_records, lock_metadata, write_record};
 use crate::failure::from_engine;
 use crate::index::IndexSpec;
 use crate::metadata;
@@ -68,7 +68,7 @@ impl Catalog {
         self: &Arc<Self>,
         namespace: &Namespace,
         specs: &[IndexSpec],
-        check: &dyn Fn() -> Result<()>,
+        check: Check<'_>,
     ) -> Result<CreatedIndexes> {
         let created_collection = self.collection(namespace).is_none();
         let (collection, guard, _turn) = self.lock_for_build(namespace, check)?;
@@ -92,7 +92,7 @@ impl Catalog {
         let mut built = build.run(check);
         // Also a build that failed has to have the writers out, before it stops asking for changes.
         let guard = loop {
-            match lock_metadata(&collection) {
+            match lock_metadata(&collection, &|| Ok(())) {
                 Ok(guard) => break guard,
                 Err(_) => built = built.and_then(|()| check()),
             }
@@ -114,7 +114,7 @@ impl Catalog {
     pub(crate) fn lock_for_build(
         self: &Arc<Self>,
         namespace: &Namespace,
-        check: &dyn Fn() -> Result<()>,
+        check: Check<'_>,
     ) -> Result<(Arc<Collection>, MetadataGuard, BuildTurn)> {
         loop {
             let found = self.ensure_collection(namespace)?;
@@ -130,7 +130,7 @@ impl Catalog {
                 }
                 check()?;
             };
-            let guard = lock_metadata(&found)?;
+            let guard = lock_metadata(&found, check)?;
             match self.collection(namespace) {
                 Some(current) if current.number == found.number => {
                     return Ok((current, guard, turn));
@@ -180,8 +180,9 @@ impl Catalog {
         &self,
         namespace: &Namespace,
         selectors: &[IndexSelector<'_>],
+        check: Check<'_>,
     ) -> Result<usize> {
-        self.change_indexes(namespace, |collection, txn| {
+        self.change_indexes(namespace, check, |collection, txn| {
             let mut kept = collection.indexes.clone();
             for selector in selectors {
                 for name in selected(collection, *selector)? {
@@ -201,8 +202,9 @@ impl Catalog {
         namespace: &Namespace,
         selector: IndexSelector<'_>,
         change: IndexChange,
+        check: Check<'_>,
     ) -> Result<IndexChange> {
-        self.change_indexes(namespace, |collection, _| {
+        self.change_indexes(namespace, check, |collection, _| {
             let names = selected(collection, selector).map_err(|error| match error.code() {
                 Code::INVALID_OPTIONS => Error::bad_value("can't hide _id index"),
                 _ => error,
@@ -225,9 +227,10 @@ impl Catalog {
     fn change_indexes<T>(
         &self,
         namespace: &Namespace,
+        check: Check<'_>,
         change: impl Fn(&Collection, &mut engine::Txn) -> Result<(T, Vec<Arc<Index>>)>,
     ) -> Result<T> {
-        let (collection, guard) = self.lock_current(namespace)?;
+        let (collection, guard) = self.lock_current(namespace, check)?;
         if collection.is_view() {
             return Err(Error::new(
                 Code::COMMAND_NOT_SUPPORTED_ON_VIEW,

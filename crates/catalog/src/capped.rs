@@ -16,7 +16,7 @@
 
 use crate::catalog::{Catalog, not_found};
 use crate::collection::Collection;
-use crate::ddl::{with_options, write_record};
+use crate::ddl::{Check, with_options, write_record};
 use crate::documents::required_id;
 use crate::failure::from_engine;
 use crate::index::id_key;
@@ -342,8 +342,9 @@ impl Catalog {
         namespace: &Namespace,
         size: Option<i64>,
         max: Option<i64>,
+        check: Check<'_>,
     ) -> Result<()> {
-        let (collection, guard) = self.lock_current(namespace)?;
+        let (collection, guard) = self.lock_current(namespace, check)?;
         let Some(cap) = collection.options.capped else {
             return Err(Error::new(
                 Code::INVALID_OPTIONS,
@@ -419,7 +420,7 @@ impl Catalog {
             ));
         }
         let options = CollectionOptions::default().with_cap(Some(cap))?;
-        self.create_collection(to, &options)?;
+        self.create_collection(to, &options, check)?;
         let snapshot = self.snapshot();
         let (dictionary, range) = match source.order {
             Some(order) => (order, arrivals_from(0)),

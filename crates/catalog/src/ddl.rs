@@ -23,12 +23,13 @@ use std::time::Duration;
 
 /// The longest chain of views upon views.
 const MAX_VIEW_DEPTH: usize = 20;
-/// How often a name's lock is asked for; each time waits for the lock's own time.
-const NAME_ATTEMPTS: u32 = 15;
 /// How long a change of the metadata keeps new writers out while it waits for those inside…
 const METADATA_TURN: Duration = Duration::from_millis(100);
 /// …and how often it tries, letting writers pass in between, before it gives up.
 const METADATA_TURNS: u32 = 600;
+
+/// Asked between the turns of a wait whether to go on.
+pub type Check<'a> = &'a dyn Fn() -> Result<()>;
 
 impl Catalog {
     /// Creates a collection or view. Fails with `NamespaceExists` where the name is taken.
@@ -36,12 +37,13 @@ impl Catalog {
         &self,
         namespace: &Namespace,
         options: &CollectionOptions,
+        check: Check<'_>,
     ) -> Result<Arc<Collection>> {
         namespace.check_writable()?;
         if let Some(existing) = self.collection(namespace) {
             return Err(exists(namespace, &existing));
         }
-        let txn = self.lock_name(namespace)?;
+        let txn = self.lock_name(namespace, check)?;
         let mut ddl = self.ddl.lock();
         if let Some(existing) = self.collection(namespace) {
             return Err(exists(namespace, &existing));
@@ -66,7 +68,7 @@ impl Catalog {
         if let Some(existing) = self.collection(namespace) {
             return Ok(existing);
         }
-        let txn = self.lock_name(namespace)?;
+        let txn = self.lock_name(namespace, &|| Ok(()))?;
         let mut ddl = self.ddl.lock();
         match self.collection(namespace) {
             Some(existing) => Ok(existing),
@@ -76,17 +78,19 @@ impl Catalog {
 
     /// A transaction that holds a name. Waits for a client's transaction that is creating it, and
     /// before the mutex `ddl`, so that nobody else waits for that.
-    fn lock_name(&self, namespace: &Namespace) -> Result<engine::Txn> {
+    fn lock_name(&self, namespace: &Namespace, check: Check<'_>) -> Result<engine::Txn> {
         let key = metadata::namespace_key(namespace);
         let mut attempts = 0;
         loop {
-            let mut txn = self.engine().begin(TxnOptions::default());
+            let options = TxnOptions { lock_timeout: Some(METADATA_TURN), ..TxnOptions::default() };
+            let mut txn = self.engine().begin(options);
             match txn.lock(DictionaryId::ROOT, &key) {
                 Ok(()) => return Ok(txn),
                 Err(engine::Error::WriteConflict | engine::Error::LockTimeout { .. })
-                    if attempts < NAME_ATTEMPTS =>
+                    if attempts < METADATA_TURNS =>
                 {
                     attempts += 1;
+                    check()?;
                 }
                 Err(error) => return Err(from_engine(error)),
             }
@@ -174,8 +178,12 @@ impl Catalog {
     }
 
     /// Drops a collection with its indexes; says what it was. Waits for its writers.
-    pub fn drop_collection(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
-        let (collection, guard) = self.lock_current(namespace)?;
+    pub fn drop_collection(
+        &self,
+        namespace: &Namespace,
+        check: Check<'_>,
+    ) -> Result<Arc<Collection>> {
+        let (collection, guard) = self.lock_current(namespace, check)?;
         let _ddl = self.ddl.lock();
         let mut txn = self.engine().begin(TxnOptions::default());
         drop_records(&mut txn, &collection)?;
@@ -189,12 +197,12 @@ impl Catalog {
     }
 
     /// Drops every collection of a database; says how many there were.
-    pub fn drop_database(&self, database: &str) -> Result<usize> {
+    pub fn drop_database(&self, database: &str, check: Check<'_>) -> Result<usize> {
         crate::namespace::check_database(database)?;
         let (collections, guards, _ddl) = loop {
             let collections = self.collections(database);
             let guards: Vec<_> =
-                collections.iter().map(|c| lock_metadata(c)).collect::<Result<_>>()?;
+                collections.iter().map(|c| lock_metadata(c, check)).collect::<Result<_>>()?;
             let ddl = self.ddl.lock();
             let now = self.collections(database);
             if now.iter().map(|c| c.number).eq(collections.iter().map(|c| c.number)) {
@@ -223,8 +231,9 @@ impl Catalog {
         from: &Namespace,
         to: &Namespace,
         drop_target: bool,
+        check: Check<'_>,
     ) -> Result<()> {
-        let guards = self.lock_pair(from, to)?;
+        let guards = self.lock_pair(from, to, check)?;
         let _ddl = self.ddl.lock();
         let source = self.collection(from).ok_or_else(|| {
             Error::new(
@@ -289,8 +298,13 @@ impl Catalog {
 
     /// Changes what is demanded of documents: some of `validator`, `validationLevel`,
     /// `validationAction`. Waits for the writers; what is stored is not looked at.
-    pub fn change_validation(&self, namespace: &Namespace, change: &RawDocument) -> Result<()> {
-        let (collection, guard) = self.lock_current(namespace)?;
+    pub fn change_validation(
+        &self,
+        namespace: &Namespace,
+        change: &RawDocument,
+        check: Check<'_>,
+    ) -> Result<()> {
+        let (collection, guard) = self.lock_current(namespace, check)?;
         if let (true, Some(Ok((name, _)))) = (collection.is_view(), change.iter().next()) {
             return Err(Error::new(
                 Code::INVALID_OPTIONS,
@@ -313,10 +327,11 @@ impl Catalog {
     pub(crate) fn lock_current(
         &self,
         namespace: &Namespace,
+        check: Check<'_>,
     ) -> Result<(Arc<Collection>, MetadataGuard)> {
         loop {
             let found = self.require(namespace)?;
-            let guard = lock_metadata(&found)?;
+            let guard = lock_metadata(&found, check)?;
             let current = self.require(namespace)?;
             if current.number == found.number {
                 return Ok((current, guard));
@@ -325,14 +340,19 @@ impl Catalog {
     }
 
     /// Locks what stands under both names, in the order of the names.
-    fn lock_pair(&self, a: &Namespace, b: &Namespace) -> Result<Vec<MetadataGuard>> {
+    fn lock_pair(
+        &self,
+        a: &Namespace,
+        b: &Namespace,
+        check: Check<'_>,
+    ) -> Result<Vec<MetadataGuard>> {
         let (first, second) = if a <= b { (a, b) } else { (b, a) };
         loop {
             let look =
                 || [self.collection(first), self.collection(second).filter(|_| first != second)];
             let found = look();
             let guards: Vec<_> =
-                found.iter().flatten().map(|c| lock_metadata(c)).collect::<Result<_>>()?;
+                found.iter().flatten().map(|c| lock_metadata(c, check)).collect::<Result<_>>()?;
             let number = |c: &Option<Arc<Collection>>| c.as_ref().map(|c| c.number);
             if look().iter().map(number).eq(found.iter().map(number)) {
                 return Ok(guards);
@@ -362,11 +382,12 @@ pub(crate) type MetadataGuard = ArcRwLockWriteGuard<RawRwLock, ()>;
 /// Waits until no write is inside the collection, and keeps them out. An open transaction that
 /// has written there is waited for a minute; it may itself wait for somebody who waits for us, and
 /// its own locks give up much sooner.
-pub(crate) fn lock_metadata(collection: &Collection) -> Result<MetadataGuard> {
+pub(crate) fn lock_metadata(collection: &Collection, check: Check<'_>) -> Result<MetadataGuard> {
     for _ in 0..METADATA_TURNS {
         if let Some(guard) = collection.shared.metadata.try_write_arc_for(METADATA_TURN) {
             return Ok(guard);
         }
+        check()?;
     }
     let waited = METADATA_TURN * METADATA_TURNS;
     Err(lock_timeout('X', &collection.namespace, waited))

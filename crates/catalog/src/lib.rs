@@ -41,6 +41,7 @@ pub use build::{CreatedIndexes, IndexChange, IndexSelector, same_pattern};
 pub use capped::{Cap, arrival_key, arrival_of, arrivals_from};
 pub use catalog::{Catalog, CatalogOptions};
 pub use collection::{Collection, Index, IndexUse};
+pub use ddl::Check;
 pub use documents::{MAX_DOCUMENT_BYTES, MAX_DOCUMENT_DEPTH, check_document, check_id};
 /// The engine's own names, for the floors that do not see it.
 pub use engine::{

@@ -19,6 +19,10 @@ pub struct Namespace {
 }
 
 impl Namespace {
+    /// What sessions have done, in MongoDB's shape: stored in another form, never written by
+    /// clients.
+    pub const TRANSACTIONS: &str = "config.transactions";
+
     /// Joins and checks the two parts.
     pub fn new(database: &str, collection: &str) -> Result<Self> {
         check_database(database)?;
@@ -71,7 +75,8 @@ impl Namespace {
     pub fn check_writable(&self) -> Result<()> {
         const WRITABLE: [&str; 5] =
             ["system.js", "system.profile", "system.users", "system.version", "system.roles"];
-        if self.is_system() && !WRITABLE.contains(&self.collection()) {
+        let kept_apart = self.as_str() == Self::TRANSACTIONS;
+        if kept_apart || self.is_system() && !WRITABLE.contains(&self.collection()) {
             return Err(invalid(format!("cannot write to '{}'", self.full)));
         }
         Ok(())
@@ -138,5 +143,6 @@ mod tests {
         assert!(Namespace::new("a", "system.foo").unwrap().check_writable().is_err());
         assert!(Namespace::new("a", "system.js").unwrap().check_writable().is_ok());
         assert!(Namespace::new("a", "b").unwrap().check_writable().is_ok());
+        assert!(Namespace::parse(Namespace::TRANSACTIONS).unwrap().check_writable().is_err());
     }
 }

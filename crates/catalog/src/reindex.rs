@@ -9,7 +9,7 @@
 use crate::build::{IndexSelector, clone_index, is_id_pattern, selected, with_indexes};
 use crate::catalog::{Catalog, not_found};
 use crate::collection::Collection;
-use crate::ddl::write_record;
+use crate::ddl::{Check, write_record};
 use crate::failure::from_engine;
 use crate::namespace::Namespace;
 use crate::shape::StorageOptions;
@@ -49,9 +49,10 @@ impl Catalog {
         namespace: &Namespace,
         selector: IndexSelector<'_>,
         change: &RawDocument,
+        check: Check<'_>,
     ) -> Result<Vec<Reindexed>> {
         let storage = StorageOptions::parse(change)?;
-        let (collection, guard) = self.lock_current(namespace)?;
+        let (collection, guard) = self.lock_current(namespace, check)?;
         let chosen = chosen(&collection, selector)?;
         let _ddl = self.ddl.lock();
         let mut txn = self.engine().begin(TxnOptions::default());

@@ -92,6 +92,23 @@ impl Catalog {
         self.snapshot().get(self.session_rows, &key(session, statement)).map_err(from_engine)
     }
 
+    /// Shows every row of every session, by session and statement.
+    pub fn each_session_row(
+        &self,
+        mut show: impl FnMut(&[u8; SESSION_BYTES], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut cursor = self
+            .snapshot()
+            .cursor(self.session_rows, KeyRange::all(), Direction::Forward)
+            .map_err(from_engine)?;
+        while let Some((key, value)) = cursor.next().map_err(from_engine)? {
+            if let Some(session) = key.first_chunk() {
+                show(session, value)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Deletes the rows that `is_old` picks by session and value; says how many.
     pub fn forget_session_rows(
         self: &Arc<Self>,

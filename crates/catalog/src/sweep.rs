@@ -16,6 +16,6 @@ impl Catalog {
             .filter(|collection| collection.namespace.collection().starts_with(TEMPORARY_PREFIX))
             .map(|collection| collection.namespace.clone())
             .collect();
-        left.iter().try_for_each(|namespace| self.drop_collection(namespace).map(drop))
+        left.iter().try_for_each(|namespace| self.drop_collection(namespace, &|| Ok(())).map(drop))
     }
 }

@@ -167,21 +167,21 @@ fn dropping_and_renaming_move_the_documents() {
     insert(&catalog, "db.c", &doc! { "_id": 1, "a": 5 }).unwrap();
     build(&catalog, "db.c", &doc! { "key": { "a": 1 }, "name": "a_1" }).unwrap();
     insert(&catalog, "other.d", &doc! { "_id": 1 }).unwrap();
-    let error = catalog.rename_collection(&ns("db.c"), &ns("other.d"), false).unwrap_err();
+    let error = catalog.rename_collection(&ns("db.c"), &ns("other.d"), false, &never).unwrap_err();
     assert_eq!(error.code(), Code::NAMESPACE_EXISTS);
-    catalog.rename_collection(&ns("db.c"), &ns("other.d"), true).unwrap();
+    catalog.rename_collection(&ns("db.c"), &ns("other.d"), true, &never).unwrap();
     assert_eq!(catalog.databases(), ["other"]);
     assert_eq!(catalog.collection(&ns("other.d")).unwrap().count(), 1);
     assert_eq!(check_valid(&catalog, "other.d").keys_per_index.len(), 2);
     let names = [IndexSelector::Name("a_1")];
-    assert_eq!(catalog.drop_indexes(&ns("other.d"), &names).unwrap(), 2);
-    let error = catalog.drop_indexes(&ns("other.d"), &names).unwrap_err();
+    assert_eq!(catalog.drop_indexes(&ns("other.d"), &names, &never).unwrap(), 2);
+    let error = catalog.drop_indexes(&ns("other.d"), &names, &never).unwrap_err();
     assert_eq!(error.message(), "index not found with name [a_1]");
     let old = catalog.collection(&ns("other.d")).unwrap();
-    catalog.drop_collection(&ns("other.d")).unwrap();
+    catalog.drop_collection(&ns("other.d"), &never).unwrap();
     assert!(old.is_dropped());
     assert!(catalog.databases().is_empty());
-    let error = catalog.drop_collection(&ns("other.d")).unwrap_err();
+    let error = catalog.drop_collection(&ns("other.d"), &never).unwrap_err();
     assert_eq!(error.code(), Code::NAMESPACE_NOT_FOUND);
 }
 
@@ -191,7 +191,8 @@ fn hidden_and_ttl_options_change_and_show() {
     build(&catalog, "db.c", &doc! { "key": { "a": 1 }, "name": "a_1", "expireAfterSeconds": 10 })
         .unwrap();
     let change = IndexChange { hidden: Some(true), expire_after_seconds: Some(20) };
-    let before = catalog.change_index(&ns("db.c"), IndexSelector::Name("a_1"), change).unwrap();
+    let before =
+        catalog.change_index(&ns("db.c"), IndexSelector::Name("a_1"), change, &never).unwrap();
     assert_eq!((before.hidden, before.expire_after_seconds), (Some(false), Some(10)));
     let collection = catalog.collection(&ns("db.c")).unwrap();
     let spec = collection.index("a_1").unwrap().spec();
@@ -348,13 +349,13 @@ fn commit_that_the_disk_fails_late_still_counts() {
     assert_eq!(collection.count(), 3);
 
     fill_disk();
-    catalog.rename_collection(&ns("db.c"), &ns("db.d"), false).unwrap_err();
+    catalog.rename_collection(&ns("db.c"), &ns("db.d"), false, &never).unwrap_err();
     assert!(catalog.collection(&ns("db.c")).is_none());
     fill_disk();
     catalog.ensure_collection(&ns("db.e")).unwrap_err();
     insert(&catalog, "db.e", &doc! { "_id": 1 }).unwrap();
     fill_disk();
-    catalog.drop_collection(&ns("db.e")).unwrap_err();
+    catalog.drop_collection(&ns("db.e"), &never).unwrap_err();
     insert(&catalog, "db.e", &doc! { "_id": 2 }).unwrap();
     engine.sync().unwrap();
 

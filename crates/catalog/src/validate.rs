@@ -80,7 +80,7 @@ impl Catalog {
         if found.is_view() {
             return Err(Error::new(Code::COMMAND_NOT_SUPPORTED_ON_VIEW, "Cannot validate a view"));
         }
-        let guard = lock_metadata(&found)?;
+        let guard = lock_metadata(&found, check)?;
         let collection = self.require(namespace)?;
         let snapshot = self.snapshot();
         let count = collection.count();

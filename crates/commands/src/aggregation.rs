@@ -1,4 +1,4 @@
 //! Commands that run pipelines.
 
 pub(crate) mod aggregate;
-mod sources;
+pub(crate) mod sources;

@@ -7,6 +7,7 @@ use crate::fields::{Field, inner};
 use crate::registry::Command;
 use crate::replication::read_concern::{self, ReadConcern};
 use crate::replication::write_concern::{self, WriteConcern};
+use crate::sessions::EMPTY_USER;
 use bson::{RawBsonRef, RawDocument, Timestamp};
 use errors::{Code, Error, Result};
 use session::SessionId;
@@ -197,7 +198,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// `{id: <UUID>}`, beside which drivers may send what only the server itself uses.
+/// `{id: <UUID>, uid: <digest of the user>}`.
 pub(crate) fn parse_lsid(field: &Field<'_>) -> Result<SessionId> {
     let document = field.document()?;
     let mut id = None;
@@ -205,11 +206,27 @@ pub(crate) fn parse_lsid(field: &Field<'_>) -> Result<SessionId> {
         let part = part?;
         match part.name {
             "id" => id = Some(SessionId(part.uuid()?)),
-            "uid" | "txnNumber" | "txnUUID" => {}
+            "uid" => check_user(&part)?,
+            // Transactions inside transactions: what routers send each other.
+            "txnNumber" | "txnUUID" => return Err(part.not_yet()),
             _ => return Err(part.unknown()),
         }
     }
     id.ok_or_else(|| crate::fields::missing("OperationSessionInfo.lsid", "id"))
+}
+
+/// There are no users, so that every session is nobody's; another's is not to be touched.
+fn check_user(field: &Field<'_>) -> Result<()> {
+    let RawBsonRef::Binary(digest) = field.value else {
+        return Err(field.wrong_type("binData"));
+    };
+    if digest.bytes != EMPTY_USER {
+        return Err(Error::new(
+            Code::UNAUTHORIZED,
+            "Unauthorized to set user digest in LogicalSessionId",
+        ));
+    }
+    Ok(())
 }
 
 fn parse_max_time(field: &Field<'_>) -> Result<Option<u64>> {

@@ -16,7 +16,13 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     ("on a standalone: `readConcern.afterClusterTime`, `atClusterTime`", "20 IllegalOperation"),
     ("on a standalone: `writeConcern.w` above 1 and named modes", "2 BadValue"),
-    ("`atClusterTime` of a state that no snapshot read has pinned", "239 SnapshotTooOld"),
+    (
+        "`atClusterTime` further back than `minSnapshotHistoryWindowInSeconds` (5 by default, MongoDB's \
+         is 300), of a state that no snapshot read got",
+        "239 SnapshotTooOld",
+    ),
+    ("`lsid` with the digest of a user", "13 Unauthorized: there are no users yet"),
+    ("writing to `config.transactions`", "73 InvalidNamespace"),
     ("replica set configurations of several members", "93 InvalidReplicaSetConfig"),
     (
         "in a transaction: `count`, new indexes of existing collections, views, `$out`, `$merge`",

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// One request on its way.
+#[expect(clippy::struct_excessive_bools, reason = "what became of a request, independently")]
 pub(crate) struct Context<'a> {
     pub(crate) service: &'a Service,
     pub(crate) connection: &'a Connection,
@@ -42,6 +43,8 @@ pub(crate) struct Context<'a> {
     pub(crate) log: Option<Box<Log<'a>>>,
     /// A statement of the batch failed, though the command did not.
     pub(crate) statement_failed: bool,
+    /// A retryable write's request has changed something.
+    pub(crate) wrote: bool,
     /// A fail point has chosen the error's labels.
     pub(crate) labels_given: bool,
     /// Close the connection instead of answering.

@@ -12,8 +12,7 @@ use crate::host::{Host, LogEvent, Severity};
 use crate::last_write;
 use crate::metrics::Metrics;
 use crate::registry::{self, Class, Command, Counter};
-use crate::replication::cluster_time::ClusterClock;
-use crate::replication::reply::{topology_counter, write_times};
+use crate::replication::reply::{topology_counter, write_times, write_topology_of_error};
 use crate::replication::{ReplicaSetOptions, Replication, Role};
 use crate::reply::{Reply, write_error, write_labels};
 use crate::transactions::{
@@ -143,8 +142,6 @@ pub struct Service {
     pub(crate) ttl_sleep_secs: AtomicU64,
     /// Deletes what has expired; `None` once the server ends.
     ttl: Mutex<Option<TtlMonitor>>,
-    /// `minSnapshotHistoryWindowInSeconds`.
-    pub(crate) history_secs: AtomicU64,
     /// Guards nothing but the wait of awaitable requests; true once the server ends.
     ending: Mutex<bool>,
     /// The server ends, or the topology changed.
@@ -222,7 +219,6 @@ impl Service {
             ttl_sleep_secs: AtomicU64::new(TTL_SLEEP.as_secs()),
             ttl: Mutex::new(ttl),
             ending: Mutex::new(false),
-            history_secs: AtomicU64::new(ClusterClock::WINDOW.as_secs()),
             woken: Condvar::new(),
         })
     }
@@ -302,6 +298,7 @@ impl Service {
             state: None,
             log: None,
             statement_failed: false,
+            wrote: false,
             labels_given: false,
             hang_up: false,
             read_state: None,
@@ -312,10 +309,6 @@ impl Service {
             Some(met) => self.fail(met, &mut context),
         };
         let result = result.map_err(|error| labels::label(&context, error));
-        if result.is_ok() && command.write_concern {
-            let concern = context.arguments.write_concern;
-            concern.write_error(&self.replication, &mut context.reply);
-        }
         let runs = &self.metrics.runs[position];
         runs.total.fetch_add(1, Ordering::Relaxed);
         match &result {
@@ -326,7 +319,13 @@ impl Service {
                 context.reply.clear();
                 context.exhaust = None;
                 write_error(&mut context.reply, error);
+                write_topology_of_error(self, &mut context.reply, error.code());
             }
+        }
+        if command.write_concern {
+            // Beside an error too: it may be one for something that was done before.
+            let concern = context.arguments.write_concern;
+            concern.write_error(&self.replication, &mut context.reply);
         }
         write_times(self, &mut context.reply);
         let time = self.os.clock.monotonic().saturating_sub(started + context.waited);
@@ -419,8 +418,7 @@ impl Service {
         let timeout = Duration::from_millis(self.cursor_timeout_ms.load(Ordering::Relaxed));
         self.cursors.expire(now, timeout);
         if self.replication.keeps_time() {
-            let window = Duration::from_secs(self.history_secs.load(Ordering::Relaxed));
-            self.replication.clock.housekeep(window);
+            self.replication.clock.housekeep();
         }
         let dead = self.sessions.expire(now);
         if !dead.is_empty() {

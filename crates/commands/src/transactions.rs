@@ -18,9 +18,11 @@
 mod begin;
 pub(crate) mod commit;
 pub(crate) mod labels;
+mod records;
 mod rules;
 pub(crate) mod statements;
 
+pub(crate) use records::records;
 pub(crate) use rules::{check, is_end};
 
 use crate::context::Context;
@@ -161,6 +163,7 @@ pub(crate) fn leave(context: &mut Context<'_>, failed: bool) {
             }
         }
         context.hang_up |= log.hangs_up;
+        context.wrote = log.wrote();
         state.phase = Phase::Retryable(log.into_runs());
         return;
     }

@@ -162,7 +162,7 @@ fn interrupted_build_leaves_nothing_and_drop_ends_one() {
     let mut dropped = false;
     let error = build(&catalog, &plain, || {
         if !std::mem::replace(&mut dropped, true) {
-            catalog.drop_collection(&ns()).unwrap();
+            catalog.drop_collection(&ns(), &|| Ok(())).unwrap();
         }
     });
     assert_eq!(error.unwrap_err().code(), Code::INDEX_BUILD_ABORTED);

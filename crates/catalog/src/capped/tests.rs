@@ -22,7 +22,7 @@ fn name() -> Namespace {
 fn capped(options: &Document) -> Arc<Catalog> {
     let catalog = open(&Engine::temporary());
     let options = CollectionOptions::parse(&raw(options)).unwrap();
-    catalog.create_collection(&name(), &options).unwrap();
+    catalog.create_collection(&name(), &options, &|| Ok(())).unwrap();
     catalog
 }
 
@@ -107,19 +107,19 @@ fn order_and_cap_survive_reopening() {
     let catalog = open(&engine);
     let options = raw(&doc! { "capped": true, "size": 10_000, "max": 2 });
     let options = CollectionOptions::parse(&options).unwrap();
-    catalog.create_collection(&name(), &options).unwrap();
+    catalog.create_collection(&name(), &options, &|| Ok(())).unwrap();
     insert_all(&catalog, [9, 8]);
     drop(catalog);
     let catalog = open(&engine);
     insert(&catalog, 1, "x");
     assert_eq!(ids(&catalog), [8, 1]);
-    catalog.change_cap(&name(), None, Some(5)).unwrap();
+    catalog.change_cap(&name(), None, Some(5), &|| Ok(())).unwrap();
     insert_all(&catalog, [7, 6, 5, 4]);
     assert_eq!(ids(&catalog), [1, 7, 6, 5, 4]);
     catalog.empty_capped(&name()).unwrap();
     assert_eq!(ids(&catalog), [0; 0]);
     insert(&catalog, 2, "x");
-    catalog.drop_collection(&name()).unwrap();
+    catalog.drop_collection(&name(), &|| Ok(())).unwrap();
 }
 
 #[test]

@@ -45,24 +45,25 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     context.at_collection(&namespace);
     let catalog = &context.service.catalog;
+    let check = || context.check_interrupt();
     catalog.require(&namespace)?;
     if !validation.is_empty() {
-        catalog.change_validation(&namespace, &validation)?;
+        catalog.change_validation(&namespace, &validation, &check)?;
     }
     if (capped_size, capped_max) != (None, None) {
-        catalog.change_cap(&namespace, capped_size, capped_max)?;
+        catalog.change_cap(&namespace, capped_size, capped_max, &check)?;
     }
     if !shape.is_empty() {
-        catalog.reshape_indexes(&namespace, IndexSelector::Name("_id_"), &shape)?;
+        catalog.reshape_indexes(&namespace, IndexSelector::Name("_id_"), &shape, &check)?;
     }
     let Some((selector, change, shape)) = index else { return Ok(()) };
     if !shape.is_empty() {
-        catalog.reshape_indexes(&namespace, selector, &shape)?;
+        catalog.reshape_indexes(&namespace, selector, &shape, &check)?;
     }
     if change.hidden.is_none() && change.expire_after_seconds.is_none() {
         return Ok(());
     }
-    let old = catalog.change_index(&namespace, selector, change)?;
+    let old = catalog.change_index(&namespace, selector, change, &check)?;
     let reply = &mut context.reply;
     if let Some(new) = change.expire_after_seconds {
         if let Some(old) = old.expire_after_seconds {

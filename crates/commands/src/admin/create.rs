@@ -68,9 +68,10 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let options = CollectionOptions::parse(context.body)?;
     context.at_collection(&namespace);
     let catalog = &context.service.catalog;
+    let interrupt = context.interrupt();
     match context.txn() {
         Some(txn) => txn.create_collection(&namespace, &options).map(drop)?,
-        None => catalog.create_collection(&namespace, &options).map(drop)?,
+        None => catalog.create_collection(&namespace, &options, &|| interrupt.check()).map(drop)?,
     }
     if let Some(note) = catalog::substitution(context.body) {
         context.reply.str("note", &note);

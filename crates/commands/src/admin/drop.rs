@@ -18,11 +18,12 @@ fn drop_collection(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()
         return Err(field.unknown());
     }
     context.connection.operation.set_namespace(namespace.database(), namespace.collection());
-    let dropped = match context.service.catalog.drop_collection(&namespace) {
-        Ok(dropped) => dropped,
-        Err(error) if error.code() == Code::NAMESPACE_NOT_FOUND => return Ok(()),
-        Err(error) => return Err(error),
-    };
+    let dropped =
+        match context.service.catalog.drop_collection(&namespace, &|| context.check_interrupt()) {
+            Ok(dropped) => dropped,
+            Err(error) if error.code() == Code::NAMESPACE_NOT_FOUND => return Ok(()),
+            Err(error) => return Err(error),
+        };
     context.service.metrics.forget(namespace.as_str());
     if !dropped.is_view() {
         context.reply.number("nIndexesWas", dropped.indexes().len() as u64 + 1);
@@ -44,7 +45,7 @@ fn drop_database(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> 
         ));
     }
     let collections = service.catalog.collections(database);
-    let dropped = service.catalog.drop_database(database)?;
+    let dropped = service.catalog.drop_database(database, &|| context.check_interrupt())?;
     for collection in &collections {
         service.metrics.forget(collection.namespace().as_str());
     }

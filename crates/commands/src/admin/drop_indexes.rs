@@ -25,7 +25,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let selectors = selectors.ok_or_else(|| missing("dropIndexes", "index"))?;
     let all = matches!(selectors[..], [IndexSelector::All]);
     context.at_collection(&namespace);
-    let was = context.service.catalog.drop_indexes(&namespace, &selectors)?;
+    let check = || context.check_interrupt();
+    let was = context.service.catalog.drop_indexes(&namespace, &selectors, &check)?;
     context.reply.number("nIndexesWas", was as u64);
     if all {
         context.reply.str("msg", "non-_id indexes dropped for collection");

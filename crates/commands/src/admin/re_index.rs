@@ -38,8 +38,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     context.at_collection(&namespace);
     let catalog = &context.service.catalog;
+    let check = || context.check_interrupt();
     let before = match options {
-        Some(options) => catalog.reshape_indexes(&namespace, selector, options)?,
+        Some(options) => catalog.reshape_indexes(&namespace, selector, options, &check)?,
         None => Vec::new(),
     };
     let what = if options.is_some() { Rewrite::All } else { Rewrite::Untidy };

@@ -26,7 +26,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     let to = to.ok_or_else(|| missing("renameCollection", "to"))?;
     context.connection.operation.set_namespace(from.database(), from.collection());
-    context.service.catalog.rename_collection(&from, &to, drop_target)?;
+    let check = || context.check_interrupt();
+    context.service.catalog.rename_collection(&from, &to, drop_target, &check)?;
     context.service.metrics.forget(from.as_str());
     Ok(())
 }

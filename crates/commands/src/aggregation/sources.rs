@@ -1,5 +1,5 @@
-//! First stages whose documents the server itself has: `$currentOp`, `$listLocalSessions`,
-//! `$listSessions`.
+//! Documents that the server itself has: those of the first stages `$currentOp`,
+//! `$listLocalSessions` and `$listSessions`, and of the collection `config.transactions`.
 //!
 //! The documents are put in front of the pipeline as a `$documents` stage, so that all that
 //! follows runs as over any other source.
@@ -7,10 +7,57 @@
 use crate::context::Context;
 use crate::diagnostics::current_op::operations;
 use crate::fields::{Field, inner};
+use crate::sessions::EMPTY_USER;
+use crate::transactions::records;
 use crate::writer::Writer;
-use bson::{RawArray, RawArrayBuf, RawBsonRef, RawDocumentBuf};
+use bson::{RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use catalog::Namespace;
 use errors::{Code, Error, Result};
-use query::AggregateTarget;
+use query::{AggregateTarget, FindRequest};
+
+/// The documents of a collection that is stored in another form.
+fn collection(context: &Context<'_>, namespace: &Namespace) -> Result<Option<Vec<RawDocumentBuf>>> {
+    match namespace.as_str() {
+        Namespace::TRANSACTIONS => records(context.service).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// A find on a collection that is stored in another form, as a pipeline on the database.
+pub(crate) fn find_as_pipeline(
+    context: &Context<'_>,
+    namespace: &Namespace,
+    find: &FindRequest<'_>,
+) -> Result<Option<RawArrayBuf>> {
+    let Some(documents) = collection(context, namespace)? else { return Ok(None) };
+    if find.hint.is_some() || find.min.is_some() || find.max.is_some() || find.return_key {
+        return Err(Error::bad_value(format!("{namespace} has no index to use")));
+    }
+    let mut stages = RawArrayBuf::new();
+    stages.push(documents_stage(&documents));
+    let mut push = |name: &str, value: RawBsonRef<'_>| {
+        let mut writer = Writer::new();
+        writer.value(name, value);
+        stages.push(writer.finish());
+    };
+    let not_empty = |document: &&RawDocument| !document.is_empty();
+    if let Some(filter) = find.filter.filter(not_empty) {
+        push("$match", RawBsonRef::Document(filter));
+    }
+    if let Some(sort) = find.sort.filter(not_empty) {
+        push("$sort", RawBsonRef::Document(sort));
+    }
+    if find.skip > 0 {
+        push("$skip", RawBsonRef::Int64(find.skip as i64));
+    }
+    if find.limit > 0 {
+        push("$limit", RawBsonRef::Int64(find.limit as i64));
+    }
+    if let Some(projection) = find.projection.filter(not_empty) {
+        push("$project", RawBsonRef::Document(projection));
+    }
+    Ok(Some(stages))
+}
 
 /// The pipeline with its first stage made into documents, where the server is the source.
 pub(super) fn with_server_source(
@@ -18,6 +65,11 @@ pub(super) fn with_server_source(
     target: &AggregateTarget,
     pipeline: &RawArray,
 ) -> Result<Option<RawArrayBuf>> {
+    if let AggregateTarget::Collection(namespace) = target
+        && let Some(documents) = collection(context, namespace)?
+    {
+        return behind(&documents, pipeline, 0).map(Some);
+    }
     let Some(first) = pipeline.into_iter().next() else { return Ok(None) };
     let RawBsonRef::Document(stage) = first? else { return Ok(None) };
     let Some(element) = stage.iter().next() else { return Ok(None) };
@@ -55,12 +107,17 @@ pub(super) fn with_server_source(
         }
         _ => return Ok(None),
     };
+    behind(&documents, pipeline, 1).map(Some)
+}
+
+/// The pipeline from a stage on, over these documents.
+fn behind(documents: &[RawDocumentBuf], pipeline: &RawArray, from: usize) -> Result<RawArrayBuf> {
     let mut stages = RawArrayBuf::new();
-    stages.push(documents_stage(&documents));
-    for stage in pipeline.into_iter().skip(1) {
+    stages.push(documents_stage(documents));
+    for stage in pipeline.into_iter().skip(from) {
         stages.push(stage?);
     }
-    Ok(Some(stages))
+    Ok(stages)
 }
 
 fn not_here(field: &Field<'_>) -> Error {
@@ -104,6 +161,7 @@ fn sessions(context: &Context<'_>, field: &Field<'_>) -> Result<Vec<RawDocumentB
         let mut writer = Writer::new();
         let id = writer.begin_document("_id");
         writer.uuid("id", &session.id.0);
+        writer.binary("uid", &EMPTY_USER);
         writer.end(id);
         let idle = now.saturating_sub(session.last_use).as_millis() as i64;
         writer.date("lastUse", wall - idle);

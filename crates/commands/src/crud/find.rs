@@ -2,12 +2,14 @@
 
 use super::batch::{Documents, Wanted, first_batch};
 use super::explain::{verbosity_of, write_explain};
+use crate::aggregation::sources::find_as_pipeline;
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::{Command, Counter};
+use bson::RawArray;
 use catalog::Namespace;
 use errors::{Error, Result};
-use query::FindRequest;
+use query::{AggregateRequest, AggregateTarget, FindRequest, OpContext, QueryCursor};
 
 pub(crate) const FIND: Command =
     Command::new("find", "Reads documents.", run).reads(Counter::Query).api_v1().explains(explain);
@@ -25,13 +27,31 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     context.at_collection(&find.namespace);
     // The limit is applied once, here or below; below knows when to stop sorting.
     let limit = (find.request.limit > 0).then_some(find.request.limit);
+    let pipeline = find_as_pipeline(context, &find.namespace, &find.request)?;
     let mut op = context.op();
-    let cursor = if find.tailable {
-        query::find_tailable(&mut op, &find.namespace, &find.request)?
-    } else {
-        query::find(&mut op, &find.namespace, &find.request)?
+    let cursor = match &pipeline {
+        None if find.tailable => query::find_tailable(&mut op, &find.namespace, &find.request)?,
+        None => query::find(&mut op, &find.namespace, &find.request)?,
+        Some(pipeline) => over_server(&mut op, &find, pipeline)?,
     };
     first_batch(context, find.namespace.as_str(), Documents::Query(cursor), limit, &find.wanted)
+}
+
+/// A find on documents that the server itself has.
+fn over_server(
+    op: &mut OpContext<'_>,
+    find: &Find<'_>,
+    pipeline: &RawArray,
+) -> Result<QueryCursor> {
+    let request = AggregateRequest {
+        pipeline,
+        let_variables: find.request.let_variables,
+        hint: None,
+        collation: find.request.collation,
+        allow_disk_use: find.request.allow_disk_use,
+    };
+    let database = find.namespace.database().to_owned();
+    query::aggregate(op, &AggregateTarget::Database(database), &request)
 }
 
 fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {

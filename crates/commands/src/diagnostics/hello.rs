@@ -8,7 +8,7 @@ use crate::fields::{Field, inner};
 use crate::host::{LogEvent, Severity};
 use crate::registry::Command;
 use crate::replication::Role;
-use crate::replication::reply::topology_counter;
+use crate::replication::reply::{topology_counter, write_topology};
 use crate::replication::status::write_hello;
 use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
@@ -241,10 +241,7 @@ fn write(context: &mut Context<'_>, hello: &Hello<'_>) {
     // The counter first: what changes while the rest is written is told by the next one.
     let counter = topology_counter(&service.replication);
     write_hello(service, reply, if legacy { "ismaster" } else { "isWritablePrimary" });
-    let topology = reply.begin_document("topologyVersion");
-    reply.object_id("processId", service.process_id);
-    reply.i64("counter", counter);
-    reply.end(topology);
+    write_topology(service, reply, counter);
     reply.i32("maxBsonObjectSize", MAX_DOCUMENT_BYTES);
     reply.i32("maxMessageSizeBytes", MAX_MESSAGE_BYTES);
     reply.i32("maxWriteBatchSize", MAX_WRITE_BATCH);

@@ -12,6 +12,7 @@ use crate::writer::Writer;
 use bson::{Bson, RawBsonRef, doc};
 use errors::{Code, Error, Result};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 pub(crate) const GET_PARAMETER: Command =
     Command::new("getParameter", "Reads the server's parameters.", get).admin_only();
@@ -67,9 +68,9 @@ static PARAMETERS: &[Parameter] = &[
     },
     Parameter {
         name: "minSnapshotHistoryWindowInSeconds",
-        read: |service| Bson::Int32(service.history_secs.load(Ordering::Relaxed) as i32),
+        read: |service| Bson::Int32(service.replication.clock.window().as_secs() as i32),
         write: Some((0, i32::MAX as i64, |service, value| {
-            service.history_secs.store(value as u64, Ordering::Relaxed);
+            service.replication.clock.set_window(Duration::from_secs(value as u64));
         })),
         only_at_start: false,
     },

@@ -9,12 +9,13 @@
 //! 1. It never goes back, also not over a crash or a wall clock that was set back: only seconds
 //!    below a *lease* are handed out, the lease is on stable storage, and a start begins above it.
 //! 2. The same stored document holds the term, which only grows.
-//! 3. The state of a time is the state at the newest commit seen when the clock ticked to it. A
-//!    state can be read again as long as it is pinned: a snapshot read pins the one it gets.
+//! 3. The state of a time is the state at the newest commit seen when the clock ticked to it. The
+//!    states of a short window, a few seconds, can all be read again; beyond it those that are
+//!    pinned: a snapshot read pins the one it gets.
 
 use bson::raw::RawDocumentBuf;
 use bson::{Timestamp, doc};
-use catalog::{Catalog, Durability, Namespace, Snapshot};
+use catalog::{Catalog, Durability, Namespace, Snapshot, Timestamp as CommitTime};
 use errors::{Code, Error, Result};
 use os::Os;
 use parking_lot::Mutex;
@@ -31,6 +32,10 @@ const RENEW_SECONDS: u64 = 10;
 const MAX_DRIFT_SECONDS: u64 = 365 * 24 * 3600;
 /// How many states are pinned at once at most.
 const MAX_PINS: usize = 64;
+/// How long a pinned state stays readable after its last use at least.
+const PIN_LIFE: Duration = Duration::from_mins(5);
+/// How many times are remembered at most: 3 MiB, and the window of 26,000 commits a second.
+const MAX_TICKS: usize = 1 << 17;
 
 /// A time as one number that sorts like it.
 fn pack(time: Timestamp) -> u64 {
@@ -48,6 +53,8 @@ pub(crate) struct ClusterClock {
     newest: AtomicU64,
     /// The newest commit when it last ticked.
     seen: AtomicU64,
+    /// Milliseconds for which every state is kept.
+    window_ms: AtomicU64,
     /// Guards ticking and the history.
     inner: Mutex<Inner>,
 }
@@ -58,6 +65,17 @@ struct Inner {
     lease: u64,
     term: i64,
     pins: VecDeque<Pin>,
+    /// The times of the window, ascending; the last one is the newest.
+    ticks: VecDeque<Tick>,
+}
+
+/// A time that was handed out.
+struct Tick {
+    time: u64,
+    /// The newest commit it shows.
+    commit: u64,
+    /// Server time when the clock moved to it.
+    at: Duration,
 }
 
 /// A state that can be read again.
@@ -70,8 +88,9 @@ struct Pin {
 }
 
 impl ClusterClock {
-    /// How long a state stays readable after its last use, unless a parameter says otherwise.
-    pub(crate) const WINDOW: Duration = Duration::from_mins(5);
+    /// How long every state stays readable, unless a parameter says otherwise. MongoDB's five
+    /// minutes would keep five minutes of every hot document's versions.
+    const WINDOW: Duration = Duration::from_secs(5);
 
     pub(crate) fn new(catalog: &Arc<Catalog>, os: &Os) -> Self {
         Self {
@@ -79,6 +98,7 @@ impl ClusterClock {
             os: os.clone(),
             newest: AtomicU64::new(0),
             seen: AtomicU64::new(0),
+            window_ms: AtomicU64::new(Self::WINDOW.as_millis() as u64),
             inner: Mutex::default(),
         }
     }
@@ -92,9 +112,66 @@ impl ClusterClock {
         }
         let second = self.wall_seconds().max(inner.lease + 1);
         self.renew(&mut inner, second)?;
+        let commit = self.catalog.engine().newest_commit();
+        self.catalog.engine().keep_history((!self.window().is_zero()).then_some(commit));
         self.newest.store(second << 32 | 1, Ordering::Release);
-        self.seen.store(self.catalog.engine().newest_commit().0, Ordering::Release);
+        self.seen.store(commit.0, Ordering::Release);
+        self.note(&mut inner);
         Ok(())
+    }
+
+    /// How long every state stays readable.
+    pub(crate) fn window(&self) -> Duration {
+        Duration::from_millis(self.window_ms.load(Ordering::Relaxed))
+    }
+
+    /// From now on keeps states for so long; what was let go does not come back.
+    pub(crate) fn set_window(&self, window: Duration) {
+        let mut inner = self.inner.lock();
+        self.window_ms.store(window.as_millis() as u64, Ordering::Relaxed);
+        let engine = self.catalog.engine();
+        if inner.ticks.is_empty() {
+            // No member: there are no times.
+        } else if window.is_zero() {
+            let old = inner.ticks.len() - 1;
+            inner.ticks.drain(..old);
+            engine.keep_history(None);
+        } else {
+            engine.keep_history(Some(CommitTime(0)));
+            self.trim(&mut inner);
+        }
+    }
+
+    /// Remembers the newest time and what it shows.
+    fn note(&self, inner: &mut Inner) {
+        let at = self.os.clock.monotonic();
+        let time = self.newest.load(Ordering::Acquire);
+        let commit = self.seen.load(Ordering::Acquire);
+        match inner.ticks.back_mut().filter(|last| last.time == time) {
+            Some(last) => *last = Tick { time, commit, at },
+            None => inner.ticks.push_back(Tick { time, commit, at }),
+        }
+        let window = self.window();
+        let oldest = inner.ticks.front().map_or(at, |tick| tick.at);
+        // A bit late, so that it is seldom.
+        if at.saturating_sub(oldest) > window + window / 8 || inner.ticks.len() > MAX_TICKS {
+            self.trim(inner);
+        }
+    }
+
+    /// Lets the states go that are older than the window.
+    fn trim(&self, inner: &mut Inner) {
+        let (now, window) = (self.os.clock.monotonic(), self.window());
+        // A state lasts until the next one.
+        let ended = |next: &Tick| now.saturating_sub(next.at) >= window;
+        while inner.ticks.len() > MAX_TICKS || inner.ticks.get(1).is_some_and(ended) {
+            inner.ticks.pop_front();
+        }
+        if let Some(oldest) = inner.ticks.front()
+            && !window.is_zero()
+        {
+            self.catalog.engine().keep_history(Some(CommitTime(oldest.commit)));
+        }
     }
 
     /// The next term, stored before it is told. Waits for the disk.
@@ -124,24 +201,30 @@ impl ClusterClock {
             return before;
         }
         let next = (before + 1).max(self.wall_seconds() << 32 | 1);
-        self.move_to(inner, next);
-        self.seen.fetch_max(commit, Ordering::AcqRel);
+        self.move_to(inner, next, commit);
         self.newest.load(Ordering::Acquire)
     }
 
-    fn move_to(&self, inner: &mut Inner, next: u64) {
+    /// Moves to a time that shows everything up to `commit`.
+    fn move_to(&self, inner: &mut Inner, next: u64, mut commit: u64) {
+        let mut moves = true;
         if next >> 32 > inner.lease {
-            if self.renew(inner, next >> 32).is_err() {
-                // The engine has stopped, and every write with it; time stands still.
-                return;
-            }
+            // Where it fails the engine has stopped, and every write with it: time stands still.
+            moves = self.renew(inner, next >> 32).is_ok();
             // The renewal is a commit itself, and none to tick for.
-            self.seen.store(self.catalog.engine().newest_commit().0, Ordering::Release);
+            commit = commit.max(self.catalog.engine().newest_commit().0);
         }
-        if let Some(pin) = inner.pins.back_mut() {
-            pin.until.get_or_insert(next);
+        if moves {
+            if let Some(pin) = inner.pins.back_mut() {
+                pin.until.get_or_insert(next);
+            }
+            self.newest.store(next, Ordering::Release);
         }
-        self.newest.store(next, Ordering::Release);
+        // After the time: who finds its commit seen must not be told an older time.
+        self.seen.fetch_max(commit, Ordering::AcqRel);
+        if moves {
+            self.note(inner);
+        }
     }
 
     /// Follows a client that has seen a later time elsewhere.
@@ -158,16 +241,17 @@ impl ClusterClock {
         }
         let mut inner = self.inner.lock();
         if seen > self.newest.load(Ordering::Acquire) {
-            self.move_to(&mut inner, seen);
+            self.move_to(&mut inner, seen, 0);
         }
         Ok(())
     }
 
     /// Renews the lease before it is used up; called every few seconds.
-    pub(crate) fn housekeep(&self, window: Duration) {
+    pub(crate) fn housekeep(&self) {
         let mut inner = self.inner.lock();
-        let now = self.os.clock.monotonic();
-        inner.pins.retain(|pin| now.saturating_sub(pin.last_use) < window);
+        let (now, life) = (self.os.clock.monotonic(), self.window().max(PIN_LIFE));
+        inner.pins.retain(|pin| now.saturating_sub(pin.last_use) < life);
+        self.trim(&mut inner);
         let newest = self.newest.load(Ordering::Acquire) >> 32;
         // An idle server's time stands still, and nothing is to be written for it.
         let ticked = newest + RENEW_SECONDS > self.wall_seconds();
@@ -205,8 +289,8 @@ impl ClusterClock {
         let snapshot = self.catalog.snapshot();
         // The state's own time: ticking afterwards would give it to a later state.
         if snapshot.timestamp().0 > self.seen.load(Ordering::Acquire) {
-            self.move_to(inner, self.newest.load(Ordering::Acquire) + 1);
-            self.seen.store(snapshot.timestamp().0, Ordering::Release);
+            let next = self.newest.load(Ordering::Acquire) + 1;
+            self.move_to(inner, next, snapshot.timestamp().0);
         }
         let newest = self.newest.load(Ordering::Acquire);
         if let Some(pin) = inner.pins.back_mut()
@@ -225,6 +309,7 @@ impl ClusterClock {
 
     /// The state of a time.
     pub(crate) fn state_at(&self, time: Timestamp) -> Result<Snapshot> {
+        let engine = self.catalog.engine();
         let asked = pack(time);
         self.check_reached("atClusterTime", time)?;
         let mut inner = self.inner.lock();
@@ -242,6 +327,11 @@ impl ClusterClock {
         let newest = self.tick(&mut inner);
         if asked == newest {
             return Ok(self.pin(&mut inner));
+        }
+        let behind = inner.ticks.partition_point(|tick| tick.time <= asked);
+        let tick = behind.checked_sub(1).and_then(|at| inner.ticks.get(at));
+        if let Some(state) = tick.and_then(|tick| engine.snapshot_at(CommitTime(tick.commit))) {
+            return Ok(state);
         }
         Err(Error::new(
             Code::SNAPSHOT_TOO_OLD,

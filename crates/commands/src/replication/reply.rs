@@ -1,8 +1,10 @@
-//! What a member lays beside every reply: the cluster's time.
+//! What a member lays beside every reply: the cluster's time; beside an error of its role: the version
+//! of the topology that the client ought to know by then.
 
 use super::Replication;
 use crate::service::Service;
 use crate::writer::Writer;
+use errors::Code;
 use std::sync::atomic::Ordering;
 
 /// Writes `$clusterTime` and `operationTime`, on a member that has a configuration.
@@ -20,6 +22,30 @@ pub(crate) fn write_times(service: &Service, reply: &mut Writer) {
     reply.end(signature);
     reply.end(time);
     reply.timestamp("operationTime", now);
+}
+
+/// Writes `topologyVersion` as `hello` shows it.
+pub(crate) fn write_topology(service: &Service, reply: &mut Writer, counter: i64) {
+    let topology = reply.begin_document("topologyVersion");
+    reply.object_id("processId", service.process_id);
+    reply.i64("counter", counter);
+    reply.end(topology);
+}
+
+/// Writes `topologyVersion` beside an error that tells of a change of role, so that a client who knows
+/// of that change already takes the error for an old one.
+pub(crate) fn write_topology_of_error(service: &Service, reply: &mut Writer, code: Code) {
+    let of_role = matches!(
+        code,
+        Code::NOT_WRITABLE_PRIMARY
+            | Code::NOT_PRIMARY_NO_SECONDARY_OK
+            | Code::NOT_PRIMARY_OR_SECONDARY
+            | Code::PRIMARY_STEPPED_DOWN
+            | Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE
+    );
+    if of_role && service.replication.is_member() {
+        write_topology(service, reply, topology_counter(&service.replication));
+    }
 }
 
 /// The version of the topology that `hello` shows.

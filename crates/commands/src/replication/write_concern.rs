@@ -132,6 +132,11 @@ impl WriteConcern<'_> {
         reply.end(error);
     }
 
+    /// Whether this set can never give what was asked for.
+    pub(crate) fn fails(&self, replication: &Replication) -> bool {
+        self.unsatisfied(replication).is_some()
+    }
+
     fn unsatisfied(&self, replication: &Replication) -> Option<(Code, String)> {
         if self.nodes > 1 {
             let text = "Not enough data-bearing nodes".to_owned();

@@ -103,9 +103,42 @@ fn snapshot_reads_can_be_repeated_at_their_time() {
     assert_eq!(again.get_array("firstBatch").unwrap().len(), 1);
     let now = read(Some(newest));
     assert_eq!(now.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len(), 2);
+    let seen = |reply: &Document| {
+        reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len()
+    };
     let between = time(&client.ok("db", id(3)));
     client.ok("db", id(4));
+    assert_eq!(seen(&read(Some(between))), 3, "within the window every state is kept");
+    let window = |seconds: i32| {
+        doc! { "setParameter": 1, "minSnapshotHistoryWindowInSeconds": seconds }
+    };
+    client.ok("admin", window(0));
     assert_eq!(read(Some(between)).get_i32("code").ok(), Some(239), "nobody kept that state");
+    assert_eq!(seen(&read(Some(at))), 1, "a state that was read is kept for longer");
+    client.ok("admin", window(5));
+    let late = time(&client.ok("db", id(5)));
+    client.ok("db", id(6));
+    assert_eq!(seen(&read(Some(late))), 5);
+}
+
+#[test]
+fn transaction_starts_at_a_time_of_the_window() {
+    let client = started(true);
+    let at = time(&client.ok("db", id(1)));
+    client.ok("db", id(2));
+    let lsid = doc! { "id": bson::Uuid::from_bytes([1; 16]) };
+    let statement = |mut command: Document| {
+        command.extend(doc! { "lsid": lsid.clone(), "txnNumber": 1_i64, "autocommit": false });
+        command
+    };
+    let mut first = statement(doc! { "find": "c" });
+    first.extend(doc! {
+        "startTransaction": true, "readConcern": { "level": "snapshot", "atClusterTime": at },
+    });
+    let reply = client.ok("db", first);
+    assert_eq!(reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len(), 1);
+    let conflict = client.run("db", statement(id(2)));
+    assert_eq!(conflict.get_i32("code").ok(), Some(112), "it came since: {conflict}");
 }
 
 #[test]
@@ -137,6 +170,34 @@ fn stepped_down_node_refuses_writes_and_ends_transactions() {
     assert_eq!(reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len(), 1);
     let hello = client.ok("admin", doc! { "hello": 1 });
     assert_eq!(hello.get_bool("secondary").ok(), Some(true));
+}
+
+#[test]
+fn errors_tell_the_topology_and_the_write_concern_too() {
+    let client = started(true);
+    client.ok("db", doc! { "create": "c" });
+    let create = doc! { "create": "c", "writeConcern": { "w": 2 } };
+    let reply = client.run("db", create);
+    assert_eq!(reply.get_i32("code").ok(), Some(48));
+    assert_eq!(reply.get_document("writeConcernError").unwrap().get_i32("code").ok(), Some(100));
+    let end = |w: i32| {
+        let reply = client.run(
+            "admin",
+            doc! {
+                "commitTransaction": 1, "lsid": { "id": bson::Uuid::from_bytes([1; 16]) },
+                "txnNumber": 1_i64, "autocommit": false, "writeConcern": { "w": w },
+            },
+        );
+        assert_eq!(reply.get_i32("code").ok(), Some(251), "{reply}");
+        reply.contains_key("errorLabels")
+    };
+    assert!(end(1), "it is over, and can be done again");
+    assert!(!end(2), "another member could have it");
+    client.ok("admin", doc! { "replSetStepDown": 5, "force": true });
+    let hello = client.ok("admin", doc! { "hello": 1 });
+    let refused = client.run("db", id(1));
+    assert_eq!(refused.get_i32("code").ok(), Some(10107));
+    assert_eq!(refused.get("topologyVersion").unwrap(), hello.get("topologyVersion").unwrap());
 }
 
 #[test]

@@ -280,6 +280,171 @@ fn old_records_are_forgotten() {
 }
 
 #[test]
+fn error_before_any_write_says_so() {
+    let client = Client::new();
+    client.service.test_commands.store(true, Ordering::Relaxed);
+    client.ok("db", insert(1));
+    client.ok("db", insert(2));
+    let point = |mode: Document| {
+        let data = doc! { "failBeforeCommitExceptionCode": 11600, "closeConnection": false };
+        client.ok(
+            "admin",
+            doc! { "configureFailPoint": "onPrimaryTransactionalWrite", "mode": mode, "data": data },
+        );
+    };
+    let both = doc! { "update": "c", "updates": [
+        { "q": { "_id": 1 }, "u": { "$inc": { "n": 1 } } },
+        { "q": { "_id": 2 }, "u": { "$inc": { "n": 1 } } },
+    ] };
+    point(doc! { "times": 1 });
+    let reply = client.run("db", retryable(both.clone(), 0));
+    assert_eq!(labels(&reply), ["RetryableWriteError", "NoWritesPerformed"], "{reply}");
+    point(doc! { "skip": 1 });
+    let reply = client.run("db", retryable(both.clone(), 0));
+    assert_eq!(labels(&reply), ["RetryableWriteError"], "the first update was done: {reply}");
+    point(doc! { "times": 1 });
+    let reply = client.run("db", retryable(both.clone(), 0));
+    assert_eq!(labels(&reply), ["RetryableWriteError", "NoWritesPerformed"], "{reply}");
+    client.ok("db", retryable(both, 0));
+    let sum = client.ok(
+        "db",
+        doc! { "aggregate": "c", "cursor": {}, "pipeline": [
+            { "$group": { "_id": 0, "n": { "$sum": "$n" } } },
+        ] },
+    );
+    let batch = sum.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    assert_eq!(batch[0].as_document().unwrap().get_i32("n").ok(), Some(2));
+}
+
+#[test]
+fn records_are_shown_as_a_collection() {
+    let client = Client::new();
+    client.ok("db", retryable(insert(1), 7));
+    client.ok("db", retryable(insert(2), 8));
+    client.ok("db", statement(insert(3), 2, 4, true));
+    assert_eq!(code(&end(&client, "commitTransaction", 2, 4)), 0);
+    client.ok("db", statement(insert(4), 3, 1, true));
+    let read = |command: Document| {
+        let reply = client.ok("config", command);
+        reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().clone()
+    };
+    let number = |found: &Bson| found.as_document().unwrap().get_i64("txnNum").unwrap();
+    let all = read(doc! { "find": "transactions", "sort": { "txnNum": 1 } });
+    assert_eq!(all.iter().map(number).collect::<Vec<_>>(), [4, 8], "an open one has no record");
+    let committed = all[0].as_document().unwrap();
+    assert_eq!(committed.get_str("state").ok(), Some("committed"));
+    let id = committed.get_document("_id").unwrap();
+    assert_eq!(id.get_binary_generic("uid").map(Vec::len).ok(), Some(32));
+    let date = committed.get_datetime("lastWriteDate").unwrap().timestamp_millis();
+    let time = committed.get_document("lastWriteOpTime").unwrap().get_timestamp("ts").unwrap();
+    assert_eq!(i64::from(time.time), date / 1000);
+    let retried = all[1].as_document().unwrap();
+    assert!(!retried.contains_key("state"));
+    let filter = doc! { "_id.id": lsid(1).get("id").unwrap().clone() };
+    let one = doc! { "find": "transactions", "filter": filter, "projection": { "txnNum": 1 } };
+    let one = read(one);
+    assert_eq!(one.len(), 1);
+    assert_eq!(one[0].as_document().unwrap().len(), 2);
+    let page = doc! { "find": "transactions", "sort": { "txnNum": -1 }, "skip": 1, "limit": 1 };
+    assert_eq!(number(&read(page)[0]), 4);
+    let count = doc! { "aggregate": "transactions", "pipeline": [{ "$count": "n" }], "cursor": {} };
+    assert_eq!(read(count)[0].as_document().unwrap().get_i32("n").ok(), Some(2));
+    let write = doc! { "insert": "transactions", "documents": [{ "_id": 1 }] };
+    assert_eq!(code(&client.run("config", write)), 73);
+}
+
+#[test]
+fn wrong_numbers_and_unknown_transactions_leave_the_session_as_it_was() {
+    let client = Client::new();
+    let transient = vec!["TransientTransactionError"];
+    for what in ["commitTransaction", "abortTransaction"] {
+        let reply = end(&client, what, 1, 3);
+        assert_eq!((code(&reply), labels(&reply)), (251, transient.clone()), "{what}");
+        assert_eq!(reply.get_str("codeName").ok(), Some("NoSuchTransaction"));
+    }
+    client.ok("db", statement(insert(1), 1, 5, true));
+    for (number, starts, expected, name) in [
+        (4, true, 225, "TransactionTooOld"),
+        (4, false, 225, "TransactionTooOld"),
+        (5, true, 50911, "Location50911"),
+        (6, false, 251, "NoSuchTransaction"),
+        (-1, true, 72, "InvalidOptions"),
+    ] {
+        let reply = client.run("db", statement(insert(2), 1, number, starts));
+        assert_eq!(code(&reply), expected, "{number}: {reply}");
+        assert_eq!(reply.get_str("codeName").ok(), Some(name));
+        let label = if expected == 251 { transient.clone() } else { Vec::new() };
+        assert_eq!(labels(&reply), label, "{number}");
+    }
+    for number in [4_i64, 6] {
+        let reply = end(&client, "commitTransaction", 1, number);
+        assert_eq!(code(&reply), if number == 4 { 225 } else { 251 });
+    }
+    client.ok("db", statement(insert(3), 1, 5, false));
+    assert_eq!(code(&end(&client, "commitTransaction", 1, 5)), 0);
+    assert_eq!(ids(&client, find()), [1, 3], "the transaction went on unharmed");
+}
+
+#[test]
+fn session_of_another_user_is_refused() {
+    let client = Client::new();
+    let with_user = |digest: Vec<u8>| {
+        let mut id = lsid(1);
+        id.insert("uid", Binary { subtype: BinarySubtype::Generic, bytes: digest });
+        client.run("db", doc! { "find": "c", "lsid": id })
+    };
+    let reply = with_user(vec![7; 32]);
+    assert_eq!((code(&reply), reply.get_str("codeName").unwrap()), (13, "Unauthorized"));
+    assert_eq!(client.service.sessions.len(), 0);
+    assert_eq!(code(&with_user(crate::sessions::EMPTY_USER.to_vec())), 0);
+    let inner = doc! { "id": lsid(1).get("id").unwrap().clone(), "txnNumber": 1_i64 };
+    assert_eq!(code(&client.run("db", doc! { "find": "c", "lsid": inner })), 238);
+}
+
+#[test]
+fn oversize_writes_are_refused_and_abort_only_their_transaction() {
+    let client = Client::new();
+    client.ok("db", insert(1));
+    client.ok("db", statement(insert(2), 1, 0, true));
+    let large = "x".repeat(17 << 20);
+    let write = doc! { "insert": "c", "documents": [{ "_id": 3, "x": large }] };
+    let reply = client.run("db", statement(write, 1, 0, false));
+    let told = match reply.get_array("writeErrors") {
+        Ok(errors) => errors[0].as_document().unwrap().get_i32("code").unwrap(),
+        Err(_) => code(&reply),
+    };
+    assert_eq!(told, 2, "BadValue, as MongoDB says of an insert: {reply}");
+    assert_eq!(code(&end(&client, "commitTransaction", 1, 0)), 251);
+    client.ok("db", statement(insert(4), 1, 1, true));
+    assert_eq!(code(&end(&client, "commitTransaction", 1, 1)), 0);
+    assert_eq!(ids(&client, find()), [1, 4]);
+}
+
+#[test]
+fn change_of_metadata_that_waits_for_a_transaction_can_be_stopped() {
+    let client = Client::new();
+    client.ok("db", insert(1));
+    client.ok("db", statement(increment(1), 1, 0, true));
+    for mut change in [
+        doc! { "drop": "c" },
+        doc! { "dropDatabase": 1 },
+        doc! { "createIndexes": "c", "indexes": [{ "key": { "a": 1 }, "name": "a_1" }] },
+        doc! { "dropIndexes": "c", "index": "*" },
+        doc! { "collMod": "c", "validator": {} },
+    ] {
+        change.insert("maxTimeMS", 1);
+        assert_eq!(code(&client.run("db", change.clone())), 50, "{change}");
+    }
+    let rename = doc! { "renameCollection": "db.c", "to": "db.d", "maxTimeMS": 1 };
+    assert_eq!(code(&client.run("admin", rename)), 50);
+    client.ok("db", statement(doc! { "create": "made" }, 1, 0, false));
+    let create = doc! { "create": "made", "maxTimeMS": 1 };
+    assert_eq!(code(&client.run("db", create)), 50);
+    assert_eq!(code(&end(&client, "commitTransaction", 1, 0)), 0);
+    client.ok("db", doc! { "drop": "c" });
+}
+
+#[test]
 fn fail_point_stops_or_cuts_a_retryable_write() {
     let client = Client::new();
     client.service.test_commands.store(true, Ordering::Relaxed);

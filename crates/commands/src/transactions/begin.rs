@@ -62,9 +62,11 @@ pub(super) fn transaction(
 
 fn begin(context: &Context<'_>) -> Result<Open> {
     let service = context.service;
-    let state = context.arguments.read_concern.state(&service.replication)?;
+    // Only a time that the client names needs a state of its own: nobody is told that of now.
+    let concern = &context.arguments.read_concern;
+    let state = concern.at.map(|time| service.replication.clock.state_at(time)).transpose()?;
     let patience = Duration::from_millis(service.lock_patience_ms.load(Ordering::Relaxed));
-    let txn = service.catalog.begin_clients(state.as_ref().map(|(_, snapshot)| snapshot), patience);
+    let txn = service.catalog.begin_clients(state.as_ref(), patience);
     service.transactions.started.fetch_add(1, Ordering::Relaxed);
     Ok(Open { txn, started: context.started })
 }

@@ -5,6 +5,8 @@ use crate::context::Context;
 use errors::{Code, Error};
 
 const RETRYABLE_WRITE: &str = "RetryableWriteError";
+/// Beside the one above: this attempt changed nothing, so an earlier attempt's error tells more.
+const NO_WRITES: &str = "NoWritesPerformed";
 
 /// The connection or the role changed: the same command may work elsewhere, or again.
 fn is_retryable(code: Code) -> bool {
@@ -27,7 +29,14 @@ fn is_retryable(code: Code) -> bool {
 
 /// The transaction lost against another; from its start it may win.
 fn is_conflict(code: Code) -> bool {
-    matches!(code, Code::WRITE_CONFLICT | Code::LOCK_TIMEOUT | Code::SNAPSHOT_UNAVAILABLE)
+    matches!(
+        code,
+        Code::WRITE_CONFLICT
+            | Code::LOCK_TIMEOUT
+            | Code::SNAPSHOT_UNAVAILABLE
+            | Code::SNAPSHOT_TOO_OLD
+            | Code::PREPARED_TRANSACTION_IN_PROGRESS
+    )
 }
 
 /// The label that an error of this request's carries by its code.
@@ -35,7 +44,9 @@ pub(crate) fn label_of(context: &Context<'_>, code: Code) -> Option<&'static str
     let numbered = context.arguments.numbered?;
     if numbered.in_transaction {
         let ends = is_end(context.command);
-        if is_conflict(code) || code == Code::NO_SUCH_TRANSACTION {
+        // Where other members were to know of the end, one of them may have committed it.
+        let unsure = || ends && context.arguments.write_concern.fails(&context.service.replication);
+        if is_conflict(code) || code == Code::NO_SUCH_TRANSACTION && !unsure() {
             return Some("TransientTransactionError");
         }
         return match (is_retryable(code), ends) {
@@ -53,10 +64,14 @@ pub(crate) fn label_of_concern(context: &Context<'_>, code: Code) -> Option<&'st
     label_of(context, code).filter(|label| *label == RETRYABLE_WRITE)
 }
 
-/// Adds the label to an error.
+/// Adds the labels to an error.
 pub(crate) fn label(context: &Context<'_>, error: Error) -> Error {
     match label_of(context, error.code()) {
-        Some(label) if !context.labels_given => error.with_label(label),
+        Some(label) if !context.labels_given => {
+            let error = error.with_label(label);
+            let wrote = context.wrote || is_end(context.command);
+            if label == RETRYABLE_WRITE && !wrote { error.with_label(NO_WRITES) } else { error }
+        }
         _ => error,
     }
 }

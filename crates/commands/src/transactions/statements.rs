@@ -222,6 +222,11 @@ impl<'a> Log<'a> {
         self.known
     }
 
+    /// Whether this request has changed anything.
+    pub(super) fn wrote(&self) -> bool {
+        !self.executed.is_empty()
+    }
+
     /// Refuses a statement that touches many documents: it commits in parts.
     pub(crate) fn check_one(log: Option<&Self>, multi: bool) -> Result<()> {
         if log.is_none() || !multi {

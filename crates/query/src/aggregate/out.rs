@@ -44,11 +44,12 @@ impl CollectionWriter {
         let name = format!("{TEMPORARY_PREFIX}{:016x}", catalog.os().entropy.next_u64());
         let temporary = Namespace::new(target.database(), &name)?;
         let options = existing.as_ref().map(|c| c.options().clone()).unwrap_or_default();
-        catalog.create_collection(&temporary, &options)?;
+        let check = || env.check_interrupt();
+        catalog.create_collection(&temporary, &options, &check)?;
         let specs: Vec<IndexSpec> =
             existing.iter().flat_map(|c| c.indexes()).map(|index| index.spec().clone()).collect();
         if !specs.is_empty() {
-            catalog.create_indexes(&temporary, &specs, &|| env.check_interrupt())?;
+            catalog.create_indexes(&temporary, &specs, &check)?;
         }
         Ok(Self { env, target, temporary: Some(temporary), batch: Vec::new(), bytes: 0 })
     }
@@ -83,7 +84,8 @@ impl OutWriter for CollectionWriter {
     fn finish(mut self: Box<Self>) -> Result<()> {
         self.flush()?;
         if let Some(temporary) = &self.temporary {
-            self.env.catalog().rename_collection(temporary, &self.target, true)?;
+            let check = || self.env.check_interrupt();
+            self.env.catalog().rename_collection(temporary, &self.target, true, &check)?;
         }
         self.temporary = None;
         Ok(())
@@ -94,7 +96,7 @@ impl Drop for CollectionWriter {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
             // Nobody is left to tell; the next start sweeps what stays.
-            drop(self.env.catalog().drop_collection(temporary));
+            drop(self.env.catalog().drop_collection(temporary, &|| Ok(())));
         }
     }
 }

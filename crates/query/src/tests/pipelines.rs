@@ -156,7 +156,7 @@ fn a_view_answers_find_count_and_distinct() {
     let options = doc! { "viewOn": "c", "pipeline": [
     { "$match": { "a": 2 } }, { "$set": { "twice": { "$multiply": ["$b", 2] } } } ] };
     let options = CollectionOptions::parse(&raw(&options)).unwrap();
-    room.catalog.create_collection(&view, &options).unwrap();
+    room.catalog.create_collection(&view, &options, &|| Ok(())).unwrap();
     let filter = raw(&doc! { "twice": { "$gt": 50 } });
     let count_request = CountRequest { filter: Some(&filter), ..CountRequest::default() };
     assert_eq!(count(&mut room.ctx(), &view, &count_request).unwrap(), 5);

@@ -203,7 +203,7 @@ fn cursors_end_when_the_collection_is_dropped() {
     cursor.resume(Arc::new(Uninterrupted)).unwrap();
     assert_eq!(cursor.next().unwrap().unwrap(), &*first);
     cursor.park();
-    room.catalog.drop_collection(&room.ns).unwrap();
+    room.catalog.drop_collection(&room.ns, &|| Ok(())).unwrap();
     let error = cursor.resume(Arc::new(Uninterrupted)).unwrap_err();
     assert_eq!(error.code(), Code::QUERY_PLAN_KILLED);
 }
