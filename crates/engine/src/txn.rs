@@ -206,6 +206,7 @@ impl Txn {
         let granted =
             locks.acquire(owner, dictionary.0, key, Mode::Exclusive, self.lock_timeout)?;
         let (snapshot, on_conflict) = (self.pinned.timestamp, self.options.on_conflict);
+        let is_past = self.pinned.is_past;
         // Somebody may have dropped it while this one waited.
         let found = self.find_newest(dictionary)?;
         if on_conflict == OnConflict::Latest {
@@ -213,7 +214,7 @@ impl Txn {
         }
         let conflict = granted.last_commit > snapshot
             || found.created > snapshot
-            || ((granted.complete_since > snapshot || self.pinned.is_past)
+            || ((granted.complete_since > snapshot || is_past)
                 && found.tree.newest(key)?.is_some_and(|(newest, _)| newest > snapshot));
         if conflict { Err(Error::WriteConflict) } else { Ok(()) }
     }

@@ -43,14 +43,14 @@ fn commit(engine: &Engine, random: &mut Gen, state: &mut State) -> Timestamp {
 
 #[test]
 fn every_state_of_the_window_is_read_as_it_was() {
-    for seed in 0..4 * scale() {
+    for seed in 0..2 * scale() {
         let sim = SimOs::new(seed);
         let engine = open(&sim.os(), tiny()).unwrap();
         let mut random = Gen::new(seed);
         engine.keep_history(Some(engine.newest_commit()));
         let first = engine.newest_commit().0;
         let (mut newest, mut states) = (State::new(), BTreeMap::from([(first, State::new())]));
-        for round in 0..2000_u64 {
+        for round in 0..800_u64 {
             let at = commit(&engine, &mut random, &mut newest).0;
             states.insert(at, newest.clone());
             while random.one_in(2) && engine.step().unwrap() {}
@@ -104,7 +104,7 @@ fn versions_outside_the_window_are_let_go() {
     let engine = open(&SimOs::new(1).os(), tiny()).unwrap();
     engine.keep_history(Some(engine.newest_commit()));
     let mut random = Gen::new(2);
-    let rounds = 3000;
+    let rounds = 1500;
     for round in 0..rounds {
         let at = commit(&engine, &mut random, &mut State::new());
         if round % 10 == 0 {
