@@ -383,7 +383,7 @@ fn full_scan(job: &mut Job) -> Result<u64> {
 }
 
 /// Blocks of every file but the logs.
-fn disk_bytes(directory: &Path) -> Result<u64> {
+pub fn disk_bytes(directory: &Path) -> Result<u64> {
     use std::os::unix::fs::MetadataExt;
     const LOGS: [&str; 5] = ["journal", "log.", ".log", "tigerlog", "preplog"];
     let mut total = 0;

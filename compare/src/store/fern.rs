@@ -7,13 +7,14 @@ use engine::{
     TxnOptions,
 };
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 struct Fern {
     engine: Engine,
     tables: [DictionaryId; 4],
+    directory: PathBuf,
     /// Checkpoints nobody asked for yet: begin and end, in milliseconds since 1970.
     checkpoints: Mutex<Vec<(i64, i64)>>,
 }
@@ -39,7 +40,12 @@ pub fn open(directory: &Path, settings: &Settings) -> Result<Arc<dyn Store>> {
         txn.commit(Durability::Synced)?;
     }
     let tables = ids.as_slice().try_into().context("four tables")?;
-    let fern = Arc::new(Fern { engine, tables, checkpoints: Mutex::default() });
+    let fern = Arc::new(Fern {
+        engine,
+        tables,
+        directory: directory.to_path_buf(),
+        checkpoints: Mutex::default(),
+    });
     let watched = Arc::downgrade(&fern);
     std::thread::spawn(move || {
         while let Some(fern) = watched.upgrade() {
@@ -78,6 +84,16 @@ impl Store for Fern {
             std::thread::sleep(Duration::from_millis(50));
         }
         self.engine.checkpoint()?;
+        // The keeper gives free space back to the disk once nothing else goes on.
+        let patience = Instant::now() + Duration::from_secs(30);
+        let (mut size, mut since) = (0, Instant::now());
+        while since.elapsed() < Duration::from_secs(5) && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(200));
+            let now = crate::worker::disk_bytes(&self.directory)?;
+            if now != std::mem::replace(&mut size, now) {
+                since = Instant::now();
+            }
+        }
         Ok(())
     }
 

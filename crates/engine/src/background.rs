@@ -25,6 +25,10 @@ use std::time::Duration;
 
 /// How long a flusher waits for what no unit of the queue will tell it of.
 const MOMENT: Duration = Duration::from_millis(1);
+/// How long a flusher that is not needed rests before it looks again.
+const SPARE: Duration = Duration::from_millis(10);
+/// A second flusher helps with what is so much over its budget (1000 is at it).
+const NEEDS_HELP: u64 = 2000;
 /// How long a flusher rests after a failure before it tries again.
 const RETRY: Duration = Duration::from_millis(200);
 
@@ -99,6 +103,14 @@ impl Queue {
     }
 }
 
+/// What there is for a worker.
+enum Job {
+    /// A tree to do a unit in.
+    Unit(Found, Visit),
+    /// Others are enough for what there is.
+    Spare,
+}
+
 /// A worker's stay in a tree.
 struct Visit {
     dictionary: u64,
@@ -168,6 +180,14 @@ impl Jobs {
         let mut queue = self.queue.lock();
         if !queue.stop && queue.ready().next().is_none() {
             let _ = self.changed.wait_for(&mut queue, time);
+        }
+    }
+
+    /// Rests although there is work, until others may be too few for it.
+    fn rest_as_spare(&self) {
+        let mut queue = self.queue.lock();
+        if !queue.stop {
+            let _ = self.changed.wait_for(&mut queue, SPARE);
         }
     }
 
@@ -305,7 +325,14 @@ impl Environment {
 
     /// Does one unit of the heaviest tree's work; false where no tree has any.
     pub(crate) fn work_once(&self) -> Result<bool> {
-        let Some((dictionary, visit)) = self.take_job() else { return Ok(false) };
+        let (dictionary, visit) = match self.take_job() {
+            Some(Job::Unit(dictionary, visit)) => (dictionary, visit),
+            Some(Job::Spare) => {
+                self.jobs.rest_as_spare();
+                return Ok(true);
+            }
+            None => return Ok(false),
+        };
         let (before, started) = (dictionary.tree.debt().sealed_bytes, self.now_us());
         let worked = self.work_on(&dictionary, Effort::Needed);
         self.account(&dictionary);
@@ -336,8 +363,10 @@ impl Environment {
         }
     }
 
-    /// The waiting dictionary with the largest debt.
-    fn take_job(&self) -> Option<(Found, Visit)> {
+    /// The waiting dictionary with the largest debt. Beside others at work only where memory for
+    /// writes runs short or a tree is far over its budget: otherwise one flusher is enough, and
+    /// the other cores are the clients'.
+    fn take_job(&self) -> Option<Job> {
         let mut queue = self.jobs.queue.lock();
         let queue = &mut *queue;
         let mut heaviest: Option<((u64, u64), Found)> = None;
@@ -355,11 +384,14 @@ impl Environment {
         for id in gone {
             queue.remove(id);
         }
-        let (_, dictionary) = heaviest?;
+        let ((_, urgency), dictionary) = heaviest?;
+        if !queue.running.is_empty() && urgency < NEEDS_HELP && !self.is_memory_short() {
+            return Some(Job::Spare);
+        }
         let visit = queue.enter(dictionary.id);
         // Another worker may find something too, in this tree or in another one.
         self.jobs.changed.notify_one();
-        Some((dictionary, visit))
+        Some(Job::Unit(dictionary, visit))
     }
 
     /// The cleaner: drains what lies in buffers for long, a little at a time.

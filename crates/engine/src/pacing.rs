@@ -87,6 +87,11 @@ impl Environment {
         self.options.tuning.write_budget
     }
 
+    /// Writers will soon be slowed, unless memtables are drained.
+    pub(crate) fn is_memory_short(&self) -> bool {
+        self.memory.total() > self.budget() / 2
+    }
+
     /// Brings the total up to date with one dictionary, and seals where it is time.
     pub(crate) fn account(&self, dictionary: &Dictionary) {
         let bytes = dictionary.tree.memory_bytes();
