@@ -83,12 +83,13 @@ impl Store for Fern {
         while self.engine.stats().queued_jobs > 0 && Instant::now() < patience {
             std::thread::sleep(Duration::from_millis(50));
         }
-        self.engine.checkpoint()?;
-        // The keeper gives free space back to the disk once nothing else goes on.
+        // What was free before a checkpoint, the keeper gives back to the disk after it, once nothing
+        // else goes on; meanwhile the cleaner frees more.
         let patience = Instant::now() + Duration::from_secs(30);
         let (mut size, mut since) = (0, Instant::now());
         while since.elapsed() < Duration::from_secs(5) && Instant::now() < patience {
-            std::thread::sleep(Duration::from_millis(200));
+            std::thread::sleep(Duration::from_secs(1));
+            self.engine.checkpoint()?;
             let now = crate::worker::disk_bytes(&self.directory)?;
             if now != std::mem::replace(&mut size, now) {
                 since = Instant::now();

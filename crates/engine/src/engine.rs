@@ -2,7 +2,7 @@
 
 use crate::backup::Backup;
 use crate::dictionary::Directory;
-use crate::door::Doors;
+use crate::door::{Door, Doors};
 use crate::environment::Environment;
 use crate::health::Health;
 use crate::housekeeping::Keeper;
@@ -91,6 +91,10 @@ impl Engine {
     /// Starts a transaction whose snapshot is now.
     pub fn begin(&self, options: TxnOptions) -> Txn {
         Txn::begin(self.0.doors.mine(), options)
+    }
+
+    pub(crate) fn door(&self) -> &Arc<Door> {
+        self.0.doors.mine()
     }
 
     /// Starts a transaction that reads the state of `snapshot`, without the own writes of a view.

@@ -78,6 +78,11 @@ impl LiveTxns {
         live
     }
 
+    /// An id for something that is no transaction.
+    pub(crate) fn new_id(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::SeqCst)
+    }
+
     pub(crate) fn end(&self, lane: usize, id: u64) {
         let mut lane = self.lanes[lane].lock();
         if let Ok(at) = lane.open.binary_search_by_key(&id, |live| live.id) {

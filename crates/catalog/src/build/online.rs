@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! begin    under the exclusive metadata lock, for a moment: dictionaries, a change log, a snapshot
-//! fill     the documents of the snapshot                      writers note what they change
+//! fill     the documents of the snapshot, entries sorted      writers note what they change
 //! catch up what was noted: entries of the document as of the last snapshot out, as of a new one in
 //! finish   under the exclusive lock again, for a moment: the last few, then the index is there
 //! ```
@@ -25,7 +25,7 @@ use crate::metadata;
 use bson::raw::{RawBsonRef, RawDocument};
 use engine::{
     DictionaryId, DictionaryOptions, Direction, Durability, Engine, KeyRange, OnConflict, Snapshot,
-    Timestamp, TxnOptions,
+    Sorter, Timestamp, TxnOptions,
 };
 use errors::{Code, Error, Result};
 use std::collections::BTreeSet;
@@ -125,34 +125,58 @@ impl Build {
         Ok(())
     }
 
-    /// The documents of the first snapshot.
+    /// The documents of the first snapshot: their entries are sorted first, because a tree that is
+    /// filled in order writes each of them once.
     fn fill(&self, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        let sorter = self.sort(check)?;
+        for (number, index) in self.indexes.iter().enumerate() {
+            let mut sorted = sorter.sorted(number as u64);
+            let mut txn = self.begin_step();
+            let (mut bytes, mut entries) = (0, 0);
+            while let Some((key, value)) = sorted.next().map_err(from_engine)? {
+                txn.write_covered(index.dictionary, key, Some(value)).map_err(from_engine)?;
+                bytes += key.len() + value.len();
+                entries += 1;
+                if bytes >= CHUNK_BYTES || entries >= CHUNK_DOCUMENTS {
+                    self.check(check)?;
+                    txn.commit(Durability::Buffered).map_err(from_engine)?;
+                    txn = self.begin_step();
+                    (bytes, entries) = (0, 0);
+                }
+            }
+            txn.commit(Durability::Buffered).map_err(from_engine)?;
+        }
+        Ok(())
+    }
+
+    /// The entries of the first snapshot's documents, a space for each index.
+    fn sort(&self, check: &dyn Fn() -> Result<()>) -> Result<Sorter> {
         let mut cursor = self
             .seen
             .cursor(self.collection.primary, KeyRange::all(), Direction::Forward)
             .map_err(from_engine)?;
-        let mut txn = self.begin_step();
-        let (mut bytes, mut documents) = (0, 0);
+        let mut sorter = self.engine.sorter();
+        let mut documents = 0;
         while let Some((id, value)) = cursor.next().map_err(from_engine)? {
             let document = RawDocument::from_bytes(value)?;
-            for index in &self.indexes {
+            for (number, index) in self.indexes.iter().enumerate() {
+                let space = number as u64;
                 for entry in keys(index, document)? {
-                    bytes += entry.key.len() + entry.value.len();
-                    if !add(&mut txn, index, id, &entry)? {
+                    if index.spec.unique
+                        && let Some(held) = sorter.get(space, &entry.key).map_err(from_engine)?
+                        && index.keys.id_of(&entry.key, &held)? != id
+                    {
                         return Err(duplicate_key(&self.collection, index, &entry));
                     }
+                    sorter.put(space, &entry.key, &entry.value).map_err(from_engine)?;
                 }
             }
             documents += 1;
-            if bytes >= CHUNK_BYTES || documents >= CHUNK_DOCUMENTS {
+            if documents % CHUNK_DOCUMENTS == 0 {
                 self.check(check)?;
-                txn.commit(Durability::Buffered).map_err(from_engine)?;
-                txn = self.begin_step();
-                (bytes, documents) = (0, 0);
             }
         }
-        txn.commit(Durability::Buffered).map_err(from_engine)?;
-        Ok(())
+        Ok(sorter)
     }
 
     /// Brings the indexes from the last snapshot to now; returns how many changes that were.
