@@ -75,7 +75,8 @@ pub enum Entry {
     Wanted,
     /// Somebody will ask for it.
     Ahead,
-    /// A long scan passes by: it goes before everything else, unless somebody else uses it.
+    /// A long scan passes by, or it was just written: it goes before everything else, unless
+    /// somebody else uses it.
     Once,
 }
 
@@ -187,6 +188,22 @@ impl CacheTable {
             self.pass_by(key);
         }
         Ok(frame)
+    }
+
+    /// Takes in a page that was just written, so that the next reader does not decode it again.
+    /// Where there is no room left others make some if it `displaces` them; otherwise it stays out.
+    pub fn admit(&self, key: FrameKey, page: Page, bytes: &[u8], displaces: bool) {
+        let room = if displaces {
+            self.make_room(Part::Frames, bytes.len())
+        } else {
+            Reservation::within_bound(Part::Frames, Frame::cost(bytes.len()), &self.account)
+        };
+        if let Some(room) = room {
+            self.shard(key).insert(key, &page, Frame::new(bytes.to_vec(), room), None);
+            if page.entry == Entry::Once {
+                self.pass_by(key);
+            }
+        }
     }
 
     /// A frame outside the table that stays until its owner drops it, counted as `part`'s.

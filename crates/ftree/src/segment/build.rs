@@ -11,7 +11,7 @@ use crate::message::{Entry, Message};
 use crate::options::TreeOptions;
 use crate::page::PageBuilder;
 use blockfile::{Compression, SegmentWriter};
-use cachetable::{Part, Reservation};
+use cachetable::{Entry as Enters, FrameKey, Page, Part, Rank, Reservation};
 use std::sync::Arc;
 
 /// Gathers one page, writes the others as they fill. Dropped unfinished it leaves nothing.
@@ -34,6 +34,9 @@ pub(crate) struct SegmentBuilder {
     /// The reference being written.
     reference: Vec<u8>,
     raw: Vec<u8>,
+    /// It takes the place of pages that are used: others make room for its own in the cache.
+    displaces: bool,
+    admitted: Admitted,
     /// What all of this takes of the cache's bound.
     memory: Reservation,
 }
@@ -44,6 +47,8 @@ const HASH_BYTES: usize = 8 + 3;
 impl SegmentBuilder {
     pub(crate) fn new(home: &Arc<Home>, options: &TreeOptions, role: Role) -> Self {
         let filtered = role == Role::Run || options.leaf_filter;
+        let writer = home.blocks.start_segment(role.number());
+        let admitted = Admitted { home: Arc::clone(home), segment: writer.id().0, pages: 0 };
         Self {
             home: Arc::clone(home),
             role,
@@ -52,7 +57,7 @@ impl SegmentBuilder {
                 Role::Run => options.run_compression(),
                 Role::Leaf => options.compression,
             },
-            writer: home.blocks.start_segment(role.number()),
+            writer,
             page: PageBuilder::default(),
             index: PageBuilder::default(),
             page_start: (Vec::new(), u64::MAX),
@@ -63,8 +68,16 @@ impl SegmentBuilder {
             large: Vec::new(),
             reference: Vec::new(),
             raw: Vec::new(),
+            displaces: false,
+            admitted,
             memory: home.cache.reserve(Part::Buffers, 0),
         }
+    }
+
+    /// Whether what it replaces is in use, so that others make room for it in the cache.
+    pub(crate) fn displacing(mut self, displaces: bool) -> Self {
+        self.displaces = displaces;
+        self
     }
 
     /// Raw bytes so far.
@@ -165,8 +178,18 @@ impl SegmentBuilder {
         let mut raw = std::mem::take(&mut self.raw);
         self.page.finish(&mut raw);
         let block = self.append(&raw, self.compression)?;
+        self.admit(block, Rank::Page, &raw);
         self.raw = raw;
         Ok(block)
+    }
+
+    /// What was just written is likely to be read: it stays in memory where there is room.
+    fn admit(&mut self, block: Block, rank: Rank, raw: &[u8]) {
+        let key = FrameKey { segment: self.writer.id().0, page: block.page.page };
+        let level = self.role.level();
+        let page = Page { raw_len: raw.len(), rank, level, entry: Enters::Once };
+        self.home.cache.admit(key, page, raw, self.displaces);
+        self.admitted.pages = block.page.page + 1;
     }
 
     fn append(&mut self, raw: &[u8], compression: Compression) -> Result<Block> {
@@ -185,6 +208,9 @@ impl SegmentBuilder {
             Some(hashes) => Some(self.append(&filter::build(&hashes), Compression::None)?),
             None => None,
         };
+        if self.role == Role::Leaf {
+            self.admit(index, Rank::Index, &raw);
+        }
         self.content.max_key = self.last_key.as_slice().into();
         let mut large: Vec<u64> = self.large.iter().map(|kept| kept.id()).collect();
         large.sort_unstable();
@@ -207,6 +233,20 @@ impl SegmentBuilder {
         if self.role == Role::Run {
             count(&self.home.counters.runs_written, 1);
         }
+        self.admitted.pages = 0;
         Ok(Segment::new(&self.home, self.role, descriptor))
+    }
+}
+
+/// Pages of an unfinished segment that are in the cache already: they go with it.
+struct Admitted {
+    home: Arc<Home>,
+    segment: u64,
+    pages: u32,
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.home.cache.forget(self.segment, self.pages);
     }
 }

@@ -57,7 +57,7 @@ impl Bounds {
 pub(crate) enum Reading {
     /// Page by page through the cache: cursors.
     Cached,
-    /// Ahead and past the cache: merges see every page once.
+    /// Ahead, and what is not in the cache past it: merges see every page once.
     Streaming,
 }
 
@@ -342,6 +342,10 @@ impl SegmentIter {
     }
 
     fn stream(&mut self, page: u32) -> Result<()> {
+        if let Some(frame) = self.segment.passed_page(page) {
+            self.bytes = PageBytes::Frame(frame);
+            return Ok(());
+        }
         let block = self.segment.block(&self.index, page)?;
         self.fill_ahead(block)?;
         let mut bytes = match std::mem::replace(&mut self.bytes, PageBytes::None) {

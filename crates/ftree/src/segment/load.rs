@@ -140,6 +140,13 @@ impl Segment {
         self.home.cache.contains(self.frame_key(page))
     }
 
+    /// Most of its pages are in the cache. Does not count as a use.
+    pub(crate) fn is_mostly_cached(&self) -> bool {
+        let pages = self.descriptor.pages;
+        let cached = (0..pages).filter(|page| self.is_cached(*page)).count();
+        cached * 2 > pages as usize
+    }
+
     /// Reads a page of entries into the cache.
     pub(crate) fn load_page(&self, block: Block, entry: Entry) -> Result<Frame> {
         self.load(&Loading { segment: self, block, check: check_page, stored: None }, entry)

@@ -66,6 +66,7 @@ impl Unit<'_> {
                     leaves.keep(leaf);
                 } else {
                     leaves.expect(leaf.content().raw_bytes);
+                    leaves.displaces = leaf.is_mostly_cached();
                     sources.push(segment(leaf, &bounds)?);
                 }
             }
@@ -86,6 +87,8 @@ struct LeafWriter<'a> {
     options: TreeOptions,
     /// Raw bytes that will come, at most.
     expected: u64,
+    /// The leaf whose entries come is in use.
+    displaces: bool,
     builder: Option<SegmentBuilder>,
     leaves: Vec<Arc<Segment>>,
 }
@@ -100,7 +103,7 @@ pub(in crate::tree) struct NewLeaves {
 
 impl<'a> LeafWriter<'a> {
     fn new(tree: &'a Tree, options: TreeOptions, expected: u64) -> Self {
-        Self { tree, options, expected, builder: None, leaves: Vec::new() }
+        Self { tree, options, expected, displaces: false, builder: None, leaves: Vec::new() }
     }
 
     fn keep(&mut self, leaf: &Arc<Segment>) {
@@ -131,9 +134,11 @@ impl<'a> LeafWriter<'a> {
         {
             self.cut()?;
         }
-        let (home, options) = (&self.tree.home, &self.options);
+        let (home, options, displaces) = (&self.tree.home, &self.options, self.displaces);
         self.builder
-            .get_or_insert_with(|| SegmentBuilder::new(home, options, Role::Leaf))
+            .get_or_insert_with(|| {
+                SegmentBuilder::new(home, options, Role::Leaf).displacing(displaces)
+            })
             .add(entry)
     }
 
