@@ -248,3 +248,19 @@ fn bound_holds_under_threads() {
     let stats = table.stats();
     assert!(stats.partial_misses.count > 0 && stats.bypasses == 0, "{stats:?}");
 }
+
+#[test]
+fn page_just_written_is_found_where_there_is_room_or_others_make_some() {
+    let table = CacheTable::new(10_000);
+    let page = Page { raw_len: 3000, rank: Rank::Page, level: Level::Leaf, entry: Entry::Once };
+    table.admit(key(2, 0), page, &[7; 3000], false);
+    assert_eq!(table.get(key(2, 0)).expect("there was room")[..], [7; 3000]);
+    read(&table, 1);
+    read(&table, 2);
+    table.admit(key(2, 1), page, &[8; 3000], false);
+    assert!(!table.contains(key(2, 1)), "nobody makes room for it");
+    table.admit(key(2, 2), page, &[9; 3000], true);
+    assert!(table.contains(key(2, 2)));
+    assert!(table.stats().parts.total() <= 10_000);
+    assert_eq!(table.stats().misses(), 2, "what was written was not loaded");
+}

@@ -16,7 +16,7 @@ fn contents(sorter: &Sorter, space: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
 #[test]
 fn entries_of_each_space_come_back_ascending_with_their_last_value() {
     let sim = SimOs::new(71);
-    let engine = open(&sim, tiny());
+    let engine = open(&sim.os(), tiny()).unwrap();
     let before = engine.stats().file.live_bytes;
     let mut sorter = engine.sorter();
     assert_eq!(contents(&sorter, 0), []);
