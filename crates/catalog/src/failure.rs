@@ -1,9 +1,11 @@
 //! The engine's failures in the client's words.
 //!
-//! Always true: a conflict that a statement may simply repeat keeps the code `WriteConflict`, and
-//! [`is_retryable`] recognises exactly those.
+//! Always true: [`is_retryable`] recognises exactly what a statement may simply repeat.
 
 use errors::{Code, Error};
+
+/// TokuMX's number for a lock that two transactions would have waited for in a circle.
+pub const DEADLOCK: Code = Code::location(16760);
 
 /// What a failed engine call means to a client.
 pub fn from_engine(error: engine::Error) -> Error {
@@ -15,9 +17,8 @@ pub fn from_engine(error: engine::Error) -> Error {
              Please retry your operation or multi-document transaction.",
         ),
         E::Deadlock => Error::new(
-            Code::WRITE_CONFLICT,
-            "Deadlock with another transaction. Please retry your operation or multi-document \
-             transaction.",
+            DEADLOCK,
+            "Deadlock detected during lock acquisition. Try restarting the transaction.",
         ),
         E::LockTimeout { waited_ms } => Error::new(
             Code::LOCK_TIMEOUT,
@@ -47,5 +48,5 @@ pub fn from_engine(error: engine::Error) -> Error {
 
 /// Whether a single statement that failed so may start over: nothing of it was kept.
 pub fn is_retryable(error: &Error) -> bool {
-    matches!(error.code(), Code::WRITE_CONFLICT | Code::LOCK_TIMEOUT)
+    matches!(error.code(), Code::WRITE_CONFLICT | Code::LOCK_TIMEOUT | DEADLOCK)
 }

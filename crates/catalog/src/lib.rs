@@ -17,6 +17,7 @@ mod counts;
 mod ddl;
 mod documents;
 mod failure;
+mod held;
 pub mod index;
 mod metadata;
 mod namespace;
@@ -47,7 +48,8 @@ pub use documents::{MAX_DOCUMENT_BYTES, MAX_DOCUMENT_DEPTH, check_document, chec
 pub use engine::{
     Cursor, DictionaryId, Direction, Durability, Engine, KeyRange, Snapshot, Timestamp, Value,
 };
-pub use failure::{from_engine, is_retryable};
+pub use failure::{DEADLOCK, from_engine, is_retryable};
+pub use held::Reader;
 pub use index::{IndexSpec, default_index_name, id_key};
 pub use namespace::{Namespace, check_database};
 pub use observer::OpObserver;
@@ -57,7 +59,7 @@ pub use session_records::{SESSION_BYTES, SessionRow};
 pub use shape::{STORAGE_OPTIONS, StorageOptions, compression_name, substitution};
 pub use stats::{CollectionStats, IndexStats};
 pub use sweep::TEMPORARY_PREFIX;
-pub use txn::{Savepoint, Txn, TxnKind};
+pub use txn::{Isolation, Savepoint, Txn, TxnKind};
 pub use validate::ValidateReport;
 pub use validation::Validation;
 /// The engine itself, for the server that opens it.

@@ -31,12 +31,44 @@ pub enum TxnKind {
     Transaction,
 }
 
+/// What a transaction that lives on a connection sees of others: TokuMX's three levels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Isolation {
+    /// The state at its start. A document that was changed since cannot be written.
+    Mvcc,
+    /// The newest state, under locks on all that it has read.
+    Serializable,
+    /// In each statement the newest committed state. It is asked for as `readUncommitted`: nobody
+    /// is shown what is not committed, which that level allows and does not demand.
+    ReadCommitted,
+}
+
+/// Whose transaction it is, and so how it meets others.
+#[derive(Clone, Copy)]
+enum Client {
+    /// Nobody's: the server repeats it.
+    Statement,
+    /// A session's. It waits so long for locks; what it waits for will mostly have been changed
+    /// when it comes, which is a conflict.
+    Session(Duration),
+    /// A connection's. It waits so long for locks, and then says so.
+    Connection(Isolation, Duration),
+}
+
+impl Client {
+    fn patience(self) -> Option<Duration> {
+        match self {
+            Self::Statement => None,
+            Self::Session(patience) | Self::Connection(_, patience) => Some(patience),
+        }
+    }
+}
+
 /// A read-write transaction. Dropping it aborts it.
 pub struct Txn {
     pub(crate) engine: engine::Txn,
     pub(crate) catalog: Arc<Catalog>,
-    /// Of a client's transaction: how long it waits for locks.
-    patience: Option<Duration>,
+    client: Client,
     /// Collections it creates, published by its commit.
     pub(crate) created: Vec<Arc<Collection>>,
     touched: SmallVec<[Touched; 1]>,
@@ -66,10 +98,10 @@ impl Catalog {
             TxnKind::Transaction => OnConflict::Fail,
         };
         let options = TxnOptions { on_conflict, lock_timeout: None };
-        Txn::over(self, self.engine().begin(options), None)
+        Txn::over(self, self.engine().begin(options), Client::Statement)
     }
 
-    /// Starts a client's transaction over several statements, on the state of `snapshot` or of
+    /// Starts a session's transaction over several statements, on the state of `snapshot` or of
     /// now. It waits `patience` for locks: what it waits for will mostly have been changed when it
     /// comes, which is a conflict.
     pub fn begin_clients(self: &Arc<Self>, snapshot: Option<&Snapshot>, patience: Duration) -> Txn {
@@ -78,16 +110,29 @@ impl Catalog {
             Some(snapshot) => self.engine().begin_at(options, snapshot),
             None => self.engine().begin(options),
         };
-        Txn::over(self, engine, Some(patience))
+        Txn::over(self, engine, Client::Session(patience))
+    }
+
+    /// Starts a connection's transaction over several statements. It waits `patience` for locks.
+    pub fn begin_bound(self: &Arc<Self>, isolation: Isolation, patience: Duration) -> Result<Txn> {
+        let with = |on_conflict| TxnOptions { on_conflict, lock_timeout: Some(patience) };
+        let engine = match isolation {
+            Isolation::Mvcc => self.engine().begin(with(OnConflict::Fail)),
+            Isolation::ReadCommitted => self.engine().begin(with(OnConflict::Latest)),
+            Isolation::Serializable => {
+                self.engine().begin_serializable(Some(patience)).map_err(from_engine)?
+            }
+        };
+        Ok(Txn::over(self, engine, Client::Connection(isolation, patience)))
     }
 }
 
 impl Txn {
-    fn over(catalog: &Arc<Catalog>, engine: engine::Txn, patience: Option<Duration>) -> Self {
+    fn over(catalog: &Arc<Catalog>, engine: engine::Txn, client: Client) -> Self {
         Self {
             engine,
             catalog: Arc::clone(catalog),
-            patience,
+            client,
             created: Vec::new(),
             touched: SmallVec::new(),
             multikey: Vec::new(),
@@ -97,17 +142,29 @@ impl Txn {
 
     /// Whether this is a client's transaction over several statements.
     pub(crate) fn is_clients(&self) -> bool {
-        self.patience.is_some()
+        !matches!(self.client, Client::Statement)
     }
 
-    /// What a failed engine call means here. A client's transaction that found a lock taken has
+    /// What a failed engine call means here. A session's transaction that found a lock taken has
     /// met a conflict.
     pub(crate) fn failed(&self, error: engine::Error) -> Error {
-        match error {
-            engine::Error::LockTimeout { .. } if self.is_clients() => {
-                from_engine(engine::Error::WriteConflict)
+        use engine::Error as E;
+        match (self.client, error) {
+            (Client::Session(_), E::LockTimeout { .. } | E::Deadlock) => {
+                from_engine(E::WriteConflict)
             }
-            other => from_engine(other),
+            (_, other) => from_engine(other),
+        }
+    }
+
+    /// A statement of a connection's transaction begins: below `mvcc` it sees the newest state.
+    /// From now on locks are waited for `patience`.
+    pub fn begin_statement(&mut self, patience: Duration) {
+        let Client::Connection(isolation, _) = self.client else { return };
+        self.client = Client::Connection(isolation, patience);
+        self.engine.set_lock_timeout(patience);
+        if isolation != Isolation::Mvcc {
+            self.engine.refresh_snapshot();
         }
     }
 
@@ -157,7 +214,7 @@ impl Txn {
                     format!("Namespace {namespace} is a view, not a collection"),
                 ));
             }
-            let guard = match self.patience {
+            let guard = match self.client.patience() {
                 None => found.shared.metadata.read_arc(),
                 Some(patience) => found
                     .shared
@@ -189,7 +246,7 @@ impl Txn {
 
     /// Reads a value: this transaction's own write, else its snapshot's.
     pub fn get(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
-        self.engine.get(dictionary, key).map_err(from_engine)
+        self.engine.get(dictionary, key).map_err(|error| self.failed(error))
     }
 
     /// Locks a document by its id key, then reads its newest version.
@@ -202,6 +259,27 @@ impl Txn {
         found.map_err(|error| self.failed(error))
     }
 
+    /// As [`Txn::get`], of what is about to be changed.
+    pub fn get_to_change(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
+        self.engine.get_to_change(dictionary, key).map_err(|error| self.failed(error))
+    }
+
+    /// Whether its reads lock.
+    pub(crate) fn locks_reads(&self) -> bool {
+        matches!(self.client, Client::Connection(Isolation::Serializable, _))
+    }
+
+    /// As [`Txn::cursor`], over what is about to be changed.
+    pub fn cursor_to_change(
+        &self,
+        dictionary: DictionaryId,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Result<Cursor> {
+        let cursor = self.engine.cursor_to_change(dictionary, range, direction);
+        cursor.map_err(|error| self.failed(error))
+    }
+
     /// A cursor over the snapshot and this transaction's writes as of now.
     pub fn cursor(
         &self,
@@ -209,7 +287,7 @@ impl Txn {
         range: KeyRange,
         direction: Direction,
     ) -> Result<Cursor> {
-        self.engine.cursor(dictionary, range, direction).map_err(from_engine)
+        self.engine.cursor(dictionary, range, direction).map_err(|error| self.failed(error))
     }
 
     /// The commit timestamp whose state this transaction reads.
@@ -218,7 +296,7 @@ impl Txn {
     }
 
     /// How many documents of `collection` this transaction has added so far.
-    pub fn documents_added(&self, collection: &Collection) -> i64 {
+    pub(crate) fn documents_added(&self, collection: &Collection) -> i64 {
         self.touched
             .iter()
             .find(|touched| touched.collection.number == collection.number)

@@ -3,12 +3,14 @@
 //! Always true: it runs one request at a time; what it holds between requests is small.
 
 use crate::last_write::LastWrite;
+use crate::transactions::bound::Bound;
 use bson::RawDocumentBuf;
 use errors::Result;
 use os::Clock;
 use parking_lot::Mutex;
 use query::Interrupt;
 use session::Operation;
+use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 /// Where a connection comes from and ends.
@@ -31,6 +33,12 @@ pub struct Connection {
     pub(crate) client: OnceLock<RawDocumentBuf>,
     /// What became of the newest write; there once it wrote in the old way.
     pub(crate) last_write: OnceLock<Mutex<LastWrite>>,
+    /// The transaction that `beginTransaction` began; not here while a request works in it.
+    pub(crate) bound: Mutex<Option<Box<Bound>>>,
+    /// The engine's number of that transaction; 0 without one.
+    pub(crate) txn_id: AtomicU64,
+    /// How long its transactions wait for locks, in milliseconds; below 0 as long as everybody's.
+    pub(crate) lock_timeout_ms: AtomicI64,
 }
 
 impl Connection {

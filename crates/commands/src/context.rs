@@ -6,6 +6,7 @@ use crate::fields::Field;
 use crate::registry::{Class, Command};
 use crate::service::{Request, Service};
 use crate::transactions::Checked;
+use crate::transactions::bound::Running;
 use crate::transactions::statements::Log;
 use crate::writer::Writer;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
@@ -39,6 +40,8 @@ pub(crate) struct Context<'a> {
     pub(crate) explained: Option<&'a RawDocument>,
     /// The session's state, where the request has a transaction number.
     pub(crate) state: Option<Checked<'a>>,
+    /// The connection's transaction, where the request works in it.
+    pub(crate) bound: Option<Running>,
     /// The memory of a retryable write.
     pub(crate) log: Option<Box<Log<'a>>>,
     /// A statement of the batch failed, though the command did not.
@@ -93,18 +96,28 @@ impl<'a> Context<'a> {
         op.snapshot = self.read_state.as_ref().map(|(_, snapshot)| snapshot.clone());
         if let Some(open) = self.state.as_mut().and_then(|state| state.open()) {
             op.txn = Some(&mut open.txn);
+        } else if let Some(running) = &mut self.bound {
+            op.txn = Some(&mut running.bound.txn);
         }
         op.statements = self.log.as_deref_mut().map(|log| log as &mut dyn StatementLog);
         op
     }
 
-    /// The number of the transaction it runs in.
+    /// The number of the session's transaction it runs in.
     pub(crate) fn transaction(&self) -> Option<i64> {
         self.arguments.numbered.filter(|numbered| numbered.in_transaction).map(|n| n.number)
     }
 
+    /// The connection whose transaction it runs in.
+    pub(crate) fn bound_to(&self) -> Option<u64> {
+        self.bound.as_ref().map(|_| self.connection.id)
+    }
+
     /// The transaction it runs in.
     pub(crate) fn txn(&mut self) -> Option<&mut Txn> {
+        if let Some(running) = &mut self.bound {
+            return Some(&mut running.bound.txn);
+        }
         self.state.as_mut().and_then(|state| state.open()).map(|open| &mut open.txn)
     }
 

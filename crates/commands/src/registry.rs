@@ -201,8 +201,10 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::sessions::kill_sessions::KILL_SESSIONS,
     &crate::sessions::kill_sessions::KILL_ALL_SESSIONS,
     &crate::sessions::kill_sessions::KILL_ALL_SESSIONS_BY_PATTERN,
+    &crate::transactions::begin_transaction::BEGIN_TRANSACTION,
     &crate::transactions::commit::COMMIT_TRANSACTION,
     &crate::transactions::commit::ABORT_TRANSACTION,
+    &crate::transactions::lock_timeout::SET_CLIENT_LOCK_TIMEOUT,
 ];
 
 /// Names and aliases, sorted, with the command's position in [`COMMANDS`].

@@ -16,7 +16,7 @@ use crate::replication::reply::{topology_counter, write_times, write_topology_of
 use crate::replication::{ReplicaSetOptions, Replication, Role};
 use crate::reply::{Reply, write_error, write_labels};
 use crate::transactions::{
-    self, Figures, LIFETIME_SECONDS, LOCK_PATIENCE_MS, SessionState, labels,
+    self, Figures, LIFETIME_SECONDS, LOCK_PATIENCE_MS, SessionState, bound, labels,
 };
 use crate::writer::Writer;
 use bson::{Document, RawBsonRef, RawDocument};
@@ -27,7 +27,7 @@ use parking_lot::{Condvar, Mutex};
 use query::{TtlMonitor, Verbosity};
 use session::{Checkouts, Cursors, Killed, Operations, SessionId, Sessions, Start};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -244,13 +244,18 @@ impl Service {
             interrupt,
             client: OnceLock::new(),
             last_write: OnceLock::new(),
+            bound: Mutex::default(),
+            txn_id: AtomicU64::new(0),
+            lock_timeout_ms: AtomicI64::new(-1),
         });
         self.connections.lock().insert(id, Arc::clone(&connection));
         connection
     }
 
-    /// Forgets a connection. Its cursors and sessions live on: another may continue them.
+    /// Forgets a connection, and aborts the transaction that was bound to it. Its other cursors
+    /// and its sessions live on: another connection may continue them.
     pub fn close_connection(&self, connection: &Connection) {
+        bound::abort(self, connection);
         self.operations.close(connection.id);
         let gone = self.connections.lock().remove(&connection.id);
         drop(gone);
@@ -296,6 +301,7 @@ impl Service {
             verbosity: Verbosity::default(),
             explained: None,
             state: None,
+            bound: None,
             log: None,
             statement_failed: false,
             wrote: false,
@@ -576,7 +582,8 @@ fn settle(context: &Context<'_>, arguments: &mut Arguments<'_>) -> Result<()> {
 fn execute(context: &mut Context<'_>) -> Result<()> {
     let command = context.command;
     let (mut arguments, fields) = Arguments::parse(command, context.body)?;
-    if command.admin_only && context.request.database != "admin" {
+    let anywhere = transactions::is_end(command) && arguments.numbered.is_none();
+    if command.admin_only && !anywhere && context.request.database != "admin" {
         return Err(Error::new(
             Code::UNAUTHORIZED,
             format!("{} may only be run against the admin database.", command.name),
@@ -604,13 +611,20 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
         service.metrics.count(command.counter, 1);
     }
     if context.arguments.numbered.is_some() {
+        bound::refuse_numbered(context)?;
         transactions::enter(context)?;
-        let result = (command.run)(context, &fields);
+        let result = (command.run)(context, &fields).map_err(bound::outside);
         transactions::leave(context, result.is_err() || context.statement_failed);
         return result.and_then(|()| wait_for_disk(context));
     }
     context.read_state = context.arguments.read_concern.state(&service.replication)?;
-    (command.run)(context, &fields)?;
+    bound::enter(context)?;
+    if context.bound.is_some() {
+        let result = (command.run)(context, &fields).map_err(bound::inside);
+        bound::leave(context, result.is_err());
+        return result;
+    }
+    (command.run)(context, &fields).map_err(bound::outside)?;
     wait_for_disk(context)
 }
 

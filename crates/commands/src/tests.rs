@@ -3,6 +3,7 @@
 
 mod admin;
 mod aggregation;
+mod bound;
 mod bulk_write;
 mod capped;
 mod changes;

@@ -16,8 +16,11 @@
 //!    the same number sent again, also after a crash, finds it done.
 
 mod begin;
+pub(crate) mod begin_transaction;
+pub(crate) mod bound;
 pub(crate) mod commit;
 pub(crate) mod labels;
+pub(crate) mod lock_timeout;
 mod records;
 mod rules;
 pub(crate) mod statements;
@@ -205,6 +208,9 @@ impl Service {
 
     /// Aborts every transaction that no request works in: the server ends, or steps down.
     pub fn abort_transactions(&self) {
+        for connection in self.connections() {
+            bound::abort(self, &connection);
+        }
         self.abort_idle(|_| true);
     }
 

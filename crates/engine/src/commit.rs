@@ -57,7 +57,7 @@ impl Environment {
         if !txn.has_writes() {
             let seen = txn.snapshot_timestamp();
             published(seen);
-            txn.owner = None;
+            drop(txn.holder.take());
             return Ok(seen);
         }
         let bytes = txn.writes.bytes();
@@ -244,7 +244,7 @@ impl Environment {
 
     /// Opens the locks; where an older snapshot lives, the keys remember the commit.
     fn release_locks(&self, txn: &mut Txn, timestamp: u64) {
-        if let Some(owner) = txn.owner.take() {
+        if let Some(owner) = txn.holder.take() {
             txn.unpin();
             // After publishing: a snapshot taken from now on is not older than this commit.
             let remember = self.snapshots.oldest() < timestamp;

@@ -13,6 +13,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshots::{Pinned, Snapshots};
 use crate::stats::{Counters, Stats};
 use crate::txn::Txn;
+use crate::txn::serializable::Serializable;
 use crate::{DictionaryId, DictionaryOptions, Error, Result, TxnOptions, recovery};
 use blockfile::BlockFile;
 use cachetable::CacheTable;
@@ -22,6 +23,7 @@ use os::{LockGuard, Os, Padded};
 use parking_lot::Mutex;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use telemetry::Registry;
 use wal::{Wal, WalOptions};
 
@@ -100,6 +102,14 @@ impl Engine {
     /// Starts a transaction that reads the state of `snapshot`, without the own writes of a view.
     pub fn begin_at(&self, options: TxnOptions, snapshot: &Snapshot) -> Txn {
         Txn::begin_at(options, snapshot.pinned.clone())
+    }
+
+    /// Starts a serializable transaction: it reads the newest state and locks what it reads, gaps
+    /// between keys included, so that nothing of it changes before it ends. `lock_timeout` is that
+    /// of [`TxnOptions`]. Fails with `LockTimeout` where a transaction that has written before does
+    /// not end in that time.
+    pub fn begin_serializable(&self, lock_timeout: Option<Duration>) -> Result<Txn> {
+        Txn::begin_serializable(self.0.doors.mine(), lock_timeout)
     }
 
     /// A read-only view of everything committed by now; cheap to clone, keeps its versions alive.
@@ -329,6 +339,7 @@ fn assemble(
         snapshots: Snapshots::default(),
         locks,
         live: LiveTxns::new(Arc::clone(&os.clock)),
+        serializable: Serializable::default(),
         log: Padded(Log::new(log_options.segment_bytes)),
         commit_order: Padded::default(),
         memory: Padded::default(),

@@ -17,6 +17,7 @@ use crate::pacing::Memory;
 use crate::settings::Options;
 use crate::snapshots::Snapshots;
 use crate::stats::Counters;
+use crate::txn::serializable::Serializable;
 use crate::{DictionaryId, DictionaryOptions, Error, Result};
 use blockfile::BlockFile;
 use cachetable::CacheTable;
@@ -39,6 +40,7 @@ pub(crate) struct Environment {
     pub(crate) snapshots: Snapshots,
     pub(crate) locks: Arc<LockTable>,
     pub(crate) live: LiveTxns,
+    pub(crate) serializable: Serializable,
     // What commits write to lies on lines of its own, away from what every read looks at.
     pub(crate) log: Padded<Log>,
     pub(crate) commit_order: Padded<Mutex<CommitOrder>>,

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// One open transaction, as the registry and the transaction share it.
@@ -15,6 +15,8 @@ pub(crate) struct LiveTxn {
     pub(crate) started: Duration,
     pub(crate) snapshot: AtomicU64,
     pub(crate) written_bytes: AtomicU64,
+    /// It has written without a lock that a range would meet.
+    pub(crate) bare: AtomicBool,
     pub(crate) interrupt: Interrupt,
 }
 
@@ -72,6 +74,7 @@ impl LiveTxns {
             started,
             snapshot: AtomicU64::new(snapshot),
             written_bytes: AtomicU64::new(0),
+            bare: AtomicBool::new(false),
             interrupt: Interrupt::new(id),
         });
         lane.open.push_back(Arc::clone(&live));
@@ -106,6 +109,11 @@ impl LiveTxns {
             let at = lane.open.binary_search_by_key(&id, |live| live.id).ok()?;
             lane.open.get(at).cloned()
         })
+    }
+
+    pub(crate) fn has_bare_writer(&self) -> bool {
+        let is_bare = |live: &Arc<LiveTxn>| live.bare.load(Ordering::SeqCst);
+        self.lanes.iter().any(|lane| lane.lock().open.iter().any(is_bare))
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -5,8 +5,10 @@ use crate::cursor::Cursor;
 use crate::dictionary::Found;
 use crate::door::Door;
 use crate::snapshots::Pinned;
+use crate::txn::holder::Readers;
 use crate::txn::writeset::SharedWrites;
 use crate::{DictionaryId, Direction, Error, KeyRange, Result, Timestamp, Value};
+use locktree::Mode;
 use std::sync::Arc;
 
 /// A consistent read-only view. Cheap to clone; keeps its versions alive while it or one of its
@@ -15,6 +17,8 @@ use std::sync::Arc;
 pub struct Snapshot {
     pub(crate) pinned: Pinned,
     own: Option<Arc<Own>>,
+    /// Of a serializable transaction: its reads lock, and see the newest state.
+    readers: Option<Arc<Readers>>,
 }
 
 /// What a transaction had done when a view of it was taken.
@@ -26,11 +30,16 @@ pub(crate) struct Own {
 
 impl Snapshot {
     pub(crate) fn new(door: &Arc<Door>) -> Self {
-        Self { pinned: Pinned::new(door), own: None }
+        Self { pinned: Pinned::new(door), own: None, readers: None }
     }
 
-    pub(crate) fn of(pinned: &Pinned, own: Option<Own>) -> Self {
-        Self { pinned: pinned.clone(), own: own.map(Arc::new) }
+    pub(crate) fn of(pinned: &Pinned, own: Option<Own>, readers: Option<Arc<Readers>>) -> Self {
+        Self { pinned: pinned.clone(), own: own.map(Arc::new), readers }
+    }
+
+    /// Whether its reads lock, and so see the newest state.
+    pub fn locks(&self) -> bool {
+        self.readers.is_some()
     }
 
     /// The commit timestamp this view shows.
@@ -49,6 +58,12 @@ impl Snapshot {
             if own.created.contains(&dictionary.0) {
                 return Ok(None);
             }
+        }
+        if let Some(readers) = &self.readers {
+            let door = self.pinned.door();
+            readers.lock_key(door, dictionary, key, Mode::Shared)?;
+            let dictionary = door.directory.newest(dictionary)?;
+            return Ok(dictionary.tree.get(key, u64::MAX - 1)?.map(Value::from));
         }
         let dictionary = self.find(dictionary)?;
         let value = dictionary.tree.get(key, self.pinned.timestamp)?;
@@ -83,6 +98,13 @@ impl Snapshot {
             if own.created.contains(&dictionary.0) {
                 return Ok(Cursor::over_writes(writes, range, direction, &self.pinned));
             }
+        }
+        if let Some(readers) = &self.readers {
+            let door = self.pinned.door();
+            readers.lock_range(door, dictionary, &range, Mode::Shared)?;
+            let pinned = Pinned::new(door);
+            let dictionary = door.directory.newest(dictionary)?;
+            return Ok(Cursor::over_tree(&dictionary, range, direction, &pinned, writes));
         }
         let dictionary = self.find(dictionary)?;
         Ok(Cursor::over_tree(&dictionary, range, direction, &self.pinned, writes))

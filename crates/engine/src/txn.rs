@@ -5,6 +5,8 @@
 //! private tree). So abort forgets, and undoes nothing.
 
 mod charge;
+pub(crate) mod holder;
+pub(crate) mod serializable;
 pub(crate) mod writeset;
 
 use crate::cursor::Cursor;
@@ -21,7 +23,8 @@ use crate::{
 };
 use cachetable::Part;
 use charge::Charge;
-use locktree::{Mode, Owner, Range};
+use holder::Holder;
+use locktree::{Mode, Owner};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -51,8 +54,7 @@ pub struct Txn {
     pinned: Pinned,
     options: TxnOptions,
     lock_timeout: Duration,
-    /// `None` once it has committed.
-    pub(crate) owner: Option<Owner<ToLocks>>,
+    pub(crate) holder: Holder,
     /// The dictionaries it has locked or written in, as looked up the first time.
     used: SmallVec<[Found; 2]>,
     pub(crate) writes: WriteSet,
@@ -79,7 +81,7 @@ impl Txn {
             live,
             pinned,
             options,
-            owner: Some(owner),
+            holder: Holder::Alone(Some(owner)),
             used: SmallVec::new(),
             writes: WriteSet::default(),
             charge: Charge::default(),
@@ -106,6 +108,14 @@ impl Txn {
         self.live.snapshot.store(self.pinned.timestamp, Ordering::Relaxed);
     }
 
+    /// How long its lock requests wait from now on.
+    pub fn set_lock_timeout(&mut self, timeout: Duration) {
+        self.lock_timeout = timeout;
+        if let Some(readers) = self.holder.readers() {
+            readers.set_patience(timeout);
+        }
+    }
+
     /// Creates a dictionary as part of this transaction.
     pub fn create_dictionary(&mut self, options: DictionaryOptions) -> Result<DictionaryId> {
         self.check_alive()?;
@@ -128,11 +138,7 @@ impl Txn {
             return Ok(());
         }
         self.find_newest(dictionary)?;
-        if let Some(owner) = &mut self.owner {
-            let all = Range::all();
-            let locks = &self.pinned.door().locks;
-            locks.acquire_range(owner, dictionary.0, all, Mode::Exclusive, self.lock_timeout)?;
-        }
+        self.holder.lock_all(&self.pinned.door().locks, dictionary, self.lock_timeout)?;
         // Somebody else may have dropped it while this one waited.
         self.find_newest(dictionary)?;
         self.dropped.push(dictionary.0);
@@ -158,8 +164,19 @@ impl Txn {
         Ok(())
     }
 
-    /// The value of `key`: this transaction's own write, else the snapshot's. Takes no lock.
+    /// The value of `key`: this transaction's own write, else the snapshot's. Takes no lock, unless
+    /// the transaction is serializable: then the key is locked, and what is read is the newest.
     pub fn get(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
+        self.get_in(Mode::Shared, dictionary, key)
+    }
+
+    /// As [`Txn::get`], of what is about to be changed: a serializable transaction locks it
+    /// exclusively, so that of two that change the same neither is in the other's way.
+    pub fn get_to_change(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
+        self.get_in(Mode::Exclusive, dictionary, key)
+    }
+
+    fn get_in(&self, mode: Mode, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
         self.check_alive()?;
         self.check_not_dropped(dictionary)?;
         if let Some(own) = self.writes.get(dictionary.0, key)? {
@@ -167,6 +184,12 @@ impl Txn {
         }
         if self.is_created(dictionary) {
             return Ok(None);
+        }
+        if let Some(readers) = self.holder.readers() {
+            let door = self.pinned.door();
+            readers.lock_key(door, dictionary, key, mode)?;
+            let found = door.directory.newest(dictionary)?;
+            return Ok(found.tree.get(key, u64::MAX - 1)?.map(Value::from));
         }
         let found = self.find_visible(dictionary)?;
         Ok(found.tree.get(key, self.pinned.timestamp)?.map(Value::from))
@@ -201,10 +224,8 @@ impl Txn {
             return Ok(());
         }
         self.find_newest(dictionary)?;
-        let Some(owner) = &mut self.owner else { return Err(Error::Interrupted) };
         let locks = &self.pinned.door().locks;
-        let granted =
-            locks.acquire(owner, dictionary.0, key, Mode::Exclusive, self.lock_timeout)?;
+        let granted = self.holder.lock(locks, dictionary, key, self.lock_timeout)?;
         let (snapshot, on_conflict) = (self.pinned.timestamp, self.options.on_conflict);
         let is_past = self.pinned.is_past;
         // Somebody may have dropped it while this one waited.
@@ -265,13 +286,54 @@ impl Txn {
         self.check_not_dropped(dictionary)?;
         if !self.is_created(dictionary) {
             self.find_newest(dictionary)?;
+            // `ROOT` is read by key alone.
+            if dictionary != DictionaryId::ROOT {
+                self.lock_for_ranges(dictionary, key)?;
+            }
         }
         self.write(dictionary, key, value)
     }
 
-    /// A cursor over the snapshot and this transaction's writes as of now.
+    /// See [`serializable`].
+    fn lock_for_ranges(&mut self, dictionary: DictionaryId, key: &[u8]) -> Result<()> {
+        let environment = self.pinned.door();
+        if !environment.serializable.any() {
+            if self.live.bare.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            self.live.bare.store(true, Ordering::SeqCst);
+            if !environment.serializable.any() {
+                return Ok(());
+            }
+        }
+        self.holder.lock(&environment.locks, dictionary, key, self.lock_timeout)?;
+        Ok(())
+    }
+
+    /// A cursor over the snapshot and this transaction's writes as of now. A serializable
+    /// transaction locks the range, and the cursor walks the newest state.
     pub fn cursor(
         &self,
+        dictionary: DictionaryId,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Result<Cursor> {
+        self.cursor_in(Mode::Shared, dictionary, range, direction)
+    }
+
+    /// As [`Txn::cursor`], over what is about to be changed: see [`Txn::get_to_change`].
+    pub fn cursor_to_change(
+        &self,
+        dictionary: DictionaryId,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Result<Cursor> {
+        self.cursor_in(Mode::Exclusive, dictionary, range, direction)
+    }
+
+    fn cursor_in(
+        &self,
+        mode: Mode,
         dictionary: DictionaryId,
         range: KeyRange,
         direction: Direction,
@@ -282,16 +344,24 @@ impl Txn {
         if self.is_created(dictionary) {
             return Ok(Cursor::over_writes(own, range, direction, &self.pinned));
         }
+        if let Some(readers) = self.holder.readers() {
+            let door = self.pinned.door();
+            readers.lock_range(door, dictionary, &range, mode)?;
+            let pinned = Pinned::new(door);
+            let found = door.directory.newest(dictionary)?;
+            return Ok(Cursor::over_tree(&found, range, direction, &pinned, own));
+        }
         let found = self.find_visible(dictionary)?;
         Ok(Cursor::over_tree(&found, range, direction, &self.pinned, own))
     }
 
     /// The state it reads, without its own writes.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::of(&self.pinned, None)
+        Snapshot::of(&self.pinned, None, None)
     }
 
-    /// What it reads, its own writes as of now included; may outlive it. The next write to a
+    /// What it reads, its own writes as of now included; may outlive it, unless it is serializable:
+    /// then the view locks as the transaction does, and ends with it. The next write to a
     /// dictionary that it has written to copies the list of its writes while a view lives.
     pub fn view(&self) -> Snapshot {
         let own = Own {
@@ -299,7 +369,7 @@ impl Txn {
             created: self.created.iter().map(|(id, _)| *id).collect(),
             dropped: self.dropped.clone(),
         };
-        Snapshot::of(&self.pinned, Some(own))
+        Snapshot::of(&self.pinned, Some(own), self.holder.readers().cloned())
     }
 
     /// Marks a place to roll back to (a statement's start). Costs nothing by itself; writes
@@ -459,7 +529,12 @@ impl Txn {
 
 impl Drop for Txn {
     fn drop(&mut self) {
+        // Views may keep the holder alive.
+        drop(self.holder.take());
         let door = self.pinned.door();
+        if self.holder.readers().is_some() {
+            door.serializable.leave();
+        }
         door.live.end(door.lane(), self.live.id);
     }
 }

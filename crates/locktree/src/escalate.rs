@@ -1,8 +1,9 @@
-//! Memory limit: a transaction with very many key locks in one dictionary trades them for one
-//! lock on the dictionary.
+//! Memory limit: a transaction with very many locks in one dictionary trades them for one lock on
+//! the dictionary, shared where all of them are.
 
 use crate::owner::{Held, Locks};
 use crate::table::LockTable;
+use crate::wait::Target;
 use crate::{Error, Mode, Range, shard};
 use os::sync::atomic::Ordering;
 use std::collections::BTreeMap;
@@ -16,26 +17,35 @@ impl LockTable {
     ///
     /// Nothing happens below the limit. Above it the caller's locks are traded where others are
     /// not in the way. Above twice the limit a transaction that cannot be escalated is refused.
-    pub(crate) fn within_memory(&self, owner: &mut Locks) -> Result<(), Error> {
+    pub(crate) fn within_memory(&self, owner: &mut Locks, timeout: Duration) -> Result<(), Error> {
         let max = self.options.max_bytes;
         if self.surely_within(max) || self.bytes() <= max {
             return Ok(());
         }
         self.forget_over_half();
         if owner.bytes >= (max / WORTH).max(owner.escalate_at) && self.bytes() > max {
-            self.escalate(owner);
+            self.escalate(owner, Duration::ZERO);
             owner.escalate_at = owner.bytes.saturating_mul(2);
         }
-        if self.bytes() > max.saturating_mul(2) {
+        let last = max.saturating_mul(2);
+        if self.bytes() > last && owner.bytes >= max / WORTH {
+            // Before it is refused it waits for those who are in the way, as for any lock.
+            self.escalate(owner, timeout);
+        }
+        if self.bytes() > last {
             return Err(Error::OutOfLocks { bytes: self.bytes() });
         }
         Ok(())
     }
 
-    fn escalate(&self, owner: &mut Locks) {
+    fn escalate(&self, owner: &mut Locks, patience: Duration) {
         let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
         for Held { name, .. } in &owner.held {
             *sizes.entry(shard::split(name).0).or_default() += shard::cost(name);
+        }
+        for (dictionary, ranges) in &owner.ranges {
+            let size: u64 = ranges.iter().map(|(range, _)| shard::cost_of_range(range)).sum();
+            *sizes.entry(*dictionary).or_default() += size;
         }
         let mut largest: Vec<(u64, u64)> = sizes.into_iter().map(|(d, size)| (size, d)).collect();
         largest.sort_unstable_by(|a, b| b.cmp(a));
@@ -43,13 +53,50 @@ impl LockTable {
             if self.bytes() <= self.options.max_bytes {
                 return;
             }
-            let all = Range::all();
-            if self.acquire_range(owner, dictionary, all, Mode::Exclusive, Duration::ZERO).is_ok() {
-                owner.escalated.insert(dictionary);
+            let mode = self.strongest(owner, dictionary);
+            if self.take_all(owner, dictionary, mode, patience) {
                 self.counters.escalations.fetch_add(1, Ordering::Relaxed);
                 self.drop_keys_of(owner, dictionary);
             }
         }
+    }
+
+    /// The strongest mode in which the owner holds something of a dictionary.
+    fn strongest(&self, owner: &Locks, dictionary: u64) -> Mode {
+        let of = |held: &&Held| shard::split(&held.name).0 == dictionary;
+        let exclusive = owner.held.iter().filter(of).any(|Held { name, .. }| {
+            let shard = self.shard(name.borrow()).lock();
+            let held = shard.entries.get(&name.borrow()).and_then(|entry| entry.held_by(owner.txn));
+            held == Some(Mode::Exclusive)
+        });
+        let ranges = owner.ranges.get(&dictionary).into_iter().flatten();
+        let strongest = ranges.map(|(_, mode)| *mode).max().unwrap_or(Mode::Shared);
+        if exclusive { Mode::Exclusive } else { strongest }
+    }
+
+    /// Locks the whole dictionary; its smaller ranges are of no use then.
+    fn take_all(&self, owner: &mut Locks, dictionary: u64, mode: Mode, patience: Duration) -> bool {
+        let all = Range::all();
+        if !owner.covers_range(dictionary, &all, mode) {
+            let target = Target::Range(dictionary, all.clone());
+            if self.wait_for(owner, target, mode, false, patience).is_err() {
+                return false;
+            }
+            let smaller = owner.ranges.insert(dictionary, vec![(all.clone(), mode)]);
+            let smaller = smaller.into_iter().flatten();
+            let freed: u64 = smaller.map(|(range, _)| shard::cost_of_range(&range)).sum();
+            let added = shard::cost_of_range(&all);
+            owner.bytes = (owner.bytes + added).saturating_sub(freed);
+            self.count_bytes(added as i64 - freed as i64);
+            let mut waits = self.waits.lock();
+            self.drop_ranges(&mut waits, dictionary, owner.txn, |held| {
+                held.range != all || held.mode != mode
+            });
+        }
+        if mode == Mode::Exclusive {
+            owner.escalated.insert(dictionary);
+        }
+        true
     }
 
     /// Opens the key locks that a dictionary lock now covers.

@@ -105,8 +105,10 @@ impl LockTable {
     /// Up to `limit` locks that are held: ranges first, then keys in no order.
     pub fn held(&self, limit: usize) -> Vec<LockInfo> {
         let mut found: Vec<LockInfo> = Vec::new();
-        for held in &self.waits.lock().ranges {
-            found.push(info(held.txn, held.dictionary, None, Some(held.range.clone()), held.mode));
+        for (dictionary, ranges) in &self.waits.lock().ranges {
+            for held in ranges.iter().take(limit.saturating_sub(found.len())) {
+                found.push(info(held.txn, *dictionary, None, Some(held.range.clone()), held.mode));
+            }
         }
         for shard in &self.shards {
             let shard = shard.lock();

@@ -4,7 +4,7 @@ use crate::shard::{Name, NameRef};
 use crate::table::LockTable;
 use crate::{Granted, Mode, Range};
 use os::sync::atomic::{AtomicBool, Ordering};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -36,8 +36,8 @@ impl Interrupt {
 pub struct Locks {
     pub(crate) txn: u64,
     pub(crate) held: Vec<Held>,
-    /// Ranges held, for coverage checks without asking the table.
-    pub(crate) ranges: Vec<(u64, Range, Mode)>,
+    /// Ranges held, by dictionary, for coverage checks without asking the table.
+    pub(crate) ranges: BTreeMap<u64, Vec<(Range, Mode)>>,
     /// Dictionaries whose key locks became one dictionary lock.
     pub(crate) escalated: BTreeSet<u64>,
     pub(crate) bytes: u64,
@@ -84,9 +84,13 @@ impl Locks {
     }
 
     pub(crate) fn covers(&self, dictionary: u64, key: &[u8], mode: Mode) -> bool {
-        self.ranges
-            .iter()
-            .any(|(d, range, m)| *d == dictionary && *m >= mode && range.contains(key))
+        let mut held = self.ranges.get(&dictionary).into_iter().flatten();
+        held.any(|(range, m)| *m >= mode && range.contains(key))
+    }
+
+    pub(crate) fn covers_range(&self, dictionary: u64, wanted: &Range, mode: Mode) -> bool {
+        let mut held = self.ranges.get(&dictionary).into_iter().flatten();
+        held.any(|(range, m)| *m >= mode && range.covers(wanted))
     }
 }
 
@@ -104,7 +108,7 @@ impl<T: Deref<Target = LockTable>> Owner<T> {
         let locks = Locks {
             txn: interrupt.txn,
             held: Vec::new(),
-            ranges: Vec::new(),
+            ranges: BTreeMap::new(),
             escalated: BTreeSet::new(),
             bytes: 0,
             escalate_at: 0,

@@ -23,9 +23,40 @@ impl Range {
         RangeBounds::<[u8]>::contains(&bounds, key)
     }
 
+    /// Whether every key of `other` lies inside. Misses where two bounds of different kinds mean the
+    /// same keys, which costs a lock and nothing else.
+    pub fn covers(&self, other: &Self) -> bool {
+        let below = match (&self.lower, &other.lower) {
+            (Bound::Unbounded, _) => true,
+            (_, Bound::Unbounded) => false,
+            (Bound::Included(own), Bound::Included(low) | Bound::Excluded(low))
+            | (Bound::Excluded(own), Bound::Excluded(low)) => own <= low,
+            (Bound::Excluded(own), Bound::Included(low)) => own < low,
+        };
+        let above = match (&self.upper, &other.upper) {
+            (Bound::Unbounded, _) => true,
+            (_, Bound::Unbounded) => false,
+            (Bound::Included(own), Bound::Included(high) | Bound::Excluded(high))
+            | (Bound::Excluded(own), Bound::Excluded(high)) => own >= high,
+            (Bound::Excluded(own), Bound::Included(high)) => own > high,
+        };
+        below && above
+    }
+
     /// Whether some key could lie in both.
     pub fn overlaps(&self, other: &Self) -> bool {
         reaches(&self.lower, &other.upper) && reaches(&other.lower, &self.upper)
+    }
+}
+
+impl Range {
+    /// Bytes of its ends.
+    pub(crate) fn bytes(&self) -> usize {
+        let end = |bound: &Bound<Vec<u8>>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => key.len(),
+            Bound::Unbounded => 0,
+        };
+        end(&self.lower) + end(&self.upper)
     }
 }
 

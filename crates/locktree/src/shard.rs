@@ -2,7 +2,7 @@
 //!
 //! An entry exists while it has a holder, a waiter or a remembered commit, and no longer.
 
-use crate::{Granted, Mode};
+use crate::{Granted, Mode, Range};
 use hashbrown::HashMap;
 use hashbrown::hash_map::EntryRef;
 use smallvec::SmallVec;
@@ -144,6 +144,12 @@ pub(crate) fn split(name: &[u8]) -> (u64, &[u8]) {
 
 pub(crate) fn cost(name: &[u8]) -> u64 {
     ENTRY_BYTES + name.len() as u64
+}
+
+/// What a range that is held costs.
+pub(crate) fn cost_of_range(range: &Range) -> u64 {
+    // Its ends are kept by the table and by the owner.
+    ENTRY_BYTES + 2 * range.bytes() as u64
 }
 
 #[derive(Clone, Copy)]

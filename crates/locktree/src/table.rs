@@ -15,6 +15,9 @@ use std::time::Duration;
 /// A wait above this is an event of its own.
 const LONG_WAIT_MS: u64 = 1000;
 
+/// Counters of ranges; a power of two.
+const RANGE_COUNTERS: usize = 64;
+
 /// How a request that must wait does so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Waiting {
@@ -50,8 +53,9 @@ pub struct LockTable {
     pub(crate) shards: Vec<Padded<Mutex<Shard>>>,
     /// The queues and the wait-for graph; taken before a shard, never after.
     pub(crate) waits: Mutex<Waits>,
-    /// Ranges held or asked for: while not zero, every request takes the slow path.
-    ranges: AtomicUsize,
+    /// Ranges held or asked for, by dictionary: while not zero, requests there take the slow path.
+    /// Dictionaries may share a counter.
+    ranges: [AtomicUsize; RANGE_COUNTERS],
     /// What shards have reported; without their `unreported` it may be below zero.
     bytes: Padded<AtomicI64>,
     /// Newest commit of an escalated transaction per dictionary: its keys were not remembered.
@@ -69,7 +73,7 @@ impl LockTable {
             clock,
             shards: (0..shards).map(|_| Padded::default()).collect(),
             waits: Mutex::default(),
-            ranges: AtomicUsize::new(0),
+            ranges: std::array::from_fn(|_| AtomicUsize::new(0)),
             bytes: Padded::default(),
             escalated: Mutex::default(),
             any_escalated: AtomicBool::new(false),
@@ -102,7 +106,7 @@ impl LockTable {
         let fast = {
             let mut shard = self.shard(name).lock();
             // Read under the shard's lock: a range request raises it before it looks at shards.
-            if self.ranges.load(Ordering::SeqCst) > 0 {
+            if self.has_ranges(dictionary) {
                 Fast::Contended
             } else {
                 let fast = shard.try_grant(name, owner.txn, mode);
@@ -119,12 +123,13 @@ impl LockTable {
         if let Some(name) = new {
             owner.bytes += shard::cost(&name);
             owner.held.push(Held { name, mode, granted });
-            self.within_memory(owner)?;
+            self.within_memory(owner, timeout)?;
         }
         Ok(self.with_escalated(dictionary, granted))
     }
 
-    /// Locks a range, waiting up to `timeout`. Looks at every key lock: for rare operations.
+    /// Locks a range with the gaps in it, waiting up to `timeout`. Looks at every key lock of the
+    /// table; key locks in a dictionary of which a range is held are slower, too.
     pub fn acquire_range(
         &self,
         owner: &mut Locks,
@@ -133,9 +138,23 @@ impl LockTable {
         mode: Mode,
         timeout: Duration,
     ) -> Result<(), Error> {
+        if owner.covers_range(dictionary, &range, mode) {
+            return Ok(());
+        }
         self.wait_for(owner, Target::Range(dictionary, range.clone()), mode, false, timeout)?;
-        owner.ranges.push((dictionary, range, mode));
-        Ok(())
+        let size = shard::cost_of_range(&range);
+        owner.ranges.entry(dictionary).or_default().push((range, mode));
+        owner.bytes += size;
+        self.count_bytes(size as i64);
+        self.within_memory(owner, timeout)
+    }
+
+    fn has_ranges(&self, dictionary: u64) -> bool {
+        self.ranges_of(dictionary).load(Ordering::SeqCst) > 0
+    }
+
+    fn ranges_of(&self, dictionary: u64) -> &AtomicUsize {
+        &self.ranges[dictionary as usize % RANGE_COUNTERS]
     }
 
     fn acquire_slowly(
@@ -166,7 +185,7 @@ impl LockTable {
     }
 
     /// Queues a request and sleeps until it is granted, refused or out of time.
-    fn wait_for(
+    pub(crate) fn wait_for(
         &self,
         owner: &Locks,
         target: Target,
@@ -284,9 +303,12 @@ impl LockTable {
             return;
         }
         let mut waited_for: Vec<Name> = Vec::new();
+        let mut ranged = false;
         for Held { name, .. } in owner.held.drain(..) {
             let mut shard = self.shard(name.borrow()).lock();
             let released = shard.release(&name, owner.txn, commit);
+            // Under the shard's lock, as a request that looked before has raised it by then.
+            ranged |= self.has_ranges(shard::split(&name).0);
             // A remembered commit keeps the entry, and its bytes, until it is forgotten.
             if !released.remembered {
                 self.take_bytes(&mut shard, -(shard::cost(&name) as i64));
@@ -297,22 +319,27 @@ impl LockTable {
             }
         }
         owner.bytes = 0;
+        let ranges = std::mem::take(&mut owner.ranges);
+        for (dictionary, held) in &ranges {
+            let freed: u64 = held.iter().map(|(range, _)| shard::cost_of_range(range)).sum();
+            self.count_bytes(-(freed as i64));
+            // Keys that an exclusive range covers were not noted one by one.
+            if held.iter().any(|(_, mode)| *mode == Mode::Exclusive) {
+                owner.escalated.insert(*dictionary);
+            }
+        }
         if let Some(ts) = commit {
             self.remember_escalated(&owner.escalated, ts);
         }
         owner.escalated.clear();
-        let had_ranges = !owner.ranges.is_empty();
-        owner.ranges.clear();
-        if waited_for.is_empty() && !had_ranges && self.ranges.load(Ordering::SeqCst) == 0 {
+        if waited_for.is_empty() && ranges.is_empty() && !ranged {
             return;
         }
         let mut waits = self.waits.lock();
-        if had_ranges {
-            let before = waits.ranges.len();
-            waits.ranges.retain(|held| held.txn != owner.txn);
-            self.ranges.fetch_sub(before - waits.ranges.len(), Ordering::SeqCst);
+        for dictionary in ranges.keys() {
+            self.drop_ranges(&mut waits, *dictionary, owner.txn, |_| true);
         }
-        if had_ranges || self.ranges.load(Ordering::SeqCst) > 0 {
+        if !ranges.is_empty() || ranged {
             self.grant_everywhere(&mut waits);
         } else {
             for name in waited_for {
@@ -321,11 +348,28 @@ impl LockTable {
         }
     }
 
+    /// Opens those of a transaction's ranges in a dictionary that `condemned` picks.
+    pub(crate) fn drop_ranges(
+        &self,
+        waits: &mut Waits,
+        dictionary: u64,
+        txn: u64,
+        condemned: impl Fn(&HeldRange) -> bool,
+    ) {
+        let Some(held) = waits.ranges.get_mut(&dictionary) else { return };
+        let before = held.len();
+        held.retain(|held| held.txn != txn || !condemned(held));
+        self.ranges_of(dictionary).fetch_sub(before - held.len(), Ordering::SeqCst);
+        if held.is_empty() {
+            waits.ranges.remove(&dictionary);
+        }
+    }
+
     fn join(&self, waits: &mut Waits, request: Request) -> u64 {
         match &request.target {
             Target::Key(name) => self.shard(name.borrow()).lock().waiter_joins(name),
-            Target::Range(..) => {
-                self.ranges.fetch_add(1, Ordering::SeqCst);
+            Target::Range(dictionary, _) => {
+                self.ranges_of(*dictionary).fetch_add(1, Ordering::SeqCst);
             }
         }
         waits.add(request)
@@ -339,8 +383,8 @@ impl LockTable {
                 self.shard(name.borrow()).lock().waiter_leaves(&name);
                 self.grant_queue(waits, &name);
             }
-            Target::Range(..) => {
-                self.ranges.fetch_sub(1, Ordering::SeqCst);
+            Target::Range(dictionary, _) => {
+                self.ranges_of(dictionary).fetch_sub(1, Ordering::SeqCst);
                 self.grant_everywhere(waits);
             }
         }
@@ -377,12 +421,10 @@ impl LockTable {
                 shard.waiter_leaves(&name);
             }
             // The range stays counted in `ranges` until it is released.
-            Target::Range(dictionary, range) => waits.ranges.push(HeldRange {
-                txn: request.txn,
-                dictionary,
-                range,
-                mode: request.mode,
-            }),
+            Target::Range(dictionary, range) => {
+                let held = HeldRange { txn: request.txn, range, mode: request.mode };
+                waits.ranges.entry(dictionary).or_default().push(held);
+            }
         }
         request.waiter.finish(Outcome::Granted);
         true
@@ -410,11 +452,8 @@ impl LockTable {
             found.extend(in_way.map(|holder| holder.txn));
         }
         let (dictionary, key) = shard::split(name);
-        for held in &waits.ranges {
-            if held.dictionary == dictionary
-                && !held.mode.compatible(request.mode)
-                && held.range.contains(key)
-            {
+        for held in waits.ranges.get(&dictionary).into_iter().flatten() {
+            if !held.mode.compatible(request.mode) && held.range.contains(key) {
                 found.push(held.txn);
             }
         }
@@ -454,11 +493,8 @@ impl LockTable {
                 }
             }
         }
-        for held in &waits.ranges {
-            if held.dictionary == dictionary
-                && !held.mode.compatible(request.mode)
-                && held.range.overlaps(range)
-            {
+        for held in waits.ranges.get(&dictionary).into_iter().flatten() {
+            if !held.mode.compatible(request.mode) && held.range.overlaps(range) {
                 found.push(held.txn);
             }
         }
@@ -564,6 +600,11 @@ impl LockTable {
             self.bytes.fetch_add(shard.unreported, Ordering::Relaxed);
             shard.unreported = 0;
         }
+    }
+
+    /// Counts bytes that belong to no shard.
+    pub(crate) fn count_bytes(&self, bytes: i64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// What a shard may leave unreported: all of them together a sixteenth of the limit.

@@ -390,3 +390,60 @@ proptest! {
         }
     }
 }
+
+fn span(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> Range {
+    Range { lower: lower.map(<[u8]>::to_vec), upper: upper.map(<[u8]>::to_vec) }
+}
+
+#[test]
+fn range_covers_what_lies_inside() {
+    use Bound::{Excluded as Ex, Included as In, Unbounded};
+    let range = span(In(b"b"), Ex(b"d"));
+    for (lower, upper, covered) in [
+        (In(b"b" as &[u8]), Ex(b"d" as &[u8]), true),
+        (Ex(b"b"), In(b"c"), true),
+        (In(b"b"), In(b"d"), false),
+        (In(b"a"), Ex(b"d"), false),
+        (Unbounded, Ex(b"d"), false),
+        (In(b"b"), Unbounded, false),
+    ] {
+        let other = span(lower, upper);
+        assert_eq!(range.covers(&other), covered, "{other:?}");
+        assert!(Range::all().covers(&other));
+    }
+}
+
+#[test]
+fn range_inside_one_that_is_held_costs_nothing() {
+    let table = table();
+    let mut a = table.owner(1);
+    table.acquire_range(&mut a, 1, Range::all(), Mode::Shared, NOW).unwrap();
+    let bytes = table.bytes();
+    assert!(bytes > 0);
+    let inside = span(Bound::Included(b"a"), Bound::Included(b"b"));
+    table.acquire_range(&mut a, 1, inside.clone(), Mode::Shared, NOW).unwrap();
+    table.acquire(&mut a, 1, b"a", Mode::Shared, NOW).unwrap();
+    assert_eq!(table.bytes(), bytes);
+    table.acquire_range(&mut a, 1, inside, Mode::Exclusive, NOW).unwrap();
+    assert!(table.bytes() > bytes);
+    a.release(None);
+    assert_eq!(table.bytes(), 0);
+}
+
+#[test]
+fn shared_ranges_escalate_to_a_shared_lock_on_the_dictionary() {
+    let table = small(4 << 10);
+    let (mut a, mut b) = (table.owner(1), table.owner(2));
+    for number in 0..200_u32 {
+        let key = number.to_be_bytes();
+        let one = span(Bound::Included(&key), Bound::Included(&key));
+        table.acquire_range(&mut a, 1, one, Mode::Shared, NOW).unwrap();
+    }
+    assert!(table.stats().escalations > 0);
+    assert!(table.bytes() <= 4 << 10, "{} bytes", table.bytes());
+    table.acquire(&mut b, 1, &7_u32.to_be_bytes(), Mode::Shared, NOW).unwrap();
+    assert!(table.acquire(&mut b, 1, &8_u32.to_be_bytes(), Mode::Exclusive, NOW).is_err());
+    b.release(None);
+    a.release(None);
+    assert_eq!(table.bytes(), 0);
+}

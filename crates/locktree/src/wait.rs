@@ -70,7 +70,6 @@ impl Waiter {
 /// A range that is held.
 pub(crate) struct HeldRange {
     pub(crate) txn: u64,
-    pub(crate) dictionary: u64,
     pub(crate) range: Range,
     pub(crate) mode: Mode,
 }
@@ -83,7 +82,7 @@ pub(crate) struct Waits {
     pub(crate) queues: BTreeMap<Name, VecDeque<u64>>,
     /// The one request a transaction waits in.
     pub(crate) by_txn: BTreeMap<u64, u64>,
-    pub(crate) ranges: Vec<HeldRange>,
+    pub(crate) ranges: BTreeMap<u64, Vec<HeldRange>>,
     /// Waiting range requests.
     pub(crate) range_requests: usize,
     next: u64,

@@ -48,7 +48,7 @@ pub fn aggregate(
     let source = match &prepared.namespace {
         None => prepared.execute_own(&env)?,
         Some(ns) => {
-            collection = ctx.collection(ns).filter(|c| !c.is_view());
+            collection = ctx.collection(ns)?.filter(|c| !c.is_view());
             open(&env, ns, prepared.pipeline, &prepared.parse, request.hint)?
         }
     };
@@ -141,7 +141,7 @@ fn resolve(
     let mut stages = pipeline.into_stages();
     let mut ns = ns.clone();
     for _ in 0..=MAX_VIEW_DEPTH {
-        let collection = env.collection(&ns);
+        let collection = env.collection(&ns)?;
         let Some(view) = collection.as_ref().and_then(|c| c.options().view.as_ref()) else {
             return Ok((collection, Pipeline::from_stages(stages).optimize()));
         };

@@ -101,7 +101,7 @@ impl Canonical {
         purpose: Purpose,
     ) -> Result<Self> {
         check_given_collation(request.collation)?;
-        let collection = ctx.collection(ns);
+        let collection = ctx.collection(ns)?;
         let snapshot = purpose.state(ctx);
         let parse = parse_context(&[request.let_variables], ctx.catalog)?;
         let filter = match request.filter {
@@ -282,6 +282,7 @@ fn key_limits(hint: Option<&Hint>, request: &FindRequest<'_>) -> Result<KeyLimit
         backward: false,
         key_limits: (None, None),
         covered: false,
+        planned_multikey: 0,
     };
     let key = |given: Option<&RawDocument>, name: &str| -> Result<Option<Vec<u8>>> {
         let Some(given) = given else { return Ok(None) };

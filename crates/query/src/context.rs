@@ -2,7 +2,7 @@
 
 use crate::request::FindAndModifyResult;
 use bson::raw::RawBson;
-use catalog::{Catalog, Collection, Durability, Namespace, Snapshot, Txn};
+use catalog::{Catalog, Collection, Durability, Namespace, Reader, Snapshot, Txn};
 use errors::Result;
 use std::sync::Arc;
 
@@ -97,13 +97,23 @@ impl<'a> OpContext<'a> {
         }
     }
 
-    /// The collection or view of this name.
-    pub(crate) fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
-        if let Some(txn) = &self.txn {
-            return txn.collection(ns);
+    /// The collection or view of this name. May wait where the reader is serializable.
+    pub(crate) fn collection(&self, ns: &Namespace) -> Result<Option<Arc<Collection>>> {
+        let found = match &self.txn {
+            Some(txn) => txn.collection(ns),
+            None => {
+                let own = self.own.iter().find(|own| own.namespace() == ns);
+                own.cloned().or_else(|| self.catalog.collection(ns))
+            }
+        };
+        if found.is_none() {
+            match (&self.txn, &self.snapshot) {
+                (Some(txn), _) => Reader::Txn(txn).hold_absence(ns)?,
+                (None, Some(view)) => Reader::View(view).hold_absence(ns)?,
+                (None, None) => {}
+            }
         }
-        let own = self.own.iter().find(|own| own.namespace() == ns);
-        own.cloned().or_else(|| self.catalog.collection(ns))
+        Ok(found)
     }
 
     /// What a read sees. Take it after looking up collections.

@@ -13,17 +13,15 @@ use std::collections::BTreeSet;
 pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>) -> Result<i64> {
     check_given_collation(request.collation)?;
     let filter = parse_filter(request.filter, None, ctx.catalog)?;
-    let collection = ctx.collection(ns);
+    let collection = ctx.collection(ns)?;
     if let Some(view) = collection.as_ref().filter(|c| c.is_view()) {
         return crate::view::count(ctx, view, request);
     }
     let everything = filter.matches_everything();
     let query = Canonical::of_filter(ctx, collection, filter, request.hint, Purpose::Read)?;
-    if everything && request.hint.is_none() {
-        let all = query.collection.as_ref().map_or(0, |collection| {
-            let own = ctx.txn.as_ref().map_or(0, |txn| txn.documents_added(collection));
-            collection.count().saturating_add_signed(own)
-        });
+    // The count that is kept is that of now: a transaction counts what it sees.
+    if everything && request.hint.is_none() && ctx.txn.is_none() {
+        let all = query.collection.as_ref().map_or(0, |collection| collection.count());
         return Ok(windowed(all, request));
     }
     let mut stage = stages(&query)?;

@@ -45,7 +45,7 @@ pub(crate) fn prepare(
 ) -> Result<Canonical> {
     check_given_collation(request.collation)?;
     let filter = parse_filter(request.filter, None, ctx.catalog)?;
-    Canonical::of_filter(ctx, ctx.collection(ns), filter, request.hint, Purpose::Read)
+    Canonical::of_filter(ctx, ctx.collection(ns)?, filter, request.hint, Purpose::Read)
 }
 
 struct Values {

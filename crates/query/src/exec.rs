@@ -28,13 +28,16 @@ pub(crate) use tail::{LimitStage, SkipStage};
 
 use crate::context::Interrupt;
 use bson::raw::RawDocument;
-use catalog::{Cursor, DictionaryId, Direction, KeyRange, Snapshot, Txn, Value, from_engine};
+use catalog::{
+    Cursor, DictionaryId, Direction, Index, KeyRange, Reader, Snapshot, Txn, Value, from_engine,
+};
 use errors::Result;
 
 /// Rows between two questions whether to go on.
 const INTERRUPT_PERIOD: u64 = 128;
 
-/// What a plan runs on: a snapshot, or a transaction's view.
+/// What a plan runs on: a snapshot, a transaction's view, or, where what it finds is about to be
+/// changed, the transaction itself.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a> {
     pub(crate) snapshot: &'a Snapshot,
@@ -45,7 +48,7 @@ pub(crate) struct At<'a> {
 impl At<'_> {
     pub(crate) fn get(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
         match self.txn {
-            Some(txn) => txn.get(dictionary, key),
+            Some(txn) => txn.get_to_change(dictionary, key),
             None => self.snapshot.get(dictionary, key).map_err(from_engine),
         }
     }
@@ -57,9 +60,14 @@ impl At<'_> {
         direction: Direction,
     ) -> Result<Cursor> {
         match self.txn {
-            Some(txn) => txn.cursor(dictionary, range, direction),
+            Some(txn) => txn.cursor_to_change(dictionary, range, direction),
             None => self.snapshot.cursor(dictionary, range, direction).map_err(from_engine),
         }
+    }
+
+    /// For a serializable reader the index stays as the plan takes it.
+    pub(crate) fn hold_shape(&self, index: &Index, planned: u32) -> Result<()> {
+        self.txn.map_or(Reader::View(self.snapshot), Reader::Txn).hold_shape(index, planned)
     }
 
     /// Asks the interrupt once in a while.

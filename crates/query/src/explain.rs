@@ -42,7 +42,8 @@ pub fn explain_count(
     check_given_collation(request.collation)?;
     let filter = parse_filter(request.filter, None, ctx.catalog)?;
     let everything = filter.matches_everything() && request.hint.is_none();
-    let query = Canonical::of_filter(ctx, ctx.collection(ns), filter, request.hint, Purpose::Read)?;
+    let query =
+        Canonical::of_filter(ctx, ctx.collection(ns)?, filter, request.hint, Purpose::Read)?;
     let decision = query.decide(Some(&BTreeSet::new()));
     let counted = query.collection.as_ref().map_or(0, |c| c.count());
     let shape = Shape {
@@ -84,7 +85,7 @@ pub fn explain_update(
     check_given_collation(statement.collation)?;
     let filter = parse_filter(Some(statement.filter), request.let_variables, ctx.catalog)?;
     let mut query =
-        Canonical::of_filter(ctx, ctx.collection(ns), filter, statement.hint, Purpose::Read)?;
+        Canonical::of_filter(ctx, ctx.collection(ns)?, filter, statement.hint, Purpose::Read)?;
     query.limit = u64::from(!statement.multi);
     explain_write(ctx, ns, &query, verbosity, "UPDATE")
 }
@@ -100,7 +101,7 @@ pub fn explain_delete(
     check_given_collation(statement.collation)?;
     let filter = parse_filter(Some(statement.filter), request.let_variables, ctx.catalog)?;
     let mut query =
-        Canonical::of_filter(ctx, ctx.collection(ns), filter, statement.hint, Purpose::Read)?;
+        Canonical::of_filter(ctx, ctx.collection(ns)?, filter, statement.hint, Purpose::Read)?;
     query.limit = u64::from(statement.only_one);
     explain_write(ctx, ns, &query, verbosity, "DELETE")
 }

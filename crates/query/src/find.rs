@@ -58,7 +58,7 @@ fn by_id(
     if name.as_str() != "_id" || !simple {
         return Ok(None);
     }
-    let collection = ctx.collection(ns);
+    let collection = ctx.collection(ns)?;
     let found = match &collection {
         Some(collection) if collection.is_view() => return Ok(None),
         Some(collection) => match ctx.txn.as_deref() {

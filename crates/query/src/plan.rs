@@ -66,6 +66,8 @@ pub(crate) struct IndexScan {
     pub(crate) key_limits: KeyLimits,
     /// The entries tell all the query needs.
     pub(crate) covered: bool,
+    /// The parts that had met arrays when the bounds were made.
+    pub(crate) planned_multikey: u32,
 }
 
 impl IndexScan {

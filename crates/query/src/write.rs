@@ -23,7 +23,7 @@ pub(crate) use targets::{Targets, lock};
 use crate::context::{OpContext, Outcome};
 use crate::request::WriteError;
 use bson::raw::RawArray;
-use catalog::{Namespace, Txn, TxnKind, is_retryable};
+use catalog::{DEADLOCK, Namespace, Txn, TxnKind, is_retryable};
 use errors::{Code, Error, Result};
 use expr::filter::ParseContext;
 use expr::update::PipelineUpdate;
@@ -87,6 +87,20 @@ pub(crate) fn remembered<T>(
     }
 }
 
+/// Runs one statement of a batch. In a client's transaction it leaves nothing where it fails, also
+/// where it has written several times by then.
+pub(crate) fn statement<T>(
+    ctx: &mut OpContext<'_>,
+    run: impl FnOnce(&mut OpContext<'_>) -> Result<T>,
+) -> Result<T> {
+    let savepoint = ctx.txn.as_ref().map(|txn| txn.savepoint());
+    let result = run(ctx);
+    if let (true, Some(txn), Some(savepoint)) = (result.is_err(), &mut ctx.txn, savepoint) {
+        txn.rollback_to(savepoint);
+    }
+    result
+}
+
 /// Lets the other side of a conflict finish: up to a millisecond, at random.
 fn back_off(ctx: &OpContext<'_>, attempts: u32) {
     if attempts > 2 {
@@ -99,7 +113,7 @@ fn back_off(ctx: &OpContext<'_>, attempts: u32) {
 /// Refuses the server's own collections, and views.
 pub(crate) fn check_target(ctx: &OpContext<'_>, ns: &Namespace) -> Result<()> {
     ns.check_writable()?;
-    if ctx.collection(ns).is_some_and(|collection| collection.is_view()) {
+    if ctx.collection(ns)?.is_some_and(|collection| collection.is_view()) {
         return Err(Error::new(
             Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
             format!("Namespace {ns} is a view, not a collection"),
@@ -118,6 +132,7 @@ pub fn ends_command(error: &Error) -> bool {
             | Code::SHUTDOWN_IN_PROGRESS
             | Code::CURSOR_KILLED
             | Code::WRITE_CONFLICT
+            | DEADLOCK
             | Code::LOCK_TIMEOUT
             | Code::SNAPSHOT_UNAVAILABLE
             | Code::QUERY_PLAN_KILLED

@@ -47,10 +47,27 @@ pub struct NewCursor<C> {
     pub session: Option<SessionId>,
     /// The number of the session's transaction it reads in, if it does.
     pub transaction: Option<i64>,
+    /// The connection whose transaction it reads in, if it does.
+    pub connection: Option<u64>,
     /// Idle time does not end it.
     pub no_timeout: bool,
     /// The query itself.
     pub cursor: C,
+}
+
+/// Who asks for a cursor's next batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asks<'a> {
+    /// `db.collection` the client takes it for.
+    pub namespace: &'a str,
+    /// The client's session.
+    pub session: Option<SessionId>,
+    /// The number of the session's transaction.
+    pub transaction: Option<i64>,
+    /// The connection, where that has a transaction of its own.
+    pub connection: Option<u64>,
+    /// The operation that is going to run it.
+    pub operation: u64,
 }
 
 /// A cursor as `currentOp` shows it.
@@ -64,6 +81,8 @@ pub struct CursorInfo {
     pub session: Option<SessionId>,
     /// The number of the owner's transaction it reads in.
     pub transaction: Option<i64>,
+    /// The connection whose transaction it reads in, if it does.
+    pub connection: Option<u64>,
     /// Idle time does not end it.
     pub no_timeout: bool,
     /// Whether a request runs it just now.
@@ -102,6 +121,7 @@ struct Entry<C> {
     namespace: Arc<str>,
     session: Option<SessionId>,
     transaction: Option<i64>,
+    connection: Option<u64>,
     no_timeout: bool,
     created: Duration,
     last_use: Duration,
@@ -141,6 +161,7 @@ impl<C> Cursors<C> {
             namespace: new.namespace,
             session: new.session,
             transaction: new.transaction,
+            connection: new.connection,
             no_timeout: new.no_timeout,
             created: now,
             last_use: now,
@@ -164,16 +185,8 @@ impl<C> Cursors<C> {
         }
     }
 
-    /// Takes a cursor to run it in operation `runner`. `namespace`, `session` and `transaction` must
-    /// be those it was made with.
-    pub fn check_out(
-        &self,
-        id: CursorId,
-        namespace: &str,
-        session: Option<SessionId>,
-        transaction: Option<i64>,
-        runner: u64,
-    ) -> Result<CheckedOut<'_, C>> {
+    /// Takes a cursor to run it. Whoever asks must be who it was made for.
+    pub fn check_out(&self, id: CursorId, asks: Asks<'_>) -> Result<CheckedOut<'_, C>> {
         let mut shard = self.shard(id).lock();
         let entry =
             shard.get_mut(&id).filter(|entry| !entry.doomed).ok_or_else(|| not_found(id))?;
@@ -183,8 +196,10 @@ impl<C> Cursors<C> {
                 format!("cursor id {id} is already in use"),
             ));
         }
-        check_owner(id, entry.session, session)?;
-        check_transaction(id, entry.transaction, transaction)?;
+        check_owner(id, entry.session, asks.session)?;
+        check_transaction(id, entry.transaction, asks.transaction)?;
+        check_connection(id, entry.connection, asks.connection)?;
+        let namespace = asks.namespace;
         if &*entry.namespace != namespace {
             return Err(Error::new(
                 Code::UNAUTHORIZED,
@@ -195,7 +210,7 @@ impl<C> Cursors<C> {
                 ),
             ));
         }
-        entry.runner = runner;
+        entry.runner = asks.operation;
         Ok(CheckedOut {
             registry: self,
             id,
@@ -295,6 +310,7 @@ impl<C> Entry<C> {
             namespace: Arc::clone(&self.namespace),
             session: self.session,
             transaction: self.transaction,
+            connection: self.connection,
             no_timeout: self.no_timeout,
             busy: self.idle.is_none(),
             created: self.created,
@@ -332,6 +348,17 @@ fn check_owner(id: CursorId, owner: Option<SessionId>, asks: Option<SessionId>) 
         )),
         _ => Ok(()),
     }
+}
+
+/// A connection's transaction and its cursors belong together, as in TokuMX.
+fn check_connection(id: CursorId, owner: Option<u64>, asks: Option<u64>) -> Result<()> {
+    if owner == asks {
+        return Ok(());
+    }
+    Err(Error::location(
+        16813,
+        format!("Cannot run getMore on cursor {id}, which is not of this transaction"),
+    ))
 }
 
 fn check_transaction(id: CursorId, owner: Option<i64>, asks: Option<i64>) -> Result<()> {
@@ -430,6 +457,7 @@ mod tests {
             namespace: "a.b".into(),
             session,
             transaction: None,
+            connection: None,
             no_timeout,
             cursor: "query",
         };
@@ -439,22 +467,26 @@ mod tests {
         })
     }
 
+    fn by(namespace: &str, session: Option<SessionId>) -> Asks<'_> {
+        Asks { namespace, session, operation: 9, ..Asks::default() }
+    }
+
     #[test]
     fn checked_out_cursor_is_in_use_until_parked() {
         let (cursors, id) = registry();
-        let mut out = cursors.check_out(id, "a.b", None, None, 9).unwrap();
+        let mut out = cursors.check_out(id, by("a.b", None)).unwrap();
         assert_eq!(*out.cursor(), "query");
-        let Err(error) = cursors.check_out(id, "a.b", None, None, 9) else { panic!("in use") };
+        let Err(error) = cursors.check_out(id, by("a.b", None)) else { panic!("in use") };
         assert_eq!(error.code(), Code::CURSOR_IN_USE);
         assert!(out.park(Duration::ZERO));
-        assert!(cursors.check_out(id, "a.b", None, None, 9).is_ok());
+        assert!(cursors.check_out(id, by("a.b", None)).is_ok());
     }
 
     #[test]
     fn dropped_cursor_is_gone() {
         let (cursors, id) = registry();
-        drop(cursors.check_out(id, "a.b", None, None, 9).unwrap());
-        let Err(error) = cursors.check_out(id, "a.b", None, None, 9) else { panic!("gone") };
+        drop(cursors.check_out(id, by("a.b", None)).unwrap());
+        let Err(error) = cursors.check_out(id, by("a.b", None)) else { panic!("gone") };
         assert_eq!(error.message(), format!("cursor id {id} not found"));
         assert_eq!(cursors.stats().open, 0);
     }
@@ -462,7 +494,7 @@ mod tests {
     #[test]
     fn cursor_killed_while_running_does_not_come_back() {
         let (cursors, id) = registry();
-        let out = cursors.check_out(id, "a.b", None, None, 9).unwrap();
+        let out = cursors.check_out(id, by("a.b", None)).unwrap();
         assert_eq!(cursors.kill(id, "a.other"), None);
         assert_eq!(cursors.kill(id, "a.b"), Some(Killed { id, running: Some(9) }));
         assert_eq!(cursors.kill(id, "a.b"), None);
@@ -473,7 +505,7 @@ mod tests {
     #[test]
     fn namespace_of_getmore_must_match() {
         let (cursors, id) = registry();
-        let Err(error) = cursors.check_out(id, "a.c", None, None, 9) else { panic!("mismatch") };
+        let Err(error) = cursors.check_out(id, by("a.c", None)) else { panic!("mismatch") };
         assert_eq!(error.code(), Code::UNAUTHORIZED);
     }
 
@@ -487,9 +519,7 @@ mod tests {
             (park(&cursors, Some(one), false), Some(SessionId([2; 16])), 50738),
         ];
         for (id, asks, code) in codes {
-            let Err(error) = cursors.check_out(id, "a.b", asks, None, 9) else {
-                panic!("mismatch")
-            };
+            let Err(error) = cursors.check_out(id, by("a.b", asks)) else { panic!("mismatch") };
             assert_eq!(error.code().0, code);
         }
     }
@@ -499,10 +529,10 @@ mod tests {
         let (cursors, id) = registry();
         park(&cursors, None, true);
         let busy = park(&cursors, None, false);
-        let out = cursors.check_out(busy, "a.b", None, None, 9).unwrap();
+        let out = cursors.check_out(busy, by("a.b", None)).unwrap();
         assert_eq!(cursors.expire(Duration::from_secs(599), Cursors::<&str>::TIMEOUT), 0);
         assert_eq!(cursors.expire(Duration::from_mins(10), Cursors::<&str>::TIMEOUT), 1);
-        assert!(cursors.check_out(id, "a.b", None, None, 9).is_err());
+        assert!(cursors.check_out(id, by("a.b", None)).is_err());
         assert!(out.park(Duration::from_mins(10)));
         let stats = cursors.stats();
         assert_eq!((stats.open, stats.no_timeout, stats.timed_out), (2, 1, 1));
@@ -521,6 +551,7 @@ mod tests {
             namespace: "a.b".into(),
             session: None,
             transaction: None,
+            connection: None,
             no_timeout: false,
             cursor: (),
         };

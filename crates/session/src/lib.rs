@@ -13,6 +13,8 @@ mod operation;
 mod sessions;
 
 pub use checkouts::{CheckedOut as CheckedOutState, Checkouts};
-pub use cursors::{CheckedOut, CursorId, CursorInfo, CursorStats, Cursors, Killed, NewCursor};
+pub use cursors::{
+    Asks, CheckedOut, CursorId, CursorInfo, CursorStats, Cursors, Killed, NewCursor,
+};
 pub use operation::{OpProgress, OpSnapshot, Operation, Operations, Running, Start};
 pub use sessions::{SessionId, SessionInfo, Sessions};

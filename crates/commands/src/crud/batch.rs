@@ -109,6 +109,7 @@ fn park_new(context: &Context<'_>, namespace: &str, mut parked: Parked, no_timeo
         namespace: Arc::from(namespace),
         session: context.arguments.session,
         transaction: context.transaction(),
+        connection: context.bound_to(),
         no_timeout,
         cursor: parked,
     };

@@ -73,7 +73,7 @@ fn commit_without_a_transaction_fails() {
     client.fails(
         "admin",
         doc! { "commitTransaction": 1 },
-        125,
-        "commitTransaction must be run within a transaction",
+        16788,
+        "no transaction exists to be committed",
     );
 }

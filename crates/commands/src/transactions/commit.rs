@@ -1,27 +1,31 @@
 //! `commitTransaction` and `abortTransaction`.
 
 use super::statements::{Row, Saved};
-use super::{Phase, abort, end_cursors};
+use super::{Phase, abort, bound, end_cursors};
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::Command;
 use catalog::Durability;
-use errors::{Code, Error, Result};
+use errors::{Error, Result};
 use std::sync::atomic::Ordering;
 
-pub(crate) const COMMIT_TRANSACTION: Command =
-    Command::new("commitTransaction", "Makes a session's transaction visible.", commit)
-        .admin_only()
-        .api_v1()
-        .write_concern();
+pub(crate) const COMMIT_TRANSACTION: Command = Command::new(
+    "commitTransaction",
+    "Makes the session's or connection's transaction visible.",
+    commit,
+)
+.admin_only()
+.api_v1()
+.write_concern();
 
 pub(crate) const ABORT_TRANSACTION: Command =
-    Command::new("abortTransaction", "Undoes a session's transaction.", undo)
+    Command::new("abortTransaction", "Undoes the session's or connection's transaction.", undo)
+        .aliases(&["rollbackTransaction"])
         .admin_only()
         .api_v1()
         .write_concern();
 
-fn parse(context: &Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+fn parse(fields: &[Field<'_>]) -> Result<()> {
     for field in &fields[1..] {
         match field.name {
             // Names the shard that coordinates; clients send it to whoever gave it to them.
@@ -31,20 +35,15 @@ fn parse(context: &Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             _ => return Err(field.unknown()),
         }
     }
-    if context.state.is_none() {
-        return Err(Error::new(
-            Code::COMMAND_FAILED,
-            format!("{} must be run within a transaction", context.command.name),
-        ));
-    }
     Ok(())
 }
 
 fn commit(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    parse(context, fields)?;
+    parse(fields)?;
     let service = context.service;
     let synced = context.arguments.write_concern.synced;
-    let Some(state) = &mut context.state else { return Ok(()) };
+    let durability = if synced { Durability::Synced } else { Durability::Buffered };
+    let Some(state) = &mut context.state else { return commit_bound(context, durability) };
     let (id, number) = (state.id(), state.number);
     let Some(open) = state.take_open() else {
         // Sent again after it committed; it must be as durable as it is asked for now.
@@ -56,7 +55,6 @@ fn commit(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         let row = Row { number, wall_ms: service.os.clock.wall_ms(), saved: Saved::Committed };
         txn.put_session_row(&id.0, 0, &row.encode())?;
     }
-    let durability = if synced { Durability::Synced } else { Durability::Buffered };
     let committed = txn.commit(durability);
     end_cursors(service, id, number);
     // What a transaction has only read may be another's whose commit is not on disk yet: told as
@@ -79,11 +77,32 @@ fn commit(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 }
 
 fn undo(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    parse(context, fields)?;
+    parse(fields)?;
     let service = context.service;
     if let Some(state) = &mut context.state {
         let id = state.id();
         abort(service, state, id);
+        return Ok(());
     }
+    if !bound::abort(service, context.connection) {
+        return Err(Error::location(16789, "no transaction exists to be rolled back"));
+    }
+    context.reply.str("status", "transaction rolled back");
+    Ok(())
+}
+
+/// Without a number it is the connection's transaction that is meant. It ends either way.
+fn commit_bound(context: &mut Context<'_>, durability: Durability) -> Result<()> {
+    let (service, connection) = (context.service, context.connection);
+    let Some(bound) = connection.bound.lock().take() else {
+        return Err(Error::location(16788, "no transaction exists to be committed"));
+    };
+    let committed = bound.txn.commit(durability);
+    bound::ended(service, connection);
+    let figures = &service.transactions;
+    let counter = if committed.is_ok() { &figures.committed } else { &figures.aborted };
+    counter.fetch_add(1, Ordering::Relaxed);
+    committed.map_err(bound::inside)?;
+    context.reply.str("status", "transaction committed");
     Ok(())
 }

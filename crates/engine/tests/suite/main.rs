@@ -14,6 +14,7 @@ mod damage;
 mod history;
 mod large;
 mod model;
+mod serializable;
 mod sorter;
 mod space;
 mod threads;

@@ -76,7 +76,7 @@ impl QueryEnv {
     }
 
     /// The collection or view of this name.
-    pub(crate) fn collection(&self, ns: &Namespace) -> Option<Arc<Collection>> {
+    pub(crate) fn collection(&self, ns: &Namespace) -> Result<Option<Arc<Collection>>> {
         self.reading().collection(ns)
     }
 
@@ -121,7 +121,7 @@ impl Env for QueryEnv {
     fn lookup_hint(&self, from: &pipeline::Namespace, field: &str) -> LookupHint {
         let collection = Namespace::new(&from.database, &from.collection)
             .ok()
-            .and_then(|ns| self.collection(&ns));
+            .and_then(|ns| self.collection(&ns).ok().flatten());
         let leads = |collection: &Collection| {
             field == "_id"
                 || collection.indexes().iter().any(|index| {

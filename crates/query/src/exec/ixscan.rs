@@ -71,6 +71,9 @@ impl IndexStage {
     /// Opens the next range; false where there is none.
     fn open(&mut self, at: &At<'_>) -> Result<bool> {
         let Some(range) = self.ranges.next() else { return Ok(false) };
+        if let (Some(index), 0) = (&self.scan.index, self.seeks) {
+            at.hold_shape(index, self.scan.planned_multikey)?;
+        }
         let direction = if self.scan.backward { Direction::Backward } else { Direction::Forward };
         self.cursor = Some(at.cursor(self.dictionary(), range, direction)?);
         self.seeks += 1;

@@ -228,6 +228,7 @@ fn index_candidate(
             backward,
             key_limits: (None, None),
             covered,
+            planned_multikey: multikey,
         }),
         residual,
         sorted,

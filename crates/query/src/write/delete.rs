@@ -1,7 +1,7 @@
 //! `delete`: one document or all that match.
 
 use super::targets::{Targets, lock};
-use super::{check_target, note, remembered};
+use super::{check_target, note, remembered, statement as in_statement};
 use crate::canonical::{Canonical, Purpose, check_given_collation, parse_filter};
 use crate::context::{OpContext, Outcome};
 use crate::request::{DeleteRequest, DeleteResult, DeleteStatement};
@@ -22,7 +22,11 @@ pub fn delete(
             result.n += n;
             continue;
         }
-        let outcome = run(ctx, ns, index, statement, request.let_variables, &mut result.n);
+        let mut n = 0;
+        let variables = request.let_variables;
+        let outcome = in_statement(ctx, |ctx| run(ctx, ns, index, statement, variables, &mut n));
+        let undone = outcome.is_err() && ctx.txn.is_some();
+        result.n += if undone { 0 } else { n };
         if let Err(error) = outcome
             && note(&mut result.errors, index, error, request.ordered)?
         {
@@ -44,7 +48,7 @@ fn run(
     check_given_collation(statement.collation)?;
     let filter = parse_filter(Some(statement.filter), let_variables, ctx.catalog)?;
     loop {
-        let collection = ctx.collection(ns);
+        let collection = ctx.collection(ns)?;
         let hint = statement.hint;
         let query = Canonical::of_filter(ctx, collection, filter.clone(), hint, Purpose::Write)?;
         let Some(mut targets) = Targets::of(ctx, query)? else { return Ok(()) };

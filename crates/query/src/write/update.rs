@@ -2,7 +2,7 @@
 
 use super::apply::Change;
 use super::targets::{Targets, lock};
-use super::{check_target, note, remembered};
+use super::{check_target, note, remembered, statement as in_statement};
 use crate::canonical::{Canonical, Purpose, check_given_collation, parse_context, sort_of};
 use crate::context::{OpContext, Outcome};
 use crate::exec::Row;
@@ -30,7 +30,7 @@ pub fn update(
             result.upserted.extend(upserted.map(|id| (index, id)));
             continue;
         }
-        match run(ctx, ns, index, statement, request.let_variables) {
+        match in_statement(ctx, |ctx| run(ctx, ns, index, statement, request.let_variables)) {
             Ok(done) => {
                 result.n += done.matched + u64::from(done.upserted.is_some());
                 result.n_modified += done.modified;
@@ -77,7 +77,7 @@ fn run(
     let mut done = Done::default();
     let mut attempts = 0;
     loop {
-        let collection = ctx.collection(ns);
+        let collection = ctx.collection(ns)?;
         let hint = statement.hint;
         let mut query =
             Canonical::of_filter(ctx, collection, filter.clone(), hint, Purpose::Write)?;

@@ -125,7 +125,9 @@ impl Running {
         let result = match (&mut self.session, self.way) {
             (Some(session), _) => session.commit_transaction().run(),
             (None, Way::None) => Ok(()),
-            (None, _) => self.command(doc! { "commitTransaction": 1 }),
+            (None, _) => {
+                self.command(doc! { "commitTransaction": 1, "writeConcern": { "j": true } })
+            }
         };
         match result {
             Ok(()) => (Outcome::Committed, None),

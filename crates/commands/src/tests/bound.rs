@@ -1,0 +1,393 @@
+//! TokuMX's transactions, which are bound to a connection.
+
+use super::Client;
+use bson::{Document, doc};
+
+fn insert(id: i32) -> Document {
+    doc! { "insert": "c", "documents": [{ "_id": id, "n": 0 }] }
+}
+
+fn increment(id: i32) -> Document {
+    doc! { "update": "c", "updates": [{ "q": { "_id": id }, "u": { "$inc": { "n": 1 } } }] }
+}
+
+fn begin(client: &Client, isolation: &str) {
+    let reply = client.ok("db", doc! { "beginTransaction": 1, "isolation": isolation });
+    assert_eq!(reply.get_str("status").unwrap(), "transaction began");
+}
+
+fn commit(client: &Client) {
+    let reply = client.ok("db", doc! { "commitTransaction": 1 });
+    assert_eq!(reply.get_str("status").unwrap(), "transaction committed");
+}
+
+fn roll_back(client: &Client) {
+    let reply = client.ok("db", doc! { "rollbackTransaction": 1 });
+    assert_eq!(reply.get_str("status").unwrap(), "transaction rolled back");
+}
+
+fn code(client: &Client, command: Document) -> i32 {
+    client.run("db", command).get_i32("code").unwrap_or(0)
+}
+
+/// `_id` and `n` of every document.
+fn all(client: &Client) -> Vec<(i32, i32)> {
+    let find = doc! { "find": "c", "filter": {}, "sort": { "_id": 1 } };
+    let reply = client.ok("db", find);
+    let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    let pair = |d: &Document| (d.get_i32("_id").unwrap(), d.get_i32("n").unwrap());
+    batch.iter().map(|d| pair(d.as_document().unwrap())).collect()
+}
+
+#[test]
+fn statements_are_seen_inside_at_once_and_outside_after_the_commit() {
+    let client = Client::new();
+    let other = client.another(2);
+    client.ok("db", insert(1));
+    for isolation in ["mvcc", "readUncommitted"] {
+        begin(&client, isolation);
+        client.ok("db", insert(2));
+        client.ok("db", increment(1));
+        assert_eq!(all(&client), [(1, 1), (2, 0)], "{isolation}");
+        assert_eq!(all(&other), [(1, 0)], "{isolation}");
+        roll_back(&client);
+        assert_eq!(all(&client), [(1, 0)], "{isolation}");
+    }
+    begin(&client, "mvcc");
+    client.ok("db", insert(2));
+    client.ok("db", doc! { "delete": "c", "deletes": [{ "q": { "_id": 1 }, "limit": 0 }] });
+    commit(&client);
+    assert_eq!(all(&other), [(2, 0)]);
+}
+
+#[test]
+fn levels_and_ends_are_checked_in_tokumx_words() {
+    let client = Client::new();
+    let bad = "invalid isolation passed in";
+    client.fails("db", doc! { "beginTransaction": 1, "isolation": 1 }, 16738, bad);
+    client.fails("db", doc! { "beginTransaction": 1, "isolation": "x" }, 16739, bad);
+    let none = "no transaction exists to be committed";
+    client.fails("db", doc! { "commitTransaction": 1 }, 16788, none);
+    for name in ["rollbackTransaction", "abortTransaction"] {
+        client.fails("db", doc! { name: 1 }, 16789, "no transaction exists to be rolled back");
+    }
+    client.ok("db", doc! { "beginTransaction": 1 });
+    client.fails("db", doc! { "beginTransaction": 1 }, 16787, "transaction already exists");
+    client.ok("admin", doc! { "abortTransaction": 1 });
+    assert_eq!(code(&client, doc! { "commitTransaction": 1 }), 16788);
+}
+
+#[test]
+fn snapshot_is_of_the_start_under_mvcc_and_of_each_statement_below() {
+    let client = Client::new();
+    let other = client.another(2);
+    client.ok("db", insert(1));
+    begin(&client, "mvcc");
+    other.ok("db", increment(1));
+    assert_eq!(all(&client), [(1, 0)]);
+    assert_eq!(client.ok("db", doc! { "count": "c" }).get_i32("n").unwrap(), 1);
+    other.ok("db", insert(2));
+    assert_eq!(client.ok("db", doc! { "count": "c" }).get_i32("n").unwrap(), 1);
+    assert_eq!(code(&client, increment(1)), 16759, "changed since the snapshot");
+    roll_back(&client);
+    begin(&client, "readUncommitted");
+    other.ok("db", increment(1));
+    assert_eq!(all(&client), [(1, 2), (2, 0)]);
+    client.ok("db", increment(1));
+    commit(&client);
+    assert_eq!(all(&client), [(1, 3), (2, 0)]);
+}
+
+#[test]
+fn failed_statement_undoes_only_itself() {
+    let client = Client::new();
+    client.ok(
+        "db",
+        doc! { "insert": "c", "documents": [
+            { "_id": 1, "n": 1 }, { "_id": 2, "n": 2 }, { "_id": 3, "n": 3 },
+        ] },
+    );
+    let unique = doc! { "key": { "u": 1 }, "name": "u", "unique": true, "sparse": true };
+    client.ok("db", doc! { "createIndexes": "c", "indexes": [unique] });
+    begin(&client, "mvcc");
+    client.ok("db", increment(1));
+    let twice = client.ok("db", insert(2));
+    assert_eq!(twice.get_array("writeErrors").unwrap().len(), 1);
+    // The second document is refused; the first of the statement goes back too.
+    let many = doc! { "update": "c", "updates": [
+        { "q": { "_id": { "$gt": 1 } }, "u": { "$inc": { "n": 10 }, "$set": { "u": 1 } }, "multi": true },
+    ] };
+    let reply = client.ok("db", many);
+    assert_eq!(reply.get_i32("n").unwrap(), 0, "{reply}");
+    assert_eq!(reply.get_array("writeErrors").unwrap().len(), 1);
+    assert_eq!(code(&client, doc! { "find": "c", "filter": { "$no": 1 } }), 2);
+    assert_eq!(all(&client), [(1, 2), (2, 2), (3, 3)]);
+    commit(&client);
+    assert_eq!(all(&client), [(1, 2), (2, 2), (3, 3)]);
+}
+
+#[test]
+fn locks_that_are_held_are_refused_and_the_transaction_goes_on() {
+    let client = Client::new();
+    let other = client.another(2);
+    client.ok("db", insert(1));
+    client.ok("db", insert(2));
+    begin(&client, "mvcc");
+    client.ok("db", increment(1));
+    begin(&other, "mvcc");
+    other.ok("db", increment(2));
+    other.ok("db", doc! { "setClientLockTimeout": 0 });
+    let text = "Lock not granted. Try restarting the transaction.";
+    other.fails("db", increment(1), 16759, text);
+    commit(&other);
+    commit(&client);
+    assert_eq!(all(&client), [(1, 1), (2, 1)]);
+}
+
+#[test]
+fn deadlock_is_found_at_once_and_has_one_victim() {
+    let client = Client::new();
+    let other = client.another(2);
+    for id in [1, 2] {
+        client.ok("db", insert(id));
+    }
+    begin(&client, "readUncommitted");
+    begin(&other, "readUncommitted");
+    client.ok("db", increment(1));
+    other.ok("db", increment(2));
+    let codes = std::thread::scope(|scope| {
+        let first = scope.spawn(|| {
+            let got = code(&client, increment(2));
+            client.ok(
+                "db",
+                doc! { if got == 0 { "commitTransaction" } else { "rollbackTransaction" }: 1 },
+            );
+            got
+        });
+        let got = code(&other, increment(1));
+        other.ok(
+            "db",
+            doc! { if got == 0 { "commitTransaction" } else { "rollbackTransaction" }: 1 },
+        );
+        [first.join().unwrap(), got]
+    });
+    assert!(codes == [0, 16760] || codes == [16760, 0], "{codes:?}");
+    assert_eq!(all(&client), [(1, 1), (2, 1)]);
+}
+
+#[test]
+fn transaction_ends_with_its_connection() {
+    let client = Client::new();
+    let other = client.another(2);
+    client.ok("db", insert(1));
+    begin(&client, "mvcc");
+    client.ok("db", increment(1));
+    client.service.close_connection(&client.connection);
+    other.ok("db", increment(1));
+    assert_eq!(all(&other), [(1, 1)]);
+}
+
+#[test]
+fn cursors_end_with_their_transaction_and_are_its_own() {
+    let client = Client::new();
+    let documents: Vec<_> = (0..9).map(|id| doc! { "_id": id, "n": 0 }).collect();
+    client.ok("db", doc! { "insert": "c", "documents": documents });
+    let open = |client: &Client| {
+        let reply = client.ok("db", doc! { "find": "c", "batchSize": 2 });
+        let id = reply.get_document("cursor").unwrap().get_i64("id").unwrap();
+        doc! { "getMore": id, "collection": "c", "batchSize": 2 }
+    };
+    let outside = open(&client);
+    begin(&client, "mvcc");
+    assert_eq!(code(&client, outside.clone()), 16813);
+    let inside = open(&client);
+    client.ok("db", inside.clone());
+    let other = client.another(2);
+    assert_eq!(code(&other, inside.clone()), 16813);
+    client.ok("db", doc! { "delete": "c", "deletes": [{ "q": {}, "limit": 0 }] });
+    client.ok("db", inside.clone());
+    commit(&client);
+    assert_eq!(code(&client, inside), 43);
+    client.ok("db", outside);
+}
+
+#[test]
+fn what_cannot_be_undone_is_refused() {
+    let client = Client::new();
+    client.ok("db", insert(1));
+    begin(&client, "mvcc");
+    client.fails(
+        "db",
+        doc! { "dropDatabase": 1 },
+        16777,
+        "Cannot dropDatabase in a multi-statement transaction.",
+    );
+    let refused = "cannot run command inside of multi statement transaction";
+    client.fails("db", doc! { "profile": -1 }, 16786, refused);
+    client.fails("admin", doc! { "checkpoint": 1 }, 16786, refused);
+    for command in [doc! { "collMod": "c" }, doc! { "reIndex": "c" }] {
+        assert_eq!(code(&client, command.clone()), 16786, "{command}");
+    }
+    client.ok("db", doc! { "ping": 1 });
+    commit(&client);
+}
+
+#[test]
+fn collection_made_in_a_transaction_goes_with_it() {
+    let client = Client::new();
+    let other = client.another(2);
+    begin(&client, "mvcc");
+    client.ok("db", doc! { "create": "made" });
+    client.ok("db", insert(1));
+    assert_eq!(all(&client), [(1, 0)]);
+    assert!(all(&other).is_empty());
+    roll_back(&client);
+    assert!(client.service.catalog.collections("db").is_empty());
+    begin(&client, "mvcc");
+    client.ok("db", insert(1));
+    commit(&client);
+    assert_eq!(all(&other), [(1, 0)]);
+}
+
+#[test]
+fn numbered_requests_do_not_mix_with_it() {
+    let client = Client::new();
+    client.ok("db", insert(1));
+    begin(&client, "mvcc");
+    let lsid = bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![1; 16] };
+    let mut retryable = increment(1);
+    retryable.extend(doc! { "lsid": { "id": lsid }, "txnNumber": 1_i64 });
+    assert_eq!(code(&client, retryable.clone()), 263);
+    let mut statement = retryable;
+    statement.extend(doc! { "autocommit": false, "startTransaction": true });
+    assert_eq!(code(&client, statement.clone()), 263);
+    roll_back(&client);
+    client.ok("db", statement);
+    assert_eq!(all(&client), [(1, 0)]);
+}
+
+#[test]
+fn lock_timeout_of_a_connection_is_its_own() {
+    let client = Client::new();
+    let set = |client: &Client, ms: i64| {
+        client.ok("db", doc! { "setClientLockTimeout": ms }).get_i32("was").unwrap()
+    };
+    assert_eq!([set(&client, 7), set(&client, 0), set(&client, 9)], [4000, 7, 0]);
+    assert_eq!(set(&client.another(2), 1), 4000);
+    assert_eq!(code(&client, doc! { "setClientLockTimeout": -1 }), 17356);
+}
+
+/// One thread's statement and its code, once it has ended.
+fn with_no_patience(client: &Client) {
+    client.ok("db", doc! { "setClientLockTimeout": 0 });
+}
+
+#[test]
+fn serializable_reads_do_not_change_until_the_end() {
+    let client = Client::new();
+    let other = client.another(2);
+    with_no_patience(&other);
+    for id in [1, 2] {
+        client.ok("db", insert(id));
+    }
+    begin(&client, "serializable");
+    client.ok("db", doc! { "find": "c", "filter": { "_id": 1 } });
+    begin(&other, "mvcc");
+    assert_eq!(code(&other, increment(1)), 16759);
+    other.ok("db", increment(2));
+    commit(&other);
+    assert_eq!(all(&client), [(1, 0), (2, 1)], "the newest state, and the range is locked now");
+    begin(&other, "mvcc");
+    assert_eq!(code(&other, insert(3)), 16759, "no phantom");
+    commit(&client);
+    other.ok("db", insert(3));
+    commit(&other);
+}
+
+#[test]
+fn serializable_write_skew_has_a_victim() {
+    let client = Client::new();
+    let other = client.another(2);
+    for id in [1, 2] {
+        client.ok("db", insert(id));
+    }
+    with_no_patience(&other);
+    for client in [&client, &other] {
+        begin(client, "serializable");
+        assert_eq!(all(client).len(), 2);
+    }
+    assert_eq!(code(&other, increment(2)), 16759);
+    roll_back(&other);
+    client.ok("db", increment(1));
+    commit(&client);
+}
+
+#[test]
+fn serializable_scans_of_an_index_keep_its_entries_and_documents() {
+    let client = Client::new();
+    let other = client.another(2);
+    with_no_patience(&other);
+    let by_n = doc! { "key": { "n": 1 }, "name": "n" };
+    client.ok("db", doc! { "createIndexes": "c", "indexes": [by_n] });
+    let documents: Vec<_> = (0..9).map(|id| doc! { "_id": id, "n": id * 10, "x": 0 }).collect();
+    client.ok("db", doc! { "insert": "c", "documents": documents });
+    let find = doc! { "find": "c", "filter": { "n": { "$gte": 20, "$lte": 40 } } };
+    let count = |client: &Client| {
+        let reply = client.ok("db", find.clone());
+        reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len()
+    };
+    begin(&client, "serializable");
+    assert_eq!(count(&client), 3);
+    begin(&other, "readUncommitted");
+    let set = |id: i32, change: Document| {
+        doc! { "update": "c", "updates": [{ "q": { "_id": id }, "u": { "$set": change } }] }
+    };
+    for (command, refused) in [
+        (set(8, doc! { "n": 30 }), true),
+        (set(3, doc! { "x": 1 }), true),
+        (set(8, doc! { "n": 81 }), false),
+        (doc! { "insert": "c", "documents": [{ "_id": 20, "n": 25 }] }, true),
+        (doc! { "insert": "c", "documents": [{ "_id": 21, "n": 50 }] }, false),
+        (doc! { "insert": "c", "documents": [{ "_id": 22, "n": [1, 99] }] }, false),
+    ] {
+        let expected = if refused { 16759 } else { 0 };
+        assert_eq!(code(&other, command.clone()), expected, "{command}");
+    }
+    // It would make the index multikey, which the reader's plan has ruled out.
+    assert_eq!(code(&other, doc! { "commitTransaction": 1 }), 16759);
+    assert_eq!(count(&client), 3);
+    commit(&client);
+}
+
+#[test]
+fn serializable_reader_of_a_missing_collection_keeps_it_missing() {
+    let client = Client::new();
+    let other = client.another(2);
+    with_no_patience(&other);
+    begin(&client, "serializable");
+    assert!(all(&client).is_empty());
+    begin(&other, "mvcc");
+    assert_eq!(code(&other, insert(1)), 16759);
+    client.ok("db", insert(1));
+    commit(&client);
+    assert_eq!(all(&client), [(1, 0)]);
+}
+
+#[test]
+fn serializable_updates_of_one_document_queue() {
+    let client = Client::new();
+    client.ok("db", insert(1));
+    let clients: Vec<Client> = (2..6).map(|id| client.another(id)).collect();
+    std::thread::scope(|scope| {
+        for client in &clients {
+            scope.spawn(move || {
+                for _ in 0..25 {
+                    begin(client, "serializable");
+                    client.ok("db", increment(1));
+                    commit(client);
+                }
+            });
+        }
+    });
+    assert_eq!(all(&client), [(1, 100)]);
+}

@@ -1,0 +1,175 @@
+//! TokuMX's transactions: bound to a connection, without numbers.
+//!
+//! | from | to | by |
+//! |---|---|---|
+//! | none | live | `beginTransaction` |
+//! | live | in a request's hands, and back | [`enter`], [`leave`] |
+//! | live | gone | `commitTransaction`, `rollbackTransaction`, the connection's end, the server's |
+//!
+//! What is always true:
+//! 1. A command that fails undoes itself and nothing else; the transaction stays live.
+//! 2. No time ends it: it lives as long as its connection, as in TokuMX (ADR 11).
+//! 3. A cursor that was opened in it ends with it.
+
+use super::is_end;
+use crate::connection::Connection;
+use crate::context::Context;
+use crate::registry::Class;
+use crate::service::Service;
+use catalog::{DEADLOCK, Savepoint, Txn};
+use errors::{Code, Error, Result};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// What changes more than documents, and cannot be undone with them.
+const REFUSED: [&str; 17] = [
+    "checkpoint",
+    "collMod",
+    "drop",
+    "dropIndexes",
+    "endSessions",
+    "fsync",
+    "killAllSessions",
+    "killAllSessionsByPattern",
+    "killSessions",
+    "profile",
+    "reIndex",
+    "renameCollection",
+    "replSetInitiate",
+    "replSetReconfig",
+    "replSetStepDown",
+    "setDefaultRWConcern",
+    "validate",
+];
+
+/// A connection's transaction.
+pub(crate) struct Bound {
+    pub(crate) txn: Txn,
+}
+
+/// The transaction in the hands of a request, and where the request began.
+pub(crate) struct Running {
+    pub(crate) bound: Box<Bound>,
+    savepoint: Option<Savepoint>,
+}
+
+/// Whether the connection has a transaction.
+pub(crate) fn is_live(connection: &Connection) -> bool {
+    connection.bound.lock().is_some()
+}
+
+/// Gives the request the connection's transaction, where there is one and the command works in
+/// it. Refuses what must not run beside it.
+pub(crate) fn enter(context: &mut Context<'_>) -> Result<()> {
+    if !is_live(context.connection) {
+        return Ok(());
+    }
+    let name = context.command.name;
+    if name == "dropDatabase" {
+        let text = "Cannot dropDatabase in a multi-statement transaction.";
+        return Err(Error::location(16777, text));
+    }
+    if REFUSED.contains(&name) {
+        let text = "cannot run command inside of multi statement transaction";
+        return Err(Error::location(16786, text));
+    }
+    if is_end(context.command) || !works_inside(context) {
+        return Ok(());
+    }
+    if context.read_state.is_some() {
+        return Err(Error::new(
+            Code::INVALID_OPTIONS,
+            "a transaction of the connection reads its own state: no readConcern chooses one",
+        ));
+    }
+    let Some(mut bound) = context.connection.bound.lock().take() else { return Ok(()) };
+    bound.txn.begin_statement(patience(context.service, context.connection));
+    let savepoint = Some(bound.txn.savepoint());
+    context.bound = Some(Running { bound, savepoint });
+    Ok(())
+}
+
+/// Refuses what a session does by number where the connection has a transaction of its own: one of
+/// the two would not be in it.
+pub(crate) fn refuse_numbered(context: &Context<'_>) -> Result<()> {
+    let Some(numbered) = context.arguments.numbered.filter(|_| is_live(context.connection)) else {
+        return Ok(());
+    };
+    let what = match numbered.in_transaction {
+        true => "A statement of a session's transaction",
+        false => "A retryable write",
+    };
+    Err(Error::new(
+        Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
+        format!(
+            "{what} (txnNumber {}) cannot run on a connection that has begun a transaction with \
+             beginTransaction",
+            numbered.number
+        ),
+    ))
+}
+
+fn works_inside(context: &Context<'_>) -> bool {
+    context.command.class != Class::Other
+        || matches!(context.command.name, "create" | "createIndexes" | "explain")
+}
+
+/// Gives the transaction back to its connection; a failed command is undone first.
+pub(crate) fn leave(context: &mut Context<'_>, failed: bool) {
+    let Some(Running { mut bound, savepoint }) = context.bound.take() else { return };
+    if let (true, Some(savepoint)) = (failed, savepoint) {
+        bound.txn.rollback_to(savepoint);
+    }
+    *context.connection.bound.lock() = Some(bound);
+}
+
+/// How long the connection's requests wait for locks.
+pub(crate) fn patience(service: &Service, connection: &Connection) -> Duration {
+    let own = connection.lock_timeout_ms.load(Ordering::Relaxed);
+    let of_server = || service.catalog.engine().options().lock_timeout;
+    u64::try_from(own).map_or_else(|_| of_server(), Duration::from_millis)
+}
+
+/// Ends the connection's transaction without a trace; says whether there was one.
+pub(crate) fn abort(service: &Service, connection: &Connection) -> bool {
+    let Some(bound) = connection.bound.lock().take() else { return false };
+    drop(bound);
+    ended(service, connection);
+    service.transactions.aborted.fetch_add(1, Ordering::Relaxed);
+    true
+}
+
+/// After the transaction: its cursors go too.
+pub(crate) fn ended(service: &Service, connection: &Connection) {
+    connection.txn_id.store(0, Ordering::Relaxed);
+    service.cursors.kill_where(|cursor| cursor.connection == Some(connection.id));
+}
+
+/// An error outside such a transaction: where the server cannot repeat a statement, a lock that
+/// was lost is a conflict.
+pub(crate) fn outside(error: Error) -> Error {
+    if error.code() == DEADLOCK {
+        return Error::new(Code::WRITE_CONFLICT, error.message());
+    }
+    error
+}
+
+/// An error inside, under the numbers that TokuMX's clients know.
+pub(crate) fn inside(error: Error) -> Error {
+    match error.code() {
+        Code::LOCK_TIMEOUT => {
+            Error::location(16759, "Lock not granted. Try restarting the transaction.")
+        }
+        Code::WRITE_CONFLICT => Error::location(
+            16759,
+            "Lock not granted. Try restarting the transaction. (Another transaction has changed \
+             the document since this one began.)",
+        ),
+        Code::SNAPSHOT_UNAVAILABLE => Error::location(
+            16768,
+            "Accessed dictionary created after this transaction began. Try restarting the \
+             transaction.",
+        ),
+        _ => error,
+    }
+}

@@ -1,0 +1,31 @@
+//! `setClientLockTimeout` (TokuMX): how long the connection's transactions wait for locks.
+//!
+//! Outside a transaction a statement that found a lock taken is repeated by the server, so there
+//! the setting is of no account.
+
+use super::bound::patience;
+use crate::context::Context;
+use crate::fields::Field;
+use crate::registry::Command;
+use errors::{Error, Result};
+use std::sync::atomic::Ordering;
+
+pub(crate) const SET_CLIENT_LOCK_TIMEOUT: Command = Command::new(
+    "setClientLockTimeout",
+    "How long this connection's transactions wait for locks, in ms (TokuMX).",
+    run,
+);
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let millis = fields[0].i64()?;
+    if let Some(field) = fields.get(1) {
+        return Err(field.unknown());
+    }
+    if millis < 0 {
+        return Err(Error::location(17356, "lock timeout must be >= 0"));
+    }
+    let was = patience(context.service, context.connection).as_millis();
+    context.connection.lock_timeout_ms.store(millis, Ordering::Relaxed);
+    context.reply.number("was", u64::try_from(was).unwrap_or(u64::MAX));
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! Who holds a transaction's locks: itself, or, where its reads lock too, itself together with its
+//! cursors and views, which may outlive a statement.
+//!
+//! Always true: the locks open when the transaction ends, whoever still has a view of it; a view
+//! then fails instead of reading without a lock.
+
+use crate::door::ToLocks;
+use crate::environment::Environment;
+use crate::{DictionaryId, Error, KeyRange, Result};
+use locktree::{Granted, LockTable, Locks, Mode, Owner, Range};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The locks of one transaction.
+pub(crate) enum Holder {
+    /// Its writes lock. `None` once it has ended.
+    Alone(Option<Owner<ToLocks>>),
+    /// Its reads lock too.
+    Shared(Arc<Readers>),
+}
+
+impl Holder {
+    /// Locks a key exclusively. May wait.
+    pub(crate) fn lock(
+        &mut self,
+        table: &LockTable,
+        dictionary: DictionaryId,
+        key: &[u8],
+        patience: Duration,
+    ) -> Result<Granted> {
+        self.with(|owner| table.acquire(owner, dictionary.0, key, Mode::Exclusive, patience))
+    }
+
+    /// Locks all of a dictionary exclusively. May wait.
+    pub(crate) fn lock_all(
+        &mut self,
+        table: &LockTable,
+        dictionary: DictionaryId,
+        patience: Duration,
+    ) -> Result<()> {
+        self.with(|owner| {
+            table.acquire_range(owner, dictionary.0, Range::all(), Mode::Exclusive, patience)
+        })
+    }
+
+    fn with<T>(
+        &mut self,
+        lock: impl FnOnce(&mut Locks) -> Result<T, locktree::Error>,
+    ) -> Result<T> {
+        match self {
+            Self::Alone(Some(owner)) => Ok(lock(owner)?),
+            Self::Alone(None) => Err(Error::Interrupted),
+            Self::Shared(readers) => readers.with(lock),
+        }
+    }
+
+    /// The locks, to open them.
+    pub(crate) fn take(&mut self) -> Option<Owner<ToLocks>> {
+        match self {
+            Self::Alone(owner) => owner.take(),
+            Self::Shared(readers) => readers.owner.lock().take(),
+        }
+    }
+
+    /// Those who lock what they read.
+    pub(crate) fn readers(&self) -> Option<&Arc<Readers>> {
+        match self {
+            Self::Alone(_) => None,
+            Self::Shared(readers) => Some(readers),
+        }
+    }
+}
+
+/// The locks of a serializable transaction, as its cursors and views share them. They are used by
+/// one thread at a time; one that waits for a lock keeps the others out.
+pub(crate) struct Readers {
+    /// `None` once the transaction has ended.
+    owner: Mutex<Option<Owner<ToLocks>>>,
+    patience_nanos: AtomicU64,
+}
+
+impl Readers {
+    pub(crate) fn new(owner: Owner<ToLocks>, patience: Duration) -> Arc<Self> {
+        let readers = Self { owner: Mutex::new(Some(owner)), patience_nanos: AtomicU64::new(0) };
+        readers.set_patience(patience);
+        Arc::new(readers)
+    }
+
+    /// How long reads wait for locks from now on.
+    pub(crate) fn set_patience(&self, patience: Duration) {
+        let nanos = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
+        self.patience_nanos.store(nanos, Ordering::Relaxed);
+    }
+
+    fn patience(&self) -> Duration {
+        Duration::from_nanos(self.patience_nanos.load(Ordering::Relaxed))
+    }
+
+    /// Locks a key before it is read. May wait.
+    pub(crate) fn lock_key(
+        &self,
+        environment: &Environment,
+        dictionary: DictionaryId,
+        key: &[u8],
+        mode: Mode,
+    ) -> Result<()> {
+        let patience = self.patience();
+        self.with(|owner| environment.locks.acquire(owner, dictionary.0, key, mode, patience))?;
+        Ok(())
+    }
+
+    /// Locks a range, gaps included, before it is read. May wait.
+    pub(crate) fn lock_range(
+        &self,
+        environment: &Environment,
+        dictionary: DictionaryId,
+        range: &KeyRange,
+        mode: Mode,
+    ) -> Result<()> {
+        let patience = self.patience();
+        let range = Range { lower: range.lower.clone(), upper: range.upper.clone() };
+        self.with(|owner| {
+            environment.locks.acquire_range(owner, dictionary.0, range, mode, patience)
+        })
+    }
+
+    fn with<T>(&self, lock: impl FnOnce(&mut Locks) -> Result<T, locktree::Error>) -> Result<T> {
+        match &mut *self.owner.lock() {
+            Some(owner) => Ok(lock(owner)?),
+            None => Err(Error::Interrupted),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Serializable transactions: what they read is locked until they end, so that it stays as it was
+//! read. Reads see the newest committed state under those locks.
+//!
+//! A read of a key locks the key; a cursor locks its whole range, gaps included, before it takes
+//! the snapshot it walks. The lock was granted after the last commit there was published, so the
+//! snapshot has it, and no later one comes. Parts of one statement may read at different moments;
+//! each stays true until the commit, which is the moment they all stand for.
+//!
+//! Writers that are covered ([`Txn::write_covered`]) take no locks of their own, which a range would
+//! miss. So they do while a serializable transaction lives; and its beginning waits for those that
+//! did not. Whoever writes says so before it looks whether to lock, and whoever begins looks the
+//! other way round, so that one of the two sees the other.
+
+use super::Txn;
+use super::holder::{Holder, Readers};
+use crate::door::Door;
+use crate::environment::Environment;
+use crate::{Error, OnConflict, Result, TxnOptions};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// How long the beginning rests between two looks at the writers: at first, and at most.
+const REST: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
+
+/// The serializable transactions that live.
+#[derive(Default)]
+pub(crate) struct Serializable(AtomicUsize);
+
+impl Serializable {
+    /// Whether covered writes must lock, too.
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+
+    pub(crate) fn leave(&self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Txn {
+    /// Starts a transaction whose reads lock, over the newest state. Waits for the writers that
+    /// took no locks a range would meet, as long as for a lock.
+    pub(crate) fn begin_serializable(
+        door: &Arc<Door>,
+        lock_timeout: Option<Duration>,
+    ) -> Result<Self> {
+        door.serializable.0.fetch_add(1, Ordering::SeqCst);
+        let patience = lock_timeout.unwrap_or(door.options.lock_timeout);
+        if let Err(error) = wait_for_bare_writers(door, patience) {
+            door.serializable.leave();
+            return Err(error);
+        }
+        let options = TxnOptions { on_conflict: OnConflict::Latest, lock_timeout };
+        let mut txn = Self::begin(door, options);
+        if let Some(owner) = txn.holder.take() {
+            txn.holder = Holder::Shared(Readers::new(owner, patience));
+        }
+        Ok(txn)
+    }
+}
+
+/// It holds no lock yet, so nobody it waits for waits for it.
+fn wait_for_bare_writers(environment: &Environment, patience: Duration) -> Result<()> {
+    let clock = &environment.os.clock;
+    let started = clock.monotonic();
+    let mut rest = REST.0;
+    while environment.live.has_bare_writer() {
+        let waited = clock.monotonic().saturating_sub(started);
+        if waited >= patience {
+            return Err(Error::LockTimeout { waited_ms: waited.as_millis() as u64 });
+        }
+        clock.sleep(rest);
+        rest = (rest * 2).min(REST.1);
+    }
+    Ok(())
+}
