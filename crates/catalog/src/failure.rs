@@ -30,7 +30,7 @@ pub fn from_engine(error: engine::Error) -> Error {
              retry the operation.",
         ),
         E::TooLarge { what, size, limit } => Error::new(
-            if what == "transaction" {
+            if what.starts_with("transaction") {
                 Code::TRANSACTION_TOO_LARGE
             } else {
                 Code::BSON_OBJECT_TOO_LARGE

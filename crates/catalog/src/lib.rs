@@ -19,6 +19,7 @@ mod documents;
 mod failure;
 mod held;
 pub mod index;
+mod locks;
 mod metadata;
 mod namespace;
 mod observer;
@@ -51,6 +52,7 @@ pub use engine::{
 pub use failure::{DEADLOCK, from_engine, is_retryable};
 pub use held::Reader;
 pub use index::{IndexSpec, default_index_name, id_key};
+pub use locks::ShownLock;
 pub use namespace::{Namespace, check_database};
 pub use observer::OpObserver;
 pub use options::{CollectionOptions, View, check_collation};

@@ -24,7 +24,7 @@ use crate::fields::{Field, inner};
 use errors::{Code, Error, Result};
 
 /// `cursor: {batchSize}` of the commands that list things.
-fn parse_list_cursor(field: &Field<'_>, place: &str) -> Result<Wanted> {
+pub(crate) fn parse_list_cursor(field: &Field<'_>, place: &str) -> Result<Wanted> {
     let mut wanted = Wanted::default();
     for part in inner(field.document()?, place) {
         let part = part?;

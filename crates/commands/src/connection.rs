@@ -68,6 +68,10 @@ impl Interrupt for OperationInterrupt {
     fn check(&self) -> Result<()> {
         self.operation.check(|| self.clock.monotonic())
     }
+
+    fn works_in(&self, txn: u64) {
+        self.operation.set_txn(txn);
+    }
 }
 
 impl std::fmt::Debug for Connection {

@@ -99,6 +99,9 @@ impl<'a> Context<'a> {
         } else if let Some(running) = &mut self.bound {
             op.txn = Some(&mut running.bound.txn);
         }
+        if let Some(txn) = &op.txn {
+            self.connection.operation.set_txn(txn.id());
+        }
         op.statements = self.log.as_deref_mut().map(|log| log as &mut dyn StatementLog);
         op
     }

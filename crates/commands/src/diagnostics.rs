@@ -15,6 +15,7 @@ pub(crate) mod parameters;
 pub(crate) mod ping;
 pub(crate) mod profile;
 pub(crate) mod server_status;
+pub(crate) mod show_locks;
 pub(crate) mod storage_defaults;
 pub(crate) mod top;
 pub(crate) mod whats_my_uri;

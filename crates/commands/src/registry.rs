@@ -205,6 +205,8 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::transactions::commit::COMMIT_TRANSACTION,
     &crate::transactions::commit::ABORT_TRANSACTION,
     &crate::transactions::lock_timeout::SET_CLIENT_LOCK_TIMEOUT,
+    &crate::diagnostics::show_locks::SHOW_LIVE_TRANSACTIONS,
+    &crate::diagnostics::show_locks::SHOW_PENDING_LOCK_REQUESTS,
 ];
 
 /// Names and aliases, sorted, with the command's position in [`COMMANDS`].

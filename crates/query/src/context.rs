@@ -11,6 +11,9 @@ pub trait Interrupt: Send + Sync {
     /// `Ok` to go on; the error the client gets where the operation was killed, its time is up
     /// (`MaxTimeMSExpired`) or the server stops.
     fn check(&self) -> Result<()>;
+
+    /// Told in which of the engine's transactions the operation works now.
+    fn works_in(&self, _txn: u64) {}
 }
 
 /// Never interrupts.
@@ -78,6 +81,20 @@ pub struct OpContext<'a> {
     pub comment: Option<RawBson>,
     /// `bypassDocumentValidation`: writes go past the collections' validators.
     pub bypass_validation: bool,
+    /// What is done as a whole outside a transaction.
+    pub whole: Whole,
+}
+
+/// What a write outside a transaction does as a whole or not at all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Whole {
+    /// Each update and delete statement; of an insert each document.
+    #[default]
+    Statement,
+    /// All of an insert: it ends at the first document that fails, and none is there then.
+    Insert,
+    /// Only so many documents at a time: for the server's own upkeep.
+    Part,
 }
 
 impl<'a> OpContext<'a> {
@@ -94,6 +111,7 @@ impl<'a> OpContext<'a> {
             durability: Durability::Buffered,
             comment: None,
             bypass_validation: false,
+            whole: Whole::default(),
         }
     }
 

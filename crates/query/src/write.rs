@@ -2,7 +2,7 @@
 //!
 //! From → to: candidates are found on a snapshot; each is locked, read again in its newest version
 //! and asked the filter again; then it is changed. A client never sees a write conflict outside
-//! its own transaction.
+//! its own transaction. A statement that changes many documents is one transaction: all or nothing.
 
 mod apply;
 mod delete;
@@ -20,7 +20,7 @@ pub use update::update;
 pub(crate) use insert::with_id_first;
 pub(crate) use targets::{Targets, lock};
 
-use crate::context::{OpContext, Outcome};
+use crate::context::{OpContext, Outcome, Whole};
 use crate::request::WriteError;
 use bson::raw::RawArray;
 use catalog::{DEADLOCK, Namespace, Txn, TxnKind, is_retryable};
@@ -28,11 +28,12 @@ use errors::{Code, Error, Result};
 use expr::filter::ParseContext;
 use expr::update::PipelineUpdate;
 use pipeline::UpdatePipeline;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// A statement commits and goes on after so many changed documents…
+/// Candidates are taken so many at a time…
 pub(crate) const CHUNK_DOCUMENTS: usize = 1000;
-/// …or so many bytes.
+/// …or so many bytes of them. Inserts commit in such parts.
 pub(crate) const CHUNK_BYTES: usize = 4 << 20;
 
 /// Runs `step` in the client's transaction, under a savepoint; or in one of its own, which is
@@ -63,6 +64,7 @@ pub(crate) fn remembered<T>(
     let mut attempts = 0;
     loop {
         let mut txn = ctx.catalog.begin(TxnKind::Statement);
+        ctx.interrupt.works_in(txn.id());
         txn.bypass_validation(ctx.bypass_validation);
         let result = step(&mut txn).and_then(|value| {
             if let Some(log) = ctx.statements.as_deref_mut() {
@@ -99,6 +101,41 @@ pub(crate) fn statement<T>(
         txn.rollback_to(savepoint);
     }
     result
+}
+
+/// Runs a statement that writes many documents as one transaction, all or nothing: in the client's
+/// transaction, or in one of its own, which is repeated from the start as long as it conflicts
+/// with others.
+pub(crate) fn as_a_whole<T>(
+    ctx: &mut OpContext<'_>,
+    mut run: impl FnMut(&mut OpContext<'_>) -> Result<T>,
+) -> Result<T> {
+    if ctx.txn.is_some() {
+        return statement(ctx, run);
+    }
+    if ctx.whole == Whole::Part {
+        return run(ctx);
+    }
+    let mut attempts = 0;
+    loop {
+        let mut txn = ctx.catalog.begin(TxnKind::Statement);
+        ctx.interrupt.works_in(txn.id());
+        let mut inside = OpContext::new(ctx.catalog, Arc::clone(&ctx.interrupt));
+        inside.bypass_validation = ctx.bypass_validation;
+        inside.txn = Some(&mut txn);
+        let result = match run(&mut inside) {
+            Ok(value) => txn.commit(ctx.durability).map(|_| value),
+            Err(error) => Err(error),
+        };
+        match result {
+            Err(error) if is_retryable(&error) => {
+                ctx.interrupt.check()?;
+                attempts += 1;
+                back_off(ctx, attempts);
+            }
+            other => return other,
+        }
+    }
 }
 
 /// Lets the other side of a conflict finish: up to a millisecond, at random.

@@ -31,6 +31,8 @@ pub struct Operation {
     /// The operation that was told to stop.
     killed: AtomicU64,
     kill_code: AtomicI32,
+    /// The engine's number of the transaction it works in; 0 without one.
+    txn: AtomicU64,
     shutdown: Arc<AtomicBool>,
     /// Guards what `currentOp` reads beside the numbers.
     details: Mutex<Details>,
@@ -76,6 +78,8 @@ pub struct OpSnapshot {
     pub session: Option<SessionId>,
     /// How far it is, where it says so.
     pub progress: Option<OpProgress>,
+    /// The engine's number of the transaction it works in; 0 without one.
+    pub txn: u64,
     /// Whether it was told to stop.
     pub kill_pending: bool,
 }
@@ -88,6 +92,7 @@ impl Operation {
             deadline: AtomicU64::new(NONE),
             killed: AtomicU64::new(0),
             kill_code: AtomicI32::new(0),
+            txn: AtomicU64::new(0),
             shutdown,
             details: Mutex::default(),
         }
@@ -101,6 +106,11 @@ impl Operation {
     /// The number of the running operation; 0 between operations.
     pub fn number(&self) -> u64 {
         self.number.load(Ordering::Relaxed)
+    }
+
+    /// Names the engine's transaction the running operation works in.
+    pub fn set_txn(&self, txn: u64) {
+        self.txn.store(txn, Ordering::Relaxed);
     }
 
     /// Sets the time at which the running operation must stop.
@@ -178,6 +188,7 @@ impl Operation {
             started: details.started,
             session: details.session,
             progress: details.progress.clone(),
+            txn: self.txn.load(Ordering::Relaxed),
             kill_pending: self.killed.load(Ordering::Relaxed) == number,
         })
     }
@@ -246,6 +257,7 @@ impl Operations {
             details.progress = None;
         }
         slot.deadline.store(NONE, Ordering::Relaxed);
+        slot.set_txn(0);
         slot.number.store(self.next.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         Running { slot }
     }

@@ -11,6 +11,7 @@ use errors::{Error, Result};
 use expr::filter::{Filter, ParseContext};
 use session::{OpProgress, OpSnapshot};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 pub(crate) const CURRENT_OP: Command =
     Command::new("currentOp", "The operations that run now.", run).admin_only();
@@ -81,6 +82,11 @@ fn describe(
     let now = bson::DateTime::from_millis(service.os.clock.wall_ms());
     if let Ok(text) = now.try_to_rfc3339_string() {
         writer.str("currentOpTime", &text);
+    }
+    let bound = connection.txn_id.load(Ordering::Relaxed);
+    let txn = operation.map(|operation| operation.txn).filter(|txn| *txn != 0).unwrap_or(bound);
+    if txn != 0 {
+        writer.number("rootTxnid", txn);
     }
     if let Some(operation) = operation {
         running(service, &mut writer, operation);

@@ -391,3 +391,118 @@ fn serializable_updates_of_one_document_queue() {
     });
     assert_eq!(all(&client), [(1, 100)]);
 }
+
+#[test]
+fn live_transactions_and_those_who_wait_are_shown() {
+    let client = Client::new();
+    let other = client.another(2);
+    client.ok("db", insert(1));
+    begin(&client, "mvcc");
+    client.ok("db", increment(1));
+    let shown = client.ok("db", doc! { "showLiveTransactions": 1 });
+    let one = shown.get_array("transactions").unwrap()[0].as_document().unwrap();
+    let lock = one.get_array("rowLocks").unwrap()[0].as_document().unwrap();
+    assert_eq!(lock.get_str("index").unwrap(), "db.c.$_id_");
+    assert_eq!(lock.get_array("bounds").unwrap().len(), 2);
+    let holder = one.get_i32("txnid").unwrap();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| other.ok("db", increment(1)));
+        let third = client.another(3);
+        let request = loop {
+            let command = doc! { "showPendingLockRequests": 1, "cursor": {} };
+            let reply = third.ok("db", command);
+            let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+            if let Some(request) = batch.first() {
+                break request.as_document().unwrap().clone();
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(request.get_i32("blockingTxnid").unwrap(), holder);
+        assert_eq!(request.get_str("index").unwrap(), "db.c.$_id_");
+        assert!(request.get_datetime("started").is_ok());
+        let find = |txn: i32| {
+            let reply = third.ok("admin", doc! { "currentOp": 1, "$all": true, "rootTxnid": txn });
+            let all = reply.get_array("inprog").unwrap().clone();
+            all.iter()
+                .map(|op| op.as_document().unwrap().get_str("desc").unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(find(holder), ["conn1"]);
+        assert_eq!(find(request.get_i32("requestingTxnid").unwrap()), ["conn2"]);
+        commit(&client);
+        waits.join().unwrap();
+    });
+    let shown = client.ok("db", doc! { "showPendingLockRequests": 1 });
+    assert!(shown.get_array("requests").unwrap().is_empty());
+    assert_eq!(all(&client), [(1, 2)]);
+}
+
+#[test]
+fn update_and_delete_of_many_are_all_or_nothing() {
+    let client = Client::new();
+    let documents: Vec<_> = (0..2500).map(|id| doc! { "_id": id, "n": 0, "u": id }).collect();
+    client.ok("db", doc! { "insert": "c", "documents": documents });
+    let unique = doc! { "key": { "u": 1 }, "name": "u", "unique": true };
+    client.ok("db", doc! { "createIndexes": "c", "indexes": [unique] });
+    // The last but one meets the last: it is refused, and 2,498 before it go back.
+    let shift = |by: i32| {
+        doc! { "update": "c", "updates": [
+            { "q": {}, "u": [{ "$set": { "n": 1, "u": { "$cond": [
+                { "$eq": ["$_id", 2498] }, { "$add": ["$u", by] }, "$u",
+            ] } } }], "multi": true },
+        ] }
+    };
+    let count =
+        |n: i32| client.ok("db", doc! { "count": "c", "query": { "n": n } }).get_i32("n").unwrap();
+    let reply = client.ok("db", shift(1));
+    assert_eq!(reply.get_array("writeErrors").unwrap().len(), 1, "{reply}");
+    assert_eq!((reply.get_i32("n").unwrap(), count(1)), (0, 0));
+    let reply = client.ok("db", shift(10_000));
+    assert_eq!((reply.get_i32("nModified").unwrap(), count(1)), (2500, 2500));
+    let delete = doc! { "delete": "c", "deletes": [{ "q": { "n": 1 }, "limit": 0 }] };
+    assert_eq!(client.ok("db", delete).get_i32("n").unwrap(), 2500);
+    assert_eq!(client.ok("db", doc! { "count": "c" }).get_i32("n").unwrap(), 0);
+}
+
+#[test]
+fn statement_never_meets_a_document_that_it_has_moved() {
+    let client = Client::new();
+    let by_n = doc! { "key": { "n": 1 }, "name": "n" };
+    client.ok("db", doc! { "createIndexes": "c", "indexes": [by_n] });
+    let documents: Vec<_> = (0..2500).map(|id| doc! { "_id": id, "n": id % 2 }).collect();
+    begin(&client, "mvcc");
+    client.ok("db", doc! { "insert": "c", "documents": documents });
+    let jump = doc! { "update": "c", "updates": [
+        { "q": { "n": { "$in": [0, 1, 10, 11] } }, "u": { "$inc": { "n": 10 } }, "multi": true },
+    ] };
+    assert_eq!(client.ok("db", jump).get_i32("nModified").unwrap(), 2500);
+    let low = doc! { "count": "c", "query": { "n": { "$lt": 20 } } };
+    assert_eq!(client.ok("db", low).get_i32("n").unwrap(), 2500);
+    commit(&client);
+}
+
+#[test]
+fn old_batch_insert_is_all_or_nothing() {
+    let client = Client::new();
+    let send = |ordered: bool, ids: [i32; 3]| {
+        let documents: Vec<_> = ids.iter().map(|id| doc! { "_id": id, "n": 0 }).collect();
+        let command = doc! { "insert": "c", "documents": documents, "ordered": ordered };
+        let body = bson::RawDocumentBuf::try_from(&command).unwrap();
+        let request = crate::Request {
+            database: "db",
+            body: &body,
+            sequences: &[],
+            op: crate::OpKind::Legacy { goes_on: false },
+            exhaust_allowed: false,
+            request_id: 1,
+        };
+        let reply = client.service.run(&client.connection, &request).document;
+        let reply = Document::try_from(&reply).unwrap();
+        (reply.get_i32("n").unwrap(), reply.get_array("writeErrors").map_or(0, Vec::len))
+    };
+    assert_eq!(send(true, [1, 2, 1]), (0, 1));
+    assert!(all(&client).is_empty());
+    assert_eq!(send(true, [1, 2, 3]), (3, 0));
+    assert_eq!(send(false, [4, 3, 5]), (2, 1), "continueOnError");
+    assert_eq!(all(&client).len(), 5);
+}

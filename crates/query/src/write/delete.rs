@@ -1,13 +1,14 @@
 //! `delete`: one document or all that match.
 
 use super::targets::{Targets, lock};
-use super::{check_target, note, remembered, statement as in_statement};
+use super::{as_a_whole, check_target, note, remembered, statement as in_statement};
 use crate::canonical::{Canonical, Purpose, check_given_collation, parse_filter};
-use crate::context::{OpContext, Outcome};
+use crate::context::{OpContext, Outcome, Whole};
 use crate::request::{DeleteRequest, DeleteResult, DeleteStatement};
 use bson::raw::RawDocument;
 use catalog::{Namespace, Txn};
 use errors::Result;
+use expr::Filter;
 
 /// Runs delete statements.
 pub fn delete(
@@ -36,7 +37,7 @@ pub fn delete(
     Ok(result)
 }
 
-/// Runs one statement; `n` counts what was committed, also where it fails later.
+/// Runs one statement; `n` counts what was deleted, also where it fails later.
 fn run(
     ctx: &mut OpContext<'_>,
     ns: &Namespace,
@@ -47,6 +48,28 @@ fn run(
 ) -> Result<()> {
     check_given_collation(statement.collation)?;
     let filter = parse_filter(Some(statement.filter), let_variables, ctx.catalog)?;
+    if statement.only_one {
+        return delete_matching(ctx, ns, index, statement, &filter, n);
+    }
+    let parts = ctx.whole == Whole::Part;
+    let done = as_a_whole(ctx, |ctx| {
+        // Of a whole only the last attempt counts.
+        let mut deleted = 0;
+        let counter = if parts { &mut *n } else { &mut deleted };
+        delete_matching(ctx, ns, index, statement, &filter, counter).map(|()| deleted)
+    });
+    *n += done?;
+    Ok(())
+}
+
+fn delete_matching(
+    ctx: &mut OpContext<'_>,
+    ns: &Namespace,
+    index: usize,
+    statement: &DeleteStatement<'_>,
+    filter: &Filter,
+    n: &mut u64,
+) -> Result<()> {
     loop {
         let collection = ctx.collection(ns)?;
         let hint = statement.hint;

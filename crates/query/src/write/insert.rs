@@ -1,9 +1,10 @@
 //! `insert`: batches of documents, many in one engine transaction.
 //!
-//! Always true: a document that fails leaves nothing; the others of the batch stay.
+//! Always true: a document that fails leaves nothing; the others of the batch stay, unless the
+//! batch is to be all or nothing ([`Whole::Insert`]).
 
-use super::{CHUNK_BYTES, CHUNK_DOCUMENTS, check_target, note, object_id, remembered};
-use crate::context::{OpContext, Outcome};
+use super::{CHUNK_BYTES, CHUNK_DOCUMENTS, as_a_whole, check_target, note, object_id, remembered};
+use crate::context::{OpContext, Outcome, Whole};
 use crate::request::{InsertRequest, InsertResult, WriteError};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use catalog::{MAX_DOCUMENT_BYTES, Namespace, Txn, check_document, check_id};
@@ -18,6 +19,31 @@ pub fn insert(
     request: &InsertRequest<'_>,
 ) -> Result<InsertResult> {
     check_target(ctx, ns)?;
+    if ctx.whole != Whole::Insert {
+        return insert_parts(ctx, ns, request);
+    }
+    let mut failed = None;
+    let inserted = as_a_whole(ctx, |ctx| {
+        let result = insert_parts(ctx, ns, request)?;
+        match result.errors.into_iter().next() {
+            Some(error) => Err(failed.insert(error).error.clone()),
+            None => Ok(result.n),
+        }
+    });
+    match (inserted, failed) {
+        (Ok(n), _) => Ok(InsertResult { n, ..InsertResult::default() }),
+        (Err(error), Some(failed)) if error.code() == failed.error.code() => {
+            Ok(InsertResult { errors: vec![failed], ..InsertResult::default() })
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+fn insert_parts(
+    ctx: &mut OpContext<'_>,
+    ns: &Namespace,
+    request: &InsertRequest<'_>,
+) -> Result<InsertResult> {
     let mut result = InsertResult::default();
     let done = done_before(ctx, request.documents.len())?;
     result.n = done.iter().filter(|done| **done).count() as u64;

@@ -19,6 +19,8 @@ pub(crate) struct Targets {
     collection: Arc<Collection>,
     stage: Box<dyn Stage>,
     query: Canonical,
+    /// What is read from here on does not see what the statement has written.
+    frozen: bool,
 }
 
 impl Targets {
@@ -27,7 +29,7 @@ impl Targets {
         let Some(collection) = query.collection.clone() else { return Ok(None) };
         let access = query.decide(None).winner;
         let stage = query.stages(ctx.catalog, &access)?;
-        Ok(Some(Self { collection, stage, query }))
+        Ok(Some(Self { collection, stage, query, frozen: false }))
     }
 
     /// The filter that the documents match.
@@ -35,20 +37,31 @@ impl Targets {
         &self.query.filter
     }
 
-    /// The next candidates: one, or as many as one transaction changes.
+    /// The next candidates: one, or as many as are changed at a time. In a client's transaction the
+    /// first of them see its writes; before the statement writes any itself they are frozen, so
+    /// that no document is met again where the statement has moved it to.
     pub(crate) fn take(&mut self, ctx: &OpContext<'_>, only_one: bool) -> Result<Vec<Row>> {
         let at = At {
             snapshot: &self.query.snapshot,
-            txn: ctx.txn.as_deref(),
+            txn: ctx.txn.as_deref().filter(|_| !self.frozen),
             interrupt: &*ctx.interrupt,
         };
         let mut rows = Vec::new();
         let mut bytes = 0;
         let limit = if only_one { 1 } else { CHUNK_DOCUMENTS };
-        while rows.len() < limit && bytes < CHUNK_BYTES && self.stage.advance(&at)? {
+        let mut ended = false;
+        while rows.len() < limit && bytes < CHUNK_BYTES {
+            ended = !self.stage.advance(&at)?;
+            if ended {
+                break;
+            }
             let row = self.stage.row();
             bytes += row.document.len();
             rows.push(row.clone());
+        }
+        if let (Some(txn), false) = (&ctx.txn, ended || only_one || self.frozen) {
+            self.query.snapshot = txn.view();
+            self.frozen = true;
         }
         Ok(rows)
     }

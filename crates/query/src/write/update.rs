@@ -2,7 +2,7 @@
 
 use super::apply::Change;
 use super::targets::{Targets, lock};
-use super::{check_target, note, remembered, statement as in_statement};
+use super::{as_a_whole, check_target, note, remembered, statement as in_statement};
 use crate::canonical::{Canonical, Purpose, check_given_collation, parse_context, sort_of};
 use crate::context::{OpContext, Outcome};
 use crate::exec::Row;
@@ -74,9 +74,9 @@ fn run(
         return Err(Error::failed_to_parse("Cannot specify sort with multi=true"));
     }
     let sort = sort_of(statement.sort)?;
-    let mut done = Done::default();
     let mut attempts = 0;
-    loop {
+    let find_and_change = |ctx: &mut OpContext<'_>| {
+        let mut done = Done::default();
         let collection = ctx.collection(ns)?;
         let hint = statement.hint;
         let mut query =
@@ -87,6 +87,13 @@ fn run(
             let at = (index, !statement.multi);
             raced = change_all(ctx, ns, &mut targets, &change, at, &mut done)?;
         }
+        Ok((done, raced))
+    };
+    loop {
+        let (mut done, raced) = match statement.multi {
+            true => as_a_whole(ctx, find_and_change)?,
+            false => find_and_change(ctx)?,
+        };
         if done.matched > 0 || !(raced || statement.upsert) {
             return Ok(done);
         }

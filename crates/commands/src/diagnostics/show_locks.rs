@@ -1,0 +1,99 @@
+//! `showLiveTransactions` and `showPendingLockRequests` (TokuMX): who holds which locks, and who
+//! waits for whom.
+
+use crate::admin::parse_list_cursor;
+use crate::context::Context;
+use crate::crud::batch::{Documents, Wanted, first_batch};
+use crate::fields::Field;
+use crate::registry::Command;
+use crate::writer::Writer;
+use bson::{Bson, RawDocumentBuf};
+use catalog::ShownLock;
+use errors::Result;
+use std::collections::BTreeMap;
+
+/// Locks that are listed at most, of all transactions together.
+const MAX_LOCKS: usize = 20_000;
+
+pub(crate) const SHOW_LIVE_TRANSACTIONS: Command = Command::new(
+    "showLiveTransactions",
+    "The transactions that live, and their locks, up to 20,000 (TokuMX).",
+    live,
+);
+
+pub(crate) const SHOW_PENDING_LOCK_REQUESTS: Command = Command::new(
+    "showPendingLockRequests",
+    "The lock requests that wait, and for whom (TokuMX).",
+    pending,
+);
+
+fn live(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let catalog = &context.service.catalog;
+    let mut locks: BTreeMap<u64, Vec<ShownLock>> = BTreeMap::new();
+    for lock in catalog.locks(MAX_LOCKS) {
+        if lock.waiting_ms.is_none() {
+            locks.entry(lock.txn).or_default().push(lock);
+        }
+    }
+    let describe = |txn: catalog::storage::TxnInfo| {
+        let mut writer = Writer::new();
+        writer.number("txnid", txn.id);
+        let list = writer.begin_array("rowLocks");
+        for (at, lock) in locks.remove(&txn.id).unwrap_or_default().into_iter().enumerate() {
+            let one = writer.begin_element(at);
+            writer.str("index", &lock.index);
+            bounds(&mut writer, lock.bounds);
+            writer.end(one);
+        }
+        writer.end(list);
+        writer.finish()
+    };
+    let list = catalog.engine().live_transactions().into_iter().map(describe).collect();
+    reply(context, fields, "transactions", list)
+}
+
+fn pending(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let now = context.service.os.clock.wall_ms();
+    let mut list = Vec::new();
+    for lock in context.service.catalog.locks(0) {
+        let Some(waiting_ms) = lock.waiting_ms else { continue };
+        let mut writer = Writer::new();
+        writer.str("index", &lock.index);
+        writer.number("requestingTxnid", lock.txn);
+        writer.number("blockingTxnid", lock.blockers.first().copied().unwrap_or_default());
+        writer.date("started", now.saturating_sub(waiting_ms as i64));
+        bounds(&mut writer, lock.bounds);
+        list.push(writer.finish());
+    }
+    reply(context, fields, "requests", list)
+}
+
+fn bounds(writer: &mut Writer, bounds: [Bson; 2]) {
+    writer.bson("bounds", &Bson::Array(bounds.to_vec()));
+}
+
+/// The list in the reply itself, or as a cursor where one is asked for.
+fn reply(
+    context: &mut Context<'_>,
+    fields: &[Field<'_>],
+    name: &str,
+    list: Vec<RawDocumentBuf>,
+) -> Result<()> {
+    let mut cursor: Option<Wanted> = None;
+    for field in &fields[1..] {
+        match field.name {
+            "cursor" => cursor = Some(parse_list_cursor(field, "cursor")?),
+            _ => return Err(field.unknown()),
+        }
+    }
+    if let Some(wanted) = cursor {
+        let namespace = format!("{}.$cmd.{}", context.database(), context.command.name);
+        return first_batch(context, &namespace, Documents::list(list), None, &wanted);
+    }
+    let open = context.reply.begin_array(name);
+    for (at, document) in list.iter().enumerate() {
+        context.reply.element_document(at, document);
+    }
+    context.reply.end(open);
+    Ok(())
+}
