@@ -277,7 +277,7 @@ fn lock_timeout_of_a_connection_is_its_own() {
     assert_eq!(code(&client, doc! { "setClientLockTimeout": -1 }), 17356);
 }
 
-/// One thread's statement and its code, once it has ended.
+/// Its transactions wait for no lock.
 fn with_no_patience(client: &Client) {
     client.ok("db", doc! { "setClientLockTimeout": 0 });
 }

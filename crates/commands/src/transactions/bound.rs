@@ -95,9 +95,10 @@ pub(crate) fn refuse_numbered(context: &Context<'_>) -> Result<()> {
     let Some(numbered) = context.arguments.numbered.filter(|_| is_live(context.connection)) else {
         return Ok(());
     };
-    let what = match numbered.in_transaction {
-        true => "A statement of a session's transaction",
-        false => "A retryable write",
+    let what = if numbered.in_transaction {
+        "A statement of a session's transaction"
+    } else {
+        "A retryable write"
     };
     Err(Error::new(
         Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,

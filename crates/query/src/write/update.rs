@@ -90,10 +90,8 @@ fn run(
         Ok((done, raced))
     };
     loop {
-        let (mut done, raced) = match statement.multi {
-            true => as_a_whole(ctx, find_and_change)?,
-            false => find_and_change(ctx)?,
-        };
+        let (mut done, raced) =
+            if statement.multi { as_a_whole(ctx, find_and_change)? } else { find_and_change(ctx)? };
         if done.matched > 0 || !(raced || statement.upsert) {
             return Ok(done);
         }
