@@ -228,6 +228,7 @@ fn what_cannot_be_undone_is_refused() {
     for command in [doc! { "collMod": "c" }, doc! { "reIndex": "c" }] {
         assert_eq!(code(&client, command.clone()), 16786, "{command}");
     }
+    assert_eq!(code(&client, doc! { "find": "c", "tailable": true }), 16812);
     client.ok("db", doc! { "ping": 1 });
     commit(&client);
 }

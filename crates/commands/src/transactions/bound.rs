@@ -16,17 +16,21 @@ use crate::connection::Connection;
 use crate::context::Context;
 use crate::registry::Class;
 use crate::service::Service;
+use bson::RawBsonRef;
 use catalog::{DEADLOCK, Savepoint, Txn};
 use errors::{Code, Error, Result};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// What changes more than documents, and cannot be undone with them.
-const REFUSED: [&str; 17] = [
+const REFUSED: [&str; 20] = [
     "checkpoint",
+    "cloneCollectionAsCapped",
     "collMod",
+    "convertToCapped",
     "drop",
     "dropIndexes",
+    "emptycapped",
     "endSessions",
     "fsync",
     "killAllSessions",
@@ -72,6 +76,11 @@ pub(crate) fn enter(context: &mut Context<'_>) -> Result<()> {
     if REFUSED.contains(&name) {
         let text = "cannot run command inside of multi statement transaction";
         return Err(Error::location(16786, text));
+    }
+    if name == "find" && matches!(context.body.get("tailable"), Ok(Some(RawBsonRef::Boolean(true))))
+    {
+        let text = "a tailable cursor cannot be opened in a multi-statement transaction";
+        return Err(Error::location(16812, text));
     }
     if is_end(context.command) || !works_inside(context) {
         return Ok(());
