@@ -121,7 +121,7 @@ impl Engine {
     /// kept ([`Engine::keep_history`]), or is yet to come.
     pub fn snapshot_at(&self, timestamp: crate::Timestamp) -> Option<Snapshot> {
         let pinned = Pinned::past(self.0.doors.mine(), timestamp.0)?;
-        Some(Snapshot::of(&pinned, None))
+        Some(Snapshot::of(&pinned, None, None))
     }
 
     /// From now on keeps every state since `since`, or with `None` only those that are read. A
