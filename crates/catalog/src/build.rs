@@ -269,6 +269,7 @@ pub(crate) fn missing_indexes(
 ) -> Result<Vec<IndexSpec>> {
     let mut wanted: Vec<IndexSpec> = Vec::new();
     for spec in specs {
+        let spec = spec.in_collection(collection.collation())?;
         if spec.is_id() {
             continue;
         }
@@ -282,10 +283,10 @@ pub(crate) fn missing_indexes(
         let known: Vec<&IndexSpec> = existing.chain(wanted.iter()).collect();
         let mut exists = false;
         for known in known {
-            exists |= conflict(known, spec)?;
+            exists |= conflict(known, &spec)?;
         }
         if !exists {
-            wanted.push(spec.clone());
+            wanted.push(spec);
         }
     }
     Ok(wanted)

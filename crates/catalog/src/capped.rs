@@ -19,7 +19,6 @@ use crate::collection::Collection;
 use crate::ddl::{Check, with_options, write_record};
 use crate::documents::required_id;
 use crate::failure::from_engine;
-use crate::index::id_key;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use crate::txn::{Txn, TxnKind};
@@ -496,7 +495,7 @@ pub(crate) fn check_order(
                 documents += 1;
                 bytes += document.len() as u64;
                 let document = RawDocument::from_bytes(&document[..])?;
-                if id_key(required_id(document)?)? != id {
+                if collection.id_key(required_id(document)?)? != id {
                     wrong.push(format!("arrival {arrival} names another document"));
                 }
             }

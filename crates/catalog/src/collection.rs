@@ -14,7 +14,10 @@ use crate::index::IndexSpec;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use bson::Uuid;
+use bson::raw::RawBsonRef;
 use engine::{DictionaryId, Timestamp};
+use errors::Result;
+use keystring::Collation;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -127,6 +130,17 @@ impl Collection {
     /// The dictionary of the documents, by the keystring of `_id`.
     pub fn primary(&self) -> DictionaryId {
         self.primary
+    }
+
+    /// The order of texts where an operation or an index does not say, and in the keys of the
+    /// documents; `None` is that of their bytes.
+    pub fn collation(&self) -> Option<&Collation> {
+        self.options.collation.as_ref()
+    }
+
+    /// The dictionary key of the document with this `_id`.
+    pub fn id_key(&self, id: RawBsonRef<'_>) -> Result<Vec<u8>> {
+        crate::index::id_key(id, self.collation())
     }
 
     /// The secondary indexes. The one on `_id` is the primary dictionary itself.

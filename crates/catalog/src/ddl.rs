@@ -167,9 +167,19 @@ impl Catalog {
                     format!("View cycle detected: {namespace}"),
                 ));
             }
-            on = self
-                .collection(&below)
-                .and_then(|c| c.options.view.as_ref().map(|view| view.on.clone()));
+            let below = self.collection(&below).filter(|below| below.is_view());
+            if let Some(below) =
+                below.as_ref().filter(|c| c.collation() != options.collation.as_ref())
+            {
+                return Err(Error::new(
+                    Code::OPTION_NOT_SUPPORTED_ON_VIEW,
+                    format!(
+                        "View {namespace} has conflicting collation with view {}",
+                        below.namespace
+                    ),
+                ));
+            }
+            on = below.and_then(|c| c.options.view.as_ref().map(|view| view.on.clone()));
         }
         Err(Error::location(
             165,

@@ -7,12 +7,13 @@
 //! the transaction is lost.
 
 use crate::collection::{Collection, Index};
-use crate::index::{DocumentKeys, IndexKey, id_key};
+use crate::index::{DocumentKeys, IndexKey, hexadecimal};
 use crate::text::document_text;
 use crate::txn::Txn;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Code, Error, Result};
 use expr::Path;
+use keystring::Collation;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -35,7 +36,7 @@ impl Txn {
             collection.options.validation.check_insert(&collection.namespace, document)?;
         }
         let id = required_id(document)?;
-        let key = id_key(id)?;
+        let key = collection.id_key(id)?;
         let keys = all_keys(collection, document, id)?;
         let savepoint = self.savepoint();
         let inserted = self.write_inserted(collection, document, id, &key, &keys);
@@ -294,8 +295,13 @@ fn duplicate_id(collection: &Collection, id: RawBsonRef<'_>) -> Error {
     let mut pattern = RawDocumentBuf::new();
     pattern.append(cstr!("_id"), 1);
     let mut value = RawDocumentBuf::new();
-    value.append(cstr!("_id"), id);
-    duplicate(collection, "_id_", &pattern, &value)
+    match (collection.collation(), id) {
+        (Some(collation), RawBsonRef::String(text)) => {
+            value.append(cstr!("_id"), hexadecimal(collation.sort_key(text)));
+        }
+        _ => value.append(cstr!("_id"), id),
+    }
+    duplicate(collection, "_id_", collection.collation(), &pattern, &value)
 }
 
 /// The error for an entry whose key another document holds.
@@ -305,26 +311,33 @@ pub(crate) fn duplicate_key(collection: &Collection, index: &Index, entry: &Inde
     for ((path, _), part) in index.spec.key.iter().flatten().zip(&parts) {
         value.append(path, part.as_raw_bson_ref());
     }
-    duplicate(collection, &index.spec.name, &index.spec.key, &value)
+    let collation = index.spec.collation.as_ref();
+    duplicate(collection, &index.spec.name, collation, &index.spec.key, &value)
 }
 
 fn duplicate(
     collection: &Collection,
     index: &str,
+    collation: Option<&Collation>,
     pattern: &RawDocument,
     value: &RawDocument,
 ) -> Error {
+    let collation = collation.map(expr::collation::to_document);
     let mut extra = bson::Document::new();
-    for (name, raw) in [("keyPattern", pattern), ("keyValue", value)] {
-        if let Ok(document) = bson::Document::try_from(raw) {
+    let parts = [("keyPattern", Some(pattern)), ("keyValue", Some(value))];
+    for (name, raw) in parts.into_iter().chain([("collation", collation.as_deref())]) {
+        if let Some(raw) = raw
+            && let Ok(document) = bson::Document::try_from(raw)
+        {
             extra.insert(name, document);
         }
     }
     Error::new(
         Code::DUPLICATE_KEY,
         format!(
-            "E11000 duplicate key error collection: {} index: {index} dup key: {}",
+            "E11000 duplicate key error collection: {} index: {index}{} dup key: {}",
             collection.namespace,
+            collation.map_or_else(String::new, |c| format!(" collation: {}", document_text(&c))),
             document_text(value)
         ),
     )

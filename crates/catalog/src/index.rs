@@ -3,5 +3,6 @@
 mod keys;
 mod spec;
 
-pub use keys::{DocumentKeys, IndexKey, KeyMaker, hash, id_key};
+pub use keys::{DocumentKeys, IndexKey, KeyMaker, hash};
+pub(crate) use keys::{hexadecimal, id_key};
 pub use spec::{IndexSpec, KeyPart, default_index_name};

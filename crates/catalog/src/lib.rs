@@ -51,11 +51,11 @@ pub use engine::{
 };
 pub use failure::{DEADLOCK, from_engine, is_retryable};
 pub use held::Reader;
-pub use index::{IndexSpec, default_index_name, id_key};
+pub use index::{IndexSpec, default_index_name};
 pub use locks::ShownLock;
 pub use namespace::{Namespace, check_database};
 pub use observer::OpObserver;
-pub use options::{CollectionOptions, View, check_collation};
+pub use options::{CollectionOptions, View};
 pub use reindex::{ReindexProgress, Reindexed};
 pub use session_records::{SESSION_BYTES, SessionRow};
 pub use shape::{STORAGE_OPTIONS, StorageOptions, compression_name, substitution};

@@ -3,7 +3,7 @@
 //! | key | value |
 //! |---|---|
 //! | `v` | format version, u32 LE |
-//! | `n` namespace | the collection, BSON, `v: 2` |
+//! | `n` namespace | the collection, BSON, `v: 3` |
 //! | `s` | the dictionary of the sessions' records, u64 LE |
 //! | `b` dictionary u64 BE | empty: an index build that has not finished |
 //! | `m` dictionary u64 BE | multikey mask of an index, u32 LE |
@@ -20,6 +20,7 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, Uuid};
 use engine::{DictionaryId, Timestamp};
 use errors::{Code, Error, Result};
+use keystring::{Collation, SORT_KEY_VERSION};
 use std::sync::Arc;
 
 /// Where the format's version stands.
@@ -27,7 +28,7 @@ pub(crate) const VERSION_KEY: &[u8] = b"v";
 /// Where the dictionary of the sessions' records is named.
 pub(crate) const SESSIONS_KEY: &[u8] = b"s";
 /// The format this code writes and reads.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// Key prefix of the collections.
 pub(crate) const NAMESPACE_PREFIX: u8 = b'n';
 
@@ -83,7 +84,17 @@ pub(crate) fn write_collection(collection: &Collection) -> RawDocumentBuf {
     }
     record.append(cstr!("options"), &collection.options.shown);
     record.append(cstr!("indexes"), indexes);
+    if has_sort_keys(collection) {
+        record.append(cstr!("sortKeys"), SORT_KEY_VERSION);
+    }
     record
+}
+
+/// Whether some of its keys hold sort keys, which only the rules that made them can read.
+fn has_sort_keys(collection: &Collection) -> bool {
+    !collection.is_view()
+        && (collection.options.collation.is_some()
+            || collection.indexes.iter().any(|index| index.spec.collation.is_some()))
 }
 
 /// Reads a collection's record; its counts and multikey masks are still empty.
@@ -105,9 +116,15 @@ pub(crate) fn read_collection(value: &[u8]) -> Result<Collection> {
     let mut indexes = Vec::new();
     for entry in record.get_array("indexes").map_err(damaged)? {
         let entry = entry?.as_document().ok_or_else(|| damaged("index"))?;
-        let spec = IndexSpec::parse(entry.get_document("spec").map_err(damaged)?)?;
+        let mut spec = IndexSpec::parse(entry.get_document("spec").map_err(damaged)?)?;
+        spec.inherits_collation = false;
         let dictionary = DictionaryId(number(entry, "dictionary")?);
-        indexes.push(Arc::new(new_index(spec, dictionary, Timestamp(0))));
+        indexes.push(Arc::new(new_index(
+            spec,
+            options.collation.as_ref(),
+            dictionary,
+            Timestamp(0),
+        )));
     }
     let order = match record.get("order")? {
         None => None,
@@ -116,7 +133,7 @@ pub(crate) fn read_collection(value: &[u8]) -> Result<Collection> {
     if order.is_some() != options.capped.is_some() {
         return Err(damaged("a capped collection has an order, others have none"));
     }
-    Ok(Collection {
+    let collection = Collection {
         namespace: ns,
         uuid: Uuid::from_bytes(uuid),
         number: number(record, "number")?,
@@ -125,12 +142,29 @@ pub(crate) fn read_collection(value: &[u8]) -> Result<Collection> {
         order,
         indexes,
         shared: Arc::new(Shared::default()),
-    })
+    };
+    match record.get("sortKeys")? {
+        None if !has_sort_keys(&collection) => Ok(collection),
+        Some(RawBsonRef::Int32(SORT_KEY_VERSION)) => Ok(collection),
+        other => Err(Error::new(
+            Code::UNSUPPORTED_FORMAT,
+            format!(
+                "the collation keys of {} are of version {other:?}, this server makes \
+                 {SORT_KEY_VERSION}",
+                collection.namespace
+            ),
+        )),
+    }
 }
 
-/// An index that no document has entered yet.
-pub(crate) fn new_index(spec: IndexSpec, dictionary: DictionaryId, created: Timestamp) -> Index {
-    let keys = KeyMaker::new(&spec);
+/// An index that no document has entered yet, in a collection of this collation.
+pub(crate) fn new_index(
+    spec: IndexSpec,
+    collection: Option<&Collation>,
+    dictionary: DictionaryId,
+    created: Timestamp,
+) -> Index {
+    let keys = KeyMaker::new(&spec, collection.cloned());
     Index { spec, dictionary, created, state: Arc::new(IndexState::default()), keys }
 }
 
@@ -146,7 +180,7 @@ fn damaged(what: impl std::fmt::Display) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bson::doc;
+    use bson::{Bson, doc};
     use std::fmt::Write;
 
     fn fixed() -> Collection {
@@ -162,14 +196,14 @@ mod tests {
             options: CollectionOptions::parse(&raw(&options)).unwrap(),
             primary: DictionaryId(12),
             order: Some(DictionaryId(14)),
-            indexes: vec![Arc::new(new_index(spec, DictionaryId(13), Timestamp(0)))],
+            indexes: vec![Arc::new(new_index(spec, None, DictionaryId(13), Timestamp(0)))],
             shared: Arc::new(Shared::default()),
         }
     }
 
     #[test]
-    fn records_are_those_of_version_2() {
-        let golden = include_str!("../golden/collection-v2.hex");
+    fn records_are_those_of_version_3() {
+        let golden = include_str!("../golden/collection-v3.hex");
         let golden: String = golden.split_whitespace().collect();
         let mut written = String::new();
         for byte in write_collection(&fixed()).as_bytes() {
@@ -190,6 +224,25 @@ mod tests {
     }
 
     #[test]
+    fn sort_keys_of_other_rules_are_refused() {
+        let raw = |document: &bson::Document| RawDocumentBuf::try_from(document).unwrap();
+        let mut collection = fixed();
+        let options = doc! { "collation": { "locale": "de", "strength": 1 } };
+        collection.options = CollectionOptions::parse(&raw(&options)).unwrap();
+        collection.order = None;
+        let written = write_collection(&collection);
+        let read = read_collection(written.as_bytes()).unwrap();
+        assert_eq!(read.collation(), collection.collation());
+        assert!(read.collation().is_some() && read.indexes[0].spec.collation.is_none());
+        let mut other = bson::Document::try_from(&written).unwrap();
+        for version in [Bson::Int32(SORT_KEY_VERSION + 1), Bson::Null] {
+            other.insert("sortKeys", version);
+            let error = read_collection(raw(&other).as_bytes()).unwrap_err();
+            assert_eq!(error.code(), Code::UNSUPPORTED_FORMAT);
+        }
+    }
+
+    #[test]
     fn damaged_records_are_errors() {
         let written = write_collection(&fixed());
         let written = written.as_bytes();
@@ -200,7 +253,7 @@ mod tests {
             drop(read_collection(&damaged));
             drop(read_collection(&written[..at]));
         }
-        let newer = doc! { "v": 3, "ns": "db.c" };
+        let newer = doc! { "v": 4, "ns": "db.c" };
         let newer = RawDocumentBuf::try_from(&newer).unwrap();
         let error = read_collection(newer.as_bytes()).unwrap_err();
         assert_eq!(error.code(), Code::UNSUPPORTED_FORMAT);

@@ -4,10 +4,12 @@
 //! shown by `listCollections` as it was given.
 
 use crate::capped::Cap;
+use crate::index::IndexSpec;
 use crate::shape::StorageOptions;
 use crate::validation::Validation;
 use bson::raw::{CStr, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
+use keystring::Collation;
 
 /// A number of any BSON type, if it is whole.
 pub(crate) fn whole_number(value: RawBsonRef<'_>) -> Option<i64> {
@@ -29,28 +31,6 @@ pub(crate) fn truth(value: RawBsonRef<'_>) -> bool {
         RawBsonRef::Int64(v) => v != 0,
         _ => true,
     }
-}
-
-/// Accepts the simple collation, refuses the others until they are built.
-pub fn check_collation(value: RawBsonRef<'_>) -> Result<()> {
-    let document = value.as_document().ok_or_else(|| {
-        Error::type_mismatch("BSON field 'collation' is the wrong type, expected type 'object'")
-    })?;
-    if document.is_empty()
-        || matches!(document.get("locale"), Ok(Some(RawBsonRef::String("simple"))))
-    {
-        return Ok(());
-    }
-    if !matches!(document.get("locale"), Ok(Some(RawBsonRef::String(_)))) {
-        return Err(Error::location(
-            40414,
-            "BSON field 'collation.locale' is missing but a required field",
-        ));
-    }
-    Err(Error::new(
-        Code::COMMAND_NOT_SUPPORTED,
-        "collations other than simple are not supported yet",
-    ))
 }
 
 /// A view: a pipeline over another collection.
@@ -75,6 +55,9 @@ pub struct CollectionOptions {
     pub capped: Option<Cap>,
     /// What is demanded of documents.
     pub validation: Validation,
+    /// The order of texts, where an operation or an index does not say; `None` is that of their
+    /// bytes.
+    pub collation: Option<Collation>,
     /// The options as given, for `listCollections`.
     pub shown: RawDocumentBuf,
 }
@@ -85,6 +68,7 @@ impl CollectionOptions {
     pub fn parse(command: &RawDocument) -> Result<Self> {
         let mut options = Self::default();
         let mut view_on = None;
+        let mut id_index = None;
         let mut pipeline = None;
         let (mut capped, mut size, mut max) = (false, None, None);
         for element in command {
@@ -101,6 +85,14 @@ impl CollectionOptions {
                 "capped" => capped = truth(value),
                 "size" => size = whole_number(value),
                 "max" => max = whole_number(value),
+                "idIndex" => {
+                    let document = value.as_document().ok_or_else(|| wrong_type(key, "object"))?;
+                    id_index = Some(IndexSpec::parse(document)?);
+                }
+                "collation" => {
+                    let document = value.as_document().ok_or_else(|| wrong_type(key, "object"))?;
+                    options.collation = expr::collation::parse(document)?;
+                }
                 "viewOn" => view_on = Some(text(key, value)?.to_owned()),
                 "pipeline" => {
                     let array = value.as_array().ok_or_else(|| wrong_type(key, "array"))?;
@@ -133,6 +125,10 @@ impl CollectionOptions {
             (false, _) => None,
         };
         show_cap(options.capped, &mut options.shown);
+        if let Some(index) = id_index {
+            index.in_collection(options.collation.as_ref())?;
+        }
+        options.validation.settle(options.collation.as_ref())?;
         options.validation.show(&mut options.shown);
         if let Some(view) = &options.view {
             if options.capped.is_some() {
@@ -144,7 +140,15 @@ impl CollectionOptions {
             options.shown.append(bson::raw::cstr!("viewOn"), view.on.as_str());
             options.shown.append(bson::raw::cstr!("pipeline"), view.pipeline.clone());
         }
+        options.show_collation();
         Ok(options)
+    }
+
+    fn show_collation(&mut self) {
+        if let Some(collation) = &self.collation {
+            let shown = expr::collation::to_document(collation);
+            self.shown.append(bson::raw::cstr!("collation"), shown);
+        }
     }
 
     /// The same options with another storage shape, as `reIndex` and `collMod` give it.
@@ -177,6 +181,7 @@ impl CollectionOptions {
             let (name, value) = element?;
             options.validation.take("collMod", name.as_str(), value)?;
         }
+        options.validation.settle(self.collation.as_ref())?;
         options.shown = RawDocumentBuf::new();
         for element in &self.shown {
             let (name, value) = element?;
@@ -247,7 +252,6 @@ fn refuse_unbuilt(name: &str, value: RawBsonRef<'_>) -> Result<()> {
         {
             Err(unbuilt("change stream pre- and post-images are"))
         }
-        "collation" => check_collation(value),
         _ => Ok(()),
     }
 }
@@ -335,7 +339,8 @@ mod tests {
             (doc! { "validator": { "a": { "$foo": 1 } } }, 2),
             (doc! { "validator": { "a": 1 }, "viewOn": "b" }, 72),
             (doc! { "validationLevel": "loose" }, 2),
-            (doc! { "collation": { "locale": "de" } }, 115),
+            (doc! { "collation": { "locale": "xx" } }, 2),
+            (doc! { "collation": {} }, 40414),
             (doc! { "pipeline": [] }, 72),
         ] {
             assert_eq!(parse(&command).unwrap_err().code().0, code, "{command}");

@@ -119,7 +119,12 @@ impl Txn {
         for spec in wanted {
             let options = self.catalog.shape_of_index(&collection.options, &spec);
             let dictionary = self.engine.create_dictionary(options).map_err(from_engine)?;
-            indexes.push(Arc::new(metadata::new_index(spec, dictionary, Timestamp(0))));
+            indexes.push(Arc::new(metadata::new_index(
+                spec,
+                collection.collation(),
+                dictionary,
+                Timestamp(0),
+            )));
         }
         let collection = Arc::new(with_indexes(&collection, indexes));
         write_record(&mut self.engine, &collection)?;

@@ -4,7 +4,6 @@
 //! keeps clients out of `system.` collections.
 
 use crate::catalog::Catalog;
-use crate::index::id_key;
 use crate::namespace::Namespace;
 use crate::txn::TxnKind;
 use bson::raw::{RawDocument, RawDocumentBuf};
@@ -37,11 +36,11 @@ impl Catalog {
         let id = document
             .get("_id")?
             .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "a system document has an _id"))?;
-        let key = id_key(id)?;
         loop {
             self.ensure_system_collection(namespace)?;
             let mut txn = self.begin(TxnKind::Statement);
             let Some(collection) = txn.open_for_write(namespace)? else { continue };
+            let key = collection.id_key(id)?;
             match txn.get_for_update(&collection, &key)? {
                 Some(old) => {
                     let old = RawDocument::from_bytes(&old[..])?;

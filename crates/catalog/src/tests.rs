@@ -1,6 +1,7 @@
 //! The catalog against an engine in memory: what is written, dropped, renamed, counted, reopened.
 
 use super::*;
+use crate::index::id_key;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Document, doc};
 use errors::{Code, Result};
@@ -269,7 +270,7 @@ proptest! {
             let mut txn = catalog.begin(TxnKind::Statement);
             let collection = txn.open_for_write(&ns("db.c")).unwrap().unwrap();
             let (Step::Put(id, ..) | Step::Delete(id)) = step;
-            let key = id_key(RawBsonRef::Int32(*id)).unwrap();
+            let key = id_key(RawBsonRef::Int32(*id), None).unwrap();
             let old = txn.get_for_update(&collection, &key).unwrap();
             let old = old.as_ref().map(|old| RawDocument::from_bytes(&old[..]).unwrap());
             prop_assert_eq!(old.is_some(), model.contains_key(id));
@@ -304,7 +305,7 @@ proptest! {
         prop_assert_eq!(report.records, model.len() as u64);
         for (id, expected) in &model {
             let collection = catalog.collection(&ns("db.c")).unwrap();
-            let key = id_key(RawBsonRef::Int32(*id)).unwrap();
+            let key = id_key(RawBsonRef::Int32(*id), None).unwrap();
             let held = catalog.snapshot().get(collection.primary(), &key).unwrap().unwrap();
             let expected = raw(expected);
             prop_assert_eq!(&held[..], expected.as_bytes());

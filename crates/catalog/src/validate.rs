@@ -11,7 +11,7 @@ use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
 use crate::ddl::lock_metadata;
 use crate::failure::from_engine;
-use crate::index::{IndexKey, id_key};
+use crate::index::IndexKey;
 use crate::namespace::Namespace;
 use bson::raw::{RawBsonRef, RawDocument};
 use engine::{Direction, KeyRange, Snapshot};
@@ -160,7 +160,7 @@ fn tally_document(
         *non_compliant += 1;
     }
     let id = document.get("_id")?.unwrap_or(RawBsonRef::Null);
-    if id_key(id)? != key {
+    if collection.id_key(id)? != key {
         return Err(Error::new(Code::INTERNAL_ERROR, "stands under the key of another _id"));
     }
     for (index, tally) in collection.indexes.iter().zip(expected) {

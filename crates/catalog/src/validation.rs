@@ -10,6 +10,7 @@ use bson::raw::{CStr, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::{Bson, Document, RawBson};
 use errors::{Code, Error, Result};
 use expr::filter::{ParseContext, Validator};
+use keystring::Collation;
 
 /// Which writes are checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +76,15 @@ impl Validation {
                     _ => return Err(no_such_value(command, name, value)),
                 });
             }
+        }
+        Ok(())
+    }
+
+    /// Reads the validator under the collection's collation, once that is known.
+    pub(crate) fn settle(&mut self, collation: Option<&Collation>) -> Result<()> {
+        if let (Some(rule), Some(collation)) = (&mut self.rule, collation) {
+            let ctx = ParseContext::under(Some(collation.clone()));
+            rule.validator = Validator::parse(&rule.document, &ctx)?;
         }
         Ok(())
     }

@@ -43,7 +43,7 @@ const REFUSED: &[(&str, &str)] = &[
         "263 OperationNotSupportedInTransaction",
     ),
     ("TTL indexes of capped collections", "67 CannotCreateIndex"),
-    ("collations other than `simple`", "an error; never ignored"),
+    ("collations of type `search` and others that the rules compiled in do not have", "2 BadValue"),
     ("`timeseries`, `clusteredIndex`", "72 InvalidOptions"),
     ("text, 2d, 2dsphere and wildcard indexes", "67 CannotCreateIndex"),
     ("`profile` levels 1 and 2", "238 NotImplemented"),

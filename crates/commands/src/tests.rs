@@ -7,6 +7,7 @@ mod bound;
 mod bulk_write;
 mod capped;
 mod changes;
+mod collation;
 mod crud;
 mod diagnostics;
 mod fail_points;

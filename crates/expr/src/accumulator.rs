@@ -265,7 +265,7 @@ impl AccumulatorSpec {
                 crate::agg::read_n(&n.evaluate(root, variables)?)?
             }
         };
-        Ok(Accumulator::new(self.kind, n, &self.percentiles))
+        Ok(Accumulator::new(self.kind, n, &self.percentiles, variables.collation()))
     }
 
     /// Feeds one document into a state.
@@ -279,7 +279,9 @@ impl AccumulatorSpec {
         let before = state.bytes();
         match &self.sort {
             None => state.add(&value)?,
-            Some(sort) => state.add_ranked(sort.key(document)?, &value),
+            Some(sort) => {
+                state.add_ranked(sort.key(document, variables.collation())?, &value);
+            }
         }
         if state.bytes() > MAX_ACCUMULATOR_BYTES && state.bytes() > before {
             return Err(self.too_large());

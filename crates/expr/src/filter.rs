@@ -32,6 +32,7 @@ use crate::types::TypeSet;
 use bson::DateTime;
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::Result;
+use keystring::Collation;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -54,6 +55,18 @@ impl Default for ParseContext {
             names: agg::ParseContext::new(),
             variables: Arc::new(Variables::new(DateTime::from_millis(0), 0)),
         }
+    }
+}
+
+impl ParseContext {
+    /// [`Self::default`] under an order of texts.
+    pub fn under(collation: Option<Collation>) -> Self {
+        let mut ctx = Self::default();
+        if collation.is_some() {
+            let variables = Variables::clone(&ctx.variables).with_collation(collation);
+            ctx.variables = Arc::new(variables);
+        }
+        ctx
     }
 }
 
@@ -187,10 +200,14 @@ pub struct InSet {
 }
 
 impl InSet {
-    /// Sorts and deduplicates the values.
-    pub fn new(mut values: Vec<RawBson>, patterns: Vec<Pattern>) -> Self {
+    /// Sorts and deduplicates the values in the order of texts that the filter runs under.
+    pub fn new(
+        mut values: Vec<RawBson>,
+        patterns: Vec<Pattern>,
+        under: Option<&Collation>,
+    ) -> Self {
         let order = |a: &RawBson, b: &RawBson| -> Ordering {
-            keystring::compare(a.as_raw_bson_ref(), b.as_raw_bson_ref())
+            keystring::compare_under(a.as_raw_bson_ref(), b.as_raw_bson_ref(), under)
         };
         values.sort_by(order);
         values.dedup_by(|a, b| order(a, b).is_eq());
@@ -214,9 +231,11 @@ impl InSet {
     }
 
     /// Whether a value is equal to a member; patterns are not asked.
-    pub fn contains(&self, value: RawBsonRef<'_>) -> bool {
+    pub fn contains(&self, value: RawBsonRef<'_>, under: Option<&Collation>) -> bool {
         self.values
-            .binary_search_by(|member| keystring::compare(member.as_raw_bson_ref(), value))
+            .binary_search_by(|member| {
+                keystring::compare_under(member.as_raw_bson_ref(), value, under)
+            })
             .is_ok()
     }
 }
@@ -241,7 +260,7 @@ impl Filter {
 
     /// A filter over this tree, normalised, whose expressions see these variables.
     pub fn new(root: Node, variables: Arc<Variables>) -> Self {
-        Self { root: normalize::normalize(root), variables }
+        Self { root: normalize::normalize(root, variables.collation()), variables }
     }
 
     /// The variables its expressions see.

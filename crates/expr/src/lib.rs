@@ -6,6 +6,7 @@
 
 pub mod accumulator;
 pub mod agg;
+pub mod collation;
 pub mod decimal;
 pub mod filter;
 mod hashed_key;

@@ -9,7 +9,7 @@ use crate::raw;
 use crate::types;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
-use keystring::{Direction, KeyBuilder};
+use keystring::{Collation, Direction, KeyBuilder};
 
 /// MongoDB's limit on the parts of a sort.
 const MAX_PARTS: usize = 32;
@@ -82,12 +82,12 @@ impl SortPattern {
     }
 
     /// The document's sort key. An array counts with the element that comes first under the
-    /// pattern; a missing field counts as null.
-    pub fn key(&self, document: &RawDocument) -> Result<Vec<u8>> {
+    /// pattern; a missing field counts as null. Texts have the order they are asked to be under.
+    pub fn key(&self, document: &RawDocument, under: Option<&Collation>) -> Result<Vec<u8>> {
         let mut least: Option<Vec<u8>> = None;
         let mut spare = Vec::new();
         multikey::expand(document, &self.paths, &mut |tuple| {
-            let key = self.tuple_key(tuple, std::mem::take(&mut spare))?;
+            let key = self.tuple_key(tuple, under, std::mem::take(&mut spare))?;
             match &mut least {
                 Some(least) if key < *least => spare = std::mem::replace(least, key),
                 Some(_) => spare = key,
@@ -99,10 +99,16 @@ impl SortPattern {
         Ok(least.unwrap_or_default())
     }
 
-    fn tuple_key(&self, tuple: &[Option<RawBsonRef<'_>>], buffer: Vec<u8>) -> Result<Vec<u8>> {
+    fn tuple_key(
+        &self,
+        tuple: &[Option<RawBsonRef<'_>>],
+        under: Option<&Collation>,
+        buffer: Vec<u8>,
+    ) -> Result<Vec<u8>> {
         let mut key = KeyBuilder::reusing(buffer);
         for (value, direction) in tuple.iter().zip(&self.directions) {
-            key.append(value.unwrap_or(RawBsonRef::Null), *direction).map_err(unsortable)?;
+            let value = value.unwrap_or(RawBsonRef::Null);
+            key.append_under(value, *direction, under).map_err(unsortable)?;
         }
         Ok(key.into_bytes())
     }

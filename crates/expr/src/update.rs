@@ -30,6 +30,7 @@ use bson::oid::ObjectId;
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{DateTime, Timestamp};
 use errors::Result;
+use keystring::Collation;
 use tree::Tree;
 
 /// A parsed update.
@@ -55,6 +56,8 @@ pub(crate) struct Operators {
     renames: Vec<(Path, Path)>,
     /// No path plus operand reaches deeper than this.
     depth: usize,
+    /// The order of texts, for operators that compare.
+    collation: Option<Collation>,
 }
 
 /// The pipeline form of an update, which the crates above implement.

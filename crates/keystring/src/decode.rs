@@ -27,7 +27,7 @@ pub fn decode_prefix(
     type_bits: &[u8],
     directions: &[Direction],
 ) -> Result<(Vec<Bson>, usize)> {
-    let mut reader = Reader { key, at: 0, mask: 0, types: BitReader::new(type_bits) };
+    let mut reader = Reader::new(key, type_bits);
     let mut values = Vec::with_capacity(directions.len().min(key.len()));
     for direction in directions {
         reader.turn(*direction);
@@ -36,9 +36,29 @@ pub fn decode_prefix(
     Ok((values, reader.at))
 }
 
+/// As [`decode`], of a key made under a collation: a text comes as its sort key, a character for a
+/// byte, as [`crate::Collation::transform`] makes it.
+pub fn decode_collated(
+    key: &[u8],
+    type_bits: &[u8],
+    directions: &[Direction],
+) -> Result<Vec<Bson>> {
+    let mut reader = Reader::new(key, type_bits);
+    reader.collated = true;
+    let mut values = Vec::with_capacity(directions.len().min(key.len()));
+    for direction in directions {
+        reader.turn(*direction);
+        values.push(reader.value(0)?);
+    }
+    if reader.at != key.len() {
+        return reader.damaged("bytes after the last part");
+    }
+    Ok(values)
+}
+
 /// The offset after the first parts of a key, one per direction.
 pub fn skip(key: &[u8], directions: &[Direction]) -> Result<usize> {
-    let mut reader = Reader { key, at: 0, mask: 0, types: BitReader::new(&[]) };
+    let mut reader = Reader::new(key, &[]);
     for direction in directions {
         reader.turn(*direction);
         reader.skip_value()?;
@@ -52,9 +72,15 @@ struct Reader<'a> {
     /// 0xFF while a descending part is read.
     mask: u8,
     types: BitReader<'a>,
+    /// Texts are sort keys.
+    collated: bool,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(key: &'a [u8], type_bits: &'a [u8]) -> Self {
+        Self { key, at: 0, mask: 0, types: BitReader::new(type_bits), collated: false }
+    }
+
     fn turn(&mut self, direction: Direction) {
         self.mask = if direction == Direction::Descending { 0xFF } else { 0 };
     }
@@ -101,6 +127,12 @@ impl Reader<'_> {
     }
 
     fn text(&mut self) -> Result<String> {
+        let bytes = self.escaped()?;
+        let Ok(text) = String::from_utf8(bytes) else { return self.damaged("text is not UTF-8") };
+        Ok(text)
+    }
+
+    fn escaped(&mut self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         loop {
             match self.byte()? {
@@ -112,8 +144,7 @@ impl Reader<'_> {
                 byte => bytes.push(byte),
             }
         }
-        let Ok(text) = String::from_utf8(bytes) else { return self.damaged("text is not UTF-8") };
-        Ok(text)
+        Ok(bytes)
     }
 
     fn cstring(&mut self) -> Result<CString> {
@@ -135,7 +166,11 @@ impl Reader<'_> {
             class::NAN..=class::LARGE => self.number(lead)?,
             lead::STRING => {
                 let symbol = self.types.next();
-                let text = self.text()?;
+                let text = if self.collated {
+                    self.escaped()?.into_iter().map(char::from).collect()
+                } else {
+                    self.text()?
+                };
                 if symbol { Bson::Symbol(text) } else { Bson::String(text) }
             }
             lead::DOCUMENT => Bson::Document(self.document(depth)?),

@@ -9,7 +9,7 @@ use crate::decode::int_width;
 use crate::number::{self, Number, class};
 use crate::order::canonical_type;
 use crate::type_bits::TypeBits;
-use crate::{Error, MAX_DEPTH, Result};
+use crate::{Collation, Error, MAX_DEPTH, Result};
 use bson::Bson;
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 
@@ -88,8 +88,19 @@ impl KeyBuilder {
 
     /// Appends one value. On error nothing is appended.
     pub fn append(&mut self, value: RawBsonRef<'_>, direction: Direction) -> Result<()> {
+        self.append_under(value, direction, None)
+    }
+
+    /// Appends one value with the sort keys of its texts in their place; `None` keeps the texts.
+    /// On error nothing is appended.
+    pub fn append_under(
+        &mut self,
+        value: RawBsonRef<'_>,
+        direction: Direction,
+        collation: Option<&Collation>,
+    ) -> Result<()> {
         let start = self.bytes.len();
-        if let Err(error) = encode(self, value, 0) {
+        if let Err(error) = encode(self, value, collation, 0) {
             self.bytes.truncate(start);
             return Err(error);
         }
@@ -163,7 +174,12 @@ impl Sink for KeyBuilder {
 }
 
 /// Writes one value in ascending form.
-pub(crate) fn encode<S: Sink>(out: &mut S, value: RawBsonRef<'_>, depth: usize) -> Result<()> {
+pub(crate) fn encode<S: Sink>(
+    out: &mut S,
+    value: RawBsonRef<'_>,
+    collation: Option<&Collation>,
+    depth: usize,
+) -> Result<()> {
     use RawBsonRef as V;
     if depth > MAX_DEPTH {
         return Err(Error::TooDeep);
@@ -175,20 +191,20 @@ pub(crate) fn encode<S: Sink>(out: &mut S, value: RawBsonRef<'_>, depth: usize) 
         V::Int32(_) | V::Int64(_) | V::Double(_) | V::Decimal128(_) => put_number(out, value),
         V::String(v) => {
             out.type_bit(false);
-            put_string(out, lead::STRING, v);
+            put_collated(out, v, collation);
         }
         V::Symbol(v) => {
             out.type_bit(true);
-            put_string(out, lead::STRING, v);
+            put_collated(out, v, collation);
         }
         V::Document(v) => {
             out.put(&[lead::DOCUMENT]);
-            put_fields(out, v, depth)?;
+            put_fields(out, v, collation, depth)?;
         }
         V::Array(v) => {
             out.put(&[lead::ARRAY]);
             for element in v {
-                encode(out, element?, depth + 1)?;
+                encode(out, element?, collation, depth + 1)?;
             }
             out.put(&[lead::END]);
         }
@@ -226,21 +242,26 @@ pub(crate) fn encode<S: Sink>(out: &mut S, value: RawBsonRef<'_>, depth: usize) 
         V::JavaScriptCode(v) => put_string(out, lead::CODE, v),
         V::JavaScriptCodeWithScope(v) => {
             put_string(out, lead::CODE_WITH_SCOPE, v.code);
-            put_fields(out, v.scope, depth)?;
+            put_fields(out, v.scope, None, depth)?;
         }
         V::MaxKey => out.put(&[lead::MAX_KEY]),
     }
     Ok(())
 }
 
-fn put_fields<S: Sink>(out: &mut S, document: &RawDocument, depth: usize) -> Result<()> {
+fn put_fields<S: Sink>(
+    out: &mut S,
+    document: &RawDocument,
+    collation: Option<&Collation>,
+    depth: usize,
+) -> Result<()> {
     for field in document {
         let (name, value) = field?;
         // The order of documents asks for type, then name, then value; a number's lead byte already
         // tells its value, so the type stands apart.
         out.put(&[canonical_type(&value) + lead::MIN_KEY]);
         put_text(out, name.as_str());
-        encode(out, value, depth + 1)?;
+        encode(out, value, collation, depth + 1)?;
     }
     out.put(&[lead::END]);
     Ok(())
@@ -313,8 +334,20 @@ fn put_string<S: Sink>(out: &mut S, lead: u8, text: &str) {
     put_text(out, text);
 }
 
+fn put_collated<S: Sink>(out: &mut S, text: &str, collation: Option<&Collation>) {
+    out.put(&[lead::STRING]);
+    match collation {
+        Some(collation) => put_escaped(out, &collation.sort_key(text)),
+        None => put_escaped(out, text.as_bytes()),
+    }
+}
+
 fn put_text<S: Sink>(out: &mut S, text: &str) {
-    let mut rest = text.as_bytes();
+    put_escaped(out, text.as_bytes());
+}
+
+fn put_escaped<S: Sink>(out: &mut S, bytes: &[u8]) {
+    let mut rest = bytes;
     while let Some(at) = rest.iter().position(|byte| *byte <= 1) {
         out.put(&rest[..at]);
         out.put(&[1, rest[at] + 1]);

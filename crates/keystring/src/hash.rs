@@ -20,7 +20,7 @@ impl<H: Hasher> Sink for HashSink<'_, H> {
 /// Feeds a value to a hasher. A malformed or too deeply nested value is hashed as far as it goes.
 pub fn hash_value<H: Hasher>(value: RawBsonRef<'_>, hasher: &mut H) {
     // The bytes written before an error still depend on the value alone.
-    let _hashed_so_far = encode(&mut HashSink(hasher), value, 0);
+    let _hashed_so_far = encode(&mut HashSink(hasher), value, None, 0);
 }
 
 /// [`hash_value`] over a deserialised value.

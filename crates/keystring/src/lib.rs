@@ -10,11 +10,14 @@
 //!    (the `_id` of the document) can follow.
 //! 2. Values that [`compare`] equal encode to equal bytes; what tells them apart (`1` from `1.0`)
 //!    goes to the type bits, so that [`decode`] gives back exactly what went in.
+//!    Under a [`Collation`] texts are sort keys: the order is the collation's, and the way back
+//!    shows the keys.
 //! 3. Bytes from disk are checked, never trusted: [`decode`] returns an error, it does not panic.
 //!
 //! On disk: `docs/formats/keystring.md`.
 #![forbid(unsafe_code)]
 
+mod collation;
 mod decode;
 mod encode;
 mod hash;
@@ -22,12 +25,16 @@ mod number;
 mod order;
 mod type_bits;
 
-pub use decode::{decode, decode_prefix, skip};
+pub use collation::{
+    CaseFirst, Collation, CollationError, CollationOptions, CollationRequest, MaxVariable,
+    SORT_KEY_VERSION, is_collatable,
+};
+pub use decode::{decode, decode_collated, decode_prefix, skip};
 pub use encode::{Direction, Discriminator, KeyBuilder};
 pub use hash::{hash_value, hash_value_bson};
 pub use order::{
-    canonical_type, canonical_type_bson, compare, compare_bson, compare_documents, equal,
-    equal_bson,
+    canonical_type, canonical_type_bson, compare, compare_bson, compare_documents, compare_under,
+    equal, equal_bson,
 };
 pub use type_bits::TypeBits;
 

@@ -4,7 +4,7 @@
 //! and numbers of any two types compare as the exact numbers they stand for.
 
 use crate::number::{self, Number};
-use crate::{MAX_DEPTH, encode};
+use crate::{Collation, MAX_DEPTH, encode};
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument};
 use bson::{Bson, Document};
 use std::cmp::Ordering;
@@ -49,7 +49,16 @@ pub fn canonical_type_bson(value: &Bson) -> u8 {
 
 /// Compares two values in MongoDB's order.
 pub fn compare(a: RawBsonRef<'_>, b: RawBsonRef<'_>) -> Ordering {
-    compare_at(a, b, 0)
+    compare_at(a, b, None, 0)
+}
+
+/// [`compare`] with texts in a language's order; `None` is the order of their bytes.
+pub fn compare_under(
+    a: RawBsonRef<'_>,
+    b: RawBsonRef<'_>,
+    collation: Option<&Collation>,
+) -> Ordering {
+    compare_at(a, b, collation, 0)
 }
 
 /// Whether two values are equal in MongoDB's order (`1` equals `1.0`).
@@ -59,21 +68,29 @@ pub fn equal(a: RawBsonRef<'_>, b: RawBsonRef<'_>) -> bool {
 
 /// Compares two documents field by field: type, then name, then value; the shorter first.
 pub fn compare_documents(a: &RawDocument, b: &RawDocument) -> Ordering {
-    documents(a, b, 0)
+    documents(a, b, None, 0)
 }
 
-fn compare_at(a: RawBsonRef<'_>, b: RawBsonRef<'_>, depth: usize) -> Ordering {
+fn compare_at(
+    a: RawBsonRef<'_>,
+    b: RawBsonRef<'_>,
+    collation: Option<&Collation>,
+    depth: usize,
+) -> Ordering {
     use RawBsonRef as V;
     match (a, b) {
         (V::Int32(a), V::Int32(b)) => a.cmp(&b),
-        (V::String(a) | V::Symbol(a), V::String(b) | V::Symbol(b))
-        | (V::JavaScriptCode(a), V::JavaScriptCode(b)) => a.as_bytes().cmp(b.as_bytes()),
+        (V::String(a) | V::Symbol(a), V::String(b) | V::Symbol(b)) => match collation {
+            Some(collation) => collation.compare_text(a, b),
+            None => a.as_bytes().cmp(b.as_bytes()),
+        },
+        (V::JavaScriptCode(a), V::JavaScriptCode(b)) => a.as_bytes().cmp(b.as_bytes()),
         (V::ObjectId(a), V::ObjectId(b)) => a.bytes().cmp(&b.bytes()),
         (V::DateTime(a), V::DateTime(b)) => a.timestamp_millis().cmp(&b.timestamp_millis()),
         (V::Boolean(a), V::Boolean(b)) => a.cmp(&b),
         (V::Timestamp(a), V::Timestamp(b)) => (a.time, a.increment).cmp(&(b.time, b.increment)),
-        (V::Document(a), V::Document(b)) => documents(a, b, depth),
-        (V::Array(a), V::Array(b)) => arrays(a, b, depth),
+        (V::Document(a), V::Document(b)) => documents(a, b, collation, depth),
+        (V::Array(a), V::Array(b)) => arrays(a, b, collation, depth),
         (V::Binary(a), V::Binary(b)) => (a.bytes.len().cmp(&b.bytes.len()))
             .then_with(|| u8::from(a.subtype).cmp(&u8::from(b.subtype)))
             .then_with(|| a.bytes.cmp(b.bytes)),
@@ -88,7 +105,7 @@ fn compare_at(a: RawBsonRef<'_>, b: RawBsonRef<'_>, depth: usize) -> Ordering {
             .cmp(&encode::db_pointer_parts(b).map(|(ns, id)| (ns.len(), ns, id))),
         (V::JavaScriptCodeWithScope(a), V::JavaScriptCodeWithScope(b)) => (a.code.as_bytes())
             .cmp(b.code.as_bytes())
-            .then_with(|| documents(a.scope, b.scope, depth)),
+            .then_with(|| documents(a.scope, b.scope, None, depth)),
         (a, b) => match (Number::of(a), Number::of(b)) {
             (Some(a), Some(b)) => number::compare(a, b),
             _ => canonical_type(&a).cmp(&canonical_type(&b)),
@@ -96,7 +113,12 @@ fn compare_at(a: RawBsonRef<'_>, b: RawBsonRef<'_>, depth: usize) -> Ordering {
     }
 }
 
-fn documents(a: &RawDocument, b: &RawDocument, depth: usize) -> Ordering {
+fn documents(
+    a: &RawDocument,
+    b: &RawDocument,
+    collation: Option<&Collation>,
+    depth: usize,
+) -> Ordering {
     if depth >= MAX_DEPTH {
         return a.as_bytes().cmp(b.as_bytes());
     }
@@ -113,14 +135,14 @@ fn documents(a: &RawDocument, b: &RawDocument, depth: usize) -> Ordering {
         let order = canonical_type(&left)
             .cmp(&canonical_type(&right))
             .then_with(|| left_name.as_str().as_bytes().cmp(right_name.as_str().as_bytes()))
-            .then_with(|| compare_at(left, right, depth + 1));
+            .then_with(|| compare_at(left, right, collation, depth + 1));
         if order.is_ne() {
             return order;
         }
     }
 }
 
-fn arrays(a: &RawArray, b: &RawArray, depth: usize) -> Ordering {
+fn arrays(a: &RawArray, b: &RawArray, collation: Option<&Collation>, depth: usize) -> Ordering {
     if depth >= MAX_DEPTH {
         return a.as_bytes().cmp(b.as_bytes());
     }
@@ -131,7 +153,7 @@ fn arrays(a: &RawArray, b: &RawArray, depth: usize) -> Ordering {
             (None, None) => return Ordering::Equal,
             (None, Some(_)) => return Ordering::Less,
             (Some(_), None) => return Ordering::Greater,
-            (Some(left), Some(right)) => compare_at(left, right, depth + 1),
+            (Some(left), Some(right)) => compare_at(left, right, collation, depth + 1),
         };
         if order.is_ne() {
             return order;

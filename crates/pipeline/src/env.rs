@@ -6,6 +6,7 @@ use crate::{MEMORY_LIMIT_BYTES, Pipeline, Source, Spill};
 use bson::raw::RawDocumentBuf;
 use errors::{Code, Error, Result};
 use expr::agg::Variables;
+use keystring::Collation;
 use std::fmt;
 use std::sync::Arc;
 
@@ -82,9 +83,9 @@ pub trait Env: Send + Sync {
         variables: &Arc<Variables>,
     ) -> Result<Box<dyn Source>>;
 
-    /// How `$lookup` should find documents whose `field` equals something.
-    fn lookup_hint(&self, from: &Namespace, field: &str) -> LookupHint {
-        let _ = (from, field);
+    /// How `$lookup` should find documents whose `field` equals something in an order of texts.
+    fn lookup_hint(&self, from: &Namespace, field: &str, under: Option<&Collation>) -> LookupHint {
+        let _ = (from, field, under);
         LookupHint::Hash
     }
 

@@ -10,7 +10,7 @@ mod out;
 
 pub(crate) use env::{QueryEnv, temporary_file};
 
-use crate::canonical::{Canonical, Purpose, check_given_collation, parse_context};
+use crate::canonical::{Canonical, Purpose, check_view_collation, collation_of, parse_context};
 use crate::context::OpContext;
 use crate::count::counting;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
@@ -84,8 +84,12 @@ impl Prepared {
         target: &AggregateTarget,
         request: &AggregateRequest<'_>,
     ) -> Result<Self> {
-        check_given_collation(request.collation)?;
-        let parse = parse_context(&[request.let_variables], ctx.catalog)?;
+        let collection = match target {
+            AggregateTarget::Collection(ns) => ctx.collection(ns)?,
+            AggregateTarget::Database(_) => None,
+        };
+        let collation = collation_of(request.collation, collection.as_deref())?;
+        let parse = parse_context(&[request.let_variables], collation, ctx.catalog)?;
         let (context, namespace) = match target {
             AggregateTarget::Collection(ns) => {
                 (PipelineContext::new(&to_pipeline(ns), parse.clone()), Some(ns.clone()))
@@ -142,9 +146,11 @@ fn resolve(
     let mut ns = ns.clone();
     for _ in 0..=MAX_VIEW_DEPTH {
         let collection = env.collection(&ns)?;
-        let Some(view) = collection.as_ref().and_then(|c| c.options().view.as_ref()) else {
+        let view = collection.as_ref().and_then(|c| Some((c, c.options().view.as_ref()?)));
+        let Some((collection, view)) = view else {
             return Ok((collection, Pipeline::from_stages(stages).optimize()));
         };
+        check_view_collation(collection, parse.variables.collation())?;
         let below = Namespace::new(ns.database(), &view.on)?;
         let context = PipelineContext::new(&to_pipeline(&below), parse.clone());
         let mut whole = Pipeline::parse(&view.pipeline, &context)?.into_stages();

@@ -14,11 +14,12 @@ use crate::projection::{ProjectStage, RecordIdStage, ReturnKeyStage, Shape};
 use crate::request::FindRequest;
 use bson::DateTime;
 use bson::raw::{RawBsonRef, RawDocument};
-use catalog::{Catalog, Collection, Namespace, Snapshot, check_collation};
-use errors::{Error, Result};
+use catalog::{Catalog, Collection, Namespace, Snapshot};
+use errors::{Code, Error, Result};
 use expr::agg::{self, Variables};
-use expr::filter::ParseContext;
+use expr::filter::{Node, ParseContext};
 use expr::{Filter, SortPattern};
+use keystring::Collation;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -54,26 +55,59 @@ pub(crate) struct Canonical {
     pub(crate) allow_disk_use: bool,
 }
 
-/// Parses a filter with the client's variables in scope.
+/// Parses a filter with the client's variables in scope, under the operation's collation.
 pub(crate) fn parse_filter(
     filter: Option<&RawDocument>,
     let_variables: Option<&RawDocument>,
+    collation: Option<Collation>,
     catalog: &Catalog,
 ) -> Result<Filter> {
-    match filter {
-        None => Ok(Filter::all()),
-        Some(filter) if filter.is_empty() => Ok(Filter::all()),
-        Some(filter) => Filter::parse(filter, &parse_context(&[let_variables], catalog)?),
+    match filter.filter(|filter| !filter.is_empty()) {
+        None if collation.is_none() => Ok(Filter::all()),
+        filter => {
+            let parse = parse_context(&[let_variables], collation, catalog)?;
+            match filter {
+                None => Ok(Filter::new(Node::AlwaysTrue, parse.variables)),
+                Some(filter) => Filter::parse(filter, &parse),
+            }
+        }
     }
 }
 
-/// The clock and the client's `let` variables, for everything that is parsed.
+/// The order of texts that an operation asks for: the client's, else the collection's. A view has
+/// no other than its own.
+pub(crate) fn collation_of(
+    given: Option<&RawDocument>,
+    collection: Option<&Collection>,
+) -> Result<Option<Collation>> {
+    let default = collection.and_then(Collection::collation);
+    let Some(given) = expr::collation::parse_given(given)? else { return Ok(default.cloned()) };
+    if let Some(view) = collection.filter(|collection| collection.is_view()) {
+        check_view_collation(view, given.as_ref())?;
+    }
+    Ok(given)
+}
+
+/// Refuses to read a view under another collation than its own.
+pub(crate) fn check_view_collation(view: &Collection, wanted: Option<&Collation>) -> Result<()> {
+    if view.collation() == wanted {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::OPTION_NOT_SUPPORTED_ON_VIEW,
+        format!("Cannot override a view's default collation: {}", view.namespace()),
+    ))
+}
+
+/// The clock, the collation and the client's `let` variables, for everything that is parsed.
 pub(crate) fn parse_context(
     variable_documents: &[Option<&RawDocument>],
+    collation: Option<Collation>,
     catalog: &Catalog,
 ) -> Result<ParseContext> {
     let os = catalog.os();
-    let mut variables = Variables::new(DateTime::from_millis(os.clock.wall_ms()), seed(os));
+    let now = DateTime::from_millis(os.clock.wall_ms());
+    let mut variables = Variables::new(now, seed(os)).with_collation(collation);
     let mut names = agg::ParseContext::new();
     for given in variable_documents.iter().flatten() {
         variables.define_let(given, &mut names)?;
@@ -88,11 +122,6 @@ fn seed(os: &os::Os) -> u64 {
     next.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed)
 }
 
-/// Accepts only the simple collation.
-pub(crate) fn check_given_collation(collation: Option<&RawDocument>) -> Result<()> {
-    collation.map_or(Ok(()), |given| check_collation(RawBsonRef::Document(given)))
-}
-
 impl Canonical {
     pub(crate) fn of_find(
         ctx: &OpContext<'_>,
@@ -100,13 +129,13 @@ impl Canonical {
         request: &FindRequest<'_>,
         purpose: Purpose,
     ) -> Result<Self> {
-        check_given_collation(request.collation)?;
         let collection = ctx.collection(ns)?;
         let snapshot = purpose.state(ctx);
-        let parse = parse_context(&[request.let_variables], ctx.catalog)?;
+        let collation = collation_of(request.collation, collection.as_deref())?;
+        let parse = parse_context(&[request.let_variables], collation, ctx.catalog)?;
         let filter = match request.filter {
             Some(filter) if !filter.is_empty() => Filter::parse(filter, &parse)?,
-            _ => Filter::all(),
+            _ => Filter::new(Node::AlwaysTrue, Arc::clone(&parse.variables)),
         };
         let mut hint = hint::parse(collection.as_deref(), request.hint)?;
         let mut sort = None;
@@ -119,7 +148,8 @@ impl Canonical {
             }
         }
         let shape = Shape::parse(request.projection, &parse)?;
-        let key_limits = key_limits(hint.as_ref(), request)?;
+        let query = parse.variables.collation();
+        let key_limits = key_limits(hint.as_ref(), request, collection.as_deref(), query)?;
         Ok(Self {
             collection,
             snapshot,
@@ -215,7 +245,8 @@ impl Canonical {
                 limit => usize::try_from(limit.saturating_add(self.skip)).ok(),
             };
             let disk = self.allow_disk_use.then(|| TempFiles::of(catalog));
-            stage = Box::new(SortStage::new(stage, sort.clone(), limit, MEMORY_LIMIT_BYTES, disk));
+            let order = (sort.clone(), self.filter.variables().collation().cloned());
+            stage = Box::new(SortStage::new(stage, order, limit, MEMORY_LIMIT_BYTES, disk));
         }
         if self.skip > 0 {
             stage = Box::new(SkipStage::new(stage, self.skip));
@@ -262,7 +293,12 @@ fn natural(sort: &RawDocument) -> Result<Option<bool>> {
 }
 
 /// `min` and `max` as bytes of the hinted index.
-fn key_limits(hint: Option<&Hint>, request: &FindRequest<'_>) -> Result<KeyLimits> {
+fn key_limits(
+    hint: Option<&Hint>,
+    request: &FindRequest<'_>,
+    collection: Option<&Collection>,
+    query: Option<&Collation>,
+) -> Result<KeyLimits> {
     if request.min.is_none() && request.max.is_none() {
         return Ok((None, None));
     }
@@ -276,6 +312,10 @@ fn key_limits(hint: Option<&Hint>, request: &FindRequest<'_>) -> Result<KeyLimit
             ));
         }
     };
+    let collation = index.map_or_else(
+        || collection.and_then(Collection::collation),
+        |i| i.spec().collation.as_ref(),
+    );
     let scan = IndexScan {
         index: index.cloned(),
         bounds: Vec::new(),
@@ -290,7 +330,12 @@ fn key_limits(hint: Option<&Hint>, request: &FindRequest<'_>) -> Result<KeyLimit
         let mut fields = given.iter();
         for part in scan.parts() {
             let field = fields.next().transpose()?;
-            let Some((_, value)) = field.filter(|(path, _)| path.as_str() == part.path) else {
+            // The index tells of texts only where it orders them as the query does.
+            let fits =
+                |value: RawBsonRef<'_>| collation == query || !keystring::is_collatable(value);
+            let Some((_, value)) =
+                field.filter(|(path, value)| path.as_str() == part.path && fits(*value))
+            else {
                 return Err(Error::location(
                     51174,
                     format!("The index chosen is not compatible with {name}"),
@@ -302,7 +347,7 @@ fn key_limits(hint: Option<&Hint>, request: &FindRequest<'_>) -> Result<KeyLimit
                 keystring::Direction::Ascending
             };
             builder
-                .append(value, direction)
+                .append_under(value, direction, collation)
                 .map_err(|error| Error::bad_value(error.to_string()))?;
         }
         if fields.next().is_some() {

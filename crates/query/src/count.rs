@@ -1,6 +1,6 @@
 //! `count`: from the collection's own count, from index entries alone, or from the documents.
 
-use crate::canonical::{Canonical, Purpose, check_given_collation, parse_filter};
+use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::OpContext;
 use crate::exec::{At, CountScan, Stage, build_access};
 use crate::plan::Access;
@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 
 /// Counts documents; without a filter it looks at no data.
 pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>) -> Result<i64> {
-    check_given_collation(request.collation)?;
-    let filter = parse_filter(request.filter, None, ctx.catalog)?;
     let collection = ctx.collection(ns)?;
+    let collation = collation_of(request.collation, collection.as_deref())?;
+    let filter = parse_filter(request.filter, None, collation, ctx.catalog)?;
     if let Some(view) = collection.as_ref().filter(|c| c.is_view()) {
         return crate::view::count(ctx, view, request);
     }

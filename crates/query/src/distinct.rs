@@ -1,6 +1,7 @@
-//! `distinct`: the values of a path, each once, in the order in which they are met.
+//! `distinct`: the values of a path, each once, in the order in which they are met. Of values that
+//! the collation calls equal the first is kept.
 
-use crate::canonical::{Canonical, Purpose, check_given_collation, parse_filter};
+use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::OpContext;
 use crate::exec::At;
 use crate::request::DistinctRequest;
@@ -9,7 +10,7 @@ use catalog::Namespace;
 use errors::{Error, Result};
 use expr::Path;
 use expr::path::LeafArrays;
-use keystring::{Direction, KeyBuilder};
+use keystring::{Collation, Direction, KeyBuilder};
 use std::collections::{BTreeSet, HashSet};
 use xxhash_rust::xxh3::Xxh3Builder;
 
@@ -24,14 +25,14 @@ pub fn distinct(
 ) -> Result<RawArrayBuf> {
     let query = prepare(ctx, ns, request)?;
     if let Some(view) = query.collection.as_ref().filter(|c| c.is_view()) {
-        let mut values = Values::new(request.key);
-        crate::view::each(ctx, view, request.filter, |document| values.take(document))?;
+        let mut values = Values::new(request.key, &query);
+        crate::view::each(ctx, view, request, |document| values.take(document))?;
         return Ok(values.found);
     }
     let access = query.decide(Some(&BTreeSet::from([request.key.to_owned()]))).winner;
     let mut stage = query.stages(ctx.catalog, &access)?;
     let at = At { snapshot: &query.snapshot, txn: None, interrupt: &*ctx.interrupt };
-    let mut values = Values::new(request.key);
+    let mut values = Values::new(request.key, &query);
     while stage.advance(&at)? {
         values.take(stage.row().document()?)?;
     }
@@ -43,21 +44,30 @@ pub(crate) fn prepare(
     ns: &Namespace,
     request: &DistinctRequest<'_>,
 ) -> Result<Canonical> {
-    check_given_collation(request.collation)?;
-    let filter = parse_filter(request.filter, None, ctx.catalog)?;
-    Canonical::of_filter(ctx, ctx.collection(ns)?, filter, request.hint, Purpose::Read)
+    let collection = ctx.collection(ns)?;
+    let collation = collation_of(request.collation, collection.as_deref())?;
+    let filter = parse_filter(request.filter, None, collation, ctx.catalog)?;
+    Canonical::of_filter(ctx, collection, filter, request.hint, Purpose::Read)
 }
 
 struct Values {
     path: Path,
+    /// Which texts are one.
+    under: Option<Collation>,
     seen: HashSet<Vec<u8>, Xxh3Builder>,
     found: RawArrayBuf,
     bytes: usize,
 }
 
 impl Values {
-    fn new(key: &str) -> Self {
-        Self { path: Path::new(key), seen: HashSet::default(), found: RawArrayBuf::new(), bytes: 0 }
+    fn new(key: &str, query: &Canonical) -> Self {
+        Self {
+            path: Path::new(key),
+            under: query.filter.variables().collation().cloned(),
+            seen: HashSet::default(),
+            found: RawArrayBuf::new(),
+            bytes: 0,
+        }
     }
 
     fn take(&mut self, document: &RawDocument) -> Result<()> {
@@ -79,7 +89,7 @@ impl Values {
 
     fn add(&mut self, value: RawBsonRef<'_>) -> Result<()> {
         let mut key = KeyBuilder::new();
-        key.append(value, Direction::Ascending)
+        key.append_under(value, Direction::Ascending, self.under.as_ref())
             .map_err(|error| Error::bad_value(error.to_string()))?;
         let key = key.into_bytes();
         if self.seen.contains(&key) {

@@ -2,7 +2,7 @@
 //!
 //! Always true: nothing is changed. Writes are explained by the query that finds their documents.
 
-use crate::canonical::{Canonical, Purpose, check_given_collation, parse_filter};
+use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::OpContext;
 use crate::count;
 use crate::exec::{At, Counters, Report, Stage, number};
@@ -39,11 +39,11 @@ pub fn explain_count(
     request: &CountRequest<'_>,
     verbosity: Verbosity,
 ) -> Result<RawDocumentBuf> {
-    check_given_collation(request.collation)?;
-    let filter = parse_filter(request.filter, None, ctx.catalog)?;
+    let collection = ctx.collection(ns)?;
+    let collation = collation_of(request.collation, collection.as_deref())?;
+    let filter = parse_filter(request.filter, None, collation, ctx.catalog)?;
     let everything = filter.matches_everything() && request.hint.is_none();
-    let query =
-        Canonical::of_filter(ctx, ctx.collection(ns)?, filter, request.hint, Purpose::Read)?;
+    let query = Canonical::of_filter(ctx, collection, filter, request.hint, Purpose::Read)?;
     let decision = query.decide(Some(&BTreeSet::new()));
     let counted = query.collection.as_ref().map_or(0, |c| c.count());
     let shape = Shape {
@@ -82,10 +82,11 @@ pub fn explain_update(
     verbosity: Verbosity,
 ) -> Result<RawDocumentBuf> {
     let statement = single(request.updates)?;
-    check_given_collation(statement.collation)?;
-    let filter = parse_filter(Some(statement.filter), request.let_variables, ctx.catalog)?;
-    let mut query =
-        Canonical::of_filter(ctx, ctx.collection(ns)?, filter, statement.hint, Purpose::Read)?;
+    let collection = ctx.collection(ns)?;
+    let collation = collation_of(statement.collation, collection.as_deref())?;
+    let let_variables = request.let_variables;
+    let filter = parse_filter(Some(statement.filter), let_variables, collation, ctx.catalog)?;
+    let mut query = Canonical::of_filter(ctx, collection, filter, statement.hint, Purpose::Read)?;
     query.limit = u64::from(!statement.multi);
     explain_write(ctx, ns, &query, verbosity, "UPDATE")
 }
@@ -98,10 +99,11 @@ pub fn explain_delete(
     verbosity: Verbosity,
 ) -> Result<RawDocumentBuf> {
     let statement = single(request.deletes)?;
-    check_given_collation(statement.collation)?;
-    let filter = parse_filter(Some(statement.filter), request.let_variables, ctx.catalog)?;
-    let mut query =
-        Canonical::of_filter(ctx, ctx.collection(ns)?, filter, statement.hint, Purpose::Read)?;
+    let collection = ctx.collection(ns)?;
+    let collation = collation_of(statement.collation, collection.as_deref())?;
+    let let_variables = request.let_variables;
+    let filter = parse_filter(Some(statement.filter), let_variables, collation, ctx.catalog)?;
+    let mut query = Canonical::of_filter(ctx, collection, filter, statement.hint, Purpose::Read)?;
     query.limit = u64::from(statement.only_one);
     explain_write(ctx, ns, &query, verbosity, "DELETE")
 }
@@ -248,19 +250,23 @@ pub(crate) fn explain_query(
         let report = shape.wrap(shape.stages(ctx, query, access)?.report());
         rejected.push(Bson::Document(report.plan_document()));
     }
-    let mut out = doc! {
-        "explainVersion": "1",
-        "queryPlanner": {
-            "namespace": ns.as_str(),
-            "indexFilterSet": false,
-            "parsedQuery": query.filter.to_document(),
-            "maxIndexedOrSolutionsReached": false,
-            "maxIndexedAndSolutionsReached": false,
-            "maxScansToExplodeReached": false,
-            "winningPlan": shape.wrap(stage.report()).plan_document(),
-            "rejectedPlans": rejected,
-        },
+    let mut planner = doc! {
+        "namespace": ns.as_str(),
+        "indexFilterSet": false,
+        "parsedQuery": query.filter.to_document(),
     };
+    if let Some(collation) = query.filter.variables().collation() {
+        let shown = Document::try_from(&expr::collation::to_document(collation))?;
+        planner.insert("collation", shown);
+    }
+    planner.extend(doc! {
+        "maxIndexedOrSolutionsReached": false,
+        "maxIndexedAndSolutionsReached": false,
+        "maxScansToExplodeReached": false,
+        "winningPlan": shape.wrap(stage.report()).plan_document(),
+        "rejectedPlans": rejected,
+    });
+    let mut out = doc! { "explainVersion": "1", "queryPlanner": planner };
     if verbosity == Verbosity::QueryPlanner {
         return Ok(out);
     }

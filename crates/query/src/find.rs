@@ -6,7 +6,7 @@ use crate::cursor::{InterruptSlot, QueryCursor, Rows};
 use crate::exec::{At, Stage};
 use crate::request::FindRequest;
 use bson::raw::{RawBsonRef, RawDocument};
-use catalog::{Namespace, Snapshot, Value, id_key};
+use catalog::{Namespace, Snapshot, Value};
 use errors::Result;
 use std::sync::Arc;
 
@@ -62,10 +62,10 @@ fn by_id(
     let found = match &collection {
         Some(collection) if collection.is_view() => return Ok(None),
         Some(collection) => match ctx.txn.as_deref() {
-            Some(txn) => txn.get(collection.primary(), &id_key(id)?)?,
+            Some(txn) => txn.get(collection.primary(), &collection.id_key(id)?)?,
             None => ctx
                 .read_state()
-                .get(collection.primary(), &id_key(id)?)
+                .get(collection.primary(), &collection.id_key(id)?)
                 .map_err(catalog::from_engine)?,
         },
         None => None,

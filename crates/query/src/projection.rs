@@ -9,6 +9,7 @@ use errors::{Error, Result};
 use expr::filter::ParseContext;
 use expr::projection::{Metadata, Projection};
 use expr::{Filter, Path, SortPattern};
+use keystring::Collation;
 use std::collections::BTreeSet;
 
 /// A parsed projection, with what the client gave.
@@ -51,7 +52,8 @@ impl Shape {
             known.details = filter.matches_with_details(document)?;
         }
         if let (true, Some(sort)) = (self.projection.needs_sort_key(), sort) {
-            known.sort_key = Some(sort_values(sort, document)?);
+            let under = filter.variables().collation();
+            known.sort_key = Some(sort_values(sort, document, under)?);
         }
         self.projection.apply_with(document, &known)
     }
@@ -211,10 +213,15 @@ fn record_id(id_key: &[u8]) -> RawBson {
     RawBson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: id_key.to_vec() })
 }
 
-/// What a document was sorted by, as an array.
-fn sort_values(sort: &SortPattern, document: &RawDocument) -> Result<RawBson> {
-    let key = sort.key(document)?;
-    let values = keystring::decode(&key, &[], sort.directions())
+/// What a document was sorted by, as an array; texts under a collation as their sort keys.
+fn sort_values(
+    sort: &SortPattern,
+    document: &RawDocument,
+    under: Option<&Collation>,
+) -> Result<RawBson> {
+    let key = sort.key(document, under)?;
+    let decode = if under.is_some() { keystring::decode_collated } else { keystring::decode };
+    let values = decode(&key, &[], sort.directions())
         .map_err(|error| Error::bad_value(error.to_string()))?;
     Ok(RawBson::try_from(Bson::Array(values))?)
 }

@@ -15,6 +15,7 @@ mod plans;
 #[expect(clippy::needless_pass_by_value, reason = "calls read as tables")]
 mod writes;
 
+mod collation;
 mod model;
 
 pub(crate) struct Room {

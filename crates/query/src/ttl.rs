@@ -54,8 +54,17 @@ fn expire_index(
         filter = doc! { "$and": [filter, partial] };
     }
     let filter = RawDocumentBuf::try_from(&filter)?;
-    let statement =
-        DeleteStatement { filter: &filter, only_one: false, hint: None, collation: None };
+    // The partial filter means what it means to the index.
+    let collation = match &spec.collation {
+        Some(collation) => expr::collation::to_document(collation),
+        None => RawDocumentBuf::try_from(&doc! { "locale": "simple" })?,
+    };
+    let statement = DeleteStatement {
+        filter: &filter,
+        only_one: false,
+        hint: None,
+        collation: Some(&collation),
+    };
     let request = DeleteRequest { deletes: &[statement], ordered: true, let_variables: None };
     let mut ctx = OpContext::new(catalog, Arc::clone(interrupt));
     ctx.whole = Whole::Part;

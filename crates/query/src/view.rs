@@ -3,7 +3,9 @@
 use crate::aggregate::{aggregate, explain_aggregate};
 use crate::context::OpContext;
 use crate::cursor::QueryCursor;
-use crate::request::{AggregateRequest, AggregateTarget, CountRequest, FindRequest, Verbosity};
+use crate::request::{
+    AggregateRequest, AggregateTarget, CountRequest, DistinctRequest, FindRequest, Verbosity,
+};
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use catalog::Collection;
 use errors::{Code, Error, Result};
@@ -14,7 +16,7 @@ pub(crate) fn find(
     request: &FindRequest<'_>,
 ) -> Result<QueryCursor> {
     let pipeline = of_find(request)?;
-    aggregate(ctx, &target(view), &of_pipeline(&pipeline, request.let_variables))
+    aggregate(ctx, &target(view), &of_pipeline(&pipeline, request))
 }
 
 pub(crate) fn explain_find(
@@ -24,7 +26,7 @@ pub(crate) fn explain_find(
     verbosity: Verbosity,
 ) -> Result<RawDocumentBuf> {
     let pipeline = of_find(request)?;
-    let request = of_pipeline(&pipeline, request.let_variables);
+    let request = of_pipeline(&pipeline, request);
     explain_aggregate(ctx, &target(view), &request, verbosity)
 }
 
@@ -37,6 +39,7 @@ pub(crate) fn count(
         filter: request.filter,
         skip: request.skip,
         limit: request.limit,
+        collation: request.collation,
         ..FindRequest::default()
     };
     let mut cursor = self::find(ctx, view, &find)?;
@@ -51,10 +54,11 @@ pub(crate) fn count(
 pub(crate) fn each(
     ctx: &mut OpContext<'_>,
     view: &Collection,
-    filter: Option<&RawDocument>,
+    request: &DistinctRequest<'_>,
     mut take: impl FnMut(&RawDocument) -> Result<()>,
 ) -> Result<()> {
-    let mut cursor = find(ctx, view, &FindRequest { filter, ..FindRequest::default() })?;
+    let DistinctRequest { filter, collation, .. } = *request;
+    let mut cursor = find(ctx, view, &FindRequest { filter, collation, ..FindRequest::default() })?;
     while let Some(document) = cursor.next()? {
         take(document)?;
     }
@@ -65,11 +69,9 @@ fn target(view: &Collection) -> AggregateTarget {
     AggregateTarget::Collection(view.namespace().clone())
 }
 
-fn of_pipeline<'a>(
-    pipeline: &'a RawArrayBuf,
-    let_variables: Option<&'a RawDocument>,
-) -> AggregateRequest<'a> {
-    AggregateRequest { pipeline, let_variables, hint: None, collation: None, allow_disk_use: None }
+fn of_pipeline<'a>(pipeline: &'a RawArrayBuf, request: &FindRequest<'a>) -> AggregateRequest<'a> {
+    let FindRequest { let_variables, collation, .. } = *request;
+    AggregateRequest { pipeline, let_variables, hint: None, collation, allow_disk_use: None }
 }
 
 fn of_find(request: &FindRequest<'_>) -> Result<RawArrayBuf> {

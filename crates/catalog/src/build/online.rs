@@ -71,7 +71,12 @@ impl Build {
         for spec in specs {
             let options = catalog.shape_of_index(&collection.options, &spec);
             let dictionary = create(&mut txn, options)?;
-            indexes.push(metadata::new_index(spec, dictionary, Timestamp(0)));
+            indexes.push(metadata::new_index(
+                spec,
+                collection.collation(),
+                dictionary,
+                Timestamp(0),
+            ));
         }
         let changes = Arc::new(ChangeLog::new(create(&mut txn, DictionaryOptions::default())?));
         txn.commit(Durability::Buffered).map_err(from_engine)?;

@@ -28,7 +28,7 @@ fn spec(spec: &Document) -> IndexSpec {
 fn change(catalog: &Arc<Catalog>, id: i32, new: Option<&Document>) -> bool {
     let mut txn = catalog.begin(TxnKind::Statement);
     let collection = txn.open_for_write(&ns()).unwrap().unwrap();
-    let key = id_key(RawBsonRef::Int32(id)).unwrap();
+    let key = id_key(RawBsonRef::Int32(id), None).unwrap();
     let old = txn.get_for_update(&collection, &key).unwrap();
     let old = old.as_ref().map(|old| RawDocument::from_bytes(&old[..]).unwrap());
     let raw = new.map(|new| RawDocumentBuf::try_from(new).unwrap());

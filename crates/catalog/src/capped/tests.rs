@@ -1,6 +1,7 @@
 //! Capped collections: what stays, what goes, and in which order it is read.
 
 use super::*;
+use crate::index::id_key;
 use crate::{CatalogOptions, Engine};
 use bson::raw::RawDocumentBuf;
 use bson::{Document, doc};
@@ -45,7 +46,7 @@ fn insert_all(catalog: &Arc<Catalog>, ids: impl IntoIterator<Item = i32>) {
 }
 
 fn key(id: i32) -> Vec<u8> {
-    id_key(bson::RawBsonRef::Int32(id)).unwrap()
+    id_key(bson::RawBsonRef::Int32(id), None).unwrap()
 }
 
 fn stored(txn: &mut Txn, collection: &Collection, id: i32) -> RawDocumentBuf {

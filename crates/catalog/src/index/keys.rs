@@ -3,8 +3,9 @@
 //! An entry of a non-unique index is `keystring(parts) ++ keystring(_id)` → type bits of all of
 //! it; of a unique index `keystring(parts)` → `keystring(_id)` ++ type bits. Type bits are empty
 //! for the usual types, so most entries have an empty value. An entry of a clustering index holds
-//! its document too: the value's length as a varint, the value, the document. On disk:
-//! `docs/formats/catalog.md`.
+//! its document too: the value's length as a varint, the value, the document. Under a collation
+//! texts are sort keys: those of the parts under the index's, that of `_id` under the collection's.
+//! On disk: `docs/formats/catalog.md`.
 //!
 //! Arrays, as MongoDB has it: an array on a path gives one key per element, a missing field is
 //! null, an empty array at the end of a path is undefined, two arrays side by side are refused.
@@ -16,7 +17,7 @@ use errors::{Code, Error, Result};
 use expr::Path;
 use expr::filter::Filter;
 use expr::path::{Component, array_index};
-use keystring::{Direction, KeyBuilder};
+use keystring::{Collation, Direction, KeyBuilder};
 use smallvec::SmallVec;
 
 /// What an entry's key usually needs.
@@ -51,6 +52,10 @@ pub struct KeyMaker {
     partial: Option<Filter>,
     /// The part that is hashed.
     hashed: Option<usize>,
+    /// The order of texts in the parts.
+    collation: Option<Collation>,
+    /// The order of texts in `_id`.
+    id_collation: Option<Collation>,
 }
 
 /// Where one part of the key stands while a document is taken apart.
@@ -71,17 +76,22 @@ enum Found<'a> {
 
 type Slots<'a> = SmallVec<[Slot<'a>; 4]>;
 
-/// The dictionary key of a document: the keystring of its `_id`.
-pub fn id_key(id: RawBsonRef<'_>) -> Result<Vec<u8>> {
+/// The dictionary key of a document: the keystring of its `_id` under the collection's collation.
+pub(crate) fn id_key(id: RawBsonRef<'_>, collation: Option<&Collation>) -> Result<Vec<u8>> {
     let mut builder = KeyBuilder::new();
-    builder.append(id, Direction::Ascending).map_err(bad_key)?;
+    builder.append_under(id, Direction::Ascending, collation).map_err(bad_key)?;
     Ok(builder.into_bytes())
 }
 
 /// What a hashed part holds of a value: MongoDB's own hash, equal for values that compare as equal.
 /// On disk, so it never changes.
-pub fn hash(value: RawBsonRef<'_>) -> Result<i64> {
-    expr::hashed_key(value)
+pub fn hash(value: RawBsonRef<'_>, collation: Option<&Collation>) -> Result<i64> {
+    match collation.filter(|_| keystring::is_collatable(value)) {
+        None => expr::hashed_key(value),
+        Some(collation) => {
+            expr::hashed_key(collation.transform(value).map_err(bad_key)?.as_raw_bson_ref())
+        }
+    }
 }
 
 /// The keystring's complaint in the client's words.
@@ -94,7 +104,7 @@ pub(crate) fn bad_key(error: keystring::Error) -> Error {
 }
 
 impl KeyMaker {
-    pub(crate) fn new(spec: &IndexSpec) -> Self {
+    pub(crate) fn new(spec: &IndexSpec, id_collation: Option<Collation>) -> Self {
         Self {
             paths: spec
                 .parts
@@ -115,6 +125,8 @@ impl KeyMaker {
             sparse: spec.sparse,
             hashed: spec.parts.iter().position(|part| part.hashed),
             partial: spec.partial.as_ref().map(|partial| partial.filter.clone()),
+            collation: spec.collation.clone(),
+            id_collation,
         }
     }
 
@@ -192,7 +204,7 @@ impl KeyMaker {
                 _ if self.hashed != Some(at) => value,
                 // A missing field is still missing, for sparse indexes; `entry` hashes its null.
                 None => None,
-                Some(value) => Some(RawBsonRef::Int64(hash(value)?)),
+                Some(value) => Some(RawBsonRef::Int64(hash(value, self.collation.as_ref())?)),
             }));
         }
         let mut keys = DocumentKeys::default();
@@ -203,7 +215,7 @@ impl KeyMaker {
         if let Some(at) = self.hashed
             && matches!(slots[at], Slot::Done(None))
         {
-            slots[at] = Slot::Done(Some(RawBsonRef::Int64(hash(RawBsonRef::Null)?)));
+            slots[at] = Slot::Done(Some(RawBsonRef::Int64(hash(RawBsonRef::Null, None)?)));
         }
         keys.entries.push(self.entry(&slots, id)?);
         Ok(keys)
@@ -216,10 +228,11 @@ impl KeyMaker {
                 Slot::Done(Some(value)) => *value,
                 _ => RawBsonRef::Null,
             };
-            builder.append(value, *direction).map_err(bad_key)?;
+            builder.append_under(value, *direction, self.collation.as_ref()).map_err(bad_key)?;
         }
         let parts_end = builder.as_bytes().len();
-        builder.append(id, Direction::Ascending).map_err(bad_key)?;
+        let under = self.id_collation.as_ref();
+        builder.append_under(id, Direction::Ascending, under).map_err(bad_key)?;
         let (mut key, bits) = builder.finish();
         if !self.unique {
             return Ok(IndexKey { key, value: bits.as_bytes().to_vec() });
@@ -240,20 +253,29 @@ impl KeyMaker {
         Ok(&key[start..])
     }
 
-    /// The values of an entry: the parts, then `_id`, with their exact types.
+    /// Whether entries tell the values they were made of: sort keys do not.
+    pub fn tells_values(&self) -> bool {
+        self.collation.is_none() && self.id_collation.is_none()
+    }
+
+    /// The values of an entry: the parts, then `_id`, with their exact types. Under a collation
+    /// texts come as their sort keys, see [`keystring::decode_collated`].
     pub fn values(&self, key: &[u8], value: &[u8]) -> Result<Vec<Bson>> {
         let mut directions: SmallVec<[Direction; 8]> = self.directions.iter().copied().collect();
         directions.push(Direction::Ascending);
         let (value, _) = self.parted(value)?;
+        let decode =
+            if self.tells_values() { keystring::decode } else { keystring::decode_collated };
         if !self.unique {
-            return keystring::decode(key, value, &directions).map_err(bad_key);
+            return decode(key, value, &directions).map_err(bad_key);
         }
         let end = keystring::skip(value, &[Direction::Ascending]).map_err(bad_key)?;
         let whole = [key, &value[..end]].concat();
-        keystring::decode(&whole, &value[end..], &directions).map_err(bad_key)
+        decode(&whole, &value[end..], &directions).map_err(bad_key)
     }
 
-    /// The part values of an entry's key, for messages: types are the default ones.
+    /// The part values of an entry's key, for messages: types are the default ones, and sort keys
+    /// are shown in hexadecimal, as MongoDB does.
     pub(crate) fn parts_of(&self, key: &[u8], value: &[u8]) -> Vec<RawBson> {
         self.values(key, value)
             .map(|values| {
@@ -261,10 +283,27 @@ impl KeyMaker {
                     .into_iter()
                     .take(self.directions.len())
                     .map(|value| RawBson::try_from(value).unwrap_or(RawBson::Null))
+                    .map(|value| match value {
+                        RawBson::String(key) if self.collation.is_some() => {
+                            RawBson::String(hexadecimal(key.chars().map(|c| c as u8)))
+                        }
+                        value => value,
+                    })
                     .collect()
             })
             .unwrap_or_default()
     }
+}
+
+/// `0x…`, as messages show a sort key.
+pub(crate) fn hexadecimal(bytes: impl IntoIterator<Item = u8>) -> String {
+    bytes.into_iter().fold("0x".to_owned(), |mut text, byte| {
+        text.extend(
+            [byte >> 4, byte & 0xF]
+                .map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])),
+        );
+        text
+    })
 }
 
 /// Appends a length as LEB128.
@@ -443,7 +482,7 @@ mod tests {
     fn maker(spec: Document) -> KeyMaker {
         let mut spec = spec;
         spec.insert("name", "x");
-        KeyMaker::new(&IndexSpec::parse(&RawDocumentBuf::try_from(&spec).unwrap()).unwrap())
+        KeyMaker::new(&IndexSpec::parse(&RawDocumentBuf::try_from(&spec).unwrap()).unwrap(), None)
     }
 
     fn parts(spec: Document, document: &Document) -> Result<Vec<Vec<Bson>>> {
@@ -456,7 +495,7 @@ mod tests {
             .map(|entry| {
                 assert_eq!(
                     maker.id_of(&entry.key, &entry.value).unwrap(),
-                    id_key(RawBsonRef::Int32(7)).unwrap()
+                    id_key(RawBsonRef::Int32(7), None).unwrap()
                 );
                 let mut values = maker.values(&entry.key, &entry.value).unwrap();
                 assert_eq!(values.pop(), Some(Bson::Int32(7)));
@@ -505,7 +544,7 @@ mod tests {
     fn hashed_parts_hold_hashes() {
         let hashed = |value: Bson| {
             let raw = RawBson::try_from(value).unwrap();
-            Bson::Int64(hash(raw.as_raw_bson_ref()).unwrap())
+            Bson::Int64(hash(raw.as_raw_bson_ref(), None).unwrap())
         };
         let spec = doc! { "key": { "a": 1, "b.c": "hashed" } };
         let found = parts(spec.clone(), &doc! { "a": 1, "b": { "c": 5 } }).unwrap();
@@ -525,8 +564,9 @@ mod tests {
 
     #[test]
     fn hashes_on_disk_do_not_change() {
-        assert_eq!(hash(RawBsonRef::Int32(1)).unwrap(), hash(RawBsonRef::Double(1.0)).unwrap());
-        assert_eq!(hash(RawBsonRef::String("fern")).unwrap(), -4_200_878_547_170_977_923);
+        let hash = |value| hash(value, None).unwrap();
+        assert_eq!(hash(RawBsonRef::Int32(1)), hash(RawBsonRef::Double(1.0)));
+        assert_eq!(hash(RawBsonRef::String("fern")), -4_200_878_547_170_977_923);
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! The specification of an index, checked by MongoDB's rules.
 //!
 //! Always true: a [`IndexSpec`] that exists can be honoured. What is not built (text, geo,
-//! wildcard, collations) was refused with `CannotCreateIndex`.
+//! wildcard) was refused with `CannotCreateIndex`.
 
-use crate::options::{check_collation, truth, whole_number};
+use crate::options::{truth, whole_number};
 use crate::shape::StorageOptions;
 use crate::text::document_text;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Code, Error, Result};
-use expr::filter::Filter;
+use expr::filter::{Filter, ParseContext};
+use keystring::Collation;
 
 /// The most fields a compound index may have.
 const MAX_PARTS: usize = 32;
@@ -48,6 +49,10 @@ pub struct IndexSpec {
     pub partial: Option<PartialFilter>,
     /// `expireAfterSeconds`.
     pub expire_after_seconds: Option<i64>,
+    /// The order of texts; `None` is that of their bytes.
+    pub collation: Option<Collation>,
+    /// The client did not say, so the collection's will be taken.
+    pub(crate) inherits_collation: bool,
     /// The storage shape.
     pub storage: StorageOptions,
     /// The specification as shown by `listIndexes`: `v`, `key`, `name`, then the options.
@@ -102,6 +107,8 @@ impl IndexSpec {
             hidden: false,
             partial: None,
             expire_after_seconds: None,
+            collation: None,
+            inherits_collation: true,
             storage: StorageOptions::default(),
             shown: RawDocumentBuf::new(),
         };
@@ -113,6 +120,44 @@ impl IndexSpec {
             index.take_option(option.as_str(), value, spec)?;
         }
         index.check_combinations(spec)?;
+        index.parse_partial()?;
+        Ok(index)
+    }
+
+    /// Reads the partial filter under the index's collation, once that is known.
+    fn parse_partial(&mut self) -> Result<()> {
+        if let (Some(partial), Some(collation)) = (&mut self.partial, &self.collation) {
+            let ctx = ParseContext::under(Some(collation.clone()));
+            partial.filter = Filter::parse(&partial.document, &ctx)?;
+        }
+        Ok(())
+    }
+
+    /// The index in a collection that has a collation of its own: where the client said nothing it
+    /// is the collection's. The one on `_id` has no other.
+    pub(crate) fn in_collection(&self, default: Option<&Collation>) -> Result<Self> {
+        let mut index = self.clone();
+        if self.is_id() && !self.inherits_collation && self.collation.as_ref() != default {
+            let shown = |collation: Option<&Collation>| {
+                collation.map_or_else(
+                    || "{ locale: \"simple\" }".to_owned(),
+                    |collation| document_text(&expr::collation::to_document(collation)),
+                )
+            };
+            return Err(Error::bad_value(format!(
+                "The _id index must have the same collation as the collection. Index collation: \
+                 {}, collection collation: {}",
+                shown(self.collation.as_ref()),
+                shown(default)
+            )));
+        }
+        if std::mem::take(&mut index.inherits_collation)
+            && let Some(collation) = default
+        {
+            index.collation = Some(collation.clone());
+            index.shown.append(cstr!("collation"), expr::collation::to_document(collation));
+            index.parse_partial()?;
+        }
         Ok(index)
     }
 
@@ -169,7 +214,21 @@ impl IndexSpec {
                 self.partial = Some(partial_filter(value)?);
                 self.shown.append(option, value);
             }
-            "collation" => check_collation(value).map_err(|e| cannot(e.message()))?,
+            "collation" => {
+                let document = value.as_document().ok_or_else(|| {
+                    Error::type_mismatch("The field 'collation' must be an object")
+                })?;
+                if document.is_empty() {
+                    return Err(Error::bad_value(
+                        "The field 'collation' cannot be an empty object.",
+                    ));
+                }
+                self.collation = expr::collation::parse(document)?;
+                self.inherits_collation = false;
+                if let Some(collation) = &self.collation {
+                    self.shown.append(option, expr::collation::to_document(collation));
+                }
+            }
             "weights"
             | "default_language"
             | "language_override"
@@ -258,6 +317,7 @@ impl IndexSpec {
         self.parts == other.parts
             && self.unique == other.unique
             && self.sparse == other.sparse
+            && self.collation == other.collation
             && partial(self) == partial(other)
     }
 
@@ -444,7 +504,7 @@ fn partial_filter(value: RawBsonRef<'_>) -> Result<PartialFilter> {
     let document = value.as_document().ok_or_else(|| {
         Error::type_mismatch("The field 'partialFilterExpression' must be an object")
     })?;
-    let filter = Filter::parse(document, &expr::filter::ParseContext::default())?;
+    let filter = Filter::parse(document, &ParseContext::default())?;
     check_partial(document, 0)?;
     Ok(PartialFilter { document: document.to_owned(), filter })
 }

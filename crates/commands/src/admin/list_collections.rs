@@ -71,17 +71,20 @@ fn describe(collection: &Collection) -> RawDocumentBuf {
     writer.end(info);
     if !collection.is_view() {
         let index = writer.begin_document("idIndex");
-        write_id_index(&mut writer);
+        write_id_index(&mut writer, collection);
         writer.end(index);
     }
     writer.finish()
 }
 
 /// The index every collection has.
-pub(super) fn write_id_index(writer: &mut Writer) {
+pub(super) fn write_id_index(writer: &mut Writer, collection: &Collection) {
     writer.i32("v", 2);
     let key = writer.begin_document("key");
     writer.i32("_id", 1);
     writer.end(key);
     writer.str("name", "_id_");
+    if let Some(collation) = collection.collation() {
+        writer.document("collation", &expr::collation::to_document(collation));
+    }
 }

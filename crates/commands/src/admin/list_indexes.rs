@@ -34,7 +34,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         return Err(is_a_view(&namespace));
     }
     let mut id = Writer::new();
-    write_id_index(&mut id);
+    write_id_index(&mut id, &collection);
     let mut list = vec![id.finish()];
     list.extend(collection.indexes().iter().map(|index| index.spec().shown.clone()));
     first_batch(context, namespace.as_str(), Documents::list(list), None, &wanted)

@@ -58,7 +58,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     reply.number("nIndexes", count);
     let list = reply.begin_array("indexes");
     let mut id = crate::writer::Writer::new();
-    super::list_collections::write_id_index(&mut id);
+    super::list_collections::write_id_index(&mut id, &collection);
     let specs = collection.indexes().iter().map(|index| index.spec().shown.clone());
     for (at, spec) in std::iter::once(id.finish()).chain(specs).enumerate() {
         reply.element_document(at, &spec);

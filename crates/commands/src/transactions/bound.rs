@@ -8,7 +8,7 @@
 //!
 //! What is always true:
 //! 1. A command that fails undoes itself and nothing else; the transaction stays live.
-//! 2. No time ends it: it lives as long as its connection, as in TokuMX (ADR 11).
+//! 2. No time ends it: it lives as long as its connection, as in TokuMX (ADR 12).
 //! 3. A cursor that was opened in it ends with it.
 
 use super::is_end;

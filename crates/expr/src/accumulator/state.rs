@@ -6,14 +6,18 @@ use crate::agg::{Merger, Spread, Value, average, merge_input};
 use crate::number::{Number, Sum};
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef};
 use errors::{Code, Error, Result};
-use keystring::{Direction, KeyBuilder};
+use keystring::{Collation, Direction, KeyBuilder};
 use std::cmp::Ordering;
 use std::collections::{HashSet, VecDeque};
 use xxhash_rust::xxh3::Xxh3Builder;
 
 /// What a group has gathered for one field.
 #[derive(Debug)]
-pub struct Accumulator(State);
+pub struct Accumulator {
+    state: State,
+    /// The order of texts.
+    under: Option<Collation>,
+}
 
 #[derive(Debug)]
 enum State {
@@ -58,15 +62,25 @@ pub(super) fn value_bytes(value: RawBsonRef<'_>) -> usize {
 }
 
 /// A value's bytes under the order of values: equal values, equal bytes.
-fn key_of(value: RawBsonRef<'_>, direction: Direction) -> Result<Vec<u8>> {
+pub(super) fn key_of(
+    value: RawBsonRef<'_>,
+    direction: Direction,
+    under: Option<&Collation>,
+) -> Result<Vec<u8>> {
     let mut key = KeyBuilder::new();
-    key.append(value, direction).map_err(|error| Error::new(Code::BAD_VALUE, error.to_string()))?;
+    key.append_under(value, direction, under)
+        .map_err(|error| Error::new(Code::BAD_VALUE, error.to_string()))?;
     Ok(key.into_bytes())
 }
 
 impl Accumulator {
-    pub(super) fn new(kind: Kind, n: usize, percentiles: &[f64]) -> Self {
-        Self(match kind {
+    pub(super) fn new(
+        kind: Kind,
+        n: usize,
+        percentiles: &[f64],
+        under: Option<&Collation>,
+    ) -> Self {
+        let state = match kind {
             Kind::Sum => State::Sum(Sum::default()),
             Kind::Avg => State::Avg(Sum::default(), 0),
             Kind::Min => State::Extreme(Ordering::Less, None),
@@ -91,11 +105,15 @@ impl Accumulator {
             Kind::BottomN => State::Ranked(Ranked::new(n, true), true),
             Kind::Median => State::Percentile(vec![0.5], Vec::new(), false),
             Kind::Percentile => State::Percentile(percentiles.to_vec(), Vec::new(), true),
-        })
+        };
+        // Few kinds compare; the others need not know.
+        let compares =
+            matches!(state, State::Extreme(..) | State::AddToSet(..) | State::RankedByValue(..));
+        Self { state, under: under.filter(|_| compares).cloned() }
     }
 
     pub(super) fn add_ranked(&mut self, key: Vec<u8>, value: &Value<'_>) {
-        if let State::Ranked(ranked, _) = &mut self.0 {
+        if let State::Ranked(ranked, _) = &mut self.state {
             ranked.add(key, value.get().unwrap_or(RawBsonRef::Null));
         }
     }
@@ -103,7 +121,8 @@ impl Accumulator {
     pub(super) fn add(&mut self, value: &Value<'_>) -> Result<()> {
         let number = || value.get().and_then(Number::from_bson);
         let present = value.get().unwrap_or(RawBsonRef::Null);
-        match &mut self.0 {
+        let under = self.under.as_ref();
+        match &mut self.state {
             State::Sum(sum) => {
                 if let Some(n) = number() {
                     sum.add(n);
@@ -117,7 +136,7 @@ impl Accumulator {
             }
             State::Extreme(wanted, best) => {
                 if !value.is_nullish() {
-                    keep_extreme(*wanted, best, present);
+                    keep_extreme(*wanted, best, present, under);
                 }
             }
             State::First(slot) => {
@@ -133,7 +152,7 @@ impl Accumulator {
             }
             State::AddToSet(seen, list, bytes) => {
                 if let Some(value) = value.get() {
-                    add_to_set(seen, list, bytes, value)?;
+                    add_to_set(seen, list, bytes, value, under)?;
                 }
             }
             State::StdDev(spread, _) => {
@@ -156,7 +175,7 @@ impl Accumulator {
             State::LastN(n, list, bytes) => push_last(*n, list, bytes, present),
             State::RankedByValue(ranked, direction) => {
                 if !value.is_nullish() {
-                    ranked.add(key_of(present, *direction)?, present);
+                    ranked.add(key_of(present, *direction, under)?, present);
                 }
             }
             State::Ranked(..) => {}
@@ -167,7 +186,7 @@ impl Accumulator {
 
     /// Roughly the memory held.
     pub fn bytes(&self) -> usize {
-        match &self.0 {
+        match &self.state {
             State::Extreme(_, value) | State::First(value) | State::Last(value) => {
                 value.as_ref().map_or(32, |v| value_bytes(v.as_raw_bson_ref()))
             }
@@ -185,7 +204,7 @@ impl Accumulator {
     pub fn partial(&self) -> RawBson {
         let optional =
             |value: &Option<RawBson>| RawBson::Array(value.iter().collect::<RawArrayBuf>());
-        match &self.0 {
+        match &self.state {
             State::Sum(sum) => RawBson::Array(sum.parts().iter().collect()),
             State::Avg(sum, count) => {
                 let mut parts: RawArrayBuf = sum.parts().iter().collect();
@@ -211,7 +230,8 @@ impl Accumulator {
     }
 
     pub(super) fn merge(&mut self, partial: RawBsonRef<'_>) -> Result<()> {
-        match &mut self.0 {
+        let under = self.under.as_ref();
+        match &mut self.state {
             State::Sum(sum) => {
                 let parts = refs(partial)?;
                 sum.merge(&parts).ok_or_else(malformed)?;
@@ -224,7 +244,7 @@ impl Accumulator {
             }
             State::Extreme(wanted, best) => {
                 for value in refs(partial)? {
-                    keep_extreme(*wanted, best, value);
+                    keep_extreme(*wanted, best, value, under);
                 }
             }
             State::First(slot) => {
@@ -244,7 +264,7 @@ impl Accumulator {
             }
             State::AddToSet(seen, list, bytes) => {
                 for value in array(partial)? {
-                    add_to_set(seen, list, bytes, value?)?;
+                    add_to_set(seen, list, bytes, value?, under)?;
                 }
             }
             State::StdDev(spread, _) => {
@@ -285,7 +305,7 @@ impl Accumulator {
 
     /// The field's value.
     pub fn finish(self) -> RawBson {
-        match self.0 {
+        match self.state {
             State::Sum(sum) => sum.result().to_bson(),
             State::Avg(sum, count) => average(sum, count).map_or(RawBson::Null, Number::to_bson),
             State::Extreme(_, value) | State::First(value) | State::Last(value) => {
@@ -318,10 +338,15 @@ fn refs(value: RawBsonRef<'_>) -> Result<Vec<RawBsonRef<'_>>> {
     Ok(array(value)?.into_iter().collect::<Result<_, _>>()?)
 }
 
-fn keep_extreme(wanted: Ordering, best: &mut Option<RawBson>, value: RawBsonRef<'_>) {
-    let better = best
-        .as_ref()
-        .is_none_or(|best| keystring::compare(value, best.as_raw_bson_ref()) == wanted);
+fn keep_extreme(
+    wanted: Ordering,
+    best: &mut Option<RawBson>,
+    value: RawBsonRef<'_>,
+    under: Option<&Collation>,
+) {
+    let better = best.as_ref().is_none_or(|best| {
+        keystring::compare_under(value, best.as_raw_bson_ref(), under) == wanted
+    });
     if better {
         *best = Some(value.into());
     }
@@ -332,8 +357,9 @@ fn add_to_set(
     list: &mut RawArrayBuf,
     bytes: &mut usize,
     value: RawBsonRef<'_>,
+    under: Option<&Collation>,
 ) -> Result<()> {
-    let key = key_of(value, Direction::Ascending)?;
+    let key = key_of(value, Direction::Ascending, under)?;
     let size = key.len() + 48;
     if seen.insert(key) {
         *bytes += size;

@@ -5,14 +5,14 @@
 //! in time that does not grow with the window (but for values that are lists themselves). A
 //! window that never removes holds no more than its value needs.
 
-use crate::accumulator::state::value_bytes;
+use crate::accumulator::state::{key_of, value_bytes};
 use crate::accumulator::{AccumulatorSpec, Kind, MAX_ACCUMULATOR_BYTES};
 use crate::agg::{Spread, Value, Variables};
 use crate::decimal::Decimal;
 use crate::number::{Number, Sum};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
-use keystring::{Direction, KeyBuilder};
+use keystring::{Collation, Direction};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a window has gathered for one field.
@@ -116,15 +116,20 @@ impl AccumulatorSpec {
         variables: &Variables,
     ) -> Result<()> {
         let value = self.input.evaluate(document, variables)?;
+        let under = variables.collation();
         match &self.sort {
             Some(sort) => {
                 let value = value.get().unwrap_or(RawBsonRef::Null);
-                window.add_ranked(Some(sort.key(document)?), value);
+                window.add_ranked(Some(sort.key(document, under)?), value);
             }
             None => match self.kind {
-                Kind::Min | Kind::MinN => window.add_by_value(&value, Direction::Ascending)?,
-                Kind::Max | Kind::MaxN => window.add_by_value(&value, Direction::Descending)?,
-                _ => window.add(&value)?,
+                Kind::Min | Kind::MinN => {
+                    window.add_by_value(&value, Direction::Ascending, under)?;
+                }
+                Kind::Max | Kind::MaxN => {
+                    window.add_by_value(&value, Direction::Descending, under)?;
+                }
+                _ => window.add(&value, under)?,
             },
         }
         if window.bytes > MAX_ACCUMULATOR_BYTES {
@@ -140,14 +145,8 @@ impl AccumulatorSpec {
     }
 }
 
-fn key_of(value: RawBsonRef<'_>, direction: Direction) -> Result<Vec<u8>> {
-    let mut key = KeyBuilder::new();
-    key.append(value, direction).map_err(|error| Error::new(Code::BAD_VALUE, error.to_string()))?;
-    Ok(key.into_bytes())
-}
-
 impl WindowAccumulator {
-    fn add(&mut self, value: &Value<'_>) -> Result<()> {
+    fn add(&mut self, value: &Value<'_>, under: Option<&Collation>) -> Result<()> {
         let number = value.get().and_then(Number::from_bson);
         let slides = self.slides;
         let queued = if slides { 32 } else { 0 };
@@ -199,8 +198,10 @@ impl WindowAccumulator {
                 }
             }
             State::Set(set, queue) => {
-                let key =
-                    value.get().map(|value| key_of(value, Direction::Ascending)).transpose()?;
+                let key = value
+                    .get()
+                    .map(|value| key_of(value, Direction::Ascending, under))
+                    .transpose()?;
                 if let (Some(key), Some(value)) = (&key, value.get()) {
                     let entry = set.entry(key.clone()).or_insert_with(|| {
                         self.bytes += key.len() + 64 + value_bytes(value);
@@ -229,11 +230,16 @@ impl WindowAccumulator {
         Ok(())
     }
 
-    fn add_by_value(&mut self, value: &Value<'_>, direction: Direction) -> Result<()> {
+    fn add_by_value(
+        &mut self,
+        value: &Value<'_>,
+        direction: Direction,
+        under: Option<&Collation>,
+    ) -> Result<()> {
         if value.is_nullish() {
             self.add_ranked(None, RawBsonRef::Null);
         } else {
-            self.add_ranked(Some(key_of(value.bson(), direction)?), value.bson());
+            self.add_ranked(Some(key_of(value.bson(), direction, under)?), value.bson());
         }
         Ok(())
     }

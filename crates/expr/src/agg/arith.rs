@@ -4,12 +4,13 @@
 
 use crate::agg::Value;
 use crate::agg::compare::compare;
-use crate::agg::function::{ANY, Function, any_nullish, function, take};
+use crate::agg::function::{ANY, Function, any_nullish, function, ordered, take};
 use crate::decimal::{Decimal, Rounding};
 use crate::number::{Number, Sum};
 use bson::DateTime;
 use bson::raw::RawBsonRef;
 use errors::{Code, Error, Result};
+use keystring::Collation;
 use std::cmp::Ordering;
 
 pub(super) const TABLE: &[Function] = &[
@@ -30,8 +31,8 @@ pub(super) const TABLE: &[Function] = &[
     function("$subtract", 2, 2, subtract),
     function("$trunc", 1, 2, trunc),
     function("$avg", 0, ANY, avg),
-    function("$max", 0, ANY, max),
-    function("$min", 0, ANY, min),
+    ordered("$max", 0, ANY, max),
+    ordered("$min", 0, ANY, min),
     function("$stdDevPop", 0, ANY, std_dev_pop),
     function("$stdDevSamp", 0, ANY, std_dev_samp),
     function("$sum", 0, ANY, sum),
@@ -536,21 +537,25 @@ pub(crate) fn average(total: Sum, count: u64) -> Option<Number> {
     })
 }
 
-fn min<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
-    extreme(args, Ordering::Less)
+fn min<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<'a>> {
+    extreme(args, under, Ordering::Less)
 }
 
-fn max<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
-    extreme(args, Ordering::Greater)
+fn max<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<'a>> {
+    extreme(args, under, Ordering::Greater)
 }
 
-fn extreme<'a>(args: &mut [Value<'a>], wanted: Ordering) -> Result<Value<'a>> {
+fn extreme<'a>(
+    args: &mut [Value<'a>],
+    under: Option<&Collation>,
+    wanted: Ordering,
+) -> Result<Value<'a>> {
     let mut best: Option<Value<'a>> = None;
     for value in operands(args)? {
         if value.is_nullish() {
             continue;
         }
-        if best.as_ref().is_none_or(|best| compare(&value, best) == wanted) {
+        if best.as_ref().is_none_or(|best| compare(&value, best, under) == wanted) {
             best = Some(value);
         }
     }

@@ -4,19 +4,20 @@ pub(crate) mod sort_by;
 
 use crate::agg::compare::compare;
 use crate::agg::eval::{Scope, optional};
-use crate::agg::function::{ANY, Function, Named, any_nullish, function};
+use crate::agg::function::{ANY, Function, Named, any_nullish, function, ordered};
 use crate::agg::parse::Node;
 use crate::agg::{MAX_VALUE_BYTES, Value, check_size, value_to_string};
 use crate::number::Number;
 use bson::raw::{RawArrayBuf, RawBsonRef};
 use errors::{Code, Error, Result};
+use keystring::Collation;
 
 pub(super) const TABLE: &[Function] = &[
     function("$arrayElemAt", 2, 2, array_elem_at),
     function("$concatArrays", 0, ANY, concat_arrays),
     function("$first", 1, 1, |args| end(args, "$first", 0)),
-    function("$in", 2, 2, is_in),
-    function("$indexOfArray", 2, 4, index_of_array),
+    ordered("$in", 2, 2, is_in),
+    ordered("$indexOfArray", 2, 4, index_of_array),
     function("$isArray", 1, 1, |args| Ok(Value::bool(args[0].as_array().is_some()))),
     function("$last", 1, 1, |args| end(args, "$last", -1)),
     function("$range", 2, 3, range),
@@ -141,7 +142,7 @@ fn concat_arrays<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     Ok(built.into())
 }
 
-fn is_in<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+fn is_in<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<'a>> {
     let Some(array) = args[1].as_array() else {
         return Err(Error::location(
             40081,
@@ -150,7 +151,7 @@ fn is_in<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     };
     let wanted = args[0].bson();
     for element in array {
-        if keystring::compare(element?, wanted).is_eq() {
+        if keystring::compare_under(element?, wanted, under).is_eq() {
             return Ok(Value::bool(true));
         }
     }
@@ -179,7 +180,7 @@ pub(super) fn position(value: &Value<'_>, name: &str, what: &str) -> Result<usiz
     })
 }
 
-fn index_of_array<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+fn index_of_array<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<'a>> {
     if args[0].is_nullish() {
         return Ok(Value::NULL);
     }
@@ -195,7 +196,7 @@ fn index_of_array<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     let start = args.get(2).map_or(Ok(0), |v| position(v, "$indexOfArray", "starting"))?;
     let end = args.get(3).map_or(Ok(usize::MAX), |v| position(v, "$indexOfArray", "ending"))?;
     for (at, element) in array.into_iter().enumerate().take(end).skip(start) {
-        if keystring::compare(element?, args[1].bson()).is_eq() {
+        if keystring::compare_under(element?, args[1].bson(), under).is_eq() {
             return Ok(Value::int(at as i32));
         }
     }
@@ -459,7 +460,7 @@ fn take_n<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>, which: Take) -> R
         Take::Last => drop(elements.drain(..elements.len().saturating_sub(n))),
         Take::Max | Take::Min => {
             elements.retain(|value| !value.is_nullish());
-            elements.sort_by(compare);
+            elements.sort_by(|a, b| compare(a, b, scope.variables.collation()));
             if matches!(which, Take::Max) {
                 elements.reverse();
             }

@@ -75,7 +75,9 @@ impl Node {
             Self::Reduce { input, initial, value, this, body } => {
                 reduce(input, initial, (*value, *this), body, scope)
             }
-            Self::SortArray(input, by) => by.sort(&input.evaluate(scope)?),
+            Self::SortArray(input, by) => {
+                by.sort(&input.evaluate(scope)?, scope.variables.collation())
+            }
             Self::Regex(call) => call.evaluate(scope),
             Self::Random => Ok(Value::Ref(RawBsonRef::Double(scope.variables.random()))),
         }
@@ -87,7 +89,7 @@ fn call<'a>(function: &Function, args: &'a [Node], scope: &Scope<'_, 'a>) -> Res
     for arg in args {
         values.push(arg.evaluate(scope)?);
     }
-    (function.eval)(&mut values)
+    function.call(&mut values, scope.variables.collation())
 }
 
 /// The value of an optional argument, missing where it was not given.

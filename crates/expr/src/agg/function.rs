@@ -9,6 +9,7 @@ use crate::agg::eval::Scope;
 use crate::agg::parse::Node;
 use crate::agg::{Value, arith, array, bits, compare, convert, date, object, set, string};
 use errors::{Error, Result};
+use keystring::Collation;
 use std::sync::LazyLock;
 
 /// An operator over evaluated arguments.
@@ -17,7 +18,33 @@ pub(crate) struct Function {
     pub(crate) name: &'static str,
     pub(crate) min: usize,
     pub(crate) max: usize,
-    pub(crate) eval: for<'a, 'b> fn(&'b mut [Value<'a>]) -> Result<Value<'a>>,
+    eval: Eval,
+}
+
+/// What an operator needs beside its arguments.
+#[derive(Debug)]
+enum Eval {
+    Plain(for<'a, 'b> fn(&'b mut [Value<'a>]) -> Result<Value<'a>>),
+    /// Compares values, so that it depends on the order of texts.
+    Ordered(for<'a, 'b> fn(&'b mut [Value<'a>], Option<&Collation>) -> Result<Value<'a>>),
+}
+
+impl Function {
+    pub(crate) fn call<'a>(
+        &self,
+        args: &mut [Value<'a>],
+        under: Option<&Collation>,
+    ) -> Result<Value<'a>> {
+        match self.eval {
+            Eval::Plain(eval) => eval(args),
+            Eval::Ordered(eval) => eval(args, under),
+        }
+    }
+
+    /// Whether the order of texts makes a difference.
+    pub(crate) fn is_ordered(&self) -> bool {
+        matches!(self.eval, Eval::Ordered(_))
+    }
 }
 
 /// An operator over named arguments.
@@ -48,7 +75,17 @@ pub(crate) const fn function(
     max: usize,
     eval: for<'a, 'b> fn(&'b mut [Value<'a>]) -> Result<Value<'a>>,
 ) -> Function {
-    Function { name, min, max, eval }
+    Function { name, min, max, eval: Eval::Plain(eval) }
+}
+
+/// One row whose operator compares values.
+pub(crate) const fn ordered(
+    name: &'static str,
+    min: usize,
+    max: usize,
+    eval: for<'a, 'b> fn(&'b mut [Value<'a>], Option<&Collation>) -> Result<Value<'a>>,
+) -> Function {
+    Function { name, min, max, eval: Eval::Ordered(eval) }
 }
 
 static FUNCTIONS: LazyLock<Vec<&'static Function>> = LazyLock::new(|| {

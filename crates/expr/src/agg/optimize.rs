@@ -130,7 +130,25 @@ impl Node {
         if constant { self.folded() } else { self }
     }
 
+    /// Whether the result depends on the order of texts, which is not known yet.
+    fn is_ordered(&self) -> bool {
+        let compares = match self {
+            Self::Call(function, _) => function.is_ordered(),
+            Self::Named(named, _) => matches!(named.name, "$maxN" | "$minN"),
+            Self::SortArray(..) => true,
+            _ => false,
+        };
+        let collatable = |child: &&Self| match child {
+            Self::Constant(Some(value)) => keystring::is_collatable(value.as_raw_bson_ref()),
+            _ => false,
+        };
+        compares && self.children().iter().any(collatable)
+    }
+
     fn folded(self) -> Self {
+        if self.is_ordered() {
+            return self;
+        }
         let mut found = Dependencies::default();
         self.collect(&mut found);
         if !found.is_constant() {

@@ -3,29 +3,30 @@
 
 use crate::agg::Value;
 use crate::agg::compare::compare;
-use crate::agg::function::{ANY, Function, any_nullish, function};
+use crate::agg::function::{ANY, Function, any_nullish, function, ordered};
 use bson::raw::RawArrayBuf;
 use errors::{Error, Result};
+use keystring::Collation;
 
 pub(super) const TABLE: &[Function] = &[
     function("$allElementsTrue", 1, 1, all_elements_true),
     function("$anyElementTrue", 1, 1, any_element_true),
-    function("$setDifference", 2, 2, difference),
-    function("$setEquals", 2, ANY, equals),
-    function("$setIntersection", 0, ANY, intersection),
-    function("$setIsSubset", 2, 2, is_subset),
-    function("$setUnion", 0, ANY, union),
+    ordered("$setDifference", 2, 2, difference),
+    ordered("$setEquals", 2, ANY, equals),
+    ordered("$setIntersection", 0, ANY, intersection),
+    ordered("$setIsSubset", 2, 2, is_subset),
+    ordered("$setUnion", 0, ANY, union),
 ];
 
 /// Elements sorted, without duplicates.
-fn sorted(mut elements: Vec<Value<'_>>) -> Vec<Value<'_>> {
-    elements.sort_by(compare);
-    elements.dedup_by(|a, b| compare(a, b).is_eq());
+fn sorted<'a>(mut elements: Vec<Value<'a>>, under: Option<&Collation>) -> Vec<Value<'a>> {
+    elements.sort_by(|a, b| compare(a, b, under));
+    elements.dedup_by(|a, b| compare(a, b, under).is_eq());
     elements
 }
 
-fn contains(set: &[Value<'_>], value: &Value<'_>) -> bool {
-    set.binary_search_by(|probe| compare(probe, value)).is_ok()
+fn contains(set: &[Value<'_>], value: &Value<'_>, under: Option<&Collation>) -> bool {
+    set.binary_search_by(|probe| compare(probe, value, under)).is_ok()
 }
 
 fn to_array<'a>(elements: &[Value<'_>]) -> Value<'a> {
@@ -46,7 +47,7 @@ fn any_element_true<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     Ok(Value::bool(items.iter().any(Value::is_truthy)))
 }
 
-fn difference<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+fn difference<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<'a>> {
     if any_nullish(args) {
         return Ok(Value::NULL);
     }
@@ -55,16 +56,19 @@ fn difference<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
         17048,
         "both operands of $setDifference must be arrays. First argument is of type: ",
     )?;
-    let right = sorted(elements(
-        &args[1],
-        17049,
-        "both operands of $setDifference must be arrays. Second argument is of type: ",
-    )?);
+    let right = sorted(
+        elements(
+            &args[1],
+            17049,
+            "both operands of $setDifference must be arrays. Second argument is of type: ",
+        )?,
+        under,
+    );
     // The left side keeps its order; what it has said once it does not say again.
     let mut seen = std::collections::BTreeSet::new();
     let mut kept = Vec::new();
     for value in left {
-        if !contains(&right, &value) && seen.insert(Ordered(value.clone())) {
+        if !contains(&right, &value, under) && seen.insert(Ordered(value.clone(), under)) {
             kept.push(value);
         }
     }
@@ -72,41 +76,44 @@ fn difference<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
 }
 
 /// A value under its canonical order.
-pub(crate) struct Ordered<'a>(pub(crate) Value<'a>);
+struct Ordered<'a, 'c>(Value<'a>, Option<&'c Collation>);
 
-impl PartialEq for Ordered<'_> {
+impl PartialEq for Ordered<'_, '_> {
     fn eq(&self, other: &Self) -> bool {
-        compare(&self.0, &other.0).is_eq()
+        compare(&self.0, &other.0, self.1).is_eq()
     }
 }
 
-impl Eq for Ordered<'_> {}
+impl Eq for Ordered<'_, '_> {}
 
-impl PartialOrd for Ordered<'_> {
+impl PartialOrd for Ordered<'_, '_> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Ordered<'_> {
+impl Ord for Ordered<'_, '_> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        compare(&self.0, &other.0)
+        compare(&self.0, &other.0, self.1)
     }
 }
 
-fn equals<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+fn equals<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<'a>> {
     let mut first: Option<Vec<Value<'a>>> = None;
     for value in args.iter() {
-        let set = sorted(elements(
-            value,
-            17044,
-            "All operands of $setEquals must be arrays. One argument is of type: ",
-        )?);
+        let set = sorted(
+            elements(
+                value,
+                17044,
+                "All operands of $setEquals must be arrays. One argument is of type: ",
+            )?,
+            under,
+        );
         match &first {
             None => first = Some(set),
             Some(known) => {
                 let same = known.len() == set.len()
-                    && known.iter().zip(&set).all(|(a, b)| compare(a, b).is_eq());
+                    && known.iter().zip(&set).all(|(a, b)| compare(a, b, under).is_eq());
                 if !same {
                     return Ok(Value::bool(false));
                 }
@@ -116,40 +123,46 @@ fn equals<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     Ok(Value::bool(true))
 }
 
-fn intersection<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+fn intersection<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<'a>> {
     let mut common: Option<Vec<Value<'a>>> = None;
     for value in args.iter() {
         if value.is_nullish() {
             return Ok(Value::NULL);
         }
-        let set = sorted(elements(
-            value,
-            17047,
-            "All operands of $setIntersection must be arrays. One argument is of type: ",
-        )?);
+        let set = sorted(
+            elements(
+                value,
+                17047,
+                "All operands of $setIntersection must be arrays. One argument is of type: ",
+            )?,
+            under,
+        );
         common = Some(match common {
             None => set,
-            Some(known) => known.into_iter().filter(|v| contains(&set, v)).collect(),
+            Some(known) => known.into_iter().filter(|v| contains(&set, v, under)).collect(),
         });
     }
     Ok(to_array(&common.unwrap_or_default()))
 }
 
-fn is_subset<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+fn is_subset<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<'a>> {
     let left = elements(
         &args[0],
         17046,
         "both operands of $setIsSubset must be arrays. First argument is of type: ",
     )?;
-    let right = sorted(elements(
-        &args[1],
-        17042,
-        "both operands of $setIsSubset must be arrays. Second argument is of type: ",
-    )?);
-    Ok(Value::bool(left.iter().all(|value| contains(&right, value))))
+    let right = sorted(
+        elements(
+            &args[1],
+            17042,
+            "both operands of $setIsSubset must be arrays. Second argument is of type: ",
+        )?,
+        under,
+    );
+    Ok(Value::bool(left.iter().all(|value| contains(&right, value, under))))
 }
 
-fn union<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+fn union<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<'a>> {
     let mut all = Vec::new();
     for value in args.iter() {
         if value.is_nullish() {
@@ -161,5 +174,5 @@ fn union<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
             "All operands of $setUnion must be arrays. One argument is of type: ",
         )?);
     }
-    Ok(to_array(&sorted(all)))
+    Ok(to_array(&sorted(all, under)))
 }

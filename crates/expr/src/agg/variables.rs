@@ -1,7 +1,7 @@
 //! Variables: names when parsing, numbers when running.
 //!
 //! [`ParseContext`] maps the names in scope to [`VarId`]s. [`Variables`] holds what a command
-//! supplies: the clock's NOW, the cluster time, user `let` values. `$let` and its kin bind their
+//! supplies: the clock's NOW, the cluster time, the collation, user `let` values. `$let` and its kin bind their
 //! own in frames on the stack (see `eval`).
 
 use crate::agg::Value;
@@ -9,6 +9,7 @@ use bson::DateTime;
 use bson::Timestamp;
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
+use keystring::Collation;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -75,6 +76,8 @@ fn check_user_name(name: &str) -> Result<()> {
 pub struct Variables {
     now: DateTime,
     cluster_time: Option<Timestamp>,
+    /// The order of texts that the command runs under; `None` is that of their bytes.
+    collation: Option<Collation>,
     /// Few entries, looked up by a linear scan; later entries shadow earlier ones.
     values: Vec<(VarId, Option<Arc<RawBson>>)>,
     /// The generator behind `$rand`; one step per draw, so a simulated run repeats itself.
@@ -84,7 +87,13 @@ pub struct Variables {
 impl Variables {
     /// The variables of a command that began at `now`; `seed` feeds `$rand`.
     pub fn new(now: DateTime, seed: u64) -> Self {
-        Self { now, cluster_time: None, values: Vec::new(), random: AtomicU64::new(seed) }
+        Self {
+            now,
+            cluster_time: None,
+            collation: None,
+            values: Vec::new(),
+            random: AtomicU64::new(seed),
+        }
     }
 
     /// Sets `$$CLUSTER_TIME`.
@@ -92,6 +101,18 @@ impl Variables {
     pub fn with_cluster_time(mut self, time: Timestamp) -> Self {
         self.cluster_time = Some(time);
         self
+    }
+
+    /// Sets the order of texts. Before anything is parsed: what is parsed may depend on it.
+    #[must_use]
+    pub fn with_collation(mut self, collation: Option<Collation>) -> Self {
+        self.collation = collation;
+        self
+    }
+
+    /// The order of texts; `None` is that of their bytes.
+    pub fn collation(&self) -> Option<&Collation> {
+        self.collation.as_ref()
     }
 
     /// `$$NOW`.
@@ -153,6 +174,7 @@ impl Clone for Variables {
         Self {
             now: self.now,
             cluster_time: self.cluster_time,
+            collation: self.collation.clone(),
             values: self.values.clone(),
             random: AtomicU64::new(self.random.fetch_add(1, Ordering::Relaxed)),
         }

@@ -7,7 +7,7 @@ use crate::raw;
 use crate::types;
 use bson::raw::{RawBsonRef, RawDocument};
 use errors::Result;
-use keystring::{canonical_type, compare};
+use keystring::{Collation, canonical_type, compare_under};
 
 /// Where a document matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,16 +125,27 @@ fn holds(
     variables: &Variables,
     inner: Option<&mut Option<usize>>,
 ) -> Result<bool> {
+    let under = variables.collation();
     Ok(match predicate {
-        Predicate::Eq(operand) => compares(Comparison::Eq, operand.as_raw_bson_ref(), candidate),
-        Predicate::Lt(operand) => compares(Comparison::Lt, operand.as_raw_bson_ref(), candidate),
-        Predicate::Lte(operand) => compares(Comparison::Lte, operand.as_raw_bson_ref(), candidate),
-        Predicate::Gt(operand) => compares(Comparison::Gt, operand.as_raw_bson_ref(), candidate),
-        Predicate::Gte(operand) => compares(Comparison::Gte, operand.as_raw_bson_ref(), candidate),
+        Predicate::Eq(operand) => {
+            compares(Comparison::Eq, operand.as_raw_bson_ref(), candidate, under)
+        }
+        Predicate::Lt(operand) => {
+            compares(Comparison::Lt, operand.as_raw_bson_ref(), candidate, under)
+        }
+        Predicate::Lte(operand) => {
+            compares(Comparison::Lte, operand.as_raw_bson_ref(), candidate, under)
+        }
+        Predicate::Gt(operand) => {
+            compares(Comparison::Gt, operand.as_raw_bson_ref(), candidate, under)
+        }
+        Predicate::Gte(operand) => {
+            compares(Comparison::Gte, operand.as_raw_bson_ref(), candidate, under)
+        }
         Predicate::In(set) => match candidate {
             None | Some(RawBsonRef::Undefined) => set.has_null(),
             Some(value) => {
-                if set.contains(value) {
+                if set.contains(value, under) {
                     return Ok(true);
                 }
                 for pattern in set.patterns() {
@@ -221,6 +232,7 @@ pub(crate) fn compares(
     comparison: Comparison,
     operand: RawBsonRef<'_>,
     candidate: Option<RawBsonRef<'_>>,
+    under: Option<&Collation>,
 ) -> bool {
     use Comparison as C;
     let value = match candidate {
@@ -239,7 +251,7 @@ pub(crate) fn compares(
         // NaN is only comparable with itself.
         return is_nan(value) && is_nan(operand) && !matches!(comparison, C::Lt | C::Gt);
     }
-    let order = compare(value, operand);
+    let order = compare_under(value, operand, under);
     match comparison {
         C::Eq => order.is_eq(),
         C::Lt => order.is_lt(),

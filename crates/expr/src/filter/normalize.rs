@@ -6,28 +6,29 @@
 
 use super::{InSet, Leaf, Node, Predicate};
 use bson::raw::RawBson;
+use keystring::Collation;
 use std::collections::BTreeMap;
 
-pub(super) fn normalize(node: Node) -> Node {
+pub(super) fn normalize(node: Node, under: Option<&Collation>) -> Node {
     match node {
-        Node::And(parts) => and(parts),
-        Node::Or(parts) => or(parts),
-        Node::Nor(parts) => match or(parts) {
+        Node::And(parts) => and(parts, under),
+        Node::Or(parts) => or(parts, under),
+        Node::Nor(parts) => match or(parts, under) {
             Node::Or(parts) => Node::Nor(parts),
             part => not(part),
         },
-        Node::Not(part) => not(normalize(*part)),
-        Node::Leaf(leaf) => self::leaf(leaf),
+        Node::Not(part) => not(normalize(*part, under)),
+        Node::Leaf(leaf) => self::leaf(leaf, under),
         Node::SampleRate(rate) if rate >= 1.0 => Node::AlwaysTrue,
         Node::SampleRate(rate) if rate <= 0.0 => Node::AlwaysFalse,
         other => other,
     }
 }
 
-fn and(parts: Vec<Node>) -> Node {
+fn and(parts: Vec<Node>, under: Option<&Collation>) -> Node {
     let mut flat = Vec::with_capacity(parts.len());
     for part in parts {
-        match normalize(part) {
+        match normalize(part, under) {
             Node::And(inner) => flat.extend(inner),
             Node::AlwaysTrue => {}
             Node::AlwaysFalse => return Node::AlwaysFalse,
@@ -41,17 +42,17 @@ fn and(parts: Vec<Node>) -> Node {
     }
 }
 
-fn or(parts: Vec<Node>) -> Node {
+fn or(parts: Vec<Node>, under: Option<&Collation>) -> Node {
     let mut flat = Vec::with_capacity(parts.len());
     for part in parts {
-        match normalize(part) {
+        match normalize(part, under) {
             Node::Or(inner) => flat.extend(inner),
             Node::AlwaysFalse => {}
             Node::AlwaysTrue => return Node::AlwaysTrue,
             other => flat.push(other),
         }
     }
-    let mut flat = equalities_to_in(flat);
+    let mut flat = equalities_to_in(flat, under);
     match flat.len() {
         0 => Node::AlwaysFalse,
         1 => flat.remove(0),
@@ -60,7 +61,7 @@ fn or(parts: Vec<Node>) -> Node {
 }
 
 /// Equalities on one path, scattered over an `$or`, become one `$in` at the place of the first.
-fn equalities_to_in(parts: Vec<Node>) -> Vec<Node> {
+fn equalities_to_in(parts: Vec<Node>, under: Option<&Collation>) -> Vec<Node> {
     let mut out: Vec<Node> = Vec::with_capacity(parts.len());
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for part in parts {
@@ -94,7 +95,7 @@ fn equalities_to_in(parts: Vec<Node>) -> Vec<Node> {
         if let Node::Leaf(Leaf { predicate: Predicate::In(set), .. }) = node {
             let set = std::mem::take(set);
             let Node::Leaf(leaf) = node else { continue };
-            leaf.predicate = in_set(InSet::new(set.values, set.patterns));
+            leaf.predicate = in_set(InSet::new(set.values, set.patterns, under));
         }
     }
     out
@@ -119,16 +120,18 @@ fn not(part: Node) -> Node {
     }
 }
 
-fn leaf(leaf: Leaf) -> Node {
+fn leaf(leaf: Leaf, under: Option<&Collation>) -> Node {
     let predicate = match leaf.predicate {
         Predicate::In(set) if set.values.is_empty() && set.patterns.is_empty() => {
             return Node::AlwaysFalse;
         }
         Predicate::In(set) => in_set(set),
         Predicate::ElemMatchObject(inner) => {
-            Predicate::ElemMatchObject(Box::new(normalize(*inner)))
+            Predicate::ElemMatchObject(Box::new(normalize(*inner, under)))
         }
-        Predicate::ElemMatchValue(inner) => Predicate::ElemMatchValue(Box::new(normalize(*inner))),
+        Predicate::ElemMatchValue(inner) => {
+            Predicate::ElemMatchValue(Box::new(normalize(*inner, under)))
+        }
         Predicate::Type(set) if set.is_empty() => return Node::AlwaysFalse,
         // Everything is at least null-or-missing only when it is: keep the rest as it is.
         Predicate::Lt(RawBson::MinKey) | Predicate::Gt(RawBson::MaxKey) => {

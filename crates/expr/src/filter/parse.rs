@@ -219,8 +219,8 @@ fn operator(
         "$lte" => comparison(Predicate::Lte)?,
         "$gt" => comparison(Predicate::Gt)?,
         "$gte" => comparison(Predicate::Gte)?,
-        "$in" => leaf(path, Predicate::In(members(name, value)?)),
-        "$nin" => not(leaf(path, Predicate::In(members(name, value)?))),
+        "$in" => leaf(path, Predicate::In(members(name, value, scope)?)),
+        "$nin" => not(leaf(path, Predicate::In(members(name, value, scope)?))),
         "$exists" => {
             let exists = leaf(path, Predicate::Exists);
             if types::is_true(value) { exists } else { not(exists) }
@@ -257,7 +257,7 @@ fn operator(
     }))
 }
 
-fn members(name: &str, value: RawBsonRef<'_>) -> Result<InSet> {
+fn members(name: &str, value: RawBsonRef<'_>, scope: Scope<'_>) -> Result<InSet> {
     let RawBsonRef::Array(array) = value else {
         return Err(Error::bad_value(format!("{name} needs an array")));
     };
@@ -274,7 +274,7 @@ fn members(name: &str, value: RawBsonRef<'_>) -> Result<InSet> {
             member => values.push(member.into()),
         }
     }
-    Ok(InSet::new(values, patterns))
+    Ok(InSet::new(values, patterns, scope.ctx.variables.collation()))
 }
 
 fn type_set(value: RawBsonRef<'_>) -> Result<TypeSet> {

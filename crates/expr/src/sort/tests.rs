@@ -9,7 +9,7 @@ fn raw_doc(document: &Document) -> RawDocumentBuf {
 }
 
 fn key(pattern: &Document, document: &Document) -> Vec<u8> {
-    SortPattern::parse(&raw_doc(pattern)).unwrap().key(&raw_doc(document)).unwrap()
+    SortPattern::parse(&raw_doc(pattern)).unwrap().key(&raw_doc(document), None).unwrap()
 }
 
 /// The documents stand in the order the pattern sorts them into.
@@ -62,7 +62,7 @@ fn parts_through_one_array_come_from_one_element() {
 #[test]
 fn parallel_arrays_cannot_be_sorted_by() {
     let pattern = SortPattern::parse(&raw_doc(&doc! {"a": 1, "b": 1})).unwrap();
-    let error = pattern.key(&raw_doc(&doc! {"a": [1], "b": [2]})).unwrap_err();
+    let error = pattern.key(&raw_doc(&doc! {"a": [1], "b": [2]}), None).unwrap_err();
     assert_eq!(error.code(), Code::BAD_VALUE);
 }
 

@@ -11,6 +11,7 @@ use crate::show;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use bson::spec::ElementType;
 use errors::{Code, Error, Result};
+use keystring::Collation;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most nulls an update may put between the end of an array and a new element.
@@ -23,6 +24,8 @@ pub(super) struct Place<'d> {
     pub(super) document: &'d RawDocument,
     /// Whether an upsert is being built.
     pub(super) is_insert: bool,
+    /// The order of texts.
+    pub(super) under: Option<&'d Collation>,
     path: Vec<String>,
 }
 
@@ -51,7 +54,7 @@ pub(super) fn apply(
     let mut walk = Walk {
         operators,
         ctx,
-        place: Place { document, is_insert, path: Vec::new() },
+        place: Place { document, is_insert, under: operators.collation.as_ref(), path: Vec::new() },
         out: Writer::with_capacity(document.as_bytes().len() + 64),
     };
     let open = walk.out.begin();

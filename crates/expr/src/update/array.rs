@@ -9,7 +9,7 @@ use crate::show;
 use crate::types;
 use bson::raw::{RawArray, RawBson, RawBsonRef};
 use errors::{Error, Result};
-use keystring::{Direction, KeyBuilder};
+use keystring::{Collation, Direction, KeyBuilder, compare_under};
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
@@ -29,17 +29,17 @@ pub(super) enum PushSort {
 }
 
 impl PushSort {
-    fn compare(&self, a: RawBsonRef<'_>, b: RawBsonRef<'_>) -> Ordering {
+    fn compare(&self, a: RawBsonRef<'_>, b: RawBsonRef<'_>, under: Option<&Collation>) -> Ordering {
         let directed = |order: Ordering, direction: Direction| match direction {
             Direction::Ascending => order,
             Direction::Descending => order.reverse(),
         };
         match self {
-            Self::Whole(direction) => directed(keystring::compare(a, b), *direction),
+            Self::Whole(direction) => directed(compare_under(a, b, under), *direction),
             Self::By(parts) => parts
                 .iter()
                 .map(|(path, direction)| {
-                    directed(keystring::compare(at(a, path), at(b, path)), *direction)
+                    directed(compare_under(at(a, path), at(b, path), under), *direction)
                 })
                 .find(|order| order.is_ne())
                 .unwrap_or(Ordering::Equal),
@@ -86,7 +86,7 @@ impl Push {
         } as usize;
         values.splice(position..position, self.each.iter().map(RawBson::as_raw_bson_ref));
         if let Some(sort) = &self.sort {
-            values.sort_by(|a, b| sort.compare(*a, *b));
+            values.sort_by(|a, b| sort.compare(*a, *b, place.under));
         }
         match self.slice {
             Some(slice) if slice < 0 => {
@@ -154,17 +154,17 @@ pub(super) fn add_to_set(
         let value = value.as_raw_bson_ref();
         let mut present = false;
         for element in elements(array)? {
-            present = present || keystring::equal(element, value);
+            present = present || compare_under(element, value, place.under).is_eq();
         }
         if present { Vec::new() } else { values.to_vec() }
     } else {
         let mut seen = BTreeSet::new();
         for element in elements(array)? {
-            seen.insert(key(element)?);
+            seen.insert(key(element, place.under)?);
         }
         let mut fresh = Vec::new();
         for value in values {
-            if seen.insert(key(value.as_raw_bson_ref())?) {
+            if seen.insert(key(value.as_raw_bson_ref(), place.under)?) {
                 fresh.push(value.clone());
             }
         }
@@ -176,9 +176,9 @@ pub(super) fn add_to_set(
     append(array, &fresh)
 }
 
-fn key(value: RawBsonRef<'_>) -> Result<Vec<u8>> {
+fn key(value: RawBsonRef<'_>, under: Option<&Collation>) -> Result<Vec<u8>> {
     let mut builder = KeyBuilder::new();
-    match builder.append(value, Direction::Ascending) {
+    match builder.append_under(value, Direction::Ascending, under) {
         Ok(()) => Ok(builder.into_bytes()),
         Err(error) => Err(Error::bad_value(error.to_string())),
     }
@@ -221,9 +221,11 @@ pub(super) enum Pull {
 }
 
 impl Pull {
-    pub(super) fn matches(&self, value: RawBsonRef<'_>) -> Result<bool> {
+    pub(super) fn matches(&self, value: RawBsonRef<'_>, under: Option<&Collation>) -> Result<bool> {
         match (self, value) {
-            (Self::Equal(operand), value) => Ok(keystring::equal(operand.as_raw_bson_ref(), value)),
+            (Self::Equal(operand), value) => {
+                Ok(compare_under(operand.as_raw_bson_ref(), value, under).is_eq())
+            }
             (Self::Pattern(pattern), RawBsonRef::String(text) | RawBsonRef::Symbol(text)) => {
                 pattern.is_match(text)
             }

@@ -7,6 +7,7 @@ use crate::filter::InSet;
 use crate::path::Path;
 use bson::raw::{RawBson, RawBsonRef};
 use errors::Result;
+use keystring::Collation;
 
 /// What an operator does where it stands.
 #[derive(Clone, Debug)]
@@ -98,8 +99,8 @@ impl Operation {
             },
             Self::Inc(operand) => number::increment(operand, existing, place)?,
             Self::Mul(operand) => number::multiply(operand, existing, place)?,
-            Self::Min(value) => better(value, existing, std::cmp::Ordering::is_lt),
-            Self::Max(value) => better(value, existing, std::cmp::Ordering::is_gt),
+            Self::Min(value) => better(value, existing, place.under, std::cmp::Ordering::is_lt),
+            Self::Max(value) => better(value, existing, place.under, std::cmp::Ordering::is_gt),
             Self::CurrentDate(Clock::Date) => Effect::Value(RawBsonRef::DateTime(ctx.now)),
             Self::CurrentDate(Clock::Timestamp) => {
                 Effect::Value(RawBsonRef::Timestamp(ctx.timestamp))
@@ -108,9 +109,11 @@ impl Operation {
             Self::Push(push) => push.effect(existing, place)?,
             Self::AddToSet(values) => array::add_to_set(values, existing, place)?,
             Self::Pop(front) => array::pop(*front, existing, place)?,
-            Self::Pull(pull) => array::remove_if(existing, |value| pull.matches(value))?,
+            Self::Pull(pull) => {
+                array::remove_if(existing, |value| pull.matches(value, place.under))?
+            }
             Self::PullAll(values) => {
-                array::remove_if(existing, |value| Ok(values.contains(value)))?
+                array::remove_if(existing, |value| Ok(values.contains(value, place.under)))?
             }
             Self::RenameTo(source) => match source.get(place.document)? {
                 Some(value) => Effect::Value(value),
@@ -123,11 +126,12 @@ impl Operation {
 fn better<'a>(
     value: &'a RawBson,
     existing: Option<RawBsonRef<'_>>,
+    under: Option<&Collation>,
     wins: fn(std::cmp::Ordering) -> bool,
 ) -> Effect<'a> {
     let value = value.as_raw_bson_ref();
     match existing {
-        Some(existing) if !wins(keystring::compare(value, existing)) => Effect::Keep,
+        Some(existing) if !wins(keystring::compare_under(value, existing, under)) => Effect::Keep,
         _ => Effect::Value(value),
     }
 }

@@ -112,7 +112,14 @@ impl Parser<'_> {
         if let Some(identifier) = unused {
             return Err(unused_filter(identifier, document));
         }
-        Ok(Operators { tree, filters: self.filters, touched, renames, depth })
+        Ok(Operators {
+            tree,
+            filters: self.filters,
+            touched,
+            renames,
+            depth,
+            collation: self.ctx.variables.collation().cloned(),
+        })
     }
 
     /// The rules for the path of an update, and which array filters it uses.
@@ -264,7 +271,7 @@ fn reader<'p>(name: &str) -> Result<Reader<'p>> {
         "$addToSet" => |_, field| add_to_set(field),
         "$pop" => |_, field| pop(field),
         "$pull" => |parser, field| parser.pull(field),
-        "$pullAll" => |_, field| pull_all(field),
+        "$pullAll" => |parser, field| pull_all(field, parser.ctx),
         _ => {
             return Err(Error::failed_to_parse(format!(
                 "Unknown modifier: {name}. Expected a valid update modifier or pipeline-style \
@@ -507,7 +514,7 @@ fn pop(field: &Element<'_>) -> Result<Operation> {
     }
 }
 
-fn pull_all(field: &Element<'_>) -> Result<Operation> {
+fn pull_all(field: &Element<'_>, ctx: &ParseContext) -> Result<Operation> {
     let RawBsonRef::Array(values) = field.value()? else {
         return Err(Error::bad_value(format!(
             "$pullAll requires an array argument but was given a {}",
@@ -515,5 +522,5 @@ fn pull_all(field: &Element<'_>) -> Result<Operation> {
         )));
     };
     let values = raw::values(values).map(|value| value.map(Into::into)).collect::<Result<_>>()?;
-    Ok(Operation::PullAll(InSet::new(values, Vec::new())))
+    Ok(Operation::PullAll(InSet::new(values, Vec::new(), ctx.variables.collation())))
 }

@@ -42,7 +42,7 @@ fn apply_all(input: &RawDocument) {
         Filter::parse(&shown, &ctx).expect("what is shown can be parsed");
     }
     if let Some(Ok(sort)) = part(input, "s").map(SortPattern::parse) {
-        let _key = sort.key(document);
+        let _key = sort.key(document, None);
     }
     if let Some(Ok(projection)) = part(input, "p").map(|p| Projection::parse(p, &ctx))
         && let Ok(projected) = projection.apply(document, Some(&details))

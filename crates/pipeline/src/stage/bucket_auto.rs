@@ -184,7 +184,7 @@ impl Buckets {
         let mut max = min.clone();
         let (mut taken, mut current) = (0, Some(first));
         while let Some(wrapped) = current.take() {
-            let key = key_bytes(key_of(&wrapped)?, Vec::new())?;
+            let key = key_bytes(key_of(&wrapped)?, variables.collation(), Vec::new())?;
             if taken >= wanted
                 && key != last_key
                 && !is_below(&wrapped, max.as_raw_bson_ref(), stage)?

@@ -322,7 +322,10 @@ impl DensifySource {
                 fields.push((path.clone(), value));
             }
         }
-        let key = key_bytes(RawBsonRef::Array(&key), Vec::new())?;
+        let key = {
+            let under = self.run.variables.collation();
+            key_bytes(RawBsonRef::Array(&key), under, Vec::new())?
+        };
         if let Some(at) = self.places.get(&key) {
             return Ok(*at);
         }

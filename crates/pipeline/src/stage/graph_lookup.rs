@@ -161,7 +161,9 @@ impl GraphLookupSource {
     fn load(&self) -> Result<Option<Nodes>> {
         let Run { env, variables, .. } = &self.run;
         let lookup = &*self.lookup;
-        if env.lookup_hint(&lookup.from, &lookup.connect_to) == LookupHint::Index {
+        if env.lookup_hint(&lookup.from, &lookup.connect_to, variables.collation())
+            == LookupHint::Index
+        {
             return Ok(None);
         }
         let limit = env.options().memory_limit_bytes;
@@ -172,7 +174,9 @@ impl GraphLookupSource {
         let mut bytes = 0;
         while let Some(document) = source.next()? {
             env.check_interrupt()?;
-            let Some(keys) = foreign_keys(&document, &path)? else { return Ok(None) };
+            let Some(keys) = foreign_keys(&document, &path, variables.collation())? else {
+                return Ok(None);
+            };
             bytes += document.as_bytes().len() + 64;
             for key in keys {
                 bytes += key.len() + 64;
@@ -200,14 +204,16 @@ impl GraphLookupSource {
         if let Searched::Memory(nodes) = &self.nodes {
             let mut found = Vec::new();
             for value in frontier {
-                let key = key_bytes(value.as_raw_bson_ref(), Vec::new())?;
+                let under = self.run.variables.collation();
+                let key = key_bytes(value.as_raw_bson_ref(), under, Vec::new())?;
                 found.extend(nodes.places.get(&key).into_iter().flatten().copied());
             }
             found.sort_unstable();
             found.dedup();
             return Ok(found.into_iter().map(|at| nodes.documents[at].clone()).collect());
         }
-        let predicate = Predicate::In(InSet::new(frontier, Vec::new()));
+        let predicate =
+            Predicate::In(InSet::new(frontier, Vec::new(), self.run.variables.collation()));
         let leaf = Leaf { path: Path::new(&self.lookup.connect_to), predicate };
         let filter = Filter::new(Node::Leaf(leaf), Arc::clone(&self.run.variables));
         let mut stages = vec![Stage::Match(Arc::new(filter))];
@@ -238,7 +244,8 @@ impl GraphLookupSource {
             // A value asked for once brings nothing new a second time.
             let mut fresh = Vec::new();
             for value in frontier {
-                let key = key_bytes(value.as_raw_bson_ref(), Vec::new())?;
+                let under = self.run.variables.collation();
+                let key = key_bytes(value.as_raw_bson_ref(), under, Vec::new())?;
                 bytes += key.len() + 64;
                 if asked.insert(key) {
                     fresh.push(value);
@@ -249,7 +256,8 @@ impl GraphLookupSource {
             }
             frontier = Vec::new();
             for found in self.neighbours(fresh)? {
-                let id = key_bytes(found.get("_id")?.unwrap_or(RawBsonRef::Null), Vec::new())?;
+                let id = found.get("_id")?.unwrap_or(RawBsonRef::Null);
+                let id = key_bytes(id, None, Vec::new())?;
                 bytes += id.len() + found.as_bytes().len() + 64;
                 if !visited.insert(id) {
                     continue;

@@ -13,7 +13,7 @@ use errors::{Code, Error, Result};
 use expr::accumulator::{Accumulator, AccumulatorSpec};
 use expr::agg::{Expression, Variables};
 use expr::raw::Writer;
-use keystring::{Direction, KeyBuilder};
+use keystring::{Collation, Direction, KeyBuilder};
 use std::collections::HashMap;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3Builder;
@@ -87,10 +87,14 @@ pub(crate) fn parse_field(
     }
 }
 
-/// The bytes that tell groups apart: equal values, equal bytes.
-pub(crate) fn key_bytes(value: RawBsonRef<'_>, buffer: Vec<u8>) -> Result<Vec<u8>> {
+/// The bytes that tell groups apart: values equal in an order of texts, equal bytes.
+pub(crate) fn key_bytes(
+    value: RawBsonRef<'_>,
+    under: Option<&Collation>,
+    buffer: Vec<u8>,
+) -> Result<Vec<u8>> {
     let mut key = KeyBuilder::reusing(buffer);
-    key.append(value, Direction::Ascending)
+    key.append_under(value, Direction::Ascending, under)
         .map_err(|error| Error::new(Code::BAD_VALUE, error.to_string()))?;
     Ok(key.into_bytes())
 }
@@ -219,7 +223,7 @@ impl GroupSource {
         let variables = &*self.run.variables;
         let id = self.group.id.evaluate(document, variables)?;
         let id_ref = id.get().unwrap_or(RawBsonRef::Null);
-        let key = key_bytes(id_ref, buffer)?;
+        let key = key_bytes(id_ref, variables.collation(), buffer)?;
         let (at, buffer) = if let Some(at) = table.places.get(&key) {
             (*at, key)
         } else {

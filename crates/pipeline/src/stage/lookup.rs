@@ -262,9 +262,9 @@ impl LookupSource {
         }
         let Some(from) = &lookup.from else { return Ok(()) };
         let hint = match (&lookup.equality, &lookup.correlation) {
-            (Some((_, foreign)), _) => env.lookup_hint(from, foreign),
+            (Some((_, foreign)), _) => env.lookup_hint(from, foreign, variables.collation()),
             (None, Some((foreign, _))) => match foreign.as_field_path() {
-                Some(path) => env.lookup_hint(from, &path),
+                Some(path) => env.lookup_hint(from, &path, variables.collation()),
                 None => LookupHint::Hash,
             },
             (None, None) => LookupHint::Index,
@@ -419,7 +419,7 @@ fn equality_filter(path: &str, mut values: Vec<RawBson>, variables: &Arc<Variabl
         (1, Some(only)) => Predicate::Eq(only),
         (_, last) => {
             values.extend(last);
-            Predicate::In(InSet::new(values, Vec::new()))
+            Predicate::In(InSet::new(values, Vec::new(), variables.collation()))
         }
     };
     let leaf = Leaf { path: Path::new(path), predicate };

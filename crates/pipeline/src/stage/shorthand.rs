@@ -9,9 +9,10 @@ use crate::transform::Transform;
 use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Error, Result};
 use expr::accumulator::AccumulatorSpec;
-use expr::agg::{Expression, ParseContext, parse_fields};
+use expr::agg::{Expression, parse_fields};
+use expr::filter::ParseContext;
 use expr::{Path, SortPattern};
-use keystring::Direction;
+use keystring::{Collation, Direction};
 use std::sync::Arc;
 
 /// `{$group: {_id: null, name: {$sum: 1}}}`, `{$project: {_id: 0}}`.
@@ -138,9 +139,8 @@ pub(crate) fn bucket(
         ));
     };
     check_group_by(group_by, 40202, "$bucket")?;
-    let boundaries = read_boundaries(boundaries, &ctx.parse.names)?;
-    let default =
-        default.map(|value| read_default(value, &boundaries, &ctx.parse.names)).transpose()?;
+    let boundaries = read_boundaries(boundaries, &ctx.parse)?;
+    let default = default.map(|value| read_default(value, &boundaries, &ctx.parse)).transpose()?;
     let switch = switch_over(group_by, &boundaries, default.as_ref());
     let id = Expression::parse(RawBsonRef::Document(&switch), &ctx.parse.names)?;
     let (fields, shown) = match output {
@@ -200,7 +200,7 @@ pub(crate) fn read_output(
 
 /// A constant of the specification.
 fn constant(value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<Option<RawBson>> {
-    let expression = Expression::parse(value, ctx)?.optimize();
+    let expression = Expression::parse(value, &ctx.names)?.optimize();
     Ok(expression.as_constant().map(|value| value.cloned().unwrap_or(RawBson::Null)))
 }
 
@@ -228,7 +228,9 @@ fn read_boundaries(value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<Vec<RawB
             )
         })?;
         if let Some(last) = boundaries.last() {
-            check_ascending(last.as_raw_bson_ref(), bound.as_raw_bson_ref(), boundaries.len())?;
+            let under = ctx.variables.collation();
+            let (last, bound) = (last.as_raw_bson_ref(), bound.as_raw_bson_ref());
+            check_ascending(last, bound, under, boundaries.len())?;
         }
         boundaries.push(bound);
     }
@@ -244,7 +246,12 @@ fn read_boundaries(value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<Vec<RawB
     Ok(boundaries)
 }
 
-fn check_ascending(lower: RawBsonRef<'_>, upper: RawBsonRef<'_>, at: usize) -> Result<()> {
+fn check_ascending(
+    lower: RawBsonRef<'_>,
+    upper: RawBsonRef<'_>,
+    under: Option<&Collation>,
+    at: usize,
+) -> Result<()> {
     if keystring::canonical_type(&lower) != keystring::canonical_type(&upper) {
         return Err(Error::location(
             40193,
@@ -256,7 +263,7 @@ fn check_ascending(lower: RawBsonRef<'_>, upper: RawBsonRef<'_>, at: usize) -> R
             ),
         ));
     }
-    if keystring::compare(lower, upper).is_lt() {
+    if keystring::compare_under(lower, upper, under).is_lt() {
         return Ok(());
     }
     Err(Error::location(
@@ -288,9 +295,12 @@ fn read_default(
     let outside = match (boundaries.first(), boundaries.last()) {
         (Some(low), Some(high)) => {
             let value = default.as_raw_bson_ref();
+            let under = ctx.variables.collation();
+            let order =
+                |bound: &RawBson| keystring::compare_under(value, bound.as_raw_bson_ref(), under);
             keystring::canonical_type(&value) != keystring::canonical_type(&low.as_raw_bson_ref())
-                || keystring::compare(value, low.as_raw_bson_ref()).is_lt()
-                || keystring::compare(value, high.as_raw_bson_ref()).is_ge()
+                || order(low).is_lt()
+                || order(high).is_ge()
         }
         _ => true,
     };

@@ -116,7 +116,7 @@ impl SortSource {
             if arrival.is_multiple_of(128) {
                 self.run.env.check_interrupt()?;
             }
-            let key = self.sort.pattern.key(&document)?;
+            let key = self.sort.pattern.key(&document, self.run.variables.collation())?;
             let entry = Entry { key, arrival, document: DocumentBytes(document) };
             arrival += 1;
             if limit == usize::MAX {

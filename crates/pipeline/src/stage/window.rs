@@ -157,7 +157,7 @@ impl WindowSource {
             return Ok(Some((Vec::new(), document)));
         }
         let key = document.get("k")?.unwrap_or(RawBsonRef::Null);
-        let key = key_bytes(key, Vec::new())?;
+        let key = key_bytes(key, self.variables.collation(), Vec::new())?;
         let inner = document.get("d")?.and_then(RawBsonRef::as_document);
         Ok(inner.map(|inner| (key, inner.to_owned())))
     }

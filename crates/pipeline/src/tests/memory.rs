@@ -90,7 +90,7 @@ impl Env for World {
         pipeline.execute(input, &self.env(), variables)
     }
 
-    fn lookup_hint(&self, _: &Namespace, _: &str) -> LookupHint {
+    fn lookup_hint(&self, _: &Namespace, _: &str, _: Option<&keystring::Collation>) -> LookupHint {
         self.hint
     }
 

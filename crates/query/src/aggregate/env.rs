@@ -12,6 +12,7 @@ use catalog::{Catalog, Collection, Durability, Namespace, Snapshot};
 use errors::{Code, Error, Result};
 use expr::agg::Variables;
 use expr::filter::ParseContext;
+use keystring::Collation;
 use pipeline::spill::FileSpill;
 use pipeline::stage::merge::MergeSpec;
 use pipeline::stage::metadata::Metadata;
@@ -118,15 +119,21 @@ impl Env for QueryEnv {
         open(&env, &ns, pipeline.clone(), &parse, None)
     }
 
-    fn lookup_hint(&self, from: &pipeline::Namespace, field: &str) -> LookupHint {
+    fn lookup_hint(
+        &self,
+        from: &pipeline::Namespace,
+        field: &str,
+        under: Option<&Collation>,
+    ) -> LookupHint {
         let collection = Namespace::new(&from.database, &from.collection)
             .ok()
             .and_then(|ns| self.collection(&ns).ok().flatten());
         let leads = |collection: &Collection| {
-            field == "_id"
+            field == "_id" && collection.collation() == under
                 || collection.indexes().iter().any(|index| {
                     let spec = index.spec();
                     spec.parts[0].path == field
+                        && spec.collation.as_ref() == under
                         && !spec.hidden
                         && !spec.sparse
                         && spec.partial.is_none()
@@ -247,7 +254,13 @@ fn index_stats(catalog: &Catalog, ns: &Namespace) -> Vec<Document> {
             "spec": spec,
         }
     };
-    let mut out = vec![entry("_id_", doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" }, 0)];
+    let mut id = doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" };
+    if let Some(collation) = collection.collation()
+        && let Ok(shown) = Document::try_from(&expr::collation::to_document(collation))
+    {
+        id.insert("collation", shown);
+    }
+    let mut out = vec![entry("_id_", id, 0)];
     for index in collection.indexes() {
         let spec = Document::try_from(index.spec().shown.as_ref()).unwrap_or_default();
         out.push(entry(&index.spec().name, spec, index.used().queries));

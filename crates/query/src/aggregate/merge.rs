@@ -7,11 +7,12 @@ use super::QueryEnv;
 use crate::canonical::{Canonical, Purpose};
 use crate::write::{Targets, in_transaction, lock, with_id_first};
 use bson::raw::{RawBson, RawDocument, RawDocumentBuf};
-use catalog::{Collection, Namespace, Txn, id_key};
+use catalog::{Collection, Namespace, Txn};
 use errors::{Code, Error, Result};
 use expr::Filter;
 use expr::agg::Variables;
 use expr::filter::{Leaf, Node, Predicate};
+use keystring::Collation;
 use pipeline::OutWriter;
 use pipeline::stage::merge::{MergeAction, MergeSpec, WhenMatched};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub(super) struct MergeWriter {
     target: Namespace,
     spec: MergeSpec,
     variables: Arc<Variables>,
+    /// The same under the target's collation, for finding documents there.
+    own: Arc<Variables>,
 }
 
 impl MergeWriter {
@@ -33,6 +36,7 @@ impl MergeWriter {
         variables: Arc<Variables>,
     ) -> Result<Self> {
         let target = Namespace::new(&spec.into.database, &spec.into.collection)?;
+        let exists = env.catalog().collection(&target).is_some();
         let collection = env.catalog().ensure_collection(&target)?;
         if collection.is_view() {
             return Err(Error::new(
@@ -40,13 +44,16 @@ impl MergeWriter {
                 format!("Namespace {target} is a view, not a collection"),
             ));
         }
-        if !identifies(&collection, &spec.on) {
+        // A collection that is made here has nothing yet that the operation could see otherwise.
+        let under = if exists { variables.collation() } else { collection.collation() };
+        if !identifies(&collection, &spec.on, under) {
             return Err(Error::location(
                 51183,
                 "Cannot find index to verify that join fields will be unique",
             ));
         }
-        Ok(Self { env, target, spec, variables })
+        let own = Variables::clone(&variables).with_collation(collection.collation().cloned());
+        Ok(Self { env, target, spec, variables, own: Arc::new(own) })
     }
 
     fn put(&self, document: &RawDocument) -> Result<()> {
@@ -104,7 +111,7 @@ impl MergeWriter {
                 Node::Leaf(Leaf { path: expr::Path::new(&name), predicate: Predicate::Eq(value) })
             })
             .collect();
-        Ok(Some(Filter::new(Node::And(leaves), Arc::clone(&self.variables))))
+        Ok(Some(Filter::new(Node::And(leaves), Arc::clone(&self.own))))
     }
 
     fn write(
@@ -123,7 +130,7 @@ impl MergeWriter {
             }
             (MergeAction::Replace(document), Some((key, old))) => {
                 let fitted = with_id_first(self.env.catalog().os(), &document)?;
-                let id = fitted.get("_id")?.map(id_key).transpose()?;
+                let id = fitted.get("_id")?.map(|id| collection.id_key(id)).transpose()?;
                 if id.as_ref() != Some(key) {
                     return Err(Error::new(
                         Code::IMMUTABLE_FIELD,
@@ -162,14 +169,15 @@ impl OutWriter for MergeWriter {
     }
 }
 
-/// Whether a unique index covers exactly these fields.
-fn identifies(collection: &Collection, on: &[String]) -> bool {
+/// Whether a unique index of this order of texts covers exactly these fields.
+fn identifies(collection: &Collection, on: &[String], under: Option<&Collation>) -> bool {
     if matches!(on, [only] if only == "_id") {
-        return true;
+        return collection.collation() == under;
     }
     collection.indexes().iter().any(|index| {
         let spec = index.spec();
         spec.unique
+            && spec.collation.as_ref() == under
             && !spec.sparse
             && spec.partial.is_none()
             && spec.parts.len() == on.len()

@@ -7,7 +7,7 @@ use super::ixscan::{ClusteredStage, IndexStage};
 use super::scan::{CollectionStage, EmptyStage, IdStage};
 use super::union::UnionStage;
 use crate::plan::{Access, AccessPath};
-use catalog::{Collection, id_key};
+use catalog::Collection;
 use errors::Result;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(crate) fn build_access(
     Ok(match &access.path {
         AccessPath::Nothing => Box::new(EmptyStage::default()),
         AccessPath::Id(id) => {
-            let key = id_key(id.as_raw_bson_ref())?;
+            let key = collection.id_key(id.as_raw_bson_ref())?;
             Box::new(IdStage::new(collection, key, residual))
         }
         AccessPath::Collection { backward } => match collection.order() {

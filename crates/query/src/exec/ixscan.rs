@@ -45,7 +45,12 @@ impl IndexStage {
         let ascending = [keystring::Direction::Ascending];
         let directions =
             scan.index.as_ref().map_or(&ascending[..], |index| index.keys().directions());
-        let ranges = Ranges::new(&scan.bounds, directions, scan.backward, scan.key_limits.clone())?;
+        let collation = scan
+            .index
+            .as_ref()
+            .map_or(collection.collation(), |index| index.spec().collation.as_ref());
+        let limits = scan.key_limits.clone();
+        let ranges = Ranges::new(&scan.bounds, directions, scan.backward, limits, collation)?;
         let seen = (scan.multikey() != 0).then(Seen::default);
         if let Some(index) = &scan.index {
             index.note_use();
@@ -250,9 +255,14 @@ impl Stage for IndexStage {
         if let (Some(filter), true) = (&self.filter, scan.covered || clustering) {
             report = report.with("filter", filter.to_document());
         }
+        report = report.with("keyPattern", key).with("indexName", scan.name());
+        let collation = spec.map_or(self.collection.collation(), |spec| spec.collation.as_ref());
+        if let Some(collation) = collation
+            && let Ok(shown) = Document::try_from(&expr::collation::to_document(collation))
+        {
+            report = report.with("collation", shown);
+        }
         report
-            .with("keyPattern", key)
-            .with("indexName", scan.name())
             .with("isMultiKey", multikey != 0)
             .with("multiKeyPaths", multikey_paths)
             .with("isUnique", spec.is_none_or(|spec| spec.unique))

@@ -12,7 +12,7 @@ use crate::plan::interval::{Interval, Intervals};
 use bson::raw::RawBson;
 use catalog::KeyRange;
 use errors::{Code, Error, Result};
-use keystring::{Direction, Discriminator, KeyBuilder};
+use keystring::{Collation, Direction, Discriminator, KeyBuilder};
 use std::ops::Bound;
 
 /// How many prefixes are multiplied out before the rest is checked entry by entry.
@@ -57,11 +57,12 @@ impl Ranges {
         directions: &[Direction],
         backward: bool,
         limits: KeyLimits,
+        collation: Option<&Collation>,
     ) -> Result<Self> {
         let parts = bounds
             .iter()
             .zip(directions)
-            .map(|(intervals, direction)| part(intervals, *direction))
+            .map(|(intervals, direction)| part(intervals, *direction, collation))
             .collect::<Result<Vec<_>>>()?;
         let mut prefix = 0;
         let mut product = 1_usize;
@@ -212,11 +213,15 @@ fn miss_backward<'a>(intervals: &'a [ByteInterval], value: &[u8]) -> Miss<'a> {
     (!inside).then_some(Some((&interval.high, !interval.high_open)))
 }
 
-fn part(intervals: &Intervals, direction: Direction) -> Result<Vec<ByteInterval>> {
+fn part(
+    intervals: &Intervals,
+    direction: Direction,
+    collation: Option<&Collation>,
+) -> Result<Vec<ByteInterval>> {
     let mut out = intervals
         .as_slice()
         .iter()
-        .map(|interval| byte_interval(interval, direction))
+        .map(|interval| byte_interval(interval, direction, collation))
         .collect::<Result<Vec<_>>>()?;
     if direction == Direction::Descending {
         out.reverse();
@@ -224,9 +229,13 @@ fn part(intervals: &Intervals, direction: Direction) -> Result<Vec<ByteInterval>
     Ok(out)
 }
 
-fn byte_interval(interval: &Interval, direction: Direction) -> Result<ByteInterval> {
-    let low = encode(&interval.low, direction)?;
-    let high = encode(&interval.high, direction)?;
+fn byte_interval(
+    interval: &Interval,
+    direction: Direction,
+    collation: Option<&Collation>,
+) -> Result<ByteInterval> {
+    let low = encode(&interval.low, direction, collation)?;
+    let high = encode(&interval.high, direction, collation)?;
     Ok(match direction {
         Direction::Ascending => ByteInterval {
             low,
@@ -243,9 +252,9 @@ fn byte_interval(interval: &Interval, direction: Direction) -> Result<ByteInterv
     })
 }
 
-fn encode(value: &RawBson, direction: Direction) -> Result<Vec<u8>> {
+fn encode(value: &RawBson, direction: Direction, collation: Option<&Collation>) -> Result<Vec<u8>> {
     let mut builder = KeyBuilder::new();
-    builder.append(value.as_raw_bson_ref(), direction).map_err(damaged)?;
+    builder.append_under(value.as_raw_bson_ref(), direction, collation).map_err(damaged)?;
     Ok(builder.into_bytes())
 }
 

@@ -11,6 +11,7 @@ use super::{At, Counters, Row, Stage};
 use bson::{Bson, Document};
 use errors::{Code, Error, Result};
 use expr::SortPattern;
+use keystring::Collation;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -42,6 +43,8 @@ enum State {
 pub(crate) struct SortStage {
     input: Box<dyn Stage>,
     pattern: SortPattern,
+    /// The order of texts.
+    under: Option<Collation>,
     limit: Option<usize>,
     memory_limit: usize,
     disk: Option<TempFiles>,
@@ -60,7 +63,7 @@ impl SortStage {
     /// `disk` is where to spill; `None` forbids it.
     pub(crate) fn new(
         input: Box<dyn Stage>,
-        pattern: SortPattern,
+        (pattern, under): (SortPattern, Option<Collation>),
         limit: Option<usize>,
         memory_limit: usize,
         disk: Option<TempFiles>,
@@ -68,6 +71,7 @@ impl SortStage {
         Self {
             input,
             pattern,
+            under,
             limit,
             memory_limit,
             disk,
@@ -88,7 +92,7 @@ impl SortStage {
             self.counters.works += 1;
             let row = self.input.row();
             let entry = Entry {
-                key: self.pattern.key(row.document()?)?,
+                key: self.pattern.key(row.document()?, self.under.as_ref())?,
                 sequence: self.counters.works,
                 id_key: row.id_key.clone(),
                 document: row.document.clone(),

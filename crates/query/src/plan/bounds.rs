@@ -2,10 +2,28 @@
 //!
 //! Always true: every document that satisfies the predicate has a key in the intervals. Where the
 //! result is `exact` the reverse holds too, so the predicate need not be asked again.
+//!
+//! Under collations: an index tells of texts, and of what may hold some, only where it orders them
+//! as the query does; patterns are about the texts' bytes, whatever the collation.
 
 use super::interval::{Interval, Intervals, kind_bounds};
 use bson::raw::{RawBson, RawBsonRef, RawRegexRef};
 use expr::filter::{Comparison, InSet, Node, Pattern, Predicate};
+use keystring::{Collation, is_collatable};
+
+/// How texts are ordered by a query, and by the index that bounds are for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Texts<'c> {
+    pub(crate) query: Option<&'c Collation>,
+    pub(crate) index: Option<&'c Collation>,
+}
+
+impl Texts<'_> {
+    /// Whether the index tells of a value what the query asks.
+    fn agree_on(self, value: RawBsonRef<'_>) -> bool {
+        self.query == self.index || !is_collatable(value)
+    }
+}
 
 /// The intervals of one predicate over the keys of its path.
 #[derive(Clone, Debug)]
@@ -42,38 +60,42 @@ impl Bounds {
 }
 
 /// The bounds of a predicate; `None` where it says nothing an index could use.
-pub(crate) fn of_predicate(predicate: &Predicate) -> Option<Bounds> {
+pub(crate) fn of_predicate(predicate: &Predicate, texts: Texts<'_>) -> Option<Bounds> {
     if let Some((comparison, value)) = predicate.as_comparison() {
-        return of_comparison(comparison, value);
+        return of_comparison(comparison, value, texts);
     }
     match predicate {
-        Predicate::In(set) => of_set(set),
-        Predicate::Regex(pattern) => Some(of_pattern(pattern)),
+        Predicate::In(set) => of_set(set, texts),
+        Predicate::Regex(pattern) => Some(of_pattern(pattern, texts)),
         Predicate::Exists => Some(Bounds::loose(Intervals::all())),
-        Predicate::ElemMatchValue(inner) => of_element(inner),
+        Predicate::ElemMatchValue(inner) => of_element(inner, texts),
         _ => None,
     }
 }
 
 /// The bounds of a negated predicate, for parts that never hold arrays.
-pub(crate) fn of_negation(predicate: &Predicate) -> Option<Bounds> {
-    let bounds = of_predicate(predicate)?;
+pub(crate) fn of_negation(predicate: &Predicate, texts: Texts<'_>) -> Option<Bounds> {
+    let bounds = of_predicate(predicate, texts)?;
     bounds.exact.then(|| Bounds::loose(bounds.intervals.complement()))
 }
 
-fn of_comparison(comparison: Comparison, value: &RawBson) -> Option<Bounds> {
+fn of_comparison(comparison: Comparison, value: &RawBson, texts: Texts<'_>) -> Option<Bounds> {
     let reference = value.as_raw_bson_ref();
+    if !texts.agree_on(reference) {
+        return None;
+    }
+    let point = |value| Intervals::union(vec![Interval::point(value)], texts.index);
     match (comparison, reference) {
-        (Comparison::Eq, RawBsonRef::Array(_)) => Some(of_array(value)),
+        (Comparison::Eq, RawBsonRef::Array(_)) => Some(of_array(value, texts)),
         (_, RawBsonRef::Array(_)) => None,
         (Comparison::Eq | Comparison::Lte | Comparison::Gte, RawBsonRef::Null)
         | (Comparison::Eq, RawBsonRef::Undefined) => Some(null()),
-        (Comparison::Eq, _) => Some(Bounds::exact(Intervals::point(value.clone()))),
+        (Comparison::Eq, _) => Some(Bounds::exact(point(value.clone()))),
         (_, RawBsonRef::MinKey | RawBsonRef::MaxKey | RawBsonRef::Undefined) => None,
         (_, value) if is_nan(value) => {
             // Only NaN itself is as small or as large.
             let list = match comparison {
-                Comparison::Lte | Comparison::Gte => Intervals::point(RawBson::Double(f64::NAN)),
+                Comparison::Lte | Comparison::Gte => point(RawBson::Double(f64::NAN)),
                 _ => Intervals::none(),
             };
             Some(Bounds::loose(list))
@@ -87,7 +109,7 @@ fn of_comparison(comparison: Comparison, value: &RawBson) -> Option<Bounds> {
                 Comparison::Gt => Interval::new(value, false, end, end_inclusive),
                 _ => Interval::new(value, true, end, end_inclusive),
             };
-            let bounds = Intervals::one(interval);
+            let bounds = Intervals::union(vec![interval], texts.index);
             Some(match reference {
                 RawBsonRef::Document(_)
                 | RawBsonRef::RegularExpression(_)
@@ -111,14 +133,12 @@ fn is_nan(value: RawBsonRef<'_>) -> bool {
 
 /// Null also means missing, which is stored as null, or as undefined for an empty array.
 fn null() -> Bounds {
-    Bounds::loose(Intervals::union(vec![
-        Interval::point(RawBson::Undefined),
-        Interval::point(RawBson::Null),
-    ]))
+    let points = [RawBson::Undefined, RawBson::Null].map(Interval::point);
+    Bounds::loose(Intervals::union(points.to_vec(), None))
 }
 
 /// An array is stored element by element: look for its first, or for it as an element.
-fn of_array(value: &RawBson) -> Bounds {
+fn of_array(value: &RawBson, texts: Texts<'_>) -> Bounds {
     let mut points = vec![Interval::point(value.clone())];
     if let RawBson::Array(array) = value {
         match array.into_iter().next() {
@@ -126,41 +146,43 @@ fn of_array(value: &RawBson) -> Bounds {
             _ => points.push(Interval::point(RawBson::Undefined)),
         }
     }
-    Bounds::loose(Intervals::union(points))
+    Bounds::loose(Intervals::union(points, texts.index))
 }
 
-fn of_set(set: &InSet) -> Option<Bounds> {
+fn of_set(set: &InSet, texts: Texts<'_>) -> Option<Bounds> {
     let mut parts = Vec::new();
     let mut exact = true;
     for value in set.values() {
-        let bounds = of_comparison(Comparison::Eq, value)?;
+        let bounds = of_comparison(Comparison::Eq, value, texts)?;
         exact &= bounds.exact;
         parts.extend_from_slice(bounds.intervals.as_slice());
     }
     for pattern in set.patterns() {
-        let bounds = of_pattern(pattern);
+        let bounds = of_pattern(pattern, texts);
         exact &= bounds.exact;
         parts.extend_from_slice(bounds.intervals.as_slice());
     }
-    Some(Bounds { intervals: Intervals::union(parts), exact })
+    Some(Bounds { intervals: Intervals::union(parts, texts.index), exact })
 }
 
-/// Texts by the pattern's literal prefix, and the pattern itself as a stored value.
-fn of_pattern(pattern: &Pattern) -> Bounds {
+/// Texts by the pattern's literal prefix, and the pattern itself as a stored value. Sort keys have no
+/// prefixes to look for.
+fn of_pattern(pattern: &Pattern, texts: Texts<'_>) -> Bounds {
     let (start, end, inclusive) = kind_bounds(RawBsonRef::String(""));
-    let texts = if let Some((prefix, _)) = pattern.literal_prefix() {
+    let prefix = pattern.literal_prefix().filter(|_| texts.index.is_none());
+    let strings = if let Some((prefix, _)) = prefix {
         let end = successor(&prefix).map_or(end, RawBson::String);
         Interval::new(RawBson::String(prefix), true, end, false)
     } else {
         Interval::new(start, true, end, inclusive)
     };
-    let mut parts = vec![texts];
+    let mut parts = vec![strings];
     if let Some(stored) = stored_pattern(pattern) {
         parts.push(Interval::point(stored));
     } else {
         parts.push(Interval::new(RawBson::MinKey, true, RawBson::MaxKey, true));
     }
-    Bounds::loose(Intervals::union(parts))
+    Bounds::loose(Intervals::union(parts, texts.index))
 }
 
 fn stored_pattern(pattern: &Pattern) -> Option<RawBson> {
@@ -186,7 +208,7 @@ fn successor(prefix: &str) -> Option<String> {
 }
 
 /// One element must satisfy all of it, so the bounds of its parts may be cut with each other.
-fn of_element(inner: &Node) -> Option<Bounds> {
+fn of_element(inner: &Node, texts: Texts<'_>) -> Option<Bounds> {
     let parts = match inner {
         Node::And(parts) => &parts[..],
         other => std::slice::from_ref(other),
@@ -198,7 +220,7 @@ fn of_element(inner: &Node) -> Option<Bounds> {
             continue;
         }
         // An element that is an array itself stands whole in the key: its kind decides.
-        if let Some(bounds) = of_predicate(&leaf.predicate)
+        if let Some(bounds) = of_predicate(&leaf.predicate, texts)
             && bounds.exact
         {
             found = Some(match found {
@@ -220,7 +242,7 @@ mod tests {
         let raw = bson::RawDocumentBuf::try_from(filter).unwrap();
         let filter = Filter::parse(&raw, &ParseContext::default()).unwrap();
         let Node::Leaf(leaf) = filter.root() else { panic!("{:?} is no leaf", filter.root()) };
-        let bounds = of_predicate(&leaf.predicate).unwrap();
+        let bounds = of_predicate(&leaf.predicate, Texts { query: None, index: None }).unwrap();
         assert_eq!(bounds.intervals.texts(false), expected, "{raw:?}");
     }
 

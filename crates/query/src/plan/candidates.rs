@@ -5,7 +5,11 @@
 //! on a part that has met arrays only one predicate bounds the scan, because different elements
 //! may satisfy different predicates; and of two such parts under one array only the first, unless
 //! an `$elemMatch` ties them to one element.
+//!
+//! An index in another collation than the query's is a candidate too: it bounds, orders and covers
+//! whatever holds no texts.
 
+use super::bounds::Texts;
 use super::hint::Hint;
 use super::interval::{Interval, Intervals};
 use super::predicates::{PathPredicate, conjuncts, path_predicates};
@@ -15,7 +19,8 @@ use catalog::index::KeyPart;
 use catalog::{Collection, Index, Timestamp};
 use expr::filter::{Filter, Leaf, Node, Predicate};
 use expr::{Path, SortPattern};
-use keystring::Direction;
+use keystring::{Collation, Direction};
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -33,9 +38,50 @@ pub(crate) struct PlannerInput<'a> {
     pub(crate) limited: bool,
 }
 
+impl PlannerInput<'_> {
+    /// The order of texts that the query asks for.
+    fn collation(&self) -> Option<&Collation> {
+        self.filter.variables().collation()
+    }
+
+    /// The order of texts in an index; `None` is the one on `_id`.
+    fn collation_of<'a>(&'a self, index: Option<&'a Arc<Index>>) -> Option<&'a Collation> {
+        index.map_or(self.collection.collation(), |index| index.spec().collation.as_ref())
+    }
+}
+
 struct Candidate {
     access: Access,
     score: u32,
+}
+
+/// What the filter says about paths, to indexes of each kind of order of texts.
+struct Predicates<'f> {
+    conjuncts: &'f [Node],
+    query: Option<&'f Collation>,
+    /// The index orders texts as the query does.
+    same: OnceCell<Vec<PathPredicate>>,
+    /// The index orders them by their bytes, the query does not.
+    bytes: OnceCell<Vec<PathPredicate>>,
+    /// The index orders them in a way of its own.
+    other: OnceCell<Vec<PathPredicate>>,
+}
+
+impl<'f> Predicates<'f> {
+    fn new(conjuncts: &'f [Node], query: Option<&'f Collation>) -> Self {
+        let [same, bytes, other] = [(); 3].map(|()| OnceCell::new());
+        Self { conjuncts, query, same, bytes, other }
+    }
+
+    fn of(&self, index: Option<&Collation>) -> &[PathPredicate] {
+        let cell = match index {
+            index if index == self.query => &self.same,
+            None => &self.bytes,
+            Some(_) => &self.other,
+        };
+        let texts = Texts { query: self.query, index };
+        cell.get_or_init(|| path_predicates(self.conjuncts, texts))
+    }
 }
 
 /// Decides how to reach the documents.
@@ -45,7 +91,7 @@ pub(crate) fn choose(input: &PlannerInput<'_>) -> Decision {
         return only(Access { path: AccessPath::Nothing, residual: None, sorted: true });
     }
     let conjuncts = conjuncts(root);
-    let predicates = path_predicates(conjuncts);
+    let predicates = Predicates::new(conjuncts, input.collation());
     match input.hint {
         Some(Hint::Natural { backward }) => {
             return only(collection_scan(input, *backward));
@@ -58,7 +104,7 @@ pub(crate) fn choose(input: &PlannerInput<'_>) -> Decision {
         }
         None => {}
     }
-    if let Some(access) = id_lookup(input.filter, conjuncts) {
+    if let Some(access) = id_lookup(input, conjuncts) {
         return only(access);
     }
     let mut candidates = candidates(input, conjuncts, &predicates);
@@ -98,10 +144,12 @@ fn only(winner: Access) -> Decision {
 const BOUNDED: u32 = 100;
 
 /// `{_id: value, …}`.
-fn id_lookup(filter: &Filter, conjuncts: &[Node]) -> Option<Access> {
+fn id_lookup(input: &PlannerInput<'_>, conjuncts: &[Node]) -> Option<Access> {
+    let agree = input.collation() == input.collection.collation();
     let at = conjuncts.iter().position(|node| {
         matches!(node, Node::Leaf(Leaf { path, predicate: Predicate::Eq(value) })
             if path.as_str() == "_id"
+                && (agree || !keystring::is_collatable(value.as_raw_bson_ref()))
                 && !matches!(value, RawBson::Array(_) | RawBson::Null))
     })?;
     let Node::Leaf(Leaf { predicate: Predicate::Eq(value), .. }) = &conjuncts[at] else {
@@ -109,7 +157,7 @@ fn id_lookup(filter: &Filter, conjuncts: &[Node]) -> Option<Access> {
     };
     Some(Access {
         path: AccessPath::Id(value.clone()),
-        residual: without(filter, conjuncts, &BTreeSet::from([at])),
+        residual: without(input.filter, conjuncts, &BTreeSet::from([at])),
         sorted: true,
     })
 }
@@ -123,17 +171,16 @@ fn collection_scan(input: &PlannerInput<'_>, backward: bool) -> Access {
 fn candidates(
     input: &PlannerInput<'_>,
     conjuncts: &[Node],
-    predicates: &[PathPredicate],
+    predicates: &Predicates<'_>,
 ) -> Vec<Candidate> {
     let usable = |index: &&Arc<Index>| {
         !index.spec().hidden
             && index.created() <= input.snapshot
             && (!index.spec().sparse || excludes_missing(index, predicates))
-            && index
-                .spec()
-                .partial
-                .as_ref()
-                .is_none_or(|partial| implied(partial.filter.root(), predicates))
+            && index.spec().partial.as_ref().is_none_or(|partial| {
+                let collation = index.spec().collation.as_ref();
+                implied(partial.filter.root(), predicates.of(collation), collation)
+            })
     };
     std::iter::once(None)
         .chain(input.collection.indexes().iter().filter(usable).map(Some))
@@ -142,23 +189,25 @@ fn candidates(
 }
 
 /// A sparse index holds every match only where some part's field must be there.
-fn excludes_missing(index: &Index, predicates: &[PathPredicate]) -> bool {
-    predicates.iter().any(|predicate| {
+fn excludes_missing(index: &Index, predicates: &Predicates<'_>) -> bool {
+    predicates.of(index.spec().collation.as_ref()).iter().any(|predicate| {
         predicate.needs_field && index.spec().parts.iter().any(|part| part.path == predicate.path)
     })
 }
 
 /// Whether everything the predicates allow satisfies the partial index's filter.
-fn implied(node: &Node, predicates: &[PathPredicate]) -> bool {
+fn implied(node: &Node, predicates: &[PathPredicate], collation: Option<&Collation>) -> bool {
+    let texts = Texts { query: collation, index: collation };
     match node {
         Node::AlwaysTrue => true,
-        Node::And(parts) => parts.iter().all(|part| implied(part, predicates)),
-        Node::Or(parts) => parts.iter().any(|part| implied(part, predicates)),
+        Node::And(parts) => parts.iter().all(|part| implied(part, predicates, collation)),
+        Node::Or(parts) => parts.iter().any(|part| implied(part, predicates, collation)),
         Node::Leaf(Leaf { path, predicate: Predicate::Exists }) => {
             predicates.iter().any(|known| known.needs_field && known.path == path.as_str())
         }
         Node::Leaf(Leaf { path, predicate }) => {
-            let Some(wanted) = super::bounds::of_predicate(predicate).filter(|b| b.exact) else {
+            let Some(wanted) = super::bounds::of_predicate(predicate, texts).filter(|b| b.exact)
+            else {
                 return false;
             };
             let outside = wanted.intervals.complement();
@@ -176,23 +225,28 @@ fn index_candidate(
     input: &PlannerInput<'_>,
     index: Option<&Arc<Index>>,
     conjuncts: &[Node],
-    predicates: &[PathPredicate],
+    predicates: &Predicates<'_>,
 ) -> Candidate {
+    let collation = input.collation_of(index);
+    let predicates = predicates.of(collation);
     let parts = index.map_or(id_parts(), |index| &index.spec().parts);
     let multikey = index.map_or(0, |index| index.multikey_parts());
-    let (bounds, settled) = part_bounds(parts, multikey, predicates);
+    let (bounds, settled) = part_bounds(parts, multikey, predicates, collation);
     let residual = without(input.filter, conjuncts, &settled);
     let order = input
         .sort
         .filter(|sort| !sort.is_empty())
-        .map(|sort| provided_order(index, parts, multikey, &bounds, sort));
+        .map(|sort| provided_order(input, index, multikey, &bounds, sort));
     let (sorted, backward) = match order {
         None => (true, false),
         Some(None) => (false, false),
         Some(Some(backward)) => (true, backward),
     };
-    let covered =
-        index.is_some_and(|_| multikey == 0 && covers(input, parts, residual.as_ref(), sorted));
+    let covered = index.is_some_and(|index| {
+        multikey == 0
+            && index.keys().tells_values()
+            && covers(input, parts, residual.as_ref(), sorted)
+    });
     let mut score = 0;
     if bounds.iter().any(Intervals::is_empty) {
         score += BOUNDED * 10;
@@ -245,6 +299,7 @@ fn part_bounds(
     parts: &[KeyPart],
     multikey: u32,
     predicates: &[PathPredicate],
+    collation: Option<&Collation>,
 ) -> (Vec<Intervals>, BTreeSet<usize>) {
     let mut settled = BTreeSet::new();
     let mut arrays: Vec<(&str, &PathPredicate)> = Vec::new();
@@ -252,7 +307,7 @@ fn part_bounds(
     for (at, part) in parts.iter().enumerate() {
         let of_part = predicates.iter().filter(|p| p.path == part.path);
         if part.hashed {
-            bounds.push(hashed_bounds(of_part));
+            bounds.push(hashed_bounds(of_part, collation));
             continue;
         }
         if multikey & 1 << at == 0 {
@@ -286,7 +341,10 @@ fn part_bounds(
 
 /// The hashes of the values that a part must equal; everything where it need not equal any. They
 /// settle nothing: different values may share a hash.
-fn hashed_bounds<'p>(predicates: impl Iterator<Item = &'p PathPredicate>) -> Intervals {
+fn hashed_bounds<'p>(
+    predicates: impl Iterator<Item = &'p PathPredicate>,
+    collation: Option<&Collation>,
+) -> Intervals {
     let mut wanted = Intervals::all();
     for predicate in predicates {
         // Such an index holds no arrays, so that every predicate is about the one value.
@@ -296,7 +354,7 @@ fn hashed_bounds<'p>(predicates: impl Iterator<Item = &'p PathPredicate>) -> Int
         return Intervals::all();
     }
     let point = |interval: &Interval| {
-        let hash = catalog::index::hash(interval.low.as_raw_bson_ref()).ok()?;
+        let hash = catalog::index::hash(interval.low.as_raw_bson_ref(), collation).ok()?;
         Some(Interval::point(RawBson::Int64(hash)))
     };
     wanted
@@ -304,7 +362,7 @@ fn hashed_bounds<'p>(predicates: impl Iterator<Item = &'p PathPredicate>) -> Int
         .iter()
         .map(point)
         .collect::<Option<Vec<_>>>()
-        .map_or_else(Intervals::all, Intervals::union)
+        .map_or_else(Intervals::all, |points| Intervals::union(points, None))
 }
 
 /// Whether two parts that have met arrays may both be bounded: their arrays differ, or one
@@ -328,12 +386,14 @@ fn may_join(a: &str, first: &PathPredicate, b: &str, second: &PathPredicate) -> 
 
 /// Whether a scan of these bounds yields the sort's order, and if so whether backward.
 fn provided_order(
+    input: &PlannerInput<'_>,
     index: Option<&Arc<Index>>,
-    parts: &[KeyPart],
     multikey: u32,
     bounds: &[Intervals],
     sort: &SortPattern,
 ) -> Option<bool> {
+    let parts = index.map_or(id_parts(), |index| &index.spec().parts);
+    let agree = input.collation_of(index) == input.collation();
     let mut wanted = sort.parts().peekable();
     let mut backward = None;
     for (at, part) in parts.iter().enumerate() {
@@ -351,6 +411,9 @@ fn provided_order(
         if multikey & 1 << at != 0 && !bounds[at].is_all() {
             return None;
         }
+        if !agree && bounds[at].holds_collatable() {
+            return None;
+        }
         let against = part.descending != (*direction == Direction::Descending);
         if !bounds[at].is_point() && *backward.get_or_insert(against) != against {
             return None;
@@ -361,6 +424,7 @@ fn provided_order(
     if let (Some((path, direction)), Some(index)) = (wanted.peek(), index)
         && !index.spec().unique
         && path.as_str() == "_id"
+        && input.collection.collation() == input.collation()
     {
         let against = *direction == Direction::Descending;
         if *backward.get_or_insert(against) == against {

@@ -1,9 +1,12 @@
 //! Intervals of BSON values: what an index part must lie in.
 //!
-//! Always true of an [`Intervals`] list: ascending in MongoDB's order, disjoint, none empty.
+//! Always true of an [`Intervals`] list: ascending in MongoDB's order under its collation, disjoint,
+//! none empty. Where two lists meet, at most one of them has a collation or both have the same.
 
-use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
+use bson::raw::{RawBinaryRef, RawBson, RawBsonRef, RawDocumentBuf};
+use bson::spec::BinarySubtype;
 use bson::{DateTime, Timestamp, oid::ObjectId};
+use keystring::Collation;
 use std::cmp::Ordering;
 
 /// One interval; both ends are values.
@@ -17,10 +20,14 @@ pub(crate) struct Interval {
 
 /// A union of intervals.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Intervals(Vec<Interval>);
+pub(crate) struct Intervals {
+    list: Vec<Interval>,
+    /// The order of texts in them.
+    under: Option<Collation>,
+}
 
-fn order(a: &RawBson, b: &RawBson) -> Ordering {
-    keystring::compare(a.as_raw_bson_ref(), b.as_raw_bson_ref())
+fn order(a: &RawBson, b: &RawBson, under: Option<&Collation>) -> Ordering {
+    keystring::compare_under(a.as_raw_bson_ref(), b.as_raw_bson_ref(), under)
 }
 
 impl Interval {
@@ -37,25 +44,37 @@ impl Interval {
         Self::new(value.clone(), true, value, true)
     }
 
-    pub(crate) fn is_point(&self) -> bool {
-        self.low_inclusive && self.high_inclusive && order(&self.low, &self.high).is_eq()
+    fn is_point(&self, under: Option<&Collation>) -> bool {
+        self.low_inclusive && self.high_inclusive && order(&self.low, &self.high, under).is_eq()
     }
 
-    fn is_empty(&self) -> bool {
-        match order(&self.low, &self.high) {
+    /// Whether values on which collations differ may lie in it.
+    fn holds_collatable(&self) -> bool {
+        let kind = |value: &RawBson| keystring::canonical_type(&value.as_raw_bson_ref());
+        let text = keystring::canonical_type(&RawBsonRef::String(""));
+        // Texts, documents and arrays follow each other; binary data comes next.
+        let binary = keystring::canonical_type(&RawBsonRef::Binary(RawBinaryRef {
+            subtype: BinarySubtype::Generic,
+            bytes: &[],
+        }));
+        kind(&self.low) < binary && kind(&self.high) >= text
+    }
+
+    fn is_empty(&self, under: Option<&Collation>) -> bool {
+        match order(&self.low, &self.high, under) {
             Ordering::Less => false,
             Ordering::Equal => !(self.low_inclusive && self.high_inclusive),
             Ordering::Greater => true,
         }
     }
 
-    fn intersect(&self, other: &Self) -> Self {
-        let (low, low_inclusive) = match order(&self.low, &other.low) {
+    fn intersect(&self, other: &Self, under: Option<&Collation>) -> Self {
+        let (low, low_inclusive) = match order(&self.low, &other.low, under) {
             Ordering::Less => (&other.low, other.low_inclusive),
             Ordering::Greater => (&self.low, self.low_inclusive),
             Ordering::Equal => (&self.low, self.low_inclusive && other.low_inclusive),
         };
-        let (high, high_inclusive) = match order(&self.high, &other.high) {
+        let (high, high_inclusive) = match order(&self.high, &other.high, under) {
             Ordering::Less => (&self.high, self.high_inclusive),
             Ordering::Greater => (&other.high, other.high_inclusive),
             Ordering::Equal => (&self.high, self.high_inclusive && other.high_inclusive),
@@ -64,8 +83,8 @@ impl Interval {
     }
 
     /// Whether `self` ends before `other` begins, with a gap or an open seam between them.
-    fn is_apart_before(&self, other: &Self) -> bool {
-        match order(&self.high, &other.low) {
+    fn is_apart_before(&self, other: &Self, under: Option<&Collation>) -> bool {
+        match order(&self.high, &other.low, under) {
             Ordering::Less => true,
             Ordering::Equal => !self.high_inclusive && !other.low_inclusive,
             Ordering::Greater => false,
@@ -76,67 +95,65 @@ impl Interval {
 impl Intervals {
     /// Nothing.
     pub(crate) fn none() -> Self {
-        Self(Vec::new())
+        Self { list: Vec::new(), under: None }
     }
 
     /// Everything.
     pub(crate) fn all() -> Self {
-        Self(vec![Interval::new(RawBson::MinKey, true, RawBson::MaxKey, true)])
+        Self {
+            list: vec![Interval::new(RawBson::MinKey, true, RawBson::MaxKey, true)],
+            under: None,
+        }
     }
 
-    /// One value.
-    pub(crate) fn point(value: RawBson) -> Self {
-        Self(vec![Interval::point(value)])
-    }
-
-    /// One interval, or nothing where it is empty.
-    pub(crate) fn one(interval: Interval) -> Self {
-        if interval.is_empty() { Self::none() } else { Self(vec![interval]) }
-    }
-
-    /// The union of any intervals.
-    pub(crate) fn union(mut parts: Vec<Interval>) -> Self {
-        parts.retain(|part| !part.is_empty());
-        parts.sort_by(|a, b| order(&a.low, &b.low).then(b.low_inclusive.cmp(&a.low_inclusive)));
+    /// The union of any intervals, in an order of texts.
+    pub(crate) fn union(mut parts: Vec<Interval>, under: Option<&Collation>) -> Self {
+        parts.retain(|part| !part.is_empty(under));
+        parts.sort_by(|a, b| {
+            order(&a.low, &b.low, under).then(b.low_inclusive.cmp(&a.low_inclusive))
+        });
         let mut merged: Vec<Interval> = Vec::with_capacity(parts.len());
         for part in parts {
             match merged.last_mut() {
-                Some(last) if !last.is_apart_before(&part) => match order(&part.high, &last.high) {
-                    Ordering::Greater => {
-                        last.high = part.high;
-                        last.high_inclusive = part.high_inclusive;
+                Some(last) if !last.is_apart_before(&part, under) => {
+                    match order(&part.high, &last.high, under) {
+                        Ordering::Greater => {
+                            last.high = part.high;
+                            last.high_inclusive = part.high_inclusive;
+                        }
+                        Ordering::Equal => last.high_inclusive |= part.high_inclusive,
+                        Ordering::Less => {}
                     }
-                    Ordering::Equal => last.high_inclusive |= part.high_inclusive,
-                    Ordering::Less => {}
-                },
+                }
                 _ => merged.push(part),
             }
         }
-        Self(merged)
+        Self { list: merged, under: under.cloned() }
     }
 
     /// What lies in both.
     pub(crate) fn intersect(&self, other: &Self) -> Self {
         let (mut a, mut b) = (0, 0);
         let mut out = Vec::new();
-        while let (Some(left), Some(right)) = (self.0.get(a), other.0.get(b)) {
-            let both = left.intersect(right);
-            if !both.is_empty() {
+        let under = self.under.as_ref().or(other.under.as_ref());
+        while let (Some(left), Some(right)) = (self.list.get(a), other.list.get(b)) {
+            let both = left.intersect(right, under);
+            if !both.is_empty(under) {
                 out.push(both);
             }
-            let left_ends_first = order(&left.high, &right.high)
+            let left_ends_first = order(&left.high, &right.high, under)
                 .then(left.high_inclusive.cmp(&right.high_inclusive))
                 .is_lt();
             if left_ends_first { a += 1 } else { b += 1 }
         }
-        Self(out)
+        Self { list: out, under: under.cloned() }
     }
 
     /// Everything else.
     pub(crate) fn complement(&self) -> Self {
         let mut out = Vec::new();
         let (mut low, mut low_inclusive) = (RawBson::MinKey, true);
-        for interval in &self.0 {
+        for interval in &self.list {
             out.push(Interval::new(
                 low,
                 low_inclusive,
@@ -146,31 +163,36 @@ impl Intervals {
             (low, low_inclusive) = (interval.high.clone(), !interval.high_inclusive);
         }
         out.push(Interval::new(low, low_inclusive, RawBson::MaxKey, true));
-        out.retain(|interval| !interval.is_empty());
-        Self(out)
+        out.retain(|interval| !interval.is_empty(self.under.as_ref()));
+        Self { list: out, under: self.under.clone() }
     }
 
     pub(crate) fn as_slice(&self) -> &[Interval] {
-        &self.0
+        &self.list
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.list.is_empty()
     }
 
     /// Whether it is exactly one value.
     pub(crate) fn is_point(&self) -> bool {
-        matches!(&self.0[..], [only] if only.is_point())
+        matches!(&self.list[..], [only] if only.is_point(self.under.as_ref()))
     }
 
     /// Whether it is a list of values.
     pub(crate) fn is_points(&self) -> bool {
-        self.0.iter().all(Interval::is_point)
+        self.list.iter().all(|interval| interval.is_point(self.under.as_ref()))
+    }
+
+    /// Whether values on which collations differ may lie in it.
+    pub(crate) fn holds_collatable(&self) -> bool {
+        self.list.iter().any(Interval::holds_collatable)
     }
 
     /// Whether it is everything.
     pub(crate) fn is_all(&self) -> bool {
-        matches!(&self.0[..], [only] if only.low == RawBson::MinKey && only.high == RawBson::MaxKey
+        matches!(&self.list[..], [only] if only.low == RawBson::MinKey && only.high == RawBson::MaxKey
             && only.low_inclusive && only.high_inclusive)
     }
 
@@ -191,7 +213,7 @@ impl Intervals {
                 if last_in { ']' } else { ')' }
             )
         };
-        let mut texts: Vec<String> = self.0.iter().map(text).collect();
+        let mut texts: Vec<String> = self.list.iter().map(text).collect();
         if reversed {
             texts.reverse();
         }
@@ -204,12 +226,8 @@ impl Intervals {
 pub(crate) fn kind_bounds(value: RawBsonRef<'_>) -> (RawBson, RawBson, bool) {
     let object = || RawBson::Document(RawDocumentBuf::new());
     let array = || RawBson::Array(bson::raw::RawArrayBuf::new());
-    let binary = || {
-        RawBson::Binary(bson::Binary {
-            subtype: bson::spec::BinarySubtype::Generic,
-            bytes: Vec::new(),
-        })
-    };
+    let binary =
+        || RawBson::Binary(bson::Binary { subtype: BinarySubtype::Generic, bytes: Vec::new() });
     match value {
         RawBsonRef::Double(_)
         | RawBsonRef::Int32(_)
@@ -260,21 +278,25 @@ mod tests {
 
     #[test]
     fn unions_merge_what_touches() {
-        let union = Intervals::union(vec![
-            interval(5, true, 7, false),
-            interval(1, true, 3, true),
-            interval(3, false, 4, true),
-            interval(7, false, 9, true),
-            interval(2, true, 2, false),
-        ]);
+        let union = Intervals::union(
+            vec![
+                interval(5, true, 7, false),
+                interval(1, true, 3, true),
+                interval(3, false, 4, true),
+                interval(7, false, 9, true),
+                interval(2, true, 2, false),
+            ],
+            None,
+        );
         assert_eq!(union.texts(false), ["[1, 4]", "[5, 7)", "(7, 9]"]);
         assert_eq!(union.texts(true), ["[9, 7)", "(7, 5]", "[4, 1]"]);
     }
 
     #[test]
     fn intersections_and_complements_cover_the_line() {
-        let a = Intervals::union(vec![interval(1, true, 5, true), interval(8, true, 9, true)]);
-        let b = Intervals::union(vec![interval(3, false, 8, true)]);
+        let a =
+            Intervals::union(vec![interval(1, true, 5, true), interval(8, true, 9, true)], None);
+        let b = Intervals::union(vec![interval(3, false, 8, true)], None);
         assert_eq!(a.intersect(&b).texts(false), ["(3, 5]", "[8, 8]"]);
         assert!(a.intersect(&a.complement()).is_empty());
         assert_eq!(a.complement().texts(false), ["[MinKey, 1)", "(5, 8)", "(9, MaxKey]"]);

@@ -1,6 +1,6 @@
 //! The conjuncts of a filter as predicates on paths.
 
-use super::bounds::{self, Bounds};
+use super::bounds::{self, Bounds, Texts};
 use expr::filter::{Leaf, Node, Predicate};
 
 /// How deep `$elemMatch` is looked into.
@@ -32,15 +32,18 @@ pub(crate) fn conjuncts(root: &Node) -> &[Node] {
     }
 }
 
-/// What the conjuncts say about paths.
-pub(crate) fn path_predicates(conjuncts: &[Node]) -> Vec<PathPredicate> {
+/// What the conjuncts say about paths to an index of this order of texts.
+pub(crate) fn path_predicates(conjuncts: &[Node], texts: Texts<'_>) -> Vec<PathPredicate> {
     let mut found = Vec::new();
     for (at, node) in conjuncts.iter().enumerate() {
         match node {
-            Node::Leaf(leaf) => of_leaf(leaf, "", at, None, 0, &mut found),
+            Node::Leaf(leaf) => {
+                let place = Place { prefix: "", conjunct: at, element: None, depth: 0, texts };
+                of_leaf(leaf, place, &mut found);
+            }
             Node::Not(inner) => {
                 if let Node::Leaf(leaf) = &**inner
-                    && let Some(bounds) = bounds::of_negation(&leaf.predicate)
+                    && let Some(bounds) = bounds::of_negation(&leaf.predicate, texts)
                 {
                     found.push(PathPredicate {
                         path: leaf.path.as_str().to_owned(),
@@ -59,14 +62,18 @@ pub(crate) fn path_predicates(conjuncts: &[Node]) -> Vec<PathPredicate> {
     found
 }
 
-fn of_leaf(
-    leaf: &Leaf,
-    prefix: &str,
+/// Where a leaf stands.
+#[derive(Clone, Copy)]
+struct Place<'p> {
+    prefix: &'p str,
     conjunct: usize,
     element: Option<usize>,
     depth: usize,
-    found: &mut Vec<PathPredicate>,
-) {
+    texts: Texts<'p>,
+}
+
+fn of_leaf(leaf: &Leaf, place: Place<'_>, found: &mut Vec<PathPredicate>) {
+    let Place { prefix, conjunct, element, depth, texts } = place;
     if leaf.path.components().is_empty() || depth > MAX_DEPTH {
         return;
     }
@@ -77,12 +84,13 @@ fn of_leaf(
     if let Predicate::ElemMatchObject(inner) = &leaf.predicate {
         for part in conjuncts(inner) {
             if let Node::Leaf(inner) = part {
-                of_leaf(inner, &path, conjunct, Some(conjunct), depth + 1, found);
+                let element = Some(conjunct);
+                of_leaf(inner, Place { prefix: &path, element, depth: depth + 1, ..place }, found);
             }
         }
         return;
     }
-    let bounds = bounds::of_predicate(&leaf.predicate);
+    let bounds = bounds::of_predicate(&leaf.predicate, texts);
     let needs_field = needs_field(&leaf.predicate);
     let bounds = match bounds {
         Some(bounds) => bounds,

@@ -3,13 +3,13 @@
 use super::*;
 use expr::SortPattern;
 
-fn scalar() -> impl Strategy<Value = Bson> {
+pub(super) fn scalar() -> impl Strategy<Value = Bson> {
     prop_oneof![
         4 => (-2..4).prop_map(Bson::Int32),
         1 => (-2..4).prop_map(|n| Bson::Double(f64::from(n) + 0.5)),
         1 => (0..3i64).prop_map(Bson::Int64),
         1 => Just(Bson::Null),
-        2 => "[ab]{0,2}".prop_map(Bson::String),
+        2 => "[abAB]{0,2}".prop_map(Bson::String),
         1 => any::<bool>().prop_map(Bson::Boolean),
     ]
 }
@@ -25,7 +25,7 @@ fn value() -> impl Strategy<Value = Bson> {
     ]
 }
 
-fn document() -> impl Strategy<Value = Document> {
+pub(super) fn document() -> impl Strategy<Value = Document> {
     (prop::option::weighted(0.8, value()), prop::option::weighted(0.8, value())).prop_map(
         |(a, b)| {
             let mut document = Document::new();
@@ -40,7 +40,7 @@ fn document() -> impl Strategy<Value = Document> {
     )
 }
 
-fn path() -> impl Strategy<Value = &'static str> {
+pub(super) fn path() -> impl Strategy<Value = &'static str> {
     prop_oneof![Just("a"), Just("b"), Just("a.c"), Just("a.d"), Just("_id")]
 }
 
@@ -64,7 +64,7 @@ fn predicate() -> impl Strategy<Value = Bson> {
     ]
 }
 
-fn filter() -> impl Strategy<Value = Document> {
+pub(super) fn filter() -> impl Strategy<Value = Document> {
     let leaf = (path(), predicate()).prop_map(|(p, v)| doc! { p: v });
     leaf.prop_recursive(2, 6, 3, |inner| {
         prop_oneof![
@@ -75,13 +75,13 @@ fn filter() -> impl Strategy<Value = Document> {
     })
 }
 
-fn sort() -> impl Strategy<Value = Document> {
+pub(super) fn sort() -> impl Strategy<Value = Document> {
     let direction = prop_oneof![Just(1), Just(-1)];
     prop::collection::vec((path(), direction), 0..3)
         .prop_map(|parts| parts.into_iter().map(|(p, d)| (p.to_owned(), Bson::Int32(d))).collect())
 }
 
-const INDEXES: [&[(&str, i32)]; 7] = [
+pub(super) const INDEXES: [&[(&str, i32)]; 7] = [
     &[("a", 1)],
     &[("a", -1), ("b", 1)],
     &[("b", 1), ("a", 1)],
@@ -91,7 +91,7 @@ const INDEXES: [&[(&str, i32)]; 7] = [
     &[("a.d", 1), ("b", 1)],
 ];
 
-fn ids(documents: &[Document]) -> Vec<i32> {
+pub(super) fn ids(documents: &[Document]) -> Vec<i32> {
     documents.iter().map(|document| document.get_i32("_id").unwrap()).collect()
 }
 
@@ -163,7 +163,7 @@ proptest! {
         if !sort.is_empty() {
             let pattern = SortPattern::parse(&raw(&sort)).unwrap();
             let keys = |documents: &[Document]| -> Vec<Vec<u8>> {
-                documents.iter().map(|d| pattern.key(&raw(d)).unwrap()).collect()
+                documents.iter().map(|d| pattern.key(&raw(d), None).unwrap()).collect()
             };
             prop_assert_eq!(keys(&expected), keys(&found), "order of {} by {}: {}", filter, sort, plan);
         }

@@ -2,7 +2,7 @@
 
 use super::targets::{Targets, lock};
 use super::{as_a_whole, check_target, note, remembered, statement as in_statement};
-use crate::canonical::{Canonical, Purpose, check_given_collation, parse_filter};
+use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::{OpContext, Outcome, Whole};
 use crate::request::{DeleteRequest, DeleteResult, DeleteStatement};
 use bson::raw::RawDocument;
@@ -46,8 +46,8 @@ fn run(
     let_variables: Option<&RawDocument>,
     n: &mut u64,
 ) -> Result<()> {
-    check_given_collation(statement.collation)?;
-    let filter = parse_filter(Some(statement.filter), let_variables, ctx.catalog)?;
+    let collation = collation_of(statement.collation, ctx.collection(ns)?.as_deref())?;
+    let filter = parse_filter(Some(statement.filter), let_variables, collation, ctx.catalog)?;
     if statement.only_one {
         return delete_matching(ctx, ns, index, statement, &filter, n);
     }

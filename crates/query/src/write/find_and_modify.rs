@@ -4,7 +4,7 @@ use super::apply::Change;
 use super::targets::{Targets, lock};
 use super::update::insert_upserted;
 use super::{check_target, remembered};
-use crate::canonical::{Canonical, Purpose, parse_context};
+use crate::canonical::{Canonical, Purpose, collation_of, parse_context};
 use crate::context::{OpContext, Outcome};
 use crate::exec::Row;
 use crate::projection::Shape;
@@ -45,7 +45,8 @@ fn run(
         let_variables: request.let_variables,
         ..FindRequest::default()
     };
-    let parse = parse_context(&[request.let_variables], ctx.catalog)?;
+    let collation = collation_of(request.collation, ctx.collection(ns)?.as_deref())?;
+    let parse = parse_context(&[request.let_variables], collation, ctx.catalog)?;
     let shape = Shape::parse(request.projection, &parse)?;
     let change = match (request.remove, request.update) {
         (true, None) => None,

@@ -3,7 +3,7 @@
 use super::apply::Change;
 use super::targets::{Targets, lock};
 use super::{as_a_whole, check_target, note, remembered, statement as in_statement};
-use crate::canonical::{Canonical, Purpose, check_given_collation, parse_context, sort_of};
+use crate::canonical::{Canonical, Purpose, collation_of, parse_context, sort_of};
 use crate::context::{OpContext, Outcome};
 use crate::exec::Row;
 use crate::request::{UpdateRequest, UpdateResult, UpdateStatement};
@@ -61,8 +61,8 @@ fn run(
     statement: &UpdateStatement<'_>,
     let_variables: Option<&RawDocument>,
 ) -> Result<Done> {
-    check_given_collation(statement.collation)?;
-    let parse = parse_context(&[let_variables, statement.constants], ctx.catalog)?;
+    let collation = collation_of(statement.collation, ctx.collection(ns)?.as_deref())?;
+    let parse = parse_context(&[let_variables, statement.constants], collation, ctx.catalog)?;
     let filter = Filter::parse(statement.filter, &parse)?;
     let change = Change::parse(ctx, statement.update, statement.array_filters, &parse)?;
     if statement.multi && change.is_replacement() {

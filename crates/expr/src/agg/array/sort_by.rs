@@ -5,6 +5,7 @@ use crate::agg::{Value, type_name};
 use crate::number::Number;
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument};
 use errors::{Error, Result};
+use keystring::Collation;
 use std::cmp::Ordering;
 
 /// How to order values.
@@ -37,7 +38,11 @@ impl SortBy {
     }
 
     /// The array in order; equal elements keep their order.
-    pub(crate) fn sort<'a>(&self, input: &Value<'a>) -> Result<Value<'a>> {
+    pub(crate) fn sort<'a>(
+        &self,
+        input: &Value<'a>,
+        under: Option<&Collation>,
+    ) -> Result<Value<'a>> {
         if input.is_nullish() {
             return Ok(Value::NULL);
         }
@@ -54,7 +59,7 @@ impl SortBy {
         for element in &elements {
             keyed.push((self.key(element.bson())?, element));
         }
-        keyed.sort_by(|a, b| self.compare(&a.0, &b.0));
+        keyed.sort_by(|a, b| self.compare(&a.0, &b.0, under));
         Ok(keyed.iter().map(|(_, element)| element.bson()).collect::<RawArrayBuf>().into())
     }
 
@@ -73,16 +78,22 @@ impl SortBy {
         }
     }
 
-    pub(crate) fn compare(&self, a: &[Value<'_>], b: &[Value<'_>]) -> Ordering {
+    pub(crate) fn compare(
+        &self,
+        a: &[Value<'_>],
+        b: &[Value<'_>],
+        under: Option<&Collation>,
+    ) -> Ordering {
         for (at, (x, y)) in a.iter().zip(b).enumerate() {
             let descending = match self {
                 Self::Whole(descending) => *descending,
                 Self::Fields(fields) => fields.get(at).is_some_and(|(_, descending)| *descending),
             };
             // A missing field sorts with null.
-            let order = keystring::compare(
+            let order = keystring::compare_under(
                 x.get().unwrap_or(RawBsonRef::Null),
                 y.get().unwrap_or(RawBsonRef::Null),
+                under,
             );
             if order.is_ne() {
                 return if descending { order.reverse() } else { order };

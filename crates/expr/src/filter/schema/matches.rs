@@ -93,7 +93,7 @@ fn number_holds(rule: &Rule, value: RawBsonRef<'_>) -> bool {
     match &rule.check {
         Check::MultipleOf(divisor) => is_multiple(number, *divisor),
         Check::Compare(comparison, _) => {
-            compares(*comparison, rule.spec.as_raw_bson_ref(), Some(value))
+            compares(*comparison, rule.spec.as_raw_bson_ref(), Some(value), None)
         }
         _ => true,
     }

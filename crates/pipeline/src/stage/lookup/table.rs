@@ -12,6 +12,7 @@ use errors::{Code, Result};
 use expr::Path;
 use expr::agg::Variables;
 use expr::multikey;
+use keystring::Collation;
 use std::collections::HashMap;
 use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3Builder;
@@ -38,7 +39,7 @@ impl Table {
             env.check_interrupt()?;
             let at = u32::try_from(table.documents.len()).unwrap_or(u32::MAX);
             let keys = match &path {
-                Some(path) => foreign_keys(&document, path)?,
+                Some(path) => foreign_keys(&document, path, variables.collation())?,
                 None => Some(correlated_key(lookup, &document, variables)?),
             };
             let Some(keys) = keys else { return Ok(None) };
@@ -66,8 +67,9 @@ impl Table {
         variables: &Variables,
     ) -> Result<Vec<RawDocumentBuf>> {
         let mut found: Vec<u32> = Vec::new();
+        let under = variables.collation();
         let mut add = |value: RawBsonRef<'_>| -> Result<()> {
-            if let Some(list) = self.places.get(&key_bytes(value, Vec::new())?) {
+            if let Some(list) = self.places.get(&key_bytes(value, under, Vec::new())?) {
                 found.extend_from_slice(list);
             }
             Ok(())
@@ -110,11 +112,12 @@ impl Table {
 pub(crate) fn foreign_keys(
     document: &RawDocument,
     path: &[Path; 1],
+    under: Option<&Collation>,
 ) -> Result<Option<Vec<Vec<u8>>>> {
     let mut keys = Vec::new();
     let expanded = multikey::expand(document, path, &mut |tuple| {
         let value = tuple.first().copied().flatten().unwrap_or(RawBsonRef::Null);
-        keys.push(key_bytes(value, Vec::new())?);
+        keys.push(key_bytes(value, under, Vec::new())?);
         Ok(())
     });
     match expanded {
@@ -123,7 +126,7 @@ pub(crate) fn foreign_keys(
         Err(error) => return Err(error),
     }
     if let Some(whole) = path[0].get(document)? {
-        keys.push(key_bytes(whole, Vec::new())?);
+        keys.push(key_bytes(whole, under, Vec::new())?);
     }
     Ok(Some(keys))
 }
@@ -135,5 +138,5 @@ fn correlated_key(
 ) -> Result<Vec<Vec<u8>>> {
     let Some((foreign, _)) = &lookup.correlation else { return Ok(Vec::new()) };
     let value = foreign.evaluate(document, variables)?.into_owned().unwrap_or(RawBson::Undefined);
-    Ok(vec![key_bytes(value.as_raw_bson_ref(), Vec::new())?])
+    Ok(vec![key_bytes(value.as_raw_bson_ref(), variables.collation(), Vec::new())?])
 }

@@ -261,7 +261,10 @@ impl Runner {
             }
             (Function::Rank(kind), State::Rank { key, rank, dense }) => {
                 let document = scene.partition.get(at)?;
-                let now = scene.sort_by.map(|sort| sort.key(&document)).transpose()?;
+                let now = scene
+                    .sort_by
+                    .map(|sort| sort.key(&document, scene.variables.collation()))
+                    .transpose()?;
                 let number = i64::try_from(at).unwrap_or(i64::MAX).saturating_add(1);
                 if *rank == 0 || *key != now {
                     *rank = number;
