@@ -72,7 +72,14 @@ impl QueryCursor {
             self.lent = Some(document);
             return Ok(self.lent.as_deref());
         }
-        self.rows.next()
+        let Self { rows, seen, collection, .. } = self;
+        rows.next().map_err(|error| match collection {
+            // A tail reads the newest state: what is not in it was dropped this moment.
+            Some(collection) if seen.is_some() && error.code() == Code::SNAPSHOT_UNAVAILABLE => {
+                dropped(collection)
+            }
+            _ => error,
+        })
     }
 
     /// Puts a document back: it is what the next call of [`QueryCursor::next`] gives. For a
@@ -98,13 +105,15 @@ impl QueryCursor {
     /// Fails where the collection was dropped.
     pub fn check_alive(&self) -> Result<()> {
         match &self.collection {
-            Some(collection) if collection.is_dropped() => Err(Error::new(
-                Code::QUERY_PLAN_KILLED,
-                format!("collection dropped. UUID {}", collection.uuid()),
-            )),
+            Some(collection) if collection.is_dropped() => Err(dropped(collection)),
             _ => Ok(()),
         }
     }
+}
+
+fn dropped(collection: &Collection) -> Error {
+    let text = format!("collection dropped. UUID {}", collection.uuid());
+    Error::new(Code::QUERY_PLAN_KILLED, text)
 }
 
 /// The interrupt of the batch at hand, shared with everything that runs below a cursor.
