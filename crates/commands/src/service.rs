@@ -24,7 +24,7 @@ use catalog::Catalog;
 use errors::{Code, Error, Result};
 use os::Os;
 use parking_lot::{Condvar, Mutex};
-use query::{TtlMonitor, Verbosity};
+use query::{Interrupt, TtlMonitor, Verbosity};
 use session::{Checkouts, Cursors, Killed, Operations, SessionId, Sessions, Start};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -237,10 +237,12 @@ impl Service {
             operation: Arc::clone(&operation),
             clock: Arc::clone(&self.os.clock),
         });
+        let watching = Arc::clone(&interrupt);
         let connection = Arc::new(Connection {
             id,
             info,
             operation,
+            watch: Arc::new(move || watching.check()),
             interrupt,
             client: OnceLock::new(),
             last_write: OnceLock::new(),
@@ -304,10 +306,12 @@ impl Service {
             read_state: None,
             waited: Duration::ZERO,
         };
+        let watched = script::watched_by(Arc::clone(&connection.watch));
         let result = match self.fail_points.meet(&context) {
             None => execute(&mut context),
             Some(met) => self.fail(met, &mut context),
         };
+        drop(watched);
         let result = result.map_err(|error| labels::label(&context, error));
         let runs = &self.metrics.runs[position];
         runs.total.fetch_add(1, Ordering::Relaxed);

@@ -55,6 +55,12 @@ static PARAMETERS: &[Parameter] = &[
         only_at_start: true,
     },
     fixed("featureCompatibilityVersion", |_| Bson::Document(doc! { "version": FEATURE_VERSION })),
+    Parameter {
+        name: "javascriptEnabled",
+        read: |_| Bson::Boolean(script::is_enabled()),
+        write: Some((0, 1, |_, value| script::enable(value != 0))),
+        only_at_start: false,
+    },
     fixed("localLogicalSessionTimeoutMinutes", |_| Bson::Int32(30)),
     fixed("maxBSONDepth", |_| Bson::Int32(200)),
     fixed("maxSessions", |_| Bson::Int32(session::Sessions::MAX as i32)),

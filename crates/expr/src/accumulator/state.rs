@@ -1,6 +1,7 @@
 //! The state of one accumulator of one group.
 
 use crate::accumulator::ranked::Ranked;
+use crate::accumulator::scripted;
 use crate::accumulator::{Kind, number_of};
 use crate::agg::{Merger, Spread, Value, average, merge_input};
 use crate::number::{Number, Sum};
@@ -35,6 +36,7 @@ enum State {
     /// By value, in this direction.
     RankedByValue(Ranked, Direction),
     Percentile(Vec<f64>, Vec<f64>, bool),
+    Scripted(Box<scripted::State>),
 }
 
 fn malformed() -> Error {
@@ -91,7 +93,13 @@ impl Accumulator {
             Kind::BottomN => State::Ranked(Ranked::new(n, true), true),
             Kind::Median => State::Percentile(vec![0.5], Vec::new(), false),
             Kind::Percentile => State::Percentile(percentiles.to_vec(), Vec::new(), true),
+            // Made by `scripted`, which needs the group's key.
+            Kind::Scripted => State::Count(0),
         })
+    }
+
+    pub(super) fn scripted(state: scripted::State) -> Self {
+        Self(State::Scripted(Box::new(state)))
     }
 
     pub(super) fn add_ranked(&mut self, key: Vec<u8>, value: &Value<'_>) {
@@ -142,6 +150,7 @@ impl Accumulator {
                 }
             }
             State::Count(count) => *count += 1,
+            State::Scripted(state) => state.add(value)?,
             State::Merge(merger) => {
                 if !value.is_nullish() {
                     merger.merge(merge_input(value)?)?;
@@ -177,6 +186,7 @@ impl Accumulator {
             State::FirstN(_, _, bytes) | State::LastN(_, _, bytes) => *bytes,
             State::Ranked(ranked, _) | State::RankedByValue(ranked, _) => ranked.bytes(),
             State::Percentile(_, numbers, _) => numbers.len() * 8,
+            State::Scripted(state) => value_bytes(state.value()),
             State::Sum(_) | State::Avg(..) | State::StdDev(..) | State::Count(_) => 64,
         }
     }
@@ -207,6 +217,7 @@ impl Accumulator {
             State::LastN(_, list, _) => RawBson::Array(list.iter().collect()),
             State::Ranked(ranked, _) | State::RankedByValue(ranked, _) => ranked.partial(),
             State::Percentile(_, numbers, _) => RawBson::Array(numbers.iter().copied().collect()),
+            State::Scripted(state) => state.value().into(),
         }
     }
 
@@ -259,6 +270,7 @@ impl Accumulator {
                 spread.merge(Spread { count: count as u64, mean, squares });
             }
             State::Count(count) => *count += partial.as_i64().ok_or_else(malformed)?,
+            State::Scripted(state) => state.merge(partial)?,
             State::Merge(merger) => merger.merge(partial.as_document().ok_or_else(malformed)?)?,
             State::FirstN(n, list, bytes) => {
                 for value in refs(partial)? {
@@ -283,9 +295,10 @@ impl Accumulator {
         Ok(())
     }
 
-    /// The field's value.
-    pub fn finish(self) -> RawBson {
-        match self.0 {
+    /// The field's value. Fails only where a client's code does.
+    pub fn finish(self) -> Result<RawBson> {
+        Ok(match self.0 {
+            State::Scripted(state) => state.finish()?,
             State::Sum(sum) => sum.result().to_bson(),
             State::Avg(sum, count) => average(sum, count).map_or(RawBson::Null, Number::to_bson),
             State::Extreme(_, value) | State::First(value) | State::Last(value) => {
@@ -306,7 +319,7 @@ impl Accumulator {
             }
             State::Ranked(ranked, false) => ranked.into_values().next().unwrap_or(RawBson::Null),
             State::Percentile(wanted, numbers, as_array) => percentiles(&wanted, numbers, as_array),
-        }
+        })
     }
 }
 

@@ -77,6 +77,7 @@ impl Node {
             }
             Self::SortArray(input, by) => by.sort(&input.evaluate(scope)?),
             Self::Regex(call) => call.evaluate(scope),
+            Self::Script(code, call) => crate::agg::script::evaluate(code, call, scope),
             Self::Random => Ok(Value::Ref(RawBsonRef::Double(scope.variables.random()))),
         }
     }

@@ -3,6 +3,7 @@
 use crate::agg::eval::Scope;
 use crate::agg::parse::Node;
 use crate::agg::path::Base;
+use crate::agg::script::Call;
 use crate::agg::variables::{VarId, Variables, empty_document};
 use std::collections::BTreeSet;
 
@@ -58,6 +59,8 @@ impl Node {
             Self::Reduce { input, initial, body, .. } => vec![input, initial, body],
             Self::SortArray(input, _) => vec![input],
             Self::Regex(call) => call.children(),
+            Self::Script(_, Call::With(args)) => vec![args],
+            Self::Script(_, Call::OnDocument) => Vec::new(),
         }
     }
 
@@ -87,6 +90,8 @@ impl Node {
             Self::Reduce { input, initial, body, .. } => vec![input, initial, body],
             Self::SortArray(input, _) => vec![input],
             Self::Regex(call) => call.children_mut(),
+            Self::Script(_, Call::With(args)) => vec![args],
+            Self::Script(_, Call::OnDocument) => Vec::new(),
         }
     }
 
@@ -105,6 +110,14 @@ impl Node {
                 }
             },
             Self::Random => found.random = true,
+            Self::Script(_, call) => {
+                // Code may answer as it likes each time.
+                found.random = true;
+                match call {
+                    Call::OnDocument => found.whole = true,
+                    Call::With(args) => args.collect(found),
+                }
+            }
             _ => {
                 for child in self.children() {
                     child.collect(found);
@@ -125,6 +138,7 @@ impl Node {
         let constant = match &self {
             // These bind variables, so their parts mention them; ask for the whole instead.
             Self::Let(..) | Self::Map { .. } | Self::Filter { .. } | Self::Reduce { .. } => false,
+            Self::Script(..) => false,
             _ => self.children().iter().all(|child| matches!(child, Self::Constant(_))),
         };
         if constant { self.folded() } else { self }
