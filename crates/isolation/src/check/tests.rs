@@ -4,7 +4,7 @@
 use super::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 fn append(key: u64, value: u64) -> Op {
     Op::Append { key, value }
@@ -157,6 +157,8 @@ enum Fault {
     NoSnapshot,
     /// Of two that write a key both commit; the later one writes over the earlier.
     NoConflicts,
+    /// What a serializable transaction has read may change before it commits.
+    NoReadLocks,
     /// What an aborted one wrote stays.
     KeepsAborted,
     /// A commit is forgotten, now and then.
@@ -187,11 +189,12 @@ struct Running {
     txn: Txn,
     snapshot: u64,
     writes: HashMap<(bool, u64), Vec<u64>>,
+    reads: HashSet<(bool, u64)>,
     left: u32,
 }
 
 /// A random history of that store, its transactions interleaved statement by statement.
-fn simulate(seed: u64, fault: Fault) -> Vec<Txn> {
+fn simulate(seed: u64, level: Level, fault: Fault) -> Vec<Txn> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut store = Memory::default();
     let mut running: Vec<Option<Running>> = (0..6).map(|_| None).collect();
@@ -210,7 +213,8 @@ fn simulate(seed: u64, fault: Fault) -> Vec<Txn> {
                 ops: Vec::new(),
             };
             let left = random.random_range(1..5);
-            running[client] = Some(Running { txn, snapshot, writes: HashMap::new(), left });
+            let (writes, reads) = (HashMap::new(), HashSet::new());
+            running[client] = Some(Running { txn, snapshot, writes, reads, left });
             continue;
         };
         if current.left > 0 {
@@ -218,6 +222,7 @@ fn simulate(seed: u64, fault: Fault) -> Vec<Txn> {
             let key = (random.random(), clock / 2000 * 4 + random.random_range(0..4));
             let snapshot = if fault == Fault::NoSnapshot { store.now } else { current.snapshot };
             let own = current.writes.get(&key).cloned();
+            current.reads.insert(key);
             let mut seen = own.unwrap_or_else(|| store.at(key, snapshot));
             current.txn.ops.push(match (random.random::<bool>(), key.0) {
                 (true, true) => list(key.1, &seen),
@@ -236,7 +241,9 @@ fn simulate(seed: u64, fault: Fault) -> Vec<Txn> {
             let newest = store.versions.get(key).and_then(|all| all.last());
             newest.is_some_and(|(commit, _)| *commit > current.snapshot)
         };
-        let conflict = fault != Fault::NoConflicts && current.writes.keys().any(newer);
+        let locks_reads = level == Level::Serializable && fault != Fault::NoReadLocks;
+        let conflict = fault != Fault::NoConflicts
+            && (current.writes.keys().any(newer) || locks_reads && current.reads.iter().any(newer));
         let aborts = conflict || random.random_ratio(1, 10);
         let lost = fault == Fault::Forgets && random.random_ratio(1, 30);
         if (!aborts || fault == Fault::KeepsAborted) && !lost {
@@ -256,7 +263,7 @@ fn simulate(seed: u64, fault: Fault) -> Vec<Txn> {
 fn snapshot_store_shows_write_skew_and_nothing_else() {
     let mut skewed = 0;
     for seed in 0..10 {
-        let report = check(&simulate(seed, Fault::None));
+        let report = check(&simulate(seed, Level::Snapshot, Fault::None));
         let forbidden: Vec<_> = report.forbidden(Level::Snapshot).collect();
         assert!(forbidden.is_empty(), "seed {seed}: {forbidden:?}");
         skewed += report.findings.len();
@@ -265,11 +272,21 @@ fn snapshot_store_shows_write_skew_and_nothing_else() {
 }
 
 #[test]
-fn each_planted_fault_is_caught() {
-    for fault in
-        [Fault::NoSnapshot, Fault::NoConflicts, Fault::KeepsAborted, Fault::Forgets, Fault::Stale]
-    {
-        let caught = check(&simulate(1, fault)).forbidden(Level::Snapshot).count();
-        assert!(caught > 0, "{fault:?} was not noticed");
+fn serializable_store_shows_nothing() {
+    for seed in 0..10 {
+        let report = check(&simulate(seed, Level::Serializable, Fault::None));
+        assert!(report.findings.is_empty(), "seed {seed}: {:?}", report.findings);
+    }
+}
+
+#[test]
+fn each_planted_fault_is_caught_at_its_level() {
+    use Fault::{Forgets, KeepsAborted, NoConflicts, NoReadLocks, NoSnapshot, Stale};
+    let caught = |level, fault| check(&simulate(1, level, fault)).forbidden(level).count();
+    for fault in [NoSnapshot, NoConflicts, KeepsAborted, Forgets, Stale] {
+        assert!(caught(Level::Snapshot, fault) > 0, "{fault:?} was not noticed");
+    }
+    for fault in [NoReadLocks, NoConflicts, KeepsAborted, Forgets] {
+        assert!(caught(Level::Serializable, fault) > 0, "{fault:?} was not noticed");
     }
 }

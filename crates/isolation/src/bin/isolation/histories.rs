@@ -27,6 +27,9 @@ pub(crate) struct Options {
     /// Transactions to try, over all clients.
     #[arg(long, default_value_t = 20_000)]
     transactions: u64,
+    /// Fail where fewer than this many are known to have happened.
+    #[arg(long, default_value_t = 0)]
+    at_least: usize,
     #[arg(long, default_value_t = 16)]
     clients: u32,
     #[arg(long, value_enum, default_value = "session")]
@@ -88,6 +91,9 @@ fn judge(options: &Options, history: &[Txn], kills: u64, seconds: f64) -> Result
         "{:?}: {} transactions in {seconds:.0} s ({} operations), {} aborted, {} unknown, {kills} kills",
         options.way, report.happened, report.operations, report.aborted, report.unknown
     );
+    if report.happened < options.at_least {
+        bail!("fewer than {} transactions happened", options.at_least);
+    }
     for (anomaly, count) in report.counts() {
         let allowed = if options.way.level().forbids(anomaly) { "forbidden" } else { "allowed" };
         println!("  {anomaly:?}: {count} ({allowed})");

@@ -11,6 +11,10 @@ mod transaction;
 
 use clap::{Parser, Subcommand};
 
+/// The driver allocates for every message; this is what it costs least with.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 #[derive(Parser)]
 #[command(name = "isolation", about = "Isolation and durability of a real server, under kills")]
 struct Arguments {

@@ -51,11 +51,16 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn begin(client: &Client, way: Way) -> Result<Self> {
+        Self::begin_with(client, way, Acknowledgment::Majority)
+    }
+
+    /// A session's commit is acknowledged as asked.
+    pub(crate) fn begin_with(client: &Client, way: Way, w: Acknowledgment) -> Result<Self> {
         let mut running = Self { client: client.clone(), way, session: None };
         match way {
             Way::Session => {
                 let mut session = client.start_session().run()?;
-                let concern = WriteConcern::builder().w(Acknowledgment::Majority).build();
+                let concern = WriteConcern::builder().w(w).build();
                 session
                     .start_transaction()
                     .read_concern(ReadConcern::snapshot())
