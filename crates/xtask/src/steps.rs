@@ -23,7 +23,8 @@ const STEPS: &[Step] = &[
         drivers::script(Build::WithTests, "pymongo_suite.py", &arguments)
     }),
     ("histories", || {
-        drivers::isolation(&words("histories --transactions 100000 --kill-every 5"))?;
+        let whole = "histories --transactions 310000 --at-least 200000 --kill-every 5";
+        drivers::isolation(&words(whole))?;
         drivers::isolation(&words("histories --transactions 2000 --way none"))
     }),
     ("bank", || drivers::isolation(&words("bank --seconds 15 --kill-every 4"))),
