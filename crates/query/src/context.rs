@@ -117,12 +117,11 @@ impl<'a> OpContext<'a> {
 
     /// The collection or view of this name. May wait where the reader is serializable.
     pub(crate) fn collection(&self, ns: &Namespace) -> Result<Option<Arc<Collection>>> {
-        let found = match &self.txn {
-            Some(txn) => txn.collection(ns),
-            None => {
-                let own = self.own.iter().find(|own| own.namespace() == ns);
-                own.cloned().or_else(|| self.catalog.collection(ns))
-            }
+        let found = if let Some(txn) = &self.txn {
+            txn.collection(ns)
+        } else {
+            let own = self.own.iter().find(|own| own.namespace() == ns);
+            own.cloned().or_else(|| self.catalog.collection(ns))
         };
         if found.is_none() {
             match (&self.txn, &self.snapshot) {

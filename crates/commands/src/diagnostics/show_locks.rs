@@ -42,7 +42,7 @@ fn live(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         for (at, lock) in locks.remove(&txn.id).unwrap_or_default().into_iter().enumerate() {
             let one = writer.begin_element(at);
             writer.str("index", &lock.index);
-            bounds(&mut writer, lock.bounds);
+            bounds(&mut writer, &lock.bounds);
             writer.end(one);
         }
         writer.end(list);
@@ -62,13 +62,13 @@ fn pending(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         writer.number("requestingTxnid", lock.txn);
         writer.number("blockingTxnid", lock.blockers.first().copied().unwrap_or_default());
         writer.date("started", now.saturating_sub(waiting_ms as i64));
-        bounds(&mut writer, lock.bounds);
+        bounds(&mut writer, &lock.bounds);
         list.push(writer.finish());
     }
     reply(context, fields, "requests", list)
 }
 
-fn bounds(writer: &mut Writer, bounds: [Bson; 2]) {
+fn bounds(writer: &mut Writer, bounds: &[Bson; 2]) {
     writer.bson("bounds", &Bson::Array(bounds.to_vec()));
 }
 

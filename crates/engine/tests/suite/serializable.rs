@@ -40,7 +40,7 @@ fn count(mut cursor: Cursor) -> usize {
     found
 }
 
-fn is_locked<T>(result: Result<T, Error>) -> bool {
+fn is_locked<T>(result: &Result<T, Error>) -> bool {
     matches!(result, Err(Error::LockTimeout { .. }))
 }
 
@@ -50,8 +50,8 @@ fn key_that_was_read_does_not_change() {
     let txn = engine.begin_serializable(NOW).unwrap();
     assert_eq!(txn.get(dictionary, b"a").unwrap().unwrap()[..], b"0"[..]);
     assert!(txn.get(dictionary, b"x").unwrap().is_none());
-    assert!(is_locked(put(&engine, dictionary, b"a")));
-    assert!(is_locked(put(&engine, dictionary, b"x")), "nor does it appear");
+    assert!(is_locked(&put(&engine, dictionary, b"a")));
+    assert!(is_locked(&put(&engine, dictionary, b"x")), "nor does it appear");
     put(&engine, dictionary, b"b").unwrap();
     assert_eq!(txn.get(dictionary, b"b").unwrap().unwrap()[..], b"1"[..], "the newest state");
     drop(txn);
@@ -65,7 +65,7 @@ fn no_phantom_comes_into_a_range_that_was_walked() {
     let walk = || txn.cursor(dictionary, between(b"b", b"d"), Direction::Forward).unwrap();
     assert_eq!(count(walk()), 3);
     for (key, stays_out) in [(b"b" as &[u8], true), (b"cc", true), (b"d", true), (b"dd", false)] {
-        assert_eq!(is_locked(put(&engine, dictionary, key)), stays_out, "{key:?}");
+        assert_eq!(is_locked(&put(&engine, dictionary, key)), stays_out, "{key:?}");
     }
     assert_eq!(count(walk()), 3);
 }
@@ -79,8 +79,8 @@ fn write_skew_has_a_loser() {
         txn.get(dictionary, b"a").unwrap();
         txn.get(dictionary, b"b").unwrap();
     }
-    assert!(is_locked(one.put(dictionary, b"a", b"1")));
-    assert!(is_locked(two.put(dictionary, b"b", b"1")));
+    assert!(is_locked(&one.put(dictionary, b"a", b"1")));
+    assert!(is_locked(&two.put(dictionary, b"b", b"1")));
     two.abort();
     one.put(dictionary, b"a", b"1").unwrap();
     one.commit(Durability::Buffered).unwrap();
@@ -92,10 +92,10 @@ fn covered_writes_meet_ranges_too() {
     let txn = engine.begin_serializable(NOW).unwrap();
     assert_eq!(count(txn.cursor(dictionary, KeyRange::all(), Direction::Forward).unwrap()), 5);
     let mut writer = engine.begin(LATEST);
-    assert!(is_locked(writer.write_covered(dictionary, b"f", Some(b"1"))));
+    assert!(is_locked(&writer.write_covered(dictionary, b"f", Some(b"1"))));
     drop(txn);
     writer.write_covered(dictionary, b"f", Some(b"1")).unwrap();
-    assert!(is_locked(engine.begin_serializable(NOW)), "the writer took no lock for this");
+    assert!(is_locked(&engine.begin_serializable(NOW)), "the writer took no lock for this");
     writer.commit(Durability::Buffered).unwrap();
     let txn = engine.begin_serializable(NOW).unwrap();
     assert_eq!(count(txn.cursor(dictionary, KeyRange::all(), Direction::Forward).unwrap()), 6);
@@ -111,7 +111,7 @@ fn views_lock_for_their_transaction_and_end_with_it() {
         count(view.cursor(dictionary, between(b"a", b"c"), Direction::Backward).unwrap()),
         4
     );
-    assert!(is_locked(put(&engine, dictionary, b"ab")));
+    assert!(is_locked(&put(&engine, dictionary, b"ab")));
     txn.commit(Durability::Buffered).unwrap();
     assert!(matches!(view.get(dictionary, b"a"), Err(Error::Interrupted)));
     assert!(view.cursor(dictionary, KeyRange::all(), Direction::Forward).is_err());
@@ -126,9 +126,9 @@ fn what_is_read_to_be_changed_is_locked_for_one() {
     let one = engine.begin_serializable(NOW).unwrap();
     let two = engine.begin_serializable(NOW).unwrap();
     one.get_to_change(dictionary, b"a").unwrap();
-    assert!(is_locked(two.get(dictionary, b"a")));
+    assert!(is_locked(&two.get(dictionary, b"a")));
     one.cursor_to_change(dictionary, between(b"c", b"d"), Direction::Forward).unwrap();
-    assert!(is_locked(two.cursor(dictionary, between(b"d", b"e"), Direction::Forward)));
+    assert!(is_locked(&two.cursor(dictionary, between(b"d", b"e"), Direction::Forward)));
     two.get(dictionary, b"e").unwrap();
 }
 
