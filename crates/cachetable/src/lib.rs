@@ -246,6 +246,11 @@ impl CacheTable {
         self.account.held(part)
     }
 
+    /// What each part holds.
+    pub fn parts(&self) -> Parts {
+        self.account.parts()
+    }
+
     /// The bound.
     pub fn capacity(&self) -> u64 {
         self.account.capacity()

@@ -125,8 +125,9 @@ impl Environment {
         Ok(())
     }
 
-    /// One round, where it is due.
+    /// The write budget fitted, and one round, where it is due.
     pub(crate) fn keep_house(&self) -> Result<()> {
+        self.fit_budget();
         if !self.is_due(&self.keeper.last_round, ROUND) {
             return Ok(());
         }

@@ -5,11 +5,15 @@
 //! transaction waits as it writes, 16 KiB by 16 KiB: at the full budget as long as draining what it
 //! brings takes, at least 10 µs, at most 1 ms a piece. Above five quarters: a commit waits until
 //! there is room (hard bound); where the disk is full it fails instead.
+//!
+//! The budget grows into what nothing else in the cache wants, and gives way to pages within
+//! seconds: data that fits is updated many times before it is written once (ADR 17).
 
 use crate::dictionary::{Dictionary, Found};
 use crate::environment::Environment;
 use crate::settings::Background;
 use crate::{Error, Result};
+use cachetable::Part;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,9 +36,20 @@ const STUCK: Duration = Duration::from_mins(2);
 /// A wait for memory above this is an event of its own (`longWaitEvents.cachePressure`).
 const LONG_STALL: Duration = Duration::from_secs(1);
 
+/// A memtable that may grow with the budget is sealed at so much of it, so that another one fills
+/// while it is drained…
+const MEMTABLE_SHARE: (u64, u64) = (1, 2);
+/// …and at this at the latest: a drain frees all of its memory at its end.
+const LARGEST_MEMTABLE: u64 = 256 << 20;
+/// A budget too large for what the cache has left shrinks by so much of the difference in a tenth
+/// of a second: writers are not held up at once because somebody reads.
+const GIVES_WAY: u64 = 16;
+
 /// Memtable memory of all dictionaries.
 #[derive(Default)]
 pub(crate) struct Memory {
+    /// The budget as it was fitted last; below the least one it does not count.
+    budget: AtomicU64,
     total: AtomicU64,
     /// Dictionaries with something in memory.
     written: Mutex<BTreeSet<u64>>,
@@ -83,8 +98,32 @@ impl Memory {
 }
 
 impl Environment {
-    fn budget(&self) -> u64 {
-        self.options.tuning.write_budget
+    /// Bytes all memtables may hold, for now.
+    pub(crate) fn budget(&self) -> u64 {
+        self.memory.budget.load(Ordering::Relaxed).max(self.options.tuning.write_budget)
+    }
+
+    /// Lets memtables have the room that nothing else in the cache has taken. Called about ten
+    /// times a second.
+    pub(crate) fn fit_budget(&self) {
+        let tuning = &self.options.tuning;
+        let parts = self.cache.parts();
+        let others = parts.total().saturating_sub(parts.of(Part::Memtables));
+        let room = self.cache.capacity().saturating_sub(others);
+        let fit = (room / 8 * 7).min(tuning.most_write_budget);
+        let now = self.budget();
+        let next = if fit < now { now - (now - fit).div_ceil(GIVES_WAY) } else { fit };
+        self.memory.budget.store(next, Ordering::Relaxed);
+    }
+
+    /// Bytes at which one memtable is sealed.
+    fn memtable_limit(&self) -> u64 {
+        let (share, of) = MEMTABLE_SHARE;
+        let grown = (self.budget() / of * share).min(LARGEST_MEMTABLE);
+        match self.budget() > self.options.tuning.write_budget {
+            true => grown.max(self.options.tuning.memtable_bytes),
+            false => self.options.tuning.memtable_bytes,
+        }
     }
 
     /// Writers will soon be slowed, unless memtables are drained.
@@ -106,7 +145,7 @@ impl Environment {
         if before == 0 && bytes > 0 {
             self.memory.written.lock().insert(dictionary.id);
         }
-        if dictionary.tree.debt().active_bytes >= self.options.tuning.memtable_bytes {
+        if dictionary.tree.debt().active_bytes >= self.memtable_limit() {
             self.seal(dictionary);
         } else if self.memory.total() > self.budget() / 2 {
             self.seal_largest();

@@ -65,6 +65,9 @@ pub struct Tuning {
     pub log_segment_bytes: u64,
     /// Bytes all memtables may hold before writers are slowed; 0 is a quarter of the cache.
     pub write_budget: u64,
+    /// Bytes they may hold where nothing else in the cache wants the room; 0 is five eighths of the
+    /// cache, or `write_budget` where that is given.
+    pub most_write_budget: u64,
     /// Bytes at which one memtable is sealed; 0 is chosen from the write budget.
     pub memtable_bytes: u64,
     /// Bytes of a transaction's writes in memory; above this they move to the disk. 0 is chosen
@@ -73,7 +76,7 @@ pub struct Tuning {
     /// Bytes of operations in one log record; 0 is 1 MiB.
     pub chunk_bytes: usize,
     /// Bytes of log after which a checkpoint is due before its time, and which memtables may hold
-    /// back: bounds what a recovery has to replay. 0 is chosen from the write budget.
+    /// back: bounds what a recovery has to replay. 0 is chosen from the largest write budget.
     pub log_cap: u64,
     /// Trees with tiny pages, nodes and buffers.
     pub tiny_trees: bool,
@@ -123,10 +126,15 @@ impl Options {
         }
         let cache = self.cache_size;
         let tuning = &mut self.tuning;
+        let most = match tuning.write_budget {
+            0 => cache / 8 * 5,
+            given => given,
+        };
+        default_to(&mut tuning.most_write_budget, most);
         default_to(&mut tuning.write_budget, cache / 4);
         default_to(&mut tuning.memtable_bytes, (tuning.write_budget / 2).min(64 * MIB));
         default_to(&mut tuning.spill_bytes, (cache / 16).clamp(MIB, 64 * MIB));
-        default_to(&mut tuning.log_cap, (tuning.write_budget * 2).clamp(64 * MIB, 512 * MIB));
+        default_to(&mut tuning.log_cap, (tuning.most_write_budget * 3).clamp(64 * MIB, 512 * MIB));
         if tuning.chunk_bytes == 0 {
             tuning.chunk_bytes = MIB as usize;
         }

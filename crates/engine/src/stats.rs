@@ -100,7 +100,7 @@ pub struct Stats {
     pub cache: cachetable::Stats,
     /// Memtables of all dictionaries that are not drained yet, in bytes.
     pub memtable_bytes: u64,
-    /// What they may take before writers are slowed.
+    /// What they may take before writers are slowed, as the cache is filled now.
     pub write_budget: u64,
     /// The data file.
     pub file: blockfile::Stats,
@@ -216,7 +216,7 @@ impl Environment {
             cache_size: self.options.cache_size,
             cache: self.cache.stats(),
             memtable_bytes: self.memory.total(),
-            write_budget: self.options.tuning.write_budget,
+            write_budget: self.budget(),
             file: self.blocks.stats(),
             log_bytes: wal.disk_bytes(),
             log_first: wal.first_lsn(),

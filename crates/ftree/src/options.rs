@@ -40,9 +40,10 @@ impl Default for TreeOptions {
 }
 
 impl TreeOptions {
-    /// Runs live for a few flushes and are a tenth of the data: they are compressed fast rather
-    /// than well (zstd 1 takes half the time of zstd 3).
-    pub(crate) fn run_compression(&self) -> Compression {
+    /// Runs live for a few flushes and are a tenth of the data, and leaves that are in use and get
+    /// so much from one memtable that it is merged into them directly live until the next one:
+    /// they are compressed fast rather than well (zstd 1 takes half the time of zstd 3).
+    pub(crate) fn fast_compression(&self) -> Compression {
         match self.compression {
             Compression::Zstd(_) => Compression::Zstd(1),
             Compression::Zlib(_) => Compression::Zlib(1),

@@ -21,6 +21,8 @@ pub(crate) struct Retain<'a> {
     pub(crate) dropped_deletes: u64,
     /// Versions that were dropped because newer ones hide them.
     pub(crate) dropped_versions: u64,
+    /// What both weighed.
+    pub(crate) dropped_bytes: u64,
 }
 
 impl<'a> Retain<'a> {
@@ -34,11 +36,20 @@ impl<'a> Retain<'a> {
             kept_ts: 0,
             dropped_deletes: 0,
             dropped_versions: 0,
+            dropped_bytes: 0,
         }
     }
 
     /// Whether the next entry stays.
     pub(crate) fn keep(&mut self, entry: Entry<'_>) -> bool {
+        let stays = self.judge(entry);
+        if !stays {
+            self.dropped_bytes += entry.weight();
+        }
+        stays
+    }
+
+    fn judge(&mut self, entry: Entry<'_>) -> bool {
         let same = self.started && self.key == entry.key;
         if !same {
             self.key.clear();

@@ -78,7 +78,7 @@ fn work_that_fails_changes_nothing_and_is_done_later() {
             let tree = Tree::create(&context, 3, TreeOptions::tiny());
             let mut model = Model::new();
             sim.fault_at(sim.syscalls() + n, fault);
-            for round in 0..3 {
+            for round in 0..5 {
                 fill(&tree, &mut model, round);
                 failed += settle(&tree).unwrap();
                 read_all(&tree, &model).unwrap();
@@ -101,7 +101,7 @@ fn disk_that_lies_about_a_write_is_caught() {
             let tree = Tree::create(&context, 3, TreeOptions::tiny());
             let mut model = Model::new();
             sim.fault_at(sim.syscalls() + n, fault);
-            for round in 0..3 {
+            for round in 0..5 {
                 fill(&tree, &mut model, round);
                 let worked = settle(&tree);
                 let read = read_all(&tree, &model);

@@ -77,6 +77,25 @@ fn ascending_load_writes_everything_once_into_full_leaves() {
 }
 
 #[test]
+fn updates_of_most_keys_leave_the_leaves_their_size() {
+    let tree = loaded(small(), 2000, 4 << 20);
+    settle(&tree, &Visibility::newest_only(2000), Effort::Idle);
+    let before = tree.stats();
+    for round in 1..=5 {
+        for number in (0..2000u64).filter(|number| number % 4 > 0) {
+            tree.insert(&key(scattered(number)), 2000 * round + number, Message::Put(&[8; 100]));
+        }
+        tree.seal(2000 * round + 1999);
+        settle(&tree, &Visibility::newest_only(2000 * round + 1999), Effort::Needed);
+    }
+    let stats = tree.stats();
+    let fuses = stats.leaf_fuses - before.leaf_fuses;
+    assert_eq!((fuses, stats.leaves), (0, before.leaves), "{stats:?}");
+    let written = stats.leaves_written - before.leaves_written;
+    assert_eq!(written, 5 * before.leaves, "each leaf once a round: {stats:?}");
+}
+
+#[test]
 fn random_load_amplifies_writes_as_the_cost_law_says() {
     let tree = loaded(small(), 30_000, 1 << 20);
     let stats = tree.stats();

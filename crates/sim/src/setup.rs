@@ -46,6 +46,7 @@ impl Setup {
         options.tuning = Tuning {
             log_segment_bytes: pick(random, &[8 << 10, 16 << 10, 64 << 10]),
             write_budget: budget,
+            most_write_budget: budget * pick(random, &[1, 1, 4]),
             memtable_bytes: budget / pick(random, &[2, 5, 12]),
             chunk_bytes: pick(random, &[100, 300, 4096]) as usize,
             spill_bytes: pick(random, &[0, 600, 4 << 10]),

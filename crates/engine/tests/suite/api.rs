@@ -320,6 +320,37 @@ fn checkpoint_is_due_when_the_log_has_grown() {
 }
 
 #[test]
+fn memory_for_writes_takes_what_the_cache_has_left_and_gives_way_to_pages() {
+    let sim = SimOs::new(1);
+    let mut options = Options { cache_size: 8 << 20, ..tiny() };
+    options.tuning.frame_bytes = 0;
+    options.tuning.most_write_budget = 2 << 20;
+    let engine = open(&sim.os(), options).unwrap();
+    while engine.step().unwrap() {}
+    assert_eq!(engine.stats().write_budget, 2 << 20, "nobody else wants it");
+    for round in 0..8_u8 {
+        for i in 0..200_u32 {
+            put(&engine, ROOT, &i.to_be_bytes(), &[round; 100]);
+            engine.step().unwrap();
+        }
+    }
+    assert_eq!(engine.stats().drains, 0, "what is written again and again stays in memory");
+    for i in 0..12_000_u32 {
+        put(&engine, ROOT, &i.to_be_bytes(), &[1; 1000]);
+    }
+    while engine.step().unwrap() {}
+    for i in 0..12_000_u32 {
+        assert!(engine.snapshot().get(ROOT, &i.to_be_bytes()).unwrap().is_some());
+        if i % 10 == 0 {
+            put(&engine, ROOT, b"written beside", &[1; 100]);
+            while engine.step().unwrap() {}
+        }
+    }
+    let budget = engine.stats().write_budget;
+    assert!(budget < 512 << 10, "pages fill the cache, and {budget} bytes are left");
+}
+
+#[test]
 fn cleaner_drops_what_an_ended_snapshot_kept() {
     let sim = SimOs::new(1);
     let options = Options { cleaner_period: Duration::from_secs(1), ..tiny() };

@@ -54,7 +54,7 @@ impl SegmentBuilder {
             role,
             options: *options,
             compression: match role {
-                Role::Run => options.run_compression(),
+                Role::Run => options.fast_compression(),
                 Role::Leaf => options.compression,
             },
             writer,

@@ -67,10 +67,16 @@ impl Unit<'_> {
                 } else {
                     leaves.expect(leaf.content().raw_bytes);
                     leaves.displaces = leaf.is_mostly_cached();
+                    if table.is_some() && leaves.displaces {
+                        leaves.options.compression = options.fast_compression();
+                    }
                     sources.push(segment(leaf, &bounds)?);
                 }
             }
-            self.merge(sources, &bounds, &mut retain, |entry| leaves.add(entry))?;
+            self.merge(sources, &bounds, &mut retain, |entry, dropped| {
+                leaves.dropped = dropped;
+                leaves.add(entry)
+            })?;
         }
         let leaves = leaves.finish(replaced)?;
         self.count_dropped(&retain);
@@ -85,8 +91,12 @@ impl Unit<'_> {
 struct LeafWriter<'a> {
     tree: &'a Tree,
     options: TreeOptions,
-    /// Raw bytes that will come, at most.
+    /// Raw bytes that will come, at most: of every version of every key.
     expected: u64,
+    /// Of those that came, bytes nobody sees any more.
+    dropped: u64,
+    /// Bytes of the leaves that are written.
+    written: u64,
     /// The leaf whose entries come is in use.
     displaces: bool,
     builder: Option<SegmentBuilder>,
@@ -103,7 +113,7 @@ pub(in crate::tree) struct NewLeaves {
 
 impl<'a> LeafWriter<'a> {
     fn new(tree: &'a Tree, options: TreeOptions, expected: u64) -> Self {
-        Self { tree, options, expected, displaces: false, builder: None, leaves: Vec::new() }
+        Self { tree, options, expected, dropped: 0, written: 0, displaces: false, builder: None, leaves: Vec::new() }
     }
 
     fn keep(&mut self, leaf: &Arc<Segment>) {
@@ -115,23 +125,23 @@ impl<'a> LeafWriter<'a> {
         self.expected += more;
     }
 
-    /// Where to cut: one leaf up to half over its size, else even pieces.
-    fn target(&self) -> u64 {
+    /// Where to cut: one leaf up to half over its size, else even pieces. What will come loses as
+    /// much to newer versions as what came.
+    fn target(&self, building: u64) -> u64 {
         let size = self.options.page_size;
-        if self.expected <= size * 3 / 2 {
+        let kept = (self.written + building) as f64;
+        let expected = (self.expected as f64 * kept / (kept + self.dropped as f64)) as u64;
+        if expected <= size * 3 / 2 {
             return size * 2;
         }
-        let pieces = (self.expected + size / 2) / size;
-        self.expected.div_ceil(pieces)
+        let pieces = (expected + size / 2) / size;
+        expected.div_ceil(pieces)
     }
 
     fn add(&mut self, entry: Entry<'_>) -> Result<()> {
-        let target = self.target();
-        if self
-            .builder
-            .as_ref()
-            .is_some_and(|builder| builder.size() >= target && builder.last_key() != entry.key)
-        {
+        if self.builder.as_ref().is_some_and(|builder| {
+            builder.size() >= self.target(builder.size()) && builder.last_key() != entry.key
+        }) {
             self.cut()?;
         }
         let (home, options, displaces) = (&self.tree.home, &self.options, self.displaces);
@@ -144,6 +154,7 @@ impl<'a> LeafWriter<'a> {
 
     fn cut(&mut self) -> Result<()> {
         if let Some(builder) = self.builder.take() {
+            self.written += builder.size();
             self.leaves.push(builder.finish()?);
             count(&self.tree.home.counters.leaves_written, 1);
         }

@@ -55,7 +55,7 @@ impl Unit<'_> {
         let mut child = 0;
         for input in inputs {
             let (sources, bounds) = input?;
-            self.merge(sources, &bounds, &mut retain, |entry| {
+            self.merge(sources, &bounds, &mut retain, |entry, _| {
                 while target.pivots.get(child).is_some_and(|pivot| entry.key > &pivot[..]) {
                     child += 1;
                 }
@@ -82,7 +82,7 @@ impl Unit<'_> {
         sources: Vec<Source>,
         bounds: &Bounds,
         retain: &mut Retain<'_>,
-        mut out: impl FnMut(Entry<'_>) -> Result<()>,
+        mut out: impl FnMut(Entry<'_>, u64) -> Result<()>,
     ) -> Result<()> {
         let mut merge = Merge::new(sources, Direction::Forward);
         let mut bytes = 0;
@@ -93,7 +93,7 @@ impl Unit<'_> {
             }
             bytes += entry.weight();
             if retain.keep(entry) {
-                out(entry)?;
+                out(entry, retain.dropped_bytes)?;
             }
             merge.advance()?;
         }
