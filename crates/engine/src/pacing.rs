@@ -119,10 +119,12 @@ impl Environment {
     /// Bytes at which one memtable is sealed.
     fn memtable_limit(&self) -> u64 {
         let (share, of) = MEMTABLE_SHARE;
-        let grown = (self.budget() / of * share).min(LARGEST_MEMTABLE);
-        match self.budget() > self.options.tuning.write_budget {
-            true => grown.max(self.options.tuning.memtable_bytes),
-            false => self.options.tuning.memtable_bytes,
+        let tuning = &self.options.tuning;
+        let budget = self.budget();
+        if budget > tuning.write_budget {
+            (budget / of * share).min(LARGEST_MEMTABLE).max(tuning.memtable_bytes)
+        } else {
+            tuning.memtable_bytes
         }
     }
 

@@ -113,7 +113,16 @@ pub(in crate::tree) struct NewLeaves {
 
 impl<'a> LeafWriter<'a> {
     fn new(tree: &'a Tree, options: TreeOptions, expected: u64) -> Self {
-        Self { tree, options, expected, dropped: 0, written: 0, displaces: false, builder: None, leaves: Vec::new() }
+        Self {
+            tree,
+            options,
+            expected,
+            dropped: 0,
+            written: 0,
+            displaces: false,
+            builder: None,
+            leaves: Vec::new(),
+        }
     }
 
     fn keep(&mut self, leaf: &Arc<Segment>) {
