@@ -240,10 +240,7 @@ impl Catalog {
         let ddl = self.ddl.lock();
         let mut txn = self.engine().begin(TxnOptions::default());
         let (result, indexes) = change(&collection, &mut txn)?;
-        let changed = Arc::new(with_indexes(&collection, indexes));
-        write_record(&mut txn, &changed)?;
-        let committed = txn.commit_with(Durability::Buffered, |_| self.publish(&changed));
-        committed.map_err(from_engine)?;
+        self.commit_changed(txn, with_indexes(&collection, indexes))?;
         drop(ddl);
         drop(guard);
         Ok(result)

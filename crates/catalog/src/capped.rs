@@ -16,7 +16,7 @@
 
 use crate::catalog::{Catalog, not_found};
 use crate::collection::Collection;
-use crate::ddl::{Check, with_options, write_record};
+use crate::ddl::{Check, with_options};
 use crate::documents::required_id;
 use crate::failure::from_engine;
 use crate::namespace::Namespace;
@@ -305,10 +305,7 @@ impl Catalog {
         let mut changed = with_options(&collection, options);
         changed.indexes = Vec::new();
         changed.order = Some(order);
-        let changed = Arc::new(changed);
-        write_record(&mut txn, &changed)?;
-        let committed = txn.commit_with(Durability::Buffered, |_| self.publish(&changed));
-        committed.map_err(from_engine)?;
+        self.commit_changed(txn, changed)?;
         drop((ddl, guard, turn));
         self.trim(namespace, cap)
     }
@@ -354,11 +351,8 @@ impl Catalog {
         let cap = Cap::new(size.unwrap_or(cap.bytes as i64), max)?;
         let _ddl = self.ddl.lock();
         let options = collection.options.with_cap(Some(cap))?;
-        let changed = Arc::new(with_options(&collection, options));
-        let mut txn = self.engine().begin(TxnOptions::default());
-        write_record(&mut txn, &changed)?;
-        let committed = txn.commit_with(Durability::Buffered, |_| self.publish(&changed));
-        committed.map_err(from_engine)?;
+        let txn = self.engine().begin(TxnOptions::default());
+        self.commit_changed(txn, with_options(&collection, options))?;
         drop(guard);
         Ok(())
     }

@@ -122,7 +122,7 @@ impl Catalog {
             None => txn.create_dictionary(storage).map_err(from_engine)?,
         };
         let order = create_order(&mut txn, options, storage)?;
-        let collection = Arc::new(Collection {
+        let collection = Collection {
             namespace: namespace.clone(),
             uuid: self.new_uuid(),
             number: ddl.next_number,
@@ -131,12 +131,9 @@ impl Catalog {
             order,
             indexes: Vec::new(),
             shared: Arc::new(Shared::default()),
-        });
+        };
         ddl.next_number += 1;
-        write_record(&mut txn, &collection)?;
-        let published = txn.commit_with(Durability::Buffered, |_| self.publish(&collection));
-        published.map_err(from_engine)?;
-        Ok(collection)
+        self.commit_changed(txn, collection)
     }
 
     pub(crate) fn check_case(&self, database: &str) -> Result<()> {
@@ -324,11 +321,8 @@ impl Catalog {
         let options = collection.options.with_validation(change)?;
         options.validation.check_place(namespace)?;
         let _ddl = self.ddl.lock();
-        let changed = Arc::new(with_options(&collection, options));
-        let mut txn = self.engine().begin(TxnOptions::default());
-        write_record(&mut txn, &changed)?;
-        let committed = txn.commit_with(Durability::Buffered, |_| self.publish(&changed));
-        committed.map_err(from_engine)?;
+        let txn = self.engine().begin(TxnOptions::default());
+        self.commit_changed(txn, with_options(&collection, options))?;
         drop(guard);
         Ok(())
     }
@@ -368,6 +362,20 @@ impl Catalog {
                 return Ok(guards);
             }
         }
+    }
+
+    /// Ends a change of the catalog: the collection's record is written with whatever else `txn`
+    /// did, and its new version is what others find from the commit on.
+    pub(crate) fn commit_changed(
+        &self,
+        mut txn: engine::Txn,
+        changed: Collection,
+    ) -> Result<Arc<Collection>> {
+        let changed = Arc::new(changed);
+        write_record(&mut txn, &changed)?;
+        let committed = txn.commit_with(Durability::Buffered, |_| self.publish(&changed));
+        committed.map_err(from_engine)?;
+        Ok(changed)
     }
 
     /// Swaps a collection's new version into the map.

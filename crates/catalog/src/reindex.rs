@@ -9,12 +9,12 @@
 use crate::build::{IndexSelector, clone_index, is_id_pattern, selected, with_indexes};
 use crate::catalog::{Catalog, not_found};
 use crate::collection::Collection;
-use crate::ddl::{Check, write_record};
+use crate::ddl::Check;
 use crate::failure::from_engine;
 use crate::namespace::Namespace;
 use crate::shape::StorageOptions;
 use bson::raw::RawDocument;
-use engine::{DictionaryId, DictionaryOptions, Durability, Rewrite, TxnOptions};
+use engine::{DictionaryId, DictionaryOptions, Rewrite, TxnOptions};
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 
@@ -74,10 +74,7 @@ impl Catalog {
         if chosen.iter().any(|(_, dictionary)| *dictionary == collection.primary) {
             changed.options = collection.options.with_storage(change)?;
         }
-        let changed = Arc::new(changed);
-        write_record(&mut txn, &changed)?;
-        let committed = txn.commit_with(Durability::Buffered, |_| self.publish(&changed));
-        committed.map_err(from_engine)?;
+        self.commit_changed(txn, changed)?;
         drop(guard);
         Ok(before)
     }

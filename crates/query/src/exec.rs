@@ -32,6 +32,7 @@ use catalog::{
     Cursor, DictionaryId, Direction, Index, KeyRange, Reader, Snapshot, Txn, Value, from_engine,
 };
 use errors::Result;
+use expr::Filter;
 
 /// Rows between two questions whether to go on.
 const INTERRUPT_PERIOD: u64 = 128;
@@ -96,6 +97,14 @@ impl Row {
 
     pub(crate) fn document(&self) -> Result<&RawDocument> {
         Ok(RawDocument::from_bytes(&self.document)?)
+    }
+}
+
+/// Whether a stored document is one of those asked for.
+fn passes(filter: Option<&Filter>, document: &[u8]) -> Result<bool> {
+    match filter {
+        Some(filter) => filter.matches(RawDocument::from_bytes(document)?),
+        None => Ok(true),
     }
 }
 

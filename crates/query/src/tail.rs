@@ -6,12 +6,13 @@
 use crate::canonical::{Canonical, Purpose};
 use crate::context::OpContext;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
-use crate::exec::{ArrivalStage, At, LimitStage, SkipStage, Stage};
+use crate::exec::{ArrivalStage, LimitStage, SkipStage, Stage};
+use crate::find::StageRows;
 use crate::plan::hint::Hint;
 use crate::projection::ProjectStage;
 use crate::request::FindRequest;
 use bson::raw::RawDocument;
-use catalog::{Catalog, Namespace, Snapshot};
+use catalog::{Catalog, Namespace};
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 
@@ -65,10 +66,12 @@ pub fn find_tailable(
         stage = Box::new(ProjectStage::new(stage, shape, filter, None, false));
     }
     let rows = TailRows {
-        stage,
-        snapshot: ctx.catalog.snapshot(),
+        rows: StageRows {
+            stage,
+            snapshot: ctx.catalog.snapshot(),
+            interrupt: Arc::clone(&interrupt),
+        },
         catalog: Arc::clone(ctx.catalog),
-        interrupt: Arc::clone(&interrupt),
     };
     let is_empty = collection.count() == 0;
     let cursor = QueryCursor::new(Box::new(rows), Some(collection), interrupt);
@@ -76,27 +79,22 @@ pub fn find_tailable(
     Ok(if is_empty { cursor } else { cursor.tailing(seen) })
 }
 
+/// Stages that go on, on a newer snapshot, where they had come to their end.
 struct TailRows {
-    stage: Box<dyn Stage>,
-    snapshot: Snapshot,
+    rows: StageRows,
     catalog: Arc<Catalog>,
-    interrupt: Arc<InterruptSlot>,
 }
 
 impl Rows for TailRows {
     fn next(&mut self) -> Result<Option<&RawDocument>> {
-        let at = At { snapshot: &self.snapshot, txn: None, interrupt: &*self.interrupt };
-        if !self.stage.advance(&at)? {
-            return Ok(None);
-        }
-        self.stage.row().document().map(Some)
+        self.rows.next()
     }
 
     fn park(&mut self) {
-        self.stage.park();
+        self.rows.park();
     }
 
     fn refresh(&mut self) {
-        self.snapshot = self.catalog.snapshot();
+        self.rows.snapshot = self.catalog.snapshot();
     }
 }

@@ -8,8 +8,8 @@
 //! that fails has a document with its error, and where `ordered` is the last.
 
 use super::batch::{Documents, Wanted, first_batch};
-use super::update::check_update_value;
 use super::write_reply::batch;
+use super::{delete, update};
 use crate::context::Context;
 use crate::fields::{Field, inner, missing};
 use crate::registry::{Command, Counter};
@@ -418,42 +418,24 @@ fn parse_update<'a>(
     op: &'a RawDocument,
     fields: impl Iterator<Item = Result<Field<'a>>>,
 ) -> Result<UpdateStatement<'a>> {
-    let (mut filter, mut update) = (None, None);
-    let mut statement = UpdateStatement {
-        filter: op,
-        update: RawBsonRef::Null,
-        multi: false,
-        upsert: false,
-        array_filters: None,
-        hint: None,
-        collation: None,
-        constants: None,
-        sort: None,
-    };
+    let (mut filter, mut mods) = (None, None);
+    let mut statement = update::blank(op);
     for field in fields {
         let field = field?;
         match field.name {
             "filter" => filter = Some(field.document()?),
-            "updateMods" => update = Some(field.value),
-            "multi" => statement.multi = field.strict_bool()?,
-            "upsert" => statement.upsert = field.strict_bool()?,
+            "updateMods" => mods = Some(field.value),
             "upsertSupplied" => {
                 field.strict_bool()?;
             }
-            "arrayFilters" => {
-                field.documents()?;
-                statement.array_filters = Some(field.array()?);
-            }
-            "hint" => statement.hint = Some(field.hint()?),
-            "collation" => statement.collation = Some(field.document()?),
             "constants" => statement.constants = Some(field.document()?),
             "sort" => statement.sort = Some(field.document()?),
-            _ => return Err(field.unknown()),
+            _ => update::shared_field(&mut statement, &field)?,
         }
     }
     statement.filter = filter.ok_or_else(|| missing(PLACE, "filter"))?;
-    statement.update = update.ok_or_else(|| missing(PLACE, "updateMods"))?;
-    check_update_value(&statement)?;
+    statement.update = mods.ok_or_else(|| missing(PLACE, "updateMods"))?;
+    update::check_update_value(&statement)?;
     Ok(statement)
 }
 
@@ -468,9 +450,7 @@ fn parse_delete<'a>(
         match field.name {
             "filter" => filter = Some(field.document()?),
             "multi" => statement.only_one = !field.strict_bool()?,
-            "hint" => statement.hint = Some(field.hint()?),
-            "collation" => statement.collation = Some(field.document()?),
-            _ => return Err(field.unknown()),
+            _ => delete::shared_field(&mut statement, &field)?,
         }
     }
     statement.filter = filter.ok_or_else(|| missing(PLACE, "filter"))?;

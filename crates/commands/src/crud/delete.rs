@@ -95,10 +95,8 @@ fn parse_statement(document: &RawDocument) -> Result<DeleteStatement<'_>> {
         match field.name {
             "q" => filter = Some(field.document()?),
             "limit" => limit = Some(field.i64()?),
-            "hint" => statement.hint = Some(field.hint()?),
-            "collation" => statement.collation = Some(field.document()?),
             "sampleId" => {}
-            _ => return Err(field.unknown()),
+            _ => shared_field(&mut statement, &field)?,
         }
     }
     statement.filter = filter.ok_or_else(|| missing(PLACE, "q"))?;
@@ -112,4 +110,17 @@ fn parse_statement(document: &RawDocument) -> Result<DeleteStatement<'_>> {
         }
     };
     Ok(statement)
+}
+
+/// Reads a field that has the same name in `bulkWrite`, and refuses what neither knows.
+pub(crate) fn shared_field<'a>(
+    statement: &mut DeleteStatement<'a>,
+    field: &Field<'a>,
+) -> Result<()> {
+    match field.name {
+        "hint" => statement.hint = Some(field.hint()?),
+        "collation" => statement.collation = Some(field.document()?),
+        _ => return Err(field.unknown()),
+    }
+    Ok(())
 }

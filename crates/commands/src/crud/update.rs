@@ -122,7 +122,29 @@ fn check_stage_names(context: &Context<'_>, update: RawBsonRef<'_>) -> Result<()
 }
 
 fn parse_statement(document: &RawDocument) -> Result<UpdateStatement<'_>> {
-    let mut statement = UpdateStatement {
+    let mut statement = blank(document);
+    let (mut filter, mut update) = (None, None);
+    for field in inner(document, PLACE) {
+        let field = field?;
+        match field.name {
+            "q" => filter = Some(field.document()?),
+            "u" => update = Some(field.value),
+            "c" => statement.constants = Some(field.document()?),
+            // MongoDB 8 knows it; a server that says it is 7 refuses it.
+            "sort" if MAX_WIRE_VERSION >= 25 => statement.sort = Some(field.document()?),
+            "sampleId" | "upsertSupplied" => {}
+            _ => shared_field(&mut statement, &field)?,
+        }
+    }
+    statement.filter = filter.ok_or_else(|| missing(PLACE, "q"))?;
+    statement.update = update.ok_or_else(|| missing(PLACE, "u"))?;
+    check_update_value(&statement)?;
+    Ok(statement)
+}
+
+/// A statement that waits for its fields, the filter among them.
+pub(crate) fn blank(document: &RawDocument) -> UpdateStatement<'_> {
+    UpdateStatement {
         filter: document,
         update: RawBsonRef::Null,
         multi: false,
@@ -132,32 +154,26 @@ fn parse_statement(document: &RawDocument) -> Result<UpdateStatement<'_>> {
         collation: None,
         constants: None,
         sort: None,
-    };
-    let (mut filter, mut update) = (None, None);
-    for field in inner(document, PLACE) {
-        let field = field?;
-        match field.name {
-            "q" => filter = Some(field.document()?),
-            "u" => update = Some(field.value),
-            "multi" => statement.multi = field.strict_bool()?,
-            "upsert" => statement.upsert = field.strict_bool()?,
-            "arrayFilters" => {
-                field.documents()?;
-                statement.array_filters = Some(field.array()?);
-            }
-            "hint" => statement.hint = Some(field.hint()?),
-            "collation" => statement.collation = Some(field.document()?),
-            "c" => statement.constants = Some(field.document()?),
-            // MongoDB 8 knows it; a server that says it is 7 refuses it.
-            "sort" if MAX_WIRE_VERSION >= 25 => statement.sort = Some(field.document()?),
-            "sampleId" | "upsertSupplied" => {}
-            _ => return Err(field.unknown()),
-        }
     }
-    statement.filter = filter.ok_or_else(|| missing(PLACE, "q"))?;
-    statement.update = update.ok_or_else(|| missing(PLACE, "u"))?;
-    check_update_value(&statement)?;
-    Ok(statement)
+}
+
+/// Reads a field that has the same name in `bulkWrite`, and refuses what neither knows.
+pub(crate) fn shared_field<'a>(
+    statement: &mut UpdateStatement<'a>,
+    field: &Field<'a>,
+) -> Result<()> {
+    match field.name {
+        "multi" => statement.multi = field.strict_bool()?,
+        "upsert" => statement.upsert = field.strict_bool()?,
+        "arrayFilters" => {
+            field.documents()?;
+            statement.array_filters = Some(field.array()?);
+        }
+        "hint" => statement.hint = Some(field.hint()?),
+        "collation" => statement.collation = Some(field.document()?),
+        _ => return Err(field.unknown()),
+    }
+    Ok(())
 }
 
 /// Refuses what cannot be an update, and a sort that would choose among all.

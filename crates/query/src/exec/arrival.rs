@@ -7,8 +7,7 @@
 //! would leave documents out, so it is an error.
 
 use super::stats::Report;
-use super::{At, Counters, Row, Stage};
-use bson::raw::RawDocument;
+use super::{At, Counters, Row, Stage, passes};
 use catalog::{
     Collection, Cursor, DictionaryId, Direction, arrival_key, arrival_of, arrivals_from,
 };
@@ -95,9 +94,7 @@ impl Stage for ArrivalStage {
             self.counters.documents += 1;
             at.tick(self.counters.works)?;
             let Some(document) = at.get(self.collection.primary(), id_key)? else { continue };
-            if let Some(filter) = &self.filter
-                && !filter.matches(RawDocument::from_bytes(&document[..])?)?
-            {
+            if !passes(self.filter.as_ref(), &document)? {
                 continue;
             }
             self.row.set(id_key, &document);
@@ -120,12 +117,6 @@ impl Stage for ArrivalStage {
     }
 
     fn report(&self) -> Report {
-        let mut report = Report::new("COLLSCAN", self.counters);
-        if let Some(filter) = &self.filter {
-            report = report.with("filter", filter.to_document());
-        }
-        report
-            .with("direction", if self.backward { "backward" } else { "forward" })
-            .counting("docsExamined", self.counters.documents)
+        Report::collection_scan(self.counters, self.filter.as_ref(), self.backward)
     }
 }

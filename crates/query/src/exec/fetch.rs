@@ -1,8 +1,7 @@
 //! From id keys to documents, and the filter that needs them.
 
 use super::stats::Report;
-use super::{At, Counters, Row, Stage};
-use bson::raw::RawDocument;
+use super::{At, Counters, Row, Stage, passes};
 use catalog::Collection;
 use errors::Result;
 use expr::Filter;
@@ -46,9 +45,7 @@ impl Stage for FetchStage {
                 self.row.set(&input.id_key, &input.document);
             }
             self.counters.documents += 1;
-            if let Some(filter) = &self.filter
-                && !filter.matches(RawDocument::from_bytes(&self.row.document)?)?
-            {
+            if !passes(self.filter.as_ref(), &self.row.document)? {
                 continue;
             }
             self.counters.advanced += 1;
@@ -67,11 +64,8 @@ impl Stage for FetchStage {
     }
 
     fn report(&self) -> Report {
-        let mut report = Report::new("FETCH", self.counters);
-        if let Some(filter) = &self.filter {
-            report = report.with("filter", filter.to_document());
-        }
-        report
+        Report::new("FETCH", self.counters)
+            .filtering(self.filter.as_ref())
             .counting("docsExamined", self.counters.documents)
             .counting("alreadyHasObj", 0)
             .over(self.input.report())

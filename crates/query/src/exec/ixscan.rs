@@ -1,15 +1,15 @@
 //! A scan of a part of an index.
 //!
 //! A secondary index yields id keys, or where it covers the query documents put together from its
-//! entries; a clustering one yields the documents that its entries hold. The index on `_id` is the collection itself: it yields documents.
+//! entries; a clustering one yields the documents that its entries hold. The index on `_id` is the
+//! collection itself: it yields documents.
 //!
 //! Always true: a document with several keys in the range is yielded once, at the first of them.
 
 use super::ranges::{Check, Ranges, damaged};
 use super::stats::Report;
-use super::{At, Counters, Row, Stage};
+use super::{At, Counters, Row, Stage, passes};
 use crate::plan::IndexScan;
-use bson::raw::RawDocument;
 use bson::{Bson, Document, RawDocumentBuf};
 use catalog::{Collection, Cursor, DictionaryId, Direction};
 use errors::Result;
@@ -121,9 +121,7 @@ impl IndexStage {
         }
         let Some(index) = &self.scan.index else {
             self.counters.documents += 1;
-            if let Some(filter) = &self.filter
-                && !filter.matches(RawDocument::from_bytes(value)?)?
-            {
+            if !passes(self.filter.as_ref(), value)? {
                 return Ok(Step::Skipped);
             }
             self.row.set(key, value);
@@ -137,9 +135,7 @@ impl IndexStage {
         }
         if let Some(document) = index.keys().document_of(value)? {
             self.row.set(id_key, document);
-            if let Some(filter) = &self.filter
-                && !filter.matches(self.row.document()?)?
-            {
+            if !passes(self.filter.as_ref(), document)? {
                 return Ok(Step::Skipped);
             }
             return Ok(Step::Entry);
@@ -161,9 +157,7 @@ impl IndexStage {
             let document = put_together(&self.scan, values)?;
             self.row.set(&id_key, document.as_bytes());
         }
-        if let Some(filter) = &self.filter
-            && !filter.matches(self.row.document()?)?
-        {
+        if !passes(self.filter.as_ref(), &self.row.document)? {
             return Ok(Step::Skipped);
         }
         Ok(Step::Entry)
@@ -252,9 +246,8 @@ impl Stage for IndexStage {
         if clustering {
             report = report.with("clustering", true);
         }
-        if let (Some(filter), true) = (&self.filter, scan.covered || clustering) {
-            report = report.with("filter", filter.to_document());
-        }
+        let filters = scan.covered || clustering;
+        report = report.filtering(self.filter.as_ref().filter(|_| filters));
         report = report.with("keyPattern", key).with("indexName", scan.name());
         let collation = spec.map_or(self.collection.collation(), |spec| spec.collation.as_ref());
         if let Some(collation) = collation
@@ -301,12 +294,11 @@ impl Stage for ClusteredStage {
         let mut scan = self.0.report();
         let counters = self.0.counters;
         scan.counters = Counters { documents: 0, advanced: counters.keys, ..counters };
-        let mut report =
-            Report::new("FETCH", Counters { keys: 0, documents: counters.keys, ..counters });
-        if let Some(filter) = &self.0.filter {
-            report = report.with("filter", filter.to_document());
-        }
-        report.counting("docsExamined", counters.keys).counting("alreadyHasObj", 0).over(scan)
+        Report::new("FETCH", Counters { keys: 0, documents: counters.keys, ..counters })
+            .filtering(self.0.filter.as_ref())
+            .counting("docsExamined", counters.keys)
+            .counting("alreadyHasObj", 0)
+            .over(scan)
     }
 }
 

@@ -1,8 +1,7 @@
 //! Scans of the collection itself: all of it, one document, or nothing.
 
 use super::stats::Report;
-use super::{At, Counters, Row, Stage};
-use bson::raw::RawDocument;
+use super::{At, Counters, Row, Stage, passes};
 use catalog::{Collection, Cursor, Direction, KeyRange};
 use errors::Result;
 use expr::Filter;
@@ -57,9 +56,7 @@ impl Stage for CollectionStage {
             self.counters.works += 1;
             self.counters.documents += 1;
             at.tick(self.counters.works)?;
-            if let Some(filter) = &self.filter
-                && !filter.matches(RawDocument::from_bytes(value)?)?
-            {
+            if !passes(self.filter.as_ref(), value)? {
                 continue;
             }
             self.row.set(key, value);
@@ -81,13 +78,7 @@ impl Stage for CollectionStage {
     }
 
     fn report(&self) -> Report {
-        let mut report = Report::new("COLLSCAN", self.counters);
-        if let Some(filter) = &self.filter {
-            report = report.with("filter", filter.to_document());
-        }
-        report
-            .with("direction", if self.backward { "backward" } else { "forward" })
-            .counting("docsExamined", self.counters.documents)
+        Report::collection_scan(self.counters, self.filter.as_ref(), self.backward)
     }
 }
 
@@ -135,9 +126,7 @@ impl Stage for IdStage {
         };
         self.counters.keys += 1;
         self.counters.documents += 1;
-        if let Some(filter) = &self.filter
-            && !filter.matches(RawDocument::from_bytes(&document[..])?)?
-        {
+        if !passes(self.filter.as_ref(), &document)? {
             return Ok(false);
         }
         self.row.set(&self.id_key, &document);
@@ -152,11 +141,8 @@ impl Stage for IdStage {
     fn park(&mut self) {}
 
     fn report(&self) -> Report {
-        let mut report = Report::new("IDHACK", self.counters);
-        if let Some(filter) = &self.filter {
-            report = report.with("filter", filter.to_document());
-        }
-        report
+        Report::new("IDHACK", self.counters)
+            .filtering(self.filter.as_ref())
             .counting("keysExamined", self.counters.keys)
             .counting("docsExamined", self.counters.documents)
     }

@@ -1,6 +1,7 @@
 //! What a stage counts and what `explain` shows of it.
 
 use bson::{Bson, Document};
+use expr::Filter;
 
 /// What every stage counts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,6 +51,27 @@ impl Report {
     pub(crate) fn over(mut self, input: Report) -> Self {
         self.inputs.push(input);
         self
+    }
+
+    /// What every scan of the documents tells, in whichever order it takes them.
+    pub(crate) fn collection_scan(
+        counters: Counters,
+        filter: Option<&Filter>,
+        backward: bool,
+    ) -> Self {
+        Self::new("COLLSCAN", counters)
+            .filtering(filter)
+            .with("direction", if backward { "backward" } else { "forward" })
+            .counting("docsExamined", counters.documents)
+    }
+
+    /// The filter it holds its rows against, where it has one.
+    #[must_use]
+    pub(crate) fn filtering(self, filter: Option<&Filter>) -> Self {
+        match filter {
+            Some(filter) => self.with("filter", filter.to_document()),
+            None => self,
+        }
     }
 
     /// Index entries looked at by it and everything below.
