@@ -29,6 +29,8 @@ pub struct Connection {
     pub(crate) operation: Arc<Operation>,
     /// The same slot as running queries see it.
     pub(crate) interrupt: Arc<dyn Interrupt>,
+    /// And as a client's code does.
+    pub(crate) script_host: Arc<dyn script::Host>,
     /// What the client said about itself in its first `hello`.
     pub(crate) client: OnceLock<RawDocumentBuf>,
     /// What became of the newest write; there once it wrote in the old way.

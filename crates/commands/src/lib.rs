@@ -24,6 +24,7 @@ mod metrics;
 mod registry;
 mod replication;
 mod reply;
+mod scripting;
 mod service;
 mod sessions;
 mod transactions;

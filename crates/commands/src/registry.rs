@@ -164,6 +164,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::crud::distinct::DISTINCT,
     &crate::crud::explain::EXPLAIN,
     &crate::aggregation::aggregate::AGGREGATE,
+    &crate::aggregation::map_reduce::MAP_REDUCE,
     &crate::admin::create::CREATE,
     &crate::admin::create_indexes::CREATE_INDEXES,
     &crate::admin::drop::DROP,

@@ -15,6 +15,7 @@ use crate::registry::{self, Class, Command, Counter};
 use crate::replication::reply::{topology_counter, write_times, write_topology_of_error};
 use crate::replication::{ReplicaSetOptions, Replication, Role};
 use crate::reply::{Reply, write_error, write_labels};
+use crate::scripting::{ScriptHost, Scripting};
 use crate::transactions::{
     self, Figures, LIFETIME_SECONDS, LOCK_PATIENCE_MS, SessionState, bound, labels,
 };
@@ -133,6 +134,8 @@ pub struct Service {
     next_forgetting: AtomicU64,
     pub(crate) cursor_timeout_ms: AtomicU64,
     pub(crate) slow_ms: AtomicU64,
+    /// What clients' code may do.
+    pub(crate) scripting: Arc<Scripting>,
     /// `enableTestCommands`.
     pub(crate) test_commands: AtomicBool,
     pub(crate) fail_points: FailPoints,
@@ -214,6 +217,7 @@ impl Service {
             next_connection: AtomicU64::new(1),
             connections: Mutex::default(),
             slow_ms: AtomicU64::new(100),
+            scripting: Arc::default(),
             test_commands: AtomicBool::new(false),
             fail_points: FailPoints::default(),
             ttl_sleep_secs: AtomicU64::new(TTL_SLEEP.as_secs()),
@@ -237,10 +241,12 @@ impl Service {
             operation: Arc::clone(&operation),
             clock: Arc::clone(&self.os.clock),
         });
+        let script_host = Arc::new(ScriptHost::new(self, &interrupt));
         let connection = Arc::new(Connection {
             id,
             info,
             operation,
+            script_host,
             interrupt,
             client: OnceLock::new(),
             last_write: OnceLock::new(),
@@ -310,10 +316,12 @@ impl Service {
             read_state: None,
             waited: Duration::ZERO,
         };
+        let hosted = script::hosted_by(Arc::clone(&connection.script_host));
         let result = match self.fail_points.meet(&context) {
             None => execute(&mut context),
             Some(met) => self.fail(met, &mut context),
         };
+        drop(hosted);
         let result = result.map_err(|error| labels::label(&context, error));
         let runs = &self.metrics.runs[position];
         runs.total.fetch_add(1, Ordering::Relaxed);

@@ -12,6 +12,7 @@ mod crud;
 mod diagnostics;
 mod fail_points;
 mod generic;
+mod javascript;
 mod mutations;
 mod replica_set;
 mod sessions;

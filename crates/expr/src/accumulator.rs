@@ -8,12 +8,14 @@
 //! that are merged in order, finish with the same value.
 
 mod ranked;
+mod scripted;
 mod state;
 mod window;
 
 #[cfg(test)]
 mod tests;
 
+use scripted::Scripted;
 pub use state::Accumulator;
 pub use window::{WindowAccumulator, WindowSum};
 
@@ -37,6 +39,8 @@ pub struct AccumulatorSpec {
     sort: Option<SortPattern>,
     /// The percentiles asked for.
     percentiles: Vec<f64>,
+    /// Of `$accumulator`: the client's functions.
+    scripted: Option<Box<Scripted>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +67,7 @@ pub(crate) enum Kind {
     BottomN,
     Median,
     Percentile,
+    Scripted,
 }
 
 const NAMES: &[(&str, Kind)] = &[
@@ -88,6 +93,7 @@ const NAMES: &[(&str, Kind)] = &[
     ("$bottomN", Kind::BottomN),
     ("$median", Kind::Median),
     ("$percentile", Kind::Percentile),
+    ("$accumulator", Kind::Scripted),
 ];
 
 impl AccumulatorSpec {
@@ -106,12 +112,26 @@ impl AccumulatorSpec {
                 Self::parse_sorted(name, kind, value, ctx)
             }
             Kind::Median | Kind::Percentile => Self::parse_percentile(name, kind, value, ctx),
+            Kind::Scripted => {
+                let (scripted, input) = Scripted::parse(value, ctx)?;
+                let mut spec = Self::plain(name, kind, input);
+                spec.scripted = Some(Box::new(scripted));
+                Ok(spec)
+            }
             _ => Ok(Self::plain(name, kind, parse_operand(name, value, ctx)?)),
         }
     }
 
     fn plain(name: &'static str, kind: Kind, input: Expression) -> Self {
-        Self { name, kind, input: input.optimize(), n: None, sort: None, percentiles: Vec::new() }
+        Self {
+            name,
+            kind,
+            input: input.optimize(),
+            n: None,
+            sort: None,
+            percentiles: Vec::new(),
+            scripted: None,
+        }
     }
 
     /// `{$sum: 1}`, which `$count` and `$sortByCount` are made of.
@@ -258,6 +278,10 @@ impl AccumulatorSpec {
 
     /// An empty state for the group with this key.
     pub fn start(&self, key: RawBsonRef<'_>, variables: &Variables) -> Result<Accumulator> {
+        if let Some(scripted) = &self.scripted {
+            let key = key.as_document().unwrap_or(crate::agg::empty_document());
+            return Ok(Accumulator::scripted(scripted.start(key, variables)?));
+        }
         let n = match &self.n {
             None => 1,
             Some(n) => {

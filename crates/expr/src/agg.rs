@@ -22,6 +22,7 @@ mod object;
 mod optimize;
 mod parse;
 mod path;
+pub(crate) mod script;
 mod set;
 mod string;
 mod value;
@@ -74,6 +75,11 @@ impl Expression {
     /// A constant.
     pub fn constant(value: RawBson) -> Self {
         Self(Node::Constant(Some(value)))
+    }
+
+    /// What a client's code says of the document, which it finds as `this`: true or false.
+    pub fn holds(code: script::Script) -> Self {
+        Self(Node::Script(std::sync::Arc::new(code), script::Call::OnDocument))
     }
 
     /// The field path `a.b` of the current document (no leading `$`).

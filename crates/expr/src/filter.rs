@@ -80,6 +80,8 @@ pub struct Filter {
 /// An aggregation expression as a condition.
 #[derive(Clone, Debug)]
 pub struct ExprNode {
+    /// `$expr` or `$where`.
+    pub name: &'static str,
     /// What is evaluated.
     pub expression: Expression,
     /// What the client wrote.
@@ -318,7 +320,12 @@ impl Filter {
         render::document(&self.root)
     }
 
-    /// Every `$expr` in the filter.
+    /// Whether a part of it is a `$where`, which has no place in some filters.
+    pub fn uses_where(&self) -> bool {
+        uses_where(&self.root)
+    }
+
+    /// Every `$expr` and `$where` in the filter.
     pub fn expressions(&self) -> Vec<&Expression> {
         let mut found = Vec::new();
         collect_expressions(&self.root, &mut found);
@@ -340,6 +347,15 @@ impl std::fmt::Display for Filter {
             Ok(document) => f.write_str(&crate::show::document(&document)),
             Err(_) => f.write_str("{ ... }"),
         }
+    }
+}
+
+fn uses_where(node: &Node) -> bool {
+    match node {
+        Node::And(parts) | Node::Or(parts) | Node::Nor(parts) => parts.iter().any(uses_where),
+        Node::Not(part) => uses_where(part),
+        Node::Expr(expr) => expr.name == "$where",
+        _ => false,
     }
 }
 

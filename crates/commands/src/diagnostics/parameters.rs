@@ -55,6 +55,22 @@ static PARAMETERS: &[Parameter] = &[
         only_at_start: true,
     },
     fixed("featureCompatibilityVersion", |_| Bson::Document(doc! { "version": FEATURE_VERSION })),
+    Parameter {
+        name: "internalQueryJavaScriptFnTimeoutMillis",
+        read: |service| Bson::Int32(service.scripting.call_limit_ms.load(Ordering::Relaxed) as i32),
+        write: Some((1, i32::MAX as i64, |service, value| {
+            service.scripting.call_limit_ms.store(value as u64, Ordering::Relaxed);
+        })),
+        only_at_start: false,
+    },
+    Parameter {
+        name: "javascriptEnabled",
+        read: |service| Bson::Boolean(service.scripting.enabled.load(Ordering::Relaxed)),
+        write: Some((0, 1, |service, value| {
+            service.scripting.enabled.store(value != 0, Ordering::Relaxed);
+        })),
+        only_at_start: true,
+    },
     fixed("localLogicalSessionTimeoutMinutes", |_| Bson::Int32(30)),
     fixed("maxBSONDepth", |_| Bson::Int32(200)),
     fixed("maxSessions", |_| Bson::Int32(session::Sessions::MAX as i32)),

@@ -1,6 +1,7 @@
 //! The state of one accumulator of one group.
 
 use crate::accumulator::ranked::Ranked;
+use crate::accumulator::scripted;
 use crate::accumulator::{Kind, number_of};
 use crate::agg::{Merger, Spread, Value, average, merge_input};
 use crate::number::{Number, Sum};
@@ -39,6 +40,7 @@ enum State {
     /// By value, in this direction.
     RankedByValue(Ranked, Direction),
     Percentile(Vec<f64>, Vec<f64>, bool),
+    Scripted(Box<scripted::State>),
 }
 
 fn malformed() -> Error {
@@ -93,7 +95,6 @@ impl Accumulator {
             }
             Kind::StdDevPop => State::StdDev(Spread::default(), 0),
             Kind::StdDevSamp => State::StdDev(Spread::default(), 1),
-            Kind::Count => State::Count(0),
             Kind::MergeObjects => State::Merge(Merger::default()),
             Kind::FirstN => State::FirstN(n, Vec::new(), 0),
             Kind::LastN => State::LastN(n, VecDeque::new(), 0),
@@ -105,11 +106,17 @@ impl Accumulator {
             Kind::BottomN => State::Ranked(Ranked::new(n, true), true),
             Kind::Median => State::Percentile(vec![0.5], Vec::new(), false),
             Kind::Percentile => State::Percentile(percentiles.to_vec(), Vec::new(), true),
+            // A client's code is started by `scripted`, with the group's key.
+            Kind::Count | Kind::Scripted => State::Count(0),
         };
         // Few kinds compare; the others need not know.
         let compares =
             matches!(state, State::Extreme(..) | State::AddToSet(..) | State::RankedByValue(..));
         Self { state, under: under.filter(|_| compares).cloned() }
+    }
+
+    pub(super) fn scripted(state: scripted::State) -> Self {
+        Self { state: State::Scripted(Box::new(state)), under: None }
     }
 
     pub(super) fn add_ranked(&mut self, key: Vec<u8>, value: &Value<'_>) {
@@ -161,6 +168,7 @@ impl Accumulator {
                 }
             }
             State::Count(count) => *count += 1,
+            State::Scripted(state) => state.add(value)?,
             State::Merge(merger) => {
                 if !value.is_nullish() {
                     merger.merge(merge_input(value)?)?;
@@ -196,6 +204,7 @@ impl Accumulator {
             State::FirstN(_, _, bytes) | State::LastN(_, _, bytes) => *bytes,
             State::Ranked(ranked, _) | State::RankedByValue(ranked, _) => ranked.bytes(),
             State::Percentile(_, numbers, _) => numbers.len() * 8,
+            State::Scripted(state) => value_bytes(state.value()),
             State::Sum(_) | State::Avg(..) | State::StdDev(..) | State::Count(_) => 64,
         }
     }
@@ -226,6 +235,7 @@ impl Accumulator {
             State::LastN(_, list, _) => RawBson::Array(list.iter().collect()),
             State::Ranked(ranked, _) | State::RankedByValue(ranked, _) => ranked.partial(),
             State::Percentile(_, numbers, _) => RawBson::Array(numbers.iter().copied().collect()),
+            State::Scripted(state) => state.value().into(),
         }
     }
 
@@ -279,6 +289,7 @@ impl Accumulator {
                 spread.merge(Spread { count: count as u64, mean, squares });
             }
             State::Count(count) => *count += partial.as_i64().ok_or_else(malformed)?,
+            State::Scripted(state) => state.merge(partial)?,
             State::Merge(merger) => merger.merge(partial.as_document().ok_or_else(malformed)?)?,
             State::FirstN(n, list, bytes) => {
                 for value in refs(partial)? {
@@ -303,9 +314,10 @@ impl Accumulator {
         Ok(())
     }
 
-    /// The field's value.
-    pub fn finish(self) -> RawBson {
-        match self.state {
+    /// The field's value. Fails only where a client's code does.
+    pub fn finish(self) -> Result<RawBson> {
+        Ok(match self.state {
+            State::Scripted(state) => state.finish()?,
             State::Sum(sum) => sum.result().to_bson(),
             State::Avg(sum, count) => average(sum, count).map_or(RawBson::Null, Number::to_bson),
             State::Extreme(_, value) | State::First(value) | State::Last(value) => {
@@ -326,7 +338,7 @@ impl Accumulator {
             }
             State::Ranked(ranked, false) => ranked.into_values().next().unwrap_or(RawBson::Null),
             State::Percentile(wanted, numbers, as_array) => percentiles(&wanted, numbers, as_array),
-        }
+        })
     }
 }
 

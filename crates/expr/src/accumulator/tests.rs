@@ -23,14 +23,14 @@ fn check(accumulator: Document, documents: &[Document], expected: impl Into<Bson
         }
         state
     };
-    let whole = Bson::try_from(gather(&raws).finish()).unwrap();
+    let whole = Bson::try_from(gather(&raws).finish().unwrap()).unwrap();
     assert_eq!(whole, expected, "{accumulator}");
     for cut in 0..=raws.len() {
         let mut merged = spec.start(RawBsonRef::Null, &variables).unwrap();
         for part in [&raws[..cut], &raws[cut..]] {
             spec.merge(&mut merged, gather(part).partial().as_raw_bson_ref()).unwrap();
         }
-        let merged = Bson::try_from(merged.finish()).unwrap();
+        let merged = Bson::try_from(merged.finish().unwrap()).unwrap();
         assert_eq!(merged, expected, "{accumulator} cut at {cut}");
     }
 }

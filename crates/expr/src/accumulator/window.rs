@@ -93,7 +93,7 @@ impl AccumulatorSpec {
             Kind::BottomN => State::Ranked(Ranked::default(), Pick::LastN(n)),
             Kind::Median => percentile(vec![0.5], false),
             Kind::Percentile => percentile(self.percentiles.clone(), true),
-            Kind::MergeObjects => {
+            Kind::MergeObjects | Kind::Scripted => {
                 return Err(Error::failed_to_parse(format!(
                     "Unrecognized window function, {}",
                     self.name
@@ -105,7 +105,7 @@ impl AccumulatorSpec {
 
     /// Whether the accumulator is one that windows have.
     pub fn is_window_function(&self) -> bool {
-        self.kind != Kind::MergeObjects
+        !matches!(self.kind, Kind::MergeObjects | Kind::Scripted)
     }
 
     /// Lets a document into a window.
@@ -610,7 +610,7 @@ mod tests {
             for document in part {
                 parsed.add(&mut state, document, &variables).unwrap();
             }
-            sorted(state.finish(), name.as_str())
+            sorted(state.finish().unwrap(), name.as_str())
         };
         for (at, document) in documents.iter().enumerate() {
             parsed.add_to_window(&mut sliding, document, &variables).unwrap();

@@ -79,6 +79,7 @@ impl Node {
                 by.sort(&input.evaluate(scope)?, scope.variables.collation())
             }
             Self::Regex(call) => call.evaluate(scope),
+            Self::Script(code, call) => crate::agg::script::evaluate(code, call, scope),
             Self::Random => Ok(Value::Ref(RawBsonRef::Double(scope.variables.random()))),
         }
     }

@@ -3,10 +3,12 @@
 use crate::agg::eval::Scope;
 use crate::agg::parse::Node;
 use crate::agg::path::Base;
+use crate::agg::script::Call;
 use crate::agg::variables::{VarId, Variables, empty_document};
 use std::collections::BTreeSet;
 
 /// What an expression reads.
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dependencies {
     /// Dotted paths of the document.
@@ -19,6 +21,8 @@ pub struct Dependencies {
     pub random: bool,
     /// Reads `$$NOW` or `$$CLUSTER_TIME`.
     pub clock: bool,
+    /// Runs a client's code.
+    pub code: bool,
 }
 
 impl Dependencies {
@@ -36,7 +40,10 @@ impl Node {
     /// The node's own children, in order.
     fn children(&self) -> Vec<&Self> {
         match self {
-            Self::Constant(_) | Self::Path(_) | Self::Random => Vec::new(),
+            Self::Constant(_)
+            | Self::Path(_)
+            | Self::Random
+            | Self::Script(_, Call::OnDocument) => Vec::new(),
             Self::Object(fields) => fields.iter().map(|(_, node)| node).collect(),
             Self::Array(nodes)
             | Self::Call(_, nodes)
@@ -58,12 +65,16 @@ impl Node {
             Self::Reduce { input, initial, body, .. } => vec![input, initial, body],
             Self::SortArray(input, _) => vec![input],
             Self::Regex(call) => call.children(),
+            Self::Script(_, Call::With(args)) => vec![args],
         }
     }
 
     fn children_mut(&mut self) -> Vec<&mut Self> {
         match self {
-            Self::Constant(_) | Self::Path(_) | Self::Random => Vec::new(),
+            Self::Constant(_)
+            | Self::Path(_)
+            | Self::Random
+            | Self::Script(_, Call::OnDocument) => Vec::new(),
             Self::Object(fields) => fields.iter_mut().map(|(_, node)| node).collect(),
             Self::Array(nodes)
             | Self::Call(_, nodes)
@@ -87,6 +98,7 @@ impl Node {
             Self::Reduce { input, initial, body, .. } => vec![input, initial, body],
             Self::SortArray(input, _) => vec![input],
             Self::Regex(call) => call.children_mut(),
+            Self::Script(_, Call::With(args)) => vec![args],
         }
     }
 
@@ -105,6 +117,14 @@ impl Node {
                 }
             },
             Self::Random => found.random = true,
+            Self::Script(_, call) => {
+                // Code may answer as it likes each time.
+                (found.random, found.code) = (true, true);
+                match call {
+                    Call::OnDocument => found.whole = true,
+                    Call::With(args) => args.collect(found),
+                }
+            }
             _ => {
                 for child in self.children() {
                     child.collect(found);
@@ -123,8 +143,13 @@ impl Node {
             return self;
         }
         let constant = match &self {
-            // These bind variables, so their parts mention them; ask for the whole instead.
-            Self::Let(..) | Self::Map { .. } | Self::Filter { .. } | Self::Reduce { .. } => false,
+            // The first bind variables, so their parts mention them; ask for the whole instead. Code
+            // may answer as it likes each time.
+            Self::Let(..)
+            | Self::Map { .. }
+            | Self::Filter { .. }
+            | Self::Reduce { .. }
+            | Self::Script(..) => false,
             _ => self.children().iter().all(|child| matches!(child, Self::Constant(_))),
         };
         if constant { self.folded() } else { self }

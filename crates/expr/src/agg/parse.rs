@@ -3,11 +3,13 @@
 use crate::agg::array::sort_by::SortBy;
 use crate::agg::function::{self, ANY, Function, Named};
 use crate::agg::path::{Base, FieldPath};
+use crate::agg::script::{self, Script};
 use crate::agg::string::regex::RegexCall;
 use crate::agg::variables::{ParseContext, VarId};
 use crate::agg::{MAX_DEPTH, convert, date, type_name};
 use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
+use std::sync::Arc;
 
 /// One node of a parsed expression.
 #[derive(Clone, Debug)]
@@ -45,6 +47,7 @@ pub(crate) enum Node {
     },
     SortArray(Box<Node>, SortBy),
     Regex(Box<RegexCall>),
+    Script(Arc<Script>, script::Call),
     Random,
 }
 
@@ -228,6 +231,7 @@ fn special_form(name: &str) -> Option<Form> {
         "$reduce" => |_, value, ctx, depth| reduce(value, ctx, depth),
         "$sortArray" => |_, value, ctx, depth| sort_array(value, ctx, depth),
         "$rand" => |_, value, _, _| rand(value),
+        "$function" => |_, value, ctx, depth| script::parse(value, ctx, depth),
         "$meta" => |_, value, _, _| meta(value),
         "$regexMatch" | "$regexFind" | "$regexFindAll" => |name, value, ctx, depth| {
             RegexCall::parse(name, value, ctx, depth).map(|call| Node::Regex(Box::new(call)))

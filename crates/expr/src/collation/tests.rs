@@ -171,6 +171,6 @@ fn accumulators_follow_the_collation() {
         for text in ["b", "A", "c", "B", "C"] {
             spec.add(&mut state, &raw_doc(&doc! { "a": text }), &ctx.variables).unwrap();
         }
-        assert_eq!(Bson::try_from(state.finish()).unwrap(), expected, "{accumulator}");
+        assert_eq!(Bson::try_from(state.finish().unwrap()).unwrap(), expected, "{accumulator}");
     }
 }

@@ -91,9 +91,13 @@ fn top_operator(element: &Element<'_>, scope: Scope<'_>, parts: &mut Vec<Node>) 
         }
         "$expr" => {
             let expression = Expression::parse(value, &scope.ctx.names)?.optimize();
-            parts.push(Node::Expr(Box::new(ExprNode { expression, source: value.into() })));
+            parts.push(Node::Expr(Box::new(ExprNode {
+                name: "$expr",
+                expression,
+                source: value.into(),
+            })));
         }
-        "$where" => return Err(Error::bad_value("no globalScriptEngine in $where parsing")),
+        "$where" => parts.push(where_code(value)?),
         // What MongoDB says where there is no such index; there are no text indexes yet.
         "$text" => {
             return Err(Error::new(Code::INDEX_NOT_FOUND, "text index required for $text query"));
@@ -107,6 +111,21 @@ fn top_operator(element: &Element<'_>, scope: Scope<'_>, parts: &mut Vec<Node>) 
         }
     }
     Ok(())
+}
+
+fn where_code(value: RawBsonRef<'_>) -> Result<Node> {
+    if !script::is_allowed() {
+        return Err(Error::location(6108304, "no globalScriptEngine in $where parsing"));
+    }
+    if let RawBsonRef::JavaScriptCodeWithScope(_) = value {
+        return Err(Error::location(
+            4649201,
+            "$where no longer supports deprecated BSON type CodeWScope",
+        ));
+    }
+    let code = script::Script::of(value).ok_or_else(|| Error::bad_value("$where got bad type"))?;
+    let expression = Expression::holds(code.knowing_stored());
+    Ok(Node::Expr(Box::new(ExprNode { name: "$where", expression, source: value.into() })))
 }
 
 fn always(name: &str, value: RawBsonRef<'_>, node: Node) -> Result<Node> {

@@ -17,7 +17,7 @@ pub(super) fn document(node: &Node) -> Document {
             other => doc! { "$nor": [document(other)] },
         },
         Node::Leaf(leaf) => self::leaf(leaf),
-        Node::Expr(expr) => doc! { "$expr": owned(&expr.source) },
+        Node::Expr(expr) => doc! { expr.name: owned(&expr.source) },
         Node::Schema(schema) => doc! { "$jsonSchema": owned(&schema.source) },
         Node::SampleRate(rate) => doc! { "$sampleRate": *rate },
     }

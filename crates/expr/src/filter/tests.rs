@@ -447,7 +447,7 @@ fn malformed_filters_have_mongodbs_errors() {
     bad(doc! {"a": {"$gt": Bson::Undefined}}, "cannot compare to undefined");
     bad(doc! {"a": {"$options": "i"}}, "$options needs a $regex");
     bad(doc! {"a": {"$regex": 5}}, "$regex has to be a string");
-    bad(doc! {"$where": "1"}, "$where");
+    bad(doc! {"$where": 1}, "$where got bad type");
     let text = doc! {"$text": {"$search": "x"}};
     check_error(text, Code::INDEX_NOT_FOUND, "text index required for $text query");
     let near = doc! {"a": {"$near": [0, 0]}};

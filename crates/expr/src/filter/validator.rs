@@ -17,7 +17,7 @@ use crate::agg::{Expression, Variables};
 use crate::path::Path;
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
-use errors::Result;
+use errors::{Error, Result};
 use std::sync::Arc;
 
 /// MongoDB gives up on details that grow past this.
@@ -67,6 +67,12 @@ impl Validator {
     /// Parses a validator.
     pub fn parse(validator: &RawDocument, ctx: &ParseContext) -> Result<Self> {
         let filter = Filter::parse(validator, ctx)?;
+        if filter.uses_where() {
+            return Err(Error::bad_value("$where is not allowed in this context"));
+        }
+        if filter.expressions().iter().any(|expression| expression.dependencies().code) {
+            return Err(Error::location(4660800, "$function cannot be used inside a validator."));
+        }
         let root = Arc::new(parse::document(validator, ctx)?);
         Ok(Self { filter, root })
     }

@@ -223,7 +223,7 @@ impl Buckets {
         out.value("max", max.as_raw_bson_ref());
         out.end(id);
         for ((name, _), state) in stage.fields.iter().zip(states) {
-            out.value(name, state.finish().as_raw_bson_ref());
+            out.value(name, state.finish()?.as_raw_bson_ref());
         }
         out.end(open);
         check_document_size(out.len())?;

@@ -114,7 +114,7 @@ impl Group {
         let open = out.begin();
         out.value("_id", id);
         for ((name, _), state) in self.fields.iter().zip(states) {
-            out.value(name, state.finish().as_raw_bson_ref());
+            out.value(name, state.finish()?.as_raw_bson_ref());
         }
         out.end(open);
         check_document_size(out.len())?;

@@ -12,7 +12,11 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
     let RawBsonRef::Document(filter) = value else {
         return Err(Error::location(15959, "the match filter must be an expression in an object"));
     };
-    Ok(Stage::Match(Arc::new(Filter::parse(filter, &ctx.parse)?)))
+    let filter = Filter::parse(filter, &ctx.parse)?;
+    if filter.uses_where() {
+        return Err(Error::bad_value("$where is not allowed in this context"));
+    }
+    Ok(Stage::Match(Arc::new(filter)))
 }
 
 pub(crate) struct MatchSource {

@@ -98,6 +98,7 @@ pub(crate) const OPTIONS: &[Opt] = &[
         Text,
         "write the process number to this file",
     ),
+    opt("noscripting", "security.javascriptEnabled", Switch, "run no JavaScript of clients"),
     opt("setParameter", "setParameter", Repeated, "name=value; a server parameter at start"),
     // the replica set
     opt(
@@ -265,7 +266,6 @@ pub(crate) const REFUSED: &[(&str, &str, bool)] = &[
     ("repair", "", false),
     ("restore", "", false),
     ("profile", "operationProfiling.mode", true),
-    ("noscripting", "security.javascriptEnabled", false),
     ("syslog", "", false),
     ("networkMessageCompressors", "net.compression.compressors", true),
     ("timeStampFormat", "systemLog.timeStampFormat", true),

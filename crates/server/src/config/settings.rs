@@ -210,10 +210,14 @@ impl Lookup {
 
     fn parameters(&self) -> BTreeMap<String, String> {
         let mentions = self.0.iter().filter(|(option, _)| option.kind == Kind::Repeated);
-        mentions
+        let mut parameters: BTreeMap<_, _> = mentions
             .filter_map(|(_, value)| value.split_once('='))
             .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
-            .collect()
+            .collect();
+        if self.switch("noscripting", false) {
+            parameters.insert("javascriptEnabled".to_owned(), "false".to_owned());
+        }
+        parameters
     }
 
     /// The set's name, without the seed hosts of old command lines (`name/host1,host2`).
@@ -251,7 +255,12 @@ impl Lookup {
             }
             let place = if option.yaml.is_empty() { option.flag } else { option.yaml };
             let path: Vec<&str> = place.split('.').collect();
-            put(&mut document, &path, typed(option, value));
+            let value = match typed(option, value) {
+                // Its place says the opposite of the flag.
+                Bson::Boolean(off) if option.flag == "noscripting" => Bson::Boolean(!off),
+                value => value,
+            };
+            put(&mut document, &path, value);
         }
         if self.text("logpath").is_some() {
             put(&mut document, &["systemLog", "destination"], "file".into());

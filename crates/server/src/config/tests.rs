@@ -72,12 +72,15 @@ fn flags_take_their_value_with_a_space_or_an_equals_sign() {
         "::1, /s.sock",
         "--slowms",
         "-1",
+        "--noscripting",
     ]);
     assert_eq!((s.port, s.cache_size, s.verbosity, s.fork), (27020, Some(2 << 30), 2, true));
     assert_eq!((s.checkpoint_period, s.log_flush_period), (None, Duration::from_millis(30)));
     assert_eq!((s.direct_io, s.slow_ms), (false, -1));
     assert_eq!(s.bind_ip, ["::1", "/s.sock"]);
-    assert_eq!(s.parameters["b"], "x=y");
+    assert_eq!((&*s.parameters["b"], &*s.parameters["javascriptEnabled"]), ("x=y", "false"));
+    let security = s.parsed.get_document("security").unwrap();
+    assert_eq!(security, &doc! { "javascriptEnabled": false });
     assert_eq!(
         s.parsed.get_document("net").unwrap(),
         &doc! { "port": 27020, "bindIp": "::1, /s.sock" }

@@ -1,0 +1,139 @@
+//! `$accumulator`: a state that a client's code makes, feeds, merges and finishes.
+//!
+//! Always true: `init` is called once per state, before anything else; what spills is the state as
+//! BSON, so that `merge` sees what `accumulate` left.
+
+use crate::agg::script::{check_allowed, elements, function_of};
+use crate::agg::{Expression, ParseContext, Value, Variables, parse_fields, type_name};
+use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument};
+use errors::{Error, Result};
+use script::Script;
+use std::sync::Arc;
+
+/// A parsed `$accumulator`.
+#[derive(Clone, Debug)]
+pub(crate) struct Scripted {
+    init: Arc<Script>,
+    init_args: Expression,
+    accumulate: Arc<Script>,
+    merge: Arc<Script>,
+    finalize: Option<Arc<Script>>,
+}
+
+impl Scripted {
+    /// Gives the functions, and the expression whose value each document feeds in.
+    pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<(Self, Expression)> {
+        let RawBsonRef::Document(document) = value else {
+            return Err(Error::location(
+                4544703,
+                format!(
+                    "$accumulator expects an object as an argument; found {}",
+                    type_name(value)
+                ),
+            ));
+        };
+        let names =
+            ["init", "initArgs", "accumulate", "accumulateArgs", "merge", "finalize", "lang"];
+        let [init, init_args, accumulate, accumulate_args, merge, finalize, lang] =
+            parse_fields(document, names, |other| {
+                Error::location(4544706, format!("$accumulator got an unexpected field: {other}"))
+            })?;
+        let code_of = |value: RawBsonRef<'_>, name: &str| {
+            let refusal = |is_constant| {
+                let (code, what) = if is_constant {
+                    (4544702, "a String or Code")
+                } else {
+                    (4544701, "a constant expression")
+                };
+                Error::location(code, format!("$accumulator '{name}' must be {what}"))
+            };
+            function_of(value, ctx, refusal).map(Arc::new)
+        };
+        let required = |value: Option<RawBsonRef<'_>>, name: &str, code: i32| match value {
+            Some(value) => code_of(value, name),
+            None => Err(Error::location(
+                code,
+                format!("$accumulator missing required argument '{name}'"),
+            )),
+        };
+        check_language(lang)?;
+        check_allowed()?;
+        let empty = || Expression::constant(RawBson::Array(RawArrayBuf::new()));
+        let init_args = init_args.map(|args| Expression::parse(args, ctx)).transpose()?;
+        let input = accumulate_args.ok_or_else(|| {
+            Error::location(4544710, "$accumulator missing required argument 'accumulateArgs'")
+        })?;
+        let scripted = Self {
+            init: required(init, "init", 4544707)?,
+            init_args: init_args.map_or_else(empty, Expression::optimize),
+            accumulate: required(accumulate, "accumulate", 4544708)?,
+            merge: required(merge, "merge", 4544709)?,
+            finalize: finalize.map(|value| code_of(value, "finalize")).transpose()?,
+        };
+        Ok((scripted, Expression::parse(input, ctx)?))
+    }
+
+    /// An empty state for the group with this key.
+    pub(crate) fn start(&self, key: &RawDocument, variables: &Variables) -> Result<State> {
+        let args = self.init_args.evaluate(key, variables)?;
+        let value = self.init.call(&elements(array_of(&args, "initArgs", 4544711)?)?)?;
+        Ok(State { scripted: self.clone(), value })
+    }
+}
+
+/// JavaScript is the only language, and who names none means it.
+fn check_language(lang: Option<RawBsonRef<'_>>) -> Result<()> {
+    match lang {
+        None | Some(RawBsonRef::String("js")) => Ok(()),
+        Some(RawBsonRef::String(_)) => {
+            Err(Error::location(4544705, "$accumulator only supports lang: 'js'"))
+        }
+        Some(other) => Err(Error::location(
+            4544704,
+            format!("$accumulator lang must be a string; found: {}", type_name(other)),
+        )),
+    }
+}
+
+fn array_of<'v>(value: &'v Value<'_>, name: &str, code: i32) -> Result<&'v RawArray> {
+    match value.get() {
+        Some(RawBsonRef::Array(list)) => Ok(list),
+        _ => Err(Error::location(code, format!("$accumulator {name} must evaluate to an array"))),
+    }
+}
+
+/// The state of one group.
+#[derive(Debug)]
+pub(crate) struct State {
+    scripted: Scripted,
+    value: RawBson,
+}
+
+impl State {
+    pub(crate) fn add(&mut self, input: &Value<'_>) -> Result<()> {
+        let list = array_of(input, "accumulateArgs", 4544712)?;
+        let mut args = elements(list)?;
+        args.insert(0, self.value.as_raw_bson_ref());
+        let value = self.scripted.accumulate.call(&args)?;
+        drop(args);
+        self.value = value;
+        Ok(())
+    }
+
+    pub(crate) fn merge(&mut self, partial: RawBsonRef<'_>) -> Result<()> {
+        self.value = self.scripted.merge.call(&[self.value.as_raw_bson_ref(), partial])?;
+        Ok(())
+    }
+
+    /// The state itself.
+    pub(crate) fn value(&self) -> RawBsonRef<'_> {
+        self.value.as_raw_bson_ref()
+    }
+
+    pub(crate) fn finish(self) -> Result<RawBson> {
+        match &self.scripted.finalize {
+            Some(finalize) => finalize.call(&[self.value.as_raw_bson_ref()]),
+            None => Ok(self.value),
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The engine of one thread: a `QuickJS` runtime with limits, and a world for each script it met.
+//!
+//! From → to: a script's world is made at its first call on a thread [`Engine::world`]; it goes
+//! when the operation is done and its script is gone [`forget_what_ended`]; of many worlds the one
+//! that was not used for longest goes; a world that ran out of memory, or was stopped in the
+//! middle, is not used again.
+//!
+//! Always true: worlds share nothing a client's code can reach; none has files, sockets or timers.
+
+use crate::convert::Kit;
+use crate::{Script, host};
+use bson::raw::RawDocument;
+use errors::{Code, Error, Result};
+use rquickjs::context::EvalOptions;
+use rquickjs::function::Function;
+use rquickjs::{CaughtError, Context, Ctx, Object, Persistent, Runtime};
+use std::cell::RefCell;
+use std::sync::{Arc, Weak};
+
+/// Bytes that the worlds of a thread may hold together.
+const MAX_HEAP_BYTES: usize = 128 << 20;
+/// Bytes of a thread's stack that a client's code may use.
+const MAX_STACK_BYTES: usize = 512 << 10;
+/// Worlds a thread keeps.
+const MAX_WORLDS: usize = 8;
+
+const PRELUDE: &str = include_str!("prelude.js");
+
+thread_local! {
+    static ENGINE: RefCell<Option<Engine>> = const { RefCell::new(None) };
+}
+
+/// Whether code may go on.
+fn check() -> Result<()> {
+    host::current().map_or(Ok(()), |host| host.check())
+}
+
+/// Drops the worlds of scripts that are gone.
+pub(crate) fn forget_what_ended() {
+    ENGINE.with(|engine| {
+        if let Ok(mut engine) = engine.try_borrow_mut()
+            && let Some(engine) = &mut *engine
+        {
+            engine.worlds.retain(|world| world.script.strong_count() > 0);
+        }
+    });
+}
+
+/// One thread's. Fields are dropped in their order: what lives in the runtime first.
+struct Engine {
+    worlds: Vec<World>,
+    runtime: Runtime,
+}
+
+struct World {
+    script: Weak<()>,
+    function: Persistent<Function<'static>>,
+    kit: Persistent<Object<'static>>,
+    context: Context,
+}
+
+/// What a world offers while it is entered.
+pub(crate) struct Inside<'js> {
+    pub(crate) kit: Kit<'js>,
+    pub(crate) function: Function<'js>,
+    pub(crate) taken: Function<'js>,
+}
+
+/// Runs `step` in the script's world on this thread.
+pub(crate) fn enter<T>(
+    script: &Script,
+    step: impl for<'js> FnOnce(&Inside<'js>) -> rquickjs::Result<T>,
+) -> Result<T> {
+    ENGINE.with(|engine| {
+        let mut engine = engine
+            .try_borrow_mut()
+            .map_err(|_| failed("code that runs cannot be entered again"))?;
+        let engine = match &mut *engine {
+            Some(engine) => engine,
+            none => none.insert(Engine::new()?),
+        };
+        engine.run(script, step)
+    })
+}
+
+impl Engine {
+    fn new() -> Result<Self> {
+        let runtime = Runtime::new().map_err(|error| failed(&error.to_string()))?;
+        runtime.set_memory_limit(MAX_HEAP_BYTES);
+        runtime.set_max_stack_size(MAX_STACK_BYTES);
+        runtime.set_interrupt_handler(Some(Box::new(|| check().is_err())));
+        Ok(Self { worlds: Vec::new(), runtime })
+    }
+
+    fn run<T>(
+        &mut self,
+        script: &Script,
+        step: impl for<'js> FnOnce(&Inside<'js>) -> rquickjs::Result<T>,
+    ) -> Result<T> {
+        let world = self.world(script)?;
+        if let Some(host) = host::current() {
+            host.begin();
+        }
+        let result = world.context.with(|ctx| {
+            let inside = world.inside(&ctx).map_err(|error| caught(&ctx, error))?;
+            step(&inside).map_err(|error| caught(&ctx, error))
+        });
+        if let Err(failure) = &result
+            && failure.is_fatal
+        {
+            self.worlds.pop();
+        }
+        result.map_err(|failure| failure.error)
+    }
+
+    /// The script's world, last in the list.
+    fn world(&mut self, script: &Script) -> Result<&World> {
+        let is_its = |world: &World| world.script.as_ptr() == Arc::as_ptr(&script.name);
+        if let Some(at) = self.worlds.iter().position(is_its) {
+            let world = self.worlds.remove(at);
+            self.worlds.push(world);
+        } else {
+            if self.worlds.len() >= MAX_WORLDS {
+                self.worlds.remove(0);
+            }
+            self.worlds.push(World::new(&self.runtime, script)?);
+        }
+        self.worlds.last().ok_or_else(|| failed("there is no world"))
+    }
+}
+
+impl World {
+    fn new(runtime: &Runtime, script: &Script) -> Result<Self> {
+        let context = Context::full(runtime).map_err(|error| failed(&error.to_string()))?;
+        let stored = match host::current().filter(|_| script.knows_stored) {
+            Some(host) => Some(host.stored()?),
+            None => None,
+        };
+        let made = context.with(|ctx| {
+            let make = || -> rquickjs::Result<_> {
+                let kit: Object<'_> = ctx.eval(PRELUDE)?;
+                let inside = of_kit(&ctx, &kit)?;
+                for globals in [&stored, &script.scope].into_iter().flatten() {
+                    set_globals(&inside, globals)?;
+                }
+                let function = function(&ctx, &script.source)?;
+                Ok((Persistent::save(&ctx, function), Persistent::save(&ctx, kit)))
+            };
+            make().map_err(|error| caught(&ctx, error).error)
+        });
+        let (function, kit) = made?;
+        Ok(Self { script: Arc::downgrade(&script.name), function, kit, context })
+    }
+
+    fn inside<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<Inside<'js>> {
+        let kit = self.kit.clone().restore(ctx)?;
+        let function = self.function.clone().restore(ctx)?;
+        Ok(Inside { taken: kit.get("taken")?, kit: of_kit(ctx, &kit)?, function })
+    }
+}
+
+fn of_kit<'js>(ctx: &Ctx<'js>, kit: &Object<'js>) -> rquickjs::Result<Kit<'js>> {
+    Ok(Kit { ctx: ctx.clone(), make: kit.get("make")?, tag: kit.get("tag")? })
+}
+
+/// Code among them becomes functions.
+fn set_globals(inside: &Kit<'_>, globals: &RawDocument) -> rquickjs::Result<()> {
+    for element in globals {
+        let (name, value) = element.map_err(|error| inside.failure(&error))?;
+        let value = match code_of(value) {
+            Some(code) => function(&inside.ctx, code)?.into_value(),
+            None => inside.value(value)?,
+        };
+        inside.ctx.globals().set(name.as_str(), value)?;
+    }
+    Ok(())
+}
+
+fn code_of(value: bson::raw::RawBsonRef<'_>) -> Option<&str> {
+    match value {
+        bson::raw::RawBsonRef::JavaScriptCode(code) => Some(code),
+        bson::raw::RawBsonRef::JavaScriptCodeWithScope(code) => Some(code.code),
+        _ => None,
+    }
+}
+
+/// A client's code as a function: it is one, or an expression, or the body of one.
+fn function<'js>(ctx: &Ctx<'js>, source: &str) -> rquickjs::Result<Function<'js>> {
+    let eval = |text: String| -> rquickjs::Result<Function<'js>> {
+        let mut options = EvalOptions::default();
+        options.strict = false;
+        ctx.eval_with_options(text, options)
+    };
+    let source = source.trim().trim_end_matches(';');
+    if is_function(source) {
+        return eval(format!("({source}\n)"));
+    }
+    let body = format!("(function() {{ {source}\n}})");
+    if has_word(source, "return") || source.contains(';') {
+        return eval(body);
+    }
+    eval(format!("(function() {{ return {source}\n}})")).or_else(|_| {
+        // A body that returns nothing; its mistakes are the ones to tell.
+        let _first = ctx.catch();
+        eval(body)
+    })
+}
+
+/// Whether a source is a function, with the word or with an arrow.
+fn is_function(source: &str) -> bool {
+    if let Some(rest) = source.strip_prefix("function") {
+        return !rest.starts_with(is_of_name);
+    }
+    let rest = if source.starts_with('(') {
+        let mut depth = 0_usize;
+        let end = source.find(|c| {
+            depth = match c {
+                '(' => depth + 1,
+                ')' => depth.saturating_sub(1),
+                _ => depth,
+            };
+            depth == 0
+        });
+        source.get(end.map_or(source.len(), |end| end + 1)..).unwrap_or_default()
+    } else {
+        source.trim_start_matches(is_of_name)
+    };
+    rest.len() < source.len() && rest.trim_start().starts_with("=>")
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_' || c == '$'
+}
+
+/// Whether a word stands in a source, not as a part of a longer one.
+fn has_word(source: &str, word: &str) -> bool {
+    source.match_indices(word).any(|(at, _)| {
+        let before = source[..at].chars().next_back();
+        let after = source[at + word.len()..].chars().next();
+        ![before, after].into_iter().flatten().any(is_of_name)
+    })
+}
+
+/// Why code failed, and whether its world is of no more use.
+struct Failure {
+    error: Error,
+    is_fatal: bool,
+}
+
+fn caught(ctx: &Ctx<'_>, error: rquickjs::Error) -> Failure {
+    if let Err(error) = check() {
+        // Stopped in the middle: the exception has no more to say.
+        let _uncatchable = ctx.catch();
+        return Failure { error, is_fatal: true };
+    }
+    match CaughtError::from_error(ctx, error) {
+        CaughtError::Exception(exception) => {
+            let name: String = exception.as_object().get("name").unwrap_or_default();
+            let message = exception.message().unwrap_or_default();
+            let stack = exception.stack().unwrap_or_default();
+            let text = format!("{name}: {message} :\n{}", stack.trim_start());
+            Failure { error: failed(text.trim_end()), is_fatal: name == "InternalError" }
+        }
+        CaughtError::Value(value) => {
+            let text = value.get::<rquickjs::Coerced<String>>();
+            let text = text.map_or_else(|_| "a value was thrown".to_owned(), |text| text.0);
+            Failure { error: failed(&format!("uncaught exception: {text}")), is_fatal: false }
+        }
+        CaughtError::Error(error) => Failure { error: failed(&error.to_string()), is_fatal: true },
+    }
+}
+
+fn failed(text: &str) -> Error {
+    Error::new(Code::JS_INTERPRETER_FAILURE, text)
+}
