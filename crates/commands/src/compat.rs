@@ -46,7 +46,14 @@ const REFUSED: &[(&str, &str)] = &[
     ("collations of type `search` and others that the rules compiled in do not have", "2 BadValue"),
     ("`timeseries`, `clusteredIndex`", "72 InvalidOptions"),
     ("text, 2d, 2dsphere and wildcard indexes", "67 CannotCreateIndex"),
-    ("`profile` levels 1 and 2", "238 NotImplemented"),
+    (
+        "writing to `system.profile`, and dropping it while it is written",
+        "73 InvalidNamespace; 20 IllegalOperation",
+    ),
+    (
+        "JavaScript, with `--noscripting`: `$where`; `$function`, `$accumulator`, `mapReduce`",
+        "6108304; 31264",
+    ),
     ("`fsync` with `lock: true`", "238 NotImplemented"),
     ("OP_QUERY with the exhaust flag, other `$` modifiers (`$maxScan`)", "an error; never ignored"),
     ("reading `system.namespaces`, `system.indexes` by OP_QUERY", "115 CommandNotSupported"),

@@ -3,6 +3,7 @@
 use crate::arguments::Arguments;
 use crate::connection::Connection;
 use crate::fields::Field;
+use crate::profiler::Figures;
 use crate::registry::{Class, Command};
 use crate::service::{Request, Service};
 use crate::transactions::Checked;
@@ -54,6 +55,8 @@ pub(crate) struct Context<'a> {
     pub(crate) hang_up: bool,
     /// The state a read is to see, and its time, where the client wants to ask for it again.
     pub(crate) read_state: Option<(Timestamp, Snapshot)>,
+    /// What it did, for the log and the profiler.
+    pub(crate) figures: Figures,
     /// Time it spent waiting because the client asked for it; no part of its duration.
     pub(crate) waited: Duration,
 }

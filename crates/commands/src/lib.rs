@@ -21,6 +21,7 @@ mod fields;
 mod host;
 mod last_write;
 mod metrics;
+mod profiler;
 mod registry;
 mod replication;
 mod reply;

@@ -11,14 +11,13 @@ use crate::fail_point::{FailPoints, Met};
 use crate::host::{Host, LogEvent, Severity};
 use crate::last_write;
 use crate::metrics::Metrics;
+use crate::profiler::{Entry, Figures, Profiler};
 use crate::registry::{self, Class, Command, Counter};
 use crate::replication::reply::{topology_counter, write_times, write_topology_of_error};
 use crate::replication::{ReplicaSetOptions, Replication, Role};
 use crate::reply::{Reply, write_error, write_labels};
 use crate::scripting::{ScriptHost, Scripting};
-use crate::transactions::{
-    self, Figures, LIFETIME_SECONDS, LOCK_PATIENCE_MS, SessionState, bound, labels,
-};
+use crate::transactions::{self, LIFETIME_SECONDS, LOCK_PATIENCE_MS, SessionState, bound, labels};
 use crate::writer::Writer;
 use bson::{Document, RawBsonRef, RawDocument};
 use catalog::Catalog;
@@ -125,7 +124,7 @@ pub struct Service {
     pub(crate) cursors: Cursors<Parked>,
     /// Transactions and retryable writes, by session.
     pub(crate) numbered: Checkouts<SessionState>,
-    pub(crate) transactions: Figures,
+    pub(crate) transactions: transactions::Figures,
     /// `transactionLifetimeLimitSeconds`.
     pub(crate) transaction_lifetime_secs: AtomicU64,
     /// `maxTransactionLockRequestTimeoutMillis`.
@@ -133,7 +132,7 @@ pub struct Service {
     /// Server time, in seconds, at which old records of sessions are next looked for.
     next_forgetting: AtomicU64,
     pub(crate) cursor_timeout_ms: AtomicU64,
-    pub(crate) slow_ms: AtomicU64,
+    pub(crate) profiler: Profiler,
     /// What clients' code may do.
     pub(crate) scripting: Arc<Scripting>,
     /// `enableTestCommands`.
@@ -209,14 +208,14 @@ impl Service {
             sessions: Sessions::default(),
             cursors: Cursors::default(),
             numbered: Checkouts::default(),
-            transactions: Figures::default(),
+            transactions: transactions::Figures::default(),
             transaction_lifetime_secs: AtomicU64::new(LIFETIME_SECONDS),
             lock_patience_ms: AtomicU64::new(LOCK_PATIENCE_MS),
             next_forgetting: AtomicU64::new(FORGETTING_SECONDS),
             cursor_timeout_ms: AtomicU64::new(Cursors::<Parked>::TIMEOUT.as_millis() as u64),
             next_connection: AtomicU64::new(1),
             connections: Mutex::default(),
-            slow_ms: AtomicU64::new(100),
+            profiler: Profiler::default(),
             scripting: Arc::default(),
             test_commands: AtomicBool::new(false),
             fail_points: FailPoints::default(),
@@ -314,6 +313,7 @@ impl Service {
             labels_given: false,
             hang_up: false,
             read_state: None,
+            figures: Figures::default(),
             waited: Duration::ZERO,
         };
         let hosted = script::hosted_by(Arc::clone(&connection.script_host));
@@ -498,35 +498,7 @@ impl Service {
         if let Some(namespace) = &context.collection {
             self.metrics.top(namespace.as_str(), context.command.counter, time);
         }
-        if time.as_millis() >= u128::from(self.slow_ms.load(Ordering::Relaxed)) {
-            self.log_slow(context, time, error);
-        }
-    }
-
-    fn log_slow(&self, context: &Context<'_>, time: Duration, error: Option<&Error>) {
-        let mut attributes = Document::new();
-        attributes.insert("type", "command");
-        attributes.insert("ns", context.connection.operation.namespace());
-        if let Ok(command) = Document::try_from(context.body) {
-            attributes.insert("command", command);
-        }
-        if let Some(error) = error {
-            attributes.insert("ok", 0);
-            attributes.insert("errMsg", error.message());
-            attributes.insert("errName", error.code().name().into_owned());
-            attributes.insert("errCode", error.code().0);
-        }
-        attributes.insert("reslen", context.reply.len() as i64);
-        attributes.insert("remote", &context.connection.info.remote);
-        attributes.insert("durationMillis", time.as_millis() as i64);
-        self.host.log(&LogEvent {
-            severity: Severity::Info,
-            component: "COMMAND",
-            id: 51803,
-            context: &format!("conn{}", context.connection.id),
-            message: "Slow query",
-            attributes,
-        });
+        Entry { context, time, examined: query::take_examined(), error }.tell();
     }
 }
 

@@ -14,6 +14,7 @@ mod fail_points;
 mod generic;
 mod javascript;
 mod mutations;
+mod profiler;
 mod replica_set;
 mod sessions;
 mod storage;

@@ -14,6 +14,7 @@ use crate::canonical::{Canonical, Purpose, check_view_collation, collation_of, p
 use crate::context::OpContext;
 use crate::count::counting;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
+use crate::examined::note_sort;
 use crate::exec::{At, Stage as ExecStage};
 use crate::explain::{explain_query, plain};
 use crate::plan::Decision;
@@ -205,6 +206,9 @@ impl Head {
             if query.limit == 0 {
                 rest.remove(0);
             }
+        }
+        if rest.iter().any(|stage| matches!(stage, Stage::Sort(_))) {
+            note_sort();
         }
         (query.sort, query.limit) = (None, 0);
         let counts = fields.is_some_and(|fields| fields.is_empty());

@@ -4,6 +4,7 @@
 //! after it, so every index seen is in the snapshot and every multikey mark covers it.
 
 use crate::context::OpContext;
+use crate::examined::{note_sort, note_way};
 use crate::exec::{
     EmptyStage, LimitStage, MEMORY_LIMIT_BYTES, SkipStage, SortStage, Stage, TempFiles,
     build_access,
@@ -236,6 +237,7 @@ impl Canonical {
         access: &crate::plan::Access,
     ) -> Result<Box<dyn Stage>> {
         let Some(collection) = &self.collection else {
+            note_way("EOF", None);
             return Ok(Box::new(EmptyStage::default()));
         };
         let mut stage = build_access(collection, access)?;
@@ -245,6 +247,7 @@ impl Canonical {
                 limit => usize::try_from(limit.saturating_add(self.skip)).ok(),
             };
             let disk = self.allow_disk_use.then(|| TempFiles::of(catalog));
+            note_sort();
             let order = (sort.clone(), self.filter.variables().collation().cloned());
             stage = Box::new(SortStage::new(stage, order, limit, MEMORY_LIMIT_BYTES, disk));
         }

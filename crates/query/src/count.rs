@@ -2,6 +2,7 @@
 
 use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::OpContext;
+use crate::examined::note_way;
 use crate::exec::{At, CountScan, Stage, build_access};
 use crate::plan::Access;
 use crate::request::CountRequest;
@@ -21,6 +22,7 @@ pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>
     let query = Canonical::of_filter(ctx, collection, filter, request.hint, Purpose::Read)?;
     // The count that is kept is that of now: a transaction counts what it sees.
     if everything && request.hint.is_none() && ctx.txn.is_none() {
+        note_way("RECORD_STORE_FAST_COUNT", None);
         let all = query.collection.as_ref().map_or(0, |collection| collection.count());
         return Ok(windowed(all, request));
     }

@@ -3,6 +3,7 @@
 use crate::canonical::{Canonical, Purpose};
 use crate::context::OpContext;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
+use crate::examined::note_id_lookup;
 use crate::exec::{At, Stage};
 use crate::request::FindRequest;
 use bson::raw::{RawBsonRef, RawDocument};
@@ -70,6 +71,7 @@ fn by_id(
         },
         None => None,
     };
+    note_id_lookup(found.is_some());
     let rows = Box::new(OneRow { next: found, current: None });
     Ok(Some(QueryCursor::new(rows, collection, InterruptSlot::of(&ctx.interrupt))))
 }

@@ -9,6 +9,7 @@ mod context;
 mod count;
 mod cursor;
 mod distinct;
+mod examined;
 mod exec;
 mod explain;
 mod find;
@@ -25,6 +26,7 @@ pub use context::{Interrupt, OpContext, Outcome, StatementLog, Uninterrupted, Wh
 pub use count::count;
 pub use cursor::QueryCursor;
 pub use distinct::distinct;
+pub use examined::{Examined, Plans, go_on_with, plans_taken, take_examined};
 pub use explain::{
     explain_count, explain_delete, explain_distinct, explain_find, explain_find_and_modify,
     explain_update,
@@ -37,7 +39,7 @@ pub use request::{
 };
 pub use tail::find_tailable;
 pub use ttl::{TtlMonitor, expire_documents};
-pub use write::{delete, ends_command, find_and_modify, insert, update};
+pub use write::{delete, ends_command, find_and_modify, insert, new_object_id, update};
 
 #[cfg(test)]
 mod tests;

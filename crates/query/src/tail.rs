@@ -6,6 +6,7 @@
 use crate::canonical::{Canonical, Purpose};
 use crate::context::OpContext;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
+use crate::examined::note_way;
 use crate::exec::{ArrivalStage, LimitStage, SkipStage, Stage};
 use crate::find::StageRows;
 use crate::plan::hint::Hint;
@@ -53,6 +54,7 @@ pub fn find_tailable(
     // Taken before the first snapshot: a commit between the two is looked for once in vain.
     let seen = collection.commits_seen();
     let filter = (!query.filter.matches_everything()).then(|| query.filter.clone());
+    note_way("COLLSCAN", None);
     let scan = ArrivalStage::new(&collection, order, false, filter).tailing();
     let mut stage: Box<dyn Stage> = Box::new(scan);
     if query.skip > 0 {

@@ -15,6 +15,7 @@ mod update;
 pub use delete::delete;
 pub use find_and_modify::find_and_modify;
 pub use insert::insert;
+pub use object_id::new_object_id;
 pub use update::update;
 
 pub(crate) use insert::with_id_first;
@@ -150,6 +151,9 @@ fn back_off(ctx: &OpContext<'_>, attempts: u32) {
 /// Refuses the server's own collections, and views.
 pub(crate) fn check_target(ctx: &OpContext<'_>, ns: &Namespace) -> Result<()> {
     ns.check_writable()?;
+    if ns.collection() == "system.profile" {
+        return Err(Error::new(Code::INVALID_NAMESPACE, format!("cannot write to '{ns}'")));
+    }
     if ctx.collection(ns)?.is_some_and(|collection| collection.is_view()) {
         return Err(Error::new(
             Code::COMMAND_NOT_SUPPORTED_ON_VIEW,

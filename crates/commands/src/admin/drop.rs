@@ -18,6 +18,13 @@ fn drop_collection(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()
         return Err(field.unknown());
     }
     context.connection.operation.set_namespace(namespace.database(), namespace.collection());
+    let profiled = context.service.profiler.settings(namespace.database()).level > 0;
+    if profiled && namespace.collection() == crate::profiler::COLLECTION {
+        return Err(Error::new(
+            Code::ILLEGAL_OPERATION,
+            "turn off profiling before dropping system.profile collection",
+        ));
+    }
     let dropped =
         match context.service.catalog.drop_collection(&namespace, &|| context.check_interrupt()) {
             Ok(dropped) => dropped,

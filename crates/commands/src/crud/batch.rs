@@ -9,7 +9,7 @@ use crate::context::Context;
 use crate::writer::Writer;
 use bson::{RawDocument, RawDocumentBuf};
 use errors::Result;
-use query::QueryCursor;
+use query::{Plans, QueryCursor};
 use session::NewCursor;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,6 +45,9 @@ pub(crate) struct Parked {
     pub(crate) await_data: bool,
     /// What is left of the `maxTimeMS` of the command that made it.
     pub(crate) time_left: Option<Duration>,
+    /// Where its documents come from, and the command that made it: for the log and the profiler.
+    pub(crate) plans: Plans,
+    pub(crate) command: Option<RawDocumentBuf>,
 }
 
 impl Parked {
@@ -76,19 +79,29 @@ pub(crate) fn first_batch(
     wanted: &Wanted,
 ) -> Result<()> {
     let await_data = wanted.await_data;
-    let mut parked =
-        Parked { documents, remaining: limit, returned: 0, await_data, time_left: None };
+    let mut parked = Parked {
+        documents,
+        remaining: limit,
+        returned: 0,
+        await_data,
+        time_left: None,
+        plans: Plans::default(),
+        command: None,
+    };
     let open = context.reply.begin_document("cursor");
     let list = context.reply.begin_array("firstBatch");
     let size = wanted.batch_size.unwrap_or(FIRST_BATCH);
     let filled = fill(&mut context.reply, &mut parked, size)?;
     context.reply.end(list);
     context.service.metrics.documents_returned.fetch_add(filled.count, Ordering::Relaxed);
+    context.figures.returned = Some(filled.count);
+    context.figures.exhausted = filled.exhausted;
     let id = if filled.exhausted || wanted.single_batch {
         0
     } else {
         park_new(context, namespace, parked, wanted.no_timeout)
     };
+    context.figures.cursor = id;
     context.reply.i64("id", id);
     context.reply.str("ns", namespace);
     if let Some((time, _)) = context.read_state {
@@ -103,6 +116,8 @@ fn park_new(context: &Context<'_>, namespace: &str, mut parked: Parked, no_timeo
     if let Documents::Query(cursor) = &mut parked.documents {
         cursor.park();
     }
+    parked.plans = query::plans_taken();
+    parked.command = Some(context.body.to_owned());
     parked.time_left =
         context.connection.operation.deadline().map(|deadline| deadline.saturating_sub(now));
     let new = NewCursor {

@@ -49,6 +49,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut op = context.op();
     let result = query::delete(&mut op, &delete.namespace, &delete.request())?;
     metrics.documents_deleted.fetch_add(result.n, Ordering::Relaxed);
+    context.figures.deleted = Some(result.n);
     context.reply.number("n", result.n);
     write_errors(context, &result.errors);
     Ok(())

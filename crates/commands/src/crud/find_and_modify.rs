@@ -28,6 +28,12 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         (false, true) => metrics.documents_inserted.fetch_add(1, Ordering::Relaxed),
         (false, false) => metrics.documents_updated.fetch_add(result.n, Ordering::Relaxed),
     };
+    match (request.remove, result.upserted.is_some()) {
+        (true, _) => context.figures.deleted = Some(result.n),
+        (false, true) => context.figures.upserted = 1,
+        (false, false) => context.figures.modified = Some(result.n),
+    }
+    context.figures.returned = Some(u64::from(result.value.is_some()));
     let reply = &mut context.reply;
     let last = reply.begin_document("lastErrorObject");
     reply.number("n", result.n);

@@ -51,6 +51,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         ));
     }
     let parked = out.cursor();
+    query::go_on_with(&parked.plans);
+    context.figures.cursor = id.0;
+    context.figures.originating.clone_from(&parked.command);
     if parked.time_left.is_some() {
         service.fail_points.check_time()?;
     }
@@ -76,6 +79,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         context.reply.number("startingFrom", before);
     }
     service.metrics.documents_returned.fetch_add(filled.count, Ordering::Relaxed);
+    context.figures.returned = Some(filled.count);
+    context.figures.exhausted = filled.exhausted;
     let now = context.now();
     parked.time_left = deadline.map(|deadline| deadline.saturating_sub(now));
     let mut left = 0;

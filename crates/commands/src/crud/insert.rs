@@ -41,6 +41,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let request = InsertRequest { documents: &documents, ordered };
     let result = query::insert(&mut op, &namespace, &request)?;
     service.metrics.documents_inserted.fetch_add(result.n, Ordering::Relaxed);
+    context.figures.inserted = Some(result.n);
     context.reply.number("n", result.n);
     write_errors(context, &result.errors);
     Ok(())

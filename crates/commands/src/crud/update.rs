@@ -51,6 +51,10 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut op = context.op();
     let result = query::update(&mut op, &update.namespace, &update.request())?;
     metrics.documents_updated.fetch_add(result.n_modified, Ordering::Relaxed);
+    let upserted = result.upserted.len() as u64;
+    context.figures.matched = Some(result.n - upserted);
+    context.figures.modified = Some(result.n_modified);
+    context.figures.upserted = upserted;
     let reply = &mut context.reply;
     reply.number("n", result.n);
     if !result.upserted.is_empty() {

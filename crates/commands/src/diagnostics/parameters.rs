@@ -94,10 +94,8 @@ static PARAMETERS: &[Parameter] = &[
     fixed("requireApiVersion", |_| Bson::Boolean(false)),
     Parameter {
         name: "slowOpThresholdMs",
-        read: |service| Bson::Int64(service.slow_ms.load(Ordering::Relaxed) as i64),
-        write: Some((0, i64::MAX, |service, value| {
-            service.slow_ms.store(value as u64, Ordering::Relaxed);
-        })),
+        read: |service| Bson::Int64(service.profiler.slow_ms() as i64),
+        write: Some((0, i64::MAX, |service, value| service.profiler.set_slow_ms(value as u64))),
         only_at_start: false,
     },
     Parameter {

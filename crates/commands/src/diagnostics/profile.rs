@@ -1,46 +1,74 @@
-//! `profile`: which operations are logged as slow.
+//! `profile`: which operations the log and a database's `system.profile` tell of.
 //!
-//! Level 0 with its `slowms` is honoured; the levels that write `system.profile` are refused.
+//! Always true: a level that is reported as set is in effect; the reply shows what was before.
 
 use crate::context::Context;
 use crate::fields::Field;
+use crate::profiler::{self, Picked, Settings};
 use crate::registry::Command;
-use errors::{Code, Error, Result};
-use std::sync::atomic::Ordering;
+use bson::RawBsonRef;
+use errors::{Error, Result};
+use std::sync::Arc;
 
 pub(crate) const PROFILE: Command =
-    Command::new("profile", "Which operations are logged as slow (level 0 only).", run);
+    Command::new("profile", "Which operations are logged and profiled.", run);
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let level = fields[0].i64()?;
-    let mut slow_ms = None;
+    let profiler = &context.service.profiler;
+    let was = profiler.settings(context.database());
+    let (was_slow_ms, was_rate) = (profiler.slow_ms(), profiler.sample_rate());
+    let (mut slow_ms, mut rate, mut filter) = (None, None, None);
     for field in &fields[1..] {
         match field.name {
             "slowms" => slow_ms = Some(field.i64()?.max(0) as u64),
-            "sampleRate" => {
-                if field.value.as_f64().unwrap_or(1.0) < 1.0 {
-                    return Err(field.not_yet());
-                }
-            }
-            "filter" => return Err(field.not_yet()),
+            "sampleRate" => rate = Some(sample_rate(field)?),
+            "filter" => filter = Some(picked(field)?),
             _ => return Err(field.unknown()),
         }
     }
-    if level > 0 {
-        return Err(Error::new(
-            Code::NOT_IMPLEMENTED,
-            "profiling levels 1 and 2 are not supported by this version of FernDB",
-        ));
+    // Any other level only asks.
+    if let Some(level) = i32::try_from(level).ok().filter(|level| (0..=2).contains(level)) {
+        if level > 0 {
+            profiler::make_collection(context)?;
+        }
+        let filter = filter.unwrap_or_else(|| was.filter.clone());
+        profiler.set(context.database(), Settings { level, filter });
+        if let Some(slow_ms) = slow_ms {
+            profiler.set_slow_ms(slow_ms);
+        }
+        if let Some(rate) = rate {
+            profiler.set_sample_rate(rate);
+        }
     }
-    let service = context.service;
-    let was = service.slow_ms.load(Ordering::Relaxed);
-    if let Some(slow_ms) = slow_ms
-        && level == 0
-    {
-        service.slow_ms.store(slow_ms, Ordering::Relaxed);
+    context.reply.i32("was", was.level);
+    context.reply.number("slowms", was_slow_ms);
+    context.reply.f64("sampleRate", was_rate);
+    if let Some(filter) = &was.filter {
+        context.reply.document("filter", &filter.document);
+        let note = "When a filter expression is set, slowms and sampleRate are not used for \
+                    profiling and slow-query log lines.";
+        context.reply.str("note", note);
     }
-    context.reply.i32("was", 0);
-    context.reply.number("slowms", was);
-    context.reply.f64("sampleRate", 1.0);
     Ok(())
+}
+
+fn sample_rate(field: &Field<'_>) -> Result<f64> {
+    let rate = match field.value {
+        RawBsonRef::Double(rate) => rate,
+        _ => field.i64()? as f64,
+    };
+    if (0.0..=1.0).contains(&rate) {
+        return Ok(rate);
+    }
+    Err(Error::bad_value("'sampleRate' must be between 0.0 and 1.0 inclusive"))
+}
+
+/// A filter, or the word that takes it away.
+fn picked(field: &Field<'_>) -> Result<Option<Arc<Picked>>> {
+    match field.value {
+        RawBsonRef::Document(filter) => Ok(Some(Arc::new(Picked::parse(filter)?))),
+        RawBsonRef::String("unset") => Ok(None),
+        _ => Err(Error::bad_value("Expected an object, or the string 'unset'.")),
+    }
 }

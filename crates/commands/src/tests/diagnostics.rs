@@ -55,13 +55,13 @@ fn awaitable_hello_waits_its_time_out_and_streams() {
     assert!(client.reply("admin", &endless, true).exhaust.is_none());
 }
 
-/// Keeps the messages of what is logged.
+/// Keeps what is logged.
 #[derive(Default)]
-struct Listening(parking_lot::Mutex<Vec<String>>);
+struct Listening(parking_lot::Mutex<Vec<(String, bson::Document)>>);
 
 impl crate::Host for Listening {
     fn log(&self, event: &crate::LogEvent<'_>) {
-        self.0.lock().push(event.message.to_owned());
+        self.0.lock().push((event.message.to_owned(), event.attributes.clone()));
     }
 
     fn recent_log(&self, _name: &str) -> Option<(Vec<String>, u64)> {
@@ -93,7 +93,22 @@ fn the_wait_of_an_awaitable_hello_is_not_slow() {
     );
     assert!(listening.0.lock().is_empty());
     client.ok("admin", doc! { "setParameter": 1, "slowOpThresholdMs": 0 });
-    assert_eq!(*listening.0.lock(), ["Slow query"]);
+    assert_eq!(listening.0.lock().len(), 1);
+    client.ok("db", doc! { "insert": "c", "documents": [{ "a": 1 }, { "a": 2 }] });
+    listening.0.lock().clear();
+    client.ok("db", doc! { "find": "c", "filter": { "a": 2 } });
+    let (message, told) = listening.0.lock().remove(0);
+    assert_eq!(message, "Slow query");
+    let wanted = doc! {
+        "type": "command", "ns": "db.c", "command": { "find": "c", "filter": { "a": 2 } },
+        "planSummary": "COLLSCAN", "keysExamined": 0_i64, "docsExamined": 2_i64,
+        "cursorExhausted": true, "numYields": 0_i64, "nreturned": 1_i64, "locks": {},
+    };
+    let names: Vec<_> = wanted.keys().map(String::as_str).collect();
+    let told_names: Vec<_> = told.keys().map(String::as_str).collect();
+    let rest = ["reslen", "remote", "protocol", "durationMillis"];
+    assert_eq!(told_names, [&names[..], &rest].concat());
+    assert!(wanted.iter().all(|(name, value)| told.get(name) == Some(value)), "{told}");
 }
 
 fn topology_of(hello: &bson::Document) -> bson::Document {

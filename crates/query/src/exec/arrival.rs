@@ -7,7 +7,8 @@
 //! would leave documents out, so it is an error.
 
 use super::stats::Report;
-use super::{At, Counters, Row, Stage, passes};
+use super::{At, Row, Stage, passes};
+use crate::examined::Tally;
 use catalog::{
     Collection, Cursor, DictionaryId, Direction, arrival_key, arrival_of, arrivals_from,
 };
@@ -24,7 +25,7 @@ pub(crate) struct ArrivalStage {
     cursor: Option<Cursor>,
     last: Option<u64>,
     row: Row,
-    counters: Counters,
+    counters: Tally,
 }
 
 impl ArrivalStage {
@@ -43,7 +44,7 @@ impl ArrivalStage {
             cursor: None,
             last: None,
             row: Row::default(),
-            counters: Counters::default(),
+            counters: Tally::default(),
         }
     }
 
@@ -111,12 +112,13 @@ impl Stage for ArrivalStage {
     }
 
     fn park(&mut self) {
+        self.counters.tell();
         if let Some(cursor) = &mut self.cursor {
             cursor.park();
         }
     }
 
     fn report(&self) -> Report {
-        Report::collection_scan(self.counters, self.filter.as_ref(), self.backward)
+        Report::collection_scan(*self.counters, self.filter.as_ref(), self.backward)
     }
 }

@@ -6,6 +6,7 @@ use super::fetch::FetchStage;
 use super::ixscan::{ClusteredStage, IndexStage};
 use super::scan::{CollectionStage, EmptyStage, IdStage};
 use super::union::UnionStage;
+use crate::examined::note_way;
 use crate::plan::{Access, AccessPath};
 use catalog::Collection;
 use errors::Result;
@@ -17,6 +18,7 @@ pub(crate) fn build_access(
     access: &Access,
 ) -> Result<Box<dyn Stage>> {
     let residual = access.residual.clone();
+    note_access(&access.path);
     Ok(match &access.path {
         AccessPath::Nothing => Box::new(EmptyStage::default()),
         AccessPath::Id(id) => {
@@ -49,4 +51,15 @@ pub(crate) fn build_access(
             }
         }
     })
+}
+
+/// Tells the request which way is taken; the branches of a union are ways of their own.
+fn note_access(path: &AccessPath) {
+    match path {
+        AccessPath::Nothing => note_way("EOF", None),
+        AccessPath::Id(_) => note_way("IDHACK", None),
+        AccessPath::Collection { .. } => note_way("COLLSCAN", None),
+        AccessPath::Index(scan) => note_way("IXSCAN", scan.index.as_ref()),
+        AccessPath::Union(_) => {}
+    }
 }

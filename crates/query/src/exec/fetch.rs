@@ -1,7 +1,8 @@
 //! From id keys to documents, and the filter that needs them.
 
 use super::stats::Report;
-use super::{At, Counters, Row, Stage, passes};
+use super::{At, Row, Stage, passes};
+use crate::examined::Tally;
 use catalog::Collection;
 use errors::Result;
 use expr::Filter;
@@ -12,7 +13,7 @@ pub(super) struct FetchStage {
     input: Box<dyn Stage>,
     filter: Option<Filter>,
     row: Row,
-    counters: Counters,
+    counters: Tally,
 }
 
 impl FetchStage {
@@ -26,7 +27,7 @@ impl FetchStage {
             input,
             filter,
             row: Row::default(),
-            counters: Counters::default(),
+            counters: Tally::default(),
         }
     }
 }
@@ -60,11 +61,12 @@ impl Stage for FetchStage {
     }
 
     fn park(&mut self) {
+        self.counters.tell();
         self.input.park();
     }
 
     fn report(&self) -> Report {
-        Report::new("FETCH", self.counters)
+        Report::new("FETCH", *self.counters)
             .filtering(self.filter.as_ref())
             .counting("docsExamined", self.counters.documents)
             .counting("alreadyHasObj", 0)

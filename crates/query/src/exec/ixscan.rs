@@ -9,6 +9,7 @@
 use super::ranges::{Check, Ranges, damaged};
 use super::stats::Report;
 use super::{At, Counters, Row, Stage, passes};
+use crate::examined::{Tally, note_way};
 use crate::plan::IndexScan;
 use bson::{Bson, Document, RawDocumentBuf};
 use catalog::{Collection, Cursor, DictionaryId, Direction};
@@ -31,9 +32,8 @@ pub(super) struct IndexStage {
     filter: Option<Filter>,
     row: Row,
     /// The entry behind the row, for `returnKey`.
-    counters: Counters,
+    counters: Tally,
     seeks: u64,
-    fetched: u64,
 }
 
 impl IndexStage {
@@ -63,9 +63,8 @@ impl IndexStage {
             seen,
             filter,
             row: Row::default(),
-            counters: Counters::default(),
+            counters: Tally::default(),
             seeks: 0,
-            fetched: 0,
         })
     }
 
@@ -88,13 +87,13 @@ impl IndexStage {
 
 impl Drop for IndexStage {
     fn drop(&mut self) {
-        let Counters { keys, documents, .. } = self.counters;
+        let Counters { keys, documents, advanced, .. } = *self.counters;
         match &self.scan.index {
             _ if keys == 0 => {}
             Some(index) if self.scan.covered || index.spec().clustering => {
-                index.note_scanned(keys, self.fetched);
+                index.note_scanned(keys, documents);
             }
-            Some(index) => index.note_scanned(keys, self.counters.advanced),
+            Some(index) => index.note_scanned(keys, advanced),
             None => self.collection.note_scanned(documents),
         }
     }
@@ -151,7 +150,7 @@ impl IndexStage {
             let Some(document) = at.get(self.collection.primary(), &id_key)? else {
                 return Ok(Step::Skipped);
             };
-            self.fetched += 1;
+            self.counters.documents += 1;
             self.row.set(&id_key, &document);
         } else {
             let document = put_together(&self.scan, values)?;
@@ -216,6 +215,7 @@ impl Stage for IndexStage {
     }
 
     fn park(&mut self) {
+        self.counters.tell();
         if let Some(cursor) = &mut self.cursor {
             cursor.park();
         }
@@ -240,8 +240,7 @@ impl Stage for IndexStage {
             || bson::doc! { "_id": 1 },
             |spec| Document::try_from(spec.key.as_ref()).unwrap_or_default(),
         );
-        let counters = Counters { documents: self.fetched, ..self.counters };
-        let mut report = Report::new("IXSCAN", counters);
+        let mut report = Report::new("IXSCAN", *self.counters);
         let clustering = spec.is_some_and(|spec| spec.clustering);
         if clustering {
             report = report.with("clustering", true);
@@ -292,7 +291,7 @@ impl Stage for ClusteredStage {
 
     fn report(&self) -> Report {
         let mut scan = self.0.report();
-        let counters = self.0.counters;
+        let counters = *self.0.counters;
         scan.counters = Counters { documents: 0, advanced: counters.keys, ..counters };
         Report::new("FETCH", Counters { keys: 0, documents: counters.keys, ..counters })
             .filtering(self.0.filter.as_ref())
@@ -315,6 +314,7 @@ impl CountScan {
         if access.residual.is_some() || scan.index.is_none() {
             return Ok(None);
         }
+        note_way("COUNT_SCAN", scan.index.as_ref());
         let scan = IndexScan { covered: false, ..scan.clone() };
         Ok(Some(Box::new(Self(IndexStage::new(collection, scan, None)?))))
     }

@@ -2,6 +2,7 @@
 
 use super::stats::Report;
 use super::{At, Counters, Row, Stage, passes};
+use crate::examined::Tally;
 use catalog::{Collection, Cursor, Direction, KeyRange};
 use errors::Result;
 use expr::Filter;
@@ -14,7 +15,7 @@ pub(super) struct CollectionStage {
     filter: Option<Filter>,
     cursor: Option<Cursor>,
     row: Row,
-    counters: Counters,
+    counters: Tally,
 }
 
 impl CollectionStage {
@@ -29,7 +30,7 @@ impl CollectionStage {
             filter,
             cursor: None,
             row: Row::default(),
-            counters: Counters::default(),
+            counters: Tally::default(),
         }
     }
 }
@@ -72,13 +73,14 @@ impl Stage for CollectionStage {
     }
 
     fn park(&mut self) {
+        self.counters.tell();
         if let Some(cursor) = &mut self.cursor {
             cursor.park();
         }
     }
 
     fn report(&self) -> Report {
-        Report::collection_scan(self.counters, self.filter.as_ref(), self.backward)
+        Report::collection_scan(*self.counters, self.filter.as_ref(), self.backward)
     }
 }
 
@@ -88,7 +90,7 @@ pub(super) struct IdStage {
     id_key: Vec<u8>,
     filter: Option<Filter>,
     row: Row,
-    counters: Counters,
+    counters: Tally,
 }
 
 impl IdStage {
@@ -102,7 +104,7 @@ impl IdStage {
             id_key,
             filter,
             row: Row::default(),
-            counters: Counters::default(),
+            counters: Tally::default(),
         }
     }
 }
@@ -138,10 +140,12 @@ impl Stage for IdStage {
         &self.row
     }
 
-    fn park(&mut self) {}
+    fn park(&mut self) {
+        self.counters.tell();
+    }
 
     fn report(&self) -> Report {
-        Report::new("IDHACK", self.counters)
+        Report::new("IDHACK", *self.counters)
             .filtering(self.filter.as_ref())
             .counting("keysExamined", self.counters.keys)
             .counting("docsExamined", self.counters.documents)

@@ -1,6 +1,6 @@
 //! A parsed update with what it needs to be applied.
 
-use super::object_id;
+use super::new_object_id;
 use crate::context::OpContext;
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{DateTime, Timestamp};
@@ -59,7 +59,7 @@ impl Change {
     /// The document to insert where nothing matched.
     pub(crate) fn upsert(&self, filter: &Filter) -> Result<RawDocumentBuf> {
         let document =
-            self.update.upsert(filter, &self.context, object_id::next(self.catalog.os()))?;
+            self.update.upsert(filter, &self.context, new_object_id(self.catalog.os()))?;
         catalog::check_document(&document)?;
         if let Some(id) = document.get("_id")? {
             catalog::check_id(id)?;

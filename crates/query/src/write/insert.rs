@@ -3,7 +3,9 @@
 //! Always true: a document that fails leaves nothing; the others of the batch stay, unless the
 //! batch is to be all or nothing ([`Whole::Insert`]).
 
-use super::{CHUNK_BYTES, CHUNK_DOCUMENTS, as_a_whole, check_target, note, object_id, remembered};
+use super::{
+    CHUNK_BYTES, CHUNK_DOCUMENTS, as_a_whole, check_target, new_object_id, note, remembered,
+};
 use crate::context::{OpContext, Outcome, Whole};
 use crate::request::{InsertRequest, InsertResult, WriteError};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
@@ -163,7 +165,7 @@ pub(crate) fn with_id_first<'a>(os: &Os, document: &'a RawDocument) -> Prepared<
     let mut fitted = RawDocumentBuf::new();
     match document.get("_id")? {
         Some(id) => fitted.append(cstr!("_id"), id),
-        None => fitted.append(cstr!("_id"), RawBsonRef::ObjectId(object_id::next(os))),
+        None => fitted.append(cstr!("_id"), RawBsonRef::ObjectId(new_object_id(os))),
     }
     for element in document {
         let (name, value) = element?;

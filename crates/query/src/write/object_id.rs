@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Seconds, five bytes of this process, a counter.
-pub(crate) fn next(os: &Os) -> ObjectId {
+pub fn new_object_id(os: &Os) -> ObjectId {
     static PROCESS: OnceLock<[u8; 5]> = OnceLock::new();
     static COUNTER: OnceLock<AtomicU32> = OnceLock::new();
     let process = PROCESS.get_or_init(|| {

@@ -1,0 +1,149 @@
+//! What the request of this thread has looked at so far: index entries, documents, and the plans it
+//! took; for the log and the profiler.
+//!
+//! A request runs on one thread from its beginning to its end, so counting takes no lock, and no
+//! step of a plan has to be handed a counter.
+//!
+//! Always true: a stage tells what it has looked at when it is parked and when it is dropped, each
+//! entry once ([`Tally`]).
+
+use crate::exec::Counters;
+use catalog::Index;
+use catalog::text::document_text;
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// What a request looked at.
+#[derive(Debug, Default)]
+pub struct Examined {
+    /// Index entries.
+    pub keys: u64,
+    /// Documents.
+    pub documents: u64,
+    /// It sorted what it found.
+    pub sorts: bool,
+    plans: Plans,
+}
+
+/// The ways that a request's plans took.
+#[derive(Clone, Debug, Default)]
+pub struct Plans(SmallVec<[Way; 2]>);
+
+#[derive(Clone, Debug)]
+struct Way {
+    name: &'static str,
+    index: Option<Arc<Index>>,
+}
+
+/// The most ways that are kept.
+const MAX_WAYS: usize = 8;
+
+thread_local! {
+    static EXAMINED: RefCell<Examined> = RefCell::default();
+}
+
+/// What this thread has looked at since it was asked last.
+pub fn take_examined() -> Examined {
+    EXAMINED.with(|examined| std::mem::take(&mut *examined.borrow_mut()))
+}
+
+/// The ways so far, for a cursor's later batches.
+pub fn plans_taken() -> Plans {
+    EXAMINED.with(|examined| examined.borrow().plans.clone())
+}
+
+/// Goes on with the plans of an earlier request.
+pub fn go_on_with(plans: &Plans) {
+    EXAMINED.with(|examined| examined.borrow_mut().plans.clone_from(plans));
+}
+
+impl Examined {
+    /// The plans in short: `IXSCAN { a: 1 }, COLLSCAN`; `None` where there was none.
+    pub fn plan_summary(&self) -> Option<String> {
+        let texts: Vec<String> = self.plans.0.iter().map(Way::text).collect();
+        (!texts.is_empty()).then(|| texts.join(", "))
+    }
+}
+
+impl Way {
+    fn text(&self) -> String {
+        match (&self.index, self.name) {
+            (Some(index), name) => format!("{name} {}", document_text(&index.spec().key)),
+            // The index that is the collection itself.
+            (None, "IXSCAN") => "IXSCAN { _id: 1 }".to_owned(),
+            (None, name) => name.to_owned(),
+        }
+    }
+
+    fn is(&self, name: &'static str, index: Option<&Arc<Index>>) -> bool {
+        self.name == name && self.index.as_ref().map(Arc::as_ptr) == index.map(Arc::as_ptr)
+    }
+}
+
+/// A way that a plan takes. A `$lookup` takes the same one for each document: it is kept once.
+pub(crate) fn note_way(name: &'static str, index: Option<&Arc<Index>>) {
+    EXAMINED.with(|examined| {
+        let ways = &mut examined.borrow_mut().plans.0;
+        if ways.len() < MAX_WAYS && !ways.iter().any(|way| way.is(name, index)) {
+            ways.push(Way { name, index: index.cloned() });
+        }
+    });
+}
+
+/// One document by its `_id`, without a plan.
+pub(crate) fn note_id_lookup(found: bool) {
+    note_way("IDHACK", None);
+    EXAMINED.with(|examined| examined.borrow_mut().add(u64::from(found), u64::from(found)));
+}
+
+/// The request sorts what it finds.
+pub(crate) fn note_sort() {
+    EXAMINED.with(|examined| examined.borrow_mut().sorts = true);
+}
+
+impl Examined {
+    fn add(&mut self, keys: u64, documents: u64) {
+        self.keys += keys;
+        self.documents += documents;
+    }
+}
+
+/// The counters of a stage that looks at entries or documents, told to the request in the end.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    counters: Counters,
+    told: Counters,
+}
+
+impl Tally {
+    /// Tells what was looked at since it was told last.
+    pub(crate) fn tell(&mut self) {
+        let Counters { keys, documents, .. } = self.counters;
+        EXAMINED.with(|examined| {
+            examined.borrow_mut().add(keys - self.told.keys, documents - self.told.documents);
+        });
+        self.told = self.counters;
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        self.tell();
+    }
+}
+
+impl Deref for Tally {
+    type Target = Counters;
+
+    fn deref(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+impl DerefMut for Tally {
+    fn deref_mut(&mut self) -> &mut Counters {
+        &mut self.counters
+    }
+}
