@@ -66,7 +66,7 @@ impl Bench {
 }
 
 fn cpu() -> Duration {
-    let os::CpuTime { user, system } = os::cpu_time();
+    let os::Usage { user, system, .. } = os::usage();
     user + system
 }
 

@@ -140,7 +140,7 @@ fn main() -> engine::Result<()> {
     let (next, rows, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let load =
         Load { os: &os, engine: &engine, dictionaries, next: &next, rows: &rows, stop: &stop };
-    let cpu = os::cpu_time();
+    let cpu = os::usage();
     let (seconds, times) = std::thread::scope(|scope| {
         let loaders: Vec<_> =
             batches.iter().map(|batch| (*batch, scope.spawn(|| load.run(*batch)))).collect();
@@ -157,7 +157,7 @@ fn main() -> engine::Result<()> {
         print_times(&format!("commit of {batch} rows"), commits);
         print_times(&format!("transaction of {batch} rows"), wholes);
     }
-    let spent = os::cpu_time();
+    let spent = os::usage();
     let cpu = (spent.user + spent.system).saturating_sub(cpu.user + cpu.system);
     print_seconds(&seconds[WARM_UP..]);
     println!(

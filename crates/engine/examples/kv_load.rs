@@ -93,7 +93,7 @@ fn main() -> engine::Result<()> {
     }
     txn.commit(Durability::Synced)?;
     let (next, done, peak) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
-    let (started, cpu) = (os.clock.monotonic(), os::cpu_time());
+    let (started, cpu) = (os.clock.monotonic(), os::usage());
     std::thread::scope(|scope| {
         scope.spawn(|| watch(&os, &engine, &next, &done, &peak));
         let loaders: Vec<_> = (0..threads)
@@ -105,7 +105,7 @@ fn main() -> engine::Result<()> {
         results.into_iter().try_for_each(|result| result.expect("a loader panicked"))
     })?;
     let took = os.clock.monotonic().saturating_sub(started);
-    let spent = os::cpu_time();
+    let spent = os::usage();
     let cpu_us = (spent.user + spent.system).saturating_sub(cpu.user + cpu.system).as_micros();
     println!(
         "{rows} rows in {:.1} s: {:.0} rows/s, {:.1} CPU us/row, peak RSS {} MiB, cache {cache_mib} MiB",

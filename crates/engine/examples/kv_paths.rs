@@ -109,7 +109,7 @@ impl Bench {
         let threads = threads.parse().unwrap_or(1);
         let rows = self.rows.load(Ordering::Relaxed);
         let stop = AtomicBool::new(false);
-        let (started, cpu) = (self.os.clock.monotonic(), os::cpu_time());
+        let (started, cpu) = (self.os.clock.monotonic(), os::usage());
         let done = std::thread::scope(|scope| {
             let writer = (what == "mixed").then(|| {
                 scope.spawn(|| {
@@ -138,7 +138,7 @@ impl Bench {
             done
         });
         let took = self.os.clock.monotonic().saturating_sub(started);
-        let spent = os::cpu_time();
+        let spent = os::usage();
         let spent = (spent.user + spent.system).saturating_sub(cpu.user + cpu.system);
         Ok((done?, took, spent))
     }

@@ -26,8 +26,8 @@ pub use clock::Clock;
 pub use entropy::Entropy;
 pub use lane::{LANES, Padded, lane};
 pub use machine::{
-    CpuTime, Memory, cpu_count, cpu_time, memory, page_faults, raise_open_file_limit,
-    resident_bytes,
+    Memory, USAGE_BLOCK_BYTES, Usage, cpu_count, memory, raise_open_file_limit, resident_bytes,
+    usage,
 };
 pub use process::{Daemon, Signal, daemonize, on_signals};
 pub use spawn::{Job, JoinHandle, Panicked, Spawner, work_in_background};

@@ -96,27 +96,50 @@ pub fn resident_bytes() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// Processor time this process used.
+/// What this process used of the machine so far, all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CpuTime {
-    /// In its own code.
+pub struct Usage {
+    /// Processor time in its own code.
     pub user: Duration,
-    /// In the kernel.
+    /// Processor time in the kernel.
     pub system: Duration,
+    /// The most bytes it had in memory.
+    pub max_resident_bytes: u64,
+    /// Page faults that had to read the disk.
+    pub page_faults: u64,
+    /// Page faults that had not.
+    pub page_reclaims: u64,
+    /// Blocks of [`USAGE_BLOCK_BYTES`] read from the disk.
+    pub input_blocks: u64,
+    /// Blocks of [`USAGE_BLOCK_BYTES`] written, or to be written by the kernel.
+    pub output_blocks: u64,
+    /// Times a thread waited.
+    pub voluntary_context_switches: u64,
+    /// Times a thread was made to wait.
+    pub involuntary_context_switches: u64,
 }
 
-/// Processor time used so far, all threads.
-pub fn cpu_time() -> CpuTime {
-    let usage = usage();
-    CpuTime { user: duration(usage.ru_utime), system: duration(usage.ru_stime) }
+/// The kernel's unit of [`Usage::input_blocks`] and [`Usage::output_blocks`].
+pub const USAGE_BLOCK_BYTES: u64 = 512;
+
+/// What this process used so far.
+pub fn usage() -> Usage {
+    let usage = getrusage();
+    let count = |number: libc::c_long| u64::try_from(number).unwrap_or(0);
+    Usage {
+        user: duration(usage.ru_utime),
+        system: duration(usage.ru_stime),
+        max_resident_bytes: count(usage.ru_maxrss) << 10,
+        page_faults: count(usage.ru_majflt),
+        page_reclaims: count(usage.ru_minflt),
+        input_blocks: count(usage.ru_inblock),
+        output_blocks: count(usage.ru_oublock),
+        voluntary_context_switches: count(usage.ru_nvcsw),
+        involuntary_context_switches: count(usage.ru_nivcsw),
+    }
 }
 
-/// Page faults that had to read the disk.
-pub fn page_faults() -> u64 {
-    u64::try_from(usage().ru_majflt).unwrap_or(0)
-}
-
-fn usage() -> libc::rusage {
+fn getrusage() -> libc::rusage {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the pointer is valid for one rusage, and all-zero is a valid rusage already.
     unsafe {
@@ -173,8 +196,9 @@ mod tests {
         assert!(memory.usable() <= memory.machine);
         assert!(resident_bytes() > 100_000 && resident_bytes() < memory.machine);
         assert!(cpu_count() >= 1);
-        let before = cpu_time();
-        assert!(cpu_time().user >= before.user);
+        let before = usage();
+        assert!(before.max_resident_bytes > 100_000 && before.page_reclaims > 0);
+        assert!(usage().user >= before.user);
         assert!(raise_open_file_limit().unwrap() >= 64);
     }
 }

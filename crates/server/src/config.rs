@@ -5,6 +5,8 @@
 //! `getCmdLineOpts` are all read through it. The command line wins over the file.
 
 mod file;
+#[cfg(test)]
+mod manual;
 mod options;
 mod parse;
 mod settings;

@@ -18,13 +18,22 @@ pub(crate) enum Build {
 
 /// Builds `fernd` as the tests run it: optimised, with assertions on.
 fn fernd(build: Build) -> Result<PathBuf> {
-    run(&mut match build {
-        Build::Alone => cargo(&["build", "--profile", "fast", "--package", "server"]),
+    Ok(programs(build, &["server"])?.join("fernd"))
+}
+
+/// Builds the programs of these packages, in one go, and says where they are.
+pub(crate) fn programs(build: Build, packages: &[&str]) -> Result<PathBuf> {
+    let mut command = match build {
+        Build::Alone => cargo(&["build", "--profile", "fast"]),
         Build::WithTests => {
             cargo(&["test", "--profile", "fast", "--workspace", "--quiet", "--no-run"])
         }
-    })?;
-    Ok(target().join("fast/fernd"))
+    };
+    if matches!(build, Build::Alone) {
+        command.args(packages.iter().flat_map(|package| ["--package", package]));
+    }
+    run(&mut command)?;
+    Ok(target().join("fast"))
 }
 
 /// Runs one of the Python scripts in `tests/` with the environment it expects.

@@ -5,9 +5,12 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool for people at a terminal")]
 
+mod bench;
 mod drivers;
 mod gates;
+mod manual;
 mod run;
+mod servers;
 mod steps;
 mod tidy;
 mod tools;
@@ -80,6 +83,10 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Every experiment of `fern bench`, end to end, against a server started for it.
+    BenchSmoke(bench::Options),
+    /// The manual's shell examples, run as a reader would.
+    Manual,
     /// Ten thousand open connections, a thousand of them active.
     Connections {
         /// Arguments handed on to the script (`--help` lists them).
@@ -103,6 +110,8 @@ fn main() -> Result<()> {
         Task::Kill9 { arguments } => drivers::script(Build::Alone, "kill9.py", &arguments),
         Task::Isolation { arguments } => drivers::isolation(&arguments),
         Task::Gates { arguments } => gates::gates(&arguments),
+        Task::BenchSmoke(options) => bench::smoke(Build::Alone, &options),
+        Task::Manual => manual::examples(Build::Alone),
         Task::Connections { arguments } => {
             drivers::script(Build::Alone, "connections.py", &arguments)
         }

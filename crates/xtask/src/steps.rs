@@ -2,7 +2,7 @@
 
 use crate::drivers::{self, Build};
 use crate::run::{cargo, run, target};
-use crate::{tidy, tools};
+use crate::{bench, manual, tidy, tools};
 use anyhow::{Result, bail};
 
 type Step = (&'static str, fn() -> Result<()>);
@@ -28,6 +28,8 @@ const STEPS: &[Step] = &[
     }),
     ("bank", || drivers::isolation(&words("bank --seconds 15 --kill-every 4"))),
     ("contention", || drivers::isolation(&words("contention --seconds 5 --replica-set"))),
+    ("bench", bench::short),
+    ("manual", || manual::examples(Build::WithTests)),
     ("iibench", || {
         drivers::script(Build::WithTests, "iibench.py", &words("--docs 300000 --cache-size 64M"))
     }),

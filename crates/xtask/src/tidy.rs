@@ -5,6 +5,8 @@
 //! 3. No leftover `todo!`, `unimplemented!` or FIXME.
 //! 4. Every crate is named in `docs/ARCHITECTURE.md`, and every path named there exists.
 //! 5. No file carries a path of one machine.
+//! 6. Every relative link of a Markdown file leads to a file, and the manual's summary names each of
+//!    its pages.
 
 use crate::run::root;
 use anyhow::{Context, Result, bail};
@@ -19,6 +21,10 @@ pub(crate) fn tidy() -> Result<()> {
         breaches.extend(source(&root, &file)?);
     }
     breaches.extend(map(&root)?);
+    for page in documents(&root)? {
+        breaches.extend(links(&root, &page)?);
+    }
+    breaches.extend(summary(&root.join("docs/manual/src"))?);
     if breaches.is_empty() {
         println!("tidy: clean");
         return Ok(());
@@ -98,13 +104,58 @@ fn map(root: &Path) -> Result<Vec<String>> {
     Ok(breaches)
 }
 
+/// Markdown: at the root, in `docs` and in `bench`.
+fn documents(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = files(&root.join("docs"), "md")?;
+    found.extend(files(&root.join("bench"), "md")?);
+    found.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root.join(name)));
+    Ok(found)
+}
+
+fn links(root: &Path, page: &Path) -> Result<Vec<String>> {
+    let (text, folder) = (read(page)?, page.parent().unwrap_or(root));
+    let shown = page.strip_prefix(root).unwrap_or(page).display();
+    let mut breaches = Vec::new();
+    let mut code = false;
+    for (at, line) in text.lines().enumerate() {
+        code ^= line.trim_start().starts_with("```");
+        // in code, brackets and parentheses are something else
+        let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("`");
+        for rest in prose.split("](").skip(1).filter(|_| !code) {
+            let target = rest.split([')', '#', ' ']).next().unwrap_or_default();
+            let elsewhere = target.is_empty() || target.contains("://");
+            if !elsewhere && !folder.join(target).exists() {
+                breaches.push(format!("{shown}:{}: no `{target}`", at + 1));
+            }
+        }
+    }
+    Ok(breaches)
+}
+
+/// Every page of the manual is in its summary.
+fn summary(pages: &Path) -> Result<Vec<String>> {
+    let text = read(&pages.join("SUMMARY.md"))?;
+    let mut breaches = Vec::new();
+    for page in files(pages, "md")? {
+        let name = page.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name != "SUMMARY.md" && !text.contains(&format!("({name})")) {
+            breaches.push(format!("docs/manual/src/SUMMARY.md does not name {name}"));
+        }
+    }
+    Ok(breaches)
+}
+
 fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
+    files(folder, "rs")
+}
+
+fn files(folder: &Path, kind: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
-            found.extend(sources(&path)?);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.extend(files(&path, kind)?);
+        } else if path.extension().is_some_and(|extension| extension == kind) {
             found.push(path);
         }
     }

@@ -113,11 +113,17 @@ fn connections(service: &Service, writer: &mut Writer) {
 }
 
 fn extra_info(_service: &Service, writer: &mut Writer) {
-    let cpu = os::cpu_time();
+    let usage = os::usage();
     writer.str("note", "fields vary by platform");
-    writer.long("user_time_us", cpu.user.as_micros() as u64);
-    writer.long("system_time_us", cpu.system.as_micros() as u64);
-    writer.long("page_faults", os::page_faults());
+    writer.long("user_time_us", usage.user.as_micros() as u64);
+    writer.long("system_time_us", usage.system.as_micros() as u64);
+    writer.long("maximum_resident_set_kb", usage.max_resident_bytes >> 10);
+    writer.long("input_blocks", usage.input_blocks);
+    writer.long("output_blocks", usage.output_blocks);
+    writer.long("page_reclaims", usage.page_reclaims);
+    writer.long("page_faults", usage.page_faults);
+    writer.long("voluntary_context_switches", usage.voluntary_context_switches);
+    writer.long("involuntary_context_switches", usage.involuntary_context_switches);
 }
 
 fn global_lock(service: &Service, writer: &mut Writer) {

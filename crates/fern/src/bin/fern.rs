@@ -1,4 +1,5 @@
-//! The binary: arguments in, text or JSON out. Exit status 0: fine; 1: damage; 2: could not look.
+//! The binary: arguments in, text or JSON out. Exit status 0: fine; 1: damage; 2: could not look, or
+//! could not measure.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -11,7 +12,11 @@ use fern::{DataDirectory, check, inspect};
 use os::Os;
 
 #[derive(Parser)]
-#[command(name = "fern", version, about = "Looks at a FernDB data directory without a server")]
+#[command(
+    name = "fern",
+    version,
+    about = "Looks at a FernDB data directory without a server; measures servers"
+)]
 struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -27,6 +32,8 @@ enum Task {
         #[command(subcommand)]
         section: Option<Show>,
     },
+    /// Runs one of the experiments against a server, or against two in turns.
+    Bench(bench::Options),
     /// Reads every page and every log record and names what is damaged; exit status 1 then.
     Check {
         #[command(flatten)]
@@ -76,6 +83,11 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let (place, text, json, clean);
     match arguments.task {
+        Task::Bench(options) => {
+            let table = bench::run(&options)?;
+            std::io::stdout().write_all(table.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
         Task::Check { place: given } => {
             let checkup = check::check(&open(&given)?);
             (text, json) = (checkup.text(), checkup.json());

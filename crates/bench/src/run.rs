@@ -1,0 +1,94 @@
+//! A run from its options to its report.
+
+use crate::figures::{Machine, Report};
+use crate::options::Options;
+use crate::phase::Phase;
+use crate::progress::Progress;
+use crate::report;
+use crate::side::Side;
+use anyhow::{Context, Result};
+use std::time::Duration;
+
+/// Runs an experiment, writes what `--out` asks for, and returns the table for the terminal.
+///
+/// # Errors
+/// A server that cannot be reached or refuses an operation; a directory that cannot be written.
+pub fn run(options: &Options) -> Result<String> {
+    // each connection is a file; what cannot be raised shows as a failed connection
+    let _limit = os::raise_open_file_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let report = runtime.block_on(measure(options))?;
+    let table = report::table::table(&report);
+    if let Some(out) = &options.out {
+        report::write(&report, &table, out)
+            .with_context(|| format!("cannot write to {}", out.display()))?;
+    }
+    Ok(table)
+}
+
+async fn measure(options: &Options) -> Result<Report> {
+    let started = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S").to_string();
+    let phases = options.experiment.phases(options);
+    let clients = phases.iter().map(|phase| phase.clients + phase.beside).max().unwrap_or(1);
+    let mut sides = vec![Side::connect("server", &options.uri, None, clients, options).await?];
+    if let Some(uri) = &options.vs {
+        sides.push(Side::connect("vs", uri, options.vs_pid, clients, options).await?);
+    }
+    for phase in &phases {
+        carry_out(phase, &mut sides, options)
+            .await
+            .with_context(|| format!("phase `{}`", phase.name))?;
+    }
+    let mut servers = Vec::new();
+    for side in sides {
+        servers.push(side.end(options.keep).await?);
+    }
+    Ok(Report {
+        format: 1,
+        experiment: options.experiment.name(),
+        question: options.experiment.question(),
+        started,
+        command: command(options),
+        seed: options.seed,
+        machine: Machine::this(),
+        servers,
+    })
+}
+
+/// The servers in turns, until each is done with the phase.
+async fn carry_out(phase: &Phase, sides: &mut [Side], options: &Options) -> Result<()> {
+    for side in sides.iter_mut() {
+        side.begin(phase).await?;
+    }
+    let turn = (sides.len() > 1).then(|| Duration::from_secs(options.slice));
+    let mut progress = Progress::of(phase, sides.len());
+    while sides.iter().any(|side| !side.is_done(phase)) {
+        for side in sides.iter_mut().filter(|side| !side.is_done(phase)) {
+            side.turn(phase, turn, &mut progress).await?;
+        }
+    }
+    progress.end();
+    for side in sides.iter_mut() {
+        side.finish(phase).await?;
+    }
+    Ok(())
+}
+
+/// How to make the run again.
+fn command(options: &Options) -> String {
+    let mut words = vec!["fern bench".to_owned(), options.experiment.name()];
+    let mut add = |flag: &str, value: Option<String>| {
+        words.extend(value.map(|value| format!("--{flag} {value}")));
+    };
+    add("docs", options.docs.map(|docs| docs.to_string()));
+    add("seconds", Some(options.seconds.to_string()));
+    let clients: Vec<String> = options.clients.iter().map(|count| count.0.to_string()).collect();
+    add("clients", (!clients.is_empty()).then(|| clients.join(",")));
+    add("batch", options.batch.map(|batch| batch.to_string()));
+    add("payload", (options.payload > 0).then(|| options.payload.to_string()));
+    add("compressible", (options.payload > 0).then(|| options.compressible.to_string()));
+    add("queries", (options.queries > 0).then(|| options.queries.to_string()));
+    add("slice", options.vs.as_ref().map(|_| options.slice.to_string()));
+    add("seed", Some(options.seed.to_string()));
+    words.join(" ")
+}
