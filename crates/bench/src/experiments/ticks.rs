@@ -148,7 +148,7 @@ pub(super) fn candle(n: u64, tickers: u64, rng: &mut ChaCha8Rng) -> RawDocumentB
         "volume": rng.random_range(1..1_000_000_i64),
         "trades": rng.random_range(1..5000),
         "seconds": STEP_MS as i32 / 1000,
-        "source": text(rng, 24),
+        "source": text(rng, 60),
     }
 }
 
