@@ -37,7 +37,10 @@ class Fernd:
         self.log = os.path.join(self.home, "fernd.log")
 
     def command(self):
-        return [self.binary, "--dbpath", self.dbpath, "--port", str(self.port), *self.options]
+        command = [self.binary, "--dbpath", self.dbpath, "--port", str(self.port), *self.options]
+        if "--statusPort" not in command:
+            command += ["--statusPort", "0"]
+        return command
 
     def start(self, wait=60):
         self.process = subprocess.Popen(

@@ -3,6 +3,8 @@
 //! The server implements [`Host`]; tests use [`SilentHost`].
 
 use bson::Document;
+use history::History;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How much a log line matters.
@@ -75,6 +77,11 @@ pub trait Host: Send + Sync {
 
     /// The sockets' figures.
     fn network(&self) -> Network;
+
+    /// What the figures were, second by second, where somebody keeps them.
+    fn history(&self) -> Option<Arc<History>> {
+        None
+    }
 }
 
 /// A host without sockets or log, for tests and embedded use.

@@ -33,6 +33,7 @@ mod writer;
 
 pub use compat::page as compatibility_page;
 pub use connection::{Connection, ConnectionInfo};
+pub use diagnostics::sampler::Sampler;
 pub use host::{Host, LogEvent, Network, Severity, SilentHost};
 pub use replication::ReplicaSetOptions;
 pub use reply::Reply;

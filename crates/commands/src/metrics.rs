@@ -8,20 +8,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-
-/// A number of events and the time they took.
-#[derive(Default)]
-pub(crate) struct Timed {
-    pub(crate) count: AtomicU64,
-    pub(crate) micros: AtomicU64,
-}
-
-impl Timed {
-    fn add(&self, time: Duration) {
-        self.count.fetch_add(1, Relaxed);
-        self.micros.fetch_add(time.as_micros() as u64, Relaxed);
-    }
-}
+use telemetry::Histogram;
 
 /// How often one command ran and failed.
 #[derive(Default)]
@@ -40,6 +27,13 @@ pub(crate) struct Usage {
 /// How one collection was used, in the order of [`TOP_FIELDS`].
 pub(crate) type TopEntry = [Usage; 6];
 
+/// What `opLatencies` calls the classes of commands.
+pub(crate) const CLASSES: [&str; 3] = ["reads", "writes", "commands"];
+
+/// The names of [`Counter`]s, in their order.
+pub(crate) const COUNTERS: [&str; 6] =
+    ["insert", "query", "update", "delete", "getmore", "command"];
+
 /// The names of `top`'s per-operation figures.
 pub(crate) const TOP_FIELDS: [&str; 6] =
     ["queries", "getmore", "insert", "update", "remove", "commands"];
@@ -50,9 +44,8 @@ const SHARDS: usize = 16;
 pub(crate) struct Metrics {
     /// In the order of [`Counter`].
     pub(crate) counters: [AtomicU64; 6],
-    pub(crate) reads: Timed,
-    pub(crate) writes: Timed,
-    pub(crate) others: Timed,
+    /// Times in microseconds, in the order of [`CLASSES`].
+    pub(crate) latencies: [Histogram; 3],
     /// In the order of [`COMMANDS`].
     pub(crate) runs: Vec<Runs>,
     pub(crate) unknown_commands: AtomicU64,
@@ -70,9 +63,7 @@ impl Metrics {
     pub(crate) fn new() -> Self {
         Self {
             counters: Default::default(),
-            reads: Timed::default(),
-            writes: Timed::default(),
-            others: Timed::default(),
+            latencies: Default::default(),
             runs: COMMANDS.iter().map(|_| Runs::default()).collect(),
             unknown_commands: AtomicU64::new(0),
             documents_returned: AtomicU64::new(0),
@@ -93,11 +84,12 @@ impl Metrics {
 
     /// Counts a finished command.
     pub(crate) fn finish(&self, class: Class, time: Duration) {
-        match class {
-            Class::Read => self.reads.add(time),
-            Class::Write => self.writes.add(time),
-            Class::Other => self.others.add(time),
-        }
+        let class = match class {
+            Class::Read => 0,
+            Class::Write => 1,
+            Class::Other => 2,
+        };
+        self.latencies[class].record_micros(time);
     }
 
     /// Counts a finished use of a collection.

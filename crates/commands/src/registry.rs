@@ -146,6 +146,8 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::diagnostics::list_commands::LIST_COMMANDS,
     &crate::diagnostics::server_status::SERVER_STATUS,
     &crate::diagnostics::engine_status::ENGINE_STATUS,
+    &crate::diagnostics::get_diagnostic_data::GET_DIAGNOSTIC_DATA,
+    &crate::diagnostics::server_history::SERVER_HISTORY,
     &crate::diagnostics::current_op::CURRENT_OP,
     &crate::diagnostics::kill_op::KILL_OP,
     &crate::diagnostics::top::TOP,

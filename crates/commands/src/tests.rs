@@ -10,6 +10,7 @@ mod changes;
 mod collation;
 mod crud;
 mod diagnostics;
+mod eyes;
 mod fail_points;
 mod generic;
 mod javascript;

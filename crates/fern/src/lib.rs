@@ -1,6 +1,7 @@
-//! The operator's tool: looks at a data directory, and checks it, without a server.
+//! The operator's tool: looks at a data directory, and checks it, without a server; shows the figures
+//! of one that runs.
 //!
-//! What is always true:
+//! What is always true of the first two:
 //! 1. Nothing in the directory is changed. The directory's lock is held meanwhile, so no server
 //!    changes it either.
 //! 2. Damage is named, with its place, and reading goes on with whatever can still be reached.
@@ -16,6 +17,7 @@ pub mod inspect;
 mod log;
 mod names;
 mod segment;
+pub mod stats;
 mod table;
 mod tree;
 

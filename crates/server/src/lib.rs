@@ -5,6 +5,7 @@
 //! Nothing but `wiring` knows which commands stand behind [`service::Service`].
 #![forbid(unsafe_code)]
 
+mod advisor;
 pub mod config;
 mod legacy;
 pub mod log;
@@ -12,4 +13,5 @@ pub mod net;
 pub mod run;
 pub mod service;
 pub mod startup;
+mod status;
 mod wiring;

@@ -9,10 +9,12 @@
 //! Sockets are bound before the engine is opened, so that a port in use is told at once and
 //! clients that come during a recovery wait for it instead of being refused.
 
+use crate::advisor::{self, Advisor};
 use crate::config::{Asked, Settings, parse};
 use crate::log::{Destination, Log};
 use crate::net::{NetOptions, NetStats, Server};
 use crate::startup::{self, ExitCode, StartError};
+use crate::status::{self, Recorder};
 use crate::wiring::{self, Commands, DEFAULT_GRACE, Event, Program};
 use catalog::storage::Engine;
 use catalog::{Catalog, CatalogOptions};
@@ -51,7 +53,8 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
             return Ok(());
         }
     };
-    let cache_size = startup::cache_size(settings.cache_size, os::memory())?;
+    let memory = os::memory();
+    let cache_size = startup::cache_size(settings.cache_size, memory)?;
     let daemon = if settings.fork { Some(daemonize()?) } else { None };
     let log = open_log(&os, &settings)?;
     let (sender, events) = sync_channel(16);
@@ -63,16 +66,21 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     let max_connections = startup::max_connections(settings.max_connections, open_files);
     let listeners = startup::listen(&os, &settings)?;
     let port = startup::port_of(&listeners).unwrap_or(settings.port);
+    let status_sockets = status::listen(&os, &settings);
+    let status_port = status::port_of(&status_sockets);
     startup::prepare_directory(&os, &settings.dbpath)?;
+    advisor::at_start(&os, &settings, cache_size, memory);
     let engine = wiring::open_engine(&os, &settings, cache_size)?;
+    let history = status::open_history(&os, &settings);
     let stats = Arc::new(NetStats::default());
     let program = Program {
         log: Arc::clone(&log),
         stats: Arc::clone(&stats),
         max_connections,
         events: sender,
+        history: history.clone(),
     };
-    let info = wiring::server_info(&settings, VERSION, port, max_connections);
+    let info = wiring::server_info(&settings, VERSION, port, status_port, max_connections);
     let service = build_service(&os, &engine, &settings, info, program)?;
     wiring::apply_parameters(&service, &settings)?;
     service.start_replication().map_err(|error| {
@@ -80,6 +88,11 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
         StartError::new(ExitCode::DataDirectory, text)
     })?;
     write_pid_file(&os, settings.pid_file.as_deref())?;
+    let recorder = history
+        .map(|history| Recorder::start(&os, history, &service, Advisor::new(&settings)))
+        .transpose();
+    let recorder = recorder.map_err(|error| StartError::new(ExitCode::Abrupt, error))?;
+    let status = status::serve(&os, status_sockets, &settings, &service);
     let options = NetOptions { max_connections, quiet: settings.quiet, ..NetOptions::default() };
     let commands = Arc::new(Commands(Arc::clone(&service)));
     let server = Server::start(&os, listeners, commands, options, stats)
@@ -90,13 +103,15 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     tracing::info!(target: "NETWORK", id = 23016, port, ssl = "off", "Waiting for connections");
     match daemon {
         Some(daemon) => daemon.ready().map_err(|error| StartError::new(ExitCode::Abrupt, error))?,
-        None => greet(&settings, port),
+        None => greet(&settings, port, status.as_ref().map(|_| status_port)),
     }
 
     let grace = wait_for_the_end(&events, &log, &service);
     tracing::info!(target: "CONTROL", id = 23138, "Shutting down");
+    drop(status);
     server.stop(grace);
     drop(server);
+    drop(recorder);
     service.abort_transactions();
     close_engine(&engine, &settings)?;
     if let Some(path) = &settings.pid_file {
@@ -205,13 +220,18 @@ fn write_pid_file(os: &Os, path: Option<&Path>) -> Result<(), StartError> {
     })
 }
 
-fn greet(settings: &Settings, port: u16) {
+fn greet(settings: &Settings, port: u16, status_port: Option<u16>) {
     let data = settings.dbpath.display();
     let hint = if settings.dbpath_is_default { " (change it with --dbpath)" } else { "" };
+    let page = match (status_port, settings.status_bind_ip.first()) {
+        (Some(port), Some(host)) => format!("\x20 status     http://{host}:{port}/\n"),
+        _ => String::new(),
+    };
     say(&format!(
         "\nFernDB {VERSION} is ready.\n\n\
          \x20 data       {data}{hint}\n\
          \x20 connect    mongosh mongodb://127.0.0.1:{port}\n\
+         {page}\
          \x20 stop       Ctrl-C\n\n"
     ));
 }

@@ -162,7 +162,7 @@ pub fn port_of(listeners: &[Listener]) -> Option<u16> {
 }
 
 /// A number of bytes as people say it.
-struct Bytes(u64);
+pub(crate) struct Bytes(pub(crate) u64);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -12,6 +12,7 @@ use catalog::storage::{Engine, Options};
 use commands::{
     ConnectionInfo, Host, LogEvent, Network, OpKind, ReplicaSetOptions, ServerInfo, Severity,
 };
+use history::History;
 use os::Os;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
@@ -93,6 +94,7 @@ pub(crate) struct Program {
     pub(crate) stats: Arc<NetStats>,
     pub(crate) max_connections: usize,
     pub(crate) events: SyncSender<Event>,
+    pub(crate) history: Option<Arc<History>>,
 }
 
 impl Host for Program {
@@ -128,6 +130,10 @@ impl Host for Program {
         let _already_asked = self.events.try_send(Event::ShutDown(timeout));
     }
 
+    fn history(&self) -> Option<Arc<History>> {
+        self.history.clone()
+    }
+
     fn network(&self) -> Network {
         let stats = &self.stats;
         Network {
@@ -150,8 +156,11 @@ pub(crate) fn server_info(
     settings: &Settings,
     version: &str,
     port: u16,
+    status_port: u16,
     max_connections: usize,
 ) -> ServerInfo {
+    let mut parsed_options = settings.parsed.clone();
+    parsed_options.insert("statusPort", i32::from(status_port));
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let replica_set = settings.replica_set.as_ref().map(|name| ReplicaSetOptions {
         name: name.clone(),
@@ -160,7 +169,7 @@ pub(crate) fn server_info(
     });
     ServerInfo {
         argv: settings.argv.clone(),
-        parsed_options: settings.parsed.clone(),
+        parsed_options,
         version: version.to_owned(),
         git_version: option_env!("FERN_GIT_VERSION").unwrap_or("unknown").to_owned(),
         host,
@@ -197,7 +206,7 @@ pub(crate) fn apply_parameters(
     }
     let mut result = Ok(());
     for (name, request) in requests {
-        if let Err(reason) = run_locally(service, &connection, request) {
+        if let Err(reason) = run_at_start(service, &connection, &request) {
             let line = format!("option {name} is refused: {reason}");
             result = Err(StartError::new(ExitCode::BadOptions, line));
             break;
@@ -217,17 +226,38 @@ fn typed(text: &str) -> Bson {
     }
 }
 
-fn run_locally(
+fn run_at_start(
     service: &commands::Service,
     connection: &commands::Connection,
-    mut request: Document,
+    request: &Document,
 ) -> Result<(), String> {
-    request.insert("$db", "admin");
-    let body = RawDocumentBuf::try_from(&request).map_err(|error| error.to_string())?;
+    let reply = run_locally(service, connection, "admin", request);
+    if reply.get_f64("ok").is_ok_and(|ok| ok > 0.0) {
+        return Ok(());
+    }
+    Err(reply.get_str("errmsg").unwrap_or("no reason given").to_owned())
+}
+
+/// Runs a command as a client's message would be run.
+pub(crate) fn run_locally(
+    service: &commands::Service,
+    connection: &commands::Connection,
+    database: &str,
+    request: &Document,
+) -> RawDocumentBuf {
+    let mut request = request.clone();
+    request.insert("$db", database);
+    let body = match RawDocumentBuf::try_from(&request) {
+        Ok(body) => body,
+        Err(error) => {
+            let error = errors::Error::bad_value(error.to_string());
+            return commands::Reply::error(&error).document;
+        }
+    };
     let reply = service.run(
         connection,
         &commands::Request {
-            database: "admin",
+            database,
             body: &body,
             sequences: &[],
             op: OpKind::Msg,
@@ -235,10 +265,7 @@ fn run_locally(
             request_id: 0,
         },
     );
-    if reply.document.get_f64("ok").is_ok_and(|ok| ok > 0.0) {
-        return Ok(());
-    }
-    Err(reply.document.get_str("errmsg").unwrap_or("no reason given").to_owned())
+    reply.document
 }
 
 /// Opens the data directory: recovery, then a running engine. May take as long as there is log.

@@ -11,7 +11,11 @@ use wire::{Message, MsgFlags};
 
 fn fernd(directory: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fernd"));
-    command.current_dir(directory).args(["--nounixsocket", "--cacheSize", "64M"]).args(arguments);
+    command.current_dir(directory).args(["--nounixsocket", "--cacheSize", "64M"]);
+    if !arguments.contains(&"--statusPort") {
+        command.args(["--statusPort", "0"]);
+    }
+    command.args(arguments);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

@@ -24,6 +24,7 @@ impl Fernd {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fernd"));
         command.current_dir(directory.path());
         command.args(["--nounixsocket", "--cacheSize", "64M", "--port", &port.to_string()]);
+        command.args(["--statusPort", "0"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().unwrap();
         Self { child, port, _directory: directory }

@@ -72,12 +72,18 @@ impl Histogram {
         let counts = self.0.buckets.iter().map(|cell| cell.load(Ordering::Relaxed));
         let buckets: Vec<(u64, u64)> =
             counts.enumerate().filter(|(_, n)| *n != 0).map(|(i, n)| (greatest_of(i), n)).collect();
+        let sum = self.0.sum.load(Ordering::Relaxed);
+        HistogramSnapshot::of(buckets, sum, self.0.max.load(Ordering::Relaxed))
+    }
+}
+
+impl HistogramSnapshot {
+    fn of(buckets: Vec<(u64, u64)>, sum: u64, max: u64) -> Self {
         let count = buckets.iter().map(|(_, n)| n).sum();
-        let max = self.0.max.load(Ordering::Relaxed);
         let quantile = |per_mille| quantile(&buckets, count, per_mille).min(max);
-        HistogramSnapshot {
+        Self {
             count,
-            sum: self.0.sum.load(Ordering::Relaxed),
+            sum,
             max,
             p50: quantile(500),
             p90: quantile(900),
@@ -85,6 +91,22 @@ impl Histogram {
             p999: quantile(999),
             buckets,
         }
+    }
+
+    /// What was recorded after `before`, an earlier reading of the same histogram. The greatest
+    /// value is known as well as its bucket is.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let mut older = before.buckets.iter().peekable();
+        let mut buckets = Vec::new();
+        for (greatest, count) in &self.buckets {
+            let had = older.next_if(|(other, _)| other == greatest).map_or(0, |(_, n)| *n);
+            if *count > had {
+                buckets.push((*greatest, count - had));
+            }
+        }
+        let max = buckets.last().map_or(0, |(greatest, _)| (*greatest).min(self.max));
+        Self::of(buckets, self.sum.wrapping_sub(before.sum), max)
     }
 }
 
@@ -148,6 +170,19 @@ mod tests {
         for (got, truth) in [(snapshot.p50, 5000), (snapshot.p90, 9000), (snapshot.p99, 9900)] {
             assert!(got >= truth && got <= truth + truth / 16, "{got} for {truth}");
         }
+    }
+
+    #[test]
+    fn a_later_reading_tells_what_came_between() {
+        let histogram = Histogram::default();
+        (1..=1000).for_each(|v| histogram.record(v));
+        let before = histogram.snapshot();
+        assert_eq!(before.since(&before), HistogramSnapshot::default());
+        for value in [3, 3, 7, 5000] {
+            histogram.record(value);
+        }
+        let since = histogram.snapshot().since(&before);
+        assert_eq!((since.count, since.sum, since.p50, since.max), (4, 5013, 3, 5000));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod histogram;
+pub mod prometheus;
 
 pub use histogram::{Histogram, HistogramSnapshot};
 

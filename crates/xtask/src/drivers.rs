@@ -53,6 +53,12 @@ pub(crate) fn mongosh(build: Build) -> Result<()> {
     script(build, "mongosh_session.py", &[mongosh.to_string_lossy().into_owned()])
 }
 
+/// Runs the status page in a real browser.
+pub(crate) fn dashboard(build: Build) -> Result<()> {
+    let modules = tools::npm()?.join("node_modules");
+    script(build, "dashboard_test.py", &[modules.to_string_lossy().into_owned()])
+}
+
 /// Runs the clients of the `isolation` crate, which the tests' build has made, against the server.
 pub(crate) fn isolation(arguments: &[String]) -> Result<()> {
     let fernd = fernd(Build::WithTests)?;

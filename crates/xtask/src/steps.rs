@@ -17,6 +17,8 @@ const STEPS: &[Step] = &[
     ("interleavings", interleavings),
     ("mongosh", || drivers::mongosh(Build::WithTests)),
     ("server", || drivers::script(Build::WithTests, "server_test.py", &[])),
+    ("status", || drivers::script(Build::WithTests, "status_test.py", &[])),
+    ("dashboard", || drivers::dashboard(Build::WithTests)),
     ("pymongo", || drivers::script(Build::WithTests, "pymongo_suite.py", &words("--at-least 440"))),
     ("pymongo-replica-set", || {
         let arguments = words("--replica-set --percent 95");

@@ -49,6 +49,8 @@ pub(crate) struct Facts {
     /// Whether the engine takes no writes any more, and why.
     pub(crate) panic: Option<String>,
     pub(crate) space: Space,
+    /// Bytes of the filesystem: all, and those that can still be written.
+    pub(crate) disk: (u64, u64),
     lock_requests: u64,
     checkpoint_period_secs: u64,
     cleaner_period_secs: u64,
@@ -96,13 +98,16 @@ impl Facts {
         let engine = service.catalog.engine();
         let options = engine.options();
         let stats = engine.stats();
-        let space = service.os.vfs.space(&options.dir).map_or(Space::Enough, |space| {
-            Space::of(space.total, space.available, options.fs_redzone_percent)
-        });
+        let disk = service.os.vfs.space(&options.dir).map_or((0, 0), |s| (s.total, s.available));
+        let space = match disk {
+            (0, 0) => Space::Enough,
+            (total, available) => Space::of(total, available, options.fs_redzone_percent),
+        };
         let now_ms = service.os.clock.wall_ms();
         Self {
             panic: stats.stopped.clone(),
             space: if stats.full && space != Space::Full { Space::Red } else { space },
+            disk,
             stats,
             registry: Arc::clone(engine.registry()),
             lock_requests: engine.lock_requests(0).len() as u64,
@@ -134,6 +139,11 @@ impl Facts {
     fn sum(&self, names: [&str; 2]) -> Option<Figure> {
         let [one, other] = names.map(|name| self.read(name));
         Some(Count(one? + other?))
+    }
+
+    /// Every key with its figure, where there is one by now.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, Figure)> + '_ {
+        KEYS.iter().filter_map(|(key, read)| Some((*key, read(self)?)))
     }
 
     /// The figure of a key, where there is one by now.
@@ -200,12 +210,20 @@ static KEYS: &[(&str, Read)] = &[
     ("CT_WAIT_PRESSURE_COUNT", |f| Some(Count(f.stats.delays + f.stats.stalls))),
     ("CT_WAIT_PRESSURE_TIME", |f| Some(Count(f.stats.delayed_micros))),
     ("FERN_CACHE_HITS", |f| Some(Count(f.stats.cache.hits))),
+    ("FERN_DISK_FREE", |f| Some(Bytes(f.disk.1))),
+    ("FERN_DISK_SIZE", |f| Some(Bytes(f.disk.0))),
     ("FERN_DRAINS", |f| Some(Count(f.stats.drains))),
+    ("FERN_FILE_BYTES", |f| Some(Bytes(f.stats.file.file_bytes))),
+    ("FERN_FILE_LIVE_BYTES", |f| Some(Bytes(f.stats.file.live_bytes))),
     ("FERN_FILTER_FALSE_POSITIVES", |f| Some(Count(f.stats.trees.filter_misses))),
     ("FERN_FILTER_HITS", |f| Some(Count(f.stats.trees.filter_refusals))),
+    ("FERN_JOBS_QUEUED", |f| Some(Count(f.stats.queued_jobs as u64))),
+    ("FERN_LOG_BYTES", |f| Some(Bytes(f.stats.log_bytes))),
     ("FERN_LOG_SEGMENTS_MADE", |f| f.count("wal.segments_made")),
     ("FERN_LOG_SEGMENTS_RECYCLED", |f| f.count("wal.segments_recycled")),
     ("FERN_LOG_SYNC_COUNT", |f| f.count("wal.syncs")),
+    ("FERN_MEMTABLE_BYTES", |f| Some(Bytes(f.stats.memtable_bytes))),
+    ("FERN_MEMTABLE_LIMIT", |f| Some(Bytes(f.stats.write_budget))),
     ("FERN_MERGED_BYTES", |f| Some(Bytes(f.stats.trees.merged_bytes))),
     ("FERN_MISS_FULL", |f| Some(Count(f.stats.cache.full_misses.count))),
     ("FERN_MISS_FULL_TIME", |f| Some(Count(f.stats.cache.full_misses.micros))),
@@ -214,8 +232,10 @@ static KEYS: &[(&str, Read)] = &[
     ("FERN_PREFETCHES_USED", |f| Some(Count(f.stats.cache.prefetches_used))),
     ("FERN_PREFETCHES_WASTED", |f| Some(Count(f.stats.cache.prefetches_wasted))),
     ("FERN_RUN_MERGES", |f| Some(Count(f.stats.merges))),
+    ("FERN_SNAPSHOTS", |f| Some(Count(f.stats.snapshots as u64))),
     ("FERN_TAKEN_IN_BYTES", |f| Some(Bytes(f.stats.trees.drained_bytes))),
     ("FERN_WRITE_AMPLIFICATION", |f| Some(Ratio(f.stats.write_amplification()))),
+    ("FERN_WRITTEN_BYTES", |f| Some(Bytes(f.stats.written_bytes))),
     ("FS_ENOSPC_REDZONE_STATE", |f| Some(Text(f.space.text()))),
     ("FS_FSYNC_COUNT", |f| f.sum(["blockfile.syncs", "wal.syncs"])),
     ("FS_FSYNC_TIME", |f| f.sum(["blockfile.sync_micros", "wal.sync_micros"])),
@@ -309,10 +329,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         return Err(field.unknown());
     }
     let facts = Facts::gather(context.service);
-    for (key, read) in KEYS {
-        if let Some(figure) = read(&facts) {
-            write(&mut context.reply, key, figure, 1);
-        }
+    for (key, figure) in facts.all() {
+        write(&mut context.reply, key, figure, 1);
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use super::engine_status::Facts;
 use super::ft;
 use crate::context::Context;
 use crate::fields::{Field, as_i64};
-use crate::metrics::{Metrics, Timed};
+use crate::metrics::{CLASSES, COUNTERS, Metrics};
 use crate::registry::{COMMANDS, Command};
 use crate::replication::status::write_hello;
 use crate::service::Service;
@@ -16,11 +16,21 @@ use crate::writer::Writer;
 use bson::RawBsonRef;
 use errors::Result;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use telemetry::HistogramSnapshot;
 
 pub(crate) const SERVER_STATUS: Command =
     Command::new("serverStatus", "The server's figures.", run);
 
 type Section = fn(&Service, &mut Writer);
+
+/// How the sections are shown.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Shape {
+    /// Only the sections that are asked for.
+    pub(crate) none: bool,
+    /// `opLatencies` with its histograms.
+    pub(crate) histograms: bool,
+}
 
 /// The sections, and whether a plain `serverStatus` shows them.
 static SECTIONS: &[(&str, bool, Section)] = &[
@@ -32,7 +42,7 @@ static SECTIONS: &[(&str, bool, Section)] = &[
     ("mem", true, memory),
     ("metrics", true, metrics),
     ("network", true, network),
-    ("opLatencies", true, latencies),
+    ("opLatencies", true, |service, writer| latencies(service, writer, false)),
     ("opcounters", true, counters),
     ("repl", true, replication),
     ("storageEngine", true, storage_engine),
@@ -40,8 +50,29 @@ static SECTIONS: &[(&str, bool, Section)] = &[
 ];
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let service = context.service;
-    let reply = &mut context.reply;
+    let named = |name: &str| fields[1..].iter().find(|field| field.name == name);
+    let shape = Shape {
+        none: wants(fields, "none") == Some(true),
+        histograms: named("opLatencies").is_some_and(|field| match field.value {
+            RawBsonRef::Document(options) => options.get_bool("histograms").unwrap_or(false),
+            _ => false,
+        }),
+    };
+    let scale = ft::scale(named("ft"))?;
+    context.check_interrupt()?;
+    write(context.service, &mut context.reply, |name| wants(fields, name), shape, scale);
+    Ok(())
+}
+
+/// Writes the reply: the sections that are asked for, and those that come by themselves; `ft` in
+/// units of `scale` bytes.
+pub(crate) fn write(
+    service: &Service,
+    reply: &mut Writer,
+    wants: impl Fn(&str) -> Option<bool>,
+    shape: Shape,
+    scale: u64,
+) {
     let uptime = service.uptime();
     reply.str("host", &format!("{}:{}", service.info.host, service.info.port));
     reply.str("version", MONGODB_VERSION);
@@ -54,25 +85,23 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     reply.i64("uptimeMillis", uptime.as_millis() as i64);
     reply.i64("uptimeEstimate", uptime.as_secs() as i64);
     reply.date("localTime", service.os.clock.wall_ms());
-    let none = wants(fields, "none") == Some(true);
-    context.check_interrupt()?;
-    let reply = &mut context.reply;
     for (name, default, section) in SECTIONS {
         let absent = *name == "repl" && !service.replication.is_member();
-        if !absent && wants(fields, name).unwrap_or(*default && !none) {
+        if !absent && wants(name).unwrap_or(*default && !shape.none) {
             let open = reply.begin_document(name);
-            section(service, reply);
+            match *name {
+                "opLatencies" => latencies(service, reply, shape.histograms),
+                _ => section(service, reply),
+            }
             reply.end(open);
         }
     }
-    if wants(fields, "ft").unwrap_or(!none) {
-        let scale = ft::scale(fields.iter().find(|field| field.name == "ft"))?;
+    if wants("ft").unwrap_or(!shape.none) {
         let facts = Facts::gather(service);
         let open = reply.begin_document("ft");
         ft::section(&facts, reply, scale);
         reply.end(open);
     }
-    Ok(())
 }
 
 /// What the client said about a section by name.
@@ -166,25 +195,29 @@ fn network(service: &Service, writer: &mut Writer) {
     writer.long("numRequests", network.requests);
 }
 
-fn latencies(service: &Service, writer: &mut Writer) {
-    let metrics = &service.metrics;
-    let none = Timed::default();
-    for (name, timed) in [
-        ("reads", &metrics.reads),
-        ("writes", &metrics.writes),
-        ("commands", &metrics.others),
-        ("transactions", &none),
-    ] {
+fn latencies(service: &Service, writer: &mut Writer, histograms: bool) {
+    let snapshots = service.metrics.latencies.iter().map(telemetry::Histogram::snapshot);
+    let all = CLASSES.into_iter().zip(snapshots);
+    for (name, times) in all.chain([("transactions", HistogramSnapshot::default())]) {
         let one = writer.begin_document(name);
-        writer.long("latency", read(&timed.micros));
-        writer.long("ops", read(&timed.count));
+        if histograms {
+            let list = writer.begin_array("histogram");
+            for (at, (greatest, count)) in times.buckets.iter().enumerate() {
+                let bucket = writer.begin_element(at);
+                writer.long("micros", *greatest);
+                writer.long("count", *count);
+                writer.end(bucket);
+            }
+            writer.end(list);
+        }
+        writer.long("latency", times.sum);
+        writer.long("ops", times.count);
         writer.end(one);
     }
 }
 
 fn counters(service: &Service, writer: &mut Writer) {
-    let names = ["insert", "query", "update", "delete", "getmore", "command"];
-    for (name, counter) in names.into_iter().zip(&service.metrics.counters) {
+    for (name, counter) in COUNTERS.into_iter().zip(&service.metrics.counters) {
         writer.long(name, read(counter));
     }
 }

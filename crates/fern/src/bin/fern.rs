@@ -8,14 +8,14 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use fern::inspect::Section;
-use fern::{DataDirectory, check, inspect};
+use fern::{DataDirectory, check, inspect, stats};
 use os::Os;
 
 #[derive(Parser)]
 #[command(
     name = "fern",
     version,
-    about = "Looks at a FernDB data directory without a server; measures servers"
+    about = "Looks at FernDB, at a data directory without a server or at one that runs, and measures it"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -39,6 +39,8 @@ enum Task {
         #[command(flatten)]
         place: Place,
     },
+    /// What a running server does, a second at a time.
+    Stats(stats::Asked),
 }
 
 #[derive(Args)]
@@ -86,6 +88,10 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Task::Bench(options) => {
             let table = bench::run(&options)?;
             std::io::stdout().write_all(table.as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Task::Stats(asked) => {
+            stats::run(&Os::real(), &asked)?;
             return Ok(ExitCode::SUCCESS);
         }
         Task::Check { place: given } => {

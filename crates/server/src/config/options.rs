@@ -79,6 +79,19 @@ pub(crate) const OPTIONS: &[Opt] = &[
         Text,
         "octal permissions of the socket file (default: 0700)",
     ),
+    // the status port
+    opt(
+        "statusPort",
+        "statusPort",
+        Number(0, 65535),
+        "port of the status page and /metrics, 0: none (default: 28017)",
+    ),
+    opt(
+        "statusBindIp",
+        "statusBindIp",
+        Text,
+        "addresses the status port listens at, with commas (default: 127.0.0.1)",
+    ),
     // the log
     opt("logpath", "systemLog.path", Text, "write the log to this file, not to standard output"),
     opt("logappend", "systemLog.logAppend", Switch, "go on at the end of an old log file"),

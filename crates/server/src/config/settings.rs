@@ -32,6 +32,10 @@ pub struct Settings {
     pub unix_socket_prefix: Option<PathBuf>,
     /// Permissions of its file.
     pub unix_socket_mode: u32,
+    /// The port of the status page; 0: there is none.
+    pub status_port: u16,
+    /// Addresses and names the status page listens at.
+    pub status_bind_ip: Vec<String>,
     /// The log file; standard output without.
     pub log_path: Option<PathBuf>,
     /// Go on at the end of an old log file.
@@ -96,11 +100,17 @@ impl Settings {
             dbpath_is_default: dbpath.is_none(),
             dbpath: dbpath.unwrap_or_else(|| DEFAULT_DBPATH.into()),
             port: u16::try_from(port).unwrap_or(27017),
-            bind_ip: given.bind_ip(),
+            bind_ip: if given.switch("bind_ip_all", false) {
+                vec!["*".to_owned()]
+            } else {
+                given.words("bind_ip", "localhost")
+            },
             ipv6,
             max_connections: given.text("maxConns").and_then(|text| text.trim().parse().ok()),
             unix_socket_prefix: given.unix_socket_prefix(),
             unix_socket_mode: given.file_permissions()?,
+            status_port: u16::try_from(given.number("statusPort", 28017)).unwrap_or(28017),
+            status_bind_ip: given.words("statusBindIp", "127.0.0.1"),
             log_path: given.path("logpath"),
             log_append: given.switch("logappend", false),
             quiet: given.switch("quiet", false),
@@ -169,11 +179,9 @@ impl Lookup {
         (seconds > 0).then(|| Duration::from_secs(seconds))
     }
 
-    fn bind_ip(&self) -> Vec<String> {
-        if self.switch("bind_ip_all", false) {
-            return vec!["*".to_owned()];
-        }
-        let words = self.text("bind_ip").unwrap_or("localhost").split(',').map(str::trim);
+    /// A list with commas.
+    fn words(&self, flag: &str, otherwise: &str) -> Vec<String> {
+        let words = self.text(flag).unwrap_or(otherwise).split(',').map(str::trim);
         words.filter(|word| !word.is_empty()).map(str::to_owned).collect()
     }
 

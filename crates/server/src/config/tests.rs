@@ -45,7 +45,24 @@ fn nothing_asked_gives_mongods_and_tokumxs_defaults() {
     assert_eq!((s.cleaner_period, s.cleaner_iterations), (Some(Duration::from_secs(2)), 5));
     assert_eq!(s.log_flush_period, Duration::from_millis(100));
     assert_eq!(s.lock_timeout, Duration::from_secs(4));
+    assert_eq!(
+        (s.status_port, s.status_bind_ip.as_slice()),
+        (28017, &["127.0.0.1".to_owned()][..])
+    );
     assert!(s.warnings.is_empty() && s.parsed.is_empty());
+}
+
+#[test]
+fn the_status_port_has_options_of_its_own() {
+    let s = settings(&["--statusPort", "0", "--bind_ip_all"]);
+    assert_eq!((s.status_port, s.status_bind_ip), (0, vec!["127.0.0.1".to_owned()]));
+    let yaml = "statusPort: 28018\nstatusBindIp: 127.0.0.1,::1\n";
+    let Ok(Asked::Start(s)) = with_file(yaml, &[]) else { panic!("refused") };
+    assert_eq!((s.status_port, s.status_bind_ip.len()), (28018, 2));
+    assert_eq!(s.parsed.get_i32("statusPort").ok(), Some(28018));
+    let Ok(Asked::Start(s)) = with_file("dbpath=/x\nstatusPort=28019\n", &[]) else { panic!() };
+    assert_eq!(s.status_port, 28019);
+    assert!(refusal(&["--statusPort", "65536"]).contains("statusPort"));
 }
 
 #[test]

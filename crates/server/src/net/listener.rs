@@ -117,6 +117,17 @@ impl Listener {
         &self.endpoint
     }
 
+    /// The TCP socket itself, for another server than ours.
+    ///
+    /// # Errors
+    /// Where it is not one, or there are no descriptors.
+    pub(crate) fn tcp(&self) -> io::Result<TcpListener> {
+        match &self.socket {
+            Socketed::Tcp(listener) => listener.try_clone(),
+            Socketed::Unix(_) => Err(io::Error::other("only addresses serve here")),
+        }
+    }
+
     /// The next waiting connection with the names of both ends, if one waits.
     pub(crate) fn accept(&self) -> io::Result<(Stream, Peer)> {
         match &self.socket {

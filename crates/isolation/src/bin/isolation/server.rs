@@ -69,7 +69,7 @@ impl Server {
     fn run(&self) -> Result<()> {
         let mut command = Command::new(&self.options.fernd);
         command.arg("--dbpath").arg(self.directory.path());
-        command.args(["--port", &self.port.to_string(), "--nounixsocket"]);
+        command.args(["--port", &self.port.to_string(), "--nounixsocket", "--statusPort", "0"]);
         command.args(["--cacheSize", "128M"]);
         if self.replica_set {
             command.args(["--replSet", "rs0"]);

@@ -1,0 +1,117 @@
+//! One thread that speaks HTTP/1.1.
+//!
+//! What is always true: at most [`MAX_CONNECTIONS`] connections; one that sends no complete header
+//! for [`HEADER_TIME`] is closed; a header is at most [`MAX_HEADER_BYTES`]; bodies are not read.
+
+use crate::Source;
+use crate::site::Site;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use os::{JoinHandle, Os};
+use std::convert::Infallible;
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::{LocalSet, spawn_local};
+
+/// Connections at once; more wait in the kernel's queue.
+const MAX_CONNECTIONS: usize = 64;
+
+/// How long a client may take over a header, or say nothing between two requests.
+const HEADER_TIME: Duration = Duration::from_secs(30);
+
+/// Room for a request line and its headers.
+const MAX_HEADER_BYTES: usize = 16 << 10;
+
+/// The rest after an accept that failed, for want of descriptors perhaps.
+const REST: Duration = Duration::from_millis(100);
+
+/// A running status port. Dropping it ends it.
+#[derive(Debug)]
+pub struct StatusPort {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle>,
+}
+
+impl StatusPort {
+    /// Serves on sockets that listen already; `names` are the hosts that requests may name beside
+    /// addresses and `localhost`.
+    ///
+    /// # Errors
+    /// Where there is no thread or no event loop to be had.
+    pub fn start(
+        os: &Os,
+        listeners: Vec<TcpListener>,
+        names: Vec<String>,
+        source: Arc<dyn Source>,
+    ) -> io::Result<Self> {
+        for listener in &listeners {
+            listener.set_nonblocking(true)?;
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let site = Arc::new(Site::new(names, source));
+        let job = move || {
+            let tasks = LocalSet::new();
+            tasks.block_on(&runtime, async move {
+                let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+                for listener in listeners {
+                    spawn_local(accept(listener, Arc::clone(&room), Arc::clone(&site)));
+                }
+                // An error means that the handle is gone, which asks for the same.
+                let _told_or_dropped = stopped.await;
+            });
+        };
+        let thread = os.spawner.spawn("status-port", Box::new(job))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for StatusPort {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // Its panic was logged where it happened.
+            let _ended = thread.join();
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, room: Arc<Semaphore>, site: Arc<Site>) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    loop {
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let site = Arc::clone(&site);
+                spawn_local(async move {
+                    serve(stream, site).await;
+                    drop(place);
+                });
+            }
+            Err(_) => tokio::time::sleep(REST).await,
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, site: Arc<Site>) {
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let response = site.answer(&request);
+        async move { Ok::<Response<Full<Bytes>>, Infallible>(response) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME)
+        .max_buf_size(MAX_HEADER_BYTES)
+        .serve_connection(TokioIo::new(stream), answer)
+        .await;
+    // A client that left, or spoke something else: nobody is there to be told.
+    let _left = served;
+}

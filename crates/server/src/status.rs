@@ -1,0 +1,194 @@
+//! The status port and the history: what the server shows of itself, beside its clients' door.
+//!
+//! Always true: neither keeps the server from running. A port in use, a history that cannot be
+//! written: a warning, and the server goes on without.
+
+use crate::advisor::Advisor;
+use crate::config::Settings;
+use crate::net::{Endpoint, Listener};
+use crate::wiring::run_locally;
+use bson::{Document, RawDocumentBuf};
+use commands::{ConnectionInfo, Sampler};
+use dashboard::{Source, StatusPort};
+use history::History;
+use os::{JoinHandle, Os};
+use parking_lot::{Condvar, Mutex};
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The folder of the history, as MongoDB calls its own.
+const FOLDER: &str = "diagnostic.data";
+
+/// The history has a row for each of these.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Sockets of the status port; none where it was not asked for or cannot be had.
+pub(crate) fn listen(os: &Os, settings: &Settings) -> Vec<TcpListener> {
+    let mut listeners: Vec<TcpListener> = Vec::new();
+    if settings.status_port == 0 {
+        return listeners;
+    }
+    for word in &settings.status_bind_ip {
+        match bind(os, settings, word) {
+            Ok(bound) => listeners.extend(bound),
+            Err(error) => {
+                tracing::warn!(target: "NETWORK", id = 5123301, startupWarning = true,
+                    "No status page: {error}. Choose another with --statusPort, or 0 for none");
+            }
+        }
+    }
+    listeners
+}
+
+fn bind(os: &Os, settings: &Settings, word: &str) -> Result<Vec<TcpListener>, String> {
+    let endpoints = Endpoint::resolve(word, settings.status_port, settings.ipv6)
+        .map_err(|error| error.to_string())?;
+    let mut bound = Vec::new();
+    for endpoint in endpoints {
+        let listener = Listener::bind(&endpoint, &*os.vfs).map_err(|error| error.to_string())?;
+        let socket = listener.tcp().map_err(|error| format!("{endpoint}: {error}"))?;
+        bound.push(socket);
+    }
+    Ok(bound)
+}
+
+/// The port that is really listened at; 0: none.
+pub(crate) fn port_of(listeners: &[TcpListener]) -> u16 {
+    let first = listeners.first().and_then(|listener| listener.local_addr().ok());
+    first.map_or(0, |address| address.port())
+}
+
+/// Opens the history of the data directory; without one the server goes on.
+pub(crate) fn open_history(os: &Os, settings: &Settings) -> Option<Arc<History>> {
+    match History::open(os, &settings.dbpath.join(FOLDER)) {
+        Ok(history) => Some(Arc::new(history)),
+        Err(error) => {
+            tracing::warn!(target: "FTDC", id = 5123302, startupWarning = true,
+                "No history of figures is kept: {error}");
+            None
+        }
+    }
+}
+
+/// Serves the page over the commands of a service.
+pub(crate) fn serve(
+    os: &Os,
+    listeners: Vec<TcpListener>,
+    settings: &Settings,
+    service: &Arc<commands::Service>,
+) -> Option<StatusPort> {
+    if listeners.is_empty() {
+        return None;
+    }
+    let port = port_of(&listeners);
+    let mut names = settings.status_bind_ip.clone();
+    names.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
+    let connection = service.open_connection(ConnectionInfo {
+        remote: "status page".to_owned(),
+        local: format!("127.0.0.1:{port}"),
+    });
+    let source = Page { os: os.clone(), service: Arc::clone(service), connection };
+    match StatusPort::start(os, listeners, names, Arc::new(source)) {
+        Ok(started) => {
+            tracing::info!(target: "NETWORK", id = 5123303, port, "Status page");
+            Some(started)
+        }
+        Err(error) => {
+            tracing::warn!(target: "NETWORK", id = 5123301, startupWarning = true,
+                "No status page: {error}");
+            None
+        }
+    }
+}
+
+/// The page as a client of the server.
+struct Page {
+    os: Os,
+    service: Arc<commands::Service>,
+    connection: Arc<commands::Connection>,
+}
+
+impl Source for Page {
+    fn command(&self, database: &str, command: &Document) -> RawDocumentBuf {
+        run_locally(&self.service, &self.connection, database, command)
+    }
+
+    fn metrics(&self) -> String {
+        self.service.metrics_page()
+    }
+
+    fn entropy(&self, bytes: &mut [u8]) {
+        self.os.entropy.fill(bytes);
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        self.service.close_connection(&self.connection);
+    }
+}
+
+/// The thread that takes a row a second. Dropping it ends it and writes what it has.
+pub(crate) struct Recorder {
+    told: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle>,
+}
+
+impl Recorder {
+    pub(crate) fn start(
+        os: &Os,
+        history: Arc<History>,
+        service: &Arc<commands::Service>,
+        mut advisor: Advisor,
+    ) -> io::Result<Self> {
+        let told = Arc::new((Mutex::new(false), Condvar::new()));
+        let (ours, clock) = (Arc::clone(&told), Arc::clone(&os.clock));
+        let mut sampler = Sampler::new(service);
+        let job = move || {
+            let mut failing = false;
+            let mut add = |row: io::Result<()>| {
+                if let Err(error) = &row
+                    && !failing
+                {
+                    tracing::warn!(target: "FTDC", id = 5123302, %error,
+                        "The history of figures cannot be written");
+                }
+                failing = row.is_err();
+            };
+            // Rows fall on whole seconds, however long one of them took.
+            let mut next = clock.monotonic();
+            while !wait_until(&ours, next.saturating_sub(clock.monotonic())) {
+                let row = sampler.take();
+                add(history.add(clock.wall_ms(), &row));
+                advisor.look(&row);
+                next = (next + SECOND).max(clock.monotonic());
+            }
+            add(history.flush());
+        };
+        let thread = os.spawner.spawn("history", Box::new(job))?;
+        Ok(Self { told, thread: Some(thread) })
+    }
+}
+
+/// Waits this long or until the end is told; whether it was.
+fn wait_until(told: &(Mutex<bool>, Condvar), time: Duration) -> bool {
+    let (ended, woken) = told;
+    let mut ended = ended.lock();
+    if !*ended {
+        woken.wait_for(&mut ended, time);
+    }
+    *ended
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        *self.told.0.lock() = true;
+        self.told.1.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // Its panic was logged where it happened.
+            let _ended = thread.join();
+        }
+    }
+}
