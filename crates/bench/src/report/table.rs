@@ -139,8 +139,11 @@ fn columns(rows: &[Vec<String>]) -> String {
         let mut line = String::new();
         for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let padding = " ".repeat(width - cell.chars().count());
-            line +=
-                &if at == 0 { format!("{cell}{padding}") } else { format!("  {padding}{cell}") };
+            let written = match at {
+                0 => write!(line, "{cell}{padding}"),
+                _ => write!(line, "  {padding}{cell}"),
+            };
+            written.expect("a String takes everything");
         }
         out += line.trim_end();
         out.push('\n');
