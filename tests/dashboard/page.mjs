@@ -73,6 +73,7 @@ await page.locator("#warnings li", { hasText: "Access control" }).waitFor();
 await page.locator("#slow td", { hasText: "shop" }).first().waitFor();
 // Somebody waits for a lock, and the page says for whom.
 await page.locator("#locks td", { hasText: "shop.orders" }).first().waitFor();
+await page.locator("#locks td", { hasText: /^conn\d+ 127\.0\.0\.1:/ }).first().waitFor();
 done("filled");
 
 // Every chart, button and link is reached by the keyboard, and says its figures in words.
@@ -128,8 +129,11 @@ done("survived");
 
 await told();
 await page.mouse.move(2, 300);
-const picture = (page, name) => page.screenshot({ path: `${folder}/${name}.png`, fullPage: true });
+const picture = (page, name, fullPage = false) =>
+  page.screenshot({ path: `${folder}/${name}.png`, fullPage });
+await page.evaluate(() => scrollTo(0, 0));
 await picture(page, "status-light");
+await picture(page, "status-whole", true);
 const dark = await open("dark");
 await dark.waitForTimeout(1500);
 await picture(dark, "status-dark");
@@ -145,3 +149,5 @@ done("pictures");
 
 assert.deepEqual(trouble, []);
 await browser.close();
+// Its parent's line would be waited for.
+process.exit(0);

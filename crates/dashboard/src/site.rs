@@ -109,7 +109,7 @@ impl Site {
         json!({
             "build": ask(doc! { "buildInfo": 1 }),
             "status": ask(doc! { "serverStatus": 1, "none": 1, "opcounters": 1, "connections": 1 }),
-            "operations": ask(doc! { "currentOp": 1 })["inprog"],
+            "operations": ask(doc! { "currentOp": 1, "$all": true })["inprog"],
             "waiting": ask(doc! { "showPendingLockRequests": 1 })["requests"],
             "transactions": ask(doc! { "showLiveTransactions": 1 })["transactions"],
             "warnings": parsed(&self.admin(&doc! { "getLog": "startupWarnings" }), |_| true),

@@ -22,7 +22,7 @@ pub(crate) struct HourFile {
     file: Arc<dyn File>,
     first_ms: i64,
     end: u64,
-    columns: Arc<Vec<Column>>,
+    columns: Arc<[Column]>,
     blocks: Vec<Place>,
 }
 
@@ -31,12 +31,12 @@ pub(crate) struct HourFile {
 struct Place {
     offset: u64,
     header: Header,
-    columns: Arc<Vec<Column>>,
+    columns: Arc<[Column]>,
 }
 
 /// A block that can be read without any lock.
 pub(crate) struct Block {
-    pub(crate) columns: Arc<Vec<Column>>,
+    pub(crate) columns: Arc<[Column]>,
     path: PathBuf,
     file: Arc<dyn File>,
     place: Place,
@@ -104,7 +104,7 @@ impl HourFile {
                     let Some(columns) = names.and_then(|raw| frame::decode_names(&raw)) else {
                         return;
                     };
-                    self.columns = Arc::new(columns);
+                    self.columns = columns.into();
                 }
                 Kind::Rows => self.remember(header),
             }
@@ -135,7 +135,7 @@ impl HourFile {
     }
 
     /// Names the columns of the blocks that follow.
-    pub(crate) fn set_columns(&mut self, columns: &Arc<Vec<Column>>) -> io::Result<()> {
+    pub(crate) fn set_columns(&mut self, columns: &Arc<[Column]>) -> io::Result<()> {
         if self.columns == *columns {
             return Ok(());
         }

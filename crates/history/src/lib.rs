@@ -95,7 +95,7 @@ struct State {
     files: VecDeque<HourFile>,
     /// Whether the last file takes more.
     open: bool,
-    columns: Arc<Vec<Column>>,
+    columns: Arc<[Column]>,
     rows: Vec<Row>,
 }
 
@@ -239,7 +239,7 @@ impl State {
             self.end_block()?;
         }
         if !same {
-            self.columns = Arc::new(numbers.iter().map(Column::of).collect());
+            self.columns = numbers.iter().map(Column::of).collect();
         }
         self.make_room(os, folder, at_ms)?;
         self.rows.push(Row { at_ms, values: numbers.iter().map(|(_, n)| n.kept()).collect() });

@@ -19,6 +19,7 @@ const STEPS: &[Step] = &[
     ("server", || drivers::script(Build::WithTests, "server_test.py", &[])),
     ("status", || drivers::script(Build::WithTests, "status_test.py", &[])),
     ("dashboard", || drivers::dashboard(Build::WithTests)),
+    ("mongo-tools", || drivers::script(Build::WithTests, "mongo_tools_test.py", &[])),
     ("pymongo", || drivers::script(Build::WithTests, "pymongo_suite.py", &words("--at-least 440"))),
     ("pymongo-replica-set", || {
         let arguments = words("--replica-set --percent 95");

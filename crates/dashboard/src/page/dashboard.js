@@ -539,8 +539,10 @@ function lists(now) {
   const minutes = Math.floor(status.uptime / 60);
   $("#place").textContent = `${status.host} · up ${Math.floor(minutes / 60)} h ${minutes % 60} min`
     + ` · ${count(status.connections.current)} connections`;
-  const page = (op) => op.client === "status page";
-  table("#operations-now table", now.operations.filter((op) => !page(op)), [
+  // Drivers always wait for news of the server, and this page always asks.
+  const works = (op) => op.active && op.client !== "status page"
+    && !(op.command && op.command.maxAwaitTimeMS && op.command.topologyVersion);
+  table("#operations-now table", now.operations.filter(works), [
     ["operation", (op) => count(op.opid), "n"],
     ["running", (op) => shown((op.microsecs_running || 0) / 1e6, "s"), "n"],
     ["client", (op) => `${op.desc} ${op.appName || ""}`],
@@ -566,14 +568,14 @@ function lists(now) {
 // Those who wait, each with what the one it waits for holds.
 function locks(now) {
   const holder = (txn) => now.transactions.find((one) => one.txnid === txn);
-  const running = (txn) => now.operations.find((op) => op.rootTxnid === txn);
+  const client = (txn) => now.operations.find((op) => op.rootTxnid === txn) || {};
   table("#locks table", now.waiting, [
     ["waits", (lock) => count(lock.requestingTxnid), "n"],
     ["for", (lock) => count(lock.blockingTxnid), "n"],
     ["since", (lock) => clock(lock.started)],
     ["index", (lock) => lock.index],
     ["keys", (lock) => short(lock.bounds, 120), "code"],
-    ["holder's client", (lock) => (running(lock.blockingTxnid) || {}).desc || ""],
+    ["holder's client", (lock) => [client(lock.blockingTxnid).desc, client(lock.blockingTxnid).client].join(" ")],
     ["holder's locks", (lock) => count(((holder(lock.blockingTxnid) || {}).rowLocks || []).length), "n"],
   ], "nobody waits");
 }
