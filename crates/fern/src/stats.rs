@@ -181,13 +181,16 @@ struct History {
 impl History {
     fn of(reply: &Document) -> Option<Self> {
         let times = reply.get_array("times").ok()?.iter();
-        let times = times.map(|at| at.as_datetime().map(|at| at.timestamp_millis())).collect();
+        let times = times.map(|at| Some(at.as_datetime()?.timestamp_millis()));
         let column = |(name, values): (&String, &Bson)| {
             let values = values.as_array()?.iter().map(Bson::as_f64).collect();
             Some((name.clone(), values))
         };
-        let columns = reply.get_document("series").ok()?.iter().map(column).collect();
-        Some(Self { times: times?, columns: Option::<BTreeMap<_, _>>::from(columns)? })
+        let columns = reply.get_document("series").ok()?.iter().map(column);
+        Some(Self {
+            times: times.collect::<Option<_>>()?,
+            columns: columns.collect::<Option<_>>()?,
+        })
     }
 
     /// A figure at each time but the first.

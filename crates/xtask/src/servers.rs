@@ -29,7 +29,7 @@ impl Server {
             .arg(directory.join("data"))
             .arg("--logpath")
             .arg(directory.join("fernd.log"))
-            .args(["--port", &port.to_string(), "--nounixsocket"])
+            .args(["--port", &port.to_string(), "--nounixsocket", "--statusPort", "0"])
             .args(options)
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -161,9 +161,9 @@ impl Service {
         page.family("fern_uptime_seconds", Gauge, "Time since the start.").value(&[], uptime);
         page.family("process_start_time_seconds", Gauge, "When the server was started.")
             .value(&[], (now - uptime).round());
-        let cpu = os::cpu_time();
+        let usage = os::usage();
         page.family("process_cpu_seconds_total", Counter, "Processor time, user and system.")
-            .value(&[], (cpu.user + cpu.system).as_secs_f64());
+            .value(&[], (usage.user + usage.system).as_secs_f64());
         page.family("process_resident_memory_bytes", Gauge, "Memory that is resident.")
             .value(&[], os::resident_bytes() as f64);
     }
