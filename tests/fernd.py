@@ -149,3 +149,19 @@ def size(text):
     units = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
     text = text.lower().rstrip("b")
     return int(float(text[:-1]) * units[text[-1]]) if text[-1] in units else int(text)
+
+
+def run_tests(suite, tests):
+    """Runs the tests, or those named on the command line. Each stands alone; all of them report."""
+    only, failed = sys.argv[1:], 0
+    tests = [t for t in tests if not only or t.__name__ in only]
+    for test in tests:
+        print(test.__name__.replace("_", " "), flush=True)
+        try:
+            test()
+        except Exception as e:
+            failed += 1
+            print(f"  FAILED: {type(e).__name__}: {e}")
+    print(f"{suite}: {len(tests) - failed} passed, {failed} failed")
+    if failed:
+        raise SystemExit(1)

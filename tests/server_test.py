@@ -8,14 +8,13 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import time
 import uuid
 
 import bson
 import pymongo
 from bson import Binary, Int64
-from fernd import Fernd, free_port
+from fernd import Fernd, free_port, run_tests
 
 
 def refused(command, *words):
@@ -241,20 +240,5 @@ TESTS = [
 ]
 
 
-def main():
-    only, failed = sys.argv[1:], 0
-    tests = [t for t in TESTS if not only or t.__name__ in only]
-    for test in tests:
-        print(test.__name__.replace("_", " "), flush=True)
-        try:
-            test()
-        except Exception as e:  # each test stands alone; all of them report
-            failed += 1
-            print(f"  FAILED: {type(e).__name__}: {e}")
-    print(f"server: {len(tests) - failed} passed, {failed} failed")
-    if failed:
-        raise SystemExit(1)
-
-
 if __name__ == "__main__":
-    main()
+    run_tests("server", TESTS)

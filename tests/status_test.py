@@ -6,11 +6,10 @@ Each test says what holds.
 import http.client
 import json
 import os
-import sys
 import time
 import urllib.request
 
-from fernd import Fernd, free_port
+from fernd import Fernd, free_port, run_tests
 from prometheus_client.parser import text_string_to_metric_families
 
 
@@ -187,20 +186,5 @@ TESTS = [
 ]
 
 
-def main():
-    only, failed = sys.argv[1:], 0
-    tests = [t for t in TESTS if not only or t.__name__ in only]
-    for test in tests:
-        print(test.__name__.replace("_", " "), flush=True)
-        try:
-            test()
-        except Exception as e:  # each test stands alone; all of them report
-            failed += 1
-            print(f"  FAILED: {type(e).__name__}: {e}")
-    print(f"status: {len(tests) - failed} passed, {failed} failed")
-    if failed:
-        raise SystemExit(1)
-
-
 if __name__ == "__main__":
-    main()
+    run_tests("status", TESTS)

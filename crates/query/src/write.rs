@@ -80,11 +80,7 @@ pub(crate) fn remembered<T>(
             log.ended(result.is_ok());
         }
         match result {
-            Err(error) if is_retryable(&error) => {
-                ctx.interrupt.check()?;
-                attempts += 1;
-                back_off(ctx, attempts);
-            }
+            Err(error) if is_retryable(&error) => back_off(ctx, &mut attempts)?,
             other => return other,
         }
     }
@@ -129,23 +125,23 @@ pub(crate) fn as_a_whole<T>(
             Err(error) => Err(error),
         };
         match result {
-            Err(error) if is_retryable(&error) => {
-                ctx.interrupt.check()?;
-                attempts += 1;
-                back_off(ctx, attempts);
-            }
+            Err(error) if is_retryable(&error) => back_off(ctx, &mut attempts)?,
             other => return other,
         }
     }
 }
 
-/// Lets the other side of a conflict finish: up to a millisecond, at random.
-fn back_off(ctx: &OpContext<'_>, attempts: u32) {
-    if attempts > 2 {
+/// Counts an attempt, unless the operation was ended, and lets the other side of the conflict
+/// finish: up to a millisecond, at random.
+fn back_off(ctx: &OpContext<'_>, attempts: &mut u32) -> Result<()> {
+    ctx.interrupt.check()?;
+    *attempts += 1;
+    if *attempts > 2 {
         let os = ctx.catalog.os();
-        let micros = os.entropy.next_u64() % (1 << attempts.min(10));
+        let micros = os.entropy.next_u64() % (1 << (*attempts).min(10));
         os.clock.sleep(Duration::from_micros(micros));
     }
+    Ok(())
 }
 
 /// Refuses the server's own collections, and views.

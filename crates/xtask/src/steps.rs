@@ -55,7 +55,6 @@ pub(crate) fn test(only: Option<&str>) -> Result<()> {
         ("python3", "for the driver tests"),
         ("node", "for the mongosh tests"),
         ("npm", "for the mongosh tests"),
-        ("go", "to build mongostat and mongotop (1.25 or later)"),
     ])?;
     let mut passed = 0;
     for (name, step) in STEPS.iter().filter(|(step, _)| only.is_none_or(|o| o == *step)) {

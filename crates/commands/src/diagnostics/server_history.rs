@@ -47,7 +47,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(names) = names {
         let to = to.unwrap_or(i64::MAX);
         let now = context.service.os.clock.wall_ms();
-        let from = from.unwrap_or_else(|| to.min(now) - STRETCH_MS);
+        let from = from.unwrap_or_else(|| to.min(now).saturating_sub(STRETCH_MS));
         let series = history
             .read(from, to, step * 1000, &names)
             .map_err(|error| Error::new(Code::OPERATION_FAILED, error.to_string()))?;

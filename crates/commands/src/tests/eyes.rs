@@ -63,6 +63,9 @@ fn history_is_told_by_name_and_time() {
         doc! { "serverHistory": 1, "from": date(0), "to": date(99), "step": 50, "names": ["c"] },
     );
     assert_eq!(coarse.get_array("times").unwrap().len(), 2);
+    let before = DateTime::from_millis(i64::MIN);
+    let none = client.ok("admin", doc! { "serverHistory": 1, "to": before, "names": ["c"] });
+    assert!(none.get_array("times").unwrap().is_empty(), "the beginning of time is no overflow");
 }
 
 #[test]
