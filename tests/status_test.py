@@ -124,7 +124,8 @@ def each_second_is_kept_over_a_restart_and_a_kill():
         with server.client() as client:
             client.a.b.insert_many([{} for _ in range(77)])
             deadline = time.monotonic() + 60
-            while not any(n == 77 for _, n in seconds(client)):
+            # two: the first row after a quick restart may stand for the same second as the last one
+            while sum(n == 77 for _, n in seconds(client)) < 2:
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
             before = len(seconds(client))
@@ -132,7 +133,7 @@ def each_second_is_kept_over_a_restart_and_a_kill():
         server.start()
         with server.client() as client:
             rows = seconds(client)
-            assert len(rows) > before and any(n == 77 for _, n in rows), rows
+            assert len(rows) >= before and any(n == 77 for _, n in rows), rows
             client.a.b.insert_one({})
             while len(seconds(client)) < before + 14:
                 time.sleep(0.2)
