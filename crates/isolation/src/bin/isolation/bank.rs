@@ -3,7 +3,7 @@
 //! is in the ledger, and the ledger explains every balance.
 
 use crate::server::{Server, ServerOptions, now, rest};
-use crate::transaction::{Running, Way};
+use crate::transaction::{Acknowledged, Running, Way};
 use anyhow::{Context, Result, bail, ensure};
 use isolation::Outcome;
 use mongodb::bson::{Document, doc};
@@ -35,6 +35,8 @@ pub(crate) struct CostOptions {
     transactions: u64,
     #[arg(long, value_enum, default_value = "session")]
     way: Way,
+    #[arg(long, value_enum, default_value = "visible")]
+    acknowledged: Acknowledged,
 }
 
 /// What became of a transfer.
@@ -186,9 +188,10 @@ fn audit(client: &Client, way: Way, acknowledged: &[i64]) -> Result<usize> {
 pub(crate) fn cost(options: &CostOptions) -> Result<()> {
     let server = Server::start(&options.server, options.way.needs_replica_set())?;
     open_accounts(&server.client("directConnection=true")?)?;
-    let client = server.client(options.way.parameters())?;
+    // The concern is the transaction's, not the connection's.
+    let client = server.client("directConnection=true&maxPoolSize=1")?;
     let one = || -> Result<()> {
-        let mut running = Running::begin(&client, options.way)?;
+        let mut running = Running::begin_with(&client, options.way, options.acknowledged)?;
         for _ in 0..2 {
             let id = rand::random_range(0..ACCOUNTS);
             running.upsert("accounts", id, doc! { "$inc": { "balance": 1 } })?;
@@ -204,8 +207,9 @@ pub(crate) fn cost(options: &CostOptions) -> Result<()> {
     }
     let used = server.cpu_micros()? - before;
     println!(
-        "begin, two updates, commit ({:?}): {:.1} us of server CPU, {:.0} a second from one client",
+        "begin, two updates, commit ({:?}, {:?}): {:.1} us of server CPU, {:.0} a second from one client",
         options.way,
+        options.acknowledged,
         used as f64 / options.transactions as f64,
         options.transactions as f64 / started.elapsed().as_secs_f64()
     );

@@ -124,45 +124,60 @@ impl Run<'_> {
             if number >= self.options.transactions {
                 return Ok(history);
             }
-            history.push(self.transaction(&driver, client, number, &mut random));
+            self.transaction(&driver, client, number, &mut random, &mut history);
         }
     }
 
-    fn transaction(&self, driver: &Client, client: u32, number: u64, random: &mut StdRng) -> Txn {
-        let mut txn = Txn {
-            client,
-            begin: self.micros(),
-            end: u64::MAX,
-            outcome: Outcome::Aborted,
-            ops: Vec::new(),
-        };
+    /// One transaction, added to the history; and, as transactions of their own, statements that a
+    /// kill may have torn from it.
+    fn transaction(
+        &self,
+        driver: &Client,
+        client: u32,
+        number: u64,
+        random: &mut StdRng,
+        history: &mut Vec<Txn>,
+    ) {
+        let begin = self.micros();
+        let kills = self.server.kills();
+        let (mut ops, mut torn) = (Vec::new(), Vec::new());
+        let mut outcome = Outcome::Aborted;
         match Running::begin(driver, self.options.way) {
             Ok(mut running) => {
                 let mut done = true;
                 for _ in 0..random.random_range(1..=4) {
                     let key = number / GENERATION * KEYS + random.random_range(0..KEYS);
-                    done = self.operation(&mut running, key, random, &mut txn.ops);
+                    let inside = ops.len();
+                    done = self.operation(&mut running, key, random, &mut ops);
+                    if self.options.way.is_bound_to_connection() && self.server.kills() != kills {
+                        torn = ops.split_off(inside);
+                        done = false;
+                    }
                     if !done {
                         break;
                     }
                 }
                 let wants = !random.random_ratio(1, 20);
                 if done && wants {
-                    txn.outcome = running.commit().0;
+                    outcome = running.commit().0;
                 } else {
                     running.abort();
                     if self.options.way == Way::None {
                         // What is done is done.
-                        txn.outcome = Outcome::Unknown;
+                        outcome = Outcome::Unknown;
                     }
                 }
             }
             Err(_) => rest(Duration::from_millis(10)),
         }
-        if txn.outcome != Outcome::Unknown {
-            txn.end = self.micros();
+        let mut note = |outcome, ops| {
+            let end = if outcome == Outcome::Unknown { u64::MAX } else { self.micros() };
+            history.push(Txn { client, begin, end, outcome, ops });
+        };
+        note(outcome, ops);
+        if !torn.is_empty() {
+            note(Outcome::Unknown, torn);
         }
-        txn
     }
 
     /// One statement; false where it failed.

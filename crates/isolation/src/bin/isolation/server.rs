@@ -8,7 +8,7 @@ use mongodb::sync::Client;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,7 @@ pub(crate) struct Server {
     port: u16,
     directory: tempfile::TempDir,
     process: Mutex<Option<Child>>,
+    kills: AtomicU64,
 }
 
 /// The only clock of these programs.
@@ -56,6 +57,7 @@ impl Server {
             port,
             directory: tempfile::tempdir()?,
             process: Mutex::default(),
+            kills: AtomicU64::new(0),
         };
         server.run()?;
         if replica_set {
@@ -108,7 +110,14 @@ impl Server {
         Ok(Client::with_options(options)?)
     }
 
+    /// How often it was killed so far; counted before it dies, so that who finds the number as it
+    /// was had the same process all the time.
+    pub(crate) fn kills(&self) -> u64 {
+        self.kills.load(Ordering::SeqCst)
+    }
+
     fn kill(&self) -> Result<()> {
+        self.kills.fetch_add(1, Ordering::SeqCst);
         if let Some(mut child) = self.process().take() {
             child.kill()?;
             child.wait()?;
@@ -118,18 +127,16 @@ impl Server {
 
     /// Kills and restarts it now and then until `stop`; returns how often.
     pub(crate) fn torment(&self, stop: &AtomicBool) -> Result<u64> {
-        let (mut kills, mut next) = (0, self.pause());
-        let mut since = now();
+        let (mut next, mut since) = (self.pause(), now());
         while !stop.load(Ordering::Relaxed) {
             rest(Duration::from_millis(20));
             if next.is_some_and(|pause| since.elapsed() >= pause) {
                 self.kill()?;
                 self.run()?;
-                kills += 1;
                 (next, since) = (self.pause(), now());
             }
         }
-        Ok(kills)
+        Ok(self.kills())
     }
 
     fn pause(&self) -> Option<Duration> {

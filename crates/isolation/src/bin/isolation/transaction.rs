@@ -30,6 +30,12 @@ impl Way {
         self == Self::Session
     }
 
+    /// The transaction is the connection's. A driver that reconnects between two statements does
+    /// not tell: those on the new connection are in no transaction.
+    pub(crate) fn is_bound_to_connection(self) -> bool {
+        matches!(self, Self::Mvcc | Self::Serializable)
+    }
+
     /// The connection string's parameters. A transaction that lives on a connection must not be
     /// carried to another one by a retry.
     pub(crate) fn parameters(self) -> &'static str {
@@ -42,20 +48,42 @@ impl Way {
     }
 }
 
+/// When a commit is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Acknowledged {
+    /// Once it is visible (`w: 1`): on disk within `logFlushPeriod`. TokuMX's default.
+    Visible,
+    /// Once it is on disk (`w: "majority"`, `j: true`).
+    Durable,
+}
+
 /// A transaction that was begun.
 pub(crate) struct Running {
     client: Client,
     way: Way,
+    acknowledged: Acknowledged,
     session: Option<ClientSession>,
 }
 
 impl Running {
     pub(crate) fn begin(client: &Client, way: Way) -> Result<Self> {
-        let mut running = Self { client: client.clone(), way, session: None };
+        Self::begin_with(client, way, Acknowledged::Durable)
+    }
+
+    pub(crate) fn begin_with(
+        client: &Client,
+        way: Way,
+        acknowledged: Acknowledged,
+    ) -> Result<Self> {
+        let mut running = Self { client: client.clone(), way, acknowledged, session: None };
         match way {
             Way::Session => {
                 let mut session = client.start_session().run()?;
-                let concern = WriteConcern::builder().w(Acknowledgment::Majority).build();
+                let nodes = match acknowledged {
+                    Acknowledged::Visible => Acknowledgment::Nodes(1),
+                    Acknowledged::Durable => Acknowledgment::Majority,
+                };
+                let concern = WriteConcern::builder().w(nodes).build();
                 session
                     .start_transaction()
                     .read_concern(ReadConcern::snapshot())
@@ -126,7 +154,8 @@ impl Running {
             (Some(session), _) => session.commit_transaction().run(),
             (None, Way::None) => Ok(()),
             (None, _) => {
-                self.command(doc! { "commitTransaction": 1, "writeConcern": { "j": true } })
+                let j = self.acknowledged == Acknowledged::Durable;
+                self.command(doc! { "commitTransaction": 1, "writeConcern": { "j": j } })
             }
         };
         match result {
