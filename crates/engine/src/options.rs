@@ -82,7 +82,8 @@ pub enum Durability {
     /// Once it is in the log's buffer; the log is flushed every `logFlushPeriod`.
     #[default]
     Buffered,
-    /// Once the log is on stable storage up to it (`j: true`).
+    /// Once the log is on stable storage up to it (`j: true`); where it has written nothing, up to
+    /// what it can have read.
     Synced,
 }
 

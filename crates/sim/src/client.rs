@@ -257,6 +257,10 @@ impl World {
             return match result {
                 Ok(ts) => {
                     ensure!(ts.0 == snapshot, "a commit without writes is at {ts:?}");
+                    if durability == Durability::Synced {
+                        // It vouches for what it read.
+                        self.model.durable = self.model.newest;
+                    }
                     Ok(())
                 }
                 Err(error) => self.excuse("commit", &error),

@@ -50,21 +50,14 @@ fn commit(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         return if synced { service.catalog.sync() } else { Ok(()) };
     };
     let mut txn = open.txn;
-    let wrote = txn.has_writes();
-    if wrote {
+    if txn.has_writes() {
         let row = Row { number, wall_ms: service.os.clock.wall_ms(), saved: Saved::Committed };
         txn.put_session_row(&id.0, 0, &row.encode())?;
     }
     let committed = txn.commit(durability);
     end_cursors(service, id, number);
-    // What a transaction has only read may be another's whose commit is not on disk yet: told as
-    // durable, it must not be lost.
-    let committed = match committed {
-        Ok(_) if synced && !wrote => service.catalog.sync(),
-        other => other.map(drop),
-    };
     match committed {
-        Ok(()) => {
+        Ok(_) => {
             state.phase = Phase::Committed;
             service.transactions.committed.fetch_add(1, Ordering::Relaxed);
             Ok(())

@@ -49,6 +49,18 @@ fn committed_values_are_read_and_deletes_hide_them() {
 }
 
 #[test]
+fn commit_that_only_read_vouches_for_what_it_read() {
+    let sim = SimOs::new(1);
+    let engine = open(&sim.os(), tiny()).unwrap();
+    put(&engine, ROOT, b"k", b"not synced");
+    let txn = engine.begin(TxnOptions::default());
+    let seen = txn.get(ROOT, b"k").unwrap().map(|value| value.to_vec());
+    txn.commit(Durability::Synced).unwrap();
+    let engine = open(&sim.reboot_with(Survival::Nothing), tiny()).unwrap();
+    assert_eq!(get(&engine, ROOT, b"k"), seen);
+}
+
+#[test]
 fn dropped_transaction_leaves_no_trace() {
     let engine = simulated();
     let mut txn = engine.begin(TxnOptions::default());
