@@ -213,12 +213,11 @@ impl CacheTable {
         frame
     }
 
-    /// Sets `bytes` of the capacity aside for memory held elsewhere. Evicts to make room, but never
-    /// refuses: the caller's memory exists already.
+    /// Sets `bytes` of the capacity aside for memory held elsewhere. Evicts to make room first, but
+    /// never refuses: the caller's memory may exist already.
     pub fn reserve(&self, part: Part, bytes: u64) -> Reservation {
-        let reservation = Reservation::new(part, bytes, &self.account);
-        self.shrink();
-        reservation
+        let within = self.room_for(part, bytes);
+        within.unwrap_or_else(|| Reservation::new(part, bytes, &self.account))
     }
 
     /// Changes what a reservation holds. Evicts to make room, but never refuses.
@@ -309,7 +308,11 @@ impl CacheTable {
 
     /// Admits `length` bytes, evicting as needed; `None` where everything is pinned.
     fn make_room(&self, part: Part, length: usize) -> Option<Reservation> {
-        let bytes = Frame::cost(length);
+        self.room_for(part, Frame::cost(length))
+    }
+
+    /// Evicts until there is room; `None` where nothing has anything left to give.
+    fn room_for(&self, part: Part, bytes: u64) -> Option<Reservation> {
         loop {
             if let Some(room) = Reservation::within_bound(part, bytes, &self.account) {
                 return Some(room);
