@@ -1,9 +1,9 @@
 //! A byte buffer whose memory starts on a 4 KiB boundary, as `O_DIRECT` asks.
 //!
 //! What is always true: `ptr` is aligned to [`DIRECT_ALIGN`], `capacity` is 0 or a multiple of it,
-//! all `capacity` bytes are initialised, and `len <= capacity`.
+//! the first `len` bytes are initialised, and `len <= capacity`.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
@@ -25,8 +25,8 @@ impl AlignedBuf {
 
     /// `len` zero bytes.
     pub fn zeroed(len: usize) -> Self {
-        let mut buf = Self::with_capacity(len);
-        buf.len = len;
+        let mut buf = Self::new();
+        buf.resize(len, 0);
         buf
     }
 
@@ -64,22 +64,22 @@ impl AlignedBuf {
 
     /// Makes the length `len`, filling new bytes with `value`.
     pub fn resize(&mut self, len: usize, value: u8) {
-        if len > self.len {
-            self.reserve(len - self.len);
-            let old = self.len;
-            self.len = len;
-            self[old..].fill(value);
-        } else {
-            self.len = len;
-        }
+        let more = len.saturating_sub(self.len);
+        self.reserve(more);
+        // SAFETY: there is room for `more` bytes behind the `len` that are held.
+        unsafe { self.ptr.as_ptr().add(self.len).write_bytes(value, more) };
+        self.len = len;
     }
 
     /// Appends bytes.
     pub fn extend_from_slice(&mut self, bytes: &[u8]) {
         self.reserve(bytes.len());
-        let old = self.len;
+        // SAFETY: there is room for them behind the `len` bytes that are held, in memory of our own.
+        unsafe {
+            let end = self.ptr.as_ptr().add(self.len);
+            end.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        }
         self.len += bytes.len();
-        self[old..].copy_from_slice(bytes);
     }
 
     /// Fills with zeros up to the next multiple of [`DIRECT_ALIGN`].
@@ -95,7 +95,7 @@ impl AlignedBuf {
         let capacity = needed.max(self.capacity * 2).next_multiple_of(DIRECT_ALIGN);
         let layout = Self::layout(capacity);
         // SAFETY: the layout has a non-zero size, since capacity > 0 here.
-        let raw = unsafe { alloc_zeroed(layout) };
+        let raw = unsafe { alloc(layout) };
         let Some(ptr) = NonNull::new(raw) else { handle_alloc_error(layout) };
         // SAFETY: both regions hold at least `len` bytes and are different allocations.
         unsafe { self.ptr.as_ptr().copy_to_nonoverlapping(ptr.as_ptr(), self.len) };
@@ -110,7 +110,7 @@ impl AlignedBuf {
 
     fn release(&mut self) {
         if self.capacity != 0 {
-            // SAFETY: `ptr` came from `alloc_zeroed` with exactly this layout.
+            // SAFETY: `ptr` came from `alloc` with exactly this layout.
             unsafe { dealloc(self.ptr.as_ptr(), Self::layout(self.capacity)) };
         }
     }

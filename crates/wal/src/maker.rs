@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use os::{File, OpenOptions, Os};
+use os::{AlignedBuf, DIRECT_ALIGN, File, OpenOptions, Os};
 
 use crate::directory::Segment;
 use crate::error::{Error, Result};
@@ -56,18 +56,20 @@ impl SegmentMaker<'_> {
         Ok(file)
     }
 
-    /// Makes a file of zeros, so that later syncs of it write no metadata.
+    /// Makes a file of zeros, so that later syncs of it write no metadata. Past the page cache where
+    /// that can be: else all of the file would be allocated there once for the zeros.
     pub(crate) fn fill(&self) -> Result<PathBuf> {
         let path = self.dir.join(PREPARED_NAME);
         let failed = |what| {
             let path = path.clone();
             move |e| Error::io(what, &path, e)
         };
-        let options = OpenOptions { truncate: true, ..OpenOptions::create() };
-        let file = self.os.vfs.open(&path, options).map_err(failed("make"))?;
         let bytes = self.options.file_bytes();
+        let options = OpenOptions { truncate: true, ..OpenOptions::create() };
+        let options = options.with_direct(bytes.is_multiple_of(DIRECT_ALIGN as u64));
+        let file = self.os.vfs.open(&path, options).map_err(failed("make"))?;
         file.allocate(0, bytes).map_err(failed("reserve"))?;
-        let zeros = vec![0; FILL_BYTES.min(bytes as usize)];
+        let zeros = AlignedBuf::zeroed(FILL_BYTES.min(bytes as usize));
         let mut offset = 0;
         while offset < bytes {
             let len = zeros.len().min((bytes - offset) as usize);
