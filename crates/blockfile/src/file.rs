@@ -181,6 +181,11 @@ impl BlockFile {
         self.0.read(id, offset, buf)
     }
 
+    /// The kind a segment was written as, if it is there.
+    pub fn kind(&self, id: SegmentId) -> Option<u8> {
+        self.0.table.read().get(id).map(|slot| slot.entry.kind)
+    }
+
     /// What pages of one kind of segment cost so far.
     pub fn page_stats(&self, kind: u8) -> PageStats {
         self.0.metrics.page_stats(kind)

@@ -20,6 +20,7 @@
 mod bytes;
 mod cursor;
 mod error;
+mod fetch;
 mod filter;
 pub mod format;
 #[cfg(test)]

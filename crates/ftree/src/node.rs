@@ -58,6 +58,15 @@ impl Child {
         }
     }
 
+    /// Bytes of leaves below that are to be compressed as the options say.
+    pub(crate) fn light(&self) -> u64 {
+        match self {
+            Child::Leaf(leaf) if leaf.is_light() => leaf.content().raw_bytes,
+            Child::Node(node) => node.light_below,
+            Child::Leaf(_) | Child::Empty => 0,
+        }
+    }
+
     /// Entries below that a rewrite could drop.
     pub(crate) fn garbage(&self) -> u64 {
         match self {
@@ -113,6 +122,8 @@ pub(crate) struct Node {
     pub(crate) excess_below: u64,
     /// Entries in leaves below that a rewrite could drop.
     pub(crate) garbage_below: u64,
+    /// Bytes of leaves below that are to be compressed as the options say.
+    pub(crate) light_below: u64,
     /// Its own most urgent work.
     pub(crate) score: Score,
     /// The most urgent work here or below.

@@ -51,6 +51,15 @@ impl TreeOptions {
         }
     }
 
+    /// For a leaf that is updated so much that it is written anew with each memtable: what it takes
+    /// to compress it is most of the price.
+    pub(crate) fn light_compression(&self) -> Compression {
+        match self.compression {
+            Compression::Zstd(_) | Compression::Zlib(_) => Compression::Lz4,
+            other => other,
+        }
+    }
+
     /// Values above this lie in segments of their own. Such a value would fill a page by itself
     /// anyway, so reading it costs no more; and it wastes at most an eighth of what it takes, as
     /// space is handed out in units of 4 KiB.

@@ -20,6 +20,7 @@
 //! payload says where it is. On disk: `docs/formats/segment.md`, `docs/formats/message.md`.
 
 use crate::bytes::{Reader, common_prefix, put_u32, put_u64, put_varint, u16_at, u32_at, u64_at};
+use crate::fetch::fetch;
 use crate::message::{Entry, Kind, Place};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -252,7 +253,16 @@ impl<'a> PageView<'a> {
         u32_at(self.bytes, self.heads + at * HEAD_BYTES).expect("heads were measured by `parse`")
     }
 
-    fn decode(&self, at: usize) -> Option<PageEntry<'a>> {
+    /// Asks the processor for an entry that is wanted soon, if there is one.
+    pub(crate) fn fetch(&self, at: usize) {
+        if let Some(start) = self.start(at)
+            && let Some(entry) = self.bytes.get(start..)
+        {
+            fetch(entry.as_ptr());
+        }
+    }
+
+    fn start(&self, at: usize) -> Option<usize> {
         if at >= self.count {
             return None;
         }
@@ -261,7 +271,11 @@ impl<'a> PageView<'a> {
         } else {
             usize::from(u16_at(self.bytes, self.offsets + at * 2)?)
         };
-        let start = self.area.checked_add(offset)?;
+        self.area.checked_add(offset)
+    }
+
+    fn decode(&self, at: usize) -> Option<PageEntry<'a>> {
+        let start = self.start(at)?;
         let mut reader = Reader::new(self.bytes.get(start..)?);
         let suffix_len: usize = reader.number()?;
         let rest = reader.take(suffix_len.saturating_sub(HEAD_BYTES))?;

@@ -42,6 +42,8 @@ pub(crate) enum Role {
     Run,
     /// A leaf: index and filter are cache frames with a better rank.
     Leaf,
+    /// A leaf in use, compressed fast rather than well; written anew when its tree rests.
+    LightLeaf,
 }
 
 /// The kind a segment has in the block file.
@@ -50,13 +52,19 @@ impl Role {
         match self {
             Role::Run => 1,
             Role::Leaf => 2,
+            Role::LightLeaf => 5,
         }
+    }
+
+    /// The role of a leaf by the kind it was written as.
+    pub(crate) fn of_leaf(kind: Option<u8>) -> Self {
+        if kind == Some(Role::LightLeaf.number()) { Role::LightLeaf } else { Role::Leaf }
     }
 
     fn level(self) -> Level {
         match self {
             Role::Run => Level::Nonleaf,
-            Role::Leaf => Level::Leaf,
+            Role::Leaf | Role::LightLeaf => Level::Leaf,
         }
     }
 }
@@ -144,6 +152,11 @@ impl Segment {
 
     pub(crate) fn pages(&self) -> u32 {
         self.descriptor.pages
+    }
+
+    /// A leaf that waits to be compressed as its options say.
+    pub(crate) fn is_light(&self) -> bool {
+        self.role == Role::LightLeaf
     }
 
     pub(crate) fn content(&self) -> &Content {
@@ -284,6 +297,13 @@ impl Segment {
         }
         let page = self.descriptor.filter.map_or(0, |block| block.page.page);
         Err(self.corruption(page, "filter misses a key of its segment"))
+    }
+}
+
+impl Segment {
+    /// Its pages leave the cache, whoever still holds the segment.
+    pub(crate) fn let_go_of_pages(&self) {
+        self.home.cache.forget(self.descriptor.id, self.descriptor.pages + 2);
     }
 }
 

@@ -314,3 +314,40 @@ fn cache_stays_within_its_bound_while_scans_and_reads_run() {
     }
     assert!(cache.stats().full_evictions.total().count > 100);
 }
+
+#[test]
+fn leaf_compressed_in_haste_is_written_anew_once_nobody_writes() {
+    let context = context(8 << 20);
+    let options = TreeOptions { compression: Compression::default(), ..small() };
+    let tree = Tree::create(&context, 1, options);
+    let text = |round: u64, number: u64| format!("round {round} of {}", number % 10).repeat(8);
+    let write = |tree: &Tree, round: u64| {
+        for number in 0..2000 {
+            let ts = round * 10_000 + number;
+            tree.insert(&key(number), ts, Message::Put(text(round, number).as_bytes()));
+        }
+        let newest = round * 10_000 + 2000;
+        tree.seal(newest);
+        settle(tree, &Visibility::newest_only(newest), Effort::Needed);
+    };
+    write(&tree, 1);
+    assert_eq!(tree.debt().light_bytes, 0, "new leaves are compressed well");
+    write(&tree, 2);
+    let light = tree.debt().light_bytes;
+    assert!(light > 100_000, "{light} bytes were in use and written in haste");
+    let image = tree.image().unwrap();
+    let tree = Tree::open(&context, 1, options, image.bytes()).unwrap();
+    assert_eq!(tree.debt().light_bytes, light, "what is to be done outlives a restart");
+    let visibility = Visibility::newest_only(u64::MAX - 1);
+    settle(&tree, &visibility, Effort::Idle);
+    assert_eq!(tree.debt().light_bytes, light, "others write: it would be for nothing");
+    let stored = tree.stats().stored_bytes;
+    settle(&tree, &visibility, Effort::Quiet);
+    assert_eq!(tree.debt().light_bytes, 0);
+    assert!(tree.stats().stored_bytes < stored * 9 / 10, "{stored} bytes got no fewer");
+    for number in 0..2000 {
+        let value = tree.get(&key(number), u64::MAX - 1).unwrap().unwrap();
+        assert_eq!(&value[..], text(2, number).as_bytes());
+    }
+    tree.verify().unwrap();
+}

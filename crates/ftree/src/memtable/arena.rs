@@ -1,13 +1,16 @@
 //! Memory of one memtable: bump allocation for many threads, freed all at once.
 //!
 //! Always true: chunks never move and are freed only with the arena, so a pointer handed out is
-//! valid as long as the arena lives; memory is zeroed; [`Arena::bytes`] is what was allocated, and
-//! it is taken from the cache's bound before.
+//! valid as long as the arena lives; [`Arena::bytes`] is what was allocated, and it is taken from
+//! the cache's bound before.
+//!
+//! Chunks are not zeroed: an allocator zeroes a large one by giving its pages back to the kernel,
+//! which then maps and clears them again, one fault each.
 
 use cachetable::{CacheTable, Part, Reservation};
 use os::sync::Mutex;
 use os::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::sync::Arc;
 
 /// Idle dictionaries are many: the first chunk is small, later ones double up to [`LARGEST`].
@@ -57,6 +60,14 @@ impl Arena {
     }
 
     /// `size` zeroed bytes, aligned to 16, for as long as the arena lives.
+    pub(super) fn allocate_zeroed(&self, size: usize) -> *mut u8 {
+        let place = self.allocate(size);
+        // SAFETY: `allocate` gave `size` bytes that nobody else has.
+        unsafe { place.write_bytes(0, size) };
+        place
+    }
+
+    /// `size` bytes holding anything, aligned to 16, for as long as the arena lives.
     pub(super) fn allocate(&self, size: usize) -> *mut u8 {
         let size = size.next_multiple_of(ALIGN);
         loop {
@@ -122,7 +133,7 @@ fn layout(capacity: usize) -> Layout {
 fn new_chunk(capacity: usize) -> *mut Chunk {
     let layout = layout(capacity);
     // SAFETY: the layout has a size above zero.
-    let data = unsafe { alloc_zeroed(layout) };
+    let data = unsafe { alloc(layout) };
     if data.is_null() {
         handle_alloc_error(layout);
     }

@@ -155,8 +155,9 @@ fn slots<'a>(table: *mut Table) -> &'a [Slot] {
 }
 
 fn new_table(arena: &Arena, count: usize) -> *mut Table {
-    let table: *mut Table = arena.allocate(size_of::<Table>() + count * size_of::<Slot>()).cast();
-    // SAFETY: the arena gave room for the header, zeroed slots follow.
+    let table: *mut Table =
+        arena.allocate_zeroed(size_of::<Table>() + count * size_of::<Slot>()).cast();
+    // SAFETY: the arena gave zeroed room for the header and the slots behind it.
     unsafe { table.write(Table { mask: count - 1 }) };
     table
 }

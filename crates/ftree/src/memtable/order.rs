@@ -244,7 +244,7 @@ fn inner<'a>(node: *mut Node) -> &'a Inner {
 
 fn new_node(arena: &Arena, level: u32) -> *mut Node {
     let size = if level == 0 { size_of::<Node>() } else { size_of::<Inner>() };
-    let node: *mut Node = arena.allocate(size).cast();
+    let node: *mut Node = arena.allocate_zeroed(size).cast();
     // SAFETY: fresh zeroed memory of the right size; all-zero is a valid empty node, and only
     // the level differs from zero.
     unsafe { (&raw mut (*node).level).write(level) };

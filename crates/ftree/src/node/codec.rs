@@ -212,7 +212,10 @@ impl<'a> Loader<'a> {
         for (at, child) in image.children.into_iter().enumerate() {
             children.push(match child {
                 ChildImage::Empty => Child::Empty,
-                ChildImage::Leaf(leaf) => Child::Leaf(Segment::new(self.home, Role::Leaf, leaf)),
+                ChildImage::Leaf(leaf) => {
+                    let role = Role::of_leaf(self.home.blocks.kind(SegmentId(leaf.id)));
+                    Child::Leaf(Segment::new(self.home, role, leaf))
+                }
                 ChildImage::Node(id, page) => {
                     let place = (parts.height - 1, bounds_of(&parts.pivots, &parts.bounds, at));
                     Child::Node(self.load_child(id, page, &place)?)

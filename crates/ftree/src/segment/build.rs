@@ -56,6 +56,7 @@ impl SegmentBuilder {
             compression: match role {
                 Role::Run => options.fast_compression(),
                 Role::Leaf => options.compression,
+                Role::LightLeaf => options.light_compression(),
             },
             writer,
             page: PageBuilder::default(),
@@ -208,7 +209,7 @@ impl SegmentBuilder {
             Some(hashes) => Some(self.append(&filter::build(&hashes), Compression::None)?),
             None => None,
         };
-        if self.role == Role::Leaf {
+        if self.role != Role::Run {
             self.admit(index, Rank::Index, &raw);
         }
         self.content.max_key = self.last_key.as_slice().into();

@@ -61,6 +61,9 @@ pub(crate) enum Reading {
     Streaming,
 }
 
+/// A merge asks for entries so far ahead: pages in memory are scattered, and so are its sources.
+const ENTRIES_AHEAD: usize = 4;
+
 enum PageBytes {
     None,
     Frame(Frame),
@@ -286,6 +289,9 @@ impl SegmentIter {
 
     fn take(&mut self, slot: usize) -> Result<()> {
         let view = self.segment.view(&self.bytes, self.page)?;
+        if self.reading == Reading::Streaming {
+            view.fetch(slot + ENTRIES_AHEAD);
+        }
         let entry: PageEntry<'_> = view.entry(slot);
         view.key(&entry, &mut self.key);
         (self.ts, self.kind, self.payload) = (entry.ts, entry.kind, entry.payload);

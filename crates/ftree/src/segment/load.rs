@@ -94,7 +94,7 @@ impl Segment {
 
     /// A run's index and filter, where they stay in memory.
     fn resident(&self) -> Result<Option<&Resident>> {
-        if self.role == Role::Leaf {
+        if self.role != Role::Run {
             return Ok(None);
         }
         if let Some(resident) = self.resident.get() {

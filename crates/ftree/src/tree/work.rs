@@ -7,7 +7,8 @@
 //! two small neighbours → one.
 //!
 //! Always true: a unit works on what it has claimed ([`claims`]), several run side by side where
-//! their claims are disjoint; a unit that fails leaves the tree as it was.
+//! their claims are disjoint; a unit that fails leaves the tree as it was, but for a drain's leaves
+//! that were published already: their entries are in the layer too, which is drained again.
 
 mod claims;
 mod drain;
@@ -26,8 +27,10 @@ use super::publish::Edit;
 use crate::error::{Error, Result};
 use crate::home::count;
 use crate::message::Visibility;
+use crate::segment::Segment;
 use claims::Claim;
 use plan::{Chosen, Plan};
+use std::sync::Arc;
 
 /// How much a call of [`Tree::work`] is willing to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +41,8 @@ pub enum Effort {
     Wanted,
     /// Anything that makes reads cheaper: the cleaner.
     Idle,
+    /// The same where nobody has written for a while: also leaves that were compressed in haste.
+    Quiet,
 }
 
 /// What a call of [`Tree::work`] did.
@@ -69,8 +74,8 @@ pub enum Work {
 impl Tree {
     /// Does one unit of background work, beside other threads that do theirs. May read and write
     /// the disk for as long as a memtable's worth of entries takes. Deterministic when called
-    /// from one thread. After an error the tree is as it was, and the same work is tried again by
-    /// the next call.
+    /// from one thread. After an error nothing is lost, and the same work is tried again by the
+    /// next call.
     pub fn work(&self, visibility: &Visibility, effort: Effort) -> Result<Progress> {
         let (plan, claim) = match self.choose(visibility.oldest(), effort) {
             Chosen::Unit(plan, claim) => (plan, claim),
@@ -89,7 +94,7 @@ impl Tree {
             Plan::Drain { layer, .. } => Some((layer, unit.rest.take())),
             _ => None,
         };
-        self.publish(std::mem::take(&mut unit.edits), drained);
+        unit.publish(drained);
         self.count_unit(&plan, work);
         Ok(Progress::Done(work))
     }
@@ -132,7 +137,7 @@ impl Tree {
     }
 }
 
-/// A unit being carried out: what it has written so far is only in its edits.
+/// A unit being carried out: what it has written since it last published is only in its edits.
 struct Unit<'a> {
     tree: &'a Tree,
     visibility: &'a Visibility,
@@ -143,12 +148,32 @@ struct Unit<'a> {
     rest: Option<Layer>,
     /// Leaves are written anew also where they could stay.
     anew: bool,
+    /// Leaves that were written anew since the last publish.
+    replaced: Vec<Arc<Segment>>,
     claim: Claim<'a>,
 }
 
 impl<'a> Unit<'a> {
     fn new(tree: &'a Tree, visibility: &'a Visibility, claim: Claim<'a>) -> Self {
-        Self { tree, visibility, claim, edits: Vec::new(), failed: None, rest: None, anew: false }
+        Self {
+            tree,
+            visibility,
+            edits: Vec::new(),
+            failed: None,
+            rest: None,
+            anew: false,
+            replaced: Vec::new(),
+            claim,
+        }
+    }
+
+    /// Makes what was written so far the tree's. Units hold the root they began with, and with it
+    /// leaves that are no more: their pages go now, who still reads there may have to load again.
+    fn publish(&mut self, drained: Option<(&Layer, Option<Layer>)>) {
+        self.tree.publish(std::mem::take(&mut self.edits), drained);
+        for leaf in self.replaced.drain(..) {
+            leaf.let_go_of_pages();
+        }
     }
 
     fn carry_out(&mut self, plan: &Plan) -> Result<Work> {

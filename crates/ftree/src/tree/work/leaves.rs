@@ -67,10 +67,12 @@ impl Unit<'_> {
                 } else {
                     leaves.expect(leaf.content().raw_bytes);
                     leaves.displaces = leaf.is_mostly_cached();
-                    if table.is_some() && leaves.displaces {
-                        leaves.options.compression = options.fast_compression();
+                    let light = options.light_compression() != options.compression;
+                    if table.is_some() && leaves.displaces && light {
+                        leaves.role = Role::LightLeaf;
                     }
                     sources.push(segment(leaf, &bounds)?);
+                    self.replaced.push(Arc::clone(leaf));
                 }
             }
             self.merge(sources, &bounds, &mut retain, |entry, dropped| {
@@ -99,6 +101,7 @@ struct LeafWriter<'a> {
     written: u64,
     /// The leaf whose entries come is in use.
     displaces: bool,
+    role: Role,
     builder: Option<SegmentBuilder>,
     leaves: Vec<Arc<Segment>>,
 }
@@ -120,6 +123,7 @@ impl<'a> LeafWriter<'a> {
             dropped: 0,
             written: 0,
             displaces: false,
+            role: Role::Leaf,
             builder: None,
             leaves: Vec::new(),
         }
@@ -154,10 +158,9 @@ impl<'a> LeafWriter<'a> {
             self.cut()?;
         }
         let (home, options, displaces) = (&self.tree.home, &self.options, self.displaces);
+        let role = self.role;
         self.builder
-            .get_or_insert_with(|| {
-                SegmentBuilder::new(home, options, Role::Leaf).displacing(displaces)
-            })
+            .get_or_insert_with(|| SegmentBuilder::new(home, options, role).displacing(displaces))
             .add(entry)
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Draining comes first, because it frees memory; then the node with the highest score, in it the
 //! merge of too many runs, the heaviest child where it is over its budget, a merge of a tier, a
-//! fuse. In idle time whatever is buffered sinks, and leaves full of dead versions are rewritten.
+//! fuse. In idle time whatever is buffered sinks, and leaves full of dead versions, or compressed in
+//! haste, are rewritten.
 
 use super::claims::{Area, Claim, Desk};
 use super::{Effort, Layer, Tree};
@@ -73,7 +74,7 @@ impl Tree {
         let urgent = state.root.score_below;
         let enough = match effort {
             Effort::Needed => NEEDED,
-            Effort::Wanted | Effort::Idle => Score(1),
+            Effort::Wanted | Effort::Idle | Effort::Quiet => Score(1),
         };
         if effort == Effort::Wanted {
             // Asked for again by whoever reads on while we look.
@@ -100,8 +101,11 @@ impl Tree {
             let plan = Plan::Drain { root: Arc::clone(&state.root), layer: layer.clone() };
             return Chosen::Unit(plan, self.claims.claim_drain(&mut desk));
         }
-        if plan.is_none() && effort == Effort::Idle {
+        if plan.is_none() && matches!(effort, Effort::Idle | Effort::Quiet) {
             plan = garbage(&desk, &state.root, oldest);
+        }
+        if plan.is_none() && effort == Effort::Quiet {
+            plan = light(&desk, &state.root);
         }
         let Some((plan, area)) = plan.and_then(|plan| plan.area().map(|area| (plan, area))) else {
             let waiting = layer.is_some() || (desk.is_busy() && urgent >= enough);
@@ -235,6 +239,16 @@ fn flush(node: &Arc<Node>, child: usize) -> Plan {
         }
         _ => Plan::Rewrite { node, children: child..child + 1 },
     }
+}
+
+/// A leaf that was compressed in haste.
+fn light(desk: &Desk, node: &Arc<Node>) -> Option<Plan> {
+    let mut light = node.children.iter().enumerate().filter(|(_, child)| child.light() > 0);
+    light.find_map(|(at, child)| match child {
+        Child::Node(below) => self::light(desk, below),
+        _ => Some(flush(node, at))
+            .filter(|plan| plan.area().is_some_and(|area| desk.is_sound(&area))),
+    })
 }
 
 /// A leaf that is worth rewriting for the versions and deletes nobody sees any more.

@@ -39,7 +39,9 @@ impl Walk {
     fn wants(&self, node: &Node, child: usize, oldest: u64) -> bool {
         let droppable = match &node.children[child] {
             Child::Leaf(leaf) => {
-                self.all || leaf.content().garbage() > 0 && leaf.content().max_ts <= oldest
+                self.all
+                    || leaf.is_light()
+                    || leaf.content().garbage() > 0 && leaf.content().max_ts <= oldest
             }
             Child::Empty | Child::Node(_) => false,
         };

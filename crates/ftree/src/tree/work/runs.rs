@@ -130,7 +130,7 @@ pub(super) fn span_bounds(node: &Node, span: &Range<usize>) -> Bounds {
 
 pub(super) fn memory(table: &Arc<MemTable>, bounds: &Bounds) -> Source {
     let from = bounds.lower.as_ref().map(|lower| Place::behind(lower));
-    Source::Memory(MemIter::forward(Arc::clone(table), from))
+    Source::Memory(MemIter::forward(Arc::clone(table), from).reading_ahead())
 }
 
 pub(super) fn segment(segment: &Arc<Segment>, bounds: &Bounds) -> Result<Source> {
