@@ -400,16 +400,17 @@ impl Environment {
         let mut all = self.directory.all();
         let idle_work = |dictionary: &Arc<Dictionary>| {
             let debt = dictionary.tree.debt();
-            (debt.buffered_bytes, debt.garbage_entries)
+            (debt.buffered_bytes, debt.garbage_entries, debt.light_bytes)
         };
-        all.retain(|dictionary| idle_work(dictionary) != (0, 0));
+        all.retain(|dictionary| idle_work(dictionary) != (0, 0, 0));
         all.sort_by_key(|dictionary| std::cmp::Reverse(idle_work(dictionary)));
         for dictionary in all {
             if left == 0 {
                 break;
             }
             left -= 1;
-            self.check(self.work_on(&dictionary, Effort::Idle))?;
+            let effort = if dictionary.was_quiet() { Effort::Quiet } else { Effort::Idle };
+            self.check(self.work_on(&dictionary, effort))?;
         }
         Ok(())
     }

@@ -58,6 +58,10 @@ impl Environment {
             let seen = txn.snapshot_timestamp();
             published(seen);
             drop(txn.holder.take());
+            if durability == Durability::Synced {
+                // What it has read may be of commits that are not on disk yet.
+                self.sync_log_to(self.wal().next_lsn())?;
+            }
             return Ok(seen);
         }
         let bytes = txn.writes.bytes();

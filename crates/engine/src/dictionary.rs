@@ -28,6 +28,8 @@ pub(crate) struct Dictionary {
     written: Padded<AtomicU64>,
     /// Every commit up to here is in the tree's runs, whatever the tree itself knows.
     settled: AtomicU64,
+    /// `written` as the cleaner saw it last.
+    seen: AtomicU64,
     /// Memtable bytes as last added to the engine's total.
     pub(crate) accounted: AtomicU64,
 }
@@ -47,6 +49,7 @@ impl Dictionary {
             dropped: AtomicU64::new(NEVER),
             written: Padded::default(),
             settled: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
             accounted: AtomicU64::new(0),
         })
     }
@@ -64,6 +67,12 @@ impl Dictionary {
     /// A commit is going to insert into the tree.
     pub(crate) fn written_at(&self, timestamp: u64) {
         self.written.fetch_max(timestamp, Ordering::SeqCst);
+    }
+
+    /// Nobody has written to it since this was asked last.
+    pub(crate) fn was_quiet(&self) -> bool {
+        let written = self.written.load(Ordering::SeqCst);
+        self.seen.swap(written, Ordering::Relaxed) == written
     }
 
     /// Some commit is not yet in the tree's runs.

@@ -1,10 +1,11 @@
 //! Memory for writes: one budget over all memtables, writers slowed before it is full.
 //!
-//! Total of all memtables → what happens: above half of the budget, or a memtable above its own
-//! limit: the largest active ones are sealed and queued to be drained. Above three quarters: each
-//! transaction waits as it writes, 16 KiB by 16 KiB: at the full budget as long as draining what it
-//! brings takes, at least 10 µs, at most 1 ms a piece. Above five quarters: a commit waits until
-//! there is room (hard bound); where the disk is full it fails instead.
+//! Total of all memtables → what happens: above half of the budget (two thirds of one that has
+//! grown), or a memtable above its own limit: the largest active ones are sealed and queued to be drained. Above all of it: each
+//! transaction waits as it writes, 16 KiB by 16 KiB: at nine eighths as long as draining what it
+//! brings takes, at most 1 ms a piece. Waits too short to sleep for are owed until they are worth
+//! it. Above five quarters: a commit waits until there is room (hard bound); where the disk is full
+//! it fails instead.
 //!
 //! The budget grows into what nothing else in the cache wants, and gives way to pages within
 //! seconds: data that fits is updated many times before it is written once (ADR 17).
@@ -14,12 +15,14 @@ use crate::environment::Environment;
 use crate::settings::Background;
 use crate::{Error, Result};
 use cachetable::Part;
+use os::{LANES, Padded};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-const SHORTEST_DELAY_US: u64 = 10;
+/// A shorter sleep takes longer than it was asked to.
+const SHORTEST_DELAY_US: u64 = 200;
 const LONGEST_DELAY_US: u64 = 1000;
 /// Writes wait piece by piece, so that a large transaction's commit finds it has waited already.
 pub(crate) const PIECE: u64 = 16 << 10;
@@ -36,9 +39,9 @@ const STUCK: Duration = Duration::from_mins(2);
 /// A wait for memory above this is an event of its own (`longWaitEvents.cachePressure`).
 const LONG_STALL: Duration = Duration::from_secs(1);
 
-/// A memtable that may grow with the budget is sealed at so much of it, so that another one fills
-/// while it is drained…
-const MEMTABLE_SHARE: (u64, u64) = (1, 2);
+/// A memtable that may grow with the budget is sealed at so much of it: a drain of data that is in
+/// memory is done before another one fills the rest…
+const MEMTABLE_SHARE: (u64, u64) = (2, 3);
 /// …and at this at the latest: a drain frees all of its memory at its end.
 const LARGEST_MEMTABLE: u64 = 256 << 20;
 /// A budget too large for what the cache has left shrinks by so much of the difference in a tenth
@@ -56,6 +59,8 @@ pub(crate) struct Memory {
     drained: Mutex<Drained>,
     /// Bytes per second of busy time; 0 is not measured yet.
     rate: AtomicU64,
+    /// Nanoseconds that the writers of each lane have yet to wait.
+    owed: [Padded<AtomicU64>; LANES],
 }
 
 /// What background work did of late: older work counts half as much with each window.
@@ -87,13 +92,24 @@ impl Memory {
         }
     }
 
-    /// Microseconds one worker takes to drain `bytes`.
+    /// Nanoseconds one worker takes to drain `bytes`.
     fn time_to_drain(&self, bytes: u64) -> u64 {
         let rate = match self.rate.load(Ordering::Relaxed) {
             0 => FIRST_RATE,
             rate => rate,
         };
-        bytes.saturating_mul(1_000_000) / rate
+        bytes.saturating_mul(1_000_000_000) / rate
+    }
+
+    /// Adds a wait to what the calling thread's lane owes; says how long to wait now, if at all.
+    fn owe(&self, nanos: u64) -> Option<Duration> {
+        let owed = &self.owed[os::lane()].0;
+        let all = owed.fetch_add(nanos, Ordering::Relaxed) + nanos;
+        if all < SHORTEST_DELAY_US * 1000 {
+            return None;
+        }
+        // Another thread of the lane may have paid meanwhile.
+        Some(Duration::from_nanos(owed.swap(0, Ordering::Relaxed)))
     }
 }
 
@@ -114,15 +130,17 @@ impl Environment {
         let now = self.budget();
         let next = if fit < now { now - (now - fit).div_ceil(GIVES_WAY) } else { fit };
         self.memory.budget.store(next, Ordering::Relaxed);
+        if self.memory.total() > next / 8 * 7 {
+            // It has shrunk below what nobody may have added to since.
+            self.seal_largest();
+        }
     }
 
     /// Bytes at which one memtable is sealed.
     fn memtable_limit(&self) -> u64 {
-        let (share, of) = MEMTABLE_SHARE;
         let tuning = &self.options.tuning;
-        let budget = self.budget();
-        if budget > tuning.write_budget {
-            (budget / of * share).min(LARGEST_MEMTABLE).max(tuning.memtable_bytes)
+        if self.budget() > tuning.write_budget {
+            self.seals_at().min(LARGEST_MEMTABLE).max(tuning.memtable_bytes)
         } else {
             tuning.memtable_bytes
         }
@@ -130,7 +148,18 @@ impl Environment {
 
     /// Writers will soon be slowed, unless memtables are drained.
     pub(crate) fn is_memory_short(&self) -> bool {
-        self.memory.total() > self.budget() / 2
+        self.memory.total() > self.seals_at()
+    }
+
+    /// Bytes of active memtables above which the largest are sealed.
+    fn seals_at(&self) -> u64 {
+        let budget = self.budget();
+        if budget > self.options.tuning.write_budget {
+            let (share, of) = MEMTABLE_SHARE;
+            budget / of * share
+        } else {
+            budget / 2
+        }
     }
 
     /// Brings the total up to date with one dictionary, and seals where it is time.
@@ -149,7 +178,7 @@ impl Environment {
         }
         if dictionary.tree.debt().active_bytes >= self.memtable_limit() {
             self.seal(dictionary);
-        } else if self.memory.total() > self.budget() / 2 {
+        } else if self.is_memory_short() {
             self.seal_largest();
         }
     }
@@ -170,7 +199,7 @@ impl Environment {
         }
     }
 
-    /// Seals the largest memtables where the active ones hold more than half of the budget.
+    /// Seals the largest memtables where the active ones hold too much of the budget.
     fn seal_largest(&self) {
         let written: Vec<u64> = self.memory.written.lock().iter().copied().collect();
         let mut tables: Vec<(u64, Found)> = Vec::with_capacity(written.len());
@@ -182,12 +211,13 @@ impl Environment {
             }
         }
         let mut active: u64 = tables.iter().map(|(bytes, _)| bytes).sum();
-        if active <= self.budget() / 2 {
+        let seals_at = self.seals_at();
+        if active <= seals_at {
             return;
         }
         tables.sort_by_key(|(bytes, dictionary)| (std::cmp::Reverse(*bytes), dictionary.id));
         for (bytes, dictionary) in tables {
-            if active <= self.budget() / 8 * 3 {
+            if active <= seals_at / 4 * 3 {
                 return;
             }
             self.seal(&dictionary);
@@ -199,29 +229,31 @@ impl Environment {
     pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
         let budget = self.budget();
         let total = self.memory.total() + bytes;
-        if total <= budget / 4 * 3 {
+        if self.options.background != Background::Threads {
+            // Nobody else does the work.
+            return if total > budget / 4 * 3 { self.make_room_alone() } else { Ok(()) };
+        }
+        if total <= budget {
             return Ok(());
         }
         let hard = budget / 4 * 5;
-        if self.options.background != Background::Threads {
-            // Nobody else does the work.
-            return self.make_room_alone();
-        }
         if total > hard && self.memory.total() > budget / 2 {
             return self.wait_for_room(hard);
         }
-        let over = total - budget / 4 * 3;
-        let delay = self.memory.time_to_drain(bytes) * over / (budget / 4).max(1);
-        let delay =
-            Duration::from_micros(delay.clamp(SHORTEST_DELAY_US, Self::longest_delay(bytes)));
-        self.counters.delays.inc();
-        self.counters.delayed_micros.add(delay.as_micros() as u64);
-        self.os.clock.sleep(delay);
+        let over = total - budget;
+        let wait = u128::from(self.memory.time_to_drain(bytes)) * u128::from(over)
+            / u128::from((budget / 8).max(1));
+        let wait = (wait as u64).min(Self::longest_delay(bytes) * 1000);
+        if let Some(delay) = self.memory.owe(wait) {
+            self.counters.delays.inc();
+            self.counters.delayed_micros.add(delay.as_micros() as u64);
+            self.os.clock.sleep(delay);
+        }
         Ok(())
     }
 
-    /// Does the background's work where there is no background: until memory is below the soft
-    /// limit or there is nothing to drain.
+    /// Does the background's work where there is no background: until memory is below three quarters
+    /// of the budget or there is nothing to drain.
     pub(crate) fn make_room_alone(&self) -> Result<()> {
         let (soft, hard) = (self.budget() / 4 * 3, self.budget() / 4 * 5);
         while self.memory.total() > soft {

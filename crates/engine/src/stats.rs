@@ -264,10 +264,10 @@ impl Environment {
         all
     }
 
-    /// Runs are of kind 1, leaves of kind 2, nodes of kind 3, large values of kind 4.
+    /// Runs are of kind 1, leaves of kind 2 and 5, nodes of kind 3, large values of kind 4.
     fn pages(&self) -> Pages {
         let kind = |kind| self.blocks.page_stats(kind);
-        Pages { leaf: kind(2) + kind(4), nonleaf: kind(1) + kind(3) }
+        Pages { leaf: kind(2) + kind(5) + kind(4), nonleaf: kind(1) + kind(3) }
     }
 
     fn written_bytes(&self) -> u64 {
