@@ -1,11 +1,11 @@
 //! Memory for writes: one budget over all memtables, writers slowed before it is full.
 //!
 //! Total of all memtables → what happens: above half of the budget (two thirds of one that has
-//! grown), or a memtable above its own limit: the largest active ones are sealed and queued to be drained. Above all of it: each
-//! transaction waits as it writes, 16 KiB by 16 KiB: at nine eighths as long as draining what it
-//! brings takes, at most 1 ms a piece. Waits too short to sleep for are owed until they are worth
-//! it. Above five quarters: a commit waits until there is room (hard bound); where the disk is full
-//! it fails instead.
+//! grown), or a memtable above its own limit: the largest active ones are sealed and queued to be
+//! drained. Above three quarters (seven eighths): each transaction waits as it writes, 16 KiB by
+//! 16 KiB: an eighth further up as long as draining what it brings takes, at most 1 ms a piece. Waits
+//! too short to sleep for are owed until they are worth it. Above five quarters: a commit waits until
+//! there is room (hard bound); where the disk is full it fails instead.
 //!
 //! The budget grows into what nothing else in the cache wants, and gives way to pages within
 //! seconds: data that fits is updated many times before it is written once (ADR 17).
@@ -233,14 +233,16 @@ impl Environment {
             // Nobody else does the work.
             return if total > budget / 4 * 3 { self.make_room_alone() } else { Ok(()) };
         }
-        if total <= budget {
+        let soft = if budget > self.options.tuning.write_budget { 7 } else { 6 };
+        let soft = budget / 8 * soft;
+        if total <= soft {
             return Ok(());
         }
         let hard = budget / 4 * 5;
         if total > hard && self.memory.total() > budget / 2 {
             return self.wait_for_room(hard);
         }
-        let over = total - budget;
+        let over = total - soft;
         let wait = u128::from(self.memory.time_to_drain(bytes)) * u128::from(over)
             / u128::from((budget / 8).max(1));
         let wait = (wait as u64).min(Self::longest_delay(bytes) * 1000);

@@ -65,7 +65,7 @@ pub struct Tuning {
     pub log_segment_bytes: u64,
     /// Bytes all memtables may hold before writers are slowed; 0 is a quarter of the cache.
     pub write_budget: u64,
-    /// Bytes they may hold where nothing else in the cache wants the room; 0 is five eighths of the
+    /// Bytes they may hold where nothing else in the cache wants the room; 0 is half of the
     /// cache, or `write_budget` where that is given.
     pub most_write_budget: u64,
     /// Bytes at which one memtable is sealed; 0 is chosen from the write budget.
@@ -127,7 +127,7 @@ impl Options {
         let cache = self.cache_size;
         let tuning = &mut self.tuning;
         let most = match tuning.write_budget {
-            0 => cache / 8 * 5,
+            0 => cache / 2,
             given => given,
         };
         default_to(&mut tuning.most_write_budget, most);
