@@ -245,7 +245,8 @@ impl Environment {
         let over = total - soft;
         let wait = u128::from(self.memory.time_to_drain(bytes)) * u128::from(over)
             / u128::from((budget / 8).max(1));
-        let wait = (wait as u64).min(Self::longest_delay(bytes) * 1000);
+        let longest = Self::longest_delay(bytes) * 1000;
+        let wait = u64::try_from(wait).map_or(longest, |wait| wait.min(longest));
         if let Some(delay) = self.memory.owe(wait) {
             self.counters.delays.inc();
             self.counters.delayed_micros.add(delay.as_micros() as u64);

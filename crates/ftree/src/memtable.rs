@@ -225,7 +225,7 @@ impl MemIter {
     }
 }
 
-/// So far ahead of use a record is asked for as a whole: memory takes about as long as two entries.
+/// So far ahead of use a record is asked for as a whole: memory takes as long as a few entries.
 const RECORDS_AHEAD: usize = 4;
 /// Cache lines of a record of usual size; the rest of a longer one the processor foresees.
 const RECORD_LINES: usize = 5;

@@ -84,7 +84,7 @@ impl Tree {
         let mut unit = Unit::new(self, visibility, claim);
         unit.anew = walk.all;
         unit.carry_out(&plan)?;
-        self.publish(std::mem::take(&mut unit.edits), None);
+        unit.publish(None);
         count(&self.home.counters.rewrites, 1);
         Ok(match next {
             Ok((key, bytes)) => walk.pass(key, bytes),
