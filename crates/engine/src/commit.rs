@@ -246,12 +246,12 @@ impl Environment {
         grown
     }
 
-    /// Opens the locks; where an older snapshot lives, the keys remember the commit.
+    /// Opens the locks; where a transaction lives that will ask, the keys remember the commit.
     fn release_locks(&self, txn: &mut Txn, timestamp: u64) {
         if let Some(owner) = txn.holder.take() {
             txn.unpin();
-            // After publishing: a snapshot taken from now on is not older than this commit.
-            let remember = self.snapshots.oldest() < timestamp;
+            // After publishing: whoever begins from now on has it in its snapshot.
+            let remember = self.snapshots.oldest_watching() < timestamp;
             owner.release(remember.then_some(timestamp));
         }
     }

@@ -133,7 +133,7 @@ impl Environment {
         }
         self.check_space();
         self.drop_invisible();
-        self.locks.prune(self.snapshots.oldest());
+        self.locks.prune(self.snapshots.oldest_watching());
         unless_full(self.give_space_back())
     }
 

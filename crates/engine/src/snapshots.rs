@@ -7,6 +7,8 @@
 //!    answer at or below every snapshot that lives or will be taken.
 //! 3. A state of the kept history can be taken like that of now: its versions are all there, and so
 //!    are the dictionaries it sees. Only the lock table does not remember the commits since.
+//! 4. A commit is newer than no snapshot that [`Watch::Commits`], or [`Snapshots::oldest_watching`]
+//!    is below it: the lock table remembers commits for those transactions alone.
 //!
 //! Snapshots are registered per lane, so that threads that begin and end them do not meet. The
 //! price is paid by those who ask, who look at every lane. Why 2 holds without a common lock: a
@@ -34,7 +36,8 @@ const NONE: u64 = u64::MAX;
 
 pub(crate) struct Snapshots {
     watermark: Padded<AtomicU64>,
-    lanes: Box<[Padded<Lane>; LANES]>,
+    /// Of those who [`Watch::Nothing`], and of those who [`Watch::Commits`].
+    lanes: [Box<[Padded<Lane>; LANES]>; 2],
     history: History,
     /// Commit `ts` is complete when slot `ts % RING` holds `ts`.
     complete: Box<[AtomicU64]>,
@@ -42,6 +45,15 @@ pub(crate) struct Snapshots {
     sleeping: AtomicUsize,
     bed: Mutex<()>,
     advanced: Condvar,
+}
+
+/// What the owner of a snapshot asks of the lock table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watch {
+    /// It reads, or writes whatever was committed since.
+    Nothing,
+    /// Whether a key that it locks was committed to since.
+    Commits,
 }
 
 struct Lane {
@@ -64,7 +76,7 @@ impl Default for Snapshots {
             |_| Padded(Lane { oldest: AtomicU64::new(NONE), live: Mutex::new(Live::default()) });
         Self {
             watermark: Padded::default(),
-            lanes: Box::new(std::array::from_fn(lane)),
+            lanes: std::array::from_fn(|_| Box::new(std::array::from_fn(lane))),
             history: History::default(),
             complete: (0..RING).map(|_| AtomicU64::new(0)).collect(),
             sleeping: AtomicUsize::new(0),
@@ -86,8 +98,8 @@ impl Snapshots {
     }
 
     /// Registers a snapshot of now in a lane; says its timestamp.
-    fn register(&self, lane: usize) -> u64 {
-        let lane = &self.lanes[lane];
+    fn register(&self, watch: Watch, lane: usize) -> u64 {
+        let lane = self.lane(watch, lane);
         let mut live = lane.live.lock();
         let mut timestamp = self.watermark();
         if live.queue.is_empty() {
@@ -105,12 +117,16 @@ impl Snapshots {
     }
 
     /// Registers one more of a snapshot that the caller holds in this lane.
-    fn register_again(&self, lane: usize, timestamp: u64) {
-        self.lanes[lane].live.lock().add_again(timestamp);
+    fn register_again(&self, watch: Watch, lane: usize, timestamp: u64) {
+        self.lane(watch, lane).live.lock().add_again(timestamp);
     }
 
-    fn release(&self, lane: usize, timestamp: u64) {
-        let lane = &self.lanes[lane];
+    fn lane(&self, watch: Watch, lane: usize) -> &Lane {
+        &self.lanes[watch as usize][lane].0
+    }
+
+    fn release(&self, watch: Watch, lane: usize, timestamp: u64) {
+        let lane = self.lane(watch, lane);
         let mut live = lane.live.lock();
         live.remove(timestamp);
         let oldest = live.queue.front().map_or(NONE, |(oldest, _)| *oldest);
@@ -122,8 +138,14 @@ impl Snapshots {
     /// At or below the oldest timestamp anybody reads at, now or later. Takes no lock.
     pub(crate) fn oldest(&self) -> u64 {
         let horizon = self.watermark();
-        let announced = self.lanes.iter().map(|lane| lane.oldest.load(Ordering::SeqCst));
+        let announced = self.lanes.iter().map(|lanes| announced_in(lanes));
         announced.fold(horizon, u64::min).min(self.history.oldest_reader())
+    }
+
+    /// As [`Snapshots::oldest`], of those who [`Watch::Commits`].
+    pub(crate) fn oldest_watching(&self) -> u64 {
+        let horizon = self.watermark();
+        horizon.min(announced_in(&self.lanes[Watch::Commits as usize]))
     }
 
     /// As [`Snapshots::oldest`], the kept history included.
@@ -142,7 +164,7 @@ impl Snapshots {
         // First: whoever registers in a lane that was looked at sees at least this watermark.
         let horizon = self.watermark();
         let mut timestamps = Vec::new();
-        for lane in self.lanes.iter() {
+        for lane in self.lanes.iter().flat_map(|lanes| lanes.iter()) {
             timestamps.extend(lane.live.lock().timestamps());
         }
         let floor = self.history.tell(&mut timestamps);
@@ -154,7 +176,8 @@ impl Snapshots {
         let count = |lane: &Padded<Lane>| {
             lane.live.lock().queue.iter().map(|(_, count)| *count as usize).sum::<usize>()
         };
-        self.lanes.iter().map(count).sum::<usize>() + self.history.readers()
+        let lanes = self.lanes.iter().flat_map(|lanes| lanes.iter());
+        lanes.map(count).sum::<usize>() + self.history.readers()
     }
 
     /// A commit's writes are all in their trees: moves the watermark over it and over whatever was
@@ -211,6 +234,10 @@ impl Snapshots {
     }
 }
 
+fn announced_in(lanes: &[Padded<Lane>; LANES]) -> u64 {
+    lanes.iter().fold(NONE, |oldest, lane| oldest.min(lane.oldest.load(Ordering::SeqCst)))
+}
+
 impl Live {
     /// A snapshot of now: none in the queue is newer.
     fn add(&mut self, timestamp: u64) {
@@ -260,8 +287,10 @@ impl Live {
 /// A registered snapshot, and the door it came in by; dropping it lets its versions go.
 pub(crate) struct Pinned {
     pub(crate) timestamp: u64,
-    /// Taken from the history: the lock table may not know of commits since.
-    pub(crate) is_past: bool,
+    /// What the lock table remembers for it; nothing where it is [past](Self::is_past).
+    watch: Watch,
+    /// Taken from the history.
+    is_past: bool,
     door: Arc<Door>,
     registered: bool,
 }
@@ -269,8 +298,13 @@ pub(crate) struct Pinned {
 impl Pinned {
     /// The state as of now.
     pub(crate) fn new(door: &Arc<Door>) -> Self {
-        let timestamp = door.snapshots.register(door.lane());
-        Self { timestamp, is_past: false, door: Arc::clone(door), registered: true }
+        Self::watching(Watch::Nothing, door)
+    }
+
+    /// The state as of now, of somebody who asks the lock table for this.
+    pub(crate) fn watching(watch: Watch, door: &Arc<Door>) -> Self {
+        let timestamp = door.snapshots.register(watch, door.lane());
+        Self { timestamp, watch, is_past: false, door: Arc::clone(door), registered: true }
     }
 
     /// A kept state; `None` where it is gone, or yet to come.
@@ -278,10 +312,16 @@ impl Pinned {
         let snapshots = &door.snapshots;
         snapshots.history.enter(timestamp, || snapshots.watermark()).then(|| Self {
             timestamp,
+            watch: Watch::Nothing,
             is_past: true,
             door: Arc::clone(door),
             registered: true,
         })
+    }
+
+    /// Whether the lock table knows of every commit since, but for those it says it forgot.
+    pub(crate) fn watches_commits(&self) -> bool {
+        self.watch == Watch::Commits
     }
 
     pub(crate) fn door(&self) -> &Arc<Door> {
@@ -296,7 +336,7 @@ impl Pinned {
         if self.is_past {
             self.door.snapshots.history.leave(self.timestamp);
         } else {
-            self.door.snapshots.release(self.door.lane(), self.timestamp);
+            self.door.snapshots.release(self.watch, self.door.lane(), self.timestamp);
         }
     }
 }
@@ -306,7 +346,7 @@ impl Clone for Pinned {
         if self.registered && self.is_past {
             self.door.snapshots.history.enter_again(self.timestamp);
         } else if self.registered {
-            self.door.snapshots.register_again(self.door.lane(), self.timestamp);
+            self.door.snapshots.register_again(self.watch, self.door.lane(), self.timestamp);
         }
         Self { door: Arc::clone(&self.door), ..*self }
     }

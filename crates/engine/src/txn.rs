@@ -16,7 +16,7 @@ use crate::environment::Environment;
 use crate::live::LiveTxn;
 use crate::pacing::PIECE;
 use crate::snapshot::Own;
-use crate::snapshots::Pinned;
+use crate::snapshots::{Pinned, Watch};
 use crate::{
     DictionaryId, DictionaryOptions, Direction, Durability, Error, KeyRange, OnConflict, Result,
     Snapshot, Timestamp, TxnOptions, Value,
@@ -67,9 +67,19 @@ pub struct Txn {
     pub(crate) paced: u64,
 }
 
+impl OnConflict {
+    fn watch(self) -> Watch {
+        match self {
+            Self::Fail => Watch::Commits,
+            Self::Latest => Watch::Nothing,
+        }
+    }
+}
+
 impl Txn {
     pub(crate) fn begin(door: &Arc<Door>, options: TxnOptions) -> Self {
-        Self::begin_at(options, Pinned::new(door))
+        let watch = options.on_conflict.watch();
+        Self::begin_at(options, Pinned::watching(watch, door))
     }
 
     pub(crate) fn begin_at(options: TxnOptions, pinned: Pinned) -> Self {
@@ -104,7 +114,8 @@ impl Txn {
 
     /// Moves the snapshot to now; locks and writes stay. For single statements that retry.
     pub fn refresh_snapshot(&mut self) {
-        self.pinned = Pinned::new(&Arc::clone(self.pinned.door()));
+        let door = Arc::clone(self.pinned.door());
+        self.pinned = Pinned::watching(self.options.on_conflict.watch(), &door);
         self.live.snapshot.store(self.pinned.timestamp, Ordering::Relaxed);
     }
 
@@ -227,7 +238,7 @@ impl Txn {
         let locks = &self.pinned.door().locks;
         let granted = self.holder.lock(locks, dictionary, key, self.lock_timeout)?;
         let (snapshot, on_conflict) = (self.pinned.timestamp, self.options.on_conflict);
-        let is_past = self.pinned.is_past;
+        let unwatched = !self.pinned.watches_commits();
         // Somebody may have dropped it while this one waited.
         let found = self.find_newest(dictionary)?;
         if on_conflict == OnConflict::Latest {
@@ -235,7 +246,7 @@ impl Txn {
         }
         let conflict = granted.last_commit > snapshot
             || found.created > snapshot
-            || ((granted.complete_since > snapshot || is_past)
+            || ((granted.complete_since > snapshot || unwatched)
                 && found.tree.newest(key)?.is_some_and(|(newest, _)| newest > snapshot));
         if conflict { Err(Error::WriteConflict) } else { Ok(()) }
     }

@@ -57,31 +57,46 @@ fn more_commits_than_the_ring_holds_pass_in_order() {
 #[test]
 fn oldest_is_the_oldest_that_lives() {
     let snapshots = Snapshots::default();
-    let first = snapshots.register(0);
+    let first = snapshots.register(Watch::Nothing, 0);
     snapshots.publish(1);
-    let second = snapshots.register(3);
+    let second = snapshots.register(Watch::Nothing, 3);
     snapshots.publish(2);
     assert_eq!((snapshots.oldest(), snapshots.live()), (0, 2));
-    snapshots.register_again(3, second);
-    snapshots.release(0, first);
-    snapshots.release(3, second);
+    snapshots.register_again(Watch::Nothing, 3, second);
+    snapshots.release(Watch::Nothing, 0, first);
+    snapshots.release(Watch::Nothing, 3, second);
     assert_eq!((snapshots.oldest(), snapshots.live()), (1, 1));
-    snapshots.release(3, second);
+    snapshots.release(Watch::Nothing, 3, second);
     assert_eq!((snapshots.oldest(), snapshots.live()), (2, 0));
+}
+
+#[test]
+fn commits_are_remembered_for_those_who_watch_alone() {
+    let snapshots = Snapshots::default();
+    let reads = snapshots.register(Watch::Nothing, 0);
+    snapshots.publish(1);
+    assert_eq!((snapshots.oldest(), snapshots.oldest_watching()), (0, 1));
+    let watches = snapshots.register(Watch::Commits, 0);
+    snapshots.publish(2);
+    snapshots.release(Watch::Nothing, 0, reads);
+    assert_eq!((snapshots.oldest(), snapshots.oldest_watching()), (1, 1));
+    assert_eq!(snapshots.live(), 1);
+    snapshots.release(Watch::Commits, 0, watches);
+    assert_eq!((snapshots.oldest_watching(), snapshots.live()), (2, 0));
 }
 
 #[test]
 fn short_snapshots_behind_a_long_one_take_no_room() {
     let snapshots = Snapshots::default();
-    let long = snapshots.register(0);
-    let mut previous = snapshots.register(0);
+    let long = snapshots.register(Watch::Nothing, 0);
+    let mut previous = snapshots.register(Watch::Nothing, 0);
     for timestamp in 1..1000 {
         snapshots.publish(timestamp);
-        let next = snapshots.register(0);
-        snapshots.release(0, previous);
+        let next = snapshots.register(Watch::Nothing, 0);
+        snapshots.release(Watch::Nothing, 0, previous);
         previous = next;
     }
-    let live = snapshots.lanes[0].live.lock();
+    let live = snapshots.lane(Watch::Nothing, 0).live.lock();
     assert!(live.queue.len() < 50, "{} entries", live.queue.len());
     assert_eq!(live.timestamps().collect::<Vec<_>>(), [long, 999]);
 }
@@ -102,12 +117,12 @@ fn random_snapshots_agree_with_a_map() {
             }
             1 | 2 if held.len() < 60 => {
                 let lane = number / 5 % 3;
-                held.push((lane, snapshots.register(lane)));
+                held.push((lane, snapshots.register(Watch::Nothing, lane)));
                 *live.entry(timestamp).or_default() += 1;
             }
             _ if !held.is_empty() => {
                 let (lane, gone) = held.swap_remove(number / 5 % held.len());
-                snapshots.release(lane, gone);
+                snapshots.release(Watch::Nothing, lane, gone);
                 let count = live.get_mut(&gone).unwrap();
                 *count -= 1;
                 if *count == 0 {
@@ -135,11 +150,11 @@ fn nobody_registers_below_what_was_said_to_be_the_oldest() {
             scope.spawn(move || {
                 while !done.load(Ordering::SeqCst) {
                     let before = said.load(Ordering::SeqCst);
-                    let timestamp = snapshots.register(lane);
+                    let timestamp = snapshots.register(Watch::Nothing, lane);
                     assert!(timestamp >= before, "{timestamp} was taken after {before} was said");
                     // While it lives, nobody may be told of a newer one.
                     assert!(snapshots.oldest() <= timestamp);
-                    snapshots.release(lane, timestamp);
+                    snapshots.release(Watch::Nothing, lane, timestamp);
                 }
             });
         }
