@@ -363,6 +363,38 @@ fn memory_for_writes_takes_what_the_cache_has_left_and_gives_way_to_pages() {
 }
 
 #[test]
+fn memory_for_writes_that_shrinks_is_drained_though_nobody_writes() {
+    let sim = SimOs::new(1);
+    let mut options = Options { cache_size: 8 << 20, ..tiny() };
+    options.tuning.frame_bytes = 0;
+    options.tuning.most_write_budget = 2 << 20;
+    options.tuning.log_cap = 64 << 20;
+    let engine = open(&sim.os(), options.clone()).unwrap();
+    for i in 0..12_000_u32 {
+        put(&engine, ROOT, &i.to_be_bytes(), &[1; 1000]);
+        while engine.step().unwrap() {}
+    }
+    engine.close().unwrap();
+    let engine = open(&sim.os(), options).unwrap();
+    while engine.step().unwrap() {}
+    for i in 0..700_u32 {
+        put(&engine, ROOT, &i.to_be_bytes(), &[2; 1000]);
+        while engine.step().unwrap() {}
+    }
+    assert_eq!(engine.stats().drains, 0, "the room is there");
+    // What waits for room now wakes nobody: it is the shrinking that must drain.
+    for i in 0..12_000_u32 {
+        assert!(engine.snapshot().get(ROOT, &i.to_be_bytes()).unwrap().is_some());
+        if i % 10 == 0 {
+            while engine.step().unwrap() {}
+        }
+    }
+    let stats = engine.stats();
+    let (held, budget) = (stats.memtable_bytes, stats.write_budget);
+    assert!(held <= budget, "{held} bytes of writes in a budget that pages shrank to {budget}");
+}
+
+#[test]
 fn cleaner_drops_what_an_ended_snapshot_kept() {
     let sim = SimOs::new(1);
     let options = Options { cleaner_period: Duration::from_secs(1), ..tiny() };
