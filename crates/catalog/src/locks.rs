@@ -30,9 +30,17 @@ type Place = (Arc<Collection>, Option<Arc<Index>>);
 impl Catalog {
     /// The lock requests that wait, and up to `held` locks that are held.
     pub fn locks(&self, held: usize) -> Vec<ShownLock> {
-        let places = self.places();
         let requests = self.engine().lock_requests(held);
+        if requests.is_empty() {
+            return Vec::new();
+        }
+        let places = self.places();
         requests.into_iter().map(|lock| show(&places, lock)).collect()
+    }
+
+    /// A lock as operators read it.
+    pub fn show_lock(&self, lock: LockInfo) -> ShownLock {
+        show(&self.places(), lock)
     }
 
     fn places(&self) -> BTreeMap<DictionaryId, Place> {

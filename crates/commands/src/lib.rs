@@ -20,6 +20,7 @@ mod fail_point;
 mod fields;
 mod host;
 mod last_write;
+mod lock_log;
 mod metrics;
 mod profiler;
 mod registry;

@@ -10,6 +10,7 @@ use crate::crud::batch::Parked;
 use crate::fail_point::{FailPoints, Met};
 use crate::host::{Host, LogEvent, Severity};
 use crate::last_write;
+use crate::lock_log;
 use crate::metrics::Metrics;
 use crate::profiler::{Entry, Figures, Profiler};
 use crate::registry::{self, Class, Command, Counter};
@@ -195,7 +196,7 @@ impl Service {
         parts.os.entropy.fill(&mut id);
         let ttl = start_ttl_monitor(&parts);
         let replica_set = parts.info.replica_set.clone();
-        Arc::new(Self {
+        let service = Arc::new(Self {
             replication: Replication::new(replica_set, &parts.catalog, &parts.os),
             started: parts.os.clock.monotonic(),
             catalog: parts.catalog,
@@ -223,7 +224,9 @@ impl Service {
             ttl: Mutex::new(ttl),
             ending: Mutex::new(false),
             woken: Condvar::new(),
-        })
+        });
+        lock_log::start(&service);
+        service
     }
 
     /// Takes up this node's role in its replica set. Called once, before clients come; waits for

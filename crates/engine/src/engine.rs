@@ -18,7 +18,7 @@ use crate::{DictionaryId, DictionaryOptions, Error, Result, TxnOptions, recovery
 use blockfile::BlockFile;
 use cachetable::CacheTable;
 use ftree::Readers;
-use locktree::{LockInfo, LockTable, Waiting};
+use locktree::{LockInfo, LockTable, Refusal, Waiting};
 use os::{LockGuard, Os, Padded};
 use parking_lot::Mutex;
 use std::path::Path;
@@ -230,6 +230,12 @@ impl Engine {
         let mut found = locks.waiting();
         found.extend(locks.held(held));
         found
+    }
+
+    /// From now on `tell` hears of every lock request that is refused, on the thread that asked.
+    /// Only the first call counts.
+    pub fn on_lock_refusal(&self, tell: impl Fn(&Refusal) + Send + Sync + 'static) {
+        self.environment().locks.on_refusal(tell);
     }
 
     /// Begins a hot backup: writes a checkpoint and holds its files.

@@ -52,7 +52,7 @@ pub use engine::{DictionaryStats, Engine};
 pub use error::{Error, Result};
 pub use ftree::{Direction, KeyRange, thread_page_reads};
 pub use live::TxnInfo;
-pub use locktree::LockInfo;
+pub use locktree::{LockInfo, Refusal};
 pub use options::{
     Compression, DictionaryId, DictionaryOptions, Durability, OnConflict, TxnOptions,
 };

@@ -2,9 +2,13 @@
 
 use crate::shard;
 use crate::table::LockTable;
-use crate::wait::Target;
-use crate::{Mode, Range};
+use crate::wait::{Request, Target, Waits};
+use crate::{Error, Mode, Range};
 use os::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// See [`LockTable::on_refusal`].
+pub(crate) type Told = Box<dyn Fn(&Refusal) + Send + Sync>;
 
 /// One lock that is held or waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +27,15 @@ pub struct LockInfo {
     pub waiting_ms: Option<u64>,
     /// The transactions in its way.
     pub blockers: Vec<u64>,
+}
+
+/// A request that was not granted, as the table was when it gave up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What it asked for, how long it waited, and who was in its way.
+    pub request: LockInfo,
+    /// Waiting would have closed a cycle; else its time was up.
+    pub is_deadlock: bool,
 }
 
 /// Counters since the table was made.
@@ -80,26 +93,54 @@ impl LockTable {
     pub fn waiting(&self) -> Vec<LockInfo> {
         let waits = self.waits.lock();
         let now = self.clock.monotonic();
-        let mut found = Vec::new();
-        for (number, request) in &waits.requests {
-            let (dictionary, key, range) = match &request.target {
-                Target::Key(name) => {
-                    let (dictionary, key) = shard::split(name);
-                    (dictionary, Some(key.to_vec()), None)
-                }
-                Target::Range(dictionary, range) => (*dictionary, None, Some(range.clone())),
-            };
-            found.push(LockInfo {
-                txn: request.txn,
-                dictionary,
-                key,
-                range,
-                mode: request.mode,
-                waiting_ms: Some(now.saturating_sub(request.since).as_millis() as u64),
-                blockers: self.blockers(&waits, *number),
-            });
+        let describe = |(number, request): (&u64, &Request)| self.describe(&waits, *number, request, now);
+        waits.requests.iter().map(describe).collect()
+    }
+
+    fn describe(&self, waits: &Waits, number: u64, request: &Request, now: Duration) -> LockInfo {
+        let (dictionary, key, range) = match &request.target {
+            Target::Key(name) => {
+                let (dictionary, key) = shard::split(name);
+                (dictionary, Some(key.to_vec()), None)
+            }
+            Target::Range(dictionary, range) => (*dictionary, None, Some(range.clone())),
+        };
+        LockInfo {
+            txn: request.txn,
+            dictionary,
+            key,
+            range,
+            mode: request.mode,
+            waiting_ms: Some(now.saturating_sub(request.since).as_millis() as u64),
+            blockers: self.blockers(waits, number),
         }
-        found
+    }
+
+    /// From now on `tell` hears of every request that is refused, on the thread that asked; it
+    /// may look at the table. Only the first call counts.
+    pub fn on_refusal(&self, tell: impl Fn(&Refusal) + Send + Sync + 'static) {
+        // Whoever comes second is told nothing, as documented.
+        let _first = self.told.set(Box::new(tell));
+    }
+
+    /// What [`LockTable::on_refusal`] is to hear of a request that is about to leave its queue.
+    pub(crate) fn refusal(&self, waits: &Waits, number: u64, error: &Error) -> Option<Refusal> {
+        self.told.get()?;
+        let is_deadlock = match error {
+            Error::Deadlock { .. } => true,
+            Error::Timeout { .. } => false,
+            _ => return None,
+        };
+        let request = waits.requests.get(&number)?;
+        let request = self.describe(waits, number, request, self.clock.monotonic());
+        Some(Refusal { request, is_deadlock })
+    }
+
+    /// Called where no lock of the table is held.
+    pub(crate) fn tell(&self, refusal: Option<Refusal>) {
+        if let (Some(tell), Some(refusal)) = (self.told.get(), refusal) {
+            tell(&refusal);
+        }
     }
 
     /// Up to `limit` locks that are held: ranges first, then keys in no order.

@@ -28,7 +28,7 @@ mod table;
 mod tests;
 mod wait;
 
-pub use inspect::{LockInfo, Stats};
+pub use inspect::{LockInfo, Refusal, Stats};
 pub use owner::{Interrupt, Locks, Owner};
 pub use range::Range;
 pub use table::{LockTable, Options, Waiting};

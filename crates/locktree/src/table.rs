@@ -1,6 +1,6 @@
 //! The lock table: granting, waiting, releasing.
 
-use crate::inspect::Counters;
+use crate::inspect::{Counters, Told};
 use crate::owner::{Held, Interrupt, Locks, Owner};
 use crate::shard::{self, Fast, Name, NameRef, Shard};
 use crate::wait::{HeldRange, Outcome, Request, Target, Waiter, Waits};
@@ -9,7 +9,7 @@ use os::sync::Mutex;
 use os::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use os::{Clock, Padded};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// A wait above this is an event of its own.
@@ -62,6 +62,8 @@ pub struct LockTable {
     escalated: Mutex<BTreeMap<u64, u64>>,
     any_escalated: AtomicBool,
     pub(crate) counters: Counters,
+    /// Who hears of refused requests.
+    pub(crate) told: OnceLock<Told>,
 }
 
 impl LockTable {
@@ -78,6 +80,7 @@ impl LockTable {
             escalated: Mutex::default(),
             any_escalated: AtomicBool::new(false),
             counters: Counters::default(),
+            told: OnceLock::new(),
         })
     }
 
@@ -224,7 +227,10 @@ impl LockTable {
                 None
             };
             if let Some(error) = refused {
+                let refusal = self.refusal(&waits, number, &error);
                 self.leave(&mut waits, number);
+                drop(waits);
+                self.tell(refusal);
                 return Err(error);
             }
             number
@@ -277,13 +283,18 @@ impl LockTable {
             return Ok(());
         }
         let outcome = waiter.outcome();
-        let blocker = self.blockers(&waits, number).first().copied().unwrap_or_default();
-        self.leave(&mut waits, number);
         if outcome == Outcome::Interrupted {
+            self.leave(&mut waits, number);
             return Err(Error::Interrupted);
         }
+        let blocker = self.blockers(&waits, number).first().copied().unwrap_or_default();
+        let error = Error::Timeout { waited_ms, blocker };
+        let refusal = self.refusal(&waits, number, &error);
+        self.leave(&mut waits, number);
+        drop(waits);
         self.counters.timeouts.fetch_add(1, Ordering::Relaxed);
-        Err(Error::Timeout { waited_ms, blocker })
+        self.tell(refusal);
+        Err(error)
     }
 
     /// Kills a transaction's waiting: the request it waits in, and every later one, fails with

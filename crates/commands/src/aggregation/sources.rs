@@ -5,7 +5,7 @@
 //! follows runs as over any other source.
 
 use crate::context::Context;
-use crate::diagnostics::current_op::operations;
+use crate::diagnostics::current_op::{Idle, operations};
 use crate::fields::{Field, inner};
 use crate::sessions::EMPTY_USER;
 use crate::transactions::records;
@@ -133,15 +133,15 @@ fn current_op(context: &Context<'_>, field: &Field<'_>) -> Result<Vec<RawDocumen
             "$currentOp options must be specified in an object, but found: a value of another type",
         ));
     };
-    let mut idle = false;
+    let mut idle = Idle { connections: false, sessions: true };
     for option in inner(options, "$currentOp") {
         let option = option?;
         match option.name {
-            "allUsers" | "localOps" | "idleCursors" | "idleSessions" | "truncateOps"
-            | "backtrace" => {
+            "allUsers" | "localOps" | "idleCursors" | "truncateOps" | "backtrace" => {
                 option.strict_bool()?;
             }
-            "idleConnections" => idle = option.strict_bool()?,
+            "idleSessions" => idle.sessions = option.strict_bool()?,
+            "idleConnections" => idle.connections = option.strict_bool()?,
             _ => {
                 return Err(Error::failed_to_parse(format!(
                     "Unrecognized option '{}' in $currentOp stage.",

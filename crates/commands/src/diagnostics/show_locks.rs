@@ -56,16 +56,23 @@ fn pending(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let now = context.service.os.clock.wall_ms();
     let mut list = Vec::new();
     for lock in context.service.catalog.locks(0) {
-        let Some(waiting_ms) = lock.waiting_ms else { continue };
-        let mut writer = Writer::new();
-        writer.str("index", &lock.index);
-        writer.number("requestingTxnid", lock.txn);
-        writer.number("blockingTxnid", lock.blockers.first().copied().unwrap_or_default());
-        writer.date("started", now.saturating_sub(waiting_ms as i64));
-        bounds(&mut writer, &lock.bounds);
-        list.push(writer.finish());
+        if lock.waiting_ms.is_some() {
+            let mut writer = Writer::new();
+            request(&mut writer, &lock, now);
+            list.push(writer.finish());
+        }
     }
     reply(context, fields, "requests", list)
+}
+
+/// Who wants which lock since when, and one of those who have it, by TokuMX's names.
+pub(crate) fn request(writer: &mut Writer, lock: &ShownLock, now_ms: i64) {
+    writer.str("index", &lock.index);
+    writer.number("requestingTxnid", lock.txn);
+    writer.number("blockingTxnid", lock.blockers.first().copied().unwrap_or_default());
+    let waited = i64::try_from(lock.waiting_ms.unwrap_or_default()).unwrap_or(0);
+    writer.date("started", now_ms.saturating_sub(waited));
+    bounds(writer, &lock.bounds);
 }
 
 fn bounds(writer: &mut Writer, bounds: &[Bson; 2]) {

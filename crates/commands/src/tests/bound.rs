@@ -2,6 +2,8 @@
 
 use super::Client;
 use bson::{Document, doc};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 fn insert(id: i32) -> Document {
     doc! { "insert": "c", "documents": [{ "_id": id, "n": 0 }] }
@@ -142,6 +144,88 @@ fn locks_that_are_held_are_refused_and_the_transaction_goes_on() {
     commit(&other);
     commit(&client);
     assert_eq!(all(&client), [(1, 1), (2, 1)]);
+}
+
+/// Keeps the log's lines.
+#[derive(Default)]
+struct Lines(Mutex<Vec<Document>>);
+
+impl crate::Host for Lines {
+    fn log(&self, event: &crate::LogEvent<'_>) {
+        let mut line = doc! { "msg": event.message, "ctx": event.context };
+        line.insert("attr", event.attributes.clone());
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn recent_log(&self, _: &str) -> Option<(Vec<String>, u64)> {
+        None
+    }
+
+    fn rotate_log(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn shut_down(&self, _: Duration) {}
+
+    fn network(&self) -> crate::Network {
+        crate::Network::default()
+    }
+}
+
+#[test]
+fn refused_lock_is_a_line_in_the_log_that_names_who_has_it() {
+    let lines = Arc::new(Lines::default());
+    let client = Client::with_host(Arc::<Lines>::clone(&lines));
+    let other = client.another(2);
+    client.ok("db", insert(1));
+    begin(&client, "mvcc");
+    client.ok("db", increment(1));
+    begin(&other, "mvcc");
+    other.ok("db", doc! { "setClientLockTimeout": 0 });
+    other.fails("db", increment(1), 16759, "Lock not granted. Try restarting the transaction.");
+    let line = lines.0.lock().unwrap().pop().unwrap();
+    let text = |name| line.get_str(name).unwrap();
+    assert_eq!((text("msg"), text("ctx")), ("Lock not granted", "conn2"));
+    let attributes = line.get_document("attr").unwrap();
+    assert_eq!(attributes.get_str("reason").unwrap(), "timeout");
+    let lock = attributes.get_document("lockNotGranted").unwrap();
+    assert_eq!(lock.get_str("index").unwrap(), "db.c.$_id_");
+    assert_eq!(lock.get_array("bounds").unwrap()[0], bson::bson!({ "_id": 1 }));
+    let blocking = attributes.get_document("blockingOp").unwrap();
+    assert_eq!(blocking.get_str("desc").unwrap(), "conn1");
+    let blocker = lock.get_i64("blockingTxnid").unwrap();
+    assert_eq!(i64::from(blocking.get_i32("rootTxnid").unwrap()), blocker);
+}
+
+#[test]
+fn current_op_says_who_waits_for_whom() {
+    let client = Client::new();
+    let (other, third) = (client.another(2), client.another(3));
+    client.ok("db", insert(1));
+    begin(&client, "mvcc");
+    client.ok("db", increment(1));
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| other.ok("db", increment(1)));
+        let filter = doc! { "currentOp": 1, "waitingForLock": true };
+        let found = loop {
+            let reply = third.ok("admin", filter.clone());
+            if let Some(bson::Bson::Document(found)) = reply.get_array("inprog").unwrap().first() {
+                break found.clone();
+            }
+            std::thread::yield_now();
+        };
+        assert_eq!(found.get_str("desc").unwrap(), "conn2");
+        let request = found.get_document("lockRequest").unwrap();
+        assert_eq!(request.get_str("index").unwrap(), "db.c.$_id_");
+        let blocker = request.get_i32("blockingTxnid").unwrap();
+        let holds = third.ok("admin", doc! { "currentOp": 1, "rootTxnid": blocker });
+        let holds = holds.get_array("inprog").unwrap()[0].as_document().unwrap();
+        assert_eq!(holds.get_str("desc").unwrap(), "conn1");
+        assert!(!holds.get_bool("active").unwrap());
+        commit(&client);
+        waits.join().unwrap();
+    });
+    assert_eq!(all(&client), [(1, 2)]);
 }
 
 #[test]
