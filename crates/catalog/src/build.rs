@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The most indexes a collection may have, `_id` included.
-const MAX_INDEXES: usize = 64;
+pub(crate) const MAX_INDEXES: usize = 64;
 /// How often who waits for another build looks whether to go on waiting.
 const TURN: Duration = Duration::from_millis(100);
 
@@ -79,13 +79,7 @@ impl Catalog {
         }
         let after = before + wanted.len();
         if after > MAX_INDEXES {
-            return Err(Error::new(
-                Code::CANNOT_CREATE_INDEX,
-                format!(
-                    "add index fails, too many indexes for {namespace} key:{}",
-                    document_text(&wanted[0].key)
-                ),
-            ));
+            return Err(too_many_indexes(namespace, &wanted[0]));
         }
         let mut build = Build::begin(self, &collection, wanted)?;
         drop(guard);
@@ -189,7 +183,8 @@ impl Catalog {
                     let Some(at) = kept.iter().position(|index| index.spec.name == name) else {
                         continue;
                     };
-                    drop_index_records(txn, kept.remove(at).dictionary)?;
+                    drop_index_records(txn, kept.remove(at).dictionary)
+                        .map_err(from_engine)?;
                 }
             }
             Ok((collection.indexes.len() + 1, kept))
@@ -251,7 +246,7 @@ impl Catalog {
 pub(crate) fn drop_unfinished(engine: &Engine, dictionaries: &[DictionaryId]) -> Result<()> {
     let mut txn = engine.begin(TxnOptions::default());
     for dictionary in dictionaries {
-        drop_index_records(&mut txn, *dictionary)?;
+        drop_index_records(&mut txn, *dictionary).map_err(from_engine)?;
         txn.delete(DictionaryId::ROOT, &metadata::building_key(*dictionary))
             .map_err(from_engine)?;
     }
@@ -287,6 +282,16 @@ pub(crate) fn missing_indexes(
         }
     }
     Ok(wanted)
+}
+
+pub(crate) fn too_many_indexes(namespace: &Namespace, first: &IndexSpec) -> Error {
+    Error::new(
+        Code::CANNOT_CREATE_INDEX,
+        format!(
+            "add index fails, too many indexes for {namespace} key:{}",
+            document_text(&first.key)
+        ),
+    )
 }
 
 /// Whether `known` already is what `spec` asks for; an error where both cannot be.

@@ -295,7 +295,7 @@ impl Catalog {
         let ddl = self.ddl.lock();
         let mut txn = self.engine().begin(TxnOptions::default());
         for index in &collection.indexes {
-            crate::ddl::drop_index_records(&mut txn, index.dictionary)?;
+            crate::ddl::drop_index_records(&mut txn, index.dictionary).map_err(from_engine)?;
         }
         let order = match collection.order {
             Some(order) => order,

@@ -24,7 +24,7 @@ use std::time::Duration;
 /// The longest chain of views upon views.
 const MAX_VIEW_DEPTH: usize = 20;
 /// How long a change of the metadata keeps new writers out while it waits for those inside…
-const METADATA_TURN: Duration = Duration::from_millis(100);
+pub(crate) const METADATA_TURN: Duration = Duration::from_millis(100);
 /// …and how often it tries, letting writers pass in between, before it gives up.
 const METADATA_TURNS: u32 = 600;
 
@@ -193,7 +193,7 @@ impl Catalog {
         let (collection, guard) = self.lock_current(namespace, check)?;
         let _ddl = self.ddl.lock();
         let mut txn = self.engine().begin(TxnOptions::default());
-        drop_records(&mut txn, &collection)?;
+        drop_records(&mut txn, &collection).map_err(from_engine)?;
         let dropped = txn.commit_with(Durability::Buffered, |_| {
             self.namespaces.write().remove(namespace.as_str());
             collection.shared.end();
@@ -218,7 +218,7 @@ impl Catalog {
         };
         let mut txn = self.engine().begin(TxnOptions::default());
         for collection in &collections {
-            drop_records(&mut txn, collection)?;
+            drop_records(&mut txn, collection).map_err(from_engine)?;
         }
         let dropped = txn.commit_with(Durability::Buffered, |_| {
             let mut namespaces = self.namespaces.write();
@@ -242,51 +242,16 @@ impl Catalog {
     ) -> Result<()> {
         let guards = self.lock_pair(from, to, check)?;
         let _ddl = self.ddl.lock();
-        let source = self.collection(from).ok_or_else(|| {
-            Error::new(
-                Code::NAMESPACE_NOT_FOUND,
-                format!("Source collection {from} does not exist"),
-            )
-        })?;
-        if source.is_view() {
-            return Err(Error::new(
-                Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
-                format!("cannot rename view: {from}"),
-            ));
-        }
-        if from == to {
-            return Err(Error::new(Code::ILLEGAL_OPERATION, "Can't rename a collection to itself"));
-        }
-        from.check_writable()?;
-        to.check_writable()?;
         let target = self.collection(to);
-        match &target {
-            Some(_) if !drop_target => {
-                return Err(Error::new(Code::NAMESPACE_EXISTS, "target namespace exists"));
-            }
-            Some(target) if target.is_view() => {
-                return Err(Error::new(
-                    Code::NAMESPACE_EXISTS,
-                    format!("a view already exists with that name: {to}"),
-                ));
-            }
-            Some(_) => {}
-            None => self.check_case(to.database())?,
+        let source = check_rename(from, to, self.collection(from), target.as_ref(), drop_target)?;
+        if target.is_none() {
+            self.check_case(to.database())?;
         }
         let mut txn = self.engine().begin(TxnOptions::default());
         if let Some(target) = &target {
-            drop_records(&mut txn, target)?;
+            drop_records(&mut txn, target).map_err(from_engine)?;
         }
-        let renamed = Arc::new(Collection {
-            namespace: to.clone(),
-            uuid: source.uuid,
-            number: source.number,
-            options: source.options.clone(),
-            primary: source.primary,
-            order: source.order,
-            indexes: source.indexes.clone(),
-            shared: Arc::clone(&source.shared),
-        });
+        let renamed = Arc::new(renamed(&source, to));
         txn.delete(DictionaryId::ROOT, &metadata::namespace_key(from)).map_err(from_engine)?;
         write_record(&mut txn, &renamed)?;
         let committed = txn.commit_with(Durability::Buffered, |_| {
@@ -394,6 +359,46 @@ impl Catalog {
     }
 }
 
+/// Refuses what cannot be renamed so; the collection that can.
+pub(crate) fn check_rename(
+    from: &Namespace,
+    to: &Namespace,
+    source: Option<Arc<Collection>>,
+    target: Option<&Arc<Collection>>,
+    drop_target: bool,
+) -> Result<Arc<Collection>> {
+    let source = source.ok_or_else(|| {
+        Error::new(Code::NAMESPACE_NOT_FOUND, format!("Source collection {from} does not exist"))
+    })?;
+    if source.is_view() {
+        return Err(Error::new(
+            Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
+            format!("cannot rename view: {from}"),
+        ));
+    }
+    if from == to {
+        return Err(Error::new(Code::ILLEGAL_OPERATION, "Can't rename a collection to itself"));
+    }
+    from.check_writable()?;
+    to.check_writable()?;
+    match target {
+        Some(_) if !drop_target => {
+            Err(Error::new(Code::NAMESPACE_EXISTS, "target namespace exists"))
+        }
+        Some(target) if target.is_view() => Err(Error::new(
+            Code::NAMESPACE_EXISTS,
+            format!("a view already exists with that name: {to}"),
+        )),
+        _ => Ok(source),
+    }
+}
+
+/// The collection under another name.
+pub(crate) fn renamed(collection: &Collection, to: &Namespace) -> Collection {
+    let indexes = collection.indexes.clone();
+    Collection { namespace: to.clone(), ..with_indexes(collection, indexes) }
+}
+
 /// While it lives, no write is inside the collection.
 pub(crate) type MetadataGuard = ArcRwLockWriteGuard<RawRwLock, ()>;
 
@@ -437,33 +442,41 @@ pub(crate) fn create_order(
 
 /// Writes a collection's record as part of `txn`.
 pub(crate) fn write_record(txn: &mut engine::Txn, collection: &Collection) -> Result<()> {
+    put_record(txn, collection).map_err(from_engine)
+}
+
+/// As [`write_record`], with the engine's own error.
+pub(crate) fn put_record(txn: &mut engine::Txn, collection: &Collection) -> engine::Result<()> {
     let record = metadata::write_collection(collection);
-    txn.put(DictionaryId::ROOT, &metadata::namespace_key(&collection.namespace), record.as_bytes())
-        .map_err(from_engine)
+    let key = metadata::namespace_key(&collection.namespace);
+    txn.put(DictionaryId::ROOT, &key, record.as_bytes())
 }
 
 /// Drops an index's dictionary and its mask as part of `txn`.
-pub(crate) fn drop_index_records(txn: &mut engine::Txn, dictionary: DictionaryId) -> Result<()> {
-    txn.drop_dictionary(dictionary).map_err(from_engine)?;
-    txn.delete(DictionaryId::ROOT, &metadata::multikey_key(dictionary)).map_err(from_engine)
+pub(crate) fn drop_index_records(
+    txn: &mut engine::Txn,
+    dictionary: DictionaryId,
+) -> engine::Result<()> {
+    txn.drop_dictionary(dictionary)?;
+    // Written only inside the collection, which nobody is now.
+    txn.write_covered(DictionaryId::ROOT, &metadata::multikey_key(dictionary), None)
 }
 
-fn drop_records(txn: &mut engine::Txn, collection: &Collection) -> Result<()> {
+/// Drops everything of a collection as part of `txn`, which is the only writer inside.
+pub(crate) fn drop_records(txn: &mut engine::Txn, collection: &Collection) -> engine::Result<()> {
     if !collection.is_view() {
-        txn.drop_dictionary(collection.primary).map_err(from_engine)?;
+        txn.drop_dictionary(collection.primary)?;
     }
     if let Some(order) = collection.order {
-        txn.drop_dictionary(order).map_err(from_engine)?;
+        txn.drop_dictionary(order)?;
     }
     for index in &collection.indexes {
         drop_index_records(txn, index.dictionary)?;
     }
     for number in collection.shared.counts.stripe_numbers() {
-        txn.delete(counts::DICTIONARY, &Stripe::key(collection.number, number))
-            .map_err(from_engine)?;
+        txn.write_covered(counts::DICTIONARY, &Stripe::key(collection.number, number), None)?;
     }
     txn.delete(DictionaryId::ROOT, &metadata::namespace_key(&collection.namespace))
-        .map_err(from_engine)
 }
 
 pub(crate) fn exists(namespace: &Namespace, existing: &Collection) -> Error {

@@ -182,7 +182,8 @@ impl Txn {
         Ok(())
     }
 
-    fn add_entry(
+    /// Adds an entry that is new; a unique index refuses one that another document holds.
+    pub(crate) fn add_entry(
         &mut self,
         collection: &Collection,
         index: &Arc<Index>,

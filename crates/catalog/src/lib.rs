@@ -56,6 +56,7 @@ pub use locks::ShownLock;
 pub use namespace::{Namespace, check_database};
 pub use observer::OpObserver;
 pub use options::{CollectionOptions, View};
+pub use pending::Names;
 pub use reindex::{ReindexProgress, Reindexed};
 pub use session_records::{SESSION_BYTES, SessionRow};
 pub use shape::{STORAGE_OPTIONS, StorageOptions, compression_name, substitution};

@@ -8,10 +8,11 @@
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
 use crate::counts::{self, Stripe};
-use crate::ddl::lock_timeout;
+use crate::ddl::{METADATA_TURN, lock_timeout};
 use crate::failure::from_engine;
 use crate::metadata;
 use crate::namespace::Namespace;
+use crate::pending::{Names, Taken};
 use engine::{
     Cursor, DictionaryId, Direction, Durability, KeyRange, OnConflict, Snapshot, TxnOptions, Value,
 };
@@ -69,16 +70,23 @@ pub struct Txn {
     pub(crate) engine: engine::Txn,
     pub(crate) catalog: Arc<Catalog>,
     client: Client,
-    /// Collections it creates, published by its commit.
-    pub(crate) created: Vec<Arc<Collection>>,
+    /// What it makes of the names, published by its commit.
+    pub(crate) names: Names,
+    pub(crate) taken: Vec<Taken>,
     touched: SmallVec<[Touched; 1]>,
     multikey: Vec<(Arc<Index>, u32)>,
     pub(crate) bypasses_validation: bool,
 }
 
 struct Touched {
+    /// As this transaction has it now…
     collection: Arc<Collection>,
-    _guard: ArcRwLockReadGuard<RawRwLock, ()>,
+    /// …and as it was at the first write.
+    base: Arc<Collection>,
+    /// `None` where nobody else writes there.
+    guard: Option<ArcRwLockReadGuard<RawRwLock, ()>>,
+    /// This transaction has dropped it.
+    is_dropped: bool,
     documents: i64,
     bytes: i64,
 }
@@ -86,7 +94,7 @@ struct Touched {
 /// A place to roll back to.
 pub struct Savepoint {
     engine: engine::Savepoint,
-    created: Vec<Arc<Collection>>,
+    names: Names,
     counts: SmallVec<[(i64, i64); 1]>,
 }
 
@@ -133,7 +141,8 @@ impl Txn {
             engine,
             catalog: Arc::clone(catalog),
             client,
-            created: Vec::new(),
+            names: Names::default(),
+            taken: Vec::new(),
             touched: SmallVec::new(),
             multikey: Vec::new(),
             bypasses_validation: false,
@@ -143,6 +152,28 @@ impl Txn {
     /// Whether this is a client's transaction over several statements.
     pub(crate) fn is_clients(&self) -> bool {
         !matches!(self.client, Client::Statement)
+    }
+
+    /// Whether it lives on a connection: TokuMX's kind.
+    pub(crate) fn is_connections(&self) -> bool {
+        matches!(self.client, Client::Connection(..))
+    }
+
+    /// Whether its statements see what was committed before them, not only before its begin.
+    pub(crate) fn sees_each_state(&self) -> bool {
+        matches!(self.client, Client::Connection(isolation, _) if isolation != Isolation::Mvcc)
+    }
+
+    /// How long it waits for locks.
+    pub(crate) fn patience(&self) -> Duration {
+        let of_engine = || self.catalog.engine().options().lock_timeout;
+        self.client.patience().unwrap_or_else(of_engine)
+    }
+
+    /// A change of metadata is short where no transaction makes it: nobody's statement, which the
+    /// server repeats, waits for its end also where no lock is waited for.
+    fn least_patience(&self) -> Duration {
+        if self.is_clients() { Duration::ZERO } else { METADATA_TURN }
     }
 
     /// What a failed engine call means here. A session's transaction that found a lock taken has
@@ -180,7 +211,7 @@ impl Txn {
 
     /// Whether a commit has anything to do.
     pub fn has_writes(&self) -> bool {
-        !self.touched.is_empty() || !self.created.is_empty()
+        !self.touched.is_empty() || !self.names.is_empty()
     }
 
     /// Names this transaction in lock tables.
@@ -201,9 +232,10 @@ impl Txn {
     /// The collection, locked against metadata changes until this transaction ends; `None` where
     /// it does not exist. May wait for a change of its metadata to end.
     pub fn open_for_write(&mut self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
-        if let Some(touched) =
-            self.touched.iter().find(|touched| touched.collection.namespace == *namespace)
-        {
+        let is_it = |touched: &&Touched| {
+            !touched.is_dropped && touched.collection.namespace == *namespace
+        };
+        if let Some(touched) = self.touched.iter().find(is_it) {
             return Ok(Some(Arc::clone(&touched.collection)));
         }
         loop {
@@ -214,13 +246,13 @@ impl Txn {
                     format!("Namespace {namespace} is a view, not a collection"),
                 ));
             }
-            let guard = match self.client.patience() {
-                None => found.shared.metadata.read_arc(),
-                Some(patience) => found
-                    .shared
-                    .metadata
-                    .try_read_arc_for(patience)
-                    .ok_or_else(|| lock_timeout('I', namespace, patience))?,
+            let is_taken = self.taken.iter().any(|(number, _)| *number == found.number);
+            let guard = if is_taken {
+                None
+            } else {
+                let patience = self.patience().max(self.least_patience());
+                let guard = found.shared.metadata.try_read_arc_for(patience);
+                Some(guard.ok_or_else(|| lock_timeout('I', namespace, patience))?)
             };
             let Some(collection) = self.collection(namespace) else { return Ok(None) };
             if collection.order.is_some() && self.is_clients() {
@@ -235,7 +267,9 @@ impl Txn {
             if collection.number == found.number {
                 self.touched.push(Touched {
                     collection: Arc::clone(&collection),
-                    _guard: guard,
+                    base: Arc::clone(&collection),
+                    guard,
+                    is_dropped: false,
                     documents: 0,
                     bytes: 0,
                 });
@@ -307,7 +341,7 @@ impl Txn {
     pub fn savepoint(&self) -> Savepoint {
         Savepoint {
             engine: self.engine.savepoint(),
-            created: self.created.clone(),
+            names: self.names.clone(),
             counts: self.touched.iter().map(|t| (t.documents, t.bytes)).collect(),
         }
     }
@@ -315,10 +349,18 @@ impl Txn {
     /// Undoes the writes since `savepoint`; locks and multikey marks stay.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.engine.rollback_to(savepoint.engine);
-        for gone in std::mem::replace(&mut self.created, savepoint.created) {
-            match self.created.iter().find(|kept| kept.number == gone.number).cloned() {
-                Some(kept) => self.replace_touched(&kept),
-                None => self.touched.retain(|t| t.collection.number != gone.number),
+        if !self.names.is_empty() {
+            let gone = std::mem::replace(&mut self.names, savepoint.names);
+            let names = &self.names;
+            self.touched.retain(|touched| {
+                let number = touched.base.number;
+                names.has_made(number) || !gone.has_made(number)
+            });
+            for touched in &mut self.touched {
+                let number = touched.base.number;
+                let version = names.version_of(number).unwrap_or(&touched.base);
+                touched.collection = Arc::clone(version);
+                touched.is_dropped = names.has_dropped(number);
             }
         }
         let zero = std::iter::repeat((0, 0));
@@ -335,7 +377,7 @@ impl Txn {
         let mut stripes: SmallVec<[(usize, Stripe); 1]> = SmallVec::new();
         let mut written = Ok(());
         for (at, touched) in self.touched.iter().enumerate() {
-            if (touched.documents, touched.bytes) == (0, 0) {
+            if touched.is_dropped || (touched.documents, touched.bytes) == (0, 0) {
                 continue;
             }
             let stripe = touched.collection.shared.counts.borrow();
@@ -357,11 +399,9 @@ impl Txn {
         let mut published = false;
         let committed = match written {
             // A commit that is visible counts, also where the disk then fails it.
-            Ok(()) => self.engine.commit_with(durability, |_| {
+            Ok(()) => self.engine.commit_with(durability, |timestamp| {
                 published = true;
-                for collection in &self.created {
-                    self.catalog.publish(collection);
-                }
+                self.catalog.publish_names(&self.names, timestamp);
                 for (touched, stripe) in lent() {
                     let counts = &touched.collection.shared.counts;
                     counts.publish(stripe, touched.documents, touched.bytes);
@@ -392,11 +432,35 @@ impl Txn {
 
     /// Puts a newer version of a collection of its own in the place of the one it has written to.
     pub(crate) fn replace_touched(&mut self, collection: &Arc<Collection>) {
-        for touched in &mut self.touched {
-            if touched.collection.number == collection.number {
-                touched.collection = Arc::clone(collection);
-            }
+        if let Some(touched) = self.find_touched(collection.number) {
+            touched.collection = Arc::clone(collection);
         }
+    }
+
+    /// A collection that this transaction has dropped, if it has written there.
+    pub(crate) fn forget_touched(&mut self, number: u64) {
+        if let Some(touched) = self.find_touched(number) {
+            touched.is_dropped = true;
+        }
+    }
+
+    /// Gives its share of a collection's metadata back; says whether it had one.
+    pub(crate) fn let_go(&mut self, number: u64) -> bool {
+        self.find_touched(number).is_some_and(|touched| touched.guard.take().is_some())
+    }
+
+    /// Takes the share again that [`Txn::let_go`] gave back; false where somebody else was quicker.
+    pub(crate) fn come_back(&mut self, number: u64, patience: Duration) -> bool {
+        let catalog = Arc::clone(&self.catalog);
+        let Some(touched) = self.find_touched(number) else { return false };
+        touched.guard = touched.base.shared.metadata.try_read_arc_for(patience);
+        let current = catalog.collection(&touched.base.namespace);
+        touched.guard.is_some()
+            && current.is_some_and(|current| Arc::ptr_eq(&current, &touched.base))
+    }
+
+    fn find_touched(&mut self, number: u64) -> Option<&mut Touched> {
+        self.touched.iter_mut().find(|touched| touched.base.number == number)
     }
 
     /// Adds to the counts of a collection that [`Txn::open_for_write`] returned.
@@ -423,6 +487,9 @@ impl Txn {
 
     fn write_multikey_marks(&mut self) -> Result<()> {
         for (index, mask) in &self.multikey {
+            if self.names.has_dropped_index(index.dictionary) {
+                continue;
+            }
             let key = metadata::multikey_key(index.dictionary);
             let before = self
                 .engine

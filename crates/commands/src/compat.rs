@@ -26,12 +26,13 @@ const REFUSED: &[(&str, &str)] = &[
     ("replica set configurations of several members", "93 InvalidReplicaSetConfig"),
     ("in a session's transaction: `count`", "263 OperationNotSupportedInTransaction"),
     (
-        "in a transaction: new indexes of existing collections, views, `$out`, `$merge`",
+        "in a session's transaction: new indexes of existing collections; in any: views, `$out`, \
+         `$merge`",
         "263 OperationNotSupportedInTransaction",
     ),
     (
-        "in a transaction of `beginTransaction`: `drop`, `dropIndexes`, `renameCollection`, \
-         `collMod`, `reIndex`, `checkpoint`, `profile` and their like",
+        "in a transaction of `beginTransaction`: `collMod`, `reIndex`, `checkpoint`, `profile` and \
+         their like",
         "16786; `dropDatabase` 16777",
     ),
     (
@@ -122,7 +123,10 @@ TokuMX's `beginTransaction` takes `isolation`: `mvcc` (the default), `serializab
 `readUncommitted`, which is served as read committed: each statement sees the newest committed \
 state, and never what is not committed. `commitTransaction` and `rollbackTransaction` without a \
 `txnNumber` end it, on any database, as does the connection's end; nothing else does. A lock that \
-is not granted within `lockTimeout` is 16759, a deadlock 16760; the transaction stays live.
+is not granted within `lockTimeout` is 16759, a deadlock 16760; the transaction stays live. \
+`create`, `createIndexes`, `drop`, `dropIndexes` and `renameCollection` are part of it and undone \
+with it; until it ends it alone writes to collections that it changed so. Under `mvcc` an index of \
+a collection that somebody has written to since the start is 16759.
 
 ";
 

@@ -4,6 +4,7 @@
 mod admin;
 mod aggregation;
 mod bound;
+mod bound_ddl;
 mod bulk_write;
 mod capped;
 mod changes;

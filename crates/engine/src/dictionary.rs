@@ -69,6 +69,11 @@ impl Dictionary {
         self.written.fetch_max(timestamp, Ordering::SeqCst);
     }
 
+    /// The newest commit that has written to it, or is about to.
+    pub(crate) fn newest_write(&self) -> u64 {
+        self.written.load(Ordering::SeqCst)
+    }
+
     /// Nobody has written to it since this was asked last.
     pub(crate) fn was_quiet(&self) -> bool {
         let written = self.written.load(Ordering::SeqCst);

@@ -119,6 +119,18 @@ impl Txn {
         self.live.snapshot.store(self.pinned.timestamp, Ordering::Relaxed);
     }
 
+    /// Whether nothing was committed to a dictionary since its snapshot. Another commit may be
+    /// on its way, unless the caller keeps it out.
+    pub fn is_newest(&mut self, dictionary: DictionaryId) -> Result<bool> {
+        self.check_alive()?;
+        Ok(self.find_newest(dictionary)?.newest_write() <= self.pinned.timestamp)
+    }
+
+    /// Has every later use of it fail: nothing it did is kept.
+    pub fn kill(&self) {
+        self.environment().locks.interrupt(&self.live.interrupt);
+    }
+
     /// How long its lock requests wait from now on.
     pub fn set_lock_timeout(&mut self, timeout: Duration) {
         self.lock_timeout = timeout;

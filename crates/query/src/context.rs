@@ -2,7 +2,7 @@
 
 use crate::request::FindAndModifyResult;
 use bson::raw::RawBson;
-use catalog::{Catalog, Collection, Durability, Namespace, Reader, Snapshot, Txn};
+use catalog::{Catalog, Collection, Durability, Names, Namespace, Reader, Snapshot, Txn};
 use errors::Result;
 use std::sync::Arc;
 
@@ -67,8 +67,8 @@ pub struct OpContext<'a> {
     pub txn: Option<&'a mut Txn>,
     /// The state to read, where it is not that of now or of `txn`.
     pub snapshot: Option<Snapshot>,
-    /// Collections that exist only for whoever asks: those that a transaction has created.
-    pub own: Vec<Arc<Collection>>,
+    /// What stands under names for whoever asks alone: what a transaction has made of them.
+    pub own: Names,
     /// The memory of a retryable write.
     pub statements: Option<&'a mut dyn StatementLog>,
     /// The place in the client's batch of the request's first statement.
@@ -104,7 +104,7 @@ impl<'a> OpContext<'a> {
             catalog,
             txn: None,
             snapshot: None,
-            own: Vec::new(),
+            own: Names::default(),
             statements: None,
             first_statement: 0,
             interrupt,
@@ -120,8 +120,10 @@ impl<'a> OpContext<'a> {
         let found = if let Some(txn) = &self.txn {
             txn.collection(ns)
         } else {
-            let own = self.own.iter().find(|own| own.namespace() == ns);
-            own.cloned().or_else(|| self.catalog.collection(ns))
+            match self.own.find(ns) {
+                Some(own) => own.cloned(),
+                None => self.catalog.collection(ns),
+            }
         };
         if found.is_none() {
             match (&self.txn, &self.snapshot) {

@@ -38,7 +38,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let interrupt = context.interrupt();
     let catalog = &context.service.catalog;
     let created = match context.txn() {
-        Some(txn) => txn.create_indexes(&namespace, &specs)?,
+        Some(txn) => txn.create_indexes(&namespace, &specs, &|| interrupt.check())?,
         None => catalog.create_indexes(&namespace, &specs, &|| interrupt.check())?,
     };
     let reply = &mut context.reply;

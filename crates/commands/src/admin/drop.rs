@@ -25,12 +25,16 @@ fn drop_collection(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()
             "turn off profiling before dropping system.profile collection",
         ));
     }
-    let dropped =
-        match context.service.catalog.drop_collection(&namespace, &|| context.check_interrupt()) {
-            Ok(dropped) => dropped,
-            Err(error) if error.code() == Code::NAMESPACE_NOT_FOUND => return Ok(()),
-            Err(error) => return Err(error),
-        };
+    let (catalog, interrupt) = (&context.service.catalog, context.interrupt());
+    let dropped = match context.txn() {
+        Some(txn) => txn.drop_collection(&namespace),
+        None => catalog.drop_collection(&namespace, &|| interrupt.check()),
+    };
+    let dropped = match dropped {
+        Ok(dropped) => dropped,
+        Err(error) if error.code() == Code::NAMESPACE_NOT_FOUND => return Ok(()),
+        Err(error) => return Err(error),
+    };
     context.service.metrics.forget(namespace.as_str());
     if !dropped.is_view() {
         context.reply.number("nIndexesWas", dropped.indexes().len() as u64 + 1);

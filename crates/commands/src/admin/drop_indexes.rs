@@ -25,8 +25,11 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let selectors = selectors.ok_or_else(|| missing("dropIndexes", "index"))?;
     let all = matches!(selectors[..], [IndexSelector::All]);
     context.at_collection(&namespace);
-    let check = || context.check_interrupt();
-    let was = context.service.catalog.drop_indexes(&namespace, &selectors, &check)?;
+    let (catalog, interrupt) = (&context.service.catalog, context.interrupt());
+    let was = match context.txn() {
+        Some(txn) => txn.drop_indexes(&namespace, &selectors)?,
+        None => catalog.drop_indexes(&namespace, &selectors, &|| interrupt.check())?,
+    };
     context.reply.number("nIndexesWas", was as u64);
     if all {
         context.reply.str("msg", "non-_id indexes dropped for collection");

@@ -32,7 +32,12 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let database = context.database();
     catalog::check_database(database)?;
     let mut list = Vec::new();
-    for collection in context.service.catalog.collections(database) {
+    let catalog = &context.service.catalog;
+    let collections = match context.txn() {
+        Some(txn) => txn.collections(database),
+        None => catalog.collections(database),
+    };
+    for collection in collections {
         // The filter sees everything, also where only names are wanted.
         let full = describe(&collection);
         let passes = match &filter {

@@ -27,7 +27,12 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
     }
     context.at_collection(&namespace);
-    let collection = context.service.catalog.collection(&namespace).ok_or_else(|| {
+    let catalog = &context.service.catalog;
+    let collection = match context.txn() {
+        Some(txn) => txn.collection(&namespace),
+        None => catalog.collection(&namespace),
+    };
+    let collection = collection.ok_or_else(|| {
         Error::new(Code::NAMESPACE_NOT_FOUND, format!("ns does not exist: {namespace}"))
     })?;
     if collection.is_view() {

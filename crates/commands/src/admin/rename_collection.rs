@@ -26,8 +26,11 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     let to = to.ok_or_else(|| missing("renameCollection", "to"))?;
     context.connection.operation.set_namespace(from.database(), from.collection());
-    let check = || context.check_interrupt();
-    context.service.catalog.rename_collection(&from, &to, drop_target, &check)?;
+    let (catalog, interrupt) = (&context.service.catalog, context.interrupt());
+    match context.txn() {
+        Some(txn) => txn.rename_collection(&from, &to, drop_target)?,
+        None => catalog.rename_collection(&from, &to, drop_target, &|| interrupt.check())?,
+    }
     context.service.metrics.forget(from.as_str());
     Ok(())
 }

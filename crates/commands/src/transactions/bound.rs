@@ -23,13 +23,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// What changes more than documents, and cannot be undone with them.
-const REFUSED: [&str; 20] = [
+const REFUSED: [&str; 17] = [
     "checkpoint",
     "cloneCollectionAsCapped",
     "collMod",
     "convertToCapped",
-    "drop",
-    "dropIndexes",
     "emptycapped",
     "endSessions",
     "fsync",
@@ -38,7 +36,6 @@ const REFUSED: [&str; 20] = [
     "killSessions",
     "profile",
     "reIndex",
-    "renameCollection",
     "replSetInitiate",
     "replSetReconfig",
     "replSetStepDown",
@@ -120,8 +117,17 @@ pub(crate) fn refuse_numbered(context: &Context<'_>) -> Result<()> {
 }
 
 fn works_inside(context: &Context<'_>) -> bool {
-    context.command.class != Class::Other
-        || matches!(context.command.name, "create" | "createIndexes" | "explain")
+    const OTHERS: [&str; 8] = [
+        "create",
+        "createIndexes",
+        "drop",
+        "dropIndexes",
+        "explain",
+        "listCollections",
+        "listIndexes",
+        "renameCollection",
+    ];
+    context.command.class != Class::Other || OTHERS.contains(&context.command.name)
 }
 
 /// Gives the transaction back to its connection; a failed command is undone first.

@@ -8,7 +8,7 @@ use crate::cursor::InterruptSlot;
 use crate::request::AggregateTarget;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, DateTime, Document, doc};
-use catalog::{Catalog, Collection, Durability, Namespace, Snapshot};
+use catalog::{Catalog, Collection, Durability, Names, Namespace, Snapshot};
 use errors::{Code, Error, Result};
 use expr::agg::Variables;
 use expr::filter::ParseContext;
@@ -28,9 +28,9 @@ pub(crate) struct QueryEnv {
     durability: Durability,
     bypass_validation: bool,
     options: ExecOptions,
-    /// The state to read where it is not that of now, and the collections that exist only there.
+    /// The state to read where it is not that of now, and what stands under names only there.
     state: Option<Snapshot>,
-    own: Vec<Arc<Collection>>,
+    own: Names,
     /// The collection the pipeline runs on, for the stages that tell about it.
     namespace: Option<Namespace>,
 }
@@ -50,7 +50,7 @@ impl QueryEnv {
         let fixed = ctx.txn.is_some() || ctx.snapshot.is_some();
         Self {
             state: fixed.then(|| ctx.read_state()),
-            own: ctx.txn.as_ref().map_or_else(|| ctx.own.clone(), |txn| txn.created().to_vec()),
+            own: ctx.txn.as_ref().map_or_else(|| ctx.own.clone(), |txn| txn.names().clone()),
             catalog: Arc::clone(ctx.catalog),
             interrupt: InterruptSlot::of(&ctx.interrupt),
             durability: ctx.durability,
