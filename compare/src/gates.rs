@@ -291,7 +291,41 @@ fn in_cache(options: &Options, scale: &Scale, results: &mut Results) -> Result<(
     ] {
         rounds(&mut workers, scale.rounds, &[(what, line)], results)?;
     }
-    space(&mut workers, "space in cache", results)
+    space(&mut workers, "space in cache", results)?;
+    match workers.iter_mut().find(|worker| worker.name == "fern") {
+        Some(worker) => side_by_side(options, scale, worker, results),
+        None => Ok(()),
+    }
+}
+
+/// Two engines of one thread each, which have nothing in common but the machine: so much more than
+/// one of them does is all that a second thread can bring here, where a single one leaves the other
+/// processor to the engine's own threads.
+fn side_by_side(
+    options: &Options,
+    scale: &Scale,
+    worker: &mut Worker,
+    results: &mut Results,
+) -> Result<()> {
+    let directory = options.directory.join("beside");
+    let mut other = Worker::start("fern", &directory, scale.roomy_mb, false)?;
+    other.ask(&format!("load {} 600", scale.roomy_rows))?;
+    for settle in ["settle", "fullscan 1", "rmw 1 1"] {
+        other.ask(settle)?;
+    }
+    let line = format!("rmw {} 1", scale.slice);
+    for _ in 0..scale.rounds {
+        slice(worker, "rmw alone", &line, results)?;
+        worker.begin(&line)?;
+        other.begin(&line)?;
+        let answers = [worker.answer(&line)?, other.answer(&line)?];
+        worker.signal(Signal::STOP);
+        other.signal(Signal::STOP);
+        let sum = |name: &str| answers.iter().filter_map(|a| a[name].as_f64()).sum::<f64>();
+        let both = json!({ "per_second": sum("per_second"), "cpu_us": sum("cpu_us") / 2.0 });
+        results.add("fern", "rmw side by side", both);
+    }
+    Ok(())
 }
 
 fn space(workers: &mut [Worker], what: &str, results: &mut Results) -> Result<()> {

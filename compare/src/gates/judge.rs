@@ -122,6 +122,7 @@ fn own(results: &Results, scale: &Scale, table: &mut Table) {
     for (name, one, two, bar) in [
         ("point, 1 to 2 threads", "point 1", "point 2", AtLeast(1.6)),
         ("read-modify-write, 1 to 2", "rmw 1", "rmw 2", AtLeast(1.5)),
+        ("two engines side by side", "rmw alone", "rmw side by side", Shown),
         ("G2 reader beside a writer", "point 1", "reader beside writer", AtLeast(0.5)),
         ("point after upserts to settled", "cold point 1", "point after upserts", AtLeast(0.5)),
     ] {

@@ -10,7 +10,7 @@ use os::Clock;
 use parking_lot::Mutex;
 use query::Interrupt;
 use session::Operation;
-use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
 /// Where a connection comes from and ends.
@@ -41,6 +41,8 @@ pub struct Connection {
     pub(crate) txn_id: AtomicU64,
     /// How long its transactions wait for locks, in milliseconds; below 0 as long as everybody's.
     pub(crate) lock_timeout_ms: AtomicI64,
+    /// What `setWriteLockYielding` was told last.
+    pub(crate) yields_write_lock: AtomicBool,
 }
 
 impl Connection {

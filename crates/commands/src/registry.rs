@@ -208,6 +208,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::transactions::commit::COMMIT_TRANSACTION,
     &crate::transactions::commit::ABORT_TRANSACTION,
     &crate::transactions::lock_timeout::SET_CLIENT_LOCK_TIMEOUT,
+    &crate::transactions::write_lock_yielding::SET_WRITE_LOCK_YIELDING,
     &crate::diagnostics::show_locks::SHOW_LIVE_TRANSACTIONS,
     &crate::diagnostics::show_locks::SHOW_PENDING_LOCK_REQUESTS,
 ];

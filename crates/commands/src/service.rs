@@ -255,6 +255,7 @@ impl Service {
             bound: Mutex::default(),
             txn_id: AtomicU64::new(0),
             lock_timeout_ms: AtomicI64::new(-1),
+            yields_write_lock: AtomicBool::new(false),
         });
         self.connections.lock().insert(id, Arc::clone(&connection));
         connection

@@ -24,6 +24,7 @@ pub(crate) mod lock_timeout;
 mod records;
 mod rules;
 pub(crate) mod statements;
+pub(crate) mod write_lock_yielding;
 
 pub(crate) use records::records;
 pub(crate) use rules::{check, is_end};

@@ -360,6 +360,10 @@ fn lock_timeout_of_a_connection_is_its_own() {
     assert_eq!([set(&client, 7), set(&client, 0), set(&client, 9)], [4000, 7, 0]);
     assert_eq!(set(&client.another(2), 1), 4000);
     assert_eq!(code(&client, doc! { "setClientLockTimeout": -1 }), 17356);
+    let yields = |yields: bool| {
+        client.ok("db", doc! { "setWriteLockYielding": yields }).get_bool("was").unwrap()
+    };
+    assert_eq!([yields(true), yields(false), yields(false)], [false, true, false]);
 }
 
 /// Its transactions wait for no lock.
