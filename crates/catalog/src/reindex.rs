@@ -98,7 +98,7 @@ impl Catalog {
         };
         let mut totals = Vec::new();
         for (_, dictionary) in &chosen {
-            totals.push(engine.rewrite_bytes(*dictionary).map_err(gone)?);
+            totals.push(engine.rewrite_bytes(*dictionary, what).map_err(gone)?);
         }
         let total_bytes = totals.iter().sum();
         let mut before = 0;

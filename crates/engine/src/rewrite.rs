@@ -27,11 +27,12 @@ const LONGEST_REST: Duration = Duration::from_millis(500);
 const BUSY_REST: Duration = Duration::from_millis(1);
 
 impl Engine {
-    /// Bytes that [`Engine::rewrite`] will pass, uncompressed.
-    pub fn rewrite_bytes(&self, dictionary: DictionaryId) -> Result<u64> {
+    /// Bytes that [`Engine::rewrite`] will pass: pages uncompressed, large values as stored.
+    pub fn rewrite_bytes(&self, dictionary: DictionaryId, what: Rewrite) -> Result<u64> {
         let found = self.environment().directory.newest(dictionary)?;
         let stats = found.tree.stats();
-        Ok(stats.raw_bytes + stats.memory_bytes)
+        let large = if what == Rewrite::All { stats.large_bytes } else { 0 };
+        Ok(stats.raw_bytes + stats.memory_bytes + large)
     }
 
     /// Writes a dictionary anew in the shape it has now, from the least key to the greatest, while

@@ -4,7 +4,8 @@
 use blockfile::{BlockFile, Compression, Metrics, Options};
 use cachetable::CacheTable;
 use ftree::{
-    Context, Direction, Effort, KeyRange, Message, Progress, Stats, Tree, TreeOptions, Visibility,
+    Context, Direction, Effort, KeyRange, Message, Progress, Stats, Step, Tree, TreeOptions,
+    Visibility, Walk,
 };
 use os::sim::SimOs;
 use std::path::Path;
@@ -102,6 +103,55 @@ fn large_value_goes_with_the_last_version_that_has_it() {
     tree.verify().unwrap();
     assert_eq!((values(), orphans()), (0, 0));
     assert_eq!(tree.get(&key(5), 1000).unwrap().unwrap()[..], *b"small");
+}
+
+#[test]
+fn rewrite_compresses_large_values_too_some_at_a_time() {
+    const LEN: usize = 1 << 20;
+    let context = context();
+    let tree = Tree::create(&context, 1, small());
+    load(&tree, 40, LEN);
+    for number in 0..40 {
+        tree.insert(&key(number), 100 + number, Message::Put(&value(number + 1, LEN)));
+    }
+    tree.seal(200);
+    // A snapshot sees the old values, which are rewritten as the new ones are.
+    let both = Visibility::new(200, &[50]);
+    while tree.work(&both, Effort::Idle).unwrap() != Progress::Idle {}
+    let plain = tree.stats();
+    assert!(plain.large_bytes >= 80 * LEN as u64);
+    tree.set_options(TreeOptions { compression: Compression::Zstd(3), ..small() });
+    let (mut walk, mut steps, mut passed) = (Walk::new(true), 0, 0);
+    loop {
+        steps += 1;
+        match tree.rewrite(&mut walk, &both).unwrap() {
+            Step::Busy => std::thread::yield_now(),
+            Step::Passed(bytes) => passed += bytes,
+            Step::Ended(bytes) => {
+                passed += bytes;
+                break;
+            }
+        }
+        for number in [0, 20, 39] {
+            assert_eq!(tree.get(&key(number), 50).unwrap().unwrap()[..], value(number, LEN));
+        }
+    }
+    assert!(steps >= 5, "{steps} steps for 80 MiB");
+    assert!(passed >= plain.large_bytes && passed < plain.large_bytes * 3 / 2, "{passed}");
+    let stats = tree.stats();
+    assert!(stats.stored_bytes * 10 < plain.stored_bytes, "{stats:?}");
+    assert_eq!(context.blocks.stats().segments, tree.segments().len() as u64);
+    for number in 0..40 {
+        assert_eq!(tree.get(&key(number), 50).unwrap().unwrap()[..], value(number, LEN));
+        assert_eq!(tree.get(&key(number), 200).unwrap().unwrap()[..], value(number + 1, LEN));
+    }
+    // With larger pages they lie in those.
+    tree.set_options(TreeOptions { page_size: 4 << 20, read_page_size: LEN, ..small() });
+    let mut walk = Walk::new(true);
+    while !matches!(tree.rewrite(&mut walk, &both).unwrap(), Step::Ended(_)) {}
+    assert_eq!(tree.stats().large_bytes, 0);
+    tree.verify().unwrap();
+    assert_eq!(tree.get(&key(7), 200).unwrap().unwrap()[..], value(8, LEN));
 }
 
 #[test]

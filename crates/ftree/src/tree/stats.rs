@@ -54,6 +54,8 @@ pub struct Stats {
     pub raw_bytes: u64,
     /// Bytes of segments on disk, large values included.
     pub stored_bytes: u64,
+    /// Of them, bytes of large values, each as often as a leaf or run refers to it.
+    pub large_bytes: u64,
     /// Levels of nodes.
     pub height: u32,
     /// Nodes.
@@ -253,6 +255,7 @@ impl Stats {
         self.value_bytes += content.value_bytes;
         self.raw_bytes += content.raw_bytes;
         self.stored_bytes += content.stored_bytes + content.large_bytes;
+        self.large_bytes += content.large_bytes;
     }
 }
 

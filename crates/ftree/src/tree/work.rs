@@ -30,6 +30,7 @@ use crate::message::Visibility;
 use crate::segment::Segment;
 use claims::Claim;
 use plan::{Chosen, Plan};
+use rewrite::Anew;
 use std::sync::Arc;
 
 /// How much a call of [`Tree::work`] is willing to do.
@@ -147,7 +148,7 @@ struct Unit<'a> {
     /// What a drain leaves of its layer.
     rest: Option<Layer>,
     /// Leaves are written anew also where they could stay.
-    anew: bool,
+    anew: Option<Anew>,
     /// Leaves that were written anew since the last publish.
     replaced: Vec<Arc<Segment>>,
     claim: Claim<'a>,
@@ -161,7 +162,7 @@ impl<'a> Unit<'a> {
             edits: Vec::new(),
             failed: None,
             rest: None,
-            anew: false,
+            anew: None,
             replaced: Vec::new(),
             claim,
         }

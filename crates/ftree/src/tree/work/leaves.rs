@@ -1,13 +1,14 @@
 //! Writing leaves: what waits for a range of them, merged into what they hold.
 
 use super::runs::{ids, memory, segment, segments, span_bounds};
+use super::rewrite::Anew;
 use super::{Area, Edit, Tree, Unit};
 use crate::bytes::common_prefix;
 use crate::error::Result;
 use crate::home::count;
 use crate::memtable::MemTable;
 use crate::merge::Source;
-use crate::message::Entry;
+use crate::message::{Entry, Message};
 use crate::node::{Child, Node};
 use crate::options::TreeOptions;
 use crate::retain::Retain;
@@ -46,8 +47,9 @@ impl Unit<'_> {
         let incoming: u64 = children.clone().map(|child| node.waiting(child)).sum::<u64>()
             + table.map_or(0, |(_, share)| share);
         let mut leaves = LeafWriter::new(self.tree, options, incoming);
+        leaves.anew = self.anew.take();
         let mut retain = Retain::new(self.visibility, true);
-        let may_keep = children.len() == 1 && !self.anew;
+        let may_keep = children.len() == 1 && self.anew.is_none();
         let bounds = span_bounds(node, &children);
         let (mut runs, mut replaced) = (Vec::new(), Vec::new());
         for child in children {
@@ -80,6 +82,7 @@ impl Unit<'_> {
                 leaves.add(entry)
             })?;
         }
+        self.anew = leaves.anew.take();
         let leaves = leaves.finish(replaced)?;
         self.count_dropped(&retain);
         let area = Area { height: node.height, bounds };
@@ -102,6 +105,8 @@ struct LeafWriter<'a> {
     /// The leaf whose entries come is in use.
     displaces: bool,
     role: Role,
+    /// The large values that are written anew, too.
+    anew: Option<Anew>,
     builder: Option<SegmentBuilder>,
     leaves: Vec<Arc<Segment>>,
 }
@@ -124,6 +129,7 @@ impl<'a> LeafWriter<'a> {
             written: 0,
             displaces: false,
             role: Role::Leaf,
+            anew: None,
             builder: None,
             leaves: Vec::new(),
         }
@@ -158,6 +164,14 @@ impl<'a> LeafWriter<'a> {
             self.cut()?;
         }
         let (home, options, displaces) = (&self.tree.home, &self.options, self.displaces);
+        let value;
+        let entry = match (entry.message, &mut self.anew) {
+            (Message::Large(reference), Some(anew)) if anew.takes(entry.key) => {
+                value = anew.read(home, reference)?;
+                Entry { message: Message::Put(&value), ..entry }
+            }
+            _ => entry,
+        };
         let role = self.role;
         self.builder
             .get_or_insert_with(|| SegmentBuilder::new(home, options, role).displacing(displaces))

@@ -4,7 +4,8 @@
 //! A [`Walk`] holds a key and nothing else: every step begins at the root that is there then. Down
 //! to the next leaf it first moves what waits in the buffers above, each level once per node; then
 //! the leaf is written anew together with what waits for it, and with its right neighbours where
-//! the tree's leaves are to be larger than they are.
+//! the tree's leaves are to be larger than they are. The large values of a leaf are written anew
+//! some at a time: the leaf is then written several times, each time with newer references.
 //!
 //! Always true: a step is one unit of work, claimed and published as any other; what is left of
 //! the walk was rewritten after the walk began.
@@ -13,11 +14,14 @@ use super::claims::{Area, Claim, Desk};
 use super::plan::Plan;
 use super::{Tree, Unit};
 use crate::error::Result;
-use crate::home::count;
+use crate::home::{Home, count};
 use crate::message::Visibility;
 use crate::node::{Child, Node};
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Bytes of large values, as stored, after which a unit leaves the rest to the next one.
+const UNIT_BYTES: u64 = 16 << 20;
 
 /// Where a rewrite is.
 #[derive(Clone, Debug)]
@@ -26,6 +30,8 @@ pub struct Walk {
     behind: Option<Arc<[u8]>>,
     /// Above this height nothing waits any more for what comes next.
     pushed: u32,
+    /// Of the leaf behind that, the large values up to this key are rewritten.
+    within: Option<Arc<[u8]>>,
     /// Rewrite all leaves; else only those that something waits for, or can be dropped from.
     all: bool,
 }
@@ -33,7 +39,7 @@ pub struct Walk {
 impl Walk {
     /// At the least key. `all`: also leaves that are as they should be but for their shape.
     pub fn new(all: bool) -> Self {
-        Self { behind: None, pushed: u32::MAX, all }
+        Self { behind: None, pushed: u32::MAX, within: None, all }
     }
 
     fn wants(&self, node: &Node, child: usize, oldest: u64) -> bool {
@@ -54,7 +60,7 @@ impl Walk {
 pub enum Step {
     /// Others are at work where it wants to go on: try again soon.
     Busy,
-    /// It went on, past so many bytes of leaves as they were before.
+    /// It went on, past so many bytes of leaves and large values as they were before.
     Passed(u64),
     /// It came to the end, past so many bytes.
     Ended(u64),
@@ -82,12 +88,17 @@ impl Tree {
             Next::Leaves(plan, claim, key, bytes) => (plan, claim, Ok((key, bytes))),
         };
         let mut unit = Unit::new(self, visibility, claim);
-        unit.anew = walk.all;
+        unit.anew = walk.all.then(|| Anew::new(walk.within.clone()));
         unit.carry_out(&plan)?;
         unit.publish(None);
         count(&self.home.counters.rewrites, 1);
+        let anew = unit.anew.take().unwrap_or_default();
         Ok(match next {
-            Ok((key, bytes)) => walk.pass(key, bytes),
+            Ok(_) if anew.is_short => {
+                walk.within = anew.reached;
+                Step::Passed(anew.bytes)
+            }
+            Ok((key, bytes)) => walk.pass(key, bytes + anew.bytes),
             Err(height) => {
                 walk.pushed = height;
                 Step::Passed(0)
@@ -160,9 +171,50 @@ impl Tree {
     }
 }
 
+/// The large values that a unit writes anew: from a key on, as many as fit.
+#[derive(Default)]
+pub(super) struct Anew {
+    after: Option<Arc<[u8]>>,
+    /// The last key whose values were taken.
+    reached: Option<Arc<[u8]>>,
+    /// Bytes of them, as they were stored.
+    bytes: u64,
+    /// Some are left.
+    is_short: bool,
+}
+
+impl Anew {
+    fn new(after: Option<Arc<[u8]>>) -> Self {
+        Self { after, ..Self::default() }
+    }
+
+    /// Whether a value of this key is to be written anew; keys come in order.
+    pub(super) fn takes(&mut self, key: &[u8]) -> bool {
+        if self.after.as_deref().is_some_and(|after| key <= after) {
+            return false;
+        }
+        if self.reached.as_deref() == Some(key) {
+            return true;
+        }
+        self.is_short |= self.bytes >= UNIT_BYTES;
+        if !self.is_short {
+            self.reached = Some(key.into());
+        }
+        !self.is_short
+    }
+
+    /// The value, to be written. Reads the disk.
+    pub(super) fn read(&mut self, home: &Home, reference: &[u8]) -> Result<Vec<u8>> {
+        let at = home.decode_large(reference)?;
+        self.bytes += u64::from(at.block.page.len);
+        home.read_large(at)
+    }
+}
+
 impl Walk {
     fn pass(&mut self, key: Option<Arc<[u8]>>, bytes: u64) -> Step {
         self.pushed = u32::MAX;
+        self.within = None;
         match key {
             Some(key) => {
                 self.behind = Some(key);
