@@ -32,6 +32,7 @@ use os::sync::Mutex;
 use shard::{Once, Shard};
 use stats::Counters;
 use std::borrow::Cow;
+use std::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -174,7 +175,11 @@ impl CacheTable {
             let stored = loader.read()?;
             (loader.decode(&stored)?, self.keep(page, stored))
         };
-        self.counters.missed(from_disk, loader.now_us().saturating_sub(started));
+        let took = loader.now_us().saturating_sub(started);
+        self.counters.missed(from_disk, took);
+        if from_disk {
+            os::Waits::add(os::Wait::DiskRead, Duration::from_micros(took));
+        }
         if page.entry == Entry::Ahead {
             self.counters.prefetches.fetch_add(1, Ordering::Relaxed);
         }

@@ -15,7 +15,7 @@ use crate::observer::OpObserver;
 use crate::shape::StorageOptions;
 use engine::{DictionaryId, Direction, Engine, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
-use os::Os;
+use os::{Os, Wait, Waits};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -162,6 +162,15 @@ impl Catalog {
     /// Changes it, for what is created from now on. It is not kept over a restart.
     pub fn set_storage_defaults(&self, defaults: StorageOptions) {
         *self.storage_defaults.write() = defaults;
+    }
+
+    /// Counts the time of `wait` as waited for a lock, on this thread.
+    pub(crate) fn waiting<T>(&self, wait: impl FnOnce() -> T) -> T {
+        let clock = &self.os().clock;
+        let started = clock.monotonic();
+        let result = wait();
+        Waits::add(Wait::Lock, clock.monotonic().saturating_sub(started));
+        result
     }
 
     pub(crate) fn observers(&self) -> &[Arc<dyn OpObserver>] {

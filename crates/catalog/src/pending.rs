@@ -398,7 +398,7 @@ impl Txn {
         let patience = self.patience();
         // Its own share would be in its way.
         let was_inside = self.let_go(number);
-        let guard = found.shared.metadata.try_write_arc_for(patience);
+        let guard = self.catalog.waiting(|| found.shared.metadata.try_write_arc_for(patience));
         let current = self.catalog.collection(namespace);
         let is_same = current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &found));
         match guard {

@@ -251,7 +251,10 @@ impl Txn {
                 None
             } else {
                 let patience = self.patience().max(self.least_patience());
-                let guard = found.shared.metadata.try_read_arc_for(patience);
+                let metadata = &found.shared.metadata;
+                let guard = metadata.try_read_arc().or_else(|| {
+                    self.catalog.waiting(|| metadata.try_read_arc_for(patience))
+                });
                 Some(guard.ok_or_else(|| lock_timeout('I', namespace, patience))?)
             };
             let Some(collection) = self.collection(namespace) else { return Ok(None) };

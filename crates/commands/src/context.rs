@@ -13,6 +13,7 @@ use crate::writer::Writer;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
 use catalog::{Durability, Namespace, Snapshot, Txn};
 use errors::{Error, Result};
+use os::Waits;
 use query::{Interrupt, OpContext, StatementLog, Verbosity};
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,6 +60,8 @@ pub(crate) struct Context<'a> {
     pub(crate) figures: Figures,
     /// Time it spent waiting because the client asked for it; no part of its duration.
     pub(crate) waited: Duration,
+    /// What its thread had waited for before it began.
+    pub(crate) waits_before: Waits,
 }
 
 impl<'a> Context<'a> {

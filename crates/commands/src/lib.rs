@@ -19,6 +19,7 @@ mod diagnostics;
 mod fail_point;
 mod fields;
 mod host;
+mod index_advice;
 mod last_write;
 mod lock_log;
 mod metrics;

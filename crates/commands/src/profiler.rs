@@ -20,11 +20,12 @@ use catalog::{CollectionOptions, Durability, Namespace, TxnKind};
 use errors::{Code, Error, Result};
 use expr::Filter;
 use expr::filter::ParseContext;
+use os::{Wait, Waits};
 use parking_lot::Mutex;
 use query::Examined;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The collection that holds a database's entries.
@@ -40,6 +41,8 @@ const WRITE_ATTEMPTS: usize = 5;
 pub(crate) struct Profiler {
     /// Some database has a level or a filter.
     active: AtomicBool,
+    /// The level of databases that nobody has set one for.
+    usual_level: AtomicI32,
     /// Guards the settings of the databases that have any.
     databases: Mutex<BTreeMap<String, Settings>>,
     slow_ms: AtomicU64,
@@ -71,6 +74,7 @@ impl Default for Profiler {
     fn default() -> Self {
         Self {
             active: AtomicBool::new(false),
+            usual_level: AtomicI32::new(0),
             databases: Mutex::default(),
             slow_ms: AtomicU64::new(100),
             sample_rate: AtomicU64::new(1.0_f64.to_bits()),
@@ -80,17 +84,30 @@ impl Default for Profiler {
 
 impl Profiler {
     pub(crate) fn settings(&self, database: &str) -> Settings {
-        self.databases.lock().get(database).cloned().unwrap_or_default()
+        let own = self.databases.lock().get(database).cloned();
+        own.unwrap_or_else(|| Settings { level: self.usual_level(), filter: None })
+    }
+
+    fn usual_level(&self) -> i32 {
+        self.usual_level.load(Ordering::Relaxed)
+    }
+
+    /// The level of databases that nobody sets one for, from 0 to 2.
+    pub(crate) fn set_usual_level(&self, level: i32) {
+        let databases = self.databases.lock();
+        self.usual_level.store(level, Ordering::Relaxed);
+        self.active.store(level > 0 || !databases.is_empty(), Ordering::Relaxed);
     }
 
     pub(crate) fn set(&self, database: &str, settings: Settings) {
         let mut databases = self.databases.lock();
-        if settings.level > 0 || settings.filter.is_some() {
+        let usual = self.usual_level();
+        if settings.level != usual || settings.filter.is_some() {
             databases.insert(database.to_owned(), settings);
         } else {
             databases.remove(database);
         }
-        self.active.store(!databases.is_empty(), Ordering::Relaxed);
+        self.active.store(usual > 0 || !databases.is_empty(), Ordering::Relaxed);
     }
 
     /// Milliseconds from which an operation is slow.
@@ -130,9 +147,9 @@ pub(crate) struct Figures {
     pub(crate) originating: Option<RawDocumentBuf>,
 }
 
-/// Makes the collection that a level above 0 writes to.
-pub(crate) fn make_collection(context: &Context<'_>) -> Result<()> {
-    let namespace = Namespace::new(context.database(), COLLECTION)?;
+/// Makes the collection that a level above 0 of a database writes to.
+pub(crate) fn make_collection(context: &Context<'_>, database: &str) -> Result<()> {
+    let namespace = Namespace::new(database, COLLECTION)?;
     let catalog = &context.service.catalog;
     if catalog.collection(&namespace).is_some() {
         return Ok(());
@@ -189,7 +206,19 @@ impl Entry<'_> {
         collection.map_or(self.context.database(), Namespace::database)
     }
 
+    /// A scan that an index would have spared.
+    fn note_scan(&self) {
+        let scans = self.examined.plan_summary().is_some_and(|plans| plans.contains("COLLSCAN"));
+        if let (true, Some(namespace)) = (scans, &self.context.collection) {
+            let Figures { returned, matched, deleted, .. } = self.context.figures;
+            let found = returned.or(matched).or(deleted).unwrap_or(0);
+            let advice = &self.context.service.index_advice;
+            advice.note_scan(namespace, self.command(), self.examined.documents, found);
+        }
+    }
+
     fn log(&self) {
+        self.note_scan();
         let context = self.context;
         let mut attributes = doc! { "type": "command", "ns": self.namespace() };
         if let Some(application) = self.application() {
@@ -276,6 +305,10 @@ impl Entry<'_> {
             to.insert("errCode", error.code().0);
         }
         to.insert("locks", Document::new());
+        let waits = storage_waits(Waits::now().since(self.context.waits_before));
+        if !waits.is_empty() {
+            to.insert("storage", waits);
+        }
     }
 
     fn namespace(&self) -> String {
@@ -328,6 +361,13 @@ impl Entry<'_> {
     fn write(&self, database: &str) -> Result<()> {
         let catalog = &self.context.service.catalog;
         let namespace = Namespace::new(database, COLLECTION)?;
+        if catalog.collection(&namespace).is_none() {
+            // Profiling makes no database.
+            if !catalog.database_exists(database) {
+                return Ok(());
+            }
+            make_collection(self.context, database)?;
+        }
         let mut entry = doc! { "_id": query::new_object_id(&self.context.service.os) };
         entry.extend(self.profile());
         let entry = RawDocumentBuf::try_from(&entry)?;
@@ -342,6 +382,28 @@ impl Entry<'_> {
         }
         Ok(())
     }
+}
+
+/// What an operation waited for, in microseconds, under MongoDB's names where it has some: `cache` is
+/// the wait for room in memory. What was not waited for is not there.
+fn storage_waits(waits: Waits) -> Document {
+    let micros = |kind: Wait| waits.of(kind).as_micros() as i64;
+    let mut storage = Document::new();
+    if micros(Wait::DiskRead) > 0 {
+        storage.insert("data", doc! { "timeReadingMicros": micros(Wait::DiskRead) });
+    }
+    let mut waiting = Document::new();
+    for (name, kind) in
+        [("cache", Wait::Throttle), ("lock", Wait::Lock), ("log", Wait::LogSync)]
+    {
+        if micros(kind) > 0 {
+            waiting.insert(name, micros(kind));
+        }
+    }
+    if !waiting.is_empty() {
+        storage.insert("timeWaitingMicros", waiting);
+    }
+    storage
 }
 
 /// Whether `sampleRate` picks this operation.

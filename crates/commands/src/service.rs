@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::crud::batch::Parked;
 use crate::fail_point::{FailPoints, Met};
 use crate::host::{Host, LogEvent, Severity};
+use crate::index_advice::IndexAdvice;
 use crate::last_write;
 use crate::lock_log;
 use crate::metrics::Metrics;
@@ -23,7 +24,7 @@ use crate::writer::Writer;
 use bson::{Document, RawBsonRef, RawDocument};
 use catalog::Catalog;
 use errors::{Code, Error, Result};
-use os::Os;
+use os::{Os, Waits};
 use parking_lot::{Condvar, Mutex};
 use query::{TtlMonitor, Verbosity};
 use session::{Checkouts, Cursors, Killed, Operations, SessionId, Sessions, Start};
@@ -134,6 +135,7 @@ pub struct Service {
     next_forgetting: AtomicU64,
     pub(crate) cursor_timeout_ms: AtomicU64,
     pub(crate) profiler: Profiler,
+    pub(crate) index_advice: IndexAdvice,
     /// What clients' code may do.
     pub(crate) scripting: Arc<Scripting>,
     /// `enableTestCommands`.
@@ -217,6 +219,7 @@ impl Service {
             next_connection: AtomicU64::new(1),
             connections: Mutex::default(),
             profiler: Profiler::default(),
+            index_advice: IndexAdvice::default(),
             scripting: Arc::default(),
             test_commands: AtomicBool::new(false),
             fail_points: FailPoints::default(),
@@ -233,6 +236,18 @@ impl Service {
     /// the disk.
     pub fn start_replication(&self) -> Result<()> {
         self.replication.start(&self.catalog, &self.os)
+    }
+
+    /// The profiler's level, from 0 to 2, of databases that nobody sets one for.
+    pub fn profile_all(&self, level: i32) {
+        self.profiler.set_usual_level(level);
+    }
+
+    /// What is to be told of missing and unused indexes since this was asked last. Looks at every
+    /// collection.
+    pub fn index_advice(&self) -> Vec<String> {
+        let uptime = self.os.clock.monotonic().saturating_sub(self.started);
+        self.index_advice.news(&self.catalog, uptime)
     }
 
     /// Greets a new connection.
@@ -319,6 +334,7 @@ impl Service {
             read_state: None,
             figures: Figures::default(),
             waited: Duration::ZERO,
+            waits_before: Waits::now(),
         };
         let hosted = script::hosted_by(Arc::clone(&connection.script_host));
         let result = match self.fail_points.meet(&context) {

@@ -22,6 +22,7 @@ use crate::records::{self, Encoder, Operation};
 use crate::txn::Txn;
 use crate::{Compression, DictionaryOptions, Durability, Error, Result, Timestamp};
 use ftree::{Message, Spill};
+use os::{Wait, Waits};
 use smallvec::SmallVec;
 
 /// A transaction that drops a dictionary may write so much more (the catalog's own entries) and is
@@ -261,6 +262,7 @@ impl Environment {
         self.check(self.wal().sync_to(end))?;
         let waited = self.os.clock.monotonic().saturating_sub(started);
         self.counters.sync_micros.record(waited.as_micros() as u64);
+        Waits::add(Wait::LogSync, waited);
         Ok(())
     }
 

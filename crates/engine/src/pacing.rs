@@ -15,7 +15,7 @@ use crate::environment::Environment;
 use crate::settings::Background;
 use crate::{Error, Result};
 use cachetable::Part;
-use os::{LANES, Padded};
+use os::{LANES, Padded, Wait, Waits};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -251,6 +251,7 @@ impl Environment {
             self.counters.delays.inc();
             self.counters.delayed_micros.add(delay.as_micros() as u64);
             self.os.clock.sleep(delay);
+            Waits::add(Wait::Throttle, delay);
         }
         Ok(())
     }
@@ -307,6 +308,7 @@ impl Environment {
             self.os.clock.sleep(Duration::from_micros(LONGEST_DELAY_US));
         }
         let waited = self.os.clock.monotonic().saturating_sub(started);
+        Waits::add(Wait::Throttle, waited);
         if waited > LONG_STALL {
             self.counters.long_stalls.inc();
             self.counters.long_stalled_micros.add(waited.as_micros() as u64);

@@ -237,7 +237,9 @@ impl LockTable {
         };
         self.counters.waits.fetch_add(1, Ordering::Relaxed);
         let outcome = self.sleep(&waiter, started, timeout);
-        let waited = self.clock.monotonic().saturating_sub(started).as_millis() as u64;
+        let time = self.clock.monotonic().saturating_sub(started);
+        os::Waits::add(os::Wait::Lock, time);
+        let waited = time.as_millis() as u64;
         self.counters.waited_ms.fetch_add(waited, Ordering::Relaxed);
         if waited > LONG_WAIT_MS {
             self.counters.long_waits.fetch_add(1, Ordering::Relaxed);

@@ -20,6 +20,7 @@ pub mod sim;
 mod spawn;
 pub mod sync;
 mod vfs;
+mod waits;
 
 pub use aligned::{AlignedBuf, DIRECT_ALIGN};
 pub use clock::Clock;
@@ -32,6 +33,7 @@ pub use machine::{
 pub use process::{Daemon, Signal, daemonize, on_signals};
 pub use spawn::{Job, JoinHandle, Panicked, Spawner, work_in_background};
 pub use vfs::{File, LockGuard, OpenOptions, Space, Vfs};
+pub use waits::{Wait, Waits};
 
 use std::sync::Arc;
 

@@ -167,11 +167,11 @@ impl Advisor {
     }
 
     /// Takes the row of a second; tells what the last minute teaches.
-    pub(crate) fn look(&mut self, row: &[(String, Number)]) {
+    pub(crate) fn look(&mut self, row: &[(String, Number)], service: &commands::Service) {
         self.rows += 1;
         if self.rows % LOOK == 1 {
             let now = Figures::of(row);
-            for advice in self.learn(now) {
+            for advice in self.learn(now).into_iter().chain(service.index_advice()) {
                 tell(&advice);
             }
         }

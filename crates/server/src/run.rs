@@ -83,6 +83,7 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     let info = wiring::server_info(&settings, VERSION, port, status_port, max_connections);
     let service = build_service(&os, &engine, &settings, info, program)?;
     wiring::apply_parameters(&service, &settings)?;
+    service.profile_all(settings.profile_level);
     service.start_replication().map_err(|error| {
         let text = format!("cannot take up the replica set's role: {}", error.message());
         StartError::new(ExitCode::DataDirectory, text)

@@ -146,6 +146,7 @@ impl Recorder {
         let told = Arc::new((Mutex::new(false), Condvar::new()));
         let (ours, clock) = (Arc::clone(&told), Arc::clone(&os.clock));
         let mut sampler = Sampler::new(service);
+        let service = Arc::clone(service);
         let job = move || {
             let mut failing = false;
             let mut add = |row: io::Result<()>| {
@@ -162,7 +163,7 @@ impl Recorder {
             while !wait_until(&ours, next.saturating_sub(clock.monotonic())) {
                 let row = sampler.take();
                 add(history.add(clock.wall_ms(), &row));
-                advisor.look(&row);
+                advisor.look(&row, &service);
                 next = (next + SECOND).max(clock.monotonic());
             }
             add(history.flush());

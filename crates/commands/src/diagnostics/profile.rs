@@ -30,7 +30,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     // Any other level only asks.
     if let Some(level) = i32::try_from(level).ok().filter(|level| (0..=2).contains(level)) {
         if level > 0 {
-            profiler::make_collection(context)?;
+            profiler::make_collection(context, context.database())?;
         }
         let filter = filter.unwrap_or_else(|| was.filter.clone());
         profiler.set(context.database(), Settings { level, filter });

@@ -196,3 +196,82 @@ fn the_profile_is_capped_and_the_servers_own() {
     client.ok("db", doc! { "profile": 0 });
     client.ok("db", drop);
 }
+
+#[test]
+fn level_from_the_start_is_every_databases_until_it_sets_its_own() {
+    let client = Client::new();
+    client.service.profile_all(2);
+    assert_eq!(client.ok("db", doc! { "profile": -1 }).get_i32("was").unwrap(), 2);
+    let absent = client.ok("nobody", doc! { "find": "c" });
+    assert!(absent.get_document("cursor").is_ok());
+    assert!(!client.service.catalog.database_exists("nobody"), "profiling makes no database");
+    client.ok("db", doc! { "insert": "c", "documents": [{ "_id": 1 }] });
+    client.ok("other", doc! { "insert": "c", "documents": [{ "_id": 1 }] });
+    assert_eq!(entries(&client).len(), 1);
+    client.ok("db", doc! { "profile": 0 });
+    client.ok("db", doc! { "insert": "c", "documents": [{ "_id": 2 }] });
+    assert_eq!(entries(&client).len(), 1);
+    client.ok("other", doc! { "find": "c" });
+    let others = client.ok("other", doc! { "count": "system.profile" });
+    assert_eq!(others.get_i32("n").unwrap(), 2);
+    client.ok("db", doc! { "profile": 2 });
+    client.ok("db", doc! { "insert": "c", "documents": [{ "_id": 3 }] });
+    assert_eq!(entries(&client).len(), 2);
+}
+
+#[test]
+fn entry_tells_how_long_its_operation_waited_for_a_lock() {
+    let client = client();
+    let holder = client.another(2);
+    client.ok("db", doc! { "profile": 2 });
+    let set = doc! { "q": { "_id": 1 }, "u": { "$set": { "k": 1 } } };
+    let update = doc! { "update": "c", "updates": [set] };
+    let alone = entry_of(&client, update.clone());
+    let waited = |entry: &Document| {
+        let storage = entry.get_document("storage").ok()?;
+        storage.get_document("timeWaitingMicros").ok()?.get_i64("lock").ok()
+    };
+    assert_eq!(waited(&alone), None, "{alone}");
+    holder.ok("db", doc! { "beginTransaction": 1 });
+    holder.ok("db", update.clone());
+    std::thread::scope(|scope| {
+        scope.spawn(|| client.ok("db", update));
+        let running = doc! { "currentOp": 1, "waitingForLock": true };
+        while holder.ok("admin", running.clone()).get_array("inprog").unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        holder.ok("db", doc! { "commitTransaction": 1 });
+    });
+    let all = entries(&client);
+    assert_eq!(all.iter().filter(|entry| waited(entry).is_some_and(|time| time > 0)).count(), 1);
+}
+
+#[test]
+fn frequent_slow_scans_ask_for_an_index_until_there_is_one() {
+    let client = Client::new();
+    let documents: Vec<Document> = (0..2000).map(|i| doc! { "_id": i, "a": i, "b": i % 2 }).collect();
+    client.ok("db", doc! { "insert": "c", "documents": documents });
+    client.ok("db", doc! { "profile": 0, "slowms": 0 });
+    let find = doc! { "find": "c", "filter": { "b": { "$gt": 0 }, "a": 7 } };
+    let advice = || client.service.index_advice();
+    for _ in 0..4 {
+        client.ok("db", find.clone());
+        // Every second document is found: no index would help.
+        client.ok("db", doc! { "find": "c", "filter": { "b": 1 } });
+    }
+    assert_eq!(advice(), Vec::<String>::new());
+    client.ok("db", find.clone());
+    client.ok("db", doc! { "find": "c", "filter": { "b": 1 } });
+    let told = advice();
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].starts_with("db.c: 5 slow operations looked at 2000 documents each to find 1"));
+    assert!(told[0].contains("{ a: 1, b: 1 }"), "{told:?}");
+    assert!(advice().is_empty(), "once");
+    let update = doc! { "q": { "x": 1 }, "u": { "$set": { "y": 1 } } };
+    for _ in 0..5 {
+        client.ok("db", doc! { "update": "c", "updates": [update.clone()] });
+    }
+    let index = doc! { "key": { "x": 1 }, "name": "x_1" };
+    client.ok("db", doc! { "createIndexes": "c", "indexes": [index] });
+    assert!(advice().is_empty(), "it is there");
+}

@@ -103,6 +103,12 @@ pub(crate) const OPTIONS: &[Opt] = &[
         Number(-1, i32::MAX as i64),
         "log operations slower than this (default: 100)",
     ),
+    opt(
+        "profile",
+        "operationProfiling.mode",
+        Text,
+        "what every database's system.profile has: 0 or off, 1 or slowOp, 2 or all (default: off)",
+    ),
     // the process
     opt("fork", "processManagement.fork", Switch, "go to the background; needs --logpath"),
     opt(
@@ -278,7 +284,6 @@ pub(crate) const REFUSED: &[(&str, &str, bool)] = &[
     ("loadPlugin", "", true),
     ("repair", "", false),
     ("restore", "", false),
-    ("profile", "operationProfiling.mode", true),
     ("syslog", "", false),
     ("networkMessageCompressors", "net.compression.compressors", true),
     ("timeStampFormat", "systemLog.timeStampFormat", true),

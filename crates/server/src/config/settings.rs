@@ -46,6 +46,8 @@ pub struct Settings {
     pub verbosity: u8,
     /// Operations slower than this are logged; negative: all.
     pub slow_ms: i64,
+    /// The profiler's level of every database, from 0 to 2.
+    pub profile_level: i32,
     /// Go to the background.
     pub fork: bool,
     /// The process number goes here.
@@ -116,6 +118,7 @@ impl Settings {
             quiet: given.switch("quiet", false),
             verbosity: given.verbosity()?,
             slow_ms: given.number("slowms", 100),
+            profile_level: given.profile_level()?,
             fork: given.switch("fork", false),
             pid_file: given.path("pidfilepath"),
             replica_set: given.replica_set(),
@@ -214,6 +217,18 @@ impl Lookup {
         parse_switch(text).map(u8::from).ok_or_else(|| {
             ConfigError::new(format!("option verbose: '{text}' is not a number from 0 to 5"))
         })
+    }
+
+    /// The flag has numbers, the file words; both take both.
+    fn profile_level(&self) -> Result<i32, ConfigError> {
+        match self.text("profile") {
+            None | Some("0" | "off") => Ok(0),
+            Some("1" | "slowOp") => Ok(1),
+            Some("2" | "all") => Ok(2),
+            Some(text) => Err(ConfigError::new(format!(
+                "option profile: '{text}' is none of 0 (off), 1 (slowOp) and 2 (all)"
+            ))),
+        }
     }
 
     fn parameters(&self) -> BTreeMap<String, String> {

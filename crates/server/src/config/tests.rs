@@ -90,10 +90,12 @@ fn flags_take_their_value_with_a_space_or_an_equals_sign() {
         "--slowms",
         "-1",
         "--noscripting",
+        "--profile",
+        "1",
     ]);
     assert_eq!((s.port, s.cache_size, s.verbosity, s.fork), (27020, Some(2 << 30), 2, true));
     assert_eq!((s.checkpoint_period, s.log_flush_period), (None, Duration::from_millis(30)));
-    assert_eq!((s.direct_io, s.slow_ms), (false, -1));
+    assert_eq!((s.direct_io, s.slow_ms, s.profile_level), (false, -1, 1));
     assert_eq!(s.bind_ip, ["::1", "/s.sock"]);
     assert_eq!((&*s.parameters["b"], &*s.parameters["javascriptEnabled"]), ("x=y", "false"));
     let security = s.parsed.get_document("security").unwrap();
@@ -113,9 +115,11 @@ fn flags_take_their_value_with_a_space_or_an_equals_sign() {
 
 #[test]
 fn the_command_line_wins_over_the_file() {
-    let yaml = "net: {port: 1111, maxIncomingConnections: 50}\nsystemLog: {verbosity: 2}\n";
+    let yaml = "net: {port: 1111, maxIncomingConnections: 50}\nsystemLog: {verbosity: 2}\n\
+                operationProfiling: {mode: all}\n";
     let Ok(Asked::Start(s)) = with_file(yaml, &["--port", "2222"]) else { panic!("refused") };
     assert_eq!((s.port, s.max_connections, s.verbosity), (2222, Some(50), 2));
+    assert_eq!(s.profile_level, 2);
 }
 
 #[test]
