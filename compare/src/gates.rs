@@ -74,6 +74,8 @@ struct Worker {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
+    /// A peer that ended before its time: the others go on without it.
+    gone: bool,
 }
 
 impl Worker {
@@ -94,7 +96,7 @@ impl Worker {
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("worker")?;
         let input = child.stdin.take().context("stdin")?;
         let output = BufReader::new(child.stdout.take().context("stdout")?);
-        let mut worker = Self { name: name.to_owned(), child, input, output };
+        let mut worker = Self { name: name.to_owned(), child, input, output, gone: false };
         let opened = worker.answer("open")?["opened_ms"].as_f64().context("opened_ms")?;
         worker.signal(Signal::STOP);
         Ok((worker, opened))
@@ -104,8 +106,23 @@ impl Worker {
         let _ = kill_process(Pid::from_child(&self.child), signal);
     }
 
-    /// Lets the engine run for this one command.
+    /// Lets the engine run for this one command. Nothing comes from a peer that is gone: it costs
+    /// its own lines, and not the run.
     fn ask(&mut self, line: &str) -> Result<Value> {
+        if self.gone {
+            return Ok(Value::Null);
+        }
+        match self.run(line) {
+            Err(error) if self.name != "fern" => {
+                eprintln!("  {} is left out from here on: {error:#}", self.name);
+                self.gone = true;
+                Ok(Value::Null)
+            }
+            answer => answer,
+        }
+    }
+
+    fn run(&mut self, line: &str) -> Result<Value> {
         self.begin(line)?;
         let answer = self.answer(line);
         self.signal(Signal::STOP);
@@ -234,6 +251,9 @@ pub fn run(options: &Options) -> Result<usize> {
 
 fn slice(worker: &mut Worker, what: &str, line: &str, results: &mut Results) -> Result<()> {
     let value = worker.ask(line)?;
+    if value.is_null() {
+        return Ok(());
+    }
     eprintln!(
         "  {:<11} {what:<22} {:>12.0}/s {:>8.1} us cpu {:>8.1} KB read",
         worker.name,
@@ -331,7 +351,9 @@ fn side_by_side(
 fn space(workers: &mut [Worker], what: &str, results: &mut Results) -> Result<()> {
     for worker in workers {
         let space = worker.ask("space")?;
-        results.add(&worker.name, what, space);
+        if !space.is_null() {
+            results.add(&worker.name, what, space);
+        }
     }
     Ok(())
 }
@@ -344,7 +366,9 @@ fn beyond_cache(options: &Options, scale: &Scale, results: &mut Results) -> Resu
     for worker in &mut workers {
         if worker.name == "wiredtiger" {
             let value = worker.ask(&format!("fill {}", scale.tight_rows))?;
-            results.add("wiredtiger", "fill", value);
+            if !value.is_null() {
+                results.add("wiredtiger", "fill", value);
+            }
         } else {
             slice(worker, "load", &format!("load {} 3600", scale.tight_rows), results)?;
         }

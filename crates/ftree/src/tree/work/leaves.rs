@@ -166,10 +166,13 @@ impl<'a> LeafWriter<'a> {
         let (home, options, displaces) = (&self.tree.home, &self.options, self.displaces);
         let value;
         let entry = match (entry.message, &mut self.anew) {
-            (Message::Large(reference), Some(anew)) if anew.takes(entry.key) => {
-                value = anew.read(home, reference)?;
-                Entry { message: Message::Put(&value), ..entry }
-            }
+            (Message::Large(reference), Some(anew)) => match anew.take(entry.key, home, reference)? {
+                Some(taken) => {
+                    value = taken;
+                    Entry { message: Message::Put(&value), ..entry }
+                }
+                None => entry,
+            },
             _ => entry,
         };
         let role = self.role;

@@ -188,8 +188,22 @@ impl Anew {
         Self { after, ..Self::default() }
     }
 
-    /// Whether a value of this key is to be written anew; keys come in order.
-    pub(super) fn takes(&mut self, key: &[u8]) -> bool {
+    /// The value, where it is to be written anew; keys come in order. May read the disk.
+    pub(super) fn take(
+        &mut self,
+        key: &[u8],
+        home: &Home,
+        reference: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        if !self.takes(key) {
+            return Ok(None);
+        }
+        let at = home.decode_large(reference)?;
+        self.bytes += u64::from(at.block.page.len);
+        home.read_large(at).map(Some)
+    }
+
+    fn takes(&mut self, key: &[u8]) -> bool {
         if self.after.as_deref().is_some_and(|after| key <= after) {
             return false;
         }
@@ -201,13 +215,6 @@ impl Anew {
             self.reached = Some(key.into());
         }
         !self.is_short
-    }
-
-    /// The value, to be written. Reads the disk.
-    pub(super) fn read(&mut self, home: &Home, reference: &[u8]) -> Result<Vec<u8>> {
-        let at = home.decode_large(reference)?;
-        self.bytes += u64::from(at.block.page.len);
-        home.read_large(at)
     }
 }
 
