@@ -32,10 +32,10 @@ use os::sync::Mutex;
 use shard::{Once, Shard};
 use stats::Counters;
 use std::borrow::Cow;
-use std::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Enough that two dozen threads seldom meet in one.
 const SHARDS: usize = 64;

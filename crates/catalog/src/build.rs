@@ -152,6 +152,23 @@ impl Catalog {
                 ),
             ));
         };
+        // A transaction may have made indexes meanwhile: both may be too much.
+        let specs: Vec<IndexSpec> = build.indexes.iter().map(|index| index.spec.clone()).collect();
+        let still_missing = missing_indexes(&current, &specs)?;
+        if let Some(first) = specs.first()
+            && current.indexes.len() + 1 + specs.len() > MAX_INDEXES
+        {
+            return Err(too_many_indexes(&current.namespace, first));
+        }
+        if still_missing.len() < specs.len() {
+            return Err(Error::new(
+                Code::INDEX_BUILD_ABORTED,
+                format!(
+                    "Index build aborted: somebody else made the same index of {} meanwhile",
+                    current.namespace
+                ),
+            ));
+        }
         let with_built = |created| {
             let mut indexes = current.indexes.clone();
             indexes.extend(build.indexes.iter().map(|index| Arc::new(clone_index(index, created))));
@@ -183,8 +200,7 @@ impl Catalog {
                     let Some(at) = kept.iter().position(|index| index.spec.name == name) else {
                         continue;
                     };
-                    drop_index_records(txn, kept.remove(at).dictionary)
-                        .map_err(from_engine)?;
+                    drop_index_records(txn, kept.remove(at).dictionary).map_err(from_engine)?;
                 }
             }
             Ok((collection.indexes.len() + 1, kept))

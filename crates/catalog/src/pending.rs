@@ -35,6 +35,9 @@ use std::sync::Arc;
 /// Documents that are indexed between two questions whether to go on.
 const CHECK_EVERY: u64 = 1000;
 
+/// The profiler writes there, and must not have to wait for a client.
+const PROFILE: &str = "system.profile";
+
 /// What a transaction has made of the names.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
@@ -59,6 +62,16 @@ impl Names {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.changed.is_empty()
+    }
+
+    /// Whether there is nothing to undo: also a statement that failed half-way has done nothing.
+    pub(crate) fn is_untouched(&self) -> bool {
+        let Self { changed, made, ended, built, unindexed } = self;
+        changed.is_empty()
+            && made.is_empty()
+            && ended.is_empty()
+            && built.is_empty()
+            && unindexed.is_empty()
     }
 
     /// The version of a collection that it made or changed.
@@ -395,12 +408,20 @@ impl Txn {
         if self.names.has_made(number) || self.taken.iter().any(|(taken, _)| *taken == number) {
             return Ok(found);
         }
+        if namespace.collection() == PROFILE {
+            let text = format!("Cannot change {namespace} in a multi-document transaction.");
+            return Err(Error::new(Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION, text));
+        }
         let patience = self.patience();
+        // A build that begins now does not hear of what was written before it.
+        let build = || found.shared.changes().map(|changes| changes.dictionary());
+        let before = build();
         // Its own share would be in its way.
         let was_inside = self.let_go(number);
         let guard = self.catalog.waiting(|| found.shared.metadata.try_write_arc_for(patience));
         let current = self.catalog.collection(namespace);
-        let is_same = current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &found));
+        let is_same = current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &found))
+            && build() == before;
         match guard {
             Some(guard) if is_same || !was_inside => match current {
                 Some(current) if current.number == number => {
@@ -412,7 +433,8 @@ impl Txn {
             },
             guard => {
                 drop(guard);
-                if was_inside && !(is_same && self.come_back(number, patience)) {
+                let is_back = is_same && self.come_back(number) && build() == before;
+                if was_inside && !is_back {
                     // Somebody has changed what its writes were made for.
                     self.engine.kill();
                 }

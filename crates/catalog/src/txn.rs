@@ -232,9 +232,8 @@ impl Txn {
     /// The collection, locked against metadata changes until this transaction ends; `None` where
     /// it does not exist. May wait for a change of its metadata to end.
     pub fn open_for_write(&mut self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
-        let is_it = |touched: &&Touched| {
-            !touched.is_dropped && touched.collection.namespace == *namespace
-        };
+        let is_it =
+            |touched: &&Touched| !touched.is_dropped && touched.collection.namespace == *namespace;
         if let Some(touched) = self.touched.iter().find(is_it) {
             return Ok(Some(Arc::clone(&touched.collection)));
         }
@@ -252,9 +251,9 @@ impl Txn {
             } else {
                 let patience = self.patience().max(self.least_patience());
                 let metadata = &found.shared.metadata;
-                let guard = metadata.try_read_arc().or_else(|| {
-                    self.catalog.waiting(|| metadata.try_read_arc_for(patience))
-                });
+                let guard = metadata
+                    .try_read_arc()
+                    .or_else(|| self.catalog.waiting(|| metadata.try_read_arc_for(patience)));
                 Some(guard.ok_or_else(|| lock_timeout('I', namespace, patience))?)
             };
             let Some(collection) = self.collection(namespace) else { return Ok(None) };
@@ -352,7 +351,7 @@ impl Txn {
     /// Undoes the writes since `savepoint`; locks and multikey marks stay.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.engine.rollback_to(savepoint.engine);
-        if !self.names.is_empty() {
+        if !self.names.is_untouched() {
             let gone = std::mem::replace(&mut self.names, savepoint.names);
             let names = &self.names;
             self.touched.retain(|touched| {
@@ -410,6 +409,9 @@ impl Txn {
                     counts.publish(stripe, touched.documents, touched.bytes);
                 }
                 for (index, mask) in &self.multikey {
+                    if self.names.has_dropped_index(index.dictionary) {
+                        continue;
+                    }
                     index.state.persisted.fetch_or(*mask, Ordering::AcqRel);
                 }
             }),
@@ -453,7 +455,9 @@ impl Txn {
     }
 
     /// Takes the share again that [`Txn::let_go`] gave back; false where somebody else was quicker.
-    pub(crate) fn come_back(&mut self, number: u64, patience: Duration) -> bool {
+    pub(crate) fn come_back(&mut self, number: u64) -> bool {
+        // Whoever is before it is done soon, or changes the collection.
+        let patience = self.patience().max(METADATA_TURN * 10);
         let catalog = Arc::clone(&self.catalog);
         let Some(touched) = self.find_touched(number) else { return false };
         touched.guard = touched.base.shared.metadata.try_read_arc_for(patience);

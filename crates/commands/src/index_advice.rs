@@ -83,7 +83,10 @@ impl IndexAdvice {
             all.extend(unused(catalog, uptime));
         }
         let mut learnt = self.learnt.lock();
-        all.into_iter().filter(|(of, _)| learnt.told.insert(of.clone())).map(|(_, text)| text).collect()
+        all.into_iter()
+            .filter(|(of, _)| learnt.told.insert(of.clone()))
+            .map(|(_, text)| text)
+            .collect()
     }
 
     /// Of what, and the advice.
@@ -226,7 +229,11 @@ mod tests {
             rawdoc! { "q": { "a": 1 }, "u": { "$set": { "b": 1 } } },
             rawdoc! { "aggregate": "c", "pipeline": [{ "$match": { "a": 1 } }] },
         ] {
-            assert_eq!(filter_of(&command).map(fields_of), Some(vec!["a".to_owned()]), "{command:?}");
+            assert_eq!(
+                filter_of(&command).map(fields_of),
+                Some(vec!["a".to_owned()]),
+                "{command:?}"
+            );
         }
         let group = rawdoc! { "aggregate": "c", "pipeline": [{ "$group": { "_id": 1 } }] };
         assert_eq!(filter_of(&group), None);

@@ -393,9 +393,7 @@ fn storage_waits(waits: Waits) -> Document {
         storage.insert("data", doc! { "timeReadingMicros": micros(Wait::DiskRead) });
     }
     let mut waiting = Document::new();
-    for (name, kind) in
-        [("cache", Wait::Throttle), ("lock", Wait::Lock), ("log", Wait::LogSync)]
-    {
+    for (name, kind) in [("cache", Wait::Throttle), ("lock", Wait::Lock), ("log", Wait::LogSync)] {
         if micros(kind) > 0 {
             waiting.insert(name, micros(kind));
         }

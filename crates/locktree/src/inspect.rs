@@ -93,7 +93,8 @@ impl LockTable {
     pub fn waiting(&self) -> Vec<LockInfo> {
         let waits = self.waits.lock();
         let now = self.clock.monotonic();
-        let describe = |(number, request): (&u64, &Request)| self.describe(&waits, *number, request, now);
+        let describe =
+            |(number, request): (&u64, &Request)| self.describe(&waits, *number, request, now);
         waits.requests.iter().map(describe).collect()
     }
 

@@ -2,6 +2,7 @@
 
 use super::Client;
 use bson::{Document, doc};
+use std::time::Duration;
 
 fn begin(client: &Client, isolation: &str) {
     client.ok("db", doc! { "beginTransaction": 1, "isolation": isolation });
@@ -81,7 +82,11 @@ fn dropped_collection_is_there_for_others_until_the_commit() {
             assert_eq!(code(&client, doc! { "listIndexes": "c" }), 26);
             assert_eq!((ids(&other, "c"), count(&other, "c")), (vec![1, 2, 3], 3), "{isolation}");
             assert_eq!(found_by_n(&other, "c", 20), [2]);
-            if commits { commit(&client) } else { roll_back(&client) }
+            if commits {
+                commit(&client)
+            } else {
+                roll_back(&client)
+            }
             let left = if commits { vec![] } else { vec![1, 2, 3] };
             for client in [&client, &other] {
                 assert_eq!(ids(client, "c"), left, "{isolation}");
@@ -146,9 +151,16 @@ fn index_of_a_collection_that_was_there_is_built_with_the_transactions_own_docum
             client.ok("db", insert("c", 5, 50));
             let double = client.ok("db", insert("c", 6, 20));
             assert_eq!(double.get_array("writeErrors").unwrap().len(), 1);
-            assert_eq!((found_by_n(&client, "c", 40), found_by_n(&client, "c", 50)), (vec![4], vec![5]));
+            assert_eq!(
+                (found_by_n(&client, "c", 40), found_by_n(&client, "c", 50)),
+                (vec![4], vec![5])
+            );
             assert_eq!((indexes(&client, "c"), indexes(&other, "c")), (2, 1));
-            if commits { commit(&client) } else { roll_back(&client) }
+            if commits {
+                commit(&client)
+            } else {
+                roll_back(&client)
+            }
             assert_eq!(indexes(&other, "c"), if commits { 2 } else { 1 });
         }
         drop(older);
@@ -198,11 +210,9 @@ fn changed_collection_has_one_writer_until_the_end() {
     client.ok("db", doc! { "dropIndexes": "c", "index": "n" });
     begin(&other, "mvcc");
     other.ok("db", doc! { "setClientLockTimeout": 0 });
-    for refused in [
-        insert("c", 4, 40),
-        doc! { "drop": "c" },
-        doc! { "dropIndexes": "c", "index": "n" },
-    ] {
+    for refused in
+        [insert("c", 4, 40), doc! { "drop": "c" }, doc! { "dropIndexes": "c", "index": "n" }]
+    {
         assert_eq!(code(&other, refused.clone()), 16759, "{refused}");
     }
     assert_eq!(found_by_n(&other, "c", 20), [2]);
@@ -251,6 +261,66 @@ fn changes_are_there_after_a_restart() {
     assert_eq!((count(&again, "c"), count(&again, "d")), (1, 3));
     for collection in ["c", "d"] {
         let report = again.ok("db", doc! { "validate": collection, "full": true });
+        assert!(report.get_bool("valid").unwrap(), "{report}");
+    }
+}
+
+#[test]
+fn failed_changes_leave_marks_and_counts_as_they_were() {
+    let (client, other) = filled();
+    client.ok("db", insert("d", 1, 1));
+    begin(&client, "mvcc");
+    assert_eq!(code(&client, doc! { "dropIndexes": "c", "index": ["n", "missing"] }), 27);
+    let arrays = doc! { "insert": "c", "documents": [{ "_id": 7, "n": [1, 10] }] };
+    client.ok("db", arrays);
+    commit(&client);
+    begin(&client, "mvcc");
+    client.ok("db", insert("d", 9, 9));
+    // It changes what the transaction is about to rename.
+    other.ok("db", doc! { "collMod": "c", "validationLevel": "moderate" });
+    let rename = doc! { "renameCollection": "db.c", "to": "db.d", "dropTarget": true };
+    assert_eq!(client.run("admin", rename).get_i32("code").unwrap(), 16759);
+    client.ok("db", insert("d", 10, 10));
+    client.ok("db", doc! { "create": "e" });
+    commit(&client);
+    let again = client.restarted(4);
+    for client in [&other, &again] {
+        let range = doc! { "find": "c", "filter": { "n": { "$gt": 5, "$lt": 3 } }, "hint": "n" };
+        assert_eq!(batch(client, range).len(), 1, "the mark of the arrays is there");
+        assert_eq!((count(client, "d"), ids(client, "d")), (3, vec![1, 9, 10]));
+        for collection in ["c", "d"] {
+            let report = client.ok("db", doc! { "validate": collection, "full": true });
+            assert!(report.get_bool("valid").unwrap(), "{report}");
+        }
+    }
+    let find = doc! { "find": "d", "batchSize": 1 };
+    let cursor = other.ok("db", find).get_document("cursor").unwrap().get_i64("id").unwrap();
+    other.ok("db", doc! { "getMore": cursor, "collection": "d" });
+}
+
+#[test]
+fn build_that_waits_for_a_transaction_has_its_documents() {
+    for round in 0..5 {
+        let (client, other) = filled();
+        begin(&client, "mvcc");
+        client.ok("db", insert("c", 4, 1));
+        std::thread::scope(|scope| {
+            let index = doc! { "key": { "x": 1 }, "name": "x" };
+            let command = doc! { "createIndexes": "c", "indexes": [index] };
+            let builds = scope.spawn(|| other.run("db", command));
+            std::thread::sleep(Duration::from_millis(30 * round));
+            // It has to let go of its share: the build may come between.
+            let dropped = client.run("db", doc! { "dropIndexes": "c", "index": "n" });
+            if dropped.get_f64("ok").ok() == Some(1.0) {
+                client.ok("db", insert("c", 5, 1));
+                commit(&client);
+            } else {
+                assert_eq!(dropped.get_i32("code").unwrap(), 16759, "{dropped}");
+                client.run("db", doc! { "rollbackTransaction": 1 });
+            }
+            builds.join().unwrap();
+        });
+        let report = client.ok("db", doc! { "validate": "c", "full": true });
         assert!(report.get_bool("valid").unwrap(), "{report}");
     }
 }

@@ -249,7 +249,8 @@ fn entry_tells_how_long_its_operation_waited_for_a_lock() {
 #[test]
 fn frequent_slow_scans_ask_for_an_index_until_there_is_one() {
     let client = Client::new();
-    let documents: Vec<Document> = (0..2000).map(|i| doc! { "_id": i, "a": i, "b": i % 2 }).collect();
+    let documents: Vec<Document> =
+        (0..2000).map(|i| doc! { "_id": i, "a": i, "b": i % 2 }).collect();
     client.ok("db", doc! { "insert": "c", "documents": documents });
     client.ok("db", doc! { "profile": 0, "slowms": 0 });
     let find = doc! { "find": "c", "filter": { "b": { "$gt": 0 }, "a": 7 } };

@@ -1,7 +1,7 @@
 //! Writing leaves: what waits for a range of them, merged into what they hold.
 
-use super::runs::{ids, memory, segment, segments, span_bounds};
 use super::rewrite::Anew;
+use super::runs::{ids, memory, segment, segments, span_bounds};
 use super::{Area, Edit, Tree, Unit};
 use crate::bytes::common_prefix;
 use crate::error::Result;
@@ -166,13 +166,15 @@ impl<'a> LeafWriter<'a> {
         let (home, options, displaces) = (&self.tree.home, &self.options, self.displaces);
         let value;
         let entry = match (entry.message, &mut self.anew) {
-            (Message::Large(reference), Some(anew)) => match anew.take(entry.key, home, reference)? {
-                Some(taken) => {
-                    value = taken;
-                    Entry { message: Message::Put(&value), ..entry }
+            (Message::Large(reference), Some(anew)) => {
+                match anew.take(entry.key, home, reference)? {
+                    Some(taken) => {
+                        value = taken;
+                        Entry { message: Message::Put(&value), ..entry }
+                    }
+                    None => entry,
                 }
-                None => entry,
-            },
+            }
             _ => entry,
         };
         let role = self.role;
