@@ -257,13 +257,12 @@ impl Txn {
         let target = self.collection(to);
         check_rename(from, to, self.collection(from), target.as_ref(), drop_target)?;
         let source = self.take_over(from)?;
-        let target = match target {
-            Some(_) => Some(self.take_over(to)?),
-            None => {
-                self.catalog.check_case(to.database())?;
-                self.lock_free_name(to)?;
-                None
-            }
+        let target = if target.is_some() {
+            Some(self.take_over(to)?)
+        } else {
+            self.catalog.check_case(to.database())?;
+            self.lock_free_name(to)?;
+            None
         };
         if let Some(target) = &target {
             self.drop_taken(target)?;
@@ -331,7 +330,8 @@ impl Txn {
             return Err(too_many_indexes(namespace, first));
         }
         let is_made = self.names.has_made(collection.number);
-        if !self.is_connections() && !(is_made && self.documents_added(&collection) == 0) {
+        let is_fresh = is_made && self.documents_added(&collection) == 0;
+        if !(is_fresh || self.is_connections()) {
             return Err(Error::new(
                 Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
                 format!(

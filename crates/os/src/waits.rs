@@ -41,6 +41,7 @@ impl Waits {
     }
 
     /// What was added after `before`, on the same thread.
+    #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self(std::array::from_fn(|kind| self.0[kind].saturating_sub(before.0[kind])))
     }

@@ -83,9 +83,9 @@ fn dropped_collection_is_there_for_others_until_the_commit() {
             assert_eq!((ids(&other, "c"), count(&other, "c")), (vec![1, 2, 3], 3), "{isolation}");
             assert_eq!(found_by_n(&other, "c", 20), [2]);
             if commits {
-                commit(&client)
+                commit(&client);
             } else {
-                roll_back(&client)
+                roll_back(&client);
             }
             let left = if commits { vec![] } else { vec![1, 2, 3] };
             for client in [&client, &other] {
@@ -157,9 +157,9 @@ fn index_of_a_collection_that_was_there_is_built_with_the_transactions_own_docum
             );
             assert_eq!((indexes(&client, "c"), indexes(&other, "c")), (2, 1));
             if commits {
-                commit(&client)
+                commit(&client);
             } else {
-                roll_back(&client)
+                roll_back(&client);
             }
             assert_eq!(indexes(&other, "c"), if commits { 2 } else { 1 });
         }
