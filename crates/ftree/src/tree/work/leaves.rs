@@ -170,7 +170,7 @@ impl<'a> LeafWriter<'a> {
                 match anew.take(entry.key, home, reference)? {
                     Some(taken) => {
                         value = taken;
-                        Entry { message: Message::Put(&value), ..entry }
+                        Entry { message: Message::Put(&value.0), ..entry }
                     }
                     None => entry,
                 }

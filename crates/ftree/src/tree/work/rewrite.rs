@@ -17,6 +17,7 @@ use crate::error::Result;
 use crate::home::{Home, count};
 use crate::message::Visibility;
 use crate::node::{Child, Node};
+use cachetable::{Part, Reservation};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -188,19 +189,20 @@ impl Anew {
         Self { after, ..Self::default() }
     }
 
-    /// The value, where it is to be written anew; keys come in order. May read the disk.
+    /// The value, and what it takes of the cache's bound, where it is to be written anew; keys come in order. May read the disk.
     pub(super) fn take(
         &mut self,
         key: &[u8],
         home: &Home,
         reference: &[u8],
-    ) -> Result<Option<Vec<u8>>> {
+    ) -> Result<Option<(Vec<u8>, Reservation)>> {
         if !self.takes(key) {
             return Ok(None);
         }
         let at = home.decode_large(reference)?;
         self.bytes += u64::from(at.block.page.len);
-        home.read_large(at).map(Some)
+        let memory = home.cache.reserve(Part::Buffers, u64::from(at.block.raw_len));
+        Ok(Some((home.read_large(at)?, memory)))
     }
 
     fn takes(&mut self, key: &[u8]) -> bool {
