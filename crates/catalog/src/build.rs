@@ -176,7 +176,7 @@ impl Catalog {
         };
         let ddl = self.ddl.lock();
         let mut txn = self.engine().begin(TxnOptions::default());
-        write_record(&mut txn, &with_built(Timestamp(0)))?;
+        write_record(&mut txn, &with_built(Timestamp(0))).map_err(from_engine)?;
         build.finish(&mut txn)?;
         let committed = txn.commit_with(Durability::Buffered, |created| {
             *visible = true;

@@ -253,7 +253,7 @@ impl Catalog {
         }
         let renamed = Arc::new(renamed(&source, to));
         txn.delete(DictionaryId::ROOT, &metadata::namespace_key(from)).map_err(from_engine)?;
-        write_record(&mut txn, &renamed)?;
+        write_record(&mut txn, &renamed).map_err(from_engine)?;
         let committed = txn.commit_with(Durability::Buffered, |_| {
             let mut namespaces = self.namespaces.write();
             namespaces.remove(from.as_str());
@@ -337,7 +337,7 @@ impl Catalog {
         changed: Collection,
     ) -> Result<Arc<Collection>> {
         let changed = Arc::new(changed);
-        write_record(&mut txn, &changed)?;
+        write_record(&mut txn, &changed).map_err(from_engine)?;
         let committed = txn.commit_with(Durability::Buffered, |_| self.publish(&changed));
         committed.map_err(from_engine)?;
         Ok(changed)
@@ -441,12 +441,7 @@ pub(crate) fn create_order(
 }
 
 /// Writes a collection's record as part of `txn`.
-pub(crate) fn write_record(txn: &mut engine::Txn, collection: &Collection) -> Result<()> {
-    put_record(txn, collection).map_err(from_engine)
-}
-
-/// As [`write_record`], with the engine's own error.
-pub(crate) fn put_record(txn: &mut engine::Txn, collection: &Collection) -> engine::Result<()> {
+pub(crate) fn write_record(txn: &mut engine::Txn, collection: &Collection) -> engine::Result<()> {
     let record = metadata::write_collection(collection);
     let key = metadata::namespace_key(&collection.namespace);
     txn.put(DictionaryId::ROOT, &key, record.as_bytes())

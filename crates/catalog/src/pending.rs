@@ -18,7 +18,7 @@ use crate::catalog::{Catalog, not_found};
 use crate::collection::{Collection, Index, Shared};
 use crate::ddl::{
     Check, MetadataGuard, check_rename, drop_index_records, drop_records, exists, lock_timeout,
-    put_record, renamed,
+    renamed, write_record,
 };
 use crate::documents::required_id;
 use crate::failure::from_engine;
@@ -210,7 +210,7 @@ impl Txn {
             indexes: Vec::new(),
             shared: Arc::new(Shared::default()),
         });
-        let written = put_record(&mut self.engine, &collection);
+        let written = write_record(&mut self.engine, &collection);
         written.map_err(|error| self.failed(error))?;
         self.names.made.push(collection.number);
         self.names.set(namespace, Some(Arc::clone(&collection)));
@@ -392,7 +392,7 @@ impl Txn {
 
     /// A version of a collection with other indexes takes the place of the one before.
     fn replace_version(&mut self, collection: &Arc<Collection>) -> Result<()> {
-        let written = put_record(&mut self.engine, collection);
+        let written = write_record(&mut self.engine, collection);
         written.map_err(|error| self.failed(error))?;
         self.names.set(&collection.namespace, Some(Arc::clone(collection)));
         self.replace_touched(collection);
@@ -428,7 +428,10 @@ impl Txn {
                     self.taken.push((number, guard));
                     Ok(current)
                 }
-                Some(_) => self.take_over(namespace),
+                Some(_) => {
+                    drop(guard);
+                    self.take_over(namespace)
+                }
                 None => Err(missing()),
             },
             guard => {

@@ -331,12 +331,18 @@ fn checkpoint_is_due_when_the_log_has_grown() {
     assert!(recovered.commits < 500);
 }
 
-#[test]
-fn memory_for_writes_takes_what_the_cache_has_left_and_gives_way_to_pages() {
-    let sim = SimOs::new(1);
+/// Memory for writes may grow to a quarter of the cache, where pages leave it.
+fn sharing() -> Options {
     let mut options = Options { cache_size: 8 << 20, ..tiny() };
     options.tuning.frame_bytes = 0;
     options.tuning.most_write_budget = 2 << 20;
+    options
+}
+
+#[test]
+fn memory_for_writes_takes_what_the_cache_has_left_and_gives_way_to_pages() {
+    let sim = SimOs::new(1);
+    let options = sharing();
     let engine = open(&sim.os(), options).unwrap();
     while engine.step().unwrap() {}
     assert_eq!(engine.stats().write_budget, 2 << 20, "nobody else wants it");
@@ -365,9 +371,7 @@ fn memory_for_writes_takes_what_the_cache_has_left_and_gives_way_to_pages() {
 #[test]
 fn memory_for_writes_that_shrinks_is_drained_though_nobody_writes() {
     let sim = SimOs::new(1);
-    let mut options = Options { cache_size: 8 << 20, ..tiny() };
-    options.tuning.frame_bytes = 0;
-    options.tuning.most_write_budget = 2 << 20;
+    let mut options = sharing();
     options.tuning.log_cap = 64 << 20;
     let engine = open(&sim.os(), options.clone()).unwrap();
     for i in 0..12_000_u32 {
