@@ -11,7 +11,6 @@ use bson::{Bson, Document, doc};
 use catalog::storage::Refusal;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Lines in a second.
 const MOST: u32 = 10;
@@ -54,8 +53,7 @@ pub(crate) fn start(service: &Arc<Service>) {
 fn write(service: &Service, lines: &Mutex<Lines>, refusal: &Refusal) {
     let txn = refusal.request.txn;
     let waited_ms = refusal.request.waiting_ms.unwrap_or_default();
-    let connections = service.connections();
-    let bound = connections.iter().find(|c| c.txn_id.load(Ordering::Relaxed) == txn);
+    let bound = service.connection_of(txn);
     if bound.is_none() && waited_ms < LONG_MS {
         return;
     }

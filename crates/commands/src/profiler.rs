@@ -209,9 +209,10 @@ impl Entry<'_> {
     /// A scan that an index would have spared.
     fn note_scan(&self) {
         let scans = self.examined.plan_summary().is_some_and(|plans| plans.contains("COLLSCAN"));
-        if let (true, Some(namespace)) = (scans, &self.context.collection) {
-            let Figures { returned, matched, deleted, .. } = self.context.figures;
-            let found = returned.or(matched).or(deleted).unwrap_or(0);
+        let Figures { returned, matched, deleted, .. } = self.context.figures;
+        // A count or a group does not say how much it found.
+        let found = returned.or(matched).or(deleted);
+        if let (true, Some(namespace), Some(found)) = (scans, &self.context.collection, found) {
             let advice = &self.context.service.index_advice;
             advice.note_scan(namespace, self.command(), self.examined.documents, found);
         }

@@ -290,6 +290,12 @@ impl Service {
         self.connections.lock().values().cloned().collect()
     }
 
+    /// The connection to which this transaction is bound.
+    pub(crate) fn connection_of(&self, txn: u64) -> Option<Arc<Connection>> {
+        let connections = self.connections.lock();
+        connections.values().find(|c| c.txn_id.load(Ordering::Relaxed) == txn).cloned()
+    }
+
     /// Runs one request. May wait for locks, the disk, and in an awaitable `hello` for time.
     pub fn run(&self, connection: &Connection, request: &Request<'_>) -> Reply {
         let started = self.os.clock.monotonic();
