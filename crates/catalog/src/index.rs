@@ -5,4 +5,4 @@ mod spec;
 
 pub use keys::{DocumentKeys, IndexKey, KeyMaker, hash};
 pub(crate) use keys::{hexadecimal, id_key};
-pub use spec::{IndexSpec, KeyPart, default_index_name};
+pub use spec::{IndexSpec, KeyPart, PartKind, default_index_name};

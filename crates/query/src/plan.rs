@@ -17,7 +17,7 @@ pub(crate) use candidates::{PlannerInput, choose};
 
 use bson::raw::RawBson;
 use catalog::Index;
-use catalog::index::KeyPart;
+use catalog::index::{KeyPart, PartKind};
 use expr::Filter;
 use interval::Intervals;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ impl IndexScan {
 pub(crate) fn id_parts() -> &'static [KeyPart] {
     use std::sync::OnceLock;
     static PARTS: OnceLock<[KeyPart; 1]> = OnceLock::new();
-    PARTS.get_or_init(|| [KeyPart { path: "_id".to_owned(), descending: false, hashed: false }])
+    PARTS.get_or_init(|| [KeyPart { path: "_id".to_owned(), descending: false, kind: PartKind::Value }])
 }
 
 /// A decision with the candidates that lost.

@@ -10,7 +10,7 @@
 //! Arrays, as MongoDB has it: an array on a path gives one key per element, a missing field is
 //! null, an empty array at the end of a path is undefined, two arrays side by side are refused.
 
-use super::IndexSpec;
+use super::{IndexSpec, PartKind};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use bson::{Bson, RawBson};
 use errors::{Code, Error, Result};
@@ -123,7 +123,7 @@ impl KeyMaker {
             unique: spec.unique,
             clustering: spec.clustering,
             sparse: spec.sparse,
-            hashed: spec.parts.iter().position(|part| part.hashed),
+            hashed: spec.parts.iter().position(|part| part.kind == PartKind::Hashed),
             partial: spec.partial.as_ref().map(|partial| partial.filter.clone()),
             collation: spec.collation.clone(),
             id_collation,

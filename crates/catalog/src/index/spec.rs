@@ -23,8 +23,17 @@ pub struct KeyPart {
     pub path: String,
     /// Whether larger values come first.
     pub descending: bool,
-    /// Whether the key holds the value's hash in its place.
-    pub hashed: bool,
+    /// What the key holds in the place of the value.
+    pub kind: PartKind,
+}
+
+/// What a part of an index key holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PartKind {
+    /// The value itself.
+    Value,
+    /// The value's hash.
+    Hashed,
 }
 
 /// What an index is.
@@ -303,12 +312,12 @@ impl IndexSpec {
 
     /// Whether this describes the index every collection has on `_id`.
     pub fn is_id(&self) -> bool {
-        matches!(&self.parts[..], [part] if part.path == "_id" && !part.hashed)
+        matches!(&self.parts[..], [part] if part.path == "_id" && part.kind == PartKind::Value)
     }
 
     /// Whether one of its parts is hashed.
     pub fn is_hashed(&self) -> bool {
-        self.parts.iter().any(|part| part.hashed)
+        self.parts.iter().any(|part| part.kind == PartKind::Hashed)
     }
 
     /// Whether two specifications index the same things under the same rules, name aside.
@@ -347,8 +356,10 @@ fn parse_key(key: &RawDocument) -> Result<Vec<KeyPart>> {
     for element in key {
         let (path, value) = element?;
         let path = path.as_str();
-        let hashed = matches!(value, RawBsonRef::String("hashed"));
-        let descending = !hashed && direction(value)?;
+        let (kind, descending) = match value {
+            RawBsonRef::String("hashed") => (PartKind::Hashed, false),
+            value => (PartKind::Value, direction(value)?),
+        };
         check_path(path)?;
         if parts.iter().any(|part| part.path == path) {
             return Err(Error::bad_value(format!(
@@ -356,9 +367,9 @@ fn parse_key(key: &RawDocument) -> Result<Vec<KeyPart>> {
                 document_text(key)
             )));
         }
-        parts.push(KeyPart { path: path.to_owned(), descending, hashed });
+        parts.push(KeyPart { path: path.to_owned(), descending, kind });
     }
-    let hashed = parts.iter().filter(|part| part.hashed).count();
+    let hashed = parts.iter().filter(|part| part.kind == PartKind::Hashed).count();
     if hashed > 1 {
         return Err(Error::location(
             31303,

@@ -15,7 +15,7 @@ use super::interval::{Interval, Intervals};
 use super::predicates::{PathPredicate, conjuncts, path_predicates};
 use super::{Access, AccessPath, Decision, IndexScan, id_parts};
 use bson::RawBson;
-use catalog::index::KeyPart;
+use catalog::index::{KeyPart, PartKind};
 use catalog::{Collection, Index, Timestamp};
 use expr::filter::{Filter, Leaf, Node, Predicate};
 use expr::{Path, SortPattern};
@@ -306,7 +306,7 @@ fn part_bounds(
     let mut bounds = Vec::with_capacity(parts.len());
     for (at, part) in parts.iter().enumerate() {
         let of_part = predicates.iter().filter(|p| p.path == part.path);
-        if part.hashed {
+        if part.kind == PartKind::Hashed {
             bounds.push(hashed_bounds(of_part, collation));
             continue;
         }
@@ -405,7 +405,7 @@ fn provided_order(
             return None;
         }
         // Hashes come in no order; of one value there is nothing to order.
-        if part.hashed && !bounds[at].is_point() {
+        if part.kind == PartKind::Hashed && !bounds[at].is_point() {
             return None;
         }
         if multikey & 1 << at != 0 && !bounds[at].is_all() {
@@ -449,7 +449,7 @@ fn covers(
             || a.path.starts_with("_id.")
     });
     !nested
-        && parts.iter().all(|part| !part.hashed)
+        && parts.iter().all(|part| part.kind == PartKind::Value)
         && fields.iter().all(|field| held(field))
         && residual.is_none_or(|filter| {
             filter.expressions().is_empty() && filter.paths().iter().all(|p| held(p.as_str()))
