@@ -218,18 +218,12 @@ impl Worker {
 
     fn mixed(&self, seconds: u64) -> Result<Value> {
         let (before, started) = (Usage::now(), Instant::now());
-        let until = started + Duration::from_secs(seconds);
-        let mut session = self.store.clone().session()?;
-        let rows = self.rows.clone();
+        // New rows would make it a question of how much an engine can write before its cache is
+        // full: the data stays as large as it is.
+        let mut writer = self.job(started, 1)?;
         let writer = std::thread::spawn(move || -> Result<u64> {
-            let mut written = 0;
-            while Instant::now() < until {
-                let next = rows.load(Ordering::Relaxed);
-                let (inserted, _) = insert_batch(&mut *session, next, until + PATIENCE)?;
-                rows.store(next + inserted, Ordering::Relaxed);
-                written += inserted;
-            }
-            Ok(written)
+            writer.until(Duration::from_secs(seconds), |job| overwrite(job, BATCH))?;
+            Ok(writer.tally.operations)
         });
         let mut job = self.job(started, 0)?;
         job.until(Duration::from_secs(seconds), read)?;
@@ -336,16 +330,21 @@ fn read(job: &mut Job) -> Result<u64> {
 }
 
 fn upsert(job: &mut Job) -> Result<u64> {
+    overwrite(job, 10)
+}
+
+/// New values for so many rows, in one transaction.
+fn overwrite(job: &mut Job, count: u64) -> Result<u64> {
     let Job { session, random, rows, value, .. } = job;
     transact(&mut **session, |session| {
-        for _ in 0..10 {
+        for _ in 0..count {
             let id = random.below(*rows);
             data::value(id, random.0 >> 24, value);
             session.put(0, &data::key(id), value)?;
         }
         Ok(())
     })?;
-    Ok(10)
+    Ok(count)
 }
 
 fn read_modify_write(job: &mut Job) -> Result<u64> {

@@ -281,6 +281,9 @@ pub(crate) fn missing_indexes(
         if spec.is_id() {
             continue;
         }
+        if let Some(series) = &collection.options.time_series {
+            series.check_index(&spec)?;
+        }
         if collection.order.is_some() && spec.expire_after_seconds.is_some() {
             return Err(Error::new(
                 Code::CANNOT_CREATE_INDEX,
@@ -356,11 +359,14 @@ pub(crate) fn selected(
     collection: &Collection,
     selector: IndexSelector<'_>,
 ) -> Result<Vec<String>> {
-    let no_id = || Error::new(Code::INVALID_OPTIONS, "cannot drop _id index");
+    let no_id = || match &collection.options.clustered {
+        None => Error::new(Code::INVALID_OPTIONS, "cannot drop _id index"),
+        Some(_) => Error::location(5979800, "Cannot drop the clustered index."),
+    };
     let names = |indexes: &[Arc<Index>]| indexes.iter().map(|i| i.spec.name.clone()).collect();
     match selector {
         IndexSelector::All => Ok(names(&collection.indexes)),
-        IndexSelector::Name("_id_") => Err(no_id()),
+        IndexSelector::Name(name) if name == collection.options.id_index_name() => Err(no_id()),
         IndexSelector::Name(name) => match collection.index(name) {
             Some(index) => Ok(names(std::slice::from_ref(index))),
             None => Err(Error::new(

@@ -291,6 +291,12 @@ impl Catalog {
                 format!("cannot convert a view to a capped collection: {namespace}"),
             ));
         }
+        if found.options.clustered.is_some() || found.options.time_series.is_some() {
+            return Err(Error::new(
+                Code::INVALID_OPTIONS,
+                format!("a clustered or time-series collection cannot be capped: {namespace}"),
+            ));
+        }
         let (collection, guard, turn) = self.lock_for_build(namespace, check)?;
         let ddl = self.ddl.lock();
         let mut txn = self.engine().begin(TxnOptions::default());

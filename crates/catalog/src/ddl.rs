@@ -14,7 +14,7 @@ use crate::metadata;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use bson::Uuid;
-use bson::raw::RawDocument;
+use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use engine::{DictionaryId, DictionaryOptions, Durability, TxnOptions};
 use errors::{Code, Error, Result};
 use parking_lot::{ArcRwLockWriteGuard, RawRwLock};
@@ -292,6 +292,41 @@ impl Catalog {
         Ok(())
     }
 
+    /// Changes what a view is of: another source, another pipeline.
+    pub fn change_view(
+        &self,
+        namespace: &Namespace,
+        on: Option<&str>,
+        pipeline: Option<&RawArray>,
+        check: Check<'_>,
+    ) -> Result<()> {
+        let (collection, guard) = self.lock_current(namespace, check)?;
+        let options = collection.options.with_view(on, pipeline)?;
+        self.check_view(namespace, &options)?;
+        let _ddl = self.ddl.lock();
+        let txn = self.engine().begin(TxnOptions::default());
+        self.commit_changed(txn, with_options(&collection, options))?;
+        drop(guard);
+        Ok(())
+    }
+
+    /// Changes how long documents live, or the pace of measurements.
+    pub fn change_layout(
+        &self,
+        namespace: &Namespace,
+        expire_after: Option<RawBsonRef<'_>>,
+        time_series: Option<&RawDocument>,
+        check: Check<'_>,
+    ) -> Result<()> {
+        let (collection, guard) = self.lock_current(namespace, check)?;
+        let options = collection.options.with_layout(expire_after, time_series)?;
+        let _ddl = self.ddl.lock();
+        let txn = self.engine().begin(TxnOptions::default());
+        self.commit_changed(txn, with_options(&collection, options))?;
+        drop(guard);
+        Ok(())
+    }
+
     /// The collection's current version under its exclusive metadata lock.
     pub(crate) fn lock_current(
         &self,
@@ -374,6 +409,12 @@ pub(crate) fn check_rename(
         return Err(Error::new(
             Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
             format!("cannot rename view: {from}"),
+        ));
+    }
+    if source.options.time_series.is_some() {
+        return Err(Error::new(
+            Code::ILLEGAL_OPERATION,
+            format!("cannot rename the time-series collection {from}"),
         ));
     }
     if from == to {

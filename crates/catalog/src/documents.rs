@@ -35,6 +35,9 @@ impl Txn {
         if !self.bypasses_validation {
             collection.options.validation.check_insert(&collection.namespace, document)?;
         }
+        if let Some(series) = &collection.options.time_series {
+            series.check_document(document)?;
+        }
         let id = required_id(document)?;
         let key = collection.id_key(id)?;
         let keys = all_keys(collection, document, id)?;
@@ -89,6 +92,9 @@ impl Txn {
     ) -> Result<()> {
         if !self.bypasses_validation {
             collection.options.validation.check_update(&collection.namespace, old, new)?;
+        }
+        if let Some(series) = &collection.options.time_series {
+            series.check_document(new)?;
         }
         let old_keys = touched_keys(collection, old, touched)?;
         let new_keys = touched_keys(collection, new, touched)?;

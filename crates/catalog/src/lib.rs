@@ -55,7 +55,7 @@ pub use index::{IndexSpec, default_index_name};
 pub use locks::ShownLock;
 pub use namespace::{Namespace, check_database};
 pub use observer::OpObserver;
-pub use options::{CollectionOptions, View};
+pub use options::{Clustered, CollectionOptions, TimeSeries, View};
 pub use pending::Names;
 pub use reindex::{ReindexProgress, Reindexed};
 pub use session_records::{SESSION_BYTES, SessionRow};

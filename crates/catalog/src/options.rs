@@ -3,11 +3,17 @@
 //! Always true: an option that cannot be honoured was refused when it was parsed; what is kept is
 //! shown by `listCollections` as it was given.
 
+mod clustered;
+mod time_series;
+
+pub use clustered::Clustered;
+pub use time_series::TimeSeries;
+
 use crate::capped::Cap;
 use crate::index::IndexSpec;
 use crate::shape::StorageOptions;
 use crate::validation::Validation;
-use bson::raw::{CStr, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::raw::{CStr, RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use keystring::Collation;
 
@@ -53,6 +59,12 @@ pub struct CollectionOptions {
     pub view: Option<View>,
     /// How much it may hold, where that is limited.
     pub capped: Option<Cap>,
+    /// Set where the order of `_id` was asked for by name.
+    pub clustered: Option<Clustered>,
+    /// Set for a collection of measurements.
+    pub time_series: Option<TimeSeries>,
+    /// How long documents live: by the time field of measurements, else by `_id`.
+    pub expire_after_seconds: Option<i64>,
     /// What is demanded of documents.
     pub validation: Validation,
     /// The order of texts, where an operation or an index does not say; `None` is that of their
@@ -98,6 +110,11 @@ impl CollectionOptions {
                     let array = value.as_array().ok_or_else(|| wrong_type(key, "array"))?;
                     pipeline = Some(array.to_owned());
                 }
+                "clusteredIndex" => options.clustered = Some(Clustered::parse(key, value)?),
+                "timeseries" => options.time_series = Some(TimeSeries::parse(value)?),
+                "expireAfterSeconds" => {
+                    options.expire_after_seconds = clustered::expire_after(value)?;
+                }
                 name if Validation::is_option(name) => {
                     options.validation.take("create", name, value)?;
                 }
@@ -125,11 +142,13 @@ impl CollectionOptions {
             (false, _) => None,
         };
         show_cap(options.capped, &mut options.shown);
+        options.check_layout(id_index.is_some())?;
         if let Some(index) = id_index {
             index.in_collection(options.collation.as_ref())?;
         }
         options.validation.settle(options.collation.as_ref())?;
         options.validation.show(&mut options.shown);
+        options.show_layout();
         if let Some(view) = &options.view {
             if options.capped.is_some() {
                 return Err(invalid("a view cannot be capped"));
@@ -142,6 +161,86 @@ impl CollectionOptions {
         }
         options.show_collation();
         Ok(options)
+    }
+
+    /// Refuses layouts that exclude each other.
+    fn check_layout(&self, has_id_index: bool) -> Result<()> {
+        let expires = self.expire_after_seconds.is_some();
+        match (&self.clustered, &self.time_series) {
+            (None, None) if expires => Err(invalid(
+                "'expireAfterSeconds' is only supported on time-series collections or when the \
+                 'clusteredIndex' option is specified",
+            )),
+            (None, None) => Ok(()),
+            _ if self.view.is_some() => Err(invalid("a view has no layout of its own")),
+            _ if self.capped.is_some() => {
+                Err(invalid("a capped collection cannot be clustered or hold time-series"))
+            }
+            (Some(_), Some(_)) => {
+                Err(invalid("the 'timeseries' and 'clusteredIndex' options exclude each other"))
+            }
+            (Some(_), None) if has_id_index => Err(invalid(
+                "The 'clusteredIndex' option is not supported with the 'idIndex' option",
+            )),
+            (None, Some(_)) if has_id_index || !self.validation.is_empty() => Err(invalid(
+                "time-series collections take neither the 'idIndex' nor the validation options",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn show_layout(&mut self) {
+        if let Some(clustered) = &self.clustered {
+            self.shown.append(bson::raw::cstr!("clusteredIndex"), clustered.shown());
+        }
+        if let Some(series) = &self.time_series {
+            self.shown.append(bson::raw::cstr!("timeseries"), series.shown());
+        }
+        if let Some(seconds) = self.expire_after_seconds {
+            self.shown.append(bson::raw::cstr!("expireAfterSeconds"), seconds);
+        }
+    }
+
+    /// The same options with another life of documents, or another pace of measurements, as
+    /// `collMod` gives them.
+    pub(crate) fn with_layout(
+        &self,
+        expire_after: Option<RawBsonRef<'_>>,
+        time_series: Option<&RawDocument>,
+    ) -> Result<Self> {
+        let mut options = self.clone();
+        if let Some(value) = expire_after {
+            options.expire_after_seconds = clustered::expire_after(value)?;
+            options.check_layout(false)?;
+        }
+        if let Some(change) = time_series {
+            let Some(series) = &self.time_series else {
+                return Err(invalid(
+                    "option only supported on a time-series collection: timeseries",
+                ));
+            };
+            options.time_series = Some(series.changed(change)?);
+        }
+        options.shown = RawDocumentBuf::new();
+        for element in &self.shown {
+            let (name, value) = element?;
+            if !matches!(name.as_str(), "clusteredIndex" | "timeseries" | "expireAfterSeconds") {
+                options.shown.append(name, value);
+            }
+        }
+        options.show_layout();
+        Ok(options)
+    }
+
+    /// The name of the order of `_id` among the indexes.
+    pub fn id_index_name(&self) -> &str {
+        self.clustered.as_ref().map_or("_id_", |clustered| &clustered.name)
+    }
+
+    /// The field whose date decides when a document expires, and after how long.
+    pub fn expiry(&self) -> Option<(&str, i64)> {
+        let seconds = self.expire_after_seconds?;
+        Some((self.time_series.as_ref().map_or("_id", |series| &series.time_field), seconds))
     }
 
     fn show_collation(&mut self) {
@@ -171,6 +270,27 @@ impl CollectionOptions {
                 options.shown.append(name, value);
             }
         }
+        Ok(options)
+    }
+
+    /// The same options of a view with another source or pipeline, as `collMod` gives them.
+    pub(crate) fn with_view(&self, on: Option<&str>, pipeline: Option<&RawArray>) -> Result<Self> {
+        let Some(view) = &self.view else {
+            return Err(invalid("option only supported on a view: viewOn"));
+        };
+        let on = on.map_or_else(|| view.on.clone(), str::to_owned);
+        let pipeline = pipeline.map_or_else(|| view.pipeline.clone(), RawArray::to_owned);
+        let mut options = self.clone();
+        options.shown = RawDocumentBuf::new();
+        for element in &self.shown {
+            let (name, value) = element?;
+            match name.as_str() {
+                "viewOn" => options.shown.append(name, on.as_str()),
+                "pipeline" => options.shown.append(name, pipeline.clone()),
+                _ => options.shown.append(name, value),
+            }
+        }
+        options.view = Some(View { on, pipeline });
         Ok(options)
     }
 
@@ -234,16 +354,8 @@ fn index_defaults(value: RawBsonRef<'_>) -> Result<StorageOptions> {
 /// Options MongoDB has and this server has not built yet are refused, never dropped silently.
 fn refuse_unbuilt(name: &str, value: RawBsonRef<'_>) -> Result<()> {
     match name {
-        "timeseries" => Err(unbuilt("time-series collections are")),
-        "clusteredIndex" if value.as_document().is_some() || truth(value) => {
-            Err(unbuilt("the option 'clusteredIndex' is"))
-        }
         "primaryKey" => Err(unbuilt("the option 'primaryKey' is")),
         "partitioned" if truth(value) => Err(unbuilt("partitioned collections are")),
-        "expireAfterSeconds" => Err(invalid(
-            "'expireAfterSeconds' is only supported on time-series collections or when the \
-             'clusteredIndex' option is specified",
-        )),
         "encryptedFields" => Err(unbuilt("encrypted collections are")),
         "changeStreamPreAndPostImages"
             if value
@@ -318,6 +430,53 @@ mod tests {
     }
 
     #[test]
+    fn layouts_read_back_as_they_are_shown() {
+        let series = doc! { "timeField": "t", "metaField": "m", "granularity": "minutes" };
+        let key = doc! { "key": { "_id": 1 }, "unique": true };
+        for (command, shown) in [
+            (
+                doc! { "timeseries": series, "expireAfterSeconds": 60.0 },
+                doc! {
+                    "timeseries": {
+                        "timeField": "t", "metaField": "m", "granularity": "minutes",
+                        "bucketMaxSpanSeconds": 86400,
+                    },
+                    "expireAfterSeconds": 60_i64,
+                },
+            ),
+            (
+                doc! { "clusteredIndex": key, "expireAfterSeconds": 5 },
+                doc! {
+                    "clusteredIndex": {
+                        "v": 2, "key": { "_id": 1 }, "name": "_id_", "unique": true,
+                    },
+                    "expireAfterSeconds": 5_i64,
+                },
+            ),
+        ] {
+            let options = parse(&command).unwrap();
+            assert_eq!(Document::try_from(&*options.shown).unwrap(), shown);
+            assert_eq!(CollectionOptions::parse(&options.shown).unwrap(), options);
+            let off = options.with_layout(Some(RawBsonRef::String("off")), None).unwrap();
+            assert_eq!(off.expire_after_seconds, None);
+            assert_eq!(CollectionOptions::parse(&off.shown).unwrap(), off);
+        }
+    }
+
+    #[test]
+    fn the_pace_of_measurements_only_grows() {
+        let options = parse(&doc! { "timeseries": { "timeField": "t", "granularity": "minutes" } });
+        let options = options.unwrap();
+        let changed = |granularity: &str| {
+            let change = RawDocumentBuf::try_from(&doc! { "granularity": granularity }).unwrap();
+            options.with_layout(None, Some(&change))
+        };
+        assert_eq!(changed("seconds").unwrap_err().code(), Code::INVALID_OPTIONS);
+        let hours = changed("hours").unwrap();
+        assert_eq!(CollectionOptions::parse(&hours.shown).unwrap(), hours);
+    }
+
+    #[test]
     fn a_changed_cap_reads_back_as_it_is_shown() {
         let options = parse(&doc! { "capped": true, "size": 100, "max": 3 }).unwrap();
         let cap = Cap { bytes: 1 << 40, documents: Some(7) };
@@ -342,6 +501,22 @@ mod tests {
             (doc! { "collation": { "locale": "xx" } }, 2),
             (doc! { "collation": {} }, 40414),
             (doc! { "pipeline": [] }, 72),
+            (doc! { "expireAfterSeconds": 5 }, 72),
+            (doc! { "clusteredIndex": true }, 14),
+            (doc! { "clusteredIndex": { "key": { "_id": 1 } } }, 5979700),
+            (doc! { "clusteredIndex": { "unique": true } }, 40414),
+            (doc! { "clusteredIndex": { "key": { "a": 1 }, "unique": true } }, 197),
+            (doc! { "clusteredIndex": { "x": 1 } }, 40415),
+            (doc! { "timeseries": {} }, 40414),
+            (doc! { "timeseries": { "timeField": "t", "metaField": "t" } }, 72),
+            (doc! { "timeseries": { "timeField": "a.b" } }, 72),
+            (doc! { "timeseries": { "timeField": "_id" } }, 72),
+            (doc! { "timeseries": { "timeField": "t", "granularity": "days" } }, 2),
+            (doc! { "timeseries": { "timeField": "t", "bucketMaxSpanSeconds": 60 } }, 72),
+            (doc! { "timeseries": { "timeField": "t", "x": 1 } }, 40415),
+            (doc! { "timeseries": { "timeField": "t" }, "capped": true, "size": 1 }, 72),
+            (doc! { "timeseries": { "timeField": "t" }, "validator": { "a": 1 } }, 72),
+            (doc! { "timeseries": { "timeField": "t" }, "expireAfterSeconds": -1 }, 72),
         ] {
             assert_eq!(parse(&command).unwrap_err().code().0, code, "{command}");
         }

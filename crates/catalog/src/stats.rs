@@ -47,7 +47,7 @@ impl Catalog {
         let documents = collection.count();
         // Clustered on `_id`: the documents are their own index.
         let mut indexes = vec![IndexStats {
-            name: "_id_".to_owned(),
+            name: collection.options.id_index_name().to_owned(),
             entries: documents,
             data_bytes: collection.data_size(),
             storage_bytes: primary.stored_bytes + primary.memtable_bytes,

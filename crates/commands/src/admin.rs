@@ -2,12 +2,14 @@
 
 pub(crate) mod capped;
 pub(crate) mod coll_mod;
+pub(crate) mod compact;
 pub(crate) mod configure_fail_point;
 pub(crate) mod create;
 pub(crate) mod create_indexes;
 pub(crate) mod drop;
 pub(crate) mod drop_indexes;
 pub(crate) mod fsync;
+pub(crate) mod hashes;
 pub(crate) mod list_collections;
 pub(crate) mod list_databases;
 pub(crate) mod list_indexes;

@@ -45,8 +45,12 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     ("TTL indexes of capped collections", "67 CannotCreateIndex"),
     ("collations of type `search` and others that the rules compiled in do not have", "2 BadValue"),
-    ("`timeseries`, `clusteredIndex`", "72 InvalidOptions"),
-    ("text, 2d, 2dsphere and wildcard indexes", "67 CannotCreateIndex"),
+    (
+        "a second measurement with the `_id` of another in a time-series collection; measurements \
+         are documents of their own here, `system.buckets` does not exist",
+        "11000 DuplicateKey",
+    ),
+    ("text, 2d and 2dsphere indexes", "67 CannotCreateIndex"),
     (
         "writing to `system.profile`, and dropping it while it is written",
         "73 InvalidNamespace; 20 IllegalOperation",

@@ -211,6 +211,24 @@ impl<'a> Field<'a> {
         Ok(list)
     }
 
+    /// An array of strings.
+    pub(crate) fn strings(&self) -> Result<Vec<&'a str>> {
+        let mut list = Vec::new();
+        for (at, element) in self.array()?.into_iter().enumerate() {
+            match element? {
+                RawBsonRef::String(text) => list.push(text),
+                other => {
+                    return Err(Error::type_mismatch(format!(
+                        "BSON field '{}.{at}' is the wrong type '{}', expected type 'string'",
+                        self.name,
+                        type_name(other)
+                    )));
+                }
+            }
+        }
+        Ok(list)
+    }
+
     /// A collection's name; numbers and the like have a refusal of their own.
     pub(crate) fn collection(&self) -> Result<&'a str> {
         match self.value {

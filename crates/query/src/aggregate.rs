@@ -199,7 +199,7 @@ impl Head {
             query.limit = sort.limit.unwrap_or(0);
         }
         let fields = fields_of(&rest);
-        let decision = query.decide(fields.as_ref());
+        let decision = query.decide(fields.as_ref())?;
         // An index that offers the order takes the sort's place; its limit stays.
         if query.sort.is_some() && decision.winner.sorted {
             rest[0] = Stage::Limit(if query.limit == 0 { u64::MAX } else { query.limit });

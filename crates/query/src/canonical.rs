@@ -194,16 +194,19 @@ impl Canonical {
     }
 
     /// Decides on a plan; `fields` are those needed beside filter and sort, `None` all of them.
-    pub(crate) fn decide(&self, fields: Option<&std::collections::BTreeSet<String>>) -> Decision {
+    pub(crate) fn decide(
+        &self,
+        fields: Option<&std::collections::BTreeSet<String>>,
+    ) -> Result<Decision> {
         let Some(collection) = &self.collection else {
-            return Decision {
+            return Ok(Decision {
                 winner: crate::plan::Access {
                     path: AccessPath::Nothing,
                     residual: None,
                     sorted: true,
                 },
                 rejected: Vec::new(),
-            };
+            });
         };
         let mut decision = choose(&PlannerInput {
             collection,
@@ -213,13 +216,13 @@ impl Canonical {
             fields,
             snapshot: self.snapshot.timestamp(),
             limited: self.limit > 0,
-        });
+        })?;
         if self.key_limits != (None, None)
             && let AccessPath::Index(scan) = &mut decision.winner.path
         {
             scan.key_limits = self.key_limits.clone();
         }
-        decision
+        Ok(decision)
     }
 
     /// The fields a find needs beside filter and sort.
@@ -321,6 +324,7 @@ fn key_limits(
     );
     let scan = IndexScan {
         index: index.cloned(),
+        expanded: None,
         bounds: Vec::new(),
         backward: false,
         key_limits: (None, None),

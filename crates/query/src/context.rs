@@ -3,7 +3,7 @@
 use crate::request::FindAndModifyResult;
 use bson::raw::RawBson;
 use catalog::{Catalog, Collection, Durability, Names, Namespace, Reader, Snapshot, Txn};
-use errors::Result;
+use errors::{Code, Error, Result};
 use std::sync::Arc;
 
 /// Asked now and then whether the operation should go on.
@@ -126,6 +126,7 @@ impl<'a> OpContext<'a> {
             }
         };
         if found.is_none() {
+            self.refuse_buckets(ns)?;
             match (&self.txn, &self.snapshot) {
                 (Some(txn), _) => Reader::Txn(txn).hold_absence(ns)?,
                 (None, Some(view)) => Reader::View(view).hold_absence(ns)?,
@@ -133,6 +134,21 @@ impl<'a> OpContext<'a> {
             }
         }
         Ok(found)
+    }
+
+    /// Tools that copy measurements ask for their buckets: an empty answer would lose them all.
+    fn refuse_buckets(&self, ns: &Namespace) -> Result<()> {
+        let Some(name) = ns.collection().strip_prefix("system.buckets.") else { return Ok(()) };
+        let series = Namespace::new(ns.database(), name)?;
+        match self.catalog.collection(&series) {
+            Some(collection) if collection.options().time_series.is_some() => Err(Error::new(
+                Code::NOT_IMPLEMENTED,
+                format!(
+                    "{series} keeps its measurements as documents, not in buckets: read {series}"
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// What a read sees. Take it after looking up collections.

@@ -12,6 +12,7 @@ mod candidates;
 pub(crate) mod hint;
 pub(crate) mod interval;
 mod predicates;
+pub(crate) mod wildcard;
 
 pub(crate) use candidates::{PlannerInput, choose};
 
@@ -58,6 +59,8 @@ pub(crate) type KeyLimits = (Option<Vec<u8>>, Option<Vec<u8>>);
 pub(crate) struct IndexScan {
     /// The index; `None` is the one on `_id`, the collection itself.
     pub(crate) index: Option<Arc<Index>>,
+    /// The parts of a wildcard index for the path that is looked for.
+    pub(crate) expanded: Option<Arc<[KeyPart]>>,
     /// Where each part must lie.
     pub(crate) bounds: Vec<Intervals>,
     /// Against the index's order.
@@ -78,9 +81,10 @@ impl IndexScan {
 
     /// The index's parts.
     pub(crate) fn parts(&self) -> &[KeyPart] {
-        match &self.index {
-            Some(index) => &index.spec().parts,
-            None => id_parts(),
+        match (&self.expanded, &self.index) {
+            (Some(parts), _) => parts,
+            (None, Some(index)) => &index.spec().parts,
+            (None, None) => id_parts(),
         }
     }
 
@@ -99,7 +103,9 @@ impl IndexScan {
 pub(crate) fn id_parts() -> &'static [KeyPart] {
     use std::sync::OnceLock;
     static PARTS: OnceLock<[KeyPart; 1]> = OnceLock::new();
-    PARTS.get_or_init(|| [KeyPart { path: "_id".to_owned(), descending: false, kind: PartKind::Value }])
+    PARTS.get_or_init(|| {
+        [KeyPart { path: "_id".to_owned(), descending: false, kind: PartKind::Value }]
+    })
 }
 
 /// A decision with the candidates that lost.

@@ -1,4 +1,5 @@
-//! Expiry: documents whose date is older than their index's `expireAfterSeconds` are deleted.
+//! Expiry: documents whose date is older than the `expireAfterSeconds` of their index, or of their
+//! collection where it is clustered or holds measurements, are deleted.
 //!
 //! Always true: a document goes only where the indexed value is a date (or an array with one) that
 //! is old enough, and for a partial index only where its filter matches.
@@ -10,6 +11,7 @@ use bson::raw::RawDocumentBuf;
 use bson::{DateTime, Document, doc};
 use catalog::{Catalog, Index, Namespace};
 use errors::{Code, Error, Result};
+use keystring::Collation;
 use os::JoinHandle;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -22,9 +24,17 @@ pub fn expire_documents(catalog: &Arc<Catalog>, interrupt: &Arc<dyn Interrupt>) 
     let mut failed = None;
     for database in catalog.databases() {
         for collection in catalog.collections(&database) {
-            for index in collection.indexes() {
+            let ns = collection.namespace();
+            let by_collection = collection.options().expiry().map(|(field, seconds)| {
                 interrupt.check()?;
-                match expire_index(catalog, interrupt, collection.namespace(), index) {
+                expire(catalog, interrupt, ns, older(catalog, field, seconds), None)
+            });
+            let by_index = collection.indexes().iter().map(|index| {
+                interrupt.check()?;
+                expire_index(catalog, interrupt, ns, index)
+            });
+            for done in by_collection.into_iter().chain(by_index) {
+                match done {
                     Ok(n) => deleted += n,
                     Err(error) => failed = failed.or(Some(error)),
                 }
@@ -46,16 +56,32 @@ fn expire_index(
     if spec.is_hashed() {
         return Ok(0);
     }
-    let now_ms = catalog.os().clock.wall_ms();
-    let limit = DateTime::from_millis(now_ms.saturating_sub(seconds.saturating_mul(1000)));
-    let mut filter = doc! { &spec.parts[0].path: { "$lt": limit } };
+    let mut filter = older(catalog, &spec.parts[0].path, seconds);
     if let Some(partial) = &spec.partial {
         let partial = Document::try_from(&*partial.document)?;
         filter = doc! { "$and": [filter, partial] };
     }
-    let filter = RawDocumentBuf::try_from(&filter)?;
     // The partial filter means what it means to the index.
-    let collation = match &spec.collation {
+    expire(catalog, interrupt, ns, filter, spec.collation.as_ref())
+}
+
+/// What has a date further back than so many seconds.
+fn older(catalog: &Catalog, field: &str, seconds: i64) -> Document {
+    let now_ms = catalog.os().clock.wall_ms();
+    let limit = DateTime::from_millis(now_ms.saturating_sub(seconds.saturating_mul(1000)));
+    doc! { field: { "$lt": limit } }
+}
+
+/// Deletes what matches; says how many documents went.
+fn expire(
+    catalog: &Arc<Catalog>,
+    interrupt: &Arc<dyn Interrupt>,
+    ns: &Namespace,
+    filter: Document,
+    collation: Option<&Collation>,
+) -> Result<u64> {
+    let filter = RawDocumentBuf::try_from(&filter)?;
+    let collation = match collation {
         Some(collation) => expr::collation::to_document(collation),
         None => RawDocumentBuf::try_from(&doc! { "locale": "simple" })?,
     };

@@ -10,6 +10,7 @@ mod find_and_modify;
 mod insert;
 mod object_id;
 mod targets;
+mod time_series;
 mod update;
 
 pub use delete::delete;

@@ -53,6 +53,12 @@ pub(crate) fn mongosh(build: Build) -> Result<()> {
     script(build, "mongosh_session.py", &[mongosh.to_string_lossy().into_owned()])
 }
 
+/// Runs the examples of the Node driver's and of Mongoose's guides.
+pub(crate) fn node(build: Build) -> Result<()> {
+    let modules = tools::npm()?.join("node_modules");
+    script(build, "node_test.py", &[modules.to_string_lossy().into_owned()])
+}
+
 /// Runs the status page in a real browser.
 pub(crate) fn dashboard(build: Build) -> Result<()> {
     let modules = tools::npm()?.join("node_modules");

@@ -16,6 +16,8 @@ const STEPS: &[Step] = &[
     ("sim", || sim(&words("--seeds 200"))),
     ("interleavings", interleavings),
     ("mongosh", || drivers::mongosh(Build::WithTests)),
+    ("node", || drivers::node(Build::WithTests)),
+    ("legacy-java", || drivers::script(Build::WithTests, "legacy_java_test.py", &[])),
     ("server", || drivers::script(Build::WithTests, "server_test.py", &[])),
     ("status", || drivers::script(Build::WithTests, "status_test.py", &[])),
     ("dashboard", || drivers::dashboard(Build::WithTests)),

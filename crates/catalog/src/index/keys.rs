@@ -10,7 +10,8 @@
 //! Arrays, as MongoDB has it: an array on a path gives one key per element, a missing field is
 //! null, an empty array at the end of a path is undefined, two arrays side by side are refused.
 
-use super::{IndexSpec, PartKind};
+use super::wildcard::WildcardValue;
+use super::{IndexSpec, PartKind, Wildcard};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use bson::{Bson, RawBson};
 use errors::{Code, Error, Result};
@@ -52,6 +53,8 @@ pub struct KeyMaker {
     partial: Option<Filter>,
     /// The part that is hashed.
     hashed: Option<usize>,
+    /// The part that is two values of an entry, a path and what stands there; `paths` leaves it out.
+    wildcard: Option<Wildcard>,
     /// The order of texts in the parts.
     collation: Option<Collation>,
     /// The order of texts in `_id`.
@@ -109,28 +112,31 @@ impl KeyMaker {
             paths: spec
                 .parts
                 .iter()
+                .filter(|part| part.kind != PartKind::Wildcard)
                 .map(|part| part.path.split('.').map(str::to_owned).collect())
                 .collect(),
             directions: spec
                 .parts
                 .iter()
-                .map(
-                    |part| {
-                        if part.descending { Direction::Descending } else { Direction::Ascending }
-                    },
-                )
+                .flat_map(|part| {
+                    let own =
+                        if part.descending { Direction::Descending } else { Direction::Ascending };
+                    let path = (part.kind == PartKind::Wildcard).then_some(Direction::Ascending);
+                    path.into_iter().chain([own])
+                })
                 .collect(),
             unique: spec.unique,
             clustering: spec.clustering,
             sparse: spec.sparse,
             hashed: spec.parts.iter().position(|part| part.kind == PartKind::Hashed),
+            wildcard: spec.wildcard.clone(),
             partial: spec.partial.as_ref().map(|partial| partial.filter.clone()),
             collation: spec.collation.clone(),
             id_collation,
         }
     }
 
-    /// The direction of each part.
+    /// The direction of each value of an entry: one a part, two for a wildcard.
     pub fn directions(&self) -> &[Direction] {
         &self.directions
     }
@@ -139,6 +145,7 @@ impl KeyMaker {
     pub fn depends_on(&self, touched: &[Path]) -> bool {
         self.partial.is_some()
             || self.clustering
+            || self.wildcard.as_ref().is_some_and(|part| part.depends_on(touched, overlap))
             || self.paths.iter().any(|part| touched.iter().any(|path| overlap(part, path)))
     }
 
@@ -156,7 +163,13 @@ impl KeyMaker {
             return Ok(keys);
         }
         let slots: Slots<'_> = self.paths.iter().map(|_| Slot::Pending(0)).collect();
-        let mut expansion = Expansion { maker: self, id, keys: &mut keys };
+        let wildcard = self.wildcard.as_ref().map(|part| part.values(document)).transpose()?;
+        let wildcard = wildcard.unwrap_or_default();
+        if let (Some(part), true) = (&self.wildcard, wildcard.met_array) {
+            keys.multikey |= 1 << (part.at() + 1);
+        }
+        let values = &wildcard.list[..];
+        let mut expansion = Expansion { maker: self, id, keys: &mut keys, values };
         expansion.expand(document, slots)?;
         if keys.entries.len() > 1 {
             keys.entries.sort_unstable();
@@ -164,6 +177,14 @@ impl KeyMaker {
         }
         self.cluster(&mut keys, document);
         Ok(keys)
+    }
+
+    /// Where the value of one of `paths` stands in an entry.
+    fn place(&self, at: usize) -> usize {
+        match &self.wildcard {
+            Some(part) if at >= part.at() => at + 2,
+            _ => at,
+        }
     }
 
     /// Puts the document into its entries, where the index is clustering.
@@ -339,6 +360,8 @@ struct Expansion<'k, 'i> {
     maker: &'k KeyMaker,
     id: RawBsonRef<'i>,
     keys: &'k mut DocumentKeys,
+    /// What the wildcard part holds.
+    values: &'k [WildcardValue<'i>],
 }
 
 impl Expansion<'_, '_> {
@@ -361,7 +384,7 @@ impl Expansion<'_, '_> {
                         }
                         _ => array = Some((found, name)),
                     }
-                    self.keys.multikey |= 1 << at;
+                    self.keys.multikey |= 1 << self.maker.place(at);
                     *slot = Slot::AtArray(next);
                 }
             }
@@ -397,6 +420,15 @@ impl Expansion<'_, '_> {
     }
 
     fn emit(&mut self, slots: &Slots<'_>) -> Result<()> {
+        if let Some(part) = &self.maker.wildcard {
+            for value in self.values {
+                let mut all: Slots<'_> = slots.iter().copied().collect();
+                all.insert(part.at(), Slot::Done(Some(value.path())));
+                all.insert(part.at() + 1, Slot::Done(Some(value.value)));
+                self.keys.entries.push(self.maker.entry(&all, self.id)?);
+            }
+            return Ok(());
+        }
         let all_missing = slots.iter().all(|slot| matches!(slot, Slot::Done(None)));
         if !(self.maker.sparse && all_missing) {
             self.keys.entries.push(self.maker.entry(slots, self.id)?);
@@ -483,6 +515,31 @@ mod tests {
         let mut spec = spec;
         spec.insert("name", "x");
         KeyMaker::new(&IndexSpec::parse(&RawDocumentBuf::try_from(&spec).unwrap()).unwrap(), None)
+    }
+
+    #[test]
+    fn a_wildcard_part_is_a_path_and_a_value() {
+        let path = |path: &str| Bson::try_from(Wildcard::path_value(path)).unwrap();
+        let found =
+            |key: Document, document: Document| parts(doc! { "key": key }, &document).unwrap();
+        assert_eq!(
+            found(
+                doc! { "a": 1, "w.$**": -1, "z": 1 },
+                doc! { "a": [1, 2], "w": { "x": 5 }, "z": 9 }
+            ),
+            [
+                [bson!(1), path("w.x"), bson!(5), bson!(9)],
+                [bson!(2), path("w.x"), bson!(5), bson!(9)],
+            ]
+        );
+        assert_eq!(
+            found(doc! { "$**": 1 }, doc! { "_id": 7, "a": [3, { "b": 1 }] }),
+            [[path("a"), bson!(3)], [path("a.b"), bson!(1)]]
+        );
+        assert!(found(doc! { "w.$**": 1 }, doc! { "a": 1 }).is_empty());
+        let maker = maker(doc! { "key": { "a": 1, "w.$**": 1, "z": 1 } });
+        let raw = RawDocumentBuf::try_from(&doc! { "w": [1], "z": [2] }).unwrap();
+        assert_eq!(maker.make(&raw, RawBsonRef::Int32(7)).unwrap().multikey, 0b1100);
     }
 
     fn parts(spec: Document, document: &Document) -> Result<Vec<Vec<Bson>>> {

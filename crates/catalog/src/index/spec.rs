@@ -1,8 +1,9 @@
 //! The specification of an index, checked by MongoDB's rules.
 //!
-//! Always true: a [`IndexSpec`] that exists can be honoured. What is not built (text, geo,
-//! wildcard) was refused with `CannotCreateIndex`.
+//! Always true: a [`IndexSpec`] that exists can be honoured. What is not built (text, geo) was
+//! refused with `CannotCreateIndex`.
 
+use super::wildcard::{Wildcard, is_wildcard};
 use crate::options::{truth, whole_number};
 use crate::shape::StorageOptions;
 use crate::text::document_text;
@@ -34,6 +35,8 @@ pub enum PartKind {
     Value,
     /// The value's hash.
     Hashed,
+    /// The path and value of everything below, see [`Wildcard`].
+    Wildcard,
 }
 
 /// What an index is.
@@ -54,6 +57,8 @@ pub struct IndexSpec {
     pub sparse: bool,
     /// Maintained, but not offered to the planner.
     pub hidden: bool,
+    /// The part that stands for everything below a path.
+    pub wildcard: Option<Wildcard>,
     /// `partialFilterExpression`: only matching documents are indexed.
     pub partial: Option<PartialFilter>,
     /// `expireAfterSeconds`.
@@ -114,6 +119,7 @@ impl IndexSpec {
             clustering: false,
             sparse: false,
             hidden: false,
+            wildcard: None,
             partial: None,
             expire_after_seconds: None,
             collation: None,
@@ -128,6 +134,7 @@ impl IndexSpec {
             let (option, value) = element?;
             index.take_option(option.as_str(), value, spec)?;
         }
+        index.take_wildcard(spec.get("wildcardProjection")?)?;
         index.check_combinations(spec)?;
         index.parse_partial()?;
         Ok(index)
@@ -185,6 +192,7 @@ impl IndexSpec {
                 }
             }
             "key" | "name" | "ns" | "dropDups" => {}
+            "wildcardProjection" => self.shown.append(option, value),
             // Every build lets readers on; the option is shown again and changes nothing.
             "background" => self.shown.append(option, value),
             "v" => check_version(value)?,
@@ -247,7 +255,6 @@ impl IndexSpec {
             | "min"
             | "max"
             | "bucketSize"
-            | "wildcardProjection"
             | "prepareUnique"
             | "columnstoreProjection"
             | "clustered" => {
@@ -256,6 +263,40 @@ impl IndexSpec {
             _ if self.storage.take(name, value)? => self.shown.append(option, value),
             _ => return Err(not_valid(name, "an index specification", spec)),
         }
+        Ok(())
+    }
+
+    /// Reads the wildcard part, where there is one, with its projection.
+    fn take_wildcard(&mut self, projection: Option<RawBsonRef<'_>>) -> Result<()> {
+        let mut found = self.parts.iter().enumerate().filter(|(_, p)| p.kind == PartKind::Wildcard);
+        let Some((at, part)) = found.next() else {
+            return match projection {
+                None => Ok(()),
+                Some(_) => Err(Error::bad_value(
+                    "The field 'wildcardProjection' is only allowed in an 'wildcard' index",
+                )),
+            };
+        };
+        if found.next().is_some() {
+            return Err(cannot("wildcard indexes do not allow more than one wildcard field"));
+        }
+        let no = |option: &str| {
+            Err(cannot(&format!("Index type 'wildcard' does not support the {option} option")))
+        };
+        match self {
+            _ if self.parts.len() == MAX_PARTS => return Err(too_many_parts()),
+            _ if self.unique => return no("unique"),
+            _ if self.sparse => return no("sparse"),
+            _ if self.expire_after_seconds.is_some() => return no("expireAfterSeconds"),
+            _ if self.parts.iter().any(|p| p.kind == PartKind::Hashed) => {
+                return Err(cannot("wildcard indexes do not allow hashed fields beside them"));
+            }
+            _ => {}
+        }
+        let wildcard = Wildcard::parse(at, &part.path, projection)?;
+        let others = self.parts.iter().filter(|p| p.kind != PartKind::Wildcard);
+        wildcard.check_beside(others.map(|p| p.path.as_str()))?;
+        self.wildcard = Some(wildcard);
         Ok(())
     }
 
@@ -327,6 +368,7 @@ impl IndexSpec {
             && self.unique == other.unique
             && self.sparse == other.sparse
             && self.collation == other.collation
+            && self.wildcard == other.wildcard
             && partial(self) == partial(other)
     }
 
@@ -357,7 +399,11 @@ fn parse_key(key: &RawDocument) -> Result<Vec<KeyPart>> {
         let (path, value) = element?;
         let path = path.as_str();
         let (kind, descending) = match value {
+            RawBsonRef::String("hashed") if is_wildcard(path) => {
+                return Err(cannot("wildcard indexes do not allow hashed fields"));
+            }
             RawBsonRef::String("hashed") => (PartKind::Hashed, false),
+            value if is_wildcard(path) => (PartKind::Wildcard, direction(value)?),
             value => (PartKind::Value, direction(value)?),
         };
         check_path(path)?;
@@ -384,9 +430,13 @@ fn parse_key(key: &RawDocument) -> Result<Vec<KeyPart>> {
         return Err(cannot("Index keys cannot be an empty object"));
     }
     if parts.len() > MAX_PARTS {
-        return Err(Error::location(13103, "too many compound keys"));
+        return Err(too_many_parts());
     }
     Ok(parts)
+}
+
+fn too_many_parts() -> Error {
+    Error::location(13103, "too many compound keys")
 }
 
 fn direction(value: RawBsonRef<'_>) -> Result<bool> {
@@ -441,15 +491,15 @@ fn check_path(path: &str) -> Result<()> {
         return Err(cannot("Index keys cannot be an empty field."));
     }
     let components: Vec<&str> = path.split('.').collect();
-    if components.contains(&"$**") {
-        return Err(cannot("wildcard indexes are not supported yet"));
-    }
     if components.iter().any(|part| part.is_empty()) {
         return Err(cannot("Index keys cannot contain an empty field."));
     }
     // `a.$id`, `a.$ref` and `a.$db` are the fields of a DBRef.
-    let dbref = |(at, part): (usize, &&str)| at > 0 && matches!(*part, "$id" | "$ref" | "$db");
-    if components.iter().enumerate().any(|(at, part)| part.starts_with('$') && !dbref((at, part))) {
+    let known = |(at, part): (usize, &&str)| {
+        at > 0 && matches!(*part, "$id" | "$ref" | "$db")
+            || *part == "$**" && at + 1 == components.len()
+    };
+    if components.iter().enumerate().any(|(at, part)| part.starts_with('$') && !known((at, part))) {
         return Err(cannot(
             "Index key contains an illegal field name: field name starts with '$'.",
         ));
@@ -479,7 +529,8 @@ fn check_name<'a>(name: &'a str, key: &RawDocument) -> Result<&'a str> {
     Ok(if id_key { "_id_" } else { name })
 }
 
-fn check_version(value: RawBsonRef<'_>) -> Result<()> {
+/// Refuses versions of indexes that this server does not write.
+pub(crate) fn check_version(value: RawBsonRef<'_>) -> Result<()> {
     match whole_number(value) {
         Some(1 | 2) => Ok(()),
         Some(v) => {

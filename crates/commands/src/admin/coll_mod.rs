@@ -1,5 +1,6 @@
-//! `collMod`: changes an index's visibility or lifetime, what documents must be like, and the
-//! storage shape of what is written from now on (`reIndex` changes what is stored).
+//! `collMod`: changes an index's visibility or lifetime, what documents must be like and how long
+//! they live, what a view is of, and the storage shape of what is written from now on (`reIndex`
+//! changes what is stored).
 
 use crate::context::Context;
 use crate::fields::{Field, inner};
@@ -10,7 +11,7 @@ use errors::{Code, Error, Result};
 
 pub(crate) const COLL_MOD: Command = Command::new(
     "collMod",
-    "Changes a validator or a cap; hides an index or changes its lifetime.",
+    "Changes a validator, a cap or how long documents live; hides an index.",
     run,
 )
 .api_v1()
@@ -22,6 +23,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut validation = RawDocumentBuf::new();
     let mut shape = RawDocumentBuf::new();
     let (mut capped_size, mut capped_max) = (None, None);
+    let (mut expire_after, mut time_series) = (None, None);
+    let (mut view_on, mut pipeline) = (None, None);
     for field in &fields[1..] {
         match field.name {
             "index" => index = Some(parse_index(field)?),
@@ -34,12 +37,16 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             name if STORAGE_OPTIONS.contains(&name) => append(&mut shape, field),
             "cappedSize" => capped_size = Some(field.i64()?),
             "cappedMax" => capped_max = Some(field.i64()?),
-            "viewOn"
-            | "pipeline"
-            | "timeseries"
-            | "expireAfterSeconds"
-            | "changeStreamPreAndPostImages"
-            | "dryRun" => return Err(field.not_yet()),
+            "timeseries" => time_series = Some(field.document()?),
+            "expireAfterSeconds" => expire_after = Some(field.value),
+            "viewOn" => view_on = Some(field.str()?),
+            "pipeline" => {
+                field.documents()?;
+                pipeline = Some(field.array()?);
+            }
+            "changeStreamPreAndPostImages" | "dryRun" => {
+                return Err(field.not_yet());
+            }
             _ => return Err(field.unknown()),
         }
     }
@@ -52,6 +59,12 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     if (capped_size, capped_max) != (None, None) {
         catalog.change_cap(&namespace, capped_size, capped_max, &check)?;
+    }
+    if view_on.is_some() || pipeline.is_some() {
+        catalog.change_view(&namespace, view_on, pipeline, &check)?;
+    }
+    if expire_after.is_some() || time_series.is_some() {
+        catalog.change_layout(&namespace, expire_after, time_series, &check)?;
     }
     if !shape.is_empty() {
         catalog.reshape_indexes(&namespace, IndexSelector::Name("_id_"), &shape, &check)?;

@@ -3,7 +3,7 @@
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::Command;
-use catalog::CollectionOptions;
+use catalog::{CollectionOptions, IndexSpec};
 use errors::Result;
 
 pub(crate) const CREATE: Command =
@@ -72,6 +72,16 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     match context.txn() {
         Some(txn) => txn.create_collection(&namespace, &options).map(drop)?,
         None => catalog.create_collection(&namespace, &options, &|| interrupt.check()).map(drop)?,
+    }
+    if let Some(series) = &options.time_series {
+        let first = series.first_indexes();
+        let specs = first.iter().map(|spec| IndexSpec::parse(spec)).collect::<Result<Vec<_>>>()?;
+        match context.txn() {
+            Some(txn) => txn.create_indexes(&namespace, &specs, &|| interrupt.check()).map(drop)?,
+            None => {
+                catalog.create_indexes(&namespace, &specs, &|| interrupt.check()).map(drop)?;
+            }
+        }
     }
     if let Some(note) = catalog::substitution(context.body) {
         context.reply.str("note", &note);

@@ -61,7 +61,12 @@ fn name_and_type(collection: &Collection) -> RawDocumentBuf {
 
 fn write_name(writer: &mut Writer, collection: &Collection) {
     writer.str("name", collection.namespace().collection());
-    writer.str("type", if collection.is_view() { "view" } else { "collection" });
+    let kind = match collection.options() {
+        _ if collection.is_view() => "view",
+        options if options.time_series.is_some() => "timeseries",
+        _ => "collection",
+    };
+    writer.str("type", kind);
 }
 
 fn describe(collection: &Collection) -> RawDocumentBuf {
@@ -74,7 +79,8 @@ fn describe(collection: &Collection) -> RawDocumentBuf {
         writer.uuid("uuid", &collection.uuid().bytes());
     }
     writer.end(info);
-    if !collection.is_view() {
+    let options = collection.options();
+    if !collection.is_view() && options.clustered.is_none() && options.time_series.is_none() {
         let index = writer.begin_document("idIndex");
         write_id_index(&mut writer, collection);
         writer.end(index);
@@ -88,8 +94,18 @@ pub(super) fn write_id_index(writer: &mut Writer, collection: &Collection) {
     let key = writer.begin_document("key");
     writer.i32("_id", 1);
     writer.end(key);
-    writer.str("name", "_id_");
+    let options = collection.options();
+    writer.str("name", options.id_index_name());
+    if options.clustered.is_some() {
+        writer.bool("unique", true);
+    }
     if let Some(collation) = collection.collation() {
         writer.document("collation", &expr::collation::to_document(collation));
+    }
+    if options.clustered.is_some() {
+        if let Some(seconds) = options.expire_after_seconds {
+            writer.number("expireAfterSeconds", seconds.max(0) as u64);
+        }
+        writer.bool("clustered", true);
     }
 }

@@ -38,9 +38,13 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if collection.is_view() {
         return Err(is_a_view(&namespace));
     }
-    let mut id = Writer::new();
-    write_id_index(&mut id, &collection);
-    let mut list = vec![id.finish()];
+    let mut list = Vec::new();
+    // Measurements are told apart by their time; the order of `_id` is not shown with them.
+    if collection.options().time_series.is_none() {
+        let mut id = Writer::new();
+        write_id_index(&mut id, &collection);
+        list.push(id.finish());
+    }
     list.extend(collection.indexes().iter().map(|index| index.spec().shown.clone()));
     first_batch(context, namespace.as_str(), Documents::list(list), None, &wanted)
 }

@@ -62,7 +62,7 @@ fn what_cannot_be_honoured_is_refused() {
     for command in [
         doc! { "create": "c", "capped": true },
         doc! { "create": "c", "validator": { "a": { "$near": 1 } } },
-        doc! { "create": "c", "timeseries": { "timeField": "t" } },
+        doc! { "create": "c", "timeseries": { "timeField": "t", "capped": true } },
     ] {
         assert_eq!(client.run("db", command).get_f64("ok").ok(), Some(0.0));
     }

@@ -7,6 +7,8 @@ use bson::{Binary, Bson, Decimal128, Document, doc};
 use errors::Code;
 use proptest::prelude::*;
 
+mod plain;
+
 fn raw_doc(document: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(document).unwrap()
 }

@@ -254,13 +254,17 @@ fn index_stats(catalog: &Catalog, ns: &Namespace) -> Vec<Document> {
             "spec": spec,
         }
     };
-    let mut id = doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" };
+    let id_name = collection.options().id_index_name();
+    let mut id = doc! { "v": 2, "key": { "_id": 1 }, "name": id_name };
+    if collection.options().clustered.is_some() {
+        id.extend(doc! { "unique": true, "clustered": true });
+    }
     if let Some(collation) = collection.collation()
         && let Ok(shown) = Document::try_from(&expr::collation::to_document(collation))
     {
         id.insert("collation", shown);
     }
-    let mut out = vec![entry("_id_", id, 0)];
+    let mut out = vec![entry(id_name, id, 0)];
     for index in collection.indexes() {
         let spec = Document::try_from(index.spec().shown.as_ref()).unwrap_or_default();
         out.push(entry(&index.spec().name, spec, index.used().queries));

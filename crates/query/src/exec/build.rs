@@ -21,10 +21,7 @@ pub(crate) fn build_access(
     note_access(&access.path);
     Ok(match &access.path {
         AccessPath::Nothing => Box::new(EmptyStage::default()),
-        AccessPath::Id(id) => {
-            let key = collection.id_key(id.as_raw_bson_ref())?;
-            Box::new(IdStage::new(collection, key, residual))
-        }
+        AccessPath::Id(id) => Box::new(IdStage::new(collection, id.clone(), residual)?),
         AccessPath::Collection { backward } => match collection.order() {
             Some(order) => Box::new(ArrivalStage::new(collection, order, *backward, residual)),
             None => Box::new(CollectionStage::new(collection, *backward, residual)),

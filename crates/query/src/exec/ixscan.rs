@@ -11,7 +11,10 @@ use super::stats::Report;
 use super::{At, Counters, Row, Stage, passes};
 use crate::examined::{Tally, note_way};
 use crate::plan::IndexScan;
+use crate::plan::interval::Intervals;
+use bson::raw::RawBson;
 use bson::{Bson, Document, RawDocumentBuf};
+use catalog::index::PartKind;
 use catalog::{Collection, Cursor, DictionaryId, Direction};
 use errors::Result;
 use expr::Filter;
@@ -228,6 +231,10 @@ impl Stage for IndexStage {
         let multikey = scan.multikey();
         for (at, part) in scan.parts().iter().enumerate() {
             let texts = match scan.bounds.get(at) {
+                Some(_) if part.kind == PartKind::Wildcard => {
+                    let path = scan.parts().get(at + 1).map_or("", |next| &next.path);
+                    vec![format!("[\"{path}\", \"{path}\"]")]
+                }
                 Some(intervals) => intervals.texts(part.descending != scan.backward),
                 None => Vec::new(),
             };
@@ -236,10 +243,14 @@ impl Stage for IndexStage {
             multikey_paths.insert(part.path.clone(), paths);
         }
         let spec = scan.index.as_ref().map(|index| index.spec());
-        let key = spec.map_or_else(
-            || bson::doc! { "_id": 1 },
-            |spec| Document::try_from(spec.key.as_ref()).unwrap_or_default(),
-        );
+        let key = match (&scan.expanded, spec) {
+            (Some(parts), _) => parts
+                .iter()
+                .map(|part| (part.path.clone(), Bson::Int32(if part.descending { -1 } else { 1 })))
+                .collect(),
+            (None, Some(spec)) => Document::try_from(spec.key.as_ref()).unwrap_or_default(),
+            (None, None) => bson::doc! { "_id": 1 },
+        };
         let mut report = Report::new("IXSCAN", *self.counters);
         let clustering = spec.is_some_and(|spec| spec.clustering);
         if clustering {
@@ -290,8 +301,16 @@ impl Stage for ClusteredStage {
     }
 
     fn report(&self) -> Report {
-        let mut scan = self.0.report();
         let counters = *self.0.counters;
+        if self.0.collection.options().clustered.is_some() {
+            let list = self.0.scan.bounds.first().map_or(&[][..], Intervals::as_slice);
+            let low = list.first().map_or(&RawBson::MinKey, |interval| &interval.low);
+            let high = list.last().map_or(&RawBson::MaxKey, |interval| &interval.high);
+            let counters = Counters { keys: 0, documents: counters.keys, ..counters };
+            let (filter, backward) = (self.0.filter.as_ref(), self.0.scan.backward);
+            return Report::clustered_scan(counters, filter, backward, (low, high));
+        }
+        let mut scan = self.0.report();
         scan.counters = Counters { documents: 0, advanced: counters.keys, ..counters };
         Report::new("FETCH", Counters { keys: 0, documents: counters.keys, ..counters })
             .filtering(self.0.filter.as_ref())

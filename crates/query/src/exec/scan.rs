@@ -3,6 +3,7 @@
 use super::stats::Report;
 use super::{At, Counters, Row, Stage, passes};
 use crate::examined::Tally;
+use bson::raw::RawBson;
 use catalog::{Collection, Cursor, Direction, KeyRange};
 use errors::Result;
 use expr::Filter;
@@ -87,6 +88,7 @@ impl Stage for CollectionStage {
 /// One document by its id key.
 pub(super) struct IdStage {
     collection: Arc<Collection>,
+    id: RawBson,
     id_key: Vec<u8>,
     filter: Option<Filter>,
     row: Row,
@@ -96,16 +98,17 @@ pub(super) struct IdStage {
 impl IdStage {
     pub(super) fn new(
         collection: &Arc<Collection>,
-        id_key: Vec<u8>,
+        id: RawBson,
         filter: Option<Filter>,
-    ) -> Self {
-        Self {
+    ) -> Result<Self> {
+        Ok(Self {
             collection: Arc::clone(collection),
-            id_key,
+            id_key: collection.id_key(id.as_raw_bson_ref())?,
+            id,
             filter,
             row: Row::default(),
             counters: Tally::default(),
-        }
+        })
     }
 }
 
@@ -145,6 +148,11 @@ impl Stage for IdStage {
     }
 
     fn report(&self) -> Report {
+        if self.collection.options().clustered.is_some() {
+            let counters = Counters { keys: 0, ..*self.counters };
+            let ends = (&self.id, &self.id);
+            return Report::clustered_scan(counters, self.filter.as_ref(), false, ends);
+        }
         Report::new("IDHACK", *self.counters)
             .filtering(self.filter.as_ref())
             .counting("keysExamined", self.counters.keys)

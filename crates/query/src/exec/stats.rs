@@ -1,5 +1,6 @@
 //! What a stage counts and what `explain` shows of it.
 
+use bson::raw::RawBson;
 use bson::{Bson, Document};
 use expr::Filter;
 
@@ -62,6 +63,22 @@ impl Report {
         Self::new("COLLSCAN", counters)
             .filtering(filter)
             .with("direction", if backward { "backward" } else { "forward" })
+            .counting("docsExamined", counters.documents)
+    }
+
+    /// A scan of a part of a clustered collection, from and to these values of `_id`.
+    pub(crate) fn clustered_scan(
+        counters: Counters,
+        filter: Option<&Filter>,
+        backward: bool,
+        (low, high): (&RawBson, &RawBson),
+    ) -> Self {
+        let shown = |value: &RawBson| Bson::try_from(value.clone()).unwrap_or(Bson::Null);
+        Self::new("CLUSTERED_IXSCAN", counters)
+            .filtering(filter)
+            .with("direction", if backward { "backward" } else { "forward" })
+            .with("minRecord", shown(low))
+            .with("maxRecord", shown(high))
             .counting("docsExamined", counters.documents)
     }
 

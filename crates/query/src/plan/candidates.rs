@@ -13,13 +13,15 @@ use super::bounds::Texts;
 use super::hint::Hint;
 use super::interval::{Interval, Intervals};
 use super::predicates::{PathPredicate, conjuncts, path_predicates};
-use super::{Access, AccessPath, Decision, IndexScan, id_parts};
+use super::{Access, AccessPath, Decision, IndexScan, id_parts, wildcard};
 use bson::RawBson;
 use catalog::index::{KeyPart, PartKind};
 use catalog::{Collection, Index, Timestamp};
+use errors::{Code, Error, Result};
 use expr::filter::{Filter, Leaf, Node, Predicate};
 use expr::{Path, SortPattern};
 use keystring::{Collation, Direction};
+use smallvec::SmallVec;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -85,7 +87,7 @@ impl<'f> Predicates<'f> {
 }
 
 /// Decides how to reach the documents.
-pub(crate) fn choose(input: &PlannerInput<'_>) -> Decision {
+pub(crate) fn choose(input: &PlannerInput<'_>) -> Result<Decision> {
     let root = input.filter.root();
     if matches!(root, Node::AlwaysFalse) {
         return only(Access { path: AccessPath::Nothing, residual: None, sorted: true });
@@ -97,10 +99,18 @@ pub(crate) fn choose(input: &PlannerInput<'_>) -> Decision {
             return only(collection_scan(input, *backward));
         }
         Some(Hint::Id) => {
-            return only(index_candidate(input, None, conjuncts, &predicates).access);
+            return only(index_candidate(input, None, None, conjuncts, &predicates).access);
         }
         Some(Hint::Index(index)) => {
-            return only(index_candidate(input, Some(index), conjuncts, &predicates).access);
+            let mut found = of_index(input, Some(index), conjuncts, &predicates);
+            return match best(&found) {
+                Some(at) => only(found.swap_remove(at).access),
+                None => Err(Error::new(
+                    Code::NO_QUERY_EXECUTION_PLANS,
+                    "error processing query: planner returned error :: caused by :: No query \
+                     solutions: the index of the hint cannot answer this query",
+                )),
+            };
         }
         None => {}
     }
@@ -109,14 +119,11 @@ pub(crate) fn choose(input: &PlannerInput<'_>) -> Decision {
     }
     let mut candidates = candidates(input, conjuncts, &predicates);
     if candidates.iter().all(|candidate| candidate.score < BOUNDED)
-        && let Some(union) = union(input, conjuncts)
+        && let Some(union) = union(input, conjuncts)?
     {
         candidates.insert(0, Candidate { access: union, score: BOUNDED });
     }
-    let best = (0..candidates.len())
-        .max_by_key(|at| (candidates[*at].score, std::cmp::Reverse(*at)))
-        .filter(|at| candidates[*at].score >= worth(input));
-    match best {
+    match best(&candidates).filter(|at| candidates[*at].score >= worth(input)) {
         None => only(collection_scan(input, false)),
         Some(at) => {
             let winner = candidates.swap_remove(at).access;
@@ -125,9 +132,14 @@ pub(crate) fn choose(input: &PlannerInput<'_>) -> Decision {
                 .filter(|candidate| candidate.score >= BOUNDED)
                 .map(|candidate| candidate.access)
                 .collect();
-            Decision { winner, rejected }
+            Ok(Decision { winner, rejected })
         }
     }
+}
+
+/// The first of those with the highest score.
+fn best(candidates: &[Candidate]) -> Option<usize> {
+    (0..candidates.len()).max_by_key(|at| (candidates[*at].score, std::cmp::Reverse(*at)))
 }
 
 /// What an index must offer to be taken. A capped collection is read in its own order unless an
@@ -136,8 +148,9 @@ fn worth(input: &PlannerInput<'_>) -> u32 {
     if input.collection.order().is_some() && input.sort.is_none() { BOUNDED } else { 1 }
 }
 
-fn only(winner: Access) -> Decision {
-    Decision { winner, rejected: Vec::new() }
+#[expect(clippy::unnecessary_wraps, reason = "what `choose` answers")]
+fn only(winner: Access) -> Result<Decision> {
+    Ok(Decision { winner, rejected: Vec::new() })
 }
 
 /// The score of a candidate whose first part is bounded is at least this.
@@ -184,8 +197,26 @@ fn candidates(
     };
     std::iter::once(None)
         .chain(input.collection.indexes().iter().filter(usable).map(Some))
-        .map(|index| index_candidate(input, index, conjuncts, predicates))
+        .flat_map(|index| of_index(input, index, conjuncts, predicates))
         .collect()
+}
+
+/// What an index offers: one candidate, of a wildcard one for each path that it could serve.
+fn of_index(
+    input: &PlannerInput<'_>,
+    index: Option<&Arc<Index>>,
+    conjuncts: &[Node],
+    predicates: &Predicates<'_>,
+) -> SmallVec<[Candidate; 1]> {
+    let candidate = |path| index_candidate(input, index, path, conjuncts, predicates);
+    match index.and_then(|index| index.spec().wildcard.as_ref()) {
+        None => SmallVec::from_iter([candidate(None)]),
+        Some(wildcard) => {
+            let predicates = predicates.of(input.collation_of(index));
+            let paths = wildcard::paths(wildcard, predicates).into_iter();
+            paths.map(|path| candidate(Some((wildcard.at(), path)))).collect()
+        }
+    }
 }
 
 /// A sparse index holds every match only where some part's field must be there.
@@ -224,19 +255,30 @@ fn implied(node: &Node, predicates: &[PathPredicate], collation: Option<&Collati
 fn index_candidate(
     input: &PlannerInput<'_>,
     index: Option<&Arc<Index>>,
+    path: Option<(usize, &str)>,
     conjuncts: &[Node],
     predicates: &Predicates<'_>,
 ) -> Candidate {
     let collation = input.collation_of(index);
     let predicates = predicates.of(collation);
-    let parts = index.map_or(id_parts(), |index| &index.spec().parts);
+    let expanded = index.zip(path).map(|(index, (_, path))| wildcard::parts(index.spec(), path));
+    let parts = match (&expanded, index) {
+        (Some(parts), _) => parts,
+        (None, Some(index)) => &index.spec().parts[..],
+        (None, None) => id_parts(),
+    };
     let multikey = index.map_or(0, |index| index.multikey_parts());
-    let (bounds, settled) = part_bounds(parts, multikey, predicates, collation);
+    let (mut bounds, mut settled) = part_bounds(parts, multikey, predicates, collation);
+    if let Some((at, path)) = path {
+        bounds[at] = wildcard::path_bounds(path);
+        // A field whose own name has a dot in it has the same path as another.
+        settled.clear();
+    }
     let residual = without(input.filter, conjuncts, &settled);
     let order = input
         .sort
         .filter(|sort| !sort.is_empty())
-        .map(|sort| provided_order(input, index, multikey, &bounds, sort));
+        .map(|sort| provided_order(input, index, parts, multikey, &bounds, sort));
     let (sorted, backward) = match order {
         None => (true, false),
         Some(None) => (false, false),
@@ -251,7 +293,8 @@ fn index_candidate(
     if bounds.iter().any(Intervals::is_empty) {
         score += BOUNDED * 10;
     }
-    for (at, part) in bounds.iter().enumerate() {
+    let ranked = bounds.iter().enumerate().filter(|(at, _)| path.is_none_or(|path| path.0 != *at));
+    for (at, (_, part)) in ranked.enumerate() {
         let rank = rank(part);
         score += match (at, rank) {
             (0, 0) => break,
@@ -272,12 +315,17 @@ fn index_candidate(
     if covered || index.is_some_and(|index| index.spec().clustering) {
         score += 12;
     }
+    if path.is_some() {
+        // An index on the path itself is smaller.
+        score = score.saturating_sub(1);
+    }
     if index.is_none() && score < BOUNDED && !(order.is_some() && sorted) {
         score = 0;
     }
     let access = Access {
         path: AccessPath::Index(IndexScan {
             index: index.cloned(),
+            expanded,
             bounds,
             backward,
             key_limits: (None, None),
@@ -388,11 +436,11 @@ fn may_join(a: &str, first: &PathPredicate, b: &str, second: &PathPredicate) -> 
 fn provided_order(
     input: &PlannerInput<'_>,
     index: Option<&Arc<Index>>,
+    parts: &[KeyPart],
     multikey: u32,
     bounds: &[Intervals],
     sort: &SortPattern,
 ) -> Option<bool> {
-    let parts = index.map_or(id_parts(), |index| &index.spec().parts);
     let agree = input.collation_of(index) == input.collation();
     let mut wanted = sort.parts().peekable();
     let mut backward = None;
@@ -469,11 +517,12 @@ fn without(filter: &Filter, conjuncts: &[Node], settled: &BTreeSet<usize>) -> Op
 }
 
 /// An `$or` whose branches all have a bounded index: each branch by its own, every document once.
-fn union(input: &PlannerInput<'_>, conjuncts: &[Node]) -> Option<Access> {
+fn union(input: &PlannerInput<'_>, conjuncts: &[Node]) -> Result<Option<Access>> {
     let branches = conjuncts.iter().find_map(|node| match node {
         Node::Or(branches) => Some(branches),
         _ => None,
-    })?;
+    });
+    let Some(branches) = branches else { return Ok(None) };
     let mut inputs = Vec::with_capacity(branches.len());
     for branch in branches {
         let filter = Filter::new(branch.clone(), Arc::clone(input.filter.variables()));
@@ -484,11 +533,11 @@ fn union(input: &PlannerInput<'_>, conjuncts: &[Node]) -> Option<Access> {
             fields: None,
             limited: false,
             ..*input
-        });
+        })?;
         match &decision.winner.path {
-            AccessPath::Collection { .. } => return None,
+            AccessPath::Collection { .. } => return Ok(None),
             AccessPath::Index(scan) if scan.bounds.first().is_some_and(Intervals::is_all) => {
-                return None;
+                return Ok(None);
             }
             _ => inputs.push(decision.winner),
         }
@@ -499,9 +548,9 @@ fn union(input: &PlannerInput<'_>, conjuncts: &[Node]) -> Option<Access> {
             .filter(|node| !matches!(node, Node::Or(b) if std::ptr::eq(b, branches)));
         Filter::new(Node::And(others.cloned().collect()), Arc::clone(input.filter.variables()))
     });
-    Some(Access {
+    Ok(Some(Access {
         path: AccessPath::Union(inputs),
         residual,
         sorted: input.sort.is_none_or(SortPattern::is_empty),
-    })
+    }))
 }

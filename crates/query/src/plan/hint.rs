@@ -41,6 +41,9 @@ fn by_name(collection: Option<&Collection>, name: &str) -> Result<Hint> {
         _ => {}
     }
     let Some(collection) = collection else { return Ok(Hint::Id) };
+    if name == collection.options().id_index_name() {
+        return Ok(Hint::Id);
+    }
     collection
         .index(name)
         .filter(|index| !index.spec().hidden)

@@ -81,7 +81,7 @@ pub(super) fn sort() -> impl Strategy<Value = Document> {
         .prop_map(|parts| parts.into_iter().map(|(p, d)| (p.to_owned(), Bson::Int32(d))).collect())
 }
 
-pub(super) const INDEXES: [&[(&str, i32)]; 7] = [
+pub(super) const INDEXES: [&[(&str, i32)]; 11] = [
     &[("a", 1)],
     &[("a", -1), ("b", 1)],
     &[("b", 1), ("a", 1)],
@@ -89,6 +89,10 @@ pub(super) const INDEXES: [&[(&str, i32)]; 7] = [
     &[("a.c", 1), ("a.d", -1)],
     &[("b", -1), ("a.c", 1)],
     &[("a.d", 1), ("b", 1)],
+    &[("$**", 1)],
+    &[("a.$**", -1)],
+    &[("b", 1), ("a.$**", 1)],
+    &[("a.$**", 1), ("b", -1)],
 ];
 
 pub(super) fn ids(documents: &[Document]) -> Vec<i32> {
@@ -129,7 +133,9 @@ proptest! {
                 .iter()
                 .map(|(path, direction)| ((*path).to_owned(), Bson::Int32(*direction)))
                 .collect();
-            let spec = doc! { "key": key.clone(), "name": format!("{at}"), "sparse": *sparse };
+            let sparse = *sparse && !key.keys().any(|path| path.ends_with("$**"));
+            let mut spec = doc! { "key": key.clone(), "name": format!("{at}") };
+            spec.extend(sparse.then(|| ("sparse".to_owned(), Bson::Boolean(true))));
             let spec = IndexSpec::parse(&raw(&spec)).unwrap();
             drop(room.catalog.create_indexes(&room.ns, &[spec], &|| Ok(())));
         };

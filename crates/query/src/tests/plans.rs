@@ -72,6 +72,60 @@ fn clustering_indexes_hold_the_documents() {
 }
 
 #[test]
+fn wildcard_indexes_serve_every_path_they_hold() {
+    let room = Room::new();
+    room.index(doc! { "key": { "$**": 1 }, "wildcardProjection": { "secret": 0 } });
+    let documents: Vec<Document> = (0..50)
+        .map(|i| doc! { "_id": i, "p": { "n": i, "t": [i % 5, "x"] }, "secret": i, "z": i % 2 })
+        .collect();
+    assert!(room.insert(&documents).errors.is_empty());
+    check(&room, doc! { "p.n": { "$gte": 47 } }, doc! {}, &["FETCH", "IXSCAN"], 3, 3);
+    check(
+        &room,
+        doc! { "p.n": { "$in": [3, 5] }, "z": { "$gt": 0 } },
+        doc! {},
+        &["FETCH", "IXSCAN"],
+        2,
+        2,
+    );
+    check(&room, doc! { "p.t": 4 }, doc! {}, &["FETCH", "IXSCAN"], 10, 10);
+    check(&room, doc! { "$or": [{ "p.n": 1 }, { "p.n": 2 }] }, doc! {}, &["FETCH", "IXSCAN"], 2, 2);
+    for filter in [
+        doc! { "secret": 5 },
+        doc! { "p.t": null },
+        doc! { "p": { "n": 1 } },
+        doc! { "p.n": { "$exists": false } },
+        doc! { "p.t": [1, "x"] },
+        doc! { "p.t.0": 1 },
+        doc! { "_id": { "$type": "int" }, "secret": { "$gt": 4 } },
+    ] {
+        let explained = room.explain(filter.clone(), doc! {});
+        assert!(!stages(&explained).contains(&"IXSCAN".to_owned()), "{filter}: {explained}");
+    }
+    let plan = room.explain(doc! { "p.n": 7 }, doc! {});
+    let scan = plan.get_document("queryPlanner").unwrap().get_document("winningPlan").unwrap();
+    let scan = scan.get_document("inputStage").unwrap();
+    assert_eq!(scan.get_document("keyPattern").unwrap(), &doc! { "$_path": 1, "p.n": 1 });
+    let bounds = doc! { "$_path": ["[\"p.n\", \"p.n\"]"], "p.n": ["[7, 7]"] };
+    assert_eq!(scan.get_document("indexBounds").unwrap(), &bounds);
+    room.check_valid();
+}
+
+#[test]
+fn a_hinted_wildcard_index_that_cannot_answer_is_an_error() {
+    let room = Room::new();
+    room.index(doc! { "key": { "a.$**": 1 } });
+    room.insert(&[doc! { "_id": 1, "a": 1, "b": 1 }]);
+    let find = |filter: Document| {
+        let (filter, hint) = (raw(&filter), raw(&doc! { "a.$**": 1 }));
+        let hint = Some(RawBsonRef::Document(&hint));
+        room.find_with(&FindRequest { filter: Some(&filter), hint, ..FindRequest::default() })
+    };
+    assert_eq!(find(doc! { "a": 1 }).unwrap().len(), 1);
+    assert_eq!(find(doc! { "b": 1 }).unwrap_err().code(), Code::NO_QUERY_EXECUTION_PLANS);
+}
+
+#[test]
 fn a_middle_range_skips_to_the_next_value() {
     let room = numbers();
     let explained = room.explain(doc! { "a": { "$gte": 2 }, "b": { "$gt": 97 } }, doc! {});

@@ -2,6 +2,7 @@
 
 use super::apply::Change;
 use super::targets::{Targets, lock};
+use super::time_series::check_find_and_modify;
 use super::update::insert_upserted;
 use super::{check_target, remembered};
 use crate::canonical::{Canonical, Purpose, collation_of, parse_context};
@@ -45,7 +46,9 @@ fn run(
         let_variables: request.let_variables,
         ..FindRequest::default()
     };
-    let collation = collation_of(request.collation, ctx.collection(ns)?.as_deref())?;
+    let collection = ctx.collection(ns)?;
+    check_find_and_modify(collection.as_deref(), request.remove)?;
+    let collation = collation_of(request.collation, collection.as_deref())?;
     let parse = parse_context(&[request.let_variables], collation, ctx.catalog)?;
     let shape = Shape::parse(request.projection, &parse)?;
     let change = match (request.remove, request.update) {

@@ -2,6 +2,7 @@
 
 use super::apply::Change;
 use super::targets::{Targets, lock};
+use super::time_series::check_update;
 use super::{as_a_whole, check_target, note, remembered, statement as in_statement};
 use crate::canonical::{Canonical, Purpose, collation_of, parse_context, sort_of};
 use crate::context::{OpContext, Outcome};
@@ -61,7 +62,8 @@ fn run(
     statement: &UpdateStatement<'_>,
     let_variables: Option<&RawDocument>,
 ) -> Result<Done> {
-    let collation = collation_of(statement.collation, ctx.collection(ns)?.as_deref())?;
+    let collection = ctx.collection(ns)?;
+    let collation = collation_of(statement.collation, collection.as_deref())?;
     let parse = parse_context(&[let_variables, statement.constants], collation, ctx.catalog)?;
     let filter = Filter::parse(statement.filter, &parse)?;
     let change = Change::parse(ctx, statement.update, statement.array_filters, &parse)?;
@@ -70,6 +72,7 @@ fn run(
             "multi update is not supported for replacement-style update",
         ));
     }
+    check_update(collection.as_deref(), statement, &filter, &change)?;
     if statement.multi && statement.sort.is_some() {
         return Err(Error::failed_to_parse("Cannot specify sort with multi=true"));
     }

@@ -1,0 +1,48 @@
+//! Connections to other servers, of which a single node has none: `connPoolStats` and
+//! `dropConnections` say so.
+
+use crate::context::Context;
+use crate::fields::Field;
+use crate::registry::Command;
+use errors::Result;
+
+pub(crate) const CONN_POOL_STATS: Command =
+    Command::new("connPoolStats", "Connections to other servers: none.", stats);
+pub(crate) const DROP_CONNECTIONS: Command =
+    Command::new("dropConnections", "Drops connections to other servers: none.", drop_them)
+        .admin_only();
+
+fn stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    if let Some(field) = fields.get(1) {
+        return Err(field.unknown());
+    }
+    let reply = &mut context.reply;
+    for name in [
+        "numClientConnections",
+        "numAScopedConnections",
+        "totalInUse",
+        "totalAvailable",
+        "totalLeased",
+        "totalCreated",
+        "totalRefreshing",
+    ] {
+        reply.i32(name, 0);
+    }
+    for name in ["pools", "hosts", "replicaSets"] {
+        let none = reply.begin_document(name);
+        reply.end(none);
+    }
+    Ok(())
+}
+
+fn drop_them(_: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    for field in &fields[1..] {
+        match field.name {
+            "hostAndPort" => {
+                field.strings()?;
+            }
+            _ => return Err(field.unknown()),
+        }
+    }
+    Ok(())
+}

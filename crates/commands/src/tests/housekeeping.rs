@@ -1,0 +1,98 @@
+//! Commands of administrators' scripts that have little or nothing to do here.
+
+use super::*;
+use bson::spec::BinarySubtype;
+use bson::{Binary, Bson};
+
+#[test]
+fn compact_frees_what_it_says_and_loses_nothing() {
+    let client = Client::new();
+    let documents: Vec<Document> = (0..2000).map(|i| doc! { "_id": i, "a": i % 7 }).collect();
+    client.ok("db", doc! { "insert": "c", "documents": documents });
+    client
+        .ok("db", doc! { "delete": "c", "deletes": [{ "q": { "a": { "$lt": 5 } }, "limit": 0 }] });
+    let reply = client.ok("db", doc! { "compact": "c" });
+    assert!(reply.get_i32("bytesFreed").unwrap() >= 0);
+    let count = client.ok("db", doc! { "count": "c", "query": { "a": { "$gte": 0 } } });
+    assert_eq!(count.get_i32("n").unwrap(), 570);
+    client.fails("db", doc! { "compact": "none" }, 26, "ns not found db.none");
+}
+
+#[test]
+fn equal_collections_have_equal_digests() {
+    let client = Client::new();
+    let documents = vec![doc! { "_id": 1, "a": "x" }, doc! { "_id": 2 }];
+    client.ok("a", doc! { "insert": "c", "documents": documents.clone() });
+    client.ok(
+        "b",
+        doc! { "insert": "c", "documents": documents.into_iter().rev().collect::<Vec<_>>() },
+    );
+    client.ok("b", doc! { "insert": "d", "documents": [{ "_id": 1 }] });
+    let digest = |database: &str| {
+        let reply = client.ok(database, doc! { "dbHash": 1 });
+        let of = reply.get_document("collections").unwrap().get_str("c").unwrap().to_owned();
+        (of, reply.get_str("md5").unwrap().to_owned())
+    };
+    let (a, b) = (digest("a"), digest("b"));
+    assert_eq!(a.0, b.0);
+    assert_ne!(a.1, b.1);
+    let only = client.ok("b", doc! { "dbHash": 1, "collections": ["c"] });
+    assert_eq!(only.get_str("md5").unwrap(), a.1);
+    client.ok(
+        "a",
+        doc! { "update": "c", "updates": [{ "q": { "_id": 2 }, "u": { "$set": { "b": 1 } } }] },
+    );
+    assert_ne!(digest("a").0, b.0);
+}
+
+#[test]
+fn the_digest_of_a_file_is_that_of_its_bytes() {
+    let client = Client::new();
+    let chunk = |n: i32, bytes: &[u8]| {
+        let data = Binary { subtype: BinarySubtype::Generic, bytes: bytes.to_vec() };
+        doc! { "files_id": "f", "n": n, "data": data }
+    };
+    let documents = vec![chunk(1, b"world"), chunk(0, b"hello "), doc! { "files_id": "g", "n": 0 }];
+    client.ok("db", doc! { "insert": "fs.chunks", "documents": documents });
+    let reply = client.ok("db", doc! { "filemd5": "f", "root": "fs" });
+    assert_eq!(reply.get_i32("numChunks").unwrap(), 2);
+    assert_eq!(reply.get_str("md5").unwrap(), "5eb63bbbe01eeed093cb22bb8f5acdc3");
+    let none = client.ok("db", doc! { "filemd5": "none", "root": "fs" });
+    assert_eq!(none.get_str("md5").unwrap(), "d41d8cd98f00b204e9800998ecf8427e");
+    assert_eq!(
+        client.run("db", doc! { "filemd5": "g", "root": "fs" }).get_i32("code").unwrap(),
+        14
+    );
+    client.ok("db", doc! { "delete": "fs.chunks", "deletes": [{ "q": { "n": 0, "files_id": "f" }, "limit": 1 }] });
+    assert_eq!(
+        client.run("db", doc! { "filemd5": "f", "root": "fs" }).get_i32("code").unwrap(),
+        10040
+    );
+}
+
+#[test]
+fn what_there_is_none_of_is_said_to_be_none() {
+    let client = Client::new();
+    client.ok("db", doc! { "planCacheClear": "c", "query": { "a": 1 } });
+    client.ok("db", doc! { "planCacheClearFilters": "c" });
+    let filters = client.ok("db", doc! { "planCacheListFilters": "c" });
+    assert_eq!(filters.get_array("filters").unwrap(), &Vec::<Bson>::new());
+    let set = client.run("db", doc! { "planCacheSetFilter": "c", "query": {}, "indexes": [] });
+    assert_eq!(set.get_i32("code").unwrap(), 238);
+    let pools = client.ok("admin", doc! { "connPoolStats": 1 });
+    assert_eq!(pools.get_i32("totalCreated").unwrap(), 0);
+    client.ok("admin", doc! { "dropConnections": 1, "hostAndPort": ["a:1"] });
+    client.fails("admin", doc! { "fsyncUnlock": 1 }, 20, "fsyncUnlock called when not locked");
+}
+
+#[test]
+fn the_feature_version_is_confirmed_or_refused() {
+    let client = Client::new();
+    let set = |version: &str, confirm: bool| {
+        let set = doc! { "setFeatureCompatibilityVersion": version, "confirm": confirm };
+        client.run("admin", set).get_i32("code").ok()
+    };
+    assert_eq!(set("7.0", true), None);
+    assert_eq!(set("7.0", false), Some(7_369_100));
+    assert_eq!(set("6.0", true), Some(2));
+}

@@ -1,0 +1,45 @@
+"""Runs tests/legacy-java/Legacy.java with the Java driver 2.14.3, from Maven Central, against a
+`fernd` of its own. Needs a JDK of 11 or later and Maven; says so and passes where they are missing."""
+
+import os
+import shutil
+import subprocess
+
+from fernd import Fernd
+
+DRIVER = ("org.mongodb", "mongo-java-driver", "2.14.3")
+
+
+def driver(target):
+    """The driver's jar, fetched once."""
+    folder = os.path.join(target, "legacy-java")
+    jar = os.path.join(folder, f"{DRIVER[1]}-{DRIVER[2]}.jar")
+    if not os.path.exists(jar):
+        subprocess.run(
+            ["mvn", "--quiet", "--batch-mode", "dependency:copy",
+             f"-Dartifact={':'.join(DRIVER)}", f"-DoutputDirectory={folder}"],
+            check=True,
+        )
+    return jar
+
+
+def main():
+    if not (shutil.which("javac") and shutil.which("mvn")):
+        print("skipped: no JDK or no Maven here")
+        return
+    jar = driver(os.path.abspath(os.environ["FERN_TARGET"]))
+    source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "legacy-java", "Legacy.java")
+    with Fernd("--cacheSize", "256M") as server:
+        done = subprocess.run(
+            ["java", "-cp", jar, source, str(server.port)],
+            capture_output=True, text=True, timeout=300,
+        )
+        print(done.stdout, end="")
+        if done.returncode != 0 or not done.stdout.rstrip().endswith("0 failed"):
+            raise SystemExit(f"java ended with {done.returncode}:\n{done.stderr}")
+        if server.process.poll() is not None:
+            raise SystemExit(f"fernd died:\n{server.tail()}")
+
+
+if __name__ == "__main__":
+    main()
