@@ -2,7 +2,9 @@
 
 mod keys;
 mod spec;
+mod text;
 
 pub use keys::{DocumentKeys, IndexKey, KeyMaker, hash};
 pub(crate) use keys::{hexadecimal, id_key};
 pub use spec::{IndexSpec, KeyPart, PartKind, default_index_name};
+pub use text::TextIndex;

@@ -47,7 +47,7 @@ pub(crate) fn windowed(found: u64, request: &CountRequest<'_>) -> i64 {
 
 /// The cheapest stages that yield one row per document.
 pub(crate) fn stages(query: &Canonical) -> Result<Box<dyn Stage>> {
-    let access = query.decide(Some(&BTreeSet::new())).winner;
+    let access = query.decide(Some(&BTreeSet::new()))?.winner;
     counting(query, &access)
 }
 

@@ -29,7 +29,7 @@ pub fn distinct(
         crate::view::each(ctx, view, request, |document| values.take(document))?;
         return Ok(values.found);
     }
-    let access = query.decide(Some(&BTreeSet::from([request.key.to_owned()]))).winner;
+    let access = query.decide(Some(&BTreeSet::from([request.key.to_owned()])))?.winner;
     let mut stage = query.stages(ctx.catalog, &access)?;
     let at = At { snapshot: &query.snapshot, txn: None, interrupt: &*ctx.interrupt };
     let mut values = Values::new(request.key, &query);

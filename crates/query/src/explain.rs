@@ -28,7 +28,7 @@ pub fn explain_find(
     if let Some(view) = query.collection.as_ref().filter(|c| c.is_view()) {
         return crate::view::explain_find(ctx, view, request, verbosity);
     }
-    let decision = query.decide(query.fields().as_ref());
+    let decision = query.decide(query.fields().as_ref())?;
     finish(&explain_query(ctx, ns, &query, &decision, verbosity, &plain)?)
 }
 
@@ -44,7 +44,7 @@ pub fn explain_count(
     let filter = parse_filter(request.filter, None, collation, ctx.catalog)?;
     let everything = filter.matches_everything() && request.hint.is_none();
     let query = Canonical::of_filter(ctx, collection, filter, request.hint, Purpose::Read)?;
-    let decision = query.decide(Some(&BTreeSet::new()));
+    let decision = query.decide(Some(&BTreeSet::new()))?;
     let counted = query.collection.as_ref().map_or(0, |c| c.count());
     let shape = Shape {
         stages: &|query, access| count::counting(query, access),
@@ -70,7 +70,7 @@ pub fn explain_distinct(
     verbosity: Verbosity,
 ) -> Result<RawDocumentBuf> {
     let query = crate::distinct::prepare(ctx, ns, request)?;
-    let decision = query.decide(Some(&BTreeSet::from([request.key.to_owned()])));
+    let decision = query.decide(Some(&BTreeSet::from([request.key.to_owned()])))?;
     finish(&explain_query(ctx, ns, &query, &decision, verbosity, &plain)?)
 }
 
@@ -146,7 +146,7 @@ fn explain_write(
     verbosity: Verbosity,
     stage: &'static str,
 ) -> Result<RawDocumentBuf> {
-    let decision = query.decide(None);
+    let decision = query.decide(None)?;
     let shape = Shape {
         stages: &|query, access| query.stages(ctx.catalog, access),
         wrap: &|input| {

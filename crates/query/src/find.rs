@@ -24,7 +24,7 @@ pub fn find(
     if let Some(view) = query.collection.as_ref().filter(|c| c.is_view()) {
         return crate::view::find(ctx, view, request);
     }
-    let access = query.decide(query.fields().as_ref()).winner;
+    let access = query.decide(query.fields().as_ref())?.winner;
     let stage = query.stages(ctx.catalog, &access)?;
     let interrupt = InterruptSlot::of(&ctx.interrupt);
     let rows = StageRows { stage, snapshot: query.snapshot, interrupt: Arc::clone(&interrupt) };

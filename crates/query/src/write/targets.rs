@@ -27,7 +27,7 @@ impl Targets {
     /// Plans the query. `None` where there is no collection to look in.
     pub(crate) fn of(ctx: &OpContext<'_>, query: Canonical) -> Result<Option<Self>> {
         let Some(collection) = query.collection.clone() else { return Ok(None) };
-        let access = query.decide(None).winner;
+        let access = query.decide(None)?.winner;
         let stage = query.stages(ctx.catalog, &access)?;
         Ok(Some(Self { collection, stage, query, frozen: false }))
     }
