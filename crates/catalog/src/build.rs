@@ -293,8 +293,18 @@ pub(crate) fn missing_indexes(
         let existing = collection.indexes.iter().map(|index| &index.spec);
         let known: Vec<&IndexSpec> = existing.chain(wanted.iter()).collect();
         let mut exists = false;
-        for known in known {
+        for known in &known {
             exists |= conflict(known, &spec)?;
+        }
+        let other = known.iter().find(|known| known.is_text());
+        if let (Some(other), true, false) = (other, spec.is_text(), exists) {
+            return Err(Error::new(
+                Code::CANNOT_CREATE_INDEX,
+                format!(
+                    "only one text index per collection allowed, found existing text index \"{}\"",
+                    other.name
+                ),
+            ));
         }
         if !exists {
             wanted.push(spec);

@@ -149,7 +149,8 @@ fn tell_of_idle(collection: &Collection, index: &Index, uptime: Duration) -> (St
 
 /// Whether an index begins with one of the fields.
 fn leads(index: &Index, fields: &[String]) -> bool {
-    index.spec().parts.first().is_some_and(|part| fields.contains(&part.path))
+    !index.spec().is_text()
+        && index.spec().parts.first().is_some_and(|part| fields.contains(&part.path))
 }
 
 /// What a command, or its one statement, looks for. Not that of a pipeline: how much of it matched,

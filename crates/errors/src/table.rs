@@ -108,6 +108,7 @@ codes! {
     181 AMBIGUOUS_INDEX_KEY_PATTERN "AmbiguousIndexKeyPattern"
     189 PRIMARY_STEPPED_DOWN "PrimarySteppedDown"
     197 INVALID_INDEX_SPECIFICATION_OPTION "InvalidIndexSpecificationOption"
+    201 CANNOT_BUILD_INDEX_KEYS "CannotBuildIndexKeys"
     202 NETWORK_INTERFACE_EXCEEDED_TIME_LIMIT "NetworkInterfaceExceededTimeLimit"
     205 CLUSTER_TIME_FAILS_RATE_LIMITER "ClusterTimeFailsRateLimiter"
     206 NO_SUCH_SESSION "NoSuchSession"

@@ -17,6 +17,7 @@ mod parse;
 mod pattern;
 mod render;
 pub mod schema;
+mod text;
 mod upsert;
 pub mod validator;
 
@@ -24,6 +25,7 @@ pub use bits::{BitMask, BitTest};
 pub use matches::MatchDetails;
 pub use pattern::Pattern;
 pub use schema::{Schema, SchemaNode};
+pub use text::{TextNode, no_index};
 pub use validator::Validator;
 
 use crate::agg::{self, Expression, Variables};
@@ -46,6 +48,8 @@ pub struct ParseContext {
     pub names: agg::ParseContext,
     /// Their values, and the clock, while it runs.
     pub variables: Arc<Variables>,
+    /// It is about documents of a collection, so `$text` and the text score have a meaning.
+    pub text: bool,
 }
 
 impl Default for ParseContext {
@@ -54,6 +58,7 @@ impl Default for ParseContext {
         Self {
             names: agg::ParseContext::new(),
             variables: Arc::new(Variables::new(DateTime::from_millis(0), 0)),
+            text: false,
         }
     }
 }
@@ -111,6 +116,8 @@ pub enum Node {
     Schema(Arc<SchemaNode>),
     /// Matches this share of documents, by chance.
     SampleRate(f64),
+    /// The document's texts match a search.
+    Text(Arc<TextNode>),
 }
 
 /// A predicate and the path to what it is asked about.
@@ -325,6 +332,16 @@ impl Filter {
         uses_where(&self.root)
     }
 
+    /// The filter's `$text`.
+    pub fn text(&self) -> Option<&Arc<TextNode>> {
+        text::find(&self.root)
+    }
+
+    /// The filter with its `$text` over the fields of a text index.
+    pub fn bind_text(&self, fields: &Arc<fulltext::Fields>) -> Result<Self> {
+        Ok(Self { root: text::bind(&self.root, fields)?, variables: Arc::clone(&self.variables) })
+    }
+
     /// Every `$expr` and `$where` in the filter.
     pub fn expressions(&self) -> Vec<&Expression> {
         let mut found = Vec::new();
@@ -374,6 +391,7 @@ fn collect_expressions<'n>(node: &'n Node, found: &mut Vec<&'n Expression>) {
         | Node::AlwaysTrue
         | Node::AlwaysFalse
         | Node::Schema(_)
+        | Node::Text(_)
         | Node::SampleRate(_) => {}
     }
 }
@@ -388,7 +406,11 @@ fn collect_paths<'n>(node: &'n Node, found: &mut Vec<&'n Path>) {
         Node::Not(part) => collect_paths(part, found),
         Node::Leaf(leaf) => found.push(&leaf.path),
         Node::Schema(schema) => found.push(&schema.whole),
-        Node::AlwaysTrue | Node::AlwaysFalse | Node::SampleRate(_) | Node::Expr(_) => {}
+        Node::AlwaysTrue
+        | Node::AlwaysFalse
+        | Node::SampleRate(_)
+        | Node::Text(_)
+        | Node::Expr(_) => {}
     }
 }
 

@@ -17,6 +17,7 @@ pub mod projection;
 pub mod raw;
 pub mod show;
 pub mod sort;
+pub mod text_score;
 pub mod types;
 pub mod update;
 

@@ -12,6 +12,7 @@ mod parse;
 use crate::agg::{Expression, Variables};
 use crate::filter::{Filter, MatchDetails, ParseContext};
 use crate::path::Path;
+use crate::text_score;
 use bson::raw::{RawBson, RawDocument, RawDocumentBuf};
 use errors::Result;
 use std::collections::BTreeMap;
@@ -50,6 +51,15 @@ impl Level {
         self.by_name.get(name).map(|at| &self.fields[*at].1)
     }
 
+    /// Whether a computed field, here or below, is one of those asked for.
+    fn computes_any(&self, wanted: &dyn Fn(&Computed) -> bool) -> bool {
+        self.fields.iter().any(|(_, field)| match field {
+            Field::Computed(computed) => wanted(computed),
+            Field::Below(inner) => inner.computes_any(wanted),
+            Field::Included | Field::Excluded => false,
+        })
+    }
+
     fn computes(&self) -> bool {
         self.fields.iter().any(|(_, field)| match field {
             Field::Computed(_) => true,
@@ -81,6 +91,7 @@ enum Meta {
     RecordId,
     SortKey,
     IndexKey,
+    TextScore,
 }
 
 /// The arrays to cut, by path: every one is found in one walk.
@@ -155,16 +166,18 @@ impl Projection {
 
     /// Whether `{$meta: "sortKey"}` occurs.
     pub fn needs_sort_key(&self) -> bool {
-        fn level(level_: &Level) -> bool {
-            level_.fields.iter().any(|(_, field)| match field {
-                Field::Computed(computed) => {
-                    matches!(**computed, Computed::Meta(Meta::SortKey))
-                }
-                Field::Below(inner) => level(inner),
-                Field::Included | Field::Excluded => false,
-            })
-        }
-        level(&self.root)
+        self.root.computes_any(&|computed| matches!(computed, Computed::Meta(Meta::SortKey)))
+    }
+
+    /// Whether `{$meta: "textScore"}` occurs, also inside an expression.
+    pub fn needs_text_score(&self) -> bool {
+        self.root.computes_any(&|computed| match computed {
+            Computed::Meta(meta) => *meta == Meta::TextScore,
+            Computed::Expression(expression) => {
+                expression.dependencies().fields.contains(text_score::FIELD)
+            }
+            Computed::ElemMatch(..) => false,
+        })
     }
 
     /// The paths a projected document is made from, `_id` among them unless left out; `None` when

@@ -2,10 +2,14 @@
 //!
 //! Always true: memcmp of two keys is MongoDB's order of the documents under the pattern, whatever
 //! the direction of each part, so keys can be spilled and merged as bytes.
+//!
+//! The text score is a part like another, descending: documents carry it in a field of its own, see
+//! [`text_score`].
 
 use crate::multikey;
 use crate::path::Path;
 use crate::raw;
+use crate::text_score;
 use crate::types;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
@@ -19,16 +23,25 @@ const MAX_PARTS: usize = 32;
 pub struct SortPattern {
     paths: Vec<Path>,
     directions: Vec<Direction>,
+    /// What the client calls the part that is the text score.
+    score_name: Option<String>,
 }
 
 impl SortPattern {
     /// Parses a sort specification. An empty one gives a pattern without parts.
     pub fn parse(specification: &RawDocument) -> Result<Self> {
-        let (mut paths, mut directions) = (Vec::new(), Vec::new());
+        let (mut paths, mut directions, mut score_name) = (Vec::new(), Vec::new(), None);
         for element in raw::elements(specification) {
             let element = element?;
-            let path = check_path(element.name())?;
-            directions.push(direction(element.name(), element.value()?)?);
+            let mut path = check_path(element.name())?;
+            let value = element.value()?;
+            if is_text_score(value) {
+                score_name = Some(element.name().to_owned());
+                path = Path::new(text_score::FIELD);
+                directions.push(Direction::Descending);
+            } else {
+                directions.push(direction(element.name(), value)?);
+            }
             if paths.contains(&path) {
                 return Err(Error::location(
                     7472500,
@@ -40,13 +53,13 @@ impl SortPattern {
                 return Err(Error::location(13103, "too many compound keys"));
             }
         }
-        Ok(Self { paths, directions })
+        Ok(Self { paths, directions, score_name })
     }
 
     /// Builds a pattern from paths and directions.
     pub fn new(parts: impl IntoIterator<Item = (Path, Direction)>) -> Self {
         let (paths, directions) = parts.into_iter().unzip();
-        Self { paths, directions }
+        Self { paths, directions, score_name: None }
     }
 
     /// The paths in order.
@@ -69,11 +82,22 @@ impl SortPattern {
         self.paths.is_empty()
     }
 
+    /// Whether the text score is a part of it.
+    pub fn uses_text_score(&self) -> bool {
+        self.score_name.is_some()
+    }
+
     /// The specification again.
     pub fn to_document(&self) -> RawDocumentBuf {
         let mut writer = raw::Writer::default();
         let open = writer.begin();
         for (path, direction) in self.parts() {
+            if let (Some(name), text_score::FIELD) = (&self.score_name, path.as_str()) {
+                let meta = writer.begin_document(name);
+                writer.value("$meta", RawBsonRef::String(text_score::META));
+                writer.end(meta);
+                continue;
+            }
             let number = if direction == Direction::Ascending { 1 } else { -1 };
             writer.value(path.as_str(), RawBsonRef::Int32(number));
         }
@@ -151,6 +175,13 @@ fn check_path(name: &str) -> Result<Path> {
     Ok(path)
 }
 
+/// `{$meta: "textScore"}`.
+fn is_text_score(value: RawBsonRef<'_>) -> bool {
+    let RawBsonRef::Document(meta) = value else { return false };
+    matches!(meta.get("$meta"), Ok(Some(RawBsonRef::String(text_score::META))))
+        && meta.iter().count() == 1
+}
+
 fn direction(name: &str, value: RawBsonRef<'_>) -> Result<Direction> {
     if let RawBsonRef::Document(meta) = value {
         return Err(meta_error(meta));
@@ -174,9 +205,6 @@ fn direction(name: &str, value: RawBsonRef<'_>) -> Result<Direction> {
 /// `{$meta: ...}`: known names need what is not there yet, others are wrong.
 fn meta_error(meta: &RawDocument) -> Error {
     match meta.get("$meta") {
-        Ok(Some(RawBsonRef::String("textScore"))) => {
-            Error::location(40218, "query requires text score metadata, but it is not available")
-        }
         Ok(Some(RawBsonRef::String("randVal"))) => {
             Error::bad_value("sorting by {$meta: \"randVal\"} is not supported")
         }

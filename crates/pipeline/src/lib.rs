@@ -19,6 +19,7 @@ mod parse;
 mod source;
 pub mod spill;
 pub mod stage;
+mod text_score;
 mod transform;
 mod update_pipeline;
 

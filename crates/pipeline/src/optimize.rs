@@ -322,7 +322,7 @@ pub(crate) fn needed_fields(stages: &[Stage]) -> Option<BTreeSet<String>> {
 }
 
 /// Calls back for every expression of the stages, also in pipelines inside them.
-fn visit(stages: &[Stage], callback: &mut dyn FnMut(&Expression)) {
+pub(crate) fn visit(stages: &[Stage], callback: &mut dyn FnMut(&Expression)) {
     for stage in stages {
         match stage {
             Stage::Match(filter) => filter.expressions().into_iter().for_each(&mut *callback),

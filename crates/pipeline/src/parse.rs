@@ -181,7 +181,19 @@ impl Pipeline {
         Ok(source)
     }
 
+    /// Whether a stage reads the text score; an error where one does that has none, because nothing
+    /// is searched, or because its documents are not those that were found.
+    pub fn reads_text_score(&self, searched: bool) -> Result<bool> {
+        crate::text_score::reads(&self.stages, searched)
+    }
+
+    /// Refuses a `$text` that is not asked of the collection.
+    pub fn check_text(&self) -> Result<()> {
+        crate::text_score::check_places(&self.stages, false)
+    }
+
     fn validate(&self, ctx: &PipelineContext) -> Result<()> {
+        crate::text_score::check_places(&self.stages, ctx.inside == Inside::Facet)?;
         for (at, stage) in self.stages.iter().enumerate() {
             let name = stage.name();
             if at > 0 && stage.is_source() {

@@ -26,6 +26,7 @@ fn context() -> PipelineContext {
     let parse = filter::ParseContext {
         names: ParseContext::new(),
         variables: Arc::new(Variables::new(DateTime::from_millis(0), 1)),
+        text: true,
     };
     PipelineContext::new(&crate::Namespace::new("db", "c"), parse)
 }

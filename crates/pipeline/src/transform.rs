@@ -9,6 +9,7 @@ use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::agg::{Expression, ParseContext, Variables};
 use expr::raw::{self, Writer};
+use expr::text_score;
 use std::collections::{BTreeSet, HashMap};
 use xxhash_rust::xxh3::Xxh3Builder;
 
@@ -270,6 +271,8 @@ impl Job<'_> {
         for element in document.into_iter().flat_map(raw::elements) {
             let element = element?;
             match tree.get(element.name()) {
+                // What carries the score is no field, and goes with the document.
+                None if element.name() == text_score::FIELD => out.element(&element),
                 // With inclusion a computed field comes after what was copied.
                 None | Some((_, Action::Compute(_))) if self.mode == Mode::Include => {}
                 None | Some((_, Action::Include)) => out.element(&element),

@@ -128,12 +128,27 @@ pub(crate) fn open(
     let (collection, pipeline) = resolve(env, ns, pipeline, parse)?;
     let head = Head::of(env, collection, pipeline, &parse.variables, hint)?;
     let stage = head.stages()?;
+    let carries_score = head.query.carries_score;
     let source = StageSource {
         stage,
         snapshot: head.query.snapshot,
         interrupt: Arc::clone(env.interrupt()),
     };
-    head.rest.execute(Box::new(source), &shared, &parse.variables)
+    let source = head.rest.execute(Box::new(source), &shared, &parse.variables)?;
+    Ok(if carries_score { Box::new(StripSource(source)) } else { source })
+}
+
+/// Documents without the text score that they carry.
+struct StripSource(Box<dyn Source>);
+
+impl Source for StripSource {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        Ok(self.0.next()?.map(expr::text_score::strip))
+    }
+
+    fn park(&mut self) {
+        self.0.park();
+    }
 }
 
 /// Follows views down to a collection; their stages come before the pipeline's own.
@@ -149,7 +164,9 @@ fn resolve(
         let collection = env.collection(&ns)?;
         let view = collection.as_ref().and_then(|c| Some((c, c.options().view.as_ref()?)));
         let Some((collection, view)) = view else {
-            return Ok((collection, Pipeline::from_stages(stages).optimize()));
+            let pipeline = Pipeline::from_stages(stages);
+            pipeline.check_text()?;
+            return Ok((collection, pipeline.optimize()));
         };
         check_view_collation(collection, parse.variables.collation())?;
         let below = Namespace::new(ns.database(), &view.on)?;
@@ -198,6 +215,8 @@ impl Head {
             query.sort = Some(sort.pattern.clone());
             query.limit = sort.limit.unwrap_or(0);
         }
+        let searched = query.filter.text().is_some();
+        query.carries_score = Pipeline::from_stages(rest.clone()).reads_text_score(searched)?;
         let fields = fields_of(&rest);
         let decision = query.decide(fields.as_ref())?;
         // An index that offers the order takes the sort's place; its limit stays.

@@ -13,6 +13,7 @@ use crate::plan::hint::{self, Hint};
 use crate::plan::{AccessPath, Decision, IndexScan, KeyLimits, PlannerInput, choose};
 use crate::projection::{ProjectStage, RecordIdStage, ReturnKeyStage, Shape};
 use crate::request::FindRequest;
+use crate::text;
 use bson::DateTime;
 use bson::raw::{RawBsonRef, RawDocument};
 use catalog::{Catalog, Collection, Namespace, Snapshot};
@@ -54,6 +55,8 @@ pub(crate) struct Canonical {
     pub(crate) return_key: bool,
     pub(crate) show_record_id: bool,
     pub(crate) allow_disk_use: bool,
+    /// Whoever takes the rows wants them to carry their text score.
+    pub(crate) carries_score: bool,
 }
 
 /// Parses a filter with the client's variables in scope, under the operation's collation.
@@ -113,7 +116,7 @@ pub(crate) fn parse_context(
     for given in variable_documents.iter().flatten() {
         variables.define_let(given, &mut names)?;
     }
-    Ok(ParseContext { names, variables: Arc::new(variables) })
+    Ok(ParseContext { names, variables: Arc::new(variables), text: true })
 }
 
 /// Seeds for `$rand`: the entropy is asked once, the rest is counting.
@@ -138,11 +141,14 @@ impl Canonical {
             Some(filter) if !filter.is_empty() => Filter::parse(filter, &parse)?,
             _ => Filter::new(Node::AlwaysTrue, Arc::clone(&parse.variables)),
         };
+        let filter = text::bind(filter, collection.as_deref(), snapshot.timestamp())?;
         let mut hint = hint::parse(collection.as_deref(), request.hint)?;
+        text::check_beside(&filter, hint.as_ref(), false)?;
         let mut sort = None;
         if let Some(given) = request.sort.filter(|given| !given.is_empty()) {
             match natural(given)? {
                 Some(backward) => {
+                    text::check_beside(&filter, None, true)?;
                     hint.get_or_insert(Hint::Natural { backward });
                 }
                 None => sort = Some(SortPattern::parse(given)?),
@@ -164,6 +170,7 @@ impl Canonical {
             return_key: request.return_key,
             show_record_id: request.show_record_id,
             allow_disk_use: request.allow_disk_use != Some(false),
+            carries_score: false,
         })
     }
 
@@ -176,7 +183,9 @@ impl Canonical {
         purpose: Purpose,
     ) -> Result<Self> {
         let snapshot = purpose.state(ctx);
+        let filter = text::bind(filter, collection.as_deref(), snapshot.timestamp())?;
         let hint = hint::parse(collection.as_deref(), hint)?;
+        text::check_beside(&filter, hint.as_ref(), false)?;
         Ok(Self {
             collection,
             snapshot,
@@ -190,23 +199,33 @@ impl Canonical {
             return_key: false,
             show_record_id: false,
             allow_disk_use: true,
+            carries_score: false,
         })
     }
 
+    /// Whether the sort, the projection or whoever takes the rows reads the text score.
+    pub(crate) fn wants_text_score(&self) -> bool {
+        self.carries_score
+            || self.sort.as_ref().is_some_and(SortPattern::uses_text_score)
+            || self.shape.as_ref().is_some_and(Shape::needs_text_score)
+    }
+
     /// Decides on a plan; `fields` are those needed beside filter and sort, `None` all of them.
+    /// Fails where no plan can answer the query.
     pub(crate) fn decide(
         &self,
         fields: Option<&std::collections::BTreeSet<String>>,
     ) -> Result<Decision> {
         let Some(collection) = &self.collection else {
-            return Ok(Decision {
+            let decision = Decision {
                 winner: crate::plan::Access {
                     path: AccessPath::Nothing,
                     residual: None,
                     sorted: true,
                 },
                 rejected: Vec::new(),
-            });
+            };
+            return text::check_plan(self, &decision).map(|()| decision);
         };
         let mut decision = choose(&PlannerInput {
             collection,
@@ -216,7 +235,9 @@ impl Canonical {
             fields,
             snapshot: self.snapshot.timestamp(),
             limited: self.limit > 0,
+            text_score: self.wants_text_score(),
         })?;
+        text::check_plan(self, &decision)?;
         if self.key_limits != (None, None)
             && let AccessPath::Index(scan) = &mut decision.winner.path
         {
@@ -271,6 +292,10 @@ impl Canonical {
             let covered = scan.is_some_and(|scan| scan.covered);
             let (filter, sort) = (self.filter.clone(), self.sort.clone());
             stage = Box::new(ProjectStage::new(stage, shape.clone(), filter, sort, covered));
+        }
+        let carries = self.wants_text_score() && self.shape.is_none() && !self.carries_score;
+        if carries {
+            stage = Box::new(text::StripStage::new(stage));
         }
         if self.show_record_id {
             stage = Box::new(RecordIdStage::new(stage));

@@ -15,6 +15,7 @@ mod sort;
 mod spill;
 mod stats;
 mod tail;
+mod text;
 mod union;
 
 pub(crate) use arrival::ArrivalStage;

@@ -17,6 +17,7 @@ mod plan;
 mod projection;
 mod request;
 mod tail;
+mod text;
 mod ttl;
 mod view;
 mod write;

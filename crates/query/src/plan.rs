@@ -12,9 +12,11 @@ mod candidates;
 pub(crate) mod hint;
 pub(crate) mod interval;
 mod predicates;
+mod text;
 pub(crate) mod wildcard;
 
 pub(crate) use candidates::{PlannerInput, choose};
+pub(crate) use text::{TextScan, is_conjunct_text};
 
 use bson::raw::RawBson;
 use catalog::Index;
@@ -47,6 +49,8 @@ pub(crate) enum AccessPath {
     },
     /// A part of an index.
     Index(IndexScan),
+    /// A search in a text index.
+    Text(Box<TextScan>),
     /// Several ways; a document is taken once.
     Union(Vec<Access>),
 }

@@ -35,6 +35,11 @@ impl Shape {
         self.projection.required_fields()
     }
 
+    /// Whether it shows the text score.
+    pub(crate) fn needs_text_score(&self) -> bool {
+        self.projection.needs_text_score()
+    }
+
     /// The shaped document. The filter tells which array element matched, the sort what the
     /// document was sorted by.
     pub(crate) fn apply(

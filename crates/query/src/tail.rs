@@ -12,6 +12,7 @@ use crate::find::StageRows;
 use crate::plan::hint::Hint;
 use crate::projection::ProjectStage;
 use crate::request::FindRequest;
+use crate::text;
 use bson::raw::RawDocument;
 use catalog::{Catalog, Namespace};
 use errors::{Code, Error, Result};
@@ -51,6 +52,7 @@ pub fn find_tailable(
             "cannot use tailable option with a sort other than {$natural: 1}",
         ));
     }
+    text::check_tailable(&query.filter)?;
     // Taken before the first snapshot: a commit between the two is looked for once in vain.
     let seen = collection.commits_seen();
     let filter = (!query.filter.matches_everything()).then(|| query.filter.clone());

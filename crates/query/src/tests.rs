@@ -17,6 +17,7 @@ mod writes;
 
 mod collation;
 mod model;
+mod text;
 
 pub(crate) struct Room {
     pub(crate) catalog: Arc<Catalog>,

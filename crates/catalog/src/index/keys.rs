@@ -10,6 +10,7 @@
 //! Arrays, as MongoDB has it: an array on a path gives one key per element, a missing field is
 //! null, an empty array at the end of a path is undefined, two arrays side by side are refused.
 
+use super::text::{TextKeys, plain_value};
 use super::wildcard::WildcardValue;
 use super::{IndexSpec, PartKind, Wildcard};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
@@ -55,6 +56,8 @@ pub struct KeyMaker {
     hashed: Option<usize>,
     /// The part that is two values of an entry, a path and what stands there; `paths` leaves it out.
     wildcard: Option<Wildcard>,
+    /// The parts that are terms and scores.
+    text: Option<TextKeys>,
     /// The order of texts in the parts.
     collation: Option<Collation>,
     /// The order of texts in `_id`.
@@ -130,6 +133,7 @@ impl KeyMaker {
             sparse: spec.sparse,
             hashed: spec.parts.iter().position(|part| part.kind == PartKind::Hashed),
             wildcard: spec.wildcard.clone(),
+            text: spec.text.as_ref().map(TextKeys::new),
             partial: spec.partial.as_ref().map(|partial| partial.filter.clone()),
             collation: spec.collation.clone(),
             id_collation,
@@ -147,6 +151,12 @@ impl KeyMaker {
             || self.clustering
             || self.wildcard.as_ref().is_some_and(|part| part.depends_on(touched, overlap))
             || self.paths.iter().any(|part| touched.iter().any(|path| overlap(part, path)))
+            || self.text.as_ref().is_some_and(|text| match &text.paths {
+                None => !touched.is_empty(),
+                Some(paths) => {
+                    paths.iter().any(|part| touched.iter().any(|path| overlap(part, path)))
+                }
+            })
     }
 
     /// The entries of a document.
@@ -156,6 +166,9 @@ impl KeyMaker {
             && !filter.matches(document)?
         {
             return Ok(keys);
+        }
+        if let Some(text) = &self.text {
+            return self.make_text(text, document, id);
         }
         if self.hashed.is_some() {
             keys = self.make_hashed(document, id)?;
@@ -239,6 +252,31 @@ impl KeyMaker {
             slots[at] = Slot::Done(Some(RawBsonRef::Int64(hash(RawBsonRef::Null, None)?)));
         }
         keys.entries.push(self.entry(&slots, id)?);
+        Ok(keys)
+    }
+
+    /// An entry for each distinct term of a document's texts.
+    fn make_text(
+        &self,
+        text: &TextKeys,
+        document: &RawDocument,
+        id: RawBsonRef<'_>,
+    ) -> Result<DocumentKeys> {
+        let term_at = text.index.prefix();
+        let mut beside: SmallVec<[Option<RawBsonRef<'_>>; 4]> = SmallVec::new();
+        for (at, path) in self.paths.iter().enumerate() {
+            let is_text = (term_at..=term_at + 1).contains(&at);
+            beside.push(if is_text { None } else { plain_value(document, path)? });
+        }
+        let mut keys = DocumentKeys::default();
+        for (term, score) in &text.index.fields().scores(document)? {
+            let term = fulltext::index_term(term);
+            let mut slots: Slots<'_> = beside.iter().map(|value| Slot::Done(*value)).collect();
+            slots[term_at] = Slot::Done(Some(RawBsonRef::String(&term)));
+            slots[term_at + 1] = Slot::Done(Some(RawBsonRef::Double(*score)));
+            keys.entries.push(self.entry(&slots, id)?);
+        }
+        keys.entries.sort_unstable();
         Ok(keys)
     }
 

@@ -1,8 +1,9 @@
 //! The specification of an index, checked by MongoDB's rules.
 //!
-//! Always true: a [`IndexSpec`] that exists can be honoured. What is not built (text, geo) was
-//! refused with `CannotCreateIndex`.
+//! Always true: a [`IndexSpec`] that exists can be honoured. What is not built (geo) was refused
+//! with `CannotCreateIndex`.
 
+use super::text::{self, TextIndex};
 use super::wildcard::{Wildcard, is_wildcard};
 use crate::options::{truth, whole_number};
 use crate::shape::StorageOptions;
@@ -37,6 +38,8 @@ pub enum PartKind {
     Hashed,
     /// The path and value of everything below, see [`Wildcard`].
     Wildcard,
+    /// A term of the document's texts, or in the part after it the score of that term.
+    Text,
 }
 
 /// What an index is.
@@ -63,6 +66,8 @@ pub struct IndexSpec {
     pub partial: Option<PartialFilter>,
     /// `expireAfterSeconds`.
     pub expire_after_seconds: Option<i64>,
+    /// Of a text index: what it is over.
+    pub text: Option<TextIndex>,
     /// The order of texts; `None` is that of their bytes.
     pub collation: Option<Collation>,
     /// The client did not say, so the collection's will be taken.
@@ -99,7 +104,11 @@ impl IndexSpec {
                 ));
             }
         };
-        let parts = parse_key(key)?;
+        let texts = text::parse(key, spec)?;
+        let parts = match &texts {
+            Some(texts) => check_parts(texts.parts.clone(), key)?,
+            None => check_parts(parse_key(key)?, key)?,
+        };
         let name = match spec.get("name")? {
             Some(RawBsonRef::String(name)) => check_name(name, key)?,
             Some(_) => {
@@ -114,7 +123,7 @@ impl IndexSpec {
         let mut index = Self {
             name: name.to_owned(),
             parts,
-            key: key.to_owned(),
+            key: texts.as_ref().map_or_else(|| key.to_owned(), |texts| texts.key.clone()),
             unique: false,
             clustering: false,
             sparse: false,
@@ -122,19 +131,24 @@ impl IndexSpec {
             wildcard: None,
             partial: None,
             expire_after_seconds: None,
+            text: texts.as_ref().map(|texts| texts.index.clone()),
             collation: None,
             inherits_collation: true,
             storage: StorageOptions::default(),
             shown: RawDocumentBuf::new(),
         };
         index.shown.append(cstr!("v"), 2);
-        index.shown.append(cstr!("key"), key);
+        index.shown.append(cstr!("key"), &index.key);
         index.shown.append(cstr!("name"), name);
         for element in spec {
             let (option, value) = element?;
             index.take_option(option.as_str(), value, spec)?;
         }
         index.take_wildcard(spec.get("wildcardProjection")?)?;
+        for element in texts.iter().flat_map(|texts| texts.options.iter()) {
+            let (option, value) = element?;
+            index.shown.append(option, value);
+        }
         index.check_combinations(spec)?;
         index.parse_partial()?;
         Ok(index)
@@ -171,6 +185,9 @@ impl IndexSpec {
             && let Some(collation) = default
         {
             index.collation = Some(collation.clone());
+            if index.is_text() {
+                text::check(&index)?;
+            }
             index.shown.append(cstr!("collation"), expr::collation::to_document(collation));
             index.parse_partial()?;
         }
@@ -246,6 +263,8 @@ impl IndexSpec {
                     self.shown.append(option, expr::collation::to_document(collation));
                 }
             }
+            // Read with the key pattern, shown at the end.
+            name if self.text.is_some() && text::OPTIONS.contains(&name) => {}
             "weights"
             | "default_language"
             | "language_override"
@@ -310,6 +329,9 @@ impl IndexSpec {
                 "Currently hashed indexes cannot guarantee uniqueness. Use a regular index.",
             ));
         }
+        if self.is_text() {
+            text::check(self)?;
+        }
         if self.expire_after_seconds.is_some() && self.parts.len() > 1 {
             return Err(cannot(&format!(
                 "TTL indexes are single-field indexes, compound indexes do not support TTL. Index \
@@ -361,6 +383,11 @@ impl IndexSpec {
         self.parts.iter().any(|part| part.kind == PartKind::Hashed)
     }
 
+    /// Whether it is over texts.
+    pub fn is_text(&self) -> bool {
+        self.text.is_some()
+    }
+
     /// Whether two specifications index the same things under the same rules, name aside.
     pub fn same_signature(&self, other: &Self) -> bool {
         let partial = |spec: &Self| spec.partial.as_ref().map(|p| p.document.as_bytes().to_vec());
@@ -377,6 +404,7 @@ impl IndexSpec {
         self.expire_after_seconds == other.expire_after_seconds
             && self.clustering == other.clustering
             && self.storage == other.storage
+            && self.text == other.text
     }
 }
 
@@ -415,6 +443,11 @@ fn parse_key(key: &RawDocument) -> Result<Vec<KeyPart>> {
         }
         parts.push(KeyPart { path: path.to_owned(), descending, kind });
     }
+    Ok(parts)
+}
+
+/// What holds of every key pattern, whatever its parts are.
+fn check_parts(parts: Vec<KeyPart>, key: &RawDocument) -> Result<Vec<KeyPart>> {
     let hashed = parts.iter().filter(|part| part.kind == PartKind::Hashed).count();
     if hashed > 1 {
         return Err(Error::location(
@@ -439,12 +472,12 @@ fn too_many_parts() -> Error {
     Error::location(13103, "too many compound keys")
 }
 
-fn direction(value: RawBsonRef<'_>) -> Result<bool> {
+pub(super) fn direction(value: RawBsonRef<'_>) -> Result<bool> {
     let number = match value {
         RawBsonRef::Int32(v) => f64::from(v),
         RawBsonRef::Int64(v) => v as f64,
         RawBsonRef::Double(v) => v,
-        RawBsonRef::String(plugin @ ("text" | "2d" | "2dsphere" | "geoHaystack" | "wildcard")) => {
+        RawBsonRef::String(plugin @ ("2d" | "2dsphere" | "geoHaystack" | "wildcard")) => {
             return Err(cannot(&format!("indexes of type '{plugin}' are not supported yet")));
         }
         RawBsonRef::String(plugin) => {
@@ -486,7 +519,7 @@ fn type_name(value: RawBsonRef<'_>) -> &'static str {
     }
 }
 
-fn check_path(path: &str) -> Result<()> {
+pub(super) fn check_path(path: &str) -> Result<()> {
     if path.is_empty() {
         return Err(cannot("Index keys cannot be an empty field."));
     }

@@ -168,6 +168,7 @@ impl TimeSeries {
             _ if index.expire_after_seconds.is_some() => "TTL",
             _ if index.is_hashed() => "Hashed",
             _ if index.wildcard.is_some() => "Wildcard",
+            _ if index.text.is_some() => "Text",
             _ => return Ok(()),
         };
         Err(invalid(&format!("{kind} indexes are not supported on time-series collections")))

@@ -7,6 +7,7 @@ use crate::agg::script::{self, Script};
 use crate::agg::string::regex::RegexCall;
 use crate::agg::variables::{ParseContext, VarId};
 use crate::agg::{MAX_DEPTH, convert, date, type_name};
+use crate::text_score;
 use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
 use std::sync::Arc;
@@ -611,7 +612,6 @@ fn rand(value: RawBsonRef<'_>) -> Result<Node> {
 /// without it.
 fn meta(value: RawBsonRef<'_>) -> Result<Node> {
     const KNOWN: &[&str] = &[
-        "textScore",
         "randVal",
         "searchScore",
         "searchHighlights",
@@ -627,6 +627,10 @@ fn meta(value: RawBsonRef<'_>) -> Result<Node> {
         "vectorSearchScore",
     ];
     match value {
+        RawBsonRef::String(text_score::META) => {
+            let names = vec![text_score::FIELD.to_owned()];
+            Ok(Node::Path(FieldPath { base: Base::Root, names }))
+        }
         RawBsonRef::String(name) if KNOWN.contains(&name) => Ok(Node::Constant(None)),
         RawBsonRef::String(name) => {
             Err(Error::location(17308, format!("Unsupported argument to $meta: {name}")))

@@ -6,6 +6,7 @@
 use crate::agg::Value;
 use crate::agg::eval::Scope;
 use crate::agg::variables::{VarId, cluster_time_value};
+use crate::text_score;
 use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument};
 use errors::{Error, Result};
 
@@ -47,12 +48,22 @@ impl FieldPath {
 
     pub(crate) fn evaluate<'a>(&self, scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
         match self.base {
-            Base::Root => document_value(scope.root, &self.names),
-            Base::Current => document_value(scope.current, &self.names),
+            Base::Root => self.of_document(scope.root),
+            Base::Current => self.of_document(scope.current),
             Base::Now => self.within(Value::Ref(RawBsonRef::DateTime(scope.variables.now()))),
             Base::ClusterTime => self.within(cluster_time_value(scope.variables)?),
             Base::User(id) => self.within(scope.user(id)),
         }
+    }
+
+    /// The whole document is without the score that it carries.
+    fn of_document<'a>(&self, document: &'a RawDocument) -> Result<Value<'a>> {
+        if self.names.is_empty()
+            && let Some(plain) = text_score::without(document)
+        {
+            return Ok(plain.into());
+        }
+        document_value(document, &self.names)
     }
 
     fn within<'a>(&self, base: Value<'a>) -> Result<Value<'a>> {

@@ -55,6 +55,7 @@ pub(super) fn matches(
         Node::Expr(expr) => expr.expression.matches(document, variables)?,
         Node::Schema(schema) => schema.schema.matches(document)?,
         Node::SampleRate(rate) => variables.random() < *rate,
+        Node::Text(text) => text.matches(document)?,
     })
 }
 
@@ -105,6 +106,7 @@ pub(super) fn value(node: &Node, candidate: RawBsonRef<'_>, variables: &Variable
             _ => false,
         },
         Node::SampleRate(rate) => variables.random() < *rate,
+        Node::Text(_) => return Err(super::text::no_index()),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     BitMask, BitTest, ExprNode, InSet, Leaf, MAX_DEPTH, Node, ParseContext, Pattern, Predicate,
-    SchemaNode,
+    SchemaNode, TextNode, text,
 };
 use crate::agg::Expression;
 use crate::path::Path;
@@ -39,7 +39,11 @@ impl Scope<'_> {
 }
 
 pub(super) fn filter(filter: &RawDocument, ctx: &ParseContext) -> Result<Node> {
-    document(filter, Scope { ctx, depth: 0, top: true })
+    let root = document(filter, Scope { ctx, depth: 0, top: true })?;
+    if ctx.text {
+        text::check_places(&root)?;
+    }
+    Ok(root)
 }
 
 /// Parses `{$gt: 5, ...}` into a tree over a bare value.
@@ -98,10 +102,10 @@ fn top_operator(element: &Element<'_>, scope: Scope<'_>, parts: &mut Vec<Node>) 
             })));
         }
         "$where" => parts.push(where_code(value)?),
-        // What MongoDB says where there is no such index; there are no text indexes yet.
-        "$text" => {
-            return Err(Error::new(Code::INDEX_NOT_FOUND, "text index required for $text query"));
+        "$text" if !scope.ctx.text => {
+            return Err(Error::bad_value("$text is not allowed in this context"));
         }
+        "$text" => parts.push(Node::Text(Arc::new(TextNode::parse(value)?))),
         "$jsonSchema" => parts.push(Node::Schema(Arc::new(SchemaNode::parse(value)?))),
         _ => {
             return Err(Error::bad_value(format!(

@@ -19,6 +19,7 @@ pub(super) fn document(node: &Node) -> Document {
         Node::Leaf(leaf) => self::leaf(leaf),
         Node::Expr(expr) => doc! { expr.name: owned(&expr.source) },
         Node::Schema(schema) => doc! { "$jsonSchema": owned(&schema.source) },
+        Node::Text(text) => text.to_document(),
         Node::SampleRate(rate) => doc! { "$sampleRate": *rate },
     }
 }

@@ -451,7 +451,7 @@ fn malformed_filters_have_mongodbs_errors() {
     bad(doc! {"a": {"$regex": 5}}, "$regex has to be a string");
     bad(doc! {"$where": 1}, "$where got bad type");
     let text = doc! {"$text": {"$search": "x"}};
-    check_error(text, Code::INDEX_NOT_FOUND, "text index required for $text query");
+    bad(text, "$text is not allowed in this context");
     let near = doc! {"a": {"$near": [0, 0]}};
     check_error(near, Code::NO_QUERY_EXECUTION_PLANS, "unable to find index for $geoNear query");
     let nested = doc! {"a": {"$elemMatch": {"$expr": true}}};
@@ -623,4 +623,50 @@ proptest! {
             prop_assert!(filter.matches(&document).is_ok());
         }
     }
+}
+
+#[test]
+fn text_searches_stand_where_mongodb_has_them() {
+    let ctx = ParseContext { text: true, ..ParseContext::default() };
+    let text = || doc! {"$text": {"$search": "x"}};
+    let check = |filter: Document, code: Code, message: &str| {
+        let error = Filter::parse(&raw_doc(&filter), &ctx).unwrap_err();
+        assert_eq!(error.code(), code, "{filter}: {error}");
+        assert!(error.message().contains(message), "{filter}: {error}");
+    };
+    check(doc! {"$nor": [text()]}, Code::BAD_VALUE, "text expression not allowed in nor");
+    check(doc! {"$or": [text(), text()]}, Code::BAD_VALUE, "Too many text expressions");
+    check(doc! {"a": {"$elemMatch": text()}}, Code::location(224), "top-level document");
+    check(doc! {"$text": "x"}, Code::BAD_VALUE, "$text expects an object");
+    check(doc! {"$text": {}}, Code::NO_SUCH_KEY, "Missing expected field \"$search\"");
+    check(doc! {"$text": {"$search": 1}}, Code::TYPE_MISMATCH, "Expected string, found int");
+    check(doc! {"$text": {"$search": "a", "$x": 1}}, Code::BAD_VALUE, "extra fields in $text");
+    let caseless = doc! {"$text": {"$search": "a", "$caseSensitive": 1}};
+    check(caseless, Code::TYPE_MISMATCH, "\"$caseSensitive\" had the wrong type");
+
+    let filter = Filter::parse(&raw_doc(&doc! {"a": 1, "$or": [text(), {"b": 2}]}), &ctx).unwrap();
+    assert!(filter.text().is_some());
+    let error = Filter::parse(&raw_doc(&text()), &ctx).unwrap().matches(&raw_doc(&doc! {}));
+    assert_eq!(error.unwrap_err().code(), Code::INDEX_NOT_FOUND);
+}
+
+#[test]
+fn a_bound_text_search_matches_by_itself() {
+    let fields = fulltext::Fields::new(
+        [("t".to_owned(), 1.0)].into(),
+        fulltext::Language::English,
+        "language".to_owned(),
+        fulltext::Version::Three,
+    );
+    let fields = Arc::new(fields);
+    let ctx = ParseContext { text: true, ..ParseContext::default() };
+    let matches = |search: &str, document: Document| {
+        let filter = raw_doc(&doc! {"$text": {"$search": search}, "a": 1});
+        let filter = Filter::parse(&filter, &ctx).unwrap().bind_text(&fields).unwrap();
+        filter.matches(&raw_doc(&document)).unwrap()
+    };
+    assert!(matches("coffee", doc! {"t": "Coffees", "a": 1}));
+    assert!(!matches("coffee", doc! {"t": "Coffees", "a": 2}));
+    assert!(!matches("coffee", doc! {"u": "Coffees", "a": 1}));
+    assert!(!matches("coffee -black", doc! {"t": "black coffee", "a": 1}));
 }

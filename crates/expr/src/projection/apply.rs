@@ -5,6 +5,7 @@
 
 use super::{Computed, Field, Level, Meta, Metadata, Mode, Projection};
 use crate::raw::{self, Element, Writer};
+use crate::text_score;
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::spec::ElementType;
 use errors::Result;
@@ -43,6 +44,8 @@ impl Walk<'_> {
             for element in raw::elements(document) {
                 let element = element?;
                 match level.get(element.name()) {
+                    // What carries the score is no field of the document.
+                    None if element.name() == text_score::FIELD => {}
                     None if self.projection.mode == Mode::Exclude => self.out.element(&element),
                     Some(Field::Included) => self.out.element(&element),
                     None | Some(Field::Excluded | Field::Computed(_)) => {}
@@ -149,6 +152,12 @@ impl Walk<'_> {
                     Meta::RecordId => &self.meta.record_id,
                     Meta::SortKey => &self.meta.sort_key,
                     Meta::IndexKey => &self.meta.index_key,
+                    Meta::TextScore => {
+                        if let Some(score) = text_score::of(self.root) {
+                            self.out.value(name, RawBsonRef::Double(score));
+                        }
+                        return Ok(());
+                    }
                 };
                 if let Some(value) = value {
                     self.out.value(name, RawBson::as_raw_bson_ref(value));

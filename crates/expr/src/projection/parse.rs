@@ -5,6 +5,7 @@ use crate::agg::Expression;
 use crate::filter::{Filter, ParseContext, is_operator_document};
 use crate::path::Path;
 use crate::raw;
+use crate::text_score;
 use crate::types;
 use bson::raw::{RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
@@ -263,12 +264,8 @@ impl<'p> Parser<'p> {
             "recordId" => Meta::RecordId,
             "sortKey" => Meta::SortKey,
             "indexKey" => Meta::IndexKey,
-            "textScore" => {
-                return Err(Error::location(
-                    40218,
-                    "query requires text score metadata, but it is not available",
-                ));
-            }
+            text_score::META if !self.ctx.text => return Err(text_score::unavailable()),
+            text_score::META => Meta::TextScore,
             other => {
                 return Err(Error::location(
                     17308,

@@ -75,6 +75,21 @@ fn malformed_specifications_have_mongodbs_codes() {
     check_error(doc! {"a.": 1}, 40353);
     check_error(doc! {"a..b": 1}, 15998);
     check_error(doc! {"$a": 1}, 16410);
-    check_error(doc! {"a": {"$meta": "textScore"}}, 40218);
     check_error((0..33).map(|n| (format!("f{n}"), bson::Bson::Int32(1))).collect(), 13103);
+}
+
+#[test]
+fn the_text_score_sorts_from_the_best() {
+    let given = raw_doc(&doc! {"s": {"$meta": "textScore"}, "a": 1});
+    let pattern = SortPattern::parse(&given).unwrap();
+    assert!(pattern.uses_text_score());
+    assert_eq!(pattern.to_document(), given);
+    let key = |score: Option<f64>, a: i32| {
+        let document = raw_doc(&doc! {"s": [1, 2], "a": a});
+        let scored = score.map(|score| text_score::with(&document, score));
+        pattern.key(scored.as_ref().unwrap_or(&document), None).unwrap()
+    };
+    assert!(key(Some(2.0), 5) < key(Some(1.5), 1));
+    assert!(key(Some(1.5), 1) < key(Some(1.5), 2));
+    assert!(key(Some(0.1), 9) < key(None, 1));
 }

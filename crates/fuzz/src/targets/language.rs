@@ -29,7 +29,8 @@ fn part<'a>(document: &'a RawDocument, name: &str) -> Option<&'a RawDocument> {
 }
 
 fn apply_all(input: &RawDocument) {
-    let ctx = ParseContext::default();
+    // With text searches; those that no index answers are errors where they are asked.
+    let ctx = ParseContext { text: true, ..ParseContext::default() };
     let empty = RawDocumentBuf::new();
     let document = part(input, "d").unwrap_or(&empty);
     let mut details = MatchDetails { array_index: Some(0) };

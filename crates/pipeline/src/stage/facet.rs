@@ -105,6 +105,7 @@ impl Source for FacetSource {
             let mut at = 0_usize;
             while let Some(document) = results.next()? {
                 self.run.env.check_interrupt()?;
+                let document = expr::text_score::strip(document);
                 out.value(&at.to_string(), RawBsonRef::Document(&document));
                 check_document_size(out.len())?;
                 at += 1;

@@ -6,6 +6,7 @@ use crate::stage::{Computed, Run, Stage, check_document_size, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::agg::{Expression, Variables, value_to_string};
+use expr::text_score;
 use std::sync::Arc;
 
 pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
@@ -83,7 +84,11 @@ impl Source for ReplaceRootSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         match self.run.input.next()? {
             Some(document) => {
-                replace(&self.root.expression, &document, &self.run.variables).map(Some)
+                let new = replace(&self.root.expression, &document, &self.run.variables)?;
+                Ok(Some(match text_score::of(&document) {
+                    Some(score) => text_score::with(&new, score),
+                    None => new,
+                }))
             }
             None => Ok(None),
         }

@@ -115,7 +115,11 @@ impl Env for QueryEnv {
     ) -> Result<Box<dyn Source>> {
         let ns = Namespace::new(&from.database, &from.collection)?;
         let env = Self { namespace: Some(ns.clone()), ..self.clone() };
-        let parse = ParseContext { variables: Arc::clone(variables), ..ParseContext::default() };
+        let parse = ParseContext {
+            variables: Arc::clone(variables),
+            text: true,
+            ..ParseContext::default()
+        };
         open(&env, &ns, pipeline.clone(), &parse, None)
     }
 
@@ -135,6 +139,7 @@ impl Env for QueryEnv {
                     spec.parts[0].path == field
                         && spec.collation.as_ref() == under
                         && !spec.hidden
+                        && !spec.is_text()
                         && !spec.sparse
                         && spec.partial.is_none()
                 })

@@ -149,6 +149,7 @@ impl MergeWriter {
 
 impl OutWriter for MergeWriter {
     fn write(&mut self, document: RawDocumentBuf) -> Result<()> {
+        let document = expr::text_score::strip(document);
         let mut attempts = 0;
         loop {
             match self.put(&document) {

@@ -36,6 +36,7 @@ pub(crate) fn build_access(
             let input = Box::new(IndexStage::new(collection, scan.clone(), None)?);
             Box::new(FetchStage::new(collection, input, residual))
         }
+        AccessPath::Text(scan) => super::text::build(collection, scan, residual)?,
         AccessPath::Union(branches) => {
             let inputs = branches
                 .iter()
@@ -57,6 +58,7 @@ fn note_access(path: &AccessPath) {
         AccessPath::Id(_) => note_way("IDHACK", None),
         AccessPath::Collection { .. } => note_way("COLLSCAN", None),
         AccessPath::Index(scan) => note_way("IXSCAN", scan.index.as_ref()),
-        AccessPath::Union(_) => {}
+        // The search tells its own.
+        AccessPath::Text(_) | AccessPath::Union(_) => {}
     }
 }

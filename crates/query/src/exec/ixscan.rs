@@ -37,6 +37,9 @@ pub(super) struct IndexStage {
     /// The entry behind the row, for `returnKey`.
     counters: Tally,
     seeks: u64,
+    /// The part of an entry that is a text score, where that is wanted.
+    score_at: Option<usize>,
+    score: f64,
 }
 
 impl IndexStage {
@@ -68,7 +71,19 @@ impl IndexStage {
             row: Row::default(),
             counters: Tally::default(),
             seeks: 0,
+            score_at: None,
+            score: 0.0,
         })
+    }
+
+    /// Reads the score that stands in this part of the entries.
+    pub(super) fn read_score(&mut self, part: usize) {
+        self.score_at = Some(part);
+    }
+
+    /// The score in the entry of the row.
+    pub(super) fn score(&self) -> f64 {
+        self.score
     }
 
     fn dictionary(&self) -> DictionaryId {
@@ -141,6 +156,10 @@ impl IndexStage {
                 return Ok(Step::Skipped);
             }
             return Ok(Step::Entry);
+        }
+        if let Some(at) = self.score_at {
+            let values = index.keys().values(key, value)?;
+            self.score = values.get(at).and_then(Bson::as_f64).unwrap_or_default();
         }
         if !self.scan.covered {
             self.row.set(id_key, &[]);
@@ -229,7 +248,9 @@ impl Stage for IndexStage {
         let mut bounds = Document::new();
         let mut multikey_paths = Document::new();
         let multikey = scan.multikey();
-        for (at, part) in scan.parts().iter().enumerate() {
+        // As MongoDB has it, a term's entries have no bounds to show.
+        let is_text = scan.index.as_ref().is_some_and(|index| index.spec().is_text());
+        for (at, part) in scan.parts().iter().enumerate().filter(|_| !is_text) {
             let texts = match scan.bounds.get(at) {
                 Some(_) if part.kind == PartKind::Wildcard => {
                     let path = scan.parts().get(at + 1).map_or("", |next| &next.path);
@@ -266,7 +287,7 @@ impl Stage for IndexStage {
             report = report.with("collation", shown);
         }
         report
-            .with("isMultiKey", multikey != 0)
+            .with("isMultiKey", multikey != 0 || is_text)
             .with("multiKeyPaths", multikey_paths)
             .with("isUnique", spec.is_none_or(|spec| spec.unique))
             .with("isSparse", spec.is_some_and(|spec| spec.sparse))

@@ -38,6 +38,8 @@ pub(crate) struct PlannerInput<'a> {
     pub(crate) snapshot: Timestamp,
     /// A blocking sort would read everything only for these few.
     pub(crate) limited: bool,
+    /// What is found by a text search is to carry its score.
+    pub(crate) text_score: bool,
 }
 
 impl PlannerInput<'_> {
@@ -58,7 +60,7 @@ struct Candidate {
 }
 
 /// What the filter says about paths, to indexes of each kind of order of texts.
-struct Predicates<'f> {
+pub(super) struct Predicates<'f> {
     conjuncts: &'f [Node],
     query: Option<&'f Collation>,
     /// The index orders texts as the query does.
@@ -75,7 +77,7 @@ impl<'f> Predicates<'f> {
         Self { conjuncts, query, same, bytes, other }
     }
 
-    fn of(&self, index: Option<&Collation>) -> &[PathPredicate] {
+    pub(super) fn of(&self, index: Option<&Collation>) -> &[PathPredicate] {
         let cell = match index {
             index if index == self.query => &self.same,
             None => &self.bytes,
@@ -94,6 +96,9 @@ pub(crate) fn choose(input: &PlannerInput<'_>) -> Result<Decision> {
     }
     let conjuncts = conjuncts(root);
     let predicates = Predicates::new(conjuncts, input.collation());
+    if let Some(access) = super::text::access(input, conjuncts, &predicates)? {
+        return only(access);
+    }
     match input.hint {
         Some(Hint::Natural { backward }) => {
             return only(collection_scan(input, *backward));
@@ -188,6 +193,7 @@ fn candidates(
 ) -> Vec<Candidate> {
     let usable = |index: &&Arc<Index>| {
         !index.spec().hidden
+            && !index.spec().is_text()
             && index.created() <= input.snapshot
             && (!index.spec().sparse || excludes_missing(index, predicates))
             && index.spec().partial.as_ref().is_none_or(|partial| {
@@ -227,7 +233,11 @@ fn excludes_missing(index: &Index, predicates: &Predicates<'_>) -> bool {
 }
 
 /// Whether everything the predicates allow satisfies the partial index's filter.
-fn implied(node: &Node, predicates: &[PathPredicate], collation: Option<&Collation>) -> bool {
+pub(super) fn implied(
+    node: &Node,
+    predicates: &[PathPredicate],
+    collation: Option<&Collation>,
+) -> bool {
     let texts = Texts { query: collation, index: collation };
     match node {
         Node::AlwaysTrue => true,
@@ -506,7 +516,11 @@ fn covers(
 }
 
 /// The conjuncts that are not settled, as a filter.
-fn without(filter: &Filter, conjuncts: &[Node], settled: &BTreeSet<usize>) -> Option<Filter> {
+pub(super) fn without(
+    filter: &Filter,
+    conjuncts: &[Node],
+    settled: &BTreeSet<usize>,
+) -> Option<Filter> {
     let left: Vec<Node> = conjuncts
         .iter()
         .enumerate()
@@ -517,7 +531,7 @@ fn without(filter: &Filter, conjuncts: &[Node], settled: &BTreeSet<usize>) -> Op
 }
 
 /// An `$or` whose branches all have a bounded index: each branch by its own, every document once.
-fn union(input: &PlannerInput<'_>, conjuncts: &[Node]) -> Result<Option<Access>> {
+pub(super) fn union(input: &PlannerInput<'_>, conjuncts: &[Node]) -> Result<Option<Access>> {
     let branches = conjuncts.iter().find_map(|node| match node {
         Node::Or(branches) => Some(branches),
         _ => None,
@@ -542,6 +556,8 @@ fn union(input: &PlannerInput<'_>, conjuncts: &[Node]) -> Result<Option<Access>>
             _ => inputs.push(decision.winner),
         }
     }
+    // What a search finds carries its score: it must not be found before without.
+    inputs.sort_by_key(|access| !matches!(access.path, AccessPath::Text(_)));
     let residual = (conjuncts.len() > 1).then(|| {
         let others = conjuncts
             .iter()

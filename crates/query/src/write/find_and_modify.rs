@@ -51,6 +51,10 @@ fn run(
     let collation = collation_of(request.collation, collection.as_deref())?;
     let parse = parse_context(&[request.let_variables], collation, ctx.catalog)?;
     let shape = Shape::parse(request.projection, &parse)?;
+    // The document is shown as it was written, which is without the score it was found with.
+    if shape.as_ref().is_some_and(Shape::needs_text_score) {
+        return Err(expr::text_score::unavailable());
+    }
     let change = match (request.remove, request.update) {
         (true, None) => None,
         (false, Some(update)) => Some(Change::parse(ctx, update, request.array_filters, &parse)?),

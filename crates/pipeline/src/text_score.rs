@@ -1,0 +1,83 @@
+//! Where a pipeline searches texts, and which of its stages read the score.
+//!
+//! Always true: a `$match` with `$text` is the first stage, so the collection's index answers it; the
+//! score goes with each document until a stage makes others of them.
+
+use crate::optimize::visit;
+use crate::stage::Stage;
+use errors::{Error, Result};
+use expr::text_score::{FIELD, unavailable};
+
+/// Refuses a search behind the first stage, or anywhere `inside` another stage.
+pub(crate) fn check_places(stages: &[Stage], inside: bool) -> Result<()> {
+    let searches = |stage: &Stage| match stage {
+        Stage::Match(filter) => filter.text().is_some(),
+        _ => false,
+    };
+    if stages.iter().skip(usize::from(!inside)).any(searches) {
+        return Err(Error::location(
+            17313,
+            "$match with $text is only allowed as the first pipeline stage",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a stage reads the score; an error where one does that has none.
+pub(crate) fn reads(stages: &[Stage], searched: bool) -> Result<bool> {
+    let mut there = searched;
+    let mut read = false;
+    for stage in stages {
+        let reads = match stage {
+            Stage::Facet(facet) => {
+                let mut any = false;
+                for (_, pipeline) in &facet.pipelines {
+                    any |= reads(pipeline.stages(), there)?;
+                }
+                any
+            }
+            stage => stage_reads(stage),
+        };
+        if reads && !there {
+            return Err(unavailable());
+        }
+        read |= reads;
+        there &= !makes_others(stage);
+    }
+    Ok(read)
+}
+
+/// Whether what comes out are no longer the documents that went in.
+fn makes_others(stage: &Stage) -> bool {
+    matches!(
+        stage,
+        Stage::Group(_)
+            | Stage::BucketAuto(_)
+            | Stage::Facet(_)
+            | Stage::Documents(_)
+            | Stage::Metadata(_)
+    )
+}
+
+fn stage_reads(stage: &Stage) -> bool {
+    let of_sort = match stage {
+        Stage::Sort(sort) => sort.pattern.uses_text_score(),
+        Stage::Group(group) => {
+            group.fields.iter().any(|(_, spec)| spec.sort_paths().iter().any(|path| *path == FIELD))
+        }
+        Stage::Window(window) => window.sort_paths().iter().any(|path| *path == FIELD),
+        _ => false,
+    };
+    let mut found = of_sort;
+    let mut look = |expression: &expr::agg::Expression| {
+        found |= expression.dependencies().fields.contains(FIELD);
+    };
+    match stage {
+        // Their pipelines read other documents.
+        Stage::Lookup(lookup) => lookup.lets.iter().for_each(|(_, expression)| look(expression)),
+        Stage::GraphLookup(lookup) => look(&lookup.start_with),
+        Stage::UnionWith(_) => {}
+        stage => visit(std::slice::from_ref(stage), &mut look),
+    }
+    found
+}
