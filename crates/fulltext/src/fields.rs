@@ -176,9 +176,10 @@ impl Fields {
     /// Whether something below the path is indexed.
     fn leads_on(&self, path: &str) -> bool {
         self.everything.is_some()
-            || self.weights.keys().any(|field| {
-                field.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
-            })
+            || self
+                .weights
+                .keys()
+                .any(|field| field.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
     }
 
     fn language_of(&self, document: &RawDocument, outer: Language) -> Result<Language> {

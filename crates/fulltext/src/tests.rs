@@ -37,7 +37,11 @@ fn texts_become_terms_in_every_language() {
     check(Language::None, "The Quick, brown-fox's", &["the", "quick", "brown", "fox", "s"]);
     check(Language::English, "The running dogs weren't barking", &["run", "dog", "bark"]);
     check(Language::English, "Just coffees, and cakes!", &["just", "coffe", "cake"]);
-    check(Language::English, "O'Brien's snake_case über-naïve", &["o'brien", "snake_cas", "uber", "naiv"]);
+    check(
+        Language::English,
+        "O'Brien's snake_case über-naïve",
+        &["o'brien", "snake_cas", "uber", "naiv"],
+    );
     check(Language::Danish, "og hundene løber", &["hund", "løb"]);
     check(Language::Dutch, "de katten en honden", &["kat", "hond"]);
     check(Language::Finnish, "ja koirat juoksevat", &["koira", "juoksev"]);
@@ -95,7 +99,11 @@ fn scores_are_mongodbs() {
     // Three of three, falling by half: (1 + 1/2 + 1/4) × 1.
     check_scores(&a, &doc! { "a": "clothes clothes clothes" }, &[("cloth", 1.75)]);
     check_scores(&[("a", 1.0), ("b", 10.0)], &doc! { "a": "tea", "b": "tea" }, &[("tea", 12.1)]);
-    check_scores(&a, &doc! { "a": ["tea", "green tea", ["no"]], "b": "x" }, &[("green", 0.75), ("tea", 1.85)]);
+    check_scores(
+        &a,
+        &doc! { "a": ["tea", "green tea", ["no"]], "b": "x" },
+        &[("green", 0.75), ("tea", 1.85)],
+    );
     check_scores(&a, &doc! { "a": "the" }, &[]);
     check_scores(&a, &doc! { "a": 1 }, &[]);
 }
@@ -104,7 +112,11 @@ fn scores_are_mongodbs() {
 fn paths_lead_through_documents_and_arrays() {
     let nested = [("a.b", 1.0)];
     check_scores(&nested, &doc! { "a": { "b": "tea" } }, &[("tea", 1.1)]);
-    check_scores(&nested, &doc! { "a": [{ "b": "tea" }, { "b": ["cake"] }, "no"] }, &[("cake", 1.1), ("tea", 1.1)]);
+    check_scores(
+        &nested,
+        &doc! { "a": [{ "b": "tea" }, { "b": ["cake"] }, "no"] },
+        &[("cake", 1.1), ("tea", 1.1)],
+    );
     check_scores(&nested, &doc! { "a": "tea", "b": "tea" }, &[]);
     let all = [("$**", 2.0), ("x.y", 3.0)];
     check_scores(
@@ -120,7 +132,8 @@ fn paths_lead_through_documents_and_arrays() {
 #[test]
 fn documents_say_their_language() {
     let a = [("a", 1.0), ("b.a", 1.0)];
-    let document = doc! { "language": "german", "a": "häuser", "b": { "language": "fr", "a": "chevaux" } };
+    let document =
+        doc! { "language": "german", "a": "häuser", "b": { "language": "fr", "a": "chevaux" } };
     check_scores(&a, &document, &[("cheval", 1.0), ("haus", 1.0)]);
     for (language, code) in [(bson::Bson::from("klingon"), 17262), (bson::Bson::from(1), 17261)] {
         let error = fields(&a).scores(&raw(&doc! { "language": language })).unwrap_err();

@@ -33,8 +33,7 @@ impl Sensitivity {
 
     /// The text with everything taken out that makes no difference.
     pub(crate) fn fold(self, text: &str, language: Language, version: Version) -> String {
-        let text =
-            if self.case { Cow::Borrowed(text) } else { fold_case(text, language, version) };
+        let text = if self.case { Cow::Borrowed(text) } else { fold_case(text, language, version) };
         if self.diacritics { text.into_owned() } else { strip_accents(&text, version).into_owned() }
     }
 }
@@ -75,7 +74,9 @@ fn is_delimiter(letter: char, language: Language, version: Version) -> bool {
     match letter {
         '\'' => language != Language::English,
         '_' => false,
-        letter if letter.is_ascii() => letter.is_ascii_punctuation() || letter.is_ascii_whitespace() || letter == '\x0b',
+        letter if letter.is_ascii() => {
+            letter.is_ascii_punctuation() || letter.is_ascii_whitespace() || letter == '\x0b'
+        }
         _ if version < Version::Three => false,
         letter => {
             CodePointSetData::new::<WhiteSpace>().contains(letter)

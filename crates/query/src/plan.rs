@@ -103,7 +103,9 @@ impl IndexScan {
 pub(crate) fn id_parts() -> &'static [KeyPart] {
     use std::sync::OnceLock;
     static PARTS: OnceLock<[KeyPart; 1]> = OnceLock::new();
-    PARTS.get_or_init(|| [KeyPart { path: "_id".to_owned(), descending: false, kind: PartKind::Value }])
+    PARTS.get_or_init(|| {
+        [KeyPart { path: "_id".to_owned(), descending: false, kind: PartKind::Value }]
+    })
 }
 
 /// A decision with the candidates that lost.

@@ -15,9 +15,10 @@ use std::sync::Arc;
 
 /// The collection's text index, where the planner may use it.
 pub(crate) fn text_index(collection: &Collection, snapshot: Timestamp) -> Option<&Arc<Index>> {
-    collection.indexes().iter().find(|index| {
-        index.spec().is_text() && !index.spec().hidden && index.created() <= snapshot
-    })
+    collection
+        .indexes()
+        .iter()
+        .find(|index| index.spec().is_text() && !index.spec().hidden && index.created() <= snapshot)
 }
 
 /// The filter with its `$text` over the collection's text index. A view's stays as it is: it becomes

@@ -120,12 +120,8 @@ struct Pattern {
 
 impl Pattern {
     fn read(key: &RawDocument) -> Result<Self> {
-        let mut pattern = Self {
-            parts: Vec::new(),
-            key: RawDocumentBuf::new(),
-            texts: Vec::new(),
-            prefix: 0,
-        };
+        let mut pattern =
+            Self { parts: Vec::new(), key: RawDocumentBuf::new(), texts: Vec::new(), prefix: 0 };
         let mut in_texts = false;
         let mut elements = key.iter();
         while let Some(element) = elements.next() {
@@ -171,11 +167,8 @@ impl Pattern {
             return Err(cannot("'text' fields in index must all be adjacent"));
         }
         self.prefix = self.parts.len();
-        let part = |path: &str| KeyPart {
-            path: path.to_owned(),
-            descending: false,
-            kind: PartKind::Text,
-        };
+        let part =
+            |path: &str| KeyPart { path: path.to_owned(), descending: false, kind: PartKind::Text };
         self.parts.extend([part(TERM), part(SCORE)]);
         self.key.append(cstr!("_fts"), "text");
         self.key.append(cstr!("_ftsx"), 1);
@@ -185,7 +178,9 @@ impl Pattern {
     /// A part that is the value itself.
     fn plain(&mut self, path: &str, value: RawBsonRef<'_>) -> Result<()> {
         if let RawBsonRef::String(other) = value {
-            return Err(cannot(format!("Can't use more than one index plugin for a single index: '{other}'")));
+            return Err(cannot(format!(
+                "Can't use more than one index plugin for a single index: '{other}'"
+            )));
         }
         let descending = direction(value)?;
         if !matches!(whole_number(value), Some(1 | -1)) {

@@ -127,11 +127,7 @@ pub(super) fn check_places(root: &Node) -> Result<()> {
     })
 }
 
-fn visit(
-    node: &Node,
-    in_nor: bool,
-    found: &mut impl FnMut(bool) -> Result<()>,
-) -> Result<()> {
+fn visit(node: &Node, in_nor: bool, found: &mut impl FnMut(bool) -> Result<()>) -> Result<()> {
     match node {
         Node::Text(_) => found(in_nor),
         Node::And(parts) | Node::Or(parts) => {

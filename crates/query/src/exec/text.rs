@@ -49,7 +49,12 @@ pub(super) fn build(
         };
         Box::new(FetchStage::new(collection, united, residual))
     };
-    Ok(Box::new(TextMatchStage { input, scan: scan.clone(), rejected: 0, counters: Tally::default() }))
+    Ok(Box::new(TextMatchStage {
+        input,
+        scan: scan.clone(),
+        rejected: 0,
+        counters: Tally::default(),
+    }))
 }
 
 /// The documents of all terms with their scores.

@@ -202,7 +202,11 @@ fn excludes_missing(index: &Index, predicates: &Predicates<'_>) -> bool {
 }
 
 /// Whether everything the predicates allow satisfies the partial index's filter.
-pub(super) fn implied(node: &Node, predicates: &[PathPredicate], collation: Option<&Collation>) -> bool {
+pub(super) fn implied(
+    node: &Node,
+    predicates: &[PathPredicate],
+    collation: Option<&Collation>,
+) -> bool {
     let texts = Texts { query: collation, index: collation };
     match node {
         Node::AlwaysTrue => true,
@@ -464,7 +468,11 @@ fn covers(
 }
 
 /// The conjuncts that are not settled, as a filter.
-pub(super) fn without(filter: &Filter, conjuncts: &[Node], settled: &BTreeSet<usize>) -> Option<Filter> {
+pub(super) fn without(
+    filter: &Filter,
+    conjuncts: &[Node],
+    settled: &BTreeSet<usize>,
+) -> Option<Filter> {
     let left: Vec<Node> = conjuncts
         .iter()
         .enumerate()

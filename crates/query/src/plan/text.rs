@@ -76,9 +76,11 @@ fn usable<'c>(
     predicates: &Predicates<'_>,
 ) -> Option<&'c Arc<Index>> {
     text_index(collection, input.snapshot).filter(|index| {
-        index.spec().partial.as_ref().is_none_or(|partial| {
-            implied(partial.filter.root(), predicates.of(None), None)
-        })
+        index
+            .spec()
+            .partial
+            .as_ref()
+            .is_none_or(|partial| implied(partial.filter.root(), predicates.of(None), None))
     })
 }
 

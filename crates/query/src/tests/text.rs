@@ -26,7 +26,12 @@ fn score() -> Document {
 }
 
 impl Room {
-    fn ask(&self, filter: &Document, projection: &Document, sort: &Document) -> Result<Vec<Document>> {
+    fn ask(
+        &self,
+        filter: &Document,
+        projection: &Document,
+        sort: &Document,
+    ) -> Result<Vec<Document>> {
         let (filter, projection, sort) = (raw(filter), raw(projection), raw(sort));
         self.find_with(&FindRequest {
             filter: Some(&filter),
@@ -105,7 +110,10 @@ fn scores_are_those_of_mongodbs_documentation() {
     let first = doc! { "_id": 3, "name": "Coffee Shop", "description": "Just coffee", "n": 3 };
     assert_eq!(sorted[0], first);
     let with_all = room.ask(&search("burger"), &doc! { "score": score() }, &doc! {}).unwrap();
-    assert_eq!(with_all[0].keys().collect::<Vec<_>>(), ["_id", "name", "description", "n", "score"]);
+    assert_eq!(
+        with_all[0].keys().collect::<Vec<_>>(),
+        ["_id", "name", "description", "n", "score"]
+    );
     let by_id = room.ask(&search("java"), &projection, &doc! { "s": score(), "_id": -1 }).unwrap();
     assert_eq!(by_id.iter().map(|d| d.get_i32("_id").unwrap()).collect::<Vec<_>>(), [5, 1]);
 }
@@ -170,8 +178,12 @@ fn what_cannot_stand_beside_a_search_is_refused() {
     let hint = RawBsonRef::String("name_text_description_text");
     let filter = raw(&search("java"));
     let hinted = FindRequest { filter: Some(&filter), hint: Some(hint), ..FindRequest::default() };
-    assert_eq!(code_of(room.find_with(&hinted)), (2, "text and hint not allowed in same query".to_owned()));
-    let (code, _) = code_of(room.find_with(&FindRequest { hint: Some(hint), ..FindRequest::default() }));
+    assert_eq!(
+        code_of(room.find_with(&hinted)),
+        (2, "text and hint not allowed in same query".to_owned())
+    );
+    let (code, _) =
+        code_of(room.find_with(&FindRequest { hint: Some(hint), ..FindRequest::default() }));
     assert_eq!(code, 291);
     let natural = room.ask(&search("java"), &doc! {}, &doc! { "$natural": 1 });
     assert_eq!(code_of(natural).1, "text expression not allowed with $natural sort order");
@@ -180,7 +192,11 @@ fn what_cannot_stand_beside_a_search_is_refused() {
         room.ask(&doc! {}, &doc! {}, &doc! { "s": score() }),
         room.run(&[doc! { "$project": { "s": score() } }]),
         room.run(&[doc! { "$sort": { "s": score() } }]),
-        room.run(&[doc! { "$match": search("x") }, doc! { "$group": { "_id": 1 } }, doc! { "$set": { "s": score() } }]),
+        room.run(&[
+            doc! { "$match": search("x") },
+            doc! { "$group": { "_id": 1 } },
+            doc! { "$set": { "s": score() } },
+        ]),
     ];
     for result in lonely {
         let expected = "query requires text score metadata, but it is not available";
@@ -224,11 +240,8 @@ fn pipelines_search_and_carry_the_score() {
         doc! { "$sort": { "s": score(), "_id": 1 } },
         doc! { "$project": { "_id": 1, "s": score() } },
     ]);
-    let expected = [
-        doc! { "_id": 3, "s": 2.25 },
-        doc! { "_id": 1, "s": 1.5 },
-        doc! { "_id": 5, "s": 1.5 },
-    ];
+    let expected =
+        [doc! { "_id": 3, "s": 2.25 }, doc! { "_id": 1, "s": 1.5 }, doc! { "_id": 5, "s": 1.5 }];
     assert_eq!(found.unwrap(), expected);
     // Through stages that change the document; what is whole is without the score.
     let found = room.run(&[
@@ -255,13 +268,20 @@ fn pipelines_search_and_carry_the_score() {
     let found = room.run(&[doc! { "$match": search("coffee") }, doc! { "$count": "n" }]);
     assert_eq!(found.unwrap(), [doc! { "n": 2 }]);
     // In a sub-pipeline, which has a score of its own.
-    let inner = [doc! { "$match": search("burger") }, doc! { "$project": { "_id": 0, "s": score() } }];
+    let inner =
+        [doc! { "$match": search("burger") }, doc! { "$project": { "_id": 0, "s": score() } }];
     let lookup = doc! { "$lookup": { "from": "c", "as": "l", "pipeline": inner.to_vec() } };
-    let found = room.run(&[doc! { "$match": { "_id": 1 } }, lookup, doc! { "$project": { "l": 1 } }]);
+    let found =
+        room.run(&[doc! { "$match": { "_id": 1 } }, lookup, doc! { "$project": { "l": 1 } }]);
     assert_eq!(found.unwrap(), [doc! { "_id": 1, "l": [{ "s": 0.75 }] }]);
-    let out = [doc! { "$match": search("burger") }, doc! { "$set": { "s": score() } }, doc! { "$out": "o" }];
+    let out = [
+        doc! { "$match": search("burger") },
+        doc! { "$set": { "s": score() } },
+        doc! { "$out": "o" },
+    ];
     room.run(&out).unwrap();
-    let written = Room { catalog: Arc::clone(&room.catalog), ns: Namespace::parse("db.o").unwrap() };
+    let written =
+        Room { catalog: Arc::clone(&room.catalog), ns: Namespace::parse("db.o").unwrap() };
     assert_eq!(written.find(doc! {})[0].keys().last().unwrap(), "s");
     assert_eq!(written.find(doc! {})[0].keys().next().unwrap(), "_id");
 }
@@ -297,7 +317,8 @@ fn writes_search_too() {
     let removed = find_and_modify(&mut room.ctx(), &room.ns, &request).unwrap().value.unwrap();
     assert_eq!(removed.get_i32("_id").unwrap(), 3);
     let filter = raw(&search("tea burger"));
-    let statement = DeleteStatement { filter: &filter, only_one: false, hint: None, collation: None };
+    let statement =
+        DeleteStatement { filter: &filter, only_one: false, hint: None, collation: None };
     let request = DeleteRequest { deletes: &[statement], ordered: true, let_variables: None };
     assert_eq!(delete(&mut room.ctx(), &room.ns, &request).unwrap().n, 3);
     assert_eq!(ids(&room.find(doc! {})), [4]);
@@ -306,10 +327,8 @@ fn writes_search_too() {
 
 #[test]
 fn a_partial_index_answers_what_its_filter_holds() {
-    let room = Room::with(&[
-        doc! { "_id": 1, "a": "tea", "n": 1 },
-        doc! { "_id": 2, "a": "tea", "n": 5 },
-    ]);
+    let room =
+        Room::with(&[doc! { "_id": 1, "a": "tea", "n": 1 }, doc! { "_id": 2, "a": "tea", "n": 5 }]);
     room.index(doc! { "key": { "a": "text" }, "partialFilterExpression": { "n": { "$gt": 3 } } });
     let mut filter = search("tea");
     assert_eq!(code_of(room.ask(&filter, &doc! {}, &doc! {})).0, 291);
@@ -325,7 +344,8 @@ fn one_text_index_is_all_a_collection_has() {
         room.catalog.create_indexes(&room.ns, &[spec], &|| Ok(()))
     };
     let name = "name_text_description_text";
-    let same = build(doc! { "key": { "name": "text", "description": "text" }, "name": name }).unwrap();
+    let same =
+        build(doc! { "key": { "name": "text", "description": "text" }, "name": name }).unwrap();
     assert_eq!(same.before, same.after);
     let (code, message) = code_of(build(doc! { "key": { "p": 1, "x": "text" }, "name": "other" }));
     assert_eq!(code, 67);

@@ -75,7 +75,10 @@ fn what_no_text_index_can_be_is_refused() {
         (doc! { "key": { "a": "text" }, "language_override": 5 }, "language_override is not"),
         (doc! { "key": { "a": "text" }, "textIndexVersion": 4 }, "bad textIndexVersion: 4"),
         (doc! { "key": { "a": "text" }, "textIndexVersion": "x" }, "must be a number"),
-        (doc! { "key": { "a": "text" }, "collation": { "locale": "fr" } }, "does not support collation"),
+        (
+            doc! { "key": { "a": "text" }, "collation": { "locale": "fr" } },
+            "does not support collation",
+        ),
         (doc! { "key": { "a": "text" }, "unique": true }, "does not support the unique option"),
         (doc! { "key": { "a": "text" }, "expireAfterSeconds": 5 }, "TTL indexes are single-field"),
     ] {
