@@ -22,6 +22,7 @@ mod profiler;
 mod replica_set;
 mod sessions;
 mod storage;
+mod text;
 mod transactions;
 mod validation;
 

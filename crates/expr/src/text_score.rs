@@ -74,7 +74,7 @@ mod tests {
             assert_eq!((of(&plain), without(&plain)), (None, None));
             let scored = with(&plain, 1.5);
             assert_eq!(of(&scored), Some(1.5));
-            assert_eq!(scored.get_f64(FIELD).unwrap(), 1.5);
+            assert_eq!(scored.get(FIELD).unwrap(), Some(RawBsonRef::Double(1.5)));
             assert_eq!(strip(scored), plain);
         }
     }

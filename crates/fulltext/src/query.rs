@@ -61,18 +61,16 @@ impl Query {
         for piece in split(search) {
             match piece.text {
                 "-" => negated |= phrase.is_none() && piece.after_space,
-                "\"" => match phrase.take() {
-                    Some(start) => {
-                        let phrase = search[start..piece.at].to_owned();
+                "\"" => {
+                    if let Some(start) = phrase.take() {
                         let list =
                             if negated { &mut query.negated_phrases } else { &mut query.phrases };
-                        list.push(phrase);
-                    }
-                    None => {
+                        list.push(search[start..piece.at].to_owned());
+                    } else {
                         negated &= !piece.after_space;
                         phrase = Some(piece.at + 1);
                     }
-                },
+                }
                 // Where a phrase must not be, its words may.
                 _ if negated && phrase.is_some() => {}
                 word => {

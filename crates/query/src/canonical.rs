@@ -42,6 +42,7 @@ impl Purpose {
 }
 
 /// A find, understood.
+#[expect(clippy::struct_excessive_bools, reason = "independent options, not states")]
 pub(crate) struct Canonical {
     pub(crate) collection: Option<Arc<Collection>>,
     pub(crate) snapshot: Snapshot,
