@@ -50,6 +50,17 @@ impl Level {
         self.by_name.get(name).map(|at| &self.fields[*at].1)
     }
 
+    /// Whether one of these is shown, here or below.
+    fn shows(&self, wanted: &[Meta]) -> bool {
+        self.fields.iter().any(|(_, field)| match field {
+            Field::Computed(computed) => {
+                matches!(&**computed, Computed::Meta(meta) if wanted.contains(meta))
+            }
+            Field::Below(inner) => inner.shows(wanted),
+            Field::Included | Field::Excluded => false,
+        })
+    }
+
     fn computes(&self) -> bool {
         self.fields.iter().any(|(_, field)| match field {
             Field::Computed(_) => true,
@@ -81,6 +92,8 @@ enum Meta {
     RecordId,
     SortKey,
     IndexKey,
+    GeoDistance,
+    GeoPoint,
 }
 
 /// The arrays to cut, by path: every one is found in one walk.
@@ -130,6 +143,8 @@ pub struct Metadata {
     pub sort_key: Option<RawBson>,
     /// The index key it was found under.
     pub index_key: Option<RawBson>,
+    /// How far it is from where a near query looks, and its location that is nearest.
+    pub near: Option<(RawBson, RawBson)>,
 }
 
 impl Projection {
@@ -155,16 +170,12 @@ impl Projection {
 
     /// Whether `{$meta: "sortKey"}` occurs.
     pub fn needs_sort_key(&self) -> bool {
-        fn level(level_: &Level) -> bool {
-            level_.fields.iter().any(|(_, field)| match field {
-                Field::Computed(computed) => {
-                    matches!(**computed, Computed::Meta(Meta::SortKey))
-                }
-                Field::Below(inner) => level(inner),
-                Field::Included | Field::Excluded => false,
-            })
-        }
-        level(&self.root)
+        self.root.shows(&[Meta::SortKey])
+    }
+
+    /// Whether `{$meta: "geoNearDistance"}` or `{$meta: "geoNearPoint"}` occurs.
+    pub fn needs_near(&self) -> bool {
+        self.root.shows(&[Meta::GeoDistance, Meta::GeoPoint])
     }
 
     /// The paths a projected document is made from, `_id` among them unless left out; `None` when

@@ -5,6 +5,7 @@
 //! covers it [`open`]; everything else runs in `pipeline` over that source.
 
 mod env;
+mod geo_near;
 mod merge;
 mod out;
 
@@ -149,6 +150,12 @@ fn resolve(
         let collection = env.collection(&ns)?;
         let view = collection.as_ref().and_then(|c| Some((c, c.options().view.as_ref()?)));
         let Some((collection, view)) = view else {
+            if stages.iter().skip(1).any(|stage| matches!(stage, Stage::GeoNear(_))) {
+                return Err(Error::location(
+                    40603,
+                    "$geoNear is only valid as the first stage in an optimized pipeline.",
+                ));
+            }
             return Ok((collection, Pipeline::from_stages(stages).optimize()));
         };
         check_view_collation(collection, parse.variables.collation())?;
@@ -185,8 +192,18 @@ impl Head {
     ) -> Result<Self> {
         let mut stages = pipeline.into_stages().into_iter().peekable();
         let mut conjuncts = Vec::new();
-        while let Some(Stage::Match(filter)) =
-            stages.next_if(|stage| matches!(stage, Stage::Match(_)))
+        let mut near_output = None;
+        if let Some(Stage::GeoNear(near)) =
+            stages.next_if(|stage| matches!(stage, Stage::GeoNear(_)))
+            && let Some(collection) = &collection
+        {
+            conjuncts.push(geo_near::condition(collection, &near, variables)?);
+            near_output = Some(geo_near::output(&near));
+        }
+        // What comes after `$geoNear` may read what it writes.
+        while near_output.is_none()
+            && let Some(Stage::Match(filter)) =
+                stages.next_if(|stage| matches!(stage, Stage::Match(_)))
         {
             conjuncts.push(filter.root().clone());
         }
@@ -194,11 +211,14 @@ impl Head {
         let mut rest: Vec<Stage> = stages.collect();
         let ctx = env.reading();
         let mut query = Canonical::of_filter(&ctx, collection, filter, hint, Purpose::Read)?;
-        if let Some(Stage::Sort(sort)) = rest.first() {
+        // Its documents come by their distance, so that no other order can be had of an index.
+        let by_distance = near_output.is_some();
+        query.near_output = near_output;
+        if let Some(Stage::Sort(sort)) = rest.first().filter(|_| !by_distance) {
             query.sort = Some(sort.pattern.clone());
             query.limit = sort.limit.unwrap_or(0);
         }
-        let fields = fields_of(&rest);
+        let fields = fields_of(&rest).filter(|_| !by_distance);
         let decision = query.decide(fields.as_ref());
         // An index that offers the order takes the sort's place; its limit stays.
         if query.sort.is_some() && decision.winner.sorted {

@@ -9,16 +9,19 @@
 
 pub(crate) mod bounds;
 mod candidates;
+mod geo;
 pub(crate) mod hint;
 pub(crate) mod interval;
 mod predicates;
 
-pub(crate) use candidates::{PlannerInput, choose};
+pub(crate) use self::geo::ring_bounds;
+pub(crate) use candidates::{PlannerInput, choose, may_hint, near_scan};
 
 use bson::raw::RawBson;
 use catalog::Index;
 use catalog::index::{KeyPart, PartKind};
-use expr::Filter;
+use expr::filter::GeoNear;
+use expr::{Filter, Path};
 use interval::Intervals;
 use std::sync::Arc;
 
@@ -46,12 +49,55 @@ pub(crate) enum AccessPath {
     },
     /// A part of an index.
     Index(IndexScan),
+    /// By distance from a point, the nearest first.
+    Near(Box<NearScan>),
     /// Several ways; a document is taken once.
     Union(Vec<Access>),
 }
 
 /// Bytes that a key must reach, and stay below.
 pub(crate) type KeyLimits = (Option<Vec<u8>>, Option<Vec<u8>>);
+
+/// A search through a geospatial index that goes outward from a point.
+#[derive(Clone, Debug)]
+pub(crate) struct NearScan {
+    /// The index, with the bounds of its other parts.
+    pub(crate) scan: IndexScan,
+    /// The part whose bounds follow the search.
+    pub(crate) part: usize,
+    /// Its path.
+    pub(crate) path: Path,
+    /// What is near.
+    pub(crate) near: Arc<GeoNear>,
+    /// What is written into the documents.
+    pub(crate) output: Option<Arc<NearOutput>>,
+}
+
+impl NearScan {
+    /// What the index's part holds.
+    pub(crate) fn kind(&self) -> PartKind {
+        self.scan.parts()[self.part].kind
+    }
+
+    /// What `explain` calls it.
+    pub(crate) fn stage_name(&self) -> &'static str {
+        match self.kind() {
+            PartKind::Flat => "GEO_NEAR_2D",
+            _ => "GEO_NEAR_2DSPHERE",
+        }
+    }
+}
+
+/// What `$geoNear` writes into each document.
+#[derive(Clone, Debug)]
+pub(crate) struct NearOutput {
+    /// Where the distance goes.
+    pub(crate) distance_field: String,
+    /// What it is multiplied by.
+    pub(crate) multiplier: f64,
+    /// Where the location goes that is nearest.
+    pub(crate) location_field: Option<String>,
+}
 
 /// A part of one index.
 #[derive(Clone, Debug)]
@@ -99,7 +145,9 @@ impl IndexScan {
 pub(crate) fn id_parts() -> &'static [KeyPart] {
     use std::sync::OnceLock;
     static PARTS: OnceLock<[KeyPart; 1]> = OnceLock::new();
-    PARTS.get_or_init(|| [KeyPart { path: "_id".to_owned(), descending: false, kind: PartKind::Value }])
+    PARTS.get_or_init(|| {
+        [KeyPart { path: "_id".to_owned(), descending: false, kind: PartKind::Value }]
+    })
 }
 
 /// A decision with the candidates that lost.

@@ -5,10 +5,12 @@
 //! for the usual types, so most entries have an empty value. An entry of a clustering index holds
 //! its document too: the value's length as a varint, the value, the document. Under a collation
 //! texts are sort keys: those of the parts under the index's, that of `_id` under the collection's.
-//! On disk: `docs/formats/catalog.md`.
+//! Parts of geometry hold cells, see [`geo`]. On disk: `docs/formats/catalog.md`.
 //!
 //! Arrays, as MongoDB has it: an array on a path gives one key per element, a missing field is
 //! null, an empty array at the end of a path is undefined, two arrays side by side are refused.
+
+mod geo;
 
 use super::{IndexSpec, PartKind};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
@@ -52,6 +54,8 @@ pub struct KeyMaker {
     partial: Option<Filter>,
     /// The part that is hashed.
     hashed: Option<usize>,
+    /// What the parts hold, where some hold geometry.
+    geo: Option<geo::GeoParts>,
     /// The order of texts in the parts.
     collation: Option<Collation>,
     /// The order of texts in `_id`.
@@ -124,6 +128,7 @@ impl KeyMaker {
             clustering: spec.clustering,
             sparse: spec.sparse,
             hashed: spec.parts.iter().position(|part| part.kind == PartKind::Hashed),
+            geo: geo::GeoParts::of(spec),
             partial: spec.partial.as_ref().map(|partial| partial.filter.clone()),
             collation: spec.collation.clone(),
             id_collation,
@@ -152,6 +157,11 @@ impl KeyMaker {
         }
         if self.hashed.is_some() {
             keys = self.make_hashed(document, id)?;
+            self.cluster(&mut keys, document);
+            return Ok(keys);
+        }
+        if let Some(geo) = &self.geo {
+            keys = self.make_geo(geo, document, id)?;
             self.cluster(&mut keys, document);
             return Ok(keys);
         }

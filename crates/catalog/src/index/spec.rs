@@ -1,11 +1,14 @@
 //! The specification of an index, checked by MongoDB's rules.
 //!
-//! Always true: a [`IndexSpec`] that exists can be honoured. What is not built (text, geo,
-//! wildcard) was refused with `CannotCreateIndex`.
+//! Always true: a [`IndexSpec`] that exists can be honoured. What is not built (text, wildcard) was
+//! refused with `CannotCreateIndex`.
+
+mod geo;
 
 use crate::options::{truth, whole_number};
 use crate::shape::StorageOptions;
 use crate::text::document_text;
+use ::geo::Grid;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Code, Error, Result};
 use expr::filter::{Filter, ParseContext};
@@ -34,6 +37,17 @@ pub enum PartKind {
     Value,
     /// The value's hash.
     Hashed,
+    /// Cells of the sphere that cover the geometry: `2dsphere`.
+    Sphere,
+    /// The place of a point on the grid: `2d`.
+    Flat,
+}
+
+impl PartKind {
+    /// Whether it is made of geometry.
+    pub fn is_geo(self) -> bool {
+        matches!(self, Self::Sphere | Self::Flat)
+    }
 }
 
 /// What an index is.
@@ -62,6 +76,8 @@ pub struct IndexSpec {
     pub collation: Option<Collation>,
     /// The client did not say, so the collection's will be taken.
     pub(crate) inherits_collation: bool,
+    /// The grid of a `2d` part.
+    pub grid: Grid,
     /// The storage shape.
     pub storage: StorageOptions,
     /// The specification as shown by `listIndexes`: `v`, `key`, `name`, then the options.
@@ -118,6 +134,7 @@ impl IndexSpec {
             expire_after_seconds: None,
             collation: None,
             inherits_collation: true,
+            grid: Grid::default(),
             storage: StorageOptions::default(),
             shown: RawDocumentBuf::new(),
         };
@@ -128,6 +145,7 @@ impl IndexSpec {
             let (option, value) = element?;
             index.take_option(option.as_str(), value, spec)?;
         }
+        index.show_sphere_version()?;
         index.check_combinations(spec)?;
         index.parse_partial()?;
         Ok(index)
@@ -242,16 +260,16 @@ impl IndexSpec {
             | "default_language"
             | "language_override"
             | "textIndexVersion"
-            | "2dsphereIndexVersion"
-            | "bits"
-            | "min"
-            | "max"
             | "bucketSize"
             | "wildcardProjection"
             | "prepareUnique"
             | "columnstoreProjection"
             | "clustered" => {
                 return Err(cannot(&format!("the index option '{name}' is not supported yet")));
+            }
+            "2dsphereIndexVersion" | "bits" | "min" | "max" => {
+                self.take_geo_option(name, value)?;
+                self.shown.append(option, value);
             }
             _ if self.storage.take(name, value)? => self.shown.append(option, value),
             _ => return Err(not_valid(name, "an index specification", spec)),
@@ -269,6 +287,7 @@ impl IndexSpec {
                 "Currently hashed indexes cannot guarantee uniqueness. Use a regular index.",
             ));
         }
+        self.check_grid()?;
         if self.expire_after_seconds.is_some() && self.parts.len() > 1 {
             return Err(cannot(&format!(
                 "TTL indexes are single-field indexes, compound indexes do not support TTL. Index \
@@ -334,6 +353,7 @@ impl IndexSpec {
     pub fn same_options(&self, other: &Self) -> bool {
         self.expire_after_seconds == other.expire_after_seconds
             && self.clustering == other.clustering
+            && self.grid == other.grid
             && self.storage == other.storage
     }
 }
@@ -358,6 +378,8 @@ fn parse_key(key: &RawDocument) -> Result<Vec<KeyPart>> {
         let path = path.as_str();
         let (kind, descending) = match value {
             RawBsonRef::String("hashed") => (PartKind::Hashed, false),
+            RawBsonRef::String("2dsphere") => (PartKind::Sphere, false),
+            RawBsonRef::String("2d") => (PartKind::Flat, false),
             value => (PartKind::Value, direction(value)?),
         };
         check_path(path)?;
@@ -369,6 +391,7 @@ fn parse_key(key: &RawDocument) -> Result<Vec<KeyPart>> {
         }
         parts.push(KeyPart { path: path.to_owned(), descending, kind });
     }
+    geo::check_parts(&parts)?;
     let hashed = parts.iter().filter(|part| part.kind == PartKind::Hashed).count();
     if hashed > 1 {
         return Err(Error::location(
@@ -394,7 +417,7 @@ fn direction(value: RawBsonRef<'_>) -> Result<bool> {
         RawBsonRef::Int32(v) => f64::from(v),
         RawBsonRef::Int64(v) => v as f64,
         RawBsonRef::Double(v) => v,
-        RawBsonRef::String(plugin @ ("text" | "2d" | "2dsphere" | "geoHaystack" | "wildcard")) => {
+        RawBsonRef::String(plugin @ ("text" | "geoHaystack" | "wildcard")) => {
             return Err(cannot(&format!("indexes of type '{plugin}' are not supported yet")));
         }
         RawBsonRef::String(plugin) => {

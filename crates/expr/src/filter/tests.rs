@@ -451,7 +451,7 @@ fn malformed_filters_have_mongodbs_errors() {
     let text = doc! {"$text": {"$search": "x"}};
     check_error(text, Code::INDEX_NOT_FOUND, "text index required for $text query");
     let near = doc! {"a": {"$near": [0, 0]}};
-    check_error(near, Code::NO_QUERY_EXECUTION_PLANS, "unable to find index for $geoNear query");
+    check_error(near, Code::location(5626500), "$near, and $nearSphere are not allowed in this");
     let nested = doc! {"a": {"$elemMatch": {"$expr": true}}};
     check_error(nested, Code::location(224), "$expr can only be applied to the top-level");
     check_error(doc! {"a": {"$type": []}}, Code::FAILED_TO_PARSE, "must match at least one type");

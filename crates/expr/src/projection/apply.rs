@@ -146,9 +146,11 @@ impl Walk<'_> {
             }
             Computed::Meta(which) => {
                 let value = match which {
-                    Meta::RecordId => &self.meta.record_id,
-                    Meta::SortKey => &self.meta.sort_key,
-                    Meta::IndexKey => &self.meta.index_key,
+                    Meta::RecordId => self.meta.record_id.as_ref(),
+                    Meta::SortKey => self.meta.sort_key.as_ref(),
+                    Meta::IndexKey => self.meta.index_key.as_ref(),
+                    Meta::GeoDistance => self.meta.near.as_ref().map(|(distance, _)| distance),
+                    Meta::GeoPoint => self.meta.near.as_ref().map(|(_, point)| point),
                 };
                 if let Some(value) = value {
                     self.out.value(name, RawBson::as_raw_bson_ref(value));

@@ -263,6 +263,8 @@ impl<'p> Parser<'p> {
             "recordId" => Meta::RecordId,
             "sortKey" => Meta::SortKey,
             "indexKey" => Meta::IndexKey,
+            "geoNearDistance" => Meta::GeoDistance,
+            "geoNearPoint" => Meta::GeoPoint,
             "textScore" => {
                 return Err(Error::location(
                     40218,

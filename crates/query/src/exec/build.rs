@@ -3,6 +3,7 @@
 use super::Stage;
 use super::arrival::ArrivalStage;
 use super::fetch::FetchStage;
+use super::geo_near::NearStage;
 use super::ixscan::{ClusteredStage, IndexStage};
 use super::scan::{CollectionStage, EmptyStage, IdStage};
 use super::union::UnionStage;
@@ -39,6 +40,9 @@ pub(crate) fn build_access(
             let input = Box::new(IndexStage::new(collection, scan.clone(), None)?);
             Box::new(FetchStage::new(collection, input, residual))
         }
+        AccessPath::Near(target) => {
+            Box::new(NearStage::new(collection, (**target).clone(), residual)?)
+        }
         AccessPath::Union(branches) => {
             let inputs = branches
                 .iter()
@@ -60,6 +64,7 @@ fn note_access(path: &AccessPath) {
         AccessPath::Id(_) => note_way("IDHACK", None),
         AccessPath::Collection { .. } => note_way("COLLSCAN", None),
         AccessPath::Index(scan) => note_way("IXSCAN", scan.index.as_ref()),
+        AccessPath::Near(target) => note_way(target.stage_name(), target.scan.index.as_ref()),
         AccessPath::Union(_) => {}
     }
 }

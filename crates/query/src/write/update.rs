@@ -63,7 +63,7 @@ fn run(
 ) -> Result<Done> {
     let collation = collation_of(statement.collation, ctx.collection(ns)?.as_deref())?;
     let parse = parse_context(&[let_variables, statement.constants], collation, ctx.catalog)?;
-    let filter = Filter::parse(statement.filter, &parse)?;
+    let filter = Filter::parse_query(statement.filter, &parse)?;
     let change = Change::parse(ctx, statement.update, statement.array_filters, &parse)?;
     if statement.multi && change.is_replacement() {
         return Err(Error::failed_to_parse(
