@@ -46,7 +46,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("TTL indexes of capped collections", "67 CannotCreateIndex"),
     ("collations of type `search` and others that the rules compiled in do not have", "2 BadValue"),
     ("`timeseries`, `clusteredIndex`", "72 InvalidOptions"),
-    ("text, 2d, 2dsphere and wildcard indexes", "67 CannotCreateIndex"),
+    ("text and wildcard indexes", "67 CannotCreateIndex"),
     (
         "writing to `system.profile`, and dropping it while it is written",
         "73 InvalidNamespace; 20 IllegalOperation",

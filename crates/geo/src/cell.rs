@@ -266,13 +266,11 @@ fn cells_of(area: Area<'_>, max_cells: usize) -> Vec<Cell> {
 
 /// What an index holds of a shape: the smallest cell around a point, cells that cover anything else.
 pub fn keys(shape: &Shape) -> Vec<i64> {
-    match shape.as_point() {
-        Some(point) => vec![Cell::leaf(point).number() as i64],
-        None => {
-            let cells = cells_of(Area::Shape(shape), KEY_CELLS);
-            cells.into_iter().map(|cell| cell.number() as i64).collect()
-        }
+    if let Some(point) = shape.as_point() {
+        return vec![Cell::leaf(point).number() as i64];
     }
+    let cells = cells_of(Area::Shape(shape), KEY_CELLS);
+    cells.into_iter().map(|cell| cell.number() as i64).collect()
 }
 
 /// The ranges in which an index holds what a search may find. Where it holds points only, the cells

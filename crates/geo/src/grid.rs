@@ -81,7 +81,7 @@ impl Grid {
 
     /// The number of a place that lies on it.
     pub fn key(&self, (x, y): Place) -> i64 {
-        let side = (self.bits as f64).exp2();
+        let side = f64::from(self.bits).exp2();
         let scale = side / (self.max - self.min);
         let at = |value: f64| ((value - self.min) * scale).clamp(0.0, side - 1.0) as u32;
         self.signed(interleaved(at(x), at(y)))
@@ -189,7 +189,7 @@ fn of_polygon(low: Place, high: Place, polygon: &[Place]) -> Cut<()> {
             || (a.1 < low.1 && b.1 < low.1)
             || (a.1 > high.1 && b.1 > high.1);
         let sides = corners.map(|corner| flat::side(a, b, corner));
-        !apart && !(sides.iter().all(|side| *side > 0.0) || sides.iter().all(|side| *side < 0.0))
+        !(apart || sides.iter().all(|side| *side > 0.0) || sides.iter().all(|side| *side < 0.0))
     };
     if flat::edges(polygon).any(|(a, b)| meets(a, b)) {
         Cut::Border(())

@@ -8,7 +8,7 @@
 //! meet but at a vertex they share.
 
 use crate::vector::{Vector, crosses, distance_to_arc, is_on, side, touches};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::f64::consts::PI;
 
 /// A closed line with an area on its left.
@@ -29,7 +29,7 @@ pub struct Polygon {
 /// Why vertices make no ring.
 pub(crate) fn ring_fault(vertices: &[Vector]) -> Option<String> {
     let count = vertices.len();
-    let mut known: HashMap<[u64; 3], usize> = HashMap::with_capacity(count);
+    let mut known: BTreeMap<[u64; 3], usize> = BTreeMap::new();
     for (at, vertex) in vertices.iter().enumerate() {
         // Adding zero makes one of the two zeros.
         let bits = [vertex.x, vertex.y, vertex.z].map(|value| (value + 0.0).to_bits());
@@ -38,6 +38,10 @@ pub(crate) fn ring_fault(vertices: &[Vector]) -> Option<String> {
         }
     }
     let edge = |at: usize| (vertices[at], vertices[(at + 1) % count]);
+    let opposite = (0..count).map(edge).position(|(a, b)| a == b.antipode());
+    if let Some(at) = opposite {
+        return Some(format!("Vertices {at} and {} are antipodal", (at + 1) % count));
+    }
     // Around the middle of an edge, how far it reaches: most pairs are told apart by that.
     let reach: Vec<(Vector, f64)> = (0..count)
         .map(|at| {
@@ -46,10 +50,20 @@ pub(crate) fn ring_fault(vertices: &[Vector]) -> Option<String> {
             (middle, middle.minus(a).length() + 1e-12)
         })
         .collect();
-    for first in 0..count {
-        for second in first + 1..count {
-            let ((middle, far), (other, other_far)) = (reach[first], reach[second]);
-            let gap = middle.minus(other);
+    // In the order in which edges begin along one axis, those that one may meet follow it closely.
+    let axis = widest_axis(vertices);
+    let mut order: Vec<(f64, f64, usize)> = reach
+        .iter()
+        .enumerate()
+        .map(|(at, (middle, far))| (axis(*middle) - far, axis(*middle) + far, at))
+        .collect();
+    order.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for (place, (_, end, one)) in order.iter().enumerate() {
+        let near = order[place + 1..].iter().take_while(|(begin, ..)| begin <= end);
+        for (_, _, other) in near {
+            let (first, second) = (*one.min(other), *one.max(other));
+            let ((middle, far), (other_middle, other_far)) = (reach[first], reach[second]);
+            let gap = middle.minus(other_middle);
             if gap.dot(gap) > (far + other_far) * (far + other_far) {
                 continue;
             }
@@ -64,21 +78,34 @@ pub(crate) fn ring_fault(vertices: &[Vector]) -> Option<String> {
                 (false, false) => touches(a, b, c, d),
             };
             if fault {
-                let place = |point: Vector| {
-                    let (longitude, latitude) = point.degrees();
-                    format!("[{latitude:.7}, {longitude:.7}]")
-                };
                 return Some(format!(
                     "Edges {first} and {second} cross. Edge locations in degrees: {}-{} and {}-{}",
-                    place(a),
-                    place(b),
-                    place(c),
-                    place(d)
+                    in_degrees(a),
+                    in_degrees(b),
+                    in_degrees(c),
+                    in_degrees(d)
                 ));
             }
         }
     }
     None
+}
+
+/// The coordinate in which vertices differ most.
+fn widest_axis(vertices: &[Vector]) -> fn(Vector) -> f64 {
+    let axes: [fn(Vector) -> f64; 3] = [|v| v.x, |v| v.y, |v| v.z];
+    let width = |axis: fn(Vector) -> f64| {
+        let (low, high) = vertices.iter().fold((1.0_f64, -1.0_f64), |(low, high), vertex| {
+            (low.min(axis(*vertex)), high.max(axis(*vertex)))
+        });
+        high - low
+    };
+    axes.into_iter().max_by(|a, b| width(*a).total_cmp(&width(*b))).unwrap_or(axes[0])
+}
+
+fn in_degrees(point: Vector) -> String {
+    let (longitude, latitude) = point.degrees();
+    format!("[{latitude:.7}, {longitude:.7}]")
 }
 
 /// Twice the tangent rule for the signed area of a triangle, from differences so that small ones

@@ -1,6 +1,8 @@
 //! Geometry as tables: what lies in, meets and is how far from what; what is refused; and that the
 //! cells of a search hold whatever it may find.
 
+#![expect(clippy::float_cmp, clippy::needless_pass_by_value, reason = "calls read as tables")]
+
 use crate::parse::{Centre, Geometry, Region};
 use crate::{Cap, EARTH_RADIUS_METRES, Flat, Grid, Shape, Vector, cell, grid};
 use bson::raw::RawBson;
@@ -213,6 +215,10 @@ fn what_is_no_geometry_is_refused_with_a_reason() {
     refused(polygon(vec![bow]), "Edges 0 and 2 cross. Edge locations in degrees: [0.0000000,");
     let eight = bson!([[0, 0], [2, 0], [1, 1], [2, 2], [0, 2], [1, 1], [0, 0]]);
     refused(polygon(vec![eight]), "Duplicate vertices: 2 and 5");
+    let far = bson!([[0, 0], [180, 0], [90, 50], [0, 0]]);
+    refused(polygon(vec![far]), "Vertices 0 and 1 are antipodal");
+    let line = geojson("LineString", bson!([[0, 10], [180, -10]]));
+    refused(line, "Vertices 0 and 1 are antipodal");
     let apart = polygon(vec![square(0.0, 1.0), square(5.0, 6.0)]);
     refused(apart, "Secondary loops not contained by first exterior loop");
     let nested = polygon(vec![square(0.0, 9.0), square(1.0, 8.0), square(2.0, 3.0)]);

@@ -371,6 +371,15 @@ fn visit(stages: &[Stage], callback: &mut dyn FnMut(&Expression)) {
     }
 }
 
+/// Whether an expression of the stages reads one of these fields of the documents.
+pub(crate) fn read_one_of(stages: &[Stage], names: &[&str]) -> bool {
+    let mut found = false;
+    visit(stages, &mut |expression| {
+        found |= names.iter().any(|name| expression.dependencies().fields.contains(*name));
+    });
+    found
+}
+
 /// Whether the stages yield the same whatever values these variables have.
 pub(crate) fn is_independent_of(stages: &[Stage], ids: &[VarId]) -> bool {
     let mut independent = !has_chance(stages);

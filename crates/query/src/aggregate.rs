@@ -190,16 +190,17 @@ impl Head {
         variables: &Arc<Variables>,
         hint: Option<RawBsonRef<'_>>,
     ) -> Result<Self> {
-        let mut stages = pipeline.into_stages().into_iter().peekable();
+        let mut stages = pipeline.into_stages();
         let mut conjuncts = Vec::new();
         let mut near_output = None;
-        if let Some(Stage::GeoNear(near)) =
-            stages.next_if(|stage| matches!(stage, Stage::GeoNear(_)))
-            && let Some(collection) = &collection
-        {
-            conjuncts.push(geo_near::condition(collection, &near, variables)?);
-            near_output = Some(geo_near::output(&near));
+        if let Some(Stage::GeoNear(near)) = stages.first().cloned() {
+            stages.remove(0);
+            if let Some(collection) = &collection {
+                conjuncts.push(geo_near::condition(collection, &near, variables)?);
+                near_output = Some(geo_near::output(collection, &near, &mut stages, variables)?);
+            }
         }
+        let mut stages = stages.into_iter().peekable();
         // What comes after `$geoNear` may read what it writes.
         while near_output.is_none()
             && let Some(Stage::Match(filter)) =
@@ -319,7 +320,8 @@ pub fn explain_aggregate(
     let mut cursor = planned;
     cursor.remove("explainVersion");
     let mut stages = vec![Bson::Document(doc! { "$cursor": cursor })];
-    let left = head.rest.stages().len().min(given.len());
+    let own = usize::from(head.query.near_output.as_ref().is_some_and(|output| output.asked));
+    let left = (head.rest.stages().len() - own).min(given.len());
     stages.extend(given.into_iter().rev().take(left).rev());
     let whole = doc! { "explainVersion": "1", "stages": stages };
     Ok(RawDocumentBuf::try_from(&whole)?)

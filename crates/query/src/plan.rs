@@ -97,6 +97,8 @@ pub(crate) struct NearOutput {
     pub(crate) multiplier: f64,
     /// Where the location goes that is nearest.
     pub(crate) location_field: Option<String>,
+    /// Both are also written where `{$meta: ...}` looks for them.
+    pub(crate) asked: bool,
 }
 
 /// A part of one index.

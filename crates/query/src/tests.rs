@@ -16,7 +16,7 @@ mod plans;
 mod writes;
 
 mod collation;
-#[expect(clippy::needless_pass_by_value, reason = "calls read as tables")]
+#[expect(clippy::float_cmp, clippy::needless_pass_by_value, reason = "calls read as tables")]
 mod geo;
 mod model;
 

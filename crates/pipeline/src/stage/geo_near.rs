@@ -2,7 +2,7 @@
 //!
 //! The stage is parsed here and answered by whoever has the collection's indexes.
 
-use crate::parse::PipelineContext;
+use crate::parse::{Pipeline, PipelineContext};
 use crate::stage::{Stage, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
@@ -156,7 +156,25 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
     Ok(Stage::GeoNear(Arc::new(stage)))
 }
 
+/// Where `{$meta: ...}` finds in the documents what the stage has measured.
+const MEASURED: [&str; 2] = [expr::agg::GEO_NEAR_DISTANCE, expr::agg::GEO_NEAR_POINT];
+
 impl GeoNear {
+    /// Whether the stages after this one ask for what it has measured. If so they leave it out of
+    /// what they yield, at the end of them or before they write.
+    pub fn is_asked(rest: &mut Vec<Stage>, ctx: &PipelineContext) -> Result<bool> {
+        if !crate::optimize::read_one_of(rest, &MEASURED) {
+            return Ok(false);
+        }
+        let names = expr::raw::array(MEASURED.map(RawBsonRef::String));
+        let unset = expr::raw::document_of("$unset", names.as_raw_bson_ref());
+        let unset = Pipeline::parse_documents(&[&unset], ctx)?.into_stages();
+        let writes = matches!(rest.last(), Some(Stage::Out(_) | Stage::Merge(_)));
+        let end = rest.len() - usize::from(writes);
+        rest.splice(end..end, unset);
+        Ok(true)
+    }
+
     /// The expressions that tell where and how far, then those of the query.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expression> {
         [&self.near].into_iter().chain(&self.least).chain(&self.most)

@@ -136,6 +136,7 @@ impl Env for QueryEnv {
                         && spec.collation.as_ref() == under
                         && !spec.hidden
                         && !spec.sparse
+                        && !spec.is_geo()
                         && spec.partial.is_none()
                 })
         };

@@ -1,5 +1,6 @@
 //! `$geoNear` as a query: a filter that asks for the order, and what is written into the documents.
 
+use super::to_pipeline;
 use crate::plan::NearOutput;
 use bson::raw::RawBsonRef;
 use catalog::Collection;
@@ -10,6 +11,7 @@ use expr::agg::Variables;
 use expr::filter::{Node, ParseContext};
 use expr::raw::document_of;
 use pipeline::stage::geo_near::GeoNear;
+use pipeline::{PipelineContext, Stage};
 use std::sync::Arc;
 
 /// What the documents must satisfy.
@@ -29,13 +31,21 @@ pub(super) fn condition(
     Ok(Node::And(vec![near.into_root(), stage.query.root().clone()]))
 }
 
-/// What is written into each.
-pub(super) fn output(stage: &GeoNear) -> Arc<NearOutput> {
-    Arc::new(NearOutput {
+/// What is written into each, for the stages that follow.
+pub(super) fn output(
+    collection: &Collection,
+    stage: &GeoNear,
+    rest: &mut Vec<Stage>,
+    variables: &Arc<Variables>,
+) -> Result<Arc<NearOutput>> {
+    let parse = ParseContext { variables: Arc::clone(variables), ..ParseContext::default() };
+    let context = PipelineContext::new(&to_pipeline(collection.namespace()), parse);
+    Ok(Arc::new(NearOutput {
         distance_field: stage.distance_field.clone(),
         multiplier: stage.distance_multiplier,
         location_field: stage.include_locs.clone(),
-    })
+        asked: GeoNear::is_asked(rest, &context)?,
+    }))
 }
 
 /// The path of the one `2d` index, else of the one `2dsphere` index.

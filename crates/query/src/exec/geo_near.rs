@@ -17,9 +17,9 @@ use crate::plan::{NearOutput, NearScan, ring_bounds};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use catalog::Collection;
-use catalog::index::PartKind;
 use errors::{Code, Error, Result};
 use expr::Filter;
+use expr::agg::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT};
 use expr::raw::{self, Writer};
 use geo::{EARTH_RADIUS_METRES, Grid};
 use std::cmp::{Ordering, Reverse};
@@ -109,13 +109,12 @@ impl NearStage {
         let grid = grid_of(&target);
         let near = &target.near;
         let (least, most) = near.limits();
-        let (reach, width) = match near.sphere() {
-            Some(_) => (PI * near.unit(), FIRST_WIDTH_METRES / EARTH_RADIUS_METRES * near.unit()),
-            None => {
-                let (x, y) = near.centre().place;
-                let far = |at: f64| (at - grid.min).abs().max((at - grid.max).abs());
-                (far(x).hypot(far(y)), (grid.max - grid.min) * FIRST_WIDTH_SHARE)
-            }
+        let (reach, width) = if near.sphere().is_some() {
+            (PI * near.unit(), FIRST_WIDTH_METRES / EARTH_RADIUS_METRES * near.unit())
+        } else {
+            let (x, y) = near.centre().place;
+            let far = |at: f64| (at - grid.min).abs().max((at - grid.max).abs());
+            (far(x).hypot(far(y)), (grid.max - grid.min) * FIRST_WIDTH_SHARE)
         };
         // A little more than the farthest, for what rounding makes of it.
         let farthest = most.min(reach * (1.0 + 1e-9));
@@ -284,11 +283,16 @@ fn write_output(
     let distance = RawBsonRef::Double(distance * output.multiplier);
     // Taken out before the distance is written, which may replace what it lies in.
     let location: RawBson = location.into();
-    let measured = with_field(document, &output.distance_field, distance)?;
-    match &output.location_field {
-        Some(field) => with_field(&measured, field, location.as_raw_bson_ref()),
-        None => Ok(measured),
+    let location = location.as_raw_bson_ref();
+    let mut measured = with_field(document, &output.distance_field, distance)?;
+    if let Some(field) = &output.location_field {
+        measured = with_field(&measured, field, location)?;
     }
+    if output.asked {
+        measured = with_field(&measured, GEO_NEAR_DISTANCE, distance)?;
+        measured = with_field(&measured, GEO_NEAR_POINT, location)?;
+    }
+    Ok(measured)
 }
 
 /// A document with a value at a dotted path; what is no document on the way is replaced.
@@ -311,7 +315,7 @@ fn set(
         Some((first, rest)) => (first, Some(rest)),
         None => (path, None),
     };
-    let mut write = |out: &mut Writer, inside: Option<&RawDocument>| -> Result<()> {
+    let write = |out: &mut Writer, inside: Option<&RawDocument>| -> Result<()> {
         let Some(rest) = rest else {
             out.value(first, value);
             return Ok(());
