@@ -50,7 +50,6 @@ const REFUSED: &[(&str, &str)] = &[
          are documents of their own here, `system.buckets` does not exist",
         "11000 DuplicateKey",
     ),
-    ("2d and 2dsphere indexes", "67 CannotCreateIndex"),
     ("`unique` and `clustering` text indexes", "67 CannotCreateIndex"),
     ("`findAndModify` with the text score in `fields`", "40218"),
     (

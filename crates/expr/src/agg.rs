@@ -56,6 +56,13 @@ pub const MAX_DEPTH: usize = 200;
 /// The largest value an expression may build: MongoDB's buffer limit of 64 MiB.
 pub const MAX_VALUE_BYTES: usize = 64 << 20;
 
+/// Where a document in a pipeline carries the distance that `$geoNear` measured: a name that no
+/// client's document should have. It never leaves the pipeline.
+pub const GEO_NEAR_DISTANCE: &str = "\u{1}geoNearDistance";
+
+/// Where it carries the location that was measured.
+pub const GEO_NEAR_POINT: &str = "\u{1}geoNearPoint";
+
 /// A parsed aggregation expression.
 #[derive(Clone, Debug)]
 pub struct Expression(Node);

@@ -11,6 +11,7 @@
 //! 3. Trees are at most [`MAX_DEPTH`] deep, so matching recurses within bounds.
 
 mod bits;
+mod geo;
 mod matches;
 mod normalize;
 mod parse;
@@ -21,6 +22,7 @@ mod text;
 mod upsert;
 pub mod validator;
 
+pub use self::geo::{GeoNear, GeoTest};
 pub use bits::{BitMask, BitTest};
 pub use matches::MatchDetails;
 pub use pattern::Pattern;
@@ -165,6 +167,10 @@ pub enum Predicate {
     ElemMatchValue(Box<Node>),
     /// Bits of a number or of binary data.
     Bits(BitTest, BitMask),
+    /// A geometry in a region, or one that meets it.
+    Geo(Arc<GeoTest>),
+    /// The nearest geometry within distances; asks for an order too.
+    Near(Arc<GeoNear>),
 }
 
 impl Predicate {
@@ -250,15 +256,24 @@ impl InSet {
 }
 
 impl Filter {
-    /// Parses a client's filter and normalises it.
+    /// Parses a client's filter and normalises it. It may ask for no order, as `$near` does.
     pub fn parse(filter: &RawDocument, ctx: &ParseContext) -> Result<Self> {
         let root = parse::filter(filter, ctx)?;
+        geo::refuse_near(&root)?;
         Ok(Self::new(root, Arc::clone(&ctx.variables)))
+    }
+
+    /// [`Self::parse`] where the planner will see the filter, so that `$near` may stand in it.
+    pub fn parse_query(filter: &RawDocument, ctx: &ParseContext) -> Result<Self> {
+        let parsed = Self::new(parse::filter(filter, ctx)?, Arc::clone(&ctx.variables));
+        geo::check_near(&parsed.root)?;
+        Ok(parsed)
     }
 
     /// Parses operators on a bare value, `{$gt: 5, ...}`: see [`Self::matches_value`].
     pub fn parse_value(operators: &RawDocument, ctx: &ParseContext) -> Result<Self> {
         let root = parse::value_filter(operators, ctx)?;
+        geo::refuse_near(&root)?;
         Ok(Self::new(root, Arc::clone(&ctx.variables)))
     }
 
@@ -320,6 +335,11 @@ impl Filter {
     /// `NotSingleValueField` where two of them collide.
     pub fn equalities_for_upsert(&self) -> Result<Vec<(Path, RawBson)>> {
         upsert::equalities(&self.root)
+    }
+
+    /// The `$near` that it asks for an order by, and its path.
+    pub fn near(&self) -> Option<(&Path, &Arc<GeoNear>)> {
+        geo::near_of(&self.root)
     }
 
     /// The filter as a document in MongoDB's canonical form (explain's `parsedQuery`).

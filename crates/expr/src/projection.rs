@@ -92,6 +92,8 @@ enum Meta {
     SortKey,
     IndexKey,
     TextScore,
+    GeoDistance,
+    GeoPoint,
 }
 
 /// The arrays to cut, by path: every one is found in one walk.
@@ -141,6 +143,8 @@ pub struct Metadata {
     pub sort_key: Option<RawBson>,
     /// The index key it was found under.
     pub index_key: Option<RawBson>,
+    /// How far it is from where a near query looks, and its location that is nearest.
+    pub near: Option<(RawBson, RawBson)>,
 }
 
 impl Projection {
@@ -177,6 +181,13 @@ impl Projection {
                 expression.dependencies().fields.contains(text_score::FIELD)
             }
             Computed::ElemMatch(..) => false,
+        })
+    }
+
+    /// Whether `{$meta: "geoNearDistance"}` or `{$meta: "geoNearPoint"}` occurs.
+    pub fn needs_near(&self) -> bool {
+        self.root.computes_any(&|computed| {
+            matches!(computed, Computed::Meta(Meta::GeoDistance | Meta::GeoPoint))
         })
     }
 

@@ -291,6 +291,7 @@ pub(crate) fn reads(stage: &Stage) -> Reads {
         | Stage::Documents(_)
         | Stage::Out(_)
         | Stage::Merge(_)
+        | Stage::GeoNear(_)
         | Stage::Metadata(_) => Reads::everything(),
     }
 }
@@ -353,6 +354,10 @@ pub(crate) fn visit(stages: &[Stage], callback: &mut dyn FnMut(&Expression)) {
                 facet.pipelines.iter().for_each(|(_, p)| visit(p.stages(), callback));
             }
             Stage::UnionWith(union) => visit(union.pipeline.stages(), callback),
+            Stage::GeoNear(near) => {
+                near.expressions().for_each(&mut *callback);
+                near.query.expressions().into_iter().for_each(&mut *callback);
+            }
             Stage::Sort(_)
             | Stage::Limit(_)
             | Stage::Skip(_)
@@ -364,6 +369,15 @@ pub(crate) fn visit(stages: &[Stage], callback: &mut dyn FnMut(&Expression)) {
             | Stage::Metadata(_) => {}
         }
     }
+}
+
+/// Whether an expression of the stages reads one of these fields of the documents.
+pub(crate) fn read_one_of(stages: &[Stage], names: &[&str]) -> bool {
+    let mut found = false;
+    visit(stages, &mut |expression| {
+        found |= names.iter().any(|name| expression.dependencies().fields.contains(*name));
+    });
+    found
 }
 
 /// Whether the stages yield the same whatever values these variables have.
@@ -390,6 +404,7 @@ fn has_chance(stages: &[Stage]) -> bool {
     stages.iter().any(|stage| match stage {
         Stage::Sample(_) => true,
         Stage::Match(filter) => by_chance(filter.root()),
+        Stage::GeoNear(near) => by_chance(near.query.root()),
         Stage::Facet(facet) => facet.pipelines.iter().any(|(_, p)| has_chance(p.stages())),
         Stage::Lookup(lookup) => has_chance(lookup.pipeline.stages()),
         Stage::UnionWith(union) => has_chance(union.pipeline.stages()),

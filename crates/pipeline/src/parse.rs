@@ -196,7 +196,8 @@ impl Pipeline {
         crate::text_score::check_places(&self.stages, ctx.inside == Inside::Facet)?;
         for (at, stage) in self.stages.iter().enumerate() {
             let name = stage.name();
-            if at > 0 && stage.is_source() {
+            let first_only = stage.is_source() || matches!(stage, Stage::GeoNear(_));
+            if at > 0 && first_only {
                 return Err(Error::location(
                     40602,
                     format!("{name} is only valid as the first stage in a pipeline."),
@@ -213,9 +214,7 @@ impl Pipeline {
                     ));
                 }
             }
-            if ctx.inside == Inside::Facet
-                && (stage.is_source() || matches!(stage, Stage::Facet(_)))
-            {
+            if ctx.inside == Inside::Facet && (first_only || matches!(stage, Stage::Facet(_))) {
                 return Err(not_inside(name, ctx.inside));
             }
         }

@@ -8,6 +8,7 @@ pub mod densify;
 pub mod documents;
 pub mod facet;
 mod fill;
+pub mod geo_near;
 pub mod graph_lookup;
 pub mod group;
 pub mod limit;
@@ -80,6 +81,8 @@ pub enum Stage {
     Out(Arc<out::Out>),
     /// `$merge`
     Merge(Arc<merge::Merge>),
+    /// `$geoNear`, which the planner answers
+    GeoNear(Arc<geo_near::GeoNear>),
     /// `$collStats $indexStats $currentOp` and their kin
     Metadata(Arc<metadata::Metadata>),
 }
@@ -136,6 +139,7 @@ pub(crate) fn parse(
         "$documents" => documents::parse(value, ctx)?,
         "$out" => out::parse(value, ctx)?,
         "$merge" => merge::parse(value, ctx)?,
+        "$geoNear" => geo_near::parse(value, ctx)?,
         "$count" => return shorthand::count(value, stages),
         "$sortByCount" => return shorthand::sort_by_count(value, ctx, stages),
         "$bucket" => return shorthand::bucket(value, ctx, stages),
@@ -174,6 +178,7 @@ impl Stage {
             Self::Documents(_) => "$documents",
             Self::Out(_) => "$out",
             Self::Merge(_) => "$merge",
+            Self::GeoNear(_) => "$geoNear",
             Self::Metadata(metadata) => metadata.name(),
         }
     }
@@ -211,6 +216,7 @@ impl Stage {
             Self::UnionWith(union) => union.source.clone(),
             Self::Out(out) => RawBson::Document(out.to_document()),
             Self::Merge(merge) => merge.source.clone(),
+            Self::GeoNear(near) => near.source.clone(),
             Self::Metadata(metadata) => RawBson::Document(metadata.spec().clone()),
         }
     }
@@ -284,6 +290,12 @@ impl Stage {
             }
             Self::Merge(merge) => {
                 Box::new(out::WriteSource::new(run, out::Target::Merge(Arc::clone(merge))))
+            }
+            Self::GeoNear(_) => {
+                return Err(Error::new(
+                    errors::Code::INTERNAL_ERROR,
+                    "$geoNear was not answered by an index",
+                ));
             }
             Self::Metadata(metadata) => env.metadata(metadata)?,
         })

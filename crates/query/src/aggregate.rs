@@ -5,6 +5,7 @@
 //! covers it [`open`]; everything else runs in `pipeline` over that source.
 
 mod env;
+mod geo_near;
 mod merge;
 mod out;
 
@@ -164,6 +165,12 @@ fn resolve(
         let collection = env.collection(&ns)?;
         let view = collection.as_ref().and_then(|c| Some((c, c.options().view.as_ref()?)));
         let Some((collection, view)) = view else {
+            if stages.iter().skip(1).any(|stage| matches!(stage, Stage::GeoNear(_))) {
+                return Err(Error::location(
+                    40603,
+                    "$geoNear is only valid as the first stage in an optimized pipeline.",
+                ));
+            }
             let pipeline = Pipeline::from_stages(stages);
             pipeline.check_text()?;
             return Ok((collection, pipeline.optimize()));
@@ -200,10 +207,21 @@ impl Head {
         variables: &Arc<Variables>,
         hint: Option<RawBsonRef<'_>>,
     ) -> Result<Self> {
-        let mut stages = pipeline.into_stages().into_iter().peekable();
+        let mut stages = pipeline.into_stages();
         let mut conjuncts = Vec::new();
-        while let Some(Stage::Match(filter)) =
-            stages.next_if(|stage| matches!(stage, Stage::Match(_)))
+        let mut near_output = None;
+        if let Some(Stage::GeoNear(near)) = stages.first().cloned() {
+            stages.remove(0);
+            if let Some(collection) = &collection {
+                conjuncts.push(geo_near::condition(collection, &near, variables)?);
+                near_output = Some(geo_near::output(collection, &near, &mut stages, variables)?);
+            }
+        }
+        let mut stages = stages.into_iter().peekable();
+        // What comes after `$geoNear` may read what it writes.
+        while near_output.is_none()
+            && let Some(Stage::Match(filter)) =
+                stages.next_if(|stage| matches!(stage, Stage::Match(_)))
         {
             conjuncts.push(filter.root().clone());
         }
@@ -211,13 +229,16 @@ impl Head {
         let mut rest: Vec<Stage> = stages.collect();
         let ctx = env.reading();
         let mut query = Canonical::of_filter(&ctx, collection, filter, hint, Purpose::Read)?;
-        if let Some(Stage::Sort(sort)) = rest.first() {
+        // Its documents come by their distance, so that no other order can be had of an index.
+        let by_distance = near_output.is_some();
+        query.near_output = near_output;
+        if let Some(Stage::Sort(sort)) = rest.first().filter(|_| !by_distance) {
             query.sort = Some(sort.pattern.clone());
             query.limit = sort.limit.unwrap_or(0);
         }
         let searched = query.filter.text().is_some();
         query.carries_score = Pipeline::from_stages(rest.clone()).reads_text_score(searched)?;
-        let fields = fields_of(&rest);
+        let fields = fields_of(&rest).filter(|_| !by_distance);
         let decision = query.decide(fields.as_ref())?;
         // An index that offers the order takes the sort's place; its limit stays.
         if query.sort.is_some() && decision.winner.sorted {
@@ -318,7 +339,8 @@ pub fn explain_aggregate(
     let mut cursor = planned;
     cursor.remove("explainVersion");
     let mut stages = vec![Bson::Document(doc! { "$cursor": cursor })];
-    let left = head.rest.stages().len().min(given.len());
+    let own = usize::from(head.query.near_output.as_ref().is_some_and(|output| output.asked));
+    let left = (head.rest.stages().len() - own).min(given.len());
     stages.extend(given.into_iter().rev().take(left).rev());
     let whole = doc! { "explainVersion": "1", "stages": stages };
     Ok(RawDocumentBuf::try_from(&whole)?)

@@ -10,7 +10,10 @@ use crate::exec::{
     build_access,
 };
 use crate::plan::hint::{self, Hint};
-use crate::plan::{AccessPath, Decision, IndexScan, KeyLimits, PlannerInput, choose};
+use crate::plan::{
+    AccessPath, Decision, IndexScan, KeyLimits, NearOutput, PlannerInput, choose, may_hint,
+    near_scan,
+};
 use crate::projection::{ProjectStage, RecordIdStage, ReturnKeyStage, Shape};
 use crate::request::FindRequest;
 use crate::text;
@@ -58,6 +61,8 @@ pub(crate) struct Canonical {
     pub(crate) allow_disk_use: bool,
     /// Whoever takes the rows wants them to carry their text score.
     pub(crate) carries_score: bool,
+    /// What is written into documents that come by their distance.
+    pub(crate) near_output: Option<Arc<NearOutput>>,
 }
 
 /// Parses a filter with the client's variables in scope, under the operation's collation.
@@ -73,7 +78,7 @@ pub(crate) fn parse_filter(
             let parse = parse_context(&[let_variables], collation, catalog)?;
             match filter {
                 None => Ok(Filter::new(Node::AlwaysTrue, parse.variables)),
-                Some(filter) => Filter::parse(filter, &parse),
+                Some(filter) => Filter::parse_query(filter, &parse),
             }
         }
     }
@@ -139,7 +144,7 @@ impl Canonical {
         let collation = collation_of(request.collation, collection.as_deref())?;
         let parse = parse_context(&[request.let_variables], collation, ctx.catalog)?;
         let filter = match request.filter {
-            Some(filter) if !filter.is_empty() => Filter::parse(filter, &parse)?,
+            Some(filter) if !filter.is_empty() => Filter::parse_query(filter, &parse)?,
             _ => Filter::new(Node::AlwaysTrue, Arc::clone(&parse.variables)),
         };
         let filter = text::bind(filter, collection.as_deref(), snapshot.timestamp())?;
@@ -156,9 +161,12 @@ impl Canonical {
             }
         }
         let shape = Shape::parse(request.projection, &parse)?;
+        if let Some(shape) = &shape {
+            shape.check(&filter)?;
+        }
         let query = parse.variables.collation();
         let key_limits = key_limits(hint.as_ref(), request, collection.as_deref(), query)?;
-        Ok(Self {
+        Self {
             collection,
             snapshot,
             filter,
@@ -172,7 +180,9 @@ impl Canonical {
             show_record_id: request.show_record_id,
             allow_disk_use: request.allow_disk_use != Some(false),
             carries_score: false,
-        })
+            near_output: None,
+        }
+        .checked()
     }
 
     /// A query of a filter alone.
@@ -187,7 +197,7 @@ impl Canonical {
         let filter = text::bind(filter, collection.as_deref(), snapshot.timestamp())?;
         let hint = hint::parse(collection.as_deref(), hint)?;
         text::check_beside(&filter, hint.as_ref(), false)?;
-        Ok(Self {
+        Self {
             collection,
             snapshot,
             filter,
@@ -201,7 +211,49 @@ impl Canonical {
             show_record_id: false,
             allow_disk_use: true,
             carries_score: false,
-        })
+            near_output: None,
+        }
+        .checked()
+    }
+
+    fn planner_input<'a>(
+        &'a self,
+        collection: &'a Collection,
+        fields: Option<&'a std::collections::BTreeSet<String>>,
+    ) -> PlannerInput<'a> {
+        PlannerInput {
+            collection,
+            filter: &self.filter,
+            sort: self.sort.as_ref(),
+            hint: self.hint.as_ref(),
+            fields,
+            snapshot: self.snapshot.timestamp(),
+            limited: self.limit > 0,
+            text_score: self.wants_text_score(),
+        }
+    }
+
+    /// Refuses what no plan can do: to order by distances that no index tells, and to find through
+    /// a geospatial index what it does not hold.
+    fn checked(self) -> Result<Self> {
+        let Some(collection) = self.collection.as_ref().filter(|c| !c.is_view()) else {
+            return Ok(self);
+        };
+        let refused = |what: &str| {
+            Error::new(
+                Code::NO_QUERY_EXECUTION_PLANS,
+                format!("error processing query: planner returned error :: caused by :: {what}"),
+            )
+        };
+        let input = self.planner_input(collection, None);
+        if self.filter.near().is_some() {
+            if near_scan(&input).is_none() {
+                return Err(refused("unable to find index for $geoNear query"));
+            }
+        } else if matches!(&self.hint, Some(Hint::Index(index)) if !may_hint(&input, index)) {
+            return Err(refused("No query solutions"));
+        }
+        Ok(self)
     }
 
     /// Whether the sort, the projection or whoever takes the rows reads the text score.
@@ -228,17 +280,11 @@ impl Canonical {
             };
             return text::check_plan(self, &decision).map(|()| decision);
         };
-        let mut decision = choose(&PlannerInput {
-            collection,
-            filter: &self.filter,
-            sort: self.sort.as_ref(),
-            hint: self.hint.as_ref(),
-            fields,
-            snapshot: self.snapshot.timestamp(),
-            limited: self.limit > 0,
-            text_score: self.wants_text_score(),
-        })?;
+        let mut decision = choose(&self.planner_input(collection, fields))?;
         text::check_plan(self, &decision)?;
+        if let AccessPath::Near(target) = &mut decision.winner.path {
+            target.output.clone_from(&self.near_output);
+        }
         if self.key_limits != (None, None)
             && let AccessPath::Index(scan) = &mut decision.winner.path
         {
@@ -284,6 +330,7 @@ impl Canonical {
         }
         let scan = match &access.path {
             AccessPath::Index(scan) => Some(scan),
+            AccessPath::Near(target) => Some(&target.scan),
             _ => None,
         };
         if self.return_key {

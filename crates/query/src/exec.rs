@@ -8,6 +8,7 @@
 mod arrival;
 mod build;
 mod fetch;
+mod geo_near;
 mod ixscan;
 mod ranges;
 mod scan;

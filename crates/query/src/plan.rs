@@ -9,19 +9,22 @@
 
 pub(crate) mod bounds;
 mod candidates;
+mod geo;
 pub(crate) mod hint;
 pub(crate) mod interval;
 mod predicates;
 mod text;
 pub(crate) mod wildcard;
 
-pub(crate) use candidates::{PlannerInput, choose};
+pub(crate) use self::geo::ring_bounds;
+pub(crate) use candidates::{PlannerInput, choose, may_hint, near_scan};
 pub(crate) use text::{TextScan, is_conjunct_text};
 
 use bson::raw::RawBson;
 use catalog::Index;
 use catalog::index::{KeyPart, PartKind};
-use expr::Filter;
+use expr::filter::GeoNear;
+use expr::{Filter, Path};
 use interval::Intervals;
 use std::sync::Arc;
 
@@ -51,12 +54,57 @@ pub(crate) enum AccessPath {
     Index(IndexScan),
     /// A search in a text index.
     Text(Box<TextScan>),
+    /// By distance from a point, the nearest first.
+    Near(Box<NearScan>),
     /// Several ways; a document is taken once.
     Union(Vec<Access>),
 }
 
 /// Bytes that a key must reach, and stay below.
 pub(crate) type KeyLimits = (Option<Vec<u8>>, Option<Vec<u8>>);
+
+/// A search through a geospatial index that goes outward from a point.
+#[derive(Clone, Debug)]
+pub(crate) struct NearScan {
+    /// The index, with the bounds of its other parts.
+    pub(crate) scan: IndexScan,
+    /// The part whose bounds follow the search.
+    pub(crate) part: usize,
+    /// Its path.
+    pub(crate) path: Path,
+    /// What is near.
+    pub(crate) near: Arc<GeoNear>,
+    /// What is written into the documents.
+    pub(crate) output: Option<Arc<NearOutput>>,
+}
+
+impl NearScan {
+    /// What the index's part holds.
+    pub(crate) fn kind(&self) -> PartKind {
+        self.scan.parts()[self.part].kind
+    }
+
+    /// What `explain` calls it.
+    pub(crate) fn stage_name(&self) -> &'static str {
+        match self.kind() {
+            PartKind::Flat => "GEO_NEAR_2D",
+            _ => "GEO_NEAR_2DSPHERE",
+        }
+    }
+}
+
+/// What `$geoNear` writes into each document.
+#[derive(Clone, Debug)]
+pub(crate) struct NearOutput {
+    /// Where the distance goes.
+    pub(crate) distance_field: String,
+    /// What it is multiplied by.
+    pub(crate) multiplier: f64,
+    /// Where the location goes that is nearest.
+    pub(crate) location_field: Option<String>,
+    /// Both are also written where `{$meta: ...}` looks for them.
+    pub(crate) asked: bool,
+}
 
 /// A part of one index.
 #[derive(Clone, Debug)]

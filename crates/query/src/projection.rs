@@ -30,6 +30,17 @@ impl Shape {
         Ok((!projection.is_identity()).then(|| Self { given: given.to_owned(), projection }))
     }
 
+    /// Refuses to show distances that nobody measures.
+    pub(crate) fn check(&self, filter: &Filter) -> Result<()> {
+        if self.projection.needs_near() && filter.near().is_none() {
+            return Err(Error::location(
+                40218,
+                "query requires geoNear distance metadata, but it is not available",
+            ));
+        }
+        Ok(())
+    }
+
     /// The fields it needs; `None` is all.
     pub(crate) fn fields(&self) -> Option<BTreeSet<String>> {
         self.projection.required_fields()
@@ -59,6 +70,11 @@ impl Shape {
         if let (true, Some(sort)) = (self.projection.needs_sort_key(), sort) {
             let under = filter.variables().collation();
             known.sort_key = Some(sort_values(sort, document, under)?);
+        }
+        if let (true, Some((path, near))) = (self.projection.needs_near(), filter.near()) {
+            let nearest = near.nearest(path, document)?;
+            known.near =
+                nearest.map(|(distance, point)| (RawBson::Double(distance), RawBson::from(point)));
         }
         self.projection.apply_with(document, &known)
     }

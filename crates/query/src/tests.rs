@@ -16,6 +16,8 @@ mod plans;
 mod writes;
 
 mod collation;
+#[expect(clippy::float_cmp, clippy::needless_pass_by_value, reason = "calls read as tables")]
+mod geo;
 mod model;
 mod text;
 
@@ -87,6 +89,25 @@ impl Room {
         let explained =
             explain_find(&mut self.ctx(), &self.ns, &request, Verbosity::ExecutionStats).unwrap();
         Document::try_from(&*explained).unwrap()
+    }
+
+    pub(crate) fn aggregate(&self, stages: Vec<Document>) -> Result<Vec<Document>> {
+        let pipeline: RawArrayBuf =
+            stages.iter().map(|stage| bson::RawBson::Document(raw(stage))).collect();
+        let target = AggregateTarget::Collection(self.ns.clone());
+        let request = AggregateRequest {
+            pipeline: &pipeline,
+            let_variables: None,
+            hint: None,
+            collation: None,
+            allow_disk_use: None,
+        };
+        let mut cursor = aggregate(&mut self.ctx(), &target, &request)?;
+        let mut out = Vec::new();
+        while let Some(document) = cursor.next()? {
+            out.push(Document::try_from(document).unwrap());
+        }
+        Ok(out)
     }
 
     pub(crate) fn check_valid(&self) {

@@ -53,7 +53,7 @@ fn expire_index(
     let spec = index.spec();
     let Some(seconds) = spec.expire_after_seconds else { return Ok(0) };
     // Hashes tell nothing about dates.
-    if spec.is_hashed() {
+    if spec.is_hashed() || spec.is_geo() {
         return Ok(0);
     }
     let mut filter = older(catalog, &spec.parts[0].path, seconds);

@@ -5,10 +5,12 @@
 //! for the usual types, so most entries have an empty value. An entry of a clustering index holds
 //! its document too: the value's length as a varint, the value, the document. Under a collation
 //! texts are sort keys: those of the parts under the index's, that of `_id` under the collection's.
-//! On disk: `docs/formats/catalog.md`.
+//! Parts of geometry hold cells, see [`geo`]. On disk: `docs/formats/catalog.md`.
 //!
 //! Arrays, as MongoDB has it: an array on a path gives one key per element, a missing field is
 //! null, an empty array at the end of a path is undefined, two arrays side by side are refused.
+
+mod geo;
 
 use super::text::{TextKeys, plain_value};
 use super::wildcard::WildcardValue;
@@ -58,6 +60,8 @@ pub struct KeyMaker {
     wildcard: Option<Wildcard>,
     /// The parts that are terms and scores.
     text: Option<TextKeys>,
+    /// What the parts hold, where some hold geometry.
+    geo: Option<geo::GeoParts>,
     /// The order of texts in the parts.
     collation: Option<Collation>,
     /// The order of texts in `_id`.
@@ -134,6 +138,7 @@ impl KeyMaker {
             hashed: spec.parts.iter().position(|part| part.kind == PartKind::Hashed),
             wildcard: spec.wildcard.clone(),
             text: spec.text.as_ref().map(TextKeys::new),
+            geo: geo::GeoParts::of(spec),
             partial: spec.partial.as_ref().map(|partial| partial.filter.clone()),
             collation: spec.collation.clone(),
             id_collation,
@@ -172,6 +177,11 @@ impl KeyMaker {
         }
         if self.hashed.is_some() {
             keys = self.make_hashed(document, id)?;
+            self.cluster(&mut keys, document);
+            return Ok(keys);
+        }
+        if let Some(geo) = &self.geo {
+            keys = self.make_geo(geo, document, id)?;
             self.cluster(&mut keys, document);
             return Ok(keys);
         }

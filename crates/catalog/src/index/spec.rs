@@ -1,13 +1,16 @@
 //! The specification of an index, checked by MongoDB's rules.
 //!
-//! Always true: a [`IndexSpec`] that exists can be honoured. What is not built (geo) was refused
-//! with `CannotCreateIndex`.
+//! Always true: a [`IndexSpec`] that exists can be honoured; what cannot was refused with
+//! `CannotCreateIndex`.
+
+mod geo;
 
 use super::text::{self, TextIndex};
 use super::wildcard::{Wildcard, is_wildcard};
 use crate::options::{truth, whole_number};
 use crate::shape::StorageOptions;
 use crate::text::document_text;
+use ::geo::Grid;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Code, Error, Result};
 use expr::filter::{Filter, ParseContext};
@@ -40,6 +43,22 @@ pub enum PartKind {
     Wildcard,
     /// A term of the document's texts, or in the part after it the score of that term.
     Text,
+    /// Cells of the sphere that cover the geometry: `2dsphere`.
+    Sphere,
+    /// The place of a point on the grid: `2d`.
+    Flat,
+}
+
+impl PartKind {
+    /// Whether it holds values as they are, be it under their paths.
+    fn is_plain(self) -> bool {
+        matches!(self, Self::Value | Self::Wildcard)
+    }
+
+    /// Whether it is made of geometry.
+    pub fn is_geo(self) -> bool {
+        matches!(self, Self::Sphere | Self::Flat)
+    }
 }
 
 /// What an index is.
@@ -72,6 +91,8 @@ pub struct IndexSpec {
     pub collation: Option<Collation>,
     /// The client did not say, so the collection's will be taken.
     pub(crate) inherits_collation: bool,
+    /// The grid of a `2d` part.
+    pub grid: Grid,
     /// The storage shape.
     pub storage: StorageOptions,
     /// The specification as shown by `listIndexes`: `v`, `key`, `name`, then the options.
@@ -134,6 +155,7 @@ impl IndexSpec {
             text: texts.as_ref().map(|texts| texts.index.clone()),
             collation: None,
             inherits_collation: true,
+            grid: Grid::default(),
             storage: StorageOptions::default(),
             shown: RawDocumentBuf::new(),
         };
@@ -149,6 +171,7 @@ impl IndexSpec {
             let (option, value) = element?;
             index.shown.append(option, value);
         }
+        index.show_sphere_version()?;
         index.check_combinations(spec)?;
         index.parse_partial()?;
         Ok(index)
@@ -269,15 +292,15 @@ impl IndexSpec {
             | "default_language"
             | "language_override"
             | "textIndexVersion"
-            | "2dsphereIndexVersion"
-            | "bits"
-            | "min"
-            | "max"
             | "bucketSize"
             | "prepareUnique"
             | "columnstoreProjection"
             | "clustered" => {
                 return Err(cannot(&format!("the index option '{name}' is not supported yet")));
+            }
+            "2dsphereIndexVersion" | "bits" | "min" | "max" => {
+                self.take_geo_option(name, value)?;
+                self.shown.append(option, value);
             }
             _ if self.storage.take(name, value)? => self.shown.append(option, value),
             _ => return Err(not_valid(name, "an index specification", spec)),
@@ -307,8 +330,8 @@ impl IndexSpec {
             _ if self.unique => return no("unique"),
             _ if self.sparse => return no("sparse"),
             _ if self.expire_after_seconds.is_some() => return no("expireAfterSeconds"),
-            _ if self.parts.iter().any(|p| p.kind == PartKind::Hashed) => {
-                return Err(cannot("wildcard indexes do not allow hashed fields beside them"));
+            _ if self.parts.iter().any(|p| !p.kind.is_plain()) => {
+                return Err(cannot("wildcard indexes allow only ordinary fields beside them"));
             }
             _ => {}
         }
@@ -332,6 +355,7 @@ impl IndexSpec {
         if self.is_text() {
             text::check(self)?;
         }
+        self.check_grid()?;
         if self.expire_after_seconds.is_some() && self.parts.len() > 1 {
             return Err(cannot(&format!(
                 "TTL indexes are single-field indexes, compound indexes do not support TTL. Index \
@@ -403,6 +427,7 @@ impl IndexSpec {
     pub fn same_options(&self, other: &Self) -> bool {
         self.expire_after_seconds == other.expire_after_seconds
             && self.clustering == other.clustering
+            && self.grid == other.grid
             && self.storage == other.storage
             && self.text == other.text
     }
@@ -431,6 +456,8 @@ fn parse_key(key: &RawDocument) -> Result<Vec<KeyPart>> {
                 return Err(cannot("wildcard indexes do not allow hashed fields"));
             }
             RawBsonRef::String("hashed") => (PartKind::Hashed, false),
+            RawBsonRef::String("2dsphere") => (PartKind::Sphere, false),
+            RawBsonRef::String("2d") => (PartKind::Flat, false),
             value if is_wildcard(path) => (PartKind::Wildcard, direction(value)?),
             value => (PartKind::Value, direction(value)?),
         };
@@ -443,6 +470,7 @@ fn parse_key(key: &RawDocument) -> Result<Vec<KeyPart>> {
         }
         parts.push(KeyPart { path: path.to_owned(), descending, kind });
     }
+    geo::check_parts(&parts)?;
     Ok(parts)
 }
 
@@ -477,7 +505,7 @@ pub(super) fn direction(value: RawBsonRef<'_>) -> Result<bool> {
         RawBsonRef::Int32(v) => f64::from(v),
         RawBsonRef::Int64(v) => v as f64,
         RawBsonRef::Double(v) => v,
-        RawBsonRef::String(plugin @ ("2d" | "2dsphere" | "geoHaystack" | "wildcard")) => {
+        RawBsonRef::String(plugin @ ("geoHaystack" | "wildcard")) => {
             return Err(cannot(&format!("indexes of type '{plugin}' are not supported yet")));
         }
         RawBsonRef::String(plugin) => {

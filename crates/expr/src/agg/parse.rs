@@ -6,7 +6,7 @@ use crate::agg::path::{Base, FieldPath};
 use crate::agg::script::{self, Script};
 use crate::agg::string::regex::RegexCall;
 use crate::agg::variables::{ParseContext, VarId};
-use crate::agg::{MAX_DEPTH, convert, date, type_name};
+use crate::agg::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT, MAX_DEPTH, convert, date, type_name};
 use crate::text_score;
 use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
@@ -233,7 +233,7 @@ fn special_form(name: &str) -> Option<Form> {
         "$sortArray" => |_, value, ctx, depth| sort_array(value, ctx, depth),
         "$rand" => |_, value, _, _| rand(value),
         "$function" => |_, value, ctx, depth| script::parse(value, ctx, depth),
-        "$meta" => |_, value, _, _| meta(value),
+        "$meta" => |_, value, ctx, depth| meta(value, ctx, depth),
         "$regexMatch" | "$regexFind" | "$regexFindAll" => |name, value, ctx, depth| {
             RegexCall::parse(name, value, ctx, depth).map(|call| Node::Regex(Box::new(call)))
         },
@@ -609,14 +609,12 @@ fn rand(value: RawBsonRef<'_>) -> Result<Node> {
 }
 
 /// Metadata that no stage here produces reads as missing, as it does in MongoDB for documents
-/// without it.
-fn meta(value: RawBsonRef<'_>) -> Result<Node> {
+/// without it. What `$geoNear` knows stands in fields that no client can see.
+fn meta(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<Node> {
     const KNOWN: &[&str] = &[
         "randVal",
         "searchScore",
         "searchHighlights",
-        "geoNearDistance",
-        "geoNearPoint",
         "recordId",
         "indexKey",
         "sortKey",
@@ -626,11 +624,14 @@ fn meta(value: RawBsonRef<'_>) -> Result<Node> {
         "timeseriesBucketMaxTime",
         "vectorSearchScore",
     ];
+    let field = |name: &str| expression(RawBsonRef::String(&format!("${name}")), ctx, depth);
     match value {
         RawBsonRef::String(text_score::META) => {
             let names = vec![text_score::FIELD.to_owned()];
             Ok(Node::Path(FieldPath { base: Base::Root, names }))
         }
+        RawBsonRef::String("geoNearDistance") => field(GEO_NEAR_DISTANCE),
+        RawBsonRef::String("geoNearPoint") => field(GEO_NEAR_POINT),
         RawBsonRef::String(name) if KNOWN.contains(&name) => Ok(Node::Constant(None)),
         RawBsonRef::String(name) => {
             Err(Error::location(17308, format!("Unsupported argument to $meta: {name}")))

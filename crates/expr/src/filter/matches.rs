@@ -65,6 +65,10 @@ fn leaf_matches(
     variables: &Variables,
     details: Option<&mut MatchDetails>,
 ) -> Result<bool> {
+    if let Predicate::Near(near) = &leaf.predicate {
+        let nearest = near.nearest(&leaf.path, document)?;
+        return Ok(nearest.is_some_and(|(distance, _)| near.accepts(distance)));
+    }
     let arrays =
         if leaf.predicate.expands_arrays() { LeafArrays::Expand } else { LeafArrays::Whole };
     let mut found = None;
@@ -188,6 +192,9 @@ fn holds(
             return first_element(array, inner, |element| value(filter, element, variables));
         }
         Predicate::Bits(test, mask) => candidate.is_some_and(|value| mask.test(*test, value)),
+        Predicate::Geo(test) => candidate.is_some_and(|value| test.holds(value)),
+        // A condition on documents, which has no place on a bare value: the parser refuses it there.
+        Predicate::Near(_) => false,
     })
 }
 

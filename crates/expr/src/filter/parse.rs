@@ -1,5 +1,6 @@
 //! The client's document to a tree, with MongoDB's errors.
 
+use super::geo::{self, GeoNear, GeoTest};
 use super::{
     BitMask, BitTest, ExprNode, InSet, Leaf, MAX_DEPTH, Node, ParseContext, Pattern, Predicate,
     SchemaNode, TextNode, text,
@@ -262,14 +263,11 @@ fn operator(
         "$all" => all(path, value, scope)?,
         "$elemMatch" => elem_match(path, value, scope)?,
         "$near" | "$nearSphere" | "$geoNear" => {
-            return Err(Error::new(
-                Code::NO_QUERY_EXECUTION_PLANS,
-                "error processing query: planner returned error :: caused by :: unable to find \
-                 index for $geoNear query",
-            ));
+            leaf(path, Predicate::Near(Arc::new(GeoNear::parse(siblings)?)))
         }
+        _ if geo::belongs_to_near(name, siblings) => return Ok(None),
         "$geoWithin" | "$geoIntersects" | "$within" => {
-            return Err(Error::bad_value(format!("{name} is not supported")));
+            leaf(path, Predicate::Geo(Arc::new(GeoTest::parse(name, value, siblings)?)))
         }
         _ => match BitTest::of_name(name) {
             Some(test) => {

@@ -62,6 +62,8 @@ fn predicate(predicate: &Predicate) -> Document {
         Predicate::ElemMatchObject(filter) => doc! { "$elemMatch": document(filter) },
         Predicate::ElemMatchValue(filter) => doc! { "$elemMatch": value_filter(filter) },
         Predicate::Bits(test, mask) => doc! { test.name(): mask.operand() },
+        Predicate::Geo(test) => Document::try_from(test.source()).unwrap_or_default(),
+        Predicate::Near(near) => Document::try_from(near.source()).unwrap_or_default(),
     }
 }
 

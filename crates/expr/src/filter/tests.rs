@@ -54,6 +54,63 @@ fn regex(pattern: &str, options: &str) -> Bson {
 }
 
 #[test]
+fn regions_match_the_geometry_in_them() {
+    let square = |low: i32, high: i32| {
+        let corners = [[low, low], [high, low], [high, high], [low, high], [low, low]];
+        let corners: Vec<Bson> = corners.iter().map(|corner| Bson::from(corner.to_vec())).collect();
+        doc! {"type": "Polygon", "coordinates": [corners]}
+    };
+    let point = |x: i32, y: i32| doc! {"type": "Point", "coordinates": [x, y]};
+    let line = doc! {"type": "LineString", "coordinates": [[1, 1], [20, 1]]};
+    check_all(
+        doc! {"a": {"$geoWithin": {"$geometry": square(0, 10)}}},
+        &[
+            doc! {"a": point(1, 1)},
+            doc! {"a": [1, 1]},
+            doc! {"a": {"lng": 1, "lat": 1}},
+            doc! {"a": [point(50, 50), point(1, 1)]},
+            doc! {"a": [[50, 50], [1, 1]]},
+            doc! {"a": square(1, 2)},
+        ],
+        &[
+            doc! {"a": point(11, 1)},
+            doc! {"a": line.clone()},
+            doc! {"a": 5},
+            doc! {"a": {"type": "Point"}},
+            doc! {"a": {"type": "Point", "coordinates": [500, 1]}},
+            doc! {},
+        ],
+    );
+    check_all(
+        doc! {"a": {"$geoIntersects": {"$geometry": square(0, 10)}}},
+        &[doc! {"a": line}, doc! {"a": [1, 1]}, doc! {"a": square(-5, 50)}],
+        &[doc! {"a": point(11, 1)}, doc! {"a": square(20, 30)}],
+    );
+    check_all(
+        doc! {"a": {"$not": {"$geoWithin": {"$box": [[0, 0], [5, 5]]}}}},
+        &[doc! {"a": [6, 6]}, doc! {}, doc! {"a": "x"}],
+        &[doc! {"a": [1, 1]}],
+    );
+    check_all(
+        doc! {"a": {"$elemMatch": {"p": {"$geoWithin": {"$center": [[0, 0], 5]}}, "b": 1}}},
+        &[doc! {"a": [{"p": [1, 1], "b": 1}]}],
+        &[doc! {"a": [{"p": [1, 1], "b": 2}, {"p": [9, 9], "b": 1}]}],
+    );
+    let near = doc! {"a": {"$near": [0, 0], "$minDistance": 1, "$maxDistance": 5}};
+    let near = Filter::parse_query(&raw_doc(&near), &ParseContext::default()).unwrap();
+    for (document, expected) in [
+        (doc! {"a": [3, 4]}, true),
+        (doc! {"a": [3, 5]}, false),
+        (doc! {"a": [[3, 4], [0, 0]]}, false),
+        (doc! {"a": "x"}, false),
+    ] {
+        assert_eq!(near.matches(&raw_doc(&document)).unwrap(), expected, "{document}");
+    }
+    let extra = doc! {"a": {"$geoWithin": {"$box": [[0, 0], [5, 5]]}, "$gt": 5}};
+    check_error(extra, Code::BAD_VALUE, "can't parse extra field: $gt: 5");
+}
+
+#[test]
 fn equality_is_by_value_across_number_types() {
     check_all(
         doc! {"a": 1},
@@ -453,7 +510,7 @@ fn malformed_filters_have_mongodbs_errors() {
     let text = doc! {"$text": {"$search": "x"}};
     bad(text, "$text is not allowed in this context");
     let near = doc! {"a": {"$near": [0, 0]}};
-    check_error(near, Code::NO_QUERY_EXECUTION_PLANS, "unable to find index for $geoNear query");
+    check_error(near, Code::location(5626500), "$near, and $nearSphere are not allowed in this");
     let nested = doc! {"a": {"$elemMatch": {"$expr": true}}};
     check_error(nested, Code::location(224), "$expr can only be applied to the top-level");
     check_error(doc! {"a": {"$type": []}}, Code::FAILED_TO_PARSE, "must match at least one type");

@@ -149,9 +149,11 @@ impl Walk<'_> {
             }
             Computed::Meta(which) => {
                 let value = match which {
-                    Meta::RecordId => &self.meta.record_id,
-                    Meta::SortKey => &self.meta.sort_key,
-                    Meta::IndexKey => &self.meta.index_key,
+                    Meta::RecordId => self.meta.record_id.as_ref(),
+                    Meta::SortKey => self.meta.sort_key.as_ref(),
+                    Meta::IndexKey => self.meta.index_key.as_ref(),
+                    Meta::GeoDistance => self.meta.near.as_ref().map(|(distance, _)| distance),
+                    Meta::GeoPoint => self.meta.near.as_ref().map(|(_, point)| point),
                     Meta::TextScore => {
                         if let Some(score) = text_score::of(self.root) {
                             self.out.value(name, RawBsonRef::Double(score));

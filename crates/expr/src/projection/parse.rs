@@ -266,6 +266,8 @@ impl<'p> Parser<'p> {
             "indexKey" => Meta::IndexKey,
             text_score::META if !self.ctx.text => return Err(text_score::unavailable()),
             text_score::META => Meta::TextScore,
+            "geoNearDistance" => Meta::GeoDistance,
+            "geoNearPoint" => Meta::GeoPoint,
             other => {
                 return Err(Error::location(
                     17308,

@@ -15,7 +15,6 @@ const NAMES: &[&str] = &[
     "$listLocalSessions",
     "$listCatalog",
     "$changeStream",
-    "$geoNear",
     "$search",
     "$searchMeta",
     "$vectorSearch",
@@ -51,12 +50,6 @@ pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) ->
             return Err(Error::location(
                 40573,
                 "The $changeStream stage is only supported on replica sets",
-            ));
-        }
-        "$geoNear" => {
-            return Err(Error::new(
-                Code::NOT_IMPLEMENTED,
-                format!("the stage {name} is not supported yet"),
             ));
         }
         "$search" | "$searchMeta" | "$vectorSearch" => {

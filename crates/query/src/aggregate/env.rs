@@ -141,6 +141,7 @@ impl Env for QueryEnv {
                         && !spec.hidden
                         && !spec.is_text()
                         && !spec.sparse
+                        && !spec.is_geo()
                         && spec.partial.is_none()
                 })
         };

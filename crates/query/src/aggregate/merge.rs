@@ -180,6 +180,7 @@ fn identifies(collection: &Collection, on: &[String], under: Option<&Collation>)
         spec.unique
             && spec.collation.as_ref() == under
             && !spec.sparse
+            && !spec.is_geo()
             && spec.partial.is_none()
             && spec.parts.len() == on.len()
             && spec.parts.iter().all(|part| on.contains(&part.path))

@@ -3,6 +3,7 @@
 use super::Stage;
 use super::arrival::ArrivalStage;
 use super::fetch::FetchStage;
+use super::geo_near::NearStage;
 use super::ixscan::{ClusteredStage, IndexStage};
 use super::scan::{CollectionStage, EmptyStage, IdStage};
 use super::union::UnionStage;
@@ -37,6 +38,9 @@ pub(crate) fn build_access(
             Box::new(FetchStage::new(collection, input, residual))
         }
         AccessPath::Text(scan) => super::text::build(collection, scan, residual)?,
+        AccessPath::Near(target) => {
+            Box::new(NearStage::new(collection, (**target).clone(), residual)?)
+        }
         AccessPath::Union(branches) => {
             let inputs = branches
                 .iter()
@@ -60,5 +64,6 @@ fn note_access(path: &AccessPath) {
         AccessPath::Index(scan) => note_way("IXSCAN", scan.index.as_ref()),
         // The search tells its own.
         AccessPath::Text(_) | AccessPath::Union(_) => {}
+        AccessPath::Near(target) => note_way(target.stage_name(), target.scan.index.as_ref()),
     }
 }

@@ -32,6 +32,18 @@ impl FetchStage {
     }
 }
 
+/// The document of a row that may have it already; `None` where it is gone.
+pub(super) fn document_of(
+    at: &At<'_>,
+    collection: &Collection,
+    row: &Row,
+) -> Result<Option<Vec<u8>>> {
+    if !row.document.is_empty() {
+        return Ok(Some(row.document.clone()));
+    }
+    Ok(at.get(collection.primary(), &row.id_key)?.map(|document| document.to_vec()))
+}
+
 impl Stage for FetchStage {
     fn advance(&mut self, at: &At<'_>) -> Result<bool> {
         while self.input.advance(at)? {

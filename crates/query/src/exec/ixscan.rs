@@ -48,15 +48,7 @@ impl IndexStage {
         scan: IndexScan,
         filter: Option<Filter>,
     ) -> Result<Self> {
-        let ascending = [keystring::Direction::Ascending];
-        let directions =
-            scan.index.as_ref().map_or(&ascending[..], |index| index.keys().directions());
-        let collation = scan
-            .index
-            .as_ref()
-            .map_or(collection.collation(), |index| index.spec().collation.as_ref());
-        let limits = scan.key_limits.clone();
-        let ranges = Ranges::new(&scan.bounds, directions, scan.backward, limits, collation)?;
+        let ranges = ranges(collection, &scan)?;
         let seen = (scan.multikey() != 0).then(Seen::default);
         if let Some(index) = &scan.index {
             index.note_use();
@@ -86,6 +78,14 @@ impl IndexStage {
         self.score
     }
 
+    /// Goes on in other bounds of one part; what was seen and counted stays.
+    pub(super) fn rescan(&mut self, part: usize, bounds: Intervals) -> Result<()> {
+        self.scan.bounds[part] = bounds;
+        self.ranges = ranges(&self.collection, &self.scan)?;
+        self.cursor = None;
+        Ok(())
+    }
+
     fn dictionary(&self) -> DictionaryId {
         self.scan.index.as_ref().map_or(self.collection.primary(), |index| index.dictionary())
     }
@@ -101,6 +101,16 @@ impl IndexStage {
         self.seeks += 1;
         Ok(true)
     }
+}
+
+/// The bounds of a scan as ranges of key bytes.
+fn ranges(collection: &Collection, scan: &IndexScan) -> Result<Ranges> {
+    let ascending = [keystring::Direction::Ascending];
+    let directions = scan.index.as_ref().map_or(&ascending[..], |index| index.keys().directions());
+    let collation =
+        scan.index.as_ref().map_or(collection.collation(), |index| index.spec().collation.as_ref());
+    let limits = scan.key_limits.clone();
+    Ranges::new(&scan.bounds, directions, scan.backward, limits, collation)
 }
 
 impl Drop for IndexStage {

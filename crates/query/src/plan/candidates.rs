@@ -13,7 +13,8 @@ use super::bounds::Texts;
 use super::hint::Hint;
 use super::interval::{Interval, Intervals};
 use super::predicates::{PathPredicate, conjuncts, path_predicates};
-use super::{Access, AccessPath, Decision, IndexScan, id_parts, wildcard};
+use super::{Access, AccessPath, Decision, IndexScan, NearScan, geo, id_parts, wildcard};
+use ::geo::Grid;
 use bson::RawBson;
 use catalog::index::{KeyPart, PartKind};
 use catalog::{Collection, Index, Timestamp};
@@ -96,6 +97,11 @@ pub(crate) fn choose(input: &PlannerInput<'_>) -> Result<Decision> {
     }
     let conjuncts = conjuncts(root);
     let predicates = Predicates::new(conjuncts, input.collation());
+    if input.filter.near().is_some() {
+        // Whoever asks has checked that an index can tell distances.
+        let nothing = Access { path: AccessPath::Nothing, residual: None, sorted: true };
+        return only(near_scan(input).unwrap_or(nothing));
+    }
     if let Some(access) = super::text::access(input, conjuncts, &predicates)? {
         return only(access);
     }
@@ -196,10 +202,9 @@ fn candidates(
             && !index.spec().is_text()
             && index.created() <= input.snapshot
             && (!index.spec().sparse || excludes_missing(index, predicates))
-            && index.spec().partial.as_ref().is_none_or(|partial| {
-                let collation = index.spec().collation.as_ref();
-                implied(partial.filter.root(), predicates.of(collation), collation)
-            })
+            && (!index.spec().is_geo()
+                || geo::serves(index, predicates.of(index.spec().collation.as_ref())))
+            && holds_all(index, predicates)
     };
     std::iter::once(None)
         .chain(input.collection.indexes().iter().filter(usable).map(Some))
@@ -223,6 +228,68 @@ fn of_index(
             paths.map(|path| candidate(Some((wildcard.at(), path)))).collect()
         }
     }
+}
+
+/// Whether everything that matches satisfies the index's partial filter, where it has one.
+fn holds_all(index: &Index, predicates: &Predicates<'_>) -> bool {
+    index.spec().partial.as_ref().is_none_or(|partial| {
+        let collation = index.spec().collation.as_ref();
+        implied(partial.filter.root(), predicates.of(collation), collation)
+    })
+}
+
+/// Whether a hinted index may be asked: a geospatial one holds only what has geometry.
+pub(crate) fn may_hint(input: &PlannerInput<'_>, index: &Index) -> bool {
+    let predicates = Predicates::new(conjuncts(input.filter.root()), input.collation());
+    !index.spec().is_geo() || geo::serves(index, predicates.of(index.spec().collation.as_ref()))
+}
+
+/// The documents by their distance, through the index that narrows the search most; `None` where no
+/// index tells distances.
+pub(crate) fn near_scan(input: &PlannerInput<'_>) -> Option<Access> {
+    let (path, near) = input.filter.near()?;
+    let conjuncts = conjuncts(input.filter.root());
+    let predicates = Predicates::new(conjuncts, input.collation());
+    let candidate = |index: &Arc<Index>| {
+        let spec = index.spec();
+        let part = geo::near_part(index, path, near)?;
+        let hinted = match input.hint {
+            None => !spec.hidden,
+            Some(Hint::Index(wanted)) => Arc::ptr_eq(wanted, index),
+            Some(_) => false,
+        };
+        if !hinted || index.created() > input.snapshot || !holds_all(index, &predicates) {
+            return None;
+        }
+        let multikey = index.multikey_parts();
+        let collation = spec.collation.as_ref();
+        let known = predicates.of(collation);
+        let (bounds, mut settled) =
+            part_bounds(&spec.parts, multikey, known, collation, &spec.grid);
+        // What comes before the geometry must narrow the search.
+        if part > 0 && bounds[0].is_all() {
+            return None;
+        }
+        settled.extend(conjuncts.iter().position(geo::is_near));
+        let ranks = bounds.iter().map(rank).sum::<u32>();
+        let scan = IndexScan {
+            index: Some(Arc::clone(index)),
+            expanded: None,
+            bounds,
+            backward: false,
+            key_limits: (None, None),
+            covered: false,
+            planned_multikey: multikey,
+        };
+        let (path, near) = (path.clone(), Arc::clone(near));
+        let target = NearScan { scan, part, path, near, output: None };
+        let residual = without(input.filter, conjuncts, &settled);
+        let sorted = input.sort.is_none_or(SortPattern::is_empty);
+        Some((ranks, Access { path: AccessPath::Near(Box::new(target)), residual, sorted }))
+    };
+    let found = input.collection.indexes().iter().filter_map(candidate);
+    // Of equals the first.
+    found.reduce(|best, other| if other.0 > best.0 { other } else { best }).map(|(_, scan)| scan)
 }
 
 /// A sparse index holds every match only where some part's field must be there.
@@ -278,7 +345,8 @@ fn index_candidate(
         (None, None) => id_parts(),
     };
     let multikey = index.map_or(0, |index| index.multikey_parts());
-    let (mut bounds, mut settled) = part_bounds(parts, multikey, predicates, collation);
+    let grid = index.map_or_else(Grid::default, |index| index.spec().grid);
+    let (mut bounds, mut settled) = part_bounds(parts, multikey, predicates, collation, &grid);
     if let Some((at, path)) = path {
         bounds[at] = wildcard::path_bounds(path);
         // A field whose own name has a dot in it has the same path as another.
@@ -358,6 +426,7 @@ fn part_bounds(
     multikey: u32,
     predicates: &[PathPredicate],
     collation: Option<&Collation>,
+    grid: &Grid,
 ) -> (Vec<Intervals>, BTreeSet<usize>) {
     let mut settled = BTreeSet::new();
     let mut arrays: Vec<(&str, &PathPredicate)> = Vec::new();
@@ -366,6 +435,10 @@ fn part_bounds(
         let of_part = predicates.iter().filter(|p| p.path == part.path);
         if part.kind == PartKind::Hashed {
             bounds.push(hashed_bounds(of_part, collation));
+            continue;
+        }
+        if part.kind.is_geo() {
+            bounds.push(geo::part_bounds(part.kind, multikey & 1 << at != 0, grid, of_part));
             continue;
         }
         if multikey & 1 << at == 0 {
@@ -462,8 +535,8 @@ fn provided_order(
             }
             return None;
         }
-        // Hashes come in no order; of one value there is nothing to order.
-        if part.kind == PartKind::Hashed && !bounds[at].is_point() {
+        // Hashes come in no order; of one value there is nothing to order. Cells tell no values.
+        if part.kind == PartKind::Hashed && !bounds[at].is_point() || part.kind.is_geo() {
             return None;
         }
         if multikey & 1 << at != 0 && !bounds[at].is_all() {

@@ -1,7 +1,8 @@
 //! The conjuncts of a filter as predicates on paths.
 
 use super::bounds::{self, Bounds, Texts};
-use expr::filter::{Leaf, Node, Predicate};
+use expr::filter::{GeoTest, Leaf, Node, Predicate};
+use std::sync::Arc;
 
 /// How deep `$elemMatch` is looked into.
 const MAX_DEPTH: usize = 8;
@@ -21,6 +22,8 @@ pub(crate) struct PathPredicate {
     pub(crate) scalar_only: bool,
     /// No document without the field satisfies it.
     pub(crate) needs_field: bool,
+    /// What it asks of geometry.
+    pub(crate) geo: Option<Arc<GeoTest>>,
 }
 
 /// The conjuncts of a filter.
@@ -53,6 +56,7 @@ pub(crate) fn path_predicates(conjuncts: &[Node], texts: Texts<'_>) -> Vec<PathP
                         element_path: String::new(),
                         scalar_only: true,
                         needs_field: false,
+                        geo: None,
                     });
                 }
             }
@@ -92,6 +96,10 @@ fn of_leaf(leaf: &Leaf, place: Place<'_>, found: &mut Vec<PathPredicate>) {
     }
     let bounds = bounds::of_predicate(&leaf.predicate, texts);
     let needs_field = needs_field(&leaf.predicate);
+    let geo = match &leaf.predicate {
+        Predicate::Geo(test) => Some(Arc::clone(test)),
+        _ => None,
+    };
     let bounds = match bounds {
         Some(bounds) => bounds,
         None if needs_field => {
@@ -107,6 +115,7 @@ fn of_leaf(leaf: &Leaf, place: Place<'_>, found: &mut Vec<PathPredicate>) {
         element_path: prefix.to_owned(),
         scalar_only: false,
         needs_field,
+        geo,
     });
 }
 

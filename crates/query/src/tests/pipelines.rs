@@ -18,17 +18,6 @@ fn request(pipeline: &RawArrayBuf) -> AggregateRequest<'_> {
 }
 
 impl Room {
-    fn aggregate(&self, stages: Vec<Document>) -> Result<Vec<Document>> {
-        let pipeline = array(stages);
-        let target = AggregateTarget::Collection(self.ns.clone());
-        let mut cursor = aggregate(&mut self.ctx(), &target, &request(&pipeline))?;
-        let mut out = Vec::new();
-        while let Some(document) = cursor.next()? {
-            out.push(Document::try_from(document).unwrap());
-        }
-        Ok(out)
-    }
-
     fn explain_pipeline(&self, stages: Vec<Document>) -> Document {
         let pipeline = array(stages);
         let target = AggregateTarget::Collection(self.ns.clone());

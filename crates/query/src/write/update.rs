@@ -65,7 +65,7 @@ fn run(
     let collection = ctx.collection(ns)?;
     let collation = collation_of(statement.collation, collection.as_deref())?;
     let parse = parse_context(&[let_variables, statement.constants], collation, ctx.catalog)?;
-    let filter = Filter::parse(statement.filter, &parse)?;
+    let filter = Filter::parse_query(statement.filter, &parse)?;
     let change = Change::parse(ctx, statement.update, statement.array_filters, &parse)?;
     if statement.multi && change.is_replacement() {
         return Err(Error::failed_to_parse(
