@@ -53,6 +53,9 @@ pub fn find_tailable(
         ));
     }
     text::check_tailable(&query.filter)?;
+    if query.filter.near().is_some() {
+        return Err(Error::bad_value("Tailable cursors and geo $near cannot be used together"));
+    }
     // Taken before the first snapshot: a commit between the two is looked for once in vain.
     let seen = collection.commits_seen();
     let filter = (!query.filter.matches_everything()).then(|| query.filter.clone());

@@ -28,7 +28,7 @@ fn tells(kind: PartKind, region: &Region) -> bool {
     match kind {
         PartKind::Sphere => !matches!(region, Region::Flat(_)),
         PartKind::Flat => !matches!(region, Region::Shape(_)),
-        PartKind::Value | PartKind::Hashed => false,
+        _ => false,
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) fn near_part(index: &Index, path: &Path, near: &GeoNear) -> Option<us
             && match part.kind {
                 PartKind::Sphere => near.sphere().is_some(),
                 PartKind::Flat => !near.centre().geojson,
-                PartKind::Value | PartKind::Hashed => false,
+                _ => false,
             }
     })
 }
