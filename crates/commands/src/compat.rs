@@ -48,7 +48,6 @@ const REFUSED: &[(&str, &str)] = &[
     ("`timeseries`, `clusteredIndex`", "72 InvalidOptions"),
     ("2d, 2dsphere and wildcard indexes", "67 CannotCreateIndex"),
     ("`unique` and `clustering` text indexes", "67 CannotCreateIndex"),
-    ("`findAndModify` with the text score in `fields`", "40218"),
     (
         "writing to `system.profile`, and dropping it while it is written",
         "73 InvalidNamespace; 20 IllegalOperation",
