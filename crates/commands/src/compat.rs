@@ -51,7 +51,6 @@ const REFUSED: &[(&str, &str)] = &[
         "11000 DuplicateKey",
     ),
     ("`unique` and `clustering` text indexes", "67 CannotCreateIndex"),
-    ("`findAndModify` with the text score in `fields`", "40218"),
     (
         "writing to `system.profile`, and dropping it while it is written",
         "73 InvalidNamespace; 20 IllegalOperation",

@@ -308,14 +308,18 @@ fn writes_search_too() {
     room.check_valid();
 
     let (filter, sort) = (raw(&search("coffee shop")), raw(&doc! { "s": score() }));
+    let fields = raw(&doc! { "_id": 1, "s": score() });
     let request = FindAndModifyRequest {
         filter: Some(&filter),
         sort: Some(&sort),
+        projection: Some(&fields),
         remove: true,
         ..FindAndModifyRequest::default()
     };
+    let lonely = FindAndModifyRequest { filter: None, sort: None, ..request };
+    assert_eq!(code_of(find_and_modify(&mut room.ctx(), &room.ns, &lonely)).0, 40218);
     let removed = find_and_modify(&mut room.ctx(), &room.ns, &request).unwrap().value.unwrap();
-    assert_eq!(removed.get_i32("_id").unwrap(), 3);
+    assert_eq!(removed, raw(&doc! { "_id": 3, "s": 2.25 }));
     let filter = raw(&search("tea burger"));
     let statement =
         DeleteStatement { filter: &filter, only_one: false, hint: None, collation: None };

@@ -13,7 +13,7 @@ use crate::request::{FindAndModifyRequest, FindAndModifyResult, FindRequest};
 use bson::raw::{RawDocument, RawDocumentBuf};
 use catalog::{Namespace, Txn};
 use errors::{Code, Error, Result};
-use expr::Filter;
+use expr::{Filter, text_score};
 
 /// How often an upsert looks again after somebody else inserted the same key.
 const UPSERT_ATTEMPTS: u32 = 5;
@@ -51,10 +51,6 @@ fn run(
     let collation = collation_of(request.collation, collection.as_deref())?;
     let parse = parse_context(&[request.let_variables], collation, ctx.catalog)?;
     let shape = Shape::parse(request.projection, &parse)?;
-    // The document is shown as it was written, which is without the score it was found with.
-    if shape.as_ref().is_some_and(Shape::needs_text_score) {
-        return Err(expr::text_score::unavailable());
-    }
     let change = match (request.remove, request.update) {
         (true, None) => None,
         (false, Some(update)) => Some(Change::parse(ctx, update, request.array_filters, &parse)?),
@@ -72,7 +68,8 @@ fn run(
     }
     let mut attempts = 0;
     loop {
-        let query = Canonical::of_find(ctx, ns, &find, Purpose::Write)?;
+        let mut query = Canonical::of_find(ctx, ns, &find, Purpose::Write)?;
+        query.carries_score = shape.as_ref().is_some_and(Shape::needs_text_score);
         let filter = query.filter.clone();
         let mut raced = false;
         if let Some(mut targets) = Targets::of(ctx, query)? {
@@ -81,7 +78,11 @@ fn run(
                 let Some(row) = rows.first() else { break };
                 let step = |txn: &mut Txn| {
                     let taken = take_row(txn, ns, &targets, change.as_ref(), row)?;
-                    let found = |(old, new)| found(request, shape.as_ref(), &filter, old, new);
+                    let score = text_score::of(row.document()?);
+                    let found = |(old, new): BeforeAfter| {
+                        let shown = if request.return_new { new.unwrap_or(old) } else { old };
+                        found(request, shape.as_ref(), &filter, shown, score)
+                    };
                     taken.map(found).transpose()
                 };
                 let taken = remembered(ctx, step, |taken| {
@@ -159,13 +160,14 @@ fn found(
     request: &FindAndModifyRequest<'_>,
     shape: Option<&Shape>,
     filter: &Filter,
-    old: RawDocumentBuf,
-    new: Option<RawDocumentBuf>,
+    shown: RawDocumentBuf,
+    score: Option<f64>,
 ) -> Result<FindAndModifyResult> {
     let updated_existing = (!request.remove).then_some(true);
-    let shown = match new {
-        Some(new) if request.return_new => new,
-        _ => old,
+    // It was found with a score, and is shown with that one also where its texts changed.
+    let shown = match score {
+        Some(score) => text_score::with(&shown, score),
+        None => shown,
     };
     Ok(FindAndModifyResult {
         value: Some(shaped(shape, filter, shown)?),
