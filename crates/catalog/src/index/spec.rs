@@ -232,9 +232,8 @@ impl IndexSpec {
                 }
             }
             "key" | "name" | "ns" | "dropDups" => {}
-            "wildcardProjection" => self.shown.append(option, value),
             // Every build lets readers on; the option is shown again and changes nothing.
-            "background" => self.shown.append(option, value),
+            "background" | "wildcardProjection" => self.shown.append(option, value),
             "v" => check_version(value)?,
             "unique" | "sparse" | "hidden" => {
                 if !matches!(
