@@ -13,6 +13,7 @@ use crate::failure::from_engine;
 use crate::index::IndexSpec;
 use crate::metadata;
 use crate::namespace::Namespace;
+use crate::options::TimeSeries;
 use crate::text::document_text;
 use bson::raw::RawDocument;
 use engine::{DictionaryId, Durability, Engine, Timestamp, TxnOptions};
@@ -281,8 +282,8 @@ pub(crate) fn missing_indexes(
         if spec.is_id() {
             continue;
         }
-        if let Some(series) = &collection.options.time_series {
-            series.check_index(&spec)?;
+        if collection.options.time_series.is_some() {
+            TimeSeries::check_index(&spec)?;
         }
         if collection.order.is_some() && spec.expire_after_seconds.is_some() {
             return Err(Error::new(

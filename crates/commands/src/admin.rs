@@ -16,6 +16,7 @@ pub(crate) mod list_indexes;
 pub(crate) mod log_rotate;
 pub(crate) mod re_index;
 pub(crate) mod rename_collection;
+pub(crate) mod search_indexes;
 pub(crate) mod shutdown;
 pub(crate) mod stats;
 pub(crate) mod users_info;

@@ -73,6 +73,10 @@ impl script::Host for ScriptHost {
         Err(Error::new(Code::INTERRUPTED, format!("JavaScript ran for more than {limit} ms")))
     }
 
+    fn rest(&self, time: Duration) {
+        self.interrupt.clock.sleep(time);
+    }
+
     fn stored(&self) -> Result<RawDocumentBuf> {
         let mut stored = RawDocumentBuf::new();
         let namespace = self.interrupt.operation.namespace();

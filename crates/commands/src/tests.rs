@@ -14,6 +14,7 @@ mod diagnostics;
 mod eyes;
 mod fail_points;
 mod generic;
+mod geo;
 mod housekeeping;
 mod javascript;
 mod layouts;

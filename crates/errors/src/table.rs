@@ -152,4 +152,5 @@ codes! {
     13435 NOT_PRIMARY_NO_SECONDARY_OK "NotPrimaryNoSecondaryOk"
     13436 NOT_PRIMARY_OR_SECONDARY "NotPrimaryOrSecondary"
     14031 OUT_OF_DISK_SPACE "OutOfDiskSpace"
+    31082 SEARCH_NOT_ENABLED "SearchNotEnabled"
 }

@@ -27,7 +27,7 @@ pub fn expire_documents(catalog: &Arc<Catalog>, interrupt: &Arc<dyn Interrupt>) 
             let ns = collection.namespace();
             let by_collection = collection.options().expiry().map(|(field, seconds)| {
                 interrupt.check()?;
-                expire(catalog, interrupt, ns, older(catalog, field, seconds), None)
+                expire(catalog, interrupt, ns, &older(catalog, field, seconds), None)
             });
             let by_index = collection.indexes().iter().map(|index| {
                 interrupt.check()?;
@@ -62,7 +62,7 @@ fn expire_index(
         filter = doc! { "$and": [filter, partial] };
     }
     // The partial filter means what it means to the index.
-    expire(catalog, interrupt, ns, filter, spec.collation.as_ref())
+    expire(catalog, interrupt, ns, &filter, spec.collation.as_ref())
 }
 
 /// What has a date further back than so many seconds.
@@ -77,10 +77,10 @@ fn expire(
     catalog: &Arc<Catalog>,
     interrupt: &Arc<dyn Interrupt>,
     ns: &Namespace,
-    filter: Document,
+    filter: &Document,
     collation: Option<&Collation>,
 ) -> Result<u64> {
-    let filter = RawDocumentBuf::try_from(&filter)?;
+    let filter = RawDocumentBuf::try_from(filter)?;
     let collation = match collation {
         Some(collation) => expr::collation::to_document(collation),
         None => RawDocumentBuf::try_from(&doc! { "locale": "simple" })?,

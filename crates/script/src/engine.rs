@@ -16,6 +16,7 @@ use rquickjs::function::Function;
 use rquickjs::{CaughtError, Context, Ctx, Object, Persistent, Runtime};
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// Bytes that the worlds of a thread may hold together.
 const MAX_HEAP_BYTES: usize = 128 << 20;
@@ -23,6 +24,9 @@ const MAX_HEAP_BYTES: usize = 128 << 20;
 const MAX_STACK_BYTES: usize = 512 << 10;
 /// Worlds a thread keeps.
 const MAX_WORLDS: usize = 8;
+
+/// The longest that `sleep` does not look up.
+const NAP: Duration = Duration::from_millis(10);
 
 const PRELUDE: &str = include_str!("prelude.js");
 
@@ -33,6 +37,17 @@ thread_local! {
 /// Whether code may go on.
 fn check() -> Result<()> {
     host::current().map_or(Ok(()), |host| host.check())
+}
+
+/// `sleep(milliseconds)`, in naps: who is to end is asked in between.
+fn sleep(milliseconds: f64) {
+    let Some(host) = host::current() else { return };
+    let mut left = Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default();
+    while !left.is_zero() && host.check().is_ok() {
+        let nap = left.min(NAP);
+        host.rest(nap);
+        left -= nap;
+    }
 }
 
 /// Drops the worlds of scripts that are gone.
@@ -140,6 +155,7 @@ impl World {
             let make = || -> rquickjs::Result<_> {
                 let kit: Object<'_> = ctx.eval(PRELUDE)?;
                 let inside = of_kit(&ctx, &kit)?;
+                ctx.globals().set("sleep", Function::new(ctx.clone(), sleep)?)?;
                 for globals in [&stored, &script.scope].into_iter().flatten() {
                     set_globals(&inside, globals)?;
                 }

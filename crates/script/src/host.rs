@@ -7,6 +7,7 @@ use bson::raw::RawDocumentBuf;
 use errors::Result;
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Asked by the code that runs on its thread.
 pub trait Host: Send + Sync {
@@ -18,6 +19,9 @@ pub trait Host: Send + Sync {
 
     /// Asked now and then while code runs; the error it is ended with.
     fn check(&self) -> Result<()>;
+
+    /// Lets the thread rest, for code that calls `sleep`.
+    fn rest(&self, time: Duration);
 
     /// What the operation's database stores for code, by name (`system.js`). May read the disk.
     fn stored(&self) -> Result<RawDocumentBuf>;

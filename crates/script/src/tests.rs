@@ -7,6 +7,7 @@ use bson::{Binary, Bson, DateTime, Document, Timestamp, doc};
 use errors::{Code, Error};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 fn raw(document: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(document).unwrap()
@@ -150,6 +151,10 @@ impl Host for Ticking {
         }
     }
 
+    fn rest(&self, time: Duration) {
+        assert!(time <= Duration::from_millis(10), "it looks up now and then");
+    }
+
     fn stored(&self) -> Result<RawDocumentBuf> {
         let twice = Bson::JavaScriptCode("function(x) { return factor * x }".into());
         Ok(raw(&doc! { "twice": twice, "factor": 2 }))
@@ -173,6 +178,15 @@ fn the_host_ends_a_loop() {
     assert_eq!(error.code(), Code::MAX_TIME_MS_EXPIRED);
     drop(hosted);
     assert_eq!(call("1", Bson::Null).unwrap(), Bson::Double(1.0));
+}
+
+#[test]
+fn sleep_rests_on_the_host_and_is_ended_by_it() {
+    let _hosted = hosted_by(Arc::new(Ticking::default()));
+    assert_eq!(call("function() { sleep(15); return 1 }", Bson::Null).unwrap(), Bson::Double(1.0));
+    let error = call("function() { sleep(1e9); for (;;) {} }", Bson::Null).unwrap_err();
+    assert_eq!(error.code(), Code::MAX_TIME_MS_EXPIRED);
+    assert_eq!(call("sleep(NaN), 2", Bson::Null).unwrap(), Bson::Double(2.0));
 }
 
 #[test]

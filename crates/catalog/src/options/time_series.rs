@@ -162,7 +162,7 @@ impl TimeSeries {
     }
 
     /// Refuses an index that such a collection cannot have.
-    pub(crate) fn check_index(&self, index: &IndexSpec) -> Result<()> {
+    pub(crate) fn check_index(index: &IndexSpec) -> Result<()> {
         let kind = match index {
             _ if index.unique => "Unique",
             _ if index.expire_after_seconds.is_some() => "TTL",

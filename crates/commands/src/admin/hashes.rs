@@ -1,7 +1,7 @@
 //! `dbHash` and `filemd5`: digests by which clients compare what two servers hold.
 //!
 //! Always true: a digest is of one snapshot, of the documents' bytes in the order of `_id`, or of a
-//! GridFS file's bytes from its beginning.
+//! `GridFS` file's bytes from its beginning.
 
 use crate::context::Context;
 use crate::fields::{Field, missing};

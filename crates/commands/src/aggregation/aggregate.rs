@@ -6,6 +6,7 @@ use crate::crud::batch::{Documents, Wanted, first_batch};
 use crate::crud::explain::{verbosity_of, write_explain};
 use crate::fields::{Field, inner, missing};
 use crate::registry::{Command, Counter};
+use crate::replication::read_concern::Level;
 use bson::{RawArray, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
 use query::{AggregateRequest, AggregateTarget, Verbosity};
@@ -36,6 +37,14 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
             "The 'cursor' option is required, except for aggregate with the explain argument",
         ));
     }
+    if context.arguments.read_concern.level == Some(Level::Linearizable)
+        && let Some(stage) = written_by(aggregate.request.pipeline)?
+    {
+        return Err(Error::new(
+            Code::INVALID_OPTIONS,
+            format!("{stage} cannot be used with a 'linearizable' read concern level"),
+        ));
+    }
     let replaced = with_server_source(context, &aggregate.target, aggregate.request.pipeline)?;
     let (mut request, mut target) = (aggregate.request, aggregate.target);
     if let Some(pipeline) = &replaced {
@@ -47,6 +56,20 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
     let cursor = query::aggregate(&mut op, &target, &request)?;
     let wanted = Wanted { batch_size: aggregate.batch_size, ..Wanted::default() };
     first_batch(context, &aggregate.namespace, Documents::Query(cursor), None, &wanted)
+}
+
+/// The stage of a pipeline that writes, where it has one.
+fn written_by(pipeline: &RawArray) -> Result<Option<&'static str>> {
+    for stage in pipeline {
+        if let RawBsonRef::Document(stage) = stage? {
+            for name in ["$out", "$merge"] {
+                if stage.get(name)?.is_some() {
+                    return Ok(Some(name));
+                }
+            }
+        }
+    }
+    Ok(None)
 }
 
 fn explain<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {

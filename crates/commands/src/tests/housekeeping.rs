@@ -96,3 +96,19 @@ fn the_feature_version_is_confirmed_or_refused() {
     assert_eq!(set("7.0", false), Some(7_369_100));
     assert_eq!(set("6.0", true), Some(2));
 }
+
+#[test]
+fn search_indexes_belong_to_atlas() {
+    let client = Client::new();
+    client.ok("db", doc! { "create": "c" });
+    for command in [
+        doc! { "createSearchIndexes": "c", "indexes": [] },
+        doc! { "listSearchIndexes": "c" },
+        doc! { "dropSearchIndex": "c", "name": "a" },
+        doc! { "aggregate": "c", "pipeline": [{ "$listSearchIndexes": {} }], "cursor": {} },
+    ] {
+        let reply = client.run("db", command.clone());
+        assert_eq!(reply.get_i32("code").unwrap(), 31082, "{command}");
+        assert!(reply.get_str("errmsg").unwrap().contains("Atlas"), "{command}");
+    }
+}

@@ -15,6 +15,7 @@ const NAMES: &[&str] = &[
     "$listLocalSessions",
     "$listCatalog",
     "$changeStream",
+    "$listSearchIndexes",
     "$search",
     "$searchMeta",
     "$vectorSearch",
@@ -52,7 +53,7 @@ pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) ->
                 "The $changeStream stage is only supported on replica sets",
             ));
         }
-        "$search" | "$searchMeta" | "$vectorSearch" => {
+        "$listSearchIndexes" | "$search" | "$searchMeta" | "$vectorSearch" => {
             return Err(Error::location(
                 31082,
                 format!("{name} stage is only allowed on MongoDB Atlas"),

@@ -219,9 +219,7 @@ fn coll_stats(catalog: &Catalog, ns: &Namespace, request: &Metadata) -> Result<D
             .map(|index| (index.name.clone(), Bson::Int64(index.beside_bytes() as i64)))
             .collect();
         let total: u64 = stats.index_bytes();
-        out.insert(
-            "storageStats",
-            doc! {
+        let mut storage = doc! {
                 "size": stats.data_bytes as i64,
                 "count": stats.documents as i64,
                 "avgObjSize": (stats.data_bytes / stats.documents.max(1)) as i64,
@@ -235,8 +233,12 @@ fn coll_stats(catalog: &Catalog, ns: &Namespace, request: &Metadata) -> Result<D
                 "totalSize": (stats.storage_bytes + total) as i64,
                 "indexSizes": sizes,
                 "scaleFactor": 1,
-            },
-        );
+        };
+        if let Some(cap) = collection.cap() {
+            storage.insert("max", cap.documents.unwrap_or(0) as i64);
+            storage.insert("maxSize", cap.bytes as i64);
+        }
+        out.insert("storageStats", storage);
     }
     if asked("latencyStats") {
         let none = || doc! { "latency": 0_i64, "ops": 0_i64 };

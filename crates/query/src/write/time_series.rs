@@ -5,6 +5,7 @@ use super::apply::Change;
 use crate::request::UpdateStatement;
 use catalog::{Collection, TimeSeries};
 use errors::{Code, Error, Result};
+use expr::path::Component;
 use expr::{Filter, Path};
 
 /// Checks an update statement against what its collection is; others than of measurements pass.
@@ -52,5 +53,5 @@ pub(super) fn check_find_and_modify(collection: Option<&Collection>, remove: boo
 
 /// Whether a path is the meta field or below it.
 fn is_meta(series: &TimeSeries, path: &Path) -> bool {
-    path.components().first().map(|first| first.name()) == series.meta_field.as_deref()
+    path.components().first().map(Component::name) == series.meta_field.as_deref()
 }
