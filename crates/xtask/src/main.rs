@@ -45,6 +45,18 @@ enum Task {
     },
     /// A scripted mongosh session.
     Mongosh,
+    /// The drivers' unified specifications in the Go driver's runner; needs Go.
+    GoUnified {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// What the query language costs the server, in CPU per document.
+    LanguageSpeed {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Mutation fuzzing of every decoder of outside bytes.
     Fuzz {
         /// Arguments handed on to the harness (`--help` lists them).
@@ -103,6 +115,12 @@ fn main() -> Result<()> {
             drivers::script(Build::Alone, "pymongo_suite.py", &arguments)
         }
         Task::Mongosh => drivers::mongosh(Build::Alone),
+        Task::GoUnified { arguments } => {
+            drivers::script(Build::Alone, "go_unified.py", &arguments)
+        }
+        Task::LanguageSpeed { arguments } => {
+            drivers::script(Build::Alone, "language_speed.py", &arguments)
+        }
         Task::Fuzz { arguments } => steps::fuzz(&arguments),
         Task::Sim { arguments } => steps::sim(&arguments),
         Task::Valgrind => valgrind::valgrind(),

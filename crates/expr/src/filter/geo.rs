@@ -251,6 +251,9 @@ fn legacy_centre(value: RawBsonRef<'_>) -> Result<Option<(Centre, Option<f64>)>>
         _ => return Ok(None),
     };
     let &[x, y, most] = &parts[..] else { return Ok(None) };
+    if !x.is_finite() || !y.is_finite() {
+        return Ok(None);
+    }
     if most >= 0.0 {
         return Ok(Some((Centre { place: (x, y), geojson: false }, Some(most))));
     }
