@@ -115,9 +115,7 @@ fn main() -> Result<()> {
             drivers::script(Build::Alone, "pymongo_suite.py", &arguments)
         }
         Task::Mongosh => drivers::mongosh(Build::Alone),
-        Task::GoUnified { arguments } => {
-            drivers::script(Build::Alone, "go_unified.py", &arguments)
-        }
+        Task::GoUnified { arguments } => drivers::script(Build::Alone, "go_unified.py", &arguments),
         Task::LanguageSpeed { arguments } => {
             drivers::script(Build::Alone, "language_speed.py", &arguments)
         }
