@@ -44,6 +44,11 @@ const REFUSED: &[(&str, &str)] = &[
         "263 OperationNotSupportedInTransaction",
     ),
     ("TTL indexes of capped collections", "67 CannotCreateIndex"),
+    (
+        "a document with more than 64 MiB of entries in a wildcard or clustering index, or 100,000 in \
+         a geospatial one",
+        "201 CannotBuildIndexKeys",
+    ),
     ("collations of type `search` and others that the rules compiled in do not have", "2 BadValue"),
     (
         "a second measurement with the `_id` of another in a time-series collection; measurements \

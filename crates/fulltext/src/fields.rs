@@ -23,6 +23,8 @@ pub struct Fields {
     weights: BTreeMap<String, f64>,
     /// The weight of texts that are not named, where every text is indexed.
     everything: Option<f64>,
+    /// No path that is longer is named.
+    longest: usize,
     default_language: Language,
     language_override: String,
     version: Version,
@@ -40,7 +42,8 @@ impl Fields {
         version: Version,
     ) -> Self {
         let everything = weights.get(EVERYTHING).copied();
-        Self { weights, everything, default_language, language_override, version }
+        let longest = weights.keys().map(String::len).max().unwrap_or(0);
+        Self { weights, everything, longest, default_language, language_override, version }
     }
 
     /// The language of documents that say nothing.
@@ -111,6 +114,9 @@ impl Fields {
             let joined;
             let path = if prefix.is_empty() {
                 name
+            } else if prefix.len() > self.longest {
+                // Whatever follows is as good; joined for each of many fields it would cost.
+                prefix
             } else {
                 joined = format!("{prefix}.{name}");
                 &joined

@@ -189,7 +189,7 @@ fn on_sphere(place: Place) -> Result<Vector> {
 }
 
 /// A number of any type.
-fn number(value: RawBsonRef<'_>) -> Option<f64> {
+pub fn number(value: RawBsonRef<'_>) -> Option<f64> {
     match value {
         RawBsonRef::Double(value) => Some(value),
         RawBsonRef::Int32(value) => Some(f64::from(value)),

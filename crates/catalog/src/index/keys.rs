@@ -24,6 +24,9 @@ use expr::path::{Component, array_index};
 use keystring::{Collation, Direction, KeyBuilder};
 use smallvec::SmallVec;
 
+/// Bytes of entries that a document may have in an index where they multiply: by paths, by arrays of
+/// several parts, by the document itself.
+const MAX_BYTES: usize = 64 << 20;
 /// What an entry's key usually needs.
 const ENTRY_BYTES: usize = 64;
 
@@ -104,6 +107,17 @@ pub fn hash(value: RawBsonRef<'_>, collation: Option<&Collation>) -> Result<i64>
     }
 }
 
+/// Refuses a document that would have too much in an index, before it fills the memory.
+pub(super) fn check_bytes(bytes: usize) -> Result<()> {
+    if bytes <= MAX_BYTES {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::CANNOT_BUILD_INDEX_KEYS,
+        format!("the entries of one document in one index may not exceed {MAX_BYTES} bytes"),
+    ))
+}
+
 /// The keystring's complaint in the client's words.
 pub(crate) fn bad_key(error: keystring::Error) -> Error {
     match error {
@@ -177,12 +191,12 @@ impl KeyMaker {
         }
         if self.hashed.is_some() {
             keys = self.make_hashed(document, id)?;
-            self.cluster(&mut keys, document);
+            self.cluster(&mut keys, document)?;
             return Ok(keys);
         }
         if let Some(geo) = &self.geo {
             keys = self.make_geo(geo, document, id)?;
-            self.cluster(&mut keys, document);
+            self.cluster(&mut keys, document)?;
             return Ok(keys);
         }
         let slots: Slots<'_> = self.paths.iter().map(|_| Slot::Pending(0)).collect();
@@ -192,13 +206,13 @@ impl KeyMaker {
             keys.multikey |= 1 << (part.at() + 1);
         }
         let values = &wildcard.list[..];
-        let mut expansion = Expansion { maker: self, id, keys: &mut keys, values };
+        let mut expansion = Expansion { maker: self, id, keys: &mut keys, values, bytes: 0 };
         expansion.expand(document, slots)?;
         if keys.entries.len() > 1 {
             keys.entries.sort_unstable();
             keys.entries.dedup_by(|b, a| a.key == b.key);
         }
-        self.cluster(&mut keys, document);
+        self.cluster(&mut keys, document)?;
         Ok(keys)
     }
 
@@ -211,9 +225,13 @@ impl KeyMaker {
     }
 
     /// Puts the document into its entries, where the index is clustering.
-    fn cluster(&self, keys: &mut DocumentKeys, document: &RawDocument) {
+    fn cluster(&self, keys: &mut DocumentKeys, document: &RawDocument) -> Result<()> {
         if !self.clustering {
-            return;
+            return Ok(());
+        }
+        // One entry is as large as its document may be; several may be too much.
+        if keys.entries.len() > 1 {
+            check_bytes(keys.entries.len().saturating_mul(document.as_bytes().len()))?;
         }
         for entry in &mut keys.entries {
             let own = std::mem::take(&mut entry.value);
@@ -222,6 +240,7 @@ impl KeyMaker {
             entry.value.extend_from_slice(&own);
             entry.value.extend_from_slice(document.as_bytes());
         }
+        Ok(())
     }
 
     /// An entry's value as an index that is not clustering has it, and the document.
@@ -410,6 +429,8 @@ struct Expansion<'k, 'i> {
     keys: &'k mut DocumentKeys,
     /// What the wildcard part holds.
     values: &'k [WildcardValue<'i>],
+    /// Of its entries: arrays in other parts multiply them.
+    bytes: usize,
 }
 
 impl Expansion<'_, '_> {
@@ -473,7 +494,10 @@ impl Expansion<'_, '_> {
                 let mut all: Slots<'_> = slots.iter().copied().collect();
                 all.insert(part.at(), Slot::Done(Some(value.path())));
                 all.insert(part.at() + 1, Slot::Done(Some(value.value)));
-                self.keys.entries.push(self.maker.entry(&all, self.id)?);
+                let entry = self.maker.entry(&all, self.id)?;
+                self.bytes += entry.key.len() + entry.value.len();
+                check_bytes(self.bytes)?;
+                self.keys.entries.push(entry);
             }
             return Ok(());
         }
@@ -585,6 +609,10 @@ mod tests {
             [[path("a"), bson!(3)], [path("a.b"), bson!(1)]]
         );
         assert!(found(doc! { "w.$**": 1 }, doc! { "a": 1 }).is_empty());
+        let many = |count: i32| (0..count).map(Bson::Int32).collect::<Vec<_>>();
+        let product = doc! { "a": many(4000), "w": many(4000) };
+        let refused = parts(doc! { "key": { "a": 1, "w.$**": 1 } }, &product).unwrap_err();
+        assert_eq!(refused.code(), Code::CANNOT_BUILD_INDEX_KEYS);
         let maker = maker(doc! { "key": { "a": 1, "w.$**": 1, "z": 1 } });
         let raw = RawDocumentBuf::try_from(&doc! { "w": [1], "z": [2] }).unwrap();
         assert_eq!(maker.make(&raw, RawBsonRef::Int32(7)).unwrap().multikey, 0b1100);
@@ -672,6 +700,14 @@ mod tests {
         let hash = |value| hash(value, None).unwrap();
         assert_eq!(hash(RawBsonRef::Int32(1)), hash(RawBsonRef::Double(1.0)));
         assert_eq!(hash(RawBsonRef::String("fern")), -4_200_878_547_170_977_923);
+    }
+
+    #[test]
+    fn many_entries_that_each_hold_their_document_are_refused() {
+        let document = doc! { "a": (0..3000).map(Bson::Int32).collect::<Vec<_>>() };
+        assert_eq!(parts(doc! { "key": { "a": 1 } }, &document).unwrap().len(), 3000);
+        let error = parts(doc! { "key": { "a": 1 }, "clustering": true }, &document).unwrap_err();
+        assert_eq!(error.code(), Code::CANNOT_BUILD_INDEX_KEYS);
     }
 
     #[test]

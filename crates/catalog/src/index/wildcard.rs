@@ -4,9 +4,11 @@
 //! touches, and the value. Arrays are taken element by element and leave no trace in the path; a
 //! document counts as its fields, an empty one and an array within an array as themselves.
 //!
-//! Always true: no value that is not empty is a document, so an index of this kind tells nothing
+//! Always true: what a document takes here is bounded ([`check_bytes`]): many values below long names
+//! would multiply to more than any memory. And no value that is not empty is a document, so an index of this kind tells nothing
 //! about comparisons with documents or arrays, nor about missing fields.
 
+use super::keys::check_bytes;
 use bson::raw::{RawBinaryRef, RawBsonRef, RawDocument};
 use bson::spec::BinarySubtype;
 use errors::{Code, Error, Result};
@@ -47,6 +49,8 @@ pub(super) struct WildcardValues<'a> {
     pub(super) list: Vec<WildcardValue<'a>>,
     /// There was an array on the way to some.
     pub(super) met_array: bool,
+    /// Of all paths together.
+    path_bytes: usize,
 }
 
 /// Whether a part's path makes it a wildcard.
@@ -166,7 +170,7 @@ impl Wildcard {
                             self.take(element?, path, values)?;
                         }
                         if empty {
-                            self.push(RawBsonRef::Undefined, path, values);
+                            self.push(RawBsonRef::Undefined, path, values)?;
                         }
                         values.met_array = true;
                     }
@@ -186,17 +190,22 @@ impl Wildcard {
     ) -> Result<()> {
         match value {
             RawBsonRef::Document(inner) if !inner.is_empty() => self.walk(inner, path, values),
-            value => {
-                self.push(value, path, values);
-                Ok(())
-            }
+            value => self.push(value, path, values),
         }
     }
 
-    fn push<'a>(&self, value: RawBsonRef<'a>, path: &str, values: &mut WildcardValues<'a>) {
+    fn push<'a>(
+        &self,
+        value: RawBsonRef<'a>,
+        path: &str,
+        values: &mut WildcardValues<'a>,
+    ) -> Result<()> {
         if self.holds(path) {
+            values.path_bytes += path.len();
+            check_bytes(values.path_bytes)?;
             values.list.push(WildcardValue { path: path.to_owned(), value });
         }
+        Ok(())
     }
 
     /// Refuses fields that the index would hold twice.
@@ -338,6 +347,14 @@ mod tests {
         ] {
             check(&wildcard("$**", Some(&projection)).unwrap(), &document, &expected);
         }
+    }
+
+    #[test]
+    fn long_names_above_many_values_are_refused_before_they_fill_the_memory() {
+        let leaves: bson::Document = (0..200).map(|i| (i.to_string(), Bson::Int32(i))).collect();
+        let document = raw(&doc! { "x".repeat(1 << 20): leaves });
+        let error = wildcard("$**", None).unwrap().values(&document).err().unwrap();
+        assert_eq!(error.code(), Code::CANNOT_BUILD_INDEX_KEYS);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 use super::{DocumentKeys, Found, KeyMaker, Slot, Slots, walk};
 use crate::index::{IndexSpec, PartKind};
 use crate::text::{document_text, value_text};
+use ::geo::parse::number;
 use ::geo::{Geometry, Grid, cell};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
@@ -241,16 +242,6 @@ fn flat_cells<'a>(grid: &Grid, found: &Column<'_>) -> Result<Column<'a>> {
     }
     cells.multikey = cells.values.len() > 1;
     Ok(cells)
-}
-
-fn number(value: RawBsonRef<'_>) -> Option<f64> {
-    match value {
-        RawBsonRef::Double(value) => Some(value),
-        RawBsonRef::Int32(value) => Some(f64::from(value)),
-        RawBsonRef::Int64(value) => Some(value as f64),
-        RawBsonRef::Decimal128(value) => value.to_string().parse().ok(),
-        _ => None,
-    }
 }
 
 /// The number of a pair's place on the grid.
