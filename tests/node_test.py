@@ -2,6 +2,7 @@
 that is a replica set of one, as their users start it."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -13,11 +14,11 @@ def main():
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "node")
     with Fernd("--cacheSize", "256M", "--replSet", "rs0", "--replSetAutoInitiate") as server:
         uri = f"mongodb://127.0.0.1:{server.port}/?replicaSet=rs0"
+        # Modules are looked for beside the script: it runs where they were installed.
+        for name in os.listdir(folder):
+            shutil.copy(os.path.join(folder, name), os.path.dirname(modules))
         for script in ("driver.mjs", "mongoose.mjs"):
-            # Modules are looked for beside the script: it runs where they were installed.
             place = os.path.join(os.path.dirname(modules), script)
-            with open(os.path.join(folder, script)) as source, open(place, "w") as copy:
-                copy.write(source.read())
             done = subprocess.run(
                 ["node", place, uri], capture_output=True, text=True, timeout=300,
                 cwd=os.path.dirname(modules),

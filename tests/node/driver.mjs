@@ -3,6 +3,7 @@
 //
 // Run by tests/node_test.py with the URI of a replica set of one. Prints one line a check.
 import assert from "node:assert/strict";
+import { check, finish } from "./check.mjs";
 import { createHash, randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -12,18 +13,6 @@ import {
 } from "mongodb";
 
 const client = new MongoClient(process.argv[2]);
-let failed = 0;
-
-async function check(name, work) {
-  try {
-    await work();
-    console.log(`ok   ${name}`);
-  } catch (error) {
-    failed += 1;
-    console.log(`FAIL ${name}: ${error.stack}`);
-  }
-}
-
 await client.connect();
 const db = client.db("node_guide");
 await db.dropDatabase();
@@ -262,5 +251,4 @@ await check("monitoring: hello, serverStatus, command events", async () => {
 
 await db.dropDatabase();
 await client.close();
-console.log(failed === 0 ? "0 failed" : `${failed} FAILED`);
-process.exit(failed === 0 ? 0 : 1);
+finish();

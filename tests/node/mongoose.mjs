@@ -3,21 +3,10 @@
 //
 // Run by tests/node_test.py with the URI of a replica set of one. Prints one line a check.
 import assert from "node:assert/strict";
+import { check, finish } from "./check.mjs";
 import mongoose from "mongoose";
 
 const { Schema } = mongoose;
-let failed = 0;
-
-async function check(name, work) {
-  try {
-    await work();
-    console.log(`ok   ${name}`);
-  } catch (error) {
-    failed += 1;
-    console.log(`FAIL ${name}: ${error.stack}`);
-  }
-}
-
 await mongoose.connect(process.argv[2], { dbName: "mongoose_guide" });
 await mongoose.connection.dropDatabase();
 
@@ -198,5 +187,4 @@ await check("capped, time-series and collated schemas", async () => {
 
 await mongoose.connection.dropDatabase();
 await mongoose.disconnect();
-console.log(failed === 0 ? "0 failed" : `${failed} FAILED`);
-process.exit(failed === 0 ? 0 : 1);
+finish();
