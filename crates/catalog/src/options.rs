@@ -210,8 +210,13 @@ impl CollectionOptions {
     ) -> Result<Self> {
         let mut options = self.clone();
         if let Some(value) = expire_after {
+            if self.clustered.is_none() && self.time_series.is_none() {
+                return Err(invalid(
+                    "'expireAfterSeconds' is only supported on time-series collections and \
+                     clustered collections",
+                ));
+            }
             options.expire_after_seconds = clustered::expire_after(value)?;
-            options.check_layout(false)?;
         }
         if let Some(change) = time_series {
             let Some(series) = &self.time_series else {

@@ -18,7 +18,7 @@ use engine::{DictionaryId, DictionaryOptions, Rewrite, TxnOptions};
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 
-/// The index every collection has, which is the collection itself.
+/// What the index that is the collection itself is called, also where it has a name of its own.
 const ID_INDEX: &str = "_id_";
 
 /// One index and the shape it had.
@@ -128,9 +128,10 @@ fn chosen(
             format!("Namespace {} is a view, not a collection", collection.namespace),
         ));
     }
-    let id = || (ID_INDEX.to_owned(), collection.primary);
+    let id_name = collection.options.id_index_name();
+    let id = || (id_name.to_owned(), collection.primary);
     let meant = match selector {
-        IndexSelector::Name(ID_INDEX) => return Ok(vec![id()]),
+        IndexSelector::Name(name) if name == ID_INDEX || name == id_name => return Ok(vec![id()]),
         IndexSelector::Key(key) if is_id_pattern(key) => return Ok(vec![id()]),
         other => selected(collection, other)?,
     };

@@ -94,7 +94,8 @@ impl Catalog {
                 report.records
             ));
         }
-        report.keys_per_index.push(("_id_".to_owned(), report.records));
+        let id_index = collection.options.id_index_name().to_owned();
+        report.keys_per_index.push((id_index, report.records));
         self.verify(&collection, &mut report);
         for wrong in crate::capped::check_order(&snapshot, &collection)? {
             report.say(wrong);
@@ -111,7 +112,8 @@ impl Catalog {
     fn verify(&self, collection: &Collection, report: &mut ValidateReport) {
         let indexes =
             collection.indexes.iter().map(|index| (index.spec.name.as_str(), index.dictionary));
-        for (name, dictionary) in std::iter::once(("_id_", collection.primary)).chain(indexes) {
+        let id_index = (collection.options.id_index_name(), collection.primary);
+        for (name, dictionary) in std::iter::once(id_index).chain(indexes) {
             match self.engine().verify(dictionary) {
                 Err(error) if !collection.is_dropped() => {
                     report.invalid_indexes.push(name.to_owned());

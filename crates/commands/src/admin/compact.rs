@@ -26,9 +26,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
                     return Err(field.not_yet());
                 }
             }
-            "freeSpaceTargetMB" => {
-                field.non_negative()?;
-            }
+            "freeSpaceTargetMB" => return Err(field.not_yet()),
             _ => return Err(field.unknown()),
         }
     }

@@ -78,6 +78,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         let specs = first.iter().map(|spec| IndexSpec::parse(spec)).collect::<Result<Vec<_>>>()?;
         match context.txn() {
             Some(txn) => txn.create_indexes(&namespace, &specs, &|| interrupt.check()).map(drop)?,
+            // Where this fails the collection stays, and works: somebody may have written to it.
             None => {
                 catalog.create_indexes(&namespace, &specs, &|| interrupt.check()).map(drop)?;
             }

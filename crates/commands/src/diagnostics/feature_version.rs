@@ -20,9 +20,6 @@ fn run(_: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     for field in &fields[1..] {
         match field.name {
             "confirm" => confirmed = field.bool()?,
-            "fromConfigServer" | "downgradeOnDiskChanges" => {
-                field.bool()?;
-            }
             _ => return Err(field.unknown()),
         }
     }

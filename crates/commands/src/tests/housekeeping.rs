@@ -15,6 +15,8 @@ fn compact_frees_what_it_says_and_loses_nothing() {
     assert!(reply.get_i32("bytesFreed").unwrap() >= 0);
     let count = client.ok("db", doc! { "count": "c", "query": { "a": { "$gte": 0 } } });
     assert_eq!(count.get_i32("n").unwrap(), 570);
+    let target = client.run("db", doc! { "compact": "c", "freeSpaceTargetMB": 1 });
+    assert_eq!(target.get_i32("code").unwrap(), 238);
     client.fails("db", doc! { "compact": "none" }, 26, "ns not found db.none");
 }
 

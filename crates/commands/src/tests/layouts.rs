@@ -63,6 +63,10 @@ fn a_clustered_collection_shows_its_order_and_uses_it() {
     let hinted =
         doc! { "find": "c", "filter": { "_id": { "$gte": at(86_400) } }, "hint": "by day" };
     assert_eq!(first(&client.ok("db", hinted)).len(), 4);
+    client
+        .ok("db", doc! { "reIndex": "c", "index": "by day", "options": { "compression": "zlib" } });
+    let valid = client.ok("db", doc! { "validate": "c" });
+    assert!(valid.get_document("keysPerIndex").unwrap().contains_key("by day"), "{valid}");
     client.fails(
         "db",
         doc! { "dropIndexes": "c", "index": "by day" },
@@ -91,6 +95,9 @@ fn documents_of_a_clustered_collection_expire_by_their_id() {
     assert_eq!(expire(), 0);
     client.ok("db", doc! { "collMod": "c", "expireAfterSeconds": 10 });
     assert_eq!(expire(), 1);
+    client.ok("db", doc! { "create": "plain" });
+    let plain = client.run("db", doc! { "collMod": "plain", "expireAfterSeconds": "off" });
+    assert_eq!(code(&plain), Some(72));
     let off = client.run("db", doc! { "collMod": "c", "timeseries": { "granularity": "hours" } });
     assert_eq!(code(&off), Some(72));
 }
