@@ -8,6 +8,7 @@ import argparse
 import collections
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -124,14 +125,18 @@ def main():
     with server:
         environment = {**os.environ, "DB_IP": "127.0.0.1", "DB_PORT": str(server.port)}
         environment.pop("FERND")
+        here = os.path.dirname(os.path.abspath(__file__))
+        environment["PYTHONPATH"] = os.pathsep.join([here, environment.get("PYTHONPATH", "")])
         command = [sys.executable, "-m", "pytest", "-q", "-m", "default", "-p", "no:cacheprovider",
-                   "--tb=short",
+                   "-p", "no_container", "--tb=short",
                    "-o", f"addopts=--junitxml={report}", "-o", "log_cli=false", *names]
         if selection:
             command += ["-k", selection]
         output = None if a.verbose else subprocess.DEVNULL
         if os.path.exists(report):
             os.remove(report)
+        # A shell starts what it runs in the background deaf to SIGINT, which some cases send.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         done = subprocess.run(command, cwd=folder, env=environment, stdout=output, stderr=output,
                               timeout=3000)
         if not os.path.exists(report):

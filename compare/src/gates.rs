@@ -37,6 +37,8 @@ pub struct Options {
 
 /// A disk of spinning plates: seeks and megabytes a second.
 const SEEK_LIMITED: &str = "throttle 200 100";
+/// The share of all cores above which a second is the hypervisor's.
+const STOLEN: f64 = 0.05;
 
 /// The sizes of a run.
 struct Scale {
@@ -209,7 +211,8 @@ impl Results {
         Some(f64::midpoint(*middle.0, *middle.1))
     }
 
-    /// The seconds in which a checkpoint ran, or had just ended: what it disturbs.
+    /// The seconds in which a checkpoint ran, or had just ended: what it disturbs. Those are left
+    /// out of which the hypervisor took more than [`STOLEN`]: nobody's checkpoint slowed them.
     fn checkpoint_seconds(&self, engine: &str, what: &str) -> Vec<f64> {
         let during = |v: &Value| -> Option<Vec<f64>> {
             let all: Vec<f64> =
@@ -219,7 +222,12 @@ impl Results {
                 Some((run[0].as_f64()?.floor() as usize, run[1].as_f64()?.floor() as usize + 1))
             });
             let runs: Vec<(usize, usize)> = runs.collect();
-            let hit = |second: &usize| runs.iter().any(|(from, to)| (from..=to).contains(&second));
+            let stolen = |second: usize| {
+                v["stolen_each_second"][second].as_f64().is_some_and(|share| share > STOLEN)
+            };
+            let hit = |second: &usize| {
+                runs.iter().any(|(from, to)| (from..=to).contains(&second)) && !stolen(*second)
+            };
             Some((0..end).filter(hit).map(|second| all[second]).collect())
         };
         self.all(engine, what).iter().filter_map(during).flatten().collect()
@@ -434,13 +442,14 @@ fn write_out(
     quick: Value,
     machine: Value,
 ) -> Result<()> {
-    let mut csv = String::from("engine,work,slice,second,operations\n");
+    let mut csv = String::from("engine,work,slice,second,operations,stolen\n");
     let mut slices = Vec::new();
     for ((engine, what), all) in &results.slices {
         for (slice, value) in all.iter().enumerate() {
             for (second, count) in value["each_second"].as_array().into_iter().flatten().enumerate()
             {
-                csv.push_str(&format!("{engine},{what},{slice},{second},{count}\n"));
+                let stolen = value["stolen_each_second"][second].as_f64().unwrap_or(0.0);
+                csv.push_str(&format!("{engine},{what},{slice},{second},{count},{stolen:.3}\n"));
             }
             slices.push(json!({ "engine": engine, "work": what, "slice": slice, "result": value }));
         }

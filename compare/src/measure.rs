@@ -63,13 +63,22 @@ pub struct Tally {
     pub operations: u64,
     pub seconds: Vec<u64>,
     pub latency: Histogram<u64>,
+    /// What the hypervisor had taken when each second began.
+    stolen: Vec<u64>,
     started: Instant,
+}
+
+/// Ticks that the hypervisor has taken from all cores since the machine started.
+fn stolen_ticks() -> u64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let all = stat.lines().next().unwrap_or_default();
+    all.split_whitespace().nth(8).and_then(|ticks| ticks.parse().ok()).unwrap_or(0)
 }
 
 impl Tally {
     pub fn new(started: Instant) -> Self {
         let latency = Histogram::new_with_bounds(1, 600_000_000_000, 3).expect("sane bounds");
-        Self { operations: 0, seconds: Vec::new(), latency, started }
+        Self { operations: 0, seconds: Vec::new(), latency, stolen: Vec::new(), started }
     }
 
     /// Notes `operations` that took since `from`; returns now.
@@ -78,6 +87,7 @@ impl Tally {
         let second = (now - self.started).as_secs() as usize;
         if self.seconds.len() <= second {
             self.seconds.resize(second + 1, 0);
+            self.stolen.resize(second + 1, stolen_ticks());
         }
         self.seconds[second] += operations;
         self.operations += operations;
@@ -90,10 +100,21 @@ impl Tally {
         if self.seconds.len() < other.seconds.len() {
             self.seconds.resize(other.seconds.len(), 0);
         }
+        if self.stolen.len() < other.stolen.len() {
+            self.stolen.clone_from(&other.stolen);
+        }
         for (mine, theirs) in self.seconds.iter_mut().zip(&other.seconds) {
             *mine += theirs;
         }
         let _ = self.latency.add(&other.latency);
+    }
+
+    /// The share of all cores that the hypervisor took in each second.
+    fn stolen_shares(&self) -> Vec<f64> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let ticks = 100.0 * cores as f64;
+        let next = self.stolen.iter().skip(1).copied().chain([stolen_ticks()]);
+        self.stolen.iter().zip(next).map(|(from, to)| (to - from) as f64 / ticks).collect()
     }
 
     /// The slice as one JSON object.
@@ -110,6 +131,7 @@ impl Tally {
             "write_bytes": each(after.write_bytes, before.write_bytes),
             "p50_us": us(0.5), "p99_us": us(0.99), "p999_us": us(0.999), "max_us": us(1.0),
             "each_second": self.seconds,
+            "stolen_each_second": self.stolen_shares(),
             "resident": resident().0, "peak_resident": resident().1,
         })
     }

@@ -115,7 +115,7 @@ same('collection stats', db.orders.stats().count, 200);
 same('db.stats', [db.stats().objects >= 200, db.stats().collections], [true, 3]);
 holds('serverStatus', db.serverStatus().opcounters.insert > 0);
 holds('hostInfo', db.hostInfo().ok === 1);
-holds('version', /^7\.0\./.test(db.version()));
+holds('version', /^8\.0\./.test(db.version()));
 holds('currentOp', Array.isArray(db.currentOp().inprog));
 holds('validate', db.orders.validate({ full: true }).valid);
 holds('getLog', db.adminCommand({ getLog: 'startupWarnings' }).ok === 1);

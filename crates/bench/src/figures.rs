@@ -32,6 +32,8 @@ pub(crate) struct Second {
     pub(crate) disk_bytes: Option<u64>,
     /// Checkpoints that ended in it.
     pub(crate) checkpoints: Option<u64>,
+    /// The share of the clients' machine that its hypervisor gave to others.
+    pub(crate) stolen: f64,
 }
 
 /// Latencies of one kind of operation.
@@ -90,12 +92,15 @@ pub(crate) struct PhaseFigures {
     pub(crate) checkpoints: Option<u64>,
 }
 
-/// How even the rate was, from whole seconds.
+/// How even the rate was, from whole seconds after the warm-up that was asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Steadiness {
     pub(crate) median_second: Option<f64>,
     pub(crate) worst_second: Option<f64>,
-    /// The rate of the first tenth of the seconds, after a first twentieth to warm up.
+    /// The same of the seconds that the hypervisor left alone; absent where those are not the most.
+    pub(crate) undisturbed_median_second: Option<f64>,
+    pub(crate) undisturbed_worst_second: Option<f64>,
+    /// The rate of the first tenth of the seconds; without a warm-up, after a twentieth of them.
     pub(crate) first_tenth: Option<f64>,
     pub(crate) last_tenth: Option<f64>,
     /// The rate over the last twentieth of the units: iiBench's exit throughput.
@@ -104,18 +109,25 @@ pub(crate) struct Steadiness {
 
 /// Rates of seconds that were too short to tell one are left out.
 const SHORTEST_S: f64 = 0.5;
+/// Seconds out of which the hypervisor took a larger share than this are not the server's.
+const DISTURBED: f64 = 0.05;
 
 impl Steadiness {
-    pub(crate) fn of(seconds: &[Second]) -> Self {
-        let whole: Vec<&Second> = seconds.iter().filter(|s| s.length_s >= SHORTEST_S).collect();
+    pub(crate) fn of(seconds: &[Second], warm_up_s: f64) -> Self {
+        let mut passed_s = 0.0;
+        let warm = seconds.iter().filter(|second| {
+            passed_s += second.length_s;
+            passed_s - second.length_s >= warm_up_s
+        });
+        let whole: Vec<&Second> = warm.filter(|s| s.length_s >= SHORTEST_S).collect();
         if whole.is_empty() {
             return Self::default();
         }
-        let mut rates: Vec<f64> = whole.iter().map(|s| s.units_per_s).collect();
+        let rates: Vec<f64> = whole.iter().map(|s| s.units_per_s).collect();
         let tenth = (rates.len() / 10).max(1);
-        let warm = (rates.len() / 20).min(rates.len() - tenth);
+        let cold = if warm_up_s > 0.0 { 0 } else { (rates.len() / 20).min(rates.len() - tenth) };
         let mean = |part: &[f64]| Some(part.iter().sum::<f64>() / part.len() as f64);
-        let (first, last) = (mean(&rates[warm..warm + tenth]), mean(&rates[rates.len() - tenth..]));
+        let (first, last) = (mean(&rates[cold..cold + tenth]), mean(&rates[rates.len() - tenth..]));
         let all: u64 = whole.iter().map(|s| s.units).sum();
         let (mut units, mut time) = (0, 0.0);
         for second in whole.iter().rev() {
@@ -125,10 +137,15 @@ impl Steadiness {
             units += second.units;
             time += second.length_s;
         }
-        rates.sort_by(f64::total_cmp);
+        let own = whole.iter().filter(|s| s.stolen <= DISTURBED).map(|s| s.units_per_s);
+        let undisturbed = Some(median_and_worst(own.collect()));
+        let undisturbed = undisturbed.filter(|(count, ..)| *count * 2 > whole.len());
+        let (_, median, worst) = median_and_worst(rates);
         Self {
-            median_second: Some(rates[rates.len() / 2]),
-            worst_second: rates.first().copied(),
+            median_second: Some(median),
+            worst_second: Some(worst),
+            undisturbed_median_second: undisturbed.map(|(_, median, _)| median),
+            undisturbed_worst_second: undisturbed.map(|(.., worst)| worst),
             first_tenth: first,
             last_tenth: last,
             exit: Some(units as f64 / time),
@@ -137,13 +154,30 @@ impl Steadiness {
 
     /// The worst second as a part of the median one.
     pub(crate) fn worst(&self) -> Option<f64> {
-        self.worst_second.zip(self.median_second).map(|(worst, median)| worst / median)
+        part_of(self.worst_second, self.median_second)
+    }
+
+    /// The same of the seconds that the hypervisor left alone.
+    pub(crate) fn undisturbed_worst(&self) -> Option<f64> {
+        part_of(self.undisturbed_worst_second, self.undisturbed_median_second)
     }
 
     /// What is left of the rate at the end.
     pub(crate) fn kept(&self) -> Option<f64> {
-        self.last_tenth.zip(self.first_tenth).map(|(last, first)| last / first)
+        part_of(self.last_tenth, self.first_tenth)
     }
+}
+
+/// Absent where there was no whole.
+fn part_of(part: Option<f64>, whole: Option<f64>) -> Option<f64> {
+    part.zip(whole).filter(|(_, whole)| *whole > 0.0).map(|(part, whole)| part / whole)
+}
+
+/// How many rates there are, the one in the middle, the least.
+fn median_and_worst(mut rates: Vec<f64>) -> (usize, f64, f64) {
+    rates.sort_by(f64::total_cmp);
+    let at = |place: usize| rates.get(place).copied().unwrap_or_default();
+    (rates.len(), at(rates.len() / 2), at(0))
 }
 
 /// What a phase's line is made of.
@@ -151,13 +185,14 @@ pub(crate) struct Measured<'a> {
     pub(crate) tally: &'a Tally,
     pub(crate) seconds: &'a [Second],
     pub(crate) active_s: f64,
+    pub(crate) warm_up_s: f64,
     pub(crate) before: Status,
     pub(crate) after: Status,
 }
 
 impl PhaseFigures {
     pub(crate) fn of(phase: &Phase, measured: &Measured<'_>) -> Self {
-        let Measured { tally, seconds, active_s, before, after } = measured;
+        let Measured { tally, seconds, active_s, warm_up_s, before, after } = measured;
         let units = tally.units(phase.counted);
         let grown = |what: fn(&Status) -> Option<u64>| {
             what(after).zip(what(before)).map(|(after, before)| after.saturating_sub(before))
@@ -180,7 +215,7 @@ impl PhaseFigures {
             units_per_s: units as f64 / active_s.max(1e-9),
             latency: Latency::of(&tally.micros(phase.counted), units),
             operations: latencies,
-            steadiness: Steadiness::of(seconds),
+            steadiness: Steadiness::of(seconds, *warm_up_s),
             cpu_us_per_unit: per_unit(|status| status.cpu_us),
             read_bytes_per_unit: per_unit(|status| status.read_bytes),
             written_bytes_per_unit: per_unit(|status| status.written_bytes),
@@ -270,6 +305,7 @@ mod tests {
             written_bytes: None,
             disk_bytes: None,
             checkpoints: None,
+            stolen: 0.0,
         };
         rates.iter().enumerate().map(one).collect()
     }
@@ -278,19 +314,46 @@ mod tests {
     fn a_rate_that_halves_shows_at_the_end() {
         let mut rates = vec![1000; 20];
         rates.extend(vec![500; 20]);
-        let steady = Steadiness::of(&seconds(&rates));
+        let steady = Steadiness::of(&seconds(&rates), 0.0);
         assert_eq!(steady.first_tenth, Some(1000.0));
         assert_eq!((steady.last_tenth, steady.exit), (Some(500.0), Some(500.0)));
         assert_eq!((steady.kept(), steady.worst()), (Some(0.5), Some(0.5)));
     }
 
     #[test]
+    fn a_warm_up_is_not_judged() {
+        let mut rates = vec![4000; 4];
+        rates.extend(vec![1000; 20]);
+        let rows = seconds(&rates);
+        assert_eq!(Steadiness::of(&rows, 0.0).kept(), Some(0.25));
+        let steady = Steadiness::of(&rows, 4.0);
+        assert_eq!((steady.kept(), steady.worst()), (Some(1.0), Some(1.0)));
+        assert_eq!(Steadiness::of(&rows, 60.0), Steadiness::default());
+    }
+
+    #[test]
+    fn a_dip_that_the_hypervisor_made_is_told_apart() {
+        let mut rows = seconds(&[100, 100, 30, 80, 100]);
+        rows[2].stolen = 0.4;
+        let steady = Steadiness::of(&rows, 0.0);
+        assert_eq!((steady.worst(), steady.undisturbed_worst()), (Some(0.3), Some(0.8)));
+        for row in &mut rows {
+            row.stolen = 0.1;
+        }
+        assert_eq!(
+            Steadiness::of(&rows, 0.0).undisturbed_worst(),
+            None,
+            "there is nothing to go by"
+        );
+    }
+
+    #[test]
     fn a_dip_is_the_worst_second_and_a_stump_of_one_is_not() {
         let mut rows = seconds(&[100, 100, 30, 100, 1]);
         rows[4].length_s = 0.01;
-        let steady = Steadiness::of(&rows);
+        let steady = Steadiness::of(&rows, 0.0);
         assert_eq!(steady.worst(), Some(0.3));
-        assert_eq!(Steadiness::of(&rows[4..]), Steadiness::default());
-        assert_eq!(Steadiness::of(&[]).kept(), None);
+        assert_eq!(Steadiness::of(&rows[4..], 0.0), Steadiness::default());
+        assert_eq!(Steadiness::of(&[], 0.0).kept(), None);
     }
 }

@@ -25,6 +25,9 @@ pub struct Options {
     /// Seconds measured, on each server; loading comes on top.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub seconds: u64,
+    /// Seconds of each timed phase before its evenness is judged; its rate counts them.
+    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+    pub warm_up: u64,
     /// Clients that work at once. Several numbers with commas share the seconds.
     #[arg(long, value_delimiter = ',', value_name = "C")]
     pub clients: Vec<Count>,

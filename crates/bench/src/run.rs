@@ -69,7 +69,7 @@ async fn carry_out(phase: &Phase, sides: &mut [Side], options: &Options) -> Resu
     }
     progress.end();
     for side in sides.iter_mut() {
-        side.finish(phase).await?;
+        side.finish(phase, options).await?;
     }
     Ok(())
 }
@@ -82,6 +82,7 @@ fn command(options: &Options) -> String {
     };
     add("docs", options.docs.map(|docs| docs.to_string()));
     add("seconds", Some(options.seconds.to_string()));
+    add("warm-up", (options.warm_up > 0).then(|| options.warm_up.to_string()));
     let clients: Vec<String> = options.clients.iter().map(|count| count.0.to_string()).collect();
     add("clients", (!clients.is_empty()).then(|| clients.join(",")));
     add("batch", options.batch.map(|batch| batch.to_string()));

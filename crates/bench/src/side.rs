@@ -40,6 +40,8 @@ pub(crate) struct Side {
     worked: f64,
     samples: u64,
     last: Status,
+    /// What the hypervisor had taken when the last second ended.
+    stolen: Duration,
     seconds: Vec<Second>,
     phases: Vec<PhaseFigures>,
     current: Option<Current>,
@@ -85,6 +87,7 @@ impl Side {
             worked: 0.0,
             samples: 0,
             last: Status::default(),
+            stolen: os::stolen(),
             seconds: Vec::new(),
             phases: Vec::new(),
             current: None,
@@ -145,6 +148,7 @@ impl Side {
             End::Units(_) => None,
         };
         let began = now();
+        self.stolen = os::stolen();
         let until = left.into_iter().chain(longest).min().map(|most| began + most);
         let (stop, mut tasks) = (Arc::new(AtomicBool::new(false)), JoinSet::new());
         let mut at_work = 0;
@@ -202,7 +206,7 @@ impl Side {
         in_turn: Duration,
     ) -> Result<()> {
         let length_s = from.elapsed().as_secs_f64().max(1e-6);
-        let tally = self.room.meter.take();
+        let (tally, stolen) = (self.room.meter.take(), os::stolen());
         all.add(&tally);
         let status = self.status().await?;
         let grown = |what: fn(&Status) -> Option<u64>| {
@@ -230,8 +234,12 @@ impl Side {
             written_bytes: grown(|s| s.written_bytes),
             disk_bytes: status.disk_bytes,
             checkpoints: grown(|s| s.checkpoints),
+            stolen: (stolen.saturating_sub(self.stolen).as_secs_f64()
+                / length_s
+                / os::cpu_count() as f64)
+                .min(1.0),
         });
-        self.last = status;
+        (self.last, self.stolen) = (status, stolen);
         Ok(())
     }
 
@@ -247,7 +255,7 @@ impl Side {
     }
 
     /// Ends the phase and writes its line.
-    pub(crate) async fn finish(&mut self, phase: &Phase) -> Result<()> {
+    pub(crate) async fn finish(&mut self, phase: &Phase, options: &Options) -> Result<()> {
         let Some(current) = self.current.take() else { return Ok(()) };
         self.settle().await;
         self.samples = 0;
@@ -256,6 +264,10 @@ impl Side {
             tally: &current.tally,
             seconds: &self.seconds[current.first_second..],
             active_s: current.active_s,
+            warm_up_s: match phase.end {
+                End::Seconds(_) => options.warm_up as f64,
+                End::Units(_) => 0.0,
+            },
             before: current.before,
             after,
         };
@@ -292,6 +304,10 @@ fn product(build: &Document) -> String {
     let version = build.get_str("version").unwrap_or("?");
     if let Ok(ferret) = build.get_document("ferretdb") {
         return format!("FerretDB {}", ferret.get_str("version").unwrap_or(version));
+    }
+    // its version 1
+    if let Ok(ferret) = build.get_str("ferretdbVersion") {
+        return format!("FerretDB {}", ferret.trim_start_matches('v'));
     }
     if let Ok(fern) = build.get_str("ferndb") {
         return format!("FernDB {fern}");

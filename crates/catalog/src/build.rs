@@ -2,9 +2,11 @@
 //!
 //! From → to: an index is filled while reads and writes go on (`online.rs`); then the collection's
 //! record is written in one transaction, under the exclusive metadata lock. One build of a
-//! collection runs at a time, others wait for their turn.
+//! collection runs at a time, others wait for their turn. An index that becomes unique is built anew
+//! (`unique.rs`).
 
 mod online;
+mod unique;
 
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
@@ -59,6 +61,10 @@ pub struct IndexChange {
     pub hidden: Option<bool>,
     /// A new `expireAfterSeconds`.
     pub expire_after_seconds: Option<i64>,
+    /// Refuse keys that another document has, or take them again.
+    pub prepare_unique: Option<bool>,
+    /// The dictionary now holds the entries of a unique index, see `unique.rs`.
+    pub(crate) unique: bool,
 }
 
 impl Catalog {
@@ -82,19 +88,35 @@ impl Catalog {
         if after > MAX_INDEXES {
             return Err(too_many_indexes(namespace, &wanted[0]));
         }
-        let mut build = Build::begin(self, &collection, wanted)?;
+        self.build_online(&collection, guard, wanted, check, |build, visible| {
+            self.make_visible(&collection, build, visible)
+        })?;
+        Ok(CreatedIndexes { before, after, created_collection })
+    }
+
+    /// Builds indexes while the collection's writers go on, and has `show` commit them with no
+    /// writer left; it says whether they became visible.
+    fn build_online(
+        self: &Arc<Self>,
+        collection: &Arc<Collection>,
+        guard: MetadataGuard,
+        wanted: Vec<IndexSpec>,
+        check: Check<'_>,
+        show: impl FnOnce(&Build, &mut bool) -> Result<()>,
+    ) -> Result<()> {
+        let mut build = Build::begin(self, collection, wanted)?;
         drop(guard);
         let mut built = build.run(check);
         // Also a build that failed has to have the writers out, before it stops asking for changes.
         let guard = loop {
-            match lock_metadata(&collection, &|| Ok(())) {
+            match lock_metadata(collection, &|| Ok(())) {
                 Ok(guard) => break guard,
                 Err(_) => built = built.and_then(|()| check()),
             }
         };
         let built = built.and_then(|()| build.catch_up(check).map(drop));
         let mut visible = false;
-        let built = built.and_then(|()| self.make_visible(&collection, &build, &mut visible));
+        let built = built.and_then(|()| show(&build, &mut visible));
         // What is visible stays, also where the disk then failed the commit.
         if visible {
             build.end();
@@ -102,7 +124,7 @@ impl Catalog {
             build.abandon()?;
         }
         drop(guard);
-        built.map(|()| CreatedIndexes { before, after, created_collection })
+        built
     }
 
     /// The collection, created where it does not exist, locked against changes; its turn to build.
@@ -218,15 +240,33 @@ impl Catalog {
     ) -> Result<IndexChange> {
         self.change_indexes(namespace, check, |collection, _| {
             let names = selected(collection, selector).map_err(|error| match error.code() {
-                Code::INVALID_OPTIONS => Error::bad_value("can't hide _id index"),
+                Code::INVALID_OPTIONS if change.hidden.is_some() => {
+                    Error::bad_value("can't hide _id index")
+                }
+                Code::INVALID_OPTIONS => {
+                    Error::new(Code::INVALID_OPTIONS, "the _id field does not support TTL indexes")
+                }
+                Code::INDEX_NOT_FOUND => cannot_find(namespace, selector),
                 _ => error,
             })?;
             let mut indexes = collection.indexes.clone();
             let mut before = IndexChange::default();
             for index in indexes.iter_mut().filter(|index| names.contains(&index.spec.name)) {
+                let requested = change;
+                let mut change = change;
+                if index.spec.unique {
+                    change.prepare_unique = None;
+                }
                 before = IndexChange {
                     hidden: Some(index.spec.hidden),
                     expire_after_seconds: index.spec.expire_after_seconds,
+                    // A unique index has no need of it.
+                    prepare_unique: if index.spec.unique {
+                        requested.prepare_unique
+                    } else {
+                        Some(index.spec.prepare_unique)
+                    },
+                    unique: false,
                 };
                 let mut changed = clone_index(index, index.created);
                 changed.spec = index.spec.with_change(change)?;
@@ -257,6 +297,16 @@ impl Catalog {
         drop(guard);
         Ok(result)
     }
+}
+
+/// What `collMod` says of an index that is not there.
+fn cannot_find(namespace: &Namespace, selector: IndexSelector<'_>) -> Error {
+    let index = match selector {
+        IndexSelector::All => "*".to_owned(),
+        IndexSelector::Name(name) => name.to_owned(),
+        IndexSelector::Key(key) => document_text(key),
+    };
+    Error::new(Code::INDEX_NOT_FOUND, format!("cannot find index {index} for ns {namespace}"))
 }
 
 /// Drops the dictionaries of builds that a crash interrupted.

@@ -8,6 +8,7 @@
 //!    commit is visible; it only grows. A plan made after its snapshot was taken may trust it.
 //! 2. `persisted` is a subset of `observed` and is what `ROOT` holds.
 
+use crate::annex::Annex;
 use crate::capped::Arrivals;
 use crate::counts::Counts;
 use crate::index::IndexSpec;
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
     /// Set while an index is built; changed under the exclusive metadata lock only.
     changes: RwLock<Option<Arc<ChangeLog>>>,
     has_changes: AtomicBool,
+    /// What readers keep with the collection.
+    pub(crate) annex: Annex,
 }
 
 impl Shared {

@@ -7,15 +7,18 @@
 //! the transaction is lost.
 
 use crate::collection::{Collection, Index};
+use crate::failure::from_engine;
 use crate::index::{DocumentKeys, IndexKey, hexadecimal};
 use crate::text::document_text;
 use crate::txn::Txn;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use engine::{Direction, KeyRange};
 use errors::{Code, Error, Result};
 use expr::Path;
 use keystring::Collation;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// The largest document, in bytes.
@@ -98,11 +101,11 @@ impl Txn {
         }
         let old_keys = touched_keys(collection, old, touched)?;
         let new_keys = touched_keys(collection, new, touched)?;
-        let unique_grows = collection
-            .indexes
-            .iter()
-            .zip(old_keys.iter().zip(&new_keys))
-            .any(|(index, (old, new))| index.spec.unique && old.entries != new.entries);
+        let unique_grows = collection.indexes.iter().zip(old_keys.iter().zip(&new_keys)).any(
+            |(index, (old, new))| {
+                (index.spec.unique || index.spec.guards_keys()) && old.entries != new.entries
+            },
+        );
         let savepoint = unique_grows.then(|| self.savepoint());
         let put = self.engine.put(collection.primary, key, new.as_bytes());
         put.map_err(|error| self.failed(error))?;
@@ -195,12 +198,45 @@ impl Txn {
         index: &Arc<Index>,
         entry: &IndexKey,
     ) -> Result<()> {
+        if index.spec.guards_keys() {
+            self.guard_key(collection, index, entry)?;
+        }
         if !index.spec.unique {
             return self.put_entry(index, entry);
         }
         let inserted = self.engine.insert(index.dictionary, &entry.key, &entry.value);
         if !inserted.map_err(|error| self.failed(error))? {
             return Err(duplicate_key(collection, index, entry));
+        }
+        Ok(())
+    }
+
+    /// Refuses an entry with the values of another document's, in an index that may hold such and
+    /// must take no more. Who adds the same values at the same time deletes the same key, at which
+    /// nothing stands: so one waits for the other, and a snapshot from before is a conflict.
+    fn guard_key(
+        &mut self,
+        collection: &Collection,
+        index: &Arc<Index>,
+        entry: &IndexKey,
+    ) -> Result<()> {
+        let values = index.keys.values_of(&entry.key)?;
+        let deleted = self.engine.delete(index.dictionary, values);
+        deleted.map_err(|error| self.failed(error))?;
+        for view in [self.engine.view(), self.catalog.snapshot()] {
+            let mut cursor = view
+                .cursor(index.dictionary, starting_with(values), Direction::Forward)
+                .map_err(from_engine)?;
+            while let Some((key, _)) = cursor.next().map_err(from_engine)? {
+                if key == entry.key {
+                    continue;
+                }
+                // This transaction may have deleted it, which only its own writes tell.
+                let held = self.engine.get_for_update(index.dictionary, key);
+                if held.map_err(|error| self.failed(error))?.is_some() {
+                    return Err(duplicate_key(collection, index, entry));
+                }
+            }
         }
         Ok(())
     }
@@ -309,6 +345,22 @@ fn duplicate_id(collection: &Collection, id: RawBsonRef<'_>) -> Error {
         _ => value.append(cstr!("_id"), id),
     }
     duplicate(collection, "_id_", collection.collation(), &pattern, &value)
+}
+
+/// The keys that begin with these bytes.
+pub(crate) fn starting_with(prefix: &[u8]) -> KeyRange {
+    let mut end = prefix.to_vec();
+    while end.last() == Some(&u8::MAX) {
+        end.pop();
+    }
+    let upper = match end.last_mut() {
+        Some(last) => {
+            *last += 1;
+            Bound::Excluded(end)
+        }
+        None => Bound::Unbounded,
+    };
+    KeyRange { lower: Bound::Included(prefix.to_vec()), upper }
 }
 
 /// The error for an entry whose key another document holds.

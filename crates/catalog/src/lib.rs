@@ -9,6 +9,7 @@
 //! 2. Metadata in memory follows the engine: committed first, published after.
 #![forbid(unsafe_code)]
 
+mod annex;
 mod build;
 mod capped;
 mod catalog;
@@ -51,7 +52,7 @@ pub use engine::{
 };
 pub use failure::{DEADLOCK, from_engine, is_retryable};
 pub use held::Reader;
-pub use index::{IndexSpec, default_index_name};
+pub use index::{IndexSpec, default_index_name, known_options};
 pub use locks::ShownLock;
 pub use namespace::{Namespace, check_database};
 pub use observer::OpObserver;

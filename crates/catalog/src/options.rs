@@ -126,6 +126,9 @@ impl CollectionOptions {
             (None, Some(_)) => {
                 return Err(invalid("'pipeline' requires 'viewOn' to also be specified"));
             }
+            (Some(on), _) if on.is_empty() => {
+                return Err(Error::bad_value("'viewOn' cannot be empty"));
+            }
             (Some(on), pipeline) => Some(View { on, pipeline: pipeline.unwrap_or_default() }),
         };
         options.capped = match (capped, size) {

@@ -199,7 +199,11 @@ fn hidden_and_ttl_options_change_and_show() {
     let catalog = open(&Engine::temporary());
     build(&catalog, "db.c", &doc! { "key": { "a": 1 }, "name": "a_1", "expireAfterSeconds": 10 })
         .unwrap();
-    let change = IndexChange { hidden: Some(true), expire_after_seconds: Some(20) };
+    let change = IndexChange {
+        hidden: Some(true),
+        expire_after_seconds: Some(20),
+        ..IndexChange::default()
+    };
     let before =
         catalog.change_index(&ns("db.c"), IndexSelector::Name("a_1"), change, &never).unwrap();
     assert_eq!((before.hidden, before.expire_after_seconds), (Some(false), Some(10)));

@@ -1,5 +1,6 @@
 //! Commands that change or describe databases, collections and indexes, and the server itself.
 
+pub(crate) mod authenticate;
 pub(crate) mod capped;
 pub(crate) mod coll_mod;
 pub(crate) mod compact;

@@ -61,7 +61,7 @@ impl<'a> Arguments<'a> {
             let field = Field { place: command.name, name: name.as_str(), value };
             if own.is_empty() {
                 own.push(field);
-            } else if !arguments.take(command, &field)? {
+            } else if !is_not_given(command.name, &field) && !arguments.take(command, &field)? {
                 if own.len() < 64 && own.iter().any(|other| other.name == field.name) {
                     return Err(Error::location(
                         40413,
@@ -72,6 +72,17 @@ impl<'a> Arguments<'a> {
             }
         }
         arguments.check_api(command)?;
+        if arguments.is_strict()
+            && let Some(field) = own.iter().skip(1).find(|f| is_unstable(command.name, f.name))
+        {
+            return Err(Error::new(
+                Code::API_STRICT_ERROR,
+                format!(
+                    "BSON field '{}.{}' is not allowed with apiStrict:true.",
+                    field.place, field.name
+                ),
+            ));
+        }
         arguments.check_transaction()?;
         Ok((arguments, own))
     }
@@ -143,15 +154,7 @@ impl<'a> Arguments<'a> {
             ));
         }
         if self.is_strict() && !command.api_v1 {
-            return Err(Error::new(
-                Code::API_STRICT_ERROR,
-                format!(
-                    "Provided apiStrict:true, but the command {} is not in API Version 1. \
-                     Information on supported commands and migrations in API Version 1 can be \
-                     found at https://dochub.mongodb.org/core/manual-versioned-api",
-                    command.name
-                ),
-            ));
+            return Err(not_in_api(command.name));
         }
         Ok(())
     }
@@ -195,6 +198,124 @@ impl<'a> Arguments<'a> {
             starts: self.start_transaction.is_some(),
         });
         Ok(())
+    }
+}
+
+/// The refusal of a command that API version 1 does not have.
+pub(crate) fn not_in_api(command: &str) -> Error {
+    Error::new(
+        Code::API_STRICT_ERROR,
+        format!(
+            "Provided apiStrict:true, but the command {command} is not in API Version 1. \
+             Information on supported commands and migrations in API Version 1 can be found at \
+             https://dochub.mongodb.org/core/manual-versioned-api"
+        ),
+    )
+}
+
+/// Whether null stands for "not given": so it does for the fields of which MongoDB wants a certain
+/// type, and not for those that are read whatever type they are of, as `hint` is.
+fn is_not_given(command: &str, field: &Field<'_>) -> bool {
+    let typed: &[&str] = match command {
+        _ if !matches!(field.value, RawBsonRef::Null | RawBsonRef::Undefined) => &[],
+        "find" => &[
+            "filter",
+            "projection",
+            "sort",
+            "skip",
+            "limit",
+            "batchSize",
+            "singleBatch",
+            "noCursorTimeout",
+            "allowPartialResults",
+            "allowDiskUse",
+            "let",
+            "collation",
+            "min",
+            "max",
+            "returnKey",
+            "showRecordId",
+            "tailable",
+            "awaitData",
+            "oplogReplay",
+            "readOnce",
+        ],
+        "aggregate" => {
+            &["cursor", "explain", "allowDiskUse", "bypassDocumentValidation", "let", "collation"]
+        }
+        "distinct" => &["key", "query", "collation"],
+        "insert" => &["documents", "ordered", "bypassDocumentValidation"],
+        "update" => &["updates", "ordered", "let", "bypassDocumentValidation"],
+        "delete" => &["deletes", "ordered", "let"],
+        "findAndModify" => &[
+            "query",
+            "sort",
+            "fields",
+            "remove",
+            "new",
+            "upsert",
+            "arrayFilters",
+            "collation",
+            "let",
+            "bypassDocumentValidation",
+        ],
+        "getMore" => &["collection", "batchSize"],
+        "killCursors" => &["cursors"],
+        "create" => &[
+            "capped",
+            "size",
+            "max",
+            "storageEngine",
+            "validator",
+            "validationLevel",
+            "validationAction",
+            "indexOptionDefaults",
+            "viewOn",
+            "pipeline",
+            "collation",
+            "timeseries",
+        ],
+        "createIndexes" => &["indexes", "ignoreUnknownIndexOptions"],
+        "collMod" => &[
+            "index",
+            "validator",
+            "validationLevel",
+            "validationAction",
+            "viewOn",
+            "pipeline",
+            "timeseries",
+            "cappedSize",
+            "cappedMax",
+            "dryRun",
+        ],
+        "listCollections" => &["filter", "nameOnly", "authorizedCollections", "cursor"],
+        "listDatabases" => &["filter", "nameOnly", "authorizedDatabases"],
+        "listIndexes" => &["cursor"],
+        "renameCollection" => &["to", "dropTarget"],
+        _ => &[],
+    };
+    typed.contains(&field.name)
+}
+
+/// Whether API version 1 has a command without this field of it.
+fn is_unstable(command: &str, field: &str) -> bool {
+    match command {
+        "find" => matches!(
+            field,
+            "awaitData"
+                | "max"
+                | "min"
+                | "noCursorTimeout"
+                | "oplogReplay"
+                | "returnKey"
+                | "showRecordId"
+                | "tailable"
+        ),
+        "create" => matches!(
+            field,
+            "autoIndexId" | "capped" | "indexOptionDefaults" | "max" | "size" | "storageEngine"
+        ),
+        _ => false,
     }
 }
 

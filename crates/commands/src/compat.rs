@@ -1,11 +1,14 @@
-//! The text of `docs/COMPAT.md`: what is here, read from the registry and the error table.
+//! The text of `docs/COMPAT.md`: what is here, read from the registries and the error table.
 //!
 //! Always true: the file equals this text; a test holds it. To renew it:
 //! `cargo run -p commands --example compat > docs/COMPAT.md`.
 
+mod operators;
+
 use crate::diagnostics::build_info::MONGODB_VERSION;
 use crate::diagnostics::hello::MAX_WIRE_VERSION;
 use crate::registry::{COMMANDS, Command};
+use crate::transactions::labels::labels_of;
 use std::fmt::Write;
 
 /// Options that are known and refused, with what the client sees.
@@ -76,8 +79,8 @@ pub fn page() -> String {
     let mut text = String::new();
     text.push_str("# What clients can ask\n\n");
     text.push_str(
-        "This page is generated from the command registry and the error table; a test fails when \
-         it is stale.\nRenew it with `cargo run -p commands --example compat > docs/COMPAT.md`.\n\n",
+        "This page is generated from the registries of the code (commands, stages, \
+         operators) and the error table; a test fails when it is stale.\nRenew it with `cargo run -p commands --example compat > docs/COMPAT.md`.\n\n",
     );
     line(
         &mut text,
@@ -92,6 +95,7 @@ pub fn page() -> String {
     text.push_str(TRANSACTIONS);
     text.push_str(LEGACY);
     text.push_str(STORAGE);
+    operators::tables(&mut text);
     refused(&mut text);
     codes(&mut text);
     text
@@ -189,10 +193,17 @@ fn refused(text: &mut String) {
 fn codes(text: &mut String) {
     line(text, "## Error codes with a name\n");
     line(text, "Others have a number only and the name `Location<number>`.\n");
-    line(text, "| Code | Name |");
-    line(text, "|---|---|");
+    line(
+        text,
+        "A label stands where the code carries one: `TransientTransactionError` in a session's \
+         transaction, `RetryableWriteError` on a retryable write or the end of a transaction \
+         (with `NoWritesPerformed` where nothing was written).\n",
+    );
+    line(text, "| Code | Name | Labels |");
+    line(text, "|---|---|---|");
     for (code, name) in errors::TABLE {
-        line(text, &format!("| {} | {name} |", code.0));
+        let labels = labels_of(*code).join(", ");
+        line(text, &format!("| {} | {name} | {labels} |", code.0));
     }
 }
 

@@ -4,7 +4,7 @@
 //! Always true: each piece of advice is given once for each start of the server; what is kept of
 //! operations is bounded, and holds names of fields, never values.
 
-use bson::raw::{RawBsonRef, RawDocument};
+use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use catalog::{Catalog, Collection, Index, Namespace};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -50,7 +50,8 @@ struct Learnt {
 }
 
 impl IndexAdvice {
-    /// A slow operation read the whole of a collection; `command` is as it came.
+    /// A slow operation scanned so many documents of a collection, of which so many passed its
+    /// filter; `command` is as it came.
     pub(crate) fn note_scan(
         &self,
         namespace: &Namespace,
@@ -153,11 +154,30 @@ fn leads(index: &Index, fields: &[String]) -> bool {
         && index.spec().parts.first().is_some_and(|part| fields.contains(&part.path))
 }
 
-/// What a command, or its one statement, looks for. Not that of a pipeline: how much of it matched,
-/// what comes out at its end does not tell.
+/// What a command, or its one statement, looks for in its collection.
 fn filter_of(command: &RawDocument) -> Option<&RawDocument> {
     let of = |name: &str| command.get_document(name).ok();
-    of("filter").or_else(|| of("query")).or_else(|| of("q"))
+    let plain = of("filter").or_else(|| of("query")).or_else(|| of("q"));
+    plain.or_else(|| first_match(command.get_array("pipeline").ok()?))
+}
+
+/// Stages that look for something else somewhere else: what was scanned is not their pipeline's.
+const ELSEWHERE: [&str; 4] = ["$lookup", "$graphLookup", "$unionWith", "$facet"];
+
+/// The filter of a pipeline that begins with one.
+fn first_match(pipeline: &RawArray) -> Option<&RawDocument> {
+    let mut first = None;
+    for (at, stage) in pipeline.into_iter().enumerate() {
+        let RawBsonRef::Document(stage) = stage.ok()? else { return None };
+        if at == 0 {
+            first = stage.get_document("$match").ok();
+        }
+        let (name, _) = stage.iter().next()?.ok()?;
+        if ELSEWHERE.contains(&name.as_str()) {
+            return None;
+        }
+    }
+    first
 }
 
 /// The fields that an index could be over, in the order it should have them.
@@ -224,6 +244,7 @@ mod tests {
             rawdoc! { "find": "c", "filter": { "a": 1 } },
             rawdoc! { "findAndModify": "c", "query": { "a": 1 } },
             rawdoc! { "q": { "a": 1 }, "u": { "$set": { "b": 1 } } },
+            rawdoc! { "aggregate": "c", "pipeline": [{ "$match": { "a": 1 } }, { "$sort": { "b": 1 } }] },
         ] {
             assert_eq!(
                 filter_of(&command).map(fields_of),
@@ -231,7 +252,13 @@ mod tests {
                 "{command:?}"
             );
         }
-        let pipeline = rawdoc! { "aggregate": "c", "pipeline": [{ "$match": { "a": 1 } }] };
-        assert_eq!(filter_of(&pipeline), None);
+        let pipelines = [
+            rawdoc! { "pipeline": [] },
+            rawdoc! { "pipeline": [{ "$sort": { "a": 1 } }, { "$match": { "a": 1 } }] },
+            rawdoc! { "pipeline": [{ "$match": { "a": 1 } }, { "$lookup": { "from": "d" } }] },
+        ];
+        for pipeline in pipelines {
+            assert_eq!(filter_of(&pipeline), None, "{pipeline:?}");
+        }
     }
 }

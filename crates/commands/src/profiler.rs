@@ -208,13 +208,10 @@ impl Entry<'_> {
 
     /// A scan that an index would have spared.
     fn note_scan(&self) {
-        let scans = self.examined.plan_summary().is_some_and(|plans| plans.contains("COLLSCAN"));
-        let Figures { returned, matched, deleted, .. } = self.context.figures;
-        // A count or a group does not say how much it found.
-        let found = returned.or(matched).or(deleted);
-        if let (true, Some(namespace), Some(found)) = (scans, &self.context.collection, found) {
+        if let Some(namespace) = &self.context.collection {
+            let Examined { scanned, found_by_scan, .. } = self.examined;
             let advice = &self.context.service.index_advice;
-            advice.note_scan(namespace, self.command(), self.examined.documents, found);
+            advice.note_scan(namespace, self.command(), scanned, found_by_scan);
         }
     }
 

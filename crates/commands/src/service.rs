@@ -3,7 +3,7 @@
 //! What is always true: `run` never fails and never changes what it borrowed; every error becomes
 //! a reply. A connection runs one request at a time.
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, not_in_api};
 use crate::connection::{Connection, ConnectionInfo, OperationInterrupt};
 use crate::context::Context;
 use crate::crud::batch::Parked;
@@ -145,6 +145,8 @@ pub struct Service {
     /// Guards the list of open connections.
     connections: Mutex<BTreeMap<u64, Arc<Connection>>>,
     pub(crate) ttl_sleep_secs: AtomicU64,
+    /// Whether a row of figures is kept each second.
+    pub(crate) keeps_history: AtomicBool,
     /// Deletes what has expired; `None` once the server ends.
     ttl: Mutex<Option<TtlMonitor>>,
     /// Guards nothing but the wait of awaitable requests; true once the server ends.
@@ -224,6 +226,7 @@ impl Service {
             test_commands: AtomicBool::new(false),
             fail_points: FailPoints::default(),
             ttl_sleep_secs: AtomicU64::new(TTL_SLEEP.as_secs()),
+            keeps_history: AtomicBool::new(true),
             ttl: Mutex::new(ttl),
             ending: Mutex::new(false),
             woken: Condvar::new(),
@@ -444,6 +447,12 @@ impl Service {
         *self.ending.lock()
     }
 
+    /// Whether whoever keeps the history of figures is to take a row now; off, the page's graphs and
+    /// the runtime advice have nothing to go by.
+    pub fn keeps_history(&self) -> bool {
+        self.keeps_history.load(Ordering::Relaxed)
+    }
+
     /// How long the expiry of documents rests between two passes.
     pub(crate) fn set_ttl_sleep(&self, seconds: u64) {
         self.ttl_sleep_secs.store(seconds, Ordering::Relaxed);
@@ -547,7 +556,10 @@ fn find_command(connection: &Connection, body: &RawDocument) -> Result<(usize, &
     };
     registry::find(name)
         .filter(|(_, command)| !command.legacy || connection.last_write.get().is_some())
-        .ok_or_else(|| Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'")))
+        .ok_or_else(|| match body.get("apiStrict") {
+            Ok(Some(RawBsonRef::Boolean(true))) => not_in_api(name),
+            _ => Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'")),
+        })
 }
 
 /// Settles what depends on this node's role: times, concerns, whether it may be asked at all.

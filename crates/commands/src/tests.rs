@@ -19,6 +19,7 @@ mod housekeeping;
 mod javascript;
 mod layouts;
 mod mutations;
+mod prepare_unique;
 mod profiler;
 mod replica_set;
 mod sessions;

@@ -253,6 +253,20 @@ mod tests {
         assert!(CheckpointRoot::fold(&gone, &NONE).is_err(), "a change alone");
     }
 
+    #[test]
+    fn root_with_one_byte_changed_is_refused_or_says_just_that() {
+        let whole = sample().encode();
+        for at in 0..whole.len() {
+            for to in 0..=u8::MAX {
+                let mut bytes = whole.clone();
+                bytes[at] = to;
+                if let Ok(root) = CheckpointRoot::fold(&bytes, &NONE) {
+                    assert_eq!(root.encode(), bytes, "byte {at} set to {to}");
+                }
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn mutated_roots_never_panic(at in any::<prop::sample::Index>(), to in any::<u8>(), cut in any::<prop::sample::Index>()) {

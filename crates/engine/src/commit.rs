@@ -163,12 +163,18 @@ impl Environment {
 
     /// Takes the next timestamp and appends the commit record under it.
     fn log_commit(&self, txn: u64, tail: &[u8], chunks: Option<&Chunks>) -> Result<(u64, u64)> {
-        // Where the log buffer is full, nobody else waits for this one.
-        self.check(self.wal().make_room(tail.len()))?;
-        let mut order = self.commit_order.lock();
-        let timestamp = order.newest + 1;
-        let head = records::commit_head(txn, timestamp, chunks.map_or(0, |chunks| chunks.count));
-        let end = self.append(&[&head, tail])?;
+        let count = chunks.map_or(0, |chunks| chunks.count);
+        let (mut order, timestamp, head, end) = loop {
+            let order = self.commit_order.lock();
+            let timestamp = order.newest + 1;
+            let head = records::commit_head(txn, timestamp, count);
+            if let Some(end) = self.check(self.wal().try_append(&[&head, tail]))? {
+                break (order, timestamp, head, end);
+            }
+            // Where the log buffer is full, nobody else waits for this one.
+            drop(order);
+            self.check(self.wal().make_room(head.len() + tail.len()))?;
+        };
         order.newest = timestamp;
         let position = end.saturating_sub(wal::format::frame_bytes(head.len() + tail.len()) as u64);
         if chunks.is_some() || position >= order.next_point {
@@ -178,6 +184,8 @@ impl Environment {
                 needed.chunks_end(txn, chunks.position, Some(timestamp));
             }
         }
+        drop(order);
+        self.log_grew(end);
         Ok((timestamp, end))
     }
 

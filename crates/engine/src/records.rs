@@ -258,6 +258,9 @@ pub(crate) fn decode_options(bytes: &[u8; OPTIONS_BYTES]) -> Result<DictionaryOp
         (3, level) => Compression::Zstd(level),
         _ => return Err(Malformed("an unknown compression")),
     };
+    if bytes[OPTIONS_BYTES - 1] != 0 {
+        return Err(Malformed("an option this program does not know"));
+    }
     let mut input = Input(&bytes[2..]);
     Ok(DictionaryOptions {
         compression,

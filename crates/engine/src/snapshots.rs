@@ -184,18 +184,25 @@ impl Snapshots {
     /// waiting behind it, or leaves that to the commit before it; returns when the watermark has
     /// passed `timestamp`.
     pub(crate) fn publish(&self, timestamp: u64) {
+        if self.watermark() + 1 == timestamp {
+            // It is the next one, and nobody else moves the watermark over it: threads that
+            // commit one after the other do not meet in the ring.
+            self.watermark.store(timestamp, Ordering::SeqCst);
+            self.advance(true);
+            return;
+        }
         // Its slot's last user must have been passed.
         self.wait_for(timestamp.saturating_sub(RING as u64));
         self.slot(timestamp).store(timestamp, Ordering::SeqCst);
-        self.advance();
+        self.advance(false);
         self.wait_for(timestamp);
     }
 
-    /// Moves the watermark over complete commits. Of two commits that complete at once, the later
-    /// store into the ring is followed by a look that sees the earlier one: none is left behind.
-    fn advance(&self) {
+    /// Moves the watermark over complete commits; `moved` where the caller has moved it too. Of two
+    /// commits that complete at once, the later store (into the ring, or of the watermark) is
+    /// followed by a look that sees the earlier one: none is left behind.
+    fn advance(&self, mut moved: bool) {
         let mut at = self.watermark();
-        let mut moved = false;
         while self.slot(at + 1).load(Ordering::SeqCst) == at + 1 {
             let (from, to) = (at, at + 1);
             match self.watermark.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst) {

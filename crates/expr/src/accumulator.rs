@@ -7,6 +7,7 @@
 //! Always true: adding all documents to one state, and adding parts of them to several states
 //! that are merged in order, finish with the same value.
 
+pub(crate) mod quantile;
 mod ranked;
 mod scripted;
 mod state;
@@ -20,6 +21,7 @@ pub use state::Accumulator;
 pub use window::{WindowAccumulator, WindowSum};
 
 use crate::agg::{Expression, ParseContext, Value, Variables, parse_fields};
+use crate::raw;
 use crate::sort::SortPattern;
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
@@ -52,7 +54,9 @@ pub(crate) enum Kind {
     First,
     Last,
     Push,
+    ConcatArrays,
     AddToSet,
+    SetUnion,
     StdDevPop,
     StdDevSamp,
     Count,
@@ -78,7 +82,9 @@ const NAMES: &[(&str, Kind)] = &[
     ("$first", Kind::First),
     ("$last", Kind::Last),
     ("$push", Kind::Push),
+    ("$concatArrays", Kind::ConcatArrays),
     ("$addToSet", Kind::AddToSet),
+    ("$setUnion", Kind::SetUnion),
     ("$stdDevPop", Kind::StdDevPop),
     ("$stdDevSamp", Kind::StdDevSamp),
     ("$count", Kind::Count),
@@ -95,6 +101,24 @@ const NAMES: &[(&str, Kind)] = &[
     ("$percentile", Kind::Percentile),
     ("$accumulator", Kind::Scripted),
 ];
+
+/// The names of all accumulators; `in_windows`: those that a window takes.
+pub fn operator_names(in_windows: bool) -> Vec<&'static str> {
+    let wanted = |kind: Kind| !in_windows || kind.is_window_function();
+    NAMES.iter().filter(|(_, kind)| wanted(*kind)).map(|(name, _)| *name).collect()
+}
+
+impl Kind {
+    /// Whether each element of a list counts, and nothing but lists do.
+    fn takes_lists(self) -> bool {
+        matches!(self, Self::ConcatArrays | Self::SetUnion)
+    }
+
+    /// Whether windows have it too.
+    fn is_window_function(self) -> bool {
+        self != Self::Scripted
+    }
+}
 
 impl AccumulatorSpec {
     /// Parses `{<name>: <value>}` as it stands in `$group`.
@@ -222,34 +246,16 @@ impl AccumulatorSpec {
     ) -> Result<Self> {
         let RawBsonRef::Document(document) = value else {
             return Err(Error::location(
-                7436200,
+                if kind == Kind::Median { 7436100 } else { 7429703 },
                 format!(
                     "specification must be an object; found {name}: {}",
                     crate::agg::value_to_string(value)
                 ),
             ));
         };
-        let [input, p, method] = parse_fields(document, ["input", "p", "method"], |other| {
-            Error::location(40415, format!("BSON field '{name}.{other}' is an unknown field."))
-        })?;
-        let missing = |field: &str| {
-            Error::location(
-                40414,
-                format!("BSON field '{name}.{field}' is missing but a required field"),
-            )
-        };
-        let input = input.ok_or_else(|| missing("input"))?;
-        let method = method.ok_or_else(|| missing("method"))?;
-        if method.as_str() != Some("approximate") {
-            return Err(Error::bad_value(
-                "Currently only 'approximate' can be used as percentile 'method'.",
-            ));
-        }
+        let (input, percentiles) = quantile::options(name, document, ctx)?;
         let mut spec = Self::plain(name, kind, Expression::parse(input, ctx)?);
-        spec.percentiles = match kind {
-            Kind::Median => vec![0.5],
-            _ => read_percentiles(p.ok_or_else(|| missing("p"))?)?,
-        };
+        spec.percentiles = percentiles;
         Ok(spec)
     }
 
@@ -302,6 +308,11 @@ impl AccumulatorSpec {
         let value = self.input.evaluate(document, variables)?;
         let before = state.bytes();
         match &self.sort {
+            None if self.kind.takes_lists() => {
+                for value in self.list(&value)? {
+                    state.add(&Value::Ref(value?))?;
+                }
+            }
             None => state.add(&value)?,
             Some(sort) => {
                 state.add_ranked(sort.key(document, variables.collation())?, &value);
@@ -311,6 +322,26 @@ impl AccumulatorSpec {
             return Err(self.too_large());
         }
         Ok(())
+    }
+
+    /// The elements of what `$concatArrays` and `$setUnion` are fed; nothing where it is missing.
+    fn list<'v>(
+        &self,
+        value: &'v Value<'_>,
+    ) -> Result<impl Iterator<Item = Result<RawBsonRef<'v>>> + use<'v>> {
+        let list = match value.get() {
+            None => None,
+            Some(RawBsonRef::Array(list)) => Some(list),
+            Some(other) => {
+                return Err(Error::type_mismatch(format!(
+                    "{} requires array inputs, but input {} is of type {}",
+                    self.name,
+                    crate::agg::value_to_string(other),
+                    value.type_name()
+                )));
+            }
+        };
+        Ok(list.into_iter().flat_map(raw::values))
     }
 
     /// Takes up a partial state.
@@ -340,30 +371,6 @@ fn parse_operand(name: &str, value: RawBsonRef<'_>, ctx: &ParseContext) -> Resul
         (Some(only), None) => Expression::parse(only?, ctx),
         _ => Err(Error::location(40237, format!("The {name} accumulator is a unary operator"))),
     }
-}
-
-fn read_percentiles(value: RawBsonRef<'_>) -> Result<Vec<f64>> {
-    let refuse = || {
-        Error::location(
-            7750301,
-            "The $percentile 'p' field must be an array of numbers from [0.0, 1.0]",
-        )
-    };
-    let RawBsonRef::Array(array) = value else {
-        return Err(Error::location(
-            7750300,
-            "The $percentile 'p' field must be a non-empty array of constant values",
-        ));
-    };
-    let mut found = Vec::new();
-    for element in array {
-        let p = crate::number::Number::from_bson(element?).ok_or_else(refuse)?.to_f64();
-        if !(0.0..=1.0).contains(&p) {
-            return Err(refuse());
-        }
-        found.push(p);
-    }
-    if found.is_empty() { Err(refuse()) } else { Ok(found) }
 }
 
 /// Numbers of a value: itself, or of each element where it is an array (percentiles take both).

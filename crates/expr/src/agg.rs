@@ -22,6 +22,8 @@ mod object;
 mod optimize;
 mod parse;
 mod path;
+mod quantile;
+mod reduce;
 pub(crate) mod script;
 mod set;
 mod string;
@@ -62,6 +64,9 @@ pub const GEO_NEAR_DISTANCE: &str = "\u{1}geoNearDistance";
 
 /// Where it carries the location that was measured.
 pub const GEO_NEAR_POINT: &str = "\u{1}geoNearPoint";
+
+/// What `$geoNear` has measured: it goes with a document whatever a stage makes of its fields.
+pub const MEASURED: [&str; 2] = [GEO_NEAR_DISTANCE, GEO_NEAR_POINT];
 
 /// A parsed aggregation expression.
 #[derive(Clone, Debug)]
@@ -166,6 +171,11 @@ impl Expression {
             _ => None,
         }
     }
+}
+
+/// The names of all operators.
+pub fn operator_names() -> Vec<&'static str> {
+    parse::names()
 }
 
 /// Refuses a value that has grown past [`MAX_VALUE_BYTES`].

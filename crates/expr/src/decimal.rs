@@ -5,6 +5,8 @@
 //! Newton's method in decimal; logarithms and exponentials are computed in binary doubles and so
 //! carry 15 to 17 digits.
 
+mod fixed;
+pub(crate) mod functions;
 mod wide;
 
 use bson::Decimal128;
@@ -357,6 +359,26 @@ impl Decimal {
         Self::finite(self.negative, kept + u128::from(up), exponent + drop)
     }
 
+    /// Rounded to `10^-places` and written with just that exponent; not a number where that takes
+    /// more than 34 digits.
+    #[must_use]
+    pub fn quantized(self, places: i32, rounding: Rounding) -> Self {
+        let rounded = self.round_to(places, rounding);
+        let Kind::Finite { coefficient, exponent } = rounded.kind else { return rounded };
+        // What was not rounded has fewer places than asked for: zeros are added.
+        let Ok(zeros) = u32::try_from(exponent + places) else { return rounded };
+        if coefficient == 0 {
+            return Self::finite(rounded.negative, 0, -places);
+        }
+        let padded = 10_u128.checked_pow(zeros).and_then(|unit| coefficient.checked_mul(unit));
+        match padded {
+            Some(padded) if padded <= MAX_COEFFICIENT => {
+                Self::finite(rounded.negative, padded, -places)
+            }
+            _ => Self::NAN,
+        }
+    }
+
     /// Square root; not a number below zero.
     #[must_use]
     pub fn sqrt(self) -> Self {
@@ -389,7 +411,14 @@ impl Decimal {
             let power = self.powi(n.unsigned_abs());
             return if n < 0 { Self::from_i64(1).div(power) } else { power };
         }
-        Self::from_f64_exact(self.to_f64().powf(other.to_f64()))
+        if self.negative || self.is_zero() || self.is_infinite() || !other.is_finite() {
+            return Self::from_f64_exact(self.to_f64().powf(other.to_f64()));
+        }
+        functions::power(self, other)
+    }
+
+    fn is_finite(self) -> bool {
+        matches!(self.kind, Kind::Finite { .. })
     }
 
     fn powi(self, mut n: u64) -> Self {

@@ -277,6 +277,13 @@ impl Filter {
         Ok(Self::new(root, Arc::clone(&ctx.variables)))
     }
 
+    /// Parses what `$elemMatch` asks of an array's elements: see [`Self::matches_value`].
+    pub fn parse_element(condition: &RawDocument, ctx: &ParseContext) -> Result<Self> {
+        let root = parse::element_filter(condition, ctx)?;
+        geo::refuse_near(&root)?;
+        Ok(Self::new(root, Arc::clone(&ctx.variables)))
+    }
+
     /// The filter that matches everything.
     pub fn all() -> Self {
         Self { root: Node::AlwaysTrue, variables: ParseContext::default().variables }
@@ -438,3 +445,8 @@ fn collect_paths<'n>(node: &'n Node, found: &mut Vec<&'n Path>) {
 mod tests;
 
 pub use parse::is_operator_document;
+
+/// The names of all operators: in place of a field's name, and under one.
+pub fn operator_names() -> [&'static [&'static str]; 2] {
+    [parse::TOP, parse::UNDER_FIELD]
+}

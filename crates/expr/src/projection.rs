@@ -255,5 +255,10 @@ fn collect(level: &Level, prefix: &str, found: &mut BTreeSet<String>) -> bool {
     })
 }
 
+/// The names of the operators that are no expressions, or others here than as expressions.
+pub fn operator_names() -> &'static [&'static str] {
+    parse::OPERATORS
+}
+
 #[cfg(test)]
 mod tests;

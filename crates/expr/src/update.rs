@@ -256,5 +256,10 @@ impl Operators {
     }
 }
 
+/// The names of all operators.
+pub fn operator_names() -> impl Iterator<Item = &'static str> {
+    parse::OPERATORS.iter().map(|(name, _)| *name)
+}
+
 #[cfg(test)]
 mod tests;

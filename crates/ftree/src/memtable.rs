@@ -18,6 +18,7 @@ use arena::Arena;
 use cachetable::CacheTable;
 use index::Index;
 use order::{Batch, Ordered};
+use os::Padded;
 use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use record::{Record, Target};
 use std::sync::Arc;
@@ -113,11 +114,7 @@ impl MemTable {
 
 /// Counts threads inside an insert, on several cache lines: threads seldom share one.
 #[derive(Default)]
-struct Writers([WriterSlot; 4]);
-
-#[derive(Default)]
-#[repr(align(64))]
-struct WriterSlot(AtomicUsize);
+struct Writers([Padded<AtomicUsize>; 4]);
 
 /// A thread inside an insert, until dropped.
 struct Writer<'a>(&'a AtomicUsize);

@@ -2,6 +2,7 @@
 
 use crate::Target;
 
+mod indexes;
 mod language;
 mod network;
 mod storage;
@@ -13,6 +14,7 @@ pub const ALL: &[Target] = &[
     network::COMPRESSED,
     network::DOCUMENT,
     language::LANGUAGE,
+    indexes::INDEXES,
     storage::KEY,
     storage::PAGE,
     storage::SUPERBLOCK,

@@ -18,6 +18,7 @@
 mod block;
 mod file;
 mod frame;
+mod points;
 #[cfg(test)]
 mod tests;
 
@@ -25,7 +26,8 @@ use block::{Column, Row};
 use file::HourFile;
 use os::Os;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use points::{GAP_MS, Points, Wanted};
+use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -49,6 +51,9 @@ pub const MAX_BYTES: u64 = 64 << 20;
 /// Points of one reading at most.
 pub const MAX_POINTS: usize = 20_000;
 
+/// Values of one reading at most, over all its columns: a reply has to stay a document.
+pub const MAX_VALUES: usize = 500_000;
+
 /// A figure of one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
@@ -65,6 +70,9 @@ pub enum Error {
     /// More than [`MAX_POINTS`] were asked for.
     #[error("more than {MAX_POINTS} points of time: ask for a greater step or a shorter stretch")]
     TooManyPoints,
+    /// More than [`MAX_VALUES`] were asked for.
+    #[error("more than {MAX_VALUES} values: ask for a greater step or fewer names")]
+    TooManyValues,
     /// The disk says no.
     #[error("the history cannot be read: {0}")]
     Io(#[from] io::Error),
@@ -162,7 +170,9 @@ impl History {
     }
 
     /// The columns called `names` from `from_ms` to `to_ms`, both included, a point for every
-    /// `step_ms`: the last row of each step.
+    /// `step_ms`: the last row of each step. What the step's other rows were is told for
+    /// `least(NAME)` and `most(NAME)`, and for `slowest(NAME)` and `fastest(NAME)`: what the figure
+    /// grew by, per second, from one row to the next.
     ///
     /// # Errors
     /// [`Error`].
@@ -173,54 +183,27 @@ impl History {
         step_ms: i64,
         names: &[&str],
     ) -> Result<Series, Error> {
-        let mut points = Points { from_ms, to_ms, step_ms: step_ms.max(1), all: BTreeMap::new() };
+        let wanted: Vec<Wanted<'_>> = names.iter().map(|name| Wanted::parse(name)).collect();
+        let mut points = Points::new(from_ms, to_ms, step_ms.max(1));
+        let before_ms = from_ms.saturating_sub(GAP_MS);
         let (blocks, columns, rows) = {
             let state = self.state.lock();
             let blocks: Vec<_> =
-                state.files.iter().flat_map(|file| file.blocks_of(from_ms, to_ms)).collect();
+                state.files.iter().flat_map(|file| file.blocks_of(before_ms, to_ms)).collect();
             (blocks, Arc::clone(&state.columns), state.rows.clone())
         };
         for block in blocks {
-            points.take(&block.columns, &block.read()?, names)?;
+            points.take(&block.columns, &block.read()?, &wanted)?;
         }
-        points.take(&columns, &rows, names)?;
+        points.take(&columns, &rows, &wanted)?;
         let mut series = Series { times: Vec::new(), columns: vec![Vec::new(); names.len()] };
-        for (at_ms, values) in points.all.into_values() {
+        for (at_ms, values) in points.by_step() {
             series.times.push(at_ms);
             for (column, value) in series.columns.iter_mut().zip(values) {
                 column.push(value);
             }
         }
         Ok(series)
-    }
-}
-
-/// The points of a reading, by step.
-struct Points {
-    from_ms: i64,
-    to_ms: i64,
-    step_ms: i64,
-    all: BTreeMap<i64, (i64, Vec<Option<f64>>)>,
-}
-
-impl Points {
-    fn take(&mut self, columns: &[Column], rows: &[Row], names: &[&str]) -> Result<(), Error> {
-        let places: Vec<Option<usize>> = names
-            .iter()
-            .map(|name| columns.iter().position(|column| column.name == *name))
-            .collect();
-        for row in rows.iter().filter(|row| (self.from_ms..=self.to_ms).contains(&row.at_ms)) {
-            let step = row.at_ms.div_euclid(self.step_ms);
-            if self.all.get(&step).is_some_and(|(at_ms, _)| *at_ms >= row.at_ms) {
-                continue;
-            }
-            let value = |place: &Option<usize>| place.map(|at| columns[at].shown(row.values[at]));
-            self.all.insert(step, (row.at_ms, places.iter().map(value).collect()));
-            if self.all.len() > MAX_POINTS {
-                return Err(Error::TooManyPoints);
-            }
-        }
-        Ok(())
     }
 }
 

@@ -65,6 +65,53 @@ fn a_step_has_its_last_row() {
 }
 
 #[test]
+fn a_step_tells_what_its_last_row_hides() {
+    let os = SimOs::new(1).os();
+    let history = History::open(&os, folder()).unwrap();
+    // a counter that stands still in second 30 and jumps in 31, and starts anew in second 90
+    let mut sum = 0;
+    for n in 0..120 {
+        sum = match n {
+            90 => 7,
+            30 => sum,
+            31 => sum + 500,
+            _ => sum + 100,
+        };
+        let busy = if n == 45 { 9 } else { 2 };
+        let row =
+            [("sum".to_owned(), Number::Whole(sum)), ("busy".to_owned(), Number::Whole(busy))];
+        history.add(START + n * 1000, &row).unwrap();
+    }
+    let names = [
+        "most(busy)",
+        "least(busy)",
+        "slowest(sum)",
+        "fastest(sum)",
+        "busy",
+        "most(no)",
+        "odd(busy)",
+    ];
+    let series = history.read(START, i64::MAX, 60_000, &names).unwrap();
+    assert_eq!(series.columns[0], [Some(9.0), Some(2.0)]);
+    assert_eq!(series.columns[1], [Some(2.0), Some(2.0)]);
+    assert_eq!(series.columns[2], [Some(0.0), Some(100.0)], "a new start is no growth");
+    assert_eq!(series.columns[3], [Some(500.0), Some(100.0)]);
+    assert_eq!(series.columns[4], [Some(2.0), Some(2.0)]);
+    assert_eq!(series.columns[5..], [[None, None], [None, None]]);
+    // the first row of a stretch grew from the one before it
+    let series = history.read(START + 31_000, START + 31_000, 1000, &["fastest(sum)", "sum"]);
+    assert_eq!(series.unwrap().columns[0], [Some(500.0)]);
+    // one request asks for so much and no more
+    let many = vec!["sum"; MAX_VALUES / 119];
+    let refused = history.read(START, i64::MAX, 1000, &many);
+    assert!(matches!(refused, Err(Error::TooManyValues)), "{refused:?}");
+    // after a gap there is nothing to tell
+    history.add(START + 1_000_000, &[("sum".to_owned(), Number::Whole(1 << 40))]).unwrap();
+    let series = history.read(START, i64::MAX, 60_000, &["fastest(sum)"]).unwrap();
+    assert_eq!(series.columns[0], [Some(500.0), Some(100.0), None]);
+}
+
+#[test]
 fn a_restart_goes_on_where_it_was() {
     let os = SimOs::new(1).os();
     let history = History::open(&os, folder()).unwrap();

@@ -28,7 +28,7 @@ pub use entropy::Entropy;
 pub use lane::{LANES, Padded, lane};
 pub use machine::{
     Memory, USAGE_BLOCK_BYTES, Usage, cpu_count, memory, raise_open_file_limit, resident_bytes,
-    usage,
+    stolen, usage,
 };
 pub use process::{Daemon, Signal, daemonize, on_signals};
 pub use spawn::{Job, JoinHandle, Panicked, Spawner, work_in_background};

@@ -154,6 +154,22 @@ fn duration(time: libc::timeval) -> Duration {
     Duration::from_secs(seconds) + Duration::from_micros(micros)
 }
 
+/// Processor time, of all processors together, that the hypervisor has given to others while
+/// somebody here wanted it, since the machine started. Zero where there is no hypervisor.
+pub fn stolen() -> Duration {
+    let stat = read_to_string("/proc/stat").unwrap_or_default();
+    Duration::from_millis(stolen_ticks(&stat) * TICK_MS)
+}
+
+/// The kernel counts processor time in hundredths of a second, wherever Rust runs.
+const TICK_MS: u64 = 10;
+
+/// The eighth figure of the line that sums up all processors (`man 5 proc_stat`).
+fn stolen_ticks(stat: &str) -> u64 {
+    let all = stat.lines().find_map(|line| line.strip_prefix("cpu "));
+    all.and_then(|all| all.split_whitespace().nth(7)?.parse().ok()).unwrap_or(0)
+}
+
 /// Processors this process may run on, at least 1.
 pub fn cpu_count() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
@@ -187,6 +203,13 @@ mod tests {
         assert_eq!(parse_limit("max\n"), None);
         assert_eq!(parse_limit("9223372036854771712\n"), None);
         assert_eq!(parse_limit("268435456\n"), Some(268435456));
+    }
+
+    #[test]
+    fn stolen_time_is_the_eighth_figure() {
+        let stat = "cpu  30 1 20 900 5 0 2 77 0 0\ncpu0 15 0 10 450 2 0 1 38 0 0\n";
+        assert_eq!(stolen_ticks(stat), 77);
+        assert_eq!(stolen_ticks("cpu  30 1 20 900\n"), 0);
     }
 
     #[test]

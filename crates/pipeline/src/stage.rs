@@ -117,41 +117,83 @@ pub(crate) fn parse(
         ));
     };
     let (name, value) = (first.key().as_str(), first.value()?);
-    stages.push(match name {
-        "$match" => matching::parse(value, ctx)?,
-        "$project" | "$addFields" | "$set" | "$unset" => transform::parse(name, value, ctx)?,
-        "$group" => group::parse(value, ctx)?,
-        "$sort" => sort::parse(value)?,
-        "$limit" => limit::parse_limit(value)?,
-        "$skip" => limit::parse_skip(value)?,
-        "$unwind" => unwind::parse(value)?,
-        "$replaceRoot" | "$replaceWith" => replace_root::parse(name, value, ctx)?,
-        "$lookup" => lookup::parse(value, ctx)?,
-        "$graphLookup" => graph_lookup::parse(value, ctx)?,
-        "$facet" => facet::parse(value, ctx)?,
-        "$sample" => sample::parse(value)?,
-        "$bucketAuto" => bucket_auto::parse(value, ctx)?,
-        "$setWindowFields" => window::parse(value, ctx)?,
-        "$densify" => densify::parse(value)?,
-        "$fill" => return fill::parse(value, ctx, stages),
-        "$redact" => Stage::Redact(Computed::parse(value, ctx)?),
-        "$unionWith" => union_with::parse(value, ctx)?,
-        "$documents" => documents::parse(value, ctx)?,
-        "$out" => out::parse(value, ctx)?,
-        "$merge" => merge::parse(value, ctx)?,
-        "$geoNear" => geo_near::parse(value, ctx)?,
-        "$count" => return shorthand::count(value, stages),
-        "$sortByCount" => return shorthand::sort_by_count(value, ctx, stages),
-        "$bucket" => return shorthand::bucket(value, ctx, stages),
-        _ if metadata::is_known(name) => metadata::parse(name, value, ctx)?,
-        _ => {
-            return Err(Error::location(
-                40324,
-                format!("Unrecognized pipeline stage name: '{name}'"),
-            ));
+    let unknown = || Error::location(40324, format!("Unrecognized pipeline stage name: '{name}'"));
+    match PARSERS.iter().find(|(known, _)| *known == name) {
+        Some((_, Parser::One(parse))) => stages.push(parse(value, ctx)?),
+        Some((_, Parser::Several(parse))) => parse(value, ctx, stages)?,
+        Some((known, Parser::Metadata)) => stages.push(metadata::parse(known, value, ctx)?),
+        Some((known, Parser::Refused(code, reason))) => {
+            return Err(Error::location(*code, reason.replace("{}", known)));
         }
-    });
+        None => return Err(unknown()),
+    }
     Ok(())
+}
+
+/// How a stage is read.
+enum Parser {
+    One(fn(RawBsonRef<'_>, &PipelineContext) -> Result<Stage>),
+    /// A name that stands for several stages.
+    Several(fn(RawBsonRef<'_>, &PipelineContext, &mut Vec<Stage>) -> Result<()>),
+    /// A stage whose documents the environment has.
+    Metadata,
+    /// Known and not served: the code, and the text around the name.
+    Refused(i32, &'static str),
+}
+
+const ATLAS_ONLY: Parser = Parser::Refused(31082, "{} stage is only allowed on MongoDB Atlas");
+
+/// Every stage.
+const PARSERS: &[(&str, Parser)] = &[
+    ("$addFields", Parser::One(|value, ctx| transform::parse("$addFields", value, ctx))),
+    ("$bucket", Parser::Several(shorthand::bucket)),
+    ("$bucketAuto", Parser::One(bucket_auto::parse)),
+    ("$changeStream", Parser::Refused(40573, "The {} stage is only supported on replica sets")),
+    ("$collStats", Parser::Metadata),
+    ("$count", Parser::Several(|value, _, stages| shorthand::count(value, stages))),
+    ("$currentOp", Parser::Metadata),
+    ("$densify", Parser::One(|value, _| densify::parse(value))),
+    ("$documents", Parser::One(documents::parse)),
+    ("$facet", Parser::One(facet::parse)),
+    ("$fill", Parser::Several(fill::parse)),
+    ("$geoNear", Parser::One(geo_near::parse)),
+    ("$graphLookup", Parser::One(graph_lookup::parse)),
+    ("$group", Parser::One(group::parse)),
+    ("$indexStats", Parser::Metadata),
+    ("$limit", Parser::One(|value, _| limit::parse_limit(value))),
+    ("$listCatalog", Parser::Metadata),
+    ("$listLocalSessions", Parser::Metadata),
+    ("$listSearchIndexes", ATLAS_ONLY),
+    ("$listSessions", Parser::Metadata),
+    ("$lookup", Parser::One(lookup::parse)),
+    ("$match", Parser::One(matching::parse)),
+    ("$merge", Parser::One(merge::parse)),
+    ("$out", Parser::One(out::parse)),
+    ("$planCacheStats", Parser::Metadata),
+    ("$project", Parser::One(|value, ctx| transform::parse("$project", value, ctx))),
+    ("$redact", Parser::One(|value, ctx| Ok(Stage::Redact(Computed::parse(value, ctx)?)))),
+    ("$replaceRoot", Parser::One(|value, ctx| replace_root::parse("$replaceRoot", value, ctx))),
+    ("$replaceWith", Parser::One(|value, ctx| replace_root::parse("$replaceWith", value, ctx))),
+    ("$sample", Parser::One(|value, _| sample::parse(value))),
+    ("$search", ATLAS_ONLY),
+    ("$searchMeta", ATLAS_ONLY),
+    ("$set", Parser::One(|value, ctx| transform::parse("$set", value, ctx))),
+    ("$setWindowFields", Parser::One(window::parse)),
+    ("$skip", Parser::One(|value, _| limit::parse_skip(value))),
+    ("$sort", Parser::One(|value, _| sort::parse(value))),
+    ("$sortByCount", Parser::Several(shorthand::sort_by_count)),
+    ("$unionWith", Parser::One(union_with::parse)),
+    ("$unset", Parser::One(|value, ctx| transform::parse("$unset", value, ctx))),
+    ("$unwind", Parser::One(|value, _| unwind::parse(value))),
+    ("$vectorSearch", ATLAS_ONLY),
+];
+
+/// Every stage's name, with the code that refuses it where one does.
+pub fn names() -> impl Iterator<Item = (&'static str, Option<i32>)> {
+    PARSERS.iter().map(|(name, parser)| match parser {
+        Parser::Refused(code, _) => (*name, Some(*code)),
+        _ => (*name, None),
+    })
 }
 
 impl Stage {

@@ -7,7 +7,7 @@
 use crate::stage::check_depth;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
-use expr::agg::{Expression, ParseContext, Variables};
+use expr::agg::{Expression, MEASURED, ParseContext, Variables};
 use expr::raw::{self, Writer};
 use expr::text_score;
 use std::collections::{BTreeSet, HashMap};
@@ -271,8 +271,12 @@ impl Job<'_> {
         for element in document.into_iter().flat_map(raw::elements) {
             let element = element?;
             match tree.get(element.name()) {
-                // What carries the score is no field, and goes with the document.
-                None if element.name() == text_score::FIELD => out.element(&element),
+                // What carries the score or a distance is no field, and goes with the document.
+                None if element.name() == text_score::FIELD
+                    || MEASURED.contains(&element.name()) =>
+                {
+                    out.element(&element);
+                }
                 // With inclusion a computed field comes after what was copied.
                 None | Some((_, Action::Compute(_))) if self.mode == Mode::Include => {}
                 None | Some((_, Action::Include)) => out.element(&element),

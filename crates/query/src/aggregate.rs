@@ -17,9 +17,10 @@ use crate::count::counting;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
 use crate::examined::note_sort;
 use crate::exec::{At, Stage as ExecStage};
-use crate::explain::{explain_query, plain};
-use crate::plan::Decision;
+use crate::explain::{Shape, explain_query};
+use crate::plan::Access;
 use crate::request::{AggregateRequest, AggregateTarget, Verbosity};
+use crate::settle::{Considered, Settled};
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use catalog::{Collection, Namespace, Snapshot};
@@ -127,15 +128,11 @@ pub(crate) fn open(
         return pipeline.execute(Box::new(EmptySource), &shared, &parse.variables);
     }
     let (collection, pipeline) = resolve(env, ns, pipeline, parse)?;
-    let head = Head::of(env, collection, pipeline, &parse.variables, hint)?;
-    let stage = head.stages()?;
+    let head = Head::of(env, collection, pipeline, &parse.variables, hint, Aim::Run)?;
     let carries_score = head.query.carries_score;
-    let source = StageSource {
-        stage,
-        snapshot: head.query.snapshot,
-        interrupt: Arc::clone(env.interrupt()),
-    };
-    let source = head.rest.execute(Box::new(source), &shared, &parse.variables)?;
+    let (stage, snapshot, rest) = head.stages()?;
+    let source = StageSource { stage, snapshot, interrupt: Arc::clone(env.interrupt()) };
+    let source = rest.execute(Box::new(source), &shared, &parse.variables)?;
     Ok(if carries_score { Box::new(StripSource(source)) } else { source })
 }
 
@@ -189,10 +186,40 @@ fn resolve(
     ))
 }
 
+/// How the planner answers its part of a pipeline.
+enum HeadPlan {
+    Run(Box<Settled>),
+    Explain(Box<Considered>),
+}
+
+impl HeadPlan {
+    fn access(&self) -> &Access {
+        match self {
+            Self::Run(settled) => &settled.access,
+            Self::Explain(considered) => &considered.decision.winner,
+        }
+    }
+
+    /// From here on the plans that may take the winner's place are in order where it is.
+    fn keep_order(&mut self) {
+        match self {
+            Self::Run(settled) => settled.keep_order(),
+            Self::Explain(_) => {}
+        }
+    }
+}
+
+/// What a pipeline's head is planned for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Aim {
+    Run,
+    Explain,
+}
+
 /// The part of a pipeline that the planner answers, and the rest.
 struct Head {
-    query: Canonical,
-    decision: Decision,
+    query: Arc<Canonical>,
+    plan: HeadPlan,
     rest: Pipeline,
     /// The rest reads no field at all: it only counts.
     counts: bool,
@@ -206,6 +233,7 @@ impl Head {
         pipeline: Pipeline,
         variables: &Arc<Variables>,
         hint: Option<RawBsonRef<'_>>,
+        aim: Aim,
     ) -> Result<Self> {
         let mut stages = pipeline.into_stages();
         let mut conjuncts = Vec::new();
@@ -239,9 +267,17 @@ impl Head {
         let searched = query.filter.text().is_some();
         query.carries_score = Pipeline::from_stages(rest.clone()).reads_text_score(searched)?;
         let fields = fields_of(&rest).filter(|_| !by_distance);
-        let decision = query.decide(fields.as_ref())?;
+        let counts = fields.as_ref().is_some_and(BTreeSet::is_empty);
+        let make = if counts { counting } else { Canonical::stages };
+        let mut plan = match aim {
+            Aim::Run => HeadPlan::Run(Box::new(query.settle(&ctx, fields.as_ref(), make)?)),
+            Aim::Explain => {
+                HeadPlan::Explain(Box::new(query.consider(&ctx, fields.as_ref(), make)?))
+            }
+        };
+        plan.keep_order();
         // An index that offers the order takes the sort's place; its limit stays.
-        if query.sort.is_some() && decision.winner.sorted {
+        if query.sort.is_some() && plan.access().sorted {
             rest[0] = Stage::Limit(if query.limit == 0 { u64::MAX } else { query.limit });
             if query.limit == 0 {
                 rest.remove(0);
@@ -251,21 +287,25 @@ impl Head {
             note_sort();
         }
         (query.sort, query.limit) = (None, 0);
-        let counts = fields.is_some_and(|fields| fields.is_empty());
         Ok(Self {
-            query,
-            decision,
+            query: Arc::new(query),
+            plan,
             rest: Pipeline::from_stages(rest),
             counts,
             catalog: Arc::clone(env.catalog()),
         })
     }
 
-    fn stages(&self) -> Result<Box<dyn ExecStage>> {
-        if self.counts {
-            return counting(&self.query, &self.decision.winner);
-        }
-        self.query.stages(&self.catalog, &self.decision.winner)
+    /// The stages of the plan and the state that they read.
+    fn stages(self) -> Result<(Box<dyn ExecStage>, Snapshot, Pipeline)> {
+        let make = if self.counts { counting } else { Canonical::stages };
+        let stage = match self.plan {
+            HeadPlan::Run(settled) => settled.stages(&self.query, &self.catalog, make)?,
+            HeadPlan::Explain(considered) => {
+                make(&self.query, &self.catalog, &considered.decision.winner)?
+            }
+        };
+        Ok((stage, self.query.snapshot.clone(), self.rest))
     }
 }
 
@@ -282,7 +322,7 @@ struct StageSource {
 
 impl Source for StageSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
-        let at = At { snapshot: &self.snapshot, txn: None, interrupt: &*self.interrupt };
+        let at = At::new(&self.snapshot, &*self.interrupt);
         if !self.stage.advance(&at)? {
             return Ok(None);
         }
@@ -331,8 +371,14 @@ pub fn explain_aggregate(
     };
     let env = QueryEnv::of(ctx, target, request.allow_disk_use);
     let (collection, pipeline) = resolve(&env, &ns, prepared.pipeline, &prepared.parse)?;
-    let head = Head::of(&env, collection, pipeline, &prepared.parse.variables, request.hint)?;
-    let planned = explain_query(ctx, &ns, &head.query, &head.decision, verbosity, &plain)?;
+    let variables = &prepared.parse.variables;
+    let head = Head::of(&env, collection, pipeline, variables, request.hint, Aim::Explain)?;
+    let HeadPlan::Explain(considered) = &head.plan else {
+        return Err(Error::new(Code::INTERNAL_ERROR, "the plan is not one to explain"));
+    };
+    let make = if head.counts { counting } else { Canonical::stages };
+    let shape = Shape { make, ..Shape::default() };
+    let planned = explain_query(ctx, &ns, &head.query, considered, verbosity, &shape)?;
     if head.rest.is_empty() {
         return Ok(RawDocumentBuf::try_from(&planned)?);
     }

@@ -14,6 +14,7 @@ use crate::plan::{
     AccessPath, Decision, IndexScan, KeyLimits, NearOutput, PlannerInput, choose, may_hint,
     near_scan,
 };
+use crate::plan_cache::{IndexFilter, PlanCache};
 use crate::projection::{ProjectStage, RecordIdStage, ReturnKeyStage, Shape};
 use crate::request::FindRequest;
 use crate::text;
@@ -230,6 +231,8 @@ impl Canonical {
             snapshot: self.snapshot.timestamp(),
             limited: self.limit > 0,
             text_score: self.wants_text_score(),
+            one_scan: self.key_limits != (None, None),
+            allowed: None,
         }
     }
 
@@ -270,17 +273,21 @@ impl Canonical {
         fields: Option<&std::collections::BTreeSet<String>>,
     ) -> Result<Decision> {
         let Some(collection) = &self.collection else {
-            let decision = Decision {
-                winner: crate::plan::Access {
-                    path: AccessPath::Nothing,
-                    residual: None,
-                    sorted: true,
-                },
-                rejected: Vec::new(),
-            };
+            let decision = Decision::only(crate::plan::Access {
+                path: AccessPath::Nothing,
+                residual: None,
+                sorted: true,
+            });
             return text::check_plan(self, &decision).map(|()| decision);
         };
-        let mut decision = choose(&self.planner_input(collection, fields))?;
+        let filter = self.index_filter(collection, fields);
+        let mut input = self.planner_input(collection, fields);
+        if let Some(filter) = filter.as_ref().filter(|_| !input.one_scan) {
+            // What an operator allows goes before a client's hint.
+            (input.allowed, input.hint) = (Some(&**filter), None);
+        }
+        let mut decision = choose(&input)?;
+        decision.filtered = input.allowed.is_some();
         text::check_plan(self, &decision)?;
         if let AccessPath::Near(target) = &mut decision.winner.path {
             target.output.clone_from(&self.near_output);
@@ -291,6 +298,15 @@ impl Canonical {
             scan.key_limits = self.key_limits.clone();
         }
         Ok(decision)
+    }
+
+    /// The indexes that an operator allows for this query.
+    fn index_filter(
+        &self,
+        collection: &Collection,
+        fields: Option<&std::collections::BTreeSet<String>>,
+    ) -> Option<Arc<IndexFilter>> {
+        PlanCache::of(collection).filter(|| self.query_shape(fields))
     }
 
     /// The fields a find needs beside filter and sort.
@@ -331,6 +347,12 @@ impl Canonical {
         let scan = match &access.path {
             AccessPath::Index(scan) => Some(scan),
             AccessPath::Near(target) => Some(&target.scan),
+            AccessPath::Merge(merge) => {
+                merge.branches.first().and_then(|branch| match &branch.path {
+                    AccessPath::Index(scan) => Some(scan),
+                    _ => None,
+                })
+            }
             _ => None,
         };
         if self.return_key {
@@ -438,5 +460,15 @@ fn key_limits(
         }
         Ok(Some(builder.into_bytes()))
     };
-    Ok((key(request.min, "min")?, key(request.max, "max")?))
+    let limits = (key(request.min, "min")?, key(request.max, "max")?);
+    if let (Some(min), Some(max)) = &limits
+        && min >= max
+    {
+        return Err(Error::location(
+            51175,
+            "The value provided for min() does not come before the value provided for max() in \
+             the hinted index",
+        ));
+    }
+    Ok(limits)
 }

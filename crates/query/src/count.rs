@@ -6,9 +6,10 @@ use crate::examined::note_way;
 use crate::exec::{At, CountScan, Stage, build_access};
 use crate::plan::Access;
 use crate::request::CountRequest;
-use catalog::Namespace;
+use catalog::{Catalog, Namespace};
 use errors::Result;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Counts documents; without a filter it looks at no data.
 pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>) -> Result<i64> {
@@ -19,15 +20,17 @@ pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>
         return crate::view::count(ctx, view, request);
     }
     let everything = filter.matches_everything();
-    let query = Canonical::of_filter(ctx, collection, filter, request.hint, Purpose::Read)?;
+    let query =
+        Arc::new(Canonical::of_filter(ctx, collection, filter, request.hint, Purpose::Read)?);
     // The count that is kept is that of now: a transaction counts what it sees.
     if everything && request.hint.is_none() && ctx.txn.is_none() {
         note_way("RECORD_STORE_FAST_COUNT", None);
         let all = query.collection.as_ref().map_or(0, |collection| collection.count());
         return Ok(windowed(all, request));
     }
-    let mut stage = stages(&query)?;
-    let at = At { snapshot: &query.snapshot, txn: None, interrupt: &*ctx.interrupt };
+    let settled = query.settle(ctx, Some(&BTreeSet::new()), counting)?;
+    let mut stage = settled.stages(&query, ctx.catalog, counting)?;
+    let at = At::new(&query.snapshot, &*ctx.interrupt);
     let enough = match request.limit {
         0 => u64::MAX,
         limit => limit.saturating_add(request.skip),
@@ -46,12 +49,11 @@ pub(crate) fn windowed(found: u64, request: &CountRequest<'_>) -> i64 {
 }
 
 /// The cheapest stages that yield one row per document.
-pub(crate) fn stages(query: &Canonical) -> Result<Box<dyn Stage>> {
-    let access = query.decide(Some(&BTreeSet::new()))?.winner;
-    counting(query, &access)
-}
-
-pub(crate) fn counting(query: &Canonical, access: &Access) -> Result<Box<dyn Stage>> {
+pub(crate) fn counting(
+    query: &Canonical,
+    _: &Arc<Catalog>,
+    access: &Access,
+) -> Result<Box<dyn Stage>> {
     let Some(collection) = &query.collection else {
         return Ok(Box::new(crate::exec::EmptyStage::default()));
     };

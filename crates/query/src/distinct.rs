@@ -12,6 +12,7 @@ use expr::Path;
 use expr::path::LeafArrays;
 use keystring::{Collation, Direction, KeyBuilder};
 use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
 use xxhash_rust::xxh3::Xxh3Builder;
 
 /// The reply must fit into one document.
@@ -23,15 +24,16 @@ pub fn distinct(
     ns: &Namespace,
     request: &DistinctRequest<'_>,
 ) -> Result<RawArrayBuf> {
-    let query = prepare(ctx, ns, request)?;
+    let query = Arc::new(prepare(ctx, ns, request)?);
     if let Some(view) = query.collection.as_ref().filter(|c| c.is_view()) {
         let mut values = Values::new(request.key, &query);
         crate::view::each(ctx, view, request, |document| values.take(document))?;
         return Ok(values.found);
     }
-    let access = query.decide(Some(&BTreeSet::from([request.key.to_owned()])))?.winner;
-    let mut stage = query.stages(ctx.catalog, &access)?;
-    let at = At { snapshot: &query.snapshot, txn: None, interrupt: &*ctx.interrupt };
+    let fields = BTreeSet::from([request.key.to_owned()]);
+    let settled = query.settle(ctx, Some(&fields), Canonical::stages)?;
+    let mut stage = settled.stages(&query, ctx.catalog, Canonical::stages)?;
+    let at = At::new(&query.snapshot, &*ctx.interrupt);
     let mut values = Values::new(request.key, &query);
     while stage.advance(&at)? {
         values.take(stage.row().document()?)?;

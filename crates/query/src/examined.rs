@@ -22,6 +22,10 @@ pub struct Examined {
     pub keys: u64,
     /// Documents.
     pub documents: u64,
+    /// Of those, the ones that scans of a whole collection looked at, …
+    pub scanned: u64,
+    /// … and what passed their filter.
+    pub found_by_scan: u64,
     /// It sorted what it found.
     pub sorts: bool,
     plans: Plans,
@@ -47,6 +51,11 @@ thread_local! {
 /// What this thread has looked at since it was asked last.
 pub fn take_examined() -> Examined {
     EXAMINED.with(|examined| std::mem::take(&mut *examined.borrow_mut()))
+}
+
+/// Puts back what [`take_examined`] gave: what came between is not the request's.
+pub(crate) fn set_examined(examined: Examined) {
+    EXAMINED.with(|kept| *kept.borrow_mut() = examined);
 }
 
 /// The ways so far, for a cursor's later batches.
@@ -115,14 +124,26 @@ impl Examined {
 pub(crate) struct Tally {
     counters: Counters,
     told: Counters,
+    scans: bool,
 }
 
 impl Tally {
+    /// Of a scan of the whole collection.
+    pub(crate) fn of_scan() -> Self {
+        Self { scans: true, ..Self::default() }
+    }
+
     /// Tells what was looked at since it was told last.
     pub(crate) fn tell(&mut self) {
-        let Counters { keys, documents, .. } = self.counters;
+        let Counters { keys, documents, advanced, .. } = self.counters;
+        let documents = documents - self.told.documents;
         EXAMINED.with(|examined| {
-            examined.borrow_mut().add(keys - self.told.keys, documents - self.told.documents);
+            let mut examined = examined.borrow_mut();
+            examined.add(keys - self.told.keys, documents);
+            if self.scans {
+                examined.scanned += documents;
+                examined.found_by_scan += advanced - self.told.advanced;
+            }
         });
         self.told = self.counters;
     }

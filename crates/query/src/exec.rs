@@ -6,10 +6,13 @@
 //! Always true: a row's `id_key` is the key of its document in the primary dictionary.
 
 mod arrival;
+mod budget;
 mod build;
 mod fetch;
 mod geo_near;
+mod intersect;
 mod ixscan;
+mod merge;
 mod ranges;
 mod scan;
 mod sort;
@@ -20,6 +23,7 @@ mod text;
 mod union;
 
 pub(crate) use arrival::ArrivalStage;
+pub(crate) use budget::Budget;
 pub(crate) use build::build_access;
 pub(crate) use ixscan::CountScan;
 pub(crate) use scan::EmptyStage;
@@ -46,9 +50,26 @@ pub(crate) struct At<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) txn: Option<&'a Txn>,
     pub(crate) interrupt: &'a dyn Interrupt,
+    /// What the plan may cost, where that is limited.
+    pub(crate) budget: Option<&'a Budget>,
 }
 
-impl At<'_> {
+impl<'a> At<'a> {
+    /// On a snapshot alone.
+    pub(crate) fn new(snapshot: &'a Snapshot, interrupt: &'a dyn Interrupt) -> Self {
+        Self { snapshot, txn: None, interrupt, budget: None }
+    }
+
+    /// Counts work that costs more than looking at an entry.
+    pub(crate) fn spend(&self, cost: u64) -> Result<()> {
+        self.budget.map_or(Ok(()), |budget| budget.spend(cost))
+    }
+
+    /// Whether what is found is only compared with what other plans find.
+    pub(crate) fn is_trial(&self) -> bool {
+        self.budget.is_some_and(Budget::is_trial)
+    }
+
     pub(crate) fn get(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
         match self.txn {
             Some(txn) => txn.get_to_change(dictionary, key),
@@ -73,8 +94,9 @@ impl At<'_> {
         self.txn.map_or(Reader::View(self.snapshot), Reader::Txn).hold_shape(index, planned)
     }
 
-    /// Asks the interrupt once in a while.
+    /// Counts a unit of work, and asks the interrupt once in a while.
     pub(crate) fn tick(&self, works: u64) -> Result<()> {
+        self.spend(1)?;
         if works.is_multiple_of(INTERRUPT_PERIOD) { self.interrupt.check() } else { Ok(()) }
     }
 }

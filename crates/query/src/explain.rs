@@ -5,12 +5,12 @@
 use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::OpContext;
 use crate::count;
-use crate::exec::{At, Counters, Report, Stage, number};
-use crate::plan::{Access, Decision};
+use crate::exec::{At, Counters, Report, number};
 use crate::request::{
     CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest, FindRequest, UpdateRequest,
     Verbosity,
 };
+use crate::settle::{Considered, Maker, Tried};
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, doc};
 use catalog::Namespace;
@@ -28,8 +28,9 @@ pub fn explain_find(
     if let Some(view) = query.collection.as_ref().filter(|c| c.is_view()) {
         return crate::view::explain_find(ctx, view, request, verbosity);
     }
-    let decision = query.decide(query.fields().as_ref())?;
-    finish(&explain_query(ctx, ns, &query, &decision, verbosity, &plain)?)
+    let shape = Shape::default();
+    let considered = query.consider(ctx, query.fields().as_ref(), shape.make)?;
+    finish(&explain_query(ctx, ns, &query, &considered, verbosity, &shape)?)
 }
 
 /// Explains a count.
@@ -44,10 +45,10 @@ pub fn explain_count(
     let filter = parse_filter(request.filter, None, collation, ctx.catalog)?;
     let everything = filter.matches_everything() && request.hint.is_none();
     let query = Canonical::of_filter(ctx, collection, filter, request.hint, Purpose::Read)?;
-    let decision = query.decide(Some(&BTreeSet::new()))?;
+    let considered = query.consider(ctx, Some(&BTreeSet::new()), count::counting)?;
     let counted = query.collection.as_ref().map_or(0, |c| c.count());
     let shape = Shape {
-        stages: &|query, access| count::counting(query, access),
+        make: count::counting,
         wrap: &|input| {
             let found = if everything { counted } else { input.counters.advanced };
             let n = count::windowed(found, request) as u64;
@@ -59,7 +60,7 @@ pub fn explain_count(
         },
         run: !everything,
     };
-    finish(&explain_query(ctx, ns, &query, &decision, verbosity, &shape)?)
+    finish(&explain_query(ctx, ns, &query, &considered, verbosity, &shape)?)
 }
 
 /// Explains a distinct.
@@ -70,8 +71,10 @@ pub fn explain_distinct(
     verbosity: Verbosity,
 ) -> Result<RawDocumentBuf> {
     let query = crate::distinct::prepare(ctx, ns, request)?;
-    let decision = query.decide(Some(&BTreeSet::from([request.key.to_owned()])))?;
-    finish(&explain_query(ctx, ns, &query, &decision, verbosity, &plain)?)
+    let fields = BTreeSet::from([request.key.to_owned()]);
+    let shape = Shape::default();
+    let considered = query.consider(ctx, Some(&fields), shape.make)?;
+    finish(&explain_query(ctx, ns, &query, &considered, verbosity, &shape)?)
 }
 
 /// Explains an update of one statement; nothing is changed.
@@ -146,9 +149,9 @@ fn explain_write(
     verbosity: Verbosity,
     stage: &'static str,
 ) -> Result<RawDocumentBuf> {
-    let decision = query.decide(None)?;
+    let considered = query.consider(ctx, None, Canonical::stages)?;
     let shape = Shape {
-        stages: &|query, access| query.stages(ctx.catalog, access),
+        make: Canonical::stages,
         wrap: &|input| {
             let found = input.counters.advanced;
             let counters = Counters { works: found, finished: true, ..Counters::default() };
@@ -164,74 +167,21 @@ fn explain_write(
         },
         run: true,
     };
-    finish(&explain_query(ctx, ns, query, &decision, verbosity, &shape)?)
+    finish(&explain_query(ctx, ns, query, &considered, verbosity, &shape)?)
 }
-
-/// Makes the stages of an access plan.
-type StagesOf<'a> = dyn Fn(&Canonical, &Access) -> Result<Box<dyn Stage>> + 'a;
 
 /// How a command turns an access plan into stages, and shows itself above them.
 pub(crate) struct Shape<'a> {
-    stages: &'a StagesOf<'a>,
-    wrap: &'a dyn Fn(Report) -> Report,
+    pub(crate) make: Maker,
+    pub(crate) wrap: &'a dyn Fn(Report) -> Report,
     /// Whether there is anything to run.
-    run: bool,
+    pub(crate) run: bool,
 }
 
-/// What may be explained: a [`Shape`], or [`plain`].
-pub(crate) trait Explained {
-    fn stages(
-        &self,
-        ctx: &OpContext<'_>,
-        query: &Canonical,
-        access: &Access,
-    ) -> Result<Box<dyn Stage>>;
-    fn wrap(&self, report: Report) -> Report;
-    fn runs(&self) -> bool;
-}
-
-/// A find as it is.
-#[expect(non_upper_case_globals, reason = "reads as a value")]
-pub(crate) const plain: Plain = Plain;
-
-/// See [`plain`].
-pub(crate) struct Plain;
-
-impl Explained for Plain {
-    fn stages(
-        &self,
-        ctx: &OpContext<'_>,
-        query: &Canonical,
-        access: &Access,
-    ) -> Result<Box<dyn Stage>> {
-        query.stages(ctx.catalog, access)
-    }
-
-    fn wrap(&self, report: Report) -> Report {
-        report
-    }
-
-    fn runs(&self) -> bool {
-        true
-    }
-}
-
-impl Explained for Shape<'_> {
-    fn stages(
-        &self,
-        _: &OpContext<'_>,
-        query: &Canonical,
-        access: &Access,
-    ) -> Result<Box<dyn Stage>> {
-        (self.stages)(query, access)
-    }
-
-    fn wrap(&self, report: Report) -> Report {
-        (self.wrap)(report)
-    }
-
-    fn runs(&self) -> bool {
-        self.run
+impl Default for Shape<'_> {
+    /// A find as it is.
+    fn default() -> Self {
+        Self { make: Canonical::stages, wrap: &|report| report, run: true }
     }
 }
 
@@ -240,20 +190,25 @@ pub(crate) fn explain_query(
     ctx: &OpContext<'_>,
     ns: &Namespace,
     query: &Canonical,
-    decision: &Decision,
+    considered: &Considered,
     verbosity: Verbosity,
-    shape: &dyn Explained,
+    shape: &Shape<'_>,
 ) -> Result<Document> {
-    let mut stage = shape.stages(ctx, query, &decision.winner)?;
+    let decision = &considered.decision;
+    let mut stage = (shape.make)(query, ctx.catalog, &decision.winner)?;
     let mut rejected = Vec::new();
-    for access in &decision.rejected {
-        let report = shape.wrap(shape.stages(ctx, query, access)?.report());
+    for access in decision.rivals.iter().chain(&decision.rejected) {
+        let report = (shape.wrap)((shape.make)(query, ctx.catalog, access)?.report());
         rejected.push(Bson::Document(report.plan_document()));
     }
+    let hash = considered.shape.hash_text();
     let mut planner = doc! {
         "namespace": ns.as_str(),
-        "indexFilterSet": false,
+        "indexFilterSet": decision.filtered,
         "parsedQuery": query.filter.to_document(),
+        "queryHash": &hash,
+        "planCacheShapeHash": &hash,
+        "planCacheKey": hash,
     };
     if let Some(collation) = query.filter.variables().collation() {
         let shown = Document::try_from(&expr::collation::to_document(collation))?;
@@ -263,7 +218,7 @@ pub(crate) fn explain_query(
         "maxIndexedOrSolutionsReached": false,
         "maxIndexedAndSolutionsReached": false,
         "maxScansToExplodeReached": false,
-        "winningPlan": shape.wrap(stage.report()).plan_document(),
+        "winningPlan": (shape.wrap)(stage.report()).plan_document(),
         "rejectedPlans": rejected,
     });
     let mut out = doc! { "explainVersion": "1", "queryPlanner": planner };
@@ -272,10 +227,10 @@ pub(crate) fn explain_query(
     }
     let clock = &ctx.catalog.os().clock;
     let start = clock.monotonic();
-    let at = At { snapshot: &query.snapshot, txn: None, interrupt: &*ctx.interrupt };
-    while shape.runs() && stage.advance(&at)? {}
+    let at = At::new(&query.snapshot, &*ctx.interrupt);
+    while shape.run && stage.advance(&at)? {}
     let elapsed_ms = (clock.monotonic().saturating_sub(start)).as_millis() as u64;
-    let report = shape.wrap(stage.report());
+    let report = (shape.wrap)(stage.report());
     let mut statistics = doc! {
         "executionSuccess": true,
         "nReturned": number(report.counters.advanced),
@@ -285,10 +240,24 @@ pub(crate) fn explain_query(
         "executionStages": report.statistics_document(),
     };
     if verbosity == Verbosity::AllPlansExecution {
-        statistics.insert("allPlansExecution", Vec::<Bson>::new());
+        let all: Vec<Bson> = considered.tried.iter().map(|tried| trial(tried).into()).collect();
+        statistics.insert("allPlansExecution", all);
     }
     out.insert("executionStats", statistics);
     Ok(out)
+}
+
+/// How a plan did in the trial.
+fn trial(tried: &Tried) -> Document {
+    let report = &tried.report;
+    doc! {
+        "nReturned": number(tried.rows),
+        "executionTimeMillisEstimate": 0,
+        "totalKeysExamined": number(report.total_keys()),
+        "totalDocsExamined": number(report.total_documents()),
+        "score": tried.score(),
+        "executionStages": report.statistics_document(),
+    }
 }
 
 fn finish(explanation: &Document) -> Result<RawDocumentBuf> {

@@ -20,15 +20,16 @@ pub fn find(
     if let Some(rows) = by_id(ctx, ns, request)? {
         return Ok(rows);
     }
-    let query = Canonical::of_find(ctx, ns, request, Purpose::Read)?;
+    let query = Arc::new(Canonical::of_find(ctx, ns, request, Purpose::Read)?);
     if let Some(view) = query.collection.as_ref().filter(|c| c.is_view()) {
         return crate::view::find(ctx, view, request);
     }
-    let access = query.decide(query.fields().as_ref())?.winner;
-    let stage = query.stages(ctx.catalog, &access)?;
+    let settled = query.settle(ctx, query.fields().as_ref(), Canonical::stages)?;
+    let stage = settled.stages(&query, ctx.catalog, Canonical::stages)?;
     let interrupt = InterruptSlot::of(&ctx.interrupt);
-    let rows = StageRows { stage, snapshot: query.snapshot, interrupt: Arc::clone(&interrupt) };
-    Ok(QueryCursor::new(Box::new(rows), query.collection, interrupt))
+    let snapshot = query.snapshot.clone();
+    let rows = StageRows { stage, snapshot, interrupt: Arc::clone(&interrupt) };
+    Ok(QueryCursor::new(Box::new(rows), query.collection.clone(), interrupt))
 }
 
 /// `{_id: value}` and nothing else: one lookup, no plan.
@@ -101,7 +102,7 @@ pub(crate) struct StageRows {
 
 impl Rows for StageRows {
     fn next(&mut self) -> Result<Option<&RawDocument>> {
-        let at = At { snapshot: &self.snapshot, txn: None, interrupt: &*self.interrupt };
+        let at = At::new(&self.snapshot, &*self.interrupt);
         if !self.stage.advance(&at)? {
             return Ok(None);
         }

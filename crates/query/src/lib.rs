@@ -14,8 +14,10 @@ mod exec;
 mod explain;
 mod find;
 mod plan;
+mod plan_cache;
 mod projection;
 mod request;
+mod settle;
 mod tail;
 mod text;
 mod ttl;
@@ -33,6 +35,9 @@ pub use explain::{
     explain_update,
 };
 pub use find::find;
+pub use plan_cache::{
+    clear_filters, clear_plan_cache, clear_plan_of, list_filters, plan_cache_stats, set_filter,
+};
 pub use request::{
     AggregateRequest, AggregateTarget, CountRequest, DeleteRequest, DeleteResult, DeleteStatement,
     DistinctRequest, FindAndModifyRequest, FindAndModifyResult, FindRequest, InsertRequest,

@@ -1,31 +1,44 @@
 //! Which way to the documents: an index, several, or the collection itself.
 //!
 //! From → to: the filter's conjuncts become bounds per path [`predicates`]; each index takes the
-//! bounds of its parts [`candidates`]; the best by score wins [`choose`]. All candidates are kept,
-//! so that trials and a plan cache can decide differently later.
+//! bounds of its parts [`candidates`]; the best by score wins [`choose`]. Where the score cannot
+//! tell which of several is better a trial decides, and a cache remembers what it decided
+//! (`crate::settle`).
 //!
 //! Always true: an access plan yields every document that matches, perhaps more; what its bounds
 //! do not settle stands in its residual filter.
 
 pub(crate) mod bounds;
 mod candidates;
+mod choose;
+mod exploded;
 mod geo;
 pub(crate) mod hint;
+mod implied;
 pub(crate) mod interval;
+mod near;
 mod predicates;
+mod rivals;
+mod route;
+mod shape;
 mod text;
 pub(crate) mod wildcard;
 
 pub(crate) use self::geo::ring_bounds;
-pub(crate) use candidates::{PlannerInput, choose, may_hint, near_scan};
+pub(crate) use candidates::PlannerInput;
+pub(crate) use choose::choose;
+pub(crate) use near::{may_hint, near_scan};
+pub(crate) use route::Route;
+pub(crate) use shape::Shape;
 pub(crate) use text::{TextScan, is_conjunct_text};
 
 use bson::raw::RawBson;
 use catalog::Index;
 use catalog::index::{KeyPart, PartKind};
 use expr::filter::GeoNear;
-use expr::{Filter, Path};
+use expr::{Filter, Path, SortPattern};
 use interval::Intervals;
+use keystring::Collation;
 use std::sync::Arc;
 
 /// How the documents are reached, before sort, skip, limit and projection.
@@ -58,6 +71,20 @@ pub(crate) enum AccessPath {
     Near(Box<NearScan>),
     /// Several ways; a document is taken once.
     Union(Vec<Access>),
+    /// Several ways, each in the order asked for.
+    Merge(MergeScan),
+    /// What two scans both find.
+    Intersection(Box<[IndexScan; 2]>),
+}
+
+/// Several ways, each in the order asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct MergeScan {
+    pub(crate) branches: Vec<Access>,
+    /// That order, and the order of texts in it.
+    pub(crate) order: (SortPattern, Option<Collation>),
+    /// No document is found by two of them.
+    pub(crate) disjoint: bool,
 }
 
 /// Bytes that a key must reach, and stay below.
@@ -160,9 +187,37 @@ pub(crate) fn id_parts() -> &'static [KeyPart] {
     })
 }
 
-/// A decision with the candidates that lost.
+/// A decision by what the indexes and the filter tell, without a look at the data.
 #[derive(Clone, Debug)]
 pub(crate) struct Decision {
     pub(crate) winner: Access,
+    /// Others that may be better, which only the data can tell; the likeliest first.
+    pub(crate) rivals: Vec<Access>,
+    /// Others that cannot be better.
     pub(crate) rejected: Vec<Access>,
+    /// An operator has said which indexes may serve the query.
+    pub(crate) filtered: bool,
+}
+
+impl Decision {
+    /// A decision where there is no choice.
+    pub(crate) fn only(winner: Access) -> Self {
+        Self { winner, rivals: Vec::new(), rejected: Vec::new(), filtered: false }
+    }
+
+    /// Makes the winner of the first that is wanted; says whether there is one.
+    pub(crate) fn prefer(&mut self, wanted: impl Fn(&Access) -> bool) -> bool {
+        let found = std::iter::once(&self.winner).chain(&self.rivals).position(wanted);
+        found.is_some_and(|at| {
+            self.take(at);
+            true
+        })
+    }
+
+    /// Makes the winner of one of them: 0 is the winner so far, 1 the first rival.
+    pub(crate) fn take(&mut self, at: usize) {
+        if let Some(at) = at.checked_sub(1) {
+            std::mem::swap(&mut self.winner, &mut self.rivals[at]);
+        }
+    }
 }

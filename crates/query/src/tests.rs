@@ -20,6 +20,7 @@ mod collation;
 mod geo;
 mod model;
 mod text;
+mod trials;
 
 pub(crate) struct Room {
     pub(crate) catalog: Arc<Catalog>,

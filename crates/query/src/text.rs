@@ -73,6 +73,7 @@ fn searches(access: &Access) -> bool {
     match &access.path {
         AccessPath::Text(_) | AccessPath::Nothing => true,
         AccessPath::Union(branches) => branches.iter().any(searches),
+        AccessPath::Merge(merge) => merge.branches.iter().any(searches),
         _ => false,
     }
 }

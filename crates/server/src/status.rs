@@ -161,9 +161,11 @@ impl Recorder {
             // Rows fall on whole seconds, however long one of them took.
             let mut next = clock.monotonic();
             while !wait_until(&ours, next.saturating_sub(clock.monotonic())) {
-                let row = sampler.take();
-                add(history.add(clock.wall_ms(), &row));
-                advisor.look(&row, &service);
+                if service.keeps_history() {
+                    let row = sampler.take();
+                    add(history.add(clock.wall_ms(), &row));
+                    advisor.look(&row, &service);
+                }
                 next = (next + SECOND).max(clock.monotonic());
             }
             add(history.flush());

@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use os::sync::{Condvar, Mutex, MutexGuard};
-use os::{File, Os};
+use os::sync::{Condvar, Mutex};
+use os::{File, Os, Padded};
 
 use crate::directory::{Found, Segment, scan};
 use crate::error::{Error, Result};
@@ -34,8 +34,8 @@ pub struct Wal {
     pub(crate) options: WalOptions,
     pub(crate) metrics: Metrics,
     pub(crate) salt: u64,
-    /// What is appended and not yet taken by the writer.
-    tail: Mutex<Tail>,
+    /// What is appended and not yet taken by the writer. Away from what every append reads.
+    tail: Padded<Mutex<Tail>>,
     /// Who may write to the files.
     pub(crate) writer: Mutex<Writer>,
     /// Who may sync; the others wait.
@@ -111,7 +111,7 @@ impl Wal {
             options,
             metrics,
             salt,
-            tail: Mutex::new(Tail { buf: Vec::new(), end, marked: end }),
+            tail: Padded(Mutex::new(Tail { buf: Vec::new(), end, marked: end })),
             writer: Mutex::new(Writer { segments, file, pending: Vec::new(), ready: None, spares }),
             group: Mutex::new(Group::default()),
             group_done: Condvar::new(),
@@ -126,6 +126,17 @@ impl Wal {
     /// which is what [`Wal::sync_to`] wants. In memory only, unless the buffer is full: then it
     /// writes (and does not sync) first.
     pub fn append(&self, pieces: &[&[u8]]) -> Result<Lsn> {
+        loop {
+            if let Some(end) = self.try_append(pieces)? {
+                return Ok(end);
+            }
+            self.make_room(pieces.iter().map(|piece| piece.len()).sum())?;
+        }
+    }
+
+    /// As [`Wal::append`], but where the buffer is full it appends nothing and answers nothing:
+    /// for whoever would hold others up while it waits. [`Wal::make_room`] is what to call then.
+    pub fn try_append(&self, pieces: &[&[u8]]) -> Result<Option<Lsn>> {
         self.check_running()?;
         let len: usize = pieces.iter().map(|piece| piece.len()).sum();
         if len > MAX_PAYLOAD_BYTES {
@@ -134,8 +145,7 @@ impl Wal {
         let crc = pieces.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, piece));
         let mut tail = self.tail.lock();
         if tail.is_full(len, &self.options) {
-            drop(tail);
-            tail = self.room_for(len)?;
+            return Ok(None);
         }
         let start = tail.end;
         tail.mark(self.salt, self.synced.load(Ordering::Acquire));
@@ -151,27 +161,19 @@ impl Wal {
         drop(tail);
         self.metrics.appends.inc();
         self.metrics.append_bytes.add(end - start);
-        Ok(end)
+        Ok(Some(end))
     }
 
     /// Returns when the buffer has room for a record of `len` bytes, writing it out where it must.
-    /// For whoever would hold others up if it waited inside [`Wal::append`].
-    pub fn make_room(&self, len: usize) -> Result<()> {
-        let full = self.tail.lock().is_full(len, &self.options);
-        if full { self.room_for(len).map(drop) } else { Ok(()) }
-    }
-
+    /// Others may take that room first.
     #[cold]
-    fn room_for(&self, len: usize) -> Result<MutexGuard<'_, Tail>> {
+    pub fn make_room(&self, len: usize) -> Result<()> {
         let started = self.os.clock.monotonic();
-        loop {
+        while self.tail.lock().is_full(len, &self.options) {
             self.write_out()?;
-            let tail = self.tail.lock();
-            if !tail.is_full(len, &self.options) {
-                self.metrics.waited_for_buffer(self.os.clock.monotonic().saturating_sub(started));
-                return Ok(tail);
-            }
         }
+        self.metrics.waited_for_buffer(self.os.clock.monotonic().saturating_sub(started));
+        Ok(())
     }
 
     /// Returns when everything before `lsn` is on disk. One of all waiting callers writes and

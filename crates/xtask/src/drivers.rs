@@ -6,7 +6,7 @@ use anyhow::Result;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// How `fernd` is built.
+/// How `fernd` is built: optimised, with assertions on, but for a release.
 #[derive(Clone, Copy)]
 pub(crate) enum Build {
     /// By itself: the shortest way after a change.
@@ -14,11 +14,15 @@ pub(crate) enum Build {
     /// As part of all tests, whose build the test command has made already. (Features differ
     /// between the two, so that one does not serve the other.)
     WithTests,
+    /// As users get it, for figures.
+    Release,
 }
 
-/// Builds `fernd` as the tests run it: optimised, with assertions on.
+/// Builds `fernd`; of a release, `fern` too, which gives it work.
 fn fernd(build: Build) -> Result<PathBuf> {
-    Ok(programs(build, &["server"])?.join("fernd"))
+    let packages: &[&str] =
+        if matches!(build, Build::Release) { &["server", "fern"] } else { &["server"] };
+    Ok(programs(build, packages)?.join("fernd"))
 }
 
 /// Builds the programs of these packages, in one go, and says where they are.
@@ -28,12 +32,13 @@ pub(crate) fn programs(build: Build, packages: &[&str]) -> Result<PathBuf> {
         Build::WithTests => {
             cargo(&["test", "--profile", "fast", "--workspace", "--quiet", "--no-run"])
         }
+        Build::Release => cargo(&["build", "--release", "--bins"]),
     };
-    if matches!(build, Build::Alone) {
+    if !matches!(build, Build::WithTests) {
         command.args(packages.iter().flat_map(|package| ["--package", package]));
     }
     run(&mut command)?;
-    Ok(target().join("fast"))
+    Ok(target().join(if matches!(build, Build::Release) { "release" } else { "fast" }))
 }
 
 /// Runs one of the Python scripts in `tests/` with the environment it expects.

@@ -31,7 +31,9 @@ pub(crate) fn gates(arguments: &[String]) -> Result<()> {
         .arg(manifest)
         .env("WIREDTIGER", wiredtiger)
         .env("CARGO_TARGET_DIR", &build))?;
-    let out = root().join("bench/results").join(format!("{}-{}", date()?, machine()));
+    // A quick run never takes the place of a full one.
+    let quick = if arguments.iter().any(|a| a == "--quick") { "-quick" } else { "" };
+    let out = root().join("bench/results").join(format!("{}-{}{quick}", date()?, machine()));
     run(Command::new(build.join("release/compare"))
         .arg("gates")
         .arg("--directory")

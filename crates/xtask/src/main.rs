@@ -19,6 +19,7 @@ mod valgrind;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use drivers::Build;
+use std::process::ExitCode;
 
 #[derive(Parser)]
 #[command(name = "xtask", about = "Build, test and measure FernDB")]
@@ -57,6 +58,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// What being watched costs a server under load: throughput and CPU with eyes open and shut.
+    MonitoringCost {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Mutation fuzzing of every decoder of outside bytes.
     Fuzz {
         /// Arguments handed on to the harness (`--help` lists them).
@@ -73,6 +80,12 @@ enum Task {
     Valgrind,
     /// The iiBench load through a driver, then `validate`, memory and figures.
     Iibench {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// YCSB's six workloads, with figures; needs a JDK and Maven.
+    Ycsb {
         /// Arguments handed on to the script (`--help` lists them).
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
@@ -107,8 +120,19 @@ enum Task {
     },
 }
 
-fn main() -> Result<()> {
-    match Arguments::parse().task {
+/// What went wrong, in a line: where in xtask it was noticed says nothing.
+fn main() -> ExitCode {
+    match carry_out(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn carry_out(task: Task) -> Result<()> {
+    match task {
         Task::Test { only } => steps::test(only.as_deref()),
         Task::Tidy => tidy::tidy(),
         Task::Pymongo { arguments } => {
@@ -119,14 +143,18 @@ fn main() -> Result<()> {
         Task::LanguageSpeed { arguments } => {
             drivers::script(Build::Alone, "language_speed.py", &arguments)
         }
+        Task::MonitoringCost { arguments } => {
+            drivers::script(Build::Release, "monitoring_cost.py", &arguments)
+        }
         Task::Fuzz { arguments } => steps::fuzz(&arguments),
         Task::Sim { arguments } => steps::sim(&arguments),
         Task::Valgrind => valgrind::valgrind(),
         Task::Iibench { arguments } => drivers::script(Build::Alone, "iibench.py", &arguments),
+        Task::Ycsb { arguments } => drivers::script(Build::Release, "ycsb.py", &arguments),
         Task::Kill9 { arguments } => drivers::script(Build::Alone, "kill9.py", &arguments),
         Task::Isolation { arguments } => drivers::isolation(&arguments),
         Task::Gates { arguments } => gates::gates(&arguments),
-        Task::BenchSmoke(options) => bench::smoke(Build::Alone, &options),
+        Task::BenchSmoke(options) => bench::smoke(Build::Release, &options),
         Task::Manual => manual::examples(Build::Alone),
         Task::Connections { arguments } => {
             drivers::script(Build::Alone, "connections.py", &arguments)

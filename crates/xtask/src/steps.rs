@@ -18,6 +18,7 @@ const STEPS: &[Step] = &[
     ("mongosh", || drivers::mongosh(Build::WithTests)),
     ("node", || drivers::node(Build::WithTests)),
     ("legacy-java", || drivers::script(Build::WithTests, "legacy_java_test.py", &[])),
+    ("ycsb", || drivers::script(Build::WithTests, "ycsb.py", &words("--short"))),
     ("server", || drivers::script(Build::WithTests, "server_test.py", &[])),
     ("status", || drivers::script(Build::WithTests, "status_test.py", &[])),
     ("dashboard", || drivers::dashboard(Build::WithTests)),

@@ -78,6 +78,11 @@ pub(crate) fn all(report: &Report) -> Result<Vec<Picture>> {
         lines(|s| s.written_bytes.map(|bytes| bytes as f64 / 1e6 / s.length_s), "written, MB/s");
     io.extend(lines(|s| s.read_bytes.map(|bytes| bytes as f64 / 1e6 / s.length_s), "read, MB/s"));
     io.extend(lines(|s| s.cpu_cores.map(|cores| cores * 100.0), "processors, %"));
+    io.extend(
+        lines(|s| Some(s.stolen * 100.0), "taken by the hypervisor, %")
+            .into_iter()
+            .filter(|line| line.points.iter().any(|(_, share)| *share > 0.0)),
+    );
     let caption = format!("{name}: what the server wrote and read, and the processors it used.");
     pictures.push(draw("io", caption, &io, "MB/s, %", false)?);
     pictures.retain(|picture| !picture.svg.is_empty());

@@ -27,7 +27,7 @@ pub(crate) fn table(report: &Report) -> String {
 pub(crate) fn phases(report: &Report) -> Vec<Vec<String>> {
     let two = report.servers.len() > 1;
     let mut rows = vec![words(
-        "phase|rate /s||p50 µs|p95 µs|p99 µs|max µs|worst/median|last/first tenth|exit /s|\
+        "phase|rate /s||p50 µs|p95 µs|p99 µs|max µs|worst/median|undisturbed|last/first tenth|exit /s|\
          cpu µs each|written B each|read B each|resident MB|disk MB|disk B each",
     )];
     for at in 0..report.servers.first().map_or(0, |server| server.phases.len()) {
@@ -56,6 +56,7 @@ fn line(name: String, phase: &PhaseFigures) -> Vec<String> {
         latency.p99_us.to_string(),
         latency.max_us.to_string(),
         or_unknown(steady.worst(), |part| format!("{part:.2}")),
+        or_unknown(steady.undisturbed_worst(), |part| format!("{part:.2}")),
         or_unknown(steady.kept(), |part| format!("{part:.2}")),
         or_unknown(steady.exit, whole),
         or_unknown(phase.cpu_us_per_unit, |micros| format!("{micros:.1}")),
@@ -95,7 +96,7 @@ pub(crate) fn ratios(ours: &ServerFigures, theirs: &ServerFigures) -> Vec<Vec<St
     for (one, other) in ours.phases.iter().zip(&theirs.phases) {
         let ratio = |of: fn(&PhaseFigures) -> Option<f64>| {
             let both = of(one).zip(of(other)).filter(|(_, other)| *other > 0.0);
-            or_unknown(both, |(one, other)| format!("{:.2}", one / other))
+            or_unknown(both, |(one, other)| times(one / other))
         };
         rows.push(vec![
             one.phase.clone(),
@@ -109,6 +110,17 @@ pub(crate) fn ratios(ours: &ServerFigures, theirs: &ServerFigures) -> Vec<Vec<St
         ]);
     }
     rows
+}
+
+/// Two digits at the least, whatever the size.
+fn times(ratio: f64) -> String {
+    match ratio {
+        100.0.. => whole(ratio),
+        0.1.. => format!("{ratio:.2}"),
+        0.01.. => format!("{ratio:.3}"),
+        0.001.. => format!("{ratio:.4}"),
+        _ => format!("{ratio:.1e}"),
+    }
 }
 
 fn words(line: &str) -> Vec<String> {
@@ -149,4 +161,15 @@ fn columns(rows: &[Vec<String>]) -> String {
         out.push('\n');
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_keep_two_digits() {
+        let shown = [1234.5, 7.456, 0.1, 0.0789, 0.00123, 0.0000456].map(times);
+        assert_eq!(shown, ["1234", "7.46", "0.10", "0.079", "0.0012", "4.6e-5"]);
+    }
 }

@@ -44,7 +44,7 @@ const MOST_PASSES: usize = 50;
 /// Indexes of one collection that are being built.
 pub(super) struct Build {
     engine: Engine,
-    collection: Arc<Collection>,
+    pub(super) collection: Arc<Collection>,
     pub(super) indexes: Vec<Index>,
     changes: Arc<ChangeLog>,
     seen: Snapshot,

@@ -128,7 +128,8 @@ pub(crate) fn bad_key(error: keystring::Error) -> Error {
 }
 
 impl KeyMaker {
-    pub(crate) fn new(spec: &IndexSpec, id_collation: Option<Collation>) -> Self {
+    /// Of an index of a collection whose `_id` has this order of texts.
+    pub fn new(spec: &IndexSpec, id_collation: Option<Collation>) -> Self {
         Self {
             paths: spec
                 .parts
@@ -339,6 +340,12 @@ impl KeyMaker {
         }
         let start = keystring::skip(key, &self.directions).map_err(bad_key)?;
         Ok(&key[start..])
+    }
+
+    /// The part of a key of an index that is not unique before the document's id.
+    pub(crate) fn values_of<'a>(&self, key: &'a [u8]) -> Result<&'a [u8]> {
+        let end = keystring::skip(key, &self.directions).map_err(bad_key)?;
+        Ok(&key[..end])
     }
 
     /// Whether entries tell the values they were made of: sort keys do not.

@@ -73,6 +73,8 @@ pub struct IndexSpec {
     pub key: RawDocumentBuf,
     /// No two documents may share a key.
     pub unique: bool,
+    /// No document may come to share a key with another; those that do already may stay.
+    pub prepare_unique: bool,
     /// Each entry holds its whole document.
     pub clustering: bool,
     /// Documents with none of the fields are left out.
@@ -146,6 +148,7 @@ impl IndexSpec {
             parts,
             key: texts.as_ref().map_or_else(|| key.to_owned(), |texts| texts.key.clone()),
             unique: false,
+            prepare_unique: false,
             clustering: false,
             sparse: false,
             hidden: false,
@@ -235,7 +238,7 @@ impl IndexSpec {
             // Every build lets readers on; the option is shown again and changes nothing.
             "background" | "wildcardProjection" => self.shown.append(option, value),
             "v" => check_version(value)?,
-            "unique" | "sparse" | "hidden" => {
+            "unique" | "prepareUnique" | "sparse" | "hidden" => {
                 if !matches!(
                     value,
                     RawBsonRef::Boolean(_)
@@ -251,6 +254,7 @@ impl IndexSpec {
                 let set = truth(value);
                 match name {
                     "unique" => self.unique = set,
+                    "prepareUnique" => self.prepare_unique = set,
                     "sparse" => self.sparse = set,
                     _ => self.hidden = set,
                 }
@@ -292,7 +296,6 @@ impl IndexSpec {
             | "language_override"
             | "textIndexVersion"
             | "bucketSize"
-            | "prepareUnique"
             | "columnstoreProjection"
             | "clustered" => {
                 return Err(cannot(&format!("the index option '{name}' is not supported yet")));
@@ -326,7 +329,7 @@ impl IndexSpec {
         };
         match self {
             _ if self.parts.len() == MAX_PARTS => return Err(too_many_parts()),
-            _ if self.unique => return no("unique"),
+            _ if self.unique || self.prepare_unique => return no("unique"),
             _ if self.sparse => return no("sparse"),
             _ if self.expire_after_seconds.is_some() => return no("expireAfterSeconds"),
             _ if self.parts.iter().any(|p| !p.kind.is_plain()) => {
@@ -375,6 +378,7 @@ impl IndexSpec {
         let mut shown = RawDocumentBuf::new();
         let replaced = |name: &str| {
             name == "hidden" && change.hidden.is_some()
+                || name == "prepareUnique" && (change.prepare_unique.is_some() || change.unique)
                 || name == "expireAfterSeconds" && change.expire_after_seconds.is_some()
         };
         for element in &self.shown {
@@ -393,12 +397,23 @@ impl IndexSpec {
         if change.hidden == Some(true) {
             shown.append(cstr!("hidden"), true);
         }
+        if change.unique {
+            shown.append(cstr!("unique"), true);
+        } else if change.prepare_unique == Some(true) {
+            shown.append(cstr!("prepareUnique"), true);
+        }
         Self::parse(&shown)
     }
 
     /// Whether this describes the index every collection has on `_id`.
     pub fn is_id(&self) -> bool {
         matches!(&self.parts[..], [part] if part.path == "_id" && part.kind == PartKind::Value)
+    }
+
+    /// Whether a new entry is refused where another document has one with the same values, though
+    /// the index may hold such.
+    pub fn guards_keys(&self) -> bool {
+        self.prepare_unique && !self.unique
     }
 
     /// Whether one of its parts is hashed.
@@ -453,6 +468,11 @@ fn parse_key(key: &RawDocument) -> Result<Vec<KeyPart>> {
         let (kind, descending) = match value {
             RawBsonRef::String("hashed") if is_wildcard(path) => {
                 return Err(cannot("wildcard indexes do not allow hashed fields"));
+            }
+            RawBsonRef::String(plugin) if is_wildcard(path) => {
+                return Err(cannot(&format!(
+                    "Cannot use an index plugin '{plugin}' with a wildcard index"
+                )));
             }
             RawBsonRef::String("hashed") => (PartKind::Hashed, false),
             RawBsonRef::String("2dsphere") => (PartKind::Sphere, false),
@@ -542,6 +562,11 @@ fn type_name(value: RawBsonRef<'_>) -> &'static str {
         RawBsonRef::Decimal128(_) => "decimal",
         RawBsonRef::MinKey => "minKey",
         RawBsonRef::MaxKey => "maxKey",
+        RawBsonRef::String(_) => "string",
+        RawBsonRef::Double(_) => "double",
+        RawBsonRef::Symbol(_) => "symbol",
+        RawBsonRef::DbPointer(_) => "dbPointer",
+        RawBsonRef::JavaScriptCodeWithScope(_) => "javascriptWithScope",
         _ => "javascript",
     }
 }
@@ -667,6 +692,48 @@ fn check_partial(document: &RawDocument, depth: usize) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The specification without what no index takes, for clients that ask to have that ignored.
+pub fn known_options(spec: &RawDocument) -> Result<RawDocumentBuf> {
+    const KNOWN: [&str; 27] = [
+        "key",
+        "name",
+        "v",
+        "ns",
+        "unique",
+        "prepareUnique",
+        "sparse",
+        "hidden",
+        "background",
+        "dropDups",
+        "expireAfterSeconds",
+        "partialFilterExpression",
+        "collation",
+        "wildcardProjection",
+        "storageEngine",
+        "clustering",
+        "weights",
+        "default_language",
+        "language_override",
+        "textIndexVersion",
+        "2dsphereIndexVersion",
+        "bits",
+        "min",
+        "max",
+        "bucketSize",
+        "columnstoreProjection",
+        "clustered",
+    ];
+    let mut known = RawDocumentBuf::new();
+    for element in spec {
+        let (name, value) = element?;
+        let option = name.as_str();
+        if KNOWN.contains(&option) || crate::STORAGE_OPTIONS.contains(&option) {
+            known.append(name, value);
+        }
+    }
+    Ok(known)
 }
 
 fn not_valid(name: &str, what: &str, spec: &RawDocument) -> Error {

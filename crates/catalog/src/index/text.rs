@@ -97,7 +97,7 @@ pub(super) fn check(index: &IndexSpec) -> Result<()> {
             document_text(&expr::collation::to_document(collation))
         )));
     }
-    if index.unique {
+    if index.unique || index.prepare_unique {
         return Err(cannot("Index type 'text' does not support the unique option"));
     }
     if index.clustering {

@@ -164,7 +164,7 @@ impl TimeSeries {
     /// Refuses an index that such a collection cannot have.
     pub(crate) fn check_index(index: &IndexSpec) -> Result<()> {
         let kind = match index {
-            _ if index.unique => "Unique",
+            _ if index.unique || index.prepare_unique => "Unique",
             _ if index.expire_after_seconds.is_some() => "TTL",
             _ if index.is_hashed() => "Hashed",
             _ if index.wildcard.is_some() => "Wildcard",

@@ -1,17 +1,18 @@
-//! `collMod`: changes an index's visibility or lifetime, what documents must be like and how long
+//! `collMod`: changes an index's visibility or lifetime or makes it unique, what documents must be like and how long
 //! they live, what a view is of, and the storage shape of what is written from now on (`reIndex`
 //! changes what is stored).
 
+use super::create::check_view_pipeline;
 use crate::context::Context;
 use crate::fields::{Field, inner};
 use crate::registry::Command;
-use bson::raw::{RawDocumentBuf, cstr};
-use catalog::{IndexChange, IndexSelector, STORAGE_OPTIONS};
+use bson::raw::{RawBsonRef, RawDocumentBuf, cstr};
+use catalog::{IndexChange, IndexSelector, Namespace, STORAGE_OPTIONS};
 use errors::{Code, Error, Result};
 
 pub(crate) const COLL_MOD: Command = Command::new(
     "collMod",
-    "Changes a validator, a cap or how long documents live; hides an index.",
+    "Changes a validator, a cap or how long documents live; hides an index, makes it unique.",
     run,
 )
 .api_v1()
@@ -25,6 +26,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let (mut capped_size, mut capped_max) = (None, None);
     let (mut expire_after, mut time_series) = (None, None);
     let (mut view_on, mut pipeline) = (None, None);
+    let mut dry_run = false;
     for field in &fields[1..] {
         match field.name {
             "index" => index = Some(parse_index(field)?),
@@ -44,8 +46,12 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
                 field.documents()?;
                 pipeline = Some(field.array()?);
             }
-            "changeStreamPreAndPostImages" | "dryRun" => {
-                return Err(field.not_yet());
+            "dryRun" => dry_run = field.bool()?,
+            // There are none, so that turning them off is nothing to do.
+            "changeStreamPreAndPostImages" => {
+                if field.document()?.get("enabled")? != Some(RawBsonRef::Boolean(false)) {
+                    return Err(field.not_yet());
+                }
             }
             _ => return Err(field.unknown()),
         }
@@ -54,6 +60,18 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let catalog = &context.service.catalog;
     let check = || context.check_interrupt();
     catalog.require(&namespace)?;
+    if dry_run {
+        return match index {
+            Some(Index { selector, change, unique: true, .. })
+                if change.hidden.is_none() && change.expire_after_seconds.is_none() =>
+            {
+                catalog.make_unique(&namespace, selector, true, &check).map(drop)
+            }
+            _ => {
+                Err(invalid("The dryRun mode is only supported when converting an index to unique"))
+            }
+        };
+    }
     if !validation.is_empty() {
         catalog.change_validation(&namespace, &validation, &check)?;
     }
@@ -61,6 +79,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         catalog.change_cap(&namespace, capped_size, capped_max, &check)?;
     }
     if view_on.is_some() || pipeline.is_some() {
+        if let Some(pipeline) = pipeline {
+            check_view_pipeline(&namespace, pipeline)?;
+        }
         catalog.change_view(&namespace, view_on, pipeline, &check)?;
     }
     if expire_after.is_some() || time_series.is_some() {
@@ -69,14 +90,26 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if !shape.is_empty() {
         catalog.reshape_indexes(&namespace, IndexSelector::Name("_id_"), &shape, &check)?;
     }
-    let Some((selector, change, shape)) = index else { return Ok(()) };
+    match index {
+        Some(index) => change_index(context, &namespace, index),
+        None => Ok(()),
+    }
+}
+
+/// Changes an index, and says what of it is new.
+fn change_index(context: &mut Context<'_>, namespace: &Namespace, index: Index<'_>) -> Result<()> {
+    let Index { selector, change, unique, shape } = index;
+    let catalog = &context.service.catalog;
+    let check = || context.check_interrupt();
     if !shape.is_empty() {
-        catalog.reshape_indexes(&namespace, selector, &shape, &check)?;
+        catalog.reshape_indexes(namespace, selector, &shape, &check)?;
     }
-    if change.hidden.is_none() && change.expire_after_seconds.is_none() {
-        return Ok(());
-    }
-    let old = catalog.change_index(&namespace, selector, change, &check)?;
+    let old = if changes_nothing(change) {
+        IndexChange::default()
+    } else {
+        catalog.change_index(namespace, selector, change, &check)?
+    };
+    let made_unique = unique && catalog.make_unique(namespace, selector, false, &check)?;
     let reply = &mut context.reply;
     if let Some(new) = change.expire_after_seconds {
         if let Some(old) = old.expire_after_seconds {
@@ -84,11 +117,35 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
         reply.i64("expireAfterSeconds_new", new);
     }
-    if let Some(new) = change.hidden {
-        reply.bool("hidden_old", old.hidden.unwrap_or(false));
+    // What was so before is no change, and not told.
+    if let Some(new) = change.hidden.filter(|new| old.hidden != Some(*new)) {
+        reply.bool("hidden_old", !new);
         reply.bool("hidden_new", new);
     }
+    if let Some(new) = change.prepare_unique.filter(|new| old.prepare_unique != Some(*new)) {
+        reply.bool("prepareUnique_old", !new);
+        reply.bool("prepareUnique_new", new);
+    }
+    if made_unique {
+        reply.bool("unique_new", true);
+    }
     Ok(())
+}
+
+/// What `index` asks for.
+struct Index<'a> {
+    selector: IndexSelector<'a>,
+    change: IndexChange,
+    /// Make it unique.
+    unique: bool,
+    /// Its storage shape from now on.
+    shape: RawDocumentBuf,
+}
+
+fn changes_nothing(change: IndexChange) -> bool {
+    change.hidden.is_none()
+        && change.expire_after_seconds.is_none()
+        && change.prepare_unique.is_none()
 }
 
 fn append(document: &mut RawDocumentBuf, field: &Field<'_>) {
@@ -97,9 +154,8 @@ fn append(document: &mut RawDocumentBuf, field: &Field<'_>) {
     }
 }
 
-/// Which index, what becomes of it, and its storage shape from now on.
-fn parse_index<'a>(field: &Field<'a>) -> Result<(IndexSelector<'a>, IndexChange, RawDocumentBuf)> {
-    let (mut name, mut key) = (None, None);
+fn parse_index<'a>(field: &Field<'a>) -> Result<Index<'a>> {
+    let (mut name, mut key, mut unique) = (None, None, false);
     let mut change = IndexChange::default();
     let mut shape = RawDocumentBuf::new();
     for part in inner(field.document()?, "collMod.index") {
@@ -110,7 +166,12 @@ fn parse_index<'a>(field: &Field<'a>) -> Result<(IndexSelector<'a>, IndexChange,
             "hidden" => change.hidden = Some(part.bool()?),
             "expireAfterSeconds" => change.expire_after_seconds = Some(part.i64()?),
             name if STORAGE_OPTIONS.contains(&name) => append(&mut shape, &part),
-            "unique" | "prepareUnique" | "forceNonUnique" => return Err(part.not_yet()),
+            "prepareUnique" => change.prepare_unique = Some(part.bool()?),
+            "unique" if part.bool()? => unique = true,
+            "unique" => {
+                return Err(Error::bad_value("Cannot make index non-unique"));
+            }
+            "forceNonUnique" => return Err(part.not_yet()),
             _ => return Err(part.unknown()),
         }
     }
@@ -122,10 +183,14 @@ fn parse_index<'a>(field: &Field<'a>) -> Result<(IndexSelector<'a>, IndexChange,
         (Some(name), None) => IndexSelector::Name(name),
         (None, Some(key)) => IndexSelector::Key(key),
     };
-    if change.hidden.is_none() && change.expire_after_seconds.is_none() && shape.is_empty() {
+    let others = unique || change.hidden.is_some() || change.expire_after_seconds.is_some();
+    if change.prepare_unique.is_some() && others {
+        return Err(invalid("prepareUnique cannot be combined with any other modification."));
+    }
+    if changes_nothing(change) && !unique && shape.is_empty() {
         return Err(invalid("no expireAfterSeconds, hidden, unique, or prepareUnique field"));
     }
-    Ok((selector, change, shape))
+    Ok(Index { selector, change, unique, shape })
 }
 
 fn invalid(text: &str) -> Error {

@@ -3,8 +3,12 @@
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::Command;
-use catalog::{CollectionOptions, IndexSpec};
-use errors::Result;
+use bson::RawArray;
+use bson::raw::RawBsonRef;
+use catalog::{CollectionOptions, IndexSpec, Namespace, same_pattern};
+use errors::{Code, Error, Result};
+use expr::filter::ParseContext;
+use pipeline::{Pipeline, PipelineContext};
 
 pub(crate) const CREATE: Command =
     Command::new("create", "Makes a collection or a view.", run).api_v1().write_concern();
@@ -67,11 +71,19 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     let options = CollectionOptions::parse(context.body)?;
     context.at_collection(&namespace);
+    if let Some(view) = &options.view {
+        check_view_pipeline(&namespace, &view.pipeline)?;
+    }
     let catalog = &context.service.catalog;
     let interrupt = context.interrupt();
     match context.txn() {
         Some(txn) => txn.create_collection(&namespace, &options).map(drop)?,
-        None => catalog.create_collection(&namespace, &options, &|| interrupt.check()).map(drop)?,
+        None => match catalog.create_collection(&namespace, &options, &|| interrupt.check()) {
+            Err(error) if error.code() == Code::NAMESPACE_EXISTS => {
+                return is_the_same(context, &namespace, &options, error);
+            }
+            created => created.map(drop)?,
+        },
     }
     if let Some(series) = &options.time_series {
         let first = series.first_indexes();
@@ -88,4 +100,49 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         context.reply.str("note", &note);
     }
     Ok(())
+}
+
+/// Making what is there already, with the same options, is no error: so a client may ask twice.
+fn is_the_same(
+    context: &Context<'_>,
+    namespace: &Namespace,
+    options: &CollectionOptions,
+    exists: Error,
+) -> Result<()> {
+    let Some(existing) = context.service.catalog.collection(namespace) else {
+        return Err(exists);
+    };
+    if same_pattern(&existing.options().shown, &options.shown) {
+        return Ok(());
+    }
+    let shown = bson::Document::try_from(&*existing.options().shown).unwrap_or_default();
+    Err(Error::new(
+        Code::NAMESPACE_EXISTS,
+        format!("namespace {namespace} already exists, but with different options: {shown}"),
+    ))
+}
+
+/// Refuses a view whose pipeline could not run.
+pub(super) fn check_view_pipeline(namespace: &Namespace, stages: &RawArray) -> Result<()> {
+    for (at, stage) in stages.into_iter().enumerate() {
+        let RawBsonRef::Document(stage) = stage? else { continue };
+        if let Some(Ok((name, _))) = stage.iter().next()
+            && matches!(name.as_str(), "$out" | "$merge" | "$changeStream")
+        {
+            return Err(Error::new(
+                Code::OPTION_NOT_SUPPORTED_ON_VIEW,
+                format!(
+                    "The aggregation stage {} in location {at} of the pipeline cannot be used in \
+                     the view definition of {namespace}",
+                    name.as_str()
+                ),
+            ));
+        }
+    }
+    let place = pipeline::Namespace {
+        database: namespace.database().to_owned(),
+        collection: namespace.collection().to_owned(),
+    };
+    let parse = ParseContext { text: true, ..ParseContext::default() };
+    Pipeline::parse(stages, &PipelineContext::new(&place, parse)).map(drop)
 }

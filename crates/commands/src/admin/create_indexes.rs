@@ -11,7 +11,7 @@ pub(crate) const CREATE_INDEXES: Command =
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;
-    let mut indexes = None;
+    let (mut indexes, mut ignores_unknown) = (None, false);
     for field in &fields[1..] {
         match field.name {
             "indexes" => indexes = Some(field.documents()?),
@@ -20,11 +20,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             "commitQuorum" => {
                 return Err(Error::bad_value("Standalones can't specify commitQuorum"));
             }
-            "ignoreUnknownIndexOptions" => {
-                if field.bool()? {
-                    return Err(field.not_yet());
-                }
-            }
+            "ignoreUnknownIndexOptions" => ignores_unknown = field.bool()?,
             _ => return Err(field.unknown()),
         }
     }
@@ -33,7 +29,16 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         return Err(Error::bad_value("Must specify at least one index to create"));
     }
     let substitution = indexes.iter().find_map(|index| catalog::substitution(index));
-    let specs = indexes.into_iter().map(IndexSpec::parse).collect::<Result<Vec<_>>>()?;
+    let specs = indexes
+        .into_iter()
+        .map(|spec| {
+            if ignores_unknown {
+                IndexSpec::parse(&catalog::known_options(spec)?)
+            } else {
+                IndexSpec::parse(spec)
+            }
+        })
+        .collect::<Result<Vec<_>>>()?;
     context.at_collection(&namespace);
     let interrupt = context.interrupt();
     let catalog = &context.service.catalog;

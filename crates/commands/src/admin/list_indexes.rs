@@ -18,7 +18,11 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     for field in &fields[1..] {
         match field.name {
             "cursor" => wanted = parse_list_cursor(field, "listIndexes.cursor")?,
-            "includeBuildUUIDs" | "includeIndexBuildInfo" => {
+            // An index that is being built is not listed, so there is nothing to tell.
+            "includeBuildUUIDs" => {
+                field.bool()?;
+            }
+            "includeIndexBuildInfo" => {
                 if field.bool()? {
                     return Err(field.not_yet());
                 }

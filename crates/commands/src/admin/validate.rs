@@ -13,19 +13,30 @@ const NON_COMPLIANT: &str =
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;
+    let (mut full, mut background) = (false, false);
     for field in &fields[1..] {
         match field.name {
-            // Every validate walks everything; there is nothing less.
-            "full" | "scandata" | "metadata" | "enforceFastCount" | "checkBSONConformance" => {
+            // Every validate walks everything; there is nothing less…
+            "full" => full = field.bool()?,
+            "scandata" | "metadata" | "enforceFastCount" | "checkBSONConformance" => {
                 field.bool()?;
             }
-            "repair" | "background" | "fixMultikey" => {
+            // …and it walks a snapshot, so that nobody waits for it.
+            "background" => background = field.bool()?,
+            "repair" | "fixMultikey" => {
                 if field.bool()? {
                     return Err(field.not_yet());
                 }
             }
             _ => return Err(field.unknown()),
         }
+    }
+    if full && background {
+        return Err(Error::new(
+            Code::INVALID_OPTIONS,
+            "Running the validate command with both { background: true } and { full: true } is \
+             not supported.",
+        ));
     }
     context.at_collection(&namespace);
     let interrupt = context.interrupt();

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::{Command, Counter};
 use catalog::Namespace;
-use errors::Result;
+use errors::{Error, Result};
 use query::CountRequest;
 
 pub(crate) const COUNT: Command = Command::new("count", "Counts documents.", run)
@@ -41,7 +41,14 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<(Namespace, 
             "query" => request.filter = Some(field.document()?),
             "skip" => request.skip = field.non_negative()?,
             // A negative limit is a limit: old shells sent it so.
-            "limit" => request.limit = field.i64()?.unsigned_abs(),
+            "limit" => match field.i64()? {
+                i64::MIN => {
+                    return Err(Error::bad_value(
+                        "Limit value for count cannot be min long: -9223372036854775808",
+                    ));
+                }
+                limit => request.limit = limit.unsigned_abs(),
+            },
             "hint" => request.hint = Some(field.hint()?),
             "collation" => request.collation = Some(field.document()?),
             "fields" => {

@@ -94,6 +94,7 @@ fn parse_statement(document: &RawDocument) -> Result<DeleteStatement<'_>> {
     for field in inner(document, PLACE) {
         let field = field?;
         match field.name {
+            "q" | "limit" | "collation" if field.is_null() => {}
             "q" => filter = Some(field.document()?),
             "limit" => limit = Some(field.i64()?),
             "sampleId" => {}

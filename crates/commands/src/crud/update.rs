@@ -3,7 +3,6 @@
 use super::explain::{verbosity_of, write_explain};
 use super::write_reply::{batch, write_errors};
 use crate::context::Context;
-use crate::diagnostics::hello::MAX_WIRE_VERSION;
 use crate::fields::{Field, inner, missing};
 use crate::registry::{Command, Counter};
 use crate::transactions::statements::Log;
@@ -131,11 +130,12 @@ fn parse_statement(document: &RawDocument) -> Result<UpdateStatement<'_>> {
     for field in inner(document, PLACE) {
         let field = field?;
         match field.name {
+            "q" | "c" | "sort" | "multi" | "upsert" | "arrayFilters" | "collation"
+                if field.is_null() => {}
             "q" => filter = Some(field.document()?),
             "u" => update = Some(field.value),
             "c" => statement.constants = Some(field.document()?),
-            // MongoDB 8 knows it; a server that says it is 7 refuses it.
-            "sort" if MAX_WIRE_VERSION >= 25 => statement.sort = Some(field.document()?),
+            "sort" => statement.sort = Some(field.document()?),
             "sampleId" | "upsertSupplied" => {}
             _ => shared_field(&mut statement, &field)?,
         }

@@ -7,10 +7,10 @@ use crate::registry::Command;
 use errors::Result;
 
 /// The MongoDB release whose behaviour this server shows.
-pub(crate) const MONGODB_VERSION: &str = "7.0.14";
-const MONGODB_VERSION_PARTS: [i32; 4] = [7, 0, 14, 0];
+pub(crate) const MONGODB_VERSION: &str = "8.0.14";
+const MONGODB_VERSION_PARTS: [i32; 4] = [8, 0, 14, 0];
 /// What data files of this server are compatible with, in MongoDB's words.
-pub(crate) const FEATURE_VERSION: &str = "7.0";
+pub(crate) const FEATURE_VERSION: &str = "8.0";
 
 pub(crate) const BUILD_INFO: Command =
     Command::new("buildInfo", "Version and build of this server.", run).aliases(&["buildinfo"]);

@@ -21,8 +21,8 @@ pub(crate) const MAX_DOCUMENT_BYTES: i32 = 16 * 1024 * 1024;
 pub(crate) const MAX_MESSAGE_BYTES: i32 = 48_000_000;
 /// The most writes in one command.
 pub(crate) const MAX_WRITE_BATCH: i32 = 100_000;
-/// MongoDB 7.0's protocol.
-pub(crate) const MAX_WIRE_VERSION: i32 = 21;
+/// MongoDB 8.0's protocol.
+pub(crate) const MAX_WIRE_VERSION: i32 = 25;
 /// The compressors of `wire`, ours first.
 const COMPRESSORS: [&str; 3] = ["snappy", "zstd", "zlib"];
 /// The most a client may say about itself.

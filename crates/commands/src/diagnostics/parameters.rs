@@ -47,6 +47,14 @@ static PARAMETERS: &[Parameter] = &[
         only_at_start: false,
     },
     Parameter {
+        name: "diagnosticDataCollectionEnabled",
+        read: |service| Bson::Boolean(service.keeps_history()),
+        write: Some((0, 1, |service, value| {
+            service.keeps_history.store(value != 0, Ordering::Relaxed);
+        })),
+        only_at_start: false,
+    },
+    Parameter {
         name: "enableTestCommands",
         read: |service| Bson::Boolean(service.test_commands.load(Ordering::Relaxed)),
         write: Some((0, 1, |service, value| {

@@ -27,7 +27,7 @@ fn hello_says_what_drivers_ask() {
             "ok"
         ]
     );
-    assert_eq!(hello.get_i32("maxWireVersion").ok(), Some(21));
+    assert_eq!(hello.get_i32("maxWireVersion").ok(), Some(25));
     assert_eq!(
         hello.get_array("compression").unwrap(),
         &[Bson::from("zstd"), Bson::from("snappy")]
@@ -141,7 +141,7 @@ fn client_metadata_is_kept_once() {
 fn build_info_names_both_versions() {
     let client = Client::new();
     let info = client.ok("test", doc! { "buildinfo": 1 });
-    assert!(info.get_str("version").unwrap().starts_with("7.0."));
+    assert!(info.get_str("version").unwrap().starts_with("8.0."));
     assert_eq!(info.get_str("ferndb").ok(), Some("0.1.0"));
     assert_eq!(info.get_i32("bits").ok(), Some(64));
     assert!(info.get_array("modules").unwrap().is_empty());
@@ -178,12 +178,16 @@ fn parameters_are_read_and_set() {
     let version = client.ok("admin", doc! { "getParameter": 1, "featureCompatibilityVersion": 1 });
     assert_eq!(
         version.get_document("featureCompatibilityVersion").unwrap(),
-        &doc! { "version": "7.0" }
+        &doc! { "version": "8.0" }
     );
     let set = client.ok("admin", doc! { "setParameter": 1, "cursorTimeoutMillis": 5 });
     assert_eq!(set.get_i64("was").ok(), Some(600_000));
     let read = client.ok("admin", doc! { "getParameter": 1, "cursorTimeoutMillis": 1 });
     assert_eq!(read.get_i64("cursorTimeoutMillis").ok(), Some(5));
+    assert!(client.service.keeps_history());
+    let off = doc! { "setParameter": 1, "diagnosticDataCollectionEnabled": false };
+    assert_eq!(client.ok("admin", off).get_bool("was").ok(), Some(true));
+    assert!(!client.service.keeps_history());
     client.fails("admin", doc! { "getParameter": 1, "x": 1 }, 72, "no option found to get");
     assert_eq!(
         client.run("admin", doc! { "setParameter": 1, "x": 1 }).get_i32("code").ok(),

@@ -167,3 +167,58 @@ fn command_in_query_wrapping_runs() {
     let wrapped = doc! { "$query": { "ping": 1 }, "$readPreference": { "mode": "nearest" } };
     client.ok("admin", wrapped);
 }
+
+#[test]
+fn null_stands_for_a_field_not_given_where_a_type_is_wanted() {
+    let client = Client::new();
+    let find = doc! {
+        "find": "c", "filter": Bson::Null, "sort": Bson::Null, "skip": Bson::Null,
+        "limit": Bson::Undefined, "collation": Bson::Null, "let": Bson::Null,
+    };
+    client.ok("test", find);
+    let text = "BSON field 'distinct.key' is missing but a required field";
+    client.fails("test", doc! { "distinct": "c", "key": Bson::Null }, 40414, text);
+    let hint = doc! { "find": "c", "hint": Bson::Null };
+    client.fails("test", hint, 9, "Hint must be a string or an object");
+    let update = doc! { "q": {}, "u": { "$set": { "a": 1 } }, "multi": Bson::Null };
+    client.ok("test", doc! { "update": "c", "updates": [update], "ordered": Bson::Null });
+}
+
+#[test]
+fn what_the_first_api_does_not_have_is_refused_under_api_strict() {
+    let client = Client::new();
+    let strict = |mut command: bson::Document| {
+        command.extend(doc! { "apiVersion": "1", "apiStrict": true });
+        client.run("test", command)
+    };
+    for command in [
+        doc! { "nope": 1 },
+        doc! { "distinct": "c", "key": "a" },
+        doc! { "find": "c", "showRecordId": true },
+        doc! { "create": "c", "capped": true, "size": 1 },
+    ] {
+        assert_eq!(strict(command.clone()).get_i32("code").ok(), Some(323), "{command}");
+    }
+    assert_eq!(strict(doc! { "find": "c" }).get_f64("ok").ok(), Some(1.0));
+    let second = doc! { "ping": 1, "apiVersion": "2" };
+    assert_eq!(client.run("test", second).get_i32("code").ok(), Some(322));
+}
+
+#[test]
+fn making_the_same_again_is_no_error_and_views_are_looked_at_first() {
+    let client = Client::new();
+    for command in [
+        doc! { "create": "c" },
+        doc! { "create": "k", "capped": true, "size": 4096 },
+        doc! { "create": "v", "viewOn": "c", "pipeline": [{ "$match": { "a": 1 } }] },
+    ] {
+        client.ok("test", command.clone());
+        client.ok("test", command);
+    }
+    let other = client.run("test", doc! { "create": "c", "capped": true, "size": 4096 });
+    assert_eq!(other.get_i32("code").ok(), Some(48));
+    for (stage, code) in [(doc! { "$out": "x" }, 167), (doc! { "$foo": 1 }, 40324)] {
+        let view = doc! { "create": "w", "viewOn": "c", "pipeline": [stage] };
+        assert_eq!(client.run("test", view).get_i32("code").ok(), Some(code));
+    }
+}

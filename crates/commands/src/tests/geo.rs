@@ -62,3 +62,28 @@ fn geo_indexes_are_built_listed_and_asked() {
     assert_eq!(error.get_i32("code").ok(), Some(16755));
     assert!(error.get_str("errmsg").unwrap().starts_with("Can't extract geo keys: { "));
 }
+
+#[test]
+fn what_was_measured_outlives_the_fields_that_a_stage_leaves_out() {
+    let client = Client::new();
+    client.ok("db", doc! { "insert": "c", "documents": [{ "_id": 1, "at": [1, 1], "k": 1 }] });
+    let index = doc! { "key": { "at": "2d" }, "name": "at" };
+    client.ok("db", doc! { "createIndexes": "c", "indexes": [index] });
+    for between in [
+        doc! { "$project": { "k": 1 } },
+        doc! { "$project": { "_id": 0, "j": "$k" } },
+        doc! { "$replaceRoot": { "newRoot": { "k": "$k" } } },
+        doc! { "$replaceWith": "$$ROOT" },
+    ] {
+        let pipeline = [
+            doc! { "$geoNear": { "near": [1, 5], "distanceField": "far" } },
+            between.clone(),
+            doc! { "$project": {
+                "_id": 0, "d": { "$meta": "geoNearDistance" }, "p": { "$meta": "geoNearPoint" },
+            } },
+        ];
+        let reply = client.ok("db", doc! { "aggregate": "c", "pipeline": pipeline, "cursor": {} });
+        let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+        assert_eq!(batch, &[doc! { "d": 4.0, "p": [1, 1] }.into()], "{between}");
+    }
+}

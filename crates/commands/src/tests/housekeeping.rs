@@ -79,12 +79,62 @@ fn what_there_is_none_of_is_said_to_be_none() {
     client.ok("db", doc! { "planCacheClearFilters": "c" });
     let filters = client.ok("db", doc! { "planCacheListFilters": "c" });
     assert_eq!(filters.get_array("filters").unwrap(), &Vec::<Bson>::new());
-    let set = client.run("db", doc! { "planCacheSetFilter": "c", "query": {}, "indexes": [] });
-    assert_eq!(set.get_i32("code").unwrap(), 238);
     let pools = client.ok("admin", doc! { "connPoolStats": 1 });
     assert_eq!(pools.get_i32("totalCreated").unwrap(), 0);
     client.ok("admin", doc! { "dropConnections": 1, "hostAndPort": ["a:1"] });
     client.fails("admin", doc! { "fsyncUnlock": 1 }, 20, "fsyncUnlock called when not locked");
+}
+
+#[test]
+fn nobody_can_log_in_where_there_are_no_users() {
+    let client = Client::new();
+    let start = |mechanism: &str| doc! { "saslStart": 1, "mechanism": mechanism, "payload": "" };
+    client.fails("admin", start("SCRAM-SHA-256"), 18, "Authentication failed.");
+    let unknown = client.run("admin", start("PLAIN"));
+    assert_eq!(unknown.get_str("codeName").unwrap(), "MechanismUnavailable");
+    client.fails("admin", doc! { "saslContinue": 1 }, 17, "No SASL session state found");
+    client.ok("admin", doc! { "logout": 1 });
+}
+
+#[test]
+fn index_filters_are_set_listed_and_cleared() {
+    let client = Client::new();
+    client.ok("db", doc! { "insert": "c", "documents": [{ "a": 1, "b": 1 }] });
+    let indexes = ["a", "b"].map(|path| doc! { "key": { path: 1 }, "name": path });
+    client.ok("db", doc! { "createIndexes": "c", "indexes": indexes.to_vec() });
+    let find = |value: i32| doc! { "find": "c", "filter": { "a": value, "b": value } };
+    let used = || {
+        let explained = client.ok("db", doc! { "explain": find(2), "verbosity": "queryPlanner" });
+        let planner = explained.get_document("queryPlanner").unwrap();
+        let plan = planner.get_document("winningPlan").unwrap();
+        let scan = plan.get_document("inputStage").unwrap();
+        (scan.get_str("indexName").unwrap().to_owned(), planner.get_bool("indexFilterSet").unwrap())
+    };
+    let query = doc! { "a": 5, "b": 5 };
+    client.fails(
+        "db",
+        doc! { "planCacheSetFilter": "c", "query": query.clone(), "indexes": [] },
+        2,
+        "required field indexes must contain at least one index",
+    );
+    let set = doc! { "planCacheSetFilter": "c", "query": query.clone(), "indexes": ["b"] };
+    client.ok("db", set);
+    assert_eq!(used(), ("b".to_owned(), true));
+    let listed = client.ok("db", doc! { "planCacheListFilters": "c" });
+    let shown = doc! { "query": query.clone(), "sort": {}, "projection": {}, "indexes": ["b"] };
+    assert_eq!(listed.get_array("filters").unwrap(), &vec![Bson::Document(shown)]);
+    client.ok("db", doc! { "planCacheClearFilters": "c", "query": query });
+    assert!(!used().1);
+    // What is remembered is shown, and forgotten when it is asked.
+    let stats = || {
+        let pipeline = [doc! { "$planCacheStats": {} }].to_vec();
+        let reply = client.ok("db", doc! { "aggregate": "c", "pipeline": pipeline, "cursor": {} });
+        reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len()
+    };
+    client.ok("db", find(1));
+    assert_eq!(stats(), 1);
+    client.ok("db", doc! { "planCacheClear": "c", "query": { "a": 9, "b": 9 } });
+    assert_eq!(stats(), 0);
 }
 
 #[test]
@@ -94,8 +144,8 @@ fn the_feature_version_is_confirmed_or_refused() {
         let set = doc! { "setFeatureCompatibilityVersion": version, "confirm": confirm };
         client.run("admin", set).get_i32("code").ok()
     };
-    assert_eq!(set("7.0", true), None);
-    assert_eq!(set("7.0", false), Some(7_369_100));
+    assert_eq!(set("8.0", true), None);
+    assert_eq!(set("8.0", false), Some(7_369_100));
     assert_eq!(set("6.0", true), Some(2));
 }
 

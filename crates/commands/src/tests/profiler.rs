@@ -276,4 +276,17 @@ fn frequent_slow_scans_ask_for_an_index_until_there_is_one() {
     let index = doc! { "key": { "x": 1 }, "name": "x_1" };
     client.ok("db", doc! { "createIndexes": "c", "indexes": [index] });
     assert!(advice().is_empty(), "it is there");
+    let group = doc! { "$group": { "_id": "$b", "n": { "$sum": 1 } } };
+    for _ in 0..5 {
+        client.ok("db", doc! { "count": "c", "query": { "n": 1 } });
+        let pipeline = [doc! { "$match": { "m": 1 } }, group.clone()];
+        client.ok("db", doc! { "aggregate": "c", "pipeline": &pipeline[..], "cursor": {} });
+        // All of it is wanted.
+        let pipeline = [doc! { "$match": { "b": { "$lt": 2 } } }, group.clone()];
+        client.ok("db", doc! { "aggregate": "c", "pipeline": &pipeline[..], "cursor": {} });
+    }
+    let told = advice();
+    assert_eq!(told.len(), 2, "counts and pipelines say what they look for: {told:?}");
+    assert!(told.iter().any(|text| text.contains("{ m: 1 }")), "{told:?}");
+    assert!(told.iter().any(|text| text.contains("{ n: 1 }")), "{told:?}");
 }

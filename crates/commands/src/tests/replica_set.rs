@@ -176,7 +176,7 @@ fn stepped_down_node_refuses_writes_and_ends_transactions() {
 fn errors_tell_the_topology_and_the_write_concern_too() {
     let client = started(true);
     client.ok("db", doc! { "create": "c" });
-    let create = doc! { "create": "c", "writeConcern": { "w": 2 } };
+    let create = doc! { "create": "c", "capped": true, "size": 4096, "writeConcern": { "w": 2 } };
     let reply = client.run("db", create);
     assert_eq!(reply.get_i32("code").ok(), Some(48));
     assert_eq!(reply.get_document("writeConcernError").unwrap().get_i32("code").ok(), Some(100));

@@ -5,6 +5,7 @@ use crate::context::Context;
 use errors::{Code, Error};
 
 const RETRYABLE_WRITE: &str = "RetryableWriteError";
+const TRANSIENT_TRANSACTION: &str = "TransientTransactionError";
 /// Beside the one above: this attempt changed nothing, so an earlier attempt's error tells more.
 const NO_WRITES: &str = "NoWritesPerformed";
 
@@ -39,6 +40,14 @@ fn is_conflict(code: Code) -> bool {
     )
 }
 
+/// The labels that a code can carry: inside a transaction, and on a retryable write.
+pub(crate) fn labels_of(code: Code) -> Vec<&'static str> {
+    let retryable = is_retryable(code);
+    let transient = retryable || is_conflict(code) || code == Code::NO_SUCH_TRANSACTION;
+    let transient = transient.then_some(TRANSIENT_TRANSACTION);
+    transient.into_iter().chain(retryable.then_some(RETRYABLE_WRITE)).collect()
+}
+
 /// The label that an error of this request's carries by its code.
 pub(crate) fn label_of(context: &Context<'_>, code: Code) -> Option<&'static str> {
     let numbered = context.arguments.numbered?;
@@ -47,12 +56,12 @@ pub(crate) fn label_of(context: &Context<'_>, code: Code) -> Option<&'static str
         // Where other members were to know of the end, one of them may have committed it.
         let unsure = || ends && context.arguments.write_concern.fails(&context.service.replication);
         if is_conflict(code) || code == Code::NO_SUCH_TRANSACTION && !unsure() {
-            return Some("TransientTransactionError");
+            return Some(TRANSIENT_TRANSACTION);
         }
         return match (is_retryable(code), ends) {
             (false, _) => None,
             (true, true) => Some(RETRYABLE_WRITE),
-            (true, false) => Some("TransientTransactionError"),
+            (true, false) => Some(TRANSIENT_TRANSACTION),
         };
     }
     is_retryable(code).then_some(RETRYABLE_WRITE)

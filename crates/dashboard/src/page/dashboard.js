@@ -14,10 +14,13 @@ const STRETCHES = [["5 min", 5], ["30 min", 30], ["2 h", 120], ["6 h", 360], ["1
 
 // ---- what is drawn ------------------------------------------------------------------------------
 
-// A line: its label, its unit's value from the columns at point i.
+// A line: its label, its unit's value from the columns at point i; with `band`, between what the
+// seconds of a wider point were.
 const value = (label, name, scale = 1) =>
-  ({ label, names: [name], at: (d, i) => times(d.column(name)[i], scale) });
-const rate = (label, name, scale = 1) => sum(label, [name], scale);
+  ({ label, names: [name], scale, band: [`least(${name})`, `most(${name})`],
+    at: (d, i) => times(d.column(name)[i], scale) });
+const rate = (label, name, scale = 1) =>
+  ({ ...sum(label, [name], scale), scale, band: [`slowest(${name})`, `fastest(${name})`] });
 const sum = (label, names, scale = 1) => ({
   label, names,
   at: (d, i) => times(names.reduce((all, name) => plus(all, d.rate(name, i)), 0), scale),
@@ -111,13 +114,14 @@ const SECTIONS = [
 ];
 const CHECKPOINT = "engine.CP_TIME_LAST_CHECKPOINT_END";
 const UPTIME = "uptimeMillis";
-const NAMES = [...new Set([CHECKPOINT, UPTIME, ...SECTIONS.flatMap(([, , charts]) =>
-  charts.flatMap((chart) => chart.lines.flatMap((line) => line.names)))])];
+const LINES = SECTIONS.flatMap(([, , charts]) => charts.flatMap((chart) => chart.lines));
+const NAMES = [...new Set([CHECKPOINT, UPTIME, ...LINES.flatMap((line) => line.names)])];
+const BANDS = [...new Set(LINES.flatMap((line) => line.band || []))];
 
 // ---- the figures --------------------------------------------------------------------------------
 
 class Data {
-  constructor() { this.times = []; this.columns = new Map(NAMES.map((name) => [name, []])); }
+  constructor() { this.times = []; this.columns = new Map([...NAMES, ...BANDS].map((name) => [name, []])); }
 
   column(name) { return this.columns.get(name); }
 
@@ -207,7 +211,8 @@ async function ask(path) {
 }
 
 const history = (from, to, step) => ask(
-  `/api/history?from=${Math.floor(from)}${to ? `&to=${Math.floor(to)}` : ""}&step=${step / SECOND}&names=${NAMES}`);
+  `/api/history?from=${Math.floor(from)}${to ? `&to=${Math.floor(to)}` : ""}&step=${step / SECOND}`
+  + `&names=${step > SECOND ? [...NAMES, ...BANDS] : NAMES}`);
 
 let generation = 0;
 let fresh = false;
@@ -305,6 +310,8 @@ class Chart {
     this.chart = chart;
     this.canvas = element("canvas", { tabIndex: 0 });
     this.canvas.setAttribute("role", "img");
+    // Until it is drawn, and says its figures.
+    this.canvas.setAttribute("aria-label", chart.title);
     this.caption = element("figcaption");
     this.values = chart.lines.map((line, at) => {
       const swatch = element("i");
@@ -366,8 +373,10 @@ class Chart {
     const [from, to] = stretch();
     const [left, right, top, bottom] = [46, width - 4, 8, height - 18];
     const lines = chart.lines.map((line) => data.times.map((_, i) => line.at(data, i)));
+    const bands = chart.lines.map((line) => (line.band && data.step > SECOND
+      ? line.band.map((name) => data.column(name).map((n) => times(n, line.scale))) : []));
     let most = 0;
-    for (const line of lines) for (const n of line) if (n !== null && n > most) most = n;
+    for (const line of [...lines, ...bands.flat()]) for (const n of line) if (n !== null && n > most) most = n;
     most = roundUp(most || 1, chart.unit);
     const x = (ms) => left + (right - left) * (ms - from) / (to - from);
     const y = (n) => bottom - (bottom - top) * n / most;
@@ -376,6 +385,7 @@ class Chart {
     pen.beginPath();
     pen.rect(left, top - 2, right - left, bottom - top + 4);
     pen.clip();
+    bands.forEach(([low, high], at) => low && this.band(pen, style.colors[at], low, high, x, y));
     lines.forEach((line, at) => this.line(pen, style.colors[at], line, x, y));
     pen.restore();
     this.read(pen, style, lines, x, top, bottom);
@@ -443,6 +453,21 @@ class Chart {
       drawing = n !== null;
     });
     pen.stroke();
+  }
+
+  // From the least to the most second of each point.
+  band(pen, color, low, high, x, y) {
+    pen.globalAlpha = 0.35;
+    pen.strokeStyle = color;
+    pen.lineWidth = 1;
+    pen.beginPath();
+    low.forEach((n, i) => {
+      if (n === null || high[i] === null) return;
+      pen.moveTo(x(data.times[i]), y(n));
+      pen.lineTo(x(data.times[i]), y(high[i]));
+    });
+    pen.stroke();
+    pen.globalAlpha = 1;
   }
 
   // The figures under the cursor, or the newest.

@@ -2,7 +2,7 @@
 
 use crate::accumulator::ranked::Ranked;
 use crate::accumulator::scripted;
-use crate::accumulator::{Kind, number_of};
+use crate::accumulator::{Kind, number_of, quantile};
 use crate::agg::{Merger, Spread, Value, average, merge_input};
 use crate::number::{Number, Sum};
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef};
@@ -89,8 +89,8 @@ impl Accumulator {
             Kind::Max => State::Extreme(Ordering::Greater, None),
             Kind::First => State::First(None),
             Kind::Last => State::Last(None),
-            Kind::Push => State::Push(RawArrayBuf::new()),
-            Kind::AddToSet => {
+            Kind::Push | Kind::ConcatArrays => State::Push(RawArrayBuf::new()),
+            Kind::AddToSet | Kind::SetUnion => {
                 State::AddToSet(HashSet::with_hasher(Xxh3Builder::new()), RawArrayBuf::new(), 0)
             }
             Kind::StdDevPop => State::StdDev(Spread::default(), 0),
@@ -200,7 +200,7 @@ impl Accumulator {
             }
             State::Push(list) => list.as_bytes().len(),
             State::AddToSet(_, list, bytes) => list.as_bytes().len() + bytes,
-            State::Merge(merger) => merger.bytes(),
+            State::Merge(merger) => merger.memory(),
             State::FirstN(_, _, bytes) | State::LastN(_, _, bytes) => *bytes,
             State::Ranked(ranked, _) | State::RankedByValue(ranked, _) => ranked.bytes(),
             State::Percentile(_, numbers, _) => numbers.len() * 8,
@@ -337,7 +337,9 @@ impl Accumulator {
                 RawBson::Array(ranked.into_values().collect())
             }
             State::Ranked(ranked, false) => ranked.into_values().next().unwrap_or(RawBson::Null),
-            State::Percentile(wanted, numbers, as_array) => percentiles(&wanted, numbers, as_array),
+            State::Percentile(wanted, numbers, as_array) => {
+                quantile::of(&wanted, numbers, as_array)
+            }
         })
     }
 }
@@ -388,17 +390,4 @@ fn push_last(n: usize, list: &mut VecDeque<RawBson>, bytes: &mut usize, value: R
     }
     *bytes += value_bytes(value);
     list.push_back(value.into());
-}
-
-/// The smallest number that at least the share `p` of all numbers do not exceed.
-fn percentiles(wanted: &[f64], mut numbers: Vec<f64>, as_array: bool) -> RawBson {
-    numbers.sort_by(f64::total_cmp);
-    let pick = |p: &f64| {
-        let rank = (p * numbers.len() as f64).ceil() as usize;
-        numbers.get(rank.saturating_sub(1)).map_or(RawBson::Null, |n| RawBson::Double(*n))
-    };
-    if as_array {
-        return RawBson::Array(wanted.iter().map(pick).collect());
-    }
-    wanted.first().map_or(RawBson::Null, pick)
 }

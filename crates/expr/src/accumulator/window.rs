@@ -7,7 +7,7 @@
 
 use crate::accumulator::state::{key_of, value_bytes};
 use crate::accumulator::{AccumulatorSpec, Kind, MAX_ACCUMULATOR_BYTES};
-use crate::agg::{Spread, Value, Variables};
+use crate::agg::{Merger, Spread, Value, Variables, merge_input};
 use crate::decimal::Decimal;
 use crate::number::{Number, Sum};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
@@ -28,18 +28,33 @@ pub struct WindowAccumulator {
 enum State {
     Sum(WindowSum, VecDeque<Option<Number>>),
     Avg(WindowSum, VecDeque<Option<Number>>),
-    StdDev { spread: Spread, strange: u64, less: u64, queue: VecDeque<Option<f64>> },
+    StdDev {
+        spread: Spread,
+        strange: u64,
+        less: u64,
+        queue: VecDeque<Option<f64>>,
+    },
     Count(i64),
     List(VecDeque<Option<RawBson>>, Pick),
-    Set(BTreeMap<Vec<u8>, (u64, RawBson)>, VecDeque<Option<Vec<u8>>>),
+    /// The members with how often they are inside, and the members of each document.
+    Set(BTreeMap<Vec<u8>, (u64, RawBson)>, VecDeque<Vec<Vec<u8>>>),
     Ranked(Ranked, Pick),
-    Percentile { sorted: Sorted, queue: VecDeque<Option<f64>>, wanted: Vec<f64>, as_array: bool },
+    Percentile {
+        sorted: Sorted,
+        queue: VecDeque<Option<f64>>,
+        wanted: Vec<f64>,
+        as_array: bool,
+    },
 }
 
 /// Which of a list is the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pick {
     All,
+    /// The elements of lists.
+    Joined,
+    /// One document of all, a later field over an earlier.
+    Merged,
     First,
     Last,
     FirstN(usize),
@@ -80,11 +95,12 @@ impl AccumulatorSpec {
             Kind::StdDevSamp => spread(1),
             Kind::Count => State::Count(0),
             Kind::Push => State::List(VecDeque::new(), Pick::All),
+            Kind::ConcatArrays => State::List(VecDeque::new(), Pick::Joined),
             Kind::First => State::List(VecDeque::new(), Pick::First),
             Kind::Last => State::List(VecDeque::new(), Pick::Last),
             Kind::FirstN => State::List(VecDeque::new(), Pick::FirstN(n)),
             Kind::LastN => State::List(VecDeque::new(), Pick::LastN(n)),
-            Kind::AddToSet => State::Set(BTreeMap::new(), VecDeque::new()),
+            Kind::AddToSet | Kind::SetUnion => State::Set(BTreeMap::new(), VecDeque::new()),
             Kind::Min | Kind::Max | Kind::Top => State::Ranked(Ranked::default(), Pick::First),
             Kind::Bottom => State::Ranked(Ranked::default(), Pick::Last),
             Kind::MinN | Kind::MaxN | Kind::TopN => {
@@ -93,7 +109,8 @@ impl AccumulatorSpec {
             Kind::BottomN => State::Ranked(Ranked::default(), Pick::LastN(n)),
             Kind::Median => percentile(vec![0.5], false),
             Kind::Percentile => percentile(self.percentiles.clone(), true),
-            Kind::MergeObjects | Kind::Scripted => {
+            Kind::MergeObjects => State::List(VecDeque::new(), Pick::Merged),
+            Kind::Scripted => {
                 return Err(Error::failed_to_parse(format!(
                     "Unrecognized window function, {}",
                     self.name
@@ -105,7 +122,7 @@ impl AccumulatorSpec {
 
     /// Whether the accumulator is one that windows have.
     pub fn is_window_function(&self) -> bool {
-        !matches!(self.kind, Kind::MergeObjects | Kind::Scripted)
+        self.kind.is_window_function()
     }
 
     /// Lets a document into a window.
@@ -128,6 +145,19 @@ impl AccumulatorSpec {
                 }
                 Kind::Max | Kind::MaxN => {
                     window.add_by_value(&value, Direction::Descending, under)?;
+                }
+                Kind::MergeObjects if value.is_nullish() => window.add(&Value::Missing, under)?,
+                Kind::MergeObjects => {
+                    merge_input(&value)?;
+                    window.add(&value, under)?;
+                }
+                Kind::ConcatArrays => {
+                    drop(self.list(&value)?);
+                    window.add(&value, under)?;
+                }
+                Kind::SetUnion => {
+                    let members = self.list(&value)?.collect::<Result<Vec<_>>>()?;
+                    window.add_members(&members, under)?;
                 }
                 _ => window.add(&value, under)?,
             },
@@ -175,7 +205,7 @@ impl WindowAccumulator {
             State::Count(count) => *count += 1,
             State::List(list, pick) => {
                 let value = match pick {
-                    Pick::All => value.get(),
+                    Pick::All | Pick::Joined | Pick::Merged => value.get(),
                     _ => Some(value.get().unwrap_or(RawBsonRef::Null)),
                 };
                 let full = match pick {
@@ -197,23 +227,7 @@ impl WindowAccumulator {
                     self.remove_first();
                 }
             }
-            State::Set(set, queue) => {
-                let key = value
-                    .get()
-                    .map(|value| key_of(value, Direction::Ascending, under))
-                    .transpose()?;
-                if let (Some(key), Some(value)) = (&key, value.get()) {
-                    let entry = set.entry(key.clone()).or_insert_with(|| {
-                        self.bytes += key.len() + 64 + value_bytes(value);
-                        (0, value.into())
-                    });
-                    entry.0 += 1;
-                }
-                if slides {
-                    self.bytes += 32 + key.as_ref().map_or(0, Vec::len);
-                    queue.push_back(key);
-                }
-            }
+            State::Set(..) => return self.add_members(&Vec::from_iter(value.get()), under),
             State::Percentile { sorted, queue, .. } => {
                 let number = number.map(Number::to_f64);
                 if let Some(number) = number {
@@ -226,6 +240,26 @@ impl WindowAccumulator {
                 self.bytes += queued;
             }
             State::Ranked(..) => {}
+        }
+        Ok(())
+    }
+
+    /// The members of a set that a document brings.
+    fn add_members(&mut self, members: &[RawBsonRef<'_>], under: Option<&Collation>) -> Result<()> {
+        let State::Set(set, queue) = &mut self.state else { return Ok(()) };
+        let mut keys = Vec::with_capacity(members.len());
+        for member in members {
+            let key = key_of(*member, Direction::Ascending, under)?;
+            let entry = set.entry(key.clone()).or_insert_with(|| {
+                self.bytes += key.len() + 64 + value_bytes(*member);
+                (0, (*member).into())
+            });
+            entry.0 += 1;
+            keys.push(key);
+        }
+        if self.slides {
+            self.bytes += 32 + keys.iter().map(Vec::len).sum::<usize>();
+            queue.push_back(keys);
         }
         Ok(())
     }
@@ -268,7 +302,7 @@ impl WindowAccumulator {
             Pick::Last => (1, false),
             Pick::FirstN(n) => (n, true),
             Pick::LastN(n) => (n, false),
-            Pick::All => return,
+            Pick::All | Pick::Joined | Pick::Merged => return,
         };
         if ranked.entries.len() > most {
             let dropped =
@@ -366,15 +400,17 @@ impl WindowAccumulator {
 
 fn remove_from_set(
     set: &mut BTreeMap<Vec<u8>, (u64, RawBson)>,
-    queue: &mut VecDeque<Option<Vec<u8>>>,
+    queue: &mut VecDeque<Vec<Vec<u8>>>,
 ) -> usize {
-    let Some(key) = queue.pop_front().flatten() else { return 32 };
-    let mut freed = 32 + key.len();
-    if let Some(entry) = set.get_mut(&key) {
-        entry.0 -= 1;
-        if entry.0 == 0 {
-            freed += key.len() + 64 + value_bytes(entry.1.as_raw_bson_ref());
-            set.remove(&key);
+    let mut freed = 32;
+    for key in queue.pop_front().unwrap_or_default() {
+        freed += key.len();
+        if let Some(entry) = set.get_mut(&key) {
+            entry.0 -= 1;
+            if entry.0 == 0 {
+                freed += key.len() + 64 + value_bytes(entry.1.as_raw_bson_ref());
+                set.remove(&key);
+            }
         }
     }
     freed
@@ -387,6 +423,20 @@ fn picked<'v>(
 ) -> RawBson {
     match pick {
         Pick::All => RawBson::Array(values.collect::<RawArrayBuf>()),
+        Pick::Joined => {
+            let lists = values.filter_map(RawBson::as_array);
+            RawBson::Array(lists.flatten().flatten().collect::<RawArrayBuf>())
+        }
+        Pick::Merged => {
+            let mut merger = Merger::default();
+            for document in values.filter_map(RawBson::as_document) {
+                // These were well formed when they came in.
+                if merger.merge(document).is_err() {
+                    return RawBson::Null;
+                }
+            }
+            RawBson::Document(merger.to_document())
+        }
         Pick::First => values.next().cloned().unwrap_or(RawBson::Null),
         Pick::Last => values.next_back().cloned().unwrap_or(RawBson::Null),
         Pick::FirstN(n) => RawBson::Array(values.take(n).collect::<RawArrayBuf>()),
@@ -602,7 +652,8 @@ mod tests {
         let (name, value) = inner.iter().next().unwrap().unwrap();
         let parsed = AccumulatorSpec::parse(name.as_str(), value, &ParseContext::new()).unwrap();
         let variables = Variables::new(DateTime::from_millis(0), 0);
-        let documents: Vec<_> = values.iter().map(|v| raw(&doc! {"a": v.clone()})).collect();
+        let documents: Vec<_> =
+            values.iter().map(|v| raw(&doc! {"a": v.clone(), "l": [v.clone(), 1], "d": {"x": v.clone(), v.to_string(): 1}})).collect();
         let mut sliding = parsed.start_window(true, &variables).unwrap();
         let mut growing = parsed.start_window(false, &variables).unwrap();
         let fresh = |part: &[RawDocumentBuf]| {
@@ -625,14 +676,14 @@ mod tests {
             assert_eq!(all, fresh(&documents[..=at]), "{spec} up to {at}");
         }
         let held = sliding.bytes();
-        assert!(held >= 128 && held < 128 + 400 * (width + 1), "{spec}: {held}");
+        assert!(held >= 128 && held < 128 + 800 * (width + 1), "{spec}: {held}");
     }
 
     /// A set has no order.
     fn sorted(value: RawBson, name: &str) -> Bson {
         let value = Bson::try_from(value).unwrap();
         match value {
-            Bson::Array(mut list) if name == "$addToSet" => {
+            Bson::Array(mut list) if matches!(name, "$addToSet" | "$setUnion") => {
                 list.sort_by(keystring::compare_bson);
                 Bson::Array(list)
             }
@@ -665,6 +716,9 @@ mod tests {
             bson!({"$count": {}}),
             bson!({"$push": "$a"}),
             bson!({"$addToSet": "$a"}),
+            bson!({"$concatArrays": ["$l"]}),
+            bson!({"$setUnion": "$l"}),
+            bson!({"$mergeObjects": "$d"}),
             bson!({"$first": "$a"}),
             bson!({"$last": "$a"}),
             bson!({"$firstN": {"n": 2, "input": "$a"}}),

@@ -2,16 +2,19 @@
 //!
 //! Types promote int → long → double → decimal; integers that overflow become the next wider type.
 
+mod totals;
+
 use crate::agg::Value;
 use crate::agg::compare::compare;
 use crate::agg::function::{ANY, Function, any_nullish, function, ordered, take};
-use crate::decimal::{Decimal, Rounding};
+use crate::decimal::{Decimal, Rounding, functions};
 use crate::number::{Number, Sum};
 use bson::DateTime;
 use bson::raw::RawBsonRef;
 use errors::{Code, Error, Result};
 use keystring::Collation;
 use std::cmp::Ordering;
+use totals::{Product, Total};
 
 pub(super) const TABLE: &[Function] = &[
     function("$abs", 1, 1, abs),
@@ -36,27 +39,33 @@ pub(super) const TABLE: &[Function] = &[
     function("$stdDevPop", 0, ANY, std_dev_pop),
     function("$stdDevSamp", 0, ANY, std_dev_samp),
     function("$sum", 0, ANY, sum),
-    function("$acos", 1, 1, |args| trig(args, "$acos", f64::acos, Some((-1.0, 1.0, true)))),
-    function("$acosh", 1, 1, |args| {
-        trig(args, "$acosh", f64::acosh, Some((1.0, f64::INFINITY, true)))
+    function("$acos", 1, 1, |args| {
+        trig(args, "$acos", (f64::acos, functions::acos), Some((-1.0, 1.0, true)))
     }),
-    function("$asin", 1, 1, |args| trig(args, "$asin", f64::asin, Some((-1.0, 1.0, true)))),
-    function("$asinh", 1, 1, |args| trig(args, "$asinh", f64::asinh, None)),
-    function("$atan", 1, 1, |args| trig(args, "$atan", f64::atan, None)),
+    function("$acosh", 1, 1, |args| {
+        trig(args, "$acosh", (f64::acosh, functions::acosh), Some((1.0, f64::INFINITY, true)))
+    }),
+    function("$asin", 1, 1, |args| {
+        trig(args, "$asin", (f64::asin, functions::asin), Some((-1.0, 1.0, true)))
+    }),
+    function("$asinh", 1, 1, |args| trig(args, "$asinh", (f64::asinh, functions::asinh), None)),
+    function("$atan", 1, 1, |args| trig(args, "$atan", (f64::atan, functions::atan), None)),
     function("$atan2", 2, 2, atan2),
-    function("$atanh", 1, 1, |args| trig(args, "$atanh", f64::atanh, Some((-1.0, 1.0, true)))),
-    function("$cos", 1, 1, |args| trig(args, "$cos", f64::cos, Some(FINITE))),
-    function("$cosh", 1, 1, |args| trig(args, "$cosh", f64::cosh, None)),
+    function("$atanh", 1, 1, |args| {
+        trig(args, "$atanh", (f64::atanh, functions::atanh), Some((-1.0, 1.0, true)))
+    }),
+    function("$cos", 1, 1, |args| trig(args, "$cos", (f64::cos, functions::cos), Some(FINITE))),
+    function("$cosh", 1, 1, |args| trig(args, "$cosh", (f64::cosh, functions::cosh), None)),
     function("$degreesToRadians", 1, 1, |args| {
-        trig(args, "$degreesToRadians", |x| x * (std::f64::consts::PI / 180.0), None)
+        scaled(args, "$degreesToRadians", std::f64::consts::PI / 180.0, functions::PI_OVER_180)
     }),
     function("$radiansToDegrees", 1, 1, |args| {
-        trig(args, "$radiansToDegrees", |x| x * (180.0 / std::f64::consts::PI), None)
+        scaled(args, "$radiansToDegrees", 180.0 / std::f64::consts::PI, functions::OVER_PI_180)
     }),
-    function("$sin", 1, 1, |args| trig(args, "$sin", f64::sin, Some(FINITE))),
-    function("$sinh", 1, 1, |args| trig(args, "$sinh", f64::sinh, None)),
-    function("$tan", 1, 1, |args| trig(args, "$tan", f64::tan, Some(FINITE))),
-    function("$tanh", 1, 1, |args| trig(args, "$tanh", f64::tanh, None)),
+    function("$sin", 1, 1, |args| trig(args, "$sin", (f64::sin, functions::sin), Some(FINITE))),
+    function("$sinh", 1, 1, |args| trig(args, "$sinh", (f64::sinh, functions::sinh), None)),
+    function("$tan", 1, 1, |args| trig(args, "$tan", (f64::tan, functions::tan), Some(FINITE))),
+    function("$tanh", 1, 1, |args| trig(args, "$tanh", (f64::tanh, functions::tanh), None)),
 ];
 
 /// Everything but the infinities.
@@ -95,36 +104,42 @@ fn type_mismatch<'a>(message: String) -> Result<Value<'a>> {
 }
 
 fn add<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
-    let mut total = Sum::default();
-    let mut date = None;
+    // Up to the date, and what comes behind it.
+    let (mut total, mut date) = (Total::default(), None);
     for value in args.iter() {
         if value.is_nullish() {
             return Ok(Value::NULL);
         }
-        match value.bson() {
-            RawBsonRef::DateTime(_) if date.is_some() => {
+        match (value.bson(), date) {
+            (RawBsonRef::DateTime(_), Some(_)) => {
                 return Err(Error::location(16612, "only one date allowed in an $add expression"));
             }
-            RawBsonRef::DateTime(base) => date = Some(base),
-            other => match Number::from_bson(other) {
-                Some(number) => total.add(number),
-                None => {
+            (RawBsonRef::DateTime(base), None) => {
+                date = Some(shift_date(base, total.result(), false)?);
+            }
+            (other, base) => {
+                let Some(number) = Number::from_bson(other) else {
                     return type_mismatch(format!(
                         "$add only supports numeric or date types, not {}",
                         value.type_name()
                     ));
+                };
+                match base {
+                    None => total.add(number),
+                    Some(base) => date = Some(shift_date(base, number, false)?),
                 }
-            },
+            }
         }
     }
-    match date {
-        None => Ok(number_value(total.result())),
-        Some(base) => shift_date(base, total.result(), false),
-    }
+    Ok(date.map_or_else(|| number_value(total.result()), date_value))
+}
+
+fn date_value<'a>(at: DateTime) -> Value<'a> {
+    Value::Ref(RawBsonRef::DateTime(at))
 }
 
 /// A date moved by milliseconds (fractions round to the nearest).
-fn shift_date<'a>(base: DateTime, by: Number, back: bool) -> Result<Value<'a>> {
+fn shift_date(base: DateTime, by: Number, back: bool) -> Result<DateTime> {
     let millis = match by {
         Number::Int(n) => Some(i64::from(n)),
         Number::Long(n) => Some(n),
@@ -134,7 +149,7 @@ fn shift_date<'a>(base: DateTime, by: Number, back: bool) -> Result<Value<'a>> {
     let from = base.timestamp_millis();
     millis
         .and_then(|by| if back { from.checked_sub(by) } else { from.checked_add(by) })
-        .map(|at| Value::Ref(RawBsonRef::DateTime(DateTime::from_millis(at))))
+        .map(DateTime::from_millis)
         .ok_or_else(|| Error::new(Code::OVERFLOW, "date overflow"))
 }
 
@@ -152,7 +167,7 @@ fn subtract<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
             .map(|n| Value::Ref(RawBsonRef::Int64(n)))
             .ok_or_else(|| Error::new(Code::OVERFLOW, "date overflow in $subtract")),
         (RawBsonRef::DateTime(a), _) if number(&args[1]).is_some() => {
-            shift_date(a, number(&args[1]).unwrap_or(Number::Int(0)), true)
+            shift_date(a, number(&args[1]).unwrap_or(Number::Int(0)), true).map(date_value)
         }
         _ => type_mismatch(format!(
             "can't $subtract {} from {}",
@@ -163,13 +178,13 @@ fn subtract<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
 }
 
 fn multiply<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
-    let mut product = Number::Int(1);
+    let mut product = Product::default();
     for value in args.iter() {
         if value.is_nullish() {
             return Ok(Value::NULL);
         }
         match number(value) {
-            Some(factor) => product = product.mul(factor),
+            Some(factor) => product.multiply(factor),
             None => {
                 return type_mismatch(format!(
                     "$multiply only supports numeric types, not {}",
@@ -178,7 +193,7 @@ fn multiply<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
             }
         }
     }
-    Ok(number_value(product))
+    Ok(number_value(product.result()))
 }
 
 fn divide<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
@@ -218,7 +233,8 @@ fn modulo<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
         ));
     };
     if b.is_zero() {
-        return Err(Error::location(16610, "can't $mod by zero"));
+        let decimal = matches!(a, Number::Decimal(_)) || matches!(b, Number::Decimal(_));
+        return Err(Error::location(if decimal { 5733415 } else { 16610 }, "can't $mod by zero"));
     }
     Ok(number_value(match (a, b) {
         (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {
@@ -263,7 +279,7 @@ fn to_whole<'a>(
     Ok(match unary(args, name)? {
         None => Value::NULL,
         Some(Number::Double(n)) => number_value(Number::Double(double(n))),
-        Some(Number::Decimal(n)) => number_value(Number::Decimal(n.round_to(0, decimal))),
+        Some(Number::Decimal(n)) => number_value(Number::Decimal(n.quantized(0, decimal))),
         Some(integer) => number_value(integer),
     })
 }
@@ -277,7 +293,7 @@ fn trunc<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
 }
 
 fn round_at<'a>(args: &[Value<'a>], name: &str, rounding: Rounding) -> Result<Value<'a>> {
-    if any_nullish(args) {
+    if args[0].is_nullish() {
         return Ok(Value::NULL);
     }
     let n = number(&args[0]).ok_or_else(|| {
@@ -286,10 +302,14 @@ fn round_at<'a>(args: &[Value<'a>], name: &str, rounding: Rounding) -> Result<Va
             format!("{name} only supports numeric types, not {}", args[0].type_name()),
         )
     })?;
-    let places = args.get(1).map_or(Ok(0), |value| places(value, name))?;
+    let places = match args.get(1) {
+        None => 0,
+        Some(value) if value.is_nullish() => return Ok(Value::NULL),
+        Some(value) => places(value, name)?,
+    };
     Ok(number_value(match n {
         Number::Double(n) => Number::Double(round_double(n, places, rounding)),
-        Number::Decimal(n) => Number::Decimal(n.round_to(places, rounding)),
+        Number::Decimal(n) => Number::Decimal(n.quantized(places, rounding)),
         integer if places >= 0 => integer,
         integer => round_integer(integer, places, rounding)?,
     }))
@@ -310,10 +330,13 @@ fn places(value: &Value<'_>, name: &str) -> Result<i32> {
 }
 
 fn round_double(n: f64, places: i32, rounding: Rounding) -> f64 {
-    if places == 0 {
+    if !n.is_finite() {
+        return n;
+    }
+    if places == 0 && n.abs() < 1e15 {
         return if rounding == Rounding::Truncate { n.trunc() } else { n.round_ties_even() };
     }
-    Decimal::from_f64_exact(n).round_to(places, rounding).to_f64()
+    Decimal::from_f64_exact(n).quantized(places, rounding).to_f64()
 }
 
 fn round_integer(n: Number, places: i32, rounding: Rounding) -> Result<Number> {
@@ -331,16 +354,16 @@ fn round_integer(n: Number, places: i32, rounding: Rounding) -> Result<Number> {
     })
 }
 
-/// Applies a function of doubles; decimals go through doubles and back.
-fn through_double<'a>(n: Number, f: impl Fn(f64) -> f64) -> Value<'a> {
+/// Applies a function in the number's own kind.
+fn apply<'a>(n: Number, (double, decimal): Pair) -> Value<'a> {
     number_value(match n {
-        Number::Decimal(n) => Number::Decimal(Decimal::from_f64_exact(f(n.to_f64()))),
-        other => Number::Double(f(other.to_f64())),
+        Number::Decimal(n) => Number::Decimal(decimal(n)),
+        other => Number::Double(double(other.to_f64())),
     })
 }
 
 fn exp<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
-    Ok(unary(args, "$exp")?.map_or(Value::NULL, |n| through_double(n, f64::exp)))
+    Ok(unary(args, "$exp")?.map_or(Value::NULL, |n| apply(n, (f64::exp, functions::exp))))
 }
 
 fn sqrt<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
@@ -348,10 +371,7 @@ fn sqrt<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     if n.to_f64() < 0.0 {
         return Err(Error::location(28714, "$sqrt's argument must be greater than or equal to 0"));
     }
-    Ok(match n {
-        Number::Decimal(n) => number_value(Number::Decimal(n.sqrt())),
-        other => through_double(other, f64::sqrt),
-    })
+    Ok(apply(n, (f64::sqrt, Decimal::sqrt)))
 }
 
 fn positive(n: Number, code: i32, what: &str) -> Result<()> {
@@ -362,16 +382,21 @@ fn positive(n: Number, code: i32, what: &str) -> Result<()> {
     Err(Error::location(code, format!("{what} must be a positive number, but is {shown}")))
 }
 
+/// A decimal that is not a number gives a double that is none.
+fn logarithm<'a>(n: Number, f: Pair) -> Value<'a> {
+    if n.is_nan() { number_value(Number::Double(f64::NAN)) } else { apply(n, f) }
+}
+
 fn ln<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     let Some(n) = unary(args, "$ln")? else { return Ok(Value::NULL) };
     positive(n, 28766, "$ln's argument")?;
-    Ok(through_double(n, f64::ln))
+    Ok(logarithm(n, (f64::ln, functions::ln)))
 }
 
 fn log10<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     let Some(n) = unary(args, "$log10")? else { return Ok(Value::NULL) };
     positive(n, 28761, "$log10's argument")?;
-    Ok(through_double(n, f64::log10))
+    Ok(logarithm(n, (f64::log10, functions::log10)))
 }
 
 fn log<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
@@ -397,12 +422,11 @@ fn log<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
             format!("$log's base must be a positive number not equal to 1, but is {shown}"),
         ));
     }
-    let result = n.to_f64().ln() / b.ln();
-    Ok(number_value(match (n, base) {
-        (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {
-            Number::Decimal(Decimal::from_f64_exact(result))
-        }
-        _ => Number::Double(result),
+    let decimal = matches!(n, Number::Decimal(_)) || matches!(base, Number::Decimal(_));
+    Ok(number_value(if decimal && !n.is_nan() && !base.is_nan() {
+        Number::Decimal(functions::log(n.to_decimal(), base.to_decimal()))
+    } else {
+        Number::Double(n.to_f64().ln() / b.ln())
     }))
 }
 
@@ -439,6 +463,7 @@ fn integer_pow(base: Number, exponent: Number) -> Number {
     let (b, e) = (base.to_exact_i64().unwrap_or(0), exponent.to_exact_i64().unwrap_or(0));
     let whole = match (b, e) {
         (1, _) => Some(1),
+        (0, 1..) => Some(0),
         (-1, _) => Some(if e % 2 == 0 { 1 } else { -1 }),
         _ => u32::try_from(e).ok().and_then(|e| b.checked_pow(e)),
     };
@@ -451,10 +476,24 @@ fn integer_pow(base: Number, exponent: Number) -> Number {
     }
 }
 
+/// Degrees in radians and back: by one factor.
+fn scaled<'a>(args: &[Value<'a>], name: &str, double: f64, decimal: &str) -> Result<Value<'a>> {
+    let Some(n) = unary(args, name)? else { return Ok(Value::NULL) };
+    Ok(number_value(match n {
+        Number::Decimal(n) => {
+            Number::Decimal(n.mul(Decimal::parse(decimal).unwrap_or(Decimal::NAN)))
+        }
+        other => Number::Double(other.to_f64() * double),
+    }))
+}
+
+/// The same function of doubles and of decimals.
+type Pair = (fn(f64) -> f64, fn(Decimal) -> Decimal);
+
 fn trig<'a>(
     args: &[Value<'a>],
     name: &str,
-    f: fn(f64) -> f64,
+    f: Pair,
     range: Option<(f64, f64, bool)>,
 ) -> Result<Value<'a>> {
     let Some(n) = unary(args, name)? else { return Ok(Value::NULL) };
@@ -475,29 +514,28 @@ fn trig<'a>(
             ));
         }
     }
-    Ok(through_double(n, f))
+    Ok(apply(n, f))
 }
 
 fn atan2<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
-    if any_nullish(args) {
-        return Ok(Value::NULL);
-    }
-    for value in args.iter() {
-        if number(value).is_none() {
-            return Err(Error::location(
-                51044,
-                format!("$atan2 only supports numeric types, not {}", value.type_name()),
-            ));
+    let mut sides = [Number::Int(0); 2];
+    for ((value, side), code) in args.iter().zip(&mut sides).zip([51044, 51045]) {
+        if value.is_nullish() {
+            return Ok(Value::NULL);
         }
+        *side = number(value).ok_or_else(|| {
+            Error::location(
+                code,
+                format!("$atan2 only supports numeric types, not {}", value.type_name()),
+            )
+        })?;
     }
-    let zero = Number::Int(0);
-    let (y, x) = (number(&args[0]).unwrap_or(zero), number(&args[1]).unwrap_or(zero));
-    let result = y.to_f64().atan2(x.to_f64());
+    let [y, x] = sides;
     Ok(number_value(match (y, x) {
         (Number::Decimal(_), _) | (_, Number::Decimal(_)) => {
-            Number::Decimal(Decimal::from_f64_exact(result))
+            Number::Decimal(functions::atan2(y.to_decimal(), x.to_decimal()))
         }
-        _ => Number::Double(result),
+        _ => Number::Double(y.to_f64().atan2(x.to_f64())),
     }))
 }
 

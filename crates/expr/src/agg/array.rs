@@ -6,9 +6,9 @@ use crate::agg::compare::compare;
 use crate::agg::eval::{Scope, optional};
 use crate::agg::function::{ANY, Function, Named, any_nullish, function, ordered};
 use crate::agg::parse::Node;
-use crate::agg::{MAX_VALUE_BYTES, Value, check_size, value_to_string};
+use crate::agg::{MAX_VALUE_BYTES, Value, check_size, type_name, value_to_string};
 use crate::number::Number;
-use bson::raw::{RawArrayBuf, RawBsonRef};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
 use keystring::Collation;
 
@@ -123,17 +123,32 @@ fn end<'a>(args: &[Value<'a>], name: &str, index: i64) -> Result<Value<'a>> {
 }
 
 fn concat_arrays<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
-    if any_nullish(args) {
+    match args.split_first_mut() {
+        None => Ok(RawArrayBuf::new().into()),
+        Some((first, more)) => append_arrays(std::mem::replace(first, Value::Missing), more),
+    }
+}
+
+/// The first array with the elements of the others behind its own; its buffer is used again.
+pub(super) fn append_arrays<'a>(first: Value<'a>, more: &[Value<'_>]) -> Result<Value<'a>> {
+    let refuse = |value: &Value<'_>| {
+        Error::location(
+            28664,
+            format!("$concatArrays only supports arrays, not {}", value.type_name()),
+        )
+    };
+    if first.is_nullish() {
         return Ok(Value::NULL);
     }
-    let mut built = RawArrayBuf::new();
-    for value in args.iter() {
-        let Some(array) = value.as_array() else {
-            return Err(Error::location(
-                28664,
-                format!("$concatArrays only supports arrays, not {}", value.type_name()),
-            ));
-        };
+    if first.as_array().is_none() {
+        return Err(refuse(&first));
+    }
+    let Some(RawBson::Array(mut built)) = first.into_owned() else { return Ok(Value::NULL) };
+    for value in more {
+        if value.is_nullish() {
+            return Ok(Value::NULL);
+        }
+        let array = value.as_array().ok_or_else(|| refuse(value))?;
         check_size(built.as_bytes().len() + array.as_bytes().len())?;
         for element in array {
             built.push(element?);
@@ -159,14 +174,19 @@ fn is_in<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<
 }
 
 /// A start or end position of `$indexOf…`: a whole number, not negative.
-pub(super) fn position(value: &Value<'_>, name: &str, what: &str) -> Result<usize> {
+pub(super) fn position(
+    value: &Value<'_>,
+    name: &str,
+    what: &str,
+    codes: (i32, i32),
+) -> Result<usize> {
     let number =
         Number::from_bson(value.bson()).and_then(Number::to_exact_i32).ok_or_else(|| {
             Error::location(
-                40096,
+                codes.0,
                 format!(
-                    "{name} requires an integral {what} index, found a value of type: {}, with \
-                 value: {}",
+                    "{name}requires an integral {what} index, found a value of type: {}, with \
+                     value: {}",
                     value.type_name(),
                     value_to_string(value.bson())
                 ),
@@ -174,7 +194,7 @@ pub(super) fn position(value: &Value<'_>, name: &str, what: &str) -> Result<usiz
         })?;
     usize::try_from(number).map_err(|_| {
         Error::location(
-            40097,
+            codes.1,
             format!("{name} requires a nonnegative {what} index, found: {number}"),
         )
     })
@@ -193,8 +213,10 @@ fn index_of_array<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Resu
             ),
         ));
     };
-    let start = args.get(2).map_or(Ok(0), |v| position(v, "$indexOfArray", "starting"))?;
-    let end = args.get(3).map_or(Ok(usize::MAX), |v| position(v, "$indexOfArray", "ending"))?;
+    let codes = (9711600, 9711601);
+    let position = |value, what| position(value, "$indexOfArray", what, codes);
+    let start = args.get(2).map_or(Ok(0), |v| position(v, "starting"))?;
+    let end = args.get(3).map_or(Ok(usize::MAX), |v| position(v, "ending"))?;
     for (at, element) in array.into_iter().enumerate().take(end).skip(start) {
         if keystring::compare_under(element?, args[1].bson(), under).is_eq() {
             return Ok(Value::int(at as i32));
@@ -341,30 +363,53 @@ fn slice<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     Ok(built.into())
 }
 
-fn zip<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
-    let inputs = optional(args[0].as_ref(), scope)?;
-    let Some(inputs) = inputs.elements()? else {
-        return Err(Error::location(
-            34461,
-            format!("inputs must be an array of expressions, found {}", inputs.type_name()),
-        ));
+/// What `$zip` wants written out: lists of expressions, and the flag.
+pub(super) fn check_zip(arguments: &RawDocument) -> Result<()> {
+    let list = |name: &str, code: i32| match arguments.get(name)? {
+        None => Ok(None),
+        Some(RawBsonRef::Array(list)) => Ok(Some(list.into_iter().count())),
+        Some(other) => Err(Error::location(
+            code,
+            format!("{name} must be an array of expressions, found {}", type_name(other)),
+        )),
     };
-    if inputs.is_empty() {
-        return Err(Error::location(34465, "$zip requires at least one input array"));
-    }
-    let longest = optional(args[1].as_ref(), scope)?;
-    let longest = match longest.get() {
+    let inputs = list("inputs", 34461)?;
+    let defaults = list("defaults", 34462)?;
+    let longest = match arguments.get("useLongestLength")? {
         None => false,
         Some(RawBsonRef::Boolean(longest)) => longest,
-        Some(_) => {
+        Some(other) => {
             return Err(Error::location(
                 34463,
-                format!("useLongestLength must be a bool, found {}", longest.type_name()),
+                format!("useLongestLength must be a bool, found {}", type_name(other)),
             ));
         }
     };
-    let defaults = optional(args[2].as_ref(), scope)?;
-    let defaults = zip_defaults(&defaults, longest, inputs.len())?;
+    let inputs = match inputs {
+        // What is missing or unknown is found behind here.
+        None => return Ok(()),
+        Some(0) => return Err(Error::location(34465, "$zip requires at least one input array")),
+        Some(inputs) => inputs,
+    };
+    match defaults {
+        Some(1..) if !longest => {
+            Err(Error::location(34466, "cannot specify defaults unless useLongestLength is true"))
+        }
+        Some(given @ 1..) if given != inputs => {
+            Err(Error::location(34467, "defaults and inputs must have the same length"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn zip<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
+    let list = |at: usize| -> Result<Vec<Value<'a>>> {
+        Ok(optional(args[at].as_ref(), scope)?.elements()?.unwrap_or_default())
+    };
+    let inputs = list(0)?;
+    let longest = optional(args[1].as_ref(), scope)?.is_truthy();
+    let mut defaults = list(2)?;
+    defaults.resize(inputs.len(), Value::NULL);
     let mut columns = Vec::with_capacity(inputs.len());
     for input in &inputs {
         if input.is_nullish() {
@@ -391,28 +436,6 @@ fn zip<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Value<'a>>
         check_size(built.as_bytes().len())?;
     }
     Ok(built.into())
-}
-
-fn zip_defaults<'a>(value: &Value<'a>, longest: bool, inputs: usize) -> Result<Vec<Value<'a>>> {
-    if value.is_missing() {
-        return Ok(vec![Value::NULL; inputs]);
-    }
-    let Some(defaults) = value.elements()? else {
-        return Err(Error::location(
-            34462,
-            format!("defaults must be an array of expressions, found {}", value.type_name()),
-        ));
-    };
-    if !defaults.is_empty() && !longest {
-        return Err(Error::location(
-            34466,
-            "cannot specify defaults unless useLongestLength is true",
-        ));
-    }
-    if defaults.len() != inputs {
-        return Err(Error::location(34467, "defaults and inputs must have the same length"));
-    }
-    Ok(defaults)
 }
 
 #[derive(Clone, Copy)]

@@ -38,9 +38,13 @@ fn not<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
         RawBsonRef::Null | RawBsonRef::Undefined => Ok(Value::NULL),
         RawBsonRef::Int32(n) => Ok(Value::int(!n)),
         RawBsonRef::Int64(n) => Ok(Value::Ref(RawBsonRef::Int64(!n))),
+        RawBsonRef::Double(_) | RawBsonRef::Decimal128(_) => Err(Error::type_mismatch(format!(
+            "$bitNot only supports int and long, not: {}.",
+            args[0].type_name()
+        ))),
         _ => Err(Error::location(
             28765,
-            format!("$bitNot only supports int and long, not: {}.", args[0].type_name()),
+            format!("$bitNot only supports numeric types, not {}", args[0].type_name()),
         )),
     }
 }

@@ -1,5 +1,7 @@
 //! Conversions between types, and values as text.
 
+mod binary;
+
 use crate::agg::date::{self, parse_any};
 use crate::agg::eval::{Scope, optional};
 use crate::agg::function::{Function, Named, function};
@@ -7,8 +9,9 @@ use crate::agg::parse::Node;
 use crate::agg::{Value, type_name};
 use crate::decimal::Decimal;
 use crate::number::Number;
+use binary::Format;
 use bson::oid::ObjectId;
-use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument};
+use bson::raw::{RawArray, RawBinaryRef, RawBson, RawBsonRef, RawDocument};
 use bson::spec::BinarySubtype;
 use bson::{Bson, DateTime};
 use errors::{Code, Error, Result};
@@ -30,6 +33,7 @@ pub(super) const TABLE: &[Function] = &[
     function("$toLong", 1, 1, |args| shorthand(args, Target::Long)),
     function("$toObjectId", 1, 1, |args| shorthand(args, Target::ObjectId)),
     function("$toString", 1, 1, |args| shorthand(args, Target::String)),
+    function("$toUUID", 1, 1, |args| shorthand(args, Target::Binary(4))),
     function("$tsIncrement", 1, 1, |args| timestamp_part(args, "$tsIncrement", 5687302)),
     function("$tsSecond", 1, 1, |args| timestamp_part(args, "$tsSecond", 5687301)),
     function("$type", 1, 1, |args| Ok(Value::string(args[0].type_name()))),
@@ -37,7 +41,7 @@ pub(super) const TABLE: &[Function] = &[
 
 pub(super) const NAMED: &[Named] = &[Named {
     name: "$convert",
-    args: &["input", "to", "onError", "onNull"],
+    args: &["input", "to", "onError", "onNull", "format", "byteOrder"],
     required: 2,
     codes: (9, 9, 9),
     eval: convert,
@@ -53,8 +57,17 @@ enum Target {
     Int,
     Long,
     Decimal,
+    /// Of this subtype.
+    Binary(u8),
     /// A type that exists and that nothing converts to.
     Other(&'static str),
+}
+
+/// What a conversion may ask for beside its target.
+#[derive(Clone, Copy, Debug, Default)]
+struct Options {
+    format: Option<Format>,
+    big_endian: bool,
 }
 
 impl Target {
@@ -68,12 +81,30 @@ impl Target {
             Self::Int => "int",
             Self::Long => "long",
             Self::Decimal => "decimal",
+            Self::Binary(_) => "binData",
             Self::Other(name) => name,
         }
     }
 
-    /// Reads `to`: a type's name or number.
-    fn read(value: &Value<'_>) -> Result<Self> {
+    /// Reads `to`: a type's name or number, or `{type, subtype}`. `None` where null; the subtype is
+    /// only looked at where the type has one.
+    fn read(to: &Value<'_>) -> Result<Option<Self>> {
+        let Some(RawBsonRef::Document(whole)) = to.get() else {
+            return Self::read_type(to.get(), None);
+        };
+        let kind = whole.get("type")?;
+        if kind.is_none() {
+            return Err(Error::failed_to_parse(
+                "$convert's 'to' argument must be a string or number, but is object",
+            ));
+        }
+        Self::read_type(kind, whole.get("subtype")?)
+    }
+
+    fn read_type(
+        kind: Option<RawBsonRef<'_>>,
+        subtype: Option<RawBsonRef<'_>>,
+    ) -> Result<Option<Self>> {
         const TYPES: &[(i32, &str)] = &[
             (1, "double"),
             (2, "string"),
@@ -97,15 +128,19 @@ impl Target {
             (-1, "minKey"),
             (127, "maxKey"),
         ];
-        let name = match value.bson() {
-            RawBsonRef::String(name) => TYPES
+        let name = match kind {
+            None | Some(RawBsonRef::Null | RawBsonRef::Undefined) => return Ok(None),
+            Some(RawBsonRef::String(name)) => TYPES
                 .iter()
                 .find(|(_, known)| *known == name)
                 .map(|(_, name)| *name)
                 .ok_or_else(|| Error::bad_value(format!("Unknown type name: {name}")))?,
-            other => {
+            Some(other) => {
                 let number = Number::from_bson(other).ok_or_else(|| {
-                    Error::failed_to_parse("$convert's 'to' argument must be a string or number")
+                    Error::failed_to_parse(format!(
+                        "$convert's 'to' argument must be a string or number, but is {}",
+                        type_name(other)
+                    ))
                 })?;
                 let number = number.to_exact_i32().ok_or_else(|| {
                     Error::failed_to_parse("In $convert, numeric 'to' argument is not an integer")
@@ -130,19 +165,54 @@ impl Target {
             Self::Long,
             Self::Decimal,
         ];
-        Ok(known.into_iter().find(|t| t.name() == name).unwrap_or(Self::Other(name)))
+        Ok(Some(match known.into_iter().find(|t| t.name() == name) {
+            Some(target) => target,
+            None if name == "binData" => Self::Binary(read_subtype(subtype)?),
+            None => Self::Other(name),
+        }))
     }
+}
+
+fn read_subtype(value: Option<RawBsonRef<'_>>) -> Result<u8> {
+    let Some(value) = value else { return Ok(0) };
+    let number = Number::from_bson(value).ok_or_else(|| {
+        Error::location(
+            4341108,
+            format!(
+                "For BinData, $convert's 'subtype' argument must be a number, but is {}",
+                type_name(value)
+            ),
+        )
+    })?;
+    let code = number.to_exact_i32().ok_or_else(|| {
+        Error::location(4341106, "In $convert, numeric 'subtype' argument is not an integer")
+    })?;
+    u8::try_from(code).ok().filter(|code| matches!(code, 0..=9 | 128..)).ok_or_else(|| {
+        Error::location(
+            4341107,
+            format!(
+                "In $convert, numeric value for 'subtype' does not correspond to a BinData type: \
+                 {code}"
+            ),
+        )
+    })
 }
 
 fn convert<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
     let input = optional(args[0].as_ref(), scope)?;
     let to = optional(args[1].as_ref(), scope)?;
-    let target = if to.is_nullish() { None } else { Some(Target::read(&to)?) };
+    let format = optional(args[4].as_ref(), scope)?;
+    let byte_order = optional(args[5].as_ref(), scope)?;
+    let target = Target::read(&to)?;
     if input.is_nullish() {
         return args[3].as_ref().map_or(Ok(Value::NULL), |node| node.evaluate(scope));
     }
     let Some(target) = target else { return Ok(Value::NULL) };
-    match (to_type(&input, target), &args[2]) {
+    let options = Options {
+        format: Format::read(&format)?,
+        big_endian: binary::read_byte_order(&byte_order)?,
+    };
+    match (to_type(&input, target, options), &args[2]) {
         (Err(error), Some(node)) if error.code() == Code::CONVERSION_FAILURE => {
             node.evaluate(scope)
         }
@@ -151,41 +221,69 @@ fn convert<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Value<
 }
 
 fn shorthand<'a>(args: &[Value<'a>], target: Target) -> Result<Value<'a>> {
-    if args[0].is_nullish() { Ok(Value::NULL) } else { to_type(&args[0], target) }
+    let format = match target {
+        Target::String => Some(Format::Auto),
+        Target::Binary(_) => Some(Format::Uuid),
+        _ => None,
+    };
+    let options = Options { format, ..Options::default() };
+    if args[0].is_nullish() { Ok(Value::NULL) } else { to_type(&args[0], target, options) }
 }
 
 fn failure(text: impl std::fmt::Display) -> Error {
     Error::new(Code::CONVERSION_FAILURE, text.to_string())
 }
 
-fn unsupported(value: &Value<'_>, target: Target) -> Error {
+fn unsupported(value: &Value<'_>, target: &str) -> Error {
     failure(format!(
-        "Unsupported conversion from {} to {} in $convert with no onError value",
-        value.type_name(),
-        target.name()
+        "Unsupported conversion from {} to {target} in $convert with no onError value",
+        value.type_name()
     ))
 }
 
-fn to_type<'a>(value: &Value<'a>, target: Target) -> Result<Value<'a>> {
+fn to_type<'a>(value: &Value<'a>, target: Target, options: Options) -> Result<Value<'a>> {
+    if let (RawBsonRef::Binary(binary), false) = (value.bson(), target == Target::Bool) {
+        return from_binary(value, binary, target, options).map(Value::Owned);
+    }
     Ok(Value::Owned(match target {
         Target::Double => RawBson::Double(to_double(value)?),
         Target::String => RawBson::String(to_string(value)?),
         Target::ObjectId => RawBson::ObjectId(to_object_id(value)?),
-        Target::Bool => RawBson::Boolean(to_bool(value)?),
+        Target::Bool => RawBson::Boolean(to_bool(value)),
         Target::Date => RawBson::DateTime(to_date(value)?),
         Target::Int => RawBson::Int32(to_int(value)?),
         Target::Long => RawBson::Int64(to_long(value, Target::Long)?),
         Target::Decimal => RawBson::Decimal128(to_decimal(value)?.to_bson()),
-        Target::Other(_) => return Err(unsupported(value, target)),
+        Target::Binary(subtype) => binary::from_value(value, subtype, options)?,
+        Target::Other(name) => return Err(unsupported(value, name)),
     }))
 }
 
-fn to_bool(value: &Value<'_>) -> Result<bool> {
+fn from_binary(
+    value: &Value<'_>,
+    data: RawBinaryRef<'_>,
+    target: Target,
+    options: Options,
+) -> Result<RawBson> {
+    Ok(match target {
+        Target::String => RawBson::String(binary::to_text(value, data, options)?),
+        Target::Int => {
+            let number = binary::to_integer(value, data, &[1, 2, 4], options)?;
+            RawBson::Int32(i32::try_from(number).map_err(|_| overflow(value))?)
+        }
+        Target::Long => RawBson::Int64(binary::to_integer(value, data, &[1, 2, 4, 8], options)?),
+        Target::Double => RawBson::Double(binary::to_double(value, data, options)?),
+        Target::Binary(subtype) => binary::from_value(value, subtype, options)?,
+        other => return Err(unsupported(value, other.name())),
+    })
+}
+
+/// What is no number is true, whatever it is.
+fn to_bool(value: &Value<'_>) -> bool {
     match value.bson() {
-        RawBsonRef::String(_) | RawBsonRef::ObjectId(_) | RawBsonRef::DateTime(_) => Ok(true),
-        RawBsonRef::Boolean(b) => Ok(b),
-        other if Number::from_bson(other).is_some() => Ok(value.is_truthy()),
-        _ => Err(unsupported(value, Target::Bool)),
+        RawBsonRef::Boolean(b) => b,
+        other if Number::from_bson(other).is_some() => value.is_truthy(),
+        _ => true,
     }
 }
 
@@ -201,7 +299,7 @@ fn to_double(value: &Value<'_>) -> Result<f64> {
         }
         other => Number::from_bson(other)
             .map(Number::to_f64)
-            .ok_or_else(|| unsupported(value, Target::Double)),
+            .ok_or_else(|| unsupported(value, Target::Double.name())),
     }
 }
 
@@ -214,7 +312,7 @@ fn overflow(value: &Value<'_>) -> Error {
 
 fn to_int(value: &Value<'_>) -> Result<i32> {
     match value.bson() {
-        RawBsonRef::DateTime(_) => Err(unsupported(value, Target::Int)),
+        RawBsonRef::DateTime(_) => Err(unsupported(value, Target::Int.name())),
         RawBsonRef::String(text) => parse_integer(text, i64::from(i32::MIN), i64::from(i32::MAX))
             .and_then(|n| i32::try_from(n).map_err(|_| parse_failure(text, "Overflow"))),
         _ => i32::try_from(to_long(value, Target::Int)?).map_err(|_| overflow(value)),
@@ -246,7 +344,7 @@ fn to_long(value: &Value<'_>, target: Target) -> Result<i64> {
             }
             n.to_i64().ok_or_else(|| overflow(value))
         }
-        _ => Err(unsupported(value, target)),
+        _ => Err(unsupported(value, target.name())),
     }
 }
 
@@ -258,7 +356,7 @@ fn to_decimal(value: &Value<'_>) -> Result<Decimal> {
             .ok_or_else(|| parse_failure(text, "Failed to parse string to decimal")),
         other => Number::from_bson(other)
             .map(Number::to_decimal)
-            .ok_or_else(|| unsupported(value, Target::Decimal)),
+            .ok_or_else(|| unsupported(value, Target::Decimal.name())),
     }
 }
 
@@ -271,7 +369,7 @@ fn to_date(value: &Value<'_>) -> Result<DateTime> {
         RawBsonRef::Int64(_) | RawBsonRef::Double(_) | RawBsonRef::Decimal128(_) => {
             to_long(value, Target::Date)?
         }
-        _ => return Err(unsupported(value, Target::Date)),
+        _ => return Err(unsupported(value, Target::Date.name())),
     };
     Ok(DateTime::from_millis(millis))
 }
@@ -293,7 +391,7 @@ fn to_object_id(value: &Value<'_>) -> Result<ObjectId> {
                 "Failed to parse objectId '{text}' in $convert with no onError value: {reason}"
             ))
         }),
-        _ => Err(unsupported(value, Target::ObjectId)),
+        _ => Err(unsupported(value, Target::ObjectId.name())),
     }
 }
 
@@ -302,12 +400,12 @@ fn to_string(value: &Value<'_>) -> Result<String> {
         RawBsonRef::Boolean(b) => Ok(b.to_string()),
         RawBsonRef::ObjectId(id) => Ok(id.to_hex()),
         RawBsonRef::String(text) => Ok(text.to_owned()),
+        RawBsonRef::Double(n) => Ok(shortest(n)),
         RawBsonRef::Int32(_)
         | RawBsonRef::Int64(_)
-        | RawBsonRef::Double(_)
         | RawBsonRef::Decimal128(_)
         | RawBsonRef::DateTime(_) => Ok(print_scalar(value.bson())),
-        _ => Err(unsupported(value, Target::String)),
+        _ => Err(unsupported(value, Target::String.name())),
     }
 }
 
@@ -369,7 +467,7 @@ fn timestamp_part<'a>(args: &[Value<'a>], name: &str, code: i32) -> Result<Value
         }
         _ => Err(Error::location(
             code,
-            format!("Argument to {name} must be a timestamp, but is {}", args[0].type_name()),
+            format!(" Argument to {name} must be a timestamp, but is {}", args[0].type_name()),
         )),
     }
 }
@@ -385,6 +483,21 @@ pub(crate) fn print_scalar(value: RawBsonRef<'_>) -> String {
         RawBsonRef::Timestamp(at) => format!("Timestamp({}, {})", at.time, at.increment),
         other => value_to_string(other),
     }
+}
+
+/// A double with the fewest digits that read back as the same.
+fn shortest(n: f64) -> String {
+    if !n.is_finite() || n == 0.0 {
+        return double_to_string(n);
+    }
+    let scientific = format!("{n:e}");
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..16).contains(&exponent) {
+        return format!("{n}");
+    }
+    let sign = if exponent < 0 { '-' } else { '+' };
+    format!("{mantissa}e{sign}{:02}", exponent.abs())
 }
 
 /// A double with up to 16 significant digits, as C's `%.16g` prints it.

@@ -92,36 +92,40 @@ pub(super) const NAMED: &[Named] = &[
 ];
 
 macro_rules! parts {
-    ($($name:literal => $part:expr),* $(,)?) => {
+    ($($name:literal => $read:ident $part:expr),* $(,)?) => {
         static PARTS: &[Named] = &[$(Named {
             name: $name,
             args: &["date", "timezone"],
             required: 1,
             codes: (40535, 40535, 40539),
-            eval: |args, scope| part(args, scope, $part),
+            eval: |args, scope| $read(args, scope, $part),
         }),*];
     };
 }
 
 parts! {
-    "$dayOfMonth" => |c| i64::from(c.day),
-    "$dayOfWeek" => |c| i64::from(c.weekday()) + 1,
-    "$dayOfYear" => Civil::day_of_year,
-    "$hour" => |c| i64::from(c.hour),
-    "$isoDayOfWeek" => |c| i64::from((c.weekday() + 6) % 7) + 1,
-    "$isoWeek" => |c| c.iso_week().1,
-    "$isoWeekYear" => |c| c.iso_week().0,
-    "$millisecond" => |c| i64::from(c.millisecond),
-    "$minute" => |c| i64::from(c.minute),
-    "$month" => |c| i64::from(c.month),
-    "$second" => |c| i64::from(c.second),
-    "$week" => Civil::week_of_year,
-    "$year" => |c| c.year,
+    "$dayOfMonth" => part |c| i64::from(c.day),
+    "$dayOfWeek" => part |c| i64::from(c.weekday()) + 1,
+    "$dayOfYear" => part Civil::day_of_year,
+    "$hour" => part |c| i64::from(c.hour),
+    "$isoDayOfWeek" => part |c| i64::from((c.weekday() + 6) % 7) + 1,
+    "$isoWeek" => part |c| c.iso_week().1,
+    "$isoWeekYear" => long_part |c| c.iso_week().0,
+    "$millisecond" => part |c| i64::from(c.millisecond),
+    "$minute" => part |c| i64::from(c.minute),
+    "$month" => part |c| i64::from(c.month),
+    "$second" => part |c| i64::from(c.second),
+    "$week" => part Civil::week_of_year,
+    "$year" => part |c| c.year,
 }
 
 /// The operator that takes one part of a date (`$year` and its kin).
 pub(crate) fn part_named(name: &str) -> Option<&'static Named> {
     PARTS.iter().find(|part| part.name == name)
+}
+
+pub(crate) fn part_names() -> impl Iterator<Item = &'static str> {
+    PARTS.iter().map(|part| part.name)
 }
 
 fn part<'a>(
@@ -135,7 +139,19 @@ fn part<'a>(
         return Ok(Value::NULL);
     }
     let at = millis(&date)?;
-    Ok(Value::narrow(pick(&Civil::from_millis(zone.to_local(at)))))
+    Ok(Value::int(pick(&Civil::from_millis(zone.to_local(at))) as i32))
+}
+
+/// The one part that is a 64-bit integer.
+fn long_part<'a>(
+    args: &'a [Option<Node>],
+    scope: &Scope<'_, 'a>,
+    pick: fn(&Civil) -> i64,
+) -> Result<Value<'a>> {
+    Ok(match part(args, scope, pick)?.get() {
+        Some(RawBsonRef::Int32(n)) => Value::Ref(RawBsonRef::Int64(i64::from(n))),
+        _ => Value::NULL,
+    })
 }
 
 /// The instant of a date, timestamp or ObjectId.
@@ -240,15 +256,23 @@ fn from_part<'a>(
             )
         })?;
     if !range.contains(&number) {
-        let code = if matches!(name, "year" | "isoWeekYear") { 40523 } else { 31034 };
-        return Err(Error::location(
-            code,
-            format!(
-                "'{name}' must evaluate to an integer in the range {} to {}, found {number}",
-                range.start(),
-                range.end()
+        let (low, high) = (range.start(), range.end());
+        return Err(match name {
+            "year" | "isoWeekYear" => Error::location(
+                if name == "year" { 40523 } else { 31095 },
+                format!(
+                    "'{name}' must evaluate to an integer in the range {low} to {high}, found \
+                     {number}"
+                ),
             ),
-        ));
+            _ => Error::location(
+                31034,
+                format!(
+                    "'{name}' must evaluate to a value in the range [{low}, {high}]; value \
+                     {number} is not in range"
+                ),
+            ),
+        });
     }
     Ok(Some(number))
 }

@@ -22,15 +22,35 @@ pub(crate) struct Scope<'s, 'a> {
 }
 
 /// One bound variable; frames form a list up the stack.
-struct Frame<'s, 'a> {
+pub(crate) struct Frame<'s, 'a> {
     parent: Option<&'s Frame<'s, 'a>>,
     id: VarId,
     value: Value<'a>,
 }
 
-impl<'a> Scope<'_, 'a> {
+impl<'s, 'a> Frame<'s, 'a> {
+    /// Binds a variable above what the scope sees.
+    pub(crate) fn new(scope: &Scope<'s, 'a>, id: VarId, value: Value<'a>) -> Self {
+        Self { parent: scope.frame, id, value: value.into_shared() }
+    }
+
+    /// The value again, for nobody reads the variable any more.
+    pub(crate) fn into_value(self) -> Value<'a> {
+        self.value
+    }
+}
+
+impl<'s, 'a> Scope<'s, 'a> {
     pub(crate) fn new(root: &'a RawDocument, variables: &'a Variables) -> Self {
         Self { root, current: root, variables, frame: None }
+    }
+
+    /// The same with one more variable.
+    pub(crate) fn with_frame<'f>(&self, frame: &'f Frame<'f, 'a>) -> Scope<'f, 'a>
+    where
+        's: 'f,
+    {
+        Scope { frame: Some(frame), ..*self }
     }
 
     pub(crate) fn with_current(self, current: &'a RawDocument) -> Self {
@@ -72,13 +92,12 @@ impl Node {
             Self::Filter { input, this, cond, limit } => {
                 filter(input, *this, cond, limit.as_deref(), scope)
             }
-            Self::Reduce { input, initial, value, this, body } => {
-                reduce(input, initial, (*value, *this), body, scope)
-            }
+            Self::Reduce(reduce) => reduce.evaluate(scope),
             Self::SortArray(input, by) => {
                 by.sort(&input.evaluate(scope)?, scope.variables.collation())
             }
             Self::Regex(call) => call.evaluate(scope),
+            Self::Quantile(call) => call.evaluate(scope),
             Self::Script(code, call) => crate::agg::script::evaluate(code, call, scope),
             Self::Random => Ok(Value::Ref(RawBsonRef::Double(scope.variables.random()))),
         }
@@ -203,8 +222,8 @@ fn with_one<'a>(
     scope: &Scope<'_, 'a>,
     body: &'a Node,
 ) -> Result<Value<'a>> {
-    let frame = Frame { parent: scope.frame, id, value: value.into_shared() };
-    body.evaluate(&Scope { frame: Some(&frame), ..*scope })
+    let frame = Frame::new(scope, id, value);
+    body.evaluate(&scope.with_frame(&frame))
 }
 
 fn map<'a>(
@@ -282,33 +301,4 @@ fn filter_limit(value: &Value<'_>) -> Result<usize> {
     usize::try_from(limit).ok().filter(|n| *n > 0).ok_or_else(|| {
         Error::location(327392, format!("$filter: limit must be greater than 0: {limit}"))
     })
-}
-
-fn reduce<'a>(
-    input: &'a Node,
-    initial: &'a Node,
-    (value_id, this_id): (VarId, VarId),
-    body: &'a Node,
-    scope: &Scope<'_, 'a>,
-) -> Result<Value<'a>> {
-    let input = input.evaluate(scope)?;
-    if input.is_nullish() {
-        return Ok(Value::NULL);
-    }
-    let Some(elements) = input.elements()? else {
-        return Err(Error::location(
-            40080,
-            format!("$reduce requires that 'input' be an array, found: {}", {
-                crate::agg::value_to_string(input.bson())
-            }),
-        ));
-    };
-    let mut value = initial.evaluate(scope)?;
-    for element in elements {
-        let outer = Frame { parent: scope.frame, id: value_id, value: value.into_shared() };
-        let inner = Scope { frame: Some(&outer), ..*scope };
-        let next = with_one(this_id, element, &inner, body)?;
-        value = next;
-    }
-    Ok(value)
 }

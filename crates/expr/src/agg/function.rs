@@ -61,7 +61,15 @@ pub(crate) struct Named {
 
 impl Named {
     pub(crate) fn missing(&self, argument: &str) -> Error {
-        Error::location(self.codes.2, format!("Missing '{argument}' parameter to {}", self.name))
+        let code = match (self.name, argument) {
+            ("$firstN" | "$lastN" | "$maxN" | "$minN", "input") => 5787907,
+            ("$replaceOne" | "$replaceAll", "find") => 51748,
+            ("$replaceOne" | "$replaceAll", "replacement") => 51747,
+            ("$setField" | "$unsetField", "input") => 4161109,
+            ("$setField", "value") => 4161103,
+            _ => self.codes.2,
+        };
+        Error::location(code, format!("Missing '{argument}' parameter to {}", self.name))
     }
 }
 
@@ -132,6 +140,11 @@ pub(crate) fn take<'a>(args: &mut [Value<'a>], at: usize) -> Value<'a> {
 /// Whether any argument is null, undefined or missing.
 pub(crate) fn any_nullish(args: &[Value<'_>]) -> bool {
     args.iter().any(Value::is_nullish)
+}
+
+/// The names in both tables.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    FUNCTIONS.iter().map(|f| f.name).chain(NAMED.iter().map(|f| f.name))
 }
 
 /// Every operator of both tables with its named arguments (none: positional).

@@ -1,8 +1,9 @@
 //! Operators on documents: merging, fields by computed name, documents as arrays and back.
 
-use crate::agg::eval::Scope;
+use crate::agg::eval::{Scope, optional};
 use crate::agg::function::{ANY, Function, Named, function};
 use crate::agg::parse::Node;
+use crate::agg::value::size_of;
 use crate::agg::{Value, check_size, value_to_string};
 use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Error, Result};
@@ -35,7 +36,7 @@ pub(super) const NAMED: &[Named] = &[
         name: "$unsetField",
         args: &["field", "input"],
         required: 2,
-        codes: (4161109, 4161109, 4161109),
+        codes: (4161100, 4161101, 4161102),
         eval: unset_field,
     },
 ];
@@ -53,22 +54,29 @@ impl Merger {
         for element in document.iter_elements() {
             let element = element?;
             self.set(element.key().to_owned(), element.value()?.into());
-            self.bytes += element.size() + element.key().len() + 2;
         }
         Ok(())
     }
 
     pub(crate) fn set(&mut self, key: CString, value: RawBson) {
+        self.bytes += size_of(value.as_raw_bson_ref());
         if let Some(at) = self.places.get(key.as_str()) {
-            self.fields[*at].1 = value;
+            let old = std::mem::replace(&mut self.fields[*at].1, value);
+            self.bytes = self.bytes.saturating_sub(size_of(old.as_raw_bson_ref()));
             return;
         }
+        self.bytes += key.as_str().len() + 2;
         self.places.insert(key.as_str().to_owned(), self.fields.len());
         self.fields.push((key, value));
     }
 
-    /// Roughly the memory held (replaced values still counted).
+    /// Roughly the bytes of the document.
     pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Roughly the memory held.
+    pub(crate) fn memory(&self) -> usize {
         self.bytes + self.fields.len() * 96
     }
 
@@ -142,13 +150,15 @@ fn array_to_object<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
         ));
     };
     let mut merger = Merger::default();
-    let mut pairs = None;
+    let mut pairs: Option<bool> = None;
     for element in array {
         let element = element?;
-        let is_pair = match element {
-            RawBsonRef::Array(_) => true,
-            RawBsonRef::Document(_) => false,
-            other => {
+        let is_pair = match (element, pairs) {
+            (RawBsonRef::Array(_), _) => true,
+            (RawBsonRef::Document(_), _) => false,
+            // The other one than what came first.
+            (_, Some(first)) => !first,
+            (other, None) => {
                 return Err(Error::location(
                     40398,
                     format!(
@@ -166,7 +176,8 @@ fn array_to_object<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
             _ => continue,
         };
         let key = CString::try_from(key).map_err(|_| {
-            Error::location(4940400, "Key field cannot contain an embedded null byte")
+            let code = if is_pair { 4940400 } else { 4940401 };
+            Error::location(code, "Key field cannot contain an embedded null byte")
         })?;
         merger.set(key, value.into());
     }
@@ -177,12 +188,12 @@ fn check_consistent(before: Option<bool>, now: bool, element: RawBsonRef<'_>) ->
     if before.is_none_or(|before| before == now) {
         return Ok(());
     }
-    let (code, first) = if now { (40396, "Object") } else { (40391, "Array") };
+    let (code, first) = if now { (40391, "Object") } else { (40396, "Array") };
     Err(Error::location(
         code,
         format!(
-            "$arrayToObject requires a consistent input format. Elements must all be arrays or \
-             all be objects. {first} was detected, now found: {}",
+            "$arrayToObject requires a consistent input format. Elements mustall be arrays or all \
+             be objects. {first} was detected, now found: {}",
             crate::agg::type_name(element)
         ),
     ))
@@ -259,9 +270,52 @@ fn bson_size<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     }
 }
 
+/// The `field` of `$setField` and `$unsetField` must be a constant text.
+pub(super) fn check_constant_field(
+    name: &str,
+    given: Option<RawBsonRef<'_>>,
+    node: &mut Option<Node>,
+) -> Result<()> {
+    if let Some(text) = given.and_then(RawBsonRef::as_str)
+        && text.starts_with('$')
+    {
+        return Err(Error::location(
+            4161108,
+            format!(
+                "A field path reference which is not allowed in this context. Did you mean \
+                 {{$literal: '{text}'}}?"
+            ),
+        ));
+    }
+    let folded = node.take().map(Node::optimize);
+    let constant = match &folded {
+        Some(Node::Constant(value)) => value.as_ref().map(RawBson::as_raw_bson_ref),
+        _ => {
+            return Err(Error::location(
+                4161106,
+                format!(
+                    "{name} requires 'field' to evaluate to a constant, but got a non-constant \
+                     argument"
+                ),
+            ));
+        }
+    };
+    if constant.and_then(RawBsonRef::as_str).is_none() {
+        return Err(Error::location(
+            4161107,
+            format!(
+                "{name} requires 'field' to evaluate to type String, but got {}",
+                constant.map_or("missing", crate::agg::type_name)
+            ),
+        ));
+    }
+    *node = folded;
+    Ok(())
+}
+
 /// Evaluates the `field` argument, which must be a string.
 fn field_name<'a>(node: Option<&'a Node>, scope: &Scope<'_, 'a>, op: &str) -> Result<String> {
-    let value = crate::agg::eval::optional(node, scope)?;
+    let value = optional(node, scope)?;
     match value.as_str() {
         Some(name) => Ok(name.to_owned()),
         None => Err(Error::location(
@@ -276,7 +330,7 @@ fn field_name<'a>(node: Option<&'a Node>, scope: &Scope<'_, 'a>, op: &str) -> Re
 
 fn get_field<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
     let name = field_name(args[0].as_ref(), scope, "$getField")?;
-    let input = crate::agg::eval::optional(args[1].as_ref(), scope)?;
+    let input = optional(args[1].as_ref(), scope)?;
     if input.is_missing() {
         return Ok(Value::Missing);
     }
@@ -290,7 +344,7 @@ fn get_field<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Valu
 }
 
 fn set_field<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
-    let value = crate::agg::eval::optional(args[2].as_ref(), scope)?;
+    let value = optional(args[2].as_ref(), scope)?;
     replace_field(args, scope, "$setField", &value)
 }
 
@@ -305,7 +359,7 @@ fn replace_field<'a>(
     new: &Value<'_>,
 ) -> Result<Value<'a>> {
     let name = field_name(args[0].as_ref(), scope, op)?;
-    let input = crate::agg::eval::optional(args[1].as_ref(), scope)?;
+    let input = optional(args[1].as_ref(), scope)?;
     if input.is_nullish() {
         return Ok(Value::NULL);
     }

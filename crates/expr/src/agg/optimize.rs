@@ -38,7 +38,7 @@ impl Dependencies {
 
 impl Node {
     /// The node's own children, in order.
-    fn children(&self) -> Vec<&Self> {
+    pub(crate) fn children(&self) -> Vec<&Self> {
         match self {
             Self::Constant(_)
             | Self::Path(_)
@@ -62,9 +62,10 @@ impl Node {
             Self::Filter { input, cond, limit, .. } => {
                 [&**input, &**cond].into_iter().chain(limit.as_deref()).collect()
             }
-            Self::Reduce { input, initial, body, .. } => vec![input, initial, body],
+            Self::Reduce(reduce) => vec![&reduce.input, &reduce.initial, &reduce.body],
             Self::SortArray(input, _) => vec![input],
             Self::Regex(call) => call.children(),
+            Self::Quantile(call) => vec![&call.input],
             Self::Script(_, Call::With(args)) => vec![args],
         }
     }
@@ -95,9 +96,13 @@ impl Node {
             Self::Filter { input, cond, limit, .. } => {
                 [&mut **input, &mut **cond].into_iter().chain(limit.as_deref_mut()).collect()
             }
-            Self::Reduce { input, initial, body, .. } => vec![input, initial, body],
+            Self::Reduce(reduce) => {
+                let reduce = &mut **reduce;
+                vec![&mut reduce.input, &mut reduce.initial, &mut reduce.body]
+            }
             Self::SortArray(input, _) => vec![input],
             Self::Regex(call) => call.children_mut(),
+            Self::Quantile(call) => vec![&mut call.input],
             Self::Script(_, Call::With(args)) => vec![args],
         }
     }
@@ -148,7 +153,7 @@ impl Node {
             Self::Let(..)
             | Self::Map { .. }
             | Self::Filter { .. }
-            | Self::Reduce { .. }
+            | Self::Reduce(_)
             | Self::Script(..) => false,
             _ => self.children().iter().all(|child| matches!(child, Self::Constant(_))),
         };

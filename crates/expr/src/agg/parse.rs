@@ -3,12 +3,16 @@
 use crate::agg::array::sort_by::SortBy;
 use crate::agg::function::{self, ANY, Function, Named};
 use crate::agg::path::{Base, FieldPath};
+use crate::agg::quantile::Quantile;
+use crate::agg::reduce::Reduce;
 use crate::agg::script::{self, Script};
 use crate::agg::string::regex::RegexCall;
 use crate::agg::variables::{ParseContext, VarId};
-use crate::agg::{GEO_NEAR_DISTANCE, GEO_NEAR_POINT, MAX_DEPTH, convert, date, type_name};
+use crate::agg::{
+    GEO_NEAR_DISTANCE, GEO_NEAR_POINT, MAX_DEPTH, array, convert, date, object, type_name,
+};
 use crate::text_score;
-use bson::raw::{CString, RawArray, RawBson, RawBsonRef, RawDocument};
+use bson::raw::{CString, RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 
@@ -39,15 +43,10 @@ pub(crate) enum Node {
         cond: Box<Node>,
         limit: Option<Box<Node>>,
     },
-    Reduce {
-        input: Box<Node>,
-        initial: Box<Node>,
-        value: VarId,
-        this: VarId,
-        body: Box<Node>,
-    },
+    Reduce(Box<Reduce>),
     SortArray(Box<Node>, SortBy),
     Regex(Box<RegexCall>),
+    Quantile(Box<Quantile>),
     Script(Arc<Script>, script::Call),
     Random,
 }
@@ -58,7 +57,7 @@ pub(crate) fn expression(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize
         return Err(too_deep());
     }
     match value {
-        RawBsonRef::Document(document) => object(document, ctx, depth),
+        RawBsonRef::Document(whole) => document(whole, ctx, depth),
         RawBsonRef::Array(array) => list(array, ctx, depth + 1).map(Node::Array),
         scalar => scalar_expression(scalar, ctx),
     }
@@ -101,6 +100,8 @@ fn field_path(path: &str, ctx: &ParseContext) -> Result<Node> {
         "NOW" => Base::Now,
         "CLUSTER_TIME" => Base::ClusterTime,
         "REMOVE" => return Ok(Node::Constant(None)),
+        // There are no users, so nobody has a role.
+        "USER_ROLES" => return Ok(Node::Constant(Some(RawBson::Array(RawArrayBuf::new())))),
         "DESCEND" | "PRUNE" | "KEEP" => {
             return Ok(Node::Constant(Some(RawBson::String(name.to_ascii_lowercase()))));
         }
@@ -115,7 +116,7 @@ fn list(array: &RawArray, ctx: &ParseContext, depth: usize) -> Result<Vec<Node>>
     array.into_iter().map(|element| expression(element?, ctx, depth)).collect()
 }
 
-fn object(document: &RawDocument, ctx: &ParseContext, depth: usize) -> Result<Node> {
+fn document(document: &RawDocument, ctx: &ParseContext, depth: usize) -> Result<Node> {
     match single_operator(document)? {
         Some((name, value)) => operator(name, value, ctx, depth + 1),
         None => literal_object(document, ctx, depth),
@@ -217,28 +218,70 @@ fn function_call(
 type Form = fn(&str, RawBsonRef<'_>, &ParseContext, usize) -> Result<Node>;
 
 /// Operators that are nodes of their own.
+const FORMS: &[(&str, Form)] = &[
+    ("$literal", |_, value, _, _| Ok(Node::Constant(Some(value.into())))),
+    ("$const", |_, value, _, _| Ok(Node::Constant(Some(value.into())))),
+    ("$expr", |_, value, ctx, depth| expression(value, ctx, depth)),
+    ("$and", |_, value, ctx, depth| operands(value, ctx, depth).map(Node::And)),
+    ("$or", |_, value, ctx, depth| operands(value, ctx, depth).map(Node::Or)),
+    ("$ifNull", |_, value, ctx, depth| if_null(value, ctx, depth)),
+    ("$cond", |_, value, ctx, depth| cond(value, ctx, depth)),
+    ("$switch", |_, value, ctx, depth| switch(value, ctx, depth)),
+    ("$let", |_, value, ctx, depth| let_in(value, ctx, depth)),
+    ("$map", |_, value, ctx, depth| map(value, ctx, depth)),
+    ("$filter", |_, value, ctx, depth| filter(value, ctx, depth)),
+    ("$reduce", |_, value, ctx, depth| reduce(value, ctx, depth)),
+    ("$sortArray", |_, value, ctx, depth| sort_array(value, ctx, depth)),
+    ("$rand", |_, value, _, _| rand(value)),
+    ("$function", |_, value, ctx, depth| script::parse(value, ctx, depth)),
+    ("$meta", |_, value, ctx, depth| meta(value, ctx, depth)),
+    ("$median", quantile),
+    ("$percentile", quantile),
+    ("$sigmoid", |_, value, ctx, depth| sigmoid(value, ctx, depth)),
+    ("$regexMatch", regex),
+    ("$regexFind", regex),
+    ("$regexFindAll", regex),
+];
+
 fn special_form(name: &str) -> Option<Form> {
-    Some(match name {
-        "$literal" | "$const" => |_, value, _, _| Ok(Node::Constant(Some(value.into()))),
-        "$expr" => |_, value, ctx, depth| expression(value, ctx, depth),
-        "$and" => |_, value, ctx, depth| operands(value, ctx, depth).map(Node::And),
-        "$or" => |_, value, ctx, depth| operands(value, ctx, depth).map(Node::Or),
-        "$ifNull" => |_, value, ctx, depth| if_null(value, ctx, depth),
-        "$cond" => |_, value, ctx, depth| cond(value, ctx, depth),
-        "$switch" => |_, value, ctx, depth| switch(value, ctx, depth),
-        "$let" => |_, value, ctx, depth| let_in(value, ctx, depth),
-        "$map" => |_, value, ctx, depth| map(value, ctx, depth),
-        "$filter" => |_, value, ctx, depth| filter(value, ctx, depth),
-        "$reduce" => |_, value, ctx, depth| reduce(value, ctx, depth),
-        "$sortArray" => |_, value, ctx, depth| sort_array(value, ctx, depth),
-        "$rand" => |_, value, _, _| rand(value),
-        "$function" => |_, value, ctx, depth| script::parse(value, ctx, depth),
-        "$meta" => |_, value, ctx, depth| meta(value, ctx, depth),
-        "$regexMatch" | "$regexFind" | "$regexFindAll" => |name, value, ctx, depth| {
-            RegexCall::parse(name, value, ctx, depth).map(|call| Node::Regex(Box::new(call)))
-        },
-        _ => return None,
-    })
+    FORMS.iter().find(|(known, _)| *known == name).map(|(_, form)| *form)
+}
+
+/// Every operator's name.
+pub(crate) fn names() -> Vec<&'static str> {
+    let forms = FORMS.iter().map(|(name, _)| *name);
+    let mut all: Vec<_> = forms.chain(date::part_names()).chain(function::names()).collect();
+    all.sort_unstable();
+    all
+}
+
+fn quantile(name: &str, value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<Node> {
+    Quantile::parse(name, value, ctx, depth).map(|call| Node::Quantile(Box::new(call)))
+}
+
+/// `1 / (1 + e^-x)`, of the operators that do this.
+fn sigmoid(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<Node> {
+    let call = |name: &str, args: Vec<Node>| {
+        function::find(name)
+            .map(|function| Node::Call(function, args))
+            .ok_or_else(|| unrecognized(name))
+    };
+    let constant = |n: i32| Node::Constant(Some(RawBson::Int32(n)));
+    let [x] = <[Node; 1]>::try_from(operands(value, ctx, depth)?).map_err(|given: Vec<Node>| {
+        Error::location(
+            16020,
+            format!(
+                "Expression $sigmoid takes exactly 1 arguments. {} were passed in.",
+                given.len()
+            ),
+        )
+    })?;
+    let power = call("$exp", vec![call("$multiply", vec![constant(-1), x])?])?;
+    call("$divide", vec![constant(1), call("$add", vec![constant(1), power])?])
+}
+
+fn regex(name: &str, value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<Node> {
+    RegexCall::parse(name, value, ctx, depth).map(|call| Node::Regex(Box::new(call)))
 }
 
 /// An operator's arguments: an array's elements, or the one value.
@@ -298,6 +341,9 @@ fn named_call(
             ),
         ));
     };
+    if named.name == "$zip" {
+        array::check_zip(document)?;
+    }
     let mut args: Vec<Option<Node>> = named.args.iter().map(|_| None).collect();
     for element in document.iter_elements() {
         let element = element?;
@@ -313,10 +359,13 @@ fn named_call(
     if named.name == "$getField" && args[1].is_none() {
         args[1] = Some(current(ctx));
     }
-    match (0..named.required).find(|at| args[*at].is_none()) {
-        Some(at) => Err(named.missing(named.args[at])),
-        None => Ok(Node::Named(named, args)),
+    if let Some(at) = (0..named.required).find(|at| args[*at].is_none()) {
+        return Err(named.missing(named.args[at]));
     }
+    if matches!(named.name, "$setField" | "$unsetField") {
+        object::check_constant_field(named.name, document.get("field")?, &mut args[0])?;
+    }
+    Ok(Node::Named(named, args))
 }
 
 /// `$$CURRENT`.
@@ -574,13 +623,13 @@ fn reduce(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<Nod
     );
     let mut inner = ctx.clone();
     let (this, value) = (inner.bind("this"), inner.bind("value"));
-    Ok(Node::Reduce {
-        input: Box::new(expression(input, ctx, depth)?),
-        initial: Box::new(expression(initial, ctx, depth)?),
+    Ok(Node::Reduce(Box::new(Reduce {
+        input: expression(input, ctx, depth)?,
+        initial: expression(initial, ctx, depth)?,
         value,
         this,
-        body: Box::new(expression(body, &inner, depth)?),
-    })
+        body: expression(body, &inner, depth)?,
+    })))
 }
 
 fn sort_array(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<Node> {
@@ -632,6 +681,10 @@ fn meta(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<Node>
         }
         RawBsonRef::String("geoNearDistance") => field(GEO_NEAR_DISTANCE),
         RawBsonRef::String("geoNearPoint") => field(GEO_NEAR_POINT),
+        RawBsonRef::String(name @ ("score" | "scoreDetails")) => Err(Error::location(
+            40218,
+            format!("query requires {name} metadata, but it is not available"),
+        )),
         RawBsonRef::String(name) if KNOWN.contains(&name) => Ok(Node::Constant(None)),
         RawBsonRef::String(name) => {
             Err(Error::location(17308, format!("Unsupported argument to $meta: {name}")))

@@ -1,9 +1,10 @@
 //! Set operators: arrays taken as sets. Membership is by value order's equality, so 1 and 1.0 are
 //! one element. Sorting keeps every operation at n log n.
 
-use crate::agg::Value;
 use crate::agg::compare::compare;
 use crate::agg::function::{ANY, Function, any_nullish, function, ordered};
+use crate::agg::value::size_of;
+use crate::agg::{Value, check_size};
 use bson::raw::RawArrayBuf;
 use errors::{Error, Result};
 use keystring::Collation;
@@ -76,7 +77,7 @@ fn difference<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<V
 }
 
 /// A value under its canonical order.
-struct Ordered<'a, 'c>(Value<'a>, Option<&'c Collation>);
+pub(super) struct Ordered<'a, 'c>(Value<'a>, Option<&'c Collation>);
 
 impl PartialEq for Ordered<'_, '_> {
     fn eq(&self, other: &Self) -> bool {
@@ -100,15 +101,12 @@ impl Ord for Ordered<'_, '_> {
 
 fn equals<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<'a>> {
     let mut first: Option<Vec<Value<'a>>> = None;
-    for value in args.iter() {
-        let set = sorted(
-            elements(
-                value,
-                17044,
-                "All operands of $setEquals must be arrays. One argument is of type: ",
-            )?,
-            under,
+    for (at, value) in args.iter().enumerate() {
+        let text = format!(
+            "All operands of $setEquals must be arrays. {}-th argument is of type: ",
+            at + 1
         );
+        let set = sorted(elements(value, 17044, &text)?, under);
         match &first {
             None => first = Some(set),
             Some(known) => {
@@ -163,16 +161,48 @@ fn is_subset<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Va
 }
 
 fn union<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<'a>> {
-    let mut all = Vec::new();
+    let mut all = Union::new(under);
     for value in args.iter() {
-        if value.is_nullish() {
+        if !all.add(value)? {
             return Ok(Value::NULL);
         }
-        all.extend(elements(
+    }
+    Ok(all.into_value())
+}
+
+/// A growing set.
+pub(super) struct Union<'a, 'c> {
+    members: std::collections::BTreeSet<Ordered<'a, 'c>>,
+    under: Option<&'c Collation>,
+    bytes: usize,
+}
+
+impl<'a, 'c> Union<'a, 'c> {
+    pub(super) fn new(under: Option<&'c Collation>) -> Self {
+        Self { members: std::collections::BTreeSet::new(), under, bytes: 0 }
+    }
+
+    /// Adds the elements of an array; `false` where there is null instead.
+    pub(super) fn add(&mut self, value: &Value<'a>) -> Result<bool> {
+        if value.is_nullish() {
+            return Ok(false);
+        }
+        let members = elements(
             value,
             17043,
             "All operands of $setUnion must be arrays. One argument is of type: ",
-        )?);
+        )?;
+        for member in members {
+            let bytes = size_of(member.bson());
+            if self.members.insert(Ordered(member, self.under)) {
+                self.bytes += bytes;
+            }
+        }
+        check_size(self.bytes)?;
+        Ok(true)
     }
-    Ok(to_array(&sorted(all, under)))
+
+    pub(super) fn into_value(self) -> Value<'a> {
+        self.members.iter().map(|member| member.0.bson()).collect::<RawArrayBuf>().into()
+    }
 }

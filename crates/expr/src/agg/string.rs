@@ -8,10 +8,11 @@ use crate::agg::function::{ANY, Function, Named, any_nullish, function};
 use crate::agg::parse::Node;
 use crate::agg::{Value, check_size, convert, value_to_string};
 use crate::number::Number;
-use bson::raw::{RawArrayBuf, RawBsonRef};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef};
 use errors::{Error, Result};
 
 pub(super) const TABLE: &[Function] = &[
+    function("$binarySize", 1, 1, binary_size),
     function("$concat", 0, ANY, concat),
     function("$indexOfBytes", 2, 4, index_of_bytes),
     function("$indexOfCP", 2, 4, index_of_cp),
@@ -68,19 +69,45 @@ fn text(value: &Value<'_>) -> Result<String> {
     }
 }
 
+fn binary_size<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
+    match args[0].bson() {
+        RawBsonRef::Null | RawBsonRef::Undefined => Ok(Value::NULL),
+        RawBsonRef::String(text) => Ok(Value::int(text.len() as i32)),
+        RawBsonRef::Binary(binary) => Ok(Value::int(binary.bytes.len() as i32)),
+        _ => Err(Error::location(
+            51276,
+            format!(
+                "$binarySize requires a string or BinData argument, found: {}",
+                args[0].type_name()
+            ),
+        )),
+    }
+}
+
 fn concat<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
-    let mut built = String::new();
-    for value in args.iter() {
+    match args.split_first_mut() {
+        None => Ok(Value::string("")),
+        Some((first, more)) => append_texts(std::mem::replace(first, Value::Missing), more),
+    }
+}
+
+/// The first text with the others behind it; its buffer is used again.
+pub(super) fn append_texts<'a>(first: Value<'a>, more: &[Value<'_>]) -> Result<Value<'a>> {
+    let refuse = |value: &Value<'_>| {
+        Error::location(16702, format!("$concat only supports strings, not {}", value.type_name()))
+    };
+    if first.is_nullish() {
+        return Ok(Value::NULL);
+    }
+    if first.as_str().is_none() {
+        return Err(refuse(&first));
+    }
+    let Some(RawBson::String(mut built)) = first.into_owned() else { return Ok(Value::NULL) };
+    for value in more {
         if value.is_nullish() {
             return Ok(Value::NULL);
         }
-        let Some(part) = value.as_str() else {
-            return Err(Error::location(
-                16702,
-                format!("$concat only supports strings, not {}", value.type_name()),
-            ));
-        };
-        built.push_str(part);
+        built.push_str(value.as_str().ok_or_else(|| refuse(value))?);
         check_size(built.len())?;
     }
     Ok(Value::string(built))
@@ -154,8 +181,9 @@ fn find_bytes(hay: &[u8], needle: &[u8]) -> Option<usize> {
 }
 
 fn bounds(args: &[Value<'_>], name: &str, len: usize) -> Result<(usize, usize)> {
-    let start = args.get(2).map_or(Ok(0), |v| position(v, name, "starting"))?;
-    let end = args.get(3).map_or(Ok(len), |v| position(v, name, "ending"))?;
+    let position = |value, what| position(value, name, what, (40096, 40097));
+    let start = args.get(2).map_or(Ok(0), |v| position(v, "starting"))?;
+    let end = args.get(3).map_or(Ok(len), |v| position(v, "ending"))?;
     Ok((start, end.min(len)))
 }
 

@@ -1,5 +1,6 @@
 //! Tables of expressions: what each yields for a document.
 
+mod corners;
 mod nasty;
 
 use super::*;
@@ -253,7 +254,7 @@ fn objects_merge_and_turn_into_arrays() {
         doc! {"a": 3, "b": 2},
     );
     check(doc! {"$arrayToObject": {"$literal": [{"k": "a", "v": 1}]}}, doc! {"a": 1});
-    fails_with(doc! {"$arrayToObject": {"$literal": [["a", 1], {"k": "a", "v": 1}]}}, 40391);
+    fails_with(doc! {"$arrayToObject": {"$literal": [["a", 1], {"k": "a", "v": 1}]}}, 40396);
     fails_with(doc! {"$arrayToObject": {"$literal": [1]}}, 40398);
     fails_with(doc! {"$arrayToObject": {"$literal": [["a"]]}}, 40397);
     check_on(doc! {"a.b": 7}, doc! {"$getField": "a.b"}, 7);
@@ -462,7 +463,7 @@ fn date_parts_and_zones() {
     check(doc! {"$dayOfYear": at.clone()}, 2);
     check(doc! {"$week": at.clone()}, 1);
     check(doc! {"$isoWeek": at.clone()}, 1);
-    check(doc! {"$isoWeekYear": date("2017-01-01T00:00:00Z")}, 2016);
+    check(doc! {"$isoWeekYear": date("2017-01-01T00:00:00Z")}, 2016_i64);
     check(doc! {"$isoDayOfWeek": date("2017-01-01T00:00:00Z")}, 7);
     check(doc! {"$year": null}, Bson::Null);
     fails_with(doc! {"$year": "x"}, 16006);
@@ -674,6 +675,66 @@ fn levels_count_as_bson_counts_them() {
         fails_with(nested(110, |inner| bson!({"$cond": {"if": inner, "then": 1, "else": 2}})), 15);
         fails_with(nested(110, |inner| bson!({"$add": [inner]})), 15);
     });
+}
+
+#[test]
+fn a_reduce_that_grows_its_value_is_as_any_other() {
+    let reduce = |input: Bson, initial: Bson, body: Bson| {
+        doc! {"$reduce": {"input": input, "initialValue": initial, "in": body}}
+    };
+    let lists = bson!([[1], [2, 3], [], [1]]);
+    check(
+        reduce(lists.clone(), bson!([0]), bson!({"$concatArrays": ["$$value", "$$this"]})),
+        bson!([0, 1, 2, 3, 1]),
+    );
+    check(
+        reduce(lists.clone(), bson!([9]), bson!({"$setUnion": ["$$value", "$$this"]})),
+        bson!([1, 2, 3, 9]),
+    );
+    check(
+        reduce(
+            bson!([1, 2, 3]),
+            bson!([10]),
+            bson!({"$concatArrays": ["$$value", [{"$add": ["$$this", {"$last": "$$value"}]}]]}),
+        ),
+        bson!([10, 11, 13, 16]),
+    );
+    check(
+        reduce(
+            bson!([3, 1, 3, 2, 1]),
+            bson!([]),
+            bson!({"$cond": [
+                {"$in": ["$$this", "$$value"]}, "$$value", {"$concatArrays": ["$$value", ["$$this"]]},
+            ]}),
+        ),
+        bson!([3, 1, 2]),
+    );
+    check(
+        reduce(
+            bson!([{"a": 1}, {"b": 2}, null, {"a": 3}]),
+            Bson::Null,
+            bson!({"$mergeObjects": ["$$value", "$$this"]}),
+        ),
+        doc! {"a": 3, "b": 2},
+    );
+    check(
+        reduce(
+            bson!(["a", "b"]),
+            bson!(">"),
+            bson!({"$concat": ["$$value", "$$this", "-", "$$value"]}),
+        ),
+        ">a->b->a->",
+    );
+    let joined = bson!({"$concatArrays": ["$$value", "$$this"]});
+    check(reduce(bson!([[1], null]), bson!([]), joined.clone()), Bson::Null);
+    fails_with(reduce(bson!([[1], 2]), bson!([]), joined.clone()), 28664);
+    fails_with(reduce(bson!([[1]]), bson!(7), joined), 28664);
+    let united = bson!({"$setUnion": ["$$value", "$$this"]});
+    check(reduce(bson!([[1], null]), bson!([]), united.clone()), Bson::Null);
+    fails_with(reduce(bson!([[1], 2]), bson!([]), united), 17043);
+    let merged = bson!({"$mergeObjects": ["$$value", "$$this"]});
+    fails_with(reduce(bson!([{"a": 1}, 2]), bson!({}), merged.clone()), 40400);
+    check(reduce(bson!([]), bson!({"z": 1}), merged), doc! {"z": 1});
 }
 
 #[test]

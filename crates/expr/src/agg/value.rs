@@ -178,3 +178,19 @@ pub fn is_truthy(value: RawBsonRef<'_>) -> bool {
         _ => true,
     }
 }
+
+/// Roughly the bytes of a value in BSON; no fewer than a fixed part.
+pub(crate) fn size_of(value: RawBsonRef<'_>) -> usize {
+    match value {
+        RawBsonRef::String(s) | RawBsonRef::Symbol(s) | RawBsonRef::JavaScriptCode(s) => {
+            s.len() + 5
+        }
+        RawBsonRef::Document(document) => document.as_bytes().len(),
+        RawBsonRef::Array(array) => array.as_bytes().len(),
+        RawBsonRef::Binary(binary) => binary.bytes.len() + 5,
+        RawBsonRef::JavaScriptCodeWithScope(code) => {
+            code.code.len() + code.scope.as_bytes().len() + 5
+        }
+        _ => 8,
+    }
+}

@@ -11,11 +11,57 @@ use crate::raw::{self, Element};
 use crate::show;
 use crate::types::{self, TypeSet};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
-use errors::{Code, Error, Result};
+use errors::{Error, Result};
 use std::sync::Arc;
 
-/// The code for an operator at a place where it may not stand.
-const QUERY_FEATURE_NOT_ALLOWED: Code = Code::location(224);
+/// What may stand in place of a field's name. Nothing else gets as far as the code behind it.
+pub(super) const TOP: &[&str] = &[
+    "$alwaysFalse",
+    "$alwaysTrue",
+    "$and",
+    "$comment",
+    "$expr",
+    "$jsonSchema",
+    "$nor",
+    "$or",
+    "$sampleRate",
+    "$text",
+    "$where",
+];
+
+/// What may stand under a field's name.
+pub(super) const UNDER_FIELD: &[&str] = &[
+    "$all",
+    "$bitsAllClear",
+    "$bitsAllSet",
+    "$bitsAnyClear",
+    "$bitsAnySet",
+    "$elemMatch",
+    "$eq",
+    "$exists",
+    "$geoIntersects",
+    "$geoNear",
+    "$geoWithin",
+    "$gt",
+    "$gte",
+    "$in",
+    "$lt",
+    "$lte",
+    "$maxDistance",
+    "$minDistance",
+    "$mod",
+    "$ne",
+    "$near",
+    "$nearSphere",
+    "$nin",
+    "$not",
+    "$options",
+    "$regex",
+    "$size",
+    "$type",
+    "$uniqueDocs",
+    "$within",
+];
 
 /// What surrounds the part being parsed.
 #[derive(Clone, Copy)]
@@ -53,6 +99,14 @@ pub(super) fn value_filter(operators: &RawDocument, ctx: &ParseContext) -> Resul
     field_operators(&Path::root(), operators, scope).map(and)
 }
 
+/// Parses what `$elemMatch` asks of an element, into a tree over that element.
+pub(super) fn element_filter(condition: &RawDocument, ctx: &ParseContext) -> Result<Node> {
+    if is_about_values(condition) {
+        return value_filter(condition, ctx);
+    }
+    document(condition, Scope { ctx, depth: 0, top: false })
+}
+
 /// Whether a value under a field name holds operators: its first field has a `$` name that is not
 /// part of a reference (`$ref`, `$id`, `$db`).
 pub fn is_operator_document(document: &RawDocument) -> bool {
@@ -81,6 +135,7 @@ fn top_operator(element: &Element<'_>, scope: Scope<'_>, parts: &mut Vec<Node>) 
     let value = element.value()?;
     let name = element.name();
     match name {
+        name if !TOP.contains(&name) => return Err(unknown_top(name)),
         "$and" => parts.push(Node::And(connective(name, value, scope)?)),
         "$or" => parts.push(Node::Or(connective(name, value, scope)?)),
         "$nor" => parts.push(Node::Nor(connective(name, value, scope)?)),
@@ -89,10 +144,9 @@ fn top_operator(element: &Element<'_>, scope: Scope<'_>, parts: &mut Vec<Node>) 
         "$alwaysFalse" => parts.push(always(name, value, Node::AlwaysFalse)?),
         "$sampleRate" => parts.push(sample_rate(value)?),
         "$where" | "$text" | "$jsonSchema" | "$expr" if !scope.top => {
-            return Err(Error::new(
-                QUERY_FEATURE_NOT_ALLOWED,
-                format!("{name} can only be applied to the top-level document"),
-            ));
+            return Err(Error::bad_value(format!(
+                "{name} can only be applied to the top-level document"
+            )));
         }
         "$expr" => {
             let expression = Expression::parse(value, &scope.ctx.names)?.optimize();
@@ -108,14 +162,16 @@ fn top_operator(element: &Element<'_>, scope: Scope<'_>, parts: &mut Vec<Node>) 
         }
         "$text" => parts.push(Node::Text(Arc::new(TextNode::parse(value)?))),
         "$jsonSchema" => parts.push(Node::Schema(Arc::new(SchemaNode::parse(value)?))),
-        _ => {
-            return Err(Error::bad_value(format!(
-                "unknown top level operator: {name}. If you have a field name that starts with a \
-                 '$' symbol, consider using $getField or $setField."
-            )));
-        }
+        _ => return Err(unknown_top(name)),
     }
     Ok(())
+}
+
+fn unknown_top(name: &str) -> Error {
+    Error::bad_value(format!(
+        "unknown top level operator: {name}. If you have a field name that starts with a '$' \
+         symbol, consider using $getField or $setField."
+    ))
 }
 
 fn where_code(value: RawBsonRef<'_>) -> Result<Node> {
@@ -231,7 +287,9 @@ fn operator(
         }
         Ok(leaf(path, make(operand(value)?)))
     };
+    let unknown = || Error::bad_value(format!("unknown operator: {name}"));
     Ok(Some(match name {
+        name if !UNDER_FIELD.contains(&name) => return Err(unknown()),
         "$eq" => leaf(path, Predicate::Eq(operand(value)?)),
         "$ne" => {
             if let RawBsonRef::RegularExpression(_) = value {
@@ -273,7 +331,7 @@ fn operator(
             Some(test) => {
                 leaf(path, Predicate::Bits(test, BitMask::parse(path.as_str(), name, value)?))
             }
-            None => return Err(Error::bad_value(format!("unknown operator: {name}"))),
+            None => return Err(unknown()),
         },
     }))
 }
@@ -451,18 +509,22 @@ fn elem_match(path: &Path, value: RawBsonRef<'_>, scope: Scope<'_>) -> Result<No
         return Err(Error::bad_value("$elemMatch needs an Object"));
     };
     let scope = Scope { top: false, ..scope };
-    let by_value = is_operator_document(inner)
-        && !matches!(
-            raw::first_name(inner),
-            Some(
-                "$and" | "$or" | "$nor" | "$where" | "$expr" | "$text" | "$jsonSchema" | "$comment"
-            )
-        );
-    let predicate = if by_value {
+    let predicate = if is_about_values(inner) {
         let inner = field_operators(&Path::root(), inner, scope)?;
         Predicate::ElemMatchValue(Box::new(and(inner)))
     } else {
         Predicate::ElemMatchObject(Box::new(document(inner, scope)?))
     };
     Ok(leaf(path, predicate))
+}
+
+/// Whether what `$elemMatch` asks of an element are operators on it as a value.
+fn is_about_values(condition: &RawDocument) -> bool {
+    is_operator_document(condition)
+        && !matches!(
+            raw::first_name(condition),
+            Some(
+                "$and" | "$or" | "$nor" | "$where" | "$expr" | "$text" | "$jsonSchema" | "$comment"
+            )
+        )
 }

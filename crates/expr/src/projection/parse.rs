@@ -17,6 +17,9 @@ pub(super) fn projection(specification: &RawDocument, ctx: &ParseContext) -> Res
     parser.finish()
 }
 
+/// Operators that only a projection has, or has in another sense.
+pub(super) const OPERATORS: &[&str] = &["$elemMatch", "$meta", "$slice"];
+
 struct Parser<'p> {
     ctx: &'p ParseContext,
     /// What the fields so far demand, and the first of them.
@@ -197,6 +200,15 @@ impl<'p> Parser<'p> {
         let alone = operators.next().is_none();
         let value = operator.value()?;
         match operator.name() {
+            name if !OPERATORS.contains(&name) => {
+                // An operator nobody knows has a code of its own here.
+                self.expression(path, RawBsonRef::Document(document)).map_err(|error| {
+                    if error.message() == format!("Unrecognized expression '{name}'") {
+                        return Error::location(31325, format!("Unknown expression {name}"));
+                    }
+                    error
+                })
+            }
             "$elemMatch" if alone => self.elem_match(path, value, nested),
             "$meta" if alone => self.meta(path, value),
             "$slice" if alone => match find_slice(value)? {
@@ -218,13 +230,7 @@ impl<'p> Parser<'p> {
                     )
                 }),
             },
-            name => self.expression(path, RawBsonRef::Document(document)).map_err(|error| {
-                // An operator nobody knows has a code of its own here.
-                if error.message() == format!("Unrecognized expression '{name}'") {
-                    return Error::location(31325, format!("Unknown expression {name}"));
-                }
-                error
-            }),
+            _ => self.expression(path, RawBsonRef::Document(document)),
         }
     }
 
@@ -245,13 +251,7 @@ impl<'p> Parser<'p> {
             ));
         }
         self.has_elem_match = true;
-        let by_value = is_operator_document(condition)
-            && !matches!(raw::first_name(condition), Some("$and" | "$or" | "$nor"));
-        let filter = if by_value {
-            Filter::parse_value(condition, self.ctx)?
-        } else {
-            Filter::parse(condition, self.ctx)?
-        };
+        let filter = Filter::parse_element(condition, self.ctx)?;
         let computed = Computed::ElemMatch(Path::new(path), filter);
         self.insert(path, Field::Computed(Box::new(computed)))
     }

@@ -196,6 +196,8 @@ fn malformed_projections_have_mongodbs_errors() {
     check_error(doc! {"a..b": 1}, 15998, "may not be empty");
     check_error(doc! {"$a": 1}, 16410, "may not start with '$'");
     check_error(doc! {"a": {"$foo": 1}}, 31325, "Unknown expression $foo");
+    let somewhere = doc! {"a": {"$elemMatch": {"x": 1, "$where": "1"}}};
+    check_error(somewhere, 2, "$where can only be applied to the top-level document");
 }
 
 #[test]

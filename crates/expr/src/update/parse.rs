@@ -63,7 +63,7 @@ fn unused_filter(identifier: &str, update: &RawDocument) -> Error {
     ))
 }
 
-struct Parser<'p> {
+pub(super) struct Parser<'p> {
     ctx: &'p ParseContext,
     filters: ArrayFilters,
     /// Identifiers that occur in paths.
@@ -71,7 +71,7 @@ struct Parser<'p> {
 }
 
 /// How an operator reads its operand for one field.
-type Reader<'p> = fn(&Parser<'p>, &Element<'_>) -> Result<Operation>;
+pub(super) type Reader = for<'p, 'e> fn(&Parser<'p>, &Element<'e>) -> Result<Operation>;
 
 impl Parser<'_> {
     fn operators(mut self, document: &RawDocument) -> Result<Operators> {
@@ -254,30 +254,32 @@ fn fixed_part(path: &str) -> Path {
     Path::new(&path[..end.saturating_sub(1)])
 }
 
-fn reader<'p>(name: &str) -> Result<Reader<'p>> {
-    Ok(match name {
-        "$set" => |_, field| Ok(Operation::Set(field.value()?.into())),
-        "$setOnInsert" => |_, field| Ok(Operation::SetOnInsert(field.value()?.into())),
-        "$unset" => |_, _| Ok(Operation::Unset),
-        // Read by `Parser::rename`.
-        "$rename" => |_, _| Ok(Operation::RenameFrom),
-        "$inc" => |_, field| number(field, "increment").map(Operation::Inc),
-        "$mul" => |_, field| number(field, "multiply").map(Operation::Mul),
-        "$min" => |_, field| Ok(Operation::Min(field.value()?.into())),
-        "$max" => |_, field| Ok(Operation::Max(field.value()?.into())),
-        "$currentDate" => |_, field| current_date(field),
-        "$bit" => |_, field| bit(field),
-        "$push" => |_, field| push(field),
-        "$addToSet" => |_, field| add_to_set(field),
-        "$pop" => |_, field| pop(field),
-        "$pull" => |parser, field| parser.pull(field),
-        "$pullAll" => |parser, field| pull_all(field, parser.ctx),
-        _ => {
-            return Err(Error::failed_to_parse(format!(
-                "Unknown modifier: {name}. Expected a valid update modifier or pipeline-style \
-                 update specified as an array"
-            )));
-        }
+pub(super) const OPERATORS: &[(&str, Reader)] = &[
+    ("$addToSet", |_, field| add_to_set(field)),
+    ("$bit", |_, field| bit(field)),
+    ("$currentDate", |_, field| current_date(field)),
+    ("$inc", |_, field| number(field, "increment").map(Operation::Inc)),
+    ("$max", |_, field| Ok(Operation::Max(field.value()?.into()))),
+    ("$min", |_, field| Ok(Operation::Min(field.value()?.into()))),
+    ("$mul", |_, field| number(field, "multiply").map(Operation::Mul)),
+    ("$pop", |_, field| pop(field)),
+    ("$pull", |parser, field| parser.pull(field)),
+    ("$pullAll", |parser, field| pull_all(field, parser.ctx)),
+    ("$push", |_, field| push(field)),
+    // Read by `Parser::rename`.
+    ("$rename", |_, _| Ok(Operation::RenameFrom)),
+    ("$set", |_, field| Ok(Operation::Set(field.value()?.into()))),
+    ("$setOnInsert", |_, field| Ok(Operation::SetOnInsert(field.value()?.into()))),
+    ("$unset", |_, _| Ok(Operation::Unset)),
+];
+
+fn reader(name: &str) -> Result<Reader> {
+    let found = OPERATORS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, reader)| *reader).ok_or_else(|| {
+        Error::failed_to_parse(format!(
+            "Unknown modifier: {name}. Expected a valid update modifier or pipeline-style update \
+             specified as an array"
+        ))
     })
 }
 

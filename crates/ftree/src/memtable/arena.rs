@@ -4,10 +4,14 @@
 //! valid as long as the arena lives; [`Arena::bytes`] is what was allocated, and it is taken from
 //! the cache's bound before.
 //!
+//! Threads that bump one counter pass its cache line, and those of records side by side, to and fro.
+//! In a large arena each lane of threads takes a block of its own and small pieces out of that.
+//!
 //! Chunks are not zeroed: an allocator zeroes a large one by giving its pages back to the kernel,
 //! which then maps and clears them again, one fault each.
 
 use cachetable::{CacheTable, Part, Reservation};
+use os::Padded;
 use os::sync::Mutex;
 use os::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -17,6 +21,15 @@ use std::sync::Arc;
 const FIRST: usize = 2 << 10;
 const LARGEST: usize = 1 << 20;
 const ALIGN: usize = 16;
+/// What a lane takes at once, and the largest piece that is taken out of it.
+const BLOCK: usize = 16 << 10;
+const PIECE: usize = 2 << 10;
+/// Room for a block's own [`Chunk`] at its beginning.
+const BLOCK_HEAD: usize = 64;
+const BLOCK_LANES: usize = 8;
+
+/// Each lane's block, a [`Chunk`] inside a chunk; null before its first piece.
+type Lanes = [Padded<AtomicPtr<Chunk>>; BLOCK_LANES];
 
 struct Chunk {
     data: *mut u8,
@@ -26,6 +39,8 @@ struct Chunk {
 
 pub(super) struct Arena {
     current: AtomicPtr<Chunk>,
+    /// Null while the arena is small.
+    lanes: AtomicPtr<Lanes>,
     /// Every chunk, for freeing; the lock also serialises growing.
     chunks: Mutex<Chunks>,
     bytes: AtomicU64,
@@ -48,6 +63,7 @@ impl Arena {
         let memory = cache.reserve(Part::Memtables, 0);
         Self {
             current: AtomicPtr::new(std::ptr::null_mut()),
+            lanes: AtomicPtr::new(std::ptr::null_mut()),
             chunks: Mutex::new(Chunks { all: Vec::new(), memory }),
             bytes: AtomicU64::new(0),
             cache: Arc::clone(cache),
@@ -70,6 +86,34 @@ impl Arena {
     /// `size` bytes holding anything, aligned to 16, for as long as the arena lives.
     pub(super) fn allocate(&self, size: usize) -> *mut u8 {
         let size = size.next_multiple_of(ALIGN);
+        // SAFETY: null, or made by `add_lanes` in memory that lives as long as the arena.
+        match unsafe { self.lanes.load(Ordering::Acquire).as_ref() } {
+            Some(lanes) if size <= PIECE => {
+                self.allocate_in(&lanes[os::lane() % BLOCK_LANES], size)
+            }
+            _ => self.allocate_shared(size),
+        }
+    }
+
+    /// A piece of a lane's block, or of its next one.
+    fn allocate_in(&self, lane: &AtomicPtr<Chunk>, size: usize) -> *mut u8 {
+        loop {
+            let current = lane.load(Ordering::Acquire);
+            if let Some(place) = take(current, size) {
+                return place;
+            }
+            let start = self.allocate_shared(BLOCK);
+            let block: *mut Chunk = start.cast();
+            let used = AtomicUsize::new(BLOCK_HEAD);
+            // SAFETY: `BLOCK` bytes that nobody else has, aligned to 16, begin with room for it.
+            unsafe { block.write(Chunk { data: start, capacity: BLOCK, used }) };
+            // Where another thread of the lane was first, its block is used and ours is not.
+            let (release, acquire) = (Ordering::AcqRel, Ordering::Acquire);
+            let _first = lane.compare_exchange(current, block, release, acquire);
+        }
+    }
+
+    fn allocate_shared(&self, size: usize) -> *mut u8 {
         loop {
             let current = self.current.load(Ordering::Acquire);
             if let Some(place) = take(current, size) {
@@ -94,8 +138,24 @@ impl Arena {
         }
         let chunk = self.add(&mut chunks, usual.min(LARGEST).max(size));
         let place = take(chunk, size);
+        if usual >= LARGEST && self.lanes.load(Ordering::Relaxed).is_null() {
+            self.add_lanes(chunk);
+        }
         self.current.store(chunk, Ordering::Release);
         place
+    }
+
+    /// Gives lanes their blocks from now on. In the chunk: idle dictionaries are many.
+    fn add_lanes(&self, chunk: *mut Chunk) {
+        let room = size_of::<Lanes>() + align_of::<Lanes>();
+        let Some(start) = take(chunk, room) else { return };
+        // SAFETY: `room` bytes that nobody else has hold it wherever its alignment begins.
+        let lanes = unsafe {
+            let lanes: *mut Lanes = start.add(start.align_offset(align_of::<Lanes>())).cast();
+            lanes.write(std::array::from_fn(no_blocks));
+            lanes
+        };
+        self.lanes.store(lanes, Ordering::Release);
     }
 
     fn add(&self, chunks: &mut Chunks, capacity: usize) -> *mut Chunk {
@@ -106,6 +166,10 @@ impl Arena {
         self.bytes.store(bytes, Ordering::Relaxed);
         chunk
     }
+}
+
+fn no_blocks(_: usize) -> Padded<AtomicPtr<Chunk>> {
+    Padded(AtomicPtr::new(std::ptr::null_mut()))
 }
 
 fn take(chunk: *mut Chunk, size: usize) -> Option<*mut u8> {

@@ -9,6 +9,7 @@
 //! slot's lock only to copy the handle.
 
 use super::State;
+use os::Padded;
 use os::sync::RwLock;
 use os::sync::atomic::Ordering;
 use std::ops::Deref;
@@ -16,14 +17,13 @@ use std::sync::Arc;
 
 const SLOTS: usize = 8;
 
-/// A slot on its own cache line.
-#[repr(align(64))]
-struct Slot(RwLock<Arc<Handle>>);
+type Slot = Padded<RwLock<Handle>>;
 
-struct Handle(Arc<State>);
+/// Padded as well: the counts of two small allocations can lie on one cache line.
+type Handle = Arc<Padded<Arc<State>>>;
 
 /// A pinned state.
-pub(crate) struct Pin(Arc<Handle>);
+pub(crate) struct Pin(Handle);
 
 impl Deref for Pin {
     type Target = State;
@@ -39,7 +39,7 @@ pub(super) struct Pins {
 impl Pins {
     pub(super) fn new(state: &Arc<State>) -> Self {
         state.settled.store(true, Ordering::Release);
-        let slot = |_| Slot(RwLock::new(Arc::new(Handle(Arc::clone(state)))));
+        let slot = |_| Padded(RwLock::new(handle(state)));
         Self { slots: Box::new(std::array::from_fn(slot)) }
     }
 
@@ -56,11 +56,14 @@ impl Pins {
     /// Swaps the state. The caller holds the publish lock.
     pub(super) fn publish(&self, state: &Arc<State>) {
         for slot in self.slots.iter() {
-            let handle = Arc::new(Handle(Arc::clone(state)));
-            let old = std::mem::replace(&mut *slot.0.write(), handle);
+            let old = std::mem::replace(&mut *slot.0.write(), handle(state));
             // What the old state kept alive goes outside the lock.
             drop(old);
         }
         state.settled.store(true, Ordering::Release);
     }
+}
+
+fn handle(state: &Arc<State>) -> Handle {
+    Arc::new(Padded(Arc::clone(state)))
 }

@@ -7,7 +7,7 @@ use crate::stage::{Stage, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::Filter;
-use expr::agg::{Expression, Variables};
+use expr::agg::{Expression, MEASURED, Variables};
 use expr::number::Number;
 use std::sync::Arc;
 
@@ -155,9 +155,6 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
     }
     Ok(Stage::GeoNear(Arc::new(stage)))
 }
-
-/// Where `{$meta: ...}` finds in the documents what the stage has measured.
-const MEASURED: [&str; 2] = [expr::agg::GEO_NEAR_DISTANCE, expr::agg::GEO_NEAR_POINT];
 
 impl GeoNear {
     /// Whether the stages after this one ask for what it has measured. If so they leave it out of

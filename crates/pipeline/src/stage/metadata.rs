@@ -1,25 +1,12 @@
 //! Stages whose documents the server makes: the environment answers them.
 
 use crate::parse::PipelineContext;
+use crate::stage::window::{unknown, wrong_type};
 use crate::stage::{Stage, object};
-use bson::raw::{RawBsonRef, RawDocumentBuf};
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
+use expr::agg::parse_fields;
 use std::sync::Arc;
-
-const NAMES: &[&str] = &[
-    "$collStats",
-    "$indexStats",
-    "$planCacheStats",
-    "$currentOp",
-    "$listSessions",
-    "$listLocalSessions",
-    "$listCatalog",
-    "$changeStream",
-    "$listSearchIndexes",
-    "$search",
-    "$searchMeta",
-    "$vectorSearch",
-];
 
 /// A request for such documents.
 #[derive(Clone, Debug)]
@@ -40,32 +27,34 @@ impl Metadata {
     }
 }
 
-pub(crate) fn is_known(name: &str) -> bool {
-    NAMES.contains(&name)
-}
-
-pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
-    let name = NAMES.iter().find(|known| **known == name).copied().unwrap_or("$collStats");
+pub(crate) fn parse(
+    name: &'static str,
+    value: RawBsonRef<'_>,
+    ctx: &PipelineContext,
+) -> Result<Stage> {
+    let spec = object(value, |kind| match name {
+        "$indexStats" => not_empty(),
+        "$collStats" => Error::location(
+            5447000,
+            format!("$collStats must take a nested object but found: a value of type {kind}"),
+        ),
+        _ => Error::failed_to_parse(format!(
+            "{name} must take an object argument but found: {name}: a value of type {kind}"
+        )),
+    })?;
     match name {
-        "$changeStream" => {
-            return Err(Error::location(
-                40573,
-                "The $changeStream stage is only supported on replica sets",
-            ));
-        }
-        "$listSearchIndexes" | "$search" | "$searchMeta" | "$vectorSearch" => {
-            return Err(Error::location(
-                31082,
-                format!("{name} stage is only allowed on MongoDB Atlas"),
-            ));
+        "$indexStats" if !spec.is_empty() => return Err(not_empty()),
+        "$collStats" => check_coll_stats(spec)?,
+        "$planCacheStats" => {
+            parse_fields(spec, ["allHosts"], |other| {
+                Error::failed_to_parse(format!(
+                    "$planCacheStats parameters object may contain only 'allHosts' field. Found: \
+                     {other}"
+                ))
+            })?;
         }
         _ => {}
     }
-    let spec = object(value, |kind| {
-        Error::failed_to_parse(format!(
-            "{name} must take an object argument but found: {name}: a value of type {kind}"
-        ))
-    })?;
     if ctx.collection.is_none() && matches!(name, "$collStats" | "$indexStats" | "$planCacheStats")
     {
         return Err(Error::new(
@@ -74,4 +63,21 @@ pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) ->
         ));
     }
     Ok(Stage::Metadata(Arc::new(Metadata { name, spec: spec.to_owned() })))
+}
+
+fn not_empty() -> Error {
+    Error::location(28803, "The $indexStats stage specification must be an empty object")
+}
+
+/// Each kind of figures is asked for by a document.
+fn check_coll_stats(spec: &RawDocument) -> Result<()> {
+    const KINDS: [&str; 5] =
+        ["count", "latencyStats", "operationStats", "queryExecStats", "storageStats"];
+    let given = parse_fields(spec, KINDS, |other| unknown("$collStats", other))?;
+    for (kind, value) in KINDS.iter().zip(given) {
+        if let Some(value) = value.filter(|value| value.as_document().is_none()) {
+            return Err(wrong_type(&format!("$collStats.{kind}"), value, "object"));
+        }
+    }
+    Ok(())
 }

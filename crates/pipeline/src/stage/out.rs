@@ -4,6 +4,7 @@ use crate::env::{Namespace, OutWriter};
 use crate::parse::PipelineContext;
 use crate::source::Source;
 use crate::stage::merge::Merge;
+use crate::stage::window::{missing, unknown, wrong_type};
 use crate::stage::{Run, Stage};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use errors::{Code, Error, Result};
@@ -34,27 +35,13 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
     let target = match value {
         RawBsonRef::String(name) => Namespace::new(&ctx.database, name),
         RawBsonRef::Document(spec) => {
-            let [db, coll] = parse_fields(spec, ["db", "coll"], |name| {
-                Error::location(
-                    16994,
-                    format!(
-                        "If an object is passed to $out it must have exactly 2 fields: 'db' and \
-                         'coll'. Found: {name}"
-                    ),
-                )
-            })?;
-            match (db, coll) {
-                (Some(RawBsonRef::String(db)), Some(RawBsonRef::String(coll))) => {
-                    Namespace::new(db, coll)
-                }
-                _ => {
-                    return Err(Error::location(
-                        16994,
-                        "If an object is passed to $out it must have exactly 2 fields: 'db' and \
-                         'coll'",
-                    ));
-                }
-            }
+            let [db, coll] = parse_fields(spec, ["db", "coll"], |name| unknown("$out", name))?;
+            let text = |value: Option<RawBsonRef<'_>>, name: &str| match value {
+                Some(RawBsonRef::String(text)) => Ok(text.to_owned()),
+                Some(other) => Err(wrong_type(&format!("$out.{name}"), other, "string")),
+                None => Err(missing("$out", name)),
+            };
+            Namespace::new(text(db, "db")?, text(coll, "coll")?)
         }
         other => {
             return Err(Error::location(

@@ -5,7 +5,7 @@ use crate::source::Source;
 use crate::stage::{Computed, Run, Stage, check_document_size, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
-use expr::agg::{Expression, Variables, value_to_string};
+use expr::agg::{Expression, MEASURED, Variables, value_to_string};
 use expr::text_score;
 use std::sync::Arc;
 
@@ -84,7 +84,12 @@ impl Source for ReplaceRootSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         match self.run.input.next()? {
             Some(document) => {
-                let new = replace(&self.root.expression, &document, &self.run.variables)?;
+                let mut new = replace(&self.root.expression, &document, &self.run.variables)?;
+                for name in MEASURED {
+                    if let (Some(measured), None) = (document.get(name)?, new.get(name)?) {
+                        new.append(<&bson::raw::CStr>::try_from(name)?, measured);
+                    }
+                }
                 Ok(Some(match text_score::of(&document) {
                     Some(score) => text_score::with(&new, score),
                     None => new,

@@ -4,6 +4,7 @@ use crate::Pipeline;
 use crate::env::Namespace;
 use crate::parse::{Inside, PipelineContext};
 use crate::source::{EmptySource, Source};
+use crate::stage::window::wrong_type;
 use crate::stage::{Run, Stage};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
@@ -31,7 +32,12 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
                     format!("BSON field '$unionWith.{name}' is an unknown field."),
                 )
             })?;
-            (coll.and_then(RawBsonRef::as_str), pipeline)
+            let coll = match coll {
+                None => None,
+                Some(RawBsonRef::String(coll)) => Some(coll),
+                Some(other) => return Err(wrong_type("$unionWith.coll", other, "string")),
+            };
+            (coll, pipeline)
         }
         other => {
             return Err(Error::failed_to_parse(format!(
@@ -45,10 +51,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
         None => Pipeline::default(),
         Some(RawBsonRef::Array(stages)) => Pipeline::parse(stages, &inner)?.optimize(),
         Some(other) => {
-            return Err(Error::type_mismatch(format!(
-                "BSON field '$unionWith.pipeline' is the wrong type '{}', expected type 'array'",
-                expr::agg::type_name(other)
-            )));
+            return Err(wrong_type("$unionWith.pipeline", other, "array"));
         }
     };
     if coll.is_none() && !pipeline.has_own_source() {

@@ -12,6 +12,7 @@ mod functions;
 mod parse;
 mod partition;
 
+pub use parse::names;
 pub(crate) use parse::{missing, parse, unknown, window_stage, wrong_type};
 
 use crate::env::Env;

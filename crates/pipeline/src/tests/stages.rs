@@ -449,6 +449,14 @@ fn malformed_pipelines_are_refused() {
     fails_with(&[doc! {"$sort": 1}], 15973);
     fails_with(&[doc! {"$sort": {}}], 15976);
     fails_with(&[doc! {"$changeStream": {}}], 40573);
+    fails_with(&[doc! {"$indexStats": {"x": 1}}], 28803);
+    fails_with(&[doc! {"$indexStats": 1}], 28803);
+    fails_with(&[doc! {"$collStats": {"x": {}}}], 40415);
+    fails_with(&[doc! {"$collStats": {"count": 1}}], 14);
+    fails_with(&[doc! {"$collStats": 1}], 5447000);
+    fails_with(&[doc! {"$unionWith": {"coll": 1}}], 14);
+    fails_with(&[doc! {"$out": {"db": "d"}}], 40414);
+    fails_with(&[doc! {"$out": {"db": "d", "coll": "c", "x": 1}}], 40415);
     let deep = (0..30).fold(
         doc! {"$limit": 1},
         |inner, _| doc! {"$lookup": {"from": "x", "as": "y", "pipeline": [inner]}},

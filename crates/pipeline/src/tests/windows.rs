@@ -63,6 +63,43 @@ fn windows_of_documents() {
 }
 
 #[test]
+fn windows_of_lists_documents_and_scales() {
+    let documents = [
+        doc! {"x": 1, "l": [1, 2]},
+        doc! {"x": 2, "l": [2]},
+        doc! {"x": 5},
+        doc! {"x": 9, "l": [3]},
+    ];
+    let last_two = doc! {"documents": [-1, 0]};
+    check_values(
+        &documents,
+        doc! {"$concatArrays": "$l", "window": last_two.clone()},
+        &[bson::bson!([1, 2]), bson::bson!([1, 2, 2]), bson::bson!([2]), bson::bson!([3])],
+    );
+    check_values(
+        &documents,
+        doc! {"$setUnion": "$l", "window": last_two.clone()},
+        &[bson::bson!([1, 2]), bson::bson!([1, 2]), bson::bson!([2]), bson::bson!([3])],
+    );
+    check_values(
+        &documents,
+        doc! {"$mergeObjects": {"a": "$l"}, "window": last_two},
+        &[
+            bson::bson!({"a": [1, 2]}),
+            bson::bson!({"a": [2]}),
+            bson::bson!({"a": [2]}),
+            bson::bson!({"a": [3]}),
+        ],
+    );
+    check_values(&documents, doc! {"$minMaxScaler": "$x"}, &list([0.0, 0.125, 0.5, 1.0]));
+    check_values(
+        &documents,
+        doc! {"$minMaxScaler": {"input": "$x", "min": 10, "max": 90}},
+        &list([10.0, 20.0, 50.0, 90.0]),
+    );
+}
+
+#[test]
 fn windows_of_values_and_of_time() {
     check_values(
         &four(),
@@ -253,7 +290,12 @@ fn malformed_windows_are_refused() {
         40415,
         "BSON field '$setWindowFields.x' is an unknown field.",
     );
-    fails(&[of(doc! {"$mergeObjects": "$a"})], 9, "Unrecognized window function, $mergeObjects");
+    fails(&[of(doc! {"$nope": "$a"})], 9, "Unrecognized window function, $nope");
+    let scaler = |argument: Document| of(doc! {"$minMaxScaler": argument});
+    fails_with(&[scaler(doc! {"input": "$a", "min": 1})], 9);
+    fails_with(&[scaler(doc! {"input": "$a", "min": 1, "max": 1})], 9);
+    fails_with(&[scaler(doc! {"input": "$a", "min": "$a", "max": 1})], 9);
+    fails_with(&[scaler(doc! {"min": 1, "max": 2})], 9);
     fails(&[of(doc! {"$nope": 1})], 9, "Unrecognized window function, $nope");
     fails(
         &[unsorted(doc! {"$sum": 1, "window": {"documents": [0, 1]}})],

@@ -5,6 +5,7 @@ use super::open;
 use super::out::CollectionWriter;
 use crate::context::{Interrupt, OpContext};
 use crate::cursor::InterruptSlot;
+use crate::plan_cache::plan_cache_stats;
 use crate::request::AggregateTarget;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, DateTime, Document, doc};
@@ -169,7 +170,7 @@ impl Env for QueryEnv {
         let documents = match (request.name(), ns) {
             ("$collStats", Some(ns)) => vec![coll_stats(&self.catalog, ns, request)?],
             ("$indexStats", Some(ns)) => index_stats(&self.catalog, ns),
-            ("$planCacheStats", Some(_)) => Vec::new(),
+            ("$planCacheStats", Some(ns)) => plan_cache_stats(&self.catalog, ns),
             (name, _) => {
                 return Err(Error::new(
                     Code::NOT_IMPLEMENTED,

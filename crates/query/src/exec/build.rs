@@ -4,11 +4,13 @@ use super::Stage;
 use super::arrival::ArrivalStage;
 use super::fetch::FetchStage;
 use super::geo_near::NearStage;
+use super::intersect::IntersectStage;
 use super::ixscan::{ClusteredStage, IndexStage};
+use super::merge::MergeStage;
 use super::scan::{CollectionStage, EmptyStage, IdStage};
 use super::union::UnionStage;
 use crate::examined::note_way;
-use crate::plan::{Access, AccessPath};
+use crate::plan::{Access, AccessPath, IndexScan, MergeScan};
 use catalog::Collection;
 use errors::Result;
 use std::sync::Arc;
@@ -41,18 +43,35 @@ pub(crate) fn build_access(
         AccessPath::Near(target) => {
             Box::new(NearStage::new(collection, (**target).clone(), residual)?)
         }
+        AccessPath::Merge(MergeScan { branches, order, disjoint }) => {
+            let inputs = build_all(collection, branches)?;
+            let merge = Box::new(MergeStage::new(inputs, order.clone(), *disjoint));
+            match residual {
+                None => merge,
+                Some(_) => Box::new(FetchStage::new(collection, merge, residual)),
+            }
+        }
+        AccessPath::Intersection(scans) => {
+            let [first, second] = &**scans;
+            let input = |scan: &IndexScan| -> Result<Box<dyn Stage>> {
+                note_way("IXSCAN", scan.index.as_ref());
+                Ok(Box::new(IndexStage::new(collection, scan.clone(), None)?))
+            };
+            let both = IntersectStage::new(input(first)?, input(second)?);
+            Box::new(FetchStage::new(collection, Box::new(both), residual))
+        }
         AccessPath::Union(branches) => {
-            let inputs = branches
-                .iter()
-                .map(|branch| build_access(collection, branch))
-                .collect::<Result<Vec<_>>>()?;
-            let union = Box::new(UnionStage::new(inputs));
+            let union = Box::new(UnionStage::new(build_all(collection, branches)?));
             match residual {
                 None => union,
                 Some(_) => Box::new(FetchStage::new(collection, union, residual)),
             }
         }
     })
+}
+
+fn build_all(collection: &Arc<Collection>, branches: &[Access]) -> Result<Vec<Box<dyn Stage>>> {
+    branches.iter().map(|branch| build_access(collection, branch)).collect()
 }
 
 /// Tells the request which way is taken; the branches of a union are ways of their own.
@@ -63,7 +82,10 @@ fn note_access(path: &AccessPath) {
         AccessPath::Collection { .. } => note_way("COLLSCAN", None),
         AccessPath::Index(scan) => note_way("IXSCAN", scan.index.as_ref()),
         // The search tells its own.
-        AccessPath::Text(_) | AccessPath::Union(_) => {}
+        AccessPath::Text(_)
+        | AccessPath::Union(_)
+        | AccessPath::Merge(_)
+        | AccessPath::Intersection(_) => {}
         AccessPath::Near(target) => note_way(target.stage_name(), target.scan.index.as_ref()),
     }
 }

@@ -1,5 +1,6 @@
 //! From id keys to documents, and the filter that needs them.
 
+use super::budget::{COST_BYTES, FETCH_COST};
 use super::stats::Report;
 use super::{At, Row, Stage, passes};
 use crate::examined::Tally;
@@ -53,6 +54,7 @@ impl Stage for FetchStage {
                 let Some(document) = at.get(self.collection.primary(), &input.id_key)? else {
                     continue;
                 };
+                at.spend(FETCH_COST + document.len() as u64 / COST_BYTES)?;
                 self.row.set(&input.id_key, &document);
             } else {
                 self.row.set(&input.id_key, &input.document);

@@ -6,6 +6,7 @@
 //!
 //! Always true: a document with several keys in the range is yielded once, at the first of them.
 
+use super::budget::{COST_BYTES, SEEK_COST};
 use super::ranges::{Check, Ranges, damaged};
 use super::stats::Report;
 use super::{At, Counters, Row, Stage, passes};
@@ -50,9 +51,6 @@ impl IndexStage {
     ) -> Result<Self> {
         let ranges = ranges(collection, &scan)?;
         let seen = (scan.multikey() != 0).then(Seen::default);
-        if let Some(index) = &scan.index {
-            index.note_use();
-        }
         Ok(Self {
             scan,
             collection: Arc::clone(collection),
@@ -94,8 +92,12 @@ impl IndexStage {
     fn open(&mut self, at: &At<'_>) -> Result<bool> {
         let Some(range) = self.ranges.next() else { return Ok(false) };
         if let (Some(index), 0) = (&self.scan.index, self.seeks) {
+            if !at.is_trial() {
+                index.note_use();
+            }
             at.hold_shape(index, self.scan.planned_multikey)?;
         }
+        at.spend(SEEK_COST)?;
         let direction = if self.scan.backward { Direction::Backward } else { Direction::Forward };
         self.cursor = Some(at.cursor(self.dictionary(), range, direction)?);
         self.seeks += 1;
@@ -144,10 +146,12 @@ impl IndexStage {
         if let Check::SeekTo(target) = self.ranges.check(key)? {
             cursor.seek(&target).map_err(catalog::from_engine)?;
             self.seeks += 1;
+            at.spend(SEEK_COST)?;
             return Ok(Step::Skipped);
         }
         let Some(index) = &self.scan.index else {
             self.counters.documents += 1;
+            at.spend(value.len() as u64 / COST_BYTES)?;
             if !passes(self.filter.as_ref(), value)? {
                 return Ok(Step::Skipped);
             }

@@ -1,5 +1,6 @@
 //! Scans of the collection itself: all of it, one document, or nothing.
 
+use super::budget::COST_BYTES;
 use super::stats::Report;
 use super::{At, Counters, Row, Stage, passes};
 use crate::examined::Tally;
@@ -31,7 +32,7 @@ impl CollectionStage {
             filter,
             cursor: None,
             row: Row::default(),
-            counters: Tally::default(),
+            counters: Tally::of_scan(),
         }
     }
 }
@@ -58,6 +59,7 @@ impl Stage for CollectionStage {
             self.counters.works += 1;
             self.counters.documents += 1;
             at.tick(self.counters.works)?;
+            at.spend(value.len() as u64 / COST_BYTES)?;
             if !passes(self.filter.as_ref(), value)? {
                 continue;
             }

@@ -1,6 +1,6 @@
-//! The candidates, and which of them is taken.
+//! What each index offers, with a score.
 //!
-//! A score decides: values beat ranges, more bounded parts beat fewer, an order that need not be
+//! Of scores: values beat ranges, more bounded parts beat fewer, an order that need not be
 //! sorted and an index that tells everything count extra. Arrays restrict what may be combined:
 //! on a part that has met arrays only one predicate bounds the scan, because different elements
 //! may satisfy different predicates; and of two such parts under one array only the first, unless
@@ -9,23 +9,28 @@
 //! An index in another collation than the query's is a candidate too: it bounds, orders and covers
 //! whatever holds no texts.
 
-use super::bounds::Texts;
+use super::bounds::{Bounds, Texts};
+use super::exploded::exploded;
 use super::hint::Hint;
+use super::implied::{excludes_missing, holds_all};
 use super::interval::{Interval, Intervals};
-use super::predicates::{PathPredicate, conjuncts, path_predicates};
-use super::{Access, AccessPath, Decision, IndexScan, NearScan, geo, id_parts, wildcard};
+use super::predicates::{PathPredicate, path_predicates};
+use super::{Access, AccessPath, IndexScan, MergeScan, geo, id_parts, wildcard};
+use crate::plan_cache::IndexFilter;
 use ::geo::Grid;
 use bson::RawBson;
 use catalog::index::{KeyPart, PartKind};
 use catalog::{Collection, Index, Timestamp};
-use errors::{Code, Error, Result};
-use expr::filter::{Filter, Leaf, Node, Predicate};
+use expr::filter::{Filter, Node};
 use expr::{Path, SortPattern};
 use keystring::{Collation, Direction};
 use smallvec::SmallVec;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// The score of a candidate whose first part is bounded is at least this.
+pub(super) const BOUNDED: u32 = 100;
 
 /// What a plan is made from.
 pub(crate) struct PlannerInput<'a> {
@@ -41,23 +46,42 @@ pub(crate) struct PlannerInput<'a> {
     pub(crate) limited: bool,
     /// What is found by a text search is to carry its score.
     pub(crate) text_score: bool,
+    /// The client's `min` and `max` are about one scan: it may not become several.
+    pub(crate) one_scan: bool,
+    /// The indexes that an operator allows for queries of this shape.
+    pub(crate) allowed: Option<&'a IndexFilter>,
 }
 
 impl PlannerInput<'_> {
     /// The order of texts that the query asks for.
-    fn collation(&self) -> Option<&Collation> {
+    pub(super) fn collation(&self) -> Option<&Collation> {
         self.filter.variables().collation()
     }
 
     /// The order of texts in an index; `None` is the one on `_id`.
-    fn collation_of<'a>(&'a self, index: Option<&'a Arc<Index>>) -> Option<&'a Collation> {
+    pub(super) fn collation_of<'a>(
+        &'a self,
+        index: Option<&'a Arc<Index>>,
+    ) -> Option<&'a Collation> {
         index.map_or(self.collection.collation(), |index| index.spec().collation.as_ref())
     }
 }
 
-struct Candidate {
-    access: Access,
-    score: u32,
+/// What an index offers.
+pub(super) struct Candidate {
+    pub(super) access: Access,
+    pub(super) score: u32,
+    /// The conjuncts that its bounds settle.
+    pub(super) settled: BTreeSet<usize>,
+    /// It finds one document at most.
+    pub(super) single: bool,
+}
+
+impl Candidate {
+    /// Of an `$or` each of whose branches is bounded.
+    pub(super) fn of_union(access: Access) -> Self {
+        Self { access, score: BOUNDED, settled: BTreeSet::new(), single: false }
+    }
 }
 
 /// What the filter says about paths, to indexes of each kind of order of texts.
@@ -73,7 +97,7 @@ pub(super) struct Predicates<'f> {
 }
 
 impl<'f> Predicates<'f> {
-    fn new(conjuncts: &'f [Node], query: Option<&'f Collation>) -> Self {
+    pub(super) fn new(conjuncts: &'f [Node], query: Option<&'f Collation>) -> Self {
         let [same, bytes, other] = [(); 3].map(|()| OnceCell::new());
         Self { conjuncts, query, same, bytes, other }
     }
@@ -89,116 +113,15 @@ impl<'f> Predicates<'f> {
     }
 }
 
-/// Decides how to reach the documents.
-pub(crate) fn choose(input: &PlannerInput<'_>) -> Result<Decision> {
-    let root = input.filter.root();
-    if matches!(root, Node::AlwaysFalse) {
-        return only(Access { path: AccessPath::Nothing, residual: None, sorted: true });
-    }
-    let conjuncts = conjuncts(root);
-    let predicates = Predicates::new(conjuncts, input.collation());
-    if input.filter.near().is_some() {
-        // Whoever asks has checked that an index can tell distances.
-        let nothing = Access { path: AccessPath::Nothing, residual: None, sorted: true };
-        return only(near_scan(input).unwrap_or(nothing));
-    }
-    if let Some(access) = super::text::access(input, conjuncts, &predicates)? {
-        return only(access);
-    }
-    match input.hint {
-        Some(Hint::Natural { backward }) => {
-            return only(collection_scan(input, *backward));
-        }
-        Some(Hint::Id) => {
-            return only(index_candidate(input, None, None, conjuncts, &predicates).access);
-        }
-        Some(Hint::Index(index)) => {
-            let mut found = of_index(input, Some(index), conjuncts, &predicates);
-            return match best(&found) {
-                Some(at) => only(found.swap_remove(at).access),
-                None => Err(Error::new(
-                    Code::NO_QUERY_EXECUTION_PLANS,
-                    "error processing query: planner returned error :: caused by :: No query \
-                     solutions: the index of the hint cannot answer this query",
-                )),
-            };
-        }
-        None => {}
-    }
-    if let Some(access) = id_lookup(input, conjuncts) {
-        return only(access);
-    }
-    let mut candidates = candidates(input, conjuncts, &predicates);
-    if candidates.iter().all(|candidate| candidate.score < BOUNDED)
-        && let Some(union) = union(input, conjuncts)?
-    {
-        candidates.insert(0, Candidate { access: union, score: BOUNDED });
-    }
-    match best(&candidates).filter(|at| candidates[*at].score >= worth(input)) {
-        None => only(collection_scan(input, false)),
-        Some(at) => {
-            let winner = candidates.swap_remove(at).access;
-            let rejected = candidates
-                .into_iter()
-                .filter(|candidate| candidate.score >= BOUNDED)
-                .map(|candidate| candidate.access)
-                .collect();
-            Ok(Decision { winner, rejected })
-        }
-    }
-}
-
-/// The first of those with the highest score.
-fn best(candidates: &[Candidate]) -> Option<usize> {
-    (0..candidates.len()).max_by_key(|at| (candidates[*at].score, std::cmp::Reverse(*at)))
-}
-
-/// What an index must offer to be taken. A capped collection is read in its own order unless an
-/// index narrows the search or gives the order asked for.
-fn worth(input: &PlannerInput<'_>) -> u32 {
-    if input.collection.order().is_some() && input.sort.is_none() { BOUNDED } else { 1 }
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "what `choose` answers")]
-fn only(winner: Access) -> Result<Decision> {
-    Ok(Decision { winner, rejected: Vec::new() })
-}
-
-/// The score of a candidate whose first part is bounded is at least this.
-const BOUNDED: u32 = 100;
-
-/// `{_id: value, …}`.
-fn id_lookup(input: &PlannerInput<'_>, conjuncts: &[Node]) -> Option<Access> {
-    let agree = input.collation() == input.collection.collation();
-    let at = conjuncts.iter().position(|node| {
-        matches!(node, Node::Leaf(Leaf { path, predicate: Predicate::Eq(value) })
-            if path.as_str() == "_id"
-                && (agree || !keystring::is_collatable(value.as_raw_bson_ref()))
-                && !matches!(value, RawBson::Array(_) | RawBson::Null))
-    })?;
-    let Node::Leaf(Leaf { predicate: Predicate::Eq(value), .. }) = &conjuncts[at] else {
-        return None;
-    };
-    Some(Access {
-        path: AccessPath::Id(value.clone()),
-        residual: without(input.filter, conjuncts, &BTreeSet::from([at])),
-        sorted: true,
-    })
-}
-
-fn collection_scan(input: &PlannerInput<'_>, backward: bool) -> Access {
-    let residual = (!input.filter.matches_everything()).then(|| input.filter.clone());
-    let sorted = input.sort.is_none_or(SortPattern::is_empty);
-    Access { path: AccessPath::Collection { backward }, residual, sorted }
-}
-
-fn candidates(
+/// What the indexes offer that may be asked.
+pub(super) fn candidates(
     input: &PlannerInput<'_>,
     conjuncts: &[Node],
     predicates: &Predicates<'_>,
 ) -> Vec<Candidate> {
     let usable = |index: &&Arc<Index>| {
         !index.spec().hidden
+            && input.allowed.is_none_or(|allowed| allowed.holds(index))
             && !index.spec().is_text()
             && index.created() <= input.snapshot
             && (!index.spec().sparse || excludes_missing(index, predicates))
@@ -206,14 +129,15 @@ fn candidates(
                 || geo::serves(index, predicates.of(index.spec().collation.as_ref())))
             && holds_all(index, predicates)
     };
-    std::iter::once(None)
+    let id = input.allowed.is_none_or(IndexFilter::holds_id).then_some(None);
+    id.into_iter()
         .chain(input.collection.indexes().iter().filter(usable).map(Some))
         .flat_map(|index| of_index(input, index, conjuncts, predicates))
         .collect()
 }
 
 /// What an index offers: one candidate, of a wildcard one for each path that it could serve.
-fn of_index(
+pub(super) fn of_index(
     input: &PlannerInput<'_>,
     index: Option<&Arc<Index>>,
     conjuncts: &[Node],
@@ -230,106 +154,8 @@ fn of_index(
     }
 }
 
-/// Whether everything that matches satisfies the index's partial filter, where it has one.
-fn holds_all(index: &Index, predicates: &Predicates<'_>) -> bool {
-    index.spec().partial.as_ref().is_none_or(|partial| {
-        let collation = index.spec().collation.as_ref();
-        implied(partial.filter.root(), predicates.of(collation), collation)
-    })
-}
-
-/// Whether a hinted index may be asked: a geospatial one holds only what has geometry.
-pub(crate) fn may_hint(input: &PlannerInput<'_>, index: &Index) -> bool {
-    let predicates = Predicates::new(conjuncts(input.filter.root()), input.collation());
-    !index.spec().is_geo() || geo::serves(index, predicates.of(index.spec().collation.as_ref()))
-}
-
-/// The documents by their distance, through the index that narrows the search most; `None` where no
-/// index tells distances.
-pub(crate) fn near_scan(input: &PlannerInput<'_>) -> Option<Access> {
-    let (path, near) = input.filter.near()?;
-    let conjuncts = conjuncts(input.filter.root());
-    let predicates = Predicates::new(conjuncts, input.collation());
-    let candidate = |index: &Arc<Index>| {
-        let spec = index.spec();
-        let part = geo::near_part(index, path, near)?;
-        let hinted = match input.hint {
-            None => !spec.hidden,
-            Some(Hint::Index(wanted)) => Arc::ptr_eq(wanted, index),
-            Some(_) => false,
-        };
-        if !hinted || index.created() > input.snapshot || !holds_all(index, &predicates) {
-            return None;
-        }
-        let multikey = index.multikey_parts();
-        let collation = spec.collation.as_ref();
-        let known = predicates.of(collation);
-        let (bounds, mut settled) =
-            part_bounds(&spec.parts, multikey, known, collation, &spec.grid);
-        // What comes before the geometry must narrow the search.
-        if part > 0 && bounds[0].is_all() {
-            return None;
-        }
-        settled.extend(conjuncts.iter().position(geo::is_near));
-        let ranks = bounds.iter().map(rank).sum::<u32>();
-        let scan = IndexScan {
-            index: Some(Arc::clone(index)),
-            expanded: None,
-            bounds,
-            backward: false,
-            key_limits: (None, None),
-            covered: false,
-            planned_multikey: multikey,
-        };
-        let (path, near) = (path.clone(), Arc::clone(near));
-        let target = NearScan { scan, part, path, near, output: None };
-        let residual = without(input.filter, conjuncts, &settled);
-        let sorted = input.sort.is_none_or(SortPattern::is_empty);
-        Some((ranks, Access { path: AccessPath::Near(Box::new(target)), residual, sorted }))
-    };
-    let found = input.collection.indexes().iter().filter_map(candidate);
-    // Of equals the first.
-    found.reduce(|best, other| if other.0 > best.0 { other } else { best }).map(|(_, scan)| scan)
-}
-
-/// A sparse index holds every match only where some part's field must be there.
-fn excludes_missing(index: &Index, predicates: &Predicates<'_>) -> bool {
-    predicates.of(index.spec().collation.as_ref()).iter().any(|predicate| {
-        predicate.needs_field && index.spec().parts.iter().any(|part| part.path == predicate.path)
-    })
-}
-
-/// Whether everything the predicates allow satisfies the partial index's filter.
-pub(super) fn implied(
-    node: &Node,
-    predicates: &[PathPredicate],
-    collation: Option<&Collation>,
-) -> bool {
-    let texts = Texts { query: collation, index: collation };
-    match node {
-        Node::AlwaysTrue => true,
-        Node::And(parts) => parts.iter().all(|part| implied(part, predicates, collation)),
-        Node::Or(parts) => parts.iter().any(|part| implied(part, predicates, collation)),
-        Node::Leaf(Leaf { path, predicate: Predicate::Exists }) => {
-            predicates.iter().any(|known| known.needs_field && known.path == path.as_str())
-        }
-        Node::Leaf(Leaf { path, predicate }) => {
-            let Some(wanted) = super::bounds::of_predicate(predicate, texts).filter(|b| b.exact)
-            else {
-                return false;
-            };
-            let outside = wanted.intervals.complement();
-            predicates.iter().any(|known| {
-                known.path == path.as_str()
-                    && !known.scalar_only
-                    && known.bounds.intervals.intersect(&outside).is_empty()
-            })
-        }
-        _ => false,
-    }
-}
-
-fn index_candidate(
+/// What one index offers, a wildcard one for this part and path.
+pub(super) fn index_candidate(
     input: &PlannerInput<'_>,
     index: Option<&Arc<Index>>,
     path: Option<(usize, &str)>,
@@ -357,10 +183,17 @@ fn index_candidate(
         .sort
         .filter(|sort| !sort.is_empty())
         .map(|sort| provided_order(input, index, parts, multikey, &bounds, sort));
-    let (sorted, backward) = match order {
-        None => (true, false),
-        Some(None) => (false, false),
-        Some(Some(backward)) => (true, backward),
+    let merged = input.sort.filter(|_| matches!(order, Some(None)) && !input.one_scan);
+    let merged = merged.and_then(|sort| {
+        let provides =
+            |bounds: &[Intervals]| provided_order(input, index, parts, multikey, bounds, sort);
+        exploded(&bounds, provides)
+    });
+    let (sorted, backward) = match (order, &merged) {
+        (None, _) => (true, false),
+        (Some(None), Some(merged)) => (true, merged.backward),
+        (Some(None), None) => (false, false),
+        (Some(Some(backward)), _) => (true, backward),
     };
     let covered = index.is_some_and(|index| {
         multikey == 0
@@ -384,7 +217,8 @@ fn index_candidate(
         }
     }
     let unique = index.is_none_or(|index| index.spec().unique);
-    if unique && bounds.iter().all(Intervals::is_point) {
+    let single = unique && bounds.iter().all(Intervals::is_point);
+    if single {
         score += BOUNDED;
     }
     if order.is_some() && sorted {
@@ -400,28 +234,40 @@ fn index_candidate(
     if index.is_none() && score < BOUNDED && !(order.is_some() && sorted) {
         score = 0;
     }
-    let access = Access {
-        path: AccessPath::Index(IndexScan {
+    let several_keys = merged.as_ref().is_some_and(|merged| multikey & merged.parts() != 0);
+    let scan = |bounds| {
+        AccessPath::Index(IndexScan {
             index: index.cloned(),
-            expanded,
+            expanded: expanded.clone(),
             bounds,
             backward,
             key_limits: (None, None),
             covered,
             planned_multikey: multikey,
-        }),
-        residual,
-        sorted,
+        })
     };
-    Candidate { access, score }
+    let access = match merged.zip(input.sort) {
+        None => Access { path: scan(bounds), residual, sorted },
+        Some((merged, sort)) => {
+            let branch =
+                |bounds| Access { path: scan(bounds), residual: residual.clone(), sorted: true };
+            let merge = MergeScan {
+                branches: merged.bounds.into_iter().map(branch).collect(),
+                order: (sort.clone(), input.collation().cloned()),
+                disjoint: !several_keys,
+            };
+            Access { path: AccessPath::Merge(merge), residual: None, sorted }
+        }
+    };
+    Candidate { access, score, settled, single }
 }
 
-fn rank(intervals: &Intervals) -> u32 {
-    super::bounds::Bounds { intervals: intervals.clone(), exact: true }.rank()
+pub(super) fn rank(intervals: &Intervals) -> u32 {
+    Bounds { intervals: intervals.clone(), exact: true }.rank()
 }
 
 /// The bounds of each part, and the conjuncts that they settle.
-fn part_bounds(
+pub(super) fn part_bounds(
     parts: &[KeyPart],
     multikey: u32,
     predicates: &[PathPredicate],
@@ -539,7 +385,7 @@ fn provided_order(
         if part.kind == PartKind::Hashed && !bounds[at].is_point() || part.kind.is_geo() {
             return None;
         }
-        if multikey & 1 << at != 0 && !bounds[at].is_all() {
+        if multikey & 1 << at != 0 && !orders_arrays(parts, multikey, bounds, at) {
             return None;
         }
         if !agree && bounds[at].holds_collatable() {
@@ -563,6 +409,17 @@ fn provided_order(
         }
     }
     wanted.peek().is_none().then(|| backward.unwrap_or(false))
+}
+
+/// Whether the entries of a part that has met arrays come in the order of their documents: by the
+/// least (or greatest) element of each. A bound leaves elements out, also one on another part of
+/// the same array.
+fn orders_arrays(parts: &[KeyPart], multikey: u32, bounds: &[Intervals], at: usize) -> bool {
+    let array = |path: &str| path.split('.').next().map(str::to_owned);
+    let shares = |other: usize| {
+        multikey & 1 << other != 0 && array(&parts[other].path) == array(&parts[at].path)
+    };
+    (0..parts.len()).filter(|other| !bounds[*other].is_all()).all(|other| !shares(other))
 }
 
 fn covers(
@@ -601,45 +458,4 @@ pub(super) fn without(
         .map(|(_, node)| node.clone())
         .collect();
     (!left.is_empty()).then(|| Filter::new(Node::And(left), Arc::clone(filter.variables())))
-}
-
-/// An `$or` whose branches all have a bounded index: each branch by its own, every document once.
-pub(super) fn union(input: &PlannerInput<'_>, conjuncts: &[Node]) -> Result<Option<Access>> {
-    let branches = conjuncts.iter().find_map(|node| match node {
-        Node::Or(branches) => Some(branches),
-        _ => None,
-    });
-    let Some(branches) = branches else { return Ok(None) };
-    let mut inputs = Vec::with_capacity(branches.len());
-    for branch in branches {
-        let filter = Filter::new(branch.clone(), Arc::clone(input.filter.variables()));
-        let decision = choose(&PlannerInput {
-            filter: &filter,
-            sort: None,
-            hint: None,
-            fields: None,
-            limited: false,
-            ..*input
-        })?;
-        match &decision.winner.path {
-            AccessPath::Collection { .. } => return Ok(None),
-            AccessPath::Index(scan) if scan.bounds.first().is_some_and(Intervals::is_all) => {
-                return Ok(None);
-            }
-            _ => inputs.push(decision.winner),
-        }
-    }
-    // What a search finds carries its score: it must not be found before without.
-    inputs.sort_by_key(|access| !matches!(access.path, AccessPath::Text(_)));
-    let residual = (conjuncts.len() > 1).then(|| {
-        let others = conjuncts
-            .iter()
-            .filter(|node| !matches!(node, Node::Or(b) if std::ptr::eq(b, branches)));
-        Filter::new(Node::And(others.cloned().collect()), Arc::clone(input.filter.variables()))
-    });
-    Ok(Some(Access {
-        path: AccessPath::Union(inputs),
-        residual,
-        sorted: input.sort.is_none_or(SortPattern::is_empty),
-    }))
 }

@@ -171,6 +171,11 @@ impl Intervals {
         &self.list
     }
 
+    /// One of the intervals alone.
+    pub(crate) fn single(&self, at: usize) -> Self {
+        Self { list: self.list[at..=at].to_vec(), under: self.under.clone() }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

@@ -4,7 +4,9 @@
 //! entries of a term stand together; and a document has at most one entry in each scan. What else the
 //! filter asks stays to be asked of the documents.
 
-use super::candidates::{PlannerInput, Predicates, implied, union, without};
+use super::candidates::{PlannerInput, Predicates, without};
+use super::choose::union;
+use super::implied::implied;
 use super::interval::{Interval, Intervals};
 use super::{Access, AccessPath, IndexScan};
 use crate::text::text_index;

@@ -214,7 +214,7 @@ fn a_sort_beyond_its_memory_gives_the_same_from_disk() {
         let input = query.stages(&room.catalog, &query.decide(None)?.winner)?;
         let disk = disk.then(|| TempFiles::of(&room.catalog));
         let mut stage = SortStage::new(input, (pattern.clone(), None), limit, memory, disk);
-        let at = At { snapshot: &query.snapshot, txn: None, interrupt: &Uninterrupted };
+        let at = At::new(&query.snapshot, &Uninterrupted);
         let mut ids = Vec::new();
         while stage.advance(&at)? {
             ids.push(stage.row().document()?.get_i32("_id").unwrap());

@@ -204,6 +204,8 @@ fn min_and_max_limit_the_hinted_index() {
     assert_eq!(room.find_with(&request).unwrap().len(), 3);
     let error = room.find_with(&FindRequest { hint: None, ..request }).unwrap_err();
     assert_eq!(error.code().0, 51173);
+    let error = room.find_with(&FindRequest { max: Some(&min), ..request }).unwrap_err();
+    assert_eq!(error.code().0, 51175);
 }
 
 #[test]

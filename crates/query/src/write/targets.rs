@@ -9,7 +9,7 @@ use crate::canonical::Canonical;
 use crate::context::OpContext;
 use crate::exec::{At, Row, Stage};
 use bson::raw::RawDocument;
-use catalog::{Collection, Namespace, Txn, Value};
+use catalog::{Collection, Namespace, Snapshot, Txn, Value};
 use errors::Result;
 use expr::Filter;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use std::sync::Arc;
 pub(crate) struct Targets {
     collection: Arc<Collection>,
     stage: Box<dyn Stage>,
-    query: Canonical,
+    query: Arc<Canonical>,
+    snapshot: Snapshot,
     /// What is read from here on does not see what the statement has written.
     frozen: bool,
 }
@@ -27,9 +28,11 @@ impl Targets {
     /// Plans the query. `None` where there is no collection to look in.
     pub(crate) fn of(ctx: &OpContext<'_>, query: Canonical) -> Result<Option<Self>> {
         let Some(collection) = query.collection.clone() else { return Ok(None) };
-        let access = query.decide(None)?.winner;
-        let stage = query.stages(ctx.catalog, &access)?;
-        Ok(Some(Self { collection, stage, query, frozen: false }))
+        let query = Arc::new(query);
+        let settled = query.settle(ctx, None, Canonical::stages)?.for_first();
+        let stage = settled.stages(&query, ctx.catalog, Canonical::stages)?;
+        let snapshot = query.snapshot.clone();
+        Ok(Some(Self { collection, stage, query, snapshot, frozen: false }))
     }
 
     /// The filter that the documents match.
@@ -42,9 +45,10 @@ impl Targets {
     /// that no document is met again where the statement has moved it to.
     pub(crate) fn take(&mut self, ctx: &OpContext<'_>, only_one: bool) -> Result<Vec<Row>> {
         let at = At {
-            snapshot: &self.query.snapshot,
+            snapshot: &self.snapshot,
             txn: ctx.txn.as_deref().filter(|_| !self.frozen),
             interrupt: &*ctx.interrupt,
+            budget: None,
         };
         let mut rows = Vec::new();
         let mut bytes = 0;
@@ -60,7 +64,7 @@ impl Targets {
             rows.push(row.clone());
         }
         if let (Some(txn), false) = (&ctx.txn, ended || only_one || self.frozen) {
-            self.query.snapshot = txn.view();
+            self.snapshot = txn.view();
             self.frozen = true;
         }
         Ok(rows)

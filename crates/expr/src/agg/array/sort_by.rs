@@ -1,40 +1,31 @@
-//! The `sortBy` of `$sortArray` and `$topN`: a direction, or a pattern of dotted paths.
+//! The `sortBy` of `$sortArray`: a direction, or a pattern of dotted paths.
 
-use crate::agg::path::{document_value, split};
-use crate::agg::{Value, type_name};
+use crate::agg::{Value, empty_document, type_name};
 use crate::number::Number;
-use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument};
+use crate::sort::SortPattern;
+use bson::raw::{RawArrayBuf, RawBsonRef};
 use errors::{Error, Result};
 use keystring::Collation;
-use std::cmp::Ordering;
 
 /// How to order values.
 #[derive(Clone, Debug)]
 pub(crate) enum SortBy {
     /// The values themselves; `true` is descending.
     Whole(bool),
-    /// Documents by fields, each with its direction.
-    Fields(Vec<(Vec<String>, bool)>),
+    /// Documents by fields, as a sort has them; what is no document has no field.
+    Fields(SortPattern),
 }
 
 impl SortBy {
     pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Self> {
-        match value {
-            RawBsonRef::Document(pattern) => Self::parse_fields(pattern),
-            other => direction(other).map(Self::Whole),
-        }
-    }
-
-    pub(crate) fn parse_fields(pattern: &RawDocument) -> Result<Self> {
-        let mut fields = Vec::new();
-        for element in pattern.iter_elements() {
-            let element = element?;
-            fields.push((split(element.key().as_str())?, direction(element.value()?)?));
-        }
-        if fields.is_empty() {
+        let RawBsonRef::Document(pattern) = value else {
+            return direction(value).map(Self::Whole);
+        };
+        let pattern = SortPattern::parse(pattern)?;
+        if pattern.is_empty() {
             return Err(Error::location(15976, "$sort stage must have at least one sort key"));
         }
-        Ok(Self::Fields(fields))
+        Ok(Self::Fields(pattern))
     }
 
     /// The array in order; equal elements keep their order.
@@ -46,7 +37,7 @@ impl SortBy {
         if input.is_nullish() {
             return Ok(Value::NULL);
         }
-        let Some(elements) = input.elements()? else {
+        let Some(mut elements) = input.elements()? else {
             return Err(Error::location(
                 2942504,
                 format!(
@@ -55,51 +46,22 @@ impl SortBy {
                 ),
             ));
         };
-        let mut keyed = Vec::with_capacity(elements.len());
-        for element in &elements {
-            keyed.push((self.key(element.bson())?, element));
-        }
-        keyed.sort_by(|a, b| self.compare(&a.0, &b.0, under));
-        Ok(keyed.iter().map(|(_, element)| element.bson()).collect::<RawArrayBuf>().into())
-    }
-
-    /// What is compared of a value.
-    pub(crate) fn key<'v>(&self, value: RawBsonRef<'v>) -> Result<Vec<Value<'v>>> {
         match self {
-            Self::Whole(_) => Ok(vec![Value::Ref(value)]),
-            Self::Fields(fields) => fields
-                .iter()
-                .map(|(path, _)| {
-                    value
-                        .as_document()
-                        .map_or(Ok(Value::Missing), |document| document_value(document, path))
-                })
-                .collect(),
-        }
-    }
-
-    pub(crate) fn compare(
-        &self,
-        a: &[Value<'_>],
-        b: &[Value<'_>],
-        under: Option<&Collation>,
-    ) -> Ordering {
-        for (at, (x, y)) in a.iter().zip(b).enumerate() {
-            let descending = match self {
-                Self::Whole(descending) => *descending,
-                Self::Fields(fields) => fields.get(at).is_some_and(|(_, descending)| *descending),
-            };
-            // A missing field sorts with null.
-            let order = keystring::compare_under(
-                x.get().unwrap_or(RawBsonRef::Null),
-                y.get().unwrap_or(RawBsonRef::Null),
-                under,
-            );
-            if order.is_ne() {
-                return if descending { order.reverse() } else { order };
+            Self::Whole(descending) => elements.sort_by(|a, b| {
+                let order = keystring::compare_under(a.bson(), b.bson(), under);
+                if *descending { order.reverse() } else { order }
+            }),
+            Self::Fields(pattern) => {
+                let mut keyed = Vec::with_capacity(elements.len());
+                for element in elements {
+                    let document = element.as_document().unwrap_or(empty_document());
+                    keyed.push((pattern.key(document, under)?, element));
+                }
+                keyed.sort_by(|a, b| a.0.cmp(&b.0));
+                elements = keyed.into_iter().map(|(_, element)| element).collect();
             }
         }
-        Ordering::Equal
+        Ok(elements.iter().map(Value::bson).collect::<RawArrayBuf>().into())
     }
 }
 

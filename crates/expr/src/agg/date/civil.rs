@@ -199,6 +199,9 @@ pub fn add_units(millis: i64, unit: Unit, amount: i64) -> Result<i64> {
 pub(crate) fn unknown_unit(name: &str, op: &str) -> Error {
     Error::new(
         Code::FAILED_TO_PARSE,
-        format!("{op} parameter 'unit' value cannot be recognized as a time unit: {name}"),
+        format!(
+            "{op} parameter 'unit' value parsing failed :: caused by :: unknown time unit value: \
+             {name}"
+        ),
     )
 }

@@ -265,10 +265,17 @@ pub(crate) fn parse(format: &str, text: &str, default: &Zone) -> Result<i64> {
         }
         parse_one(&mut reader, &mut read, chars.next().unwrap_or('%'))?;
     }
-    if reader.rest().is_empty() {
-        return read.finish(text, default);
+    if !reader.rest().is_empty() {
+        return Err(failure(text, "Trailing data"));
     }
-    Err(failure(text, "Trailing data"))
+    let partly = read.month.is_none() || read.day.is_none();
+    if read.year.is_some() && partly && read.day_of_year.is_none() {
+        return Err(failure(
+            text,
+            "an incomplete date/time string has been found, with elements missing",
+        ));
+    }
+    read.finish(text, default)
 }
 
 fn parse_one(reader: &mut Reader<'_>, read: &mut Read, specifier: char) -> Result<()> {

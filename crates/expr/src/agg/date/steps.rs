@@ -15,19 +15,14 @@ use crate::number::Number;
 use errors::{Error, Result};
 
 /// The unit argument; `None` where null.
-fn read_unit<'a>(
-    node: Option<&'a Node>,
-    scope: &Scope<'_, 'a>,
-    op: &str,
-    code: i32,
-) -> Result<Option<Unit>> {
+fn read_unit<'a>(node: Option<&'a Node>, scope: &Scope<'_, 'a>, op: &str) -> Result<Option<Unit>> {
     let value = optional(node, scope)?;
     if value.is_nullish() {
         return Ok(None);
     }
     let name = value.as_str().ok_or_else(|| {
         Error::location(
-            code,
+            5439013,
             format!("{op} requires 'unit' to be a string, but got {}", value.type_name()),
         )
     })?;
@@ -41,7 +36,7 @@ pub(super) fn date_add<'a>(
     sign: i64,
 ) -> Result<Value<'a>> {
     let start = optional(args[0].as_ref(), scope)?;
-    let unit = read_unit(args[1].as_ref(), scope, op, 5166404)?;
+    let unit = read_unit(args[1].as_ref(), scope, op)?;
     let amount = optional(args[2].as_ref(), scope)?;
     let zone = read_zone(args[3].as_ref(), scope)?;
     let (Some(unit), Some(zone), false) = (unit, zone, start.is_nullish() || amount.is_nullish())
@@ -61,9 +56,9 @@ pub(super) fn date_add<'a>(
         Number::from_bson(amount.bson()).and_then(Number::to_exact_i64).ok_or_else(|| {
             Error::location(5166405, format!("{op} expects integer amount of time units"))
         })?;
-    let overflow =
-        || Error::location(5166406, format!("{op} overflowed: {amount} is too large an amount"));
-    let amount = amount.checked_mul(sign).ok_or_else(overflow)?;
+    let amount = amount.checked_mul(sign).ok_or_else(|| {
+        Error::location(6045000, format!("invalid {op} 'amount' parameter value: {amount}"))
+    })?;
     if unit <= Unit::Hour {
         return add_units(at, unit, amount).map(date_value);
     }
@@ -75,10 +70,11 @@ fn read_week_start<'a>(
     node: Option<&'a Node>,
     scope: &Scope<'_, 'a>,
     op: &str,
+    unit: Option<Unit>,
 ) -> Result<Option<u32>> {
     const DAYS: [&str; 7] =
         ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"];
-    let Some(node) = node else { return Ok(Some(0)) };
+    let Some(node) = node.filter(|_| unit == Some(Unit::Week)) else { return Ok(Some(0)) };
     let value = node.evaluate(scope)?;
     if value.is_nullish() {
         return Ok(None);
@@ -86,28 +82,27 @@ fn read_week_start<'a>(
     let name = value.as_str().ok_or_else(|| {
         Error::location(
             5439015,
-            format!(
-                "{op} requires 'startOfWeek' to be a string, but got {} with value {}",
-                value.type_name(),
-                value_to_string(value.bson())
-            ),
+            format!("{op} requires 'startOfWeek' to be a string, but got {}", value.type_name()),
         )
     })?;
     let lower = name.to_ascii_lowercase();
     let found = DAYS.iter().position(|day| *day == lower || day[..3] == *lower);
     found.map(|day| Some(day as u32)).ok_or_else(|| {
-        Error::failed_to_parse(format!(
-            "{op} parameter 'startOfWeek' value cannot be recognized as a day of a week: {name}"
-        ))
+        Error::location(
+            5439016,
+            format!(
+                "{op} parameter 'startOfWeek' value cannot be recognized as a day of a week: {name}"
+            ),
+        )
     })
 }
 
 pub(super) fn date_diff<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
     let start = optional(args[0].as_ref(), scope)?;
     let end = optional(args[1].as_ref(), scope)?;
-    let unit = read_unit(args[2].as_ref(), scope, "$dateDiff", 5439013)?;
+    let unit = read_unit(args[2].as_ref(), scope, "$dateDiff")?;
     let zone = read_zone(args[3].as_ref(), scope)?;
-    let week_start = read_week_start(args[4].as_ref(), scope, "$dateDiff")?;
+    let week_start = read_week_start(args[4].as_ref(), scope, "$dateDiff", unit)?;
     let (Some(unit), Some(zone), false) = (unit, zone, start.is_nullish() || end.is_nullish())
     else {
         return Ok(Value::NULL);
@@ -143,13 +138,13 @@ fn unit_index(local: i64, unit: Unit, week_start: u32) -> i64 {
 
 pub(super) fn date_trunc<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
     let date = optional(args[0].as_ref(), scope)?;
-    let unit = read_unit(args[1].as_ref(), scope, "$dateTrunc", 5439013)?;
+    let unit = read_unit(args[1].as_ref(), scope, "$dateTrunc")?;
     let bin = match &args[2] {
         None => Some(1),
         Some(node) => read_bin(&node.evaluate(scope)?)?,
     };
     let zone = read_zone(args[3].as_ref(), scope)?;
-    let week_start = read_week_start(args[4].as_ref(), scope, "$dateTrunc")?;
+    let week_start = read_week_start(args[4].as_ref(), scope, "$dateTrunc", unit)?;
     let (Some(unit), Some(bin), Some(zone), Some(week_start), false) =
         (unit, bin, zone, week_start, date.is_nullish())
     else {

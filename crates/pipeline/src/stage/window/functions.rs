@@ -24,6 +24,8 @@ pub(super) enum Function {
     Integral { input: Expression, unit_ms: Option<i64>, bounds: Bounds },
     /// Covariance of pairs; of a sample or of a population.
     Covariance { pair: Box<[Expression; 2]>, sample: bool, bounds: Bounds },
+    /// The value's place between the window's least and greatest, from `low` to `high`.
+    Scale { specs: Box<[AccumulatorSpec; 2]>, low: Number, high: Number, bounds: Bounds },
     /// Position in the partition.
     Rank(Rank),
     /// The value of another document.
@@ -47,6 +49,7 @@ impl Function {
     pub(super) fn expressions(&self) -> Vec<&Expression> {
         match self {
             Self::Over(spec, _) => vec![spec.input()],
+            Self::Scale { specs, .. } => vec![specs[0].input()],
             Self::Edge { input, .. }
             | Self::Derivative { input, .. }
             | Self::Integral { input, .. }
@@ -109,6 +112,8 @@ pub(super) struct Runner {
 
 enum State {
     Over(WindowAccumulator, Option<RawBson>),
+    /// The least and the greatest.
+    Scale(Box<[WindowAccumulator; 2]>),
     Area {
         points: VecDeque<(Number, Number)>,
         parts: VecDeque<Number>,
@@ -140,6 +145,10 @@ impl Runner {
             Function::Over(spec, bounds) => {
                 State::Over(spec.start_window(bounds.slides(), variables)?, None)
             }
+            Function::Scale { specs, bounds, .. } => {
+                let start = |spec: &AccumulatorSpec| spec.start_window(bounds.slides(), variables);
+                State::Scale(Box::new([start(&specs[0])?, start(&specs[1])?]))
+            }
             Function::Integral { .. } => State::Area {
                 points: VecDeque::new(),
                 parts: VecDeque::new(),
@@ -164,6 +173,7 @@ impl Runner {
     pub(super) fn bytes(&self) -> usize {
         match &self.state {
             State::Over(window, _) => window.bytes(),
+            State::Scale(windows) => windows.iter().map(WindowAccumulator::bytes).sum(),
             State::Area { points, parts, seen, .. } => {
                 points.len() * 96 + parts.len() * 48 + seen.len()
             }
@@ -196,6 +206,32 @@ impl Runner {
                     *last = Some(window.value());
                 }
                 Ok(last.clone())
+            }
+            (Function::Scale { specs, low, high, bounds }, State::Scale(windows)) => {
+                let target = self.slide.target(bounds, at, scene)?;
+                while self.slide.to < target.to {
+                    let document = scene.partition.get(self.slide.to)?;
+                    scaled_number(specs[0].input(), &document, scene.variables)?;
+                    for (spec, window) in specs.iter().zip(windows.iter_mut()) {
+                        spec.add_to_window(window, &document, scene.variables)?;
+                    }
+                    self.slide.to += 1;
+                }
+                while self.slide.from < target.from {
+                    windows.iter_mut().for_each(WindowAccumulator::remove_first);
+                    self.slide.from += 1;
+                }
+                let document = scene.partition.get(at)?;
+                let value = scaled_number(specs[0].input(), &document, scene.variables)?;
+                let [least, greatest] = [&windows[0], &windows[1]].map(|window| {
+                    Number::from_bson(window.value().as_raw_bson_ref()).unwrap_or(value)
+                });
+                let range = greatest.sub(least);
+                if range.is_zero() {
+                    return Ok(Some(low.to_bson()));
+                }
+                let share = divide(value.sub(least), range);
+                Ok(Some(share.mul(high.sub(*low)).add(*low).to_bson()))
             }
             (Function::Edge { input, last, bounds }, _) => {
                 self.slide = self.slide.target(bounds, at, scene)?;
@@ -314,6 +350,24 @@ impl Runner {
             _ => Ok(None),
         }
     }
+}
+
+/// What `$minMaxScaler` is fed: numbers only.
+fn scaled_number(
+    input: &Expression,
+    document: &RawDocument,
+    variables: &Variables,
+) -> Result<Number> {
+    let value = input.evaluate(document, variables)?;
+    value.get().and_then(Number::from_bson).ok_or_else(|| {
+        Error::location(
+            10487001,
+            format!(
+                "'input' argument to $minMaxScaler must evaluate to a numeric type, but is {}",
+                value.type_name()
+            ),
+        )
+    })
 }
 
 /// A quotient: a decimal of decimals, else a double.

@@ -9,7 +9,7 @@ use crate::transform::Transform;
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
 use errors::{Error, Result};
 use expr::SortPattern;
-use expr::accumulator::AccumulatorSpec;
+use expr::accumulator::{AccumulatorSpec, operator_names};
 use expr::agg::{Expression, ParseContext, parse_fields, type_name};
 use expr::decimal::Decimal;
 use expr::number::Number;
@@ -126,6 +126,35 @@ fn function(
     Parser { name, argument, window, sort_by, names }.function()
 }
 
+type Read = fn(&Parser<'_>) -> Result<Function>;
+
+/// The functions that only windows have, or have in another form; the rest are accumulators.
+const FUNCTIONS: &[(&str, Read)] = &[
+    ("$covariancePop", |parser| parser.covariance(false)),
+    ("$covarianceSamp", |parser| parser.covariance(true)),
+    ("$denseRank", |parser| parser.rank(Rank::Dense)),
+    ("$derivative", |parser| parser.derivative()),
+    ("$documentNumber", |parser| parser.rank(Rank::Number)),
+    ("$expMovingAvg", |parser| parser.exp_moving_avg()),
+    ("$first", |parser| parser.edge(false)),
+    ("$integral", |parser| parser.integral()),
+    ("$last", |parser| parser.edge(true)),
+    ("$linearFill", |parser| parser.linear_fill()),
+    ("$locf", |parser| parser.locf()),
+    ("$minMaxScaler", |parser| parser.min_max_scaler()),
+    ("$rank", |parser| parser.rank(Rank::Sparse)),
+    ("$shift", |parser| parser.shift()),
+];
+
+/// The names of all window functions.
+pub fn names() -> Vec<&'static str> {
+    let own = FUNCTIONS.iter().map(|(name, _)| *name);
+    let mut all: Vec<_> = own.chain(operator_names(true)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 struct Parser<'a> {
     name: &'a str,
     argument: RawBsonRef<'a>,
@@ -136,54 +165,42 @@ struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     fn function(&self) -> Result<Function> {
-        match self.name {
-            "$rank" => self.rank(Rank::Sparse),
-            "$denseRank" => self.rank(Rank::Dense),
-            "$documentNumber" => self.rank(Rank::Number),
-            "$first" | "$last" => Ok(Function::Edge {
-                input: self.expression(self.argument)?,
-                last: self.name == "$last",
-                bounds: self.bounds()?,
-            }),
-            "$shift" => self.shift(),
-            "$expMovingAvg" => self.exp_moving_avg(),
-            "$derivative" => self.derivative(),
-            "$integral" => self.integral(),
-            "$covariancePop" => self.covariance(false),
-            "$covarianceSamp" => self.covariance(true),
-            "$linearFill" => {
-                self.refuse_window()?;
-                if self.sort_by.is_none_or(|sort| sort.paths().len() != 1) {
-                    return Err(Error::location(
-                        605001,
-                        "$linearFill must be specified with a top level sortBy expression with \
-                         exactly one element",
-                    ));
-                }
-                Ok(Function::LinearFill(self.expression(self.argument)?))
-            }
-            "$locf" => {
-                self.refuse_window()?;
-                Ok(Function::Locf(self.expression(self.argument)?))
-            }
-            name => {
-                let refused = |error: Error| {
-                    if error.code() == errors::Code::location(15952) {
-                        Error::failed_to_parse(format!("Unrecognized window function, {name}"))
-                    } else {
-                        error
-                    }
-                };
-                let spec =
-                    AccumulatorSpec::parse(name, self.argument, self.names).map_err(refused)?;
-                if !spec.is_window_function() {
-                    return Err(Error::failed_to_parse(format!(
-                        "Unrecognized window function, {name}"
-                    )));
-                }
-                Ok(Function::Over(spec, self.bounds()?))
-            }
+        match FUNCTIONS.iter().find(|(name, _)| *name == self.name) {
+            Some((_, parse)) => parse(self),
+            None => self.accumulator(),
         }
+    }
+
+    fn accumulator(&self) -> Result<Function> {
+        let unrecognized =
+            || Error::failed_to_parse(format!("Unrecognized window function, {}", self.name));
+        if !operator_names(true).contains(&self.name) {
+            return Err(unrecognized());
+        }
+        let spec = AccumulatorSpec::parse(self.name, self.argument, self.names)?;
+        Ok(Function::Over(spec, self.bounds()?))
+    }
+
+    fn edge(&self, last: bool) -> Result<Function> {
+        let input = self.expression(self.argument)?;
+        Ok(Function::Edge { input, last, bounds: self.bounds()? })
+    }
+
+    fn linear_fill(&self) -> Result<Function> {
+        self.refuse_window()?;
+        if self.sort_by.is_none_or(|sort| sort.paths().len() != 1) {
+            return Err(Error::location(
+                605001,
+                "$linearFill must be specified with a top level sortBy expression with exactly \
+                 one element",
+            ));
+        }
+        Ok(Function::LinearFill(self.expression(self.argument)?))
+    }
+
+    fn locf(&self) -> Result<Function> {
+        self.refuse_window()?;
+        Ok(Function::Locf(self.expression(self.argument)?))
     }
 
     fn expression(&self, value: RawBsonRef<'_>) -> Result<Expression> {
@@ -355,6 +372,43 @@ impl<'a> Parser<'a> {
     fn integral(&self) -> Result<Function> {
         let (input, unit_ms) = self.calculus()?;
         Ok(Function::Integral { input, unit_ms, bounds: self.bounds()? })
+    }
+
+    fn min_max_scaler(&self) -> Result<Function> {
+        let (input, low, high) = match self.argument {
+            RawBsonRef::Document(named) if !expr::raw::starts_with_dollar(named) => {
+                let [input, low, high] = self.arguments(["input", "min", "max"])?;
+                (self.required(input, "input")?, low, high)
+            }
+            input => (input, None, None),
+        };
+        let limit = |value: RawBsonRef<'_>, name: &str| {
+            let expression = self.expression(value)?;
+            let constant = expression.as_constant().flatten();
+            constant.and_then(|value| Number::from_bson(value.as_raw_bson_ref())).ok_or_else(|| {
+                Error::failed_to_parse(format!(
+                    "'{name}' argument to $minMaxScaler must be a constant number"
+                ))
+            })
+        };
+        let (low, high) = match (low, high) {
+            (None, None) => (Number::Int(0), Number::Int(1)),
+            (Some(low), Some(high)) => (limit(low, "min")?, limit(high, "max")?),
+            _ => {
+                return Err(Error::failed_to_parse(
+                    "Only one of 'min' and 'max' were specified as an argument to \
+                     $minMaxScaler. Neither or both must be specified",
+                ));
+            }
+        };
+        if low.sub(high).to_f64() >= 0.0 {
+            return Err(Error::failed_to_parse(
+                "the 'max' must be strictly greater than 'min', as arguments to $minMaxScaler",
+            ));
+        }
+        let spec = |name| AccumulatorSpec::parse(name, input, self.names);
+        let specs = Box::new([spec("$min")?, spec("$max")?]);
+        Ok(Function::Scale { specs, low, high, bounds: self.bounds()? })
     }
 
     fn covariance(&self, sample: bool) -> Result<Function> {

@@ -1,0 +1,85 @@
+//! Documents that two scans of indexes both find.
+//!
+//! The first scan is read to its end and its id keys are kept; the second is read as rows are asked
+//! for.
+//!
+//! Always true: every row that both scans find is handed up. Where the first scan finds more than
+//! fits into memory all rows of the second are: whoever takes them asks the whole filter of them.
+
+use super::ixscan::Seen;
+use super::stats::Report;
+use super::{At, Counters, Row, Stage};
+use errors::Result;
+
+/// What the id keys of the first scan may take in memory.
+const MEMORY_BYTES: usize = 64 << 20;
+/// What an id key costs beside its bytes.
+const KEY_BYTES: usize = 48;
+
+pub(super) struct IntersectStage {
+    first: Box<dyn Stage>,
+    second: Box<dyn Stage>,
+    /// What the first scan found; `None` before it was read, and where it was too much.
+    found: Option<Seen>,
+    read: bool,
+    bytes: usize,
+    counters: Counters,
+}
+
+impl IntersectStage {
+    pub(super) fn new(first: Box<dyn Stage>, second: Box<dyn Stage>) -> Self {
+        Self { first, second, found: None, read: false, bytes: 0, counters: Counters::default() }
+    }
+
+    fn read_first(&mut self, at: &At<'_>) -> Result<()> {
+        let mut found = Seen::default();
+        while self.first.advance(at)? {
+            self.counters.works += 1;
+            let key = &self.first.row().id_key;
+            self.bytes += key.len() + KEY_BYTES;
+            if self.bytes > MEMORY_BYTES {
+                return Ok(());
+            }
+            found.insert(key.clone());
+        }
+        self.found = Some(found);
+        Ok(())
+    }
+}
+
+impl Stage for IntersectStage {
+    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+        if !std::mem::replace(&mut self.read, true) {
+            self.read_first(at)?;
+        }
+        if self.found.as_ref().is_some_and(Seen::is_empty) {
+            self.counters.finished = true;
+            return Ok(false);
+        }
+        while self.second.advance(at)? {
+            self.counters.works += 1;
+            if self.found.as_ref().is_none_or(|found| found.contains(&self.second.row().id_key)) {
+                self.counters.advanced += 1;
+                return Ok(true);
+            }
+        }
+        self.counters.finished = true;
+        Ok(false)
+    }
+
+    fn row(&self) -> &Row {
+        self.second.row()
+    }
+
+    fn park(&mut self) {
+        self.first.park();
+        self.second.park();
+    }
+
+    fn report(&self) -> Report {
+        let mut report =
+            Report::new("AND_HASH", self.counters).counting("memUsage", self.bytes as u64);
+        report.inputs = vec![self.first.report(), self.second.report()];
+        report
+    }
+}
