@@ -14,6 +14,7 @@
 
 use crate::dictionary::{Dictionary, Found};
 use crate::environment::Environment;
+use crate::health::Health;
 use crate::{Error, Result};
 use ftree::{Effort, Progress, Work};
 use os::JoinHandle;
@@ -242,7 +243,10 @@ impl Environment {
 
     fn spawn(self: &Arc<Self>, name: &str, run: fn(&Self)) -> Result<()> {
         let environment = Arc::clone(self);
-        let job = Box::new(move || run(&environment));
+        let job = Box::new(move || {
+            let _watch = StopOnPanic(&environment.health);
+            run(&environment);
+        });
         let thread = self.os.spawner.spawn(name, job).map_err(|e| Error::Io(e.to_string()))?;
         self.jobs.threads.lock().push(thread);
         Ok(())
@@ -453,6 +457,18 @@ impl Environment {
     }
 }
 
+/// A background thread that ends by a bug takes the engine with it: whoever waits for its work would
+/// wait for good.
+struct StopOnPanic<'a>(&'a Health);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _stopped = self.0.stop("a background thread ended by a bug; the log says where");
+        }
+    }
+}
+
 /// What frees memory comes first, then what is most over its budget.
 fn urgency(dictionary: &Dictionary) -> (u64, u64) {
     let debt = dictionary.tree.debt();
@@ -500,6 +516,21 @@ mod tests {
         assert_eq!(queue.ready().count(), 1);
         let alone = queue.enter(7);
         assert!(queue.leave(&alone, Left::Busy), "nobody else will tell it");
+    }
+
+    #[test]
+    fn thread_that_panics_stops_the_engine() {
+        let health = Health::default();
+        drop(StopOnPanic(&health));
+        assert_eq!(health.stopped(), None);
+        let panicked = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let _watch = StopOnPanic(&health);
+                panic!("as by a bug");
+            });
+            thread.join().is_err()
+        });
+        assert!(panicked && health.check_writable().is_err());
     }
 
     #[test]

@@ -77,6 +77,28 @@ impl Memory {
         u64::try_from(self.total.load(Ordering::Relaxed).cast_signed()).unwrap_or(0)
     }
 
+    /// Counts a dictionary, of which `accounted` is what it counted for, as what `read` says now;
+    /// says both. Whoever changes its memory calls this afterwards.
+    ///
+    /// When the last caller is done, the count is what the dictionary has, however late a thread
+    /// comes with what it read: it looks again after its swap, and who changed the memory before
+    /// somebody else's swap is seen by that look.
+    fn account(&self, accounted: &AtomicU64, read: impl Fn() -> u64) -> (u64, u64) {
+        let mut before = None;
+        let mut bytes = read();
+        loop {
+            let counted = accounted.swap(bytes, Ordering::AcqRel);
+            // Wrapping: the sum over all dictionaries is exact whatever the order of the swaps.
+            self.total.fetch_add(bytes.wrapping_sub(counted), Ordering::Relaxed);
+            let before = *before.get_or_insert(counted);
+            let now = read();
+            if now == bytes {
+                return (before, bytes);
+            }
+            bytes = now;
+        }
+    }
+
     /// A unit of background work of any kind: draining has to pay for flushing and merging too.
     pub(crate) fn worked(&self, bytes: u64, busy_us: u64) {
         let mut drained = self.drained.lock();
@@ -164,10 +186,8 @@ impl Environment {
 
     /// Brings the total up to date with one dictionary, and seals where it is time.
     pub(crate) fn account(&self, dictionary: &Dictionary) {
-        let bytes = dictionary.tree.memory_bytes();
-        let before = dictionary.accounted.swap(bytes, Ordering::Relaxed);
-        // Wrapping: the sum over all dictionaries is exact whatever the order of the swaps.
-        self.memory.total.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+        let (before, bytes) =
+            self.memory.account(&dictionary.accounted, || dictionary.tree.memory_bytes());
         if self.directory.find(dictionary.id).is_none() {
             // Dropped meanwhile: its memory is nobody's any more.
             self.forget_memory(dictionary);
@@ -240,7 +260,7 @@ impl Environment {
         }
         let hard = budget / 4 * 5;
         if total > hard && self.memory.total() > budget / 2 {
-            return self.wait_for_room(hard);
+            return self.wait_for_room();
         }
         let over = total - soft;
         let wait = u128::from(self.memory.time_to_drain(bytes)) * u128::from(over)
@@ -290,19 +310,30 @@ impl Environment {
         LONGEST_DELAY_US * (bytes / PIECE).clamp(1, MOST_PIECES)
     }
 
-    fn wait_for_room(&self, hard: u64) -> Result<()> {
+    /// Nothing was drained for long: says what there is to drain, and who is at it.
+    fn stuck(&self) -> Error {
+        let debts = self.directory.all().into_iter().map(|dictionary| dictionary.tree.debt());
+        let (active, sealed) =
+            debts.fold((0, 0), |(a, s), debt| (a + debt.active_bytes, s + debt.sealed_bytes));
+        let (total, budget, queued) = (self.memory.total(), self.budget(), self.jobs.queued());
+        let text = format!("memory for writes stayed full for {} s", STUCK.as_secs());
+        tracing::error!(total, budget, active, sealed, queued, "{text}");
+        Error::NoSpace(text)
+    }
+
+    fn wait_for_room(&self) -> Result<()> {
         let started = self.os.clock.monotonic();
         self.counters.stalls.inc();
         self.jobs.wake();
-        while self.memory.total() > hard {
+        // The budget as it is by then: below it nobody may be left who drains.
+        while self.memory.total() > self.budget() / 4 * 5 {
             self.health.check_writable()?;
             if self.jobs.found_no_space() {
                 return Err(Error::NoSpace("no room to drain memory to the disk".to_owned()));
             }
             let waited = self.os.clock.monotonic().saturating_sub(started);
             if waited > STUCK {
-                let text = format!("memory for writes stayed full for {} s", STUCK.as_secs());
-                return Err(Error::NoSpace(text));
+                return Err(self.stuck());
             }
             self.counters.delayed_micros.add(LONGEST_DELAY_US);
             self.os.clock.sleep(Duration::from_micros(LONGEST_DELAY_US));
@@ -320,6 +351,24 @@ impl Environment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn thread_that_accounts_with_an_old_figure_puts_it_right() {
+        let (memory, accounted) = (Memory::default(), AtomicU64::new(0));
+        let (has, looks) = (Cell::new(100), Cell::new(0));
+        memory.account(&accounted, || {
+            looks.set(looks.get() + 1);
+            let bytes = has.get();
+            if looks.get() == 1 {
+                // Drained and accounted for while this thread does not run.
+                has.set(0);
+                memory.account(&accounted, || has.get());
+            }
+            bytes
+        });
+        assert_eq!(memory.total(), 0, "or writers wait for what nobody will drain");
+    }
 
     #[test]
     fn total_between_two_crossed_updates_is_not_huge() {

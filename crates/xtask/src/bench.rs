@@ -91,7 +91,8 @@ pub(crate) fn smoke(build: Build, options: &Options) -> Result<()> {
         } else {
             command.args(["--seconds", &options.seconds.to_string()]);
         }
-        run(&mut command)?;
+        run(&mut command)
+            .with_context(|| format!("the server's complaints:\n{}", server.complaints()))?;
         check(&folder, 1 + usize::from(peer.is_some()))
             .with_context(|| format!("{name}'s report"))?;
         passed += 1;

@@ -10,6 +10,9 @@ use std::time::Duration;
 /// Tries of a fifth of a second.
 const PATIENCE: u32 = 150;
 
+/// Lines of a server's log that a failure shows.
+const COMPLAINTS: usize = 20;
+
 pub(crate) struct Server {
     process: Child,
     port: u16,
@@ -51,6 +54,20 @@ impl Server {
     pub(crate) fn uri(&self) -> String {
         format!("mongodb://127.0.0.1:{}", self.port)
     }
+
+    /// The last of what the server has to say of warnings and errors.
+    pub(crate) fn complaints(&self) -> String {
+        let log = std::fs::read_to_string(self.directory.join("fernd.log")).unwrap_or_default();
+        let is_bad = |line: &&str| ["W", "E", "F"].iter().any(|s| line.contains(&severity(s)));
+        let mut lines: Vec<&str> = log.lines().rev().filter(is_bad).take(COMPLAINTS).collect();
+        lines.reverse();
+        lines.join("\n")
+    }
+}
+
+/// How a line of the log says how grave it is.
+fn severity(letter: &str) -> String {
+    format!("\"s\":\"{letter}\"")
 }
 
 impl Drop for Server {
