@@ -96,6 +96,10 @@ impl Queue {
             Left::Busy if others > 0 && !news => {
                 self.blocked.insert(dictionary);
             }
+            Left::Busy if others == 0 => {
+                // Whoever waits to be told that the last of them is done would wait for good.
+                self.blocked.remove(&dictionary);
+            }
             Left::Nothing if !news => self.remove(dictionary),
             Left::Busy | Left::Nothing => {}
         }
@@ -516,6 +520,16 @@ mod tests {
         assert_eq!(queue.ready().count(), 1);
         let alone = queue.enter(7);
         assert!(queue.leave(&alone, Left::Busy), "nobody else will tell it");
+    }
+
+    #[test]
+    fn two_that_wait_for_an_insert_to_end_look_again() {
+        let mut queue = Queue::default();
+        queue.add(7);
+        let (first, second) = (queue.enter(7), queue.enter(7));
+        assert!(!queue.leave(&second, Left::Busy));
+        assert!(queue.leave(&first, Left::Busy), "it was not at work either");
+        assert_eq!(queue.ready().count(), 1, "nobody will tell of the insert's end");
     }
 
     #[test]
