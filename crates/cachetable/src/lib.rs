@@ -266,6 +266,11 @@ impl CacheTable {
         self.shrink();
     }
 
+    /// Microseconds that those who wanted a page have waited for the disk, all together.
+    pub fn waited_for_disk(&self) -> u64 {
+        self.counters.waited_for_disk()
+    }
+
     /// Forgets pages `0..pages` of a segment that is no more.
     pub fn forget(&self, segment: u64, pages: u32) {
         for page in 0..pages {

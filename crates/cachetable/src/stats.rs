@@ -138,6 +138,10 @@ impl Counters {
         misses.add(1, micros);
     }
 
+    pub(crate) fn waited_for_disk(&self) -> u64 {
+        self.full_misses.read().bytes
+    }
+
     pub(crate) fn evicted(&self, eviction: Eviction, level: Level, bytes: u64) {
         let counters = match eviction {
             Eviction::Partial => &self.partial,

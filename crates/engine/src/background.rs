@@ -28,8 +28,17 @@ use std::time::Duration;
 const MOMENT: Duration = Duration::from_millis(1);
 /// How long a flusher that is not needed rests before it looks again.
 const SPARE: Duration = Duration::from_millis(10);
-/// A second flusher helps with what is so much over its budget (1000 is at it).
-const NEEDS_HELP: u64 = 2000;
+/// A second flusher helps with what is so much over its budget (1000 is at it). One that works on
+/// evenly disturbs others less than two that come and go.
+const NEEDS_HELP: u64 = 3000;
+/// A unit gives way to readers who have waited for the disk for one part in so many of its time…
+const WAITED_MUCH: u64 = 4;
+/// …for so many times as long as it took…
+const GIVEN_WAY: u64 = 3;
+/// …and for so long after, in microseconds, no second flusher helps.
+const ALONE_US: u64 = 200_000;
+/// The longest rest for readers, in microseconds.
+const LONGEST_WAY_US: u64 = 1_000_000;
 /// How long a flusher rests after a failure before it tries again.
 const RETRY: Duration = Duration::from_millis(200);
 
@@ -132,6 +141,8 @@ pub(crate) struct Jobs {
     /// …and everybody who rests whether or not there is work, here: work wakes nobody else.
     resting: Condvar,
     threads: Mutex<Vec<JoinHandle>>,
+    /// Until when units rest for readers, in microseconds of the monotonic clock.
+    gives_way_until: AtomicU64,
     /// The last unit of background work found the disk full.
     no_space: AtomicBool,
     /// The log's end when the last checkpoint was begun.
@@ -289,6 +300,15 @@ impl Environment {
         }
     }
 
+    /// After a unit of `busy` microseconds in which readers have `waited` for the disk: they have it
+    /// to themselves for some time. Merging makes reads cheaper later; now it stands in their way.
+    /// Counts for nothing where memory fills ([`Environment::take_job`]).
+    fn give_way(&self, busy: u64, waited: u64) {
+        if let Some(rest) = rest_for_readers(busy, waited) {
+            self.jobs.gives_way_until.fetch_max(self.now_us() + rest, Ordering::Relaxed);
+        }
+    }
+
     /// One unit of whatever is due, in a fixed order; false where nothing is.
     pub(crate) fn step(&self) -> Result<bool> {
         self.health.check_running()?;
@@ -342,6 +362,7 @@ impl Environment {
             None => return Ok(false),
         };
         let (before, started) = (dictionary.tree.debt().sealed_bytes, self.now_us());
+        let waited = self.cache.waited_for_disk();
         let worked = self.work_on(&dictionary, Effort::Needed);
         self.account(&dictionary);
         let left = match worked {
@@ -358,7 +379,9 @@ impl Environment {
                     }
                     _ => 0,
                 };
-                self.memory.worked(drained, self.now_us().saturating_sub(started));
+                let busy = self.now_us().saturating_sub(started);
+                self.memory.worked(drained, busy);
+                self.give_way(busy, self.cache.waited_for_disk().saturating_sub(waited));
                 self.jobs.no_space.store(false, Ordering::Relaxed);
                 Ok(true)
             }
@@ -371,9 +394,9 @@ impl Environment {
         }
     }
 
-    /// The waiting dictionary with the largest debt. Beside others at work only where memory for
-    /// writes runs short or a tree is far over its budget: otherwise one flusher is enough, and
-    /// the other cores are the clients'.
+    /// The waiting dictionary with the largest debt. Where writers will not soon be slowed, nothing
+    /// while readers are given way, and nothing beside others at work unless a tree is far over its
+    /// budget: otherwise one flusher is enough, and the other cores are the clients'.
     fn take_job(&self) -> Option<Job> {
         let mut queue = self.jobs.queue.lock();
         let queue = &mut *queue;
@@ -393,7 +416,10 @@ impl Environment {
             queue.remove(id);
         }
         let ((_, urgency), dictionary) = heaviest?;
-        if !queue.running.is_empty() && urgency < NEEDS_HELP && !self.is_memory_short() {
+        let (now, until) = (self.now_us(), self.jobs.gives_way_until.load(Ordering::Relaxed));
+        let alone = urgency < NEEDS_HELP || now < until + ALONE_US;
+        let spare = now < until || (!queue.running.is_empty() && alone);
+        if spare && !self.is_memory_filling() {
             return Some(Job::Spare);
         }
         let visit = queue.enter(dictionary.id);
@@ -432,7 +458,7 @@ impl Environment {
         }
     }
 
-    fn now_us(&self) -> u64 {
+    pub(crate) fn now_us(&self) -> u64 {
         self.os.clock.monotonic().as_micros() as u64
     }
 
@@ -471,6 +497,11 @@ impl Drop for StopOnPanic<'_> {
             let _stopped = self.0.stop("a background thread ended by a bug; the log says where");
         }
     }
+}
+
+/// How long no unit is begun after one of `busy` microseconds in which readers have `waited`.
+fn rest_for_readers(busy: u64, waited: u64) -> Option<u64> {
+    (waited > busy / WAITED_MUCH).then(|| (busy * GIVEN_WAY).min(LONGEST_WAY_US))
 }
 
 /// What frees memory comes first, then what is most over its budget.
@@ -520,6 +551,14 @@ mod tests {
         assert_eq!(queue.ready().count(), 1);
         let alone = queue.enter(7);
         assert!(queue.leave(&alone, Left::Busy), "nobody else will tell it");
+    }
+
+    #[test]
+    fn units_rest_only_for_readers_who_wait_much() {
+        assert_eq!(rest_for_readers(40_000, 10_000), None);
+        assert_eq!(rest_for_readers(40_000, 10_001), Some(120_000));
+        assert_eq!(rest_for_readers(9_000_000, 80_000_000), Some(LONGEST_WAY_US));
+        assert_eq!(rest_for_readers(0, 0), None, "nobody was there");
     }
 
     #[test]

@@ -39,6 +39,9 @@ const STUCK: Duration = Duration::from_mins(2);
 /// A wait for memory above this is an event of its own (`longWaitEvents.cachePressure`).
 const LONG_STALL: Duration = Duration::from_secs(1);
 
+/// What a writer has found of memory counts for so many microseconds.
+const FILLING_US: u64 = 100_000;
+
 /// A memtable that may grow with the budget is sealed at so much of it: a drain of data that is in
 /// memory is done before another one fills the rest…
 const MEMTABLE_SHARE: (u64, u64) = (2, 3);
@@ -59,6 +62,8 @@ pub(crate) struct Memory {
     drained: Mutex<Drained>,
     /// Bytes per second of busy time; 0 is not measured yet.
     rate: AtomicU64,
+    /// When a writer last found memory filling, in microseconds of the monotonic clock.
+    filling: AtomicU64,
     /// Nanoseconds that the writers of each lane have yet to wait.
     owed: [Padded<AtomicU64>; LANES],
 }
@@ -169,8 +174,28 @@ impl Environment {
     }
 
     /// Writers will soon be slowed, unless memtables are drained.
-    pub(crate) fn is_memory_short(&self) -> bool {
+    fn is_memory_short(&self) -> bool {
         self.memory.total() > self.seals_at()
+    }
+
+    /// Somebody writes, and memory fills faster than what is at work empties it: writers are slowed,
+    /// or about to be.
+    pub(crate) fn is_memory_filling(&self) -> bool {
+        let met = self.memory.filling.load(Ordering::Relaxed);
+        self.now_us() < met.saturating_add(FILLING_US)
+    }
+
+    /// A writer has found so much in memory.
+    fn note_filling(&self, total: u64, budget: u64) {
+        if total > u64::midpoint(self.seals_at(), self.slows_at(budget)) {
+            self.memory.filling.store(self.now_us(), Ordering::Relaxed);
+        }
+    }
+
+    /// Bytes of all memtables above which writers are slowed.
+    fn slows_at(&self, budget: u64) -> u64 {
+        let grown = budget > self.options.tuning.write_budget;
+        budget / 8 * if grown { 7 } else { 6 }
     }
 
     /// Bytes of active memtables above which the largest are sealed.
@@ -253,8 +278,8 @@ impl Environment {
             // Nobody else does the work.
             return if total > budget / 4 * 3 { self.make_room_alone() } else { Ok(()) };
         }
-        let soft = if budget > self.options.tuning.write_budget { 7 } else { 6 };
-        let soft = budget / 8 * soft;
+        self.note_filling(total, budget);
+        let soft = self.slows_at(budget);
         if total <= soft {
             return Ok(());
         }
@@ -327,6 +352,7 @@ impl Environment {
         self.jobs.wake();
         // The budget as it is by then: below it nobody may be left who drains.
         while self.memory.total() > self.budget() / 4 * 5 {
+            self.note_filling(self.memory.total(), self.budget());
             self.health.check_writable()?;
             if self.jobs.found_no_space() {
                 return Err(Error::NoSpace("no room to drain memory to the disk".to_owned()));

@@ -15,7 +15,9 @@ use std::cell::Cell;
 
 /// Indexes and filters of runs stay in memory up to this share of the cache; those of further runs
 /// are frames with a better rank. So what must be resident stays small however much is buffered.
-const RESIDENT_SHARE: u64 = 8;
+/// Large enough for what a burst leaves at a cache of a tenth of the data: a look at a run whose
+/// filter is not in memory reads all of the filter.
+const RESIDENT_SHARE: u64 = 4;
 
 thread_local! {
     static THREAD_READS: Cell<u64> = const { Cell::new(0) };
