@@ -17,7 +17,7 @@ use crate::environment::Environment;
 use crate::health::Health;
 use crate::{Error, Result};
 use ftree::{Effort, Progress, Work};
-use os::JoinHandle;
+use os::{JoinHandle, Wait, Waits};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -362,7 +362,7 @@ impl Environment {
             None => return Ok(false),
         };
         let (before, started) = (dictionary.tree.debt().sealed_bytes, self.now_us());
-        let waited = self.cache.waited_for_disk();
+        let (waited, own) = (self.cache.waited_for_disk(), Waits::now());
         let worked = self.work_on(&dictionary, Effort::Needed);
         self.account(&dictionary);
         let left = match worked {
@@ -381,7 +381,8 @@ impl Environment {
                 };
                 let busy = self.now_us().saturating_sub(started);
                 self.memory.worked(drained, busy);
-                self.give_way(busy, self.cache.waited_for_disk().saturating_sub(waited));
+                let own = Waits::now().since(own).of(Wait::DiskRead).as_micros() as u64;
+                self.give_way(busy, self.cache.waited_for_disk().saturating_sub(waited + own));
                 self.jobs.no_space.store(false, Ordering::Relaxed);
                 Ok(true)
             }

@@ -326,6 +326,7 @@ impl Environment {
             if !waits || self.memory.total() <= hard {
                 return Ok(());
             }
+            self.note_filling(self.memory.total(), self.budget());
             self.os.clock.sleep(Duration::from_millis(1));
         }
     }
