@@ -351,7 +351,8 @@ impl Environment {
         let started = self.os.clock.monotonic();
         self.counters.stalls.inc();
         self.jobs.wake();
-        // The budget as it is by then: below it nobody may be left who drains.
+        // Against the budget of each look: one that grew meanwhile lets memory above the old bound
+        // be, and nobody would seal it.
         while self.memory.total() > self.budget() / 4 * 5 {
             self.note_filling(self.memory.total(), self.budget());
             self.health.check_writable()?;
