@@ -4,7 +4,7 @@
 
 use crate::server::{Server, ServerOptions, now, rest};
 use crate::transaction::{Acknowledged, Running, Way};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use isolation::Outcome;
 use mongodb::bson::{Document, doc};
 use mongodb::sync::Client;
@@ -37,6 +37,9 @@ pub(crate) struct CostOptions {
     way: Way,
     #[arg(long, value_enum, default_value = "visible")]
     acknowledged: Acknowledged,
+    /// How many clients at once, each on documents of its own.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=ACCOUNTS as u64))]
+    clients: u64,
 }
 
 /// What became of a transfer.
@@ -79,10 +82,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         stop.store(true, Ordering::Relaxed);
         let mut done = Vec::new();
         for client in clients {
-            done.extend(client.join().map_err(|_| anyhow::anyhow!("a client panicked"))??);
+            done.extend(client.join().map_err(|_| anyhow!("a client panicked"))??);
         }
-        let looks = looker.join().map_err(|_| anyhow::anyhow!("the looker panicked"))??;
-        let kills = killer.join().map_err(|_| anyhow::anyhow!("the killer panicked"))??;
+        let looks = looker.join().map_err(|_| anyhow!("the looker panicked"))??;
+        let kills = killer.join().map_err(|_| anyhow!("the killer panicked"))??;
         Ok((done, looks, kills))
     })?;
     let client = server.client(options.way.parameters())?;
@@ -188,30 +191,47 @@ fn audit(client: &Client, way: Way, acknowledged: &[i64]) -> Result<usize> {
 pub(crate) fn cost(options: &CostOptions) -> Result<()> {
     let server = Server::start(&options.server, options.way.needs_replica_set())?;
     open_accounts(&server.client("directConnection=true")?)?;
-    // The concern is the transaction's, not the connection's.
-    let client = server.client("directConnection=true&maxPoolSize=1")?;
-    let one = || -> Result<()> {
-        let mut running = Running::begin_with(&client, options.way, options.acknowledged)?;
-        for _ in 0..2 {
-            let id = rand::random_range(0..ACCOUNTS);
-            running.upsert("accounts", id, doc! { "$inc": { "balance": 1 } })?;
-        }
-        running.commit().1.map_or(Ok(()), |error| Err(error.into()))
-    };
-    for _ in 0..options.transactions / 10 {
-        one()?;
-    }
+    let spend = |each: u64| spend_together(options, &server, each);
+    let each = options.transactions / options.clients;
+    spend(each / 10)?;
     let (before, started) = (server.cpu_micros()?, now());
-    for _ in 0..options.transactions {
-        one()?;
-    }
-    let used = server.cpu_micros()? - before;
+    spend(each)?;
+    let (used, done) = (server.cpu_micros()? - before, (each * options.clients) as f64);
     println!(
-        "begin, two updates, commit ({:?}, {:?}): {:.1} us of server CPU, {:.0} a second from one client",
+        "begin, two updates, commit ({:?}, {:?}): {:.1} us of server CPU, {:.0} a second from {} clients",
         options.way,
         options.acknowledged,
-        used as f64 / options.transactions as f64,
-        options.transactions as f64 / started.elapsed().as_secs_f64()
+        used as f64 / done,
+        done / started.elapsed().as_secs_f64(),
+        options.clients
     );
+    Ok(())
+}
+
+fn spend_together(options: &CostOptions, server: &Server, each: u64) -> Result<()> {
+    std::thread::scope(|scope| {
+        let spawn = |of| scope.spawn(move || spend_alone(options, server, of, each));
+        let clients: Vec<_> = (0..options.clients).map(spawn).collect();
+        for client in clients {
+            client.join().map_err(|_| anyhow!("a client panicked"))??;
+        }
+        Ok(())
+    })
+}
+
+/// The transactions of one client, on the accounts that leave the remainder `of` by the number of clients.
+fn spend_alone(options: &CostOptions, server: &Server, of: u64, transactions: u64) -> Result<()> {
+    // The concern is the transaction's, not the connection's.
+    let client = server.client("directConnection=true&maxPoolSize=1")?;
+    for _ in 0..transactions {
+        let mut running = Running::begin_with(&client, options.way, options.acknowledged)?;
+        for _ in 0..2 {
+            let id = rand::random_range(0..ACCOUNTS as u64 / options.clients) * options.clients + of;
+            running.upsert("accounts", id as i64, doc! { "$inc": { "balance": 1 } })?;
+        }
+        if let Some(error) = running.commit().1 {
+            return Err(error.into());
+        }
+    }
     Ok(())
 }
