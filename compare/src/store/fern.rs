@@ -79,7 +79,7 @@ impl Store for Fern {
 
     fn settle(&self) -> Result<()> {
         self.engine.checkpoint()?;
-        let patience = Instant::now() + Duration::from_secs(20);
+        let patience = Instant::now() + Duration::from_secs(120);
         while self.engine.stats().queued_jobs > 0 && Instant::now() < patience {
             std::thread::sleep(Duration::from_millis(50));
         }

@@ -4,8 +4,15 @@ use crate::account::{OVERHEAD, Reservation, footprint};
 use std::ops::Deref;
 use std::sync::Arc;
 
+/// The allocator puts what is as large as this at the beginning of a page of memory.
+const LARGE: usize = 16 << 10;
+/// What a processor's cache holds as one.
+const LINE: usize = 64;
+
 struct Body {
-    bytes: Box<[u8]>,
+    /// The frame's bytes from `start` on.
+    bytes: Vec<u8>,
+    start: usize,
     room: Reservation,
 }
 
@@ -15,7 +22,8 @@ pub struct Frame(Arc<Body>);
 
 impl Frame {
     pub(crate) fn new(bytes: Vec<u8>, room: Reservation) -> Self {
-        Self(Arc::new(Body { bytes: bytes.into_boxed_slice(), room }))
+        let (bytes, start) = staggered(bytes);
+        Self(Arc::new(Body { bytes, start, room }))
     }
 
     /// What a frame of so many bytes takes of the bound.
@@ -37,6 +45,49 @@ impl Frame {
 impl Deref for Frame {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.0.bytes
+        &self.0.bytes[self.0.start..]
+    }
+}
+
+/// The same bytes from some place on, in no more memory: frames that all began with a page of memory
+/// would have their first bytes, which every search reads, in the few lines of a processor's cache that
+/// beginnings of pages share.
+fn staggered(mut bytes: Vec<u8>) -> (Vec<u8>, usize) {
+    let room = footprint(bytes.len());
+    let places = (room - bytes.len()) / LINE + 1;
+    if bytes.len() < LARGE || places == 1 {
+        bytes.shrink_to_fit();
+        return (bytes, 0);
+    }
+    let mut moved: Vec<u8> = Vec::with_capacity(room);
+    // Neighbours in memory lie apart in what they share.
+    let start = (moved.as_ptr().addr() / LARGE).wrapping_mul(7) % places * LINE;
+    moved.resize(start, 0);
+    moved.extend_from_slice(&bytes);
+    (moved, start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn staggered_bytes_are_the_same_in_no_more_memory() {
+        for length in
+            [0, 1, 100, LARGE - 1, LARGE, LARGE + 1, LARGE + 4000, 20_480, 20_481, 300_000]
+        {
+            let bytes: Vec<u8> = (0..length).map(|at| (at * 31) as u8).collect();
+            let (moved, start) = staggered(bytes.clone());
+            assert_eq!(moved[start..], bytes, "{length}");
+            assert!(footprint(moved.len()) == footprint(length), "{length} at {start}");
+            assert!(moved.capacity() <= footprint(length) || length < LARGE, "{length}");
+        }
+    }
+
+    #[test]
+    fn large_frames_begin_at_many_places() {
+        let frames: Vec<_> = (0..64).map(|_| staggered(vec![1; LARGE + 1])).collect();
+        let places: std::collections::BTreeSet<usize> = frames.iter().map(|(_, at)| *at).collect();
+        assert!(places.len() > 8, "{places:?}");
     }
 }

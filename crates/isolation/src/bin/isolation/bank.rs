@@ -226,7 +226,8 @@ fn spend_alone(options: &CostOptions, server: &Server, of: u64, transactions: u6
     for _ in 0..transactions {
         let mut running = Running::begin_with(&client, options.way, options.acknowledged)?;
         for _ in 0..2 {
-            let id = rand::random_range(0..ACCOUNTS as u64 / options.clients) * options.clients + of;
+            let id =
+                rand::random_range(0..ACCOUNTS as u64 / options.clients) * options.clients + of;
             running.upsert("accounts", id as i64, doc! { "$inc": { "balance": 1 } })?;
         }
         if let Some(error) = running.commit().1 {
