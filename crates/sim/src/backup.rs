@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use engine::Durability;
 use os::sim::SimOs;
 use os::{OpenOptions, Os};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The data file is copied in pieces of this size, with work between.
 const PIECE: usize = 16 << 10;
@@ -30,8 +30,13 @@ impl World {
         let mut at = 0;
         loop {
             self.stop_faults();
-            let piece = copy_piece(&source, &target, &data, at)?;
+            let piece = copy_piece(&source, &target, &data, at);
             self.sim.set_faults(kept);
+            if self.sim.is_crashed() {
+                // The power that was to go soon went while the copy was made.
+                return Ok(());
+            }
+            let piece = piece?;
             at += PIECE as u64;
             if !piece {
                 break;
@@ -43,14 +48,13 @@ impl World {
         }
         self.stop_faults();
         let version = self.setup.options.dir.join("FERNDB");
-        for path in source.vfs.list_dir(&log)?.into_iter().chain([version]) {
-            let mut at = 0;
-            while copy_piece(&source, &target, &path, at)? {
-                at += PIECE as u64;
-            }
-        }
-        drop(backup);
+        let rest = copy_rest(&source, &target, &log, version);
         self.sim.set_faults(kept);
+        if self.sim.is_crashed() {
+            return Ok(());
+        }
+        rest?;
+        drop(backup);
         self.tally.backups += 1;
         let to = self.model.newest;
         self.check_copy(&target, from, to)
@@ -73,6 +77,17 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// Copies the log, and the file that says what the directory is.
+fn copy_rest(source: &Os, target: &Os, log: &Path, version: PathBuf) -> Result<()> {
+    for path in source.vfs.list_dir(log)?.into_iter().chain([version]) {
+        let mut at = 0;
+        while copy_piece(source, target, &path, at)? {
+            at += PIECE as u64;
+        }
+    }
+    Ok(())
 }
 
 /// Copies one piece; false where the file ended.
