@@ -84,8 +84,8 @@ impl Store for Fern {
             std::thread::sleep(Duration::from_millis(50));
         }
         // What was free before a checkpoint, the keeper gives back to the disk after it, once nothing
-        // else goes on; meanwhile the cleaner frees more.
-        let patience = Instant::now() + Duration::from_secs(30);
+        // else goes on; meanwhile the cleaner has its time and frees more.
+        let patience = Instant::now() + Duration::from_secs(120);
         let (mut size, mut since) = (0, Instant::now());
         while since.elapsed() < Duration::from_secs(5) && Instant::now() < patience {
             std::thread::sleep(Duration::from_secs(1));

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!  fern-flush-N     the queue of trees with work, largest debt first, several in one tree where
-//!                   its units do not meet; idle: what reads have paid for, then the cleaner
+//!                   its units do not meet; idle: what reads have paid for, then the cleaner, by its
+//!                   period while somebody uses the engine, without a pause while nobody does
 //!  fern-checkpoint  every checkpointPeriod
 //! ```
 //!
@@ -151,6 +152,8 @@ pub(crate) struct Jobs {
     last_log_flush: AtomicU64,
     last_checkpoint: AtomicU64,
     last_clean: AtomicU64,
+    /// The cleaner has found something the last time.
+    cleaned: AtomicBool,
     last_wanted: AtomicU64,
 }
 
@@ -283,10 +286,9 @@ impl Environment {
             match self.work_once() {
                 Ok(true) => {}
                 Ok(false) => {
-                    let period = self.options.cleaner_period;
                     if self.is_due(&self.jobs.last_wanted, RETRY) {
                         self.report("drain what is read", self.serve_reads());
-                    } else if self.is_due(&self.jobs.last_clean, period) {
+                    } else if self.is_clean_due() {
                         self.report("clean", self.clean());
                     } else {
                         self.jobs.rest(RETRY);
@@ -329,7 +331,7 @@ impl Environment {
         if self.is_due(&self.jobs.last_wanted, RETRY) {
             self.serve_reads()?;
         }
-        if self.is_due(&self.jobs.last_clean, self.options.cleaner_period) {
+        if self.is_clean_due() {
             self.clean()?;
         }
         Ok(false)
@@ -397,7 +399,8 @@ impl Environment {
 
     /// The waiting dictionary with the largest debt. Where writers will not soon be slowed, nothing
     /// while readers are given way, and nothing beside others at work unless a tree is far over its
-    /// budget: otherwise one flusher is enough, and the other cores are the clients'.
+    /// budget or nobody uses the engine: otherwise one flusher is enough, and the other cores are
+    /// the clients'.
     fn take_job(&self) -> Option<Job> {
         let mut queue = self.jobs.queue.lock();
         let queue = &mut *queue;
@@ -418,7 +421,7 @@ impl Environment {
         }
         let ((_, urgency), dictionary) = heaviest?;
         let (now, until) = (self.now_us(), self.jobs.gives_way_until.load(Ordering::Relaxed));
-        let alone = urgency < NEEDS_HELP || now < until + ALONE_US;
+        let alone = (urgency < NEEDS_HELP && !self.is_at_rest()) || now < until + ALONE_US;
         let spare = now < until || (!queue.running.is_empty() && alone);
         if spare && !self.is_memory_filling() {
             return Some(Job::Spare);
@@ -429,8 +432,16 @@ impl Environment {
         Some(Job::Unit(dictionary, visit))
     }
 
+    /// The cleaner's period is over, or nobody uses the engine and there is more to clean.
+    fn is_clean_due(&self) -> bool {
+        let more = self.jobs.cleaned.load(Ordering::Relaxed) && self.options.is_cleaning();
+        self.is_due(&self.jobs.last_clean, self.options.cleaner_period)
+            || (more && self.is_at_rest())
+    }
+
     /// The cleaner: drains what lies in buffers for long, a little at a time.
     fn clean(&self) -> Result<()> {
+        let mut cleaned = false;
         let mut left = self.options.cleaner_iterations;
         let mut all = self.directory.all();
         let idle_work = |dictionary: &Arc<Dictionary>| {
@@ -445,8 +456,10 @@ impl Environment {
             }
             left -= 1;
             let effort = if dictionary.was_quiet() { Effort::Quiet } else { Effort::Idle };
-            self.check(self.work_on(&dictionary, effort))?;
+            let worked = self.check(self.work_on(&dictionary, effort))?;
+            cleaned |= matches!(worked, Progress::Done(_));
         }
+        self.jobs.cleaned.store(cleaned, Ordering::Relaxed);
         Ok(())
     }
 

@@ -21,6 +21,10 @@ pub(crate) const ROUND: Duration = Duration::from_secs(1);
 const WRITE_EARLY: u64 = 1 << 20;
 /// Rounds without commits and background work after which the engine counts as idle.
 const IDLE_ROUNDS: u64 = 3;
+/// Snapshots taken in a second that are nobody's work: of who watches the server.
+const FEW_SNAPSHOTS: u64 = 100;
+/// A memtable of so many bytes is drained once the engine is at rest: less would be slivers.
+const REST_SEALS: u64 = 1 << 20;
 /// Holes punched in one round.
 const PUNCHES: usize = 64;
 /// Bytes moved towards the file's start in one idle round.
@@ -59,6 +63,9 @@ pub(crate) struct Keeper {
     last_round: AtomicU64,
     commits_seen: AtomicU64,
     quiet_rounds: AtomicU64,
+    snapshots_seen: AtomicU64,
+    /// Rounds in which nobody wrote and hardly anybody read.
+    rounds_at_rest: AtomicU64,
     /// The disk is past its red zone.
     red: AtomicBool,
     /// There was no room for the next log segment.
@@ -131,10 +138,43 @@ impl Environment {
         if !self.is_due(&self.keeper.last_round, ROUND) {
             return Ok(());
         }
+        self.note_rest();
         self.check_space();
         self.drop_invisible();
         self.locks.prune(self.snapshots.oldest_watching());
         unless_full(self.give_space_back())
+    }
+
+    /// Before the round looks at commits.
+    fn note_rest(&self) {
+        let written =
+            self.keeper.commits_seen.load(Ordering::Relaxed) != self.counters.commits.get();
+        let rests = !written && !self.is_read();
+        self.keeper.snapshots_seen.store(self.snapshots.taken(), Ordering::Relaxed);
+        let rounds = self.keeper.rounds_at_rest.load(Ordering::Relaxed);
+        let rounds = if rests { rounds + 1 } else { 0 };
+        self.keeper.rounds_at_rest.store(rounds, Ordering::Relaxed);
+        if rounds >= IDLE_ROUNDS && self.options.is_cleaning() {
+            for dictionary in self.directory.all() {
+                if dictionary.tree.debt().active_bytes >= REST_SEALS {
+                    self.seal(&dictionary);
+                }
+            }
+        }
+    }
+
+    /// More was read since the last round than by who only watches.
+    fn is_read(&self) -> bool {
+        let seen = self.keeper.snapshots_seen.load(Ordering::Relaxed);
+        self.snapshots.taken().saturating_sub(seen) > FEW_SNAPSHOTS
+    }
+
+    /// Nobody has used the engine for some rounds: the time is the cleaner's.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let keeper = &self.keeper;
+        keeper.rounds_at_rest.load(Ordering::Relaxed) >= IDLE_ROUNDS
+            && keeper.commits_seen.load(Ordering::Relaxed) == self.counters.commits.get()
+            && !self.is_read()
     }
 
     /// Whether the disk is past its red zone.

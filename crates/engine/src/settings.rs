@@ -114,6 +114,11 @@ impl Options {
         }
     }
 
+    /// There is a cleaner.
+    pub(crate) fn is_cleaning(&self) -> bool {
+        !self.cleaner_period.is_zero() && self.cleaner_iterations > 0
+    }
+
     /// Refuses what cannot be honoured and fills in what follows from the rest.
     pub(crate) fn resolve(mut self) -> Result<Self> {
         if self.cache_size < MIN_CACHE {

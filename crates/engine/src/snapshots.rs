@@ -59,6 +59,8 @@ pub(crate) enum Watch {
 struct Lane {
     /// At or below the lane's oldest snapshot; changed under the lock of `live`.
     oldest: AtomicU64,
+    /// Snapshots of now that were ever taken; changed under the lock of `live`.
+    taken: AtomicU64,
     live: Mutex<Live>,
 }
 
@@ -72,8 +74,13 @@ struct Live {
 
 impl Default for Snapshots {
     fn default() -> Self {
-        let lane =
-            |_| Padded(Lane { oldest: AtomicU64::new(NONE), live: Mutex::new(Live::default()) });
+        let lane = |_| {
+            Padded(Lane {
+                oldest: AtomicU64::new(NONE),
+                taken: AtomicU64::new(0),
+                live: Mutex::new(Live::default()),
+            })
+        };
         Self {
             watermark: Padded::default(),
             lanes: std::array::from_fn(|_| Box::new(std::array::from_fn(lane))),
@@ -113,7 +120,14 @@ impl Snapshots {
             }
         }
         live.add(timestamp);
+        lane.taken.store(lane.taken.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         timestamp
+    }
+
+    /// How many snapshots of now were ever taken: how much is read and begun.
+    pub(crate) fn taken(&self) -> u64 {
+        let lanes = self.lanes.iter().flat_map(|lanes| lanes.iter());
+        lanes.map(|lane| lane.taken.load(Ordering::Relaxed)).sum()
     }
 
     /// Registers one more of a snapshot that the caller holds in this lane.

@@ -201,15 +201,16 @@ impl Node {
 
     /// Newest runs of like size, to be merged into one: how many from the front; 0 for none.
     pub(crate) fn tier(&self, options: &TreeOptions) -> usize {
-        if self.runs.len() > options.max_runs {
-            return self.runs.len();
-        }
+        let many = self.runs.len() > options.max_runs;
         let mut sum = 0;
         let mut count = 0;
         for attached in &self.runs {
             let bytes = attached.bytes();
             // A run much larger than all newer ones together waits for its own like.
-            if count > 0 && bytes > sum * 2 {
+            if count > 0 && bytes > sum * 2 && !many {
+                break;
+            }
+            if count >= options.tier && sum + bytes > options.most_merged() {
                 break;
             }
             sum += bytes;

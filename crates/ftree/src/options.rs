@@ -67,6 +67,12 @@ impl TreeOptions {
         self.read_page_size * 2
     }
 
+    /// Bytes of runs that are merged at once, where a tier is not more: drains and commits wait for
+    /// whoever is at it.
+    pub(crate) fn most_merged(&self) -> u64 {
+        self.buffer_bytes * 2
+    }
+
     /// The nearest options a tree can work with.
     pub(crate) fn sound(mut self) -> Self {
         self.read_page_size = self.read_page_size.clamp(64, 16 << 20);

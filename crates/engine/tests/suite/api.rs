@@ -429,6 +429,36 @@ fn cleaner_drops_what_an_ended_snapshot_kept() {
 }
 
 #[test]
+fn engine_at_rest_drains_its_memory() {
+    // How much of 3 MB is still in memory only, a minute after it was written?
+    let left = |cleaner_period: Duration, reads_per_round: usize| {
+        let sim = SimOs::new(1);
+        let mut options = Options::new("/data");
+        options.background = Background::Manual;
+        (options.cleaner_period, options.cleaner_iterations) = (cleaner_period, 1);
+        options.checkpoint_period = Duration::ZERO;
+        let engine = open(&sim.os(), options).unwrap();
+        for i in 0..3000_u32 {
+            put(&engine, ROOT, &i.wrapping_mul(0x9E37_79B9).to_be_bytes(), &[1; 1000]);
+        }
+        for _ in 0..60 {
+            sim.advance(Duration::from_secs(1));
+            for _ in 0..reads_per_round {
+                get(&engine, ROOT, b"nothing");
+            }
+            for _ in 0..10 {
+                while engine.step().unwrap() {}
+            }
+        }
+        engine.stats().memtable_bytes
+    };
+    let period = Duration::from_secs(2);
+    assert!(left(period, 0) < 100_000, "at rest it becomes leaves");
+    assert!(left(period, 200) > 2_000_000, "not while somebody reads");
+    assert!(left(Duration::ZERO, 0) > 2_000_000, "not without a cleaner");
+}
+
+#[test]
 fn second_engine_on_the_same_directory_is_refused() {
     let os = SimOs::new(1).os();
     let engine = open(&os, tiny()).unwrap();

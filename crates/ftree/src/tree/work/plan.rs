@@ -1,8 +1,8 @@
 //! Choosing the next unit of work: what is most urgent and nobody is at already.
 //!
-//! Draining comes first, because it frees memory; then the node with the highest score, in it the
-//! merge of too many runs, the heaviest child where it is over its budget, a merge of a tier, a
-//! fuse. In idle time whatever is buffered sinks, and leaves full of dead versions, or compressed in
+//! Draining comes first, because it frees memory, but for what is overdue; then the node with the
+//! highest score, in it the merge of too many runs, the heaviest child where it is over its budget,
+//! a merge of a tier, a fuse. In idle time whatever is buffered sinks, and leaves full of dead versions, or compressed in
 //! haste, are rewritten.
 
 use super::claims::{Area, Claim, Desk};
@@ -14,10 +14,12 @@ use os::sync::atomic::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A node this far over its budget is read badly, and then so many other units are done between
-/// two drains.
-const OVERDUE: Score = Score(3000);
-const BETWEEN_DRAINS: u32 = 16;
+/// A node this far over its budget is read badly, and then other units are done between two drains:
+/// one for each step further, so that writers, who wait for drains, are slowed little by little and
+/// not at once.
+const OVERDUE: Score = Score(2000);
+const OVERDUE_STEP: u64 = 250;
+const BETWEEN_DRAINS: u64 = 16;
 
 /// One unit of work to be done.
 pub(super) enum Plan {
@@ -87,7 +89,8 @@ impl Tree {
             self.home.wanted.store(true, Ordering::Relaxed);
             return Chosen::Unit(plan, self.claims.claim(&mut desk, area));
         }
-        let drain_first = urgent < OVERDUE || desk.since_drain >= BETWEEN_DRAINS;
+        let between = urgent.0.saturating_sub(OVERDUE.0) / OVERDUE_STEP;
+        let drain_first = u64::from(desk.since_drain) >= between.min(BETWEEN_DRAINS);
         let mut plan = None;
         if !(drain_first && drainable.is_some()) {
             let mut search = Search { desk: &desk, options: &self.options(), enough, best: None };
@@ -157,8 +160,12 @@ impl Search<'_> {
         // A run that cannot be read is merged no more, nor what is older.
         let sound = self.desk.sound_runs(node);
         let merge = |newest| free(Plan::Merge { node: Arc::clone(node), newest });
-        if sound > options.max_runs {
-            return merge(sound);
+        // Far over its bytes it needs them moved on, which a merge does not do: it would only write
+        // them once more.
+        let much = node.buffered > options.most_merged();
+        let many = if much { options.max_runs * 2 } else { options.max_runs };
+        if sound > many {
+            return merge(node.tier(options).min(sound));
         }
         // What others are moving on is as good as gone.
         let movable = movable(self.desk, node);
