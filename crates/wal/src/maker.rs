@@ -96,6 +96,13 @@ impl SegmentMaker<'_> {
         Ok(Ready { number, path, file, named: false })
     }
 
+    /// Which spare is to become the segment of this path: the one that has its name, so that no other
+    /// one takes its place under it.
+    pub(crate) fn best(path: &Path, spares: &[PathBuf]) -> Option<usize> {
+        let named = spares.iter().position(|spare| *spare == path);
+        named.or(spares.len().checked_sub(1))
+    }
+
     pub(crate) fn sync_names(&self) -> Result<()> {
         let synced = self.os.vfs.sync_dir(self.dir);
         synced.map_err(|e| Error::io("sync the directory of", self.dir, e))
@@ -106,8 +113,7 @@ impl SegmentMaker<'_> {
     pub(crate) fn make(&self, number: u64, spares: &mut Vec<PathBuf>) -> Result<(Ready, bool)> {
         let path = self.dir.join(segment_name(number));
         // a full disk must not cost the spare: it leaves the list when all is done
-        let spare = spares.iter().position(|spare| *spare == path);
-        let spare = spare.or(spares.len().checked_sub(1));
+        let spare = Self::best(&path, spares);
         let from = spare.map_or_else(|| path.clone(), |at| spares[at].clone());
         let file = self.reserve(&from)?;
         let ready = self.name(number, &from, file)?;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::Lsn;
 use crate::error::{Error, Result};
 use crate::maker::{Begin, Ready, SegmentMaker};
+use crate::segment::segment_name;
 use crate::writer::{Wal, Writer};
 use os::sync::atomic::Ordering;
 
@@ -58,7 +59,8 @@ impl Wal {
             if self.options.recycle == 0 || writer.ready.is_some() {
                 return Ok(false);
             }
-            writer.spares.pop()
+            let next = self.dir.join(segment_name(writer.segment().header.number + 1));
+            SegmentMaker::best(&next, &writer.spares).map(|at| writer.spares.remove(at))
         };
         let recycled = spare.is_some();
         let maker = self.maker();
@@ -79,7 +81,10 @@ impl Wal {
         let file = maker.reserve(from)?;
         let mut writer = self.writer.lock();
         let number = writer.segment().header.number + 1;
-        writer.ready = Some(maker.name(number, from, file)?);
+        let ready = maker.name(number, from, file)?;
+        // A spare that had the name is gone: the file that has it now is no spare.
+        writer.spares.retain(|spare| *spare != ready.path);
+        writer.ready = Some(ready);
         drop(writer);
         // a failure leaves the sync to whoever begins the segment
         if maker.sync_names().is_ok()
