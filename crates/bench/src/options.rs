@@ -28,6 +28,10 @@ pub struct Options {
     /// Seconds of each timed phase before its evenness is judged; its rate counts them.
     #[arg(long, default_value_t = 0, value_name = "SECONDS")]
     pub warm_up: u64,
+    /// Seconds without work behind each load, in which a server may put its data in order; what it
+    /// does then is counted nowhere.
+    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+    pub rest: u64,
     /// Clients that work at once. Several numbers with commas share the seconds.
     #[arg(long, value_delimiter = ',', value_name = "C")]
     pub clients: Vec<Count>,

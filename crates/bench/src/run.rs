@@ -2,7 +2,7 @@
 
 use crate::figures::{Machine, Report};
 use crate::options::Options;
-use crate::phase::Phase;
+use crate::phase::{End, Phase};
 use crate::progress::Progress;
 use crate::report;
 use crate::side::Side;
@@ -34,10 +34,13 @@ async fn measure(options: &Options) -> Result<Report> {
     if let Some(uri) = &options.vs {
         sides.push(Side::connect("vs", uri, options.vs_pid, clients, options).await?);
     }
-    for phase in &phases {
+    for (at, phase) in phases.iter().enumerate() {
         carry_out(phase, &mut sides, options)
             .await
             .with_context(|| format!("phase `{}`", phase.name))?;
+        if matches!(phase.end, End::Units(_)) && at + 1 < phases.len() {
+            tokio::time::sleep(Duration::from_secs(options.rest)).await;
+        }
     }
     let mut servers = Vec::new();
     for side in sides {
@@ -83,6 +86,7 @@ fn command(options: &Options) -> String {
     add("docs", options.docs.map(|docs| docs.to_string()));
     add("seconds", Some(options.seconds.to_string()));
     add("warm-up", (options.warm_up > 0).then(|| options.warm_up.to_string()));
+    add("rest", (options.rest > 0).then(|| options.rest.to_string()));
     let clients: Vec<String> = options.clients.iter().map(|count| count.0.to_string()).collect();
     add("clients", (!clients.is_empty()).then(|| clients.join(",")));
     add("batch", options.batch.map(|batch| batch.to_string()));

@@ -306,6 +306,11 @@ impl BlockFile {
         }
     }
 
+    /// Bytes that were freed and wait for a checkpoint or a pin. Walks nothing.
+    pub fn dropped_bytes(&self) -> u64 {
+        self.0.state.lock().dropped_units * UNIT
+    }
+
     /// What is free. Walks nothing.
     pub fn space(&self) -> Space {
         let state = self.0.state.lock();

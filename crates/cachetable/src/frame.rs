@@ -1,11 +1,9 @@
 //! One buffer of immutable bytes that carries its own accounting.
 
-use crate::account::{OVERHEAD, Reservation, footprint};
+use crate::account::{LARGE, OVERHEAD, Reservation, footprint};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The allocator puts what is as large as this at the beginning of a page of memory.
-const LARGE: usize = 16 << 10;
 /// What a processor's cache holds as one.
 const LINE: usize = 64;
 

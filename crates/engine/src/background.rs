@@ -40,6 +40,9 @@ const GIVEN_WAY: u64 = 3;
 const ALONE_US: u64 = 200_000;
 /// The longest rest for readers, in microseconds.
 const LONGEST_WAY_US: u64 = 1_000_000;
+/// Bytes that the cleaner at rest may leave to the next checkpoint: it frees more than a period's
+/// work usually does, and the file must not grow by that.
+const CLEANED_MUCH: u64 = 256 << 20;
 /// How long a flusher rests after a failure before it tries again.
 const RETRY: Duration = Duration::from_millis(200);
 
@@ -148,6 +151,8 @@ pub(crate) struct Jobs {
     no_space: AtomicBool,
     /// The log's end when the last checkpoint was begun.
     pub(crate) checkpointed: AtomicU64,
+    /// Bytes of the data file that waited for the next one when it was complete.
+    pub(crate) dropped: AtomicU64,
     // When periodic work was last done, in microseconds of the monotonic clock.
     last_log_flush: AtomicU64,
     last_checkpoint: AtomicU64,
@@ -476,13 +481,17 @@ impl Environment {
         self.os.clock.monotonic().as_micros() as u64
     }
 
-    /// The period is over, or the log has grown so much that a recovery would take long. A period
-    /// of zero means never.
+    /// The period is over, or the log has grown so much that a recovery would take long, or the
+    /// cleaner has freed much that only a checkpoint gives back. A period of zero means never.
     fn is_checkpoint_due(&self) -> bool {
         let period = self.options.checkpoint_period;
         let grown =
             self.wal().next_lsn().saturating_sub(self.jobs.checkpointed.load(Ordering::Relaxed));
-        if !period.is_zero() && grown > self.options.tuning.log_cap {
+        let cleaned = || {
+            let dropped = self.jobs.dropped.load(Ordering::Relaxed);
+            self.is_at_rest() && self.blocks.dropped_bytes() > dropped + CLEANED_MUCH
+        };
+        if !period.is_zero() && (grown > self.options.tuning.log_cap || cleaned()) {
             self.jobs.last_checkpoint.store(self.now_us(), Ordering::Relaxed);
             return true;
         }

@@ -122,6 +122,7 @@ impl Environment {
         course.written = self.finish(mark, &root, &last.said, position)?;
         let done = clock.monotonic();
         drop(images);
+        self.jobs.dropped.store(self.blocks.dropped_bytes(), Ordering::Relaxed);
         *last = Last { said: Said::by(&root), log_end, mark: Some(mark) };
         self.check(self.wal().trim(position))?;
         course.finish = done.saturating_sub(finishing);
