@@ -53,8 +53,11 @@ pub(super) struct Desk {
     newest_ticket: u64,
     /// The ticket of the unit that drains.
     draining: Option<u64>,
-    /// Units since the last drain.
+    /// Units since the last drain…
     pub(super) since_drain: u32,
+    /// …bytes they have moved into leaves, and bytes that drain brought.
+    pub(super) flushed: u64,
+    pub(super) drained: u64,
     /// Where a flush cannot read what it must, and why.
     condemned: Vec<(Area, String)>,
     /// Runs that cannot be read through, and why.

@@ -20,6 +20,12 @@ use std::sync::Arc;
 const OVERDUE: Score = Score(2000);
 const OVERDUE_STEP: u64 = 250;
 const BETWEEN_DRAINS: u64 = 16;
+/// And where buffers hold so many times more than their budgets, as many bytes go into leaves between
+/// two drains as a drain brings; with less over, in proportion less. So what waits in buffers is bounded
+/// however long somebody writes.
+const MOST_OVER: u64 = 3;
+/// A node far over its bytes may have so many times more runs.
+const MANY_WHERE_MUCH: usize = 4;
 
 /// One unit of work to be done.
 pub(super) enum Plan {
@@ -53,6 +59,23 @@ impl Plan {
             Plan::Fuse { area } | Plan::Close { area } => Some(area.clone()),
         }
     }
+
+    /// Bytes that it moves from buffers into leaves.
+    fn flushed_bytes(&self) -> u64 {
+        match self {
+            Plan::Rewrite { node, children } => {
+                children.clone().map(|child| node.waiting(child)).sum()
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// Bytes that should go into leaves before the next drain, where the last one brought so many.
+fn due(root: &Node, drained: u64) -> u64 {
+    let within = root.buffered_below.saturating_sub(root.excess_below).max(1);
+    let over = u128::from(drained) * u128::from(root.excess_below);
+    u64::try_from(over / u128::from(within * MOST_OVER)).unwrap_or(u64::MAX).min(drained * 2)
 }
 
 /// What there is to do.
@@ -90,7 +113,8 @@ impl Tree {
             return Chosen::Unit(plan, self.claims.claim(&mut desk, area));
         }
         let between = urgent.0.saturating_sub(OVERDUE.0) / OVERDUE_STEP;
-        let drain_first = u64::from(desk.since_drain) >= between.min(BETWEEN_DRAINS);
+        let drain_first = u64::from(desk.since_drain) >= between.min(BETWEEN_DRAINS)
+            && desk.flushed >= due(&state.root, desk.drained);
         let mut plan = None;
         if !(drain_first && drainable.is_some()) {
             let mut search = Search { desk: &desk, options: &self.options(), enough, best: None };
@@ -100,7 +124,8 @@ impl Tree {
         if plan.is_none()
             && let Some(layer) = drainable
         {
-            desk.since_drain = 0;
+            (desk.since_drain, desk.flushed) = (0, 0);
+            desk.drained = layer.table().map_or(0, |table| table.weight());
             let plan = Plan::Drain { root: Arc::clone(&state.root), layer: layer.clone() };
             return Chosen::Unit(plan, self.claims.claim_drain(&mut desk));
         }
@@ -115,6 +140,7 @@ impl Tree {
             return if waiting { Chosen::Busy } else { Chosen::Nothing };
         };
         desk.since_drain += 1;
+        desk.flushed += plan.flushed_bytes();
         let claim = self.claims.claim(&mut desk, area);
         Chosen::Unit(plan, claim)
     }
@@ -163,7 +189,7 @@ impl Search<'_> {
         // Far over its bytes it needs them moved on, which a merge does not do: it would only write
         // them once more.
         let much = node.buffered > options.most_merged();
-        let many = if much { options.max_runs * 2 } else { options.max_runs };
+        let many = if much { options.max_runs * MANY_WHERE_MUCH } else { options.max_runs };
         if sound > many {
             return merge(node.tier(options).min(sound));
         }
