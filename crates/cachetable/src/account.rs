@@ -157,29 +157,34 @@ impl Account {
     /// Behind the total.
     fn added(&self, part: Part, bytes: u64) {
         self.parts[part as usize].0.fetch_add(bytes, Ordering::Relaxed);
-        if part == Part::Compressed && bytes < LARGE as u64 {
-            self.fit_holes(|holes| holes.saturating_sub(stays(bytes)));
+        if in_slabs(part, bytes) {
+            let filled = self.fit_holes(|holes| holes.saturating_sub(stays(bytes)));
+            self.total.0.fetch_add(filled, Ordering::Relaxed);
         }
     }
 
     fn sub(&self, part: Part, bytes: u64) {
         self.parts[part as usize].0.fetch_sub(bytes, Ordering::Relaxed);
-        self.total.0.fetch_sub(bytes, Ordering::Relaxed);
-        if part == Part::Compressed && bytes < LARGE as u64 {
-            self.fit_holes(|holes| holes + stays(bytes));
-        }
+        // In one step with what it leaves: nobody may take that in between.
+        let left =
+            if in_slabs(part, bytes) { self.fit_holes(|holes| holes + stays(bytes)) } else { 0 };
+        self.total.0.fetch_sub(bytes.wrapping_sub(left), Ordering::Relaxed);
     }
 
-    /// A new page fills a hole where there is one, one that goes leaves one.
-    fn fit_holes(&self, change: impl Fn(u64) -> u64) {
+    /// A new page fills a hole where there is one, one that goes leaves one. Says by how much holes
+    /// grew, wrapping. Pages that go at once may count one too many, until the next comes or goes.
+    fn fit_holes(&self, change: impl Fn(u64) -> u64) -> u64 {
         let most = self.held(Part::Compressed) / MOST_HOLES;
         let holes = &self.parts[Part::Holes as usize].0;
-        let fit = |holes: u64| Some(change(holes).min(most));
-        if let Ok(before) = holes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fit) {
-            let now = change(before).min(most);
-            self.total.0.fetch_add(now.wrapping_sub(before), Ordering::Relaxed);
-        }
+        let fit = |holes: u64| change(holes).min(most);
+        let before =
+            holes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |holes| Some(fit(holes)));
+        before.map_or(0, |before| fit(before).wrapping_sub(before))
     }
+}
+
+fn in_slabs(part: Part, bytes: u64) -> bool {
+    part == Part::Compressed && bytes < LARGE as u64
 }
 
 fn stays(bytes: u64) -> u64 {

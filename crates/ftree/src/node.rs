@@ -199,7 +199,8 @@ impl Node {
         self.runs.iter().map(|attached| attached.shares[child]).sum()
     }
 
-    /// Newest runs of like size, to be merged into one: how many from the front; 0 for none.
+    /// Newest runs of like size, or of any where there are too many, to be merged into one: how many
+    /// from the front; 0 for none.
     pub(crate) fn tier(&self, options: &TreeOptions) -> usize {
         let many = self.runs.len() > options.max_runs;
         let mut sum = 0;
