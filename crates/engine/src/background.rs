@@ -48,16 +48,20 @@ const RETRY: Duration = Duration::from_millis(200);
 
 /// A dictionary is *waiting* while its tree may have a unit nobody is at; taking a unit leaves it
 /// waiting, for several workers can be in one tree. It is *blocked* from the moment a worker finds
-/// that others are at all there is, until one of them is done.
+/// that others are at all there is, until one of them is done; and *put off* where there is a merge
+/// to do beside those that are being done, until somebody in any tree is done.
 #[derive(Default)]
 struct Queue {
     /// With the number of the event that last said there may be work: what a worker finds holds
     /// only if there was none since it looked.
     waiting: BTreeMap<u64, u64>,
     blocked: BTreeSet<u64>,
+    put_off: BTreeSet<u64>,
     /// How many are at work in which tree.
     running: BTreeMap<u64, u32>,
     events: u64,
+    /// How often a worker has left a tree that it did not put off.
+    left: u64,
     stop: bool,
 }
 
@@ -68,6 +72,8 @@ enum Left {
     Done,
     /// Others are at all there is.
     Busy,
+    /// There is a merge, and others are at one.
+    PutOff,
     Nothing,
 }
 
@@ -77,35 +83,44 @@ impl Queue {
         self.events += 1;
         self.waiting.insert(dictionary, self.events);
         self.blocked.remove(&dictionary);
+        self.put_off.remove(&dictionary);
     }
 
     fn remove(&mut self, dictionary: u64) {
         self.waiting.remove(&dictionary);
         self.blocked.remove(&dictionary);
+        self.put_off.remove(&dictionary);
     }
 
     fn ready(&self) -> impl Iterator<Item = u64> {
         let waiting = self.waiting.keys().copied();
-        waiting.filter(|dictionary| !self.blocked.contains(dictionary))
+        waiting.filter(|id| !self.blocked.contains(id) && !self.put_off.contains(id))
     }
 
     fn enter(&mut self, dictionary: u64) -> Visit {
         *self.running.entry(dictionary).or_default() += 1;
         let event = self.waiting.get(&dictionary).copied().unwrap_or_default();
-        Visit { dictionary, event }
+        Visit { dictionary, event, left: self.left }
     }
 
     /// Says whether the worker has to look again by itself: nobody will tell it.
     fn leave(&mut self, visit: &Visit, left: Left) -> bool {
-        let Visit { dictionary, event } = *visit;
+        let Visit { dictionary, event, left: seen } = *visit;
         let others = self.running.get(&dictionary).map_or(0, |count| count.saturating_sub(1));
         match others {
             0 => self.running.remove(&dictionary),
             _ => self.running.insert(dictionary, others),
         };
         let news = self.waiting.get(&dictionary) != Some(&event);
+        if left != Left::PutOff {
+            self.left += 1;
+            self.put_off.clear();
+        }
         match left {
             Left::Done => self.add(dictionary),
+            Left::PutOff if self.left == seen => {
+                self.put_off.insert(dictionary);
+            }
             Left::Busy if others > 0 && !news => {
                 self.blocked.insert(dictionary);
             }
@@ -114,7 +129,7 @@ impl Queue {
                 self.blocked.remove(&dictionary);
             }
             Left::Nothing if !news => self.remove(dictionary),
-            Left::Busy | Left::Nothing => {}
+            Left::Busy | Left::PutOff | Left::Nothing => {}
         }
         // An insert into a sealed memtable is ending, or somebody outside the queue is at work.
         left == Left::Busy && others == 0 && !news
@@ -124,7 +139,7 @@ impl Queue {
 /// What there is for a worker.
 enum Job {
     /// A tree to do a unit in.
-    Unit(Found, Visit),
+    Unit(Found, Visit, Effort),
     /// Others are enough for what there is.
     Spare,
 }
@@ -134,6 +149,8 @@ struct Visit {
     dictionary: u64,
     /// The last that was heard of the tree before.
     event: u64,
+    /// How often workers had left trees before.
+    left: u64,
 }
 
 /// The queue of background work, and the threads that serve it.
@@ -203,7 +220,9 @@ impl Jobs {
     fn rest(&self, time: Duration) {
         let mut queue = self.queue.lock();
         if !queue.stop && queue.ready().next().is_none() {
-            let _ = self.changed.wait_for(&mut queue, time);
+            let waits = !queue.put_off.is_empty();
+            let _ = self.changed.wait_for(&mut queue, if waits { SPARE } else { time });
+            queue.put_off.clear();
         }
     }
 
@@ -360,8 +379,8 @@ impl Environment {
 
     /// Does one unit of the heaviest tree's work; false where no tree has any.
     pub(crate) fn work_once(&self) -> Result<bool> {
-        let (dictionary, visit) = match self.take_job() {
-            Some(Job::Unit(dictionary, visit)) => (dictionary, visit),
+        let (dictionary, visit, effort) = match self.take_job() {
+            Some(Job::Unit(dictionary, visit, effort)) => (dictionary, visit, effort),
             Some(Job::Spare) => {
                 self.jobs.rest_as_spare();
                 return Ok(true);
@@ -370,10 +389,11 @@ impl Environment {
         };
         let (before, started) = (dictionary.tree.debt().sealed_bytes, self.now_us());
         let (waited, own) = (self.cache.waited_for_disk(), Waits::now());
-        let worked = self.work_on(&dictionary, Effort::Needed);
+        let worked = self.work_on(&dictionary, effort);
         self.account(&dictionary);
         let left = match worked {
             Ok(Progress::Idle) => Left::Nothing,
+            Ok(Progress::Busy) if effort == Effort::Short => Left::PutOff,
             Ok(Progress::Busy) => Left::Busy,
             Ok(Progress::Done(_)) | Err(_) => Left::Done,
         };
@@ -405,7 +425,8 @@ impl Environment {
     /// The waiting dictionary with the largest debt. Where writers will not soon be slowed, nothing
     /// while readers are given way, and nothing beside others at work unless a tree is far over its
     /// budget or nobody uses the engine: otherwise one flusher is enough, and the other cores are
-    /// the clients'.
+    /// the clients'. While half of the flushers merge the others do not: a second's writes wait
+    /// for drains meanwhile.
     fn take_job(&self) -> Option<Job> {
         let mut queue = self.jobs.queue.lock();
         let queue = &mut *queue;
@@ -431,10 +452,15 @@ impl Environment {
         if spare && !self.is_memory_filling() {
             return Some(Job::Spare);
         }
+        let merging = queue.running.keys().filter_map(|id| self.directory.find(*id));
+        let merging: u32 = merging.map(|dictionary| dictionary.tree.merging()).sum();
+        let most = (self.options.tuning.flushers / 2).max(1);
+        let many = merging as usize >= most && !self.is_at_rest();
+        let effort = if many { Effort::Short } else { Effort::Needed };
         let visit = queue.enter(dictionary.id);
         // Another worker may find something too, in this tree or in another one.
         self.jobs.changed.notify_one();
-        Some(Job::Unit(dictionary, visit))
+        Some(Job::Unit(dictionary, visit, effort))
     }
 
     /// The cleaner's period is over, or nobody uses the engine and there is more to clean.
@@ -574,6 +600,24 @@ mod tests {
         assert_eq!(queue.ready().count(), 1);
         let alone = queue.enter(7);
         assert!(queue.leave(&alone, Left::Busy), "nobody else will tell it");
+    }
+
+    #[test]
+    fn tree_that_needs_a_merge_beside_another_waits_until_somebody_is_done() {
+        let mut queue = Queue::default();
+        queue.add(7);
+        queue.add(8);
+        let (merging, other) = (queue.enter(7), queue.enter(8));
+        assert!(!queue.leave(&other, Left::PutOff));
+        assert_eq!(queue.ready().collect::<Vec<_>>(), [7], "nothing to do in 8 for now");
+        queue.add(8);
+        assert_eq!(queue.ready().count(), 2, "there is a memtable to drain");
+        let (other, late) = (queue.enter(8), queue.enter(8));
+        assert!(!queue.leave(&other, Left::PutOff));
+        assert!(!queue.leave(&merging, Left::Done));
+        assert_eq!(queue.ready().count(), 2);
+        assert!(!queue.leave(&late, Left::PutOff));
+        assert_eq!(queue.ready().count(), 2, "the merge ended after it had looked");
     }
 
     #[test]

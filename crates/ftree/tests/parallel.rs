@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, RwLock};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock, Weak};
 use std::time::Duration;
 
 /// A disk that calls `before` at each write.
@@ -213,6 +213,46 @@ fn drain_goes_on_beside_a_flush() {
     assert!(meeting.met.load(Ordering::SeqCst), "they did not overlap");
     check(&tree, &model);
     settle(&tree, Effort::Idle);
+    check(&tree, &model);
+}
+
+#[test]
+fn beside_a_merge_memtables_are_drained_and_nothing_is_merged() {
+    let (seen, tree_of_hook) =
+        (Arc::new(AtomicU64::new(0)), Arc::new(OnceLock::<Weak<Tree>>::new()));
+    let (most, hooked) = (Arc::clone(&seen), Arc::clone(&tree_of_hook));
+    let look = move || {
+        let tree = hooked.get().and_then(Weak::upgrade);
+        most.fetch_max(tree.map_or(0, |tree| u64::from(tree.merging())), Ordering::SeqCst);
+        Ok(())
+    };
+    let options = TreeOptions { buffer_bytes: 64 << 10, ..TreeOptions::tiny() };
+    let (_context, tree) = tree_over(Arc::new(look), 4, options);
+    tree_of_hook.set(Arc::downgrade(&tree)).unwrap();
+    let model = buffered(&tree);
+    seen.store(0, Ordering::SeqCst);
+    let visibility = Visibility::newest_only(u64::MAX - 1);
+    let mut ts = 5000;
+    while tree.debt().urgency < 1000 || tree.debt().sealed > 0 {
+        for (key, value) in &model {
+            ts += 1;
+            tree.insert(key, ts, Message::Put(value));
+        }
+        tree.seal(ts);
+        let merges = tree.stats().merges;
+        while tree.debt().sealed > 0 {
+            let done = tree.work(&visibility, Effort::Short).unwrap();
+            assert_eq!(done, Progress::Done(Work::Drain));
+        }
+        while let Progress::Done(_) = tree.work(&visibility, Effort::Short).unwrap() {}
+        assert_eq!(tree.stats().merges, merges);
+    }
+    assert_eq!(tree.work(&visibility, Effort::Short).unwrap(), Progress::Busy);
+    assert_eq!((seen.load(Ordering::SeqCst), tree.merging()), (0, 0));
+    assert_eq!(tree.work(&visibility, Effort::Needed).unwrap(), Progress::Done(Work::Merge));
+    assert_eq!((seen.load(Ordering::SeqCst), tree.merging()), (1, 0));
+    settle(&tree, Effort::Needed);
+    assert_eq!(tree.work(&visibility, Effort::Short).unwrap(), Progress::Idle);
     check(&tree, &model);
 }
 

@@ -29,6 +29,7 @@ use crate::home::count;
 use crate::message::Visibility;
 use crate::segment::Segment;
 use claims::Claim;
+use os::sync::atomic::Ordering;
 use plan::{Chosen, Plan};
 use rewrite::Anew;
 use std::sync::Arc;
@@ -38,6 +39,9 @@ use std::sync::Arc;
 pub enum Effort {
     /// Only what is over its budget.
     Needed,
+    /// The same beside somebody who is at a merge, which takes long ([`Tree::merging`]): what is
+    /// short, drains first. Finds a tree that needs nothing but a merge [`Progress::Busy`].
+    Short,
     /// Only what reads have asked for ([`Debt::wanted`](super::Debt::wanted)).
     Wanted,
     /// Anything that makes reads cheaper: the cleaner.
@@ -84,7 +88,11 @@ impl Tree {
             Chosen::Nothing => return Ok(Progress::Idle),
         };
         let mut unit = Unit::new(self, visibility, claim);
-        let work = match unit.carry_out(&plan) {
+        let merges = u32::from(matches!(plan, Plan::Merge { .. }));
+        self.home.merging.fetch_add(merges, Ordering::Relaxed);
+        let carried_out = unit.carry_out(&plan);
+        self.home.merging.fetch_sub(merges, Ordering::Relaxed);
+        let work = match carried_out {
             Ok(work) => work,
             Err(error) => {
                 self.blame(&plan, unit.failed.as_ref(), &error);
@@ -98,6 +106,11 @@ impl Tree {
         unit.publish(drained);
         self.count_unit(&plan, work);
         Ok(Progress::Done(work))
+    }
+
+    /// How many are making several runs one, which takes several times as long as other units do.
+    pub fn merging(&self) -> u32 {
+        self.home.merging.load(Ordering::Relaxed)
     }
 
     /// What failed because bytes on disk are damaged is not tried again: the same units elsewhere

@@ -98,7 +98,7 @@ impl Tree {
         let drainable = layer.filter(quiet).filter(|_| !desk.is_draining());
         let urgent = state.root.score_below;
         let enough = match effort {
-            Effort::Needed => NEEDED,
+            Effort::Needed | Effort::Short => NEEDED,
             Effort::Wanted | Effort::Idle | Effort::Quiet => Score(1),
         };
         if effort == Effort::Wanted {
@@ -113,11 +113,13 @@ impl Tree {
             return Chosen::Unit(plan, self.claims.claim(&mut desk, area));
         }
         let between = urgent.0.saturating_sub(OVERDUE.0) / OVERDUE_STEP;
-        let drain_first = u64::from(desk.since_drain) >= between.min(BETWEEN_DRAINS)
+        let paid = u64::from(desk.since_drain) >= between.min(BETWEEN_DRAINS)
             && desk.flushed >= due(&state.root, desk.drained);
+        let short = effort == Effort::Short;
         let mut plan = None;
-        if !(drain_first && drainable.is_some()) {
-            let mut search = Search { desk: &desk, options: &self.options(), enough, best: None };
+        if drainable.is_none() || !(paid || short) {
+            let options = &self.options();
+            let mut search = Search { desk: &desk, options, enough, short, best: None };
             search.visit(&state.root);
             plan = search.best.map(|(_, plan)| plan);
         }
@@ -136,7 +138,8 @@ impl Tree {
             plan = light(&desk, &state.root);
         }
         let Some((plan, area)) = plan.and_then(|plan| plan.area().map(|area| (plan, area))) else {
-            let waiting = layer.is_some() || (desk.is_busy() && urgent >= enough);
+            let others = desk.is_busy() || short;
+            let waiting = layer.is_some() || (others && urgent >= enough);
             return if waiting { Chosen::Busy } else { Chosen::Nothing };
         };
         desk.since_drain += 1;
@@ -151,6 +154,8 @@ struct Search<'a> {
     desk: &'a Desk,
     options: &'a TreeOptions,
     enough: Score,
+    /// No merges.
+    short: bool,
     best: Option<(Score, Plan)>,
 }
 
@@ -185,7 +190,10 @@ impl Search<'_> {
         let free = |plan: Plan| plan.area().filter(|area| self.desk.is_free(area)).map(|_| plan);
         // A run that cannot be read is merged no more, nor what is older.
         let sound = self.desk.sound_runs(node);
-        let merge = |newest| free(Plan::Merge { node: Arc::clone(node), newest });
+        let merge = |newest| {
+            let plan = Plan::Merge { node: Arc::clone(node), newest };
+            if self.short { None } else { free(plan) }
+        };
         // Far over its bytes it needs them moved on, which a merge does not do: it would only write
         // them once more.
         let much = node.buffered > options.most_merged();
