@@ -121,7 +121,9 @@ impl Environment {
     /// Makes the next log segment's file. Where there is no room for it writes are refused: what is
     /// left of the segment in use is for what gives space back.
     pub(crate) fn prepare_log(&self) -> Result<()> {
-        if self.wal().wants_file() {
+        // A drop or a checkpoint may have begun a segment meanwhile, which is empty and wants nothing:
+        // as long as writes are refused it stays so.
+        if self.wal().wants_file() || self.keeper.log_full.load(Ordering::Relaxed) {
             let prepared = self.check(self.wal().prepare());
             let full = matches!(prepared, Err(Error::NoSpace(_)));
             if full != self.keeper.log_full.swap(full, Ordering::Relaxed) {

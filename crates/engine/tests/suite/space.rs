@@ -82,6 +82,35 @@ fn full_disk_lets_a_drop_through_and_writes_come_back() {
 }
 
 #[test]
+fn writes_come_back_where_others_than_the_keeper_made_the_log_segment() {
+    let sim = SimOs::new(6);
+    let os = sim.os();
+    let engine = open(&os, tiny()).unwrap();
+    let kept = create(&engine);
+    let dropped: Vec<_> = (0..400).map(|_| create(&engine)).collect();
+    engine.checkpoint().unwrap();
+    let capacity = used(&os) + (1 << 20);
+    sim.set_faults(Faults { capacity_bytes: capacity, ..Faults::default() });
+    let refused = (0..).find_map(|n| {
+        let _draining_may_fail = engine.step();
+        put(&engine, kept, n).err().map(|error| error.to_string())
+    });
+    let refused = refused.unwrap_or_default();
+    assert!(refused.contains("next segment of the log"), "{refused}");
+    sim.set_faults(Faults::default());
+    // There is room, and before the keeper looks again a drop, which a full disk lets through, has
+    // begun a segment: it is nearly empty and wants no successor yet.
+    let newest = || os.vfs.list_dir(Path::new("/data/journal")).unwrap().into_iter().max();
+    let full = newest();
+    let mut drops = dropped.into_iter();
+    while newest() == full {
+        drop_dictionary(&engine, drops.next().unwrap()).unwrap();
+    }
+    idle(&sim, &engine, 3);
+    put(&engine, kept, u64::MAX).unwrap();
+}
+
+#[test]
 fn checkpoints_complete_on_a_disk_without_a_free_byte() {
     let sim = SimOs::new(4);
     let engine = open(&sim.os(), tiny()).unwrap();
