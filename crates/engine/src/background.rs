@@ -3,8 +3,9 @@
 //!
 //! ```text
 //!  fern-flush-N     the queue of trees with work, largest debt first, several in one tree where
-//!                   its units do not meet, half of them at merges at most; idle: what reads have paid for, then the cleaner, by its
-//!                   period while somebody uses the engine, without a pause while nobody does
+//!                   its units do not meet, half of them at merges at most; idle: what reads have
+//!                   paid for, then the cleaner, by its period while somebody uses the engine,
+//!                   without a pause while nobody does
 //!  fern-checkpoint  every checkpointPeriod
 //! ```
 //!
