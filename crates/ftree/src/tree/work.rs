@@ -40,7 +40,7 @@ pub enum Effort {
     /// Only what is over its budget.
     Needed,
     /// The same beside somebody who is at a merge, which takes long ([`Tree::merging`]): what is
-    /// short, drains first. Finds a tree that needs nothing but a merge [`Progress::Busy`].
+    /// short. Finds a tree that needs nothing but a merge [`Progress::Busy`].
     Short,
     /// Only what reads have asked for ([`Debt::wanted`](super::Debt::wanted)).
     Wanted,

@@ -113,11 +113,11 @@ impl Tree {
             return Chosen::Unit(plan, self.claims.claim(&mut desk, area));
         }
         let between = urgent.0.saturating_sub(OVERDUE.0) / OVERDUE_STEP;
-        let paid = u64::from(desk.since_drain) >= between.min(BETWEEN_DRAINS)
+        let drain_first = u64::from(desk.since_drain) >= between.min(BETWEEN_DRAINS)
             && desk.flushed >= due(&state.root, desk.drained);
         let short = effort == Effort::Short;
         let mut plan = None;
-        if drainable.is_none() || !(paid || short) {
+        if !(drain_first && drainable.is_some()) {
             let options = &self.options();
             let mut search = Search { desk: &desk, options, enough, short, best: None };
             search.visit(&state.root);
