@@ -73,7 +73,7 @@ enum Left {
     Done,
     /// Others are at all there is.
     Busy,
-    /// There is a merge, and others are at one.
+    /// There are merges, and others are at as many as may be.
     PutOff,
     Nothing,
 }
@@ -394,8 +394,8 @@ impl Environment {
         self.account(&dictionary);
         let left = match worked {
             Ok(Progress::Idle) => Left::Nothing,
-            Ok(Progress::Busy) if effort == Effort::Short => Left::PutOff,
             Ok(Progress::Busy) => Left::Busy,
+            Ok(Progress::PutOff) => Left::PutOff,
             Ok(Progress::Done(_)) | Err(_) => Left::Done,
         };
         self.jobs.leave(&visit, left);
@@ -426,8 +426,8 @@ impl Environment {
     /// The waiting dictionary with the largest debt. Where writers will not soon be slowed, nothing
     /// while readers are given way, and nothing beside others at work unless a tree is far over its
     /// budget or nobody uses the engine: otherwise one flusher is enough, and the other cores are
-    /// the clients'. While half of the flushers merge the others do not: a second's writes wait
-    /// for drains meanwhile.
+    /// the clients'. While half of the flushers merge the others do not, unless nobody uses the
+    /// engine: a second's writes wait for drains meanwhile.
     fn take_job(&self) -> Option<Job> {
         let mut queue = self.jobs.queue.lock();
         let queue = &mut *queue;
@@ -453,11 +453,7 @@ impl Environment {
         if spare && !self.is_memory_filling() {
             return Some(Job::Spare);
         }
-        let merging = queue.running.keys().filter_map(|id| self.directory.find(*id));
-        let merging: u32 = merging.map(|dictionary| dictionary.tree.merging()).sum();
-        let most = (self.options.tuning.flushers / 2).max(1);
-        let many = merging as usize >= most && !self.is_at_rest();
-        let effort = if many { Effort::Short } else { Effort::Needed };
+        let effort = if self.is_at_rest() { Effort::Needed } else { Effort::Paced };
         let visit = queue.enter(dictionary.id);
         // Another worker may find something too, in this tree or in another one.
         self.jobs.changed.notify_one();

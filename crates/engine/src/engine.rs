@@ -311,7 +311,7 @@ fn assemble(
     }
     // Between two checkpoints the log grows by its cap, so so many segments go round.
     let going_round = options.tuning.log_cap / log_options.segment_bytes + 2;
-    log_options.recycle = (going_round as usize).clamp(log_options.recycle, 16);
+    log_options.recycle = (going_round as usize).clamp(log_options.recycle, 32);
     let log = Wal::open(&os, &options.log_dir(), log_options, wal::Metrics::new(&registry))?;
     let lock_memory = options.locktree_max_memory.unwrap_or(options.cache_size / 10);
     let capacity = match options.tuning.frame_bytes {
@@ -325,6 +325,7 @@ fn assemble(
         _ => Readers::none(),
     };
     let trees = ftree::Context::with_readers(blocks.clone(), Arc::clone(&cache), readers);
+    trees.merges.allow((options.tuning.flushers / 2).max(1) as u32);
     let locks = LockTable::new(
         Arc::clone(&os.clock),
         locktree::Options {

@@ -4,7 +4,7 @@ use crate::large::LargeValues;
 use blockfile::{BlockFile, SegmentId};
 use cachetable::CacheTable;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Shared by a tree and everything of it that outlives it.
 pub(crate) struct Home {
@@ -14,8 +14,6 @@ pub(crate) struct Home {
     pub(crate) counters: Counters,
     /// Some node's read debt has reached the price of a flush.
     pub(crate) wanted: AtomicBool,
-    /// How many are merging runs.
-    pub(crate) merging: AtomicU32,
     pub(crate) large: LargeValues,
     /// The tree is closed, not dropped: segments stay on disk when their memory goes.
     keep: AtomicBool,
@@ -68,8 +66,7 @@ impl Home {
         let counters = Counters::default();
         let (wanted, keep) = (AtomicBool::new(false), AtomicBool::new(true));
         let large = LargeValues::default();
-        let merging = AtomicU32::new(0);
-        Arc::new(Self { tree, blocks, cache, counters, wanted, merging, large, keep })
+        Arc::new(Self { tree, blocks, cache, counters, wanted, large, keep })
     }
 
     /// Says whether segments stay on disk when their memory goes: true while a tree is being

@@ -31,6 +31,7 @@ mod interleavings;
 mod large;
 mod memtable;
 mod merge;
+mod merges;
 mod message;
 mod node;
 mod options;
@@ -45,6 +46,7 @@ mod value;
 
 pub use cursor::Cursor;
 pub use error::{Error, Result};
+pub use merges::Merges;
 pub use message::{Direction, KeyRange, Message, Visibility};
 pub use options::TreeOptions;
 pub use readers::Readers;

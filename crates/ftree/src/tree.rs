@@ -30,6 +30,7 @@ use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::home::Home;
 use crate::memtable::{MemTable, hash};
+use crate::merges::Merges;
 use crate::message::{Direction, KeyRange, Kind, Message};
 use crate::node::{Child, Node, Parts, reads};
 use crate::options::TreeOptions;
@@ -54,6 +55,8 @@ pub struct Context {
     pub cache: Arc<CacheTable>,
     /// Who reads several pages at once, or ahead.
     pub readers: Arc<Readers>,
+    /// How many merge at once.
+    pub merges: Merges,
 }
 
 impl Context {
@@ -68,7 +71,7 @@ impl Context {
         cache: Arc<CacheTable>,
         readers: Arc<Readers>,
     ) -> Arc<Self> {
-        Arc::new(Self { blocks, cache, readers })
+        Arc::new(Self { blocks, cache, readers, merges: Merges::default() })
     }
 }
 

@@ -218,17 +218,20 @@ fn drain_goes_on_beside_a_flush() {
 
 #[test]
 fn beside_a_merge_memtables_are_drained_and_nothing_is_merged() {
-    let (seen, tree_of_hook) =
-        (Arc::new(AtomicU64::new(0)), Arc::new(OnceLock::<Weak<Tree>>::new()));
-    let (most, hooked) = (Arc::clone(&seen), Arc::clone(&tree_of_hook));
+    let (seen, context_of_hook) =
+        (Arc::new(AtomicU64::new(0)), Arc::new(OnceLock::<Weak<Context>>::new()));
+    let (most, hooked) = (Arc::clone(&seen), Arc::clone(&context_of_hook));
     let look = move || {
-        let tree = hooked.get().and_then(Weak::upgrade);
-        most.fetch_max(tree.map_or(0, |tree| u64::from(tree.merging())), Ordering::SeqCst);
+        let context = hooked.get().and_then(Weak::upgrade);
+        let merging = context.map_or(0, |context| u64::from(context.merges.running()));
+        most.fetch_max(merging, Ordering::SeqCst);
         Ok(())
     };
     let options = TreeOptions { buffer_bytes: 64 << 10, ..TreeOptions::tiny() };
-    let (_context, tree) = tree_over(Arc::new(look), 4, options);
-    tree_of_hook.set(Arc::downgrade(&tree)).unwrap();
+    let (context, tree) = tree_over(Arc::new(look), 4, options);
+    context_of_hook.set(Arc::downgrade(&context)).unwrap();
+    // As beside a merge in another tree.
+    context.merges.allow(0);
     let model = buffered(&tree);
     seen.store(0, Ordering::SeqCst);
     let visibility = Visibility::newest_only(u64::MAX - 1);
@@ -241,18 +244,21 @@ fn beside_a_merge_memtables_are_drained_and_nothing_is_merged() {
         tree.seal(ts);
         let merges = tree.stats().merges;
         while tree.debt().sealed > 0 {
-            let done = tree.work(&visibility, Effort::Short).unwrap();
+            let done = tree.work(&visibility, Effort::Paced).unwrap();
             assert_eq!(done, Progress::Done(Work::Drain));
         }
-        while let Progress::Done(_) = tree.work(&visibility, Effort::Short).unwrap() {}
+        while let Progress::Done(_) = tree.work(&visibility, Effort::Paced).unwrap() {}
         assert_eq!(tree.stats().merges, merges);
     }
-    assert_eq!(tree.work(&visibility, Effort::Short).unwrap(), Progress::Busy);
-    assert_eq!((seen.load(Ordering::SeqCst), tree.merging()), (0, 0));
-    assert_eq!(tree.work(&visibility, Effort::Needed).unwrap(), Progress::Done(Work::Merge));
-    assert_eq!((seen.load(Ordering::SeqCst), tree.merging()), (1, 0));
+    assert_eq!(tree.work(&visibility, Effort::Paced).unwrap(), Progress::PutOff);
+    assert_eq!((seen.load(Ordering::SeqCst), context.merges.running()), (0, 0));
+    let idle = tree.stats().merges;
+    context.merges.allow(1);
+    assert_eq!(tree.work(&visibility, Effort::Paced).unwrap(), Progress::Done(Work::Merge));
+    assert_eq!((seen.load(Ordering::SeqCst), context.merges.running()), (1, 0));
+    assert_eq!(tree.stats().merges, idle + 1);
     settle(&tree, Effort::Needed);
-    assert_eq!(tree.work(&visibility, Effort::Short).unwrap(), Progress::Idle);
+    assert_eq!(tree.work(&visibility, Effort::Paced).unwrap(), Progress::Idle);
     check(&tree, &model);
 }
 
@@ -362,7 +368,7 @@ impl World {
     fn work(&self, effort: Effort) {
         match self.tree.work(&self.visibility(), effort).unwrap() {
             Progress::Done(_) => self.units.fetch_add(1, Ordering::Relaxed),
-            Progress::Busy => self.busy.fetch_add(1, Ordering::Relaxed),
+            Progress::Busy | Progress::PutOff => self.busy.fetch_add(1, Ordering::Relaxed),
             Progress::Idle => {
                 std::thread::yield_now();
                 0
@@ -415,6 +421,7 @@ fn run(seed: u64, workers: u64) {
         Ok(())
     });
     let (context, tree) = tree_over(hook, seed, options);
+    context.merges.allow(1);
     let world = World {
         tree,
         truth: RwLock::default(),
@@ -433,7 +440,7 @@ fn run(seed: u64, workers: u64) {
             scope.spawn(move || {
                 until_stopped(seed + worker, &|state| {
                     let idle = random(state).is_multiple_of(20);
-                    world.work(if idle { Effort::Idle } else { Effort::Needed });
+                    world.work(if idle { Effort::Idle } else { Effort::Paced });
                 });
             });
         }

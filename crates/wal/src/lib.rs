@@ -74,6 +74,6 @@ impl WalOptions {
 
 impl Default for WalOptions {
     fn default() -> Self {
-        Self { segment_bytes: 64 << 20, recycle: 4, buffer_bytes: 8 << 20 }
+        Self { segment_bytes: 32 << 20, recycle: 4, buffer_bytes: 8 << 20 }
     }
 }

@@ -29,7 +29,6 @@ use crate::home::count;
 use crate::message::Visibility;
 use crate::segment::Segment;
 use claims::Claim;
-use os::sync::atomic::Ordering;
 use plan::{Chosen, Plan};
 use rewrite::Anew;
 use std::sync::Arc;
@@ -39,9 +38,9 @@ use std::sync::Arc;
 pub enum Effort {
     /// Only what is over its budget.
     Needed,
-    /// The same beside somebody who is at a merge, which takes long ([`Tree::merging`]): what is
-    /// short. Finds a tree that needs nothing but a merge [`Progress::Busy`].
-    Short,
+    /// The same, and no merge beside as many as may be under way
+    /// ([`Merges`](crate::Merges)).
+    Paced,
     /// Only what reads have asked for ([`Debt::wanted`](super::Debt::wanted)).
     Wanted,
     /// Anything that makes reads cheaper: the cleaner.
@@ -57,6 +56,8 @@ pub enum Progress {
     Idle,
     /// Other threads are at all there is to do, or an insert into a sealed memtable is ending.
     Busy,
+    /// There is nothing to do but merges, and as many as may be are under way.
+    PutOff,
     /// One unit is done.
     Done(Work),
 }
@@ -85,14 +86,11 @@ impl Tree {
         let (plan, claim) = match self.choose(visibility.oldest(), effort) {
             Chosen::Unit(plan, claim) => (plan, claim),
             Chosen::Busy => return Ok(Progress::Busy),
+            Chosen::PutOff => return Ok(Progress::PutOff),
             Chosen::Nothing => return Ok(Progress::Idle),
         };
         let mut unit = Unit::new(self, visibility, claim);
-        let merges = u32::from(matches!(plan, Plan::Merge { .. }));
-        self.home.merging.fetch_add(merges, Ordering::Relaxed);
-        let carried_out = unit.carry_out(&plan);
-        self.home.merging.fetch_sub(merges, Ordering::Relaxed);
-        let work = match carried_out {
+        let work = match unit.carry_out(&plan) {
             Ok(work) => work,
             Err(error) => {
                 self.blame(&plan, unit.failed.as_ref(), &error);
@@ -106,11 +104,6 @@ impl Tree {
         unit.publish(drained);
         self.count_unit(&plan, work);
         Ok(Progress::Done(work))
-    }
-
-    /// How many are making several runs one, which takes several times as long as other units do.
-    pub fn merging(&self) -> u32 {
-        self.home.merging.load(Ordering::Relaxed)
     }
 
     /// What failed because bytes on disk are damaged is not tried again: the same units elsewhere

@@ -18,6 +18,7 @@
 //! claimed, and gives its claim back after it has published. So what it read is still so.
 
 use crate::error::Error;
+use crate::merges::Merging;
 use crate::node::Node;
 use crate::segment::Bounds;
 use os::sync::{Mutex, MutexGuard};
@@ -119,6 +120,8 @@ impl Desk {
 pub(super) struct Claim<'a> {
     claims: &'a Claims,
     ticket: u64,
+    /// Of a merge, its place among those of all trees.
+    merging: Option<Merging<'a>>,
 }
 
 impl Claims {
@@ -144,11 +147,18 @@ impl Claims {
 
     fn ticket(&self, desk: &mut Desk) -> Claim<'_> {
         desk.newest_ticket += 1;
-        Claim { claims: self, ticket: desk.newest_ticket }
+        Claim { claims: self, ticket: desk.newest_ticket, merging: None }
     }
 }
 
-impl Claim<'_> {
+impl<'a> Claim<'a> {
+    /// Keeps a merge's place for as long as the claim is held.
+    pub(super) fn merging(self, place: Option<Merging<'a>>) -> Self {
+        let mut claim = self;
+        claim.merging = place;
+        claim
+    }
+
     /// Claims one area more, if it is free and `still` finds there what the unit counts on.
     pub(super) fn extend(&self, area: Area, still: impl FnOnce(&Area) -> bool) -> bool {
         let mut desk = self.claims.desk();

@@ -83,6 +83,8 @@ pub(super) enum Chosen<'a> {
     Unit(Plan, Claim<'a>),
     /// Something, but others are at it.
     Busy,
+    /// Merges, and others are at as many as may be.
+    PutOff,
     Nothing,
 }
 
@@ -98,7 +100,7 @@ impl Tree {
         let drainable = layer.filter(quiet).filter(|_| !desk.is_draining());
         let urgent = state.root.score_below;
         let enough = match effort {
-            Effort::Needed | Effort::Short => NEEDED,
+            Effort::Needed | Effort::Paced => NEEDED,
             Effort::Wanted | Effort::Idle | Effort::Quiet => Score(1),
         };
         if effort == Effort::Wanted {
@@ -115,13 +117,22 @@ impl Tree {
         let between = urgent.0.saturating_sub(OVERDUE.0) / OVERDUE_STEP;
         let drain_first = u64::from(desk.since_drain) >= between.min(BETWEEN_DRAINS)
             && desk.flushed >= due(&state.root, desk.drained);
-        let short = effort == Effort::Short;
-        let mut plan = None;
+        let (mut plan, mut merging, mut put_off) = (None, None, false);
         if !(drain_first && drainable.is_some()) {
             let options = &self.options();
-            let mut search = Search { desk: &desk, options, enough, short, best: None };
-            search.visit(&state.root);
-            plan = search.best.map(|(_, plan)| plan);
+            let best = |merges| {
+                let mut search = Search { desk: &desk, options, enough, merges, best: None };
+                search.visit(&state.root);
+                search.best.map(|(_, plan)| plan)
+            };
+            plan = best(true);
+            if matches!(plan, Some(Plan::Merge { .. })) {
+                merging = self.context.merges.begin(effort == Effort::Paced);
+                put_off = merging.is_none();
+            }
+            if put_off {
+                plan = best(false);
+            }
         }
         if plan.is_none()
             && let Some(layer) = drainable
@@ -138,13 +149,16 @@ impl Tree {
             plan = light(&desk, &state.root);
         }
         let Some((plan, area)) = plan.and_then(|plan| plan.area().map(|area| (plan, area))) else {
-            let others = desk.is_busy() || short;
-            let waiting = layer.is_some() || (others && urgent >= enough);
-            return if waiting { Chosen::Busy } else { Chosen::Nothing };
+            let busy = layer.is_some() || (desk.is_busy() && urgent >= enough);
+            return match put_off {
+                true => Chosen::PutOff,
+                false if busy => Chosen::Busy,
+                false => Chosen::Nothing,
+            };
         };
         desk.since_drain += 1;
         desk.flushed += plan.flushed_bytes();
-        let claim = self.claims.claim(&mut desk, area);
+        let claim = self.claims.claim(&mut desk, area).merging(merging);
         Chosen::Unit(plan, claim)
     }
 }
@@ -154,8 +168,8 @@ struct Search<'a> {
     desk: &'a Desk,
     options: &'a TreeOptions,
     enough: Score,
-    /// No merges.
-    short: bool,
+    /// Merges, too.
+    merges: bool,
     best: Option<(Score, Plan)>,
 }
 
@@ -192,7 +206,7 @@ impl Search<'_> {
         let sound = self.desk.sound_runs(node);
         let merge = |newest| {
             let plan = Plan::Merge { node: Arc::clone(node), newest };
-            if self.short { None } else { free(plan) }
+            if self.merges { free(plan) } else { None }
         };
         // Far over its bytes it needs them moved on, which a merge does not do: it would only write
         // them once more.
