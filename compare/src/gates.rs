@@ -141,7 +141,7 @@ impl Worker {
         let mut answer = String::new();
         self.output.read_line(&mut answer)?;
         let answer: Value = serde_json::from_str(&answer)
-            .with_context(|| format!("{} ended at `{line}`", self.name))?;
+            .with_context(|| format!("{} at `{line}` answers {answer:?}", self.name))?;
         match answer.get("error") {
             Some(error) => bail!("{}: `{line}`: {error}", self.name),
             None => Ok(answer),

@@ -12,6 +12,7 @@ use crate::measure::{Tally, Usage};
 use crate::store::{self, Conflict, Session, Settings, Store};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
+use std::fs::File;
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,9 +34,10 @@ struct Worker {
 /// Runs until `quit` or the end of input.
 pub fn serve(name: &str, directory: &Path, settings: &Settings) -> Result<()> {
     std::fs::create_dir_all(directory)?;
+    let mut answers = answers()?;
     let opening = Instant::now();
     let store = store::open(name, directory, settings)?;
-    println!("{}", json!({ "opened_ms": opening.elapsed().as_secs_f64() * 1000.0 }));
+    writeln!(answers, "{}", json!({ "opened_ms": opening.elapsed().as_secs_f64() * 1000.0 }))?;
     let stop = Arc::new(AtomicBool::new(false));
     let flusher = {
         let (store, stop) = (store.clone(), stop.clone());
@@ -62,13 +64,18 @@ pub fn serve(name: &str, directory: &Path, settings: &Settings) -> Result<()> {
         if answer.get("each_second").is_some() {
             answer["checkpoints"] = json!(worker.checkpoints_since(started));
         }
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "{answer}")?;
-        out.flush()?;
+        writeln!(answers, "{answer}")?;
     }
     stop.store(true, Ordering::Relaxed);
     let _ = flusher.join();
     worker.store.close()
+}
+
+/// Standard output, which nobody else writes to from here on: WiredTiger puts its messages there.
+fn answers() -> Result<File> {
+    let answers = rustix::io::dup(std::io::stdout())?;
+    rustix::stdio::dup2_stdout(std::io::stderr())?;
+    Ok(File::from(answers))
 }
 
 fn milliseconds() -> i64 {
