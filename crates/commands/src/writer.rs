@@ -216,6 +216,11 @@ impl Writer {
         self.bytes[open.0..open.0 + 4].copy_from_slice(&size.to_le_bytes());
     }
 
+    /// Makes room for so many bytes more, so that growing does not copy what is written.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve(bytes);
+    }
+
     /// Forgets everything written.
     pub(crate) fn clear(&mut self) {
         self.bytes.truncate(4);

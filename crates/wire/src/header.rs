@@ -93,7 +93,12 @@ impl Header {
 
 /// Writes the final length into the header at `start`, when the message is complete in `out`.
 pub(crate) fn seal(out: &mut [u8], start: usize) {
-    let length = (out.len() - start) as u32;
+    seal_before(out, start, 0);
+}
+
+/// The same where so many bytes of the message are sent behind `out`.
+pub(crate) fn seal_before(out: &mut [u8], start: usize, behind: usize) {
+    let length = (out.len() - start + behind) as u32;
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }
 

@@ -26,7 +26,8 @@ pub use header::{HEADER_SIZE, Header, MAX_MESSAGE_SIZE, opcode};
 pub use legacy::{Delete, GetMore, Insert, KillCursors, Update};
 pub use message::{Message, decode};
 pub use op_msg::{
-    MsgFlags, OpMsg, Sequence, encode_msg, encode_msg_with_sequences, peek_msg_flags,
+    MsgFlags, OpMsg, Sequence, encode_msg, encode_msg_head, encode_msg_with_sequences,
+    peek_msg_flags,
 };
 pub use op_query::{OpQuery, OpReply, QueryFlags, ReplyFlags, encode_query, encode_reply};
 pub use validate::{MAX_DEPTH, MAX_DOCUMENT_SIZE, MAX_INTERNAL_DOCUMENT_SIZE, validate};

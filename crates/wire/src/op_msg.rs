@@ -7,7 +7,7 @@
 //! from each other and from the body's fields, a checksum that was present was right.
 
 use crate::error::{Error, Result};
-use crate::header::{HEADER_SIZE, Header, opcode, seal};
+use crate::header::{HEADER_SIZE, Header, opcode, seal, seal_before};
 use crate::reader::Reader;
 use crate::validate::invalid;
 use bson::RawDocument;
@@ -165,6 +165,21 @@ pub fn encode_msg(
     body: &RawDocument,
 ) {
     encode_msg_with_sequences(out, request_id, response_to, flags, body, &[]);
+}
+
+/// Appends an OP_MSG with one body section up to the body, which is sent behind it and takes
+/// `body_bytes`; without a checksum.
+pub fn encode_msg_head(
+    out: &mut Vec<u8>,
+    request_id: i32,
+    response_to: i32,
+    flags: MsgFlags,
+    body_bytes: usize,
+) {
+    let start = Header::append(out, request_id, response_to, opcode::MSG);
+    out.extend_from_slice(&flags.0.to_le_bytes());
+    out.push(0);
+    seal_before(out, start, body_bytes);
 }
 
 /// Appends an OP_MSG with a body and document sequences; a checksum if the flags ask for one.

@@ -4,8 +4,8 @@
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use wire::{
     Codec, Compressor, Delete, Error, GetMore, Insert, KillCursors, Message, MsgFlags, OpQuery,
-    OpReply, QueryFlags, ReplyFlags, Update, decode, encode_msg, encode_msg_with_sequences,
-    encode_query, encode_reply, opcode,
+    OpReply, QueryFlags, ReplyFlags, Update, decode, encode_msg, encode_msg_head,
+    encode_msg_with_sequences, encode_query, encode_reply, opcode,
 };
 
 fn ping() -> RawDocumentBuf {
@@ -137,6 +137,16 @@ fn old_writes_get_more_and_kill_cursors_come_back() {
     kill.encode(&mut frame, 9);
     let (_, Message::KillCursors(got)) = decode(&frame).unwrap() else { panic!("not a kill") };
     assert_eq!(got, kill);
+}
+
+#[test]
+fn head_and_body_are_the_message() {
+    let body = rawdoc! { "ping": 1, "filler": "abc".repeat(2_000) };
+    let (mut whole, mut head) = (vec![7], vec![7]);
+    encode_msg(&mut whole, 3, 2, MsgFlags::MORE_TO_COME, &body);
+    encode_msg_head(&mut head, 3, 2, MsgFlags::MORE_TO_COME, body.as_bytes().len());
+    head.extend_from_slice(body.as_bytes());
+    assert_eq!(head, whole);
 }
 
 #[test]

@@ -19,6 +19,8 @@ use std::time::Duration;
 pub(crate) const FIRST_BATCH: u64 = 101;
 /// Bytes of documents in one batch.
 const MAX_BATCH_BYTES: usize = 16 * 1024 * 1024;
+/// What is reserved for a batch at most, before it is known.
+const MAX_RESERVED_BYTES: usize = 128 * 1024;
 
 /// Where the documents of a cursor come from.
 pub(crate) enum Documents {
@@ -151,6 +153,10 @@ pub(crate) fn fill(reply: &mut Writer, parked: &mut Parked, size: u64) -> Result
             Documents::Query(cursor) => match cursor.next()? {
                 None => Added::End,
                 Some(document) if fits(reply.len() - start, count, document) => {
+                    if count == 0 {
+                        let more = size.min(parked.remaining.unwrap_or(size));
+                        reply.reserve(estimate(document, more));
+                    }
                     reply.element_document(count as usize, document);
                     Added::Yes
                 }
@@ -195,6 +201,13 @@ enum Added {
     Yes,
     Full,
     End,
+}
+
+/// Bytes that a batch of so many documents will take, by its first; no more than are worth it.
+fn estimate(first: &RawDocument, count: u64) -> usize {
+    // Type, position and NUL of the element.
+    let each = first.as_bytes().len() + 8;
+    usize::try_from(count).unwrap_or(usize::MAX).saturating_mul(each).min(MAX_RESERVED_BYTES)
 }
 
 fn fits(bytes: usize, count: u64, document: &RawDocument) -> bool {

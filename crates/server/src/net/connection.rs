@@ -31,6 +31,9 @@ const TO_A_BROWSER: &[u8] = b"HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Ty
 /// A reply buffer this large is given back when it was sent.
 const LARGE_REPLY: usize = 256 * 1024;
 
+/// A larger reply is sent from where it was made.
+const COPIED_REPLY: usize = 4 * 1024;
+
 /// A connection, wherever it is.
 pub(crate) struct Connection<S: Service> {
     pub(crate) id: u64,
@@ -297,16 +300,24 @@ impl<S: Service> Exchange<'_, S> {
         document: &RawDocument,
     ) -> Result<i32, Ended> {
         let checksum = if envelope.checksum { MsgFlags::CHECKSUM_PRESENT } else { MsgFlags::NONE };
-        self.send_with(envelope.packed, |out, number| {
-            let flags = flags.with(checksum);
-            wire::encode_msg(out, number, envelope.response_to, flags, document);
+        let apart = document.as_bytes().len() > COPIED_REPLY
+            && envelope.packed.is_none()
+            && !envelope.checksum;
+        let behind = if apart { document.as_bytes() } else { &[] };
+        self.send_with(envelope.packed, behind, |out, number| {
+            let (to, flags) = (envelope.response_to, flags.with(checksum));
+            match apart {
+                true => wire::encode_msg_head(out, number, to, flags, behind.len()),
+                false => wire::encode_msg(out, number, to, flags, document),
+            }
         })
     }
 
-    /// Sends what `encode` makes of the reply's number.
+    /// Sends what `encode` makes of the reply's number, and `behind` it what is not packed.
     fn send_with(
         &mut self,
         packed: Option<Compressor>,
+        behind: &[u8],
         encode: impl FnOnce(&mut Vec<u8>, i32),
     ) -> Result<i32, Ended> {
         let number = self.connection.next_reply;
@@ -322,8 +333,8 @@ impl<S: Service> Exchange<'_, S> {
                     .map_err(|error| Ended(Some(error.to_string())))?;
             }
         }
-        self.stats.sent(self.outbox.len());
-        let written = self.connection.stream.write_all(self.outbox);
+        self.stats.sent(self.outbox.len() + behind.len());
+        let written = self.connection.stream.write_both(self.outbox, behind);
         for buffer in [&mut *self.outbox, &mut *self.plain] {
             if buffer.capacity() > LARGE_REPLY {
                 *buffer = Vec::new();

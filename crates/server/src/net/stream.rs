@@ -1,6 +1,6 @@
 //! A connected socket, TCP or Unix, as one type.
 
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -47,10 +47,27 @@ impl Stream {
 
     /// Writes everything; fails when the client took nothing for the write timeout.
     pub(crate) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
-        match self {
-            Self::Tcp(tcp) => (&*tcp).write_all(bytes),
-            Self::Unix(unix) => (&*unix).write_all(bytes),
+        self.write_both(bytes, &[])
+    }
+
+    /// The same with two pieces, the second behind the first.
+    pub(crate) fn write_both(&self, first: &[u8], second: &[u8]) -> io::Result<()> {
+        let mut pieces = [IoSlice::new(first), IoSlice::new(second)];
+        let mut left = &mut pieces[..];
+        IoSlice::advance_slices(&mut left, 0);
+        while !left.is_empty() {
+            let written = match self {
+                Self::Tcp(tcp) => (&*tcp).write_vectored(left),
+                Self::Unix(unix) => (&*unix).write_vectored(left),
+            };
+            match written {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => IoSlice::advance_slices(&mut left, count),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
         }
+        Ok(())
     }
 
     /// Ends both directions, also under a thread that is reading or writing.
@@ -68,6 +85,31 @@ impl AsFd for Stream {
         match self {
             Self::Tcp(tcp) => tcp.as_fd(),
             Self::Unix(unix) => unix.as_fd(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_pieces_arrive_as_one_also_where_the_reader_is_slow() {
+        for (first, second) in [(21, 3_000_000), (3_000_000, 21), (0, 70_000), (5, 0), (0, 0)] {
+            let (near, far) = UnixStream::pair().unwrap();
+            let sent: Vec<u8> = (0..first + second).map(|at: usize| (at % 251) as u8).collect();
+            let expected = sent.clone();
+            let reader = std::thread::spawn(move || {
+                let (mut got, mut piece) = (Vec::new(), vec![0; 7_001]);
+                while let count @ 1.. = (&far).read(&mut piece).unwrap() {
+                    got.extend_from_slice(&piece[..count]);
+                }
+                got
+            });
+            let stream = Stream::Unix(near);
+            stream.write_both(&sent[..first], &sent[first..]).unwrap();
+            stream.shut_down();
+            assert!(reader.join().unwrap() == expected, "{first} and {second} bytes");
         }
     }
 }

@@ -136,7 +136,7 @@ impl<S: Service> Exchange<'_, S> {
     }
 
     fn send_reply(&mut self, envelope: Envelope, reply: &OpReply<'_>) -> Result<(), Ended> {
-        let sent = self.send_with(envelope.packed, |out, number| {
+        let sent = self.send_with(envelope.packed, &[], |out, number| {
             wire::encode_reply(out, number, envelope.response_to, reply);
         });
         sent.map(drop)
