@@ -139,7 +139,7 @@ impl Options {
         default_to(&mut tuning.write_budget, cache / 4);
         default_to(&mut tuning.memtable_bytes, (tuning.write_budget / 2).min(64 * MIB));
         default_to(&mut tuning.spill_bytes, (cache / 16).clamp(MIB, 64 * MIB));
-        default_to(&mut tuning.log_cap, (tuning.most_write_budget * 3).clamp(64 * MIB, 512 * MIB));
+        default_to(&mut tuning.log_cap, (tuning.most_write_budget * 2).clamp(64 * MIB, 512 * MIB));
         if tuning.chunk_bytes == 0 {
             tuning.chunk_bytes = MIB as usize;
         }
