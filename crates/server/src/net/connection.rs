@@ -306,9 +306,10 @@ impl<S: Service> Exchange<'_, S> {
         let behind = if apart { document.as_bytes() } else { &[] };
         self.send_with(envelope.packed, behind, |out, number| {
             let (to, flags) = (envelope.response_to, flags.with(checksum));
-            match apart {
-                true => wire::encode_msg_head(out, number, to, flags, behind.len()),
-                false => wire::encode_msg(out, number, to, flags, document),
+            if apart {
+                wire::encode_msg_head(out, number, to, flags, behind.len());
+            } else {
+                wire::encode_msg(out, number, to, flags, document);
             }
         })
     }
