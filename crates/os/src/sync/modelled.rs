@@ -257,6 +257,22 @@ pub mod atomic {
                     self.0.fetch_sub(value, order)
                 }
 
+                pub fn fetch_update(
+                    &self,
+                    set: Ordering,
+                    fetch: Ordering,
+                    mut update: impl FnMut($value) -> Option<$value>,
+                ) -> Result<$value, $value> {
+                    let mut seen = self.load(fetch);
+                    while let Some(new) = update(seen) {
+                        match self.compare_exchange(seen, new, set, fetch) {
+                            Ok(old) => return Ok(old),
+                            Err(now) => seen = now,
+                        }
+                    }
+                    Err(seen)
+                }
+
                 pub fn fetch_max(&self, value: $value, order: Ordering) -> $value {
                     switch();
                     self.0.fetch_max(value, order)

@@ -98,18 +98,20 @@ mod tests {
         for (first, second) in [(21, 3_000_000), (3_000_000, 21), (0, 70_000), (5, 0), (0, 0)] {
             let (near, far) = UnixStream::pair().unwrap();
             let sent: Vec<u8> = (0..first + second).map(|at: usize| (at % 251) as u8).collect();
-            let expected = sent.clone();
-            let reader = std::thread::spawn(move || {
-                let (mut got, mut piece) = (Vec::new(), vec![0; 7_001]);
-                while let count @ 1.. = (&far).read(&mut piece).unwrap() {
-                    got.extend_from_slice(&piece[..count]);
-                }
-                got
+            let got = std::thread::scope(|scope| {
+                let reader = scope.spawn(|| {
+                    let (mut got, mut piece) = (Vec::new(), vec![0; 7_001]);
+                    while let count @ 1.. = (&far).read(&mut piece).unwrap() {
+                        got.extend_from_slice(&piece[..count]);
+                    }
+                    got
+                });
+                let stream = Stream::Unix(near);
+                stream.write_both(&sent[..first], &sent[first..]).unwrap();
+                stream.shut_down();
+                reader.join().unwrap()
             });
-            let stream = Stream::Unix(near);
-            stream.write_both(&sent[..first], &sent[first..]).unwrap();
-            stream.shut_down();
-            assert!(reader.join().unwrap() == expected, "{first} and {second} bytes");
+            assert!(got == sent, "{first} and {second} bytes");
         }
     }
 }
