@@ -29,6 +29,8 @@ pub struct Connection {
     pub(crate) operation: Arc<Operation>,
     /// The same slot as running queries see it.
     pub(crate) interrupt: Arc<dyn Interrupt>,
+    /// And as loops over its data do, found through the thread.
+    pub(crate) limit: Arc<dyn limits::Interrupt>,
     /// And as a client's code does.
     pub(crate) script_host: Arc<dyn script::Host>,
     /// What the client said about itself in its first `hello`.
@@ -75,6 +77,12 @@ impl Interrupt for OperationInterrupt {
 
     fn works_in(&self, txn: u64) {
         self.operation.set_txn(txn);
+    }
+}
+
+impl limits::Interrupt for OperationInterrupt {
+    fn check(&self) -> Result<()> {
+        Interrupt::check(self)
     }
 }
 

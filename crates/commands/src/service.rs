@@ -108,6 +108,8 @@ pub struct Parts {
     pub info: ServerInfo,
     /// The program around the commands.
     pub host: Arc<dyn Host>,
+    /// The memory that clients may use.
+    pub memory: Arc<limits::Account>,
 }
 
 /// Runs commands.
@@ -116,6 +118,8 @@ pub struct Service {
     pub(crate) os: Os,
     pub(crate) info: ServerInfo,
     pub(crate) host: Arc<dyn Host>,
+    /// The memory that clients use.
+    pub(crate) memory: Arc<limits::Account>,
     pub(crate) started: Duration,
     /// Names this start of the process in `topologyVersion`.
     pub(crate) process_id: bson::oid::ObjectId,
@@ -207,6 +211,7 @@ impl Service {
             os: parts.os,
             info: parts.info,
             host: parts.host,
+            memory: parts.memory,
             process_id: bson::oid::ObjectId::from_bytes(id),
             metrics: Metrics::new(),
             operations: Operations::default(),
@@ -267,6 +272,7 @@ impl Service {
             info,
             operation,
             script_host,
+            limit: Arc::clone(&interrupt) as _,
             interrupt,
             client: OnceLock::new(),
             last_write: OnceLock::new(),
@@ -345,12 +351,14 @@ impl Service {
             waited: Duration::ZERO,
             waits_before: Waits::now(),
         };
+        let limited = limits::enter(Arc::clone(&connection.limit), Arc::clone(&self.memory));
         let hosted = script::hosted_by(Arc::clone(&connection.script_host));
         let result = match self.fail_points.meet(&context) {
             None => execute(&mut context),
             Some(met) => self.fail(met, &mut context),
         };
         drop(hosted);
+        drop(limited);
         let result = result.map_err(|error| labels::label(&context, error));
         let runs = &self.metrics.runs[position];
         runs.total.fetch_add(1, Ordering::Relaxed);

@@ -83,7 +83,7 @@ impl Client {
             replica_set,
             ..ServerInfo::default()
         };
-        let service = Service::new(Parts { catalog, os, info, host });
+        let service = Service::new(Parts { catalog, os, info, host, memory: limits::Account::new(1 << 30) });
         Self::on(service, 1)
     }
 

@@ -81,7 +81,8 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
         history: history.clone(),
     };
     let info = wiring::server_info(&settings, VERSION, port, status_port, max_connections);
-    let service = build_service(&os, &engine, &settings, info, program)?;
+    let clients = limits::Account::new(client_memory_bytes(cache_size));
+    let service = build_service(&os, &engine, &settings, info, program, clients)?;
     wiring::apply_parameters(&service, &settings)?;
     service.profile_all(settings.profile_level);
     service.start_replication().map_err(|error| {
@@ -200,6 +201,7 @@ fn build_service(
     settings: &Settings,
     info: commands::ServerInfo,
     program: Program,
+    memory: Arc<limits::Account>,
 ) -> Result<Arc<commands::Service>, StartError> {
     let spill = settings.tmp_dir.clone().unwrap_or_else(|| settings.dbpath.join("tmp"));
     let catalog =
@@ -207,7 +209,15 @@ fn build_service(
             let text = format!("cannot read the catalog: {}", error.message());
             StartError::new(ExitCode::DataDirectory, text)
         })?;
-    Ok(commands::Service::new(Parts { os: os.clone(), catalog, info, host: Arc::new(program) }))
+    let host = Arc::new(program);
+    Ok(commands::Service::new(Parts { os: os.clone(), catalog, info, host, memory }))
+}
+
+/// What clients' requests, replies and computations may hold together. All of the process is to stay
+/// below the cache, a quarter of it and 64 MB; a third of what lies beside the cache is left to the
+/// program itself, its threads, and what the allocator loses between objects.
+fn client_memory_bytes(cache_size: u64) -> u64 {
+    (cache_size / 4 + (64 << 20)) / 3 * 2
 }
 
 fn write_pid_file(os: &Os, path: Option<&Path>) -> Result<(), StartError> {

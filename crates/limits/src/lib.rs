@@ -1,0 +1,151 @@
+//! What an operation may use: the interrupt that stops it, and the memory it is charged for.
+//!
+//! A request runs on one thread. The service enters a [`Scope`] around it; whatever runs inside,
+//! however deep, asks [`poll`] in its loops and takes memory by [`charge`], without a parameter
+//! that every function would have to pass on. Outside of a scope nothing is interrupted and
+//! nothing is charged, as in unit tests and background threads.
+//!
+//! What is always true:
+//! 1. A loop over a client's data polls at least once for each element it visits, or says how
+//!    much work it does at once by [`poll_work`]; so an operation that is killed, or whose time is
+//!    over, ends within milliseconds whatever it computes.
+//! 2. Memory that grows with what clients send is charged to a part of one [`Account`] before it
+//!    is allocated, and until it is freed.
+
+mod memory;
+
+pub use memory::{Account, Charge, Part, Usage};
+
+use errors::Result;
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// Stops an operation.
+pub trait Interrupt: Send + Sync {
+    /// `Ok` to go on; the error the client gets where the operation was killed, its time is over
+    /// or the server stops. A few loads and at most one look at the clock.
+    fn check(&self) -> Result<()>;
+}
+
+/// Units of work between two looks at the interrupt. A unit is a visit of one element, some tens of
+/// nanoseconds; so the interrupt is asked each few microseconds.
+const POLL_PERIOD: u32 = 256;
+
+/// Bytes that a primitive without a loop of ours (a search in a text, a copy) goes over in about the
+/// time of one unit of work.
+pub const BYTES_PER_UNIT: usize = 64;
+
+struct Operation {
+    interrupt: Arc<dyn Interrupt>,
+    account: Arc<Account>,
+}
+
+thread_local! {
+    static OPERATION: RefCell<Option<Operation>> = const { RefCell::new(None) };
+    /// Units of work left before the interrupt is asked again.
+    static COUNTDOWN: Cell<u32> = const { Cell::new(POLL_PERIOD) };
+}
+
+/// This thread runs an operation for as long as this lives. Scopes nest: the inner one holds until
+/// it is dropped.
+#[must_use]
+pub struct Scope {
+    outer: Option<Operation>,
+    /// It belongs to the thread that entered it.
+    not_send: PhantomData<*const ()>,
+}
+
+/// Enters an operation on this thread.
+pub fn enter(interrupt: Arc<dyn Interrupt>, account: Arc<Account>) -> Scope {
+    let entered = Some(Operation { interrupt, account });
+    let outer = OPERATION.with(|operation| operation.replace(entered));
+    Scope { outer, not_send: PhantomData }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        OPERATION.with(|operation| operation.replace(self.outer.take()));
+    }
+}
+
+/// Counts one unit of work, and asks the interrupt once in [`POLL_PERIOD`] of them.
+#[inline]
+pub fn poll() -> Result<()> {
+    poll_work(1)
+}
+
+/// Counts `units` of work done at once.
+#[inline]
+pub fn poll_work(units: usize) -> Result<()> {
+    let units = u32::try_from(units).unwrap_or(u32::MAX);
+    let left = COUNTDOWN.get().saturating_sub(units);
+    COUNTDOWN.set(left);
+    if left > 0 { Ok(()) } else { check() }
+}
+
+/// Asks the interrupt now.
+#[cold]
+pub fn check() -> Result<()> {
+    COUNTDOWN.set(POLL_PERIOD);
+    let interrupt = OPERATION
+        .with_borrow(|operation| operation.as_ref().map(|running| Arc::clone(&running.interrupt)));
+    interrupt.map_or(Ok(()), |interrupt| interrupt.check())
+}
+
+/// Takes memory for the operation that runs on this thread. Fails with `ExceededMemoryLimit` (146)
+/// where the account has no room for it; free outside of a scope.
+pub fn charge(part: Part, bytes: usize) -> Result<Charge> {
+    OPERATION.with_borrow(|operation| match operation {
+        Some(running) => running.account.charge(part, bytes as u64),
+        None => Ok(Charge::free(part)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use errors::{Code, Error};
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    #[derive(Default)]
+    struct Killed(AtomicU32);
+
+    impl Interrupt for Killed {
+        fn check(&self) -> Result<()> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Err(Error::new(Code::INTERRUPTED, "operation was interrupted"))
+        }
+    }
+
+    #[test]
+    fn a_loop_that_polls_ends_soon_after_it_was_killed_and_only_inside_the_scope() {
+        let killed = Arc::new(Killed::default());
+        assert!((0..10_000).all(|_| poll().is_ok()), "outside of a scope");
+        let scope = enter(Arc::clone(&killed) as _, Account::new(1 << 20));
+        let ended = (0..10_000).position(|_| poll().is_err()).expect("it is killed");
+        assert!(ended < POLL_PERIOD as usize, "{ended}");
+        assert!(poll_work(usize::MAX).is_err(), "a lot of work at once asks at once");
+        drop(scope);
+        assert!((0..10_000).all(|_| poll().is_ok()), "after the scope");
+        assert_eq!(killed.0.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn what_is_charged_is_given_back_and_what_has_no_room_is_refused() {
+        let account = Account::new(1000);
+        let _scope = enter(Arc::new(Killed::default()), Arc::clone(&account));
+        let mut values = charge(Part::Values, 600).expect("there is room");
+        let error = charge(Part::Stages, 500).err().expect("there is no room");
+        assert_eq!(error.code(), Code::EXCEEDED_MEMORY_LIMIT);
+        values.try_set(900).expect("there is room");
+        assert!(values.try_set(1001).is_err());
+        assert_eq!(account.usage().of(Part::Values), 900, "what was refused changes nothing");
+        values.set(2000);
+        assert_eq!(account.total(), 2000, "what is there already counts, over the bound or not");
+        assert!(!account.has_room(1));
+        drop(values);
+        assert_eq!(account.total(), 0);
+        assert!(account.has_room(1000));
+    }
+}
