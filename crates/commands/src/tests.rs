@@ -83,7 +83,8 @@ impl Client {
             replica_set,
             ..ServerInfo::default()
         };
-        let service = Service::new(Parts { catalog, os, info, host, memory: limits::Account::new(1 << 30) });
+        let service =
+            Service::new(Parts { catalog, os, info, host, memory: limits::Account::new(1 << 30) });
         Self::on(service, 1)
     }
 
