@@ -1,7 +1,11 @@
 //! The program itself: what it says, what it refuses and how it ends.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+#[path = "support/ports.rs"]
+mod ports;
+
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use ports::free_port;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -34,10 +38,6 @@ fn refused(arguments: &[&str], code: i32, words: &[&str]) {
     for word in words {
         assert!(text.contains(word), "{arguments:?}: {text}");
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {

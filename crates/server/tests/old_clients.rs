@@ -1,9 +1,13 @@
 //! A client from before OP_MSG against the program itself.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
+#[path = "support/ports.rs"]
+mod ports;
+
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use ports::free_port;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use wire::{
@@ -20,7 +24,7 @@ struct Fernd {
 impl Fernd {
     fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let mut command = Command::new(env!("CARGO_BIN_EXE_fernd"));
         command.current_dir(directory.path());
         command.args(["--nounixsocket", "--cacheSize", "64M", "--port", &port.to_string()]);
