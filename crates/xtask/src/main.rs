@@ -64,6 +64,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// What clients can make the server hold, each case alone and all at once.
+    MemoryBound {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Mutation fuzzing of every decoder of outside bytes.
     Fuzz {
         /// Arguments handed on to the harness (`--help` lists them).
@@ -145,6 +151,9 @@ fn carry_out(task: Task) -> Result<()> {
         }
         Task::MonitoringCost { arguments } => {
             drivers::script(Build::Release, "monitoring_cost.py", &arguments)
+        }
+        Task::MemoryBound { arguments } => {
+            drivers::script(Build::Alone, "memory_bound.py", &arguments)
         }
         Task::Fuzz { arguments } => steps::fuzz(&arguments),
         Task::Sim { arguments } => steps::sim(&arguments),

@@ -1,0 +1,250 @@
+"""What clients can make the server hold: each case alone, then all of them at once beside an honest
+client.
+
+The bound is the manual's: the cache, a quarter of it and 64 MB. Each case is somebody who wants much
+memory; each may get his answer, an error or a wait, and the process stays within the bound. With
+`--together SECONDS` all cases run at once, and the time of the honest client's requests is compared
+with what it was alone.
+"""
+
+import argparse
+import multiprocessing
+import socket
+import struct
+import sys
+import threading
+import time
+
+import bson
+import pymongo
+from fernd import Fernd, size
+from pymongo.errors import PyMongoError
+
+MEGABYTE = 1 << 20
+LARGE = 16 * MEGABYTE - 1024
+
+
+def numbers(count):
+    return {"$range": [0, count]}
+
+
+def aggregate(client, *stages):
+    """One answer or one error; the server's memory is what counts."""
+    list(client.admin.aggregate([{"$documents": [{"_id": 1}]}, *stages], maxTimeMS=20_000))
+
+
+def concat_arrays(client, _):
+    arrays = {"$concatArrays": [numbers(1_000_000)] * 20}
+    aggregate(client, {"$project": {"n": {"$size": arrays}}})
+
+
+def set_union(client, _):
+    sets = {"$setUnion": [numbers(1_000_000), {"$range": [1_000_000, 3_000_000]}]}
+    aggregate(client, {"$project": {"n": {"$size": sets}}})
+
+
+def sort_array(client, _):
+    items = {"$map": {"input": numbers(1_000_000), "in": {"a": {"$mod": ["$$this", 1009]}}}}
+    aggregate(client, {"$project": {"n": {"$size": {"$sortArray": {"input": items, "sortBy": {"a": 1}}}}}})
+
+
+def text_of_a_reduce(client, _):
+    text = {"$reduce": {"input": numbers(30), "initialValue": "x" * 100, "in": {"$concat": ["$$value", "$$value"]}}}
+    aggregate(client, {"$project": {"n": {"$strLenBytes": text}}})
+
+
+def window_push(client, _):
+    client.hostile.rows.aggregate([
+        {"$setWindowFields": {"sortBy": {"_id": 1}, "output": {"all": {
+            "$push": "$text", "window": {"documents": ["unbounded", "current"]}}}}},
+        {"$group": {"_id": None, "n": {"$sum": {"$size": "$all"}}}}], maxTimeMS=20_000).to_list()
+
+
+def group_push(client, _):
+    client.hostile.rows.aggregate(
+        [{"$group": {"_id": None, "all": {"$push": "$text"}}}, {"$project": {"n": {"$size": "$all"}}}],
+        maxTimeMS=20_000).to_list()
+
+
+def write_batches(client, _):
+    client.hostile.batches.insert_many([{"text": "x" * 1_300_000} for _ in range(36)])
+    client.hostile.batches.delete_many({})
+
+
+def write_large(client, number):
+    client.hostile.written.replace_one({"_id": number}, {"text": "x" * LARGE}, upsert=True)
+
+
+def read_large(client, _):
+    for document in client.hostile.large.find():
+        assert len(document["text"]) == LARGE
+
+
+def message(command):
+    body = bson.encode(command)
+    return struct.pack("<iiiiIb", 21 + len(body), 1, 0, 2013, 0, 0) + body
+
+
+def never_read(port, stop):
+    """Asks for 16 MB and more and reads nothing of it."""
+    sockets = []
+    for _ in range(20):
+        s = socket.create_connection(("127.0.0.1", port))
+        s.sendall(message({"find": "large", "batchSize": 1000, "$db": "hostile"}))
+        sockets.append(s)
+    stop.wait(10)
+    for s in sockets:
+        s.close()
+
+
+def half_messages(port, stop):
+    """Announces 48 MB, sends most of it, and waits."""
+    sockets = []
+    for _ in range(20):
+        s = socket.create_connection(("127.0.0.1", port))
+        s.settimeout(1)
+        try:
+            s.sendall(struct.pack("<iiii", 48_000_000, 1, 0, 2013))
+            for _ in range(40):
+                s.sendall(b"x" * MEGABYTE)
+        except OSError:
+            pass  # closed, or not read any further: both keep the memory
+        sockets.append(s)
+    stop.wait(10)
+    for s in sockets:
+        s.close()
+
+
+# Name, clients, what each does: over a connection of the driver, or over sockets of its own.
+CASES = [
+    ("$concatArrays of $range", 1, concat_arrays),
+    ("the same, four clients", 4, concat_arrays),
+    ("$setUnion", 2, set_union),
+    ("$sortArray", 2, sort_array),
+    ("$concat in $reduce", 2, text_of_a_reduce),
+    ("$setWindowFields with $push", 2, window_push),
+    ("$group with $push", 2, group_push),
+    ("writers of batches of 47 MB", 6, write_batches),
+    ("writers of documents of 16 MB", 6, write_large),
+    ("readers of documents of 16 MB", 6, read_large),
+    ("clients that do not read replies", 1, never_read),
+    ("messages that never end", 1, half_messages),
+]
+OVER_SOCKETS = (never_read, half_messages)
+
+
+def attack(port, number, work, seconds):
+    """Does it again and again until the time is over; errors are answers too."""
+    stop, ends = threading.Event(), time.monotonic() + seconds
+    answered = failed = 0
+    with pymongo.MongoClient("127.0.0.1", port, directConnection=True) as client:
+        while time.monotonic() < ends:
+            try:
+                work(port, stop) if work in OVER_SOCKETS else work(client, number)
+                answered += 1
+            except (PyMongoError, OSError) as error:
+                failed += 1
+                if not isinstance(error, pymongo.errors.OperationFailure):
+                    time.sleep(0.05)
+    return answered, failed
+
+
+def attacker(port, number, work, seconds, results):
+    results.put(attack(port, number, work, seconds))
+
+
+def honest(port, seconds, results):
+    """Finds and updates by `_id`; tells the 99th percentile in milliseconds."""
+    times, ends = [], time.monotonic() + seconds
+    with pymongo.MongoClient("127.0.0.1", port, directConnection=True) as client:
+        rows = client.honest.rows
+        at = 0
+        while time.monotonic() < ends:
+            at += 1
+            started = time.monotonic()
+            if at % 10:
+                rows.find_one({"_id": at % 1000})
+            else:
+                rows.update_one({"_id": at % 1000}, {"$inc": {"n": 1}})
+            times.append(time.monotonic() - started)
+            time.sleep(0.002)
+    times.sort()
+    results.put((len(times), times[len(times) * 99 // 100] * 1000, times[-1] * 1000))
+
+
+def prepare(server):
+    with server.client() as client:
+        client.honest.rows.insert_many([{"_id": i, "n": 0, "text": "x" * 200} for i in range(1000)])
+        client.hostile.rows.insert_many([{"_id": i, "text": "y" * 4000} for i in range(20_000)])
+        for i in range(8):
+            client.hostile.large.insert_one({"_id": i, "text": "z" * LARGE})
+
+
+def in_processes(jobs):
+    results = multiprocessing.Queue()
+    running = [multiprocessing.Process(target=work, args=(*given, results)) for work, given in jobs]
+    for process in running:
+        process.start()
+    told = [results.get() for _ in running]
+    for process in running:
+        process.join()
+    return told
+
+
+def attackers(server, case, seconds):
+    _, clients, work = case
+    return [(attacker, (server.port, number, work, seconds)) for number in range(clients)]
+
+
+def report(name, server, bound, told):
+    peak = server.peak_resident()
+    answered, failed = sum(a for a, *_ in told), sum(f for _, f, *_ in told)
+    verdict = "within" if peak <= bound else "OVER"
+    print(f"| {name} | {peak / MEGABYTE:.0f} | {bound / MEGABYTE:.0f} | {verdict} | {answered} | {failed} |", flush=True)
+    return peak <= bound
+
+
+def alone(case, options, bound):
+    with Fernd("--cacheSize", options.cache_size) as server:
+        prepare(server)
+        told = in_processes(attackers(server, case, options.seconds))
+        kept = report(case[0], server, bound, told)
+        assert server.process.poll() is None, "the server is gone"
+        return kept
+
+
+def together(options, bound):
+    with Fernd("--cacheSize", options.cache_size) as server:
+        prepare(server)
+        ((_, before, _),) = in_processes([(honest, (server.port, 10))])
+        jobs = [(honest, (server.port, options.together))]
+        for case in CASES:
+            jobs += attackers(server, case, options.together)
+        told = in_processes(jobs)
+        kept = report("all at once", server, bound, [t for t in told if len(t) == 2])
+        ((count, beside, worst),) = [t for t in told if len(t) == 3]
+        print(f"honest client: p99 {before:.1f} ms alone, {beside:.1f} ms beside ({count} requests, "
+              f"worst {worst:.0f} ms)")
+        return kept
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cache-size", default="128M")
+    parser.add_argument("--seconds", type=float, default=5, help="for each case alone")
+    parser.add_argument("--together", type=float, default=0, help="seconds of all cases at once")
+    parser.add_argument("--only", help="cases whose name holds this")
+    options = parser.parse_args()
+    cache = size(options.cache_size)
+    bound = cache + cache // 4 + 64 * MEGABYTE
+    print("| case | peak MB | bound MB | | answers | errors |\n|---|---|---|---|---|---|")
+    cases = [case for case in CASES if not options.only or options.only in case[0]]
+    kept = [alone(case, options, bound) for case in cases]
+    if options.together:
+        kept.append(together(options, bound))
+    print(f"memory bound: {kept.count(True)} passed, {kept.count(False)} failed")
+    sys.exit(0 if all(kept) else 1)
+
+
+if __name__ == "__main__":
+    main()
