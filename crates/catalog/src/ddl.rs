@@ -21,8 +21,6 @@ use parking_lot::{ArcRwLockWriteGuard, RawRwLock};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest chain of views upon views.
-const MAX_VIEW_DEPTH: usize = 20;
 /// How long a change of the metadata keeps new writers out while it waits for those inside…
 pub(crate) const METADATA_TURN: Duration = Duration::from_millis(100);
 /// …and how often it tries, letting writers pass in between, before it gives up.
@@ -153,37 +151,6 @@ impl Catalog {
         }
     }
 
-    fn check_view(&self, namespace: &Namespace, options: &CollectionOptions) -> Result<()> {
-        let mut on = options.view.as_ref().map(|view| view.on.clone());
-        for _ in 0..MAX_VIEW_DEPTH {
-            let Some(name) = on else { return Ok(()) };
-            let below = Namespace::new(namespace.database(), &name)?;
-            if below == *namespace {
-                return Err(Error::new(
-                    Code::GRAPH_CONTAINS_CYCLE,
-                    format!("View cycle detected: {namespace}"),
-                ));
-            }
-            let below = self.collection(&below).filter(|below| below.is_view());
-            if let Some(below) =
-                below.as_ref().filter(|c| c.collation() != options.collation.as_ref())
-            {
-                return Err(Error::new(
-                    Code::OPTION_NOT_SUPPORTED_ON_VIEW,
-                    format!(
-                        "View {namespace} has conflicting collation with view {}",
-                        below.namespace
-                    ),
-                ));
-            }
-            on = below.and_then(|c| c.options.view.as_ref().map(|view| view.on.clone()));
-        }
-        Err(Error::location(
-            165,
-            format!("View depth limit exceeded; maximum depth is {MAX_VIEW_DEPTH}"),
-        ))
-    }
-
     /// Drops a collection with its indexes; says what it was. Waits for its writers.
     pub fn drop_collection(
         &self,
@@ -302,8 +269,8 @@ impl Catalog {
     ) -> Result<()> {
         let (collection, guard) = self.lock_current(namespace, check)?;
         let options = collection.options.with_view(on, pipeline)?;
-        self.check_view(namespace, &options)?;
         let _ddl = self.ddl.lock();
+        self.check_view(namespace, &options)?;
         let txn = self.engine().begin(TxnOptions::default());
         self.commit_changed(txn, with_options(&collection, options))?;
         drop(guard);

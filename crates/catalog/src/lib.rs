@@ -39,6 +39,7 @@ pub mod text {
 mod txn;
 mod validate;
 mod validation;
+mod views;
 
 pub use build::{CreatedIndexes, IndexChange, IndexSelector, same_pattern};
 pub use capped::{Cap, arrival_key, arrival_of, arrivals_from};
@@ -66,6 +67,7 @@ pub use sweep::TEMPORARY_PREFIX;
 pub use txn::{Isolation, Savepoint, Txn, TxnKind};
 pub use validate::ValidateReport;
 pub use validation::Validation;
+pub use views::MAX_VIEW_DEPTH;
 /// The engine itself, for the server that opens it.
 pub mod storage {
     pub use engine::*;

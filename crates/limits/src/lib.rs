@@ -13,8 +13,10 @@
 //!    is allocated, and until it is freed.
 
 mod memory;
+mod stack;
 
 pub use memory::{Account, Charge, Part, Usage};
+pub use stack::check_stack;
 
 use errors::Result;
 use std::cell::{Cell, RefCell};

@@ -23,7 +23,7 @@ use crate::request::{AggregateRequest, AggregateTarget, Verbosity};
 use crate::settle::{Considered, Settled};
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
-use catalog::{Collection, Namespace, Snapshot};
+use catalog::{Collection, MAX_VIEW_DEPTH, Namespace, Snapshot};
 use errors::{Code, Error, Result};
 use expr::Filter;
 use expr::agg::Variables;
@@ -31,9 +31,6 @@ use expr::filter::{Node, ParseContext};
 use pipeline::{EmptySource, Pipeline, PipelineContext, Source, Stage};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-
-/// The deepest chain of views.
-const MAX_VIEW_DEPTH: usize = 20;
 
 /// Runs a pipeline.
 pub fn aggregate(
@@ -180,8 +177,8 @@ fn resolve(
         stages = whole;
         ns = below;
     }
-    Err(Error::location(
-        165,
+    Err(Error::new(
+        Code::VIEW_DEPTH_LIMIT_EXCEEDED,
         format!("View depth limit exceeded; maximum depth is {MAX_VIEW_DEPTH}"),
     ))
 }

@@ -231,3 +231,64 @@ fn a_view_may_get_another_source_and_pipeline() {
     assert_eq!(code(&client.run("db", doc! { "collMod": "a", "viewOn": "b" })), Some(72));
     assert_eq!(code(&client.run("db", doc! { "collMod": "v", "viewOn": "v" })), Some(5));
 }
+
+/// Views that would reach themselves through a stage, each by its way to name a collection.
+#[test]
+fn no_view_reaches_itself_through_a_stage() {
+    let lookup = |from: &str| {
+        doc! { "$lookup": { "from": from, "as": "x", "localField": "a", "foreignField": "a" } }
+    };
+    let stages = |from: &str| {
+        let searched = doc! {
+            "from": from, "as": "x", "startWith": "$a",
+            "connectFromField": "a", "connectToField": "a"
+        };
+        [
+            lookup(from),
+            doc! { "$lookup": { "from": "c", "as": "x", "pipeline": [lookup(from)] } },
+            doc! { "$unionWith": from },
+            doc! { "$unionWith": { "coll": from } },
+            doc! { "$unionWith": { "coll": "c", "pipeline": [lookup(from)] } },
+            doc! { "$graphLookup": searched },
+            doc! { "$facet": { "one": [lookup(from)] } },
+        ]
+    };
+    for (itself, other) in stages("v").into_iter().zip(stages("w")) {
+        let client = Client::new();
+        client.ok("db", doc! { "insert": "c", "documents": [{ "_id": 1, "a": 1 }] });
+        client.ok("db", doc! { "create": "v", "viewOn": "c", "pipeline": [] });
+        let change = doc! { "collMod": "v", "viewOn": "c", "pipeline": [&itself] };
+        assert_eq!(code(&client.run("db", change)), Some(5), "{itself}");
+        let create = doc! { "create": "u", "viewOn": "c", "pipeline": [&itself] };
+        client.ok("db", create);
+        client.ok("db", doc! { "drop": "v" });
+        let made = doc! { "create": "v", "viewOn": "c", "pipeline": [&other] };
+        client.ok("db", made);
+        let back = doc! { "create": "w", "viewOn": "c", "pipeline": [&itself] };
+        assert_eq!(code(&client.run("db", back)), Some(5), "{other}");
+        client.ok("db", doc! { "create": "w", "viewOn": "c", "pipeline": [] });
+        let back = doc! { "collMod": "w", "viewOn": "v", "pipeline": [] };
+        assert_eq!(code(&client.run("db", back)), Some(5), "{other}");
+        client.ok("db", doc! { "aggregate": "u", "pipeline": [], "cursor": {} });
+    }
+}
+
+#[test]
+fn chains_of_views_through_stages_have_an_end() {
+    let client = Client::new();
+    client.ok("db", doc! { "insert": "v0", "documents": [{ "_id": 1 }] });
+    let view = |number: u32| {
+        let below = format!("v{}", number - 1);
+        let stage = doc! { "$lookup": { "from": below, "as": "x", "pipeline": [] } };
+        doc! { "create": format!("v{number}"), "viewOn": "v0", "pipeline": [stage] }
+    };
+    for number in 1..=20 {
+        client.ok("db", view(number));
+    }
+    assert_eq!(code(&client.run("db", view(21))), Some(165));
+    let found = doc! { "aggregate": "v20", "pipeline": [], "cursor": {} };
+    client.ok("db", found);
+    let stage = doc! { "$lookup": { "from": "v20", "as": "x", "pipeline": [] } };
+    let deeper = doc! { "aggregate": "v0", "pipeline": [stage], "cursor": {} };
+    assert_eq!(code(&client.run("db", deeper)), Some(232));
+}

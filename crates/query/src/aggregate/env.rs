@@ -34,6 +34,8 @@ pub(crate) struct QueryEnv {
     own: Names,
     /// The collection the pipeline runs on, for the stages that tell about it.
     namespace: Option<Namespace>,
+    /// How many pipelines this one runs inside of, those of views included.
+    depth: usize,
 }
 
 impl QueryEnv {
@@ -58,6 +60,7 @@ impl QueryEnv {
             bypass_validation: ctx.bypass_validation,
             options,
             namespace,
+            depth: 0,
         }
     }
 
@@ -115,7 +118,17 @@ impl Env for QueryEnv {
         variables: &Arc<Variables>,
     ) -> Result<Box<dyn Source>> {
         let ns = Namespace::new(&from.database, &from.collection)?;
-        let env = Self { namespace: Some(ns.clone()), ..self.clone() };
+        if self.depth == pipeline::MAX_NESTING {
+            return Err(Error::new(
+                Code::MAX_SUB_PIPELINE_VIEW_DEPTH_EXCEEDED,
+                format!(
+                    "Maximum number of nested sub-pipelines exceeded. Limit is {}",
+                    pipeline::MAX_NESTING
+                ),
+            ));
+        }
+        limits::check_stack()?;
+        let env = Self { namespace: Some(ns.clone()), depth: self.depth + 1, ..self.clone() };
         let parse = ParseContext {
             variables: Arc::clone(variables),
             text: true,
