@@ -121,14 +121,12 @@ impl Catalog {
                     format!("View {top} has conflicting collation with view {}", below.namespace),
                 ));
             }
-            let depth = match depths.get(&name) {
-                Some(depth) => *depth,
-                None => {
-                    let depth =
-                        self.depth_below(top, &below.options, view_below, depths, above + 1)?;
-                    depths.insert(name, depth);
-                    depth
-                }
+            let depth = if let Some(depth) = depths.get(&name) {
+                *depth
+            } else {
+                let depth = self.depth_below(top, &below.options, view_below, depths, above + 1)?;
+                depths.insert(name, depth);
+                depth
             };
             deepest = deepest.max(depth);
         }
