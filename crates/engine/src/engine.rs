@@ -184,6 +184,12 @@ impl Engine {
         self.environment().stats()
     }
 
+    /// The bound of memory, and what each part of the engine holds. Reads a few counters.
+    pub fn memory(&self) -> (u64, cachetable::Parts) {
+        let cache = &self.environment().cache;
+        (cache.capacity(), cache.parts())
+    }
+
     /// The dictionaries there are now, ids ascending.
     pub fn dictionaries(&self) -> Vec<(DictionaryId, DictionaryOptions)> {
         let all = self.environment().directory.all();
@@ -251,6 +257,17 @@ impl Engine {
     /// Whether pages stay compressed in memory when their frames go, from now on.
     pub fn set_compress_before_eviction(&self, compress: bool) {
         self.environment().cache.set_compressing(compress);
+    }
+
+    /// Lends so many bytes of the cache's bound to somebody else: pages go to make room for them.
+    pub fn lend_memory(&self, bytes: u64) {
+        self.environment().cache.sample(cachetable::Part::Lent, bytes);
+    }
+
+    /// Counts so many bytes, which whoever uses the engine keeps about its dictionaries, into the cache's
+    /// bound; the cache makes room for them.
+    pub fn set_catalog_bytes(&self, bytes: u64) {
+        self.environment().cache.sample(cachetable::Part::Catalog, bytes);
     }
 
     /// Cuts free space off the data file; says how many bytes the filesystem got back.
