@@ -8,6 +8,7 @@ use crate::background::Jobs;
 use crate::checkpoint::Last;
 use crate::commit::CommitOrder;
 use crate::dictionary::{Dictionary, Directory};
+use crate::disk::Room;
 use crate::health::Health;
 use crate::housekeeping::Keeper;
 use crate::live::LiveTxns;
@@ -47,6 +48,7 @@ pub(crate) struct Environment {
     pub(crate) memory: Padded<Memory>,
     pub(crate) jobs: Padded<Jobs>,
     pub(crate) keeper: Keeper,
+    pub(crate) room: Room,
     /// One checkpoint at a time.
     pub(crate) checkpointing: Mutex<Last>,
     pub(crate) counters: Counters,

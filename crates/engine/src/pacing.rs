@@ -317,13 +317,17 @@ impl Environment {
     }
 
     /// As [`Environment::make_room_alone`], beside flushers where there are some: above the hard
-    /// bound it waits for them.
+    /// bound it waits for them. On a full disk it does not: a start must not fail for want of space,
+    /// and what is replayed is not more than the log holds.
     pub(crate) fn make_room_in_recovery(&self) -> Result<()> {
         let hard = self.budget() / 4 * 5;
         loop {
-            self.make_room_alone()?;
+            match self.make_room_alone() {
+                Err(Error::NoSpace(_)) => return Ok(()),
+                made => made?,
+            }
             let waits = self.options.background == Background::Threads;
-            if !waits || self.memory.total() <= hard {
+            if !waits || self.memory.total() <= hard || self.jobs.found_no_space() {
                 return Ok(());
             }
             self.note_filling(self.memory.total(), self.budget());
