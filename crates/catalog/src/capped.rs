@@ -57,7 +57,7 @@ impl Cap {
             )));
         }
         let documents = match max {
-            Some(max) if max >= MAX_CAP_DOCUMENTS => {
+            Some(max) if max > MAX_CAP_DOCUMENTS => {
                 return Err(Error::bad_value(
                     "max in a capped collection has to be < 2^31 or not set",
                 ));

@@ -282,6 +282,22 @@ impl Catalog {
         Ok(())
     }
 
+    /// Says whether change streams are to tell what documents were before and after.
+    pub fn change_images(
+        &self,
+        namespace: &Namespace,
+        change: &RawDocument,
+        check: Check<'_>,
+    ) -> Result<()> {
+        let (collection, guard) = self.lock_current(namespace, check)?;
+        let options = collection.options.with_images(change)?;
+        let _ddl = self.ddl.lock();
+        let txn = self.engine().begin(TxnOptions::default());
+        self.commit_changed(txn, with_options(&collection, options))?;
+        drop(guard);
+        Ok(())
+    }
+
     /// The collection's current version under its exclusive metadata lock.
     pub(crate) fn lock_current(
         &self,

@@ -58,7 +58,7 @@ pub use index::{IndexSpec, default_index_name, known_options};
 pub use locks::ShownLock;
 pub use namespace::{Namespace, check_database};
 pub use observer::OpObserver;
-pub use options::{Clustered, CollectionOptions, TimeSeries, View};
+pub use options::{Clustered, CollectionOptions, TimeSeries, View, view_pipeline};
 pub use pending::Names;
 pub use reindex::{ReindexProgress, Reindexed};
 pub use session_records::{SESSION_BYTES, SessionRow};

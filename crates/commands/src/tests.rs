@@ -3,6 +3,7 @@
 
 mod admin;
 mod aggregation;
+mod arguments;
 mod bound;
 mod bound_ddl;
 mod bulk_write;
