@@ -291,8 +291,8 @@ impl Catalog {
     ) -> Result<()> {
         let (collection, guard) = self.lock_current(namespace, check)?;
         let options = collection.options.with_images(change)?;
-        let _ddl = self.ddl.lock();
-        let txn = self.engine().begin(TxnOptions::default());
+        let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
+        let _turn = self.turns.take(&mut txn);
         self.commit_changed(txn, with_options(&collection, options))?;
         drop(guard);
         Ok(())
