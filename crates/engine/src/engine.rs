@@ -80,8 +80,12 @@ impl Engine {
     /// An engine over a simulated disk in memory, for tests of the floors above. No thread runs;
     /// writers drain memory themselves.
     pub fn temporary() -> Self {
-        let disk = os::sim::SimOs::new(0).os();
-        let os = Os { vfs: disk.vfs, ..Os::real() };
+        Self::temporary_on(&os::sim::SimOs::new(0).os())
+    }
+
+    /// As [`Engine::temporary`], on a simulated disk that may crash and be started again.
+    pub fn temporary_on(disk: &Os) -> Self {
+        let os = Os { vfs: Arc::clone(&disk.vfs), ..Os::real() };
         let mut options = Options::new("/temporary");
         options.cache_size = 64 << 20;
         options.fs_redzone_percent = 0;
