@@ -450,9 +450,11 @@ impl Service {
         }
     }
 
-    /// Ends requests that only wait for time to pass, and the expiry of documents; other requests
-    /// go on.
+    /// Ends requests that only wait, for time to pass or for a lock, transactions that no request
+    /// works in, and the expiry of documents; other requests go on.
     pub fn end_waits(&self) {
+        self.operations.end_waits();
+        self.abort_transactions();
         // Out of the lock first: ending it waits for the document it is at.
         let ttl = self.ttl.lock().take();
         drop(ttl);

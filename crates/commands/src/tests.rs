@@ -3,6 +3,7 @@
 
 mod admin;
 mod aggregation;
+mod arguments;
 mod bound;
 mod bound_ddl;
 mod bulk_write;
@@ -19,6 +20,7 @@ mod geo;
 mod housekeeping;
 mod javascript;
 mod layouts;
+mod lock_waits;
 mod mutations;
 mod prepare_unique;
 mod profiler;

@@ -83,10 +83,6 @@ pub(crate) fn remembered<T>(
             log.ended(result.is_ok());
         }
         match result {
-            // The server's own upkeep goes on elsewhere.
-            Err(error) if ctx.whole == Whole::Part && error.code() == Code::LOCK_TIMEOUT => {
-                return Err(error);
-            }
             Err(error) if is_retryable(&error) => back_off(ctx, &mut attempts)?,
             Err(error) if repeats.again(&error, ctx.catalog, &*ctx.interrupt)? => {}
             other => return other,
@@ -94,8 +90,9 @@ pub(crate) fn remembered<T>(
     }
 }
 
-/// Runs one statement of a batch, again where it met a change of the metadata before it wrote. In a client's transaction it leaves nothing where it fails, also
-/// where it has written several times by then.
+/// Runs one statement of a batch, again where it met a change of the metadata before it wrote. In a
+/// client's transaction it leaves nothing where it fails, also where it has written several times by
+/// then.
 pub(crate) fn statement<T>(
     ctx: &mut OpContext<'_>,
     mut run: impl FnMut(&mut OpContext<'_>) -> Result<T>,
