@@ -206,7 +206,8 @@ impl Catalog {
             self.publish(&Arc::new(with_built(created)));
         });
         drop(ddl);
-        committed.map_err(from_engine).map(drop)
+        committed.map_err(from_engine)?.visible();
+        Ok(())
     }
 
     /// Drops indexes; says how many there were, `_id` included. Waits for the writers.
@@ -317,7 +318,7 @@ pub(crate) fn drop_unfinished(engine: &Engine, dictionaries: &[DictionaryId]) ->
         txn.delete(DictionaryId::ROOT, &metadata::building_key(*dictionary))
             .map_err(from_engine)?;
     }
-    txn.commit(Durability::Buffered).map_err(from_engine)?;
+    txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
     Ok(())
 }
 

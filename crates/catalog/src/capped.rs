@@ -23,7 +23,7 @@ use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use crate::txn::{Txn, TxnKind};
 use bson::raw::RawDocument;
-use engine::{DictionaryId, Direction, Durability, KeyRange, TxnOptions};
+use engine::{DictionaryId, Direction, KeyRange, TxnOptions};
 use errors::{Code, Error, Result};
 use parking_lot::{Condvar, Mutex};
 use std::ops::Bound;
@@ -394,7 +394,7 @@ impl Catalog {
                 txn.covered(order, HEAD_KEY, Some(&head.write()))?;
                 Ok(head.is_over(cap) && head.first < head.next)
             })();
-            match trimmed.and_then(|more| txn.commit(Durability::Buffered).map(|_| more)) {
+            match trimmed.and_then(|more| txn.commit().map(|_| more)) {
                 Ok(false) => return Ok(()),
                 Err(error) if !crate::is_retryable(&error) => return Err(error),
                 _ => {}
@@ -459,7 +459,7 @@ impl Catalog {
                 let document = RawDocument::from_bytes(document)?;
                 txn.insert_document(&collection, document)
             });
-            match inserted.and_then(|()| txn.commit(Durability::Buffered).map(drop)) {
+            match inserted.and_then(|()| txn.commit().map(drop)) {
                 Err(error) if crate::is_retryable(&error) => {}
                 other => return other,
             }

@@ -135,7 +135,7 @@ impl Catalog {
         let mut txn = self.engine.begin(engine::TxnOptions::default());
         txn.put(counts::DICTIONARY, metadata::VERSION_KEY, &metadata::VERSION.to_le_bytes())
             .map_err(from_engine)?;
-        txn.commit(engine::Durability::Buffered).map_err(from_engine)?;
+        txn.commit(engine::Durability::Buffered).map_err(from_engine)?.visible();
         Ok(())
     }
 
@@ -220,6 +220,11 @@ impl Catalog {
     /// Whether the database has a collection.
     pub fn database_exists(&self, database: &str) -> bool {
         !self.collections(database).is_empty()
+    }
+
+    /// Fails where nothing can be written any more: the storage engine stopped.
+    pub fn check_running(&self) -> Result<()> {
+        self.engine.check_running().map_err(from_engine)
     }
 
     /// Makes every commit so far durable (`j: true`, `fsync`).

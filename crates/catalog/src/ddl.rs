@@ -165,7 +165,7 @@ impl Catalog {
             self.namespaces.write().remove(namespace.as_str());
             collection.shared.end();
         });
-        dropped.map_err(from_engine)?;
+        dropped.map_err(from_engine)?.visible();
         drop(guard);
         Ok(collection)
     }
@@ -194,7 +194,7 @@ impl Catalog {
                 collection.shared.end();
             }
         });
-        dropped.map_err(from_engine)?;
+        dropped.map_err(from_engine)?.visible();
         drop(guards);
         Ok(collections.len())
     }
@@ -230,7 +230,7 @@ impl Catalog {
                 target.shared.end();
             }
         });
-        committed.map_err(from_engine)?;
+        committed.map_err(from_engine)?.visible();
         drop(guards);
         Ok(())
     }
@@ -357,7 +357,7 @@ impl Catalog {
         let changed = Arc::new(changed);
         write_record(&mut txn, &changed).map_err(from_engine)?;
         let committed = txn.commit_with(Durability::Buffered, |_| self.publish(&changed));
-        committed.map_err(from_engine)?;
+        committed.map_err(from_engine)?.visible();
         Ok(changed)
     }
 

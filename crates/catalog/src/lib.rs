@@ -49,7 +49,8 @@ pub use ddl::Check;
 pub use documents::{MAX_DOCUMENT_BYTES, MAX_DOCUMENT_DEPTH, check_document, check_id};
 /// The engine's own names, for the floors that do not see it.
 pub use engine::{
-    Cursor, DictionaryId, Direction, Durability, Engine, KeyRange, Snapshot, Timestamp, Value,
+    Cursor, DictionaryId, Direction, Engine, KeyRange, Snapshot, Timestamp, Value,
+    besides_the_task, thread_commits,
 };
 pub use failure::{DEADLOCK, from_engine, is_retryable};
 pub use held::Reader;

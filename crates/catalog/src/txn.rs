@@ -373,8 +373,12 @@ impl Txn {
         }
     }
 
-    /// Makes the writes visible, and durable as asked. May wait for the disk.
-    pub fn commit(mut self, durability: Durability) -> Result<engine::Timestamp> {
+    /// Makes the writes visible. Whoever acknowledges them as durable waits for the disk once, for
+    /// all of a command's: [`Catalog::sync`].
+    ///
+    /// # Errors
+    /// Nothing of it is visible.
+    pub fn commit(mut self) -> Result<engine::Timestamp> {
         self.write_multikey_marks()?;
         let mut stripes: SmallVec<[(usize, Stripe); 1]> = SmallVec::new();
         let mut written = Ok(());
@@ -400,8 +404,7 @@ impl Txn {
         let lent = || stripes.iter().map(|(at, stripe)| (&self.touched[*at], *stripe));
         let mut published = false;
         let committed = match written {
-            // A commit that is visible counts, also where the disk then fails it.
-            Ok(()) => self.engine.commit_with(durability, |timestamp| {
+            Ok(()) => self.engine.commit_with(Durability::Buffered, |timestamp| {
                 published = true;
                 self.catalog.publish_names(&self.names, timestamp);
                 for (touched, stripe) in lent() {
@@ -427,7 +430,7 @@ impl Txn {
                 touched.collection.shared.counts.give_back(stripe);
             }
         }
-        committed.map_err(from_engine)
+        Ok(committed.map_err(from_engine)?.visible())
     }
 
     /// Forgets the writes and opens the locks.

@@ -4,14 +4,14 @@ use crate::arguments::Arguments;
 use crate::connection::Connection;
 use crate::fields::Field;
 use crate::profiler::Figures;
-use crate::registry::{Class, Command};
+use crate::registry::Command;
 use crate::service::{Request, Service};
 use crate::transactions::Checked;
 use crate::transactions::bound::Running;
 use crate::transactions::statements::Log;
 use crate::writer::Writer;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, Uuid, doc};
-use catalog::{Durability, Namespace, Snapshot, Txn};
+use catalog::{Namespace, Snapshot, Txn};
 use errors::{Code, Error, Result};
 use os::Waits;
 use query::{Interrupt, OpContext, StatementLog, Verbosity};
@@ -50,6 +50,10 @@ pub(crate) struct Context<'a> {
     pub(crate) statement_failed: bool,
     /// A retryable write's request has changed something.
     pub(crate) wrote: bool,
+    /// It was a statement of a transaction, whose end will do what it did.
+    pub(crate) inside: bool,
+    /// Something it did is visible to others.
+    pub(crate) committed: bool,
     /// A fail point has chosen the error's labels.
     pub(crate) labels_given: bool,
     /// Close the connection instead of answering.
@@ -88,10 +92,6 @@ impl<'a> Context<'a> {
     /// What `query` runs an operation in.
     pub(crate) fn op(&mut self) -> OpContext<'_> {
         let mut op = OpContext::new(&self.service.catalog, self.interrupt());
-        // A write command waits once, for all of its statements, when they are done.
-        if self.arguments.write_concern.synced && self.command.class != Class::Write {
-            op.durability = Durability::Synced;
-        }
         // Commands that do not know the field have refused it.
         op.bypass_validation = match self.body.get("bypassDocumentValidation") {
             Ok(Some(RawBsonRef::Boolean(bypass))) => bypass,

@@ -135,6 +135,11 @@ impl Engine {
         crate::Timestamp(self.environment().snapshots.watermark())
     }
 
+    /// Fails where the engine has stopped or was closed: nothing will be written any more.
+    pub fn check_running(&self) -> Result<()> {
+        self.environment().health.check_running()
+    }
+
     /// Makes every commit so far durable (`j: true`, `fsync`).
     pub fn sync(&self) -> Result<()> {
         let environment = self.environment();

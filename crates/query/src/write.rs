@@ -74,7 +74,7 @@ pub(crate) fn remembered<T>(
                     log.write(&mut txn, ctx.first_statement + statement, &outcome)?;
                 }
             }
-            txn.commit(ctx.durability)?;
+            txn.commit()?;
             Ok(value)
         });
         if let Some(log) = ctx.statements.as_deref_mut() {
@@ -126,7 +126,7 @@ pub(crate) fn as_a_whole<T>(
         inside.bypass_validation = ctx.bypass_validation;
         inside.txn = Some(&mut txn);
         let result = match run(&mut inside) {
-            Ok(value) => txn.commit(ctx.durability).map(|_| value),
+            Ok(value) => txn.commit().map(|_| value),
             Err(error) => Err(error),
         };
         match result {

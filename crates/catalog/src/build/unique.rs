@@ -75,7 +75,8 @@ impl Catalog {
             self.publish(&Arc::new(with_new(created)));
         });
         drop(ddl);
-        committed.map_err(from_engine).map(drop)
+        committed.map_err(from_engine)?.visible();
+        Ok(())
     }
 }
 

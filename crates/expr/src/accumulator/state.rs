@@ -359,7 +359,7 @@ fn keep_extreme(
     under: Option<&Collation>,
 ) {
     let better = best.as_ref().is_none_or(|best| {
-        keystring::compare_under(value, best.as_raw_bson_ref(), under) == wanted
+        crate::order::compare_under(value, best.as_raw_bson_ref(), under) == wanted
     });
     if better {
         *best = Some(value.into());
