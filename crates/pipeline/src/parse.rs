@@ -194,6 +194,19 @@ impl Pipeline {
 
     fn validate(&self, ctx: &PipelineContext) -> Result<()> {
         crate::text_score::check_places(&self.stages, ctx.inside == Inside::Facet)?;
+        let first = self.stages.first();
+        if ctx.inside == Inside::Nothing && ctx.collection.is_none() {
+            let fine = first.is_some_and(Stage::is_source);
+            if !fine {
+                let shown = first.map_or("an empty pipeline", Stage::name);
+                return Err(Error::new(
+                    Code::INVALID_NAMESPACE,
+                    format!(
+                        "{{aggregate: 1}} is not valid for '{shown}'; a collection is required."
+                    ),
+                ));
+            }
+        }
         for (at, stage) in self.stages.iter().enumerate() {
             let name = stage.name();
             let first_only = stage.is_source() || matches!(stage, Stage::GeoNear(_));
@@ -216,19 +229,6 @@ impl Pipeline {
             }
             if ctx.inside == Inside::Facet && (first_only || matches!(stage, Stage::Facet(_))) {
                 return Err(not_inside(name, ctx.inside));
-            }
-        }
-        let first = self.stages.first();
-        if ctx.inside == Inside::Nothing && ctx.collection.is_none() {
-            let fine = first.is_some_and(Stage::is_source);
-            if !fine {
-                let shown = first.map_or("an empty pipeline", Stage::name);
-                return Err(Error::new(
-                    Code::INVALID_NAMESPACE,
-                    format!(
-                        "{{aggregate: 1}} is not valid for '{shown}'; a collection is required."
-                    ),
-                ));
             }
         }
         Ok(())

@@ -103,3 +103,99 @@ fn out_reads_its_target() {
         ],
     );
 }
+
+#[test]
+fn stages_that_tell_of_the_server_check_their_arguments_and_place() {
+    let on = |database: Bson, pipeline: Bson, code| {
+        (doc! { "aggregate": database, "pipeline": pipeline, "cursor": {} }, code)
+    };
+    let list = |spec: Bson, code| on(bson!(1), bson!([{ "$listClusterCatalog": spec }]), code);
+    check(
+        &[],
+        vec![
+            list(bson!({}), 0),
+            list(bson!({ "shards": true, "balancingConfiguration": false }), 0),
+            list(bson!({ "shards": null }), 14),
+            list(bson!({ "balancingConfiguration": 1 }), 14),
+            list(bson!({ "Shards": true }), 40415),
+            list(bson!(5), 9_621_302),
+            list(Bson::Null, 9_621_302),
+            on(bson!("c"), bson!([{ "$listClusterCatalog": {} }]), 9_621_301),
+            on(bson!(1), bson!([{ "$match": {} }, { "$listClusterCatalog": {} }]), 73),
+            on(
+                bson!(1),
+                bson!([{ "$listClusterCatalog": {} }, { "$listClusterCatalog": {} }]),
+                40602,
+            ),
+            on(bson!("c"), bson!([{ "$listCatalog": {} }]), 0),
+            on(bson!("c"), bson!([{ "$listCatalog": { "x": 1 } }]), 6_200_600),
+            on(bson!(1), bson!([{ "$listCatalog": {} }]), 73),
+            on(bson!(1), bson!([{ "$queryStats": {} }]), 73),
+            on(bson!(1), bson!([{ "$querySettings": {} }]), 73),
+        ],
+    );
+    let client = Client::new();
+    let admin = |stage: Document| {
+        code(&client, "admin", doc! { "aggregate": 1, "pipeline": [stage], "cursor": {} })
+    };
+    let stats = |spec: Bson| admin(doc! { "$queryStats": spec });
+    let transform = |algorithm: Bson, key: Bson| {
+        stats(bson!({ "transformIdentifiers": { "algorithm": algorithm, "hmacKey": key } }))
+    };
+    let key = Bson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: vec![1; 32] });
+    assert_eq!(stats(bson!({})), 0);
+    assert_eq!(transform(bson!("hmac-sha-256"), key.clone()), 0);
+    assert_eq!(transform(bson!("other"), key), 2);
+    assert_eq!(transform(bson!("hmac-sha-256"), bson!(5)), 14);
+    assert_eq!(stats(bson!({ "x": 1 })), 40415);
+    assert_eq!(stats(bson!(5)), 9);
+    assert_eq!(admin(doc! { "$querySettings": {} }), 0);
+    assert_eq!(admin(doc! { "$querySettings": 5 }), 7_746_800);
+    assert_eq!(admin(doc! { "$querySettings": { "x": 1 } }), 40415);
+}
+
+#[test]
+fn the_cluster_catalog_lists_what_list_collections_does() {
+    let client = Client::new();
+    client.ok("db", doc! { "create": "c", "capped": true, "size": 4096 });
+    client.ok("db", doc! { "create": "v", "viewOn": "c" });
+    client.ok("other", doc! { "create": "d" });
+    let run = |database: &str, stage: Document| {
+        let command = doc! { "aggregate": 1, "pipeline": [stage, { "$sort": { "ns": 1 } }],
+        "cursor": {} };
+        let reply = client.ok(database, command);
+        let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+        batch.iter().map(|one| one.as_document().unwrap().clone()).collect::<Vec<_>>()
+    };
+    let list = run("db", doc! { "$listClusterCatalog": { "shards": true } });
+    assert_eq!(list.len(), 2);
+    assert_eq!(list[0].get_str("ns").ok(), Some("db.c"));
+    assert_eq!(list[0].get_str("type").ok(), Some("collection"));
+    assert_eq!(list[0].get_document("options").unwrap(), &doc! { "capped": true, "size": 4096 });
+    assert_eq!(list[0].get_bool("sharded").ok(), Some(false));
+    assert!(list[0].get_array("shards").unwrap().is_empty());
+    assert_eq!(list[1].get_str("type").ok(), Some("view"));
+    assert!(!list[1].contains_key("idIndex"));
+    assert_eq!(run("none", doc! { "$listClusterCatalog": {} }).len(), 0);
+    assert_eq!(run("admin", doc! { "$listClusterCatalog": {} }).len(), 3);
+    let catalog = run("admin", doc! { "$listCatalog": {} });
+    assert_eq!(catalog.len(), 3);
+    let indexes = catalog[0].get_document("md").unwrap().get_array("indexes").unwrap();
+    assert_eq!(indexes.len(), 1);
+}
+
+#[test]
+fn explain_tells_the_hash_of_a_querys_shape() {
+    let client = Client::new();
+    let hash = |command: Document| {
+        let reply = client.ok("db", doc! { "explain": command });
+        reply.get_str("queryShapeHash").ok().map(str::to_owned)
+    };
+    let first = hash(doc! { "find": "c", "filter": { "a": 1 } });
+    assert_eq!(first.as_ref().map(String::len), Some(64));
+    assert_eq!(hash(doc! { "find": "c", "filter": { "a": 2 } }), first);
+    assert_ne!(hash(doc! { "find": "d", "filter": { "a": 2 } }), first);
+    assert!(hash(doc! { "aggregate": "c", "pipeline": [], "cursor": {} }).is_some());
+    assert!(hash(doc! { "distinct": "c", "key": "a" }).is_some());
+    assert_eq!(hash(doc! { "count": "c" }), None);
+}
