@@ -296,6 +296,7 @@ impl Service {
             txn_id: AtomicU64::new(0),
             lock_timeout_ms: AtomicI64::new(-1),
             yields_write_lock: AtomicBool::new(false),
+            exhaust_cursor: AtomicI64::new(0),
         });
         self.connections.lock().insert(id, Arc::clone(&connection));
         connection
@@ -305,6 +306,11 @@ impl Service {
     /// and its sessions live on: another connection may continue them.
     pub fn close_connection(&self, connection: &Connection) {
         bound::abort(self, connection);
+        // Nobody else knows of it: a stream of replies that was broken off ends its cursor.
+        let streamed = connection.exhaust_cursor.swap(0, Ordering::Relaxed);
+        if streamed != 0 {
+            let _killed = self.cursors.kill_where(|cursor| cursor.id.0 == streamed);
+        }
         self.operations.close(connection.id);
         let gone = self.connections.lock().remove(&connection.id);
         drop(gone);
@@ -406,7 +412,9 @@ impl Service {
         let time = self.os.clock.monotonic().saturating_sub(started + context.waited);
         self.account(&context, time, result.as_ref().err());
         drop(running);
-        let Context { reply, exhaust, hang_up, .. } = context;
+        let Context { reply, exhaust, hang_up, figures, .. } = context;
+        let streamed = if exhaust.is_some() { figures.cursor } else { 0 };
+        connection.exhaust_cursor.store(streamed, Ordering::Relaxed);
         let reply = Reply { document: reply.finish(), exhaust, hang_up };
         last_write::note(connection, command, request.op, &reply.document);
         reply
