@@ -22,10 +22,20 @@ pub struct ConnectionInfo {
     pub local: String,
 }
 
+/// Whose word a connection carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// Somebody's who connected, wherever from.
+    Client,
+    /// The server's own, before it listens: it may set what is fixed afterwards.
+    Startup,
+}
+
 /// A client connection.
 pub struct Connection {
     pub(crate) id: u64,
     pub(crate) info: ConnectionInfo,
+    pub(crate) origin: Origin,
     pub(crate) operation: Arc<Operation>,
     /// The same slot as running queries see it.
     pub(crate) interrupt: Arc<dyn Interrupt>,
@@ -45,6 +55,8 @@ pub struct Connection {
     pub(crate) lock_timeout_ms: AtomicI64,
     /// What `setWriteLockYielding` was told last.
     pub(crate) yields_write_lock: AtomicBool,
+    /// The cursor whose next batch follows the last reply by itself; 0 without one.
+    pub(crate) exhaust_cursor: AtomicI64,
 }
 
 impl Connection {
