@@ -102,6 +102,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Small file systems filled to the last byte: red zone, starts, drops; needs to mount.
+    FullDisk {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Isolation and durability through the official driver, under kills (`-- --help`).
     Isolation {
         /// What to run, and how: `histories`, `bank`, `contention`, `cost`.
@@ -161,6 +167,7 @@ fn carry_out(task: Task) -> Result<()> {
         Task::Iibench { arguments } => drivers::script(Build::Alone, "iibench.py", &arguments),
         Task::Ycsb { arguments } => drivers::script(Build::Release, "ycsb.py", &arguments),
         Task::Kill9 { arguments } => drivers::script(Build::Alone, "kill9.py", &arguments),
+        Task::FullDisk { arguments } => drivers::script(Build::Alone, "full_disk.py", &arguments),
         Task::Isolation { arguments } => drivers::isolation(&arguments),
         Task::Gates { arguments } => gates::gates(&arguments),
         Task::BenchSmoke(options) => bench::smoke(Build::Release, &options),

@@ -39,6 +39,7 @@ const STEPS: &[Step] = &[
     ("iibench", || {
         drivers::script(Build::WithTests, "iibench.py", &words("--docs 300000 --cache-size 64M"))
     }),
+    ("full-disk", || drivers::script(Build::WithTests, "full_disk.py", &words("--short"))),
     ("kill9", || drivers::script(Build::WithTests, "kill9.py", &words("--rounds 5"))),
     ("connections", || {
         drivers::script(Build::WithTests, "connections.py", &words("--open 10000 --active 1000"))
