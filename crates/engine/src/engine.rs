@@ -70,8 +70,9 @@ impl Engine {
         for dir in [&options.dir, &options.log_dir(), &options.tmp_dir()] {
             os.vfs.create_dir_all(dir).map_err(|e| io_error("create", dir, &e))?;
         }
-        let log_disk = os.vfs.space(&options.log_dir()).map_or(u64::MAX, |space| space.total);
-        let options = options.resolve(log_disk)?;
+        let total = |dir: &Path| os.vfs.space(dir).map_or(u64::MAX, |space| space.total);
+        let disks = (total(&options.dir), total(&options.log_dir()));
+        let options = options.resolve(disks.0, disks.1)?;
         let guard = lock_directory(&os, &options.dir)?;
         let is_marked = check_version(&os, &options.dir)?;
         check_data_file(&os, &options, is_marked)?;
