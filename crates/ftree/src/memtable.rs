@@ -12,6 +12,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
+use crate::KeyHasher;
 use crate::fetch::{LINE_BYTES, fetch};
 use crate::message::{Entry, Message, Place};
 use arena::Arena;
@@ -23,13 +24,14 @@ use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use record::{Record, Target};
 use std::sync::Arc;
 
-/// The hash all filters and indexes of a key share.
+/// The hash that filters on disk are made of.
 pub(crate) fn hash(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
 }
 
 /// A memtable: active until it is sealed, then read-only until it is drained.
 pub(crate) struct MemTable {
+    hasher: KeyHasher,
     index: Index,
     order: Ordered,
     /// Threads inside [`MemTable::insert`].
@@ -43,9 +45,10 @@ pub(crate) struct MemTable {
 
 impl MemTable {
     /// An empty one; its memory is taken from the cache's bound.
-    pub(crate) fn new(cache: &Arc<CacheTable>) -> Self {
+    pub(crate) fn new(cache: &Arc<CacheTable>, hasher: &KeyHasher) -> Self {
         let arena = Arena::new(cache);
         Self {
+            hasher: hasher.clone(),
             index: Index::new(),
             order: Ordered::new(),
             writers: Writers::default(),
@@ -53,6 +56,11 @@ impl MemTable {
             flushed_ts: AtomicU64::new(0),
             arena,
         }
+    }
+
+    /// The hash by which this table, and every other with the same hasher, knows a key.
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash(key)
     }
 
     /// Adds an entry; false where the table is sealed and the caller must take the new one. An
@@ -65,7 +73,7 @@ impl MemTable {
         }
         let record = Record::new(&self.arena, key, ts, message);
         let weight = Entry { key, ts, message }.weight();
-        if self.index.insert(&self.arena, hash, record, weight) {
+        if self.index.insert(&self.arena, &self.hasher, hash, record, weight) {
             self.order.insert(&self.arena, record);
         }
         drop(writer);
