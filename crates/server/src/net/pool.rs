@@ -43,7 +43,7 @@ pub struct NetOptions {
     /// Address space of a worker's stack; only what is touched costs memory.
     pub worker_stack_bytes: usize,
     /// Connections and their ends are not logged.
-    pub quiet: bool,
+    pub quiet: Arc<AtomicBool>,
 }
 
 impl Default for NetOptions {
@@ -54,7 +54,7 @@ impl Default for NetOptions {
             write_timeout: Duration::from_mins(2),
             worker_idle: Duration::from_secs(5),
             worker_stack_bytes: 2 << 20,
-            quiet: false,
+            quiet: Arc::default(),
         }
     }
 }
@@ -346,7 +346,7 @@ impl<S: Service> Poller<S> {
         let open = shared.stats.open();
         if open >= options.max_connections {
             shared.stats.rejected.fetch_add(1, Ordering::Relaxed);
-            if !options.quiet {
+            if !options.quiet.load(Ordering::Relaxed) {
                 tracing::info!(target: "NETWORK", id = 22942, remote = peer.remote,
                     "Connection refused because there are too many open connections");
             }
@@ -358,10 +358,11 @@ impl<S: Service> Poller<S> {
         }
         shared.stats.open.fetch_add(1, Ordering::Relaxed);
         shared.stats.accepted.fetch_add(1, Ordering::Relaxed);
-        let remote = if options.quiet { String::new() } else { peer.remote.clone() };
+        let remote =
+            if options.quiet.load(Ordering::Relaxed) { String::new() } else { peer.remote.clone() };
         let state = shared.service.open_connection(peer);
         let id = shared.service.number(&state);
-        if !options.quiet {
+        if !options.quiet.load(Ordering::Relaxed) {
             tracing::info!(target: "NETWORK", id = 22943, remote, connectionId = id,
                 connectionCount = open + 1, "Connection accepted");
         }
@@ -486,7 +487,7 @@ fn close<S: Service>(shared: &Shared<S>, connection: &Connection<S>, reason: Opt
         tracing::info!(target: "NETWORK", connectionId = connection.id, reason,
             "Closing a connection");
     }
-    if !shared.options.quiet {
+    if !shared.options.quiet.load(Ordering::Relaxed) {
         tracing::info!(target: "NETWORK", id = 22944, connectionId = connection.id,
             connectionCount = left, "Connection ended");
     }
