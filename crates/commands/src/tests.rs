@@ -2,6 +2,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "a command reads best written in place")]
 
 mod admin;
+mod administration;
 mod aggregation;
 mod arguments;
 mod bound;
