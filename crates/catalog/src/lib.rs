@@ -36,6 +36,7 @@ mod system;
 pub mod text {
     pub use expr::show::{document as document_text, value as value_text};
 }
+mod turns;
 mod txn;
 mod validate;
 mod validation;
@@ -45,7 +46,6 @@ pub use build::{CreatedIndexes, IndexChange, IndexSelector, same_pattern};
 pub use capped::{Cap, arrival_key, arrival_of, arrivals_from};
 pub use catalog::{Catalog, CatalogOptions};
 pub use collection::{Collection, Index, IndexUse};
-pub use ddl::Check;
 pub use documents::{MAX_DOCUMENT_BYTES, MAX_DOCUMENT_DEPTH, check_document, check_id};
 /// The engine's own names, for the floors that do not see it.
 pub use engine::{
@@ -65,6 +65,7 @@ pub use session_records::{SESSION_BYTES, SessionRow};
 pub use shape::{STORAGE_OPTIONS, StorageOptions, compression_name, substitution};
 pub use stats::{CollectionStats, IndexStats};
 pub use sweep::TEMPORARY_PREFIX;
+pub use turns::Check;
 pub use txn::{Isolation, Savepoint, Txn, TxnKind};
 pub use validate::ValidateReport;
 pub use validation::Validation;

@@ -4,7 +4,7 @@
 //! a reply. A connection runs one request at a time.
 
 use crate::arguments::{Arguments, not_in_api};
-use crate::connection::{Connection, ConnectionInfo, OperationInterrupt};
+use crate::connection::{Connection, ConnectionInfo, OperationInterrupt, Origin};
 use crate::context::Context;
 use crate::crud::batch::Parked;
 use crate::fail_point::{FailPoints, Met};
@@ -29,7 +29,7 @@ use os::{Os, Waits};
 use parking_lot::{Condvar, Mutex};
 use query::{TtlMonitor, Verbosity};
 use session::{Checkouts, Cursors, Killed, Operations, SessionId, Sessions, Start};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -145,6 +145,8 @@ pub struct Service {
     pub(crate) scripting: Arc<Scripting>,
     /// `enableTestCommands`.
     pub(crate) test_commands: AtomicBool,
+    /// `refuseOpenBind`.
+    pub(crate) refuse_open_bind: AtomicBool,
     pub(crate) fail_points: FailPoints,
     next_connection: AtomicU64,
     /// Guards the list of open connections.
@@ -203,6 +205,7 @@ impl Service {
     pub fn new(parts: Parts) -> Arc<Self> {
         let mut id = [0; 12];
         parts.os.entropy.fill(&mut id);
+        let sessions = Sessions::new(parts.os.entropy.next_u64());
         let ttl = start_ttl_monitor(&parts);
         let replica_set = parts.info.replica_set.clone();
         let service = Arc::new(Self {
@@ -216,7 +219,7 @@ impl Service {
             process_id: bson::oid::ObjectId::from_bytes(id),
             metrics: Metrics::new(),
             operations: Operations::default(),
-            sessions: Sessions::default(),
+            sessions,
             cursors: Cursors::default(),
             numbered: Checkouts::default(),
             transactions: transactions::Figures::default(),
@@ -230,6 +233,7 @@ impl Service {
             index_advice: IndexAdvice::default(),
             scripting: Arc::default(),
             test_commands: AtomicBool::new(false),
+            refuse_open_bind: AtomicBool::new(false),
             fail_points: FailPoints::default(),
             ttl_sleep_secs: AtomicU64::new(TTL_SLEEP.as_secs()),
             keeps_history: AtomicBool::new(true),
@@ -261,6 +265,15 @@ impl Service {
 
     /// Greets a new connection.
     pub fn open_connection(&self, info: ConnectionInfo) -> Arc<Connection> {
+        self.connect(info, Origin::Client)
+    }
+
+    /// The connection of the program itself, by which it sets what is fixed once clients may come.
+    pub fn open_startup_connection(&self) -> Arc<Connection> {
+        self.connect(ConnectionInfo::default(), Origin::Startup)
+    }
+
+    fn connect(&self, info: ConnectionInfo, origin: Origin) -> Arc<Connection> {
         let id = self.next_connection.fetch_add(1, Ordering::Relaxed);
         let operation = self.operations.open(id);
         let interrupt = Arc::new(OperationInterrupt {
@@ -271,6 +284,7 @@ impl Service {
         let connection = Arc::new(Connection {
             id,
             info,
+            origin,
             operation,
             script_host,
             limit: Arc::clone(&interrupt) as _,
@@ -309,7 +323,7 @@ impl Service {
     /// Runs one request. May wait for locks, the disk, and in an awaitable `hello` for time.
     pub fn run(&self, connection: &Connection, request: &Request<'_>) -> Reply {
         let started = self.os.clock.monotonic();
-        let body = unwrap_query(request.body);
+        let body = unwrap_query(request);
         let (position, command) = match find_command(connection, body) {
             Ok(found) => found,
             Err(error) => {
@@ -449,9 +463,11 @@ impl Service {
         }
     }
 
-    /// Ends requests that only wait for time to pass, and the expiry of documents; other requests
-    /// go on.
+    /// Ends requests that only wait, for time to pass or for a lock, transactions that no request
+    /// works in, and the expiry of documents; other requests go on.
     pub fn end_waits(&self) {
+        self.operations.end_waits();
+        self.abort_transactions();
         // Out of the lock first: ending it waits for the document it is at.
         let ttl = self.ttl.lock().take();
         drop(ttl);
@@ -501,8 +517,19 @@ impl Service {
         }
     }
 
+    /// Notes a use of a session at `now`. Where there are too many, one that has neither a cursor nor
+    /// a transaction makes room; what it knew of its retryable writes stands in the records.
+    pub(crate) fn touch_session(&self, id: SessionId, now: Duration) -> Result<()> {
+        let holds_nothing = |old| {
+            !self.cursors.any(|owner| owner == Some(old))
+                && self.numbered.remove_if(old, |state| state.open().is_none())
+        };
+        self.sessions.touch(id, now, holds_nothing)
+    }
+
     /// Ends the cursors of sessions, also those that run.
     pub(crate) fn kill_cursors_of(&self, sessions: &[SessionId]) {
+        let sessions: BTreeSet<SessionId> = sessions.iter().copied().collect();
         let killed = self
             .cursors
             .kill_where(|cursor| cursor.session.is_some_and(|owner| sessions.contains(&owner)));
@@ -554,15 +581,16 @@ impl Service {
     }
 }
 
-/// Old clients wrap a command in `$query` to add a read preference.
-fn unwrap_query(body: &RawDocument) -> &RawDocument {
-    match body.iter().next() {
+/// Clients that send `OP_QUERY` wrap a command in `$query` to add a read preference. Nobody else may:
+/// what looks at the first field of an `OP_MSG` to know the command must see the one that runs.
+fn unwrap_query<'a>(request: &Request<'a>) -> &'a RawDocument {
+    match request.body.iter().next() {
         Some(Ok((key, RawBsonRef::Document(inner))))
-            if matches!(key.as_str(), "$query" | "query") =>
+            if request.op == OpKind::Query && matches!(key.as_str(), "$query" | "query") =>
         {
             inner
         }
-        _ => body,
+        _ => request.body,
     }
 }
 
@@ -619,22 +647,30 @@ fn settle(context: &Context<'_>, arguments: &mut Arguments<'_>) -> Result<()> {
     Err(Error::new(Code::NOT_PRIMARY_NO_SECONDARY_OK, "not primary and secondaryOk=false"))
 }
 
+/// Refuses a command of the `admin` database elsewhere; also one that is only explained.
+pub(crate) fn check_database(command: &Command, database: &str) -> Result<()> {
+    if !command.admin_only || database == "admin" {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::UNAUTHORIZED,
+        format!("{} may only be run against the admin database.", command.name),
+    ))
+}
+
 fn execute(context: &mut Context<'_>) -> Result<()> {
     let command = context.command;
     let (mut arguments, fields) = Arguments::parse(command, context.body)?;
     let anywhere = transactions::is_end(command) && arguments.numbered.is_none();
-    if command.admin_only && !anywhere && context.request.database != "admin" {
-        return Err(Error::new(
-            Code::UNAUTHORIZED,
-            format!("{} may only be run against the admin database.", command.name),
-        ));
+    if !anywhere {
+        check_database(command, context.request.database)?;
     }
     if !context.request.sequences.is_empty() {
         context.check_sequences(command.sequences)?;
     }
     let service = context.service;
     if let Some(session) = arguments.session {
-        service.sessions.touch(session, context.started)?;
+        service.touch_session(session, context.started)?;
         service.operations.set_session(&context.connection.operation, session);
     }
     if let Some(millis) = arguments.max_time_ms

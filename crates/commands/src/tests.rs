@@ -19,6 +19,7 @@ mod geo;
 mod housekeeping;
 mod javascript;
 mod layouts;
+mod lock_waits;
 mod mutations;
 mod prepare_unique;
 mod profiler;

@@ -30,6 +30,7 @@ use ftree::{Message, Spill};
 use os::{Wait, Waits};
 use smallvec::SmallVec;
 use std::cell::Cell;
+use wal::Priority;
 
 /// A transaction that drops a dictionary may write so much more (the catalog's own entries) and is
 /// still let through on a full disk.
@@ -106,20 +107,23 @@ impl Environment {
         }
         let bytes = txn.writes.bytes();
         let little = bytes <= MOST_BESIDE_A_DROP && txn.writes.spilled().is_none();
-        if !txn.dropped.is_empty() && little {
+        let priority = if !txn.dropped.is_empty() && little {
             // What gives space back must not fail for want of it.
             self.health.check_running()?;
+            Priority::GivesSpaceBack
         } else {
             self.health.check_writable()?;
+            self.take_disk(bytes)?;
             match txn.writes.spilled() {
                 // It will bring nothing into memory.
                 Some(spill) => self.check(spill.settle())?,
                 None => self.make_room(bytes.saturating_sub(txn.paced))?,
             }
-        }
+            Priority::Ordinary
+        };
         let (tail, chunks) = self.write_chunks(txn)?;
         let _guard = StopOnPanic(self);
-        let logged = self.log_commit(txn.id(), &tail, chunks.as_ref());
+        let logged = self.log_commit(txn.id(), &tail, chunks.as_ref(), priority);
         let (timestamp, end) = match logged {
             Ok(logged) => logged,
             Err(error) => {
@@ -207,18 +211,24 @@ impl Environment {
     }
 
     /// Takes the next timestamp and appends the commit record under it.
-    fn log_commit(&self, txn: u64, tail: &[u8], chunks: Option<&Chunks>) -> Result<(u64, u64)> {
+    fn log_commit(
+        &self,
+        txn: u64,
+        tail: &[u8],
+        chunks: Option<&Chunks>,
+        priority: Priority,
+    ) -> Result<(u64, u64)> {
         let count = chunks.map_or(0, |chunks| chunks.count);
         let (mut order, timestamp, head, end) = loop {
             let order = self.commit_order.lock();
             let timestamp = order.newest + 1;
             let head = records::commit_head(txn, timestamp, count);
-            if let Some(end) = self.check(self.wal().try_append(&[&head, tail]))? {
+            if let Some(end) = self.check(self.wal().try_append(&[&head, tail], priority))? {
                 break (order, timestamp, head, end);
             }
-            // Where the log buffer is full, nobody else waits for this one.
+            // Where the log has no room, nobody else waits for this one.
             drop(order);
-            self.check(self.wal().make_room(head.len() + tail.len()))?;
+            self.check(self.wal().make_room(head.len() + tail.len(), priority))?;
         };
         order.newest = timestamp;
         let position = end.saturating_sub(wal::format::frame_bytes(head.len() + tail.len()) as u64);

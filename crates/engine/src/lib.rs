@@ -20,6 +20,7 @@ mod checkpoint_stats;
 mod commit;
 mod cursor;
 mod dictionary;
+mod disk;
 mod door;
 mod engine;
 mod environment;

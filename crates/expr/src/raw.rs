@@ -85,6 +85,11 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
+/// Roughly the bytes of a value in a document.
+pub fn size_of(value: &RawBson) -> usize {
+    crate::agg::size_of(value.as_raw_bson_ref())
+}
+
 /// The values of an array.
 pub fn values(array: &RawArray) -> impl Iterator<Item = Result<RawBsonRef<'_>>> {
     array.into_iter().map(|value| {

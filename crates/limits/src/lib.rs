@@ -32,6 +32,12 @@ pub trait Interrupt: Send + Sync {
     /// `Ok` to go on; the error the client gets where the operation was killed, its time is over
     /// or the server stops. A few loads and at most one look at the clock.
     fn check(&self) -> Result<()>;
+
+    /// As [`Interrupt::check`], of an operation that waits for others and does nothing itself: a
+    /// server that stops lets those that work finish, and ends those that wait at once.
+    fn check_wait(&self) -> Result<()> {
+        self.check()
+    }
 }
 
 /// Units of work between two looks at the interrupt. A unit is a visit of one element, some tens of
@@ -102,9 +108,19 @@ pub fn note_work(units: usize) {
 #[cold]
 pub fn check() -> Result<()> {
     COUNTDOWN.set(POLL_PERIOD);
-    let interrupt = OPERATION
-        .with_borrow(|operation| operation.as_ref().map(|running| Arc::clone(&running.interrupt)));
-    interrupt.map_or(Ok(()), |interrupt| interrupt.check())
+    interrupt().map_or(Ok(()), |interrupt| interrupt.check())
+}
+
+/// Asks whether the operation on this thread may wait, or go on waiting, for what others hold: a
+/// lock, room for its writes.
+#[cold]
+pub fn check_wait() -> Result<()> {
+    interrupt().map_or(Ok(()), |interrupt| interrupt.check_wait())
+}
+
+fn interrupt() -> Option<Arc<dyn Interrupt>> {
+    OPERATION
+        .with_borrow(|operation| operation.as_ref().map(|running| Arc::clone(&running.interrupt)))
 }
 
 /// Takes memory for the operation that runs on this thread. Fails with `ExceededMemoryLimit` (146)

@@ -81,10 +81,6 @@ pub(crate) fn remembered<T>(
             log.ended(result.is_ok());
         }
         match result {
-            // The server's own upkeep goes on elsewhere.
-            Err(error) if ctx.whole == Whole::Part && error.code() == Code::LOCK_TIMEOUT => {
-                return Err(error);
-            }
             Err(error) if is_retryable(&error) => back_off(ctx, &mut attempts)?,
             other => return other,
         }

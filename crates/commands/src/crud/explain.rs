@@ -6,6 +6,7 @@ use crate::context::Context;
 use crate::diagnostics::build_info::MONGODB_VERSION;
 use crate::fields::Field;
 use crate::registry::{self, Command, Counter};
+use crate::service::check_database;
 use bson::RawDocument;
 use errors::{Code, Error, Result};
 use query::Verbosity;
@@ -63,6 +64,7 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
             ),
         ));
     }
+    check_database(command, context.database())?;
     let (arguments, inner) = Arguments::parse(command, body)?;
     context.arguments.collection_uuid = arguments.collection_uuid;
     context.verbosity = verbosity;
