@@ -55,6 +55,8 @@ pub struct Connection {
     pub(crate) lock_timeout_ms: AtomicI64,
     /// What `setWriteLockYielding` was told last.
     pub(crate) yields_write_lock: AtomicBool,
+    /// The cursor whose next batch follows the last reply by itself; 0 without one.
+    pub(crate) exhaust_cursor: AtomicI64,
 }
 
 impl Connection {

@@ -27,9 +27,10 @@ use catalog::Catalog;
 use errors::{Code, Error, Result};
 use os::{Os, Waits};
 use parking_lot::{Condvar, Mutex};
-use query::{TtlMonitor, Verbosity};
+use query::{Repeats, TtlMonitor, Verbosity};
 use session::{Checkouts, Cursors, Killed, Operations, SessionId, Sessions, Start};
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -295,6 +296,7 @@ impl Service {
             txn_id: AtomicU64::new(0),
             lock_timeout_ms: AtomicI64::new(-1),
             yields_write_lock: AtomicBool::new(false),
+            exhaust_cursor: AtomicI64::new(0),
         });
         self.connections.lock().insert(id, Arc::clone(&connection));
         connection
@@ -304,6 +306,11 @@ impl Service {
     /// and its sessions live on: another connection may continue them.
     pub fn close_connection(&self, connection: &Connection) {
         bound::abort(self, connection);
+        // Nobody else knows of it: a stream of replies that was broken off ends its cursor.
+        let streamed = connection.exhaust_cursor.swap(0, Ordering::Relaxed);
+        if streamed != 0 {
+            let _killed = self.cursors.kill_where(|cursor| cursor.id.0 == streamed);
+        }
         self.operations.close(connection.id);
         let gone = self.connections.lock().remove(&connection.id);
         drop(gone);
@@ -405,7 +412,9 @@ impl Service {
         let time = self.os.clock.monotonic().saturating_sub(started + context.waited);
         self.account(&context, time, result.as_ref().err());
         drop(running);
-        let Context { reply, exhaust, hang_up, .. } = context;
+        let Context { reply, exhaust, hang_up, figures, .. } = context;
+        let streamed = if exhaust.is_some() { figures.cursor } else { 0 };
+        connection.exhaust_cursor.store(streamed, Ordering::Relaxed);
         let reply = Reply { document: reply.finish(), exhaust, hang_up };
         last_write::note(connection, command, request.op, &reply.document);
         reply
@@ -690,9 +699,11 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
         bound::refuse_numbered(context)?;
         transactions::enter(context)?;
         context.inside = context.transaction().is_some() && !transactions::is_end(command);
-        let result = run(context, &fields).map_err(bound::outside);
-        transactions::leave(context, result.is_err() || context.statement_failed);
-        return result;
+        // A statement that ends by a bug must not stay half done in its transaction.
+        let ended = catch_unwind(AssertUnwindSafe(|| run(context, &fields)));
+        let failed = !matches!(ended, Ok(Ok(()))) || context.statement_failed;
+        transactions::leave(context, failed);
+        return ended.unwrap_or_else(|bug| resume_unwind(bug)).map_err(bound::outside);
     }
     context.read_state = context.arguments.read_concern.state(&service.replication)?;
     bound::enter(context)?;
@@ -705,12 +716,34 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
     run(context, &fields).map_err(bound::outside)
 }
 
-/// Runs the command's code. Only where the service waits for the disk afterwards may it have
+/// Runs the command's code; again, where a change of the metadata beside it made it fail before it
+/// had done anything. Only where the service waits for the disk afterwards may it have
 /// written something.
 fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
     let before = catalog::thread_commits();
-    let result = (context.command.run)(context, fields);
-    context.committed = catalog::thread_commits() != before;
+    let mut repeats = Repeats::default();
+    let result = loop {
+        let result = (context.command.run)(context, fields);
+        context.committed = catalog::thread_commits() != before;
+        // A cursor that failed has lost its place.
+        let repeatable = !context.committed
+            && !context.inside
+            && context.read_state.is_none()
+            && context.command.counter != Counter::GetMore;
+        match &result {
+            Err(error)
+                if repeatable
+                    && repeats.again(
+                        error,
+                        &context.service.catalog,
+                        &*context.connection.interrupt,
+                    )? =>
+            {
+                context.start_over();
+            }
+            _ => break result,
+        }
+    };
     debug_assert!(
         context.command.leaves_something() || !context.committed,
         "{} has written, and its registration says nothing of a write concern",
