@@ -58,6 +58,19 @@ pub struct Network {
     pub rejected: u64,
     /// Connections that run a request now.
     pub active: u64,
+    /// Connections whose `hello` waits for a change.
+    pub awaiting: u64,
+}
+
+/// The allocator's figures, in bytes.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Allocator {
+    /// In objects.
+    pub allocated: u64,
+    /// In pages that hold objects.
+    pub active: u64,
+    /// In memory, free pages that were not given back included.
+    pub resident: u64,
 }
 
 /// The program around the commands.
@@ -77,6 +90,11 @@ pub trait Host: Send + Sync {
 
     /// The sockets' figures.
     fn network(&self) -> Network;
+
+    /// The allocator's figures, where it tells.
+    fn allocator(&self) -> Option<Allocator> {
+        None
+    }
 
     /// What the figures were, second by second, where somebody keeps them.
     fn history(&self) -> Option<Arc<History>> {

@@ -16,7 +16,7 @@ use crate::lock_log;
 use crate::metrics::Metrics;
 use crate::profiler::{Entry, Figures, Profiler};
 use crate::registry::{self, Class, Command, Counter};
-use crate::replication::reply::{topology_counter, write_times, write_topology_of_error};
+use crate::replication::reply::{write_times, write_topology_of_error};
 use crate::replication::{ReplicaSetOptions, Replication, Role};
 use crate::reply::{Reply, write_error, write_labels};
 use crate::scripting::{ScriptHost, Scripting};
@@ -25,13 +25,14 @@ use crate::writer::Writer;
 use bson::{Document, RawBsonRef, RawDocument};
 use catalog::Catalog;
 use errors::{Code, Error, Result};
+use limits::{Charge, Part};
 use os::{Os, Waits};
 use parking_lot::{Condvar, Mutex};
 use query::{Repeats, TtlMonitor, Verbosity};
 use session::{Checkouts, Cursors, Killed, Operations, SessionId, Sessions, Start};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -73,6 +74,8 @@ pub struct Request<'a> {
     pub exhaust_allowed: bool,
     /// The message's own number.
     pub request_id: i32,
+    /// It was to wait until this server time ([`Reply::wait`]) and is run again.
+    pub waited_until: Option<Duration>,
 }
 
 /// What the server says about itself.
@@ -157,11 +160,19 @@ pub struct Service {
     pub(crate) keeps_history: AtomicBool,
     /// Deletes what has expired; `None` once the server ends.
     ttl: Mutex<Option<TtlMonitor>>,
-    /// Guards nothing but the wait of awaitable requests; true once the server ends.
+    /// Guards nothing but waits for time to pass; true once the server ends.
     ending: Mutex<bool>,
-    /// The server ends, or the topology changed.
+    /// The server ends.
     woken: Condvar,
+    /// Runs requests that wait for a change of the topology.
+    wake: OnceLock<Wake>,
 }
+
+/// Runs waiting requests again.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// Smaller replies are not charged: the worker that sends one holds as much anyway.
+const SMALL_REPLY: usize = 16 << 10;
 
 /// Seconds between two looks for old records of sessions.
 const FORGETTING_SECONDS: u64 = 300;
@@ -241,6 +252,7 @@ impl Service {
             ttl: Mutex::new(ttl),
             ending: Mutex::new(false),
             woken: Condvar::new(),
+            wake: OnceLock::new(),
         });
         lock_log::start(&service);
         service
@@ -291,6 +303,7 @@ impl Service {
             limit: Arc::clone(&interrupt) as _,
             interrupt,
             client: OnceLock::new(),
+            compressors: AtomicU8::new(0),
             last_write: OnceLock::new(),
             bound: Mutex::default(),
             txn_id: AtomicU64::new(0),
@@ -327,7 +340,7 @@ impl Service {
         connections.values().find(|c| c.txn_id.load(Ordering::Relaxed) == txn).cloned()
     }
 
-    /// Runs one request. May wait for locks, the disk, and in an awaitable `hello` for time.
+    /// Runs one request. May wait for locks and the disk; an awaitable `hello` waits by its reply.
     pub fn run(&self, connection: &Connection, request: &Request<'_>) -> Reply {
         let started = self.os.clock.monotonic();
         let body = unwrap_query(request);
@@ -370,6 +383,7 @@ impl Service {
             committed: false,
             labels_given: false,
             hang_up: false,
+            wait: None,
             read_state: None,
             figures: Figures::default(),
             waited: Duration::ZERO,
@@ -381,9 +395,14 @@ impl Service {
             None => execute(&mut context),
             Some(met) => self.fail(met, &mut context),
         };
+        let admitted = limits::take_admitted();
         let durable = wait_for_disk(&context, result.is_ok());
         drop(hosted);
         drop(limited);
+        if let (Some(until), Ok(())) = (context.wait, &result) {
+            drop(running);
+            return Reply { wait: Some(until), ..Reply::default() };
+        }
         let result = result.map_err(|error| labels::label(&context, error));
         let runs = &self.metrics.runs[position];
         runs.total.fetch_add(1, Ordering::Relaxed);
@@ -415,7 +434,9 @@ impl Service {
         let Context { reply, exhaust, hang_up, figures, .. } = context;
         let streamed = if exhaust.is_some() { figures.cursor } else { 0 };
         connection.exhaust_cursor.store(streamed, Ordering::Relaxed);
-        let reply = Reply { document: reply.finish(), exhaust, hang_up };
+        let document = reply.finish();
+        let memory = self.reply_memory(admitted, document.as_bytes().len());
+        let reply = Reply { document, exhaust, hang_up, wait: None, memory };
         last_write::note(connection, command, request.op, &reply.document);
         reply
     }
@@ -482,6 +503,7 @@ impl Service {
         drop(ttl);
         *self.ending.lock() = true;
         self.woken.notify_all();
+        self.topology_changed();
     }
 
     /// Whether [`Service::end_waits`] was called.
@@ -506,6 +528,7 @@ impl Service {
     /// Ends idle cursors and sessions; the server calls it every few seconds.
     pub fn housekeep(&self) {
         let now = self.os.clock.monotonic();
+        self.catalog.count_memory();
         let timeout = Duration::from_millis(self.cursor_timeout_ms.load(Ordering::Relaxed));
         self.cursors.expire(now, timeout);
         if self.replication.keeps_time() {
@@ -562,18 +585,18 @@ impl Service {
         }
     }
 
-    /// Waits for `time`, for the server's end, or until the topology is no longer `counter`.
-    pub(crate) fn wait_for_topology(&self, counter: i64, time: Duration) {
-        let mut ending = self.ending.lock();
-        if !*ending && topology_counter(&self.replication) == counter {
-            self.woken.wait_for(&mut ending, time);
-        }
+    /// Calls `wake` whenever what a waiting request waits for may have come ([`Reply::wait`]). Only the
+    /// first call counts.
+    pub fn on_change(&self, wake: Wake) {
+        // A second server over one service would be a bug of the program's wiring.
+        let _first_stays = self.wake.set(wake);
     }
 
-    /// Wakes whoever waits for the topology to change.
+    /// Tells whoever waits that the topology changed.
     pub(crate) fn topology_changed(&self) {
-        drop(self.ending.lock());
-        self.woken.notify_all();
+        if let Some(wake) = self.wake.get() {
+            wake();
+        }
     }
 
     /// Server time since the start.
@@ -581,10 +604,25 @@ impl Service {
         self.os.clock.monotonic().saturating_sub(self.started)
     }
 
+    /// What a reply of so many bytes holds until it is sent; at first it was admitted for more.
+    fn reply_memory(&self, admitted: Option<Charge>, bytes: usize) -> Option<Charge> {
+        match admitted {
+            Some(mut charge) => {
+                charge.set(bytes as u64);
+                Some(charge)
+            }
+            None if bytes > SMALL_REPLY => {
+                Some(self.memory.charge_regardless(Part::Replies, bytes as u64))
+            }
+            None => None,
+        }
+    }
+
     fn account(&self, context: &Context<'_>, time: Duration, error: Option<&Error>) {
         self.metrics.finish(context.command.class, time);
         if let Some(namespace) = &context.collection {
-            self.metrics.top(namespace.as_str(), context.command.counter, time);
+            let exists = || self.catalog.collection(namespace).is_some();
+            self.metrics.top(namespace.as_str(), context.command.counter, time, exists);
         }
         Entry { context, time, examined: query::take_examined(), error }.tell();
     }

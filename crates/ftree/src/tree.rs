@@ -40,7 +40,7 @@ use crate::segment::Found;
 use crate::spill::{Spill, Written};
 use crate::value::Value;
 use blockfile::BlockFile;
-use cachetable::{CacheTable, Entry, Frame};
+use cachetable::{CacheTable, Entry, Frame, Part, Reservation};
 use layer::Layer;
 use os::sync::atomic::{AtomicBool, Ordering};
 use os::sync::{Mutex, RwLock};
@@ -114,7 +114,11 @@ pub struct Tree {
     claims: Claims,
     imaging: Mutex<()>,
     discarded: AtomicBool,
+    _memory: Reservation,
 }
+
+/// What an idle tree takes beside its root, with what the engine and the allocator add: measured.
+const TREE_BYTES: u64 = 1280;
 
 impl Tree {
     /// An empty tree. `id` is the dictionary's, part of every page's checksum. Options out of range
@@ -145,11 +149,12 @@ impl Tree {
             options: RwLock::new(options),
             context: Arc::clone(context),
             home,
-            pins: Pins::new(&Arc::new(state)),
+            pins: Pins::new(&Arc::new(state), &context.cache),
             publish: Mutex::new(()),
             claims: Claims::default(),
             imaging: Mutex::new(()),
             discarded: AtomicBool::new(false),
+            _memory: context.cache.reserve(Part::Nodes, TREE_BYTES),
         })
     }
 
@@ -300,7 +305,7 @@ impl Tree {
 
     /// Memory of all memtables, exact.
     pub fn memory_bytes(&self) -> u64 {
-        self.pins.pin().memtables().map(|table| table.bytes()).sum()
+        self.pin().memtables().map(|table| table.bytes()).sum()
     }
 
     /// Seals the active memtable and starts a new one; false where it is empty. `flushed_ts`
@@ -360,7 +365,7 @@ impl Tree {
 
     /// Every commit up to here is drained to disk; replay of the log starts behind it.
     pub fn flushed_ts(&self) -> u64 {
-        self.pins.pin().flushed_ts
+        self.pin().flushed_ts
     }
 
     /// The dictionary is dropped: its segments are freed as soon as no reader sees them. Call it

@@ -86,7 +86,9 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     };
     let info = wiring::server_info(&settings, VERSION, port, status_port, max_connections);
     let clients = limits::Account::new(client_memory_bytes(cache_size));
-    let service = build_service(&os, &engine, &settings, info, program, clients)?;
+    let (lender, share) = (engine.clone(), clients.capacity() / 2);
+    clients.on_large(move |total| lender.lend_memory(total.saturating_sub(share)));
+    let service = build_service(&os, &engine, &settings, info, program, Arc::clone(&clients))?;
     wiring::apply_parameters(&service, &settings)?;
     service.profile_all(settings.profile_level);
     service.start_replication().map_err(|error| {
@@ -100,7 +102,13 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     let recorder = recorder.map_err(|error| StartError::new(ExitCode::Abrupt, error))?;
     let by_tcp = startup::port_of(&listeners).is_some();
     let status = status::serve(&os, status_sockets, &settings, by_tcp, &service);
-    let options = NetOptions { max_connections, quiet: settings.quiet, ..NetOptions::default() };
+    let options = NetOptions {
+        max_connections,
+        quiet: settings.quiet,
+        partial_bytes: clients.capacity(),
+        memory: clients,
+        ..NetOptions::default()
+    };
     let commands = Arc::new(Commands(Arc::clone(&service)));
     let server = Server::start(&os, listeners, commands, options, stats)
         .map_err(|error| StartError::new(ExitCode::NetError, error))?;

@@ -39,6 +39,7 @@ const STEPS: &[Step] = &[
     ("iibench", || {
         drivers::script(Build::WithTests, "iibench.py", &words("--docs 300000 --cache-size 64M"))
     }),
+    ("full-disk", || drivers::script(Build::WithTests, "full_disk.py", &words("--short"))),
     ("kill9", || drivers::script(Build::WithTests, "kill9.py", &words("--rounds 5"))),
     ("kill9-ddl", || {
         drivers::script(Build::WithTests, "kill9_ddl.py", &words("--rounds 1 --mix 5"))
