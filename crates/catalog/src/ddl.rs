@@ -13,6 +13,7 @@ use crate::failure::from_engine;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
+use crate::sweep::TEMPORARY_PREFIX;
 use bson::Uuid;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use engine::{DictionaryId, DictionaryOptions, Durability, TxnOptions};
@@ -378,7 +379,8 @@ pub(crate) fn check_rename(
             format!("cannot rename view: {from}"),
         ));
     }
-    if source.options.time_series.is_some() {
+    // What `$out` has filled takes its name so.
+    if source.options.time_series.is_some() && !from.collection().starts_with(TEMPORARY_PREFIX) {
         return Err(Error::new(
             Code::ILLEGAL_OPERATION,
             format!("cannot rename the time-series collection {from}"),

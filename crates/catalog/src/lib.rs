@@ -46,14 +46,14 @@ pub use capped::{Cap, arrival_key, arrival_of, arrivals_from};
 pub use catalog::{Catalog, CatalogOptions};
 pub use collection::{Collection, Index, IndexUse};
 pub use ddl::Check;
-pub use documents::{MAX_DOCUMENT_BYTES, MAX_DOCUMENT_DEPTH, check_document, check_id};
+pub use documents::{MAX_DOCUMENT_BYTES, MAX_DOCUMENT_DEPTH, check_document};
 /// The engine's own names, for the floors that do not see it.
 pub use engine::{
     Cursor, DictionaryId, Direction, Durability, Engine, KeyRange, Snapshot, Timestamp, Value,
 };
 pub use failure::{DEADLOCK, from_engine, is_retryable};
 pub use held::Reader;
-pub use index::{IndexSpec, default_index_name, known_options};
+pub use index::{INTERNAL_TIME_INDEX, IndexSpec, default_index_name, known_options};
 pub use locks::ShownLock;
 pub use namespace::{Namespace, check_database};
 pub use observer::OpObserver;

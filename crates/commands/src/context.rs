@@ -93,11 +93,14 @@ impl<'a> Context<'a> {
             op.durability = Durability::Synced;
         }
         // Commands that do not know the field have refused it.
-        op.bypass_validation = match self.body.get("bypassDocumentValidation") {
-            Ok(Some(RawBsonRef::Boolean(bypass))) => bypass,
+        let body = self.body;
+        let flag = |name| match body.get(name) {
+            Ok(Some(RawBsonRef::Boolean(given))) => given,
             Ok(Some(number)) => crate::fields::as_i64(number).is_some_and(|n| n != 0),
             _ => false,
         };
+        op.bypass_validation = flag("bypassDocumentValidation");
+        op.keep_empty_timestamps = flag("bypassEmptyTsReplacement");
         op.comment = self.arguments.comment.map(Into::into);
         op.snapshot = self.read_state.as_ref().map(|(_, snapshot)| snapshot.clone());
         if let Some(open) = self.state.as_mut().and_then(|state| state.open()) {

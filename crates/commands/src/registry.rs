@@ -47,6 +47,8 @@ pub(crate) struct Command {
     pub(crate) read_concern: bool,
     /// Only connections that wrote in the old way know it.
     pub(crate) legacy: bool,
+    /// The profiler tells of it.
+    pub(crate) profiled: bool,
     /// The kind 1 sections it takes.
     pub(crate) sequences: &'static [&'static str],
 }
@@ -67,6 +69,7 @@ impl Command {
             write_concern: false,
             read_concern: false,
             legacy: false,
+            profiled: true,
             sequences: &[],
         }
     }
@@ -120,6 +123,12 @@ impl Command {
     /// It belongs to the old way of writing.
     pub(crate) const fn legacy(mut self) -> Self {
         self.legacy = true;
+        self
+    }
+
+    /// `system.profile` has no entry of it.
+    pub(crate) const fn unprofiled(mut self) -> Self {
+        self.profiled = false;
         self
     }
 

@@ -17,6 +17,7 @@ mod generic;
 mod geo;
 mod housekeeping;
 mod javascript;
+mod language;
 mod layouts;
 mod mutations;
 mod prepare_unique;

@@ -78,6 +78,8 @@ pub struct UpdateContext {
     pub now: DateTime,
     /// For `$currentDate` with timestamps, and empty timestamps in replacements.
     pub timestamp: Timestamp,
+    /// Whether empty timestamps in replacements stay.
+    pub keep_empty_timestamps: bool,
 }
 
 /// An updated document.
@@ -197,6 +199,9 @@ fn replaced(
     ctx: &UpdateContext,
 ) -> Result<RawDocumentBuf> {
     let kept = keep_id(document, replacement)?;
+    if ctx.keep_empty_timestamps {
+        return Ok(kept);
+    }
     let empty = RawBsonRef::Timestamp(Timestamp { time: 0, increment: 0 });
     let mut writer = Writer::with_capacity(kept.as_bytes().len());
     let open = writer.begin();

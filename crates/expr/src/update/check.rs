@@ -1,5 +1,6 @@
 //! What a stored document must be.
 
+use crate::path::is_reserved_name;
 use crate::raw;
 use crate::show;
 use crate::types;
@@ -106,7 +107,7 @@ pub fn check_stored_id(id: RawBsonRef<'_>) -> Result<()> {
         RawBsonRef::Document(document) => {
             for element in raw::elements(document) {
                 let name = element?.name();
-                if name.starts_with('$') && !matches!(name, "$ref" | "$id" | "$db") {
+                if is_reserved_name(name) {
                     return Err(Error::new(
                         Code::DOLLAR_PREFIXED_FIELD_NAME,
                         format!(

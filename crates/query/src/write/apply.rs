@@ -33,6 +33,7 @@ impl Change {
             details: MatchDetails::default(),
             now: DateTime::from_millis(now_ms),
             timestamp: next_timestamp(now_ms),
+            keep_empty_timestamps: ctx.keep_empty_timestamps,
         };
         Ok(Self { update, context, catalog: Arc::clone(ctx.catalog) })
     }
@@ -61,15 +62,12 @@ impl Change {
         let document =
             self.update.upsert(filter, &self.context, new_object_id(self.catalog.os()))?;
         catalog::check_document(&document)?;
-        if let Some(id) = document.get("_id")? {
-            catalog::check_id(id)?;
-        }
         Ok(document)
     }
 }
 
-/// Seconds and a counter, as `$currentDate` gives timestamps.
-fn next_timestamp(now_ms: i64) -> Timestamp {
+/// Seconds and a counter, as `$currentDate` and empty timestamps get them.
+pub(super) fn next_timestamp(now_ms: i64) -> Timestamp {
     static COUNTER: AtomicU32 = AtomicU32::new(1);
     Timestamp {
         time: u32::try_from(now_ms / 1000).unwrap_or(0),
