@@ -65,6 +65,42 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
+    /// A request that nothing has been done for yet.
+    pub(crate) fn new(
+        service: &'a Service,
+        connection: &'a Connection,
+        request: &'a Request<'a>,
+        body: &'a RawDocument,
+        command: &'static Command,
+        started: Duration,
+    ) -> Self {
+        Self {
+            service,
+            connection,
+            request,
+            body,
+            command,
+            arguments: Arguments::default(),
+            started,
+            reply: Writer::new(),
+            exhaust: None,
+            collection: None,
+            verbosity: Verbosity::default(),
+            explained: None,
+            state: None,
+            bound: None,
+            log: None,
+            statement_failed: false,
+            wrote: false,
+            labels_given: false,
+            hang_up: false,
+            read_state: None,
+            figures: Figures::default(),
+            waited: Duration::ZERO,
+            waits_before: Waits::now(),
+        }
+    }
+
     /// The database the command was sent to.
     pub(crate) fn database(&self) -> &'a str {
         self.request.database
@@ -83,6 +119,11 @@ impl<'a> Context<'a> {
     /// What running queries ask now and then whether to go on.
     pub(crate) fn interrupt(&self) -> Arc<dyn Interrupt> {
         Arc::clone(&self.connection.interrupt)
+    }
+
+    /// What `query` runs a part of a command in, apart from every transaction.
+    pub(crate) fn internal_op(&self) -> OpContext<'_> {
+        OpContext::new(&self.service.catalog, self.interrupt())
     }
 
     /// What `query` runs an operation in.

@@ -13,20 +13,19 @@ use crate::index_advice::IndexAdvice;
 use crate::last_write;
 use crate::lock_log;
 use crate::metrics::Metrics;
-use crate::profiler::{Entry, Figures, Profiler};
+use crate::profiler::{Entry, Profiler};
 use crate::registry::{self, Class, Command, Counter};
 use crate::replication::reply::{topology_counter, write_times, write_topology_of_error};
 use crate::replication::{ReplicaSetOptions, Replication, Role};
 use crate::reply::{Reply, write_error, write_labels};
 use crate::scripting::{ScriptHost, Scripting};
 use crate::transactions::{self, LIFETIME_SECONDS, LOCK_PATIENCE_MS, SessionState, bound, labels};
-use crate::writer::Writer;
 use bson::{Document, RawBsonRef, RawDocument};
 use catalog::Catalog;
 use errors::{Code, Error, Result};
-use os::{Os, Waits};
+use os::Os;
 use parking_lot::{Condvar, Mutex};
-use query::{TtlMonitor, Verbosity};
+use query::TtlMonitor;
 use session::{Checkouts, Cursors, Killed, Operations, SessionId, Sessions, Start};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -326,31 +325,7 @@ impl Service {
                 now: started,
             },
         );
-        let mut context = Context {
-            service: self,
-            connection,
-            request,
-            body,
-            command,
-            arguments: Arguments::default(),
-            started,
-            reply: Writer::new(),
-            exhaust: None,
-            collection: None,
-            verbosity: Verbosity::default(),
-            explained: None,
-            state: None,
-            bound: None,
-            log: None,
-            statement_failed: false,
-            wrote: false,
-            labels_given: false,
-            hang_up: false,
-            read_state: None,
-            figures: Figures::default(),
-            waited: Duration::ZERO,
-            waits_before: Waits::now(),
-        };
+        let mut context = Context::new(self, connection, request, body, command, started);
         let limited = limits::enter(Arc::clone(&connection.limit), Arc::clone(&self.memory));
         let hosted = script::hosted_by(Arc::clone(&connection.script_host));
         let result = match self.fail_points.meet(&context) {

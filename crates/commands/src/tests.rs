@@ -3,6 +3,7 @@
 
 mod admin;
 mod aggregation;
+mod apply_ops;
 mod bound;
 mod bound_ddl;
 mod bulk_write;

@@ -37,6 +37,8 @@ const fn fixed(name: &'static str, read: Read) -> Parameter {
 }
 
 static PARAMETERS: &[Parameter] = &[
+    // The form of users and roles in a dump that can be taken over: that of every MongoDB since 3.0.
+    fixed("authSchemaVersion", |_| Bson::Int32(5)),
     fixed("authenticationMechanisms", |_| Bson::Array(Vec::new())),
     Parameter {
         name: "cursorTimeoutMillis",

@@ -15,7 +15,12 @@ pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
 pub const MAX_STORED_DEPTH: usize = 180;
 
 pub(super) fn size(document: &RawDocument) -> Result<()> {
-    if document.as_bytes().len() > MAX_DOCUMENT_BYTES {
+    length(document.as_bytes().len())
+}
+
+/// Refuses a document that grows past what may be stored, while it is made.
+pub(super) fn length(bytes: usize) -> Result<()> {
+    if bytes > MAX_DOCUMENT_BYTES {
         return Err(Error::location(
             17419,
             format!("Resulting document after update is larger than {MAX_DOCUMENT_BYTES}"),

@@ -5,7 +5,7 @@ use crate::context::OpContext;
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{DateTime, Timestamp};
 use catalog::Catalog;
-use errors::Result;
+use errors::{Error, Result};
 use expr::filter::{MatchDetails, ParseContext};
 use expr::update::{Outcome, Update, UpdateContext};
 use expr::{Filter, Path};
@@ -27,7 +27,18 @@ impl Change {
         parse: &ParseContext,
     ) -> Result<Self> {
         let pipeline = |stages: &RawArray| crate::write::pipeline_update(stages, parse);
-        let update = Update::parse(update, array_filters, parse, &pipeline)?;
+        Self::of(ctx, Update::parse(update, array_filters, parse, &pipeline)?)
+    }
+
+    /// What the difference of an oplog entry does.
+    pub(crate) fn of_delta(ctx: &OpContext<'_>, diff: RawBsonRef<'_>) -> Result<Self> {
+        let RawBsonRef::Document(diff) = diff else {
+            return Err(Error::failed_to_parse("the diff of an oplog entry is a document"));
+        };
+        Self::of(ctx, Update::from_delta(diff)?)
+    }
+
+    fn of(ctx: &OpContext<'_>, update: Update) -> Result<Self> {
         let now_ms = ctx.catalog.os().clock.wall_ms();
         let context = UpdateContext {
             details: MatchDetails::default(),
