@@ -123,25 +123,31 @@ impl<'a> Context<'a> {
 
     /// What `query` runs a part of a command in, apart from every transaction.
     pub(crate) fn internal_op(&self) -> OpContext<'_> {
-        OpContext::new(&self.service.catalog, self.interrupt())
+        let mut op = OpContext::new(&self.service.catalog, self.interrupt());
+        op.bypass_validation = self.is_set("bypassDocumentValidation");
+        op
+    }
+
+    /// Whether a flag of the command is given and set.
+    fn is_set(&self, name: &str) -> bool {
+        match self.body.get(name) {
+            Ok(Some(RawBsonRef::Boolean(given))) => given,
+            Ok(Some(number)) => crate::fields::as_i64(number).is_some_and(|n| n != 0),
+            _ => false,
+        }
     }
 
     /// What `query` runs an operation in.
     pub(crate) fn op(&mut self) -> OpContext<'_> {
+        let bypasses =
+            (self.is_set("bypassDocumentValidation"), self.is_set("bypassEmptyTsReplacement"));
         let mut op = OpContext::new(&self.service.catalog, self.interrupt());
         // A write command waits once, for all of its statements, when they are done.
         if self.arguments.write_concern.synced && self.command.class != Class::Write {
             op.durability = Durability::Synced;
         }
         // Commands that do not know the field have refused it.
-        let body = self.body;
-        let flag = |name| match body.get(name) {
-            Ok(Some(RawBsonRef::Boolean(given))) => given,
-            Ok(Some(number)) => crate::fields::as_i64(number).is_some_and(|n| n != 0),
-            _ => false,
-        };
-        op.bypass_validation = flag("bypassDocumentValidation");
-        op.keep_empty_timestamps = flag("bypassEmptyTsReplacement");
+        (op.bypass_validation, op.keep_empty_timestamps) = bypasses;
         op.comment = self.arguments.comment.map(Into::into);
         op.snapshot = self.read_state.as_ref().map(|(_, snapshot)| snapshot.clone());
         if let Some(open) = self.state.as_mut().and_then(|state| state.open()) {

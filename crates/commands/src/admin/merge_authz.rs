@@ -7,9 +7,10 @@
 //! Always true: users and roles come and go in one transaction, all or nothing.
 
 use crate::context::Context;
+use crate::diagnostics::build_info::FEATURE_VERSION;
 use crate::fields::Field;
 use crate::registry::Command;
-use bson::{RawBsonRef, RawDocument};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use catalog::{
     Collection, Direction, Durability, KeyRange, Namespace, Snapshot, Txn, TxnKind, from_engine,
     is_retryable,
@@ -24,6 +25,9 @@ pub(crate) const MERGE_AUTHZ_COLLECTIONS: Command = Command::new(
 )
 .admin_only()
 .write_concern();
+
+/// The form of users and roles that is taken over: that of every MongoDB since 3.0.
+pub(crate) const AUTH_SCHEMA_VERSION: i32 = 5;
 
 /// One kind of what is merged: where it is, where it is kept, and the field that names one.
 struct Part {
@@ -59,19 +63,43 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         let target = Namespace::new("admin", target)?;
         parts.push(Part { source, target, name_field });
     }
+    let versions = Namespace::new("admin", "system.version")?;
     loop {
         context.check_interrupt()?;
-        for part in &parts {
-            catalog.ensure_system_collection(&part.target)?;
+        for target in parts.iter().map(|part| &part.target).chain([&versions]) {
+            catalog.ensure_system_collection(target)?;
         }
         let mut txn = catalog.begin(TxnKind::Statement);
-        let merged =
-            parts.iter().try_for_each(|part| merge(context, &mut txn, part, database, drops));
+        let merged = parts
+            .iter()
+            .try_for_each(|part| merge(context, &mut txn, part, database, drops))
+            .and_then(|()| note_versions(&mut txn, &versions));
         match merged.and_then(|()| txn.commit(Durability::Synced)) {
             Err(error) if is_retryable(&error) => {}
             other => return other.map(drop),
         }
     }
+}
+
+/// What a dump of these users says of their form and of the data's: without it no tool takes them.
+fn note_versions(txn: &mut Txn, namespace: &Namespace) -> Result<()> {
+    let collection = open(txn, namespace)?;
+    for version in [
+        doc! { "_id": "authSchema", "currentVersion": AUTH_SCHEMA_VERSION },
+        doc! { "_id": "featureCompatibilityVersion", "version": FEATURE_VERSION },
+    ] {
+        let version = RawDocumentBuf::try_from(&version)?;
+        let id = version.get("_id")?.unwrap_or(RawBsonRef::Null);
+        if txn.get_for_update(&collection, &collection.id_key(id)?)?.is_none() {
+            txn.insert_document(&collection, &version)?;
+        }
+    }
+    Ok(())
+}
+
+fn open(txn: &mut Txn, namespace: &Namespace) -> Result<Arc<Collection>> {
+    txn.open_for_write(namespace)?
+        .ok_or_else(|| Error::new(Code::WRITE_CONFLICT, format!("{namespace} was dropped")))
 }
 
 fn merge(
@@ -81,9 +109,7 @@ fn merge(
     database: &str,
     drops: bool,
 ) -> Result<()> {
-    let Some(target) = txn.open_for_write(&part.target)? else {
-        return Err(Error::new(Code::WRITE_CONFLICT, "the users' collection was dropped"));
-    };
+    let target = open(txn, &part.target)?;
     let snapshot = context.service.catalog.snapshot();
     for_each(context, &snapshot, &part.source, |document| {
         let (of, name) = (text(document, "db")?, text(document, part.name_field)?);

@@ -4,6 +4,7 @@
 
 use super::build_info::FEATURE_VERSION;
 use super::storage_defaults;
+use crate::admin::merge_authz::AUTH_SCHEMA_VERSION;
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::Command;
@@ -37,8 +38,7 @@ const fn fixed(name: &'static str, read: Read) -> Parameter {
 }
 
 static PARAMETERS: &[Parameter] = &[
-    // The form of users and roles in a dump that can be taken over: that of every MongoDB since 3.0.
-    fixed("authSchemaVersion", |_| Bson::Int32(5)),
+    fixed("authSchemaVersion", |_| Bson::Int32(AUTH_SCHEMA_VERSION)),
     fixed("authenticationMechanisms", |_| Bson::Array(Vec::new())),
     Parameter {
         name: "cursorTimeoutMillis",

@@ -60,7 +60,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let operations = fields[0].documents()?;
     for field in &fields[1..] {
         match field.name {
-            "allowAtomic" => {
+            // The second is honoured by `Context::internal_op`.
+            "allowAtomic" | "bypassDocumentValidation" => {
                 field.bool()?;
             }
             "oplogApplicationMode" => check_mode(field.str()?)?,
