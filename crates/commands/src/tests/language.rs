@@ -263,6 +263,8 @@ fn measurements_show_the_indexes_that_mongodb_makes() {
         .ok("db", doc! { "create": "meta", "timeseries": { "timeField": "t", "metaField": "m" } });
     assert_eq!(names("plain"), [""; 0]);
     assert_eq!(names("meta"), ["m_1_t_1"]);
+    let list = batch(&client.ok("db", doc! { "listCollections": 1 }));
+    assert!(list.iter().all(|c| !c.get_document("info").unwrap().contains_key("uuid")));
     for name in ["t_1", "by_time"] {
         let index = doc! { "key": { "t": 1 }, "name": name };
         client.ok("db", doc! { "createIndexes": "plain", "indexes": [index] });
