@@ -23,11 +23,35 @@ impl Extent {
     }
 }
 
+/// Whether a hole has space of the filesystem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Backing {
+    /// All of it: writing there needs no more.
+    Whole,
+    /// None: it was punched.
+    Nothing,
+    /// Parts of it, or nobody knows. Whoever writes there may find the disk full, unless it is
+    /// allocated first.
+    Unknown,
+}
+
+impl Backing {
+    fn and(self, other: Self) -> Self {
+        if self == other { self } else { Self::Unknown }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Free {
     units: u64,
-    /// The filesystem holds no space for it.
-    punched: bool,
+    backing: Backing,
+}
+
+/// A hole that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Hole {
+    pub(crate) extent: Extent,
+    pub(crate) backing: Backing,
 }
 
 /// The free space of one file.
@@ -44,7 +68,8 @@ const MIN_PUNCH_UNITS: u64 = 16;
 
 impl Free {
     fn worth_a_punch(&self) -> u64 {
-        if self.punched || self.units < MIN_PUNCH_UNITS { 0 } else { self.units }
+        let punched = self.backing == Backing::Nothing;
+        if punched || self.units < MIN_PUNCH_UNITS { 0 } else { self.units }
     }
 }
 
@@ -72,7 +97,8 @@ impl Allocator {
             let gap = Extent { unit: space.end, units: extent.unit - space.end };
             space.end = end;
             if gap.units != 0 {
-                space.insert(gap, false);
+                // The file of a process that was killed may have been punched there.
+                space.insert(gap, Backing::Unknown);
             }
         }
         Ok(space)
@@ -93,30 +119,35 @@ impl Allocator {
     }
 
     /// The longest free extent, where there is any.
-    pub(crate) fn take_longest(&mut self) -> Option<Extent> {
-        let (_, unit) = *self.by_size.last()?;
-        Some(Extent { unit, units: self.remove(unit).units })
+    pub(crate) fn take_longest(&mut self) -> Option<Hole> {
+        let (units, unit) = *self.by_size.last()?;
+        Some(self.take_from(unit, units))
     }
 
     /// The best extent inside the file, or `None` where only the end of the file can serve.
-    pub(crate) fn take_free(&mut self, units: u64) -> Option<Extent> {
-        let (size, unit) = *self.by_size.range((units, 0)..).next()?;
-        let punched = self.remove(unit).punched;
-        if size > units {
-            self.insert(Extent { unit: unit + units, units: size - units }, punched);
-        }
-        Some(Extent { unit, units })
+    pub(crate) fn take_free(&mut self, units: u64) -> Option<Hole> {
+        let (_, unit) = *self.by_size.range((units, 0)..).next()?;
+        Some(self.take_from(unit, units))
     }
 
     /// As [`Allocator::take_free`], only below a unit: for moving segments towards the start.
-    pub(crate) fn take_free_below(&mut self, units: u64, limit: u64) -> Option<Extent> {
+    pub(crate) fn take_free_below(&mut self, units: u64, limit: u64) -> Option<Hole> {
         let fits = |(unit, free): (&u64, &Free)| (free.units >= units).then_some(*unit);
         let unit = self.by_offset.range(..limit).find_map(fits)?;
-        let Free { units: size, punched } = self.remove(unit);
+        Some(self.take_from(unit, units))
+    }
+
+    fn take_from(&mut self, unit: u64, units: u64) -> Hole {
+        let Free { units: size, backing } = self.remove(unit);
         if size > units {
-            self.insert(Extent { unit: unit + units, units: size - units }, punched);
+            self.insert(Extent { unit: unit + units, units: size - units }, backing);
         }
-        Some(Extent { unit, units })
+        Hole { extent: Extent { unit, units }, backing }
+    }
+
+    /// Gives a hole back as it was.
+    pub(crate) fn give_hole_back(&mut self, hole: Hole) {
+        self.give_back_as(hole.extent, hole.backing);
     }
 
     /// Takes units past the end; the caller has made sure that the file reaches there.
@@ -128,10 +159,10 @@ impl Allocator {
 
     /// Gives an extent back.
     pub(crate) fn give_back(&mut self, extent: Extent) {
-        self.give_back_as(extent, false);
+        self.give_back_as(extent, Backing::Whole);
     }
 
-    fn give_back_as(&mut self, extent: Extent, mut punched: bool) {
+    fn give_back_as(&mut self, extent: Extent, mut backing: Backing) {
         let Extent { mut unit, mut units } = extent;
         let end = unit + units;
         assert!(units != 0 && end <= self.end, "an extent given back was taken before");
@@ -139,20 +170,20 @@ impl Allocator {
             assert!(left + free.units <= unit, "an extent is given back once");
             if left + free.units == unit {
                 let free = self.remove(left);
-                punched &= free.punched;
+                backing = backing.and(free.backing);
                 unit = left;
                 units += free.units;
             }
         }
         if self.by_offset.contains_key(&end) {
             let free = self.remove(end);
-            punched &= free.punched;
+            backing = backing.and(free.backing);
             units += free.units;
         }
         if unit + units == self.end {
             self.end = unit;
         } else {
-            self.insert(Extent { unit, units }, punched);
+            self.insert(Extent { unit, units }, backing);
         }
     }
 
@@ -169,11 +200,11 @@ impl Allocator {
     }
 
     pub(crate) fn give_back_punched(&mut self, extent: Extent) {
-        self.give_back_as(extent, true);
+        self.give_back_as(extent, Backing::Nothing);
     }
 
-    fn insert(&mut self, extent: Extent, punched: bool) {
-        let free = Free { units: extent.units, punched };
+    fn insert(&mut self, extent: Extent, backing: Backing) {
+        let free = Free { units: extent.units, backing };
         self.unpunched_units += free.worth_a_punch();
         self.by_offset.insert(extent.unit, free);
         self.by_size.insert((extent.units, extent.unit));
@@ -196,7 +227,7 @@ mod tests {
     use super::*;
 
     fn take(space: &mut Allocator, units: u64) -> Extent {
-        space.take_free(units).unwrap_or_else(|| space.take_end(units))
+        space.take_free(units).map_or_else(|| space.take_end(units), |hole| hole.extent)
     }
 
     #[test]
@@ -236,8 +267,12 @@ mod tests {
         let punch = space.take_unpunched().unwrap();
         space.give_back_punched(punch);
         assert_eq!((space.take_unpunched(), space.unpunched_units()), (None, 0));
-        let again = take(&mut space, 3);
-        space.give_back(again);
+        let again = space.take_free(3).unwrap();
+        assert_eq!((again.extent.unit, again.backing), (0, Backing::Nothing));
+        space.give_back(again.extent);
+        let whole = space.take_free(18).unwrap();
+        assert_eq!(whole.backing, Backing::Unknown, "the first three have space");
+        space.give_hole_back(whole);
         assert_eq!(space.take_unpunched(), Some(Extent { unit: 0, units: 18 }));
     }
 

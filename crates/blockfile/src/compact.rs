@@ -8,7 +8,7 @@ use os::AlignedBuf;
 
 use crate::UNIT;
 use crate::allocator::Extent;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file::BlockFile;
 use crate::inner::io_error;
 use crate::table::Slot;
@@ -69,6 +69,10 @@ impl BlockFile {
             let Some(target) = target else {
                 misses += 1;
                 continue;
+            };
+            let target = match self.0.back(target, 0) {
+                Err(Error::NoSpace { .. }) => break,
+                backed => backed?,
             };
             if self.move_segment(info.id, Extent { unit: from, units }, target)? {
                 moved += info.bytes;

@@ -14,7 +14,7 @@
 //! epoch `<= f` and by every checkpoint begun at an epoch `<= f`.
 
 use std::path::Path;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use os::sync::{Mutex, RwLock};
@@ -155,6 +155,7 @@ impl BlockFile {
             state: Mutex::new(State::new(&superblock, file_units, reserve)),
             table: RwLock::new(Table::default()),
             moves: AtomicU64::new(0),
+            keep_free: AtomicU64::new(0),
             stopped: OnceLock::new(),
         };
         let image = inner.load(&superblock)?;
@@ -320,6 +321,12 @@ impl BlockFile {
             free_bytes: state.space.free_units() * UNIT,
             unused_bytes: (state.space.unpunched_units() + tail) * UNIT,
         }
+    }
+
+    /// From now on what is written leaves so many bytes of the filesystem free, but for what a
+    /// checkpoint has no other place for.
+    pub fn keep_free(&self, bytes: u64) {
+        self.0.keep_free.store(bytes, Ordering::Relaxed);
     }
 
     /// Calls of fdatasync since it was opened, and their time in microseconds.

@@ -10,7 +10,7 @@ use os::sync::{Mutex, RwLock};
 use os::{AlignedBuf, DIRECT_ALIGN, File, Os};
 
 use crate::UNIT;
-use crate::allocator::{Allocator, Extent};
+use crate::allocator::{Allocator, Backing, Extent, Hole};
 use crate::error::{Error, Result};
 use crate::file::{CheckpointImage, Options};
 use crate::metrics::Metrics;
@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     pub(crate) table: RwLock<Table>,
     /// Segments moved by compaction so far.
     pub(crate) moves: AtomicU64,
+    /// Bytes of the filesystem that stay free, but for what a checkpoint has no other place for.
+    pub(crate) keep_free: AtomicU64,
     pub(crate) stopped: OnceLock<String>,
 }
 
@@ -62,11 +64,18 @@ impl Inner {
         Ok(root.map(|root| CheckpointImage { generation, lsn, written_ms, root, changes }))
     }
 
-    /// Takes an extent, growing the file where no hole fits. May touch the disk.
+    /// Takes an extent, growing the file where no hole fits, as far as the filesystem keeps free what
+    /// is to stay free. May touch the disk.
     pub(crate) fn allocate(&self, units: u64) -> Result<Extent> {
+        self.allocate_beside(units, self.keep_free.load(Ordering::Relaxed))
+    }
+
+    /// The same where `keep_free` bytes of the filesystem are to stay free.
+    pub(crate) fn allocate_beside(&self, units: u64, keep_free: u64) -> Result<Extent> {
         let mut state = self.state.lock();
-        if let Some(extent) = state.space.take_free(units) {
-            return Ok(extent);
+        if let Some(hole) = state.space.take_free(units) {
+            drop(state);
+            return self.back(hole, keep_free);
         }
         let end = state.space.end();
         let needed = end.checked_add(units).filter(|end| *end < 1 << 40);
@@ -74,8 +83,13 @@ impl Inner {
         if needed > state.file_units {
             let most = (self.options.grow_bytes / UNIT).max(1);
             let step = (end / 16).clamp(most.min(256), most);
-            let grown = self.grow(state.file_units, needed.max(end + step));
-            let grown = match grown {
+            let spare = self.free_units(keep_free).unwrap_or(u64::MAX);
+            let limit = state.file_units.saturating_add(spare);
+            if needed > limit {
+                return Err(self.no_space(units));
+            }
+            let wanted = needed.max(end + step).min(limit);
+            let grown = match self.grow(state.file_units, wanted) {
                 Err(Error::NoSpace { .. }) => self.grow(state.file_units, needed),
                 other => other,
             };
@@ -84,11 +98,49 @@ impl Inner {
         Ok(state.space.take_end(units))
     }
 
+    /// Sees to it that writing to a hole needs no space of the filesystem. Where that would take what
+    /// is to stay free, or there is none, the hole goes back. Touches the disk.
+    pub(crate) fn back(&self, hole: Hole, keep_free: u64) -> Result<Extent> {
+        let Hole { extent, backing } = hole;
+        if backing == Backing::Whole {
+            return Ok(extent);
+        }
+        let (offset, len) = (extent.unit * UNIT, extent.units * UNIT);
+        let before = self.free_units(keep_free);
+        if let Err(e) = self.file.allocate(offset, len) {
+            self.state.lock().space.give_hole_back(hole);
+            return Err(self.write_error("allocate", offset, len, e));
+        }
+        // What was there already has cost nothing.
+        let short = before.is_some_and(|before| {
+            self.free_units(keep_free).is_some_and(|after| after == 0 && after < before)
+        });
+        if short {
+            let punched = self.file.punch_hole(offset, len);
+            self.state.lock().space.give_back_punched(extent);
+            punched.map_err(|e| io_error(&self.path, "punch", offset, e))?;
+            return Err(self.no_space(extent.units));
+        }
+        Ok(extent)
+    }
+
+    /// Units by which the file may grow beside `keep_free` bytes; `None` where none are to stay free,
+    /// or the filesystem does not say.
+    fn free_units(&self, keep_free: u64) -> Option<u64> {
+        let dir = self.path.parent().filter(|_| keep_free > 0)?;
+        let space = self.os.vfs.space(dir).ok()?;
+        Some(space.available.saturating_sub(keep_free) / UNIT)
+    }
+
     fn grow(&self, from: u64, to: u64) -> Result<u64> {
         let (offset, len) = (from * UNIT, (to - from) * UNIT);
         match self.file.allocate(offset, len) {
             Ok(()) => Ok(to),
-            Err(e) => Err(self.write_error("extend", offset, len, e)),
+            Err(e) => {
+                // A filesystem may keep the part that it had room for.
+                let _as_long_as_before = self.file.set_len(offset);
+                Err(self.write_error("extend", offset, len, e))
+            }
         }
     }
 

@@ -9,10 +9,10 @@
 //! 3. It grows with what is written between checkpoints, and who writes finds the disk full before
 //!    a checkpoint does.
 
-use crate::UNIT;
 use crate::allocator::Extent;
 use crate::error::{Error, Result};
 use crate::inner::Inner;
+use std::sync::atomic::Ordering;
 
 /// So much of the reserve may be missing before an ordinary write has to fill it up.
 const SLACK_UNITS: u64 = 64;
@@ -85,9 +85,12 @@ impl Inner {
             let end = state.compact_end();
             end.and_then(|end| state.space.take_free_below(units, end))
         };
+        let keep_free = self.keep_free.load(Ordering::Relaxed);
+        let low = low.and_then(|hole| self.back(hole, keep_free).ok());
         let found = match low.map_or_else(|| self.allocate(units), Ok) {
-            Err(full @ Error::NoSpace { .. }) => {
-                self.state.lock().reserve.take(units).ok_or(full)?
+            Err(Error::NoSpace { .. }) => {
+                let kept = self.state.lock().reserve.take(units);
+                kept.map_or_else(|| self.allocate_beside(units, 0), Ok)?
             }
             other => other?,
         };
@@ -116,22 +119,20 @@ impl Inner {
                 return;
             }
             let found = self.allocate(missing).ok();
-            let Some(extent) = found.or_else(|| self.state.lock().space.take_longest()) else {
-                return;
+            let keep_free = self.keep_free.load(Ordering::Relaxed);
+            let longest = || {
+                let hole = self.state.lock().space.take_longest()?;
+                self.back(hole, keep_free).ok()
             };
+            // A failure that is none of space the next write will name.
+            let Some(extent) = found.or_else(longest) else { return };
             let kept = Extent { units: extent.units.min(missing), ..extent };
             let rest = Extent { unit: kept.unit + kept.units, units: extent.units - kept.units };
-            let backed = self.file.allocate(kept.unit * UNIT, kept.units * UNIT);
             let mut state = self.state.lock();
             if rest.units > 0 {
                 state.space.give_back(rest);
             }
-            match backed {
-                Ok(()) => state.reserve.extents.push(kept),
-                // A hole that the full filesystem cannot fill again, or a failure that the next
-                // write will name.
-                Err(_) => return state.space.give_back(kept),
-            }
+            state.reserve.extents.push(kept);
         }
     }
 
@@ -145,12 +146,9 @@ impl Inner {
             let Some(last) = last else { return };
             state.space.take_free_below(units, last)
         };
-        let Some(lower) = lower else { return };
-        let backed = self.file.allocate(lower.unit * UNIT, lower.units * UNIT);
+        // What it takes the old place gives back.
+        let Some(Ok(lower)) = lower.map(|hole| self.back(hole, 0)) else { return };
         let mut state = self.state.lock();
-        if backed.is_err() {
-            return state.space.give_back(lower);
-        }
         // A checkpoint may have taken some meanwhile: then there is a little more than before.
         for old in std::mem::replace(&mut state.reserve.extents, vec![lower]) {
             state.space.give_back(old);

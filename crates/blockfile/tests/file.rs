@@ -268,6 +268,53 @@ fn full_disk_changes_nothing_and_the_same_call_works_later() {
 }
 
 #[test]
+fn what_is_kept_free_stays_free_but_for_a_checkpoint() {
+    let sim = SimOs::new(1);
+    let options = Options { reserve_bytes: 64 << 10, ..Options::default() };
+    let metrics = Metrics::new(&Registry::new());
+    sim.os().vfs.create_dir_all(Path::new(DIR)).unwrap();
+    let (file, _) = BlockFile::open(&sim.os(), Path::new(DIR), options, metrics).unwrap();
+    let free = || sim.os().vfs.space(Path::new(DIR)).unwrap().available;
+    let used = sim.os().vfs.space(Path::new(DIR)).unwrap();
+    let room = 20 << 20;
+    let capacity_bytes = used.total - used.available + room;
+    sim.set_faults(Faults { capacity_bytes, ..Faults::default() });
+    let kept = 2 << 20;
+    file.keep_free(kept);
+    let fill = || {
+        let mut written = Vec::new();
+        loop {
+            match file.write_segment(1, &[7; 100_000]) {
+                Ok(id) => written.push(id),
+                Err(error) => {
+                    assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+                    return written;
+                }
+            }
+        }
+    };
+    let written = fill();
+    assert!((kept..kept + (128 << 10)).contains(&free()), "{} are free", free());
+    // Every second one becomes a hole that has no space of its own.
+    file.checkpoint(b"root", 1).unwrap();
+    for id in written.iter().step_by(2) {
+        file.free(*id).unwrap();
+    }
+    file.checkpoint(b"root", 2).unwrap();
+    while file.shrink(64).unwrap() > 0 {}
+    assert!(free() > room / 3, "{} are free", free());
+    fill();
+    assert!((kept..kept + (256 << 10)).contains(&free()), "{} are free", free());
+    // Others have taken what was to stay free.
+    let used = sim.os().vfs.space(Path::new(DIR)).unwrap();
+    let capacity_bytes = used.total - used.available + (100 << 10);
+    sim.set_faults(Faults { capacity_bytes, ..Faults::default() });
+    assert!(file.write_segment(1, &[7; 4096]).is_err());
+    file.checkpoint(vec![3; 60_000].as_slice(), 3).unwrap();
+    file.checkpoint(vec![4; 60_000].as_slice(), 4).unwrap();
+}
+
+#[test]
 fn failed_sync_stops_the_file_and_recovery_shows_a_checkpoint() {
     let sim = SimOs::new(1);
     let file = open(&sim.os());

@@ -21,7 +21,7 @@ use errors::Result;
 use keystring::Collation;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// One version of a collection's metadata.
 #[derive(Debug)]
@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     /// Held shared by every write until its commit, exclusively by changes to the metadata.
     /// Lock order: this before any lock of the engine; two collections by ascending namespace.
     pub(crate) metadata: Arc<RwLock<()>>,
+    /// Clients' transactions that hold it, and may do so for long.
+    pub(crate) clients_inside: AtomicUsize,
     pub(crate) counts: Counts,
     pub(crate) dropped: AtomicBool,
     /// Wakes who waits at the end of a capped collection.

@@ -37,7 +37,10 @@ pub fn from_engine(error: engine::Error) -> Error {
             },
             format!("{what} of {size} bytes exceeds the limit of {limit} bytes"),
         ),
-        E::Interrupted => Error::new(Code::INTERRUPTED, "operation was interrupted"),
+        // Where a wait was ended, the operation says why.
+        E::Interrupted => limits::check_wait()
+            .err()
+            .unwrap_or_else(|| Error::new(Code::INTERRUPTED, "operation was interrupted")),
         E::NoSpace(text) => Error::new(Code::OUT_OF_DISK_SPACE, format!("No space left: {text}")),
         E::Stopped(text) => {
             Error::new(Code::SHUTDOWN_IN_PROGRESS, format!("The storage engine stopped: {text}"))
@@ -46,7 +49,9 @@ pub fn from_engine(error: engine::Error) -> Error {
     }
 }
 
-/// Whether a single statement that failed so may start over: nothing of it was kept.
+/// Whether a single statement that failed so may start over: nothing of it was kept. One that has
+/// waited for a lock as long as it may has not: it would wait again for whoever holds it, as long as
+/// that lives.
 pub fn is_retryable(error: &Error) -> bool {
-    matches!(error.code(), Code::WRITE_CONFLICT | Code::LOCK_TIMEOUT | DEADLOCK)
+    matches!(error.code(), Code::WRITE_CONFLICT | DEADLOCK)
 }

@@ -29,7 +29,6 @@ impl Namespace {
         let full = format!("{database}.{collection}");
         let valid = !collection.is_empty()
             && !collection.starts_with('.')
-            && !collection.ends_with('.')
             && !collection.contains(['$', '\0']);
         if !valid {
             return Err(invalid(format!("Invalid namespace specified '{full}'")));
@@ -69,6 +68,11 @@ impl Namespace {
     /// Whether the collection is one of the server's own (`system.…`).
     pub fn is_system(&self) -> bool {
         self.collection().starts_with("system.")
+    }
+
+    /// Whether it is where MongoDB keeps the buckets of measurements, which are not made here.
+    pub fn is_buckets(&self) -> bool {
+        self.collection().starts_with("system.buckets.")
     }
 
     /// Refuses namespaces that no client may write to.

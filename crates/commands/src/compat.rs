@@ -140,7 +140,8 @@ TokuMX's `beginTransaction` takes `isolation`: `mvcc` (the default), `serializab
 `readUncommitted`, which is served as read committed: each statement sees the newest committed \
 state, and never what is not committed. `commitTransaction` and `rollbackTransaction` without a \
 `txnNumber` end it, on any database, as does the connection's end; nothing else does. A lock that \
-is not granted within `lockTimeout` is 16759, a deadlock 16760; the transaction stays live. \
+is not granted within `lockTimeout` is 16759 (outside of transactions 24 LockTimeout, where MongoDB \
+waits for the transaction's end), a deadlock 16760; the transaction stays live. \
 `create`, `createIndexes`, `drop`, `dropIndexes` and `renameCollection` are part of it and undone \
 with it; until it ends it alone writes to collections that it changed so. Under `mvcc` an index of \
 a collection that somebody has written to since the start is 16759.

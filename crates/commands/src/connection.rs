@@ -84,6 +84,10 @@ impl limits::Interrupt for OperationInterrupt {
     fn check(&self) -> Result<()> {
         Interrupt::check(self)
     }
+
+    fn check_wait(&self) -> Result<()> {
+        self.operation.check_wait(|| self.clock.monotonic())
+    }
 }
 
 impl std::fmt::Debug for Connection {

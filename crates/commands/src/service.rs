@@ -8,6 +8,7 @@ use crate::connection::{Connection, ConnectionInfo, OperationInterrupt};
 use crate::context::Context;
 use crate::crud::batch::Parked;
 use crate::fail_point::{FailPoints, Met};
+use crate::fields::Field;
 use crate::host::{Host, LogEvent, Severity};
 use crate::index_advice::IndexAdvice;
 use crate::last_write;
@@ -332,6 +333,7 @@ impl Service {
             None => execute(&mut context),
             Some(met) => self.fail(met, &mut context),
         };
+        let durable = wait_for_disk(&context, result.is_ok());
         drop(hosted);
         drop(limited);
         let result = result.map_err(|error| labels::label(&context, error));
@@ -351,7 +353,12 @@ impl Service {
         if command.write_concern {
             // Beside an error too: it may be one for something that was done before.
             let concern = context.arguments.write_concern;
-            concern.write_error(&self.replication, &mut context.reply);
+            let failed = durable.as_ref().err();
+            concern.write_error(&self.replication, failed, &mut context.reply);
+            if let (Ok(()), Some(error)) = (&result, failed) {
+                let label = labels::label_of_concern(&context, error.code());
+                write_labels(&mut context.reply, label.as_slice());
+            }
         }
         write_times(self, &mut context.reply);
         let time = self.os.clock.monotonic().saturating_sub(started + context.waited);
@@ -415,9 +422,11 @@ impl Service {
         }
     }
 
-    /// Ends requests that only wait for time to pass, and the expiry of documents; other requests
-    /// go on.
+    /// Ends requests that only wait, for time to pass or for a lock, transactions that no request
+    /// works in, and the expiry of documents; other requests go on.
     pub fn end_waits(&self) {
+        self.operations.end_waits();
+        self.abort_transactions();
         // Out of the lock first: ending it waits for the document it is at.
         let ttl = self.ttl.lock().take();
         drop(ttl);
@@ -556,6 +565,11 @@ fn settle(context: &Context<'_>, arguments: &mut Arguments<'_>) -> Result<()> {
         let starts = arguments.numbered.is_some_and(|numbered| numbered.starts);
         arguments.read_concern.check(command, starts, replication)?;
     }
+    if command.leaves_something() {
+        // Nobody is told that nothing happened (no such transaction, not found) by a server that
+        // cannot know what its next start will find in the log.
+        service.catalog.check_running()?;
+    }
     if command.write_concern {
         arguments.write_concern.settle(replication)?;
     }
@@ -614,27 +628,47 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
     if context.arguments.numbered.is_some() {
         bound::refuse_numbered(context)?;
         transactions::enter(context)?;
-        let result = (command.run)(context, &fields).map_err(bound::outside);
+        context.inside = context.transaction().is_some() && !transactions::is_end(command);
+        let result = run(context, &fields).map_err(bound::outside);
         transactions::leave(context, result.is_err() || context.statement_failed);
-        return result.and_then(|()| wait_for_disk(context));
+        return result;
     }
     context.read_state = context.arguments.read_concern.state(&service.replication)?;
     bound::enter(context)?;
     if context.bound.is_some() {
-        let result = (command.run)(context, &fields).map_err(bound::inside);
+        context.inside = true;
+        let result = run(context, &fields).map_err(bound::inside);
         bound::leave(context, result.is_err());
         return result;
     }
-    (command.run)(context, &fields).map_err(bound::outside)?;
-    wait_for_disk(context)
+    run(context, &fields).map_err(bound::outside)
 }
 
-/// Waits until what a write command did is as durable as was asked. A statement of a transaction
-/// has done nothing yet.
-fn wait_for_disk(context: &Context<'_>) -> Result<()> {
-    let writes = context.command.class == Class::Write && context.transaction().is_none();
-    if writes && context.arguments.write_concern.synced {
-        context.service.catalog.sync()?;
+/// Runs the command's code. Only where the service waits for the disk afterwards may it have
+/// written something.
+fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
+    let before = catalog::thread_commits();
+    let result = (context.command.run)(context, fields);
+    context.committed = catalog::thread_commits() != before;
+    debug_assert!(
+        context.command.leaves_something() || !context.committed,
+        "{} has written, and its registration says nothing of a write concern",
+        context.command.name
+    );
+    result
+}
+
+/// Waits until what a command did is as durable as was asked; an error is one of this wait alone,
+/// for what was done stays. Of a command that failed half-way that is what it had done by then. A
+/// statement of a transaction has done nothing yet.
+fn wait_for_disk(context: &Context<'_>, succeeded: bool) -> Result<()> {
+    let Context { service, command, .. } = context;
+    if !command.leaves_something() || context.inside || !(succeeded || context.committed) {
+        return Ok(());
+    }
+    let always = command.durable || service.catalog.engine().options().log_flush_period.is_zero();
+    if always || context.arguments.write_concern.synced {
+        service.catalog.sync()?;
     }
     Ok(())
 }

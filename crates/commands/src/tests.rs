@@ -4,6 +4,7 @@
 mod admin;
 mod aggregation;
 mod apply_ops;
+mod arguments;
 mod bound;
 mod bound_ddl;
 mod bulk_write;
@@ -20,6 +21,7 @@ mod housekeeping;
 mod javascript;
 mod language;
 mod layouts;
+mod lock_waits;
 mod mutations;
 mod prepare_unique;
 mod profiler;

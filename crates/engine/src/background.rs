@@ -342,9 +342,11 @@ impl Environment {
         self.prepare_log()?;
         self.keep_house()?;
         let unsynced = self.wal().synced_lsn() < self.wal().next_lsn();
-        if unsynced && self.is_due(&self.jobs.last_log_flush, self.options.log_flush_period) {
+        if self.is_due(&self.jobs.last_log_flush, self.options.log_flush_period) {
             self.flush_log()?;
-            return Ok(true);
+            if unsynced {
+                return Ok(true);
+            }
         }
         if self.is_checkpoint_due() && self.has_changed() {
             self.checkpoint()?;
@@ -514,7 +516,9 @@ impl Environment {
             let dropped = self.jobs.dropped.load(Ordering::Relaxed);
             self.is_at_rest() && self.blocks.dropped_bytes() > dropped + CLEANED_MUCH
         };
-        if !period.is_zero() && (grown > self.options.tuning.log_cap || cleaned()) {
+        let wants_space = || self.wants_space();
+        if !period.is_zero() && (grown > self.options.tuning.log_cap || cleaned() || wants_space())
+        {
             self.jobs.last_checkpoint.store(self.now_us(), Ordering::Relaxed);
             return true;
         }

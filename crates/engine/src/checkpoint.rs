@@ -49,7 +49,7 @@ impl Environment {
     pub(crate) fn has_changed(&self) -> bool {
         let last = self.checkpointing.lock();
         let same_blocks = last.mark.is_some_and(|mark| !self.blocks.has_changed_since(mark));
-        !same_blocks || self.wal().next_lsn() != last.log_end
+        !same_blocks || self.wal().data_end() > last.log_end
     }
 
     /// What recovery found.

@@ -2,6 +2,7 @@
 
 use crate::backup::Backup;
 use crate::dictionary::Directory;
+use crate::disk::Room;
 use crate::door::{Door, Doors};
 use crate::environment::Environment;
 use crate::health::Health;
@@ -21,8 +22,8 @@ use ftree::Readers;
 use locktree::{LockInfo, LockTable, Refusal, Waiting};
 use os::{LockGuard, Os, Padded};
 use parking_lot::Mutex;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use telemetry::Registry;
 use wal::{Wal, WalOptions};
@@ -66,12 +67,14 @@ impl Engine {
     /// Opens a data directory, made where missing, and recovers what a crash left. May take as
     /// long as replaying the log does.
     pub fn open(os: Os, registry: Arc<Registry>, options: Options) -> Result<Self> {
-        let options = options.resolve()?;
         for dir in [&options.dir, &options.log_dir(), &options.tmp_dir()] {
             os.vfs.create_dir_all(dir).map_err(|e| io_error("create", dir, &e))?;
         }
+        let log_disk = os.vfs.space(&options.log_dir()).map_or(u64::MAX, |space| space.total);
+        let options = options.resolve(log_disk)?;
         let guard = lock_directory(&os, &options.dir)?;
-        check_version(&os, &options.dir)?;
+        let is_marked = check_version(&os, &options.dir)?;
+        check_data_file(&os, &options, is_marked)?;
         let environment = assemble(os, registry, options, guard)?;
         let doors = Doors::new(&environment);
         Ok(Self(Arc::new(Handle { environment, doors })))
@@ -80,6 +83,11 @@ impl Engine {
     /// An engine over a simulated disk in memory, for tests of the floors above. No thread runs;
     /// writers drain memory themselves.
     pub fn temporary() -> Self {
+        Self::temporary_with(|_| {})
+    }
+
+    /// As [`Engine::temporary`], with other options.
+    pub fn temporary_with(change: impl FnOnce(&mut Options)) -> Self {
         let disk = os::sim::SimOs::new(0).os();
         let os = Os { vfs: disk.vfs, ..Os::real() };
         let mut options = Options::new("/temporary");
@@ -87,6 +95,7 @@ impl Engine {
         options.fs_redzone_percent = 0;
         options.background = Background::ManualThreads;
         options.tuning.log_segment_bytes = 1 << 20;
+        change(&mut options);
         Self::open(os, Arc::new(Registry::new()), options).expect("a disk in memory does not fail")
     }
 
@@ -133,6 +142,11 @@ impl Engine {
     /// The newest commit that readers see.
     pub fn newest_commit(&self) -> crate::Timestamp {
         crate::Timestamp(self.environment().snapshots.watermark())
+    }
+
+    /// Fails where the engine has stopped or was closed: nothing will be written any more.
+    pub fn check_running(&self) -> Result<()> {
+        self.environment().health.check_running()
     }
 
     /// Makes every commit so far durable (`j: true`, `fsync`).
@@ -238,6 +252,17 @@ impl Engine {
         self.environment().locks.on_refusal(tell);
     }
 
+    /// From now on whoever waits for a lock or for room asks `may_wait`, many times a second and on
+    /// its own thread, and fails with `Interrupted` soon after the answer is no. Only the first call
+    /// counts.
+    pub fn ask_while_waiting(&self, may_wait: impl Fn() -> bool + Send + Sync + 'static) {
+        let may_wait: Arc<dyn Fn() -> bool + Send + Sync> = Arc::new(may_wait);
+        let environment = self.environment();
+        // Whoever comes second is not asked, as documented.
+        let _first = environment.may_wait.set(Arc::clone(&may_wait));
+        environment.locks.ask_while_waiting(move || may_wait());
+    }
+
     /// Begins a hot backup: writes a checkpoint and holds its files.
     pub fn backup(&self) -> Result<Backup> {
         Backup::begin(self.environment())
@@ -305,10 +330,9 @@ fn assemble(
     }
     let (blocks, image) =
         BlockFile::open(&os, &options.dir, file_options, blockfile::Metrics::new(&registry))?;
-    let mut log_options = WalOptions::default();
-    if options.tuning.log_segment_bytes > 0 {
-        log_options.segment_bytes = options.tuning.log_segment_bytes;
-    }
+    mark_version(&os, &options.dir)?;
+    let segment_bytes = options.tuning.log_segment_bytes;
+    let mut log_options = WalOptions { segment_bytes, ..WalOptions::default() };
     // Between two checkpoints the log grows by its cap, so so many segments go round.
     let going_round = options.tuning.log_cap / log_options.segment_bytes + 2;
     log_options.recycle = (going_round as usize).clamp(log_options.recycle, 32);
@@ -347,11 +371,13 @@ fn assemble(
         locks,
         live: LiveTxns::new(Arc::clone(&os.clock)),
         serializable: Serializable::default(),
+        may_wait: OnceLock::new(),
         log: Padded(Log::new(log_options.segment_bytes)),
         commit_order: Padded::default(),
         memory: Padded::default(),
         jobs: Padded::default(),
         keeper: Keeper::default(),
+        room: Room::default(),
         checkpointing: Mutex::default(),
         counters: Counters::new(&registry),
         directory_lock: Mutex::new(Some(guard)),
@@ -359,6 +385,7 @@ fn assemble(
         options,
         registry,
     });
+    environment.measure_disk();
     match recover(&environment, image.as_ref(), log) {
         Ok(recovered) => *environment.counters.recovered.lock() = recovered,
         Err(error) => {
@@ -381,6 +408,8 @@ fn recover(
         environment.start_flushers()?;
     }
     let recovered = recovery::recover(environment, image, log)?;
+    // On a full disk nothing is written before that is known.
+    environment.measure_disk();
     if threads {
         environment.start_threads()?;
     }
@@ -395,8 +424,8 @@ fn lock_directory(os: &Os, dir: &Path) -> Result<LockGuard> {
     })
 }
 
-/// Refuses a directory of another format; marks a new one.
-fn check_version(os: &Os, dir: &Path) -> Result<()> {
+/// Refuses a directory of another format; says whether it has one.
+fn check_version(os: &Os, dir: &Path) -> Result<bool> {
     let path = dir.join(VERSION_FILE);
     let failed = |what, e: std::io::Error| io_error(what, &path, &e);
     if os.vfs.exists(&path).map_err(|e| failed("look for", e))? {
@@ -409,6 +438,43 @@ fn check_version(os: &Os, dir: &Path) -> Result<()> {
             let text = format!("{} is of a format not known here: {found:?}", path.display());
             return Err(Error::InvalidOption(text));
         }
+        return Ok(true);
+    }
+    Ok(false)
+}
+
+/// A directory that was used has a data file: without it the rest is no database, and a new one beside
+/// it would hide what was lost.
+fn check_data_file(os: &Os, options: &Options, is_marked: bool) -> Result<()> {
+    let path = options.dir.join(&blockfile::Options::default().name);
+    if os.vfs.exists(&path).map_err(|e| io_error("look for", &path, &e))? {
+        return Ok(());
+    }
+    let log_dir = options.log_dir();
+    let names = os.vfs.list_dir(&log_dir).map_err(|e| io_error("list", &log_dir, &e))?;
+    let is_segment = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.and_then(wal::format::segment_number).is_some()
+    };
+    let there = match names.into_iter().find(is_segment) {
+        Some(segment) => segment,
+        None if is_marked => options.dir.join(VERSION_FILE),
+        None => return Ok(()),
+    };
+    Err(Error::Corruption(format!(
+        "the data file {} is missing, and {} is there: bring it back from a backup, or begin anew in \
+         an empty directory",
+        path.display(),
+        there.display()
+    )))
+}
+
+/// Marks a new directory. The data file is there by now, so that a marked directory without it has
+/// lost it.
+fn mark_version(os: &Os, dir: &Path) -> Result<()> {
+    let path = dir.join(VERSION_FILE);
+    let failed = |what, e: std::io::Error| io_error(what, &path, &e);
+    if os.vfs.exists(&path).map_err(|e| failed("look for", e))? {
         return Ok(());
     }
     let draft = dir.join(format!("{VERSION_FILE}.new"));

@@ -66,8 +66,6 @@ pub(crate) struct Keeper {
     snapshots_seen: AtomicU64,
     /// Rounds in which nobody wrote and hardly anybody read.
     rounds_at_rest: AtomicU64,
-    /// The disk is past its red zone.
-    red: AtomicBool,
     /// There was no room for the next log segment.
     log_full: AtomicBool,
     /// The data file as it was when moving segments was of no more use.
@@ -115,6 +113,12 @@ impl Environment {
         if wal.synced_lsn() < wal.next_lsn() {
             self.sync_log_to(wal.next_lsn())?;
         }
+        // Where nobody has written since the last time, nobody will soon bring the mark that tells a
+        // damaged record from a torn one.
+        let end = wal.data_end();
+        if self.log.seen_end.swap(end, Ordering::Relaxed) == end {
+            unless_full(self.check(wal.mark_synced()))?;
+        }
         Ok(())
     }
 
@@ -137,11 +141,11 @@ impl Environment {
     /// The write budget fitted, and one round, where it is due.
     pub(crate) fn keep_house(&self) -> Result<()> {
         self.fit_budget();
+        self.watch_disk();
         if !self.is_due(&self.keeper.last_round, ROUND) {
             return Ok(());
         }
         self.note_rest();
-        self.check_space();
         self.drop_invisible();
         self.locks.prune(self.snapshots.oldest_watching());
         unless_full(self.give_space_back())
@@ -179,22 +183,9 @@ impl Environment {
             && !self.is_read()
     }
 
-    /// Whether the disk is past its red zone.
-    fn check_space(&self) {
-        let Ok(space) = self.os.vfs.space(&self.options.dir) else { return };
-        let percent = u64::from(self.options.fs_redzone_percent);
-        let red = space.total > 0 && space.available < space.total / 100 * percent;
-        if red != self.keeper.red.swap(red, Ordering::Relaxed) {
-            let os::Space { available, total } = space;
-            tracing::warn!(red, available, total, "free space, fsRedzone is {percent} percent");
-            self.take_or_refuse_writes();
-        }
-    }
-
-    fn take_or_refuse_writes(&self) {
-        let reason = if self.keeper.red.load(Ordering::Relaxed) {
-            let percent = self.options.fs_redzone_percent;
-            Some(format!("less than fsRedzone, {percent} percent of the disk, is free"))
+    pub(crate) fn take_or_refuse_writes(&self) {
+        let reason = if self.is_red() {
+            Some(self.red_zone_reason())
         } else if self.keeper.log_full.load(Ordering::Relaxed) {
             Some("the disk has no room for the next segment of the log".to_owned())
         } else {

@@ -8,6 +8,7 @@ use crate::housekeeping::Bell;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
 use wal::Wal;
 
 /// Bytes of log between two points of the index, usually.
@@ -119,6 +120,8 @@ pub(crate) struct Log {
     pub(crate) needed: Mutex<Needed>,
     /// Rung where much of the log is in memory only.
     pub(crate) bell: Bell,
+    /// Where records ended at the last flush.
+    pub(crate) seen_end: AtomicU64,
 }
 
 impl Log {
@@ -127,6 +130,7 @@ impl Log {
             wal: OnceLock::new(),
             needed: Mutex::new(Needed::new(segment_bytes)),
             bell: Bell::default(),
+            seen_end: AtomicU64::new(0),
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct Recovered {
     pub micros: u64,
 }
 
+/// Holes of the data file that are given back where the log finds no room.
+const PUNCHES: usize = 1024;
 /// Bytes of records that are applied together, on several threads.
 const BATCH_BYTES: usize = 4 << 20;
 
@@ -130,7 +132,23 @@ pub(crate) fn recover(
     environment.snapshots.start_at(newest);
     environment.commit_order.lock().newest = newest;
     environment.jobs.checkpointed.store(root.log_end, Ordering::Relaxed);
-    let wal = log.start_writing()?;
+    if let Some(wal::TornTail { lsn, file, offset }) = log.torn_tail() {
+        tracing::warn!(
+            lsn,
+            offset,
+            file = %file.display(),
+            "the log ends in a record that is not whole: it was being written when the server ended, \
+             or it was damaged since; nothing on disk says that it was synced"
+        );
+    }
+    let wal = match log.start_writing() {
+        // What was written since the checkpoint is free space of the data file now.
+        Err(wal::Error::NoSpace { .. }) => {
+            environment.blocks.shrink(PUNCHES)?;
+            log.start_writing()?
+        }
+        started => started?,
+    };
     assert!(environment.log.wal.set(wal).is_ok(), "the log is opened once");
     environment.drop_invisible();
     let took = environment.os.clock.monotonic().saturating_sub(started);
@@ -232,18 +250,17 @@ impl Redo<'_> {
         if positions.len() as u64 == u64::from(chunks) {
             let tuning = &self.environment.options.tuning;
             let is_large = positions.len() as u64 * tuning.chunk_bytes as u64 > tuning.spill_bytes;
-            let mut spill = is_large.then(|| self.environment.start_spill(txn));
-            for (number, chunk) in positions.into_iter().enumerate() {
-                let piece = self.read_chunk(chunk, txn, number)?;
-                match &mut spill {
-                    Some(spill) => self.stage_large(chunk, timestamp, &piece, spill)?,
-                    None => self.stage(chunk, timestamp, piece)?,
+            let spilled = is_large
+                && match self.spill(txn, timestamp, &positions, (position, operations)) {
+                    // A full disk: it stays in memory, as what is not drained does.
+                    Err(Error::NoSpace(_)) => false,
+                    spilled => spilled.map(|()| true)?,
+                };
+            if !spilled {
+                for (number, chunk) in positions.into_iter().enumerate() {
+                    let piece = self.read_chunk(chunk, txn, number)?;
+                    self.stage(chunk, timestamp, piece)?;
                 }
-            }
-            if let Some(mut spill) = spill {
-                self.stage_large(position, timestamp, operations, &mut spill)?;
-                self.adopt(&spill, timestamp)?;
-            } else {
                 self.newest = timestamp;
                 self.stage(position, timestamp, operations.to_vec())?;
             }
@@ -287,8 +304,34 @@ impl Redo<'_> {
         Ok(())
     }
 
-    /// Takes operations of a large transaction into a spill, as they came from one: in key order,
-    /// so it writes each once. Draining them is left to the time after the recovery.
+    /// Lays a large transaction over the trees it wrote to, from a spill, as it came from one. Draining
+    /// it is left to the time after the recovery.
+    fn spill(
+        &mut self,
+        txn: u64,
+        timestamp: u64,
+        chunks: &[u64],
+        (position, operations): (u64, &[u8]),
+    ) -> Result<()> {
+        let mut spill = self.environment.start_spill(txn);
+        let before = self.done.operations;
+        let mut stage_all = || {
+            for (number, chunk) in chunks.iter().enumerate() {
+                let piece = self.read_chunk(*chunk, txn, number)?;
+                self.stage_large(*chunk, timestamp, &piece, &mut spill)?;
+            }
+            self.stage_large(position, timestamp, operations, &mut spill)?;
+            Ok(spill.settle()?)
+        };
+        let staged: Result<()> = stage_all();
+        if staged.is_err() {
+            self.done.operations = before;
+            return staged;
+        }
+        self.adopt(&spill, timestamp)
+    }
+
+    /// Takes operations of a large transaction into a spill: in key order, so it writes each once.
     fn stage_large(
         &mut self,
         position: u64,
@@ -309,7 +352,6 @@ impl Redo<'_> {
 
     /// Lays a large transaction over the trees it wrote to.
     fn adopt(&mut self, spill: &Spill, timestamp: u64) -> Result<()> {
-        spill.settle()?;
         // Older versions of its keys belong below it.
         self.hand_over()?;
         self.finish_batch()?;
@@ -322,7 +364,7 @@ impl Redo<'_> {
         Ok(())
     }
 
-    /// Notes what operations write to, and does creates and drops.
+    /// Notes what operations write to, and does creates and drops. Looking again changes nothing.
     fn look_at(&mut self, position: u64, timestamp: u64, operations: &[u8]) -> Result<()> {
         for operation in Operations::new(operations) {
             let operation = operation
@@ -333,7 +375,8 @@ impl Redo<'_> {
                 }
                 Operation::Create { dictionary, options } => {
                     // Up to the checkpoint's timestamp its directory has the last word.
-                    if timestamp > self.checkpoint {
+                    let is_new = self.environment.directory.find(dictionary).is_none();
+                    if timestamp > self.checkpoint && is_new {
                         let options = crate::options::validate(options)
                             .map_err(|e| Error::Corruption(format!("log: {e}")))?;
                         self.environment.create_dictionary(dictionary, options, timestamp);

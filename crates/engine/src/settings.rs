@@ -1,6 +1,6 @@
 //! How an engine is opened.
 
-use crate::{Error, Result};
+use crate::{Error, Result, disk};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ pub struct Options {
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tuning {
-    /// Bytes of a log segment; 0 is the log's default.
+    /// Bytes of a log segment; 0 is chosen from the disk.
     pub log_segment_bytes: u64,
     /// Bytes all memtables may hold before writers are slowed; 0 is a quarter of the cache.
     pub write_budget: u64,
@@ -76,7 +76,8 @@ pub struct Tuning {
     /// Bytes of operations in one log record; 0 is 1 MiB.
     pub chunk_bytes: usize,
     /// Bytes of log after which a checkpoint is due before its time, and which memtables may hold
-    /// back: bounds what a recovery has to replay. 0 is chosen from the largest write budget.
+    /// back: bounds what a recovery has to replay. 0 is chosen from the largest write budget
+    /// and the disk.
     pub log_cap: u64,
     /// Trees with tiny pages, nodes and buffers.
     pub tiny_trees: bool,
@@ -84,6 +85,9 @@ pub struct Tuning {
     pub frame_bytes: u64,
     /// Threads that drain and merge; 0 is chosen.
     pub flushers: usize,
+    /// Called in each commit between its record in the log and its writes in the trees: tests let
+    /// it panic.
+    pub before_publishing: Option<fn()>,
 }
 
 /// Where log segments are in the data directory, unless told otherwise.
@@ -119,8 +123,9 @@ impl Options {
         !self.cleaner_period.is_zero() && self.cleaner_iterations > 0
     }
 
-    /// Refuses what cannot be honoured and fills in what follows from the rest.
-    pub(crate) fn resolve(mut self) -> Result<Self> {
+    /// Refuses what cannot be honoured and fills in what follows from the rest, on a disk of so many
+    /// bytes.
+    pub(crate) fn resolve(mut self, disk: u64) -> Result<Self> {
         if self.cache_size < MIN_CACHE {
             let text = format!("cacheSize of {} bytes is below {MIN_CACHE}", self.cache_size);
             return Err(Error::InvalidOption(text));
@@ -139,7 +144,9 @@ impl Options {
         default_to(&mut tuning.write_budget, cache / 4);
         default_to(&mut tuning.memtable_bytes, (tuning.write_budget / 2).min(64 * MIB));
         default_to(&mut tuning.spill_bytes, (cache / 16).clamp(MIB, 64 * MIB));
-        default_to(&mut tuning.log_cap, (tuning.most_write_budget * 2).clamp(64 * MIB, 512 * MIB));
+        let log_cap = (tuning.most_write_budget * 2).clamp(64 * MIB, 512 * MIB);
+        default_to(&mut tuning.log_cap, disk::log_cap(disk, log_cap));
+        default_to(&mut tuning.log_segment_bytes, disk::log_file_bytes(disk));
         if tuning.chunk_bytes == 0 {
             tuning.chunk_bytes = MIB as usize;
         }

@@ -15,6 +15,12 @@ use std::time::Duration;
 /// A wait above this is an event of its own.
 const LONG_WAIT_MS: u64 = 1000;
 
+/// How often a request that waits asks whether its operation goes on.
+const CHECK_PERIOD: Duration = Duration::from_millis(25);
+
+/// The longest sleep where nothing is asked, so that "for ever" does not overflow the clock.
+const LONGEST_SLEEP: Duration = Duration::from_hours(1);
+
 /// Counters of ranges; a power of two.
 const RANGE_COUNTERS: usize = 64;
 
@@ -64,7 +70,12 @@ pub struct LockTable {
     pub(crate) counters: Counters,
     /// Who hears of refused requests.
     pub(crate) told: OnceLock<Told>,
+    /// See [`LockTable::ask_while_waiting`].
+    may_wait: OnceLock<MayWait>,
 }
+
+/// Says whether the operation that runs on this thread may go on waiting.
+type MayWait = Box<dyn Fn() -> bool + Send + Sync>;
 
 impl LockTable {
     /// An empty table.
@@ -81,7 +92,16 @@ impl LockTable {
             any_escalated: AtomicBool::new(false),
             counters: Counters::default(),
             told: OnceLock::new(),
+            may_wait: OnceLock::new(),
         })
+    }
+
+    /// From now on each request that waits asks `may_wait`, many times a second and on its own
+    /// thread, and fails with [`Error::Interrupted`] soon after the answer is no. Only the first
+    /// call counts.
+    pub fn ask_while_waiting(&self, may_wait: impl Fn() -> bool + Send + Sync + 'static) {
+        // Whoever comes second is not asked, as documented.
+        let _first = self.may_wait.set(Box::new(may_wait));
     }
 
     /// A transaction without locks. Ids must be unique among those alive.
@@ -254,13 +274,19 @@ impl LockTable {
             return waiter.outcome();
         }
         let deadline = started.saturating_add(timeout);
+        let may_wait = self.may_wait.get();
+        let longest = if may_wait.is_some() { CHECK_PERIOD } else { LONGEST_SLEEP };
         loop {
             let left = deadline.saturating_sub(self.clock.monotonic());
             if left.is_zero() {
                 return waiter.outcome();
             }
-            // An hour at most at once, so that "for ever" does not overflow the clock.
-            let outcome = waiter.sleep(left.min(Duration::from_hours(1)));
+            if may_wait.is_some_and(|may_wait| !may_wait()) {
+                // Changes nothing where it was granted meanwhile.
+                waiter.finish(Outcome::Interrupted);
+                return waiter.outcome();
+            }
+            let outcome = waiter.sleep(left.min(longest));
             if outcome != Outcome::Waiting {
                 return outcome;
             }

@@ -58,7 +58,7 @@ impl PipelineContext {
     pub(crate) fn nested(&self, inside: Inside, collection: Option<String>) -> Result<Self> {
         if self.depth + 1 > MAX_NESTING {
             return Err(Error::new(
-                Code::location(5860700),
+                Code::MAX_SUB_PIPELINE_VIEW_DEPTH_EXCEEDED,
                 format!("Maximum number of nested sub-pipelines exceeded. Limit is {MAX_NESTING}"),
             ));
         }

@@ -98,7 +98,14 @@ impl Prepared {
                 (PipelineContext::on_database(database, parse.clone()), None)
             }
         };
-        let pipeline = Pipeline::parse(request.pipeline, &context)?.optimize();
+        let pipeline = Pipeline::parse(request.pipeline, &context)?;
+        if namespace.is_some() && matches!(pipeline.stages().first(), Some(Stage::Documents(_))) {
+            return Err(Error::new(
+                Code::INVALID_NAMESPACE,
+                "'$documents' can only be run with {aggregate: 1}, not on a collection",
+            ));
+        }
+        let pipeline = pipeline.optimize();
         Ok(Self { pipeline, namespace, parse })
     }
 

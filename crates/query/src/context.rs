@@ -2,7 +2,7 @@
 
 use crate::request::FindAndModifyResult;
 use bson::raw::RawBson;
-use catalog::{Catalog, Collection, Durability, Names, Namespace, Reader, Snapshot, Txn};
+use catalog::{Catalog, Collection, Names, Namespace, Reader, Snapshot, Txn};
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 
@@ -75,8 +75,6 @@ pub struct OpContext<'a> {
     pub first_statement: usize,
     /// Asked about every hundred documents.
     pub interrupt: Arc<dyn Interrupt>,
-    /// When a write may return.
-    pub durability: Durability,
     /// The client's `comment`.
     pub comment: Option<RawBson>,
     /// `bypassDocumentValidation`: writes go past the collections' validators.
@@ -100,7 +98,7 @@ pub enum Whole {
 }
 
 impl<'a> OpContext<'a> {
-    /// The usual context: no transaction, buffered durability.
+    /// The usual context: no transaction.
     pub fn new(catalog: &'a Arc<Catalog>, interrupt: Arc<dyn Interrupt>) -> Self {
         Self {
             catalog,
@@ -110,7 +108,6 @@ impl<'a> OpContext<'a> {
             statements: None,
             first_statement: 0,
             interrupt,
-            durability: Durability::Buffered,
             comment: None,
             bypass_validation: false,
             keep_empty_timestamps: false,

@@ -74,17 +74,13 @@ pub(crate) fn remembered<T>(
                     log.write(&mut txn, ctx.first_statement + statement, &outcome)?;
                 }
             }
-            txn.commit(ctx.durability)?;
+            txn.commit()?;
             Ok(value)
         });
         if let Some(log) = ctx.statements.as_deref_mut() {
             log.ended(result.is_ok());
         }
         match result {
-            // The server's own upkeep goes on elsewhere.
-            Err(error) if ctx.whole == Whole::Part && error.code() == Code::LOCK_TIMEOUT => {
-                return Err(error);
-            }
             Err(error) if is_retryable(&error) => back_off(ctx, &mut attempts)?,
             other => return other,
         }
@@ -127,7 +123,7 @@ pub(crate) fn as_a_whole<T>(
         inside.keep_empty_timestamps = ctx.keep_empty_timestamps;
         inside.txn = Some(&mut txn);
         let result = match run(&mut inside) {
-            Ok(value) => txn.commit(ctx.durability).map(|_| value),
+            Ok(value) => txn.commit().map(|_| value),
             Err(error) => Err(error),
         };
         match result {

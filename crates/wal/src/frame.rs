@@ -17,6 +17,8 @@ use crate::{Lsn, MAX_PAYLOAD_BYTES};
 pub const FRAME_HEADER_BYTES: usize = 16;
 /// Frames start and end on multiples of this, so that a scan for frames is cheap.
 pub(crate) const ALIGN: usize = 8;
+/// Bytes of a mark's frame.
+pub(crate) const MARK_BYTES: usize = FRAME_HEADER_BYTES + 8;
 const LENGTH_BITS: u32 = 28;
 
 /// What a frame carries.

@@ -11,12 +11,17 @@
 //! 3. A bad frame *before* a point that is known to have been synced is [`Error::Corruption`].
 //!    Known as synced is: everything before the segment file in use (a file is synced before the
 //!    next one is begun), everything before a later epoch, and everything before the position in
-//!    any later **mark** frame. Marks are written with the first append after each sync.
+//!    any later **mark** frame. Marks are written with the first append after each sync, and by
+//!    [`Wal::mark_synced`] where no append follows. What cannot be told apart from a torn tail is
+//!    in [`Replay::torn_tail`].
 //! 4. Each opening for writing begins a new **epoch**: a new segment with a new salt that every
 //!    checksum contains. So frames of a torn tail never come back to life.
 //! 5. After a failed write or sync the log is stopped: every later call answers
 //!    [`Error::Stopped`] with the first cause. A full disk is different: nothing is lost, the
 //!    bytes stay in memory and the next call tries again.
+//! 6. What is in the buffer has files: an append that would need a new one makes it first, and
+//!    where there is no room nothing is appended. A start needs no more than the room behind the
+//!    log's end.
 //!
 //! Lock order: group → preparing → writer → tail.
 //!
@@ -37,8 +42,8 @@ mod writer;
 
 pub use error::{Error, Result};
 pub use metrics::{Metrics, Stats};
-pub use reader::{Record, Replay};
-pub use writer::Wal;
+pub use reader::{Record, Replay, TornTail};
+pub use writer::{Priority, Wal};
 
 /// The decoders of the log's own structures, for offline readers and fuzz targets.
 pub mod format {

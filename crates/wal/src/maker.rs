@@ -16,6 +16,10 @@ use crate::{Lsn, WalOptions};
 
 /// A file without a header is filled in steps, each synced, so that no other sync meets all of it.
 const FILL_BYTES: usize = 4 << 20;
+/// The unit in which filesystems hand out space.
+const BLOCK_BYTES: u64 = 4096;
+/// A segment on a full disk is at least so long: room for some drops of collections.
+const SHORTEST_BYTES: u64 = BLOCK_BYTES;
 
 /// Makes segment files, from spare ones where there are some.
 pub(crate) struct SegmentMaker<'a> {
@@ -43,31 +47,57 @@ pub(crate) struct Ready {
 }
 
 impl SegmentMaker<'_> {
+    pub(crate) fn body_bytes(&self) -> u64 {
+        self.options.file_bytes() - HEADER_BYTES as u64
+    }
+
     /// Opens a file that is to become a segment, with exactly its length, the space on disk.
     pub(crate) fn reserve(&self, path: &Path) -> Result<Arc<dyn File>> {
-        let bytes = self.options.file_bytes();
+        self.reserve_bytes(path, self.options.file_bytes())
+    }
+
+    fn reserve_bytes(&self, path: &Path, bytes: u64) -> Result<Arc<dyn File>> {
         let failed = |what| move |e| Error::io(what, path, e);
         let file = self.os.vfs.open(path, OpenOptions::create()).map_err(failed("make"))?;
-        if file.len().map_err(failed("size of"))? > bytes {
+        let before = file.len().map_err(failed("size of"))?;
+        if before > bytes {
             file.set_len(bytes).map_err(failed("cut"))?;
         }
-        file.allocate(0, bytes).map_err(failed("reserve"))?;
+        if let Err(e) = file.allocate(0, bytes) {
+            // A filesystem may keep the part that it had room for.
+            let _kept_as_it_is = file.set_len(before.min(bytes));
+            return Err(Error::io("reserve", path, e));
+        }
         file.sync_all().map_err(failed("sync"))?;
         Ok(file)
+    }
+
+    /// Makes a file that has its space and is not filled; answers its path.
+    pub(crate) fn empty(&self, number: u64) -> Result<PathBuf> {
+        let path = self.dir.join(segment_name(number));
+        match self.reserve(&path) {
+            Ok(_) => Ok(path),
+            Err(e) => {
+                self.forget(&path);
+                Err(e)
+            }
+        }
     }
 
     /// Makes a file of zeros, so that later syncs of it write no metadata. Past the page cache where
     /// that can be: else all of the file would be allocated there once for the zeros.
     pub(crate) fn fill(&self) -> Result<PathBuf> {
         let path = self.dir.join(PREPARED_NAME);
-        let failed = |what| {
-            let path = path.clone();
-            move |e| Error::io(what, &path, e)
-        };
+        self.fill_at(&path).inspect_err(|_| self.forget(&path))?;
+        Ok(path)
+    }
+
+    fn fill_at(&self, path: &Path) -> Result<()> {
+        let failed = |what| move |e| Error::io(what, path, e);
         let bytes = self.options.file_bytes();
         let options = OpenOptions { truncate: true, ..OpenOptions::create() };
         let options = options.with_direct(bytes.is_multiple_of(DIRECT_ALIGN as u64));
-        let file = self.os.vfs.open(&path, options).map_err(failed("make"))?;
+        let file = self.os.vfs.open(path, options).map_err(failed("make"))?;
         file.allocate(0, bytes).map_err(failed("reserve"))?;
         let zeros = AlignedBuf::zeroed(FILL_BYTES.min(bytes as usize));
         let mut offset = 0;
@@ -77,13 +107,13 @@ impl SegmentMaker<'_> {
             file.sync_data().map_err(failed("sync"))?;
             offset += len as u64;
         }
-        Ok(path)
+        Ok(())
     }
 
     /// A half-made file is of no use, and a full disk needs its space.
-    pub(crate) fn forget_prepared(&self) {
+    fn forget(&self, path: &Path) {
         // Where it stays it is a spare at the next start.
-        let _gone = self.os.vfs.remove_file(&self.dir.join(PREPARED_NAME));
+        let _gone = self.os.vfs.remove_file(path);
     }
 
     /// Gives a reserved file its segment's name; not on disk before [`SegmentMaker::sync_names`].
@@ -108,33 +138,112 @@ impl SegmentMaker<'_> {
         synced.map_err(|e| Error::io("sync the directory of", self.dir, e))
     }
 
-    /// A ready file for segment `number`, from a spare where there is one; says whether it was.
-    /// Waits for the disk.
-    pub(crate) fn make(&self, number: u64, spares: &mut Vec<PathBuf>) -> Result<(Ready, bool)> {
+    /// A ready file for segment `number` and the length of its body, from a spare where there is one;
+    /// says whether it was. On a full disk a spare serves as short as it is. Waits for the disk.
+    pub(crate) fn make(
+        &self,
+        number: u64,
+        spares: &mut Vec<PathBuf>,
+    ) -> Result<(u64, Ready, bool)> {
         let path = self.dir.join(segment_name(number));
-        // a full disk must not cost the spare: it leaves the list when all is done
-        let spare = Self::best(&path, spares);
-        let from = spare.map_or_else(|| path.clone(), |at| spares[at].clone());
-        let file = self.reserve(&from)?;
-        let ready = self.name(number, &from, file)?;
-        if let Some(at) = spare {
-            spares[at].clone_from(&path);
+        // The best one first; on a full disk another one may have its space already, where that has
+        // not. Until all is done it stays in the list.
+        let best = Self::best(&path, spares);
+        let others = (0..spares.len()).rev().filter(|at| Some(*at) != best);
+        let candidates: Vec<usize> = best.into_iter().chain(others).collect();
+        let full = self.options.file_bytes();
+        let (mut longest, mut longest_bytes) = (None, full.min(SHORTEST_BYTES) - 1);
+        for at in candidates {
+            match self.reserve(&spares[at]) {
+                Ok(file) => return self.use_spare(number, at, (full, file), spares),
+                Err(Error::NoSpace { .. }) => {}
+                Err(e) => return Err(e),
+            }
+            let bytes = self.length(&spares[at])?;
+            if bytes > longest_bytes {
+                (longest, longest_bytes) = (Some(at), bytes);
+            }
         }
+        let made =
+            self.empty(number).and_then(|from| self.name(number, &from, self.reserve(&from)?));
+        match (made, longest) {
+            (Err(Error::NoSpace { .. }), Some(at)) => {
+                let bytes = longest_bytes & !7;
+                let file = self.reserve_bytes(&spares[at], bytes)?;
+                self.use_spare(number, at, (bytes, file), spares)
+            }
+            (made, _) => {
+                let ready = made?;
+                spares.retain(|spare| *spare != path);
+                self.sync_names()?;
+                Ok((self.body_bytes(), Ready { named: true, ..ready }, false))
+            }
+        }
+    }
+
+    /// A spare of so many bytes becomes the file of a segment.
+    fn use_spare(
+        &self,
+        number: u64,
+        at: usize,
+        (bytes, file): (u64, Arc<dyn File>),
+        spares: &mut Vec<PathBuf>,
+    ) -> Result<(u64, Ready, bool)> {
+        let ready = self.name(number, &spares[at], file)?;
+        spares.remove(at);
+        // One that had the name is gone.
+        spares.retain(|spare| *spare != ready.path);
         self.sync_names()?;
-        if let Some(at) = spare {
-            spares.remove(at);
+        Ok((bytes - HEADER_BYTES as u64, Ready { named: true, ..ready }, true))
+    }
+
+    fn length(&self, path: &Path) -> Result<u64> {
+        let file = self.os.vfs.open(path, OpenOptions::read_only());
+        file.and_then(|file| file.len()).map_err(|e| Error::io("size of", path, e))
+    }
+
+    /// A ready file where there is room for none: the last segment is cut behind the log's end, which
+    /// is where the new one begins, and this one is as long as there is room then. What is cut was
+    /// never complete.
+    pub(crate) fn make_short(&self, begin: Begin, last: &Segment) -> Result<(u64, Ready)> {
+        let failed = |what| move |e| Error::io(what, &last.path, e);
+        let file = self.os.vfs.open(&last.path, OpenOptions::default()).map_err(failed("open"))?;
+        let used = HEADER_BYTES as u64 + (begin.first_lsn - last.header.first_lsn);
+        let kept = used.next_multiple_of(BLOCK_BYTES);
+        if file.len().map_err(failed("size of"))? > kept {
+            file.set_len(kept).map_err(failed("cut"))?;
+            file.sync_all().map_err(failed("sync"))?;
         }
-        Ok((Ready { named: true, ..ready }, spare.is_some()))
+        let shortest = self.options.file_bytes().min(SHORTEST_BYTES);
+        let half = |bytes: u64| (bytes / 2 / BLOCK_BYTES * BLOCK_BYTES).max(shortest);
+        let mut bytes = half(self.options.file_bytes());
+        loop {
+            let options = WalOptions { segment_bytes: bytes, ..self.options };
+            let short = SegmentMaker { options, ..*self };
+            match short.make(begin.number, &mut Vec::new()) {
+                Err(Error::NoSpace { .. }) if bytes > shortest => bytes = half(bytes),
+                made => return made.map(|(body_bytes, ready, _)| (body_bytes, ready)),
+            }
+        }
     }
 
     /// Begins the segment of a ready file.
     pub(crate) fn begin(&self, begin: Begin, ready: &Ready) -> Result<Segment> {
+        self.begin_with(begin, ready, self.body_bytes())
+    }
+
+    /// The same with a body of another length.
+    pub(crate) fn begin_with(
+        &self,
+        begin: Begin,
+        ready: &Ready,
+        body_bytes: u64,
+    ) -> Result<Segment> {
         let Begin { number, salt, first_lsn, previous } = begin;
         assert_eq!(number, ready.number, "a file is made ready for the next segment");
         if !ready.named {
             self.sync_names()?;
         }
-        let body_bytes = self.options.file_bytes() - HEADER_BYTES as u64;
         let header = SegmentHeader { number, salt, first_lsn, body_bytes, previous };
         let path = ready.path.clone();
         let written = ready.file.write_all_at(&header.encode(), 0);

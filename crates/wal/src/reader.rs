@@ -50,6 +50,20 @@ pub struct Replay {
     ended: bool,
     /// Everything before this is known to be on disk, by a mark or by who asked to seek.
     synced: Lsn,
+    /// Where the log ended in something that is no whole record.
+    torn: Option<TornTail>,
+}
+
+/// What lies behind the log's last whole record: one that was being written when the server ended, or
+/// one that was damaged since. Nothing on disk says that it was synced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TornTail {
+    /// The position at which a record begins.
+    pub lsn: Lsn,
+    /// The file it is in.
+    pub file: PathBuf,
+    /// At which byte of it.
+    pub offset: u64,
 }
 
 impl Replay {
@@ -74,6 +88,7 @@ impl Replay {
             file: None,
             ended: false,
             synced: 0,
+            torn: None,
         }
     }
 
@@ -139,12 +154,19 @@ impl Replay {
         Ok(self.pos)
     }
 
+    /// What the log ended in, where its end was read and is not clean.
+    pub fn torn_tail(&self) -> Option<&TornTail> {
+        self.torn.as_ref()
+    }
+
     /// Reads what is left, begins a new epoch behind the last valid record and opens it for
-    /// writing. Touches the disk.
-    pub fn start_writing(mut self) -> Result<Wal> {
+    /// writing. Touches the disk. Needs room for a few KiB at most; on [`Error::NoSpace`] it may be
+    /// called again.
+    pub fn start_writing(&mut self) -> Result<Wal> {
         let end = self.find_end()?;
         self.sync_what_was_read(end)?;
-        Wal::start(&self.os, &self.dir, self.options, self.metrics, &self.found, end)
+        let metrics = self.metrics.clone();
+        Wal::start(&self.os, &self.dir, self.options, metrics, &self.found, end)
     }
 
     /// What replay returned may have been only in the kernel's memory, when just the process died.
@@ -285,9 +307,15 @@ impl Replay {
             synced = synced.max(marks);
             from = at;
         }
+        let followed = from > lsn;
         self.move_to(lsn);
         if end <= synced {
             return Err(self.corruption(lsn, "a synced record is damaged"));
+        }
+        // What was never written are zeros or old frames, which name other positions.
+        if claim.is_some() || followed {
+            let (file, offset) = self.place(lsn);
+            self.torn = Some(TornTail { lsn, file, offset });
         }
         Ok(())
     }
@@ -326,10 +354,16 @@ impl Replay {
     }
 
     fn corruption(&self, lsn: Lsn, what: &'static str) -> Error {
+        let (file, offset) = self.place(lsn);
+        Error::Corruption { file, offset, lsn, what }
+    }
+
+    /// The file that holds a position, and its byte there.
+    fn place(&self, lsn: Lsn) -> (PathBuf, u64) {
         let segment = self.found.runs.get(self.run).and_then(|run| run.segment_at(lsn));
         let (file, first) =
             segment.map_or((self.dir.clone(), lsn), |s| (s.path.clone(), s.header.first_lsn));
-        Error::Corruption { file, offset: HEADER_BYTES as u64 + (lsn - first), lsn, what }
+        (file, HEADER_BYTES as u64 + (lsn - first))
     }
 }
 

@@ -1,13 +1,14 @@
-//! One segment after the other: beginning the next, making its file ahead of its use, letting go
+//! One segment after the other: beginning the next, making files ahead of their use, letting go
 //! of what a checkpoint contains. Nobody who commits waits for any of it while a file is ready.
 
 use std::path::{Path, PathBuf};
 
 use crate::Lsn;
+use crate::directory::Segment;
 use crate::error::{Error, Result};
 use crate::maker::{Begin, Ready, SegmentMaker};
-use crate::segment::segment_name;
-use crate::writer::{Wal, Writer};
+use crate::segment::{HEADER_BYTES, segment_name};
+use crate::writer::{Priority, Wal, Writer};
 use os::sync::atomic::Ordering;
 
 impl Wal {
@@ -16,24 +17,19 @@ impl Wal {
         let full = writer.segment().header;
         self.sync_file(&*writer.file)?;
         self.synced.fetch_max(full.end_lsn(), Ordering::AcqRel);
-        let maker = self.maker();
-        let number = full.number + 1;
-        if writer.ready.is_none() {
-            let made = maker.make(number, &mut writer.spares);
-            let (ready, recycled) = made.map_err(|e| self.stop_unless_full(e))?;
-            self.count_segment(recycled);
-            writer.ready = Some(ready);
-        }
-        let begin =
-            Begin { number, salt: self.salt, first_lsn: full.end_lsn(), previous: full.number };
+        let begin = Begin {
+            number: full.number + 1,
+            salt: self.salt,
+            first_lsn: full.end_lsn(),
+            previous: full.number,
+        };
+        let ready = writer.ready.front().expect("nothing is appended without a file for it");
         // where it fails for want of space the file stays ready for the next try
-        if let Some(ready) = &writer.ready {
-            let begun = maker.begin(begin, ready);
-            let segment = begun.map_err(|e| self.stop_unless_full(e))?;
-            writer.segments.push_back(segment);
-            writer.file = ready.file.clone();
-            writer.ready = None;
-        }
+        let begun = self.maker().begin(begin, ready);
+        let segment = begun.map_err(|e| self.stop_unless_full(e))?;
+        writer.segments.push_back(segment);
+        writer.file = ready.file.clone();
+        writer.ready.pop_front();
         Ok(())
     }
 
@@ -44,7 +40,14 @@ impl Wal {
         let segment = writer.segment().header;
         let filled = self.written_lsn().saturating_sub(segment.first_lsn);
         let soon = !writer.spares.is_empty() || filled > segment.body_bytes / 8;
-        self.options.recycle > 0 && writer.ready.is_none() && soon
+        self.options.recycle > 0 && writer.ready.is_empty() && soon
+    }
+
+    /// Bytes of the file that will be made next, where less than one is ahead; otherwise 0.
+    pub fn next_file_bytes(&self) -> u64 {
+        let ahead = self.limit.load(Ordering::Acquire).saturating_sub(self.next_lsn());
+        let bytes = self.options.file_bytes();
+        if ahead < bytes { bytes } else { 0 }
     }
 
     /// Makes the file of the next segment ready, from an old one or filled with zeros, so that who
@@ -54,45 +57,107 @@ impl Wal {
     pub fn prepare(&self) -> Result<bool> {
         self.check_running()?;
         let Some(_alone) = self.preparing.try_lock() else { return Ok(false) };
-        let spare = {
+        if self.options.recycle == 0 || !self.writer.lock().ready.is_empty() {
+            return Ok(false);
+        }
+        self.make_file(Priority::Ordinary, |maker, _| maker.fill())?;
+        Ok(true)
+    }
+
+    /// Makes files until there are some for everything before `until`. Waits for the disk.
+    #[cold]
+    pub(crate) fn make_files(&self, until: Lsn, priority: Priority) -> Result<()> {
+        let _alone = self.preparing.lock();
+        while self.limit.load(Ordering::Acquire) < until {
+            self.check_running()?;
+            #[expect(
+                clippy::redundant_closure_for_method_calls,
+                reason = "the method's path is of one lifetime, and the argument is of all"
+            )]
+            let made = self.make_file(priority, |maker, number| maker.empty(number));
+            made.map_err(|e| self.stop_unless_full(e))?;
+        }
+        Ok(())
+    }
+
+    /// Makes the file behind those that are ready, of a spare or as `new` does. The caller holds
+    /// `preparing`.
+    fn make_file(
+        &self,
+        priority: Priority,
+        new: fn(&SegmentMaker<'_>, u64) -> Result<PathBuf>,
+    ) -> Result<()> {
+        let (number, spare) = {
             let mut writer = self.writer.lock();
-            if self.options.recycle == 0 || writer.ready.is_some() {
-                return Ok(false);
-            }
-            let next = self.dir.join(segment_name(writer.segment().header.number + 1));
-            SegmentMaker::best(&next, &writer.spares).map(|at| writer.spares.remove(at))
+            // Beginning a segment moves a file from one list to the other, so that this stays.
+            let number = writer.segment().header.number + 1 + writer.ready.len() as u64;
+            let path = self.dir.join(segment_name(number));
+            let best = SegmentMaker::best(&path, &writer.spares);
+            (number, best.map(|at| writer.spares.remove(at)))
         };
         let recycled = spare.is_some();
         let maker = self.maker();
-        let from = match spare {
-            Some(spare) => spare,
-            None => maker.fill().inspect_err(|_| maker.forget_prepared())?,
+        let from = if let Some(spare) = spare {
+            spare
+        } else {
+            self.check_free(priority)?;
+            new(&maker, number)?
         };
-        let made = self.make_ready(&maker, &from);
+        let made = self.make_ready(&maker, number, &from);
         if made.is_ok() {
             self.count_segment(recycled);
         } else {
             self.writer.lock().spares.push(from);
         }
-        made.map(|()| true)
+        made
     }
 
-    fn make_ready(&self, maker: &SegmentMaker<'_>, from: &Path) -> Result<()> {
+    /// Whether there is room for a new file beside what is to stay free.
+    fn check_free(&self, priority: Priority) -> Result<()> {
+        let keep_free = self.keep_free.load(Ordering::Relaxed);
+        if keep_free == 0 || priority == Priority::GivesSpaceBack {
+            return Ok(());
+        }
+        let space = self.os.vfs.space(&self.dir).map_err(|e| Error::io("size of", &self.dir, e))?;
+        if space.available < keep_free.saturating_add(self.options.file_bytes()) {
+            return Err(Error::NoSpace { file: self.dir.clone() });
+        }
+        Ok(())
+    }
+
+    fn make_ready(&self, maker: &SegmentMaker<'_>, number: u64, from: &Path) -> Result<()> {
         let file = maker.reserve(from)?;
         let mut writer = self.writer.lock();
-        let number = writer.segment().header.number + 1;
         let ready = maker.name(number, from, file)?;
         // A spare that had the name is gone: the file that has it now is no spare.
         writer.spares.retain(|spare| *spare != ready.path);
-        writer.ready = Some(ready);
+        writer.ready.push_back(ready);
+        self.limit.fetch_add(self.options.file_bytes() - HEADER_BYTES as u64, Ordering::AcqRel);
         drop(writer);
         // a failure leaves the sync to whoever begins the segment
         if maker.sync_names().is_ok()
-            && let Some(ready) = self.writer.lock().ready.as_mut().filter(|r| r.number == number)
+            && let Some(ready) = self.writer.lock().ready.iter_mut().find(|r| r.number == number)
         {
             ready.named = true;
         }
         Ok(())
+    }
+
+    /// Removes the old files that wait to be used again; says how many bytes they were long. For a
+    /// disk that is short of space.
+    pub fn remove_spares(&self) -> Result<u64> {
+        self.check_running()?;
+        let unwanted = std::mem::take(&mut self.writer.lock().spares);
+        let mut bytes = 0;
+        for path in &unwanted {
+            let file = self.os.vfs.open(path, os::OpenOptions::read_only());
+            bytes += file.and_then(|file| file.len()).unwrap_or(0);
+            self.os.vfs.remove_file(path).map_err(|e| Error::io("remove", path, e))?;
+        }
+        if !unwanted.is_empty() {
+            self.maker().sync_names()?;
+        }
+        Ok(bytes)
     }
 
     /// Lets go of whole segments before `lsn`, which a completed checkpoint contains. Touches the
@@ -124,14 +189,22 @@ impl Wal {
     }
 }
 
-/// The first segment of an epoch, on disk when this returns.
+/// The first segment of an epoch, on disk when this returns. `last` is the one before: where the disk
+/// has no room for a file, what is behind the log's end in it makes room.
 pub(crate) fn begin_epoch(
     maker: &SegmentMaker<'_>,
     begin: Begin,
     spares: &mut Vec<PathBuf>,
-) -> Result<(crate::directory::Segment, Ready, bool)> {
-    let (ready, recycled) = maker.make(begin.number, spares)?;
-    let segment = maker.begin(begin, &ready)?;
+    last: Option<&Segment>,
+) -> Result<(Segment, Ready, bool)> {
+    let (body_bytes, ready, recycled) = match (maker.make(begin.number, spares), last) {
+        (Err(Error::NoSpace { .. }), Some(last)) => {
+            let (body_bytes, ready) = maker.make_short(begin, last)?;
+            (body_bytes, ready, false)
+        }
+        (made, _) => made?,
+    };
+    let segment = maker.begin_with(begin, &ready, body_bytes)?;
     ready.file.sync_all().map_err(|e| Error::io("sync", &segment.path, e))?;
     Ok((segment, ready, recycled))
 }

@@ -2,7 +2,7 @@
 //!
 //! | bytes go from → to | function |
 //! |---|---|
-//! | caller → tail buffer | [`Wal::append`] |
+//! | caller → tail buffer, where there are files for them | [`Wal::append`] |
 //! | tail buffer → pending → file | `Writer::write_out`, under the writer lock |
 //! | file → disk | [`Wal::sync_to`], one leader at a time |
 
@@ -16,7 +16,7 @@ use os::{File, Os, Padded};
 
 use crate::directory::{Found, Segment, scan};
 use crate::error::{Error, Result};
-use crate::frame::{ALIGN, FrameKind, encode_frame, frame_bytes, frame_header};
+use crate::frame::{ALIGN, FrameKind, MARK_BYTES, encode_frame, frame_bytes, frame_header};
 use crate::maker::{Begin, Ready, SegmentMaker};
 use crate::metrics::Metrics;
 use crate::reader::Replay;
@@ -26,6 +26,18 @@ use crate::{Lsn, MAX_PAYLOAD_BYTES, WalOptions};
 
 /// Above this a buffer is given back to the allocator once it is empty.
 const KEEP_BUFFER_BYTES: usize = 16 << 20;
+/// One part in so many of a segment file is kept for records that give space back.
+const KEPT_BACK: u64 = 8;
+
+/// Which room a record may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// All but what is kept back.
+    Ordinary,
+    /// It gives space back, so that it must not fail for want of it: also what is kept back, and
+    /// files that leave less free than [`Wal::keep_free`] says.
+    GivesSpaceBack,
+}
 
 /// The log, open for writing. Shared behind an `Arc`; all methods may be called from many threads.
 pub struct Wal {
@@ -43,7 +55,11 @@ pub struct Wal {
     group_done: Condvar,
     written: AtomicU64,
     pub(crate) synced: AtomicU64,
-    /// Who makes a file ahead of its use.
+    /// There are files for everything before this; nothing is appended behind it.
+    pub(crate) limit: AtomicU64,
+    /// New files leave so many bytes of the filesystem free.
+    pub(crate) keep_free: AtomicU64,
+    /// Who makes files ahead of their use.
     pub(crate) preparing: Mutex<()>,
     stopped: OnceLock<String>,
 }
@@ -51,8 +67,19 @@ pub struct Wal {
 struct Tail {
     buf: Vec<u8>,
     end: Lsn,
+    /// Behind the last record: from there on there are only marks.
+    data_end: Lsn,
     /// The newest mark says that everything before this was synced.
     marked: Lsn,
+}
+
+/// What a record would need first.
+enum Need {
+    Nothing,
+    /// The buffer is full.
+    WriteOut,
+    /// Files up to a position.
+    Files(Lsn),
 }
 
 pub(crate) struct Writer {
@@ -61,8 +88,8 @@ pub(crate) struct Writer {
     pub(crate) file: Arc<dyn File>,
     /// Bytes from `written` on that were taken from the tail.
     pending: Vec<u8>,
-    /// The file of the next segment, where it was made ahead.
-    pub(crate) ready: Option<Ready>,
+    /// The files of the next segments, made ahead, in their order.
+    pub(crate) ready: VecDeque<Ready>,
     pub(crate) spares: Vec<PathBuf>,
 }
 
@@ -89,12 +116,15 @@ impl Wal {
     ) -> Result<Self> {
         os.vfs.create_dir_all(dir).map_err(|e| Error::io("make", dir, e))?;
         let salt = os.entropy.next_u64();
-        // segments that begin behind the end held only a torn tail
-        let (segments, cut): (Vec<Segment>, Vec<Segment>) =
-            found.segments().cloned().partition(|segment| segment.header.first_lsn <= end);
-        let mut segments = VecDeque::from(segments);
+        // segments that begin behind the end held only a torn tail, and one that begins at the end
+        // holds nothing: starts on a full disk must not need a file each
+        let mut segments: VecDeque<Segment> = found.segments().cloned().collect();
         let mut spares = found.spares.clone();
-        spares.extend(cut.into_iter().map(|segment| segment.path));
+        while let Some(last) = segments.back().map(|segment| segment.header.first_lsn)
+            && (last > end || (last == end && segments.len() > 1))
+        {
+            spares.extend(segments.pop_back().map(|segment| segment.path));
+        }
         let maker = SegmentMaker { os, dir, options };
         let begin = Begin {
             number: found.last_number() + 1,
@@ -102,7 +132,9 @@ impl Wal {
             first_lsn: end,
             previous: segments.back().map_or(0, |segment| segment.header.number),
         };
-        let (segment, Ready { file, .. }, recycled) = begin_epoch(&maker, begin, &mut spares)?;
+        let begun = begin_epoch(&maker, begin, &mut spares, segments.back());
+        let (segment, Ready { file, .. }, recycled) = begun?;
+        let limit = segment.header.end_lsn();
         (if recycled { &metrics.segments_recycled } else { &metrics.segments_made }).inc();
         segments.push_back(segment);
         Ok(Self {
@@ -111,12 +143,20 @@ impl Wal {
             options,
             metrics,
             salt,
-            tail: Padded(Mutex::new(Tail { buf: Vec::new(), end, marked: end })),
-            writer: Mutex::new(Writer { segments, file, pending: Vec::new(), ready: None, spares }),
+            tail: Padded(Mutex::new(Tail { buf: Vec::new(), end, data_end: end, marked: end })),
+            writer: Mutex::new(Writer {
+                segments,
+                file,
+                pending: Vec::new(),
+                ready: VecDeque::new(),
+                spares,
+            }),
             group: Mutex::new(Group::default()),
             group_done: Condvar::new(),
             written: AtomicU64::new(end),
             synced: AtomicU64::new(end),
+            limit: AtomicU64::new(limit),
+            keep_free: AtomicU64::new(0),
             preparing: Mutex::new(()),
             stopped: OnceLock::new(),
         })
@@ -124,19 +164,20 @@ impl Wal {
 
     /// Appends the concatenation of `pieces` as one record and answers the position behind it,
     /// which is what [`Wal::sync_to`] wants. In memory only, unless the buffer is full: then it
-    /// writes (and does not sync) first.
+    /// writes (and does not sync) first; or there is no file for it yet, which is made first.
+    /// On [`Error::NoSpace`] nothing is appended.
     pub fn append(&self, pieces: &[&[u8]]) -> Result<Lsn> {
         loop {
-            if let Some(end) = self.try_append(pieces)? {
+            if let Some(end) = self.try_append(pieces, Priority::Ordinary)? {
                 return Ok(end);
             }
-            self.make_room(pieces.iter().map(|piece| piece.len()).sum())?;
+            self.make_room(pieces.iter().map(|piece| piece.len()).sum(), Priority::Ordinary)?;
         }
     }
 
-    /// As [`Wal::append`], but where the buffer is full it appends nothing and answers nothing:
+    /// As [`Wal::append`], but where there is no room it appends nothing and answers nothing:
     /// for whoever would hold others up while it waits. [`Wal::make_room`] is what to call then.
-    pub fn try_append(&self, pieces: &[&[u8]]) -> Result<Option<Lsn>> {
+    pub fn try_append(&self, pieces: &[&[u8]], priority: Priority) -> Result<Option<Lsn>> {
         self.check_running()?;
         let len: usize = pieces.iter().map(|piece| piece.len()).sum();
         if len > MAX_PAYLOAD_BYTES {
@@ -144,7 +185,7 @@ impl Wal {
         }
         let crc = pieces.iter().fold(0, |crc, piece| crc32c::crc32c_append(crc, piece));
         let mut tail = self.tail.lock();
-        if tail.is_full(len, &self.options) {
+        if !matches!(self.need(&tail, len, priority), Need::Nothing) {
             return Ok(None);
         }
         let start = tail.end;
@@ -157,6 +198,7 @@ impl Wal {
         let padded = tail.buf.len().next_multiple_of(ALIGN);
         tail.buf.resize(padded, 0);
         tail.end += frame_bytes(len) as u64;
+        tail.data_end = tail.end;
         let end = tail.end;
         drop(tail);
         self.metrics.appends.inc();
@@ -164,16 +206,57 @@ impl Wal {
         Ok(Some(end))
     }
 
-    /// Returns when the buffer has room for a record of `len` bytes, writing it out where it must.
-    /// Others may take that room first.
+    /// Returns when there is room for a record of `len` bytes, in the buffer, which it writes out
+    /// where it must, and in files, which it makes. Others may take that room first.
     #[cold]
-    pub fn make_room(&self, len: usize) -> Result<()> {
+    pub fn make_room(&self, len: usize, priority: Priority) -> Result<()> {
         let started = self.os.clock.monotonic();
-        while self.tail.lock().is_full(len, &self.options) {
-            self.write_out()?;
+        loop {
+            let need = self.need(&self.tail.lock(), len, priority);
+            match need {
+                Need::Nothing => break,
+                Need::WriteOut => self.write_out()?,
+                Need::Files(until) => self.make_files(until, priority)?,
+            }
         }
         self.metrics.waited_for_buffer(self.os.clock.monotonic().saturating_sub(started));
         Ok(())
+    }
+
+    /// What is in the buffer always has files, so that what a caller was told is appended can be
+    /// written whether or not the disk has become full.
+    fn need(&self, tail: &Tail, len: usize, priority: Priority) -> Need {
+        if tail.is_full(len, &self.options) {
+            return Need::WriteOut;
+        }
+        let kept_back = match priority {
+            Priority::Ordinary => self.options.file_bytes() / KEPT_BACK,
+            Priority::GivesSpaceBack => 0,
+        };
+        let until = tail.end + (MARK_BYTES + frame_bytes(len)) as u64 + kept_back;
+        if until > self.limit.load(Ordering::Acquire) { Need::Files(until) } else { Need::Nothing }
+    }
+
+    /// Says on disk, by a mark, that the last records were synced, where no mark says so yet: a
+    /// damaged record with a mark behind it is told apart from one that was never complete. For
+    /// times in which nothing is appended, whose next record would bring the mark. The mark is
+    /// written and not synced.
+    pub fn mark_synced(&self) -> Result<()> {
+        let mut tail = self.tail.lock();
+        let synced = self.synced.load(Ordering::Acquire);
+        let has_file = tail.end + MARK_BYTES as u64 <= self.limit.load(Ordering::Acquire);
+        if synced < tail.data_end || tail.marked >= tail.data_end || !has_file {
+            return Ok(());
+        }
+        tail.mark(self.salt, synced);
+        drop(tail);
+        self.write_out()
+    }
+
+    /// From now on new files leave so many bytes of the filesystem free, but for records that give
+    /// space back.
+    pub fn keep_free(&self, bytes: u64) {
+        self.keep_free.store(bytes, Ordering::Relaxed);
     }
 
     /// Returns when everything before `lsn` is on disk. One of all waiting callers writes and
@@ -218,6 +301,11 @@ impl Wal {
     /// The position behind the last append.
     pub fn next_lsn(&self) -> Lsn {
         self.tail.lock().end
+    }
+
+    /// The position behind the last record: as [`Wal::next_lsn`], without a mark that follows it.
+    pub fn data_end(&self) -> Lsn {
+        self.tail.lock().data_end
     }
 
     /// Everything before this was handed to the kernel.
@@ -340,9 +428,9 @@ impl Tail {
         !self.buf.is_empty() && self.buf.len() + len > options.buffer_bytes
     }
 
-    /// Appends a mark where more was synced than the last mark says.
+    /// Appends a mark where more records were synced than the last mark says.
     fn mark(&mut self, salt: u64, synced: Lsn) {
-        if synced > self.marked {
+        if synced.min(self.data_end) > self.marked {
             let start = self.buf.len();
             encode_frame(FrameKind::Mark, salt, self.end, &synced.to_le_bytes(), &mut self.buf);
             self.end += (self.buf.len() - start) as u64;

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use telemetry::{Registry, Value};
 use testkit::{Gen, golden};
 use wal::format::{SegmentHeader, segment_number};
-use wal::{Error, Lsn, Metrics, Replay, Wal, WalOptions};
+use wal::{Error, Lsn, Metrics, Priority, Replay, TornTail, Wal, WalOptions};
 
 const TINY: WalOptions = WalOptions { segment_bytes: 2048, recycle: 2, buffer_bytes: 4096 };
 
@@ -78,7 +78,7 @@ fn threads_share_syncs_and_nothing_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let (os, registry) = (Os::real(), Registry::new());
     let options = WalOptions { segment_bytes: 64 << 10, ..WalOptions::default() };
-    let replay = Wal::open(&os, dir.path(), options, Metrics::new(&registry)).unwrap();
+    let mut replay = Wal::open(&os, dir.path(), options, Metrics::new(&registry)).unwrap();
     let wal = replay.start_writing().unwrap();
     std::thread::scope(|scope| {
         for thread in 0..8_u64 {
@@ -119,7 +119,8 @@ fn full_buffer_is_written_by_the_appender() {
 #[test]
 fn trim_bounds_the_files_and_reuses_them() {
     let (sim, registry) = (SimOs::new(1), Registry::new());
-    let replay = Wal::open(&sim.os(), Path::new("/log"), TINY, Metrics::new(&registry)).unwrap();
+    let metrics = Metrics::new(&registry);
+    let mut replay = Wal::open(&sim.os(), Path::new("/log"), TINY, metrics).unwrap();
     let wal = replay.start_writing().unwrap();
     for _ in 0..200 {
         let end = wal.append(&[&[1; 400]]).unwrap();
@@ -141,12 +142,12 @@ fn trim_bounds_the_files_and_reuses_them() {
 fn prepared_file_becomes_the_next_segment() {
     let (sim, registry) = (SimOs::new(1), Registry::new());
     let metrics = Metrics::new(&registry);
-    let wal = Wal::open(&sim.os(), Path::new("/log"), TINY, metrics).unwrap();
-    let wal = wal.start_writing().unwrap();
+    let mut replay = Wal::open(&sim.os(), Path::new("/log"), TINY, metrics).unwrap();
+    let wal = replay.start_writing().unwrap();
     assert!(wal.prepare().unwrap());
     assert!(!wal.prepare().unwrap(), "one is enough");
     let mut expected = Vec::new();
-    for n in 0..6 {
+    for n in 0..5 {
         let payload = vec![n; 300];
         expected.push((wal.append(&[&payload]).unwrap(), payload));
         wal.sync().unwrap();
@@ -196,7 +197,7 @@ fn spare_that_has_the_name_of_a_coming_segment_is_not_used_twice() {
 }
 
 #[test]
-fn full_disk_loses_nothing_and_the_same_call_works_later() {
+fn full_disk_refuses_appends_and_writes_whatever_it_took() {
     let sim = SimOs::new(1);
     let wal = open(&sim.os()).start_writing().unwrap();
     sim.set_faults(Faults { capacity_bytes: 8192, ..Faults::default() });
@@ -209,14 +210,87 @@ fn full_disk_loses_nothing_and_the_same_call_works_later() {
         }
     };
     assert!(matches!(error, Error::NoSpace { .. }), "{error}");
-    assert!(matches!(wal.sync(), Err(Error::NoSpace { .. })));
+    assert!(!expected.is_empty());
+    wal.sync().expect("what was appended has a file");
+    assert_eq!(records(open(&sim.os())).unwrap(), expected);
     sim.set_faults(Faults::default());
-    wal.sync().unwrap();
     expected.push((wal.append(&[b"after"]).unwrap(), b"after".to_vec()));
     wal.sync().unwrap();
     drop(wal);
     sim.reboot_with(Survival::Nothing);
     assert_eq!(records(open(&sim.os())).unwrap(), expected);
+}
+
+/// Bytes of the disk that files take.
+fn used(sim: &SimOs) -> u64 {
+    let space = sim.os().vfs.space(Path::new("/log")).unwrap();
+    space.total - space.available
+}
+
+const SMALL: WalOptions = WalOptions { segment_bytes: 64 << 10, recycle: 1, buffer_bytes: 4096 };
+
+fn append_urgently(wal: &Wal, payload: &[u8]) -> Result<Lsn, Error> {
+    loop {
+        if let Some(end) = wal.try_append(&[payload], Priority::GivesSpaceBack)? {
+            return Ok(end);
+        }
+        wal.make_room(payload.len(), Priority::GivesSpaceBack)?;
+    }
+}
+
+#[test]
+fn disk_without_a_free_byte_takes_start_after_start() {
+    // How much of the last segment is in use when the disk becomes full.
+    for records_before in [0, 1, 20, 40] {
+        let sim = SimOs::new(1);
+        let open = || open_at(&sim.os(), Path::new("/log"), SMALL);
+        let wal = open().start_writing().unwrap();
+        let mut expected = Vec::new();
+        for n in 0..records_before {
+            expected.push((wal.append(&[&[n; 1000]]).unwrap(), vec![n; 1000]));
+        }
+        wal.sync().unwrap();
+        drop(wal);
+        sim.set_faults(Faults { capacity_bytes: used(&sim), ..Faults::default() });
+        for start in 0..30_u8 {
+            let what = format!("start {start} after {records_before} records");
+            sim.reboot_with(Survival::Nothing);
+            let wal = open().start_writing().expect(&what);
+            if start % 10 == 3 {
+                // What gives space back; an ordinary record would find no room.
+                let end = append_urgently(&wal, b"dropped").expect(&what);
+                wal.sync().unwrap();
+                expected.push((end, b"dropped".to_vec()));
+            }
+            assert_eq!(records(open()).unwrap(), expected, "{what}");
+        }
+        sim.set_faults(Faults::default());
+        let wal = open().start_writing().unwrap();
+        expected.push((wal.append(&[&[7; 3000]]).unwrap(), vec![7; 3000]));
+        wal.sync().unwrap();
+        assert_eq!(records(open()).unwrap(), expected);
+    }
+}
+
+#[test]
+fn new_files_leave_free_what_is_kept_free() {
+    let sim = SimOs::new(1);
+    let wal = open_at(&sim.os(), Path::new("/log"), SMALL).start_writing().unwrap();
+    let room = 300 << 10;
+    sim.set_faults(Faults { capacity_bytes: used(&sim) + room, ..Faults::default() });
+    wal.keep_free(100 << 10);
+    let refused = (0..10_000).find_map(|_| wal.append(&[&[1; 1000]]).err());
+    assert!(matches!(refused, Some(Error::NoSpace { .. })), "{refused:?}");
+    let free = sim.os().vfs.space(Path::new("/log")).unwrap().available;
+    assert!(((100 << 10)..(164 << 10)).contains(&free), "{free}");
+    append_urgently(&wal, &[2; 9000]).expect("an eighth of a file is kept for it");
+    assert_eq!(sim.os().vfs.space(Path::new("/log")).unwrap().available, free);
+    append_urgently(&wal, &[2; 9000]).expect("and beyond that, what is kept free");
+    wal.sync().unwrap();
+    wal.trim(wal.next_lsn()).unwrap();
+    assert!(wal.remove_spares().unwrap() > 0);
+    assert!(sim.os().vfs.space(Path::new("/log")).unwrap().available > free);
+    wal.append(&[b"there is room again"]).unwrap();
 }
 
 #[test]
@@ -287,6 +361,42 @@ fn damaged_unsynced_tail_ends_the_log() {
     let (path, offset) = place_of(&sim, start + 24);
     sim.flip_bit(&path, offset + 20, 0).unwrap();
     assert_eq!(records(open(&sim.os())).unwrap(), all);
+}
+
+#[test]
+fn damaged_last_record_is_corruption_once_a_mark_says_that_it_was_synced() {
+    for byte in [0, 3, 4, 9, 17] {
+        let sim = SimOs::new(1);
+        let (wal, all) = ten_synced(&sim);
+        for _ in 0..3 {
+            wal.mark_synced().unwrap();
+            wal.sync().unwrap();
+            assert_eq!(wal.next_lsn() - wal.data_end(), 24, "one mark, and none of a mark");
+        }
+        let last = all[8].0 + 24;
+        let (path, offset) = place_of(&sim, last);
+        sim.flip_bit(&path, offset + byte, 2).unwrap();
+        let found = records(open(&sim.os()));
+        assert!(
+            matches!(found, Err(Error::Corruption { lsn, .. }) if lsn == last),
+            "byte {byte}: {found:?}"
+        );
+    }
+}
+
+#[test]
+fn damaged_last_record_without_a_mark_is_told_as_a_torn_tail() {
+    let sim = SimOs::new(1);
+    let (_, all) = ten_synced(&sim);
+    let mut clean = open(&sim.os());
+    clean.find_end().unwrap();
+    assert_eq!(clean.torn_tail(), None);
+    let last = all[8].0 + 24;
+    let (path, offset) = place_of(&sim, last);
+    sim.flip_bit(&path, offset + 17, 2).unwrap();
+    let mut torn = open(&sim.os());
+    assert_eq!(torn.find_end().unwrap(), all[8].0 + 24);
+    assert_eq!(torn.torn_tail(), Some(&TornTail { lsn: last, file: path, offset }));
 }
 
 #[test]
@@ -393,7 +503,9 @@ fn segment_shown_after_a_failed_sync_is_on_disk_before_the_next_epoch() {
             let _ = wal.append(&[&[1; 700]]).unwrap();
             let _ = wal.append(&[&[2; 700]]).unwrap();
             sim.fault_at(sim.syscalls() + call, Fault::Io);
-            let _failed = wal.sync();
+            if wal.sync().is_ok() {
+                break;
+            }
             drop(wal);
             let os = sim.reboot_with(Survival::Process);
             let shown = records(open(&os)).unwrap();

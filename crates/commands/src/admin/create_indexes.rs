@@ -43,6 +43,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         return Err(Error::bad_value(format!("The index name '{}' is reserved", own.name)));
     }
     context.at_collection(&namespace);
+    context.check_uuid(&namespace)?;
     let interrupt = context.interrupt();
     let catalog = &context.service.catalog;
     let created = match context.txn() {

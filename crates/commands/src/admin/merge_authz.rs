@@ -12,8 +12,7 @@ use crate::fields::Field;
 use crate::registry::Command;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use catalog::{
-    Collection, Direction, Durability, KeyRange, Namespace, Snapshot, Txn, TxnKind, from_engine,
-    is_retryable,
+    Collection, Direction, KeyRange, Namespace, Snapshot, Txn, TxnKind, from_engine, is_retryable,
 };
 use errors::{Code, Error, Result};
 use std::sync::Arc;
@@ -74,7 +73,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             .iter()
             .try_for_each(|part| merge(context, &mut txn, part, database, drops))
             .and_then(|()| note_versions(&mut txn, &versions));
-        match merged.and_then(|()| txn.commit(Durability::Synced)) {
+        match merged.and_then(|()| txn.commit()) {
             Err(error) if is_retryable(&error) => {}
             other => return other.map(drop),
         }

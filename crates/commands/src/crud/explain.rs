@@ -62,7 +62,8 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
             ),
         ));
     }
-    let (_, inner) = Arguments::parse(command, body)?;
+    let (arguments, inner) = Arguments::parse(command, body)?;
+    context.arguments.collection_uuid = arguments.collection_uuid;
     context.verbosity = verbosity;
     context.explained = Some(body);
     explain(context, &inner)

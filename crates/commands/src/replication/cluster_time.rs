@@ -15,7 +15,7 @@
 
 use bson::raw::RawDocumentBuf;
 use bson::{Timestamp, doc};
-use catalog::{Catalog, Durability, Namespace, Snapshot, Timestamp as CommitTime};
+use catalog::{Catalog, Namespace, Snapshot, Timestamp as CommitTime};
 use errors::{Code, Error, Result};
 use os::Os;
 use parking_lot::Mutex;
@@ -272,7 +272,8 @@ impl ClusterClock {
     fn store(&self, inner: &Inner, lease: u64) -> Result<()> {
         let document = doc! { "_id": "self", "term": inner.term, "lease": lease as i64 };
         let document = RawDocumentBuf::try_from(&document)?;
-        self.catalog.put_system_document(&namespace()?, &document, Durability::Synced)
+        catalog::besides_the_task(|| self.catalog.put_system_document(&namespace()?, &document))?;
+        self.catalog.sync()
     }
 
     /// The newest state and its time, which stays readable for a while.

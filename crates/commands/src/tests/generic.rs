@@ -94,8 +94,8 @@ fn max_time_is_checked() {
     let range = "2147483648 value for maxTimeMS is out of range";
     client.fails("admin", command(Bson::Int64(1 << 31)), 2, range);
     let negative = "BSON field 'maxTimeMS' value must be >= 0, actual value '-1'";
-    client.fails("admin", command(Bson::Int32(-1)), 51024, negative);
-    client.fails("admin", command(Bson::Double(0.5)), 2, "maxTimeMS has non-integral value");
+    client.fails("admin", command(Bson::Int32(-1)), 2, negative);
+    client.fails("admin", command(Bson::Double(0.5)), 9, "maxTimeMS has non-integral value");
 }
 
 #[test]

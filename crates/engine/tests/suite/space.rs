@@ -1,7 +1,9 @@
 //! Disk space and what a checkpoint costs: full disks, dropped dictionaries, quiet ones.
 
 use crate::{open, tiny};
-use engine::{DictionaryId, DictionaryOptions, Durability, Engine, Error, Options, TxnOptions};
+use engine::{
+    Background, DictionaryId, DictionaryOptions, Durability, Engine, Error, Options, TxnOptions,
+};
 use os::Os;
 use os::sim::{Faults, SimOs, Survival};
 use std::path::Path;
@@ -12,7 +14,7 @@ const ROOT: DictionaryId = DictionaryId::ROOT;
 fn create(engine: &Engine) -> DictionaryId {
     let mut txn = engine.begin(TxnOptions::default());
     let id = txn.create_dictionary(DictionaryOptions::default()).unwrap();
-    txn.commit(Durability::Synced).unwrap();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
     id
 }
 
@@ -21,14 +23,14 @@ fn put(engine: &Engine, dictionary: DictionaryId, n: u64) -> engine::Result<()> 
     // Noise: it must not compress.
     let noise = testkit::Gen::new(n).bytes(700);
     txn.put(dictionary, &n.to_be_bytes(), &noise)?;
-    txn.commit(Durability::Synced).map(drop)
+    txn.commit(Durability::Synced)?.durable().map(drop)
 }
 
 fn drop_dictionary(engine: &Engine, dictionary: DictionaryId) -> engine::Result<()> {
     let mut txn = engine.begin(TxnOptions::default());
     txn.drop_dictionary(dictionary)?;
     txn.put(ROOT, b"what was dropped", &dictionary.0.to_be_bytes())?;
-    txn.commit(Durability::Synced).map(drop)
+    txn.commit(Durability::Synced)?.durable().map(drop)
 }
 
 fn used(os: &Os) -> u64 {
@@ -74,8 +76,7 @@ fn full_disk_lets_a_drop_through_and_writes_come_back() {
     assert!(used(&sim.os()) < capacity - (2 << 20), "{} of {capacity}", used(&sim.os()));
     let (again, _) = fill(&engine, kept);
     assert!(again > 1000, "{again} after the drop");
-    // A start needs room for a log segment.
-    sim.set_faults(Faults::default());
+    sim.set_faults(Faults { capacity_bytes: used(&sim.os()), ..Faults::default() });
     let engine = open(&sim.reboot_with(Survival::Process), tiny()).unwrap();
     assert!(engine.snapshot().get(ROOT, b"what was dropped").unwrap().is_some());
     engine.verify_all().unwrap();
@@ -206,4 +207,127 @@ fn keeper_makes_its_round_while_there_is_always_work() {
     assert!(engine.step().unwrap(), "there is work");
     assert_eq!(engine.stats().dictionaries, before - 1);
     assert!(engine.stats().log.writes > 0);
+}
+
+/// Options under which a disk of some MiB has a red zone.
+fn with_red_zone() -> Options {
+    Options {
+        fs_redzone_percent: 5,
+        checkpoint_period: Duration::from_mins(1),
+        ..Options { cache_size: 8 << 20, background: Background::Manual, ..Options::new("/data") }
+    }
+}
+
+fn free(sim: &SimOs) -> u64 {
+    sim.os().vfs.space(Path::new("/data")).unwrap().available
+}
+
+/// Writes until nothing more is taken for some seconds; answers how many were.
+fn fill_for_good(sim: &SimOs, engine: &Engine, dictionary: DictionaryId, from: u64) -> u64 {
+    let mut n = from;
+    let mut refused = 0;
+    while refused < 8 {
+        let written = put_large(engine, dictionary, n);
+        match written {
+            Ok(()) => (n, refused) = (n + 1, 0),
+            Err(Error::NoSpace(_)) => {
+                refused += 1;
+                sim.advance(Duration::from_secs(1));
+            }
+            Err(error) => panic!("{error}"),
+        }
+        sim.advance(Duration::from_millis(1));
+        for _ in 0..4 {
+            match engine.step() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => assert!(matches!(error, Error::NoSpace(_)), "{error}"),
+            }
+        }
+    }
+    n
+}
+
+fn put_large(engine: &Engine, dictionary: DictionaryId, n: u64) -> engine::Result<()> {
+    let mut txn = engine.begin(TxnOptions::default());
+    txn.put(dictionary, &n.to_be_bytes(), &testkit::Gen::new(n).bytes(40_000))?;
+    txn.commit(Durability::Synced).map(drop)
+}
+
+/// The red zone holds while it is reached and at every time after it, at sizes of which the log's files,
+/// memory and what a checkpoint holds are a large part.
+#[test]
+fn red_zone_holds_on_small_disks_and_starts_without_a_free_byte_succeed() {
+    for mib in [24_u64, 64] {
+        let sim = SimOs::new(mib);
+        let total = mib << 20;
+        sim.set_faults(Faults { capacity_bytes: total, ..Faults::default() });
+        let engine = open(&sim.os(), with_red_zone()).unwrap();
+        let (kept, large) = (create(&engine), create(&engine));
+        put(&engine, kept, 1).unwrap();
+        let red_zone = total / 100 * 5;
+        let written = fill_for_good(&sim, &engine, large, 0);
+        let left = free(&sim);
+        assert!(left >= red_zone, "{left} of {total} bytes are free");
+        assert!(left < red_zone + total / 4, "{left} of {total} bytes are free");
+        assert!(written > mib * 10, "{written} of a disk of {mib} MiB");
+        // Others take the rest, the process dies, and starts again, and again.
+        sim.set_faults(Faults { capacity_bytes: used(&sim.os()), ..Faults::default() });
+        for start in 0..3 {
+            let os = sim.reboot_with(Survival::Nothing);
+            let engine = open(&os, with_red_zone()).unwrap();
+            for n in (0..written).step_by(7) {
+                let found = engine.snapshot().get(large, &n.to_be_bytes()).unwrap();
+                assert!(found.is_some(), "document {n} of {written}, start {start}, {mib} MiB");
+            }
+            assert!(matches!(put(&engine, kept, 2), Err(Error::NoSpace(_))));
+        }
+        let engine = open(&sim.reboot_with(Survival::Process), with_red_zone()).unwrap();
+        drop_dictionary(&engine, large).unwrap();
+        for _ in 0..20 {
+            sim.advance(Duration::from_secs(1));
+            while engine.step().unwrap() {}
+        }
+        assert!(free(&sim) > total / 2, "{} of {total} bytes after the drop", free(&sim));
+        put(&engine, kept, 3).unwrap();
+        drop(engine);
+        let engine = open(&sim.reboot_with(Survival::Nothing), with_red_zone()).unwrap();
+        assert!(engine.snapshot().get(kept, &3_u64.to_be_bytes()).unwrap().is_some());
+        engine.verify_all().unwrap();
+    }
+}
+
+#[test]
+fn missing_data_file_is_named_and_no_empty_database() {
+    let sim = SimOs::new(8);
+    let engine = open(&sim.os(), tiny()).unwrap();
+    put(&engine, ROOT, 1).unwrap();
+    engine.close().unwrap();
+    drop(engine);
+    let os = sim.reboot_with(Survival::Everything);
+    os.vfs.remove_file(Path::new("/data/fern.data")).unwrap();
+    for gone in ["", "/data/FERNDB", "/data/journal"] {
+        match gone {
+            "" => {}
+            "/data/journal" => {
+                for path in os.vfs.list_dir(Path::new(gone)).unwrap() {
+                    os.vfs.remove_file(&path).unwrap();
+                }
+            }
+            file => os.vfs.remove_file(Path::new(file)).unwrap(),
+        }
+        let opened = open(&os, tiny());
+        if gone == "/data/journal" {
+            opened.expect("nothing is left of the old one").close().unwrap();
+        } else {
+            let error = opened.err().unwrap();
+            let text = error.to_string();
+            assert!(
+                matches!(error, Error::Corruption(_)) && text.contains("fern.data is missing"),
+                "{text}"
+            );
+        }
+    }
+    os.vfs.remove_file(Path::new("/data/fern.data")).unwrap();
+    assert!(open(&os, tiny()).is_err(), "a new database is marked too");
 }

@@ -9,7 +9,7 @@ use crate::agg::script::{self, Script};
 use crate::agg::string::regex::RegexCall;
 use crate::agg::variables::{ParseContext, VarId};
 use crate::agg::{
-    GEO_NEAR_DISTANCE, GEO_NEAR_POINT, MAX_DEPTH, array, convert, date, object, type_name,
+    GEO_NEAR_DISTANCE, GEO_NEAR_POINT, MAX_DEPTH, Made, array, convert, date, object, type_name,
 };
 use crate::text_score;
 use bson::raw::{CString, RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument};
@@ -21,6 +21,8 @@ use std::sync::Arc;
 pub(crate) enum Node {
     /// `None` is missing (`$$REMOVE`).
     Constant(Option<RawBson>),
+    /// A constant that folding has made, larger than what it was made of.
+    Folded(Arc<Made>),
     Path(FieldPath),
     Object(Vec<(CString, Node)>),
     Array(Vec<Node>),

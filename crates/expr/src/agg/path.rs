@@ -5,9 +5,11 @@
 
 use crate::agg::Value;
 use crate::agg::eval::Scope;
+use crate::agg::value::List;
 use crate::agg::variables::{VarId, cluster_time_value};
+use crate::raw;
 use crate::text_score;
-use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument};
+use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use errors::{Error, Result};
 
 /// Where a path starts.
@@ -102,13 +104,13 @@ fn value_at<'a>(value: RawBsonRef<'a>, names: &[String], depth: usize) -> Result
 
 /// The values at `names` below each element, missing ones left out.
 fn array_value<'a>(array: &'a RawArray, names: &[String], depth: usize) -> Result<Value<'a>> {
-    let mut found = RawArrayBuf::new();
-    for element in array {
+    let mut found = List::default();
+    for element in raw::values(array) {
         if let Some(value) = value_at(element?, names, depth)?.get() {
-            found.push(value);
+            found.push(value)?;
         }
     }
-    Ok(found.into())
+    Ok(found.finish())
 }
 
 /// Splits and checks a dotted path.

@@ -2,12 +2,13 @@
 
 use super::{Comparison, Leaf, Node, Predicate};
 use crate::agg::Variables;
+use crate::order::compare_under;
 use crate::path::LeafArrays;
 use crate::raw;
 use crate::types;
 use bson::raw::{RawBsonRef, RawDocument};
 use errors::Result;
-use keystring::{Collation, canonical_type, compare_under};
+use keystring::{Collation, canonical_type};
 
 /// Where a document matched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,12 +5,13 @@
 //! a path enters an array only by position. What is no document, or has nothing at the path,
 //! counts as null.
 
+use crate::order::compare_under;
 use crate::path::Path;
 use crate::raw;
 use crate::types;
 use bson::raw::{RawBsonRef, RawDocument};
 use errors::{Error, Result};
-use keystring::{Collation, Direction, compare_under};
+use keystring::{Collation, Direction};
 use std::cmp::Ordering;
 
 /// How to order the elements of an array.

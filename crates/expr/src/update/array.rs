@@ -3,13 +3,14 @@
 use super::apply::Place;
 use super::operation::Effect;
 use crate::filter::{Filter, Pattern};
+use crate::order::compare_under;
 use crate::raw::{self, Writer};
 use crate::show;
 use crate::sort::ElementSort;
 use crate::types;
 use bson::raw::{RawArray, RawBson, RawBsonRef};
 use errors::{Error, Result};
-use keystring::{Collation, Direction, KeyBuilder, compare_under};
+use keystring::{Collation, Direction, KeyBuilder};
 use std::collections::BTreeSet;
 
 /// A parsed `$push`.

@@ -9,7 +9,7 @@ use crate::plan_cache::plan_cache_stats;
 use crate::request::AggregateTarget;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, DateTime, Document, doc};
-use catalog::{Catalog, Collection, Durability, Names, Namespace, Snapshot};
+use catalog::{Catalog, Collection, Names, Namespace, Snapshot};
 use errors::{Code, Error, Result};
 use expr::agg::Variables;
 use expr::filter::ParseContext;
@@ -27,7 +27,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct QueryEnv {
     catalog: Arc<Catalog>,
     interrupt: Arc<InterruptSlot>,
-    durability: Durability,
     bypass_validation: bool,
     keep_empty_timestamps: bool,
     options: ExecOptions,
@@ -58,7 +57,6 @@ impl QueryEnv {
             own: ctx.txn.as_ref().map_or_else(|| ctx.own.clone(), |txn| txn.names().clone()),
             catalog: Arc::clone(ctx.catalog),
             interrupt: InterruptSlot::of(&ctx.interrupt),
-            durability: ctx.durability,
             bypass_validation: ctx.bypass_validation,
             keep_empty_timestamps: ctx.keep_empty_timestamps,
             options,
@@ -104,7 +102,6 @@ impl QueryEnv {
     /// The context of a write made by a stage.
     pub(crate) fn context(&self) -> OpContext<'_> {
         let mut ctx = OpContext::new(&self.catalog, self.interrupt_dyn());
-        ctx.durability = self.durability;
         ctx.bypass_validation = self.bypass_validation;
         ctx.keep_empty_timestamps = self.keep_empty_timestamps;
         ctx

@@ -20,6 +20,9 @@ const FIRST_LISTENER: u64 = 1 << 62;
 /// After the machine refused a descriptor, wait this long before asking again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// At the end: what interrupted requests, and those whose connection is cut, are given at least.
+const LEAST_GRACE: Duration = Duration::from_millis(500);
+
 /// How often busy connections are looked at for clients that hung up.
 const LEAVERS_PERIOD: Duration = Duration::from_secs(1);
 
@@ -193,8 +196,9 @@ impl<S: Service> Server<S> {
         &self.endpoints
     }
 
-    /// Stops: no new connections, parked ones closed, running requests given `grace` to finish,
-    /// then interrupted and given as long again, then cut. Waits for all that.
+    /// Stops: no new connections, parked ones closed, requests that only wait ended. Those that work
+    /// are given most of `grace` to finish, then interrupted, then cut. Waits for all that, which
+    /// takes no longer than `grace`, and a second where that is less.
     pub fn stop(&self, grace: Duration) {
         if self.shared.stopping.swap(true, Ordering::SeqCst) {
             return;
@@ -207,11 +211,13 @@ impl<S: Service> Server<S> {
             tracing::error!(target: "NETWORK", %panicked, "The polling thread ended by a bug");
         }
         self.shared.work.notify_all();
-        if !self.all_closed_within(grace) {
+        let interrupted = (grace / 5).max(LEAST_GRACE);
+        let cut_off = (grace / 10).max(LEAST_GRACE);
+        if !self.all_closed_within(grace.saturating_sub(interrupted + cut_off)) {
             self.shared.service.interrupt_all();
-            if !self.all_closed_within(grace) {
+            if !self.all_closed_within(interrupted) {
                 self.shared.busy.lock().values().for_each(|busy| busy.stream.shut_down());
-                self.all_closed_within(grace);
+                self.all_closed_within(cut_off);
             }
         }
     }

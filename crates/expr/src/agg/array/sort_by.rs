@@ -1,9 +1,10 @@
 //! The `sortBy` of `$sortArray`: a direction, or a pattern of dotted paths.
 
+use crate::agg::value::List;
 use crate::agg::{Value, type_name};
 use crate::number::Number;
 use crate::sort::ElementSort;
-use bson::raw::{RawArrayBuf, RawBsonRef};
+use bson::raw::RawBsonRef;
 use errors::{Error, Result};
 use keystring::Collation;
 
@@ -45,7 +46,7 @@ impl SortBy {
         if input.is_nullish() {
             return Ok(Value::NULL);
         }
-        let Some(mut elements) = input.elements()? else {
+        let Some(mut elements) = input.references()? else {
             return Err(Error::location(
                 2942504,
                 format!(
@@ -54,7 +55,7 @@ impl SortBy {
                 ),
             ));
         };
-        elements.sort_by(|a, b| self.0.compare(a.bson(), b.bson(), under));
-        Ok(elements.iter().map(Value::bson).collect::<RawArrayBuf>().into())
+        elements.sort_by(|a, b| self.0.compare(a, b, under))?;
+        List::of(elements.iter().copied())
     }
 }

@@ -1,0 +1,308 @@
+//! The disk's free space: what writers may still take of it, and what stays for what they brought
+//! already.
+//!
+//! ```text
+//!  free space of the filesystem
+//!  - fsRedzone                        stays free
+//!  - the log's next file              where it is not made yet
+//!  - memory that is not drained yet   as far as the data file has no free space for it
+//!  = room for writes                  a commit takes its bytes of it; without it, it is refused
+//! ```
+//!
+//! What is always true, where there is a red zone:
+//! 1. No file of the engine grows into it, but for a checkpoint's last resort and records that give
+//!    space back.
+//! 2. A new file of the log leaves free what memory needs to be drained.
+//! 3. A commit that was taken has files in the log already; where the red zone keeps memory from being
+//!    drained, it is in the log.
+//!
+//! What a checkpoint would give back is asked for before a write is refused.
+
+use crate::environment::Environment;
+use crate::settings::Background;
+use crate::{Error, Result};
+use os::Space;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+/// Writes are refused where less room than this is left.
+const LEAST_ROOM: u64 = 256 << 10;
+/// The disk is measured so often where there is plenty.
+pub(crate) const MEASURED: Duration = Duration::from_millis(100);
+/// A commit without room waits so long for a checkpoint to give some back.
+const LONGEST_WAIT: Duration = Duration::from_secs(3);
+const WAIT_STEP: Duration = Duration::from_millis(10);
+/// The least time between two checkpoints that are written for the space they give back.
+const BETWEEN_CHECKPOINTS: Duration = Duration::from_secs(1);
+/// No counting: more than memory can hold is free.
+const PLENTY: u64 = u64::MAX;
+
+/// Room for writes, as the last look at the disk left it.
+pub(crate) struct Room {
+    /// Bytes that commits may still take, or [`PLENTY`].
+    left: AtomicU64,
+    /// The last look found less than [`LEAST_ROOM`].
+    red: AtomicBool,
+    /// When writers were last out of room, or nearly, in microseconds of the monotonic clock.
+    short: AtomicU64,
+    measured: AtomicU64,
+    checkpointed: AtomicU64,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            left: AtomicU64::new(PLENTY),
+            red: AtomicBool::new(false),
+            short: zero(),
+            measured: zero(),
+            checkpointed: zero(),
+        }
+    }
+}
+
+impl Room {
+    /// Takes room for a commit of so many bytes, where there is as much.
+    fn take(&self, bytes: u64) -> bool {
+        if self.left.load(Ordering::Relaxed) == PLENTY {
+            return true;
+        }
+        let less = |left: u64| if left == PLENTY { Some(left) } else { left.checked_sub(bytes) };
+        self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
+    }
+}
+
+/// What is yet to be written for commits that were taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Owed {
+    /// Bytes in memtables: draining them writes at most as much.
+    memory: u64,
+    /// Bytes of the data file that are free and have space of the filesystem.
+    reusable: u64,
+    /// Bytes of a file that the log will need soon.
+    log: u64,
+}
+
+impl Owed {
+    /// Bytes of the filesystem that draining memory takes. Half of what could be used again may be in
+    /// pieces too small to be.
+    fn drains(&self) -> u64 {
+        self.memory.saturating_sub(self.reusable / 2)
+    }
+}
+
+/// Bytes that stay free.
+fn red_zone(total: u64, percent: u8) -> u64 {
+    total / 100 * u64::from(percent)
+}
+
+/// Bytes that commits may bring before the red zone is reached.
+fn room_for_writes(space: Space, percent: u8, owed: Owed) -> u64 {
+    let taken = red_zone(space.total, percent).saturating_add(owed.log);
+    space.available.saturating_sub(taken.saturating_add(owed.drains()))
+}
+
+/// Bytes of a log file on a disk of so many: two files, the one in use and the next, are a 64th of it.
+pub(crate) fn log_file_bytes(total: u64) -> u64 {
+    let share = (total / 128).clamp(MIB, 32 * MIB);
+    1 << share.ilog2()
+}
+
+/// The most bytes of log between two checkpoints on a disk of so many, where memory allows `most`.
+pub(crate) fn log_cap(total: u64, most: u64) -> u64 {
+    most.min((total / 16).max(4 * log_file_bytes(total)))
+}
+
+impl Environment {
+    /// Takes room for a commit of so many bytes. Waits a little where a checkpoint will give some back.
+    pub(crate) fn take_disk(&self, bytes: u64) -> Result<()> {
+        if self.options.fs_redzone_percent == 0 || self.room.take(bytes) {
+            return Ok(());
+        }
+        let started = self.os.clock.monotonic();
+        loop {
+            self.measure_disk();
+            if self.room.take(bytes) {
+                return Ok(());
+            }
+            let waited = self.os.clock.monotonic().saturating_sub(started);
+            let alone = self.options.background != Background::Threads;
+            if alone || waited > LONGEST_WAIT || self.reclaimable() < bytes.max(LEAST_ROOM) {
+                return Err(Error::NoSpace(self.red_zone_reason()));
+            }
+            self.jobs.wake();
+            self.os.clock.sleep(WAIT_STEP);
+            self.health.check_running()?;
+        }
+    }
+
+    /// Looks at the disk, from time to time.
+    pub(crate) fn watch_disk(&self) {
+        if self.is_due(&self.room.measured, MEASURED) {
+            self.measure_disk();
+        }
+    }
+
+    /// Looks at the disk: sets what stays free, how much writers may take, and whether they are refused.
+    pub(crate) fn measure_disk(&self) {
+        let percent = self.options.fs_redzone_percent;
+        if percent == 0 {
+            return;
+        }
+        let Ok(space) = self.os.vfs.space(&self.options.dir) else { return };
+        let owed = self.owed();
+        let red_zone = red_zone(space.total, percent);
+        self.blocks.keep_free(red_zone);
+        if let Some(wal) = self.log.wal.get() {
+            wal.keep_free(self.log_keeps_free(red_zone, owed));
+        }
+        let room = room_for_writes(space, percent, owed);
+        // All that commits can bring before they wait for memory.
+        let most = self.budget() / 4 * 5 + 64 * MIB;
+        let left = if room > most { PLENTY } else { room };
+        self.room.left.store(left, Ordering::Release);
+        if left != PLENTY && room < self.blocks.dropped_bytes().saturating_mul(2).max(LEAST_ROOM) {
+            self.room.short.store(self.now_us().max(1), Ordering::Relaxed);
+        }
+        let was_red = self.room.red.load(Ordering::Relaxed);
+        // Some more than where it began, lest it begins and ends with each commit.
+        let ends_at = LEAST_ROOM + (space.total / 256).min(4 * MIB);
+        let red = room < if was_red { ends_at } else { LEAST_ROOM }
+            && (was_red || self.reclaimable() < LEAST_ROOM);
+        if red {
+            self.report("remove spare log files", self.remove_spare_log_files());
+        }
+        if red != self.room.red.swap(red, Ordering::Relaxed) {
+            let Space { available, total } = space;
+            tracing::warn!(
+                red,
+                available,
+                total,
+                room,
+                "free space, fsRedzone is {percent} percent"
+            );
+            self.take_or_refuse_writes();
+        }
+    }
+
+    /// The log may be on another disk, which has a red zone of its own.
+    fn log_keeps_free(&self, red_zone_of_data: u64, owed: Owed) -> u64 {
+        match &self.options.log_dir {
+            None => red_zone_of_data.saturating_add(owed.drains()),
+            Some(dir) => {
+                let space = self.os.vfs.space(dir);
+                space.map_or(0, |space| red_zone(space.total, self.options.fs_redzone_percent))
+            }
+        }
+    }
+
+    fn owed(&self) -> Owed {
+        let log = self.log.wal.get().filter(|_| self.options.log_dir.is_none());
+        Owed {
+            memory: self.memory.total(),
+            reusable: self.blocks.space().unused_bytes,
+            log: log.map_or(0, wal::Wal::next_file_bytes),
+        }
+    }
+
+    /// Bytes that a checkpoint may give back, once memory is drained.
+    fn reclaimable(&self) -> u64 {
+        self.blocks.dropped_bytes() + self.memory.total()
+    }
+
+    fn remove_spare_log_files(&self) -> Result<()> {
+        match self.log.wal.get() {
+            Some(wal) => self.check(wal.remove_spares()).map(drop),
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn is_red(&self) -> bool {
+        self.room.red.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn red_zone_reason(&self) -> String {
+        let percent = self.options.fs_redzone_percent;
+        format!("less than fsRedzone, {percent} percent of the disk, would stay free")
+    }
+
+    /// Writers are out of room, or nearly: a checkpoint gives back what the last one still names.
+    pub(crate) fn wants_space(&self) -> bool {
+        let short = self.room.short.load(Ordering::Relaxed);
+        let now = self.now_us();
+        let recent = short > 0 && now.saturating_sub(short) < MEASURED.as_micros() as u64 * 5;
+        let wants = recent || self.health.is_full() || self.jobs.found_no_space();
+        wants && self.is_due(&self.room.checkpointed, BETWEEN_CHECKPOINTS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn room(total: u64, available: u64, percent: u8, owed: (u64, u64, u64)) -> u64 {
+        let (memory, reusable, log) = owed;
+        let space = Space { total: total * MIB, available: available * MIB };
+        let owed = Owed { memory: memory * MIB, reusable: reusable * MIB, log: log * MIB };
+        room_for_writes(space, percent, owed) / MIB
+    }
+
+    #[test]
+    fn room_is_what_the_red_zone_and_what_is_owed_leave() {
+        for (total, available, percent, owed, expected) in [
+            // nothing owed: what is above the red zone
+            (1000, 1000, 5, (0, 0, 0), 950),
+            (1000, 51, 5, (0, 0, 0), 1),
+            (1000, 50, 5, (0, 0, 0), 0),
+            (1000, 0, 5, (0, 0, 0), 0),
+            // memory will be in the data file
+            (1000, 100, 5, (30, 0, 0), 20),
+            (1000, 100, 5, (60, 0, 0), 0),
+            // half of what is free there takes it
+            (1000, 100, 5, (30, 40, 0), 40),
+            (1000, 100, 5, (30, 60, 0), 50),
+            (1000, 100, 5, (30, 4000, 0), 50),
+            // the log's next file
+            (1000, 100, 5, (0, 0, 16), 34),
+            (1000, 100, 5, (30, 0, 16), 4),
+            (1000, 100, 5, (30, 20, 40), 0),
+            // no red zone
+            (1000, 100, 0, (30, 0, 16), 54),
+            (0, 0, 5, (1, 1, 1), 0),
+        ] {
+            let found = room(total, available, percent, owed);
+            assert_eq!(found, expected, "{available} of {total}, {percent} %, {owed:?}");
+        }
+        let all = Owed { memory: u64::MAX, reusable: 0, log: u64::MAX };
+        assert_eq!(room_for_writes(Space { total: 100, available: 100 }, 5, all), 0);
+    }
+
+    #[test]
+    fn log_takes_its_share_of_a_small_disk() {
+        for (disk, file, cap) in [
+            (0, 1, 4),
+            (64, 1, 4),
+            (150, 1, 9),
+            (256, 2, 16),
+            (600, 4, 37),
+            (1024, 8, 64),
+            (2048, 16, 128),
+            (4096, 32, 256),
+            (1 << 20, 32, 256),
+        ] {
+            let found = (log_file_bytes(disk * MIB) / MIB, log_cap(disk * MIB, 256 * MIB) / MIB);
+            assert_eq!(found, (file, cap), "a disk of {disk} MiB");
+        }
+    }
+
+    #[test]
+    fn room_is_taken_once() {
+        let room = Room::default();
+        assert!(room.take(u64::MAX), "there is plenty");
+        room.left.store(100, Ordering::Relaxed);
+        assert!(room.take(60) && !room.take(41) && room.take(40) && !room.take(1));
+        assert!(room.take(0));
+    }
+}
