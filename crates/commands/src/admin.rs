@@ -16,6 +16,7 @@ pub(crate) mod list_collections;
 pub(crate) mod list_databases;
 pub(crate) mod list_indexes;
 pub(crate) mod log_rotate;
+pub(crate) mod merge_authz;
 pub(crate) mod re_index;
 pub(crate) mod rename_collection;
 pub(crate) mod search_indexes;

@@ -66,6 +66,10 @@ const REFUSED: &[(&str, &str)] = &[
          are documents of their own here, `system.buckets` does not exist",
         "11000 DuplicateKey",
     ),
+    (
+        "entries of `applyOps` that begin, prepare or end transactions, or come in several parts",
+        "2 BadValue",
+    ),
     ("`unique` and `clustering` text indexes", "67 CannotCreateIndex"),
     (
         "writing to `system.profile`, and dropping it while it is written",

@@ -52,6 +52,8 @@ pub(crate) struct Command {
     pub(crate) read_concern: bool,
     /// Only connections that wrote in the old way know it.
     pub(crate) legacy: bool,
+    /// The profiler tells of it.
+    pub(crate) profiled: bool,
     /// The kind 1 sections it takes.
     pub(crate) sequences: &'static [&'static str],
 }
@@ -73,6 +75,7 @@ impl Command {
             durable: false,
             read_concern: false,
             legacy: false,
+            profiled: true,
             sequences: &[],
         }
     }
@@ -137,6 +140,12 @@ impl Command {
     /// It belongs to the old way of writing.
     pub(crate) const fn legacy(mut self) -> Self {
         self.legacy = true;
+        self
+    }
+
+    /// `system.profile` has no entry of it.
+    pub(crate) const fn unprofiled(mut self) -> Self {
+        self.profiled = false;
         self
     }
 
@@ -222,6 +231,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::admin::log_rotate::LOG_ROTATE,
     &crate::admin::shutdown::SHUTDOWN,
     &crate::admin::configure_fail_point::CONFIGURE_FAIL_POINT,
+    &crate::admin::merge_authz::MERGE_AUTHZ_COLLECTIONS,
     &crate::admin::users_info::USERS_INFO,
     &crate::admin::authenticate::LOGOUT,
     &crate::admin::authenticate::SASL_CONTINUE,
@@ -237,6 +247,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::replication::step_down::REPL_SET_STEP_DOWN,
     &crate::replication::cluster_parameters::GET_CLUSTER_PARAMETER,
     &crate::replication::cluster_parameters::SET_CLUSTER_PARAMETER,
+    &crate::replication::apply_ops::APPLY_OPS,
     &crate::replication::default_concern::GET_DEFAULT_RW_CONCERN,
     &crate::replication::default_concern::SET_DEFAULT_RW_CONCERN,
     &crate::sessions::start_session::START_SESSION,

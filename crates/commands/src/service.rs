@@ -18,7 +18,7 @@ use crate::index_advice::IndexAdvice;
 use crate::last_write;
 use crate::lock_log;
 use crate::metrics::Metrics;
-use crate::profiler::{Entry, Figures, Profiler};
+use crate::profiler::{Entry, Profiler};
 use crate::registry::{self, Class, Command, Counter};
 use crate::replication::cluster_parameters::ClusterParameters;
 use crate::replication::reply::{topology_counter, write_times, write_topology_of_error};
@@ -27,14 +27,13 @@ use crate::reply::{Reply, write_error, write_labels};
 use crate::scripting::{ScriptHost, Scripting};
 use crate::transactions::{self, LIFETIME_SECONDS, LOCK_PATIENCE_MS, SessionState, bound, labels};
 use crate::write_gate::WriteGate;
-use crate::writer::Writer;
 use bson::{Document, RawBsonRef, RawDocument};
 use catalog::Catalog;
 use errors::{Code, Error, Result};
 use limits::{Charge, Part};
-use os::{Os, Waits};
+use os::Os;
 use parking_lot::{Condvar, Mutex};
-use query::{Repeats, TtlMonitor, Verbosity};
+use query::{Repeats, TtlMonitor};
 use session::{Checkouts, Cursors, Killed, Operations, SessionId, Sessions, Start};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -407,34 +406,7 @@ impl Service {
                 now: started,
             },
         );
-        let mut context = Context {
-            service: self,
-            connection,
-            request,
-            body,
-            command,
-            arguments: Arguments::default(),
-            started,
-            reply: Writer::new(),
-            exhaust: None,
-            collection: None,
-            verbosity: Verbosity::default(),
-            explained: None,
-            state: None,
-            bound: None,
-            log: None,
-            statement_failed: false,
-            wrote: false,
-            inside: false,
-            committed: false,
-            labels_given: false,
-            hang_up: false,
-            wait: None,
-            read_state: None,
-            figures: Figures::default(),
-            waited: Duration::ZERO,
-            waits_before: Waits::now(),
-        };
+        let mut context = Context::new(self, connection, request, body, command, started);
         let limited = limits::enter(Arc::clone(&connection.limit), Arc::clone(&self.memory));
         let hosted = script::hosted_by(Arc::clone(&connection.script_host));
         let result = match self.fail_points.meet(&context) {

@@ -4,6 +4,7 @@
 mod admin;
 mod administration;
 mod aggregation;
+mod apply_ops;
 mod arguments;
 mod bound;
 mod bound_ddl;
@@ -20,6 +21,7 @@ mod generic;
 mod geo;
 mod housekeeping;
 mod javascript;
+mod language;
 mod layouts;
 mod lock_waits;
 mod mutations;

@@ -4,6 +4,7 @@
 
 use super::log_levels::LogSettings;
 use super::storage_defaults;
+use crate::admin::merge_authz::AUTH_SCHEMA_VERSION;
 use crate::connection::Origin;
 use crate::context::Context;
 use crate::fields::{Field, type_name};
@@ -116,6 +117,7 @@ const fn at_start(parameter: Parameter) -> Parameter {
 const INT_MAX: i64 = i32::MAX as i64;
 
 static PARAMETERS: &[Parameter] = &[
+    fixed("authSchemaVersion", |_| Bson::Int32(AUTH_SCHEMA_VERSION)),
     fixed("authenticationMechanisms", |_| Bson::Array(Vec::new())),
     Parameter {
         name: "automationServiceDescriptor",
