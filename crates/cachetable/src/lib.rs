@@ -42,8 +42,8 @@ const SHARDS: usize = 64;
 /// Shorter pages than this are not expected: bounds the queue of scanned ones.
 const SHORT_PAGE: u64 = 1024;
 
-/// Pages of this size and more are loaded one at a time: their stored and decoded bytes take twice their
-/// size meanwhile.
+/// Pages of this size and more are loaded one at a time: what their stored and decoded bytes take meanwhile
+/// is in no account.
 const LARGE_PAGE: usize = 1 << 20;
 
 /// Names a frame: a segment, which is never reused while frames of it are cached, and a page.
@@ -178,7 +178,6 @@ impl CacheTable {
         if large && let Some(frame) = shard.get(key, false) {
             return Ok(frame);
         }
-        let _meanwhile = large.then(|| self.reserve(Part::Buffers, 2 * page.raw_len as u64));
         let kept = shard.compressed(key);
         let from_disk = kept.is_none();
         let room = self.make_room(Part::Frames, page.raw_len);

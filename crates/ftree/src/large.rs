@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::home::{Home, count};
 use crate::segment::{Block, decode_block, encode_block};
 use blockfile::{Compression, MAX_PAGE_BYTES, PAGE_HEADER_BYTES, SegmentId};
-use cachetable::{Entry, Frame, FrameKey, Level, Loader, Page, Part, Rank};
+use cachetable::{Entry, Frame, FrameKey, Level, Loader, Page, Rank};
 use os::sync::Mutex;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -82,8 +82,6 @@ impl Home {
         compression: Compression,
         value: &[u8],
     ) -> Result<(LargeRef, Arc<Large>)> {
-        // What the packer and the segment's writer take meanwhile.
-        let _meanwhile = self.cache.reserve(Part::Buffers, 2 * value.len() as u64);
         let mut writer = self.blocks.start_segment(VALUE_KIND);
         let page = writer.append_page(self.tree, compression, value)?;
         let stored = writer.len();
