@@ -10,13 +10,14 @@ mod unique;
 
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
-use crate::ddl::{Check, MetadataGuard, drop_index_records, lock_metadata, write_record};
+use crate::ddl::{drop_index_records, write_record};
 use crate::failure::from_engine;
 use crate::index::IndexSpec;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::options::TimeSeries;
 use crate::text::document_text;
+use crate::turns::{Check, MetadataGuard, lock_name};
 use bson::raw::RawDocument;
 use engine::{DictionaryId, Durability, Engine, Timestamp, TxnOptions};
 use errors::{Code, Error, Result};
@@ -109,7 +110,7 @@ impl Catalog {
         let mut built = build.run(check);
         // Also a build that failed has to have the writers out, before it stops asking for changes.
         let guard = loop {
-            match lock_metadata(collection, &|| Ok(())) {
+            match self.lock_metadata(collection, &|| Ok(())) {
                 Ok(guard) => break guard,
                 Err(_) => built = built.and_then(|()| check()),
             }
@@ -147,7 +148,7 @@ impl Catalog {
                 }
                 check()?;
             };
-            let guard = lock_metadata(&found, check)?;
+            let guard = self.lock_metadata(&found, check)?;
             match self.collection(namespace) {
                 Some(current) if current.number == found.number => {
                     return Ok((current, guard, turn));
@@ -197,16 +198,18 @@ impl Catalog {
             indexes.extend(build.indexes.iter().map(|index| Arc::new(clone_index(index, created))));
             with_indexes(&current, indexes)
         };
-        let ddl = self.ddl.lock();
-        let mut txn = self.engine().begin(TxnOptions::default());
-        write_record(&mut txn, &with_built(Timestamp(0))).map_err(from_engine)?;
-        build.finish(&mut txn)?;
+        let (mut txn, ()) = self.begin_change(&|| Ok(()), |txn| {
+            write_record(txn, &with_built(Timestamp(0))).map_err(from_engine)?;
+            build.finish(txn)
+        })?;
+        let turn = self.turns.take(&mut txn);
         let committed = txn.commit_with(Durability::Buffered, |created| {
             *visible = true;
             self.publish(&Arc::new(with_built(created)));
         });
-        drop(ddl);
-        committed.map_err(from_engine).map(drop)
+        drop(turn);
+        committed.map_err(from_engine)?.visible();
+        Ok(())
     }
 
     /// Drops indexes; says how many there were, `_id` included. Waits for the writers.
@@ -289,11 +292,13 @@ impl Catalog {
                 format!("Namespace {namespace} is a view, not a collection"),
             ));
         }
-        let ddl = self.ddl.lock();
-        let mut txn = self.engine().begin(TxnOptions::default());
-        let (result, indexes) = change(&collection, &mut txn)?;
+        let (mut txn, (result, indexes)) = self.begin_change(check, |txn| {
+            lock_name(txn, namespace)?;
+            change(&collection, txn)
+        })?;
+        let turn = self.turns.take(&mut txn);
         self.commit_changed(txn, with_indexes(&collection, indexes))?;
-        drop(ddl);
+        drop(turn);
         drop(guard);
         Ok(result)
     }
@@ -317,7 +322,7 @@ pub(crate) fn drop_unfinished(engine: &Engine, dictionaries: &[DictionaryId]) ->
         txn.delete(DictionaryId::ROOT, &metadata::building_key(*dictionary))
             .map_err(from_engine)?;
     }
-    txn.commit(Durability::Buffered).map_err(from_engine)?;
+    txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
     Ok(())
 }
 

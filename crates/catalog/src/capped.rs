@@ -16,14 +16,15 @@
 
 use crate::catalog::{Catalog, not_found};
 use crate::collection::Collection;
-use crate::ddl::{Check, with_options};
+use crate::ddl::with_options;
 use crate::documents::required_id;
 use crate::failure::from_engine;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
+use crate::turns::{Check, lock_name};
 use crate::txn::{Txn, TxnKind};
 use bson::raw::RawDocument;
-use engine::{DictionaryId, Direction, Durability, KeyRange, TxnOptions};
+use engine::{DictionaryId, Direction, KeyRange};
 use errors::{Code, Error, Result};
 use parking_lot::{Condvar, Mutex};
 use std::ops::Bound;
@@ -56,7 +57,7 @@ impl Cap {
             )));
         }
         let documents = match max {
-            Some(max) if max >= MAX_CAP_DOCUMENTS => {
+            Some(max) if max > MAX_CAP_DOCUMENTS => {
                 return Err(Error::bad_value(
                     "max in a capped collection has to be < 2^31 or not set",
                 ));
@@ -298,21 +299,23 @@ impl Catalog {
             ));
         }
         let (collection, guard, turn) = self.lock_for_build(namespace, check)?;
-        let ddl = self.ddl.lock();
-        let mut txn = self.engine().begin(TxnOptions::default());
-        for index in &collection.indexes {
-            crate::ddl::drop_index_records(&mut txn, index.dictionary).map_err(from_engine)?;
-        }
-        let order = match collection.order {
-            Some(order) => order,
-            None => self.order_of(&mut txn, &collection)?,
-        };
+        let (mut txn, order) = self.begin_change(check, |txn| {
+            lock_name(txn, namespace)?;
+            for index in &collection.indexes {
+                crate::ddl::drop_index_records(txn, index.dictionary).map_err(from_engine)?;
+            }
+            match collection.order {
+                Some(order) => Ok(order),
+                None => self.order_of(txn, &collection),
+            }
+        })?;
         let options = collection.options.with_cap(Some(cap))?;
         let mut changed = with_options(&collection, options);
         changed.indexes = Vec::new();
         changed.order = Some(order);
+        let change = self.turns.take(&mut txn);
         self.commit_changed(txn, changed)?;
-        drop((ddl, guard, turn));
+        drop((change, guard, turn));
         self.trim(namespace, cap)
     }
 
@@ -355,9 +358,9 @@ impl Catalog {
         };
         let max = max.or_else(|| cap.documents.and_then(|max| i64::try_from(max).ok()));
         let cap = Cap::new(size.unwrap_or(cap.bytes as i64), max)?;
-        let _ddl = self.ddl.lock();
         let options = collection.options.with_cap(Some(cap))?;
-        let txn = self.engine().begin(TxnOptions::default());
+        let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
+        let _turn = self.turns.take(&mut txn);
         self.commit_changed(txn, with_options(&collection, options))?;
         drop(guard);
         Ok(())
@@ -394,7 +397,7 @@ impl Catalog {
                 txn.covered(order, HEAD_KEY, Some(&head.write()))?;
                 Ok(head.is_over(cap) && head.first < head.next)
             })();
-            match trimmed.and_then(|more| txn.commit(Durability::Buffered).map(|_| more)) {
+            match trimmed.and_then(|more| txn.commit().map(|_| more)) {
                 Ok(false) => return Ok(()),
                 Err(error) if !crate::is_retryable(&error) => return Err(error),
                 _ => {}
@@ -459,7 +462,7 @@ impl Catalog {
                 let document = RawDocument::from_bytes(document)?;
                 txn.insert_document(&collection, document)
             });
-            match inserted.and_then(|()| txn.commit(Durability::Buffered).map(drop)) {
+            match inserted.and_then(|()| txn.commit().map(drop)) {
                 Err(error) if crate::is_retryable(&error) => {}
                 other => return other,
             }

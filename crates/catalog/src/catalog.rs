@@ -1,9 +1,9 @@
 //! The catalog: which collections exist, by name.
 //!
 //! The map in memory is the truth for lookups and equals `ROOT`: a change is committed to the
-//! engine first and then swapped in, under the mutex `ddl`, so that changes happen one by one.
+//! engine first and then swapped in, in a turn ([`Turns`]), so that changes happen one by one.
 //!
-//! Lock order: metadata locks of collections, by namespace → a name's lock in `ROOT` → `ddl` → the
+//! Lock order: metadata locks of collections, by namespace → a name's lock in `ROOT` → a turn → the
 //! map → the engine.
 
 use crate::collection::Collection;
@@ -13,10 +13,11 @@ use crate::metadata;
 use crate::namespace::Namespace;
 use crate::observer::OpObserver;
 use crate::shape::StorageOptions;
+use crate::turns::Turns;
 use engine::{DictionaryId, Direction, Engine, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
 use os::{Os, Wait, Waits};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::PathBuf;
@@ -46,16 +47,11 @@ pub struct Catalog {
     engine: Engine,
     options: CatalogOptions,
     pub(crate) namespaces: RwLock<BTreeMap<String, Arc<Collection>>>,
-    pub(crate) ddl: Mutex<Ddl>,
+    pub(crate) turns: Turns,
     /// The dictionary of the sessions' records.
     pub(crate) session_rows: DictionaryId,
     /// The shape of what is created without one.
     storage_defaults: RwLock<StorageOptions>,
-}
-
-/// What only changes of the metadata touch.
-pub(crate) struct Ddl {
-    pub(crate) next_number: u64,
 }
 
 impl Catalog {
@@ -112,13 +108,14 @@ impl Catalog {
                 index.state.persisted.store(mask, Ordering::Release);
             }
         }
+        engine.ask_while_waiting(|| limits::check_wait().is_ok());
         let session_rows = crate::session_records::open(&engine)?;
         let catalog = Arc::new(Self {
             session_rows,
             engine,
             options,
             namespaces: RwLock::new(namespaces),
-            ddl: Mutex::new(Ddl { next_number }),
+            turns: Turns::new(next_number),
             storage_defaults: RwLock::default(),
         });
         if !unfinished.is_empty() {
@@ -135,7 +132,7 @@ impl Catalog {
         let mut txn = self.engine.begin(engine::TxnOptions::default());
         txn.put(counts::DICTIONARY, metadata::VERSION_KEY, &metadata::VERSION.to_le_bytes())
             .map_err(from_engine)?;
-        txn.commit(engine::Durability::Buffered).map_err(from_engine)?;
+        txn.commit(engine::Durability::Buffered).map_err(from_engine)?.visible();
         Ok(())
     }
 
@@ -220,6 +217,11 @@ impl Catalog {
     /// Whether the database has a collection.
     pub fn database_exists(&self, database: &str) -> bool {
         !self.collections(database).is_empty()
+    }
+
+    /// Fails where nothing can be written any more: the storage engine stopped.
+    pub fn check_running(&self) -> Result<()> {
+        self.engine.check_running().map_err(from_engine)
     }
 
     /// Makes every commit so far durable (`j: true`, `fsync`).

@@ -16,12 +16,12 @@ use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use bson::Uuid;
 use bson::raw::RawBsonRef;
-use engine::{DictionaryId, Timestamp};
+use engine::{DictionaryId, Snapshot, Timestamp};
 use errors::Result;
 use keystring::Collation;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// One version of a collection's metadata.
 #[derive(Debug)]
@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     /// Held shared by every write until its commit, exclusively by changes to the metadata.
     /// Lock order: this before any lock of the engine; two collections by ascending namespace.
     pub(crate) metadata: Arc<RwLock<()>>,
+    /// Clients' transactions that hold it, and may do so for long.
+    pub(crate) clients_inside: AtomicUsize,
     pub(crate) counts: Counts,
     pub(crate) dropped: AtomicBool,
     /// Wakes who waits at the end of a capped collection.
@@ -133,6 +135,17 @@ impl Collection {
     /// The dictionary of the documents, by the keystring of `_id`.
     pub fn primary(&self) -> DictionaryId {
         self.primary
+    }
+
+    /// Whether everything of it is there in a state: false where the state is that after a drop, of
+    /// it or of one of its indexes, which this version of the metadata does not know of yet.
+    pub fn is_whole_in(&self, state: &Snapshot) -> bool {
+        let indexes = self.indexes.iter().map(|index| index.dictionary);
+        self.is_view()
+            || std::iter::once(self.primary)
+                .chain(self.order)
+                .chain(indexes)
+                .all(|dictionary| state.has_dictionary(dictionary))
     }
 
     /// The order of texts where an operation or an index does not say, and in the keys of the

@@ -1,33 +1,24 @@
 //! Changes to the set of collections: create, drop, rename.
 //!
-//! From → to: the collection's exclusive metadata lock is taken, then the mutex `ddl`; the change is
-//! committed to the engine, the map in memory follows as soon as it is visible (also where the
+//! From → to: the collection's exclusive metadata lock is taken, then what the change locks in the
+//! engine, then a turn ([`crate::turns`]); the change is committed to the engine, the map in memory follows as soon as it is visible (also where the
 //! disk then fails the commit), the locks open. A crash in between leaves the
 //! engine's state, which the next start reads.
 
 use crate::build::with_indexes;
-use crate::catalog::{Catalog, Ddl};
+use crate::catalog::Catalog;
 use crate::collection::{Collection, Shared};
 use crate::counts::{self, Stripe};
 use crate::failure::from_engine;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
+use crate::turns::{Check, MetadataGuard, Turn, lock_name};
 use bson::Uuid;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
-use engine::{DictionaryId, DictionaryOptions, Durability, TxnOptions};
+use engine::{DictionaryId, DictionaryOptions, Durability};
 use errors::{Code, Error, Result};
-use parking_lot::{ArcRwLockWriteGuard, RawRwLock};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long a change of the metadata keeps new writers out while it waits for those inside…
-pub(crate) const METADATA_TURN: Duration = Duration::from_millis(100);
-/// …and how often it tries, letting writers pass in between, before it gives up.
-const METADATA_TURNS: u32 = 600;
-
-/// Asked between the turns of a wait whether to go on.
-pub type Check<'a> = &'a dyn Fn() -> Result<()>;
 
 impl Catalog {
     /// Creates a collection or view. Fails with `NamespaceExists` where the name is taken.
@@ -41,12 +32,12 @@ impl Catalog {
         if let Some(existing) = self.collection(namespace) {
             return Err(exists(namespace, &existing));
         }
-        let txn = self.lock_name(namespace, check)?;
-        let mut ddl = self.ddl.lock();
+        let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
+        let mut turn = self.turns.take(&mut txn);
         if let Some(existing) = self.collection(namespace) {
             return Err(exists(namespace, &existing));
         }
-        self.create_locked(&mut ddl, txn, namespace, options)
+        self.create_locked(&mut turn, txn, namespace, options)
     }
 
     /// The collection, created with default options where it does not exist.
@@ -66,45 +57,17 @@ impl Catalog {
         if let Some(existing) = self.collection(namespace) {
             return Ok(existing);
         }
-        let txn = self.lock_name(namespace, &|| Ok(()))?;
-        let mut ddl = self.ddl.lock();
+        let (mut txn, ()) = self.begin_change(&|| Ok(()), |txn| lock_name(txn, namespace))?;
+        let mut turn = self.turns.take(&mut txn);
         match self.collection(namespace) {
             Some(existing) => Ok(existing),
-            None => self.create_locked(&mut ddl, txn, namespace, &CollectionOptions::default()),
+            None => self.create_locked(&mut turn, txn, namespace, &CollectionOptions::default()),
         }
-    }
-
-    /// A transaction that holds a name. Waits for a client's transaction that is creating it, and
-    /// before the mutex `ddl`, so that nobody else waits for that.
-    fn lock_name(&self, namespace: &Namespace, check: Check<'_>) -> Result<engine::Txn> {
-        let key = metadata::namespace_key(namespace);
-        let mut attempts = 0;
-        loop {
-            let options = TxnOptions { lock_timeout: Some(METADATA_TURN), ..TxnOptions::default() };
-            let mut txn = self.engine().begin(options);
-            match txn.lock(DictionaryId::ROOT, &key) {
-                Ok(()) => return Ok(txn),
-                Err(engine::Error::WriteConflict | engine::Error::LockTimeout { .. })
-                    if attempts < METADATA_TURNS =>
-                {
-                    attempts += 1;
-                    check()?;
-                }
-                Err(error) => return Err(from_engine(error)),
-            }
-        }
-    }
-
-    /// A number that no collection has had.
-    pub(crate) fn new_number(&self) -> u64 {
-        let mut ddl = self.ddl.lock();
-        ddl.next_number += 1;
-        ddl.next_number - 1
     }
 
     fn create_locked(
         &self,
-        ddl: &mut Ddl,
+        turn: &mut Turn<'_>,
         mut txn: engine::Txn,
         namespace: &Namespace,
         options: &CollectionOptions,
@@ -123,14 +86,13 @@ impl Catalog {
         let collection = Collection {
             namespace: namespace.clone(),
             uuid: self.new_uuid(),
-            number: ddl.next_number,
+            number: turn.new_number(),
             options: options.clone(),
             primary,
             order,
             indexes: Vec::new(),
             shared: Arc::new(Shared::default()),
         };
-        ddl.next_number += 1;
         self.commit_changed(txn, collection)
     }
 
@@ -158,14 +120,14 @@ impl Catalog {
         check: Check<'_>,
     ) -> Result<Arc<Collection>> {
         let (collection, guard) = self.lock_current(namespace, check)?;
-        let _ddl = self.ddl.lock();
-        let mut txn = self.engine().begin(TxnOptions::default());
-        drop_records(&mut txn, &collection).map_err(from_engine)?;
+        let prepare = |txn: &mut engine::Txn| drop_records(txn, &collection).map_err(from_engine);
+        let (mut txn, ()) = self.begin_change(check, prepare)?;
+        let _turn = self.turns.take(&mut txn);
         let dropped = txn.commit_with(Durability::Buffered, |_| {
             self.namespaces.write().remove(namespace.as_str());
             collection.shared.end();
         });
-        dropped.map_err(from_engine)?;
+        dropped.map_err(from_engine)?.visible();
         drop(guard);
         Ok(collection)
     }
@@ -173,20 +135,30 @@ impl Catalog {
     /// Drops every collection of a database; says how many there were.
     pub fn drop_database(&self, database: &str, check: Check<'_>) -> Result<usize> {
         crate::namespace::check_database(database)?;
-        let (collections, guards, _ddl) = loop {
-            let collections = self.collections(database);
+        let same = |a: &[Arc<Collection>], b: &[Arc<Collection>]| {
+            a.iter().map(|c| c.number).eq(b.iter().map(|c| c.number))
+        };
+        let round = || -> Result<Option<_>> {
+            let found = self.collections(database);
             let guards: Vec<_> =
-                collections.iter().map(|c| lock_metadata(c, check)).collect::<Result<_>>()?;
-            let ddl = self.ddl.lock();
-            let now = self.collections(database);
-            if now.iter().map(|c| c.number).eq(collections.iter().map(|c| c.number)) {
-                break (now, guards, ddl);
+                found.iter().map(|c| self.lock_metadata(c, check)).collect::<Result<_>>()?;
+            let collections = self.collections(database);
+            if !same(&found, &collections) {
+                return Ok(None);
+            }
+            let (mut txn, ()) = self.begin_change(check, |txn| {
+                let mut all = collections.iter();
+                all.try_for_each(|collection| drop_records(txn, collection)).map_err(from_engine)
+            })?;
+            let turn = self.turns.take(&mut txn);
+            let still = same(&self.collections(database), &collections);
+            Ok(still.then_some((collections, guards, txn, turn)))
+        };
+        let (collections, guards, txn, _turn) = loop {
+            if let Some(locked) = round()? {
+                break locked;
             }
         };
-        let mut txn = self.engine().begin(TxnOptions::default());
-        for collection in &collections {
-            drop_records(&mut txn, collection).map_err(from_engine)?;
-        }
         let dropped = txn.commit_with(Durability::Buffered, |_| {
             let mut namespaces = self.namespaces.write();
             for collection in &collections {
@@ -194,7 +166,7 @@ impl Catalog {
                 collection.shared.end();
             }
         });
-        dropped.map_err(from_engine)?;
+        dropped.map_err(from_engine)?.visible();
         drop(guards);
         Ok(collections.len())
     }
@@ -207,20 +179,36 @@ impl Catalog {
         drop_target: bool,
         check: Check<'_>,
     ) -> Result<()> {
-        let guards = self.lock_pair(from, to, check)?;
-        let _ddl = self.ddl.lock();
-        let target = self.collection(to);
-        let source = check_rename(from, to, self.collection(from), target.as_ref(), drop_target)?;
+        let (guards, (mut txn, (renamed, target))) = loop {
+            let (guards, found) = self.lock_pair(from, to, check)?;
+            let begun = self.begin_change(check, |txn| {
+                let (first, second) = if from <= to { (from, to) } else { (to, from) };
+                lock_name(txn, first)?;
+                lock_name(txn, second)?;
+                let target = self.collection(to);
+                // Under its name's lock nothing is created there any more; it may have been before.
+                if target.as_ref().is_some_and(|target| !found.contains(&target.number)) {
+                    return Ok(None);
+                }
+                let source = self.collection(from);
+                let source = check_rename(from, to, source, target.as_ref(), drop_target)?;
+                if let Some(target) = &target {
+                    drop_records(txn, target).map_err(from_engine)?;
+                }
+                let renamed = Arc::new(renamed(&source, to));
+                txn.delete(DictionaryId::ROOT, &metadata::namespace_key(from))
+                    .map_err(from_engine)?;
+                write_record(txn, &renamed).map_err(from_engine)?;
+                Ok(Some((renamed, target)))
+            })?;
+            if let (txn, Some(prepared)) = begun {
+                break (guards, (txn, prepared));
+            }
+        };
+        let _turn = self.turns.take(&mut txn);
         if target.is_none() {
             self.check_case(to.database())?;
         }
-        let mut txn = self.engine().begin(TxnOptions::default());
-        if let Some(target) = &target {
-            drop_records(&mut txn, target).map_err(from_engine)?;
-        }
-        let renamed = Arc::new(renamed(&source, to));
-        txn.delete(DictionaryId::ROOT, &metadata::namespace_key(from)).map_err(from_engine)?;
-        write_record(&mut txn, &renamed).map_err(from_engine)?;
         let committed = txn.commit_with(Durability::Buffered, |_| {
             let mut namespaces = self.namespaces.write();
             namespaces.remove(from.as_str());
@@ -230,7 +218,7 @@ impl Catalog {
                 target.shared.end();
             }
         });
-        committed.map_err(from_engine)?;
+        committed.map_err(from_engine)?.visible();
         drop(guards);
         Ok(())
     }
@@ -252,8 +240,8 @@ impl Catalog {
         }
         let options = collection.options.with_validation(change)?;
         options.validation.check_place(namespace)?;
-        let _ddl = self.ddl.lock();
-        let txn = self.engine().begin(TxnOptions::default());
+        let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
+        let _turn = self.turns.take(&mut txn);
         self.commit_changed(txn, with_options(&collection, options))?;
         drop(guard);
         Ok(())
@@ -269,9 +257,9 @@ impl Catalog {
     ) -> Result<()> {
         let (collection, guard) = self.lock_current(namespace, check)?;
         let options = collection.options.with_view(on, pipeline)?;
-        let _ddl = self.ddl.lock();
+        let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
+        let _turn = self.turns.take(&mut txn);
         self.check_view(namespace, &options)?;
-        let txn = self.engine().begin(TxnOptions::default());
         self.commit_changed(txn, with_options(&collection, options))?;
         drop(guard);
         Ok(())
@@ -287,8 +275,24 @@ impl Catalog {
     ) -> Result<()> {
         let (collection, guard) = self.lock_current(namespace, check)?;
         let options = collection.options.with_layout(expire_after, time_series)?;
-        let _ddl = self.ddl.lock();
-        let txn = self.engine().begin(TxnOptions::default());
+        let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
+        let _turn = self.turns.take(&mut txn);
+        self.commit_changed(txn, with_options(&collection, options))?;
+        drop(guard);
+        Ok(())
+    }
+
+    /// Says whether change streams are to tell what documents were before and after.
+    pub fn change_images(
+        &self,
+        namespace: &Namespace,
+        change: &RawDocument,
+        check: Check<'_>,
+    ) -> Result<()> {
+        let (collection, guard) = self.lock_current(namespace, check)?;
+        let options = collection.options.with_images(change)?;
+        let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
+        let _turn = self.turns.take(&mut txn);
         self.commit_changed(txn, with_options(&collection, options))?;
         drop(guard);
         Ok(())
@@ -302,7 +306,7 @@ impl Catalog {
     ) -> Result<(Arc<Collection>, MetadataGuard)> {
         loop {
             let found = self.require(namespace)?;
-            let guard = lock_metadata(&found, check)?;
+            let guard = self.lock_metadata(&found, check)?;
             let current = self.require(namespace)?;
             if current.number == found.number {
                 return Ok((current, guard));
@@ -310,23 +314,24 @@ impl Catalog {
         }
     }
 
-    /// Locks what stands under both names, in the order of the names.
+    /// Locks what stands under both names, in the order of the names; says the numbers of what that
+    /// is.
     fn lock_pair(
         &self,
         a: &Namespace,
         b: &Namespace,
         check: Check<'_>,
-    ) -> Result<Vec<MetadataGuard>> {
+    ) -> Result<(Vec<MetadataGuard>, Vec<u64>)> {
         let (first, second) = if a <= b { (a, b) } else { (b, a) };
         loop {
             let look =
                 || [self.collection(first), self.collection(second).filter(|_| first != second)];
             let found = look();
-            let guards: Vec<_> =
-                found.iter().flatten().map(|c| lock_metadata(c, check)).collect::<Result<_>>()?;
+            let locked = found.iter().flatten().map(|c| self.lock_metadata(c, check));
+            let guards: Vec<_> = locked.collect::<Result<_>>()?;
             let number = |c: &Option<Arc<Collection>>| c.as_ref().map(|c| c.number);
             if look().iter().map(number).eq(found.iter().map(number)) {
-                return Ok(guards);
+                return Ok((guards, found.iter().filter_map(number).collect()));
             }
         }
     }
@@ -341,7 +346,7 @@ impl Catalog {
         let changed = Arc::new(changed);
         write_record(&mut txn, &changed).map_err(from_engine)?;
         let committed = txn.commit_with(Durability::Buffered, |_| self.publish(&changed));
-        committed.map_err(from_engine)?;
+        committed.map_err(from_engine)?.visible();
         Ok(changed)
     }
 
@@ -405,32 +410,6 @@ pub(crate) fn check_rename(
 pub(crate) fn renamed(collection: &Collection, to: &Namespace) -> Collection {
     let indexes = collection.indexes.clone();
     Collection { namespace: to.clone(), ..with_indexes(collection, indexes) }
-}
-
-/// While it lives, no write is inside the collection.
-pub(crate) type MetadataGuard = ArcRwLockWriteGuard<RawRwLock, ()>;
-
-/// Waits until no write is inside the collection, and keeps them out. An open transaction that
-/// has written there is waited for a minute; it may itself wait for somebody who waits for us, and
-/// its own locks give up much sooner.
-pub(crate) fn lock_metadata(collection: &Collection, check: Check<'_>) -> Result<MetadataGuard> {
-    for _ in 0..METADATA_TURNS {
-        if let Some(guard) = collection.shared.metadata.try_write_arc_for(METADATA_TURN) {
-            return Ok(guard);
-        }
-        check()?;
-    }
-    let waited = METADATA_TURN * METADATA_TURNS;
-    Err(lock_timeout('X', &collection.namespace, waited))
-}
-
-/// The refusal of whoever waited too long for a collection.
-pub(crate) fn lock_timeout(mode: char, namespace: &Namespace, waited: Duration) -> Error {
-    let mode = if mode == 'X' { "X" } else { "IX" };
-    Error::new(
-        Code::LOCK_TIMEOUT,
-        format!("Unable to acquire {mode} lock on '{namespace}' within {}ms.", waited.as_millis()),
-    )
 }
 
 /// The collection with other options.

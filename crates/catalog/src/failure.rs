@@ -24,11 +24,7 @@ pub fn from_engine(error: engine::Error) -> Error {
             Code::LOCK_TIMEOUT,
             format!("Lock not granted within {waited_ms} ms. Try restarting the transaction."),
         ),
-        E::NoSuchDictionary(_) => Error::new(
-            Code::SNAPSHOT_UNAVAILABLE,
-            "Unable to read from a snapshot due to pending collection catalog changes; please \
-             retry the operation.",
-        ),
+        E::NoSuchDictionary(_) => snapshot_unavailable(),
         E::TooLarge { what, size, limit } => Error::new(
             if what.starts_with("transaction") {
                 Code::TRANSACTION_TOO_LARGE
@@ -37,7 +33,10 @@ pub fn from_engine(error: engine::Error) -> Error {
             },
             format!("{what} of {size} bytes exceeds the limit of {limit} bytes"),
         ),
-        E::Interrupted => Error::new(Code::INTERRUPTED, "operation was interrupted"),
+        // Where a wait was ended, the operation says why.
+        E::Interrupted => limits::check_wait()
+            .err()
+            .unwrap_or_else(|| Error::new(Code::INTERRUPTED, "operation was interrupted")),
         E::NoSpace(text) => Error::new(Code::OUT_OF_DISK_SPACE, format!("No space left: {text}")),
         E::Stopped(text) => {
             Error::new(Code::SHUTDOWN_IN_PROGRESS, format!("The storage engine stopped: {text}"))
@@ -46,7 +45,19 @@ pub fn from_engine(error: engine::Error) -> Error {
     }
 }
 
-/// Whether a single statement that failed so may start over: nothing of it was kept.
+/// A collection that was looked up is not the one of the state that is read: it was created or
+/// dropped in between.
+pub fn snapshot_unavailable() -> Error {
+    Error::new(
+        Code::SNAPSHOT_UNAVAILABLE,
+        "Unable to read from a snapshot due to pending collection catalog changes; please retry \
+         the operation.",
+    )
+}
+
+/// Whether a single statement that failed so may start over: nothing of it was kept. One that has
+/// waited for a lock as long as it may has not: it would wait again for whoever holds it, as long as
+/// that lives.
 pub fn is_retryable(error: &Error) -> bool {
-    matches!(error.code(), Code::WRITE_CONFLICT | Code::LOCK_TIMEOUT | DEADLOCK)
+    matches!(error.code(), Code::WRITE_CONFLICT | DEADLOCK)
 }

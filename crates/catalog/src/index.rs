@@ -7,7 +7,6 @@ mod wildcard;
 
 pub use keys::{DocumentKeys, IndexKey, KeyMaker, hash};
 pub(crate) use keys::{hexadecimal, id_key};
-pub(crate) use spec::check_version;
 pub use spec::{IndexSpec, KeyPart, PartKind, default_index_name, known_options};
 pub use text::TextIndex;
 pub use wildcard::Wildcard;

@@ -25,6 +25,7 @@ mod metadata;
 mod namespace;
 mod observer;
 mod options;
+mod past;
 mod pending;
 mod reindex;
 mod session_records;
@@ -36,6 +37,7 @@ mod system;
 pub mod text {
     pub use expr::show::{document as document_text, value as value_text};
 }
+mod turns;
 mod txn;
 mod validate;
 mod validation;
@@ -45,25 +47,26 @@ pub use build::{CreatedIndexes, IndexChange, IndexSelector, same_pattern};
 pub use capped::{Cap, arrival_key, arrival_of, arrivals_from};
 pub use catalog::{Catalog, CatalogOptions};
 pub use collection::{Collection, Index, IndexUse};
-pub use ddl::Check;
 pub use documents::{MAX_DOCUMENT_BYTES, MAX_DOCUMENT_DEPTH, check_document, check_id};
 /// The engine's own names, for the floors that do not see it.
 pub use engine::{
-    Cursor, DictionaryId, Direction, Durability, Engine, KeyRange, Snapshot, Timestamp, Value,
+    Cursor, DictionaryId, Direction, Engine, KeyRange, Snapshot, Timestamp, Value,
+    besides_the_task, thread_commits,
 };
-pub use failure::{DEADLOCK, from_engine, is_retryable};
+pub use failure::{DEADLOCK, from_engine, is_retryable, snapshot_unavailable};
 pub use held::Reader;
 pub use index::{IndexSpec, default_index_name, known_options};
 pub use locks::ShownLock;
 pub use namespace::{Namespace, check_database};
 pub use observer::OpObserver;
-pub use options::{Clustered, CollectionOptions, TimeSeries, View};
+pub use options::{Clustered, CollectionOptions, TimeSeries, View, view_pipeline};
 pub use pending::Names;
 pub use reindex::{ReindexProgress, Reindexed};
 pub use session_records::{SESSION_BYTES, SessionRow};
 pub use shape::{STORAGE_OPTIONS, StorageOptions, compression_name, substitution};
 pub use stats::{CollectionStats, IndexStats};
 pub use sweep::TEMPORARY_PREFIX;
+pub use turns::Check;
 pub use txn::{Isolation, Savepoint, Txn, TxnKind};
 pub use validate::ValidateReport;
 pub use validation::Validation;

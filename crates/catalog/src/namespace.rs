@@ -29,7 +29,6 @@ impl Namespace {
         let full = format!("{database}.{collection}");
         let valid = !collection.is_empty()
             && !collection.starts_with('.')
-            && !collection.ends_with('.')
             && !collection.contains(['$', '\0']);
         if !valid {
             return Err(invalid(format!("Invalid namespace specified '{full}'")));
@@ -71,10 +70,16 @@ impl Namespace {
         self.collection().starts_with("system.")
     }
 
-    /// Refuses namespaces that no client may write to.
+    /// Whether it is where MongoDB keeps the buckets of measurements, which are not made here.
+    pub fn is_buckets(&self) -> bool {
+        self.collection().starts_with("system.buckets.")
+    }
+
+    /// Refuses namespaces that no client may write to. The collections of accounts are among them,
+    /// in every database: what somebody put there today would be an account on the day that the
+    /// server asks for one.
     pub fn check_writable(&self) -> Result<()> {
-        const WRITABLE: [&str; 5] =
-            ["system.js", "system.profile", "system.users", "system.version", "system.roles"];
+        const WRITABLE: [&str; 2] = ["system.js", "system.profile"];
         let kept_apart = self.as_str() == Self::TRANSACTIONS;
         if kept_apart || self.is_system() && !WRITABLE.contains(&self.collection()) {
             return Err(invalid(format!("cannot write to '{}'", self.full)));
@@ -144,5 +149,13 @@ mod tests {
         assert!(Namespace::new("a", "system.js").unwrap().check_writable().is_ok());
         assert!(Namespace::new("a", "b").unwrap().check_writable().is_ok());
         assert!(Namespace::parse(Namespace::TRANSACTIONS).unwrap().check_writable().is_err());
+        // Security finding 12: accounts cannot be laid before there are any.
+        for database in ["admin", "a", "local", "config", "$external"] {
+            for name in ["users", "roles", "version", "keys", "new_users", "backup_users"] {
+                let namespace = Namespace::new(database, &format!("system.{name}")).unwrap();
+                let error = namespace.check_writable().unwrap_err();
+                assert_eq!(error.code(), Code::INVALID_NAMESPACE, "{namespace}");
+            }
+        }
     }
 }

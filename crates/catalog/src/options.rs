@@ -4,18 +4,23 @@
 //! shown by `listCollections` as it was given.
 
 mod clustered;
+mod encrypted;
+mod id_index;
 mod time_series;
 
 pub use clustered::Clustered;
 pub use time_series::TimeSeries;
 
 use crate::capped::Cap;
-use crate::index::IndexSpec;
 use crate::shape::StorageOptions;
 use crate::validation::Validation;
 use bson::raw::{CStr, RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
+use expr::types::{option_bool, option_integer};
 use keystring::Collation;
+
+/// The largest pipeline of a view: as much as a document may hold.
+const MAX_VIEW_BYTES: usize = 16 << 20;
 
 /// A number of any BSON type, if it is whole.
 pub(crate) fn whole_number(value: RawBsonRef<'_>) -> Option<i64> {
@@ -67,6 +72,8 @@ pub struct CollectionOptions {
     pub expire_after_seconds: Option<i64>,
     /// What is demanded of documents.
     pub validation: Validation,
+    /// `changeStreamPreAndPostImages`: kept and shown; there are no change streams yet to tell them.
+    pub images: bool,
     /// The order of texts, where an operation or an index does not say; `None` is that of their
     /// bytes.
     pub collation: Option<Collation>,
@@ -79,64 +86,70 @@ impl CollectionOptions {
     /// a collection (`create`, `comment`, …) are left to the caller.
     pub fn parse(command: &RawDocument) -> Result<Self> {
         let mut options = Self::default();
-        let mut view_on = None;
-        let mut id_index = None;
-        let mut pipeline = None;
-        let (mut capped, mut size, mut max) = (false, None, None);
+        let mut given = Given::default();
         for element in command {
             let (key, value) = element?;
-            if options.storage.take(key.as_str(), value)? {
-                options.shown.append(key, value);
-                continue;
-            }
-            match key.as_str() {
-                "indexOptionDefaults" => {
-                    options.index_storage = index_defaults(value)?;
-                    options.shown.append(key, value);
-                }
-                "capped" => capped = truth(value),
-                "size" => size = whole_number(value),
-                "max" => max = whole_number(value),
-                "idIndex" => {
-                    let document = value.as_document().ok_or_else(|| wrong_type(key, "object"))?;
-                    id_index = Some(IndexSpec::parse(document)?);
-                }
-                "collation" => {
-                    let document = value.as_document().ok_or_else(|| wrong_type(key, "object"))?;
-                    options.collation = expr::collation::parse(document)?;
-                }
-                "viewOn" => view_on = Some(text(key, value)?.to_owned()),
-                "pipeline" => {
-                    let array = value.as_array().ok_or_else(|| wrong_type(key, "array"))?;
-                    pipeline = Some(array.to_owned());
-                }
-                "clusteredIndex" => options.clustered = Some(Clustered::parse(key, value)?),
-                "timeseries" => options.time_series = Some(TimeSeries::parse(value)?),
-                "expireAfterSeconds" => {
-                    options.expire_after_seconds = clustered::expire_after(value)?;
-                }
-                name if Validation::is_option(name) => {
-                    options.validation.take("create", name, value)?;
-                }
-                name => refuse_unbuilt(name, value)?,
+            let null = matches!(value, RawBsonRef::Null | RawBsonRef::Undefined);
+            // It may be of several types, of which null is none.
+            if !null || key.as_str() == "clusteredIndex" {
+                options.take(key, value, &mut given)?;
             }
         }
-        options.view = match (view_on, pipeline) {
-            (None, None) => None,
-            (None, Some(_)) => {
-                return Err(invalid("'pipeline' requires 'viewOn' to also be specified"));
+        options.settle(given)?;
+        Ok(options)
+    }
+
+    /// Takes an option; those that are weighed against others stay in `given`.
+    fn take<'a>(&mut self, key: &CStr, value: RawBsonRef<'a>, given: &mut Given<'a>) -> Result<()> {
+        if self.storage.take(key.as_str(), value)? {
+            if !is_empty(value) {
+                self.shown.append(key, value);
             }
-            (Some(on), _) if on.is_empty() => {
-                return Err(Error::bad_value("'viewOn' cannot be empty"));
+            return Ok(());
+        }
+        match key.as_str() {
+            "indexOptionDefaults" => {
+                self.index_storage = index_defaults(value)?;
+                if !is_empty(value) {
+                    self.shown.append(key, value);
+                }
             }
-            (Some(on), pipeline) => Some(View { on, pipeline: pipeline.unwrap_or_default() }),
-        };
-        options.capped = match (capped, size) {
-            (true, Some(size)) => Some(Cap::new(size, max)?),
+            "capped" => given.capped = option_bool(value).unwrap_or(false),
+            "size" => given.size = option_integer(value),
+            "max" => given.max = option_integer(value),
+            "idIndex" => given.id_index = Some(document(key, value)?),
+            "collation" => self.collation = expr::collation::parse(document(key, value)?)?,
+            "viewOn" => given.view_on = Some(text(key, value)?),
+            "pipeline" => {
+                given.pipeline = Some(value.as_array().ok_or_else(|| wrong_type(key, "array"))?);
+            }
+            "clusteredIndex" => {
+                given.clustered = true;
+                self.clustered = Clustered::parse(key, value)?;
+            }
+            "timeseries" => self.time_series = Some(TimeSeries::parse(value)?),
+            "expireAfterSeconds" => {
+                self.expire_after_seconds = Some(clustered::seconds(value)?);
+            }
+            "changeStreamPreAndPostImages" => given.images = Some(images("create", value)?),
+            "encryptedFields" => given.encrypted = Some(value),
+            name if Validation::is_option(name) => {
+                self.validation.take("create", name, value)?;
+            }
+            name => refuse_unbuilt(name, value)?,
+        }
+        Ok(())
+    }
+
+    /// Weighs the options against each other, and shows what is left.
+    fn settle(&mut self, given: Given<'_>) -> Result<()> {
+        self.check_layout(&given)?;
+        self.capped = match (given.capped, given.size) {
+            (true, Some(size)) => Some(Cap::new(size, given.max)?),
             (true, None) => {
                 return Err(invalid("the 'size' field is required when 'capped' is true"));
             }
-            (false, _) if size.or(max).is_some_and(|n| n > 0) => {
+            (false, _) if given.size.or(given.max).is_some() => {
                 return Err(invalid(
                     "the 'capped' field needs to be true when either the 'size' or 'max' fields \
                      are present",
@@ -144,52 +157,101 @@ impl CollectionOptions {
             }
             (false, _) => None,
         };
-        show_cap(options.capped, &mut options.shown);
-        options.check_layout(id_index.is_some())?;
-        if let Some(index) = id_index {
-            index.in_collection(options.collation.as_ref())?;
+        if let Some(value) = given.encrypted {
+            let view_or_series = given.view_on.is_some() || self.time_series.is_some();
+            let beside = encrypted::Beside { capped: self.capped.is_some(), view_or_series };
+            encrypted::refuse(value, &beside)?;
         }
-        options.validation.settle(options.collation.as_ref())?;
-        options.validation.show(&mut options.shown);
-        options.show_layout();
-        if let Some(view) = &options.view {
-            if options.capped.is_some() {
-                return Err(invalid("a view cannot be capped"));
-            }
-            if !options.validation.is_empty() {
-                return Err(invalid("a view cannot have a validator"));
-            }
-            options.shown.append(bson::raw::cstr!("viewOn"), view.on.as_str());
-            options.shown.append(bson::raw::cstr!("pipeline"), view.pipeline.clone());
+        if let Some(document) = given.id_index {
+            id_index::parse(document)?.in_collection(self.collation.as_ref())?;
         }
-        options.show_collation();
-        Ok(options)
+        self.validation.settle(self.collation.as_ref())?;
+        match (given.view_on, given.pipeline) {
+            (None, None) => {}
+            (None, Some(_)) => {
+                return Err(invalid("'pipeline' requires 'viewOn' to also be specified"));
+            }
+            (Some(on), pipeline) => return self.become_view(on, pipeline),
+        }
+        self.images = given.images == Some(true);
+        show_cap(self.capped, &mut self.shown);
+        self.validation.show(&mut self.shown);
+        self.show_layout();
+        self.show_images();
+        self.show_collation();
+        Ok(())
+    }
+
+    /// A view has a source, a pipeline and a collation; other options are checked and dropped.
+    fn become_view(&mut self, on: &str, pipeline: Option<&RawArray>) -> Result<()> {
+        if on.is_empty() {
+            return Err(Error::bad_value("'viewOn' cannot be empty"));
+        }
+        let view = View { on: on.to_owned(), pipeline: view_pipeline(pipeline)? };
+        let mut shown = RawDocumentBuf::new();
+        shown.append(bson::raw::cstr!("viewOn"), view.on.as_str());
+        shown.append(bson::raw::cstr!("pipeline"), view.pipeline.clone());
+        let collation = self.collation.take();
+        *self = Self { view: Some(view), collation, shown, ..Self::default() };
+        self.show_collation();
+        Ok(())
     }
 
     /// Refuses layouts that exclude each other.
-    fn check_layout(&self, has_id_index: bool) -> Result<()> {
-        let expires = self.expire_after_seconds.is_some();
-        match (&self.clustered, &self.time_series) {
-            (None, None) if expires => Err(invalid(
+    fn check_layout(&self, given: &Given<'_>) -> Result<()> {
+        let is_view = given.view_on.is_some();
+        let refused = |number: i32, text: &str| Err(Error::location(number, text));
+        // Also where `clusteredIndex` is false.
+        if given.clustered && given.capped {
+            return refused(6_049_200, "A capped collection cannot have a clustered index");
+        }
+        if self.clustered.is_some() {
+            if given.max.is_some() {
+                return refused(6_049_204, "'max' is not allowed on a clustered collection");
+            }
+            if is_view {
+                return refused(
+                    6_026_500,
+                    "The 'clusteredIndex' option is not supported with views",
+                );
+            }
+            if self.time_series.is_some() {
+                return Err(invalid(
+                    "The 'clusteredIndex' option is not supported with time-series collections",
+                ));
+            }
+            if given.id_index.is_some() {
+                return Err(invalid(
+                    "The 'clusteredIndex' option is not supported with the 'idIndex' option",
+                ));
+            }
+        }
+        if self.time_series.is_some() {
+            let beside = match given {
+                _ if is_view => "viewOn",
+                _ if given.capped => "capped",
+                _ if given.id_index.is_some() => "idIndex",
+                _ if given.images.is_some() => "changeStreamPreAndPostImages",
+                _ if !self.validation.is_empty() => "validator",
+                _ => return Ok(()),
+            };
+            return Err(invalid(&format!(
+                "the 'timeseries' and '{beside}' options exclude each other"
+            )));
+        }
+        if self.expire_after_seconds.is_some() && (self.clustered.is_none() || is_view) {
+            return Err(invalid(
                 "'expireAfterSeconds' is only supported on time-series collections or when the \
                  'clusteredIndex' option is specified",
-            )),
-            (None, None) => Ok(()),
-            _ if self.view.is_some() => Err(invalid("a view has no layout of its own")),
-            _ if self.capped.is_some() => {
-                Err(invalid("a capped collection cannot be clustered or hold time-series"))
-            }
-            (Some(_), Some(_)) => {
-                Err(invalid("the 'timeseries' and 'clusteredIndex' options exclude each other"))
-            }
-            (Some(_), None) if has_id_index => Err(invalid(
-                "The 'clusteredIndex' option is not supported with the 'idIndex' option",
-            )),
-            (None, Some(_)) if has_id_index || !self.validation.is_empty() => Err(invalid(
-                "time-series collections take neither the 'idIndex' nor the validation options",
-            )),
-            _ => Ok(()),
+            ));
         }
+        if is_view && given.id_index.is_some() {
+            return Err(invalid("'viewOn' and 'idIndex' cannot both be specified"));
+        }
+        if is_view && given.images == Some(true) {
+            return Err(invalid("option not supported on a view: changeStreamPreAndPostImages"));
+        }
+        Ok(())
     }
 
     fn show_layout(&mut self) {
@@ -249,6 +311,35 @@ impl CollectionOptions {
     pub fn expiry(&self) -> Option<(&str, i64)> {
         let seconds = self.expire_after_seconds?;
         Some((self.time_series.as_ref().map_or("_id", |series| &series.time_field), seconds))
+    }
+
+    fn show_images(&mut self) {
+        if self.images {
+            let mut shown = RawDocumentBuf::new();
+            shown.append(bson::raw::cstr!("enabled"), true);
+            self.shown.append(bson::raw::cstr!("changeStreamPreAndPostImages"), shown);
+        }
+    }
+
+    /// The same options with images or without, as `collMod` gives `{enabled: …}`.
+    pub(crate) fn with_images(&self, change: &RawDocument) -> Result<Self> {
+        let mut options = self.clone();
+        options.images = images("collMod", RawBsonRef::Document(change))?;
+        if self.view.is_some() || self.time_series.is_some() {
+            return Err(invalid(
+                "option not supported on a view or a time-series collection: \
+                 changeStreamPreAndPostImages",
+            ));
+        }
+        options.shown = RawDocumentBuf::new();
+        for element in &self.shown {
+            let (name, value) = element?;
+            if name.as_str() != "changeStreamPreAndPostImages" {
+                options.shown.append(name, value);
+            }
+        }
+        options.show_images();
+        Ok(options)
     }
 
     fn show_collation(&mut self) {
@@ -322,6 +413,72 @@ impl CollectionOptions {
     }
 }
 
+/// Options that are weighed against others before they count.
+#[derive(Default)]
+struct Given<'a> {
+    capped: bool,
+    size: Option<i64>,
+    max: Option<i64>,
+    /// `clusteredIndex` was given, be it as false.
+    clustered: bool,
+    id_index: Option<&'a RawDocument>,
+    view_on: Option<&'a str>,
+    pipeline: Option<&'a RawArray>,
+    images: Option<bool>,
+    encrypted: Option<RawBsonRef<'a>>,
+}
+
+/// The stages of a view, without the nulls that MongoDB passes over.
+pub fn view_pipeline(given: Option<&RawArray>) -> Result<RawArrayBuf> {
+    let mut stages = RawArrayBuf::new();
+    for stage in given.into_iter().flatten() {
+        match stage? {
+            RawBsonRef::Null | RawBsonRef::Undefined => {}
+            stage => stages.push(stage),
+        }
+    }
+    if stages.as_bytes().len() > MAX_VIEW_BYTES {
+        return Err(Error::new(
+            Code::VIEW_PIPELINE_MAX_SIZE_EXCEEDED,
+            format!("View pipeline exceeds the maximum of {MAX_VIEW_BYTES} bytes"),
+        ));
+    }
+    Ok(stages)
+}
+
+/// `{enabled: <boolean>}`.
+fn images(command: &str, value: RawBsonRef<'_>) -> Result<bool> {
+    let place = format!("{command}.changeStreamPreAndPostImages");
+    let document = value.as_document().ok_or_else(|| invalid_type(&place, value, "object"))?;
+    let mut enabled = None;
+    for element in document {
+        let (name, value) = element?;
+        match (name.as_str(), value) {
+            ("enabled", RawBsonRef::Null | RawBsonRef::Undefined) => {}
+            ("enabled", RawBsonRef::Boolean(value)) => enabled = Some(value),
+            ("enabled", value) => {
+                return Err(invalid_type(&format!("{place}.enabled"), value, "bool"));
+            }
+            (other, _) => {
+                return Err(Error::location(
+                    40415,
+                    format!("BSON field '{place}.{other}' is an unknown field."),
+                ));
+            }
+        }
+    }
+    enabled.ok_or_else(|| {
+        Error::location(
+            40414,
+            format!("BSON field '{place}.enabled' is missing but a required field"),
+        )
+    })
+}
+
+fn is_empty(value: RawBsonRef<'_>) -> bool {
+    value.as_document().is_some_and(RawDocument::is_empty)
+}
+
 /// Shows a cap as `listCollections` does.
 fn show_cap(cap: Option<Cap>, shown: &mut RawDocumentBuf) {
     let Some(cap) = cap else { return };
@@ -364,20 +521,24 @@ fn refuse_unbuilt(name: &str, value: RawBsonRef<'_>) -> Result<()> {
     match name {
         "primaryKey" => Err(unbuilt("the option 'primaryKey' is")),
         "partitioned" if truth(value) => Err(unbuilt("partitioned collections are")),
-        "encryptedFields" => Err(unbuilt("encrypted collections are")),
-        "changeStreamPreAndPostImages"
-            if value
-                .as_document()
-                .is_some_and(|d| matches!(d.get("enabled"), Ok(Some(v)) if truth(v))) =>
-        {
-            Err(unbuilt("change stream pre- and post-images are"))
-        }
         _ => Ok(()),
     }
 }
 
 fn text<'a>(key: &CStr, value: RawBsonRef<'a>) -> Result<&'a str> {
     value.as_str().ok_or_else(|| wrong_type(key, "string"))
+}
+
+fn document<'a>(key: &CStr, value: RawBsonRef<'a>) -> Result<&'a RawDocument> {
+    value.as_document().ok_or_else(|| wrong_type(key, "object"))
+}
+
+/// The refusal of a value at a place (`create.timeseries.timeField`) for its type.
+pub(crate) fn invalid_type(place: &str, value: RawBsonRef<'_>, expected: &str) -> Error {
+    Error::type_mismatch(format!(
+        "BSON field '{place}' is the wrong type '{}', expected type '{expected}'",
+        expr::types::name_of(value)
+    ))
 }
 
 fn wrong_type(key: &CStr, expected: &str) -> Error {
@@ -501,17 +662,16 @@ mod tests {
             (doc! { "capped": true }, 72),
             (doc! { "size": 100 }, 72),
             (doc! { "capped": true, "size": 0 }, 2),
-            (doc! { "capped": true, "size": 100, "max": i64::from(i32::MAX) }, 2),
-            (doc! { "capped": true, "size": 100, "viewOn": "b" }, 72),
+            (doc! { "capped": true, "size": 100, "max": 1_i64 << 31 }, 2),
+            (doc! { "capped": true, "viewOn": "b" }, 72),
             (doc! { "validator": { "a": { "$foo": 1 } } }, 2),
-            (doc! { "validator": { "a": 1 }, "viewOn": "b" }, 72),
             (doc! { "validationLevel": "loose" }, 2),
             (doc! { "collation": { "locale": "xx" } }, 2),
             (doc! { "collation": {} }, 40414),
             (doc! { "pipeline": [] }, 72),
             (doc! { "expireAfterSeconds": 5 }, 72),
-            (doc! { "clusteredIndex": true }, 14),
-            (doc! { "clusteredIndex": { "key": { "_id": 1 } } }, 5979700),
+            (doc! { "clusteredIndex": true }, 5_979_703),
+            (doc! { "clusteredIndex": { "key": { "_id": 1 } } }, 40414),
             (doc! { "clusteredIndex": { "unique": true } }, 40414),
             (doc! { "clusteredIndex": { "key": { "a": 1 }, "unique": true } }, 197),
             (doc! { "clusteredIndex": { "x": 1 } }, 40415),

@@ -16,16 +16,14 @@ use crate::build::{
 };
 use crate::catalog::{Catalog, not_found};
 use crate::collection::{Collection, Index, Shared};
-use crate::ddl::{
-    Check, MetadataGuard, check_rename, drop_index_records, drop_records, exists, lock_timeout,
-    renamed, write_record,
-};
+use crate::ddl::{check_rename, drop_index_records, drop_records, exists, renamed, write_record};
 use crate::documents::required_id;
 use crate::failure::from_engine;
 use crate::index::IndexSpec;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
+use crate::turns::{Check, ClientInside, MetadataGuard, lock_timeout, wait};
 use crate::txn::Txn;
 use bson::raw::RawDocument;
 use engine::{DictionaryId, Direction, KeyRange, Timestamp};
@@ -203,7 +201,7 @@ impl Txn {
         let collection = Arc::new(Collection {
             namespace: namespace.clone(),
             uuid: self.catalog.new_uuid(),
-            number: self.catalog.new_number(),
+            number: self.catalog.turns.new_number(),
             options: options.clone(),
             primary,
             order,
@@ -405,7 +403,7 @@ impl Txn {
         let missing = || not_found(namespace);
         let found = self.collection(namespace).ok_or_else(missing)?;
         let number = found.number;
-        if self.names.has_made(number) || self.taken.iter().any(|(taken, _)| *taken == number) {
+        if self.names.has_made(number) || self.taken.iter().any(|taken| taken.number == number) {
             return Ok(found);
         }
         if namespace.collection() == PROFILE {
@@ -418,14 +416,24 @@ impl Txn {
         let before = build();
         // Its own share would be in its way.
         let was_inside = self.let_go(number);
-        let guard = self.catalog.waiting(|| found.shared.metadata.try_write_arc_for(patience));
+        let clock = &self.catalog.os().clock;
+        let metadata = &found.shared.metadata;
+        let guard = self.catalog.waiting(|| match metadata.try_write_arc() {
+            Some(guard) => Ok(Some(guard)),
+            None => wait(&**clock, patience, || true, |slice| metadata.try_write_arc_for(slice)),
+        });
+        let (guard, refusal) = match guard {
+            Ok(guard) => (guard, lock_timeout('X', namespace, patience)),
+            Err(ended) => (None, ended),
+        };
         let current = self.catalog.collection(namespace);
         let is_same = current.as_ref().is_some_and(|current| Arc::ptr_eq(current, &found))
             && build() == before;
         match guard {
             Some(guard) if is_same || !was_inside => match current {
                 Some(current) if current.number == number => {
-                    self.taken.push((number, guard));
+                    let client = ClientInside::new(&current);
+                    self.taken.push(Taken { number, _guard: guard, _client: client });
                     Ok(current)
                 }
                 Some(_) => {
@@ -441,7 +449,7 @@ impl Txn {
                     // Somebody has changed what its writes were made for.
                     self.engine.kill();
                 }
-                Err(lock_timeout('X', namespace, patience))
+                Err(refusal)
             }
         }
     }
@@ -461,4 +469,8 @@ impl Txn {
 }
 
 /// A collection of which a transaction is the only writer.
-pub(crate) type Taken = (u64, MetadataGuard);
+pub(crate) struct Taken {
+    pub(crate) number: u64,
+    _guard: MetadataGuard,
+    _client: ClientInside,
+}

@@ -9,12 +9,12 @@
 use crate::build::{IndexSelector, clone_index, is_id_pattern, selected, with_indexes};
 use crate::catalog::{Catalog, not_found};
 use crate::collection::Collection;
-use crate::ddl::Check;
 use crate::failure::from_engine;
 use crate::namespace::Namespace;
 use crate::shape::StorageOptions;
+use crate::turns::{Check, lock_name};
 use bson::raw::RawDocument;
-use engine::{DictionaryId, DictionaryOptions, Rewrite, TxnOptions};
+use engine::{DictionaryId, DictionaryOptions, Rewrite};
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 
@@ -54,14 +54,16 @@ impl Catalog {
         let storage = StorageOptions::parse(change)?;
         let (collection, guard) = self.lock_current(namespace, check)?;
         let chosen = chosen(&collection, selector)?;
-        let _ddl = self.ddl.lock();
-        let mut txn = self.engine().begin(TxnOptions::default());
-        let mut before = Vec::new();
-        for (name, dictionary) in &chosen {
-            let was = self.engine().dictionary_stats(*dictionary).map_err(from_engine)?.options;
-            txn.reshape_dictionary(*dictionary, storage.over(was)).map_err(from_engine)?;
-            before.push(Reindexed { name: name.clone(), was });
-        }
+        let (mut txn, before) = self.begin_change(check, |txn| {
+            lock_name(txn, namespace)?;
+            let mut before = Vec::new();
+            for (name, dictionary) in &chosen {
+                let was = self.engine().dictionary_stats(*dictionary).map_err(from_engine)?.options;
+                txn.reshape_dictionary(*dictionary, storage.over(was)).map_err(from_engine)?;
+                before.push(Reindexed { name: name.clone(), was });
+            }
+            Ok(before)
+        })?;
         let mut indexes = collection.indexes.clone();
         for index in &mut indexes {
             if chosen.iter().any(|(_, dictionary)| *dictionary == index.dictionary) {
@@ -74,8 +76,9 @@ impl Catalog {
         if chosen.iter().any(|(_, dictionary)| *dictionary == collection.primary) {
             changed.options = collection.options.with_storage(change)?;
         }
+        let turn = self.turns.take(&mut txn);
         self.commit_changed(txn, changed)?;
-        drop(guard);
+        drop((turn, guard));
         Ok(before)
     }
 

@@ -47,7 +47,7 @@ pub(crate) fn open(engine: &Engine) -> Result<DictionaryId> {
     let made = txn.create_dictionary(DictionaryOptions::default()).map_err(from_engine)?;
     txn.put(DictionaryId::ROOT, metadata::SESSIONS_KEY, &made.0.to_le_bytes())
         .map_err(from_engine)?;
-    txn.commit(Durability::Buffered).map_err(from_engine)?;
+    txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
     Ok(made)
 }
 
@@ -129,12 +129,12 @@ impl Catalog {
                 rows += 1;
             }
             if rows == CHUNK_ROWS {
-                txn.commit(Durability::Buffered)?;
+                txn.commit()?;
                 txn = self.begin(TxnKind::Statement);
                 rows = 0;
             }
         }
-        txn.commit(Durability::Buffered)?;
+        txn.commit()?;
         Ok(forgotten)
     }
 }

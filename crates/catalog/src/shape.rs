@@ -113,6 +113,9 @@ impl StorageOptions {
 
     /// A configuration string of WiredTiger's: what has a counterpart here is honoured.
     fn take_config(&mut self, text: &str) -> Result<()> {
+        if text.contains('\0') {
+            return Err(Error::failed_to_parse("'configString' cannot contain a NUL byte"));
+        }
         for (key, value) in config_settings(text) {
             match (key, value) {
                 ("block_compressor", name) => {

@@ -7,7 +7,7 @@ use crate::catalog::Catalog;
 use crate::namespace::Namespace;
 use crate::txn::TxnKind;
 use bson::raw::{RawDocument, RawDocumentBuf};
-use engine::{Direction, Durability, KeyRange};
+use engine::{Direction, KeyRange};
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 
@@ -26,12 +26,11 @@ impl Catalog {
     }
 
     /// Puts a document in the place of the one with its `_id`, making the collection where it is
-    /// missing. May wait for the disk.
+    /// missing. It is visible then; [`Catalog::sync`] makes it durable.
     pub fn put_system_document(
         self: &Arc<Self>,
         namespace: &Namespace,
         document: &RawDocument,
-        durability: Durability,
     ) -> Result<()> {
         let id = document
             .get("_id")?
@@ -48,7 +47,7 @@ impl Catalog {
                 }
                 None => txn.insert_document(&collection, document)?,
             }
-            return txn.commit(durability).map(drop);
+            return txn.commit().map(drop);
         }
     }
 }

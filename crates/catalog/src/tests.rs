@@ -40,7 +40,7 @@ fn insert(catalog: &Arc<Catalog>, name: &str, document: &Document) -> Result<()>
     let mut txn = catalog.begin(TxnKind::Statement);
     let collection = txn.open_for_write(&ns(name))?.unwrap();
     let result = txn.insert_document(&collection, &raw(document));
-    txn.commit(Durability::Buffered)?;
+    txn.commit()?;
     result
 }
 
@@ -311,7 +311,7 @@ proptest! {
                     );
                 }
             }
-            txn.commit(Durability::Buffered).unwrap();
+            txn.commit().unwrap();
         }
         let report = check_valid(&catalog, "db.c");
         prop_assert_eq!(report.records, model.len() as u64);

@@ -8,16 +8,15 @@
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
 use crate::counts::{self, Stripe};
-use crate::ddl::{METADATA_TURN, lock_timeout};
 use crate::failure::from_engine;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::pending::{Names, Taken};
+use crate::turns::{METADATA_TURN, WriterGuard};
 use engine::{
     Cursor, DictionaryId, Direction, Durability, KeyRange, OnConflict, Snapshot, TxnOptions, Value,
 };
 use errors::{Code, Error, Result};
-use parking_lot::{ArcRwLockReadGuard, RawRwLock};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -84,7 +83,7 @@ struct Touched {
     /// …and as it was at the first write.
     base: Arc<Collection>,
     /// `None` where nobody else writes there.
-    guard: Option<ArcRwLockReadGuard<RawRwLock, ()>>,
+    guard: Option<WriterGuard>,
     /// This transaction has dropped it.
     is_dropped: bool,
     documents: i64,
@@ -164,6 +163,11 @@ impl Txn {
         matches!(self.client, Client::Connection(isolation, _) if isolation != Isolation::Mvcc)
     }
 
+    /// Whether all of its statements read the state of its begin.
+    pub(crate) fn reads_a_fixed_state(&self) -> bool {
+        matches!(self.client, Client::Session(_) | Client::Connection(Isolation::Mvcc, _))
+    }
+
     /// How long it waits for locks.
     pub(crate) fn patience(&self) -> Duration {
         let of_engine = || self.catalog.engine().options().lock_timeout;
@@ -238,24 +242,18 @@ impl Txn {
             return Ok(Some(Arc::clone(&touched.collection)));
         }
         loop {
-            let Some(found) = self.collection(namespace) else { return Ok(None) };
+            let Some(found) = self.collection(namespace) else {
+                self.absent_for_write(namespace)?;
+                return Ok(None);
+            };
             if found.is_view() {
                 return Err(Error::new(
                     Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
                     format!("Namespace {namespace} is a view, not a collection"),
                 ));
             }
-            let is_taken = self.taken.iter().any(|(number, _)| *number == found.number);
-            let guard = if is_taken {
-                None
-            } else {
-                let patience = self.patience().max(self.least_patience());
-                let metadata = &found.shared.metadata;
-                let guard = metadata
-                    .try_read_arc()
-                    .or_else(|| self.catalog.waiting(|| metadata.try_read_arc_for(patience)));
-                Some(guard.ok_or_else(|| lock_timeout('I', namespace, patience))?)
-            };
+            let is_taken = self.taken.iter().any(|taken| taken.number == found.number);
+            let guard = if is_taken { None } else { Some(self.enter(&found)?) };
             let Some(collection) = self.collection(namespace) else { return Ok(None) };
             if collection.order.is_some() && self.is_clients() {
                 return Err(Error::new(
@@ -278,6 +276,15 @@ impl Txn {
                 return Ok(Some(collection));
             }
         }
+    }
+
+    fn enter(&self, collection: &Collection) -> Result<WriterGuard> {
+        if let Some(guard) = WriterGuard::try_enter(collection, self.is_clients()) {
+            return Ok(guard);
+        }
+        let patience = self.patience().max(self.least_patience());
+        let clock = &*self.catalog.os().clock;
+        self.catalog.waiting(|| WriterGuard::enter(clock, collection, patience, self.is_clients()))
     }
 
     /// Reads a value: this transaction's own write, else its snapshot's.
@@ -373,8 +380,12 @@ impl Txn {
         }
     }
 
-    /// Makes the writes visible, and durable as asked. May wait for the disk.
-    pub fn commit(mut self, durability: Durability) -> Result<engine::Timestamp> {
+    /// Makes the writes visible. Whoever acknowledges them as durable waits for the disk once, for
+    /// all of a command's: [`Catalog::sync`].
+    ///
+    /// # Errors
+    /// Nothing of it is visible.
+    pub fn commit(mut self) -> Result<engine::Timestamp> {
         self.write_multikey_marks()?;
         let mut stripes: SmallVec<[(usize, Stripe); 1]> = SmallVec::new();
         let mut written = Ok(());
@@ -400,8 +411,7 @@ impl Txn {
         let lent = || stripes.iter().map(|(at, stripe)| (&self.touched[*at], *stripe));
         let mut published = false;
         let committed = match written {
-            // A commit that is visible counts, also where the disk then fails it.
-            Ok(()) => self.engine.commit_with(durability, |timestamp| {
+            Ok(()) => self.engine.commit_with(Durability::Buffered, |timestamp| {
                 published = true;
                 self.catalog.publish_names(&self.names, timestamp);
                 for (touched, stripe) in lent() {
@@ -427,7 +437,7 @@ impl Txn {
                 touched.collection.shared.counts.give_back(stripe);
             }
         }
-        committed.map_err(from_engine)
+        Ok(committed.map_err(from_engine)?.visible())
     }
 
     /// Forgets the writes and opens the locks.
@@ -460,7 +470,8 @@ impl Txn {
         let patience = self.patience().max(METADATA_TURN * 10);
         let catalog = Arc::clone(&self.catalog);
         let Some(touched) = self.find_touched(number) else { return false };
-        touched.guard = touched.base.shared.metadata.try_read_arc_for(patience);
+        let clock = &*catalog.os().clock;
+        touched.guard = WriterGuard::enter(clock, &touched.base, patience, true).ok();
         let current = catalog.collection(&touched.base.namespace);
         touched.guard.is_some()
             && current.is_some_and(|current| Arc::ptr_eq(&current, &touched.base))

@@ -9,7 +9,6 @@
 
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
-use crate::ddl::lock_metadata;
 use crate::failure::from_engine;
 use crate::index::IndexKey;
 use crate::namespace::Namespace;
@@ -80,7 +79,7 @@ impl Catalog {
         if found.is_view() {
             return Err(Error::new(Code::COMMAND_NOT_SUPPORTED_ON_VIEW, "Cannot validate a view"));
         }
-        let guard = lock_metadata(&found, check)?;
+        let guard = self.lock_metadata(&found, check)?;
         let collection = self.require(namespace)?;
         let snapshot = self.snapshot();
         let count = collection.count();

@@ -3,6 +3,8 @@
 //! Always true: whatever is accepted here is honoured; what the server's role decides is settled
 //! in `replication`, what the session's state decides in `transactions`.
 
+pub(crate) mod grammar;
+
 use crate::fields::{Field, inner};
 use crate::registry::Command;
 use crate::replication::read_concern::{self, ReadConcern};
@@ -43,6 +45,10 @@ pub(crate) struct Arguments<'a> {
     pub(crate) cluster_time: Option<Timestamp>,
     /// The number of the session's transaction or retryable write.
     pub(crate) numbered: Option<Numbered>,
+    /// `collectionUUID`: which collection the client takes it for, see [`Context::check_uuid`].
+    ///
+    /// [`Context::check_uuid`]: crate::context::Context::check_uuid
+    pub(crate) collection_uuid: Option<[u8; 16]>,
     txn_number: Option<i64>,
     autocommit: Option<bool>,
     start_transaction: Option<bool>,
@@ -56,17 +62,27 @@ impl<'a> Arguments<'a> {
     pub(crate) fn parse(command: &Command, body: &'a RawDocument) -> Result<(Self, Fields<'a>)> {
         let mut arguments = Self::default();
         let mut own = Fields::new();
+        let grammar = grammar::of(command.name);
         for element in body {
             let (name, value) = element?;
             let field = Field { place: command.name, name: name.as_str(), value };
             if own.is_empty() {
                 own.push(field);
-            } else if !is_not_given(command.name, &field) && !arguments.take(command, &field)? {
+            } else if !arguments.take(command, &field)? {
+                if let Some(grammar) = grammar
+                    && !grammar.admit(&field)?
+                {
+                    continue;
+                }
                 if own.len() < 64 && own.iter().any(|other| other.name == field.name) {
                     return Err(Error::location(
                         40413,
                         format!("BSON field '{}.{}' is a duplicate field", field.place, field.name),
                     ));
+                }
+                if grammar.is_some() && field.name == "collectionUUID" {
+                    arguments.collection_uuid = Some(field.uuid()?);
+                    continue;
                 }
                 own.push(field);
             }
@@ -213,90 +229,6 @@ pub(crate) fn not_in_api(command: &str) -> Error {
     )
 }
 
-/// Whether null stands for "not given": so it does for the fields of which MongoDB wants a certain
-/// type, and not for those that are read whatever type they are of, as `hint` is.
-fn is_not_given(command: &str, field: &Field<'_>) -> bool {
-    let typed: &[&str] = match command {
-        _ if !matches!(field.value, RawBsonRef::Null | RawBsonRef::Undefined) => &[],
-        "find" => &[
-            "filter",
-            "projection",
-            "sort",
-            "skip",
-            "limit",
-            "batchSize",
-            "singleBatch",
-            "noCursorTimeout",
-            "allowPartialResults",
-            "allowDiskUse",
-            "let",
-            "collation",
-            "min",
-            "max",
-            "returnKey",
-            "showRecordId",
-            "tailable",
-            "awaitData",
-            "oplogReplay",
-            "readOnce",
-        ],
-        "aggregate" => {
-            &["cursor", "explain", "allowDiskUse", "bypassDocumentValidation", "let", "collation"]
-        }
-        "distinct" => &["key", "query", "collation"],
-        "insert" => &["documents", "ordered", "bypassDocumentValidation"],
-        "update" => &["updates", "ordered", "let", "bypassDocumentValidation"],
-        "delete" => &["deletes", "ordered", "let"],
-        "findAndModify" => &[
-            "query",
-            "sort",
-            "fields",
-            "remove",
-            "new",
-            "upsert",
-            "arrayFilters",
-            "collation",
-            "let",
-            "bypassDocumentValidation",
-        ],
-        "getMore" => &["collection", "batchSize"],
-        "killCursors" => &["cursors"],
-        "create" => &[
-            "capped",
-            "size",
-            "max",
-            "storageEngine",
-            "validator",
-            "validationLevel",
-            "validationAction",
-            "indexOptionDefaults",
-            "viewOn",
-            "pipeline",
-            "collation",
-            "timeseries",
-        ],
-        "createIndexes" => &["indexes", "ignoreUnknownIndexOptions"],
-        "collMod" => &[
-            "index",
-            "validator",
-            "validationLevel",
-            "validationAction",
-            "viewOn",
-            "pipeline",
-            "timeseries",
-            "cappedSize",
-            "cappedMax",
-            "dryRun",
-        ],
-        "listCollections" => &["filter", "nameOnly", "authorizedCollections", "cursor"],
-        "listDatabases" => &["filter", "nameOnly", "authorizedDatabases"],
-        "listIndexes" => &["cursor"],
-        "renameCollection" => &["to", "dropTarget"],
-        _ => &[],
-    };
-    typed.contains(&field.name)
-}
-
 /// Whether API version 1 has a command without this field of it.
 fn is_unstable(command: &str, field: &str) -> bool {
     match command {
@@ -351,20 +283,17 @@ fn check_user(field: &Field<'_>) -> Result<()> {
 }
 
 fn parse_max_time(field: &Field<'_>) -> Result<Option<u64>> {
-    if field.is_null() {
-        return Err(Error::bad_value("maxTimeMS must be a number"));
+    if matches!(field.value, RawBsonRef::Null | RawBsonRef::Undefined) {
+        return Ok(None);
     }
     let millis = field.i64()?;
-    if millis < 0 {
-        return Err(Error::location(
-            51024,
-            format!("BSON field 'maxTimeMS' value must be >= 0, actual value '{millis}'"),
-        ));
+    if expr::types::is_number(field.value) && expr::types::exact_integer(field.value).is_none() {
+        return Err(Error::failed_to_parse("maxTimeMS has non-integral value"));
     }
-    if let RawBsonRef::Double(number) = field.value
-        && number.fract() != 0.0
-    {
-        return Err(Error::bad_value("maxTimeMS has non-integral value"));
+    if millis < 0 {
+        return Err(Error::bad_value(format!(
+            "BSON field 'maxTimeMS' value must be >= 0, actual value '{millis}'"
+        )));
     }
     if millis > i64::from(i32::MAX) {
         return Err(Error::bad_value(format!("{millis} value for maxTimeMS is out of range")));

@@ -26,6 +26,14 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     ("`lsid` with the digest of a user", "13 Unauthorized: there are no users yet"),
     ("writing to `config.transactions`", "73 InvalidNamespace"),
+    (
+        "writing to `system.users`, `system.roles`, `system.version` of any database",
+        "73 InvalidNamespace: there are no users yet, and none can be laid in advance",
+    ),
+    (
+        "`$clusterTime` more than a day ahead of this machine (MongoDB: a year)",
+        "205 ClusterTimeFailsRateLimiter",
+    ),
     ("replica set configurations of several members", "93 InvalidReplicaSetConfig"),
     ("in a session's transaction: `count`", "263 OperationNotSupportedInTransaction"),
     (
@@ -136,7 +144,8 @@ TokuMX's `beginTransaction` takes `isolation`: `mvcc` (the default), `serializab
 `readUncommitted`, which is served as read committed: each statement sees the newest committed \
 state, and never what is not committed. `commitTransaction` and `rollbackTransaction` without a \
 `txnNumber` end it, on any database, as does the connection's end; nothing else does. A lock that \
-is not granted within `lockTimeout` is 16759, a deadlock 16760; the transaction stays live. \
+is not granted within `lockTimeout` is 16759 (outside of transactions 24 LockTimeout, where MongoDB \
+waits for the transaction's end), a deadlock 16760; the transaction stays live. \
 `create`, `createIndexes`, `drop`, `dropIndexes` and `renameCollection` are part of it and undone \
 with it; until it ends it alone writes to collections that it changed so. Under `mvcc` an index of \
 a collection that somebody has written to since the start is 16759.

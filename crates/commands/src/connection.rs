@@ -22,10 +22,20 @@ pub struct ConnectionInfo {
     pub local: String,
 }
 
+/// Whose word a connection carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// Somebody's who connected, wherever from.
+    Client,
+    /// The server's own, before it listens: it may set what is fixed afterwards.
+    Startup,
+}
+
 /// A client connection.
 pub struct Connection {
     pub(crate) id: u64,
     pub(crate) info: ConnectionInfo,
+    pub(crate) origin: Origin,
     pub(crate) operation: Arc<Operation>,
     /// The same slot as running queries see it.
     pub(crate) interrupt: Arc<dyn Interrupt>,
@@ -85,6 +95,10 @@ impl Interrupt for OperationInterrupt {
 impl limits::Interrupt for OperationInterrupt {
     fn check(&self) -> Result<()> {
         Interrupt::check(self)
+    }
+
+    fn check_wait(&self) -> Result<()> {
+        self.operation.check_wait(|| self.clock.monotonic())
     }
 }
 

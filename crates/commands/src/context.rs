@@ -4,15 +4,15 @@ use crate::arguments::Arguments;
 use crate::connection::Connection;
 use crate::fields::Field;
 use crate::profiler::Figures;
-use crate::registry::{Class, Command};
+use crate::registry::Command;
 use crate::service::{Request, Service};
 use crate::transactions::Checked;
 use crate::transactions::bound::Running;
 use crate::transactions::statements::Log;
 use crate::writer::Writer;
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
-use catalog::{Durability, Namespace, Snapshot, Txn};
-use errors::{Error, Result};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, Uuid, doc};
+use catalog::{Namespace, Snapshot, Txn};
+use errors::{Code, Error, Result};
 use os::Waits;
 use query::{Interrupt, OpContext, StatementLog, Verbosity};
 use std::sync::Arc;
@@ -50,6 +50,10 @@ pub(crate) struct Context<'a> {
     pub(crate) statement_failed: bool,
     /// A retryable write's request has changed something.
     pub(crate) wrote: bool,
+    /// It was a statement of a transaction, whose end will do what it did.
+    pub(crate) inside: bool,
+    /// Something it did is visible to others.
+    pub(crate) committed: bool,
     /// A fail point has chosen the error's labels.
     pub(crate) labels_given: bool,
     /// Close the connection instead of answering.
@@ -75,6 +79,17 @@ impl<'a> Context<'a> {
         self.service.os.clock.monotonic()
     }
 
+    /// Forgets what the command's code has made of the reply so far.
+    pub(crate) fn start_over(&mut self) {
+        self.reply.clear();
+        self.exhaust = None;
+        self.figures = Figures::default();
+        self.statement_failed = false;
+        if let Some(log) = &mut self.log {
+            log.retried.clear();
+        }
+    }
+
     /// Fails where the operation was killed or ran out of time.
     pub(crate) fn check_interrupt(&self) -> Result<()> {
         self.connection.operation.check(|| self.now())
@@ -88,10 +103,6 @@ impl<'a> Context<'a> {
     /// What `query` runs an operation in.
     pub(crate) fn op(&mut self) -> OpContext<'_> {
         let mut op = OpContext::new(&self.service.catalog, self.interrupt());
-        // A write command waits once, for all of its statements, when they are done.
-        if self.arguments.write_concern.synced && self.command.class != Class::Write {
-            op.durability = Durability::Synced;
-        }
         // Commands that do not know the field have refused it.
         op.bypass_validation = match self.body.get("bypassDocumentValidation") {
             Ok(Some(RawBsonRef::Boolean(bypass))) => bypass,
@@ -133,6 +144,40 @@ impl<'a> Context<'a> {
     /// The collection a field names, in the command's database.
     pub(crate) fn namespace(&self, field: &Field<'_>) -> Result<Namespace> {
         Namespace::new(self.request.database, field.collection()?)
+    }
+
+    /// Refuses another collection than the one whose UUID the client sent along. Between this look
+    /// and the work itself the name may pass to another collection, as it may right after the work.
+    pub(crate) fn check_uuid(&mut self, namespace: &Namespace) -> Result<()> {
+        match self.arguments.collection_uuid {
+            Some(expected) => self.compare_uuid(namespace, expected),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a namespace whose collection has another UUID, or none.
+    pub(crate) fn compare_uuid(&mut self, namespace: &Namespace, expected: [u8; 16]) -> Result<()> {
+        let collections = match self.txn() {
+            Some(txn) => txn.collections(namespace.database()),
+            None => self.service.catalog.collections(namespace.database()),
+        };
+        let actual = collections
+            .iter()
+            .find(|collection| !collection.is_view() && collection.uuid().bytes() == expected);
+        if actual.is_some_and(|collection| collection.namespace() == namespace) {
+            return Ok(());
+        }
+        let found = actual.map(|collection| collection.namespace().collection().to_owned());
+        Err(Error::new(
+            Code::COLLECTION_UUID_MISMATCH,
+            "Collection UUID does not match that specified",
+        )
+        .with_extra(doc! {
+            "db": namespace.database(),
+            "collectionUUID": Uuid::from_bytes(expected),
+            "expectedCollection": namespace.collection(),
+            "actualCollection": found,
+        }))
     }
 
     /// Notes the collection the command works on, for `currentOp`, `top` and the log.

@@ -40,16 +40,9 @@ pub(crate) fn type_name(value: RawBsonRef<'_>) -> &'static str {
     }
 }
 
-/// A number as a long, cut towards zero and clamped; `None` for what is no number.
+/// A number as a whole one, as MongoDB reads it; `None` for what is no number.
 pub(crate) fn as_i64(value: RawBsonRef<'_>) -> Option<i64> {
-    match value {
-        RawBsonRef::Int32(number) => Some(i64::from(number)),
-        RawBsonRef::Int64(number) => Some(number),
-        // `as` cuts, clamps, and turns NaN to 0: what MongoDB's safe number does.
-        RawBsonRef::Double(number) => Some(number as i64),
-        RawBsonRef::Decimal128(number) => number.to_string().parse::<f64>().ok().map(|n| n as i64),
-        _ => None,
-    }
+    expr::types::option_integer(value)
 }
 
 impl<'a> Field<'a> {
@@ -125,14 +118,8 @@ impl<'a> Field<'a> {
 
     /// A boolean, or a number standing for one.
     pub(crate) fn bool(&self) -> Result<bool> {
-        match self.value {
-            RawBsonRef::Boolean(value) => Ok(value),
-            RawBsonRef::Int32(number) => Ok(number != 0),
-            RawBsonRef::Int64(number) => Ok(number != 0),
-            RawBsonRef::Double(number) => Ok(number != 0.0),
-            RawBsonRef::Decimal128(_) => Ok(as_i64(self.value) != Some(0)),
-            _ => Err(self.wrong_types("bool, long, int, decimal, double")),
-        }
+        let given = expr::types::option_bool(self.value);
+        given.ok_or_else(|| self.wrong_types("bool, long, int, decimal, double"))
     }
 
     /// A whole number of any numeric type.
@@ -144,10 +131,10 @@ impl<'a> Field<'a> {
     pub(crate) fn non_negative(&self) -> Result<u64> {
         let number = self.i64()?;
         u64::try_from(number).map_err(|_| {
-            Error::location(
-                51024,
-                format!("BSON field '{}' value must be >= 0, actual value '{number}'", self.name),
-            )
+            Error::bad_value(format!(
+                "BSON field '{}' value must be >= 0, actual value '{number}'",
+                self.name
+            ))
         })
     }
 

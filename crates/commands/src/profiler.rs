@@ -16,7 +16,7 @@ use crate::registry::Counter;
 use crate::service::{OpKind, Service};
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, doc};
-use catalog::{CollectionOptions, Durability, Namespace, TxnKind};
+use catalog::{CollectionOptions, Namespace, TxnKind};
 use errors::{Code, Error, Result};
 use expr::Filter;
 use expr::filter::ParseContext;
@@ -373,7 +373,7 @@ impl Entry<'_> {
             let mut txn = catalog.begin(TxnKind::Statement);
             let Some(collection) = txn.open_for_write(&namespace)? else { return Ok(()) };
             let written = txn.insert_document(&collection, &entry);
-            match written.and_then(|()| txn.commit(Durability::Buffered).map(drop)) {
+            match written.and_then(|()| txn.commit().map(drop)) {
                 Err(error) if catalog::is_retryable(&error) => {}
                 other => return other,
             }

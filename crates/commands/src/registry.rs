@@ -43,7 +43,12 @@ pub(crate) struct Command {
     pub(crate) class: Class,
     pub(crate) admin_only: bool,
     pub(crate) api_v1: bool,
+    /// What it does is as durable as the client asks before it is acknowledged: the service waits,
+    /// not the command's code. Without this or the next a command writes nothing; the service
+    /// checks that.
     pub(crate) write_concern: bool,
+    /// What it does is durable before it is acknowledged, whatever is asked.
+    pub(crate) durable: bool,
     pub(crate) read_concern: bool,
     /// Only connections that wrote in the old way know it.
     pub(crate) legacy: bool,
@@ -65,6 +70,7 @@ impl Command {
             admin_only: false,
             api_v1: false,
             write_concern: false,
+            durable: false,
             read_concern: false,
             legacy: false,
             sequences: &[],
@@ -105,9 +111,20 @@ impl Command {
         self
     }
 
-    /// It takes a write concern.
+    /// It writes, and takes a write concern.
     pub(crate) const fn write_concern(mut self) -> Self {
         self.write_concern = true;
+        self
+    }
+
+    /// Whether it may leave something behind; then its reply waits for the disk.
+    pub(crate) const fn leaves_something(&self) -> bool {
+        self.write_concern || self.durable
+    }
+
+    /// What it writes is durable when it is acknowledged.
+    pub(crate) const fn durable(mut self) -> Self {
+        self.durable = true;
         self
     }
 

@@ -28,7 +28,7 @@ pub(crate) mod write_concern;
 
 use bson::Document;
 use bson::raw::RawDocumentBuf;
-use catalog::{Catalog, Durability, Namespace};
+use catalog::{Catalog, Namespace};
 use cluster_time::ClusterClock;
 use config::Config;
 use errors::{Code, Error, Result};
@@ -202,7 +202,8 @@ impl Replication {
 
     fn store(config: &Config, catalog: &Arc<Catalog>) -> Result<()> {
         let document = RawDocumentBuf::try_from(&config.document)?;
-        catalog.put_system_document(&config_namespace()?, &document, Durability::Synced)
+        catalog.put_system_document(&config_namespace()?, &document)?;
+        catalog.sync()
     }
 
     /// Begins a new term.

@@ -86,7 +86,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for number in first..(first + 1000).min(rows) {
             txn.put(TABLE, &key(number), &value(number))?;
         }
-        txn.commit(Durability::Buffered)?;
+        txn.commit(Durability::Buffered)?.durable()?;
     }
     engine.checkpoint()?;
     let bench = Bench { engine, registry, os, rows };

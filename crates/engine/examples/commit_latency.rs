@@ -69,7 +69,7 @@ impl Load<'_> {
                 }
             }
             let written = self.os.clock.monotonic();
-            txn.commit(Durability::Buffered)?;
+            txn.commit(Durability::Buffered)?.durable()?;
             let done = self.os.clock.monotonic();
             commits.push(micros(done.saturating_sub(written)));
             wholes.push(micros(done.saturating_sub(begun)));
@@ -136,7 +136,7 @@ fn main() -> engine::Result<()> {
     for dictionary in &mut dictionaries {
         *dictionary = txn.create_dictionary(DictionaryOptions::default())?;
     }
-    txn.commit(Durability::Synced)?;
+    txn.commit(Durability::Synced)?.durable()?;
     let (next, rows, stop) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
     let load =
         Load { os: &os, engine: &engine, dictionaries, next: &next, rows: &rows, stop: &stop };

@@ -65,7 +65,7 @@ fn load(
                 txn.write_covered(dictionaries[1 + index as usize], &key, Some(b""))?;
             }
         }
-        txn.commit(Durability::Buffered)?;
+        txn.commit(Durability::Buffered)?.durable()?;
     }
 }
 
@@ -91,7 +91,7 @@ fn main() -> engine::Result<()> {
     for dictionary in &mut dictionaries {
         *dictionary = txn.create_dictionary(DictionaryOptions::default())?;
     }
-    txn.commit(Durability::Synced)?;
+    txn.commit(Durability::Synced)?.durable()?;
     let (next, done, peak) = (AtomicU64::new(0), AtomicBool::new(false), AtomicU64::new(0));
     let (started, cpu) = (os.clock.monotonic(), os::usage());
     std::thread::scope(|scope| {

@@ -62,7 +62,7 @@ impl Bench {
                 txn.write_covered(self.tables[index], &key, Some(b""))?;
             }
         }
-        txn.commit(Durability::Buffered)?;
+        txn.commit(Durability::Buffered)?.durable()?;
         self.rows.store(first + BATCH, Ordering::Relaxed);
         Ok(())
     }
@@ -87,7 +87,7 @@ impl Bench {
         let found = txn.get_for_update(self.tables[0], &key.to_be_bytes())?;
         assert!(found.is_some_and(|found| found[..8] == key.to_be_bytes()), "row {key} is lost");
         txn.put(self.tables[0], &key.to_be_bytes(), &value(key, version))?;
-        txn.commit(Durability::Buffered)?;
+        txn.commit(Durability::Buffered)?.durable()?;
         Ok(())
     }
 
@@ -161,7 +161,7 @@ fn main() -> engine::Result<()> {
     for table in &mut tables {
         *table = txn.create_dictionary(DictionaryOptions::default())?;
     }
-    txn.commit(Durability::Synced)?;
+    txn.commit(Durability::Synced)?.durable()?;
     let bench = Bench { os, engine, tables, rows: AtomicU64::new(0) };
     while bench.rows.load(Ordering::Relaxed) < rows {
         bench.load(false)?;

@@ -87,13 +87,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut txn = engine.begin(BESIDE);
     let rows = txn.create_dictionary(DictionaryOptions::default())?;
     let beside = txn.create_dictionary(DictionaryOptions::default())?;
-    txn.commit(Durability::Buffered)?;
+    txn.commit(Durability::Buffered)?.durable()?;
     for first in (0..100_000_u64).step_by(1000) {
         let mut txn = engine.begin(BESIDE);
         for row in first..first + 1000 {
             txn.put(rows, &mix(row << 1).to_be_bytes(), b"old")?;
         }
-        txn.commit(Durability::Buffered)?;
+        txn.commit(Durability::Buffered)?.durable()?;
     }
 
     let (stop, committed, worst) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
@@ -104,7 +104,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 let row = committed.fetch_add(1, Ordering::Relaxed);
                 let mut txn = engine.begin(BESIDE);
                 txn.put(beside, &row.to_be_bytes(), &[1; 100])?;
-                txn.commit(Durability::Buffered)?;
+                txn.commit(Durability::Buffered)?.durable()?;
                 let micros = clock.monotonic().saturating_sub(started).as_micros() as u64;
                 worst.fetch_max(micros, Ordering::Relaxed);
                 clock.sleep(Duration::from_millis(1));
@@ -135,7 +135,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 report("aborted", started);
                 return Ok(());
             }
-            txn.commit(Durability::Synced)?;
+            txn.commit(Durability::Synced)?.durable()?;
             report("committed", started);
             if ending == "kill" {
                 std::process::abort();

@@ -13,22 +13,46 @@
 //!  wait for the disk         only if asked
 //! ```
 //!
-//! A failure before the record is in the log buffer leaves no trace; after it nothing can fail
-//! but the wait for the disk. See `docs/flows/commit.md`.
+//! Always true:
+//! 1. A failure before the record is in the log buffer leaves no trace. After it nothing can fail
+//!    but the wait for the disk, and then the commit is visible: [`Committed`].
+//! 2. Every timestamp that was given is published, or the engine has stopped: a bug (a panic)
+//!    between the two would leave a gap that all later commits wait for ([`StopOnPanic`]).
+//!
+//! See `docs/flows/commit.md`.
 
 use crate::dictionary::Found;
 use crate::environment::{Environment, tree_options};
 use crate::records::{self, Encoder, Operation};
 use crate::txn::Txn;
-use crate::{Compression, DictionaryOptions, Durability, Error, Result, Timestamp};
+use crate::{Committed, Compression, DictionaryOptions, Durability, Error, Result, Timestamp};
 use ftree::{Message, Spill};
 use os::{Wait, Waits};
 use smallvec::SmallVec;
+use std::cell::Cell;
 use wal::Priority;
 
 /// A transaction that drops a dictionary may write so much more (the catalog's own entries) and is
 /// still let through on a full disk.
 const MOST_BESIDE_A_DROP: u64 = 1 << 20;
+
+thread_local! {
+    static COMMITS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many commits with writes this thread has made visible: what a piece of code has left behind
+/// is the difference.
+pub fn thread_commits() -> u64 {
+    COMMITS.get()
+}
+
+/// Runs what this thread does besides its task: its commits do not count as the thread's.
+pub fn besides_the_task<T>(work: impl FnOnce() -> T) -> T {
+    let before = COMMITS.get();
+    let result = work();
+    COMMITS.set(before);
+    result
+}
 
 /// Guarded by the lock that orders commits.
 #[derive(Default)]
@@ -37,6 +61,20 @@ pub(crate) struct CommitOrder {
     pub(crate) newest: u64,
     /// The log's index wants to know of the first commit from this position on.
     next_point: u64,
+}
+
+/// A commit that ends by a bug after it took its timestamp stops the engine, as a background thread
+/// that does: later commits would wait for its publishing for ever. Whether it is in the log only
+/// the next start knows.
+struct StopOnPanic<'a>(&'a Environment);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _stopped = self.0.health.stop("a commit ended by a bug; the log says where");
+            self.0.snapshots.abandon();
+        }
+    }
 }
 
 /// A large transaction's chunks in the log.
@@ -52,7 +90,7 @@ impl Environment {
         txn: &mut Txn,
         durability: Durability,
         published: impl FnOnce(Timestamp),
-    ) -> Result<Timestamp> {
+    ) -> Result<Committed> {
         if txn.live.interrupt.is_set() {
             return Err(Error::Interrupted);
         }
@@ -60,11 +98,12 @@ impl Environment {
             let seen = txn.snapshot_timestamp();
             published(seen);
             drop(txn.holder.take());
-            if durability == Durability::Synced {
+            let durable = match durability {
                 // What it has read may be of commits that are not on disk yet.
-                self.sync_log_to(self.wal().next_lsn())?;
-            }
-            return Ok(seen);
+                Durability::Synced => self.sync_log_to(self.wal().next_lsn()),
+                Durability::Buffered => Ok(()),
+            };
+            return Ok(Committed::new(seen.0, durable));
         }
         let bytes = txn.writes.bytes();
         let little = bytes <= MOST_BESIDE_A_DROP && txn.writes.spilled().is_none();
@@ -83,6 +122,7 @@ impl Environment {
             Priority::Ordinary
         };
         let (tail, chunks) = self.write_chunks(txn)?;
+        let _guard = StopOnPanic(self);
         let logged = self.log_commit(txn.id(), &tail, chunks.as_ref(), priority);
         let (timestamp, end) = match logged {
             Ok(logged) => logged,
@@ -91,16 +131,21 @@ impl Environment {
                 return Err(error);
             }
         };
+        if let Some(test) = self.options.tuning.before_publishing {
+            test();
+        }
         let grown = self.apply(txn, timestamp);
-        self.snapshots.publish(timestamp);
+        if !self.snapshots.publish(timestamp) {
+            return Err(self.health.stop("an earlier commit was never published"));
+        }
         published(Timestamp(timestamp));
         self.release_locks(txn, timestamp);
         self.counters.commits.inc();
+        COMMITS.set(COMMITS.get() + 1);
         self.after_commit(txn, &grown);
-        if durability == Durability::Synced || self.options.log_flush_period.is_zero() {
-            self.sync_log_to(end)?;
-        }
-        Ok(Timestamp(timestamp))
+        let is_synced = durability == Durability::Synced || self.options.log_flush_period.is_zero();
+        let durable = if is_synced { self.sync_log_to(end) } else { Ok(()) };
+        Ok(Committed::new(timestamp, durable))
     }
 
     /// Encodes the writes. What exceeds one record goes to the log now, as chunks; the rest is

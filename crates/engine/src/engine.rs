@@ -23,7 +23,7 @@ use locktree::{LockInfo, LockTable, Refusal, Waiting};
 use os::{LockGuard, Os, Padded};
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use telemetry::Registry;
 use wal::{Wal, WalOptions};
@@ -84,13 +84,27 @@ impl Engine {
     /// An engine over a simulated disk in memory, for tests of the floors above. No thread runs;
     /// writers drain memory themselves.
     pub fn temporary() -> Self {
-        let disk = os::sim::SimOs::new(0).os();
-        let os = Os { vfs: disk.vfs, ..Os::real() };
+        Self::temporary_with(|_| {})
+    }
+
+    /// As [`Engine::temporary`], with other options.
+    pub fn temporary_with(change: impl FnOnce(&mut Options)) -> Self {
+        Self::temporary_over(&os::sim::SimOs::new(0).os(), change)
+    }
+
+    /// As [`Engine::temporary`], on a simulated disk that may crash and be started again.
+    pub fn temporary_on(disk: &Os) -> Self {
+        Self::temporary_over(disk, |_| {})
+    }
+
+    fn temporary_over(disk: &Os, change: impl FnOnce(&mut Options)) -> Self {
+        let os = Os { vfs: Arc::clone(&disk.vfs), ..Os::real() };
         let mut options = Options::new("/temporary");
         options.cache_size = 64 << 20;
         options.fs_redzone_percent = 0;
         options.background = Background::ManualThreads;
         options.tuning.log_segment_bytes = 1 << 20;
+        change(&mut options);
         Self::open(os, Arc::new(Registry::new()), options).expect("a disk in memory does not fail")
     }
 
@@ -137,6 +151,11 @@ impl Engine {
     /// The newest commit that readers see.
     pub fn newest_commit(&self) -> crate::Timestamp {
         crate::Timestamp(self.environment().snapshots.watermark())
+    }
+
+    /// Fails where the engine has stopped or was closed: nothing will be written any more.
+    pub fn check_running(&self) -> Result<()> {
+        self.environment().health.check_running()
     }
 
     /// Makes every commit so far durable (`j: true`, `fsync`).
@@ -240,6 +259,17 @@ impl Engine {
     /// Only the first call counts.
     pub fn on_lock_refusal(&self, tell: impl Fn(&Refusal) + Send + Sync + 'static) {
         self.environment().locks.on_refusal(tell);
+    }
+
+    /// From now on whoever waits for a lock or for room asks `may_wait`, many times a second and on
+    /// its own thread, and fails with `Interrupted` soon after the answer is no. Only the first call
+    /// counts.
+    pub fn ask_while_waiting(&self, may_wait: impl Fn() -> bool + Send + Sync + 'static) {
+        let may_wait: Arc<dyn Fn() -> bool + Send + Sync> = Arc::new(may_wait);
+        let environment = self.environment();
+        // Whoever comes second is not asked, as documented.
+        let _first = environment.may_wait.set(Arc::clone(&may_wait));
+        environment.locks.ask_while_waiting(move || may_wait());
     }
 
     /// Begins a hot backup: writes a checkpoint and holds its files.
@@ -350,6 +380,7 @@ fn assemble(
         locks,
         live: LiveTxns::new(Arc::clone(&os.clock)),
         serializable: Serializable::default(),
+        may_wait: OnceLock::new(),
         log: Padded(Log::new(log_options.segment_bytes)),
         commit_order: Padded::default(),
         memory: Padded::default(),

@@ -26,7 +26,7 @@ use ftree::{Context, Tree, TreeOptions};
 use locktree::LockTable;
 use os::{LockGuard, Os, Padded};
 use parking_lot::Mutex;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use telemetry::Registry;
 
 pub(crate) struct Environment {
@@ -42,6 +42,8 @@ pub(crate) struct Environment {
     pub(crate) locks: Arc<LockTable>,
     pub(crate) live: LiveTxns,
     pub(crate) serializable: Serializable,
+    /// See [`crate::Engine::ask_while_waiting`].
+    pub(crate) may_wait: OnceLock<Arc<dyn Fn() -> bool + Send + Sync>>,
     // What commits write to lies on lines of its own, away from what every read looks at.
     pub(crate) log: Padded<Log>,
     pub(crate) commit_order: Padded<Mutex<CommitOrder>>,
@@ -99,6 +101,12 @@ impl Environment {
     /// The log, open for writing.
     pub(crate) fn wal(&self) -> &wal::Wal {
         self.log.wal.get().expect("recovery opens the log before anybody else sees the engine")
+    }
+
+    /// Fails where the operation on this thread may not go on waiting.
+    pub(crate) fn check_wait(&self) -> Result<()> {
+        let may_wait = self.may_wait.get().is_none_or(|may_wait| may_wait());
+        if may_wait { Ok(()) } else { Err(Error::Interrupted) }
     }
 
     /// A failed write or sync below stops the engine; a full disk and damage do not.

@@ -16,9 +16,9 @@ use crate::settings::Background;
 use crate::{Error, Result};
 use cachetable::Part;
 use os::{LANES, Padded, Wait, Waits};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// A shorter sleep takes longer than it was asked to.
@@ -36,6 +36,9 @@ const WINDOW_US: u64 = 4_000_000;
 const FIRST_RATE: u64 = 20 << 20;
 /// A writer at the hard bound gives up after this long without room: background work is stuck.
 const STUCK: Duration = Duration::from_mins(2);
+/// How often a writer at the hard bound asks for more than room: whether its operation goes on, and
+/// whether the disk is full. Each time it also says that memory fills ([`FILLING_US`]).
+const ROOM_CHECK: Duration = Duration::from_millis(25);
 /// A wait for memory above this is an event of its own (`longWaitEvents.cachePressure`).
 const LONG_STALL: Duration = Duration::from_secs(1);
 
@@ -66,6 +69,36 @@ pub(crate) struct Memory {
     filling: AtomicU64,
     /// Nanoseconds that the writers of each lane have yet to wait.
     owed: [Padded<AtomicU64>; LANES],
+    room: Room,
+}
+
+/// Where writers wait at the hard bound until memory is drained.
+#[derive(Default)]
+struct Room {
+    waiting: AtomicUsize,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Room {
+    /// Returns when there may be room, or after `time`; at once where `is_full` says no.
+    fn wait(&self, time: Duration, is_full: impl FnOnce() -> bool) {
+        let mut guard = self.lock.lock();
+        // Before the look: who makes room after it sees that somebody waits.
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        if is_full() {
+            let _ = self.changed.wait_for(&mut guard, time);
+        }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    /// There is more room than before. One load where nobody waits.
+    fn tell(&self) {
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            let _not_between_look_and_wait = self.lock.lock();
+            self.changed.notify_all();
+        }
+    }
 }
 
 /// What background work did of late: older work counts half as much with each window.
@@ -98,6 +131,9 @@ impl Memory {
             let before = *before.get_or_insert(counted);
             let now = read();
             if now == bytes {
+                if bytes < before {
+                    self.room.tell();
+                }
                 return (before, bytes);
             }
             bytes = now;
@@ -157,6 +193,9 @@ impl Environment {
         let now = self.budget();
         let next = if fit < now { now - (now - fit).div_ceil(GIVES_WAY) } else { fit };
         self.memory.budget.store(next, Ordering::Relaxed);
+        if next > now {
+            self.memory.room.tell();
+        }
         if self.memory.total() > next / 8 * 7 {
             // It has shrunk below what nobody may have added to since.
             self.seal_largest();
@@ -231,6 +270,7 @@ impl Environment {
     pub(crate) fn forget_memory(&self, dictionary: &Dictionary) {
         let before = dictionary.accounted.swap(0, Ordering::Relaxed);
         self.memory.total.fetch_sub(before, Ordering::Relaxed);
+        self.memory.room.tell();
         self.memory.written.lock().remove(&dictionary.id);
     }
 
@@ -331,8 +371,13 @@ impl Environment {
                 return Ok(());
             }
             self.note_filling(self.memory.total(), self.budget());
-            self.os.clock.sleep(Duration::from_millis(1));
+            self.memory.room.wait(ROOM_CHECK, || self.is_full());
         }
+    }
+
+    /// The memtables have reached their hard bound.
+    fn is_full(&self) -> bool {
+        self.memory.total() > self.budget() / 4 * 5
     }
 
     /// A millisecond for each piece of a transaction that is as large as a usual one.
@@ -357,9 +402,10 @@ impl Environment {
         self.jobs.wake();
         // Against the budget of each look: one that grew meanwhile lets memory above the old bound
         // be, and nobody would seal it.
-        while self.memory.total() > self.budget() / 4 * 5 {
+        while self.is_full() {
             self.note_filling(self.memory.total(), self.budget());
             self.health.check_writable()?;
+            self.check_wait()?;
             if self.jobs.found_no_space() {
                 return Err(Error::NoSpace("no room to drain memory to the disk".to_owned()));
             }
@@ -367,10 +413,10 @@ impl Environment {
             if waited > STUCK {
                 return Err(self.stuck());
             }
-            self.counters.delayed_micros.add(LONGEST_DELAY_US);
-            self.os.clock.sleep(Duration::from_micros(LONGEST_DELAY_US));
+            self.memory.room.wait(ROOM_CHECK, || self.is_full());
         }
         let waited = self.os.clock.monotonic().saturating_sub(started);
+        self.counters.delayed_micros.add(waited.as_micros() as u64);
         Waits::add(Wait::Throttle, waited);
         if waited > LONG_STALL {
             self.counters.long_stalls.inc();
@@ -400,6 +446,31 @@ mod tests {
             bytes
         });
         assert_eq!(memory.total(), 0, "or writers wait for what nobody will drain");
+    }
+
+    #[test]
+    fn writers_at_the_bound_sleep_until_memory_is_freed_and_not_longer() {
+        let (memory, accounted) = (Memory::default(), AtomicU64::new(0));
+        memory.account(&accounted, || 100);
+        let looks = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..8)
+                .map(|_| {
+                    scope.spawn(|| {
+                        while memory.total() > 0 {
+                            looks.fetch_add(1, Ordering::SeqCst);
+                            memory.room.wait(Duration::from_mins(10), || memory.total() > 0);
+                        }
+                    })
+                })
+                .collect();
+            while memory.room.waiting.load(Ordering::SeqCst) < 8 {
+                std::thread::yield_now();
+            }
+            memory.account(&accounted, || 0);
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
+        });
+        assert_eq!(looks.load(Ordering::SeqCst), 8, "nobody looked twice");
     }
 
     #[test]

@@ -88,6 +88,9 @@ pub struct Tuning {
     pub frame_bytes: u64,
     /// Threads that drain and merge; 0 is chosen.
     pub flushers: usize,
+    /// Called in each commit between its record in the log and its writes in the trees: tests let
+    /// it panic.
+    pub before_publishing: Option<fn()>,
 }
 
 /// Where log segments are in the data directory, unless told otherwise.

@@ -18,7 +18,7 @@
 use crate::door::Door;
 use crate::history::History;
 use ftree::Visibility;
-use os::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use os::sync::{Condvar, Mutex, spin_loop, yield_now};
 use os::{LANES, Padded};
 use std::collections::VecDeque;
@@ -41,6 +41,8 @@ pub(crate) struct Snapshots {
     history: History,
     /// Commit `ts` is complete when slot `ts % RING` holds `ts`.
     complete: Box<[AtomicU64]>,
+    /// Some commit will never be complete: nobody waits for the watermark any more.
+    abandoned: AtomicBool,
     /// Commits that sleep until the watermark has moved.
     sleeping: AtomicUsize,
     bed: Mutex<()>,
@@ -86,6 +88,7 @@ impl Default for Snapshots {
             lanes: std::array::from_fn(|_| Box::new(std::array::from_fn(lane))),
             history: History::default(),
             complete: (0..RING).map(|_| AtomicU64::new(0)).collect(),
+            abandoned: AtomicBool::new(false),
             sleeping: AtomicUsize::new(0),
             bed: Mutex::new(()),
             advanced: Condvar::new(),
@@ -196,20 +199,30 @@ impl Snapshots {
 
     /// A commit's writes are all in their trees: moves the watermark over it and over whatever was
     /// waiting behind it, or leaves that to the commit before it; returns when the watermark has
-    /// passed `timestamp`.
-    pub(crate) fn publish(&self, timestamp: u64) {
+    /// passed `timestamp`. False where it never will: see [`Snapshots::abandon`].
+    #[must_use]
+    pub(crate) fn publish(&self, timestamp: u64) -> bool {
         if self.watermark() + 1 == timestamp {
             // It is the next one, and nobody else moves the watermark over it: threads that
             // commit one after the other do not meet in the ring.
             self.watermark.store(timestamp, Ordering::SeqCst);
             self.advance(true);
-            return;
+            return true;
         }
         // Its slot's last user must have been passed.
-        self.wait_for(timestamp.saturating_sub(RING as u64));
+        if !self.wait_for(timestamp.saturating_sub(RING as u64)) {
+            return false;
+        }
         self.slot(timestamp).store(timestamp, Ordering::SeqCst);
         self.advance(false);
-        self.wait_for(timestamp);
+        self.wait_for(timestamp)
+    }
+
+    /// Some commit will never be published: those behind it stop waiting for it.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::SeqCst);
+        drop(self.bed.lock());
+        self.advanced.notify_all();
     }
 
     /// Moves the watermark over complete commits; `moved` where the caller has moved it too. Of two
@@ -234,11 +247,11 @@ impl Snapshots {
         &self.complete[timestamp as usize % RING]
     }
 
-    /// Returns when the watermark is at or past `timestamp`.
-    fn wait_for(&self, timestamp: u64) {
+    /// Returns when the watermark is at or past `timestamp`, or nobody waits any more: false.
+    fn wait_for(&self, timestamp: u64) -> bool {
         for look in 0..SPINS + YIELDS {
             if self.watermark() >= timestamp {
-                return;
+                return true;
             }
             if look < SPINS {
                 spin_loop();
@@ -248,10 +261,17 @@ impl Snapshots {
         }
         let mut bed = self.bed.lock();
         self.sleeping.fetch_add(1, Ordering::SeqCst);
-        while self.watermark() < timestamp {
+        let passed = loop {
+            if self.watermark() >= timestamp {
+                break true;
+            }
+            if self.abandoned.load(Ordering::SeqCst) {
+                break false;
+            }
             self.advanced.wait(&mut bed);
-        }
+        };
         self.sleeping.fetch_sub(1, Ordering::SeqCst);
+        passed
     }
 }
 

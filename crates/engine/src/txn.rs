@@ -18,8 +18,8 @@ use crate::pacing::PIECE;
 use crate::snapshot::Own;
 use crate::snapshots::{Pinned, Watch};
 use crate::{
-    DictionaryId, DictionaryOptions, Direction, Durability, Error, KeyRange, OnConflict, Result,
-    Snapshot, Timestamp, TxnOptions, Value,
+    Committed, DictionaryId, DictionaryOptions, Direction, Durability, Error, KeyRange, OnConflict,
+    Result, Snapshot, Timestamp, TxnOptions, Value,
 };
 use cachetable::Part;
 use charge::Charge;
@@ -422,18 +422,21 @@ impl Txn {
     }
 
     /// Makes the writes visible and durable as asked. May wait for the disk.
-    pub fn commit(self, durability: Durability) -> Result<Timestamp> {
+    ///
+    /// # Errors
+    /// Nothing of it is visible. Under [`Error::Stopped`] it may be in the log: only the next start
+    /// knows.
+    pub fn commit(self, durability: Durability) -> Result<Committed> {
         self.commit_with(durability, |_| {})
     }
 
     /// As [`Txn::commit`], and calls `published` once the writes are visible, before waiting for
-    /// the disk. Where that wait fails (the log finds the disk full) the commit is an error, yet
-    /// the writes stay: what mirrors them in memory is kept up to date in `published`.
+    /// the disk: what mirrors them in memory is kept up to date there.
     pub fn commit_with(
         mut self,
         durability: Durability,
         published: impl FnOnce(Timestamp),
-    ) -> Result<Timestamp> {
+    ) -> Result<Committed> {
         let door = Arc::clone(self.pinned.door());
         door.commit(&mut self, durability, published)
     }

@@ -1,11 +1,42 @@
 //! Small types that every call uses.
 
+use crate::Result;
 use std::ops::Deref;
 use std::sync::Arc;
 
 /// A commit timestamp: commits are ordered by it, snapshots are named by it. 0 is before all.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Timestamp(pub u64);
+
+/// A commit that is visible to every reader from now on. Whether it is also on disk as was asked is
+/// a second question: the wait for the log can fail (the disk is full) when nothing can be taken
+/// back any more. Whoever acknowledges the commit has to tell the two apart.
+#[must_use = "the commit is visible; whether it is on disk as asked is in here"]
+#[derive(Debug)]
+pub struct Committed {
+    timestamp: Timestamp,
+    durable: Result<()>,
+}
+
+impl Committed {
+    pub(crate) fn new(timestamp: u64, durable: Result<()>) -> Self {
+        Self { timestamp: Timestamp(timestamp), durable }
+    }
+
+    /// Where the commit stands among all commits, for those who do not promise durability, or
+    /// wait for it by themselves.
+    pub fn visible(self) -> Timestamp {
+        self.timestamp
+    }
+
+    /// The same where the commit is on disk as was asked.
+    ///
+    /// # Errors
+    /// Why it is not. The commit is visible nevertheless, and must not be repeated.
+    pub fn durable(self) -> Result<Timestamp> {
+        self.durable.map(|()| self.timestamp)
+    }
+}
 
 /// Owned bytes of one value; derefs to a slice. A large one may keep a page or a memtable in
 /// memory while it lives: copy the bytes before keeping it for long.

@@ -318,6 +318,7 @@ impl AccumulatorSpec {
                 state.add_ranked(sort.key(document, variables.collation())?, &value);
             }
         }
+        limits::poll()?;
         if state.bytes() > MAX_ACCUMULATOR_BYTES && state.bytes() > before {
             return Err(self.too_large());
         }

@@ -8,7 +8,9 @@
 //! 1. Variables are resolved to numbers when parsing, so an expression never meets an unknown one
 //!    while it runs.
 //! 2. Recursion is bounded by [`MAX_DEPTH`], whatever a client sends.
-//! 3. No step allocates more than [`MAX_VALUE_BYTES`] for one value.
+//! 3. No step allocates more than [`MAX_VALUE_BYTES`] for one value, and what is large is charged to
+//!    the operation's memory.
+//! 4. Each node, and each element that an operator goes over, is a unit of work: `limits::poll`.
 
 mod arith;
 mod array;
@@ -39,12 +41,13 @@ pub use date::civil::{Civil, Unit, add_units};
 pub use optimize::Dependencies;
 pub use parse::fields as parse_fields;
 pub use path::{FieldPath, split as split_path};
-pub use value::{Value, is_truthy};
-pub use variables::{ParseContext, VarId, Variables};
+pub use value::{Made, Value, is_truthy};
+pub use variables::{ParseContext, Scored, VarId, Variables};
 
 pub(crate) use arith::{Spread, average};
 pub(crate) use array::read_n;
 pub(crate) use object::{Merger, merge_input};
+pub(crate) use value::size_of;
 pub(crate) use variables::empty_document;
 
 use bson::raw::{RawBson, RawBsonRef, RawDocument};

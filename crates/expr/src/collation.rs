@@ -22,7 +22,8 @@ pub fn parse(document: &RawDocument) -> Result<Option<Collation>> {
     for element in raw::elements(document) {
         let element = element?;
         let (name, value) = (element.name(), element.value()?);
-        if matches!(value, RawBsonRef::Null | RawBsonRef::Undefined) {
+        // `backwards` alone has no default that null could stand for.
+        if matches!(value, RawBsonRef::Null | RawBsonRef::Undefined) && name != "backwards" {
             continue;
         }
         match name {
@@ -152,10 +153,11 @@ fn no_such(name: &str, value: &str) -> Error {
 }
 
 fn strength(value: RawBsonRef<'_>) -> Result<u8> {
-    if !types::is_number(value) {
+    let given = types::option_integer(value);
+    if given.is_none() {
         return Err(wrong_type("strength", value, "types '[double, decimal, long, int]'"));
     }
-    match types::truncated_integer(value) {
+    match given {
         Some(strength @ 1..=5) => Ok(strength as u8),
         Some(strength) if strength > 5 => Err(Error::bad_value(format!(
             "BSON field 'strength' value must be <= 5, actual value '{strength}'"

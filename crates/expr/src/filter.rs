@@ -26,6 +26,7 @@ pub use self::geo::{GeoNear, GeoTest};
 pub use bits::{BitMask, BitTest};
 pub use matches::MatchDetails;
 pub use pattern::Pattern;
+pub(crate) use pattern::read_options;
 pub use schema::{Schema, SchemaNode};
 pub use text::{TextNode, no_index};
 pub use validator::Validator;
@@ -217,12 +218,24 @@ pub struct InSet {
 impl InSet {
     /// Sorts and deduplicates the values in the order of texts that the filter runs under.
     pub fn new(
+        values: Vec<RawBson>,
+        patterns: Vec<Pattern>,
+        under: Option<&Collation>,
+    ) -> Result<Self> {
+        let order = |a: &RawBson, b: &RawBson| -> Ordering {
+            crate::order::compare_under(a.as_raw_bson_ref(), b.as_raw_bson_ref(), under)
+        };
+        Ok(Self::gathered(limits::sort_by(values, order)?, patterns, under))
+    }
+
+    /// [`Self::new`] of values that are in order for the most part.
+    fn gathered(
         mut values: Vec<RawBson>,
         patterns: Vec<Pattern>,
         under: Option<&Collation>,
     ) -> Self {
         let order = |a: &RawBson, b: &RawBson| -> Ordering {
-            keystring::compare_under(a.as_raw_bson_ref(), b.as_raw_bson_ref(), under)
+            crate::order::compare_under(a.as_raw_bson_ref(), b.as_raw_bson_ref(), under)
         };
         values.sort_by(order);
         values.dedup_by(|a, b| order(a, b).is_eq());
@@ -249,7 +262,7 @@ impl InSet {
     pub fn contains(&self, value: RawBsonRef<'_>, under: Option<&Collation>) -> bool {
         self.values
             .binary_search_by(|member| {
-                keystring::compare_under(member.as_raw_bson_ref(), value, under)
+                crate::order::compare_under(member.as_raw_bson_ref(), value, under)
             })
             .is_ok()
     }

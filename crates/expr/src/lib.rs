@@ -12,6 +12,7 @@ pub mod filter;
 mod hashed_key;
 pub mod multikey;
 pub mod number;
+mod order;
 pub mod path;
 pub mod projection;
 pub mod raw;

@@ -1,9 +1,14 @@
 //! Raw BSON read element by element and written without a tree of values in between.
 //!
-//! Always true: [`Writer`] never checks what it copies; what it is given came out of a valid
-//! document, so what it yields is one.
+//! Always true:
+//! 1. [`Writer`] never checks what it copies; what it is given came out of a valid document, so what
+//!    it yields is one.
+//! 2. Going over elements or values polls at each: a loop over a client's data ends soon after its
+//!    operation is stopped.
 
-use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, RawElement, RawIter};
+use bson::raw::{
+    CStr, RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, RawElement, RawIter,
+};
 use bson::spec::{BinarySubtype, ElementType};
 use errors::Result;
 
@@ -19,6 +24,11 @@ impl<'a> Element<'a> {
     /// The field's name.
     pub fn name(&self) -> &'a str {
         self.inner.key().as_str()
+    }
+
+    /// The field's name as keys of documents are.
+    pub fn key(&self) -> &'a CStr {
+        self.inner.key()
     }
 
     /// The field's type.
@@ -66,15 +76,33 @@ impl<'a> Iterator for Elements<'a> {
             Ok(inner) => inner,
             Err(error) => return Some(Err(error.into())),
         };
+        if let Err(stopped) = limits::poll_work(1 + inner.size() / limits::BYTES_PER_UNIT) {
+            return Some(Err(stopped));
+        }
         let (bytes, rest) = self.rest.split_at(1 + inner.key().len() + 1 + inner.size());
         self.rest = rest;
         Some(Ok(Element { inner, bytes }))
     }
 }
 
+/// The value of a document's field. Looking for it goes over the fields before it, and counts as the work
+/// of going over all.
+pub fn field<'a>(document: &'a RawDocument, name: &str) -> Result<Option<RawBsonRef<'a>>> {
+    limits::poll_work(1 + document.as_bytes().len() / limits::BYTES_PER_UNIT)?;
+    Ok(document.get(name)?)
+}
+
+/// Roughly the bytes of a value in a document.
+pub fn size_of(value: &RawBson) -> usize {
+    crate::agg::size_of(value.as_raw_bson_ref())
+}
+
 /// The values of an array.
 pub fn values(array: &RawArray) -> impl Iterator<Item = Result<RawBsonRef<'_>>> {
-    array.into_iter().map(|value| Ok(value?))
+    array.into_iter().map(|value| {
+        limits::poll()?;
+        Ok(value?)
+    })
 }
 
 /// Builds a document by appending bytes.

@@ -1,6 +1,6 @@
 //! The names and numbers BSON types have for a client.
 
-use crate::decimal::Decimal;
+use crate::decimal::{Decimal, Rounding};
 use bson::raw::RawBsonRef;
 use bson::spec::ElementType;
 use errors::{Error, Result};
@@ -72,6 +72,40 @@ pub fn truncated_integer(value: RawBsonRef<'_>) -> Option<i64> {
             range.contains(&v).then_some(v as i64)
         }
         RawBsonRef::Decimal128(v) => Decimal::from_bson(v).to_i64(),
+        _ => None,
+    }
+}
+
+/// A number as MongoDB reads options that are whole: doubles are cut towards zero, decimals rounded
+/// half to even, NaN is 0 and what does not fit the nearest that does; `None` for what is no number.
+pub fn option_integer(value: RawBsonRef<'_>) -> Option<i64> {
+    match value {
+        RawBsonRef::Int32(v) => Some(i64::from(v)),
+        RawBsonRef::Int64(v) => Some(v),
+        // `as` cuts, clamps, and makes 0 of NaN.
+        RawBsonRef::Double(v) => Some(v as i64),
+        RawBsonRef::Decimal128(v) => {
+            let decimal = Decimal::from_bson(v);
+            let rounded = decimal.round_to(0, Rounding::HalfEven).to_i64();
+            Some(rounded.unwrap_or(match decimal {
+                _ if decimal.is_nan() => 0,
+                _ if decimal.is_negative() => i64::MIN,
+                _ => i64::MAX,
+            }))
+        }
+        _ => None,
+    }
+}
+
+/// A boolean, or a number that stands for one, as MongoDB reads options: only zero is false.
+/// `None` for what is neither.
+pub fn option_bool(value: RawBsonRef<'_>) -> Option<bool> {
+    match value {
+        RawBsonRef::Boolean(v) => Some(v),
+        RawBsonRef::Int32(v) => Some(v != 0),
+        RawBsonRef::Int64(v) => Some(v != 0),
+        RawBsonRef::Double(v) => Some(v != 0.0),
+        RawBsonRef::Decimal128(v) => Some(!Decimal::from_bson(v).is_zero()),
         _ => None,
     }
 }
@@ -196,6 +230,35 @@ mod tests {
         check(decimal("9223372036854775807"), Some(i64::MAX), Some(i64::MAX));
         check(decimal("Infinity"), None, None);
         check(RawBsonRef::String("5"), None, None);
+    }
+
+    #[test]
+    fn options_are_rounded_and_clamped_as_mongodb_does() {
+        for (value, integer, truth) in [
+            (RawBsonRef::Double(2.9), 2, true),
+            (RawBsonRef::Double(-0.9), 0, true),
+            (RawBsonRef::Double(f64::NAN), 0, true),
+            (RawBsonRef::Double(f64::INFINITY), i64::MAX, true),
+            (RawBsonRef::Double(-0.0), 0, false),
+            (RawBsonRef::Int64(0), 0, false),
+            (decimal("0.5"), 0, true),
+            (decimal("1.5"), 2, true),
+            (decimal("2.5"), 2, true),
+            (decimal("-0.9"), -1, true),
+            (decimal("2147483647.5"), 2_147_483_648, true),
+            (decimal("-0"), 0, false),
+            (decimal("NaN"), 0, true),
+            (decimal("-Infinity"), i64::MIN, true),
+            (decimal("1E+300"), i64::MAX, true),
+        ] {
+            assert_eq!(
+                (option_integer(value), option_bool(value)),
+                (Some(integer), Some(truth)),
+                "{value:?}"
+            );
+        }
+        assert_eq!(option_integer(RawBsonRef::Boolean(true)), None);
+        assert_eq!(option_bool(RawBsonRef::String("true")), None);
     }
 
     #[test]

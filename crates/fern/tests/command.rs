@@ -30,7 +30,7 @@ fn exit_status_tells_clean_damaged_and_impossible_apart() {
     for key in 0..2000_u32 {
         txn.put(DictionaryId::ROOT, &key.to_be_bytes(), b"a value of some length").unwrap();
     }
-    txn.commit(Durability::Synced).unwrap();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
 
     let (code, _, error) = run(&["check"], dir.path());
     assert!(code == 2 && error.lines().count() == 1, "{error}");

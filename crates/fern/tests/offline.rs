@@ -56,7 +56,7 @@ fn write(engine: &Engine, random: &mut Gen, dictionary: DictionaryId, commits: u
                 txn.put(dictionary, &key, &random.value(60)).unwrap();
             }
         }
-        txn.commit(Durability::Buffered).unwrap();
+        txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     }
 }
 
@@ -84,7 +84,7 @@ fn write_and_die(dir: &Path) {
     let second = txn.create_dictionary(filtered).unwrap();
     let lz4 = DictionaryOptions { compression: Compression::Lz4, ..filtered };
     let third = txn.create_dictionary(lz4).unwrap();
-    txn.commit(Durability::Synced).unwrap();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
     for (dictionary, commits) in [(DictionaryId::ROOT, 60), (second, 60), (third, 5)] {
         write(&engine, &mut random, dictionary, commits);
         while engine.step().unwrap() {}
@@ -251,7 +251,7 @@ fn dictionaries_have_the_names_of_their_collections_and_indexes() {
     let mut txn = engine.begin(TxnOptions::default());
     let mut create = || txn.create_dictionary(DictionaryOptions::default()).unwrap();
     let (primary, index, unnamed) = (create(), create(), create());
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     let record = |namespace: &str| {
         let record = bson::doc! {
             "v": 2, "ns": namespace, "primary": primary.0 as i64,
@@ -262,7 +262,7 @@ fn dictionaries_have_the_names_of_their_collections_and_indexes() {
     let put = |key: &[u8], value: &[u8]| {
         let mut txn = engine.begin(TxnOptions::default());
         txn.put(DictionaryId::ROOT, key, value).unwrap();
-        txn.commit(Durability::Synced).unwrap();
+        txn.commit(Durability::Synced).unwrap().durable().unwrap();
     };
     put(b"ndb.old", &record("db.old"));
     put(b"nbroken", b"no document");
@@ -282,7 +282,7 @@ fn dictionaries_have_the_names_of_their_collections_and_indexes() {
     let mut txn = engine.begin(TxnOptions::default());
     txn.put(DictionaryId::ROOT, b"ndb.new", &record("db.new")).unwrap();
     txn.delete(DictionaryId::ROOT, b"ndb.old").unwrap();
-    txn.commit(Durability::Synced).unwrap();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
     drop(engine);
     assert_eq!(names(), ["(catalog)", "db.new", "db.new.$a_1", "-"]);
     let text = inspect(&look(dir.path()), Section::Tree(index.0)).unwrap().text();
@@ -411,7 +411,7 @@ fn wrong_order_under_a_right_checksum_is_named() {
     for key in 0..500_u32 {
         txn.put(dictionary, &key.to_be_bytes(), &[7; 100]).unwrap();
     }
-    txn.commit(Durability::Synced).unwrap();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
     engine.close().unwrap();
     drop(engine);
     let json = inspect(&look(dir.path()), Section::Segments).unwrap().json();

@@ -12,10 +12,14 @@
 //! 2. Memory that grows with what clients send is charged to a part of one [`Account`] before it
 //!    is allocated, and until it is freed.
 
+mod growth;
 mod memory;
+mod sort;
 mod stack;
 
+pub use growth::{Growth, UNCHARGED_BYTES};
 pub use memory::{Account, Charge, Part, Usage};
+pub use sort::{sort_by, sorted_order};
 pub use stack::check_stack;
 
 use errors::Result;
@@ -28,6 +32,12 @@ pub trait Interrupt: Send + Sync {
     /// `Ok` to go on; the error the client gets where the operation was killed, its time is over
     /// or the server stops. A few loads and at most one look at the clock.
     fn check(&self) -> Result<()>;
+
+    /// As [`Interrupt::check`], of an operation that waits for others and does nothing itself: a
+    /// server that stops lets those that work finish, and ends those that wait at once.
+    fn check_wait(&self) -> Result<()> {
+        self.check()
+    }
 }
 
 /// Units of work between two looks at the interrupt. A unit is a visit of one element, some tens of
@@ -45,6 +55,8 @@ struct Operation {
 
 thread_local! {
     static OPERATION: RefCell<Option<Operation>> = const { RefCell::new(None) };
+    /// Why code that cannot fail has ended early.
+    static STOPPED: RefCell<Option<errors::Error>> = const { RefCell::new(None) };
     /// Units of work left before the interrupt is asked again.
     static COUNTDOWN: Cell<u32> = const { Cell::new(POLL_PERIOD) };
 }
@@ -61,6 +73,7 @@ pub struct Scope {
 /// Enters an operation on this thread.
 pub fn enter(interrupt: Arc<dyn Interrupt>, account: Arc<Account>) -> Scope {
     let entered = Some(Operation { interrupt, account });
+    STOPPED.set(None);
     let outer = OPERATION.with(|operation| operation.replace(entered));
     Scope { outer, not_send: PhantomData }
 }
@@ -86,13 +99,53 @@ pub fn poll_work(units: usize) -> Result<()> {
     if left > 0 { Ok(()) } else { check() }
 }
 
+/// Counts `units` of work where nothing can fail, as inside a comparison. The next [`poll`] on this
+/// thread asks the interrupt if they were many.
+#[inline]
+pub fn note_work(units: usize) {
+    let units = u32::try_from(units).unwrap_or(u32::MAX);
+    COUNTDOWN.set(COUNTDOWN.get().saturating_sub(units));
+}
+
+/// Counts `units` of work in code that cannot fail; true where it should end at once with whatever
+/// result. Whoever called that code asks [`check_stopped`] before the result is used.
+#[inline]
+pub fn is_stopped(units: usize) -> bool {
+    match poll_work(units) {
+        Ok(()) => false,
+        Err(error) => {
+            STOPPED.set(Some(error));
+            // Until somebody takes the error, each poll asks.
+            COUNTDOWN.set(0);
+            true
+        }
+    }
+}
+
+/// Fails where code that cannot fail was ended by [`is_stopped`] since it was last asked. So does the
+/// next [`poll`].
+pub fn check_stopped() -> Result<()> {
+    STOPPED.take().map_or(Ok(()), Err)
+}
+
 /// Asks the interrupt now.
 #[cold]
 pub fn check() -> Result<()> {
+    check_stopped()?;
     COUNTDOWN.set(POLL_PERIOD);
-    let interrupt = OPERATION
-        .with_borrow(|operation| operation.as_ref().map(|running| Arc::clone(&running.interrupt)));
-    interrupt.map_or(Ok(()), |interrupt| interrupt.check())
+    interrupt().map_or(Ok(()), |interrupt| interrupt.check())
+}
+
+/// Asks whether the operation on this thread may wait, or go on waiting, for what others hold: a
+/// lock, room for its writes.
+#[cold]
+pub fn check_wait() -> Result<()> {
+    interrupt().map_or(Ok(()), |interrupt| interrupt.check_wait())
+}
+
+fn interrupt() -> Option<Arc<dyn Interrupt>> {
+    OPERATION
+        .with_borrow(|operation| operation.as_ref().map(|running| Arc::clone(&running.interrupt)))
 }
 
 /// Takes memory for the operation that runs on this thread. Fails with `ExceededMemoryLimit` (146)
@@ -128,9 +181,15 @@ mod tests {
         let ended = (0..10_000).position(|_| poll().is_err()).expect("it is killed");
         assert!(ended < POLL_PERIOD as usize, "{ended}");
         assert!(poll_work(usize::MAX).is_err(), "a lot of work at once asks at once");
+        assert!(is_stopped(POLL_PERIOD as usize));
+        assert!(poll().is_err(), "code that could not fail was stopped");
+        assert!(is_stopped(POLL_PERIOD as usize));
+        assert!(check_stopped().is_err() && check_stopped().is_ok());
+        note_work(usize::MAX);
+        assert!(poll().is_err(), "work that was noted is asked about next");
         drop(scope);
         assert!((0..10_000).all(|_| poll().is_ok()), "after the scope");
-        assert_eq!(killed.0.load(Ordering::Relaxed), 2);
+        assert_eq!(killed.0.load(Ordering::Relaxed), 5);
     }
 
     #[test]

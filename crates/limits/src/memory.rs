@@ -232,6 +232,12 @@ impl Charge {
     }
 }
 
+impl std::fmt::Debug for Charge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Charge({}: {})", self.part.name(), self.bytes)
+    }
+}
+
 impl Drop for Charge {
     fn drop(&mut self) {
         self.set(0);

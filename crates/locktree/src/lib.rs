@@ -6,7 +6,8 @@
 //!    exclusive by a holder) goes first.
 //! 2. A request that would close a cycle of waiters is refused at once: the requester is the
 //!    victim. The graph is exact, so nobody is refused for a cycle that is not there.
-//! 3. A request waits no longer than its timeout; with a timeout of zero it never waits.
+//! 3. A request waits no longer than its timeout; with a timeout of zero it never waits. It ends
+//!    sooner where its operation may not go on ([`LockTable::ask_while_waiting`]).
 //! 4. While a snapshot older than a commit lives, the table remembers the commit's timestamp on
 //!    the keys it wrote, so that a blind write finds a conflict without reading the tree. Where
 //!    it had to forget, it says so ([`Granted::complete_since`]) and the caller reads.
@@ -20,6 +21,7 @@ mod escalate;
 mod inspect;
 #[cfg(all(test, shuttle))]
 mod interleavings;
+mod ordered;
 mod owner;
 mod range;
 mod shard;
@@ -77,7 +79,7 @@ pub enum Error {
         /// One of the transactions in its way.
         blocker: u64,
     },
-    /// The transaction was killed.
+    /// The transaction was killed, or its operation may not go on waiting.
     #[error("interrupted")]
     Interrupted,
     /// The table is at its memory limit and the transaction's locks could not be escalated.

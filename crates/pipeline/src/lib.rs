@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod env;
+mod memory;
 mod optimize;
 mod parse;
 mod source;

@@ -2,6 +2,7 @@
 
 use bson::raw::RawDocumentBuf;
 use errors::Result;
+use std::sync::Arc;
 
 /// A stream of documents.
 pub trait Source: Send {
@@ -46,15 +47,28 @@ impl VecSource {
 
 impl Source for VecSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        limits::poll()?;
         Ok(self.0.next())
     }
 }
 
-/// Everything a source still has.
-pub(crate) fn drain(source: &mut dyn Source) -> Result<Vec<RawDocumentBuf>> {
-    let mut all = Vec::new();
-    while let Some(document) = source.next()? {
-        all.push(document);
+/// Documents that several readers share, a copy of each at a time.
+pub(crate) struct SharedSource {
+    documents: Arc<[RawDocumentBuf]>,
+    at: usize,
+}
+
+impl SharedSource {
+    pub(crate) fn new(documents: Arc<[RawDocumentBuf]>) -> Self {
+        Self { documents, at: 0 }
     }
-    Ok(all)
+}
+
+impl Source for SharedSource {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        limits::poll()?;
+        let document = self.documents.get(self.at).cloned();
+        self.at += 1;
+        Ok(document)
+    }
 }

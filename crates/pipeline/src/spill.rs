@@ -5,6 +5,7 @@
 //! the stage that made it.
 
 use crate::env::Env;
+use crate::memory::Held;
 use errors::{Code, Error, Result};
 use os::{File, OpenOptions, Vfs};
 use std::cmp::Ordering;
@@ -106,6 +107,7 @@ impl Runs {
         let mut writer = RunWriter::new(self.end);
         for record in records {
             let (key, value) = record?;
+            poll_record(key.as_ref().len() + value.as_ref().len())?;
             writer.add(&mut *self.spill, key.as_ref(), value.as_ref())?;
         }
         self.close(writer)
@@ -136,6 +138,11 @@ impl Runs {
         let heads = Heads::open(&*self.spill, &self.extents)?;
         Ok(Merged { spill: self.spill, heads })
     }
+}
+
+/// Writing or reading a record is as much work as it is long.
+fn poll_record(bytes: usize) -> Result<()> {
+    limits::poll_work(1 + bytes / limits::BYTES_PER_UNIT)
 }
 
 struct RunWriter {
@@ -188,8 +195,10 @@ struct Heads {
     readers: Vec<Reader>,
 }
 
+/// A run's next key. Its value stays on disk until it is wanted: the heads of 64 runs of large documents
+/// would not fit.
 struct Head {
-    record: Record,
+    key: Vec<u8>,
     run: usize,
 }
 
@@ -210,7 +219,7 @@ impl PartialOrd for Head {
 impl Ord for Head {
     /// Reversed: the heap's greatest is the least key of the oldest run.
     fn cmp(&self, other: &Self) -> Ordering {
-        (&other.record.0, other.run).cmp(&(&self.record.0, self.run))
+        (&other.key, other.run).cmp(&(&self.key, self.run))
     }
 }
 
@@ -225,16 +234,18 @@ impl Heads {
     }
 
     fn refill(&mut self, spill: &dyn Spill, run: usize) -> Result<()> {
-        if let Some(record) = self.readers[run].next(spill)? {
-            self.heap.push(Head { record, run });
+        if let Some(key) = self.readers[run].next_key(spill)? {
+            self.heap.push(Head { key, run });
         }
         Ok(())
     }
 
     fn next(&mut self, spill: &dyn Spill) -> Result<Option<Record>> {
-        let Some(head) = self.heap.pop() else { return Ok(None) };
-        self.refill(spill, head.run)?;
-        Ok(Some(head.record))
+        let Some(Head { key, run }) = self.heap.pop() else { return Ok(None) };
+        let value = self.readers[run].value(spill)?;
+        poll_record(key.len() + value.len())?;
+        self.refill(spill, run)?;
+        Ok(Some((key, value)))
     }
 }
 
@@ -244,11 +255,13 @@ pub(crate) struct Reader {
     end: u64,
     buffer: Vec<u8>,
     used: usize,
+    /// How long the value is whose key was read.
+    value_len: usize,
 }
 
 impl Reader {
     pub(crate) fn new(start: u64, end: u64) -> Self {
-        Self { at: start, end, buffer: Vec::new(), used: 0 }
+        Self { at: start, end, buffer: Vec::new(), used: 0, value_len: 0 }
     }
 
     /// Makes sure `wanted` bytes stand in the buffer.
@@ -265,10 +278,7 @@ impl Reader {
         let read = spill.read_at(self.at, &mut self.buffer[have..])?;
         self.buffer.truncate(have + read);
         self.at += read as u64;
-        if self.buffer.len() < wanted {
-            return Err(Error::new(Code::INTERNAL_ERROR, "a temporary file ended too early"));
-        }
-        Ok(())
+        if self.buffer.len() < wanted { Err(ended_early()) } else { Ok(()) }
     }
 
     fn take(&mut self, spill: &dyn Spill, len: usize) -> Result<&[u8]> {
@@ -284,33 +294,71 @@ impl Reader {
         Ok(u32::from_le_bytes(word) as usize)
     }
 
-    pub(crate) fn next(&mut self, spill: &dyn Spill) -> Result<Option<Record>> {
+    /// The key of the next record; its [`Self::value`] must be taken before the next one's.
+    fn next_key(&mut self, spill: &dyn Spill) -> Result<Option<Vec<u8>>> {
         if self.used == self.buffer.len() && self.at == self.end {
             return Ok(None);
         }
         let (key_len, value_len) = (self.length(spill)?, self.length(spill)?);
-        let key = self.take(spill, key_len)?.to_vec();
-        let value = self.take(spill, value_len)?.to_vec();
+        self.value_len = value_len;
+        self.take(spill, key_len).map(|key| Some(key.to_vec()))
+    }
+
+    /// The value of the record whose key was read last.
+    fn value(&mut self, spill: &dyn Spill) -> Result<Vec<u8>> {
+        let len = std::mem::take(&mut self.value_len);
+        if len <= READ_BYTES {
+            return self.take(spill, len).map(<[u8]>::to_vec);
+        }
+        // Past the buffer: it would stay as large as the largest value.
+        let have = self.buffer.len() - self.used;
+        if len > have && (len - have) as u64 > self.end - self.at {
+            return Err(ended_early());
+        }
+        let mut value = vec![0; len];
+        let buffered = have.min(len);
+        value[..buffered].copy_from_slice(&self.buffer[self.used..self.used + buffered]);
+        self.used += buffered;
+        if buffered < len {
+            if spill.read_at(self.at, &mut value[buffered..])? < len - buffered {
+                return Err(ended_early());
+            }
+            self.at += (len - buffered) as u64;
+        }
+        Ok(value)
+    }
+
+    /// The next record.
+    pub(crate) fn next(&mut self, spill: &dyn Spill) -> Result<Option<Record>> {
+        let Some(key) = self.next_key(spill)? else { return Ok(None) };
+        let value = self.value(spill)?;
+        poll_record(key.len() + value.len())?;
         Ok(Some((key, value)))
     }
+}
+
+fn ended_early() -> Error {
+    Error::new(Code::INTERNAL_ERROR, "a temporary file ended too early")
 }
 
 /// Documents written once and read many times: in memory as far as it may be, then on disk.
 pub(crate) struct Spool {
     memory: Vec<bson::raw::RawDocumentBuf>,
     bytes: usize,
+    held: Held,
     overflow: Option<(Box<dyn Spill>, RunWriter)>,
 }
 
 impl Spool {
-    pub(crate) fn new() -> Self {
-        Self { memory: Vec::new(), bytes: 0, overflow: None }
+    pub(crate) fn new(env: &dyn Env) -> Self {
+        let held = Held::within(env.options().memory_limit_bytes);
+        Self { memory: Vec::new(), bytes: 0, held, overflow: None }
     }
 
     pub(crate) fn add(&mut self, document: bson::raw::RawDocumentBuf, env: &dyn Env) -> Result<()> {
         let options = env.options();
         let size = document.as_bytes().len() + 64;
-        if self.overflow.is_none() && self.bytes + size <= options.memory_limit_bytes {
+        if self.overflow.is_none() && self.held.fits(self.bytes + size, 0)? {
             self.bytes += size;
             self.memory.push(document);
             return Ok(());
@@ -332,13 +380,14 @@ impl Spool {
             writer.flush(&mut *spill)?;
             overflow = Some((spill, writer.end));
         }
-        Ok(Arc::new(SealedSpool { memory: self.memory, overflow }))
+        Ok(Arc::new(SealedSpool { memory: self.memory, _held: self.held, overflow }))
     }
 }
 
 /// A spool that is complete.
 pub(crate) struct SealedSpool {
     memory: Vec<bson::raw::RawDocumentBuf>,
+    _held: Held,
     overflow: Option<(Box<dyn Spill>, u64)>,
 }
 

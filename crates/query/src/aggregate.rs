@@ -98,7 +98,21 @@ impl Prepared {
                 (PipelineContext::on_database(database, parse.clone()), None)
             }
         };
-        let pipeline = Pipeline::parse(request.pipeline, &context)?.optimize();
+        let pipeline = Pipeline::parse(request.pipeline, &context)?;
+        if namespace.is_some() && matches!(pipeline.stages().first(), Some(Stage::Documents(_))) {
+            return Err(Error::new(
+                Code::INVALID_NAMESPACE,
+                "'$documents' can only be run with {aggregate: 1}, not on a collection",
+            ));
+        }
+        let series = collection.as_ref().is_some_and(|c| c.options().time_series.is_some());
+        if series && matches!(pipeline.stages().first(), Some(Stage::RankFusion(_))) {
+            return Err(Error::location(
+                10_557_301,
+                "$rankFusion is not supported on time-series collections",
+            ));
+        }
+        let pipeline = pipeline.optimize();
         Ok(Self { pipeline, namespace, parse })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::request::FindAndModifyResult;
 use bson::raw::RawBson;
-use catalog::{Catalog, Collection, Durability, Names, Namespace, Reader, Snapshot, Txn};
+use catalog::{Catalog, Collection, Names, Namespace, Reader, Snapshot, Txn};
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 
@@ -75,8 +75,6 @@ pub struct OpContext<'a> {
     pub first_statement: usize,
     /// Asked about every hundred documents.
     pub interrupt: Arc<dyn Interrupt>,
-    /// When a write may return.
-    pub durability: Durability,
     /// The client's `comment`.
     pub comment: Option<RawBson>,
     /// `bypassDocumentValidation`: writes go past the collections' validators.
@@ -98,7 +96,7 @@ pub enum Whole {
 }
 
 impl<'a> OpContext<'a> {
-    /// The usual context: no transaction, buffered durability.
+    /// The usual context: no transaction.
     pub fn new(catalog: &'a Arc<Catalog>, interrupt: Arc<dyn Interrupt>) -> Self {
         Self {
             catalog,
@@ -108,7 +106,6 @@ impl<'a> OpContext<'a> {
             statements: None,
             first_statement: 0,
             interrupt,
-            durability: Durability::Buffered,
             comment: None,
             bypass_validation: false,
             whole: Whole::default(),
@@ -117,13 +114,11 @@ impl<'a> OpContext<'a> {
 
     /// The collection or view of this name. May wait where the reader is serializable.
     pub(crate) fn collection(&self, ns: &Namespace) -> Result<Option<Arc<Collection>>> {
-        let found = if let Some(txn) = &self.txn {
-            txn.collection(ns)
-        } else {
-            match self.own.find(ns) {
-                Some(own) => own.cloned(),
-                None => self.catalog.collection(ns),
-            }
+        let found = match (&self.txn, self.own.find(ns), &self.snapshot) {
+            (Some(txn), ..) => txn.collection_to_read(ns)?,
+            (None, Some(own), _) => own.cloned(),
+            (None, None, Some(state)) => self.catalog.collection_in(ns, state)?,
+            (None, None, None) => self.catalog.collection(ns),
         };
         if found.is_none() {
             self.refuse_buckets(ns)?;
@@ -149,6 +144,12 @@ impl<'a> OpContext<'a> {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Whether it reads the newest state, whatever that is: no transaction's, and none that the
+    /// client named.
+    pub(crate) fn reads_newest(&self) -> bool {
+        self.txn.is_none() && self.snapshot.is_none()
     }
 
     /// What a read sees. Take it after looking up collections.

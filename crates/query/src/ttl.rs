@@ -141,6 +141,12 @@ impl Interrupt for Stop {
     }
 }
 
+impl limits::Interrupt for Stop {
+    fn check(&self) -> Result<()> {
+        Interrupt::check(self)
+    }
+}
+
 impl TtlMonitor {
     /// Starts the thread; `report` is told of every pass.
     pub fn start(
@@ -153,6 +159,9 @@ impl TtlMonitor {
         let (catalog_of_thread, stop_of_thread) = (Arc::clone(catalog), Arc::clone(&stop));
         let job = Box::new(move || {
             let interrupt: Arc<dyn Interrupt> = Arc::<Stop>::clone(&stop_of_thread);
+            // Nobody's memory: an expiry holds no more than a batch of keys.
+            let _scope =
+                limits::enter(Arc::<Stop>::clone(&stop_of_thread), limits::Account::new(u64::MAX));
             while stop_of_thread.rest() {
                 report(expire_documents(&catalog_of_thread, &interrupt));
             }

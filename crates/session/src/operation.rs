@@ -33,9 +33,18 @@ pub struct Operation {
     kill_code: AtomicI32,
     /// The engine's number of the transaction it works in; 0 without one.
     txn: AtomicU64,
-    shutdown: Arc<AtomicBool>,
+    stopping: Arc<Stopping>,
     /// Guards what `currentOp` reads beside the numbers.
     details: Mutex<Details>,
+}
+
+/// How far the server's end has come, for all operations.
+#[derive(Default)]
+struct Stopping {
+    /// Operations that wait for others end.
+    waits: AtomicBool,
+    /// Every operation ends.
+    all: AtomicBool,
 }
 
 #[derive(Default)]
@@ -85,7 +94,7 @@ pub struct OpSnapshot {
 }
 
 impl Operation {
-    fn new(connection: u64, shutdown: Arc<AtomicBool>) -> Self {
+    fn new(connection: u64, stopping: Arc<Stopping>) -> Self {
         Self {
             connection,
             number: AtomicU64::new(0),
@@ -93,7 +102,7 @@ impl Operation {
             killed: AtomicU64::new(0),
             kill_code: AtomicI32::new(0),
             txn: AtomicU64::new(0),
-            shutdown,
+            stopping,
             details: Mutex::default(),
         }
     }
@@ -153,8 +162,8 @@ impl Operation {
     /// Fails where the running operation was killed, ran past its deadline, or the server stops.
     /// `now` is asked only where there is a deadline.
     pub fn check(&self, now: impl FnOnce() -> Duration) -> Result<()> {
-        if self.shutdown.load(Ordering::Relaxed) {
-            return Err(Error::new(Code::INTERRUPTED_AT_SHUTDOWN, "interrupted at shutdown"));
+        if self.stopping.all.load(Ordering::Relaxed) {
+            return Err(interrupted_at_shutdown());
         }
         if self.killed.load(Ordering::Relaxed) == self.number() && self.number() != 0 {
             return Err(kill_error(Code(self.kill_code.load(Ordering::Relaxed))));
@@ -164,6 +173,15 @@ impl Operation {
             return Err(Error::new(Code::MAX_TIME_MS_EXPIRED, "operation exceeded time limit"));
         }
         Ok(())
+    }
+
+    /// As [`Operation::check`], where the operation waits for others: it ends as soon as the server
+    /// begins to stop.
+    pub fn check_wait(&self, now: impl FnOnce() -> Duration) -> Result<()> {
+        if self.stopping.waits.load(Ordering::Relaxed) {
+            return Err(interrupted_at_shutdown());
+        }
+        self.check(now)
     }
 
     /// Tells the operation to stop if it still is number `number`.
@@ -194,6 +212,10 @@ impl Operation {
     }
 }
 
+fn interrupted_at_shutdown() -> Error {
+    Error::new(Code::INTERRUPTED_AT_SHUTDOWN, "interrupted at shutdown")
+}
+
 fn kill_error(code: Code) -> Error {
     match code {
         Code::CURSOR_KILLED => Error::new(code, "cursor was killed"),
@@ -216,20 +238,20 @@ pub struct Start<'a> {
 /// All slots, by connection.
 pub struct Operations {
     next: AtomicU64,
-    shutdown: Arc<AtomicBool>,
+    stopping: Arc<Stopping>,
     slots: Mutex<BTreeMap<u64, Arc<Operation>>>,
 }
 
 impl Default for Operations {
     fn default() -> Self {
-        Self { next: AtomicU64::new(1), shutdown: Arc::default(), slots: Mutex::default() }
+        Self { next: AtomicU64::new(1), stopping: Arc::default(), slots: Mutex::default() }
     }
 }
 
 impl Operations {
     /// Makes the slot of a new connection.
     pub fn open(&self, connection: u64) -> Arc<Operation> {
-        let slot = Arc::new(Operation::new(connection, Arc::clone(&self.shutdown)));
+        let slot = Arc::new(Operation::new(connection, Arc::clone(&self.stopping)));
         self.slots.lock().insert(connection, Arc::clone(&slot));
         slot
     }
@@ -287,14 +309,20 @@ impl Operations {
         of_session.filter(|op| self.kill(op.number, Code::INTERRUPTED)).count()
     }
 
+    /// From here on every [`Operation::check_wait`] fails with `InterruptedAtShutdown`.
+    pub fn end_waits(&self) {
+        self.stopping.waits.store(true, Ordering::Relaxed);
+    }
+
     /// From here on every [`Operation::check`] fails with `InterruptedAtShutdown`.
     pub fn begin_shutdown(&self) {
-        self.shutdown.store(true, Ordering::Relaxed);
+        self.end_waits();
+        self.stopping.all.store(true, Ordering::Relaxed);
     }
 
     /// Whether [`Operations::begin_shutdown`] was called.
     pub fn is_shutting_down(&self) -> bool {
-        self.shutdown.load(Ordering::Relaxed)
+        self.stopping.all.load(Ordering::Relaxed)
     }
 }
 
@@ -369,7 +397,12 @@ mod tests {
     fn shutdown_interrupts_everything() {
         let operations = Operations::default();
         let slot = operations.open(1);
+        let of_wait = || slot.check_wait(|| Duration::ZERO).err().map(|error| error.code());
+        assert_eq!((code(&slot, 0), of_wait()), (None, None));
+        operations.end_waits();
+        let ended = Some(Code::INTERRUPTED_AT_SHUTDOWN);
+        assert_eq!((code(&slot, 0), of_wait()), (None, ended), "who works may finish");
         operations.begin_shutdown();
-        assert_eq!(code(&slot, 0), Some(Code::INTERRUPTED_AT_SHUTDOWN));
+        assert_eq!((code(&slot, 0), of_wait()), (ended, ended));
     }
 }

@@ -3,9 +3,12 @@
 use crate::features::Feature;
 use crate::model::{Changes, Key, Overlay};
 use crate::setup;
-use crate::world::World;
+use crate::world::{Down, World};
 use anyhow::{Result, bail, ensure};
 use engine::{DictionaryId, Durability, Error, OnConflict, Savepoint, Txn, TxnOptions};
+use os::sim::Fault;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// One open transaction and what it must have seen and done.
 pub(crate) struct Client {
@@ -241,46 +244,131 @@ impl World {
     pub(crate) fn commit(&mut self, who: usize) -> Result<()> {
         let synced = self.random.one_in(4);
         let durability = if synced { Durability::Synced } else { Durability::Buffered };
-        self.commit_as(who, durability)
+        let planted = match self.random.below(12) {
+            0 | 1 if self.features.has(Feature::FullDisk) => Planted::FullDisk,
+            2 if self.features.has(Feature::CommitPanics) => Planted::PanicBeforePublishing,
+            3 if self.features.has(Feature::CommitPanics) => Planted::PanicAfterPublishing,
+            _ => Planted::Nothing,
+        };
+        self.commit_with(who, durability, planted)
     }
 
     pub(crate) fn commit_as(&mut self, who: usize, durability: Durability) -> Result<()> {
+        self.commit_with(who, durability, Planted::Nothing)
+    }
+
+    fn commit_with(&mut self, who: usize, durability: Durability, planted: Planted) -> Result<()> {
         let Client { txn, snapshot, changes, .. } = self.clients.swap_remove(who);
         let synced =
             durability == Durability::Synced || self.setup.options.log_flush_period.is_zero();
-        let line = format!("{}: commit {durability:?}, {} writes", txn.id(), changes.writes.len());
-        self.note(line);
+        let writes = changes.writes.len();
+        self.note(format!("{}: commit {durability:?}, {writes} writes, {planted:?}", txn.id()));
         let mut published = None;
-        let result = txn.commit_with(durability, |ts| published = Some(ts.0));
-        // A spilled transaction may count as a commit also where all it wrote was taken back.
-        if changes.is_empty() && published.is_none_or(|ts| ts == snapshot) {
-            return match result {
-                Ok(ts) => {
-                    ensure!(ts.0 == snapshot, "a commit without writes is at {ts:?}");
-                    if durability == Durability::Synced {
-                        // It vouches for what it read.
-                        self.model.durable = self.model.newest;
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            panic_next_commit(planted == Planted::PanicBeforePublishing);
+            txn.commit_with(durability, |ts| {
+                published = Some(ts.0);
+                match planted {
+                    // The next call is the log's: it writes what the sync is to make durable.
+                    Planted::FullDisk if synced => {
+                        self.sim.fault_at(self.sim.syscalls() + 1, Fault::NoSpace);
                     }
-                    Ok(())
+                    Planted::PanicAfterPublishing => resume_unwind(Box::new("planted")),
+                    _ => {}
                 }
-                Err(error) => self.excuse("commit", &error),
-            };
-        }
-        if let Some(ts) = published {
+            })
+        }));
+        panic_next_commit(false);
+        // A spilled transaction may count as a commit also where all it wrote was taken back.
+        let wrote = !changes.is_empty() || published.is_some_and(|ts| ts != snapshot);
+        let Ok(result) = ended else { return self.commit_panicked(published, wrote, changes) };
+        if let Some(ts) = published.filter(|_| wrote) {
             ensure!(ts == self.model.newest + 1, "commit {ts} follows {}", self.model.newest);
             self.model.commit(ts, changes);
             self.tally.commits += 1;
         }
-        match (result, published) {
-            (Ok(ts), Some(told)) => {
+        let (committed, told) = match (result, published) {
+            (Ok(committed), Some(told)) => (committed, told),
+            (Ok(committed), None) => bail!("commit {committed:?} was never published"),
+            (Err(error), Some(told)) if wrote => {
+                bail!("commit {told} is visible, and was said to have failed: {error}")
+            }
+            (Err(error), _) => return self.excuse("commit", &error),
+        };
+        match committed.durable() {
+            Ok(ts) => {
                 ensure!(ts.0 == told, "commit {ts:?} was published as {told}");
-                if synced {
+                if wrote && synced {
                     self.model.durable = told;
+                } else if durability == Durability::Synced {
+                    // It vouches for what it read.
+                    self.model.durable = self.model.newest;
                 }
                 Ok(())
             }
-            (Ok(ts), None) => bail!("commit {ts:?} was never published"),
-            (Err(error), _) => self.excuse("commit", &error),
+            Err(error) => {
+                self.tally.commits_not_durable += 1;
+                self.excuse("the sync of a commit", &error)
+            }
         }
+    }
+
+    /// A commit ended by a bug: nobody may wait for it, and the next start decides whether it was.
+    fn commit_panicked(
+        &mut self,
+        published: Option<u64>,
+        wrote: bool,
+        changes: Changes,
+    ) -> Result<()> {
+        self.tally.commit_panics += 1;
+        if !wrote {
+            return Ok(());
+        }
+        let stopped = self.engine()?.stats().stopped.is_some();
+        ensure!(stopped, "a commit ended by a panic, and those behind it wait for it");
+        match published {
+            Some(ts) => self.model.commit(ts, changes),
+            None => self.model.in_doubt = Some(changes),
+        }
+        let mut next = self.engine()?.begin(TxnOptions::default());
+        let end = next
+            .put(DictionaryId::ROOT, b"k", b"never")
+            .and_then(|()| next.commit(Durability::Buffered)?.durable().map(drop));
+        ensure!(
+            matches!(
+                end,
+                Err(Error::Stopped(_) | Error::WriteConflict | Error::LockTimeout { .. })
+            ),
+            "a commit behind one that panicked: {end:?}"
+        );
+        self.down.get_or_insert(Down::Stopped);
+        Ok(())
+    }
+}
+
+/// What goes wrong in the middle of a commit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Planted {
+    Nothing,
+    /// The disk fills up when the commit is visible, and before it is synced.
+    FullDisk,
+    /// A bug when its record is in the log…
+    PanicBeforePublishing,
+    /// …or when it is visible.
+    PanicAfterPublishing,
+}
+
+thread_local! {
+    static PANICS: Cell<bool> = const { Cell::new(false) };
+}
+
+fn panic_next_commit(panics: bool) {
+    PANICS.set(panics);
+}
+
+/// What the engine calls in each commit between the log and the publishing.
+pub(crate) fn before_publishing() {
+    if PANICS.replace(false) {
+        resume_unwind(Box::new("planted"));
     }
 }

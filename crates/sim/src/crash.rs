@@ -123,6 +123,7 @@ impl World {
     fn check_recovered(&mut self) -> Result<()> {
         self.tally.recoveries += 1;
         let at = self.engine()?.snapshot().timestamp().0;
+        self.model.resolve_doubt(at);
         let (durable, newest) = (self.model.durable, self.model.newest);
         self.note(format!("recovered at {at}, durable {durable}, newest {newest}"));
         ensure!(at <= newest, "commit {at} came back and never was");

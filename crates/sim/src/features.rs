@@ -31,10 +31,12 @@ pub enum Feature {
     FullDisk,
     /// Bits flip, writes and reads go astray, writes are lost.
     Damage,
+    /// Commits end by a bug.
+    CommitPanics,
 }
 
 /// Every feature, in the order of its bit.
-pub(crate) const ALL: [Feature; 12] = [
+pub(crate) const ALL: [Feature; 13] = [
     Feature::Dictionaries,
     Feature::BigValues,
     Feature::Savepoints,
@@ -47,6 +49,7 @@ pub(crate) const ALL: [Feature; 12] = [
     Feature::IoErrors,
     Feature::FullDisk,
     Feature::Damage,
+    Feature::CommitPanics,
 ];
 
 /// A set of features.
@@ -61,6 +64,8 @@ impl Features {
             let on = match feature {
                 Feature::Damage => random.one_in(4),
                 Feature::IoErrors | Feature::FullDisk => random.one_in(3),
+                // Each ends the process.
+                Feature::CommitPanics => random.one_in(6),
                 Feature::Crashes => !random.one_in(4),
                 _ => random.one_in(2),
             };

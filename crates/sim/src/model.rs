@@ -38,6 +38,8 @@ pub(crate) struct Model {
     pub(crate) newest: u64,
     /// Up to here commits were acknowledged as durable.
     pub(crate) durable: u64,
+    /// The commit after the newest, which ended by a bug: it may be in the log.
+    pub(crate) in_doubt: Option<Changes>,
 }
 
 impl Model {
@@ -48,6 +50,7 @@ impl Model {
             lives: BTreeMap::from([(engine::DictionaryId::ROOT.0, (0, NEVER))]),
             newest: 0,
             durable: 0,
+            in_doubt: None,
         }
     }
 
@@ -111,6 +114,15 @@ impl Model {
             if !changes.dropped.contains(&key.0) {
                 self.versions.entry(key).or_default().push((ts, write));
             }
+        }
+    }
+
+    /// The newest commit that came back says whether the one in doubt was one.
+    pub(crate) fn resolve_doubt(&mut self, at: u64) {
+        if let Some(changes) = self.in_doubt.take()
+            && at == self.newest + 1
+        {
+            self.commit(at, changes);
         }
     }
 

@@ -53,6 +53,7 @@ impl Setup {
             log_cap: pick(random, &[16 << 10, 64 << 10, 256 << 10]),
             frame_bytes: pick(random, &[0, 16 << 10, 256 << 10]),
             tiny_trees: options.tuning.tiny_trees,
+            before_publishing: Some(crate::client::before_publishing),
             ..Tuning::default()
         };
     }

@@ -32,6 +32,8 @@ pub struct Tally {
     pub recoveries: u64,
     pub recovery_crashes: u64,
     pub commits_lost_unsynced: u64,
+    pub commits_not_durable: u64,
+    pub commit_panics: u64,
     pub closes: u64,
     pub checkpoints: u64,
     pub backups: u64,
@@ -58,6 +60,8 @@ impl Tally {
             recoveries,
             recovery_crashes,
             commits_lost_unsynced,
+            commits_not_durable,
+            commit_panics,
             closes,
             checkpoints,
             backups,
@@ -78,6 +82,8 @@ impl Tally {
         *recoveries += other.recoveries;
         *recovery_crashes += other.recovery_crashes;
         *commits_lost_unsynced += other.commits_lost_unsynced;
+        *commits_not_durable += other.commits_not_durable;
+        *commit_panics += other.commit_panics;
         *closes += other.closes;
         *checkpoints += other.checkpoints;
         *backups += other.backups;

@@ -85,7 +85,7 @@ fn build(end: End) -> (Files, Vec<Contents>) {
                 state.insert((id.0, key), value);
             }
         }
-        txn.commit(Durability::Synced).unwrap();
+        txn.commit(Durability::Synced).unwrap().durable().unwrap();
         states.push(state);
         let _ = engine.step().unwrap();
         if n == 60 || n == COMMITS - 15 {

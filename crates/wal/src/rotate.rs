@@ -70,6 +70,10 @@ impl Wal {
         let _alone = self.preparing.lock();
         while self.limit.load(Ordering::Acquire) < until {
             self.check_running()?;
+            #[expect(
+                clippy::redundant_closure_for_method_calls,
+                reason = "the method's path is of one lifetime, and the argument is of all"
+            )]
             let made = self.make_file(priority, |maker, number| maker.empty(number));
             made.map_err(|e| self.stop_unless_full(e))?;
         }
@@ -93,12 +97,11 @@ impl Wal {
         };
         let recycled = spare.is_some();
         let maker = self.maker();
-        let from = match spare {
-            Some(spare) => spare,
-            None => {
-                self.check_free(priority)?;
-                new(&maker, number)?
-            }
+        let from = if let Some(spare) = spare {
+            spare
+        } else {
+            self.check_free(priority)?;
+            new(&maker, number)?
         };
         let made = self.make_ready(&maker, number, &from);
         if made.is_ok() {

@@ -102,6 +102,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// kill -9 right behind each command that takes a write concern, and in a mix with DDL.
+    Kill9Ddl {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Small file systems filled to the last byte: red zone, starts, drops; needs to mount.
     FullDisk {
         /// Arguments handed on to the script (`--help` lists them).
@@ -167,6 +173,7 @@ fn carry_out(task: Task) -> Result<()> {
         Task::Iibench { arguments } => drivers::script(Build::Alone, "iibench.py", &arguments),
         Task::Ycsb { arguments } => drivers::script(Build::Release, "ycsb.py", &arguments),
         Task::Kill9 { arguments } => drivers::script(Build::Alone, "kill9.py", &arguments),
+        Task::Kill9Ddl { arguments } => drivers::script(Build::Alone, "kill9_ddl.py", &arguments),
         Task::FullDisk { arguments } => drivers::script(Build::Alone, "full_disk.py", &arguments),
         Task::Isolation { arguments } => drivers::isolation(&arguments),
         Task::Gates { arguments } => gates::gates(&arguments),

@@ -79,7 +79,7 @@ impl Build {
             ));
         }
         let changes = Arc::new(ChangeLog::new(create(&mut txn, DictionaryOptions::default())?));
-        txn.commit(Durability::Buffered).map_err(from_engine)?;
+        txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
         collection.shared.note_changes(Some(&changes));
         let seen = engine.snapshot();
         let (engine, collection) = (engine.clone(), Arc::clone(collection));
@@ -144,12 +144,12 @@ impl Build {
                 entries += 1;
                 if bytes >= CHUNK_BYTES || entries >= CHUNK_DOCUMENTS {
                     self.check(check)?;
-                    txn.commit(Durability::Buffered).map_err(from_engine)?;
+                    txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
                     txn = self.begin_step();
                     (bytes, entries) = (0, 0);
                 }
             }
-            txn.commit(Durability::Buffered).map_err(from_engine)?;
+            txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
         }
         Ok(())
     }
@@ -211,7 +211,7 @@ impl Build {
             for row in &rows {
                 txn.write_covered(self.changes.dictionary(), row, None).map_err(from_engine)?;
             }
-            txn.commit(Durability::Buffered).map_err(from_engine)?;
+            txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
         }
         // Who held those keys may have given them up since.
         let mut txn = self.begin_step();
@@ -221,7 +221,7 @@ impl Build {
                 return Err(duplicate_key(&self.collection, index, &entry));
             }
         }
-        txn.commit(Durability::Buffered).map_err(from_engine)?;
+        txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
         self.seen = now;
         Ok(changes)
     }

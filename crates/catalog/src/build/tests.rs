@@ -5,7 +5,7 @@ use crate::index::id_key;
 use crate::{Catalog, CatalogOptions, IndexSpec, Namespace, TxnKind};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Document, doc};
-use engine::{Durability, Engine};
+use engine::Engine;
 use errors::{Code, Error, Result};
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -38,7 +38,7 @@ fn change(catalog: &Arc<Catalog>, id: i32, new: Option<&Document>) -> bool {
         (Some(old), None) => txn.delete_document(&collection, &key, old),
         (None, None) => Ok(()),
     };
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit().unwrap();
     changed.is_ok()
 }
 

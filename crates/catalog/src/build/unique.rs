@@ -5,12 +5,13 @@ use super::online::Build;
 use super::{IndexChange, IndexSelector, clone_index, selected, with_indexes};
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
-use crate::ddl::{Check, drop_index_records, write_record};
+use crate::ddl::{drop_index_records, write_record};
 use crate::failure::from_engine;
 use crate::namespace::Namespace;
+use crate::turns::Check;
 use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
-use engine::{Direction, Durability, KeyRange, Snapshot, TxnOptions};
+use engine::{Direction, Durability, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 
@@ -65,17 +66,19 @@ impl Catalog {
             indexes[place] = Arc::new(clone_index(new, created));
             with_indexes(&current, indexes)
         };
-        let ddl = self.ddl.lock();
-        let mut txn = self.engine().begin(TxnOptions::default());
-        drop_index_records(&mut txn, old.dictionary).map_err(from_engine)?;
-        write_record(&mut txn, &with_new(engine::Timestamp(0))).map_err(from_engine)?;
-        build.finish(&mut txn)?;
+        let (mut txn, ()) = self.begin_change(&|| Ok(()), |txn| {
+            write_record(txn, &with_new(engine::Timestamp(0))).map_err(from_engine)?;
+            drop_index_records(txn, old.dictionary).map_err(from_engine)?;
+            build.finish(txn)
+        })?;
+        let turn = self.turns.take(&mut txn);
         let committed = txn.commit_with(Durability::Buffered, |created| {
             *visible = true;
             self.publish(&Arc::new(with_new(created)));
         });
-        drop(ddl);
-        committed.map_err(from_engine).map(drop)
+        drop(turn);
+        committed.map_err(from_engine)?.visible();
+        Ok(())
     }
 }
 

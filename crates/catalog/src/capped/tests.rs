@@ -31,7 +31,7 @@ fn write(catalog: &Arc<Catalog>, step: impl Fn(&mut Txn, &Arc<Collection>) -> Re
     let mut txn = catalog.begin(TxnKind::Statement);
     let collection = txn.open_for_write(&name()).unwrap().unwrap();
     step(&mut txn, &collection).unwrap();
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit().unwrap();
 }
 
 fn insert(catalog: &Arc<Catalog>, id: i32, text: &str) {
@@ -84,7 +84,7 @@ fn the_oldest_make_room_by_number_and_by_size() {
     let collection = txn.open_for_write(&name()).unwrap().unwrap();
     let error = txn.insert_document(&collection, &large).unwrap_err();
     assert_eq!(error.message(), "object to insert exceeds cappedMaxSize");
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit().unwrap();
     assert_eq!(ids(&catalog), [1, 4]);
 }
 

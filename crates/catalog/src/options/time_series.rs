@@ -7,7 +7,7 @@
 //! Always true: every document has a date in the time field. Different from MongoDB: `_id` is
 //! unique, as everywhere.
 
-use super::{invalid, whole_number};
+use super::{invalid, invalid_type};
 use crate::index::IndexSpec;
 use bson::raw::{CStr, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Code, Error, Result};
@@ -68,6 +68,7 @@ impl TimeSeries {
         for element in document {
             let (name, value) = element?;
             match name.as_str() {
+                _ if matches!(value, RawBsonRef::Null | RawBsonRef::Undefined) => {}
                 "timeField" => time_field = Some(field_name(name, value)?),
                 "metaField" => meta_field = Some(field_name(name, value)?),
                 name if pace.take("create", name, value)? => {}
@@ -202,21 +203,27 @@ struct Pace {
 
 impl Pace {
     fn take(&mut self, command: &str, name: &str, value: RawBsonRef<'_>) -> Result<bool> {
+        let place = || format!("{command}.timeseries.{name}");
         let seconds = |value| {
-            whole_number(value).filter(|n| (1..=MAX_SPAN_SECONDS).contains(n)).ok_or_else(|| {
-                Error::bad_value(format!(
-                    "BSON field '{name}' value must be a number of seconds from 1 to \
-                     {MAX_SPAN_SECONDS}"
-                ))
-            })
+            let given = expr::types::option_integer(value);
+            let given = given.ok_or_else(|| invalid_type(&place(), value, "int"))?;
+            if (1..=MAX_SPAN_SECONDS).contains(&given) {
+                return Ok(given);
+            }
+            Err(Error::bad_value(format!(
+                "BSON field '{name}' value must be a number of seconds from 1 to \
+                 {MAX_SPAN_SECONDS}"
+            )))
         };
         match name {
             "granularity" => {
-                let granularity = Granularity::read(value.as_str()).ok_or_else(|| {
+                let RawBsonRef::String(text) = value else {
+                    return Err(invalid_type(&place(), value, "string"));
+                };
+                let granularity = Granularity::read(Some(text)).ok_or_else(|| {
                     Error::bad_value(format!(
-                        "Enumeration value {} for field '{command}.timeseries.granularity' is not \
-                         a valid value.",
-                        crate::text::value_text(value)
+                        "Enumeration value '{text}' for field '{}' is not a valid value.",
+                        place()
                     ))
                 })?;
                 self.granularity = Some(granularity);
@@ -250,11 +257,12 @@ impl Pace {
 fn field_name(name: &CStr, value: RawBsonRef<'_>) -> Result<String> {
     let name = name.as_str();
     let Some(field) = value.as_str() else {
-        return Err(Error::type_mismatch(format!(
-            "BSON field 'create.timeseries.{name}' is the wrong type, expected type 'string'"
-        )));
+        return Err(invalid_type(&format!("create.timeseries.{name}"), value, "string"));
     };
-    if field.is_empty() || field.contains(['.', '\0']) || field.starts_with('$') {
+    if field.contains('\0') {
+        return Err(Error::bad_value(format!("The '{name}' cannot contain a NUL byte")));
+    }
+    if field.is_empty() || field.contains('.') || field.starts_with('$') {
         return Err(Error::new(
             Code::INVALID_OPTIONS,
             format!("The '{name}' must be the name of a field, not empty and without '.'"),

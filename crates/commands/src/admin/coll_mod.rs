@@ -2,12 +2,12 @@
 //! they live, what a view is of, and the storage shape of what is written from now on (`reIndex`
 //! changes what is stored).
 
-use super::create::check_view_pipeline;
+use super::create::{check_expiry, check_view_pipeline};
 use crate::context::Context;
 use crate::fields::{Field, inner};
 use crate::registry::Command;
 use bson::raw::{RawBsonRef, RawDocumentBuf, cstr};
-use catalog::{IndexChange, IndexSelector, Namespace, STORAGE_OPTIONS};
+use catalog::{Collection, IndexChange, IndexSelector, Namespace, STORAGE_OPTIONS, same_pattern};
 use errors::{Code, Error, Result};
 
 pub(crate) const COLL_MOD: Command = Command::new(
@@ -26,6 +26,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let (mut capped_size, mut capped_max) = (None, None);
     let (mut expire_after, mut time_series) = (None, None);
     let (mut view_on, mut pipeline) = (None, None);
+    let mut images = None;
     let mut dry_run = false;
     for field in &fields[1..] {
         match field.name {
@@ -43,23 +44,33 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             "expireAfterSeconds" => expire_after = Some(field.value),
             "viewOn" => view_on = Some(field.str()?),
             "pipeline" => {
-                field.documents()?;
-                pipeline = Some(field.array()?);
+                pipeline = Some(catalog::view_pipeline(Some(field.array()?))?);
             }
             "dryRun" => dry_run = field.bool()?,
-            // There are none, so that turning them off is nothing to do.
-            "changeStreamPreAndPostImages" => {
-                if field.document()?.get("enabled")? != Some(RawBsonRef::Boolean(false)) {
-                    return Err(field.not_yet());
-                }
-            }
+            "changeStreamPreAndPostImages" => images = Some(field.document()?),
             _ => return Err(field.unknown()),
         }
     }
     context.at_collection(&namespace);
+    context.check_uuid(&namespace)?;
     let catalog = &context.service.catalog;
     let check = || context.check_interrupt();
-    catalog.require(&namespace)?;
+    let collection = catalog.require(&namespace)?;
+    if let Some(index) = &index {
+        if collection.is_view() {
+            return Err(invalid("option not supported on a view: index"));
+        }
+        // Nothing is changed where the index is not there.
+        check_index(&collection, index.selector)?;
+    }
+    if let Some(RawBsonRef::Int32(_) | RawBsonRef::Int64(_) | RawBsonRef::Double(_)) = expire_after
+    {
+        check_expiry(context, expire_after.and_then(expr::types::option_integer))?;
+    }
+    if collection.options().time_series.is_some() {
+        // MongoDB passes over them: there is no cap to change.
+        (capped_size, capped_max) = (None, None);
+    }
     if dry_run {
         return match index {
             Some(Index { selector, change, unique: true, .. })
@@ -79,13 +90,16 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         catalog.change_cap(&namespace, capped_size, capped_max, &check)?;
     }
     if view_on.is_some() || pipeline.is_some() {
-        if let Some(pipeline) = pipeline {
+        if let Some(pipeline) = &pipeline {
             check_view_pipeline(&namespace, pipeline)?;
         }
-        catalog.change_view(&namespace, view_on, pipeline, &check)?;
+        catalog.change_view(&namespace, view_on, pipeline.as_deref(), &check)?;
     }
     if expire_after.is_some() || time_series.is_some() {
         catalog.change_layout(&namespace, expire_after, time_series, &check)?;
+    }
+    if let Some(images) = images {
+        catalog.change_images(&namespace, images, &check)?;
     }
     if !shape.is_empty() {
         catalog.reshape_indexes(&namespace, IndexSelector::Name("_id_"), &shape, &check)?;
@@ -94,6 +108,28 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         Some(index) => change_index(context, &namespace, index),
         None => Ok(()),
     }
+}
+
+/// Refuses an index that is not there.
+fn check_index(collection: &Collection, selector: IndexSelector<'_>) -> Result<()> {
+    let indexes = collection.indexes();
+    let (found, shown) = match selector {
+        IndexSelector::All => return Ok(()),
+        IndexSelector::Name(name) => {
+            let on_id = name == collection.options().id_index_name();
+            (on_id || indexes.iter().any(|index| index.spec().name == name), name.to_owned())
+        }
+        IndexSelector::Key(key) => {
+            let on_id = matches!(key.iter().next(), Some(Ok((path, _))) if path.as_str() == "_id");
+            let found = indexes.iter().any(|index| same_pattern(&index.spec().key, key));
+            (on_id || found, expr::show::document(key))
+        }
+    };
+    if found {
+        return Ok(());
+    }
+    let namespace = collection.namespace();
+    Err(Error::new(Code::INDEX_NOT_FOUND, format!("cannot find index {shown} for ns {namespace}")))
 }
 
 /// Changes an index, and says what of it is new.

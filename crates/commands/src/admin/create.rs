@@ -13,63 +13,18 @@ use pipeline::{Pipeline, PipelineContext};
 pub(crate) const CREATE: Command =
     Command::new("create", "Makes a collection or a view.", run).api_v1().write_concern();
 
-/// What `create` may say; which of it can be honoured is [`CollectionOptions`]'s to know.
-const KNOWN: [&str; 24] = [
-    "autoIndexId",
-    "capped",
-    "changeStreamPreAndPostImages",
-    "clusteredIndex",
-    "collation",
-    "compression",
-    "encryptedFields",
-    "expireAfterSeconds",
-    "fanout",
-    "idIndex",
-    "indexOptionDefaults",
-    "max",
-    "pageSize",
-    "partitioned",
-    "pipeline",
-    "primaryKey",
-    "readPageSize",
-    "size",
-    "storageEngine",
-    "temp",
-    "timeseries",
-    "validationAction",
-    "validationLevel",
-    "validator",
-];
-
+/// The types of its fields stand in the table of arguments; which of them can be honoured together
+/// is [`CollectionOptions`]'s to know.
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;
-    for field in &fields[1..] {
-        match field.name {
-            "capped" | "autoIndexId" | "temp" => {
-                field.bool()?;
-            }
-            "size" | "max" => {
-                field.i64()?;
-            }
-            "validator"
-            | "storageEngine"
-            | "timeseries"
-            | "collation"
-            | "idIndex"
-            | "indexOptionDefaults" => {
-                field.document()?;
-            }
-            "pipeline" => {
-                field.documents()?;
-            }
-            "viewOn" | "validationAction" | "validationLevel" => {
-                field.str()?;
-            }
-            name if KNOWN.contains(&name) => {}
-            _ => return Err(field.unknown()),
-        }
-    }
     let options = CollectionOptions::parse(context.body)?;
+    check_expiry(context, options.expire_after_seconds)?;
+    if namespace.is_buckets() && options.time_series.is_none() {
+        return Err(Error::new(
+            Code::ILLEGAL_OPERATION,
+            format!("Cannot create {namespace} without the 'timeseries' option"),
+        ));
+    }
     context.at_collection(&namespace);
     if let Some(view) = &options.view {
         check_view_pipeline(&namespace, &view.pipeline)?;
@@ -102,6 +57,18 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     Ok(())
 }
 
+/// Documents cannot live longer than time has been counted, since 1970: MongoDB's bound.
+pub(super) fn check_expiry(context: &Context<'_>, seconds: Option<i64>) -> Result<()> {
+    let now = context.service.os.clock.wall_ms() / 1000;
+    match seconds {
+        Some(seconds) if seconds > now => Err(Error::new(
+            Code::INVALID_OPTIONS,
+            format!("expireAfterSeconds must be within the range of 0 to {now}, got {seconds}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Making what is there already, with the same options, is no error: so a client may ask twice.
 fn is_the_same(
     context: &Context<'_>,
@@ -126,17 +93,31 @@ fn is_the_same(
 pub(super) fn check_view_pipeline(namespace: &Namespace, stages: &RawArray) -> Result<()> {
     for (at, stage) in stages.into_iter().enumerate() {
         let RawBsonRef::Document(stage) = stage? else { continue };
-        if let Some(Ok((name, _))) = stage.iter().next()
-            && matches!(name.as_str(), "$out" | "$merge" | "$changeStream")
-        {
-            return Err(Error::new(
-                Code::OPTION_NOT_SUPPORTED_ON_VIEW,
-                format!(
-                    "The aggregation stage {} in location {at} of the pipeline cannot be used in \
-                     the view definition of {namespace}",
-                    name.as_str()
-                ),
-            ));
+        let Some(Ok((name, _))) = stage.iter().next() else { continue };
+        let name = name.as_str();
+        match name {
+            "$out" | "$merge" => {
+                return Err(Error::new(
+                    Code::OPTION_NOT_SUPPORTED_ON_VIEW,
+                    format!(
+                        "The aggregation stage {name} in location {at} of the pipeline cannot be \
+                         used in the view definition of {namespace}"
+                    ),
+                ));
+            }
+            // They ask the server, which no collection has.
+            "$currentOp"
+            | "$listLocalSessions"
+            | "$listSessions"
+            | "$documents"
+            | "$listClusterCatalog"
+            | "$queryStats" => {
+                return Err(Error::new(
+                    Code::INVALID_NAMESPACE,
+                    format!("{name} cannot be used in the view definition of {namespace}"),
+                ));
+            }
+            _ => {}
         }
     }
     let place = pipeline::Namespace {

@@ -40,6 +40,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         })
         .collect::<Result<Vec<_>>>()?;
     context.at_collection(&namespace);
+    context.check_uuid(&namespace)?;
     let interrupt = context.interrupt();
     let catalog = &context.service.catalog;
     let created = match context.txn() {

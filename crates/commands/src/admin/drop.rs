@@ -1,7 +1,7 @@
 //! `drop` and `dropDatabase`.
 
 use crate::context::Context;
-use crate::fields::Field;
+use crate::fields::{Field, as_i64, missing};
 use crate::registry::Command;
 use errors::{Code, Error, Result};
 
@@ -18,6 +18,7 @@ fn drop_collection(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()
         return Err(field.unknown());
     }
     context.connection.operation.set_namespace(namespace.database(), namespace.collection());
+    context.check_uuid(&namespace)?;
     let profiled = context.service.profiler.settings(namespace.database()).level > 0;
     if profiled && namespace.collection() == crate::profiler::COLLECTION {
         return Err(Error::new(
@@ -46,6 +47,12 @@ fn drop_collection(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()
 fn drop_database(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {
         return Err(field.unknown());
+    }
+    match as_i64(fields[0].value) {
+        _ if fields[0].is_null() => return Err(missing("dropDatabase", "dropDatabase")),
+        None => return Err(fields[0].wrong_types("long, int, decimal, double")),
+        Some(1) => {}
+        Some(_) => return Err(Error::location(5_255_100, "Have to pass 1 as 'drop' parameter")),
     }
     let service = context.service;
     let database = context.database();

@@ -5,7 +5,7 @@ use crate::fields::{Field, missing, type_name};
 use crate::registry::Command;
 use bson::RawBsonRef;
 use catalog::IndexSelector;
-use errors::{Error, Result};
+use errors::{Code, Error, Result};
 
 pub(crate) const DROP_INDEXES: Command =
     Command::new("dropIndexes", "Drops indexes by name or key pattern.", run)
@@ -25,6 +25,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let selectors = selectors.ok_or_else(|| missing("dropIndexes", "index"))?;
     let all = matches!(selectors[..], [IndexSelector::All]);
     context.at_collection(&namespace);
+    context.check_uuid(&namespace)?;
     let (catalog, interrupt) = (&context.service.catalog, context.interrupt());
     let was = match context.txn() {
         Some(txn) => txn.drop_indexes(&namespace, &selectors)?,
@@ -43,9 +44,20 @@ fn parse<'a>(field: &Field<'a>) -> Result<Vec<IndexSelector<'a>>> {
         RawBsonRef::String(name) => Ok(vec![IndexSelector::Name(name)]),
         RawBsonRef::Document(key) => Ok(vec![IndexSelector::Key(key)]),
         RawBsonRef::Array(names) => {
-            let mut list = Vec::new();
+            let mut list: Vec<IndexSelector<'_>> = Vec::new();
             for (at, name) in names.into_iter().enumerate() {
                 match name? {
+                    // Named twice, it is gone when it is looked for again.
+                    RawBsonRef::String(name)
+                        if list.iter().any(
+                            |one| matches!(one, IndexSelector::Name(other) if *other == name),
+                        ) =>
+                    {
+                        return Err(Error::new(
+                            Code::INDEX_NOT_FOUND,
+                            format!("index not found with name [{name}]"),
+                        ));
+                    }
                     RawBsonRef::String(name) => list.push(IndexSelector::Name(name)),
                     other => {
                         return Err(Error::type_mismatch(format!(

@@ -14,15 +14,21 @@ pub(crate) const LIST_INDEXES: Command =
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;
+    let mut build_uuids = false;
     let mut wanted = Wanted { batch_size: Some(u64::MAX), ..Wanted::default() };
     for field in &fields[1..] {
         match field.name {
             "cursor" => wanted = parse_list_cursor(field, "listIndexes.cursor")?,
             // An index that is being built is not listed, so there is nothing to tell.
-            "includeBuildUUIDs" => {
-                field.bool()?;
-            }
+            "includeBuildUUIDs" => build_uuids = field.bool()?,
             "includeIndexBuildInfo" => {
+                if field.bool()? && build_uuids {
+                    return Err(Error::new(
+                        Code::INVALID_OPTIONS,
+                        "The includeBuildUUIDs flag and includeIndexBuildInfo flag cannot both be \
+                         set to true",
+                    ));
+                }
                 if field.bool()? {
                     return Err(field.not_yet());
                 }
@@ -31,6 +37,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
     }
     context.at_collection(&namespace);
+    context.check_uuid(&namespace)?;
     let catalog = &context.service.catalog;
     let collection = match context.txn() {
         Some(txn) => txn.collection(&namespace),

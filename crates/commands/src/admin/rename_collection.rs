@@ -3,8 +3,9 @@
 use crate::context::Context;
 use crate::fields::{Field, missing};
 use crate::registry::Command;
+use bson::RawBsonRef;
 use catalog::Namespace;
-use errors::Result;
+use errors::{Code, Error, Result};
 
 pub(crate) const RENAME_COLLECTION: Command =
     Command::new("renameCollection", "Renames a collection, also across databases.", run)
@@ -13,19 +14,27 @@ pub(crate) const RENAME_COLLECTION: Command =
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let from = parse(&fields[0])?;
-    let (mut to, mut drop_target) = (None, false);
+    let (mut to, mut drop_target, mut target_uuid) = (None, false, None);
     for field in &fields[1..] {
         match field.name {
             "to" => to = Some(parse(field)?),
-            "dropTarget" => drop_target = field.bool()?,
-            "stayTemp" => {
-                field.bool()?;
-            }
+            "dropTarget" => match field.value {
+                RawBsonRef::Boolean(drop) => drop_target = drop,
+                // The target may be dropped if it is this one.
+                _ => (drop_target, target_uuid) = (true, Some(field.uuid()?)),
+            },
+            "stayTemp" => {}
             _ => return Err(field.unknown()),
         }
     }
     let to = to.ok_or_else(|| missing("renameCollection", "to"))?;
     context.connection.operation.set_namespace(from.database(), from.collection());
+    context.check_uuid(&from)?;
+    if let Some(expected) = target_uuid
+        && context.service.catalog.collection(&to).is_some_and(|c| c.uuid().bytes() != expected)
+    {
+        return Err(Error::new(Code::NAMESPACE_EXISTS, "target namespace exists"));
+    }
     let (catalog, interrupt) = (&context.service.catalog, context.interrupt());
     match context.txn() {
         Some(txn) => txn.rename_collection(&from, &to, drop_target)?,

@@ -31,10 +31,9 @@ fn parse_scale(field: &Field<'_>) -> Result<u64> {
         as_i64(field.value).ok_or_else(|| field.wrong_types("long, int, decimal, double"))?;
     match u64::try_from(scale) {
         Ok(scale) if scale >= 1 => Ok(scale),
-        _ => Err(Error::location(
-            51024,
-            format!("BSON field 'scale' value must be >= 1, actual value '{scale}'"),
-        )),
+        _ => Err(Error::bad_value(format!(
+            "BSON field 'scale' value must be >= 1, actual value '{scale}'"
+        ))),
     }
 }
 

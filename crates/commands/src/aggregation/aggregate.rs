@@ -134,12 +134,19 @@ fn parse_target(context: &mut Context<'_>, field: &Field<'_>) -> Result<(Aggrega
     if let RawBsonRef::String(_) = field.value {
         let namespace = context.namespace(field)?;
         context.at_collection(&namespace);
+        context.check_uuid(&namespace)?;
         let name = namespace.as_str().to_owned();
         return Ok((AggregateTarget::Collection(namespace), name));
     }
     if crate::fields::as_i64(field.value) != Some(1) {
         return Err(Error::failed_to_parse(
             "Invalid command format: the 'aggregate' field must specify a collection name or 1",
+        ));
+    }
+    if context.arguments.collection_uuid.is_some() {
+        return Err(Error::location(
+            4_928_901,
+            "collectionUUID is not supported with collectionless aggregation",
         ));
     }
     let database = context.database();

@@ -38,6 +38,10 @@ const CURSOR_NAMESPACE: &str = "admin.$cmd.bulkWrite";
 
 struct BulkWrite<'a> {
     ops: Vec<Op<'a>>,
+    /// The UUIDs that the client named for collections.
+    uuids: Vec<(Namespace, [u8; 16])>,
+    /// The collections that have other ones, and the error for what is written to them.
+    mismatches: Vec<(Namespace, Error)>,
     ordered: bool,
     errors_only: bool,
     let_variables: Option<&'a RawDocument>,
@@ -57,7 +61,12 @@ enum Kind<'a> {
 }
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let bulk = parse(context, fields)?;
+    let mut bulk = parse(context, fields)?;
+    for (namespace, uuid) in std::mem::take(&mut bulk.uuids) {
+        if let Err(error) = context.compare_uuid(&namespace, uuid) {
+            bulk.mismatches.push((namespace, error));
+        }
+    }
     let in_transaction = context.transaction().is_some();
     for op in &bulk.ops {
         let multi = match &op.kind {
@@ -181,6 +190,15 @@ impl Run<'_, '_, '_> {
             self.op.first_statement = next;
             let before = self.results.errors;
             let op = &self.bulk.ops[next];
+            let refused = self.bulk.mismatches.iter().find(|(at, _)| *at == op.namespace);
+            if let Some((_, error)) = refused {
+                self.results.failed(next, error, matches!(op.kind, Kind::Update(_)));
+                next += 1;
+                if self.bulk.ordered {
+                    break;
+                }
+                continue;
+            }
             next = match &op.kind {
                 Kind::Insert(_) => self.inserts(next)?,
                 Kind::Update(statement) => {
@@ -305,6 +323,8 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<BulkWrite<'a
     let (mut ops, mut infos) = (None, None);
     let mut bulk = BulkWrite {
         ops: Vec::new(),
+        uuids: Vec::new(),
+        mismatches: Vec::new(),
         ordered: true,
         errors_only: false,
         let_variables: None,
@@ -347,7 +367,9 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<BulkWrite<'a
         }
     };
     check_statement_numbers(context.body, ops.len())?;
-    let infos: Vec<Namespace> = infos.into_iter().map(parse_info).collect::<Result<_>>()?;
+    let infos: Vec<_> = infos.into_iter().map(parse_info).collect::<Result<_>>()?;
+    bulk.uuids = infos.iter().filter_map(|(ns, uuid)| Some((ns.clone(), (*uuid)?))).collect();
+    let infos: Vec<Namespace> = infos.into_iter().map(|(namespace, _)| namespace).collect();
     bulk.ops = ops.into_iter().map(|op| parse_op(op, &infos)).collect::<Result<_>>()?;
     Ok(bulk)
 }
@@ -373,18 +395,22 @@ fn check_statement_numbers(body: &RawDocument, ops: usize) -> Result<()> {
     Ok(())
 }
 
-fn parse_info(info: &RawDocument) -> Result<Namespace> {
+/// An entry of `nsInfo`: a collection, and its UUID where the client wants to be sure of it.
+fn parse_info(info: &RawDocument) -> Result<(Namespace, Option<[u8; 16]>)> {
     const PLACE: &str = "bulkWrite.nsInfo";
-    let mut namespace = None;
+    let (mut namespace, mut uuid) = (None, None);
     for field in inner(info, PLACE) {
         let field = field?;
         match field.name {
             "ns" => namespace = Some(Namespace::parse(field.str()?)?),
-            "collectionUUID" | "encryptionInformation" => return Err(field.not_yet()),
+            "collectionUUID" if field.is_null() => {}
+            "collectionUUID" => uuid = Some(field.uuid()?),
+            "encryptionInformation" => return Err(field.not_yet()),
             _ => return Err(field.unknown()),
         }
     }
-    namespace.ok_or_else(|| missing(PLACE, "ns"))
+    let namespace = namespace.ok_or_else(|| missing(PLACE, "ns"))?;
+    Ok((namespace, uuid))
 }
 
 /// The first field says what it is, and for which entry of `nsInfo`.

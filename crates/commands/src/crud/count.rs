@@ -16,6 +16,7 @@ pub(crate) const COUNT: Command = Command::new("count", "Counts documents.", run
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let (namespace, request) = parse(context, fields)?;
     context.at_collection(&namespace);
+    context.check_uuid(&namespace)?;
     let mut op = context.op();
     let n = query::count(&mut op, &namespace, &request)?;
     context.reply.number("n", u64::try_from(n).unwrap_or(0));
@@ -25,6 +26,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let (namespace, request) = parse(context, fields)?;
     context.at_collection(&namespace);
+    context.check_uuid(&namespace)?;
     let verbosity = verbosity_of(context);
     let mut op = context.op();
     let plan = query::explain_count(&mut op, &namespace, &request, verbosity)?;

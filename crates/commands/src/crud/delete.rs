@@ -2,7 +2,7 @@
 
 use super::explain::{verbosity_of, write_explain};
 use super::update::one_only;
-use super::write_reply::{batch, write_errors};
+use super::write_reply::{batch, write_errors, wrong_collection};
 use crate::context::Context;
 use crate::fields::{Field, inner, missing};
 use crate::registry::{Command, Counter};
@@ -44,6 +44,13 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         Log::check_one(context.log.as_deref(), !statement.only_one)?;
     }
     context.at_collection(&delete.namespace);
+    let count = delete.statements.len();
+    let errors = wrong_collection(context, &delete.namespace, count, delete.ordered);
+    if !errors.is_empty() {
+        context.reply.number("n", 0);
+        write_errors(context, &errors);
+        return Ok(());
+    }
     let metrics = &context.service.metrics;
     metrics.count(Counter::Delete, delete.statements.len() as u64);
     let mut op = context.op();
@@ -61,6 +68,7 @@ fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         return Err(one_only());
     }
     context.at_collection(&delete.namespace);
+    context.check_uuid(&delete.namespace)?;
     let verbosity = verbosity_of(context);
     let mut op = context.op();
     let plan = query::explain_delete(&mut op, &delete.namespace, &delete.request(), verbosity)?;

@@ -19,6 +19,7 @@ const MAX_BYTES: usize = 16 * 1024 * 1024;
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let (namespace, request) = parse(context, fields)?;
     context.at_collection(&namespace);
+    context.check_uuid(&namespace)?;
     let mut op = context.op();
     let values = query::distinct(&mut op, &namespace, &request)?;
     if values.as_bytes().len() > MAX_BYTES {
@@ -34,6 +35,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let (namespace, request) = parse(context, fields)?;
     context.at_collection(&namespace);
+    context.check_uuid(&namespace)?;
     let verbosity = verbosity_of(context);
     let mut op = context.op();
     let plan = query::explain_distinct(&mut op, &namespace, &request, verbosity)?;

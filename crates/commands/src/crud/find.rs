@@ -25,6 +25,7 @@ struct Find<'a> {
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let find = parse(context, fields)?;
     context.at_collection(&find.namespace);
+    context.check_uuid(&find.namespace)?;
     // The limit is applied once, here or below; below knows when to stop sorting.
     let limit = (find.request.limit > 0).then_some(find.request.limit);
     let pipeline = find_as_pipeline(context, &find.namespace, &find.request)?;
@@ -57,6 +58,7 @@ fn over_server(
 fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let find = parse(context, fields)?;
     context.at_collection(&find.namespace);
+    context.check_uuid(&find.namespace)?;
     let verbosity = verbosity_of(context);
     let mut op = context.op();
     let plan = query::explain_find(&mut op, &find.namespace, &find.request, verbosity)?;

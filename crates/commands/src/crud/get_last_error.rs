@@ -21,7 +21,7 @@ pub(crate) const RESET_ERROR: Command =
         .legacy();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let last = match context.connection.last_write.get() {
+    let mut last = match context.connection.last_write.get() {
         Some(last) => last.lock().clone(),
         None => LastWrite::default(),
     };
@@ -42,8 +42,12 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         Ok(concern) => concern.synced,
         Err(error) => return Err(bad_concern(&error, &concern)),
     };
-    if synced && last.error.is_none() {
-        context.service.catalog.sync()?;
+    if synced
+        && last.error.is_none()
+        && let Err(error) = context.service.catalog.sync()
+    {
+        // The write happened; that it is not durable is told where old clients look for it.
+        last.error = Some((error.code().0, error.message().to_owned()));
     }
     write(context, &last);
     Ok(())

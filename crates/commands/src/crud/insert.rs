@@ -1,6 +1,6 @@
 //! `insert`.
 
-use super::write_reply::{batch, write_errors};
+use super::write_reply::{batch, write_errors, wrong_collection};
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::{Command, Counter};
@@ -31,6 +31,12 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     let documents = batch(context, documents.as_ref(), "documents")?;
     context.at_collection(&namespace);
+    let errors = wrong_collection(context, &namespace, documents.len(), ordered);
+    if !errors.is_empty() {
+        context.reply.number("n", 0);
+        write_errors(context, &errors);
+        return Ok(());
+    }
     let service = context.service;
     service.metrics.count(Counter::Insert, documents.len() as u64);
     // As in TokuMX: OP_INSERT without `continueOnError` is all or nothing.

@@ -1,7 +1,7 @@
 //! `update`.
 
 use super::explain::{verbosity_of, write_explain};
-use super::write_reply::{batch, write_errors};
+use super::write_reply::{batch, write_errors, wrong_collection};
 use crate::context::Context;
 use crate::fields::{Field, inner, missing};
 use crate::registry::{Command, Counter};
@@ -45,6 +45,14 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         Log::check_one(context.log.as_deref(), statement.multi)?;
     }
     context.at_collection(&update.namespace);
+    let count = update.statements.len();
+    let errors = wrong_collection(context, &update.namespace, count, update.ordered);
+    if !errors.is_empty() {
+        context.reply.number("n", 0);
+        context.reply.number("nModified", 0);
+        write_errors(context, &errors);
+        return Ok(());
+    }
     let metrics = &context.service.metrics;
     metrics.count(Counter::Update, update.statements.len() as u64);
     let mut op = context.op();
@@ -77,6 +85,7 @@ fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         return Err(one_only());
     }
     context.at_collection(&update.namespace);
+    context.check_uuid(&update.namespace)?;
     let verbosity = verbosity_of(context);
     let mut op = context.op();
     let plan = query::explain_update(&mut op, &update.namespace, &update.request(), verbosity)?;

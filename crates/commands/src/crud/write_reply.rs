@@ -4,6 +4,7 @@ use super::super::diagnostics::hello::MAX_WRITE_BATCH;
 use crate::context::Context;
 use crate::fields::Field;
 use bson::RawDocument;
+use catalog::Namespace;
 use errors::{Code, Error, Result};
 use query::WriteError;
 
@@ -34,6 +35,19 @@ pub(crate) fn batch<'a>(
         ));
     }
     Ok(batch)
+}
+
+/// The errors of statements that are for another collection than the one there: of all, or of the
+/// first where the others wait for it.
+pub(crate) fn wrong_collection(
+    context: &mut Context<'_>,
+    namespace: &Namespace,
+    statements: usize,
+    ordered: bool,
+) -> Vec<WriteError> {
+    let Err(error) = context.check_uuid(namespace) else { return Vec::new() };
+    let tried = if ordered { 1 } else { statements };
+    (0..tried).map(|index| WriteError { index, error: error.clone() }).collect()
 }
 
 /// Writes `writeErrors`, where there are any.

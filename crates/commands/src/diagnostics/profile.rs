@@ -11,7 +11,7 @@ use errors::{Error, Result};
 use std::sync::Arc;
 
 pub(crate) const PROFILE: Command =
-    Command::new("profile", "Which operations are logged and profiled.", run);
+    Command::new("profile", "Which operations are logged and profiled.", run).durable();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let level = fields[0].i64()?;

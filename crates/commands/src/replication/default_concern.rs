@@ -1,6 +1,7 @@
 //! `getDefaultRWConcern` and `setDefaultRWConcern`: what holds where a client names no concern.
 //!
-//! Always true: the default is stored in `config.settings` before it holds; a set of one starts
+//! Always true: the default is stored in `config.settings` before it holds, and durable before that
+//! is acknowledged; a set of one starts
 //! with `w: "majority"`, as MongoDB does since 5.0.
 
 use super::Replication;
@@ -9,7 +10,7 @@ use crate::fields::{Field, inner};
 use crate::registry::Command;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, DateTime, Document, RawBsonRef, doc};
-use catalog::{Catalog, Durability, Namespace};
+use catalog::{Catalog, Namespace};
 use errors::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +21,8 @@ pub(crate) const GET_DEFAULT_RW_CONCERN: Command =
 pub(crate) const SET_DEFAULT_RW_CONCERN: Command =
     Command::new("setDefaultRWConcern", "Changes the concerns that hold by default.", set)
         .admin_only()
-        .write_concern();
+        .write_concern()
+        .durable();
 
 fn namespace() -> Result<Namespace> {
     Namespace::new("config", "settings")
@@ -99,7 +101,7 @@ fn set(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             "defaultWriteConcern": { "w": w },
         };
         let stored = RawDocumentBuf::try_from(&stored)?;
-        service.catalog.put_system_document(&namespace()?, &stored, Durability::Synced)?;
+        service.catalog.put_system_document(&namespace()?, &stored)?;
         service.replication.default_is_majority.store(majority, Ordering::Release);
     }
     write(context);

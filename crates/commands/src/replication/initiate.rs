@@ -12,11 +12,13 @@ use std::sync::Arc;
 
 pub(crate) const REPL_SET_INITIATE: Command =
     Command::new("replSetInitiate", "Makes this node a replica set of its own.", initiate)
-        .admin_only();
+        .admin_only()
+        .durable();
 
 pub(crate) const REPL_SET_RECONFIG: Command =
     Command::new("replSetReconfig", "Changes settings and tags of the set.", reconfigure)
-        .admin_only();
+        .admin_only()
+        .durable();
 
 pub(crate) const REPL_SET_GET_CONFIG: Command =
     Command::new("replSetGetConfig", "The set's configuration.", get).admin_only();

@@ -21,6 +21,10 @@ pub(crate) struct WriteConcern<'a> {
     pub(crate) synced: bool,
     /// It said how many or which members.
     names_members: bool,
+    /// It said, or it is the default, that a majority must have it.
+    is_majority: bool,
+    /// What it said of the journal.
+    journal: Option<bool>,
     /// More members than one.
     nodes: i64,
     /// A mode of the configuration.
@@ -44,7 +48,7 @@ pub(crate) fn parse<'a>(command: &Command, field: &Field<'a>) -> Result<WriteCon
             "w" => {
                 concern.names_members = true;
                 match part.value {
-                    RawBsonRef::String("majority") => concern.synced = true,
+                    RawBsonRef::String("majority") => concern.is_majority = true,
                     RawBsonRef::String(mode) => concern.mode = Some(mode),
                     RawBsonRef::Document(_) => concern.tagged = true,
                     value => concern.nodes = parse_nodes(value)?,
@@ -63,11 +67,8 @@ pub(crate) fn parse<'a>(command: &Command, field: &Field<'a>) -> Result<WriteCon
     if journal == Some(true) && fsync == Some(true) {
         return Err(Error::failed_to_parse("fsync and j options cannot be used together"));
     }
-    match journal.or(fsync.filter(|sync| *sync)) {
-        Some(true) => concern.synced = true,
-        Some(false) => concern.synced = false,
-        None => {}
-    }
+    concern.journal = journal.or(fsync.filter(|sync| *sync));
+    concern.synced = concern.journal.unwrap_or(concern.is_majority);
     Ok(concern)
 }
 
@@ -107,14 +108,24 @@ impl WriteConcern<'_> {
         }
         if member && !self.names_members && replication.default_is_majority.load(Ordering::Relaxed)
         {
+            self.is_majority = true;
             self.synced = true;
         }
         Ok(())
     }
 
-    /// Writes `writeConcernError` where this set can never give what was asked for.
-    pub(crate) fn write_error(&self, replication: &Replication, reply: &mut Writer) {
-        let Some((code, message)) = self.unsatisfied(replication) else { return };
+    /// Writes `writeConcernError` where what was done is not as sure as was asked for: the wait for
+    /// the disk `failed`, or this set can never give it.
+    pub(crate) fn write_error(
+        &self,
+        replication: &Replication,
+        failed: Option<&Error>,
+        reply: &mut Writer,
+    ) {
+        let failed = failed.map(|error| (error.code(), error.message().to_owned()));
+        let Some((code, message)) = failed.or_else(|| self.unsatisfied(replication)) else {
+            return;
+        };
         let error = reply.begin_document("writeConcernError");
         reply.i32("code", code.0);
         reply.str("codeName", &code.name());
@@ -123,10 +134,18 @@ impl WriteConcern<'_> {
         let concern = reply.begin_document("writeConcern");
         match self.mode {
             Some(mode) => reply.str("w", mode),
+            None if self.is_majority => reply.str("w", "majority"),
             None => reply.i32("w", self.nodes as i32),
         }
+        if let Some(journal) = self.journal {
+            reply.bool("j", journal);
+        }
         reply.i32("wtimeout", i32::try_from(self.timeout_ms).unwrap_or(i32::MAX));
-        reply.str("provenance", "clientSupplied");
+        let provenance = match (self.names_members, self.is_majority) {
+            (false, true) => "implicitDefault",
+            _ => "clientSupplied",
+        };
+        reply.str("provenance", provenance);
         reply.end(concern);
         reply.end(info);
         reply.end(error);

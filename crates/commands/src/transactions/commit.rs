@@ -5,7 +5,6 @@ use super::{Phase, abort, bound, end_cursors};
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::Command;
-use catalog::Durability;
 use errors::{Error, Result};
 use std::sync::atomic::Ordering;
 
@@ -41,20 +40,16 @@ fn parse(fields: &[Field<'_>]) -> Result<()> {
 fn commit(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     parse(fields)?;
     let service = context.service;
-    let synced = context.arguments.write_concern.synced;
-    let durability = if synced { Durability::Synced } else { Durability::Buffered };
-    let Some(state) = &mut context.state else { return commit_bound(context, durability) };
+    let Some(state) = &mut context.state else { return commit_bound(context) };
     let (id, number) = (state.id(), state.number);
-    let Some(open) = state.take_open() else {
-        // Sent again after it committed; it must be as durable as it is asked for now.
-        return if synced { service.catalog.sync() } else { Ok(()) };
-    };
+    // Sent again after it committed, it is only made as durable as it is asked for now.
+    let Some(open) = state.take_open() else { return Ok(()) };
     let mut txn = open.txn;
     if txn.has_writes() {
         let row = Row { number, wall_ms: service.os.clock.wall_ms(), saved: Saved::Committed };
         txn.put_session_row(&id.0, 0, &row.encode())?;
     }
-    let committed = txn.commit(durability);
+    let committed = txn.commit();
     end_cursors(service, id, number);
     match committed {
         Ok(_) => {
@@ -85,12 +80,12 @@ fn undo(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 }
 
 /// Without a number it is the connection's transaction that is meant. It ends either way.
-fn commit_bound(context: &mut Context<'_>, durability: Durability) -> Result<()> {
+fn commit_bound(context: &mut Context<'_>) -> Result<()> {
     let (service, connection) = (context.service, context.connection);
     let Some(bound) = connection.bound.lock().take() else {
         return Err(Error::location(16788, "no transaction exists to be committed"));
     };
-    let committed = bound.txn.commit(durability);
+    let committed = bound.txn.commit();
     bound::ended(service, connection);
     let figures = &service.transactions;
     let counter = if committed.is_ok() { &figures.committed } else { &figures.aborted };

@@ -1,7 +1,6 @@
 //! `setClientLockTimeout` (TokuMX): how long the connection's transactions wait for locks.
 //!
-//! Outside a transaction a statement that found a lock taken is repeated by the server, so there
-//! the setting is of no account.
+//! Outside a transaction a statement waits as long as the server's `lockTimeout` says.
 
 use super::bound::patience;
 use crate::context::Context;

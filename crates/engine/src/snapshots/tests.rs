@@ -15,7 +15,7 @@ fn watermark_waits_for_the_commit_before() {
         }
         assert_eq!(snapshots.watermark(), 4);
         assert!(!late.is_finished());
-        snapshots.publish(5);
+        assert!(snapshots.publish(5));
     });
     assert_eq!(snapshots.watermark(), 6);
 }
@@ -26,14 +26,34 @@ fn commit_that_sleeps_is_woken_by_the_one_before() {
     std::thread::scope(|scope| {
         for timestamp in [4, 3, 2] {
             let snapshots = &snapshots;
-            scope.spawn(move || snapshots.publish(timestamp));
+            scope.spawn(move || assert!(snapshots.publish(timestamp)));
         }
         while snapshots.sleeping.load(Ordering::SeqCst) < 3 {
             yield_now();
         }
-        snapshots.publish(1);
+        assert!(snapshots.publish(1));
     });
     assert_eq!(snapshots.watermark(), 4);
+}
+
+#[test]
+fn commits_behind_one_that_is_never_published_stop_waiting() {
+    let snapshots = Snapshots::default();
+    std::thread::scope(|scope| {
+        // The last one waits for its slot in the ring.
+        let waiting = [2, 3, 2 + RING as u64].map(|timestamp| {
+            let snapshots = &snapshots;
+            scope.spawn(move || snapshots.publish(timestamp))
+        });
+        while snapshots.sleeping.load(Ordering::SeqCst) < 3 {
+            yield_now();
+        }
+        snapshots.abandon();
+        for waiting in waiting {
+            assert!(!waiting.join().unwrap());
+        }
+    });
+    assert_eq!(snapshots.watermark(), 0);
 }
 
 #[test]
@@ -45,7 +65,7 @@ fn more_commits_than_the_ring_holds_pass_in_order() {
             scope.spawn(|| {
                 for _ in 0..RING {
                     let timestamp = next.fetch_add(1, Ordering::SeqCst) + 1;
-                    snapshots.publish(timestamp);
+                    assert!(snapshots.publish(timestamp));
                     assert!(snapshots.watermark() >= timestamp, "it sees its own commit");
                 }
             });
@@ -58,9 +78,9 @@ fn more_commits_than_the_ring_holds_pass_in_order() {
 fn oldest_is_the_oldest_that_lives() {
     let snapshots = Snapshots::default();
     let first = snapshots.register(Watch::Nothing, 0);
-    snapshots.publish(1);
+    assert!(snapshots.publish(1));
     let second = snapshots.register(Watch::Nothing, 3);
-    snapshots.publish(2);
+    assert!(snapshots.publish(2));
     assert_eq!((snapshots.oldest(), snapshots.live()), (0, 2));
     snapshots.register_again(Watch::Nothing, 3, second);
     snapshots.release(Watch::Nothing, 0, first);
@@ -74,10 +94,10 @@ fn oldest_is_the_oldest_that_lives() {
 fn commits_are_remembered_for_those_who_watch_alone() {
     let snapshots = Snapshots::default();
     let reads = snapshots.register(Watch::Nothing, 0);
-    snapshots.publish(1);
+    assert!(snapshots.publish(1));
     assert_eq!((snapshots.oldest(), snapshots.oldest_watching()), (0, 1));
     let watches = snapshots.register(Watch::Commits, 0);
-    snapshots.publish(2);
+    assert!(snapshots.publish(2));
     snapshots.release(Watch::Nothing, 0, reads);
     assert_eq!((snapshots.oldest(), snapshots.oldest_watching()), (1, 1));
     assert_eq!(snapshots.live(), 1);
@@ -91,7 +111,7 @@ fn short_snapshots_behind_a_long_one_take_no_room() {
     let long = snapshots.register(Watch::Nothing, 0);
     let mut previous = snapshots.register(Watch::Nothing, 0);
     for timestamp in 1..1000 {
-        snapshots.publish(timestamp);
+        assert!(snapshots.publish(timestamp));
         let next = snapshots.register(Watch::Nothing, 0);
         snapshots.release(Watch::Nothing, 0, previous);
         previous = next;
@@ -113,7 +133,7 @@ fn random_snapshots_agree_with_a_map() {
         match number % 5 {
             0 => {
                 timestamp += 1;
-                snapshots.publish(timestamp);
+                assert!(snapshots.publish(timestamp));
             }
             1 | 2 if held.len() < 60 => {
                 let lane = number / 5 % 3;
@@ -159,7 +179,7 @@ fn nobody_registers_below_what_was_said_to_be_the_oldest() {
             });
         }
         for timestamp in 1..20_000 {
-            snapshots.publish(timestamp);
+            assert!(snapshots.publish(timestamp));
             said.fetch_max(snapshots.oldest(), Ordering::SeqCst);
         }
         done.store(true, Ordering::SeqCst);

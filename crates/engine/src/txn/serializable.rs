@@ -70,6 +70,7 @@ fn wait_for_bare_writers(environment: &Environment, patience: Duration) -> Resul
         if waited >= patience {
             return Err(Error::LockTimeout { waited_ms: waited.as_millis() as u64 });
         }
+        environment.check_wait()?;
         clock.sleep(rest);
         rest = (rest * 2).min(REST.1);
     }

@@ -2,12 +2,14 @@
 
 use crate::{open, tiny};
 use engine::{
-    Background, Compression, DictionaryId, DictionaryOptions, Direction, Durability, Engine, Error,
-    KeyRange, OnConflict, Options, Timestamp, TxnOptions,
+    Background, Committed, Compression, DictionaryId, DictionaryOptions, Direction, Durability,
+    Engine, Error, KeyRange, OnConflict, Options, Timestamp, TxnOptions,
 };
 use os::Os;
 use os::sim::{Fault, Faults, SimOs, Survival};
+use std::cell::Cell;
 use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
 const ROOT: DictionaryId = DictionaryId::ROOT;
@@ -16,7 +18,7 @@ const LATEST: TxnOptions = TxnOptions { on_conflict: OnConflict::Latest, lock_ti
 fn put(engine: &Engine, dictionary: DictionaryId, key: &[u8], value: &[u8]) -> Timestamp {
     let mut txn = engine.begin(LATEST);
     txn.put(dictionary, key, value).unwrap();
-    txn.commit(Durability::Buffered).unwrap()
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap()
 }
 
 fn get(engine: &Engine, dictionary: DictionaryId, key: &[u8]) -> Option<Vec<u8>> {
@@ -44,7 +46,7 @@ fn committed_values_are_read_and_deletes_hide_them() {
     txn.delete(ROOT, b"k").unwrap();
     assert_eq!(txn.get(ROOT, b"k").unwrap(), None);
     assert_eq!(get(&engine, ROOT, b"k"), Some(b"v".to_vec()), "not before the commit");
-    txn.commit(Durability::Synced).unwrap();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
     assert_eq!(get(&engine, ROOT, b"k"), None);
 }
 
@@ -55,7 +57,7 @@ fn commit_that_only_read_vouches_for_what_it_read() {
     put(&engine, ROOT, b"k", b"not synced");
     let txn = engine.begin(TxnOptions::default());
     let seen = txn.get(ROOT, b"k").unwrap().map(|value| value.to_vec());
-    txn.commit(Durability::Synced).unwrap();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
     let engine = open(&sim.reboot_with(Survival::Nothing), tiny()).unwrap();
     assert_eq!(get(&engine, ROOT, b"k"), seen);
 }
@@ -95,7 +97,7 @@ fn first_committer_wins_under_fail() {
     assert!(matches!(late.get_for_update(ROOT, b"k"), Err(Error::WriteConflict)));
     late.refresh_snapshot();
     late.put(ROOT, b"k", b"2").unwrap();
-    late.commit(Durability::Buffered).unwrap();
+    late.commit(Durability::Buffered).unwrap().durable().unwrap();
     assert_eq!(get(&engine, ROOT, b"k"), Some(b"2".to_vec()));
 }
 
@@ -107,7 +109,7 @@ fn latest_goes_on_over_the_newest_commit() {
     assert_eq!(late.get(ROOT, b"k").unwrap(), None, "the snapshot is older");
     assert_eq!(late.get_for_update(ROOT, b"k").unwrap().unwrap()[..], b"1"[..]);
     late.put(ROOT, b"k", b"2").unwrap();
-    late.commit(Durability::Buffered).unwrap();
+    late.commit(Durability::Buffered).unwrap().durable().unwrap();
 }
 
 #[test]
@@ -116,12 +118,12 @@ fn insert_refuses_a_key_that_is_there() {
     let mut txn = engine.begin(LATEST);
     assert!(txn.insert(ROOT, b"k", b"1").unwrap());
     assert!(!txn.insert(ROOT, b"k", b"2").unwrap());
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     let mut txn = engine.begin(LATEST);
     assert!(!txn.insert(ROOT, b"k", b"3").unwrap());
     txn.delete(ROOT, b"k").unwrap();
     assert!(txn.insert(ROOT, b"k", b"4").unwrap());
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     assert_eq!(get(&engine, ROOT, b"k"), Some(b"4".to_vec()));
 }
 
@@ -135,7 +137,7 @@ fn rollback_to_a_savepoint_undoes_later_writes_only() {
     txn.put(ROOT, b"b", b"2").unwrap();
     let created = txn.create_dictionary(DictionaryOptions::default()).unwrap();
     txn.rollback_to(savepoint);
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     assert_eq!(get(&engine, ROOT, b"a"), Some(b"1".to_vec()));
     assert_eq!(get(&engine, ROOT, b"b"), None);
     assert!(matches!(engine.snapshot().get(created, b"a"), Err(Error::NoSuchDictionary(_))));
@@ -178,14 +180,14 @@ fn dictionaries_come_and_go_with_their_transaction() {
     assert_eq!(txn.get(id, b"k").unwrap().unwrap()[..], b"v"[..]);
     assert_eq!(keys(txn.cursor(id, KeyRange::all(), Direction::Forward).unwrap()), [b"k"]);
     assert!(matches!(engine.snapshot().get(id, b"k"), Err(Error::NoSuchDictionary(_))));
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     assert!(engine.dictionaries().contains(&(id, options)));
     assert!(before.get(id, b"k").is_err(), "older snapshots do not see it");
     let with = engine.snapshot();
     let mut txn = engine.begin(TxnOptions::default());
     txn.drop_dictionary(id).unwrap();
     assert!(txn.get(id, b"k").is_err());
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     assert_eq!(with.get(id, b"k").unwrap().unwrap()[..], b"v"[..]);
     assert!(engine.snapshot().get(id, b"k").is_err());
     engine.checkpoint().unwrap();
@@ -203,16 +205,16 @@ fn dictionary_with_writers_cannot_be_dropped_under_them() {
     let engine = simulated();
     let mut creator = engine.begin(TxnOptions::default());
     let id = creator.create_dictionary(DictionaryOptions::default()).unwrap();
-    creator.commit(Durability::Buffered).unwrap();
+    creator.commit(Durability::Buffered).unwrap().durable().unwrap();
     let mut writer = engine.begin(TxnOptions::default());
     writer.put(id, b"k", b"v").unwrap();
     let mut dropper = engine.begin(TxnOptions::default());
     assert!(matches!(dropper.drop_dictionary(id), Err(Error::LockTimeout { .. })));
-    writer.commit(Durability::Buffered).unwrap();
+    writer.commit(Durability::Buffered).unwrap().durable().unwrap();
     dropper.drop_dictionary(id).unwrap();
     let mut writer = engine.begin(TxnOptions::default());
     assert!(matches!(writer.put(id, b"k", b"w"), Err(Error::LockTimeout { .. })));
-    dropper.commit(Durability::Buffered).unwrap();
+    dropper.commit(Durability::Buffered).unwrap().durable().unwrap();
     assert!(matches!(writer.put(id, b"k", b"w"), Err(Error::NoSuchDictionary(_))));
 }
 
@@ -223,7 +225,7 @@ fn covered_writes_take_no_lock() {
     txn.put(ROOT, b"record", b"v").unwrap();
     txn.write_covered(ROOT, b"index entry", Some(b"")).unwrap();
     assert_eq!(engine.lock_requests(10).len(), 1);
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     assert_eq!(get(&engine, ROOT, b"index entry"), Some(Vec::new()));
 }
 
@@ -250,7 +252,7 @@ fn too_large_is_refused_and_the_transaction_goes_on() {
     assert!(matches!(refused, Error::TooLarge { what: "value", .. }));
     let refused = txn.put(ROOT, &vec![0; engine::MAX_KEY_BYTES + 1], b"").unwrap_err();
     assert!(matches!(refused, Error::TooLarge { what: "key", .. }));
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     assert_eq!(get(&engine, ROOT, b"k").unwrap().len(), 5000);
 }
 
@@ -260,7 +262,7 @@ fn everything_is_there_after_a_clean_close() {
     let engine = open(&sim.os(), tiny()).unwrap();
     let mut txn = engine.begin(TxnOptions::default());
     let id = txn.create_dictionary(DictionaryOptions::default()).unwrap();
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     for i in 0..500_u32 {
         put(&engine, id, &i.to_be_bytes(), &[i as u8; 100]);
     }
@@ -516,7 +518,7 @@ fn full_disk_refuses_writes_and_comes_back_by_itself() {
     for i in 0..5000_u32 {
         let mut txn = engine.begin(LATEST);
         txn.put(ROOT, &i.to_be_bytes(), &[7; 300]).unwrap();
-        match txn.commit(Durability::Synced) {
+        match txn.commit(Durability::Synced).and_then(Committed::durable) {
             Ok(_) => acknowledged.push(i),
             Err(error) => {
                 refused = Some(error);
@@ -546,7 +548,7 @@ fn close_that_finds_no_room_to_drain_keeps_what_is_in_the_log() {
     let mut txn = engine.begin(LATEST);
     let mut create = || txn.create_dictionary(DictionaryOptions::default()).unwrap();
     let dictionaries = [ROOT, create(), create()];
-    txn.commit(Durability::Synced).unwrap();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
     engine.checkpoint().unwrap();
     for dictionary in dictionaries {
         put(&engine, dictionary, b"not synced", b"v");
@@ -589,8 +591,71 @@ fn write_error_of_the_log_stops_the_engine() {
     sim.fault_at(sim.syscalls() + 1, Fault::Io);
     let mut txn = engine.begin(LATEST);
     txn.put(ROOT, b"k", b"v").unwrap();
-    assert!(matches!(txn.commit(Durability::Synced), Err(Error::Stopped(_))));
+    let committed = txn.commit(Durability::Synced).unwrap();
+    assert!(matches!(committed.durable(), Err(Error::Stopped(_))));
     assert!(matches!(engine.sync(), Err(Error::Stopped(_))));
+}
+
+#[test]
+fn disk_that_fills_up_between_a_commit_and_its_sync_leaves_it_visible() {
+    let sim = SimOs::new(1);
+    let engine = open(&sim.os(), tiny()).unwrap();
+    // It has read what is not on disk either, and is asked the same.
+    for writes in [true, false] {
+        put(&engine, ROOT, b"before", b"v");
+        sim.fault_at(sim.syscalls() + 1, Fault::NoSpace);
+        let mut txn = engine.begin(LATEST);
+        if writes {
+            txn.put(ROOT, b"k", b"v").unwrap();
+        }
+        let mut published = false;
+        let committed = txn.commit_with(Durability::Synced, |_| published = true).unwrap();
+        assert!(published);
+        let durable = committed.durable();
+        assert!(matches!(durable, Err(Error::NoSpace(_))), "{durable:?}");
+        assert_eq!(get(&engine, ROOT, b"k"), Some(b"v".to_vec()));
+        assert!(engine.stats().stopped.is_none());
+        // The next that asks waits for it too.
+        engine.sync().unwrap();
+    }
+    let engine = open(&sim.reboot_with(Survival::Nothing), tiny()).unwrap();
+    assert_eq!(get(&engine, ROOT, b"k"), Some(b"v".to_vec()));
+}
+
+thread_local! {
+    static PANICS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Ends the commit of a thread that asked for it, without the panic hook's noise.
+fn panic_where_asked() {
+    if PANICS.replace(false) {
+        resume_unwind(Box::new("as by a bug"));
+    }
+}
+
+#[test]
+fn bug_between_the_log_and_the_publishing_stops_the_engine_and_nobody_waits() {
+    let sim = SimOs::new(1);
+    let mut options = tiny();
+    options.tuning.before_publishing = Some(panic_where_asked);
+    let engine = open(&sim.os(), options).unwrap();
+    put(&engine, ROOT, b"before", b"v");
+    let commit = |key: &[u8]| {
+        let mut txn = engine.begin(LATEST);
+        txn.put(ROOT, key, b"v").unwrap();
+        txn.commit(Durability::Buffered).map(drop)
+    };
+    PANICS.set(true);
+    let victim = catch_unwind(AssertUnwindSafe(|| commit(b"victim")));
+    assert!(victim.is_err());
+    assert!(matches!(commit(b"behind"), Err(Error::Stopped(_))));
+    assert!(engine.stats().stopped.is_some());
+    assert_eq!(get(&engine, ROOT, b"victim"), None);
+    assert_eq!(get(&engine, ROOT, b"before"), Some(b"v".to_vec()));
+    drop(engine);
+    let engine = open(&sim.reboot_with(Survival::Process), tiny()).unwrap();
+    put(&engine, ROOT, b"after", b"v");
+    engine.verify_all().unwrap();
 }
 
 #[test]
@@ -657,7 +722,7 @@ fn temporary_engine_takes_more_than_its_memory() {
     for i in 0..2000_u32 {
         txn.put(ROOT, &i.to_be_bytes(), b"v").unwrap();
     }
-    txn.commit(Durability::Synced).unwrap();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
     assert_eq!(
         keys(engine.snapshot().cursor(ROOT, KeyRange::all(), Direction::Backward).unwrap()).len(),
         2000

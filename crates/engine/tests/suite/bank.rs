@@ -39,7 +39,7 @@ fn transfer(
     txn.put(to.0, &to.1, &(other + 1).to_le_bytes())?;
     let durability =
         if have.is_multiple_of(16) { Durability::Synced } else { Durability::Buffered };
-    txn.commit(durability).map(|_| ())
+    txn.commit(durability)?.durable().map(drop)
 }
 
 fn sum(engine: &Engine, dictionaries: [DictionaryId; 2], direction: Direction) -> u64 {
@@ -80,7 +80,7 @@ fn run(on_conflict: OnConflict) {
         let (dictionary, key) = place(dictionaries, account);
         txn.put(dictionary, &key, &EACH.to_le_bytes()).unwrap();
     }
-    txn.commit(Durability::Synced).unwrap();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
     let done = AtomicBool::new(false);
     let (moved, conflicts) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {

@@ -116,7 +116,7 @@ fn commit(engine: &Engine, n: u64, durability: Durability) -> engine::Result<()>
             Step::Delete(id, key) => txn.delete(DictionaryId(id), &key)?,
         }
     }
-    txn.commit(durability).map(|_| ())
+    txn.commit(durability)?.durable().map(drop)
 }
 
 fn contents(engine: &Engine) -> engine::Result<Contents> {

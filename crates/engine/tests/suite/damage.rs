@@ -23,7 +23,7 @@ fn files(clean: bool) -> Files {
         let mut txn = engine.begin(TxnOptions::default());
         txn.put(ROOT, &(n % 60).to_be_bytes(), &value(n)).unwrap();
         txn.put(ROOT, b"~clock", &n.to_le_bytes()).unwrap();
-        txn.commit(Durability::Synced).unwrap();
+        txn.commit(Durability::Synced).unwrap().durable().unwrap();
         let _ = engine.step().unwrap();
         if n == 160 {
             engine.checkpoint().unwrap();

@@ -38,7 +38,7 @@ fn commit(engine: &Engine, random: &mut Gen, state: &mut State) -> Timestamp {
             state.insert(key, value);
         }
     }
-    txn.commit(Durability::Buffered).unwrap()
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap()
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn writer_upon_a_past_state_conflicts_with_what_came_since() {
     let put = |key: &[u8]| {
         let mut txn = engine.begin(TxnOptions::default());
         txn.put(ROOT, key, b"v").unwrap();
-        txn.commit(Durability::Buffered).unwrap()
+        txn.commit(Durability::Buffered).unwrap().durable().unwrap()
     };
     let before = put(b"a");
     put(b"b");
@@ -96,7 +96,7 @@ fn writer_upon_a_past_state_conflicts_with_what_came_since() {
     assert_eq!(txn.get(ROOT, b"b").unwrap(), None);
     assert!(matches!(txn.put(ROOT, b"b", b"w"), Err(Error::WriteConflict)));
     txn.put(ROOT, b"a", b"w").unwrap();
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
 }
 
 #[test]

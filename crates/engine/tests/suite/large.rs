@@ -41,7 +41,7 @@ fn loaded(engine: &Engine) -> Contents {
     for number in (0..2000).step_by(2) {
         txn.put(ROOT, &key(number), b"old").unwrap();
     }
-    txn.commit(Durability::Synced).unwrap();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
     committed(engine, ROOT)
 }
 
@@ -89,7 +89,7 @@ fn it_reads_its_own_writes_and_nobody_else_does() {
     expected.insert(key(101).to_vec(), b"later".to_vec());
 
     let old = engine.snapshot();
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     assert_eq!(committed(&engine, ROOT), expected);
     assert_eq!(read(old.cursor(ROOT, KeyRange::all(), Direction::Forward).unwrap()), before);
     // Later commits lie above it, while it is drained and after.
@@ -97,7 +97,7 @@ fn it_reads_its_own_writes_and_nobody_else_does() {
         let mut txn = engine.begin(TxnOptions::default());
         txn.put(ROOT, &key(number * 3), b"newer").unwrap();
         expected.insert(key(number * 3).to_vec(), b"newer".to_vec());
-        txn.commit(Durability::Buffered).unwrap();
+        txn.commit(Durability::Buffered).unwrap().durable().unwrap();
         engine.step().unwrap();
         if number % 60 == 0 {
             assert_eq!(committed(&engine, ROOT), expected);
@@ -133,7 +133,7 @@ fn savepoints_from_before_and_after_the_spill_are_gone_back_to() {
     assert_eq!(own(&txn, ROOT), expected);
     txn.put(ROOT, &key(2), b"third").unwrap();
     expected.insert(key(2).to_vec(), b"third".to_vec());
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     assert_eq!(committed(&engine, ROOT), expected);
     while engine.step().unwrap() {}
     assert_eq!(committed(&engine, ROOT), expected);
@@ -165,7 +165,7 @@ fn after_a_crash_it_is_there_whole_or_not_at_all() {
         let made = fill(&mut txn, &mut after);
         engine.checkpoint().unwrap();
         if commits {
-            txn.commit(Durability::Synced).unwrap();
+            txn.commit(Durability::Synced).unwrap().durable().unwrap();
             expected = after;
         } else {
             std::mem::forget(txn);
@@ -208,6 +208,6 @@ fn full_disk_refuses_a_write_and_the_transaction_goes_on() {
     sim.set_faults(Faults::default());
     assert!(refused > 20, "{refused}");
     assert_eq!(own(&txn, ROOT), expected);
-    txn.commit(Durability::Synced).unwrap();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
     assert_eq!(committed(&engine, ROOT), expected);
 }

@@ -272,7 +272,7 @@ impl World {
         let own = self.open.swap_remove(who);
         let synced = self.random.one_in(4);
         let durability = if synced { Durability::Synced } else { Durability::Buffered };
-        let ts = own.txn.commit(durability).unwrap().0;
+        let ts = own.txn.commit(durability).unwrap().durable().unwrap().0;
         if own.overlay.is_empty() {
             assert_eq!(ts, own.snapshot);
             return;
@@ -299,7 +299,7 @@ impl World {
                 return;
             }
             dropped.unwrap();
-            let ts = txn.commit(Durability::Buffered).unwrap().0;
+            let ts = txn.commit(Durability::Buffered).unwrap().durable().unwrap().0;
             self.model.lives.get_mut(&dictionary).unwrap().1 = ts;
             self.model.newest = ts;
         } else {
@@ -308,7 +308,7 @@ impl World {
                 ..DictionaryOptions::default()
             };
             let id = txn.create_dictionary(options).unwrap().0;
-            let ts = txn.commit(Durability::Buffered).unwrap().0;
+            let ts = txn.commit(Durability::Buffered).unwrap().durable().unwrap().0;
             self.model.lives.insert(id, (ts, u64::MAX));
             self.model.newest = ts;
         }

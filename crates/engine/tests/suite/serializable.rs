@@ -18,14 +18,14 @@ fn filled() -> (Engine, DictionaryId) {
     for key in [b"a", b"b", b"c", b"d", b"e"] {
         txn.put(dictionary, key, b"0").unwrap();
     }
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     (engine, dictionary)
 }
 
 fn put(engine: &Engine, dictionary: DictionaryId, key: &[u8]) -> Result<(), Error> {
     let mut txn = engine.begin(LATEST);
     txn.put(dictionary, key, b"1")?;
-    txn.commit(Durability::Buffered).map(drop)
+    txn.commit(Durability::Buffered)?.durable().map(drop)
 }
 
 fn between(lower: &[u8], upper: &[u8]) -> KeyRange {
@@ -83,7 +83,7 @@ fn write_skew_has_a_loser() {
     assert!(is_locked(&two.put(dictionary, b"b", b"1")));
     two.abort();
     one.put(dictionary, b"a", b"1").unwrap();
-    one.commit(Durability::Buffered).unwrap();
+    one.commit(Durability::Buffered).unwrap().durable().unwrap();
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn covered_writes_meet_ranges_too() {
     drop(txn);
     writer.write_covered(dictionary, b"f", Some(b"1")).unwrap();
     assert!(is_locked(&engine.begin_serializable(NOW)), "the writer took no lock for this");
-    writer.commit(Durability::Buffered).unwrap();
+    writer.commit(Durability::Buffered).unwrap().durable().unwrap();
     let txn = engine.begin_serializable(NOW).unwrap();
     assert_eq!(count(txn.cursor(dictionary, KeyRange::all(), Direction::Forward).unwrap()), 6);
 }
@@ -112,7 +112,7 @@ fn views_lock_for_their_transaction_and_end_with_it() {
         4
     );
     assert!(is_locked(&put(&engine, dictionary, b"ab")));
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     assert!(matches!(view.get(dictionary, b"a"), Err(Error::Interrupted)));
     assert!(view.cursor(dictionary, KeyRange::all(), Direction::Forward).is_err());
     drop(view);
@@ -139,7 +139,7 @@ fn commit_under_an_exclusive_range_is_a_conflict_for_older_snapshots() {
     let mut txn = engine.begin_serializable(NOW).unwrap();
     txn.cursor_to_change(dictionary, KeyRange::all(), Direction::Forward).unwrap();
     txn.put(dictionary, b"a", b"1").unwrap();
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     assert!(matches!(older.put(dictionary, b"a", b"2"), Err(Error::WriteConflict)));
     older.put(dictionary, b"b", b"2").unwrap();
 }

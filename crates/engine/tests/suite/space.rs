@@ -14,7 +14,7 @@ const ROOT: DictionaryId = DictionaryId::ROOT;
 fn create(engine: &Engine) -> DictionaryId {
     let mut txn = engine.begin(TxnOptions::default());
     let id = txn.create_dictionary(DictionaryOptions::default()).unwrap();
-    txn.commit(Durability::Synced).unwrap();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
     id
 }
 
@@ -23,14 +23,14 @@ fn put(engine: &Engine, dictionary: DictionaryId, n: u64) -> engine::Result<()> 
     // Noise: it must not compress.
     let noise = testkit::Gen::new(n).bytes(700);
     txn.put(dictionary, &n.to_be_bytes(), &noise)?;
-    txn.commit(Durability::Synced).map(drop)
+    txn.commit(Durability::Synced)?.durable().map(drop)
 }
 
 fn drop_dictionary(engine: &Engine, dictionary: DictionaryId) -> engine::Result<()> {
     let mut txn = engine.begin(TxnOptions::default());
     txn.drop_dictionary(dictionary)?;
     txn.put(ROOT, b"what was dropped", &dictionary.0.to_be_bytes())?;
-    txn.commit(Durability::Synced).map(drop)
+    txn.commit(Durability::Synced)?.durable().map(drop)
 }
 
 fn used(os: &Os) -> u64 {

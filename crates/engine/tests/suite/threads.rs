@@ -26,7 +26,7 @@ fn load(engine: &Engine, dictionaries: [DictionaryId; 2], thread: u64, rows: u64
             assert!(txn.insert(dictionaries[0], &key, &value).unwrap(), "{thread}/{n} is not new");
             txn.write_covered(dictionaries[1], &value, Some(&key)).unwrap();
         }
-        txn.commit(Durability::Buffered).unwrap();
+        txn.commit(Durability::Buffered).unwrap().durable().unwrap();
         let seen = engine.snapshot().get(dictionaries[0], &key(thread, first)).unwrap();
         assert_eq!(seen.unwrap()[..8], thread.to_le_bytes(), "own commits are seen at once");
     }
@@ -43,7 +43,7 @@ fn inserts_of_different_keys_never_meet() {
     let engine = open(&os, options.clone()).unwrap();
     let mut txn = engine.begin(TxnOptions::default());
     let second = txn.create_dictionary(DictionaryOptions::default()).unwrap();
-    txn.commit(Durability::Synced).unwrap();
+    txn.commit(Durability::Synced).unwrap().durable().unwrap();
     let dictionaries = [DictionaryId::ROOT, second];
     let rows = 1000 * scale();
     std::thread::scope(|scope| {

@@ -5,6 +5,7 @@ use crate::accumulator::scripted;
 use crate::accumulator::{Kind, number_of, quantile};
 use crate::agg::{Merger, Spread, Value, average, merge_input};
 use crate::number::{Number, Sum};
+use crate::raw;
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef};
 use errors::{Code, Error, Result};
 use keystring::{Collation, Direction, KeyBuilder};
@@ -239,6 +240,16 @@ impl Accumulator {
         }
     }
 
+    /// Writes [`Self::partial`] as a field without a name; lists are not copied first.
+    pub fn write_partial(&self, out: &mut raw::Writer) {
+        match &self.state {
+            State::Push(list) | State::AddToSet(_, list, _) => {
+                out.value("", RawBsonRef::Array(list));
+            }
+            _ => out.value("", self.partial().as_raw_bson_ref()),
+        }
+    }
+
     pub(super) fn merge(&mut self, partial: RawBsonRef<'_>) -> Result<()> {
         let under = self.under.as_ref();
         match &mut self.state {
@@ -268,12 +279,12 @@ impl Accumulator {
                 }
             }
             State::Push(list) => {
-                for value in array(partial)? {
+                for value in raw::values(array(partial)?) {
                     list.push(value?);
                 }
             }
             State::AddToSet(seen, list, bytes) => {
-                for value in array(partial)? {
+                for value in raw::values(array(partial)?) {
                     add_to_set(seen, list, bytes, value?, under)?;
                 }
             }
@@ -349,7 +360,7 @@ fn array(value: RawBsonRef<'_>) -> Result<&RawArray> {
 }
 
 fn refs(value: RawBsonRef<'_>) -> Result<Vec<RawBsonRef<'_>>> {
-    Ok(array(value)?.into_iter().collect::<Result<_, _>>()?)
+    raw::values(array(value)?).collect()
 }
 
 fn keep_extreme(
@@ -359,7 +370,7 @@ fn keep_extreme(
     under: Option<&Collation>,
 ) {
     let better = best.as_ref().is_none_or(|best| {
-        keystring::compare_under(value, best.as_raw_bson_ref(), under) == wanted
+        crate::order::compare_under(value, best.as_raw_bson_ref(), under) == wanted
     });
     if better {
         *best = Some(value.into());

@@ -364,6 +364,14 @@ impl WindowAccumulator {
         self.bytes
     }
 
+    /// Roughly the bytes of [`Self::value`], where that is a list; else few.
+    pub fn value_bytes(&self) -> usize {
+        match &self.state {
+            State::List(..) | State::Set(..) | State::Ranked(..) => self.bytes,
+            _ => 0,
+        }
+    }
+
     /// The value of what is inside.
     pub fn value(&self) -> RawBson {
         match &self.state {

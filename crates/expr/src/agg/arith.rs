@@ -9,6 +9,7 @@ use crate::agg::compare::compare;
 use crate::agg::function::{ANY, Function, any_nullish, function, ordered, take};
 use crate::decimal::{Decimal, Rounding, functions};
 use crate::number::{Number, Sum};
+use crate::raw;
 use bson::DateTime;
 use bson::raw::RawBsonRef;
 use errors::{Code, Error, Result};
@@ -539,28 +540,38 @@ fn atan2<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     }))
 }
 
-/// The operands of `$sum` and its kin: the elements of a single array, else the arguments.
-fn operands<'a>(args: &mut [Value<'a>]) -> Result<Vec<Value<'a>>> {
-    if args.len() == 1
-        && let Some(elements) = args[0].elements()?
+/// Visits the operands of `$sum` and its kin: the elements of a single array, else the arguments.
+fn for_each_operand<'v>(
+    args: &'v [Value<'_>],
+    mut visit: impl FnMut(RawBsonRef<'v>),
+) -> Result<()> {
+    if let [only] = args
+        && let Some(array) = only.as_array()
     {
-        return Ok(elements);
+        return raw::values(array).try_for_each(|element| element.map(&mut visit));
     }
-    Ok((0..args.len()).map(|at| take(args, at)).collect())
+    args.iter().map(Value::bson).for_each(visit);
+    Ok(())
 }
 
 fn sum<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     let mut total = Sum::default();
-    operands(args)?.iter().filter_map(number).for_each(|n| total.add(n));
+    for_each_operand(args, |value| {
+        if let Some(n) = Number::from_bson(value) {
+            total.add(n);
+        }
+    })?;
     Ok(number_value(total.result()))
 }
 
 fn avg<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     let (mut total, mut count) = (Sum::default(), 0_u64);
-    for n in operands(args)?.iter().filter_map(number) {
-        total.add(n);
-        count += 1;
-    }
+    for_each_operand(args, |value| {
+        if let Some(n) = Number::from_bson(value) {
+            total.add(n);
+            count += 1;
+        }
+    })?;
     Ok(average(total, count).map_or(Value::NULL, number_value))
 }
 
@@ -589,13 +600,17 @@ fn extreme<'a>(
     wanted: Ordering,
 ) -> Result<Value<'a>> {
     let mut best: Option<Value<'a>> = None;
-    for value in operands(args)? {
-        if value.is_nullish() {
-            continue;
-        }
-        if best.as_ref().is_none_or(|best| compare(&value, best, under) == wanted) {
+    let mut visit = |value: Value<'a>| {
+        let better = best.as_ref().is_none_or(|best| compare(&value, best, under) == wanted);
+        if better && !value.is_nullish() {
             best = Some(value);
         }
+    };
+    match args {
+        [only] if only.as_array().is_some() => {
+            only.elements().into_iter().flatten().try_for_each(|value| value.map(&mut visit))?;
+        }
+        _ => (0..args.len()).for_each(|at| visit(take(args, at))),
     }
     Ok(best.unwrap_or(Value::NULL))
 }
@@ -610,7 +625,11 @@ fn std_dev_samp<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
 
 fn std_dev<'a>(args: &mut [Value<'a>], less: u64) -> Result<Value<'a>> {
     let mut spread = Spread::default();
-    operands(args)?.iter().filter_map(number).for_each(|n| spread.add(n.to_f64()));
+    for_each_operand(args, |value| {
+        if let Some(n) = Number::from_bson(value) {
+            spread.add(n.to_f64());
+        }
+    })?;
     Ok(spread.deviation(less).map_or(Value::NULL, |x| Value::Ref(RawBsonRef::Double(x))))
 }
 

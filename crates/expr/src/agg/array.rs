@@ -2,13 +2,15 @@
 
 pub(crate) mod sort_by;
 
-use crate::agg::compare::compare;
 use crate::agg::eval::{Scope, optional};
 use crate::agg::function::{ANY, Function, Named, any_nullish, function, ordered};
 use crate::agg::parse::Node;
+use crate::agg::value::{List, References};
 use crate::agg::{MAX_VALUE_BYTES, Value, check_size, type_name, value_to_string};
 use crate::number::Number;
-use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
+use crate::order::compare_under;
+use crate::raw;
+use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
 use keystring::Collation;
 
@@ -49,8 +51,13 @@ const fn n_form(
     Named { name, args: &["n", "input"], required: 2, codes: N_CODES, eval }
 }
 
-fn count(value: &Value<'_>) -> usize {
-    value.as_array().map_or(0, |array| array.into_iter().count())
+/// How many elements an array has; none where it is not one.
+fn count(value: &Value<'_>) -> Result<usize> {
+    value.as_array().map_or(Ok(0), length)
+}
+
+fn length(array: &RawArray) -> Result<usize> {
+    raw::array_elements(array).try_fold(0, |count, element| element.map(|_| count + 1))
 }
 
 /// Reads a 32-bit whole number, with the operator's own texts for what is not one.
@@ -64,10 +71,10 @@ fn whole(
 }
 
 fn element_at<'a>(array: &Value<'a>, index: i64) -> Result<Value<'a>> {
-    let index = if index < 0 { index + count(array) as i64 } else { index };
+    let index = if index < 0 { index + count(array)? as i64 } else { index };
     let Ok(index) = usize::try_from(index) else { return Ok(Value::Missing) };
     array.part(|value| match value {
-        RawBsonRef::Array(array) => Ok(array.into_iter().nth(index).transpose()?),
+        RawBsonRef::Array(array) => raw::values(array).nth(index).transpose(),
         _ => Ok(None),
     })
 }
@@ -124,7 +131,7 @@ fn end<'a>(args: &[Value<'a>], name: &str, index: i64) -> Result<Value<'a>> {
 
 fn concat_arrays<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     match args.split_first_mut() {
-        None => Ok(RawArrayBuf::new().into()),
+        None => Ok(List::default().finish()),
         Some((first, more)) => append_arrays(std::mem::replace(first, Value::Missing), more),
     }
 }
@@ -143,18 +150,18 @@ pub(super) fn append_arrays<'a>(first: Value<'a>, more: &[Value<'_>]) -> Result<
     if first.as_array().is_none() {
         return Err(refuse(&first));
     }
-    let Some(RawBson::Array(mut built)) = first.into_owned() else { return Ok(Value::NULL) };
+    let Some(mut built) = List::growing(first)? else { return Ok(Value::NULL) };
     for value in more {
         if value.is_nullish() {
             return Ok(Value::NULL);
         }
         let array = value.as_array().ok_or_else(|| refuse(value))?;
-        check_size(built.as_bytes().len() + array.as_bytes().len())?;
-        for element in array {
-            built.push(element?);
+        check_size(built.bytes() + array.as_bytes().len())?;
+        for element in raw::values(array) {
+            built.push(element?)?;
         }
     }
-    Ok(built.into())
+    Ok(built.finish())
 }
 
 fn is_in<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<'a>> {
@@ -165,8 +172,8 @@ fn is_in<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<
         ));
     };
     let wanted = args[0].bson();
-    for element in array {
-        if keystring::compare_under(element?, wanted, under).is_eq() {
+    for element in raw::values(array) {
+        if compare_under(element?, wanted, under).is_eq() {
             return Ok(Value::bool(true));
         }
     }
@@ -217,8 +224,8 @@ fn index_of_array<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Resu
     let position = |value, what| position(value, "$indexOfArray", what, codes);
     let start = args.get(2).map_or(Ok(0), |v| position(v, "starting"))?;
     let end = args.get(3).map_or(Ok(usize::MAX), |v| position(v, "ending"))?;
-    for (at, element) in array.into_iter().enumerate().take(end).skip(start) {
-        if keystring::compare_under(element?, args[1].bson(), under).is_eq() {
+    for (at, element) in raw::values(array).enumerate().take(end).skip(start) {
+        if compare_under(element?, args[1].bson(), under).is_eq() {
             return Ok(Value::int(at as i32));
         }
     }
@@ -265,12 +272,12 @@ fn range<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
             format!("$range would use too much memory ({} bytes)", steps.saturating_mul(8)),
         ));
     }
-    let mut built = RawArrayBuf::new();
+    let mut built = List::default();
     while (step > 0 && at < to) || (step < 0 && at > to) {
-        built.push(at as i32);
+        built.push(RawBsonRef::Int32(at as i32))?;
         at += step;
     }
-    Ok(built.into())
+    Ok(built.finish())
 }
 
 fn reverse_array<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
@@ -286,13 +293,14 @@ fn reverse_array<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
             ),
         ));
     };
-    let elements = array.into_iter().collect::<Result<Vec<_>, _>>()?;
-    Ok(elements.into_iter().rev().collect::<RawArrayBuf>().into())
+    let mut elements = References::default();
+    elements.extend(array)?;
+    List::of(elements.iter().rev().copied())
 }
 
 fn size<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     match args[0].as_array() {
-        Some(array) => Ok(Value::int(array.into_iter().count() as i32)),
+        Some(array) => Ok(Value::int(length(array)? as i32)),
         None => Err(Error::location(
             17124,
             format!(
@@ -340,7 +348,7 @@ fn slice<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
             },
         )
     };
-    let len = count(&args[0]) as i64;
+    let len = count(&args[0])? as i64;
     let first = i64::from(read(1, 28725, "Second")?);
     let (start, take) = if args.len() == 3 {
         let take = i64::from(read(2, 28727, "Third")?);
@@ -356,11 +364,11 @@ fn slice<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     } else {
         (0, first)
     };
-    let mut built = RawArrayBuf::new();
-    for element in array.into_iter().skip(start as usize).take(take as usize) {
-        built.push(element?);
+    let mut built = List::default();
+    for element in raw::values(array).skip(start as usize).take(take as usize) {
+        built.push(element?)?;
     }
-    Ok(built.into())
+    Ok(built.finish())
 }
 
 /// What `$zip` wants written out: lists of expressions, and the flag.
@@ -403,8 +411,9 @@ pub(super) fn check_zip(arguments: &RawDocument) -> Result<()> {
 }
 
 fn zip<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
+    // As many as the client wrote arrays, each perhaps large.
     let list = |at: usize| -> Result<Vec<Value<'a>>> {
-        Ok(optional(args[at].as_ref(), scope)?.elements()?.unwrap_or_default())
+        optional(args[at].as_ref(), scope)?.elements().into_iter().flatten().collect()
     };
     let inputs = list(0)?;
     let longest = optional(args[1].as_ref(), scope)?.is_truthy();
@@ -415,7 +424,7 @@ fn zip<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Value<'a>>
         if input.is_nullish() {
             return Ok(Value::NULL);
         }
-        columns.push(input.elements()?.ok_or_else(|| {
+        columns.push(input.references()?.ok_or_else(|| {
             Error::location(
                 34468,
                 format!("$zip found a non-array expression in input: {}", {
@@ -424,18 +433,17 @@ fn zip<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Value<'a>>
             )
         })?);
     }
-    let lengths = columns.iter().map(Vec::len);
+    let lengths = columns.iter().map(|column| column.len());
     let rows = if longest { lengths.max() } else { lengths.min() }.unwrap_or(0);
-    let mut built = RawArrayBuf::new();
+    let mut built = List::default();
     for row in 0..rows {
-        let mut tuple = RawArrayBuf::new();
+        let mut tuple = List::default();
         for (column, default) in columns.iter().zip(&defaults) {
-            tuple.push(column.get(row).unwrap_or(default).bson());
+            tuple.push(column.get(row).copied().unwrap_or(default.bson()))?;
         }
-        built.push(tuple);
-        check_size(built.as_bytes().len())?;
+        built.push(tuple.finish().bson())?;
     }
-    Ok(built.into())
+    Ok(built.finish())
 }
 
 #[derive(Clone, Copy)]
@@ -475,20 +483,22 @@ pub(crate) fn read_n(value: &Value<'_>) -> Result<usize> {
 fn take_n<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>, which: Take) -> Result<Value<'a>> {
     let n = read_n(&optional(args[0].as_ref(), scope)?)?;
     let input = optional(args[1].as_ref(), scope)?;
-    let Some(mut elements) = input.elements()? else {
+    let Some(mut elements) = input.references()? else {
         return Err(Error::location(5788200, "Input must be an array"));
     };
-    match which {
-        Take::First => elements.truncate(n),
-        Take::Last => drop(elements.drain(..elements.len().saturating_sub(n))),
+    let skipped = match which {
+        Take::First => 0,
+        Take::Last => elements.len().saturating_sub(n),
         Take::Max | Take::Min => {
-            elements.retain(|value| !value.is_nullish());
-            elements.sort_by(|a, b| compare(a, b, scope.variables.collation()));
+            let under = scope.variables.collation();
+            elements
+                .retain(|value| Ok(!matches!(value, RawBsonRef::Null | RawBsonRef::Undefined)))?;
+            elements.sort_by(|a, b| compare_under(a, b, under))?;
             if matches!(which, Take::Max) {
                 elements.reverse();
             }
-            elements.truncate(n);
+            0
         }
-    }
-    Ok(elements.iter().map(Value::bson).collect::<RawArrayBuf>().into())
+    };
+    List::of(elements.iter().skip(skipped).take(n).copied())
 }

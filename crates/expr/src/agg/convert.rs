@@ -27,7 +27,8 @@ pub(super) const TABLE: &[Function] = &[
     function("$toDouble", 1, 1, |args| shorthand(args, Target::Double)),
     function("$toHashedIndexKey", 1, 1, |args| {
         let value = args[0].get().unwrap_or(RawBsonRef::Null);
-        Ok(Value::Owned(RawBson::Int64(crate::hashed_key(value)?)))
+        limits::poll_work(crate::agg::size_of(value) / limits::BYTES_PER_UNIT)?;
+        Ok(RawBson::Int64(crate::hashed_key(value)?).into())
     }),
     function("$toInt", 1, 1, |args| shorthand(args, Target::Int)),
     function("$toLong", 1, 1, |args| shorthand(args, Target::Long)),
@@ -243,9 +244,9 @@ fn unsupported(value: &Value<'_>, target: &str) -> Error {
 
 fn to_type<'a>(value: &Value<'a>, target: Target, options: Options) -> Result<Value<'a>> {
     if let (RawBsonRef::Binary(binary), false) = (value.bson(), target == Target::Bool) {
-        return from_binary(value, binary, target, options).map(Value::Owned);
+        return from_binary(value, binary, target, options).map(Value::from);
     }
-    Ok(Value::Owned(match target {
+    Ok(Value::from(match target {
         Target::Double => RawBson::Double(to_double(value)?),
         Target::String => RawBson::String(to_string(value)?),
         Target::ObjectId => RawBson::ObjectId(to_object_id(value)?),

@@ -5,11 +5,13 @@
 
 use crate::agg::function::Function;
 use crate::agg::parse::Node;
+use crate::agg::value::{List, size_of};
 use crate::agg::variables::{VarId, Variables};
 use crate::agg::{Value, check_size};
 use crate::number::Number;
-use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
+use limits::{Growth, Part};
 use smallvec::SmallVec;
 
 /// What a node sees while it runs.
@@ -70,10 +72,20 @@ impl<'s, 'a> Scope<'s, 'a> {
 }
 
 impl Node {
+    /// The value, charged for where it is large. Counts as a unit of work.
     pub(crate) fn evaluate<'a>(&'a self, scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
+        limits::poll()?;
+        match self.compute(scope)? {
+            Value::Owned(made) => Value::Owned(made).charged(),
+            value => Ok(value),
+        }
+    }
+
+    fn compute<'a>(&'a self, scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
         match self {
             Self::Constant(None) => Ok(Value::Missing),
             Self::Constant(Some(value)) => Ok(Value::Ref(value.as_raw_bson_ref())),
+            Self::Folded(value) => Ok(Value::Ref(value.as_raw_bson_ref())),
             Self::Path(path) => path.evaluate(scope),
             Self::Call(function, args) => call(function, args, scope),
             Self::Named(named, args) => (named.eval)(args, scope),
@@ -122,22 +134,24 @@ fn object<'a>(
     scope: &Scope<'_, 'a>,
 ) -> Result<Value<'a>> {
     let mut built = RawDocumentBuf::new();
+    let mut memory = Growth::new(Part::Values);
     for (name, node) in fields {
         if let Some(value) = node.evaluate(scope)?.get() {
+            let bytes = built.as_bytes().len() + size_of(value);
+            check_size(bytes)?;
+            memory.reach(bytes)?;
             built.append(name, value);
         }
     }
-    check_size(built.as_bytes().len())?;
     Ok(built.into())
 }
 
 fn array<'a>(items: &'a [Node], scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
-    let mut built = RawArrayBuf::new();
+    let mut built = List::default();
     for item in items {
-        built.push(item.evaluate(scope)?.get().unwrap_or(RawBsonRef::Null));
+        built.push(item.evaluate(scope)?.get().unwrap_or(RawBsonRef::Null))?;
     }
-    check_size(built.as_bytes().len())?;
-    Ok(built.into())
+    Ok(built.finish())
 }
 
 fn all<'a>(parts: &'a [Node], scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
@@ -236,19 +250,18 @@ fn map<'a>(
     if input.is_nullish() {
         return Ok(Value::NULL);
     }
-    let Some(elements) = input.elements()? else {
+    let Some(elements) = input.elements() else {
         return Err(Error::location(
             16883,
             format!("input to $map must be an array not {}", input.type_name()),
         ));
     };
-    let mut built = RawArrayBuf::new();
+    let mut built = List::default();
     for element in elements {
-        let value = with_one(this, element, scope, body)?;
-        built.push(value.get().unwrap_or(RawBsonRef::Null));
-        check_size(built.as_bytes().len())?;
+        let value = with_one(this, element?, scope, body)?;
+        built.push(value.get().unwrap_or(RawBsonRef::Null))?;
     }
-    Ok(built.into())
+    Ok(built.finish())
 }
 
 fn filter<'a>(
@@ -262,26 +275,26 @@ fn filter<'a>(
     if input.is_nullish() {
         return Ok(Value::NULL);
     }
-    let Some(elements) = input.elements()? else {
+    let Some(elements) = input.elements() else {
         return Err(Error::location(
             28651,
             format!("input to $filter must be an array not {}", input.type_name()),
         ));
     };
     let limit = filter_limit(&optional(limit, scope)?)?;
-    let mut built = RawArrayBuf::new();
+    let mut built = List::default();
     let mut kept = 0;
     for element in elements {
         if kept == limit {
             break;
         }
-        let element = element.into_shared();
+        let element = element?.into_shared();
         if with_one(this, element.clone(), scope, cond)?.is_truthy() {
-            built.push(element.bson());
+            built.push(element.bson())?;
             kept += 1;
         }
     }
-    Ok(built.into())
+    Ok(built.finish())
 }
 
 fn filter_limit(value: &Value<'_>) -> Result<usize> {

@@ -3,10 +3,12 @@
 use crate::agg::eval::{Scope, optional};
 use crate::agg::function::{ANY, Function, Named, function};
 use crate::agg::parse::Node;
-use crate::agg::value::size_of;
+use crate::agg::value::{List, size_of};
 use crate::agg::{Value, check_size, value_to_string};
-use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use crate::raw;
+use bson::raw::{CString, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Error, Result};
+use limits::{Growth, Part};
 use std::collections::HashMap;
 use xxhash_rust::xxh3::Xxh3Builder;
 
@@ -42,32 +44,51 @@ pub(super) const NAMED: &[Named] = &[
 ];
 
 /// Merges documents left to right: a later field replaces the value where the earlier one stood.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Merger {
     fields: Vec<(CString, RawBson)>,
     places: HashMap<String, usize, Xxh3Builder>,
     bytes: usize,
+    charged: Growth,
 }
+
+impl Default for Merger {
+    fn default() -> Self {
+        Self {
+            fields: Vec::new(),
+            places: HashMap::default(),
+            bytes: 0,
+            charged: Growth::new(Part::Values),
+        }
+    }
+}
+
+/// What a field of a [`Merger`] takes beside its own bytes: its place in the list and in the map.
+const FIELD_BYTES: usize = 160;
 
 impl Merger {
     pub(crate) fn merge(&mut self, document: &RawDocument) -> Result<()> {
-        for element in document.iter_elements() {
+        for element in raw::elements(document) {
             let element = element?;
-            self.set(element.key().to_owned(), element.value()?.into());
+            let value = element.value()?;
+            self.charged.reach(self.memory() + size_of(value) + element.name().len())?;
+            self.set(element.key().to_owned(), value.into())?;
         }
         Ok(())
     }
 
-    pub(crate) fn set(&mut self, key: CString, value: RawBson) {
+    pub(crate) fn set(&mut self, key: CString, value: RawBson) -> Result<()> {
+        limits::poll()?;
         self.bytes += size_of(value.as_raw_bson_ref());
         if let Some(at) = self.places.get(key.as_str()) {
             let old = std::mem::replace(&mut self.fields[*at].1, value);
             self.bytes = self.bytes.saturating_sub(size_of(old.as_raw_bson_ref()));
-            return;
+            return Ok(());
         }
         self.bytes += key.as_str().len() + 2;
         self.places.insert(key.as_str().to_owned(), self.fields.len());
         self.fields.push((key, value));
+        self.charged.reach(self.memory())
     }
 
     /// Roughly the bytes of the document.
@@ -77,7 +98,7 @@ impl Merger {
 
     /// Roughly the memory held.
     pub(crate) fn memory(&self) -> usize {
-        self.bytes + self.fields.len() * 96
+        self.bytes + self.fields.len() * FIELD_BYTES
     }
 
     pub(crate) fn to_document(&self) -> RawDocumentBuf {
@@ -91,16 +112,19 @@ impl Merger {
 
 fn merge_objects<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     // One array argument is a list of documents.
-    let single = if args.len() == 1 { args[0].elements()? } else { None };
-    let inputs = single.as_deref().unwrap_or(args);
+    let single = if args.len() == 1 { args[0].elements() } else { None };
     let mut merger = Merger::default();
-    for input in inputs {
+    let mut merge = |input: &Value<'_>| {
         if input.is_nullish() {
-            continue;
+            return Ok(());
         }
         merger.merge(merge_input(input)?)?;
+        check_size(merger.bytes)
+    };
+    match single {
+        Some(mut elements) => elements.try_for_each(|input| merge(&input?))?,
+        None => args.iter().try_for_each(merge)?,
     }
-    check_size(merger.bytes)?;
     Ok(merger.to_document().into())
 }
 
@@ -128,15 +152,15 @@ fn object_to_array<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
             format!("$objectToArray requires a document input, found: {}", args[0].type_name()),
         ));
     };
-    let mut built = RawArrayBuf::new();
-    for element in document.iter_elements() {
+    let mut built = List::default();
+    for element in raw::elements(document) {
         let element = element?;
         let mut pair = RawDocumentBuf::new();
-        pair.append(cstr!("k"), element.key().as_str());
+        pair.append(cstr!("k"), element.name());
         pair.append(cstr!("v"), element.value()?);
-        built.push(pair);
+        built.push(RawBsonRef::Document(&pair))?;
     }
-    Ok(built.into())
+    Ok(built.finish())
 }
 
 fn array_to_object<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
@@ -151,7 +175,7 @@ fn array_to_object<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     };
     let mut merger = Merger::default();
     let mut pairs: Option<bool> = None;
-    for element in array {
+    for element in raw::values(array) {
         let element = element?;
         let is_pair = match (element, pairs) {
             (RawBsonRef::Array(_), _) => true,
@@ -179,7 +203,7 @@ fn array_to_object<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
             let code = if is_pair { 4940400 } else { 4940401 };
             Error::location(code, "Key field cannot contain an embedded null byte")
         })?;
-        merger.set(key, value.into());
+        merger.set(key, value.into())?;
     }
     Ok(merger.to_document().into())
 }
@@ -200,13 +224,14 @@ fn check_consistent(before: Option<bool>, now: bool, element: RawBsonRef<'_>) ->
 }
 
 fn from_pair(pair: &bson::raw::RawArray) -> Result<(&str, RawBsonRef<'_>)> {
-    let parts = pair.into_iter().collect::<Result<Vec<_>, _>>()?;
+    // One more than there may be tells as much as all of them, but for how many there are.
+    let parts = raw::values(pair).take(3).collect::<Result<Vec<_>>>()?;
     let [key, value] = parts.as_slice() else {
         return Err(Error::location(
             40397,
             format!(
                 "$arrayToObject requires an array of size 2 arrays,found array of size: {}",
-                parts.len()
+                pair.into_iter().count()
             ),
         ));
     };
@@ -224,7 +249,7 @@ fn from_pair(pair: &bson::raw::RawArray) -> Result<(&str, RawBsonRef<'_>)> {
 }
 
 fn from_document(pair: &RawDocument) -> Result<(&str, RawBsonRef<'_>)> {
-    let fields = pair.iter_elements().count();
+    let fields = raw::elements(pair).try_fold(0, |count, field| field.map(|_| count + 1))?;
     if fields != 2 {
         return Err(Error::location(
             40392,
@@ -338,7 +363,7 @@ fn get_field<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Valu
         return Ok(Value::NULL);
     }
     input.part(|value| match value {
-        RawBsonRef::Document(document) => Ok(document.get(&name)?),
+        RawBsonRef::Document(document) => raw::field(document, &name),
         _ => Ok(None),
     })
 }
@@ -369,11 +394,13 @@ fn replace_field<'a>(
             format!("{op} requires 'input' to evaluate to type Object"),
         ));
     };
+    let mut memory = Growth::new(Part::Values);
+    memory.reach(document.as_bytes().len() + new.get().map_or(0, size_of))?;
     let mut built = RawDocumentBuf::new();
     let mut placed = false;
-    for element in document.iter_elements() {
+    for element in raw::elements(document) {
         let element = element?;
-        if element.key().as_str() != name {
+        if element.name() != name {
             built.append(element.key(), element.value()?);
         } else if let Some(value) = new.get() {
             built.append(element.key(), value);

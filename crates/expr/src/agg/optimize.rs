@@ -5,7 +5,13 @@ use crate::agg::parse::Node;
 use crate::agg::path::Base;
 use crate::agg::script::Call;
 use crate::agg::variables::{VarId, Variables, empty_document};
+use crate::agg::{Value, size_of};
 use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// A folded constant that is larger than its parts by so much is charged to the operation's memory:
+/// a few bytes of `$range` make megabytes.
+const INLINE_BYTES: usize = 64;
 
 /// What an expression reads.
 #[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
@@ -41,6 +47,7 @@ impl Node {
     pub(crate) fn children(&self) -> Vec<&Self> {
         match self {
             Self::Constant(_)
+            | Self::Folded(_)
             | Self::Path(_)
             | Self::Random
             | Self::Script(_, Call::OnDocument) => Vec::new(),
@@ -73,6 +80,7 @@ impl Node {
     fn children_mut(&mut self) -> Vec<&mut Self> {
         match self {
             Self::Constant(_)
+            | Self::Folded(_)
             | Self::Path(_)
             | Self::Random
             | Self::Script(_, Call::OnDocument) => Vec::new(),
@@ -144,7 +152,7 @@ impl Node {
             let node = std::mem::replace(child, Self::Constant(None));
             *child = node.optimize();
         }
-        if matches!(self, Self::Constant(_) | Self::Path(_) | Self::Random) {
+        if matches!(self, Self::Constant(_) | Self::Folded(_) | Self::Path(_) | Self::Random) {
             return self;
         }
         let constant = match &self {
@@ -155,9 +163,22 @@ impl Node {
             | Self::Filter { .. }
             | Self::Reduce(_)
             | Self::Script(..) => false,
-            _ => self.children().iter().all(|child| matches!(child, Self::Constant(_))),
+            _ => self.children().iter().all(|child| child.is_constant()),
         };
         if constant { self.folded() } else { self }
+    }
+
+    fn is_constant(&self) -> bool {
+        matches!(self, Self::Constant(_) | Self::Folded(_))
+    }
+
+    /// What a constant takes; nothing for what is none.
+    fn constant_bytes(&self) -> usize {
+        match self {
+            Self::Constant(Some(value)) => size_of(value.as_raw_bson_ref()),
+            Self::Folded(value) => size_of(value.as_raw_bson_ref()),
+            _ => 0,
+        }
     }
 
     /// Whether the result depends on the order of texts, which is not known yet.
@@ -170,6 +191,7 @@ impl Node {
         };
         let collatable = |child: &&Self| match child {
             Self::Constant(Some(value)) => keystring::is_collatable(value.as_raw_bson_ref()),
+            Self::Folded(value) => keystring::is_collatable(value.as_raw_bson_ref()),
             _ => false,
         };
         compares && self.children().iter().any(collatable)
@@ -185,10 +207,15 @@ impl Node {
             return self;
         }
         let variables = Variables::new(bson::DateTime::from_millis(0), 0);
-        let result = self.evaluate(&Scope::new(empty_document(), &variables));
+        let parts: usize = self.children().iter().map(|part| part.constant_bytes()).sum();
+        let result = self.evaluate(&Scope::new(empty_document(), &variables)).map(Value::detach);
         match result {
-            Ok(value) => Self::Constant(value.into_owned()),
-            Err(_) => self,
+            // No larger than what the client sent for it.
+            Ok(value) if value.get().map_or(0, size_of) <= parts + INLINE_BYTES => {
+                Self::Constant(value.into_owned())
+            }
+            Ok(Value::Owned(made)) => Self::Folded(Arc::new(made)),
+            _ => self,
         }
     }
 }

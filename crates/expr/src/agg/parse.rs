@@ -7,9 +7,9 @@ use crate::agg::quantile::Quantile;
 use crate::agg::reduce::Reduce;
 use crate::agg::script::{self, Script};
 use crate::agg::string::regex::RegexCall;
-use crate::agg::variables::{ParseContext, VarId};
+use crate::agg::variables::{ParseContext, Scored, VarId};
 use crate::agg::{
-    GEO_NEAR_DISTANCE, GEO_NEAR_POINT, MAX_DEPTH, array, convert, date, object, type_name,
+    GEO_NEAR_DISTANCE, GEO_NEAR_POINT, MAX_DEPTH, Made, array, convert, date, object, type_name,
 };
 use crate::text_score;
 use bson::raw::{CString, RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument};
@@ -21,6 +21,8 @@ use std::sync::Arc;
 pub(crate) enum Node {
     /// `None` is missing (`$$REMOVE`).
     Constant(Option<RawBson>),
+    /// A constant that folding has made, larger than what it was made of.
+    Folded(Arc<Made>),
     Path(FieldPath),
     Object(Vec<(CString, Node)>),
     Array(Vec<Node>),
@@ -681,6 +683,14 @@ fn meta(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<Node>
         }
         RawBsonRef::String("geoNearDistance") => field(GEO_NEAR_DISTANCE),
         RawBsonRef::String("geoNearPoint") => field(GEO_NEAR_POINT),
+        RawBsonRef::String("score") if ctx.scored != Scored::No => {
+            let names = vec![text_score::FIELD.to_owned()];
+            Ok(Node::Path(FieldPath { base: Base::Root, names }))
+        }
+        RawBsonRef::String("scoreDetails") if ctx.scored == Scored::Details => {
+            let names = vec![text_score::DETAILS_FIELD.to_owned()];
+            Ok(Node::Path(FieldPath { base: Base::Root, names }))
+        }
         RawBsonRef::String(name @ ("score" | "scoreDetails")) => Err(Error::location(
             40218,
             format!("query requires {name} metadata, but it is not available"),

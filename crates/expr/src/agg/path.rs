@@ -5,9 +5,11 @@
 
 use crate::agg::Value;
 use crate::agg::eval::Scope;
+use crate::agg::value::List;
 use crate::agg::variables::{VarId, cluster_time_value};
+use crate::raw;
 use crate::text_score;
-use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument};
+use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use errors::{Error, Result};
 
 /// Where a path starts.
@@ -91,7 +93,7 @@ fn value_at<'a>(value: RawBsonRef<'a>, names: &[String], depth: usize) -> Result
         return Err(Error::new(errors::Code::OVERFLOW, "a field path enters too many levels"));
     }
     match value {
-        RawBsonRef::Document(document) => match document.get(first)? {
+        RawBsonRef::Document(document) => match raw::field(document, first)? {
             None => Ok(Value::Missing),
             Some(value) => value_at(value, rest, depth + 1),
         },
@@ -102,13 +104,13 @@ fn value_at<'a>(value: RawBsonRef<'a>, names: &[String], depth: usize) -> Result
 
 /// The values at `names` below each element, missing ones left out.
 fn array_value<'a>(array: &'a RawArray, names: &[String], depth: usize) -> Result<Value<'a>> {
-    let mut found = RawArrayBuf::new();
-    for element in array {
+    let mut found = List::default();
+    for element in raw::values(array) {
         if let Some(value) = value_at(element?, names, depth)?.get() {
-            found.push(value);
+            found.push(value)?;
         }
     }
-    Ok(found.into())
+    Ok(found.finish())
 }
 
 /// Splits and checks a dotted path.

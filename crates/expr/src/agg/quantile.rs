@@ -5,8 +5,10 @@ use crate::agg::eval::Scope;
 use crate::agg::parse::{Node, expression};
 use crate::agg::{ParseContext, Value, value_to_string};
 use crate::number::Number;
+use crate::raw;
 use bson::raw::{RawBson, RawBsonRef};
 use errors::{Error, Result};
+use limits::{Growth, Part};
 
 /// A parsed call.
 #[derive(Clone, Debug)]
@@ -42,9 +44,11 @@ impl Quantile {
     pub(crate) fn evaluate<'a>(&'a self, scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
         let input = self.input.evaluate(scope)?;
         let mut numbers = Vec::new();
+        let mut memory = Growth::new(Part::Values);
         match input.bson() {
             RawBsonRef::Array(array) => {
-                for element in array {
+                for element in raw::values(array) {
+                    memory.reach((numbers.len() + 1) * size_of::<f64>())?;
                     numbers.extend(Number::from_bson(element?).map(Number::to_f64));
                 }
             }
@@ -52,7 +56,7 @@ impl Quantile {
         }
         Ok(match quantile::of(&self.wanted, numbers, self.as_array) {
             RawBson::Null => Value::NULL,
-            found => Value::Owned(found),
+            found => found.into(),
         })
     }
 }

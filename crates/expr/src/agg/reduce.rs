@@ -58,7 +58,7 @@ impl<'a> Gathered<'a> {
     fn into_value(self) -> Result<Value<'a>> {
         match self {
             Self::Value(value) => Ok(value),
-            Self::Set(union) => Ok(union.into_value()),
+            Self::Set(union) => union.into_value(),
             Self::Document(merger) => {
                 check_size(merger.bytes())?;
                 Ok(merger.to_document().into())
@@ -73,7 +73,7 @@ impl Reduce {
         if input.is_nullish() {
             return Ok(Value::NULL);
         }
-        let Some(elements) = input.elements()? else {
+        let Some(elements) = input.elements() else {
             return Err(Error::location(
                 40080,
                 format!(
@@ -85,7 +85,7 @@ impl Reduce {
         let step = self.step(&self.body);
         let mut gathered = Gathered::Value(self.initial.evaluate(scope)?);
         for element in elements {
-            let this = Frame::new(scope, self.this, element);
+            let this = Frame::new(scope, self.this, element?);
             gathered = self.take(&step, gathered, &scope.with_frame(&this))?;
         }
         gathered.into_value()

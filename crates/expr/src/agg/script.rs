@@ -3,6 +3,7 @@
 use crate::agg::eval::Scope;
 use crate::agg::parse::{Node, expression};
 use crate::agg::{ParseContext, Value, type_name};
+use crate::raw;
 pub(crate) use ::script::Script;
 use bson::raw::{RawArray, RawBsonRef};
 use errors::{Error, Result};
@@ -85,12 +86,12 @@ pub(crate) fn evaluate<'a>(
             let Some(RawBsonRef::Array(list)) = args.get() else {
                 return Err(Error::location(31266, "The args field must be of type array"));
             };
-            Ok(Value::Owned(script.call(&elements(list)?)?))
+            Ok(script.call(&elements(list)?)?.into())
         }
     }
 }
 
 /// The elements of an array.
 pub(crate) fn elements(list: &RawArray) -> Result<SmallVec<[RawBsonRef<'_>; 4]>> {
-    list.into_iter().map(|element| Ok(element?)).collect()
+    raw::values(list).collect()
 }

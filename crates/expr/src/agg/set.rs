@@ -3,11 +3,14 @@
 
 use crate::agg::compare::compare;
 use crate::agg::function::{ANY, Function, any_nullish, function, ordered};
-use crate::agg::value::size_of;
-use crate::agg::{Value, check_size};
-use bson::raw::RawArrayBuf;
+use crate::agg::value::{List, References, size_of};
+use crate::agg::{Value, check_size, is_truthy};
+use crate::order::compare_under;
+use crate::raw;
+use bson::raw::RawBsonRef;
 use errors::{Error, Result};
 use keystring::Collation;
+use limits::{Growth, Part};
 
 pub(super) const TABLE: &[Function] = &[
     function("$allElementsTrue", 1, 1, all_elements_true),
@@ -19,36 +22,51 @@ pub(super) const TABLE: &[Function] = &[
     ordered("$setUnion", 0, ANY, union),
 ];
 
+type Under<'c> = Option<&'c Collation>;
+
 /// Elements sorted, without duplicates.
-fn sorted<'a>(mut elements: Vec<Value<'a>>, under: Option<&Collation>) -> Vec<Value<'a>> {
-    elements.sort_by(|a, b| compare(a, b, under));
-    elements.dedup_by(|a, b| compare(a, b, under).is_eq());
-    elements
+fn sorted<'v>(mut elements: References<'v>, under: Under<'_>) -> Result<References<'v>> {
+    elements.sort_by(|a, b| compare_under(a, b, under))?;
+    let mut last = None;
+    elements.retain(|value| {
+        let repeats = last.is_some_and(|last| compare_under(last, value, under).is_eq());
+        last = Some(value);
+        Ok(!repeats)
+    })?;
+    Ok(elements)
 }
 
-fn contains(set: &[Value<'_>], value: &Value<'_>, under: Option<&Collation>) -> bool {
-    set.binary_search_by(|probe| compare(probe, value, under)).is_ok()
+fn contains(set: &[RawBsonRef<'_>], value: RawBsonRef<'_>, under: Under<'_>) -> bool {
+    set.binary_search_by(|probe| compare_under(*probe, value, under)).is_ok()
 }
 
-fn to_array<'a>(elements: &[Value<'_>]) -> Value<'a> {
-    elements.iter().map(Value::bson).collect::<RawArrayBuf>().into()
+fn elements<'v>(value: &'v Value<'_>, code: i32, text: &str) -> Result<References<'v>> {
+    let refused = || Error::location(code, format!("{text}{}", value.type_name()));
+    value.references()?.ok_or_else(refused)
 }
 
-fn elements<'a>(value: &Value<'a>, code: i32, text: &str) -> Result<Vec<Value<'a>>> {
-    value.elements()?.ok_or_else(|| Error::location(code, format!("{text}{}", value.type_name())))
+/// Whether the elements are all true, or one of them is; `wanted` ends the search.
+fn any_is<'a>(value: &Value<'_>, wanted: bool, code: i32, text: &str) -> Result<Value<'a>> {
+    let Some(array) = value.as_array() else {
+        return Err(Error::location(code, format!("{text}{}", value.type_name())));
+    };
+    for element in raw::values(array) {
+        if is_truthy(element?) == wanted {
+            return Ok(Value::bool(wanted));
+        }
+    }
+    Ok(Value::bool(!wanted))
 }
 
 fn all_elements_true<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
-    let items = elements(&args[0], 17040, "$allElementsTrue's argument must be an array, but is ")?;
-    Ok(Value::bool(items.iter().all(Value::is_truthy)))
+    any_is(&args[0], false, 17040, "$allElementsTrue's argument must be an array, but is ")
 }
 
 fn any_element_true<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
-    let items = elements(&args[0], 17041, "$anyElementTrue's argument must be an array, but is ")?;
-    Ok(Value::bool(items.iter().any(Value::is_truthy)))
+    any_is(&args[0], true, 17041, "$anyElementTrue's argument must be an array, but is ")
 }
 
-fn difference<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<'a>> {
+fn difference<'a>(args: &mut [Value<'a>], under: Under<'_>) -> Result<Value<'a>> {
     if any_nullish(args) {
         return Ok(Value::NULL);
     }
@@ -64,20 +82,25 @@ fn difference<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<V
             "both operands of $setDifference must be arrays. Second argument is of type: ",
         )?,
         under,
-    );
+    )?;
     // The left side keeps its order; what it has said once it does not say again.
     let mut seen = std::collections::BTreeSet::new();
-    let mut kept = Vec::new();
-    for value in left {
-        if !contains(&right, &value, under) && seen.insert(Ordered(value.clone(), under)) {
-            kept.push(value);
+    let mut memory = Growth::new(Part::Values);
+    let mut kept = List::default();
+    for value in left.iter().copied() {
+        if !contains(&right, value, under) && seen.insert(Ordered(Value::Ref(value), under)) {
+            memory.reach(seen.len() * MEMBER_BYTES)?;
+            kept.push(value)?;
         }
     }
-    Ok(to_array(&kept))
+    Ok(kept.finish())
 }
 
+/// What a member of a growing set takes beside its own bytes.
+const MEMBER_BYTES: usize = 2 * std::mem::size_of::<Ordered<'_, '_>>();
+
 /// A value under its canonical order.
-pub(super) struct Ordered<'a, 'c>(Value<'a>, Option<&'c Collation>);
+pub(super) struct Ordered<'a, 'c>(Value<'a>, Under<'c>);
 
 impl PartialEq for Ordered<'_, '_> {
     fn eq(&self, other: &Self) -> bool {
@@ -99,21 +122,25 @@ impl Ord for Ordered<'_, '_> {
     }
 }
 
-fn equals<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<'a>> {
-    let mut first: Option<Vec<Value<'a>>> = None;
+fn equals<'a>(args: &mut [Value<'a>], under: Under<'_>) -> Result<Value<'a>> {
+    let mut first: Option<References<'_>> = None;
     for (at, value) in args.iter().enumerate() {
         let text = format!(
             "All operands of $setEquals must be arrays. {}-th argument is of type: ",
             at + 1
         );
-        let set = sorted(elements(value, 17044, &text)?, under);
+        let set = sorted(elements(value, 17044, &text)?, under)?;
         match &first {
             None => first = Some(set),
             Some(known) => {
-                let same = known.len() == set.len()
-                    && known.iter().zip(&set).all(|(a, b)| compare(a, b, under).is_eq());
-                if !same {
+                if known.len() != set.len() {
                     return Ok(Value::bool(false));
+                }
+                for (a, b) in known.iter().zip(set.iter()) {
+                    limits::poll()?;
+                    if compare_under(*a, *b, under).is_ne() {
+                        return Ok(Value::bool(false));
+                    }
                 }
             }
         }
@@ -121,8 +148,8 @@ fn equals<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value
     Ok(Value::bool(true))
 }
 
-fn intersection<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<'a>> {
-    let mut common: Option<Vec<Value<'a>>> = None;
+fn intersection<'a>(args: &mut [Value<'a>], under: Under<'_>) -> Result<Value<'a>> {
+    let mut common: Option<References<'_>> = None;
     for value in args.iter() {
         if value.is_nullish() {
             return Ok(Value::NULL);
@@ -134,16 +161,19 @@ fn intersection<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result
                 "All operands of $setIntersection must be arrays. One argument is of type: ",
             )?,
             under,
-        );
+        )?;
         common = Some(match common {
             None => set,
-            Some(known) => known.into_iter().filter(|v| contains(&set, v, under)).collect(),
+            Some(mut known) => {
+                known.retain(|value| Ok(contains(&set, value, under)))?;
+                known
+            }
         });
     }
-    Ok(to_array(&common.unwrap_or_default()))
+    List::of(common.unwrap_or_default().iter().copied())
 }
 
-fn is_subset<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<'a>> {
+fn is_subset<'a>(args: &mut [Value<'a>], under: Under<'_>) -> Result<Value<'a>> {
     let left = elements(
         &args[0],
         17046,
@@ -156,30 +186,54 @@ fn is_subset<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Va
             "both operands of $setIsSubset must be arrays. Second argument is of type: ",
         )?,
         under,
-    );
-    Ok(Value::bool(left.iter().all(|value| contains(&right, value, under))))
-}
-
-fn union<'a>(args: &mut [Value<'a>], under: Option<&Collation>) -> Result<Value<'a>> {
-    let mut all = Union::new(under);
-    for value in args.iter() {
-        if !all.add(value)? {
-            return Ok(Value::NULL);
+    )?;
+    for value in left.iter() {
+        limits::poll()?;
+        if !contains(&right, *value, under) {
+            return Ok(Value::bool(false));
         }
     }
-    Ok(all.into_value())
+    Ok(Value::bool(true))
+}
+
+/// Of the members that are equal the first is kept, in the order of values.
+fn union<'a>(args: &mut [Value<'a>], under: Under<'_>) -> Result<Value<'a>> {
+    let mut all = References::default();
+    for value in args.iter() {
+        if value.is_nullish() {
+            return Ok(Value::NULL);
+        }
+        all.extend(value.as_array().ok_or_else(|| not_a_set(value))?)?;
+    }
+    List::of(sorted(all, under)?.iter().copied())
+}
+
+fn not_a_set(value: &Value<'_>) -> Error {
+    Error::location(
+        17043,
+        format!(
+            "All operands of $setUnion must be arrays. One argument is of type: {}",
+            value.type_name()
+        ),
+    )
 }
 
 /// A growing set.
 pub(super) struct Union<'a, 'c> {
     members: std::collections::BTreeSet<Ordered<'a, 'c>>,
-    under: Option<&'c Collation>,
+    under: Under<'c>,
     bytes: usize,
+    memory: Growth,
 }
 
 impl<'a, 'c> Union<'a, 'c> {
-    pub(super) fn new(under: Option<&'c Collation>) -> Self {
-        Self { members: std::collections::BTreeSet::new(), under, bytes: 0 }
+    pub(super) fn new(under: Under<'c>) -> Self {
+        Self {
+            members: std::collections::BTreeSet::new(),
+            under,
+            bytes: 0,
+            memory: Growth::new(Part::Values),
+        }
     }
 
     /// Adds the elements of an array; `false` where there is null instead.
@@ -187,22 +241,19 @@ impl<'a, 'c> Union<'a, 'c> {
         if value.is_nullish() {
             return Ok(false);
         }
-        let members = elements(
-            value,
-            17043,
-            "All operands of $setUnion must be arrays. One argument is of type: ",
-        )?;
-        for member in members {
+        for member in value.elements().ok_or_else(|| not_a_set(value))? {
+            let member = member?;
             let bytes = size_of(member.bson());
             if self.members.insert(Ordered(member, self.under)) {
                 self.bytes += bytes;
+                self.memory.reach(self.bytes + self.members.len() * MEMBER_BYTES)?;
+                check_size(self.bytes)?;
             }
         }
-        check_size(self.bytes)?;
         Ok(true)
     }
 
-    pub(super) fn into_value(self) -> Value<'a> {
-        self.members.iter().map(|member| member.0.bson()).collect::<RawArrayBuf>().into()
+    pub(super) fn into_value(self) -> Result<Value<'a>> {
+        List::of(self.members.iter().map(|member| member.0.bson()))
     }
 }

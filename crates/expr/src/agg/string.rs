@@ -6,10 +6,12 @@ use crate::agg::array::position;
 use crate::agg::eval::{Scope, optional};
 use crate::agg::function::{ANY, Function, Named, any_nullish, function};
 use crate::agg::parse::Node;
-use crate::agg::{Value, check_size, convert, value_to_string};
+use crate::agg::value::{List, Text};
+use crate::agg::{Value, convert, value_to_string};
 use crate::number::Number;
-use bson::raw::{RawArrayBuf, RawBson, RawBsonRef};
+use bson::raw::RawBsonRef;
 use errors::{Error, Result};
+use std::borrow::Cow;
 
 pub(super) const TABLE: &[Function] = &[
     function("$binarySize", 1, 1, binary_size),
@@ -23,8 +25,8 @@ pub(super) const TABLE: &[Function] = &[
     function("$substr", 3, 3, substr_bytes),
     function("$substrBytes", 3, 3, substr_bytes),
     function("$substrCP", 3, 3, substr_cp),
-    function("$toLower", 1, 1, |args| Ok(Value::string(text(&args[0])?.to_ascii_lowercase()))),
-    function("$toUpper", 1, 1, |args| Ok(Value::string(text(&args[0])?.to_ascii_uppercase()))),
+    function("$toLower", 1, 1, |args| mapped(&args[0], str::make_ascii_lowercase)),
+    function("$toUpper", 1, 1, |args| mapped(&args[0], str::make_ascii_uppercase)),
 ];
 
 const TRIM_CODES: (i32, i32, i32) = (50696, 50694, 50695);
@@ -50,23 +52,38 @@ const fn replace_form(name: &'static str, eval: NamedEval) -> Named {
 }
 
 /// The text of a value for operators that coerce: null is empty, numbers and dates are printed.
-fn text(value: &Value<'_>) -> Result<String> {
+fn text<'v>(value: &'v Value<'_>) -> Result<Cow<'v, str>> {
     match value.bson() {
-        RawBsonRef::Null | RawBsonRef::Undefined => Ok(String::new()),
+        RawBsonRef::Null | RawBsonRef::Undefined => Ok(Cow::Borrowed("")),
         RawBsonRef::String(s) | RawBsonRef::Symbol(s) | RawBsonRef::JavaScriptCode(s) => {
-            Ok(s.to_owned())
+            count_bytes(s)?;
+            Ok(Cow::Borrowed(s))
         }
         RawBsonRef::Int32(_)
         | RawBsonRef::Int64(_)
         | RawBsonRef::Double(_)
         | RawBsonRef::Decimal128(_)
         | RawBsonRef::DateTime(_)
-        | RawBsonRef::Timestamp(_) => Ok(convert::print_scalar(value.bson())),
+        | RawBsonRef::Timestamp(_) => Ok(convert::print_scalar(value.bson()).into()),
         _ => Err(Error::location(
             16007,
             format!("can't convert from BSON type {} to String", value.type_name()),
         )),
     }
+}
+
+/// Counts going over a text once as work.
+fn count_bytes(text: &str) -> Result<()> {
+    limits::poll_work(text.len() / limits::BYTES_PER_UNIT)
+}
+
+/// A text made of another one by changing each of its bytes.
+fn mapped<'a>(value: &Value<'_>, change: fn(&mut str)) -> Result<Value<'a>> {
+    let input = text(value)?;
+    let mut built = Text::with_capacity(input.len())?;
+    built.push(&input)?;
+    change(built.as_mut_str());
+    Ok(built.finish())
 }
 
 fn binary_size<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
@@ -102,20 +119,20 @@ pub(super) fn append_texts<'a>(first: Value<'a>, more: &[Value<'_>]) -> Result<V
     if first.as_str().is_none() {
         return Err(refuse(&first));
     }
-    let Some(RawBson::String(mut built)) = first.into_owned() else { return Ok(Value::NULL) };
+    let Some(mut built) = Text::growing(first)? else { return Ok(Value::NULL) };
     for value in more {
         if value.is_nullish() {
             return Ok(Value::NULL);
         }
-        built.push_str(value.as_str().ok_or_else(|| refuse(value))?);
-        check_size(built.len())?;
+        built.push(value.as_str().ok_or_else(|| refuse(value))?)?;
     }
-    Ok(Value::string(built))
+    Ok(built.finish())
 }
 
 fn strcasecmp<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
-    let (a, b) = (text(&args[0])?.to_ascii_uppercase(), text(&args[1])?.to_ascii_uppercase());
-    Ok(Value::int(a.cmp(&b) as i32))
+    let (a, b) = (text(&args[0])?, text(&args[1])?);
+    let [a, b] = [&a, &b].map(|text| text.bytes().map(|byte| byte.to_ascii_uppercase()));
+    Ok(Value::int(a.cmp(b) as i32))
 }
 
 fn length<'a>(
@@ -125,7 +142,10 @@ fn length<'a>(
     measure: fn(&str) -> usize,
 ) -> Result<Value<'a>> {
     match args[0].as_str() {
-        Some(s) => Ok(Value::int(measure(s) as i32)),
+        Some(s) => {
+            count_bytes(s)?;
+            Ok(Value::int(measure(s) as i32))
+        }
         None => Err(Error::location(
             code,
             format!("{name} requires a string argument, found: {}", args[0].type_name()),
@@ -153,7 +173,10 @@ fn haystack_and_needle<'v>(
             )
         })
     };
-    Ok(Some((need(0, "first")?, need(1, "second")?)))
+    let (hay, needle) = (need(0, "first")?, need(1, "second")?);
+    count_bytes(hay)?;
+    count_bytes(needle)?;
+    Ok(Some((hay, needle)))
 }
 
 fn index_of_bytes<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
@@ -164,20 +187,21 @@ fn index_of_bytes<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     if start > end {
         return Ok(Value::int(-1));
     }
-    let found = find_bytes(&hay.as_bytes()[start..end], needle.as_bytes());
+    let found = find_bytes(&hay.as_bytes()[start..end], needle);
     Ok(Value::int(found.map_or(-1, |at| (at + start) as i32)))
 }
 
-/// The substring's place. Byte ranges may cut characters, so this searches bytes; where the range
-/// is text, the library's two-way search does it.
-fn find_bytes(hay: &[u8], needle: &[u8]) -> Option<usize> {
-    if needle.is_empty() {
-        return Some(0);
-    }
-    match (std::str::from_utf8(hay), std::str::from_utf8(needle)) {
-        (Ok(hay), Ok(needle)) => hay.find(needle),
-        _ => hay.windows(needle.len()).position(|window| window == needle),
-    }
+/// The substring's place. Byte ranges may cut characters. What a cut leaves of a character can be
+/// no part of a match, which is whole characters; so it is left out, and the library's two-way search
+/// does the rest in one pass.
+fn find_bytes(hay: &[u8], needle: &str) -> Option<usize> {
+    let is_continuation = |byte: &&u8| **byte & 0xc0 == 0x80;
+    let cut = if needle.is_empty() { 0 } else { hay.iter().take_while(is_continuation).count() };
+    let whole = match std::str::from_utf8(&hay[cut..]) {
+        Ok(text) => text,
+        Err(error) => std::str::from_utf8(&hay[cut..cut + error.valid_up_to()]).ok()?,
+    };
+    whole.find(needle).map(|at| cut + at)
 }
 
 fn bounds(args: &[Value<'_>], name: &str, len: usize) -> Result<(usize, usize)> {
@@ -225,7 +249,8 @@ fn split<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     if separator.is_empty() {
         return Err(Error::location(40087, "$split requires a non-empty separator"));
     }
-    Ok(input.split(separator).collect::<RawArrayBuf>().into())
+    count_bytes(input)?;
+    List::of(input.split(separator).map(RawBsonRef::String))
 }
 
 fn substr_bytes<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
@@ -268,7 +293,7 @@ fn substr_bytes<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
             "$substrBytes:  Invalid range, ending index is in the middle of a UTF-8 character.",
         ));
     }
-    Ok(Value::string(&input[start..end]))
+    Text::of(&input[start..end])
 }
 
 fn substr_cp<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
@@ -300,7 +325,9 @@ fn substr_cp<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
     let start = usize::try_from(start).map_err(|_| {
         Error::location(34455, "$substrCP: the starting index must be nonnegative integer.")
     })?;
-    Ok(Value::string(input.chars().skip(start).take(take).collect::<String>()))
+    let from = byte_of_cp(&input, start);
+    let to = from + byte_of_cp(&input[from..], take);
+    Text::of(&input[from..to])
 }
 
 /// What `$trim` takes off when not told.
@@ -332,7 +359,7 @@ fn trim<'a>(
         )
     };
     let s = input.as_str().ok_or_else(|| refuse(50699, "its input", &input))?;
-    let chars: Vec<char> = match &args[1] {
+    let mut chars: Vec<char> = match &args[1] {
         None => WHITESPACE.to_vec(),
         Some(node) => {
             let chars = node.evaluate(scope)?;
@@ -342,9 +369,14 @@ fn trim<'a>(
             chars.as_str().ok_or_else(|| refuse(50700, "'chars'", &chars))?.chars().collect()
         }
     };
-    let s = if left { s.trim_start_matches(chars.as_slice()) } else { s };
-    let s = if right { s.trim_end_matches(chars.as_slice()) } else { s };
-    Ok(Value::string(s))
+    // Each character of the text may be looked for among all of these.
+    chars.sort_unstable();
+    chars.dedup();
+    let is_trimmed = |c: char| chars.binary_search(&c).is_ok();
+    count_bytes(s)?;
+    let s = if left { s.trim_start_matches(is_trimmed) } else { s };
+    let s = if right { s.trim_end_matches(is_trimmed) } else { s };
+    Text::of(s)
 }
 
 fn replace<'a>(
@@ -373,11 +405,15 @@ fn replace<'a>(
     else {
         return Ok(Value::NULL);
     };
-    if find.is_empty() && times > 1 {
-        // An empty needle is found between all characters; the growth is known beforehand.
-        check_size(input.len().saturating_add(with.len().saturating_mul(input.len() + 1)))?;
+    count_bytes(input)?;
+    // An empty needle is found between all characters.
+    let mut built = Text::with_capacity(0)?;
+    let mut end = 0;
+    for (at, found) in input.match_indices(find).take(times) {
+        built.push(&input[end..at])?;
+        built.push(with)?;
+        end = at + found.len();
     }
-    let hits = if find.is_empty() { 0 } else { input.matches(find).take(times).count() };
-    check_size(input.len().saturating_add(hits.saturating_mul(with.len())))?;
-    Ok(Value::string(input.replacen(find, with, times)))
+    built.push(&input[end..])?;
+    Ok(built.finish())
 }

@@ -1,8 +1,13 @@
 //! The value an expression yields: missing, borrowed from the document, or its own.
+//!
+//! Always true: a value of its own that is larger than [`UNCHARGED_BYTES`] is charged to the
+//! operation's memory from the moment its node has evaluated until it is dropped.
 
+use crate::raw;
 use crate::types::name_of;
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::Result;
+use limits::{Charge, Growth, Part, UNCHARGED_BYTES};
 use std::sync::Arc;
 
 /// What an expression evaluates to.
@@ -13,9 +18,47 @@ pub enum Value<'a> {
     /// Bytes of the input document, a constant or a variable.
     Ref(RawBsonRef<'a>),
     /// A computed value.
-    Owned(RawBson),
+    Owned(Made),
     /// A computed value bound to a variable, so that reading it twice does not copy it.
-    Shared(Arc<RawBson>),
+    Shared(Arc<Made>),
+}
+
+/// A computed value with the memory it is charged for, where it is large.
+#[derive(Debug)]
+pub struct Made {
+    value: RawBson,
+    charge: Option<Box<Charge>>,
+}
+
+impl Made {
+    /// The value.
+    pub fn as_raw_bson_ref(&self) -> RawBsonRef<'_> {
+        self.value.as_raw_bson_ref()
+    }
+
+    /// Charges the value where it is large and was not charged yet.
+    fn charge(&mut self) -> Result<()> {
+        if self.charge.is_none() {
+            let bytes = size_of(self.as_raw_bson_ref());
+            if bytes > UNCHARGED_BYTES {
+                self.charge = Some(Box::new(limits::charge(Part::Values, bytes)?));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<RawBson> for Made {
+    fn from(value: RawBson) -> Self {
+        Self { value, charge: None }
+    }
+}
+
+impl Clone for Made {
+    /// The copy is charged when it next is what a node yields.
+    fn clone(&self) -> Self {
+        self.value.clone().into()
+    }
 }
 
 impl Value<'_> {
@@ -39,7 +82,7 @@ impl Value<'_> {
 
     /// A string.
     pub fn string(value: impl Into<String>) -> Self {
-        Self::Owned(RawBson::String(value.into()))
+        RawBson::String(value.into()).into()
     }
 
     /// The BSON value, or `None` when missing.
@@ -77,8 +120,8 @@ impl Value<'_> {
         match self {
             Self::Missing => None,
             Self::Ref(value) => Some(value.into()),
-            Self::Owned(value) => Some(value),
-            Self::Shared(value) => Some(Arc::unwrap_or_clone(value)),
+            Self::Owned(made) => Some(made.value),
+            Self::Shared(made) => Some(Arc::unwrap_or_clone(made).value),
         }
     }
 
@@ -95,7 +138,7 @@ impl Value<'_> {
     pub fn detach<'b>(self) -> Value<'b> {
         match self {
             Value::Missing => Value::Missing,
-            Value::Ref(value) => Value::Owned(value.into()),
+            Value::Ref(value) => RawBson::from(value).into(),
             Value::Owned(value) => Value::Owned(value),
             Value::Shared(value) => Value::Shared(value),
         }
@@ -115,23 +158,15 @@ impl Value<'_> {
     }
 
     fn copied(value: Option<RawBsonRef<'_>>) -> Self {
-        value.map_or(Self::Missing, |v| Self::Owned(v.into()))
+        value.map_or(Self::Missing, |v| RawBson::from(v).into())
     }
 
-    /// The elements of an array, each borrowed where the array is; `None` if it is not one.
-    pub(crate) fn elements(&self) -> Result<Option<Vec<Self>>> {
-        match self {
-            Self::Ref(RawBsonRef::Array(array)) => {
-                array.into_iter().map(|e| Ok(Self::Ref(e?))).collect::<Result<_>>().map(Some)
-            }
-            _ => self.as_array().map_or(Ok(None), |array| {
-                array
-                    .into_iter()
-                    .map(|e| Ok(Self::Owned(e?.into())))
-                    .collect::<Result<_>>()
-                    .map(Some)
-            }),
+    /// The value, charged for: what every node's value goes through.
+    pub(crate) fn charged(mut self) -> Result<Self> {
+        if let Self::Owned(made) = &mut self {
+            made.charge()?;
         }
+        Ok(self)
     }
 
     /// The array, if it is one.
@@ -155,15 +190,260 @@ impl Value<'_> {
     }
 }
 
-impl From<RawDocumentBuf> for Value<'_> {
-    fn from(document: RawDocumentBuf) -> Self {
-        Self::Owned(RawBson::Document(document))
+impl<'a> Value<'a> {
+    /// The elements of an array, one at a time: borrowed where the array is, else copied. `None` if
+    /// it is no array.
+    pub(crate) fn elements(&self) -> Option<Elements<'_, 'a>> {
+        match self {
+            Self::Ref(RawBsonRef::Array(array)) => Some(Elements::Borrowed(array.into_iter())),
+            _ => self.as_array().map(|array| Elements::Copied(array.into_iter())),
+        }
+    }
+
+    /// The elements of an array side by side, for what must see them together; `None` if it is no
+    /// array.
+    pub(crate) fn references(&self) -> Result<Option<References<'_>>> {
+        self.as_array().map_or(Ok(None), |array| {
+            let mut references = References::default();
+            references.extend(array)?;
+            Ok(Some(references))
+        })
     }
 }
 
-impl From<RawArrayBuf> for Value<'_> {
-    fn from(array: RawArrayBuf) -> Self {
-        Self::Owned(RawBson::Array(array))
+/// Goes over the elements of an array; polls at each.
+pub(crate) enum Elements<'v, 'a> {
+    Borrowed(bson::raw::RawArrayIter<'a>),
+    Copied(bson::raw::RawArrayIter<'v>),
+}
+
+impl<'a> Elements<'_, 'a> {
+    fn take(&mut self) -> Result<Option<Value<'a>>> {
+        limits::poll()?;
+        match self {
+            Self::Borrowed(inner) => Ok(inner.next().transpose()?.map(Value::Ref)),
+            Self::Copied(inner) => {
+                let Some(element) = inner.next().transpose()? else { return Ok(None) };
+                limits::poll_work(size_of(element) / limits::BYTES_PER_UNIT)?;
+                Value::from(RawBson::from(element)).charged().map(Some)
+            }
+        }
+    }
+}
+
+impl<'a> Iterator for Elements<'_, 'a> {
+    type Item = Result<Value<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.take().transpose()
+    }
+}
+
+/// The elements of arrays side by side, where they stand in the arrays' bytes.
+#[derive(Debug)]
+pub(crate) struct References<'v> {
+    items: Vec<RawBsonRef<'v>>,
+    memory: Growth,
+}
+
+impl Default for References<'_> {
+    fn default() -> Self {
+        Self { items: Vec::new(), memory: Growth::new(Part::Values) }
+    }
+}
+
+impl<'v> References<'v> {
+    /// Adds the elements of an array behind those there.
+    pub(crate) fn extend(&mut self, array: &'v RawArray) -> Result<()> {
+        for element in raw::values(array) {
+            self.push(element?)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn push(&mut self, element: RawBsonRef<'v>) -> Result<()> {
+        let bytes = (self.items.len() + 1).saturating_mul(std::mem::size_of::<RawBsonRef<'_>>());
+        self.memory.reach(bytes)?;
+        self.items.push(element);
+        Ok(())
+    }
+
+    /// In the order that `compare` says; equal ones keep theirs.
+    pub(crate) fn sort_by(
+        &mut self,
+        mut compare: impl FnMut(RawBsonRef<'v>, RawBsonRef<'v>) -> std::cmp::Ordering,
+    ) -> Result<()> {
+        let items = std::mem::take(&mut self.items);
+        self.items = limits::sort_by(items, |a, b| compare(*a, *b))?;
+        Ok(())
+    }
+
+    /// Keeps those for which `wanted` says so.
+    pub(crate) fn retain(
+        &mut self,
+        mut wanted: impl FnMut(RawBsonRef<'v>) -> Result<bool>,
+    ) -> Result<()> {
+        let mut kept = 0;
+        for at in 0..self.items.len() {
+            limits::poll()?;
+            if wanted(self.items[at])? {
+                self.items.swap(kept, at);
+                kept += 1;
+            }
+        }
+        self.items.truncate(kept);
+        Ok(())
+    }
+
+    pub(crate) fn reverse(&mut self) {
+        self.items.reverse();
+    }
+}
+
+impl<'v> std::ops::Deref for References<'v> {
+    type Target = [RawBsonRef<'v>];
+
+    fn deref(&self) -> &Self::Target {
+        &self.items
+    }
+}
+
+/// An array that is being made: polls, and is charged before it grows.
+#[derive(Debug)]
+pub(crate) struct List {
+    built: RawArrayBuf,
+    memory: Growth,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self { built: RawArrayBuf::new(), memory: Growth::new(Part::Values) }
+    }
+}
+
+impl List {
+    /// Grows an array that nobody else needs any more; `None` where the value is no array.
+    pub(crate) fn growing(value: Value<'_>) -> Result<Option<Self>> {
+        let bytes = value.get().map_or(0, size_of);
+        let mut memory = Growth::new(Part::Values);
+        let (array, charge) = match value {
+            Value::Owned(Made { value: RawBson::Array(array), charge }) => (array, charge),
+            other => {
+                memory.reach(bytes)?;
+                let Some(RawBson::Array(array)) = other.into_owned() else { return Ok(None) };
+                return Ok(Some(Self { built: array, memory }));
+            }
+        };
+        Ok(Some(Self {
+            built: array,
+            memory: Growth::from_charge(Part::Values, charge.map(|charge| *charge)),
+        }))
+    }
+
+    /// The bytes it takes by now.
+    pub(crate) fn bytes(&self) -> usize {
+        self.built.as_bytes().len()
+    }
+
+    /// Adds an element at the end.
+    pub(crate) fn push(&mut self, element: RawBsonRef<'_>) -> Result<()> {
+        let size = size_of(element);
+        limits::poll_work(1 + size / limits::BYTES_PER_UNIT)?;
+        // A type byte, the position's digits and a NUL beside the element.
+        let bytes = self.built.as_bytes().len() + size + 12;
+        self.memory.reach(bytes)?;
+        self.built.push(element);
+        super::check_size(self.built.as_bytes().len())
+    }
+
+    /// The array.
+    pub(crate) fn finish<'a>(self) -> Value<'a> {
+        let charge = self.memory.into_charge().map(Box::new);
+        Value::Owned(Made { value: RawBson::Array(self.built), charge })
+    }
+
+    /// An array of these.
+    pub(crate) fn of<'v, 'a>(elements: impl Iterator<Item = RawBsonRef<'v>>) -> Result<Value<'a>> {
+        let mut list = Self::default();
+        for element in elements {
+            list.push(element)?;
+        }
+        Ok(list.finish())
+    }
+}
+
+/// A string that is being made: polls, and is charged before it grows.
+#[derive(Debug)]
+pub(crate) struct Text {
+    built: String,
+    memory: Growth,
+}
+
+impl Text {
+    /// Grows a string that nobody else needs any more; `None` where the value is no string.
+    pub(crate) fn growing(value: Value<'_>) -> Result<Option<Self>> {
+        let bytes = value.get().map_or(0, size_of);
+        let mut memory = Growth::new(Part::Values);
+        let (built, charge) = match value {
+            Value::Owned(Made { value: RawBson::String(built), charge }) => (built, charge),
+            other => {
+                memory.reach(bytes)?;
+                let Some(RawBson::String(built)) = other.into_owned() else { return Ok(None) };
+                return Ok(Some(Self { built, memory }));
+            }
+        };
+        Ok(Some(Self {
+            built,
+            memory: Growth::from_charge(Part::Values, charge.map(|charge| *charge)),
+        }))
+    }
+
+    /// An empty string that will have so many bytes.
+    pub(crate) fn with_capacity(bytes: usize) -> Result<Self> {
+        super::check_size(bytes)?;
+        let mut memory = Growth::new(Part::Values);
+        memory.reach(bytes)?;
+        Ok(Self { built: String::with_capacity(bytes), memory })
+    }
+
+    /// A copy of a text.
+    pub(crate) fn of<'a>(text: &str) -> Result<Value<'a>> {
+        let mut copy = Self::with_capacity(text.len())?;
+        copy.push(text)?;
+        Ok(copy.finish())
+    }
+
+    /// The text so far, to be changed where it stands.
+    pub(crate) fn as_mut_str(&mut self) -> &mut str {
+        &mut self.built
+    }
+
+    /// Adds text at the end.
+    pub(crate) fn push(&mut self, text: &str) -> Result<()> {
+        limits::poll_work(1 + text.len() / limits::BYTES_PER_UNIT)?;
+        let bytes = self.built.len().saturating_add(text.len());
+        super::check_size(bytes)?;
+        self.memory.reach(bytes)?;
+        self.built.push_str(text);
+        Ok(())
+    }
+
+    /// The string.
+    pub(crate) fn finish<'a>(self) -> Value<'a> {
+        let charge = self.memory.into_charge().map(Box::new);
+        Value::Owned(Made { value: RawBson::String(self.built), charge })
+    }
+}
+
+impl From<RawBson> for Value<'_> {
+    fn from(value: RawBson) -> Self {
+        Self::Owned(value.into())
+    }
+}
+
+impl From<RawDocumentBuf> for Value<'_> {
+    fn from(document: RawDocumentBuf) -> Self {
+        RawBson::Document(document).into()
     }
 }
 

@@ -4,7 +4,7 @@
 //! supplies: the clock's NOW, the cluster time, the collation, user `let` values. `$let` and its kin bind their
 //! own in frames on the stack (see `eval`).
 
-use crate::agg::Value;
+use crate::agg::{Made, Value};
 use bson::DateTime;
 use bson::Timestamp;
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
@@ -23,6 +23,20 @@ pub struct VarId(u32);
 pub struct ParseContext {
     names: BTreeMap<String, VarId>,
     next: u32,
+    /// What `{$meta: "score"}` has to tell.
+    pub scored: Scored,
+}
+
+/// Whether documents carry the score of a fusion of searches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scored {
+    /// They do not.
+    #[default]
+    No,
+    /// They carry their score.
+    Score,
+    /// They carry how it came about too.
+    Details,
 }
 
 impl ParseContext {
@@ -79,7 +93,7 @@ pub struct Variables {
     /// The order of texts that the command runs under; `None` is that of their bytes.
     collation: Option<Collation>,
     /// Few entries, looked up by a linear scan; later entries shadow earlier ones.
-    values: Vec<(VarId, Option<Arc<RawBson>>)>,
+    values: Vec<(VarId, Option<Arc<Made>>)>,
     /// The generator behind `$rand`; one step per draw, so a simulated run repeats itself.
     random: AtomicU64,
 }
@@ -127,7 +141,7 @@ impl Variables {
 
     /// Gives a variable its value (`None`: missing).
     pub fn set(&mut self, id: VarId, value: Option<RawBson>) {
-        self.values.push((id, value.map(Arc::new)));
+        self.values.push((id, value.map(|value| Arc::new(value.into()))));
     }
 
     /// Parses a command's `let` document: each value is an expression over earlier system

@@ -1,12 +1,12 @@
 //! Regular expressions: PCRE with MongoDB's options.
+//!
+//! Always true: a match that is over a limit of `pcre` is an error, and one that takes long ends with
+//! its operation.
 
 use bson::raw::RawRegexRef;
 use errors::{Code, Error, Result};
-use pcre2::bytes::{Regex, RegexBuilder};
+use pcre::{Failure, Invalid, Options, Regex};
 use std::fmt;
-
-/// PCRE2 in MongoDB refuses longer patterns.
-const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// A compiled pattern with its source.
 #[derive(Clone)]
@@ -31,27 +31,13 @@ impl Pattern {
                 "Regular expression options string cannot contain an embedded null byte",
             ));
         }
-        if source.len() > MAX_BYTES {
-            return Err(invalid("regular expression is too large"));
-        }
-        let mut builder = RegexBuilder::new();
-        builder.utf(true).jit_if_available(true);
-        for option in options.chars() {
-            match option {
-                'i' => builder.caseless(true),
-                'm' => builder.multi_line(true),
-                's' => builder.dotall(true),
-                'x' => builder.extended(true),
-                'u' => &mut builder,
-                other => {
-                    return Err(Error::location(
-                        51108,
-                        format!("invalid flag in regex options: {other}"),
-                    ));
-                }
-            };
-        }
-        let regex = builder.build(source).map_err(|error| invalid(&error.to_string()))?;
+        let given = read_options(options).map_err(|other| {
+            Error::location(51108, format!("invalid flag in regex options: {other}"))
+        })?;
+        let regex = Regex::new(source, given).map_err(|error| match error {
+            Invalid::Pattern(reason) => invalid(&reason),
+            Invalid::Operation(error) => error,
+        })?;
         Ok(Self { source: source.to_owned(), options: options.to_owned(), regex })
     }
 
@@ -72,12 +58,12 @@ impl Pattern {
 
     /// Whether the text matches. A match that exceeds PCRE's limits is an error.
     pub fn is_match(&self, text: &str) -> Result<bool> {
-        self.regex.is_match(text.as_bytes()).map_err(|error| {
-            let text = error.to_string();
-            Error::location(
+        self.regex.is_match(text).map_err(|failure| match failure {
+            Failure::Operation(error) => error,
+            Failure::Match(reason) => Error::location(
                 51156,
-                format!("Error occurred while executing regular expression. {text}"),
-            )
+                format!("Error occurred while executing regular expression. {reason}"),
+            ),
         })
     }
 
@@ -125,6 +111,22 @@ impl Pattern {
         }
         (!prefix.is_empty()).then_some((prefix, complete))
     }
+}
+
+/// Reads the letters of `imsxu`; gives back one that is none of them.
+pub(crate) fn read_options(letters: &str) -> Result<Options, char> {
+    let mut options = Options::default();
+    for letter in letters.chars() {
+        match letter {
+            'i' => options.caseless = true,
+            'm' => options.multi_line = true,
+            's' => options.dotall = true,
+            'x' => options.extended = true,
+            'u' => {}
+            other => return Err(other),
+        }
+    }
+    Ok(options)
 }
 
 fn invalid(reason: &str) -> Error {

@@ -131,7 +131,9 @@ fn better<'a>(
 ) -> Effect<'a> {
     let value = value.as_raw_bson_ref();
     match existing {
-        Some(existing) if !wins(keystring::compare_under(value, existing, under)) => Effect::Keep,
+        Some(existing) if !wins(crate::order::compare_under(value, existing, under)) => {
+            Effect::Keep
+        }
         _ => Effect::Value(value),
     }
 }

@@ -5,6 +5,7 @@
 
 mod granularity;
 
+use crate::memory::Held;
 use crate::parse::PipelineContext;
 use crate::source::Source;
 use crate::spill::{Spool, SpoolSource};
@@ -141,7 +142,7 @@ impl BucketAutoSource {
         let sort = Arc::new(Sort { pattern, limit: None });
         let mut sorted = SortSource::new(again(keyed), sort);
         // How many there are must be known before the first bucket can be cut.
-        let mut spool = Spool::new();
+        let mut spool = Spool::new(&*env);
         let mut total = 0;
         while let Some(document) = sorted.next()? {
             spool.add(document, &*env)?;
@@ -183,6 +184,7 @@ impl Buckets {
         let mut last_key = Vec::new();
         let mut max = min.clone();
         let (mut taken, mut current) = (0, Some(first));
+        let mut held = Held::within(usize::MAX);
         while let Some(wrapped) = current.take() {
             let key = key_bytes(key_of(&wrapped)?, variables.collation(), Vec::new())?;
             if taken >= wanted
@@ -204,6 +206,8 @@ impl Buckets {
                 for ((_, spec), state) in stage.fields.iter().zip(&mut states) {
                     spec.add(state, document, &variables)?;
                 }
+                // Twice: what is gathered is written into the bucket's document.
+                held.must_fit(2 * states.iter().map(Accumulator::bytes).sum::<usize>())?;
             }
             if taken < wanted || key == last_key || stage.granularity.is_none() {
                 max = key_of(&wrapped)?.into();

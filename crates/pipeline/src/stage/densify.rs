@@ -4,6 +4,7 @@
 //! partition has bounds of its own). Each partition remembers its next point on the grid; when a
 //! document arrives, the points before it are made.
 
+use crate::memory::Held;
 use crate::source::Source;
 use crate::stage::group::key_bytes;
 use crate::stage::sort::{Sort, SortSource};
@@ -276,6 +277,7 @@ pub(crate) struct DensifySource {
     places: HashMap<Vec<u8>, usize, Xxh3Builder>,
     tracks: Vec<Track>,
     bytes: usize,
+    held: Held,
     /// A document that waits until the points before it are made: its track and its point.
     waiting: Option<(RawDocumentBuf, usize, Point)>,
     /// The least and the greatest value seen.
@@ -297,12 +299,14 @@ impl DensifySource {
         let Run { input, env, variables } = run;
         let inner = Run { input, env: Arc::clone(&env), variables: Arc::clone(&variables) };
         let sorted = SortSource::new(inner, Arc::new(Sort { pattern, limit: None }));
+        let held = Held::within(env.options().memory_limit_bytes);
         Self {
             run: Run { input: Box::new(sorted), env, variables },
             stage,
             places: HashMap::default(),
             tracks: Vec::new(),
             bytes: 0,
+            held,
             waiting: None,
             extent: None,
             finishing: None,
@@ -342,7 +346,7 @@ impl DensifySource {
         };
         self.bytes += key.len() * 3 + 256;
         let limit = self.run.env.options().memory_limit_bytes;
-        if self.bytes > limit {
+        if !self.held.fits(self.bytes, 0)? {
             return Err(Error::location(
                 6007200,
                 format!(

@@ -5,8 +5,9 @@
 
 use crate::Pipeline;
 use crate::env::{LookupHint, Namespace};
+use crate::memory::Held;
 use crate::parse::PipelineContext;
-use crate::source::{Source, drain};
+use crate::source::Source;
 use crate::stage::group::key_bytes;
 use crate::stage::lookup::{foreign_keys, local_values};
 use crate::stage::unwind::set_path;
@@ -151,6 +152,7 @@ enum Searched {
 struct Nodes {
     documents: Vec<RawDocumentBuf>,
     places: HashMap<Vec<u8>, Vec<usize>, Xxh3Builder>,
+    held: Held,
 }
 
 impl GraphLookupSource {
@@ -166,11 +168,11 @@ impl GraphLookupSource {
         {
             return Ok(None);
         }
-        let limit = env.options().memory_limit_bytes;
+        let held = Held::within(env.options().memory_limit_bytes);
         let path = [Path::new(&lookup.connect_to)];
         let pipeline = Pipeline::from_stages(self.restriction());
         let mut source = env.aggregate(&lookup.from, &pipeline, variables)?;
-        let mut nodes = Nodes { documents: Vec::new(), places: HashMap::default() };
+        let mut nodes = Nodes { documents: Vec::new(), places: HashMap::default(), held };
         let mut bytes = 0;
         while let Some(document) = source.next()? {
             env.check_interrupt()?;
@@ -182,7 +184,7 @@ impl GraphLookupSource {
                 bytes += key.len() + 64;
                 nodes.places.entry(key).or_default().push(nodes.documents.len());
             }
-            if bytes > limit {
+            if !nodes.held.fits(bytes, 0).unwrap_or(false) {
                 return Ok(None);
             }
             nodes.documents.push(document);
@@ -195,7 +197,11 @@ impl GraphLookupSource {
     }
 
     /// All documents whose `connectToField` is one of these.
-    fn neighbours(&mut self, frontier: Vec<RawBson>) -> Result<Vec<RawDocumentBuf>> {
+    fn neighbours(
+        &mut self,
+        frontier: Vec<RawBson>,
+        held: &mut Held,
+    ) -> Result<Vec<RawDocumentBuf>> {
         if matches!(self.nodes, Searched::Undecided) {
             self.nodes = self
                 .load()?
@@ -210,17 +216,28 @@ impl GraphLookupSource {
             }
             found.sort_unstable();
             found.dedup();
-            return Ok(found.into_iter().map(|at| nodes.documents[at].clone()).collect());
+            let documents = found.into_iter().map(|at| &nodes.documents[at]);
+            let bytes = documents.clone().map(|document| document.as_bytes().len() + 64).sum();
+            held.must_fit(bytes)?;
+            return Ok(documents.cloned().collect());
         }
         let predicate =
-            Predicate::In(InSet::new(frontier, Vec::new(), self.run.variables.collation()));
+            Predicate::In(InSet::new(frontier, Vec::new(), self.run.variables.collation())?);
         let leaf = Leaf { path: Path::new(&self.lookup.connect_to), predicate };
         let filter = Filter::new(Node::Leaf(leaf), Arc::clone(&self.run.variables));
         let mut stages = vec![Stage::Match(Arc::new(filter))];
         stages.extend(self.restriction());
         let pipeline = Pipeline::from_stages(stages);
         let Run { env, variables, .. } = &self.run;
-        drain(&mut *env.aggregate(&self.lookup.from, &pipeline, variables)?)
+        let mut source = env.aggregate(&self.lookup.from, &pipeline, variables)?;
+        let (mut found, mut bytes) = (Vec::new(), 0);
+        while let Some(document) = source.next()? {
+            limits::poll()?;
+            bytes += document.as_bytes().len() + 64;
+            held.must_fit(bytes)?;
+            found.push(document);
+        }
+        Ok(found)
     }
 
     fn search(&mut self, document: &RawDocument) -> Result<RawArrayBuf> {
@@ -238,6 +255,7 @@ impl GraphLookupSource {
         let mut asked: HashSet<Vec<u8>, Xxh3Builder> = HashSet::default();
         let mut visited: HashSet<Vec<u8>, Xxh3Builder> = HashSet::default();
         let mut result = RawArrayBuf::new();
+        let mut held = Held::within(limit);
         let mut bytes = 0;
         for depth in 0_u64.. {
             self.run.env.check_interrupt()?;
@@ -247,6 +265,7 @@ impl GraphLookupSource {
                 let under = self.run.variables.collation();
                 let key = key_bytes(value.as_raw_bson_ref(), under, Vec::new())?;
                 bytes += key.len() + 64;
+                held.must_fit(bytes)?;
                 if asked.insert(key) {
                     fresh.push(value);
                 }
@@ -255,14 +274,15 @@ impl GraphLookupSource {
                 break;
             }
             frontier = Vec::new();
-            for found in self.neighbours(fresh)? {
+            let mut passing = Held::within(limit);
+            for found in self.neighbours(fresh, &mut passing)? {
                 let id = found.get("_id")?.unwrap_or(RawBsonRef::Null);
                 let id = key_bytes(id, None, Vec::new())?;
                 bytes += id.len() + found.as_bytes().len() + 64;
                 if !visited.insert(id) {
                     continue;
                 }
-                if bytes > limit {
+                if !held.fits(bytes, 0)? {
                     return Err(Error::new(
                         Code::EXCEEDED_MEMORY_LIMIT,
                         "$graphLookup reached maximum memory consumption".to_owned(),

@@ -4,6 +4,7 @@
 //! In memory, groups come out in the order they were first seen; spilled, in key order. MongoDB
 //! promises neither.
 
+use crate::memory::Held;
 use crate::parse::PipelineContext;
 use crate::source::Source;
 use crate::spill::{Merged, Record, Runs, document_from};
@@ -114,7 +115,9 @@ impl Group {
         let open = out.begin();
         out.value("_id", id);
         for ((name, _), state) in self.fields.iter().zip(states) {
-            out.value(name, state.finish()?.as_raw_bson_ref());
+            let value = state.finish()?;
+            check_document_size(out.len().saturating_add(expr::raw::size_of(&value)))?;
+            out.value(name, value.as_raw_bson_ref());
         }
         out.end(open);
         check_document_size(out.len())?;
@@ -127,7 +130,7 @@ impl Group {
         let open = out.begin();
         out.value("", entry.id.as_raw_bson_ref());
         for state in &entry.states {
-            out.value("", state.partial().as_raw_bson_ref());
+            state.write_partial(&mut out);
         }
         out.end(open);
         out.finish()
@@ -149,6 +152,7 @@ pub(crate) struct GroupSource {
     run: Run,
     group: Arc<Group>,
     state: State,
+    held: Held,
 }
 
 enum State {
@@ -173,7 +177,8 @@ impl Table {
 
 impl GroupSource {
     pub(crate) fn new(run: Run, group: Arc<Group>) -> Self {
-        Self { run, group, state: State::Waiting }
+        let held = Held::within(run.env.options().memory_limit_bytes);
+        Self { run, group, state: State::Waiting, held }
     }
 
     fn gather(&mut self) -> Result<State> {
@@ -188,7 +193,8 @@ impl GroupSource {
             }
             seen += 1;
             buffer = self.add(&mut table, &document, buffer)?;
-            if table.bytes > options.memory_limit_bytes {
+            // Twice: what is gathered is written once more, to its document or to disk.
+            if !self.held.fits(table.bytes, table.bytes)? {
                 if !options.allow_disk_use {
                     return Err(Error::new(
                         Code::QUERY_EXCEEDED_MEMORY_LIMIT_NO_DISK_USE_ALLOWED,
@@ -204,6 +210,7 @@ impl GroupSource {
                 }
                 if let Some(runs) = &mut runs {
                     spill(runs, &mut table)?;
+                    self.held.release();
                 }
             }
         }
@@ -211,6 +218,7 @@ impl GroupSource {
             None => Ok(State::Memory(table.entries.into_iter())),
             Some(mut runs) => {
                 spill(&mut runs, &mut table)?;
+                self.held.release();
                 let mut merged = runs.merge(&*self.run.env)?;
                 let first = merged.next()?;
                 Ok(State::Merging(merged, first))
@@ -255,9 +263,12 @@ impl GroupSource {
         let id = id.value()?;
         let mut states = self.group.start(id, &self.run.variables)?;
         self.group.merge(&mut states, &first)?;
+        self.held.release();
         loop {
             match merged.next()? {
                 Some((next_key, bytes)) if next_key == key => {
+                    let gathered: usize = states.iter().map(Accumulator::bytes).sum();
+                    self.held.must_fit(2 * (gathered + bytes.len()))?;
                     self.group.merge(&mut states, &document_from(bytes)?)?;
                 }
                 other => {
@@ -272,8 +283,8 @@ impl GroupSource {
 
 fn spill(runs: &mut Runs, table: &mut Table) -> Result<()> {
     let Table { places, entries, .. } = std::mem::replace(table, Table::new());
-    let mut order: Vec<(Vec<u8>, usize)> = places.into_iter().collect();
-    order.sort_unstable();
+    let order: Vec<(Vec<u8>, usize)> = places.into_iter().collect();
+    let order = limits::sort_by(order, Ord::cmp)?;
     runs.write(
         order.into_iter().map(|(key, at)| {
             Group::partial(&entries[at]).map(|document| (key, document.into_bytes()))
@@ -296,6 +307,7 @@ impl Source for GroupSource {
         };
         if document.is_none() {
             self.state = State::Done;
+            self.held.release();
         }
         Ok(document)
     }

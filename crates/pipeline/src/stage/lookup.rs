@@ -11,8 +11,9 @@ mod table;
 
 use crate::Pipeline;
 use crate::env::{LookupHint, Namespace};
+use crate::memory::Held;
 use crate::parse::{Inside, PipelineContext};
-use crate::source::{EmptySource, Source, VecSource};
+use crate::source::{EmptySource, SharedSource, Source};
 use crate::stage::unwind::{Unwind, set_path};
 use crate::stage::{Run, Stage, check_document_size};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
@@ -231,8 +232,11 @@ pub(crate) struct LookupSource {
 enum Strategy {
     Undecided,
     /// The whole result, the same for every document.
-    Cached(Arc<[RawDocumentBuf]>),
-    Table(Box<Table>),
+    Cached {
+        documents: Arc<[RawDocumentBuf]>,
+        _held: Held,
+    },
+    Table(Arc<Table>),
     /// Ask per document.
     PerDocument,
 }
@@ -248,16 +252,17 @@ impl LookupSource {
         self.strategy = Strategy::PerDocument;
         if lookup.uncorrelated {
             let mut source = self.open_pipeline(&lookup.pipeline, variables)?;
-            let limit = env.options().memory_limit_bytes;
+            // Without room for it the pipeline runs for each document.
+            let mut held = Held::within(env.options().memory_limit_bytes);
             let (mut documents, mut bytes) = (Vec::new(), 0);
             while let Some(document) = source.next()? {
                 bytes += document.as_bytes().len() + 64;
-                if bytes > limit {
+                if !held.fits(bytes, 0).unwrap_or(false) {
                     return Ok(());
                 }
                 documents.push(document);
             }
-            self.strategy = Strategy::Cached(documents.into());
+            self.strategy = Strategy::Cached { documents: documents.into(), _held: held };
             return Ok(());
         }
         let Some(from) = &lookup.from else { return Ok(()) };
@@ -272,7 +277,7 @@ impl LookupSource {
         if hint == LookupHint::Hash
             && let Some(table) = Table::build(lookup, from, env, variables)?
         {
-            self.strategy = Strategy::Table(Box::new(table));
+            self.strategy = Strategy::Table(Arc::new(table));
         }
         Ok(())
     }
@@ -304,10 +309,11 @@ impl LookupSource {
             Arc::new(inner)
         };
         match &self.strategy {
-            Strategy::Cached(documents) => Ok(Box::new(VecSource::new(documents.to_vec()))),
+            Strategy::Cached { documents, .. } => {
+                Ok(Box::new(SharedSource::new(Arc::clone(documents))))
+            }
             Strategy::Table(table) => {
-                let found = table.find(&lookup, document, &variables)?;
-                let input = Box::new(VecSource::new(found));
+                let input = Box::new(table.find(&lookup, document, &variables)?);
                 lookup.pipeline.execute(input, &self.run.env, &variables)
             }
             Strategy::PerDocument | Strategy::Undecided => {
@@ -397,7 +403,7 @@ fn leading_filter(
 ) -> Result<Option<Filter>> {
     if let Some((local, foreign)) = &lookup.equality {
         let values = local_values(document, local)?;
-        return Ok(Some(equality_filter(foreign, values, variables)));
+        return equality_filter(foreign, values, variables).map(Some);
     }
     let Some((foreign, outer)) = &lookup.correlation else { return Ok(None) };
     let (Some(path), Some(value)) =
@@ -411,19 +417,23 @@ fn leading_filter(
         value,
         RawBson::Null | RawBson::Undefined | RawBson::Array(_) | RawBson::RegularExpression(_)
     );
-    Ok(plain.then(|| equality_filter(&path, vec![value], variables)))
+    plain.then(|| equality_filter(&path, vec![value], variables)).transpose()
 }
 
-fn equality_filter(path: &str, mut values: Vec<RawBson>, variables: &Arc<Variables>) -> Filter {
+fn equality_filter(
+    path: &str,
+    mut values: Vec<RawBson>,
+    variables: &Arc<Variables>,
+) -> Result<Filter> {
     let predicate = match (values.len(), values.pop()) {
         (1, Some(only)) => Predicate::Eq(only),
         (_, last) => {
             values.extend(last);
-            Predicate::In(InSet::new(values, Vec::new(), variables.collation()))
+            Predicate::In(InSet::new(values, Vec::new(), variables.collation())?)
         }
     };
     let leaf = Leaf { path: Path::new(path), predicate };
-    Filter::new(Node::Leaf(leaf), Arc::clone(variables))
+    Ok(Filter::new(Node::Leaf(leaf), Arc::clone(variables)))
 }
 
 /// The values a document is joined by: all at the path, arrays by their elements; null if none.

@@ -7,6 +7,7 @@ use crate::env::Namespace;
 use crate::parse::PipelineContext;
 use crate::stage::Stage;
 use crate::stage::out::check_target;
+use crate::stage::window::wrong_type;
 use crate::update_pipeline::UpdatePipeline;
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
@@ -227,16 +228,23 @@ fn parse_spec(spec: &RawDocument, ctx: &PipelineContext) -> Result<MergeSpec> {
     let into = into.ok_or_else(|| {
         Error::location(40414, "BSON field '$merge.into' is missing but a required field")
     })?;
+    let lets = lets.filter(|lets| !matches!(lets, RawBsonRef::Null | RawBsonRef::Undefined));
+    if let Some(other) = lets.filter(|lets| lets.as_document().is_none()) {
+        return Err(wrong_type("$merge.let", other, "object"));
+    }
     let when_not_matched = match not_matched {
-        None | Some(RawBsonRef::String("insert")) => WhenNotMatched::Insert,
+        None
+        | Some(RawBsonRef::Null | RawBsonRef::Undefined)
+        | Some(RawBsonRef::String("insert")) => WhenNotMatched::Insert,
         Some(RawBsonRef::String("discard")) => WhenNotMatched::Discard,
         Some(RawBsonRef::String("fail")) => WhenNotMatched::Fail,
-        Some(other) => {
+        Some(RawBsonRef::String(other)) => {
             return Err(Error::bad_value(format!(
-                "Enumeration value '{}' for field '$merge.whenNotMatched' is not a valid value.",
-                other.as_str().unwrap_or("?")
+                "Enumeration value '{other}' for field '$merge.whenNotMatched' is not a valid \
+                 value."
             )));
         }
+        Some(other) => return Err(wrong_type("$merge.whenNotMatched", other, "string")),
     };
     let when_matched = match matched {
         Some(RawBsonRef::String("replace")) => WhenMatched::Replace,
@@ -244,13 +252,28 @@ fn parse_spec(spec: &RawDocument, ctx: &PipelineContext) -> Result<MergeSpec> {
         None | Some(RawBsonRef::String("merge")) => WhenMatched::Merge,
         Some(RawBsonRef::String("fail")) => WhenMatched::Fail,
         Some(RawBsonRef::Array(stages)) => parse_pipeline(stages, lets, ctx)?,
-        Some(other) => {
+        Some(RawBsonRef::String(other)) => {
             return Err(Error::bad_value(format!(
-                "Enumeration value '{}' for field '$merge.whenMatched' is not a valid value.",
-                other.as_str().unwrap_or("?")
+                "Enumeration value '{other}' for field '$merge.whenMatched' is not a valid value."
             )));
         }
+        Some(other) => {
+            return Err(Error::location(
+                51191,
+                format!(
+                    "$merge 'whenMatched' field must be either a string or an array, but found {}",
+                    expr::agg::type_name(other)
+                ),
+            ));
+        }
     };
+    let writes_nothing = matches!(when_matched, WhenMatched::KeepExisting | WhenMatched::Fail);
+    if writes_nothing && when_not_matched != WhenNotMatched::Insert {
+        return Err(Error::location(
+            51181,
+            "Combination of $merge modes 'whenMatched' and 'whenNotMatched' is not supported",
+        ));
+    }
     if lets.is_some() && !matches!(when_matched, WhenMatched::Pipeline { .. }) {
         return Err(Error::location(
             51199,
@@ -267,6 +290,9 @@ fn parse_spec(spec: &RawDocument, ctx: &PipelineContext) -> Result<MergeSpec> {
 
 fn parse_into(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Namespace> {
     match value {
+        RawBsonRef::String("") => {
+            Err(Error::location(5_786_800, "$merge 'into' field cannot be an empty string"))
+        }
         RawBsonRef::String(name) => Ok(Namespace::new(&ctx.database, name)),
         RawBsonRef::Document(spec) => {
             let [db, coll] = parse_fields(spec, ["db", "coll"], |name| {
@@ -275,8 +301,21 @@ fn parse_into(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Namespace>
                     format!("BSON field '$merge.into.{name}' is an unknown field."),
                 )
             })?;
-            let db = db.and_then(RawBsonRef::as_str).unwrap_or(&ctx.database);
-            let coll = coll.and_then(RawBsonRef::as_str).unwrap_or("");
+            let db = match db {
+                None | Some(RawBsonRef::Null | RawBsonRef::Undefined) => &ctx.database[..],
+                Some(RawBsonRef::String(db)) => db,
+                Some(other) => return Err(wrong_type("$merge.into.db", other, "string")),
+            };
+            let coll = match coll {
+                Some(RawBsonRef::String(coll)) => coll,
+                None | Some(RawBsonRef::Null | RawBsonRef::Undefined) => {
+                    return Err(Error::location(
+                        5_786_801,
+                        "$merge 'into' field must specify a 'coll' that is not null or undefined",
+                    ));
+                }
+                Some(other) => return Err(wrong_type("$merge.into.coll", other, "string")),
+            };
             Ok(Namespace::new(db, coll))
         }
         other => Err(Error::location(

@@ -65,15 +65,17 @@ pub(crate) fn check_target(target: &Namespace, name: &str) -> Result<()> {
             format!("Invalid {name} target namespace, '{target}'"),
         ));
     }
+    // The two stages have the same refusals under different numbers.
+    let (special, internal) = if name == "$merge" { (31319, 31320) } else { (17385, 31321) };
     if target.collection.starts_with("system.") {
         return Err(Error::location(
-            17385,
+            special,
             format!("Can't {name} to special collection: {}", target.collection),
         ));
     }
-    if matches!(target.database.as_str(), "local" | "config") {
+    if matches!(target.database.as_str(), "admin" | "local" | "config") {
         return Err(Error::location(
-            31321,
+            internal,
             format!("Can't {name} to internal database: {}", target.database),
         ));
     }

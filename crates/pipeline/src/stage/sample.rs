@@ -4,6 +4,7 @@
 //! order of their draws, so any subset in any order is equally likely. What exceeds the memory
 //! limit is an ordinary sort that spills.
 
+use crate::memory::Held;
 use crate::source::Source;
 use crate::spill::{Merged, Runs, document_from};
 use crate::stage::{Run, Stage, object};
@@ -44,6 +45,7 @@ pub(crate) struct SampleSource {
     run: Run,
     size: u64,
     state: State,
+    held: Held,
     emitted: u64,
 }
 
@@ -55,7 +57,8 @@ enum State {
 
 impl SampleSource {
     pub(crate) fn new(run: Run, size: u64) -> Self {
-        Self { run, size, state: State::Waiting, emitted: 0 }
+        let held = Held::within(run.env.options().memory_limit_bytes);
+        Self { run, size, state: State::Waiting, held, emitted: 0 }
     }
 
     fn gather(&mut self) -> Result<State> {
@@ -76,7 +79,7 @@ impl SampleSource {
             {
                 bytes -= dropped.as_bytes().len() + 96;
             }
-            if bytes > options.memory_limit_bytes {
+            if !self.held.fits(bytes, 0)? {
                 if !options.allow_disk_use {
                     return Err(crate::env::no_disk_use("Sort", options.memory_limit_bytes));
                 }
@@ -87,12 +90,14 @@ impl SampleSource {
                     write_run(runs, std::mem::take(&mut held))?;
                 }
                 bytes = 0;
+                self.held.release();
             }
         }
         Ok(match runs {
             None => State::Memory(held.into_values()),
             Some(mut runs) => {
                 write_run(&mut runs, held)?;
+                self.held.release();
                 State::Merging(runs.merge(&*self.run.env)?)
             }
         })

@@ -4,6 +4,7 @@
 //! documents are held, in a heap.
 
 use crate::env::no_disk_use;
+use crate::memory::Held;
 use crate::source::Source;
 use crate::spill::{Merged, Runs, document_from};
 use crate::stage::{Run, Stage, object};
@@ -88,6 +89,7 @@ pub(crate) struct SortSource {
     run: Run,
     sort: Arc<Sort>,
     state: State,
+    held: Held,
     emitted: u64,
 }
 
@@ -100,7 +102,8 @@ enum State {
 
 impl SortSource {
     pub(crate) fn new(run: Run, sort: Arc<Sort>) -> Self {
-        Self { run, sort, state: State::Waiting, emitted: 0 }
+        let held = Held::within(run.env.options().memory_limit_bytes);
+        Self { run, sort, state: State::Waiting, held, emitted: 0 }
     }
 
     fn gather(&mut self) -> Result<State> {
@@ -134,7 +137,7 @@ impl SortSource {
                     bytes -= dropped.bytes();
                 }
             }
-            if bytes > options.memory_limit_bytes {
+            if !self.held.fits(bytes, 0)? {
                 if !options.allow_disk_use {
                     return Err(no_disk_use("Sort", options.memory_limit_bytes));
                 }
@@ -146,19 +149,26 @@ impl SortSource {
                     spill(runs, &mut list)?;
                 }
                 bytes = 0;
+                self.held.release();
             }
         }
         list.extend(heap);
         match runs {
             None => {
-                list.sort_unstable();
+                let list = limits::sort_by(list, Entry::cmp)?;
                 Ok(State::Memory(list.into_iter()))
             }
             Some(mut runs) => {
                 spill(&mut runs, &mut list)?;
+                self.held.release();
                 Ok(State::Merging(runs.merge(&*self.run.env)?))
             }
         }
+    }
+
+    fn end(&mut self) {
+        self.state = State::Done;
+        self.held.release();
     }
 
     fn pull(&mut self) -> Result<Option<RawDocumentBuf>> {
@@ -176,22 +186,20 @@ impl SortSource {
 }
 
 fn spill(runs: &mut Runs, list: &mut Vec<Entry>) -> Result<()> {
-    list.sort_unstable();
-    runs.write(list.iter().map(|e| Ok((e.key.as_slice(), e.document.0.as_bytes()))))?;
-    list.clear();
-    Ok(())
+    let sorted = limits::sort_by(std::mem::take(list), Entry::cmp)?;
+    runs.write(sorted.iter().map(|e| Ok((e.key.as_slice(), e.document.0.as_bytes()))))
 }
 
 impl Source for SortSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if self.sort.limit.is_some_and(|limit| self.emitted >= limit) {
-            self.state = State::Done;
+            self.end();
             return Ok(None);
         }
         let document = self.pull()?;
         match document {
             Some(_) => self.emitted += 1,
-            None => self.state = State::Done,
+            None => self.end(),
         }
         Ok(document)
     }

@@ -6,10 +6,11 @@ use super::out::CollectionWriter;
 use crate::context::{Interrupt, OpContext};
 use crate::cursor::InterruptSlot;
 use crate::plan_cache::plan_cache_stats;
+use crate::repeat::Repeats;
 use crate::request::AggregateTarget;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, DateTime, Document, doc};
-use catalog::{Catalog, Collection, Durability, Names, Namespace, Snapshot};
+use catalog::{Catalog, Collection, Names, Namespace, Snapshot};
 use errors::{Code, Error, Result};
 use expr::agg::Variables;
 use expr::filter::ParseContext;
@@ -26,7 +27,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct QueryEnv {
     catalog: Arc<Catalog>,
     interrupt: Arc<InterruptSlot>,
-    durability: Durability,
     bypass_validation: bool,
     options: ExecOptions,
     /// The state to read where it is not that of now, and what stands under names only there.
@@ -56,7 +56,6 @@ impl QueryEnv {
             own: ctx.txn.as_ref().map_or_else(|| ctx.own.clone(), |txn| txn.names().clone()),
             catalog: Arc::clone(ctx.catalog),
             interrupt: InterruptSlot::of(&ctx.interrupt),
-            durability: ctx.durability,
             bypass_validation: ctx.bypass_validation,
             options,
             namespace,
@@ -96,7 +95,6 @@ impl QueryEnv {
     /// The context of a write made by a stage.
     pub(crate) fn context(&self) -> OpContext<'_> {
         let mut ctx = OpContext::new(&self.catalog, self.interrupt_dyn());
-        ctx.durability = self.durability;
         ctx.bypass_validation = self.bypass_validation;
         ctx
     }
@@ -134,7 +132,15 @@ impl Env for QueryEnv {
             text: true,
             ..ParseContext::default()
         };
-        open(&env, &ns, pipeline.clone(), &parse, None)
+        let mut repeats = Repeats::default();
+        loop {
+            match open(&env, &ns, pipeline.clone(), &parse, None) {
+                Err(error)
+                    if self.state.is_none()
+                        && repeats.again(&error, &self.catalog, &*self.interrupt)? => {}
+                other => return other,
+            }
+        }
     }
 
     fn lookup_hint(

@@ -1,4 +1,7 @@
 //! The server's threads: one that polls, workers that come and go, and the way to stop them.
+//!
+//! Always true: a panic below ends at most the connection it was met on. Neither the polling thread
+//! nor a worker ends by one, and each opened connection is counted down and closed.
 
 use crate::log;
 use crate::net::connection::{Connection, Desk, Outcome, serve};
@@ -10,6 +13,7 @@ use os::{JoinHandle, Os};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -19,6 +23,9 @@ const FIRST_LISTENER: u64 = 1 << 62;
 
 /// After the machine refused a descriptor, wait this long before asking again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// At the end: what interrupted requests, and those whose connection is cut, are given at least.
+const LEAST_GRACE: Duration = Duration::from_millis(500);
 
 /// How often busy connections are looked at for clients that hung up.
 const LEAVERS_PERIOD: Duration = Duration::from_secs(1);
@@ -193,8 +200,9 @@ impl<S: Service> Server<S> {
         &self.endpoints
     }
 
-    /// Stops: no new connections, parked ones closed, running requests given `grace` to finish,
-    /// then interrupted and given as long again, then cut. Waits for all that.
+    /// Stops: no new connections, parked ones closed, requests that only wait ended. Those that work
+    /// are given most of `grace` to finish, then interrupted, then cut. Waits for all that, which
+    /// takes no longer than `grace`, and a second where that is less.
     pub fn stop(&self, grace: Duration) {
         if self.shared.stopping.swap(true, Ordering::SeqCst) {
             return;
@@ -207,11 +215,13 @@ impl<S: Service> Server<S> {
             tracing::error!(target: "NETWORK", %panicked, "The polling thread ended by a bug");
         }
         self.shared.work.notify_all();
-        if !self.all_closed_within(grace) {
+        let interrupted = (grace / 5).max(LEAST_GRACE);
+        let cut_off = (grace / 10).max(LEAST_GRACE);
+        if !self.all_closed_within(grace.saturating_sub(interrupted + cut_off)) {
             self.shared.service.interrupt_all();
-            if !self.all_closed_within(grace) {
+            if !self.all_closed_within(interrupted) {
                 self.shared.busy.lock().values().for_each(|busy| busy.stream.shut_down());
-                self.all_closed_within(grace);
+                self.all_closed_within(cut_off);
             }
         }
     }
@@ -299,7 +309,7 @@ impl<S: Service> Poller<S> {
             Ok(left) => {
                 for ((_, state), left) in busy.iter().zip(left) {
                     if left {
-                        self.shared.service.client_left(state);
+                        let _told = survive(|| self.shared.service.client_left(state));
                     }
                 }
             }
@@ -350,10 +360,10 @@ impl<S: Service> Poller<S> {
             tracing::debug!(target: "NETWORK", remote = peer.remote, %error, "Client left while connecting");
             return;
         }
+        let remote = if options.quiet { String::new() } else { peer.remote.clone() };
+        let Some(state) = survive(|| shared.service.open_connection(peer)) else { return };
         shared.stats.open.fetch_add(1, Ordering::Relaxed);
         shared.stats.accepted.fetch_add(1, Ordering::Relaxed);
-        let remote = if options.quiet { String::new() } else { peer.remote.clone() };
-        let state = shared.service.open_connection(peer);
         let id = shared.service.number(&state);
         if !options.quiet {
             tracing::info!(target: "NETWORK", id = 22943, remote, connectionId = id,
@@ -412,14 +422,25 @@ fn work<S: Service>(shared: &Arc<Shared<S>>) {
     while let Some(mut connection) = next_ready(shared) {
         log::set_context_number("conn", connection.id);
         shared.stats.active.fetch_add(1, Ordering::Relaxed);
-        let outcome =
-            serve(&*shared.service, &mut connection, &mut desk, &shared.stats, &shared.stopping);
+        let served = survive(|| {
+            serve(&*shared.service, &mut connection, &mut desk, &shared.stats, &shared.stopping)
+        });
         shared.stats.active.fetch_sub(1, Ordering::Relaxed);
+        let outcome = served.unwrap_or_else(|| {
+            // Nobody knows what it left in the buffers.
+            desk = Desk::new();
+            Outcome::Close(Some("a message could not be served because of a bug".to_owned()))
+        });
         match outcome {
             Outcome::Park => park(shared, connection),
             Outcome::Close(reason) => close(shared, &connection, reason.as_deref()),
         }
     }
+}
+
+/// Runs what may meet a bug; `None` where it did. The panic hook has logged where and why.
+fn survive<T>(work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
 /// Waits for a connection; `None` when none came for a while or the server stops.
@@ -474,7 +495,7 @@ fn close<S: Service>(shared: &Shared<S>, connection: &Connection<S>, reason: Opt
     let busy = shared.busy.lock().remove(&connection.id);
     drop(busy);
     connection.stream.shut_down();
-    shared.service.close_connection(&connection.state);
+    let _met_a_bug = survive(|| shared.service.close_connection(&connection.state)).is_none();
     let left = shared.stats.open.fetch_sub(1, Ordering::Relaxed) - 1;
     if let Some(reason) = reason {
         tracing::info!(target: "NETWORK", connectionId = connection.id, reason,

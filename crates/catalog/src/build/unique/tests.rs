@@ -5,7 +5,7 @@ use crate::{
 };
 use bson::raw::RawDocumentBuf;
 use bson::{Document, doc};
-use engine::{Durability, Engine};
+use engine::Engine;
 use errors::{Code, Result};
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn insert(txn: &mut Txn, document: &Document) -> Result<()> {
 fn put(catalog: &Arc<Catalog>, document: &Document) -> Result<()> {
     let mut txn = catalog.begin(TxnKind::Statement);
     let inserted = insert(&mut txn, document);
-    txn.commit(Durability::Buffered)?;
+    txn.commit()?;
     inserted
 }
 
@@ -81,7 +81,7 @@ fn what_the_same_transaction_gave_up_is_free() {
     insert(&mut txn, &doc! { "_id": 5, "a": 1 }).unwrap();
     let own = insert(&mut txn, &doc! { "_id": 6, "a": 1 }).unwrap_err();
     assert_eq!(own.code(), Code::DUPLICATE_KEY);
-    txn.commit(Durability::Buffered).unwrap();
+    txn.commit().unwrap();
     assert_eq!(catalog.collection(&ns()).unwrap().count(), 1);
     check_valid(&catalog);
 }

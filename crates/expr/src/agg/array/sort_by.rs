@@ -1,11 +1,16 @@
 //! The `sortBy` of `$sortArray`: a direction, or a pattern of dotted paths.
 
+use crate::agg::value::List;
 use crate::agg::{Value, empty_document, type_name};
 use crate::number::Number;
 use crate::sort::SortPattern;
-use bson::raw::{RawArrayBuf, RawBsonRef};
+use bson::raw::RawBsonRef;
 use errors::{Error, Result};
 use keystring::Collation;
+use limits::{Growth, Part};
+
+/// What a key takes beside its bytes: where it stands, and what the allocator adds.
+const KEY_OVERHEAD_BYTES: usize = 32;
 
 /// How to order values.
 #[derive(Clone, Debug)]
@@ -37,7 +42,7 @@ impl SortBy {
         if input.is_nullish() {
             return Ok(Value::NULL);
         }
-        let Some(mut elements) = input.elements()? else {
+        let Some(mut elements) = input.references()? else {
             return Err(Error::location(
                 2942504,
                 format!(
@@ -47,21 +52,31 @@ impl SortBy {
             ));
         };
         match self {
-            Self::Whole(descending) => elements.sort_by(|a, b| {
-                let order = keystring::compare_under(a.bson(), b.bson(), under);
-                if *descending { order.reverse() } else { order }
-            }),
+            Self::Whole(descending) => {
+                elements.sort_by(|a, b| {
+                    let order = crate::order::compare_under(a, b, under);
+                    if *descending { order.reverse() } else { order }
+                })?;
+                List::of(elements.iter().copied())
+            }
             Self::Fields(pattern) => {
-                let mut keyed = Vec::with_capacity(elements.len());
-                for element in elements {
+                let mut memory = Growth::new(Part::Values);
+                let mut keys: Vec<Box<[u8]>> = Vec::new();
+                let mut bytes = 0;
+                for element in elements.iter() {
                     let document = element.as_document().unwrap_or(empty_document());
-                    keyed.push((pattern.key(document, under)?, element));
+                    let key = pattern.key(document, under)?.into_boxed_slice();
+                    bytes += key.len() + KEY_OVERHEAD_BYTES;
+                    memory.reach(bytes)?;
+                    keys.push(key);
                 }
-                keyed.sort_by(|a, b| a.0.cmp(&b.0));
-                elements = keyed.into_iter().map(|(_, element)| element).collect();
+                let order = limits::sorted_order(&keys, |a, b| {
+                    limits::note_work(a.len().min(b.len()) / limits::BYTES_PER_UNIT);
+                    a.cmp(b)
+                })?;
+                List::of(order.into_iter().map(|at| elements[at as usize]))
             }
         }
-        Ok(elements.iter().map(Value::bson).collect::<RawArrayBuf>().into())
     }
 }
 

@@ -1,16 +1,15 @@
 //! `$regexMatch $regexFind $regexFindAll`, on PCRE2 as MongoDB.
 //!
-//! A pattern that is a constant is compiled once. Plain UTF mode checks the whole subject again at
-//! every match, which would make `$regexFindAll` quadratic; the crate only lets PCRE2 leave that
-//! out together with Unicode classes, so those are asked for and turned off again in the pattern.
-//! ASCII subjects run in byte mode where the pattern allows it.
+//! A pattern that is a constant is compiled once.
 
 use crate::agg::eval::{Scope, optional};
 use crate::agg::parse::{Node, expression, fields};
-use crate::agg::{ParseContext, Value, check_size, type_name};
+use crate::agg::value::List;
+use crate::agg::{ParseContext, Value, type_name};
+use crate::filter::read_options;
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf, cstr};
 use errors::{Error, Result};
-use pcre2::bytes::{CaptureLocations, Regex, RegexBuilder};
+use pcre::{Captures, Failure, Invalid, Regex};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
@@ -27,13 +26,7 @@ pub(crate) struct RegexCall {
     input: Node,
     regex: Node,
     options: Option<Node>,
-    compiled: Option<Compiled>,
-}
-
-#[derive(Clone, Debug)]
-struct Compiled {
-    utf: Regex,
-    ascii: Option<Regex>,
+    compiled: Option<Regex>,
 }
 
 impl RegexCall {
@@ -96,7 +89,7 @@ impl RegexCall {
     }
 
     /// `None` for a null pattern.
-    fn compile(&self, regex: &Value<'_>, options: &Value<'_>) -> Result<Option<Compiled>> {
+    fn compile(&self, regex: &Value<'_>, options: &Value<'_>) -> Result<Option<Regex>> {
         let name = self.name;
         let (pattern, own_options) = match regex.bson() {
             RawBsonRef::Null | RawBsonRef::Undefined => return Ok(None),
@@ -136,34 +129,15 @@ impl RegexCall {
             ));
         }
         let flags = if given.is_empty() { own_options } else { given };
-        if let Some(bad) = flags.chars().find(|c| !"imsxu".contains(*c)) {
-            return Err(Error::location(
-                51108,
-                format!("{name}: invalid flag in regex options: {bad}"),
-            ));
-        }
-        let build = |pattern: &str, utf: bool, classes: bool| {
-            RegexBuilder::new()
-                .utf(utf)
-                .ucp(classes)
-                .caseless(flags.contains('i'))
-                .multi_line(flags.contains('m'))
-                .dotall(flags.contains('s'))
-                .extended(flags.contains('x'))
-                .jit_if_available(true)
-                .build(pattern)
-        };
-        let utf = build(pattern, true, false)
-            .map_err(|error| Error::location(51111, format!("Invalid Regex in {name}: {error}")))?;
-        // Verbs must stay in front of everything.
-        let unchecked = if self.wanted == Wanted::All && !pattern.starts_with("(*") {
-            build(&format!("(?a){pattern}"), true, true).ok()
-        } else {
-            None
-        };
-        let utf = unchecked.unwrap_or(utf);
-        let ascii = if pattern.is_ascii() { build(pattern, false, false).ok() } else { None };
-        Ok(Some(Compiled { utf, ascii }))
+        let options = read_options(flags).map_err(|bad| {
+            Error::location(51108, format!("{name}: invalid flag in regex options: {bad}"))
+        })?;
+        Regex::new(pattern, options).map(Some).map_err(|error| match error {
+            Invalid::Operation(error) => error,
+            Invalid::Pattern(reason) => {
+                Error::location(51111, format!("Invalid Regex in {name}: {reason}"))
+            }
+        })
     }
 
     pub(crate) fn evaluate<'a>(&'a self, scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
@@ -183,71 +157,62 @@ impl RegexCall {
                 format!("{} needs 'input' to be of type string", self.name),
             ));
         }
-        let (Some(subject), Some(compiled)) = (input.as_str(), compiled) else {
+        let (Some(subject), Some(regex)) = (input.as_str(), compiled) else {
             return Ok(match self.wanted {
                 Wanted::Match => Value::bool(false),
                 Wanted::First => Value::NULL,
-                Wanted::All => RawArrayBuf::new().into(),
+                Wanted::All => List::default().finish(),
             });
         };
-        let regex = match &compiled.ascii {
-            Some(ascii) if subject.is_ascii() => ascii,
-            _ => &compiled.utf,
-        };
         match self.wanted {
-            Wanted::Match => {
-                Ok(Value::bool(regex.is_match(subject.as_bytes()).map_err(|e| self.failed(&e))?))
-            }
+            Wanted::Match => Ok(Value::bool(regex.is_match(subject).map_err(|e| self.failed(e))?)),
             Wanted::First => self.first(regex, subject),
             Wanted::All => self.all(regex, subject),
         }
     }
 
-    fn failed(&self, error: &pcre2::Error) -> Error {
-        Error::location(
-            51156,
-            format!(
-                "Error occurred while executing the regular expression in {}. Result code: {error}",
-                self.name
+    fn failed(&self, failure: Failure) -> Error {
+        match failure {
+            Failure::Operation(error) => error,
+            Failure::Match(reason) => Error::location(
+                51156,
+                format!(
+                    "Error occurred while executing the regular expression in {}. Result code: \
+                     {reason}",
+                    self.name
+                ),
             ),
-        )
+        }
     }
 
     fn first<'a>(&self, regex: &Regex, subject: &str) -> Result<Value<'a>> {
-        let mut places = regex.capture_locations();
-        let found = regex
-            .captures_read_at(&mut places, subject.as_bytes(), 0)
-            .map_err(|e| self.failed(&e))?;
-        Ok(match found {
-            None => Value::NULL,
-            Some(found) => {
-                let cp = code_points(subject, 0, found.start());
-                describe(subject, &places, cp).into()
-            }
-        })
+        let mut places = regex.captures();
+        if !regex.captures_at(subject, 0, &mut places).map_err(|e| self.failed(e))? {
+            return Ok(Value::NULL);
+        }
+        let start = places.get(0).map_or(0, |(start, _)| start);
+        Ok(describe(subject, &places, code_points(subject, 0, start)).into())
     }
 
     fn all<'a>(&self, regex: &Regex, subject: &str) -> Result<Value<'a>> {
-        let mut built = RawArrayBuf::new();
-        let mut places = regex.capture_locations();
+        let mut built = List::default();
+        let mut places = regex.captures();
         let (mut at, mut counted_to, mut cp) = (0, 0, 0);
         while at <= subject.len() {
-            let found = regex
-                .captures_read_at(&mut places, subject.as_bytes(), at)
-                .map_err(|e| self.failed(&e))?;
-            let Some(found) = found else { break };
-            let (start, end) = (found.start(), found.end());
+            if !regex.captures_at(subject, at, &mut places).map_err(|e| self.failed(e))? {
+                break;
+            }
+            let (start, end) = places.get(0).unwrap_or((at, at));
             cp += code_points(subject, counted_to, start);
             counted_to = counted_to.max(start);
-            built.push(describe(subject, &places, cp));
-            check_size(built.as_bytes().len())?;
+            built.push(RawBsonRef::Document(&describe(subject, &places, cp)))?;
             // After an empty match, go on behind the next character.
             at = end.max(at + usize::from(end <= start));
             while at < subject.len() && !subject.is_char_boundary(at) {
                 at += 1;
             }
         }
-        Ok(built.into())
+        Ok(built.finish())
     }
 }
 
@@ -259,7 +224,7 @@ fn code_points(subject: &str, from: usize, to: usize) -> usize {
 }
 
 /// `{match, idx, captures}`.
-fn describe(subject: &str, places: &CaptureLocations, cp: usize) -> RawDocumentBuf {
+fn describe(subject: &str, places: &Captures, cp: usize) -> RawDocumentBuf {
     let text = |group| places.get(group).and_then(|(from, to)| subject.get(from..to));
     let mut captures = RawArrayBuf::new();
     for group in 1..places.len() {

@@ -4,14 +4,15 @@
 //! the pipeline may still turn it away.
 
 use super::{Lookup, equality_filter, local_values};
-use crate::Pipeline;
 use crate::env::{Env, Namespace};
+use crate::memory::Held;
 use crate::stage::group::key_bytes;
+use crate::{Pipeline, Source};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Result};
-use expr::Path;
 use expr::agg::Variables;
 use expr::multikey;
+use expr::{Filter, Path};
 use keystring::Collation;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,6 +21,32 @@ use xxhash_rust::xxh3::Xxh3Builder;
 pub(super) struct Table {
     documents: Vec<RawDocumentBuf>,
     places: HashMap<Vec<u8>, Vec<u32>, Xxh3Builder>,
+    held: Held,
+}
+
+/// The documents found, a copy of each at a time.
+pub(super) struct FoundSource {
+    table: Arc<Table>,
+    found: std::vec::IntoIter<u32>,
+    /// What a document must match besides its key.
+    checked: Option<Filter>,
+}
+
+impl Source for FoundSource {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        for at in self.found.by_ref() {
+            limits::poll()?;
+            let document = &self.table.documents[at as usize];
+            let wanted = match &self.checked {
+                Some(filter) => filter.matches(document)?,
+                None => true,
+            };
+            if wanted {
+                return Ok(Some(document.clone()));
+            }
+        }
+        Ok(None)
+    }
 }
 
 impl Table {
@@ -30,9 +57,9 @@ impl Table {
         env: &Arc<dyn Env>,
         variables: &Arc<Variables>,
     ) -> Result<Option<Self>> {
-        let limit = env.options().memory_limit_bytes;
+        let held = Held::within(env.options().memory_limit_bytes);
         let mut source = env.aggregate(from, &Pipeline::default(), variables)?;
-        let mut table = Self { documents: Vec::new(), places: HashMap::default() };
+        let mut table = Self { documents: Vec::new(), places: HashMap::default(), held };
         let path = lookup.equality.as_ref().map(|(_, foreign)| [Path::new(foreign)]);
         let mut bytes = 0;
         while let Some(document) = source.next()? {
@@ -51,7 +78,7 @@ impl Table {
                     list.push(at);
                 }
             }
-            if bytes > limit || at == u32::MAX {
+            if !table.held.fits(bytes, 0).unwrap_or(false) || at == u32::MAX {
                 return Ok(None);
             }
             table.documents.push(document);
@@ -61,11 +88,11 @@ impl Table {
 
     /// The documents an outer document may be joined with, in the collection's order.
     pub(super) fn find(
-        &self,
+        self: &Arc<Self>,
         lookup: &Lookup,
         document: &RawDocument,
         variables: &Variables,
-    ) -> Result<Vec<RawDocumentBuf>> {
+    ) -> Result<FoundSource> {
         let mut found: Vec<u32> = Vec::new();
         let under = variables.collation();
         let mut add = |value: RawBsonRef<'_>| -> Result<()> {
@@ -85,25 +112,15 @@ impl Table {
                 checked = values
                     .iter()
                     .any(|value| matches!(value, RawBson::Null))
-                    .then(|| equality_filter(foreign, values, &Arc::new(variables.clone())));
+                    .then(|| equality_filter(foreign, values, &Arc::new(variables.clone())))
+                    .transpose()?;
             }
             (None, Some((_, outer))) => add(outer.evaluate(document, variables)?.bson())?,
             (None, None) => {}
         }
         found.sort_unstable();
         found.dedup();
-        let mut documents = Vec::with_capacity(found.len());
-        for at in found {
-            let document = &self.documents[at as usize];
-            let wanted = match &checked {
-                Some(filter) => filter.matches(document)?,
-                None => true,
-            };
-            if wanted {
-                documents.push(document.clone());
-            }
-        }
-        Ok(documents)
+        Ok(FoundSource { table: Arc::clone(self), found: found.into_iter(), checked })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::bounds::{Bounds, Slide};
 use super::partition::Partition;
+use crate::memory::Held;
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
 use errors::{Error, Result};
 use expr::SortPattern;
@@ -107,6 +108,7 @@ impl Scene<'_> {
 /// The state of one function in one partition.
 pub(super) struct Runner {
     slide: Slide,
+    held: Held,
     state: State,
 }
 
@@ -166,7 +168,7 @@ impl Runner {
                 State::None
             }
         };
-        Ok(Self { slide: Slide::default(), state })
+        Ok(Self { slide: Slide::default(), held: Held::within(usize::MAX), state })
     }
 
     /// Roughly the memory held.
@@ -197,12 +199,14 @@ impl Runner {
                     let document = scene.partition.get(self.slide.to)?;
                     spec.add_to_window(window, &document, scene.variables)?;
                     self.slide.to += 1;
+                    self.held.must_fit(COPIES * window.bytes())?;
                 }
                 while self.slide.from < target.from {
                     window.remove_first();
                     self.slide.from += 1;
                 }
                 if moved || last.is_none() {
+                    limits::poll_work(1 + window.value_bytes() / limits::BYTES_PER_UNIT)?;
                     *last = Some(window.value());
                 }
                 Ok(last.clone())
@@ -351,6 +355,10 @@ impl Runner {
         }
     }
 }
+
+/// What a window holds is there so many times while its row is made: gathered, as the value, as the
+/// value's copy and in the document.
+const COPIES: usize = 4;
 
 /// What `$minMaxScaler` is fed: numbers only.
 fn scaled_number(

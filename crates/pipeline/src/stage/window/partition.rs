@@ -3,6 +3,7 @@
 //! A block on disk is documents one after the other; each begins with its own length.
 
 use crate::env::{Env, ExecOptions};
+use crate::memory::Held;
 use crate::spill::{Spill, document_from};
 use bson::raw::RawDocumentBuf;
 use errors::{Code, Error, Result};
@@ -19,6 +20,7 @@ pub(super) struct Partition {
     options: ExecOptions,
     memory: Vec<Arc<RawDocumentBuf>>,
     bytes: usize,
+    held: Held,
     len: usize,
     spill: Option<Box<dyn Spill>>,
     blocks: Vec<Block>,
@@ -41,6 +43,7 @@ impl Partition {
             options,
             memory: Vec::new(),
             bytes: 0,
+            held: Held::within(options.memory_limit_bytes),
             len: 0,
             spill: None,
             blocks: Vec::new(),
@@ -57,7 +60,7 @@ impl Partition {
     pub(super) fn push(&mut self, document: RawDocumentBuf, env: &dyn Env) -> Result<()> {
         let size = document.as_bytes().len() + 64;
         if self.spill.is_none() {
-            if self.bytes + size <= self.options.memory_limit_bytes {
+            if self.held.fits(self.bytes + size, 0)? {
                 self.bytes += size;
                 self.len += 1;
                 self.memory.push(Arc::new(document));

@@ -1,0 +1,138 @@
+//! A stable sort that can be stopped.
+//!
+//! The standard library's sort takes a comparison that cannot fail, and runs for seconds over
+//! millions of values. This one merges runs of positions and polls at each comparison.
+//!
+//! Always true: equal items keep their order; items are moved once, at the end.
+
+use crate::{Growth, Part, poll};
+use errors::Result;
+use std::cmp::Ordering;
+
+/// So few items are left to the standard library: it compares them at most 49 times.
+const FEW: usize = 16;
+
+/// The items in order. The memory that sorting takes is charged to `Part::Values`.
+pub fn sort_by<T>(
+    mut items: Vec<T>,
+    mut compare: impl FnMut(&T, &T) -> Ordering,
+) -> Result<Vec<T>> {
+    if items.len() <= FEW {
+        items.sort_by(compare);
+        poll()?;
+        return Ok(items);
+    }
+    let mut memory = Growth::new(Part::Values);
+    memory.reach(items.len().saturating_mul(size_of::<Option<T>>()))?;
+    let order = sorted_order(&items, &mut compare)?;
+    let mut slots: Vec<Option<T>> = items.into_iter().map(Some).collect();
+    Ok(order.into_iter().filter_map(|at| slots[at as usize].take()).collect())
+}
+
+/// The items' positions in the items' order.
+pub fn sorted_order<T>(
+    items: &[T],
+    mut compare: impl FnMut(&T, &T) -> Ordering,
+) -> Result<Vec<u32>> {
+    let len = u32::try_from(items.len()).expect("four thousand million items do not fit the bound");
+    let mut memory = Growth::new(Part::Values);
+    memory.reach(items.len().saturating_mul(2 * size_of::<u32>()))?;
+    let mut order: Vec<u32> = (0..len).collect();
+    let mut merged = vec![0; items.len()];
+    let mut width = 1;
+    while width < order.len() {
+        for (from, to) in order.chunks(2 * width).zip(merged.chunks_mut(2 * width)) {
+            let (left, right) = from.split_at(width.min(from.len()));
+            merge(items, left, right, to, &mut compare)?;
+        }
+        std::mem::swap(&mut order, &mut merged);
+        width *= 2;
+    }
+    Ok(order)
+}
+
+/// Merges two ordered runs of positions.
+fn merge<'o, T>(
+    items: &[T],
+    mut left: &'o [u32],
+    mut right: &'o [u32],
+    to: &mut [u32],
+    compare: &mut impl FnMut(&T, &T) -> Ordering,
+) -> Result<()> {
+    let mut is_after = |a: u32, b: u32| -> Result<bool> {
+        poll()?;
+        Ok(compare(&items[a as usize], &items[b as usize]).is_gt())
+    };
+    if let (Some(last), Some(first)) = (left.last(), right.first())
+        && is_after(*last, *first)?
+    {
+        for slot in to {
+            let take_right = match (left.first(), right.first()) {
+                (Some(a), Some(b)) => is_after(*a, *b)?,
+                (None, _) => true,
+                (_, None) => false,
+            };
+            let run = if take_right { &mut right } else { &mut left };
+            if let Some((first, rest)) = run.split_first() {
+                *slot = *first;
+                *run = rest;
+            }
+        }
+        return Ok(());
+    }
+    // In order as they stand.
+    let (head, tail) = to.split_at_mut(left.len());
+    head.copy_from_slice(left);
+    tail.copy_from_slice(right);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Account, Interrupt, enter};
+    use errors::{Code, Error};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+    #[test]
+    fn sorts_as_the_standard_library_and_keeps_equal_items_in_place() {
+        let mut state = 1_u64;
+        for len in [0, 1, 2, 3, 15, 16, 17, 31, 33, 64, 100, 1000, 4097] {
+            let items: Vec<(u64, usize)> = (0..len)
+                .map(|at| {
+                    state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
+                    (state >> 58, at)
+                })
+                .collect();
+            let mut expected = items.clone();
+            expected.sort_by_key(|(key, _)| *key);
+            let sorted = sort_by(items, |a, b| a.0.cmp(&b.0)).expect("no scope");
+            assert_eq!(sorted, expected, "{len}");
+        }
+    }
+
+    struct FiresAfter(AtomicU32);
+
+    impl Interrupt for FiresAfter {
+        fn check(&self) -> Result<()> {
+            if self.0.fetch_sub(1, Relaxed) > 1 {
+                return Ok(());
+            }
+            Err(Error::new(Code::INTERRUPTED, "operation was interrupted"))
+        }
+    }
+
+    #[test]
+    fn a_sort_stops_within_one_period_of_comparisons() {
+        let _scope = enter(Arc::new(FiresAfter(AtomicU32::new(10))), Account::new(1 << 30));
+        let mut compared = 0_u32;
+        let items: Vec<u32> = (0..100_000_u32).map(|n| n.wrapping_mul(2654435761)).collect();
+        let stopped = sort_by(items, |a, b| {
+            compared += 1;
+            a.cmp(b)
+        });
+        assert_eq!(stopped.expect_err("it is stopped").code(), Code::INTERRUPTED);
+        assert!(compared <= 10 * 256, "{compared}");
+    }
+}

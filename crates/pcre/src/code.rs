@@ -1,0 +1,316 @@
+//! One compiled pattern: the calls of PCRE2, and its calls back.
+
+use crate::Options;
+use errors::Error;
+use libc::{c_int, c_void};
+use pcre2_sys as sys;
+use std::ops::Range;
+use std::ptr;
+
+/// KiB of heap for a match without compiled machine code.
+const HEAP_LIMIT_KIB: u32 = 20_000;
+
+// The bindings leave out what has to do with callouts.
+#[repr(C)]
+struct CalloutBlock {
+    version: u32,
+    callout_number: u32,
+    capture_top: u32,
+    capture_last: u32,
+    offset_vector: *mut usize,
+    mark: *const u8,
+    subject: *const u8,
+    subject_length: usize,
+    start_match: usize,
+    current_position: usize,
+}
+
+type Callout = unsafe extern "C" fn(*mut CalloutBlock, *mut c_void) -> c_int;
+
+unsafe extern "C" {
+    fn pcre2_set_callout_8(
+        context: *mut sys::pcre2_match_context_8,
+        callout: Option<Callout>,
+        data: *mut c_void,
+    ) -> c_int;
+}
+
+/// What a match and its calls back share.
+struct Running {
+    /// Where in the text the last call was.
+    position: usize,
+    /// Why the operation ends.
+    stopped: Option<Error>,
+}
+
+/// PCRE2 asks whether to go on.
+///
+/// # Safety
+/// `block` is the library's, `running` is the one that [`Code::find`] gave it; both outlive the call.
+unsafe extern "C" fn asked(block: *mut CalloutBlock, running: *mut c_void) -> c_int {
+    // SAFETY: as above; nobody else reads or writes them while the library runs.
+    let (block, running) = unsafe { (&*block, &mut *running.cast::<Running>()) };
+    let distance = block.current_position.abs_diff(running.position);
+    running.position = block.current_position;
+    match limits::poll_work(1 + distance / limits::BYTES_PER_UNIT) {
+        Ok(()) => 0,
+        Err(error) => {
+            running.stopped = Some(error);
+            sys::PCRE2_ERROR_CALLOUT
+        }
+    }
+}
+
+/// Byte ranges of a match and its groups; the match is group 0.
+#[derive(Clone, Debug, Default)]
+pub struct Captures {
+    places: Vec<(usize, usize)>,
+}
+
+impl Captures {
+    /// How many groups the pattern has, the match itself among them.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether nothing was looked for yet.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Where a group matched; `None` where it took no part.
+    pub fn get(&self, group: usize) -> Option<(usize, usize)> {
+        self.places.get(group).copied().filter(|(start, _)| *start != usize::MAX)
+    }
+}
+
+/// Why a match could not be found out.
+pub(crate) enum MatchFailure {
+    Stopped(Error),
+    /// More steps than allowed.
+    Limit,
+    Other(String),
+}
+
+/// Why a pattern did not compile.
+pub(crate) struct CompileFailure {
+    pub(crate) text: String,
+    /// What it compiles to would be too large.
+    pub(crate) is_size: bool,
+}
+
+/// Where a match calls out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Calls {
+    /// Where the pattern says so.
+    AsWritten,
+    /// Before each item of the pattern.
+    Everywhere,
+    /// Nowhere; a match can be told the last place to be tried at.
+    Nowhere,
+}
+
+/// A compiled pattern.
+pub(crate) struct Code {
+    code: ptr::NonNull<sys::pcre2_code_8>,
+}
+
+// SAFETY: PCRE2 writes to a compiled pattern only while it compiles it, which `compile` has finished
+// before anybody has the value; what a match writes to is the match's own.
+unsafe impl Send for Code {}
+// SAFETY: as above.
+unsafe impl Sync for Code {}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        // SAFETY: made by pcre2_compile, freed once.
+        unsafe { sys::pcre2_code_free_8(self.code.as_ptr()) }
+    }
+}
+
+impl std::fmt::Debug for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Code")
+    }
+}
+
+impl Code {
+    /// Compiles a pattern. The error's place is told less `inserted` bytes, which were not the client's.
+    pub(crate) fn compile(
+        pattern: &str,
+        options: Options,
+        calls: Calls,
+        inserted: usize,
+    ) -> Result<Self, CompileFailure> {
+        let flags = [
+            (options.caseless, sys::PCRE2_CASELESS),
+            (options.multi_line, sys::PCRE2_MULTILINE),
+            (options.dotall, sys::PCRE2_DOTALL),
+            (options.extended, sys::PCRE2_EXTENDED),
+            (calls == Calls::Everywhere, sys::PCRE2_AUTO_CALLOUT),
+            (calls == Calls::Nowhere, sys::PCRE2_USE_OFFSET_LIMIT),
+        ];
+        let flags = flags.iter().filter(|(is_set, _)| *is_set);
+        let flags = flags.fold(sys::PCRE2_UTF, |all, (_, flag)| all | flag);
+        let (mut error, mut offset) = (0, 0);
+        // SAFETY: the pattern is read for its length, error and offset are written; a null context
+        // stands for the defaults.
+        let code = unsafe {
+            sys::pcre2_compile_8(
+                pattern.as_ptr(),
+                pattern.len(),
+                flags,
+                &raw mut error,
+                &raw mut offset,
+                ptr::null_mut(),
+            )
+        };
+        let Some(code) = ptr::NonNull::new(code) else {
+            let at = offset.saturating_sub(inserted);
+            let text = format!("PCRE2: error compiling pattern at offset {at}: {}", text_of(error));
+            return Err(CompileFailure {
+                text,
+                is_size: error as u32 == sys::PCRE2_ERROR_PATTERN_TOO_LARGE,
+            });
+        };
+        let compiled = Self { code };
+        // Where it fails (no such processor, no memory, NO_JIT in the pattern) the pattern is interpreted.
+        // SAFETY: the code was just made and nobody else has it.
+        let _interpreted =
+            unsafe { sys::pcre2_jit_compile_8(compiled.code.as_ptr(), sys::PCRE2_JIT_COMPLETE) };
+        Ok(compiled)
+    }
+
+    /// What it takes in memory, machine code included.
+    pub(crate) fn bytes(&self) -> usize {
+        [sys::PCRE2_INFO_SIZE, sys::PCRE2_INFO_JITSIZE]
+            .into_iter()
+            .map(|what| self.info(what))
+            .sum()
+    }
+
+    fn info(&self, what: u32) -> usize {
+        let mut value = 0_usize;
+        // SAFETY: both asked for are of the type size_t.
+        let done = unsafe {
+            sys::pcre2_pattern_info_8(self.code.as_ptr(), what, (&raw mut value).cast::<c_void>())
+        };
+        if done == 0 { value } else { 0 }
+    }
+
+    /// Looks for a match that begins in `range`, with so many counted steps for each place it is tried
+    /// at. Only a pattern that calls out [`Calls::Nowhere`] can end before the text does.
+    pub(crate) fn find(
+        &self,
+        text: &str,
+        range: Range<usize>,
+        steps: u32,
+        places: Option<&mut Captures>,
+    ) -> Result<bool, MatchFailure> {
+        if !text.is_char_boundary(range.start) {
+            return Err(MatchFailure::Other("bad offset value".to_owned()));
+        }
+        let mut running = Running { position: range.start, stopped: None };
+        let found = Match::new(self)
+            .ok_or_else(|| MatchFailure::Other("no more memory".to_owned()))?
+            .run(self, text, range, steps, &mut running, places);
+        if let Some(error) = running.stopped {
+            return Err(MatchFailure::Stopped(error));
+        }
+        match found {
+            sys::PCRE2_ERROR_NOMATCH => Ok(false),
+            sys::PCRE2_ERROR_MATCHLIMIT => Err(MatchFailure::Limit),
+            0.. => Ok(true),
+            error => Err(MatchFailure::Other(text_of(error))),
+        }
+    }
+}
+
+/// The memory of one match.
+struct Match {
+    context: ptr::NonNull<sys::pcre2_match_context_8>,
+    data: ptr::NonNull<sys::pcre2_match_data_8>,
+}
+
+impl Drop for Match {
+    fn drop(&mut self) {
+        // SAFETY: both were made by the library, and are freed once.
+        unsafe {
+            sys::pcre2_match_data_free_8(self.data.as_ptr());
+            sys::pcre2_match_context_free_8(self.context.as_ptr());
+        }
+    }
+}
+
+impl Match {
+    fn new(code: &Code) -> Option<Self> {
+        // SAFETY: null stands for the usual allocator.
+        let context = unsafe { sys::pcre2_match_context_create_8(ptr::null_mut()) };
+        let context = ptr::NonNull::new(context)?;
+        // SAFETY: the code lives; null stands for its allocator.
+        let data = unsafe {
+            sys::pcre2_match_data_create_from_pattern_8(code.code.as_ptr(), ptr::null_mut())
+        };
+        let Some(data) = ptr::NonNull::new(data) else {
+            // SAFETY: made above, freed once.
+            unsafe { sys::pcre2_match_context_free_8(context.as_ptr()) };
+            return None;
+        };
+        Some(Self { context, data })
+    }
+
+    /// The library's answer.
+    fn run(
+        &mut self,
+        code: &Code,
+        text: &str,
+        range: Range<usize>,
+        steps: u32,
+        running: &mut Running,
+        places: Option<&mut Captures>,
+    ) -> c_int {
+        // The library may read where an empty text points to.
+        let bytes = if text.is_empty() { "\0" } else { text };
+        // SAFETY: context, data and code live. `running` lives until the match has ended, and is not
+        // touched here meanwhile. The text is UTF-8, and the range begins at one of its characters or
+        // at its end, so that the library need not check it.
+        let found = unsafe {
+            sys::pcre2_set_match_limit_8(self.context.as_ptr(), steps);
+            sys::pcre2_set_heap_limit_8(self.context.as_ptr(), HEAP_LIMIT_KIB);
+            if range.end < text.len() {
+                sys::pcre2_set_offset_limit_8(self.context.as_ptr(), range.end);
+            }
+            let running = ptr::from_mut(running).cast::<c_void>();
+            pcre2_set_callout_8(self.context.as_ptr(), Some(asked), running);
+            sys::pcre2_match_8(
+                code.code.as_ptr(),
+                bytes.as_ptr(),
+                text.len(),
+                range.start,
+                sys::PCRE2_NO_UTF_CHECK,
+                self.data.as_ptr(),
+                self.context.as_ptr(),
+            )
+        };
+        if let (true, Some(places)) = (found >= 0, places) {
+            // SAFETY: the library's list of pairs, as long as it says, belongs to the match's data.
+            let pairs = unsafe {
+                let pairs = sys::pcre2_get_ovector_pointer_8(self.data.as_ptr());
+                let count = sys::pcre2_get_ovector_count_8(self.data.as_ptr()) as usize;
+                std::slice::from_raw_parts(pairs, 2 * count)
+            };
+            places.places.clear();
+            places.places.extend(pairs.chunks_exact(2).map(|pair| (pair[0], pair[1])));
+        }
+        found
+    }
+}
+
+/// The library's text for an error.
+fn text_of(error: c_int) -> String {
+    let mut text = [0_u8; 256];
+    // SAFETY: the library writes no more than it is told there is room for.
+    let len = unsafe { sys::pcre2_get_error_message_8(error, text.as_mut_ptr(), text.len()) };
+    let len = usize::try_from(len).unwrap_or(0).min(text.len());
+    String::from_utf8_lossy(&text[..len]).into_owned()
+}

@@ -1,0 +1,245 @@
+//! PCRE2 for clients' patterns: with limits, and stopped with the operation.
+//!
+//! A pattern can take for ever over a text: the library's limits count from anew at each place a match
+//! is tried at, and one step may go over all of the text. So each [`Regex`] is compiled with a callout
+//! in front, which polls wherever a match is tried, and is allowed few steps there, fewer the longer
+//! the text is. What needs more is compiled again with a callout before every item of the pattern, and
+//! polls all the time; that is slower, and has the library's own limit.
+//!
+//! Always true:
+//! 1. Between two polls lie some milliseconds of work, whatever the pattern and the text.
+//! 2. Over a limit is an error, never "no match". A pattern can lower the limits for itself by
+//!    `(*LIMIT_MATCH=…)` and its kin, but not raise them.
+//! 3. A compiled pattern is charged to the operation's memory.
+//! 4. All unsafe code is in `code.rs`: a compiled pattern is not changed after it was made, a text is
+//!    valid UTF-8 and matched from the start of a character.
+
+mod code;
+
+use code::{Calls, Code, MatchFailure};
+use errors::Error;
+use limits::{Charge, Part};
+use std::sync::{Arc, OnceLock};
+
+pub use code::Captures;
+
+/// The longest pattern, as MongoDB's.
+pub const MAX_PATTERN_BYTES: usize = 32_764;
+
+/// Counted steps of the library for one place a match is tried at.
+const MATCH_LIMIT: u32 = 1_000_000;
+
+/// Characters that may be gone over between two polls: some milliseconds.
+const STEPS_BETWEEN_POLLS: usize = 16 << 20;
+
+/// Fewer steps are not worth a try without callouts.
+const LEAST_STEPS: usize = 8;
+
+/// Places that a match is tried at at a time, where the pattern has no room for a callout. Such a
+/// pattern is as long as patterns may be, and may be compared as a whole at each place.
+const WINDOW: usize = 1024;
+
+/// How a pattern is read: MongoDB's `i`, `m`, `s` and `x`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Letters match in both cases.
+    pub caseless: bool,
+    /// `^` and `$` match at lines.
+    pub multi_line: bool,
+    /// `.` matches the end of a line too.
+    pub dotall: bool,
+    /// White space and comments are left out.
+    pub extended: bool,
+}
+
+/// Why a pattern could not be compiled.
+#[derive(Debug)]
+pub enum Invalid {
+    /// What is wrong with it.
+    Pattern(String),
+    /// The operation was stopped or has no memory.
+    Operation(Error),
+}
+
+/// Why a match could not be found out.
+#[derive(Debug)]
+pub enum Failure {
+    /// The library's reason: most often a limit.
+    Match(String),
+    /// The operation was stopped.
+    Operation(Error),
+}
+
+/// A compiled pattern.
+#[derive(Clone, Debug)]
+pub struct Regex {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    pattern: Box<str>,
+    options: Options,
+    /// Calls out where a match is tried.
+    fast: Code,
+    /// It does not, for lack of room in the pattern: a match is tried at some places at a time.
+    in_windows: bool,
+    /// Calls out before every item. `None`: does not compile, being too large with the callouts.
+    thorough: OnceLock<Option<Code>>,
+    _memory: Charge,
+}
+
+impl Regex {
+    /// Compiles a pattern.
+    pub fn new(pattern: &str, options: Options) -> Result<Self, Invalid> {
+        if pattern.len() > MAX_PATTERN_BYTES {
+            return Err(Invalid::Pattern("regular expression is too large".to_owned()));
+        }
+        limits::poll_work(1 + pattern.len()).map_err(Invalid::Operation)?;
+        let fast = match with_callout(pattern, options) {
+            Some(called) => Code::compile(&called, options, Calls::AsWritten, CALLOUT.len()),
+            None => Code::compile(pattern, options, Calls::Everywhere, 0),
+        };
+        let (fast, in_windows) = match fast {
+            Err(failure) if failure.is_size => {
+                (Code::compile(pattern, options, Calls::Nowhere, 0), true)
+            }
+            fast => (fast, false),
+        };
+        let fast = fast.map_err(|failure| Invalid::Pattern(failure.text))?;
+        let memory = limits::charge(Part::Values, pattern.len() + fast.bytes());
+        let memory = memory.map_err(Invalid::Operation)?;
+        let (pattern, thorough) = (pattern.into(), OnceLock::new());
+        let inner = Inner { pattern, options, fast, in_windows, thorough, _memory: memory };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Room for the places of a match and its groups.
+    pub fn captures(&self) -> Captures {
+        Captures::default()
+    }
+
+    /// Whether the pattern matches somewhere in the text.
+    pub fn is_match(&self, text: &str) -> Result<bool, Failure> {
+        self.find(text, 0, None)
+    }
+
+    /// Looks for a match from the character that begins at byte `from` on, and tells its places.
+    pub fn captures_at(
+        &self,
+        text: &str,
+        from: usize,
+        places: &mut Captures,
+    ) -> Result<bool, Failure> {
+        self.find(text, from, Some(places))
+    }
+
+    fn find(
+        &self,
+        text: &str,
+        from: usize,
+        mut places: Option<&mut Captures>,
+    ) -> Result<bool, Failure> {
+        limits::poll().map_err(Failure::Operation)?;
+        let inner = &*self.inner;
+        let steps =
+            (STEPS_BETWEEN_POLLS / (text.len() + 1)).clamp(LEAST_STEPS, MATCH_LIMIT as usize);
+        match inner.find_fast(text, from, steps as u32, places.as_deref_mut()) {
+            Err(MatchFailure::Limit) => {}
+            done => return done.map_err(failure),
+        }
+        let compile = || Code::compile(&inner.pattern, inner.options, Calls::Everywhere, 0).ok();
+        match inner.thorough.get_or_init(compile) {
+            Some(thorough) => {
+                thorough.find(text, from..text.len(), MATCH_LIMIT, places).map_err(failure)
+            }
+            None => Err(failure(MatchFailure::Limit)),
+        }
+    }
+}
+
+impl Inner {
+    fn find_fast(
+        &self,
+        text: &str,
+        mut from: usize,
+        steps: u32,
+        mut places: Option<&mut Captures>,
+    ) -> Result<bool, MatchFailure> {
+        loop {
+            let last = if self.in_windows { from.saturating_add(WINDOW) } else { text.len() };
+            let found = self.fast.find(text, from..last, steps, places.as_deref_mut())?;
+            if found || last >= text.len() {
+                return Ok(found);
+            }
+            limits::poll_work(WINDOW).map_err(MatchFailure::Stopped)?;
+            from = last + 1;
+            while !text.is_char_boundary(from) {
+                from += 1;
+            }
+        }
+    }
+}
+
+fn failure(failure: MatchFailure) -> Failure {
+    match failure {
+        MatchFailure::Stopped(error) => Failure::Operation(error),
+        MatchFailure::Limit => Failure::Match("match limit exceeded".to_owned()),
+        MatchFailure::Other(text) => Failure::Match(text),
+    }
+}
+
+const CALLOUT: &str = "(?C)";
+
+/// The pattern with a callout in front, behind the settings that must come first. `None` where it
+/// begins with what would then repeat the callout.
+fn with_callout(pattern: &str, options: Options) -> Option<String> {
+    let settings = pattern.len() - without_settings(pattern).len();
+    let (settings, rest) = pattern.split_at(settings);
+    let first = if options.extended { rest.trim_start() } else { rest };
+    if first.starts_with(['*', '+', '?', '{', '#']) {
+        return None;
+    }
+    Some(format!("{settings}{CALLOUT}{rest}"))
+}
+
+/// Settings that PCRE2 takes at the very beginning only.
+const SETTINGS: &[&str] = &[
+    "ANY",
+    "ANYCRLF",
+    "BSR_ANYCRLF",
+    "BSR_UNICODE",
+    "CASELESS_RESTRICT",
+    "CR",
+    "CRLF",
+    "LF",
+    "LIMIT_DEPTH",
+    "LIMIT_HEAP",
+    "LIMIT_MATCH",
+    "LIMIT_RECURSION",
+    "NOTEMPTY",
+    "NOTEMPTY_ATSTART",
+    "NO_AUTO_POSSESS",
+    "NO_DOTSTAR_ANCHOR",
+    "NO_JIT",
+    "NO_START_OPT",
+    "NUL",
+    "TURKISH_CASING",
+    "UCP",
+    "UTF",
+];
+
+fn without_settings(pattern: &str) -> &str {
+    let mut rest = pattern;
+    while let Some((setting, after)) = rest.strip_prefix("(*").and_then(|s| s.split_once(')')) {
+        let name = setting.split_once('=').map_or(setting, |(name, _)| name);
+        if !SETTINGS.contains(&name) {
+            break;
+        }
+        rest = after;
+    }
+    rest
+}
+
+#[cfg(test)]
+mod tests;
