@@ -284,7 +284,7 @@ fn what_is_kept_free_stays_free_but_for_a_checkpoint() {
     let fill = || {
         let mut written = Vec::new();
         loop {
-            match file.write_segment(1, &[7; 100_000]) {
+            match file.write_segment(1, &vec![7; 100_000]) {
                 Ok(id) => written.push(id),
                 Err(error) => {
                     assert!(matches!(error, Error::NoSpace { .. }), "{error}");
