@@ -416,6 +416,7 @@ fn stage_row(name: &str) -> Option<Bson> {
         "$match" => bson!({"x": -1}),
         "$project" => bson!({"x": 1}),
         "$unset" => bson!("object"),
+        "$rankFusion" => bson!({"input": {"pipelines": {"a": [{"$sort": {"x": 1}}]}}}),
         "$redact" => bson!("$$KEEP"),
         "$replaceRoot" => bson!({"newRoot": {"x": "$x"}}),
         "$replaceWith" => bson!({"x": "$x"}),
@@ -456,15 +457,7 @@ fn stops(world: &Arc<World>, stages: &[Document], worst: &mut Worst) {
 #[test]
 fn every_stage_accumulator_and_window_function_stops() {
     let (world, mut worst) = (many(), Worst::none());
-    let metadata: Vec<&str> = vec![
-        "$collStats",
-        "$currentOp",
-        "$indexStats",
-        "$listCatalog",
-        "$listLocalSessions",
-        "$listSessions",
-        "$planCacheStats",
-    ];
+    let metadata: Vec<&str> = crate::stage::metadata_names().collect();
     for (name, refused) in crate::stage::names() {
         if refused.is_some() || OF_THE_ENVIRONMENT.contains(&name) || metadata.contains(&name) {
             continue;
