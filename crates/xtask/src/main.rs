@@ -52,6 +52,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// mongoengine's, beanie's and odmantic's own test suites against `fernd`, failures by name.
+    Odm {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// What the query language costs the server, in CPU per document.
     LanguageSpeed {
         /// Arguments handed on to the script (`--help` lists them).
@@ -108,6 +114,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Small file systems filled to the last byte: red zone, starts, drops; needs to mount.
+    FullDisk {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Isolation and durability through the official driver, under kills (`-- --help`).
     Isolation {
         /// What to run, and how: `histories`, `bank`, `contention`, `cost`.
@@ -152,6 +164,7 @@ fn carry_out(task: Task) -> Result<()> {
         }
         Task::Mongosh => drivers::mongosh(Build::Alone),
         Task::GoUnified { arguments } => drivers::script(Build::Alone, "go_unified.py", &arguments),
+        Task::Odm { arguments } => drivers::script(Build::Alone, "odm_suites.py", &arguments),
         Task::LanguageSpeed { arguments } => {
             drivers::script(Build::Alone, "language_speed.py", &arguments)
         }
@@ -168,6 +181,7 @@ fn carry_out(task: Task) -> Result<()> {
         Task::Ycsb { arguments } => drivers::script(Build::Release, "ycsb.py", &arguments),
         Task::Kill9 { arguments } => drivers::script(Build::Alone, "kill9.py", &arguments),
         Task::Kill9Ddl { arguments } => drivers::script(Build::Alone, "kill9_ddl.py", &arguments),
+        Task::FullDisk { arguments } => drivers::script(Build::Alone, "full_disk.py", &arguments),
         Task::Isolation { arguments } => drivers::isolation(&arguments),
         Task::Gates { arguments } => gates::gates(&arguments),
         Task::BenchSmoke(options) => bench::smoke(Build::Release, &options),
