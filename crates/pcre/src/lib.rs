@@ -40,6 +40,7 @@ const LEAST_STEPS: usize = 8;
 const WINDOW: usize = 1024;
 
 /// How a pattern is read: MongoDB's `i`, `m`, `s` and `x`.
+#[expect(clippy::struct_excessive_bools, reason = "independent of each other")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Letters match in both cases.

@@ -20,6 +20,8 @@ const STEPS: &[Step] = &[
     ("legacy-java", || drivers::script(Build::WithTests, "legacy_java_test.py", &[])),
     ("ycsb", || drivers::script(Build::WithTests, "ycsb.py", &words("--short"))),
     ("server", || drivers::script(Build::WithTests, "server_test.py", &[])),
+    // Half a minute: each operation twice, with waits.
+    ("interrupts", || drivers::script(Build::WithTests, "interrupt_test.py", &[])),
     ("status", || drivers::script(Build::WithTests, "status_test.py", &[])),
     ("exposure", || drivers::script(Build::WithTests, "exposure_test.py", &[])),
     ("dashboard", || drivers::dashboard(Build::WithTests)),

@@ -308,6 +308,12 @@ impl<'v> std::ops::Deref for References<'v> {
     }
 }
 
+/// What takes so many bytes is there one and a half times while it is moved to where there is room for it
+/// to grow.
+fn while_growing(bytes: usize) -> usize {
+    bytes.saturating_add(bytes / 2)
+}
+
 /// An array that is being made: polls, and is charged before it grows.
 #[derive(Debug)]
 pub(crate) struct List {
@@ -351,13 +357,14 @@ impl List {
         limits::poll_work(1 + size / limits::BYTES_PER_UNIT)?;
         // A type byte, the position's digits and a NUL beside the element.
         let bytes = self.built.as_bytes().len() + size + 12;
-        self.memory.reach(bytes)?;
+        self.memory.reach(while_growing(bytes))?;
         self.built.push(element);
         super::check_size(self.built.as_bytes().len())
     }
 
     /// The array.
-    pub(crate) fn finish<'a>(self) -> Value<'a> {
+    pub(crate) fn finish<'a>(mut self) -> Value<'a> {
+        self.memory.shrink(self.built.as_bytes().len());
         let charge = self.memory.into_charge().map(Box::new);
         Value::Owned(Made { value: RawBson::Array(self.built), charge })
     }
@@ -423,13 +430,14 @@ impl Text {
         limits::poll_work(1 + text.len() / limits::BYTES_PER_UNIT)?;
         let bytes = self.built.len().saturating_add(text.len());
         super::check_size(bytes)?;
-        self.memory.reach(bytes)?;
+        self.memory.reach(while_growing(bytes))?;
         self.built.push_str(text);
         Ok(())
     }
 
     /// The string.
-    pub(crate) fn finish<'a>(self) -> Value<'a> {
+    pub(crate) fn finish<'a>(mut self) -> Value<'a> {
+        self.memory.shrink(self.built.len());
         let charge = self.memory.into_charge().map(Box::new);
         Value::Owned(Made { value: RawBson::String(self.built), charge })
     }

@@ -92,7 +92,7 @@ pub struct Variables {
     cluster_time: Option<Timestamp>,
     /// The order of texts that the command runs under; `None` is that of their bytes.
     collation: Option<Collation>,
-    /// Few entries, looked up by a linear scan; later entries shadow earlier ones.
+    /// Few entries, one for each variable, looked up by a linear scan.
     values: Vec<(VarId, Option<Arc<Made>>)>,
     /// The generator behind `$rand`; one step per draw, so a simulated run repeats itself.
     random: AtomicU64,
@@ -141,7 +141,12 @@ impl Variables {
 
     /// Gives a variable its value (`None`: missing).
     pub fn set(&mut self, id: VarId, value: Option<RawBson>) {
-        self.values.push((id, value.map(|value| Arc::new(value.into()))));
+        let value = value.map(|value| Arc::new(value.into()));
+        // Set again for each document of a stage: what it was is gone.
+        match self.values.iter_mut().rev().find(|(known, _)| *known == id) {
+            Some((_, before)) => *before = value,
+            None => self.values.push((id, value)),
+        }
     }
 
     /// Parses a command's `let` document: each value is an expression over earlier system
