@@ -3,6 +3,8 @@ module ferndb/tests/mongo-tools
 go 1.25.11
 
 tool (
+	github.com/mongodb/mongo-tools/mongodump/main
+	github.com/mongodb/mongo-tools/mongorestore/main
 	github.com/mongodb/mongo-tools/mongostat/main
 	github.com/mongodb/mongo-tools/mongotop/main
 )

@@ -80,7 +80,7 @@ impl Catalog {
     ) -> Result<CreatedIndexes> {
         let created_collection = self.collection(namespace).is_none();
         let (collection, guard, _turn) = self.lock_for_build(namespace, check)?;
-        let before = collection.indexes.len() + 1;
+        let before = collection.shown_index_count();
         let wanted = missing_indexes(&collection, specs)?;
         if wanted.is_empty() {
             return Ok(CreatedIndexes { before, after: before, created_collection });
@@ -229,7 +229,7 @@ impl Catalog {
                     drop_index_records(txn, kept.remove(at).dictionary).map_err(from_engine)?;
                 }
             }
-            Ok((collection.indexes.len() + 1, kept))
+            Ok((collection.shown_index_count(), kept))
         })
     }
 
@@ -347,6 +347,7 @@ pub(crate) fn missing_indexes(
             ));
         }
         let existing = collection.indexes.iter().map(|index| &index.spec);
+        let existing = existing.filter(|known| spec.is_internal() || !known.is_internal());
         let known: Vec<&IndexSpec> = existing.chain(wanted.iter()).collect();
         let mut exists = false;
         for known in &known {
@@ -430,10 +431,11 @@ pub(crate) fn selected(
         Some(_) => Error::location(5979800, "Cannot drop the clustered index."),
     };
     let names = |indexes: &[Arc<Index>]| indexes.iter().map(|i| i.spec.name.clone()).collect();
+    let shown: Vec<Arc<Index>> = collection.shown_indexes().cloned().collect();
     match selector {
-        IndexSelector::All => Ok(names(&collection.indexes)),
+        IndexSelector::All => Ok(names(&shown)),
         IndexSelector::Name(name) if name == collection.options.id_index_name() => Err(no_id()),
-        IndexSelector::Name(name) => match collection.index(name) {
+        IndexSelector::Name(name) => match shown.iter().find(|index| index.spec.name == name) {
             Some(index) => Ok(names(std::slice::from_ref(index))),
             None => Err(Error::new(
                 Code::INDEX_NOT_FOUND,
@@ -441,12 +443,8 @@ pub(crate) fn selected(
             )),
         },
         IndexSelector::Key(key) => {
-            let found: Vec<Arc<Index>> = collection
-                .indexes
-                .iter()
-                .filter(|index| same_pattern(&index.spec.key, key))
-                .cloned()
-                .collect();
+            let found: Vec<Arc<Index>> =
+                shown.into_iter().filter(|index| same_pattern(&index.spec.key, key)).collect();
             match &found[..] {
                 [] if is_id_pattern(key) => Err(no_id()),
                 [] => Err(Error::new(

@@ -180,6 +180,16 @@ impl Collection {
         &self.indexes
     }
 
+    /// The secondary indexes that clients see.
+    pub fn shown_indexes(&self) -> impl Iterator<Item = &Arc<Index>> {
+        self.indexes.iter().filter(|index| !index.spec.is_internal())
+    }
+
+    /// How many indexes clients see, the one on `_id` counted.
+    pub fn shown_index_count(&self) -> usize {
+        self.shown_indexes().count() + 1
+    }
+
     /// The secondary index of this name.
     pub fn index(&self, name: &str) -> Option<&Arc<Index>> {
         self.indexes.iter().find(|index| index.spec.name == name)

@@ -13,6 +13,7 @@ use crate::failure::from_engine;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
+use crate::sweep::TEMPORARY_PREFIX;
 use crate::turns::{Check, MetadataGuard, Turn, lock_name};
 use bson::Uuid;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
@@ -28,6 +29,18 @@ impl Catalog {
         options: &CollectionOptions,
         check: Check<'_>,
     ) -> Result<Arc<Collection>> {
+        self.create_collection_as(namespace, options, None, check)
+    }
+
+    /// As [`Catalog::create_collection`], under the UUID that the collection has elsewhere. Fails
+    /// with `NamespaceExists` where another has it here.
+    pub fn create_collection_as(
+        &self,
+        namespace: &Namespace,
+        options: &CollectionOptions,
+        uuid: Option<Uuid>,
+        check: Check<'_>,
+    ) -> Result<Arc<Collection>> {
         namespace.check_writable()?;
         if let Some(existing) = self.collection(namespace) {
             return Err(exists(namespace, &existing));
@@ -37,7 +50,18 @@ impl Catalog {
         if let Some(existing) = self.collection(namespace) {
             return Err(exists(namespace, &existing));
         }
-        self.create_locked(&mut turn, txn, namespace, options)
+        if let Some(other) = uuid.and_then(|uuid| self.collection_of(uuid)) {
+            return Err(Error::new(
+                Code::NAMESPACE_EXISTS,
+                format!("the UUID for {namespace} belongs to {}", other.namespace),
+            ));
+        }
+        self.create_locked(&mut turn, txn, namespace, options, uuid)
+    }
+
+    /// The collection with this UUID. Looks at all of them.
+    pub fn collection_of(&self, uuid: Uuid) -> Option<Arc<Collection>> {
+        self.namespaces.read().values().find(|collection| collection.uuid == uuid).cloned()
     }
 
     /// The collection, created with default options where it does not exist.
@@ -49,11 +73,9 @@ impl Catalog {
         self.ensure_system_collection(namespace)
     }
 
-    /// As [`Catalog::ensure_collection`], also for names that no client may write to.
-    pub(crate) fn ensure_system_collection(
-        &self,
-        namespace: &Namespace,
-    ) -> Result<Arc<Collection>> {
+    /// As [`Catalog::ensure_collection`], also for names that no client may write to. For what the
+    /// server keeps in documents of its own.
+    pub fn ensure_system_collection(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
         if let Some(existing) = self.collection(namespace) {
             return Ok(existing);
         }
@@ -61,7 +83,10 @@ impl Catalog {
         let mut turn = self.turns.take(&mut txn);
         match self.collection(namespace) {
             Some(existing) => Ok(existing),
-            None => self.create_locked(&mut turn, txn, namespace, &CollectionOptions::default()),
+            None => {
+                let options = CollectionOptions::default();
+                self.create_locked(&mut turn, txn, namespace, &options, None)
+            }
         }
     }
 
@@ -71,6 +96,7 @@ impl Catalog {
         mut txn: engine::Txn,
         namespace: &Namespace,
         options: &CollectionOptions,
+        uuid: Option<Uuid>,
     ) -> Result<Arc<Collection>> {
         self.check_case(namespace.database())?;
         options.validation.check_place(namespace)?;
@@ -85,7 +111,7 @@ impl Catalog {
         let order = create_order(&mut txn, options, storage)?;
         let collection = Collection {
             namespace: namespace.clone(),
-            uuid: self.new_uuid(),
+            uuid: uuid.unwrap_or_else(|| self.new_uuid()),
             number: turn.new_number(),
             options: options.clone(),
             primary,
@@ -383,7 +409,8 @@ pub(crate) fn check_rename(
             format!("cannot rename view: {from}"),
         ));
     }
-    if source.options.time_series.is_some() {
+    // What `$out` has filled takes its name so.
+    if source.options.time_series.is_some() && !from.collection().starts_with(TEMPORARY_PREFIX) {
         return Err(Error::new(
             Code::ILLEGAL_OPERATION,
             format!("cannot rename the time-series collection {from}"),

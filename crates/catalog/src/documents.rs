@@ -403,35 +403,6 @@ fn duplicate(
     .with_extra(extra)
 }
 
-/// Checks a value for the `_id` of a stored document.
-pub fn check_id(id: RawBsonRef<'_>) -> Result<()> {
-    let refused = |name: &str| {
-        Error::new(Code::INVALID_ID_FIELD, format!("The '_id' value cannot be of type {name}"))
-    };
-    match id {
-        RawBsonRef::Array(_) => Err(refused("array")),
-        RawBsonRef::RegularExpression(_) => Err(refused("regex")),
-        RawBsonRef::Undefined => Err(refused("undefined")),
-        RawBsonRef::Document(document) => {
-            for element in document {
-                let (name, _) = element?;
-                if name.as_str().starts_with('$') {
-                    return Err(Error::new(
-                        Code::DOLLAR_PREFIXED_FIELD_NAME,
-                        format!(
-                            "_id fields may not contain '$'-prefixed fields: {} is not valid for \
-                             storage.",
-                            name.as_str()
-                        ),
-                    ));
-                }
-            }
-            Ok(())
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Checks that every byte of a document is well-formed and that it nests at most
 /// [`MAX_DOCUMENT_DEPTH`] deep. What is stored was checked by this once.
 pub fn check_document(document: &RawDocument) -> Result<()> {

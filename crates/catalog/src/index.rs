@@ -7,6 +7,8 @@ mod wildcard;
 
 pub use keys::{DocumentKeys, IndexKey, KeyMaker, hash};
 pub(crate) use keys::{hexadecimal, id_key};
-pub use spec::{IndexSpec, KeyPart, PartKind, default_index_name, known_options};
+pub use spec::{
+    INTERNAL_TIME_INDEX, IndexSpec, KeyPart, PartKind, default_index_name, known_options,
+};
 pub use text::TextIndex;
 pub use wildcard::Wildcard;

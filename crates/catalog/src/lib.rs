@@ -47,7 +47,7 @@ pub use build::{CreatedIndexes, IndexChange, IndexSelector, same_pattern};
 pub use capped::{Cap, arrival_key, arrival_of, arrivals_from};
 pub use catalog::{Catalog, CatalogOptions};
 pub use collection::{Collection, Index, IndexUse};
-pub use documents::{MAX_DOCUMENT_BYTES, MAX_DOCUMENT_DEPTH, check_document, check_id};
+pub use documents::{MAX_DOCUMENT_BYTES, MAX_DOCUMENT_DEPTH, check_document};
 /// The engine's own names, for the floors that do not see it.
 pub use engine::{
     Cursor, DictionaryId, Direction, Engine, KeyRange, Snapshot, Timestamp, Value,
@@ -55,7 +55,7 @@ pub use engine::{
 };
 pub use failure::{DEADLOCK, from_engine, is_retryable, snapshot_unavailable};
 pub use held::Reader;
-pub use index::{IndexSpec, default_index_name, known_options};
+pub use index::{INTERNAL_TIME_INDEX, IndexSpec, default_index_name, known_options};
 pub use locks::ShownLock;
 pub use namespace::{Namespace, check_database};
 pub use observer::OpObserver;

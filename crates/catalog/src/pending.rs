@@ -299,7 +299,7 @@ impl Txn {
         }
         let changed = Arc::new(with_indexes(&collection, kept));
         self.replace_version(&changed)?;
-        Ok(collection.indexes.len() + 1)
+        Ok(collection.shown_index_count())
     }
 
     /// Makes indexes as part of this transaction. Existing ones are left alone. A session's
@@ -320,7 +320,7 @@ impl Txn {
             ));
         }
         let wanted = missing_indexes(&collection, specs)?;
-        let before = collection.indexes.len() + 1;
+        let before = collection.shown_index_count();
         let after = before + wanted.len();
         let unchanged = CreatedIndexes { before, after, created_collection };
         let Some(first) = wanted.first() else { return Ok(unchanged) };

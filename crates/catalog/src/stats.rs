@@ -89,6 +89,11 @@ impl CollectionStats {
 }
 
 impl IndexStats {
+    /// Whether clients see it.
+    pub fn is_shown(&self) -> bool {
+        self.name != crate::index::INTERNAL_TIME_INDEX
+    }
+
     /// Bytes on disk that it costs beside the documents.
     pub fn beside_bytes(&self) -> u64 {
         if self.is_collection { 0 } else { self.storage_bytes }

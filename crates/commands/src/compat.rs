@@ -66,6 +66,10 @@ const REFUSED: &[(&str, &str)] = &[
          are documents of their own here, `system.buckets` does not exist",
         "11000 DuplicateKey",
     ),
+    (
+        "entries of `applyOps` that begin, prepare or end transactions, or come in several parts",
+        "2 BadValue",
+    ),
     ("`unique` and `clustering` text indexes", "67 CannotCreateIndex"),
     (
         "writing to `system.profile`, and dropping it while it is written",
@@ -75,7 +79,6 @@ const REFUSED: &[(&str, &str)] = &[
         "JavaScript, with `--noscripting`: `$where`; `$function`, `$accumulator`, `mapReduce`",
         "6108304; 31264",
     ),
-    ("`fsync` with `lock: true`", "238 NotImplemented"),
     ("OP_QUERY with the exhaust flag, other `$` modifiers (`$maxScan`)", "an error; never ignored"),
     ("reading `system.namespaces`, `system.indexes` by OP_QUERY", "115 CommandNotSupported"),
     ("`getLastError` with `w` above 1 or a named mode", "2 BadValue with `badGLE`"),

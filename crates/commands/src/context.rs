@@ -71,6 +71,45 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
+    /// A request that nothing has been done for yet.
+    pub(crate) fn new(
+        service: &'a Service,
+        connection: &'a Connection,
+        request: &'a Request<'a>,
+        body: &'a RawDocument,
+        command: &'static Command,
+        started: Duration,
+    ) -> Self {
+        Self {
+            service,
+            connection,
+            request,
+            body,
+            command,
+            arguments: Arguments::default(),
+            started,
+            reply: Writer::new(),
+            exhaust: None,
+            collection: None,
+            verbosity: Verbosity::default(),
+            explained: None,
+            state: None,
+            bound: None,
+            log: None,
+            statement_failed: false,
+            wrote: false,
+            inside: false,
+            committed: false,
+            labels_given: false,
+            hang_up: false,
+            wait: None,
+            read_state: None,
+            figures: Figures::default(),
+            waited: Duration::ZERO,
+            waits_before: Waits::now(),
+        }
+    }
+
     /// The database the command was sent to.
     pub(crate) fn database(&self) -> &'a str {
         self.request.database
@@ -102,15 +141,29 @@ impl<'a> Context<'a> {
         Arc::clone(&self.connection.interrupt)
     }
 
-    /// What `query` runs an operation in.
-    pub(crate) fn op(&mut self) -> OpContext<'_> {
+    /// What `query` runs a part of a command in, apart from every transaction.
+    pub(crate) fn internal_op(&self) -> OpContext<'_> {
         let mut op = OpContext::new(&self.service.catalog, self.interrupt());
-        // Commands that do not know the field have refused it.
-        op.bypass_validation = match self.body.get("bypassDocumentValidation") {
-            Ok(Some(RawBsonRef::Boolean(bypass))) => bypass,
+        op.bypass_validation = self.is_set("bypassDocumentValidation");
+        op
+    }
+
+    /// Whether a flag of the command is given and set.
+    fn is_set(&self, name: &str) -> bool {
+        match self.body.get(name) {
+            Ok(Some(RawBsonRef::Boolean(given))) => given,
             Ok(Some(number)) => crate::fields::as_i64(number).is_some_and(|n| n != 0),
             _ => false,
-        };
+        }
+    }
+
+    /// What `query` runs an operation in.
+    pub(crate) fn op(&mut self) -> OpContext<'_> {
+        let bypasses =
+            (self.is_set("bypassDocumentValidation"), self.is_set("bypassEmptyTsReplacement"));
+        let mut op = OpContext::new(&self.service.catalog, self.interrupt());
+        // Commands that do not know the field have refused it.
+        (op.bypass_validation, op.keep_empty_timestamps) = bypasses;
         op.comment = self.arguments.comment.map(Into::into);
         op.snapshot = self.read_state.as_ref().map(|(_, snapshot)| snapshot.clone());
         if let Some(open) = self.state.as_mut().and_then(|state| state.open()) {

@@ -2,6 +2,7 @@
 //!
 //! The server implements [`Host`]; tests use [`SilentHost`].
 
+use crate::diagnostics::log_levels::LogSettings;
 use bson::Document;
 use history::History;
 use std::sync::Arc;
@@ -84,6 +85,14 @@ pub trait Host: Send + Sync {
 
     /// Starts a new log file, as `logRotate` asks. The text is the client's error message.
     fn rotate_log(&self) -> Result<(), String>;
+
+    /// How much the log was told to hold when the program started.
+    fn log_settings(&self) -> LogSettings {
+        LogSettings::default()
+    }
+
+    /// From now on the log holds this much.
+    fn set_log_settings(&self, _settings: &LogSettings) {}
 
     /// Begins the clean end of the program; returns at once.
     fn shut_down(&self, timeout: Duration);

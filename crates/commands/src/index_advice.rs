@@ -124,7 +124,7 @@ fn unused(catalog: &Catalog, uptime: Duration) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for database in catalog.databases() {
         for collection in catalog.collections(&database) {
-            let idle = collection.indexes().iter().filter(|index| is_idle(index));
+            let idle = collection.shown_indexes().filter(|index| is_idle(index));
             all.extend(idle.map(|index| tell_of_idle(&collection, index, uptime)));
         }
     }

@@ -194,6 +194,9 @@ impl Entry<'_> {
         if picked {
             self.log();
         }
+        if !self.context.command.profiled {
+            return;
+        }
         if settings.level == 2 || settings.level == 1 && picked {
             // The operation itself went well.
             let _unwritten = self.write(database);

@@ -52,6 +52,8 @@ pub(crate) struct Command {
     pub(crate) read_concern: bool,
     /// Only connections that wrote in the old way know it.
     pub(crate) legacy: bool,
+    /// The profiler tells of it.
+    pub(crate) profiled: bool,
     /// The kind 1 sections it takes.
     pub(crate) sequences: &'static [&'static str],
 }
@@ -73,6 +75,7 @@ impl Command {
             durable: false,
             read_concern: false,
             legacy: false,
+            profiled: true,
             sequences: &[],
         }
     }
@@ -140,6 +143,12 @@ impl Command {
         self
     }
 
+    /// `system.profile` has no entry of it.
+    pub(crate) const fn unprofiled(mut self) -> Self {
+        self.profiled = false;
+        self
+    }
+
     /// It can be explained.
     pub(crate) const fn explains(mut self, explain: Run) -> Self {
         self.explain = Some(explain);
@@ -167,6 +176,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::diagnostics::server_history::SERVER_HISTORY,
     &crate::diagnostics::current_op::CURRENT_OP,
     &crate::diagnostics::kill_op::KILL_OP,
+    &crate::diagnostics::cursor_info::CURSOR_INFO,
     &crate::diagnostics::top::TOP,
     &crate::diagnostics::profile::PROFILE,
     &crate::diagnostics::plan_cache::PLAN_CACHE_CLEAR,
@@ -206,7 +216,10 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::admin::re_index::RE_INDEX,
     &crate::admin::compact::COMPACT,
     &crate::admin::rename_collection::RENAME_COLLECTION,
+    &crate::admin::auto_compact::AUTO_COMPACT,
+    &crate::admin::touch::TOUCH,
     &crate::admin::validate::VALIDATE,
+    &crate::admin::validate_db_metadata::VALIDATE_DB_METADATA,
     &crate::admin::stats::COLL_STATS,
     &crate::admin::stats::DB_STATS,
     &crate::admin::stats::DATA_SIZE,
@@ -218,6 +231,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::admin::log_rotate::LOG_ROTATE,
     &crate::admin::shutdown::SHUTDOWN,
     &crate::admin::configure_fail_point::CONFIGURE_FAIL_POINT,
+    &crate::admin::merge_authz::MERGE_AUTHZ_COLLECTIONS,
     &crate::admin::users_info::USERS_INFO,
     &crate::admin::authenticate::LOGOUT,
     &crate::admin::authenticate::SASL_CONTINUE,
@@ -231,6 +245,9 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::replication::initiate::REPL_SET_GET_CONFIG,
     &crate::replication::status::REPL_SET_GET_STATUS,
     &crate::replication::step_down::REPL_SET_STEP_DOWN,
+    &crate::replication::cluster_parameters::GET_CLUSTER_PARAMETER,
+    &crate::replication::cluster_parameters::SET_CLUSTER_PARAMETER,
+    &crate::replication::apply_ops::APPLY_OPS,
     &crate::replication::default_concern::GET_DEFAULT_RW_CONCERN,
     &crate::replication::default_concern::SET_DEFAULT_RW_CONCERN,
     &crate::sessions::start_session::START_SESSION,

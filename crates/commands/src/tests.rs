@@ -2,7 +2,9 @@
 #![expect(clippy::needless_pass_by_value, reason = "a command reads best written in place")]
 
 mod admin;
+mod administration;
 mod aggregation;
+mod apply_ops;
 mod arguments;
 mod bound;
 mod bound_ddl;
@@ -19,6 +21,7 @@ mod generic;
 mod geo;
 mod housekeeping;
 mod javascript;
+mod language;
 mod layouts;
 mod lock_waits;
 mod mutations;

@@ -374,12 +374,18 @@ fn assemble(
         Background::Threads => Readers::with_threads(Arc::clone(&os.spawner), READERS),
         _ => Readers::none(),
     };
-    let trees = ftree::Context::with_readers(blocks.clone(), Arc::clone(&cache), readers);
+    let trees = ftree::Context::with_readers(
+        blocks.clone(),
+        Arc::clone(&cache),
+        readers,
+        ftree::KeyHasher::new(&*os.entropy),
+    );
     trees.merges.allow((options.tuning.flushers / 2).max(1) as u32);
     let locks = LockTable::new(
         Arc::clone(&os.clock),
         locktree::Options {
             max_bytes: lock_memory,
+            seed: os.entropy.next_u64(),
             waiting: match options.background {
                 Background::Manual => Waiting::Alone,
                 _ => Waiting::Threads,

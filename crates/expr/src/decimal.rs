@@ -360,11 +360,11 @@ impl Decimal {
     }
 
     /// Rounded to `10^-places` and written with just that exponent; not a number where that takes
-    /// more than 34 digits.
+    /// more than 34 digits, as of the infinities.
     #[must_use]
     pub fn quantized(self, places: i32, rounding: Rounding) -> Self {
         let rounded = self.round_to(places, rounding);
-        let Kind::Finite { coefficient, exponent } = rounded.kind else { return rounded };
+        let Kind::Finite { coefficient, exponent } = rounded.kind else { return Self::NAN };
         // What was not rounded has fewer places than asked for: zeros are added.
         let Ok(zeros) = u32::try_from(exponent + places) else { return rounded };
         if coefficient == 0 {

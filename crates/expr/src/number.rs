@@ -83,6 +83,15 @@ impl Number {
         }
     }
 
+    /// Whether it is an infinity.
+    pub fn is_infinite(self) -> bool {
+        match self {
+            Self::Double(n) => n.is_infinite(),
+            Self::Decimal(n) => n.is_infinite(),
+            _ => false,
+        }
+    }
+
     /// Whether it is zero.
     pub fn is_zero(self) -> bool {
         match self {

@@ -9,7 +9,7 @@
 
 use crate::raw;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
-use errors::Result;
+use errors::{Code, Error, Result};
 use std::fmt;
 
 /// One component of a path.
@@ -111,6 +111,46 @@ impl Path {
         }
         Ok(current.get(&last.name)?)
     }
+}
+
+/// The `$`-prefixed names that paths may hold: the fields of a DBRef.
+const DBREF_FIELDS: [&str; 3] = ["$ref", "$id", "$db"];
+
+/// Whether a name starts with `$` and is none of a DBRef's fields, so that no path may hold it.
+pub fn is_reserved_name(name: &str) -> bool {
+    name.starts_with('$') && !DBREF_FIELDS.contains(&name)
+}
+
+/// Checks one name of a path, as sorts, projections and aggregation name fields.
+pub fn check_field_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::location(15998, "FieldPath field names may not be empty strings."));
+    }
+    if is_reserved_name(name) {
+        return Err(Error::location(
+            16410,
+            "FieldPath field names may not start with '$'. Consider using $getField or $setField.",
+        ));
+    }
+    if name.contains('\0') {
+        return Err(Error::location(16411, "FieldPath field names may not contain '\\0'."));
+    }
+    Ok(())
+}
+
+/// Checks a dotted path as a whole and each of its names.
+pub fn check_field_path(path: &str) -> Result<()> {
+    if path.is_empty() {
+        return Err(Error::location(40352, "FieldPath cannot be constructed with empty string"));
+    }
+    if path.ends_with('.') {
+        return Err(Error::location(40353, "FieldPath must not end with a '.'."));
+    }
+    path.split('.').try_for_each(check_field_name)?;
+    if path.split('.').count() > crate::MAX_PATH_DEPTH {
+        return Err(Error::new(Code::OVERFLOW, "FieldPath is too long"));
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Path {

@@ -6,14 +6,18 @@
 //! The text score is a part like another, descending: documents carry it in a field of its own, see
 //! [`text_score`].
 
+mod elements;
+
 use crate::multikey;
-use crate::path::Path;
+use crate::path::{self, Path};
 use crate::raw;
 use crate::text_score;
 use crate::types;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use keystring::{Collation, Direction, KeyBuilder};
+
+pub(crate) use elements::ElementSort;
 
 /// MongoDB's limit on the parts of a sort.
 const MAX_PARTS: usize = 32;
@@ -154,26 +158,8 @@ fn parallel_sort(error: Error) -> Error {
 }
 
 fn check_path(name: &str) -> Result<Path> {
-    if name.is_empty() {
-        return Err(Error::location(40352, "FieldPath cannot be constructed with empty string"));
-    }
-    if name.ends_with('.') {
-        return Err(Error::location(40353, "FieldPath must not end with a '.'."));
-    }
-    if name.split('.').any(str::is_empty) {
-        return Err(Error::location(15998, "FieldPath field names may not be empty strings."));
-    }
-    if name.split('.').any(|part| part.starts_with('$')) {
-        return Err(Error::location(
-            16410,
-            "FieldPath field names may not start with '$'. Consider using $getField or $setField.",
-        ));
-    }
-    let path = Path::new(name);
-    if path.components().len() > crate::MAX_PATH_DEPTH {
-        return Err(Error::new(Code::OVERFLOW, "FieldPath is too long"));
-    }
-    Ok(path)
+    path::check_field_path(name)?;
+    Ok(Path::new(name))
 }
 
 /// `{$meta: "textScore"}`.

@@ -14,6 +14,7 @@ mod apply;
 mod array;
 mod array_filter;
 mod check;
+mod delta;
 mod number;
 mod operation;
 mod parse;
@@ -44,6 +45,8 @@ enum Kind {
     Operators(Operators),
     Replacement(RawDocumentBuf),
     Pipeline(Box<dyn PipelineUpdate>),
+    /// An oplog entry's difference.
+    Delta(RawDocumentBuf),
 }
 
 /// What update operators come to.
@@ -78,6 +81,8 @@ pub struct UpdateContext {
     pub now: DateTime,
     /// For `$currentDate` with timestamps, and empty timestamps in replacements.
     pub timestamp: Timestamp,
+    /// Whether empty timestamps in replacements stay.
+    pub keep_empty_timestamps: bool,
 }
 
 /// An updated document.
@@ -100,6 +105,12 @@ impl Update {
         parse::update(update, array_filters, ctx, pipeline).map(|kind| Self { kind })
     }
 
+    /// The update of an oplog entry that tells the difference: `{$v: 2, diff: ...}`.
+    pub fn from_delta(diff: &RawDocument) -> Result<Self> {
+        delta::check(diff)?;
+        Ok(Self { kind: Kind::Delta(diff.to_owned()) })
+    }
+
     /// Whether this is a whole document, which must not be applied to many.
     pub fn is_replacement(&self) -> bool {
         matches!(self.kind, Kind::Replacement(_))
@@ -114,7 +125,7 @@ impl Update {
     pub fn is_positional(&self) -> bool {
         match &self.kind {
             Kind::Operators(operators) => operators.tree.is_positional(),
-            Kind::Replacement(_) | Kind::Pipeline(_) => false,
+            Kind::Replacement(_) | Kind::Pipeline(_) | Kind::Delta(_) => false,
         }
     }
 
@@ -123,7 +134,7 @@ impl Update {
     pub fn touched(&self) -> Option<&[Path]> {
         match &self.kind {
             Kind::Operators(operators) => Some(&operators.touched),
-            Kind::Replacement(_) | Kind::Pipeline(_) => None,
+            Kind::Replacement(_) | Kind::Pipeline(_) | Kind::Delta(_) => None,
         }
     }
 
@@ -142,6 +153,11 @@ impl Update {
             }
             Kind::Pipeline(pipeline) => {
                 let result = pipeline.apply(document)?;
+                check::depth(&result)?;
+                changed(document, keep_id(document, &result)?)
+            }
+            Kind::Delta(diff) => {
+                let result = delta::apply(document, diff)?;
                 check::depth(&result)?;
                 changed(document, keep_id(document, &result)?)
             }
@@ -178,6 +194,12 @@ impl Update {
                 check::depth(&result)?;
                 keep_id(&base, &result)?
             }
+            Kind::Delta(diff) => {
+                let base = upsert::base(&filter.equalities_for_upsert()?)?;
+                let result = delta::apply(&base, diff)?;
+                check::depth(&result)?;
+                keep_id(&base, &result)?
+            }
         };
         let document = upsert::with_id_first(&document, new_id)?;
         check::size(&document)?;
@@ -197,6 +219,9 @@ fn replaced(
     ctx: &UpdateContext,
 ) -> Result<RawDocumentBuf> {
     let kept = keep_id(document, replacement)?;
+    if ctx.keep_empty_timestamps {
+        return Ok(kept);
+    }
     let empty = RawBsonRef::Timestamp(Timestamp { time: 0, increment: 0 });
     let mut writer = Writer::with_capacity(kept.as_bytes().len());
     let open = writer.begin();

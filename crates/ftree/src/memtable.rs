@@ -12,6 +12,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
+use crate::KeyHasher;
 use crate::fetch::{LINE_BYTES, fetch};
 use crate::message::{Entry, Message, Place};
 use arena::Arena;
@@ -23,7 +24,7 @@ use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use record::{Record, Target};
 use std::sync::{Arc, OnceLock};
 
-/// The hash all filters and indexes of a key share.
+/// The hash that filters on disk are made of.
 pub(crate) fn hash(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
 }
@@ -31,6 +32,7 @@ pub(crate) fn hash(key: &[u8]) -> u64 {
 /// A memtable: active until it is sealed, then read-only until it is drained. Until its first entry it is
 /// small: most trees are idle.
 pub(crate) struct MemTable {
+    hasher: KeyHasher,
     body: OnceLock<Box<Body>>,
     /// Threads inside [`MemTable::insert`] that met no body.
     makers: AtomicUsize,
@@ -52,14 +54,20 @@ struct Body {
 
 impl MemTable {
     /// An empty one; its memory is taken from the cache's bound.
-    pub(crate) fn new(cache: &Arc<CacheTable>) -> Self {
+    pub(crate) fn new(cache: &Arc<CacheTable>, hasher: &KeyHasher) -> Self {
         Self {
+            hasher: hasher.clone(),
             body: OnceLock::new(),
             makers: AtomicUsize::new(0),
             sealed: AtomicBool::new(false),
             flushed_ts: AtomicU64::new(0),
             cache: Arc::clone(cache),
         }
+    }
+
+    /// The hash by which this table, and every other with the same hasher, knows a key.
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash(key)
     }
 
     /// Adds an entry; false where the table is sealed and the caller must take the new one. An
@@ -92,7 +100,7 @@ impl MemTable {
         }
         let record = Record::new(&body.arena, key, ts, message);
         let weight = Entry { key, ts, message }.weight();
-        if body.index.insert(&body.arena, hash, record, weight) {
+        if body.index.insert(&body.arena, &self.hasher, hash, record, weight) {
             body.order.insert(&body.arena, record);
         }
         drop(writer);

@@ -29,6 +29,7 @@ pub use work::{Effort, Progress, Step, Walk, Work};
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::home::Home;
+use crate::key_hasher::KeyHasher;
 use crate::memtable::{MemTable, hash};
 use crate::merges::Merges;
 use crate::message::{Direction, KeyRange, Kind, Message};
@@ -57,21 +58,25 @@ pub struct Context {
     pub readers: Arc<Readers>,
     /// How many merge at once.
     pub merges: Merges,
+    /// The hash of keys in memory.
+    pub hasher: KeyHasher,
 }
 
 impl Context {
-    /// A context over one data file and one cache; everything is read by who needs it.
+    /// A context over one data file and one cache; everything is read by who needs it, and keys hash
+    /// the same in every process.
     pub fn new(blocks: BlockFile, cache: Arc<CacheTable>) -> Arc<Self> {
-        Self::with_readers(blocks, cache, Readers::none())
+        Self::with_readers(blocks, cache, Readers::none(), KeyHasher::fixed())
     }
 
-    /// The same, with threads that read for others.
+    /// The same, with threads that read for others, and a hash of keys that is this process's.
     pub fn with_readers(
         blocks: BlockFile,
         cache: Arc<CacheTable>,
         readers: Arc<Readers>,
+        hasher: KeyHasher,
     ) -> Arc<Self> {
-        Arc::new(Self { blocks, cache, readers, merges: Merges::default() })
+        Arc::new(Self { blocks, cache, readers, merges: Merges::default(), hasher })
     }
 }
 
@@ -128,7 +133,7 @@ impl Tree {
         let home = Home::new(id, context.blocks.clone(), Arc::clone(&context.cache));
         let root = Parts::over(1, Child::Empty).close(&options, &home).pop();
         let state = State {
-            active: Arc::new(MemTable::new(&context.cache)),
+            active: Arc::new(MemTable::new(&context.cache, &context.hasher)),
             sealed: Vec::new(),
             root: root.expect("one child fits one node"),
             flushed_ts: 0,
@@ -186,7 +191,7 @@ impl Tree {
     /// grew: most entries go into memory taken before.
     pub fn insert(&self, key: &[u8], ts: u64, message: Message<'_>) -> bool {
         assert!(!matches!(message, Message::Large(_)), "only the tree places large values");
-        let hash = hash(key);
+        let hash = self.context.hasher.hash(key);
         // A table sealed meanwhile refuses, then the next pin shows its successor.
         loop {
             let state = self.pins.pin();
@@ -236,15 +241,15 @@ impl Tree {
         values: bool,
         in_memory: impl Fn(&Arc<MemTable>, u64, Message<'_>) -> T,
     ) -> Result<Option<Lookup<T>>> {
-        let hash = hash(key);
         let state = self.pins.pin();
-        if let Some((ts, message)) = state.active.get(key, hash, ts) {
+        let in_memory_hash = self.context.hasher.hash(key);
+        if let Some((ts, message)) = state.active.get(key, in_memory_hash, ts) {
             return Ok(Some(Lookup::Memory(in_memory(&state.active, ts, message))));
         }
         for layer in &state.sealed {
             match layer {
                 Layer::Table(table) => {
-                    if let Some((ts, message)) = table.get(key, hash, ts) {
+                    if let Some((ts, message)) = table.get(key, in_memory_hash, ts) {
                         return Ok(Some(Lookup::Memory(in_memory(table, ts, message))));
                     }
                 }
@@ -255,6 +260,7 @@ impl Tree {
                 }
             }
         }
+        let hash = hash(key);
         let notes = reads::sampled(hash, ts);
         let mut node = &state.root;
         loop {
@@ -326,7 +332,7 @@ impl Tree {
         if full {
             state.active.seal(flushed_ts);
             next.sealed.insert(0, Layer::Table(Arc::clone(&state.active)));
-            next.active = Arc::new(MemTable::new(&self.context.cache));
+            next.active = Arc::new(MemTable::new(&self.context.cache, &self.context.hasher));
         } else if let Some(newest) = state.sealed.first() {
             newest.raise_flushed_ts(flushed_ts);
         } else {
@@ -349,7 +355,7 @@ impl Tree {
         if active.entries() > 0 {
             active.seal(flushed_ts);
             sealed.insert(0, Layer::Table(active));
-            active = Arc::new(MemTable::new(&self.context.cache));
+            active = Arc::new(MemTable::new(&self.context.cache, &self.context.hasher));
         }
         sealed.insert(0, Layer::Overlay(Overlay::new(spill, space, ts, flushed_ts)));
         let next = State {

@@ -2,6 +2,7 @@
 
 use crate::stage::merge::MergeSpec;
 use crate::stage::metadata::Metadata;
+use crate::stage::out::Out;
 use crate::{MEMORY_LIMIT_BYTES, Pipeline, Source, Spill};
 use bson::raw::RawDocumentBuf;
 use errors::{Code, Error, Result};
@@ -93,7 +94,7 @@ pub trait Env: Send + Sync {
     fn create_spill(&self) -> Result<Box<dyn Spill>>;
 
     /// Begins replacing a collection's content.
-    fn out(&self, target: &Namespace) -> Result<Box<dyn OutWriter>>;
+    fn out(&self, out: &Out) -> Result<Box<dyn OutWriter>>;
 
     /// Begins merging into a collection. See [`MergeSpec::resolve`] for what to do per document.
     fn merge(&self, spec: &MergeSpec, variables: &Arc<Variables>) -> Result<Box<dyn OutWriter>>;

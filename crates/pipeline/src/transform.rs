@@ -8,6 +8,7 @@ use crate::stage::check_depth;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::agg::{Expression, MEASURED, ParseContext, Variables};
+use expr::path::check_field_path;
 use expr::raw::{self, Writer};
 use expr::text_score;
 use std::collections::{BTreeSet, HashMap};
@@ -439,30 +440,7 @@ fn compute(value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<Expression> {
 }
 
 fn join(prefix: &str, name: &str) -> Result<String> {
-    if name.is_empty() {
-        return Err(Error::location(40352, "FieldPath cannot be constructed with empty string"));
-    }
-    if name.starts_with('$') {
-        return Err(Error::location(
-            16410,
-            format!(
-                "FieldPath field names may not start with '$'. Consider using $getField or \
-                 $setField. Found: {name}"
-            ),
-        ));
-    }
-    if name.ends_with('.') {
-        return Err(Error::location(40353, "FieldPath must not end with a '.'."));
-    }
-    if name.split('.').any(str::is_empty) {
-        return Err(Error::location(15998, "FieldPath field names may not be empty strings."));
-    }
-    if name.split('.').any(|part| part.starts_with('$')) {
-        return Err(Error::location(
-            16410,
-            "FieldPath field names may not start with '$'. Consider using $getField or $setField.",
-        ));
-    }
+    check_field_path(name)?;
     let path = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
     check_depth(path.split('.').count())?;
     Ok(path)

@@ -79,6 +79,8 @@ pub struct OpContext<'a> {
     pub comment: Option<RawBson>,
     /// `bypassDocumentValidation`: writes go past the collections' validators.
     pub bypass_validation: bool,
+    /// `bypassEmptyTsReplacement`: empty timestamps are stored as they come.
+    pub keep_empty_timestamps: bool,
     /// What is done as a whole outside a transaction.
     pub whole: Whole,
 }
@@ -108,6 +110,7 @@ impl<'a> OpContext<'a> {
             interrupt,
             comment: None,
             bypass_validation: false,
+            keep_empty_timestamps: false,
             whole: Whole::default(),
         }
     }

@@ -1,20 +1,20 @@
-//! `distinct`: the values of a path, each once, in the order in which they are met. Of values that
-//! the collation calls equal the first is kept.
+//! `distinct`: the values of a path, each once, in the order of BSON values. Of values that compare
+//! equal, also by the collation, the one met first is kept.
 
 use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::OpContext;
 use crate::exec::At;
 use crate::request::DistinctRequest;
-use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
 use catalog::Namespace;
 use errors::{Error, Result};
 use expr::Path;
 use expr::path::LeafArrays;
 use expr::raw;
 use keystring::{Collation, Direction, KeyBuilder};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use xxhash_rust::xxh3::Xxh3Builder;
 
 /// The reply must fit into one document.
 const MAX_REPLY_BYTES: usize = 16 << 20;
@@ -29,7 +29,7 @@ pub fn distinct(
     if let Some(view) = query.collection.as_ref().filter(|c| c.is_view()) {
         let mut values = Values::new(request.key, &query);
         crate::view::each(ctx, view, request, |document| values.take(document))?;
-        return Ok(values.found);
+        return Ok(values.finish());
     }
     let fields = BTreeSet::from([request.key.to_owned()]);
     let settled = query.settle(ctx, Some(&fields), Canonical::stages)?;
@@ -39,7 +39,7 @@ pub fn distinct(
     while stage.advance(&at)? {
         values.take(stage.row().document()?)?;
     }
-    Ok(values.found)
+    Ok(values.finish())
 }
 
 pub(crate) fn prepare(
@@ -57,8 +57,8 @@ struct Values {
     path: Path,
     /// Which texts are one.
     under: Option<Collation>,
-    seen: HashSet<Vec<u8>, Xxh3Builder>,
-    found: RawArrayBuf,
+    /// The values by their keys.
+    found: BTreeMap<Vec<u8>, RawBson>,
     bytes: usize,
 }
 
@@ -67,8 +67,7 @@ impl Values {
         Self {
             path: Path::new(key),
             under: query.filter.variables().collation().cloned(),
-            seen: HashSet::default(),
-            found: RawArrayBuf::new(),
+            found: BTreeMap::new(),
             bytes: 0,
         }
     }
@@ -95,16 +94,17 @@ impl Values {
         let mut key = KeyBuilder::new();
         key.append_under(value, Direction::Ascending, self.under.as_ref())
             .map_err(|error| Error::bad_value(error.to_string()))?;
-        let key = key.into_bytes();
-        if self.seen.contains(&key) {
-            return Ok(());
+        if let Entry::Vacant(place) = self.found.entry(key.into_bytes()) {
+            self.bytes += place.key().len();
+            if self.bytes > MAX_REPLY_BYTES {
+                return Err(Error::location(17217, "distinct too big, 16mb cap"));
+            }
+            place.insert(value.into());
         }
-        self.bytes += key.len();
-        if self.bytes > MAX_REPLY_BYTES {
-            return Err(Error::location(17217, "distinct too big, 16mb cap"));
-        }
-        self.seen.insert(key);
-        self.found.push(value);
         Ok(())
+    }
+
+    fn finish(self) -> RawArrayBuf {
+        self.found.into_values().collect()
     }
 }

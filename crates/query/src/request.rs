@@ -118,6 +118,8 @@ pub struct UpdateStatement<'a> {
     pub constants: Option<&'a RawDocument>,
     /// `sort`, for an update of one document.
     pub sort: Option<&'a RawDocument>,
+    /// `u` is the `diff` of an oplog entry.
+    pub is_delta: bool,
 }
 
 /// `update`.

@@ -19,7 +19,7 @@ pub use insert::insert;
 pub use object_id::new_object_id;
 pub use update::update;
 
-pub(crate) use insert::with_id_first;
+pub(crate) use insert::as_stored;
 pub(crate) use targets::{Targets, lock};
 
 use crate::context::{OpContext, Outcome, Whole};
@@ -134,6 +134,7 @@ pub(crate) fn as_a_whole<T>(
         ctx.interrupt.works_in(txn.id());
         let mut inside = OpContext::new(ctx.catalog, Arc::clone(&ctx.interrupt));
         inside.bypass_validation = ctx.bypass_validation;
+        inside.keep_empty_timestamps = ctx.keep_empty_timestamps;
         inside.txn = Some(&mut txn);
         let result = match run(&mut inside) {
             Ok(value) => txn.commit().map(|_| value),

@@ -24,6 +24,7 @@ use os::{Os, Signal};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -77,12 +78,14 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     let engine = wiring::open_engine(&os, &settings, cache_size)?;
     let history = status::open_history(&os, &settings);
     let stats = Arc::new(NetStats::default());
+    let quiet = Arc::new(AtomicBool::new(settings.quiet));
     let program = Program {
         log: Arc::clone(&log),
         stats: Arc::clone(&stats),
         max_connections,
         events: sender,
         history: history.clone(),
+        quiet: Arc::clone(&quiet),
     };
     let info = wiring::server_info(&settings, VERSION, port, status_port, max_connections);
     let clients = limits::Account::new(client_memory_bytes(cache_size));
@@ -104,7 +107,7 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     let status = status::serve(&os, status_sockets, &settings, by_tcp, &service);
     let options = NetOptions {
         max_connections,
-        quiet: settings.quiet,
+        quiet,
         partial_bytes: clients.capacity(),
         memory: clients,
         ..NetOptions::default()

@@ -10,12 +10,13 @@ use crate::startup::{ExitCode, StartError};
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use catalog::storage::{Engine, Options};
 use commands::{
-    Allocator, ConnectionInfo, Host, LogEvent, Network, OpKind, ReplicaSetOptions, ServerInfo,
-    Severity,
+    Allocator, ConnectionInfo, Host, LogEvent, LogSettings, Network, OpKind, ReplicaSetOptions,
+    ServerInfo, Severity,
 };
 use history::History;
 use os::Os;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 use telemetry::Registry;
@@ -106,6 +107,8 @@ pub(crate) struct Program {
     pub(crate) max_connections: usize,
     pub(crate) events: SyncSender<Event>,
     pub(crate) history: Option<Arc<History>>,
+    /// Connections and their ends are not logged.
+    pub(crate) quiet: Arc<AtomicBool>,
 }
 
 impl Host for Program {
@@ -134,6 +137,17 @@ impl Host for Program {
 
     fn rotate_log(&self) -> Result<(), String> {
         self.log.rotate().map_err(|error| error.to_string())
+    }
+
+    fn log_settings(&self) -> LogSettings {
+        let mut settings = self.log.settings();
+        settings.quiet = self.quiet.load(Ordering::Relaxed);
+        settings
+    }
+
+    fn set_log_settings(&self, settings: &LogSettings) {
+        self.quiet.store(settings.quiet, Ordering::Relaxed);
+        self.log.set_settings(settings);
     }
 
     fn shut_down(&self, timeout: Duration) {

@@ -52,6 +52,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// mongoengine's, beanie's and odmantic's own test suites against `fernd`, failures by name.
+    Odm {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// What the query language costs the server, in CPU per document.
     LanguageSpeed {
         /// Arguments handed on to the script (`--help` lists them).
@@ -158,6 +164,7 @@ fn carry_out(task: Task) -> Result<()> {
         }
         Task::Mongosh => drivers::mongosh(Build::Alone),
         Task::GoUnified { arguments } => drivers::script(Build::Alone, "go_unified.py", &arguments),
+        Task::Odm { arguments } => drivers::script(Build::Alone, "odm_suites.py", &arguments),
         Task::LanguageSpeed { arguments } => {
             drivers::script(Build::Alone, "language_speed.py", &arguments)
         }

@@ -21,6 +21,7 @@ const STEPS: &[Step] = &[
     ("ycsb", || drivers::script(Build::WithTests, "ycsb.py", &words("--short"))),
     ("server", || drivers::script(Build::WithTests, "server_test.py", &[])),
     ("status", || drivers::script(Build::WithTests, "status_test.py", &[])),
+    ("exposure", || drivers::script(Build::WithTests, "exposure_test.py", &[])),
     ("dashboard", || drivers::dashboard(Build::WithTests)),
     ("mongo-tools", || drivers::script(Build::WithTests, "mongo_tools_test.py", &[])),
     ("pymongo", || drivers::script(Build::WithTests, "pymongo_suite.py", &words("--at-least 440"))),

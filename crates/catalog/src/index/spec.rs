@@ -14,6 +14,7 @@ use ::geo::Grid;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Code, Error, Result};
 use expr::filter::{Filter, ParseContext};
+use expr::path::is_reserved_name;
 use keystring::Collation;
 
 /// The most fields a compound index may have.
@@ -406,6 +407,12 @@ impl IndexSpec {
         Self::parse(&shown)
     }
 
+    /// Whether the server made it for itself: no client sees or drops it, and the same index may be
+    /// asked for beside it.
+    pub fn is_internal(&self) -> bool {
+        self.name == INTERNAL_TIME_INDEX
+    }
+
     /// Whether this describes the index every collection has on `_id`.
     pub fn is_id(&self) -> bool {
         matches!(&self.parts[..], [part] if part.path == "_id" && part.kind == PartKind::Value)
@@ -447,6 +454,10 @@ impl IndexSpec {
             && self.text == other.text
     }
 }
+
+/// The index on the time field that every collection of measurements has. MongoDB finds measurements
+/// by time through their buckets, without an index that a client could see.
+pub const INTERNAL_TIME_INDEX: &str = "_fern_time_";
 
 /// `a_1_b_-1`, the name clients give when the user gives none.
 pub fn default_index_name(key: &RawDocument) -> String {
@@ -582,8 +593,7 @@ pub(super) fn check_path(path: &str) -> Result<()> {
     }
     // `a.$id`, `a.$ref` and `a.$db` are the fields of a DBRef.
     let known = |(at, part): (usize, &&str)| {
-        at > 0 && matches!(*part, "$id" | "$ref" | "$db")
-            || *part == "$**" && at + 1 == components.len()
+        at > 0 && !is_reserved_name(part) || *part == "$**" && at + 1 == components.len()
     };
     if components.iter().enumerate().any(|(at, part)| part.starts_with('$') && !known((at, part))) {
         return Err(cannot(

@@ -2,13 +2,14 @@
 //!
 //! MongoDB packs measurements into buckets behind a view. Here each is a document of its own, and
 //! what buckets are for (small data, scans by time) comes from compressed pages and two indexes
-//! that the collection is made with: on the time, and on the meta field with the time.
+//! that the collection is made with: on the time, which is the server's own and not shown, and on
+//! the meta field with the time, which MongoDB makes too.
 //!
 //! Always true: every document has a date in the time field. Different from MongoDB: `_id` is
 //! unique, as everywhere.
 
 use super::{invalid, invalid_type};
-use crate::index::IndexSpec;
+use crate::index::{INTERNAL_TIME_INDEX, IndexSpec};
 use bson::raw::{CStr, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Code, Error, Result};
 
@@ -177,15 +178,17 @@ impl TimeSeries {
 
     /// The indexes that the collection is made with, as `createIndexes` takes them.
     pub fn first_indexes(&self) -> Vec<RawDocumentBuf> {
-        let by_source = self.meta_field.as_ref().map(|meta| vec![meta, &self.time_field]);
-        let keys = std::iter::once(vec![&self.time_field]).chain(by_source);
-        keys.filter_map(|paths| {
+        let by_time = (Some(INTERNAL_TIME_INDEX), vec![&self.time_field]);
+        let by_source = self.meta_field.as_ref().map(|meta| (None, vec![meta, &self.time_field]));
+        let keys = std::iter::once(by_time).chain(by_source);
+        keys.filter_map(|(name, paths)| {
             let mut key = RawDocumentBuf::new();
             for path in paths {
                 key.append(<&CStr>::try_from(path.as_str()).ok()?, 1);
             }
             let mut index = RawDocumentBuf::new();
-            index.append(cstr!("name"), crate::index::default_index_name(&key));
+            let usual = crate::index::default_index_name(&key);
+            index.append(cstr!("name"), name.map_or(usual, str::to_owned));
             index.append(cstr!("key"), key);
             Some(index)
         })

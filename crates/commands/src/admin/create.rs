@@ -3,8 +3,8 @@
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::Command;
-use bson::RawArray;
 use bson::raw::RawBsonRef;
+use bson::{RawArray, Uuid};
 use catalog::{CollectionOptions, IndexSpec, Namespace, same_pattern};
 use errors::{Code, Error, Result};
 use expr::filter::ParseContext;
@@ -16,6 +16,15 @@ pub(crate) const CREATE: Command =
 /// The types of its fields stand in the table of arguments; which of them can be honoured together
 /// is [`CollectionOptions`]'s to know.
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    make(context, fields, None)
+}
+
+/// Makes it, under the UUID that it has elsewhere where one is given.
+pub(crate) fn make(
+    context: &mut Context<'_>,
+    fields: &[Field<'_>],
+    uuid: Option<Uuid>,
+) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;
     let options = CollectionOptions::parse(context.body)?;
     check_expiry(context, options.expire_after_seconds)?;
@@ -33,12 +42,15 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let interrupt = context.interrupt();
     match context.txn() {
         Some(txn) => txn.create_collection(&namespace, &options).map(drop)?,
-        None => match catalog.create_collection(&namespace, &options, &|| interrupt.check()) {
-            Err(error) if error.code() == Code::NAMESPACE_EXISTS => {
-                return is_the_same(context, &namespace, &options, error);
+        None => {
+            let check = || interrupt.check();
+            match catalog.create_collection_as(&namespace, &options, uuid, &check) {
+                Err(error) if error.code() == Code::NAMESPACE_EXISTS && uuid.is_none() => {
+                    return is_the_same(context, &namespace, &options, error);
+                }
+                created => created.map(drop)?,
             }
-            created => created.map(drop)?,
-        },
+        }
     }
     if let Some(series) = &options.time_series {
         let first = series.first_indexes();

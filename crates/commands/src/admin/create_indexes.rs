@@ -39,6 +39,9 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             }
         })
         .collect::<Result<Vec<_>>>()?;
+    if let Some(own) = specs.iter().find(|spec| spec.is_internal()) {
+        return Err(Error::bad_value(format!("The index name '{}' is reserved", own.name)));
+    }
     context.at_collection(&namespace);
     context.check_uuid(&namespace)?;
     let interrupt = context.interrupt();

@@ -38,7 +38,7 @@ fn drop_collection(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()
     };
     context.service.metrics.forget(namespace.as_str());
     if !dropped.is_view() {
-        context.reply.number("nIndexesWas", dropped.indexes().len() as u64 + 1);
+        context.reply.number("nIndexesWas", dropped.shown_index_count() as u64);
     }
     context.reply.str("ns", namespace.as_str());
     Ok(())

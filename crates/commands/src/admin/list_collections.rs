@@ -79,7 +79,8 @@ pub(crate) fn describe(collection: &Collection) -> RawDocumentBuf {
     writer.document("options", &collection.options().shown);
     let info = writer.begin_document("info");
     writer.bool("readOnly", collection.is_view());
-    if !collection.is_view() {
+    // MongoDB shows measurements through a view of their buckets, and a view has none.
+    if !collection.is_view() && collection.options().time_series.is_none() {
         writer.uuid("uuid", &collection.uuid().bytes());
     }
     writer.end(info);

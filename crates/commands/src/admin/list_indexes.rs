@@ -56,6 +56,6 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         write_id_index(&mut id, &collection);
         list.push(id.finish());
     }
-    list.extend(collection.indexes().iter().map(|index| index.spec().shown.clone()));
+    list.extend(collection.shown_indexes().map(|index| index.spec().shown.clone()));
     first_batch(context, namespace.as_str(), Documents::list(list), None, &wanted)
 }

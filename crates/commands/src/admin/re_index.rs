@@ -53,13 +53,13 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     catalog.rewrite_indexes(&namespace, selector, what, &report)?;
     let collection = catalog.require(&namespace)?;
     let reply = &mut context.reply;
-    let count = collection.indexes().len() as u64 + 1;
+    let count = collection.shown_index_count() as u64;
     reply.number("nIndexesWas", count);
     reply.number("nIndexes", count);
     let list = reply.begin_array("indexes");
     let mut id = crate::writer::Writer::new();
     super::list_collections::write_id_index(&mut id, &collection);
-    let specs = collection.indexes().iter().map(|index| index.spec().shown.clone());
+    let specs = collection.shown_indexes().map(|index| index.spec().shown.clone());
     for (at, spec) in std::iter::once(id.finish()).chain(specs).enumerate() {
         reply.element_document(at, &spec);
     }

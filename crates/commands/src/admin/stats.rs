@@ -73,19 +73,20 @@ fn coll_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         reply.number("max", cap.documents.unwrap_or(0));
         reply.number("maxSize", cap.bytes / scale);
     }
-    reply.number("nindexes", stats.indexes.len() as u64);
+    let shown = || stats.indexes.iter().filter(|index| index.is_shown());
+    reply.number("nindexes", shown().count() as u64);
     let builds = reply.begin_array("indexBuilds");
     reply.end(builds);
     reply.number("totalIndexSize", index_bytes / scale);
     reply.number("totalIndexStorageSize", index_bytes / scale);
     reply.number("totalSize", (stats.storage_bytes + index_bytes) / scale);
     let sizes = reply.begin_document("indexSizes");
-    for index in &stats.indexes {
+    for index in shown() {
         reply.number(&index.name, index.beside_bytes() / scale);
     }
     reply.end(sizes);
     let details = reply.begin_array("indexDetails");
-    for (at, index) in stats.indexes.iter().enumerate() {
+    for (at, index) in shown().enumerate() {
         // TokuMX's view of the same indexes.
         let one = reply.begin_element(at);
         reply.str("name", &index.name);
@@ -139,7 +140,7 @@ fn db_stats(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         documents += stats.documents;
         data += stats.data_bytes;
         storage += stats.storage_bytes;
-        indexes += stats.indexes.len() as u64;
+        indexes += stats.indexes.iter().filter(|index| index.is_shown()).count() as u64;
         index_storage += stats.index_bytes();
     }
     let scaled = |bytes: u64| bytes as f64 / scale as f64;

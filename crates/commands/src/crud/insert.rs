@@ -21,7 +21,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         match field.name {
             "documents" => documents = Some(*field),
             "ordered" => ordered = field.bool()?,
-            // The first is honoured by `Context::op`; timestamps are kept as they come.
+            // Honoured by `Context::op`.
             "bypassDocumentValidation" | "bypassEmptyTsReplacement" => {
                 field.bool()?;
             }

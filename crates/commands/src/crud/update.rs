@@ -167,6 +167,7 @@ pub(crate) fn blank(document: &RawDocument) -> UpdateStatement<'_> {
         collation: None,
         constants: None,
         sort: None,
+        is_delta: false,
     }
 }
 

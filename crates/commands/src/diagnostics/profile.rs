@@ -11,7 +11,9 @@ use errors::{Error, Result};
 use std::sync::Arc;
 
 pub(crate) const PROFILE: Command =
-    Command::new("profile", "Which operations are logged and profiled.", run).durable();
+    Command::new("profile", "Which operations are logged and profiled.", run)
+        .durable()
+        .unprofiled();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let level = fields[0].i64()?;

@@ -99,7 +99,7 @@ fn every_command_follows_the_collation() {
         let counted = client.ok("db", own(doc! { "count": "c", "query": { "w": { "$gt": "A" } } }));
         assert_eq!(counted.get_i32("n").unwrap(), 2);
         let distinct = client.ok("db", own(doc! { "distinct": "c", "key": "w" }));
-        assert_eq!(distinct.get_array("values").unwrap(), &["b".into(), Bson::from("A")]);
+        assert_eq!(distinct.get_array("values").unwrap(), &["A".into(), Bson::from("b")]);
         let pipeline = [
             doc! { "$group": { "_id": "$w", "n": { "$sum": 1 } } },
             doc! { "$sort": { "_id": 1 } },

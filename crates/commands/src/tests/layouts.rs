@@ -122,7 +122,7 @@ fn measurements_are_found_by_time_and_source() {
         "bucketMaxSpanSeconds": 86_400,
     } };
     assert_eq!(collections[0].get_document("options").unwrap(), &options);
-    assert_eq!(indexes(&client, "c"), ["t_1", "sensor_1_t_1"]);
+    assert_eq!(indexes(&client, "c"), ["sensor_1_t_1"]);
     assert_eq!(code(&client.run("db", doc! { "find": "system.buckets.c" })), Some(238));
     for (filter, count) in [
         (doc! { "t": { "$gte": at(600), "$lt": at(900) } }, 5),

@@ -310,7 +310,7 @@ fn round_at<'a>(args: &[Value<'a>], name: &str, rounding: Rounding) -> Result<Va
     };
     Ok(number_value(match n {
         Number::Double(n) => Number::Double(round_double(n, places, rounding)),
-        Number::Decimal(n) => Number::Decimal(n.quantized(places, rounding)),
+        Number::Decimal(n) => Number::Decimal(round_decimal(n, places, rounding)),
         integer if places >= 0 => integer,
         integer => round_integer(integer, places, rounding)?,
     }))
@@ -337,7 +337,15 @@ fn round_double(n: f64, places: i32, rounding: Rounding) -> f64 {
     if places == 0 && n.abs() < 1e15 {
         return if rounding == Rounding::Truncate { n.trunc() } else { n.round_ties_even() };
     }
-    Decimal::from_f64_exact(n).quantized(places, rounding).to_f64()
+    let rounded = Decimal::from_f64_exact(n).quantized(places, rounding);
+    if rounded.is_nan() { n } else { rounded.to_f64() }
+}
+
+/// What cannot be written to the asked place (it is infinite, or too large for as many digits) is
+/// as round as it gets.
+fn round_decimal(n: Decimal, places: i32, rounding: Rounding) -> Decimal {
+    let rounded = n.quantized(places, rounding);
+    if rounded.is_nan() { n } else { rounded }
 }
 
 fn round_integer(n: Number, places: i32, rounding: Rounding) -> Result<Number> {

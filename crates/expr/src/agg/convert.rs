@@ -364,7 +364,9 @@ fn to_decimal(value: &Value<'_>) -> Result<Decimal> {
 fn to_date(value: &Value<'_>) -> Result<DateTime> {
     let millis = match value.bson() {
         RawBsonRef::DateTime(at) => return Ok(at),
-        RawBsonRef::ObjectId(id) => return Ok(id.timestamp()),
+        RawBsonRef::ObjectId(id) => {
+            return Ok(DateTime::from_millis(date::object_id_millis(id)));
+        }
         RawBsonRef::Timestamp(at) => i64::from(at.time) * 1000,
         RawBsonRef::String(text) => parse_any(text, &date::zone::Zone::Utc)?,
         RawBsonRef::Int64(_) | RawBsonRef::Double(_) | RawBsonRef::Decimal128(_) => {

@@ -15,6 +15,7 @@ use crate::agg::function::Named;
 use crate::agg::parse::Node;
 use crate::number::Number;
 use bson::DateTime;
+use bson::oid::ObjectId;
 use bson::raw::{RawBsonRef, RawDocumentBuf, cstr};
 use civil::Civil;
 use errors::{Code, Error, Result};
@@ -154,12 +155,19 @@ fn long_part<'a>(
     })
 }
 
+/// When an `ObjectId` was made. Its seconds have a sign, so that what a clock says past January 2038
+/// reads as a time before 1970: so MongoDB sorts and shows it.
+pub(crate) fn object_id_millis(id: ObjectId) -> i64 {
+    let [a, b, c, d, ..] = id.bytes();
+    i64::from(i32::from_be_bytes([a, b, c, d])) * 1000
+}
+
 /// The instant of a date, timestamp or ObjectId.
 pub(crate) fn instant(value: &Value<'_>) -> Option<i64> {
     match value.bson() {
         RawBsonRef::DateTime(at) => Some(at.timestamp_millis()),
         RawBsonRef::Timestamp(at) => Some(i64::from(at.time) * 1000),
-        RawBsonRef::ObjectId(id) => Some(id.timestamp().timestamp_millis()),
+        RawBsonRef::ObjectId(id) => Some(object_id_millis(id)),
         _ => None,
     }
 }

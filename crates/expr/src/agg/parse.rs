@@ -165,15 +165,7 @@ fn literal_object(document: &RawDocument, ctx: &ParseContext, depth: usize) -> R
 }
 
 fn check_field_name(name: &str) -> Result<()> {
-    if name.is_empty() {
-        return Err(Error::location(15998, "FieldPath field names may not be empty strings."));
-    }
-    if name.starts_with('$') {
-        return Err(Error::location(
-            16410,
-            "FieldPath field names may not start with '$'. Consider using $getField or $setField.",
-        ));
-    }
+    crate::path::check_field_name(name)?;
     if name.contains('.') {
         return Err(Error::location(
             16412,

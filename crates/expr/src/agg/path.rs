@@ -115,30 +115,6 @@ fn array_value<'a>(array: &'a RawArray, names: &[String], depth: usize) -> Resul
 
 /// Splits and checks a dotted path.
 pub fn split(path: &str) -> Result<Vec<String>> {
-    if path.is_empty() {
-        return Err(Error::location(40352, "FieldPath cannot be constructed with empty string"));
-    }
-    if path.ends_with('.') {
-        return Err(Error::location(40353, "FieldPath must not end with a '.'."));
-    }
-    if path.contains('\0') {
-        return Err(Error::location(16411, "FieldPath field names may not contain '\\0'."));
-    }
-    let names: Vec<String> = path.split('.').map(str::to_owned).collect();
-    for name in &names {
-        if name.is_empty() {
-            return Err(Error::location(15998, "FieldPath field names may not be empty strings."));
-        }
-        if name.starts_with('$') {
-            return Err(Error::location(
-                16410,
-                "FieldPath field names may not start with '$'. Consider using $getField or \
-                 $setField.",
-            ));
-        }
-    }
-    if names.len() > super::MAX_DEPTH {
-        return Err(Error::new(errors::Code::OVERFLOW, "FieldPath is too long"));
-    }
-    Ok(names)
+    crate::path::check_field_path(path)?;
+    Ok(path.split('.').map(str::to_owned).collect())
 }

@@ -1,6 +1,7 @@
 //! Tables of expressions: what each yields for a document.
 
 mod corners;
+mod extremes;
 mod nasty;
 
 use super::*;
@@ -185,6 +186,13 @@ fn paths_map_over_arrays_and_take_no_index() {
     fails_with("$a..b", 15998);
     fails_with("$a.", 40353);
     fails_with("$a.$b", 16410);
+    let reference = doc! {"r": [{"$ref": "c", "$id": 7, "$db": "d"}, {"$ref": "e", "$id": 8}]};
+    check_on(reference.clone(), "$r.$id", bson!([7, 8]));
+    check_on(reference.clone(), "$r.$ref", bson!(["c", "e"]));
+    check_on(reference.clone(), "$$ROOT.r.$db", bson!(["d"]));
+    check_on(reference, doc! {"$let": {"vars": {"x": "$r"}, "in": "$$x.$id"}}, bson!([7, 8]));
+    fails_with("$r.$ids", 16410);
+    fails_with("$r.$id.$x", 16410);
 }
 
 #[test]

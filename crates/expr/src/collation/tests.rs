@@ -127,6 +127,7 @@ fn updates_follow_the_collation() {
         details: MatchDetails::default(),
         now: DateTime::from_millis(0),
         timestamp: Timestamp { time: 0, increment: 0 },
+        keep_empty_timestamps: false,
     };
     for (update, expected) in [
         (doc! { "$addToSet": { "a": "X" } }, doc! { "a": ["b", "X", "C"] }),

@@ -36,9 +36,10 @@ pub(super) fn matches(
             }
             true
         }
+        // Which of them matched is nobody's to know, so no element is the one that did.
         Node::Or(parts) => {
             for part in parts {
-                if matches(part, document, variables, details.as_deref_mut())? {
+                if matches(part, document, variables, None)? {
                     return Ok(true);
                 }
             }

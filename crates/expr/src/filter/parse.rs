@@ -6,7 +6,7 @@ use super::{
     SchemaNode, TextNode, text,
 };
 use crate::agg::Expression;
-use crate::path::Path;
+use crate::path::{Path, is_reserved_name};
 use crate::raw::{self, Element};
 use crate::show;
 use crate::types::{self, TypeSet};
@@ -110,8 +110,7 @@ pub(super) fn element_filter(condition: &RawDocument, ctx: &ParseContext) -> Res
 /// Whether a value under a field name holds operators: its first field has a `$` name that is not
 /// part of a reference (`$ref`, `$id`, `$db`).
 pub fn is_operator_document(document: &RawDocument) -> bool {
-    raw::first_name(document)
-        .is_some_and(|name| name.starts_with('$') && !matches!(name, "$ref" | "$id" | "$db"))
+    raw::first_name(document).is_some_and(is_reserved_name)
 }
 
 fn and(mut parts: Vec<Node>) -> Node {

@@ -470,6 +470,23 @@ fn details_point_at_the_matching_element() {
 }
 
 #[test]
+fn details_tell_nothing_of_alternatives() {
+    let index = |filter: Document| {
+        let document = raw_doc(&doc! {"a": [1, 2, 3], "b": [7, 8]});
+        let details = parse(&filter).unwrap().matches_with_details(&document).unwrap();
+        details.expect("the document matches").array_index
+    };
+    assert_eq!(index(doc! {"$or": [{"a": 2}, {"b": 9}]}), None);
+    assert_eq!(index(doc! {"$or": [{"a": {"$gt": 1}}, {"a": {"$lt": 0}}]}), None);
+    // The parts of an alternative that fails are not what matched either.
+    assert_eq!(index(doc! {"b": 8, "$or": [{"a": 3, "b": 9}, {"c": null}]}), Some(1));
+    // Equalities on one path are one `$in`, and a lone alternative is none.
+    assert_eq!(index(doc! {"$or": [{"a": 3}, {"a": 9}]}), Some(2));
+    assert_eq!(index(doc! {"$or": [{"a": 2}]}), Some(1));
+    assert_eq!(index(doc! {"$and": [{"a": 2}]}), Some(1));
+}
+
+#[test]
 fn malformed_filters_have_mongodbs_errors() {
     let bad = |filter, text| check_error(filter, Code::BAD_VALUE, text);
     bad(doc! {"a": {"$foo": 1}}, "unknown operator: $foo");

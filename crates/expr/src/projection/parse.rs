@@ -352,31 +352,10 @@ fn misplaced_positional() -> Error {
 }
 
 fn check_path(path: &str) -> Result<()> {
-    if path.is_empty() {
-        return Err(Error::location(40352, "FieldPath cannot be constructed with empty string"));
+    if path.split('.').any(|component| component == "$") {
+        return Err(misplaced_positional());
     }
-    if path.ends_with('.') {
-        return Err(Error::location(40353, "FieldPath must not end with a '.'."));
-    }
-    for component in path.split('.') {
-        if component.is_empty() {
-            return Err(Error::location(15998, "FieldPath field names may not be empty strings."));
-        }
-        if component == "$" {
-            return Err(misplaced_positional());
-        }
-        if component.starts_with('$') && !matches!(component, "$ref" | "$id" | "$db") {
-            return Err(Error::location(
-                16410,
-                "FieldPath field names may not start with '$'. Consider using $getField or \
-                 $setField.",
-            ));
-        }
-    }
-    if path.split('.').count() > crate::MAX_PATH_DEPTH {
-        return Err(Error::new(Code::OVERFLOW, "FieldPath is too long"));
-    }
-    Ok(())
+    crate::path::check_field_path(path)
 }
 
 /// `$slice` as `find` means it: a number, or `[skip, limit]` of numbers. `None`: it may be the

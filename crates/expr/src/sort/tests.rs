@@ -75,6 +75,10 @@ fn malformed_specifications_have_mongodbs_codes() {
     check_error(doc! {"a.": 1}, 40353);
     check_error(doc! {"a..b": 1}, 15998);
     check_error(doc! {"$a": 1}, 16410);
+    check_error(doc! {"r.$ids": 1}, 16410);
+    let reference = |id: i32| doc! {"r": {"$ref": "c", "$id": id}};
+    let pattern = doc! {"r.$id": 1};
+    assert!(key(&pattern, &reference(1)) < key(&pattern, &reference(2)));
     check_error((0..33).map(|n| (format!("f{n}"), bson::Bson::Int32(1))).collect(), 13103);
 }
 

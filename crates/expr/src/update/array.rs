@@ -4,14 +4,13 @@ use super::apply::Place;
 use super::operation::Effect;
 use crate::filter::{Filter, Pattern};
 use crate::order::compare_under;
-use crate::path::Path;
 use crate::raw::{self, Writer};
 use crate::show;
+use crate::sort::ElementSort;
 use crate::types;
 use bson::raw::{RawArray, RawBson, RawBsonRef};
 use errors::{Error, Result};
 use keystring::{Collation, Direction, KeyBuilder};
-use std::cmp::Ordering;
 use std::collections::BTreeSet;
 
 /// A parsed `$push`.
@@ -20,41 +19,7 @@ pub(super) struct Push {
     pub(super) each: Vec<RawBson>,
     pub(super) position: Option<i64>,
     pub(super) slice: Option<i64>,
-    pub(super) sort: Option<PushSort>,
-}
-
-#[derive(Clone, Debug)]
-pub(super) enum PushSort {
-    Whole(Direction),
-    By(Vec<(Path, Direction)>),
-}
-
-impl PushSort {
-    fn compare(&self, a: RawBsonRef<'_>, b: RawBsonRef<'_>, under: Option<&Collation>) -> Ordering {
-        let directed = |order: Ordering, direction: Direction| match direction {
-            Direction::Ascending => order,
-            Direction::Descending => order.reverse(),
-        };
-        match self {
-            Self::Whole(direction) => directed(compare_under(a, b, under), *direction),
-            Self::By(parts) => parts
-                .iter()
-                .map(|(path, direction)| {
-                    directed(compare_under(at(a, path), at(b, path), under), *direction)
-                })
-                .find(|order| order.is_ne())
-                .unwrap_or(Ordering::Equal),
-        }
-    }
-}
-
-fn at<'a>(value: RawBsonRef<'a>, path: &Path) -> RawBsonRef<'a> {
-    match value {
-        RawBsonRef::Document(document) => {
-            path.get(document).ok().flatten().unwrap_or(RawBsonRef::Null)
-        }
-        _ => RawBsonRef::Null,
-    }
+    pub(super) sort: Option<ElementSort>,
 }
 
 impl Push {

@@ -1,5 +1,6 @@
 //! What a stored document must be.
 
+use crate::path::is_reserved_name;
 use crate::raw;
 use crate::show;
 use crate::types;
@@ -14,7 +15,12 @@ pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
 pub const MAX_STORED_DEPTH: usize = 180;
 
 pub(super) fn size(document: &RawDocument) -> Result<()> {
-    if document.as_bytes().len() > MAX_DOCUMENT_BYTES {
+    length(document.as_bytes().len())
+}
+
+/// Refuses a document that grows past what may be stored, while it is made.
+pub(super) fn length(bytes: usize) -> Result<()> {
+    if bytes > MAX_DOCUMENT_BYTES {
         return Err(Error::location(
             17419,
             format!("Resulting document after update is larger than {MAX_DOCUMENT_BYTES}"),
@@ -106,7 +112,7 @@ pub fn check_stored_id(id: RawBsonRef<'_>) -> Result<()> {
         RawBsonRef::Document(document) => {
             for element in raw::elements(document) {
                 let name = element?.name();
-                if name.starts_with('$') && !matches!(name, "$ref" | "$id" | "$db") {
+                if is_reserved_name(name) {
                     return Err(Error::new(
                         Code::DOLLAR_PREFIXED_FIELD_NAME,
                         format!(

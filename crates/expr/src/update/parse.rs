@@ -1,19 +1,19 @@
 //! The client's update to a tree of operations, with MongoDB's errors.
 
-use super::array::{Pull, Push, PushSort};
+use super::array::{Pull, Push};
 use super::array_filter::ArrayFilters;
 use super::check;
 use super::operation::{BitOperator, Clock, Operation};
 use super::tree::{Step, Tree};
 use super::{Kind, Operators, PipelineParser};
 use crate::filter::{Filter, InSet, ParseContext, Pattern, is_operator_document};
-use crate::path::Path;
+use crate::path::{Path, is_reserved_name};
 use crate::raw::{self, Element};
 use crate::show;
+use crate::sort::ElementSort;
 use crate::types;
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
-use keystring::Direction;
 use std::collections::BTreeSet;
 
 pub(super) fn update(
@@ -160,7 +160,7 @@ impl Parser<'_> {
                     self.used.insert(identifier.into());
                 }
                 Step::Field(name) if name.starts_with('$') => {
-                    if at == 0 || !matches!(name, "$ref" | "$id" | "$db") {
+                    if at == 0 || is_reserved_name(name) {
                         return Err(check::dollar_prefixed(name, path));
                     }
                 }
@@ -436,40 +436,13 @@ fn integer(value: RawBsonRef<'_>) -> Option<i64> {
     types::exact_integer(value)
 }
 
-fn push_sort(value: RawBsonRef<'_>) -> Result<PushSort> {
-    let direction = |value| match integer(value) {
-        Some(1) => Some(Direction::Ascending),
-        Some(-1) => Some(Direction::Descending),
-        _ => None,
-    };
-    let RawBsonRef::Document(pattern) = value else {
-        let invalid = "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} \
-                       to sort embedded fields";
-        return direction(value).map(PushSort::Whole).ok_or_else(|| Error::bad_value(invalid));
-    };
-    let mut parts = Vec::new();
-    for part in raw::elements(pattern) {
-        let part = part?;
-        if part.name().is_empty() {
-            return Err(Error::bad_value("The $sort field cannot be empty"));
-        }
-        if part.name().split('.').any(str::is_empty) {
-            return Err(Error::bad_value(format!(
-                "The $sort field is a dotted field but has an empty part: {}",
-                part.name()
-            )));
-        }
-        let Some(direction) = direction(part.value()?) else {
-            return Err(Error::bad_value("The $sort element value must be either 1 or -1"));
-        };
-        parts.push((Path::new(part.name()), direction));
+fn push_sort(value: RawBsonRef<'_>) -> Result<ElementSort> {
+    if let RawBsonRef::Document(pattern) = value {
+        return ElementSort::parse_paths(pattern);
     }
-    if parts.is_empty() {
-        return Err(Error::bad_value(
-            "The $sort pattern is empty when it should be a set of fields.",
-        ));
-    }
-    Ok(PushSort::By(parts))
+    let invalid = "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to \
+                   sort embedded fields";
+    ElementSort::direction(value).map(ElementSort::Whole).ok_or_else(|| Error::bad_value(invalid))
 }
 
 fn add_to_set(field: &Element<'_>) -> Result<Operation> {

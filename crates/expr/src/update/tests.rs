@@ -19,6 +19,7 @@ fn ctx() -> UpdateContext {
         details: MatchDetails::default(),
         now: DateTime::from_millis(1234),
         timestamp: Timestamp { time: 7, increment: 8 },
+        keep_empty_timestamps: false,
     }
 }
 
@@ -329,6 +330,17 @@ fn push_appends_inserts_sorts_and_slices() {
         doc! {"a": [{"s": 2, "t": 1}, {"s": 1}]},
         doc! {"$push": {"a": {"$each": [{"s": 2, "t": 0}], "$sort": {"s": 1, "t": -1}}}},
         doc! {"a": [{"s": 1}, {"s": 2, "t": 1}, {"s": 2, "t": 0}]},
+    );
+    // Arrays at the path are compared as a whole; a number enters one.
+    check(
+        doc! {"a": [{"s": [3, 1]}, {"s": [2, 9]}]},
+        doc! {"$push": {"a": {"$each": [], "$sort": {"s": 1}}}},
+        doc! {"a": [{"s": [2, 9]}, {"s": [3, 1]}]},
+    );
+    check(
+        doc! {"a": [{"s": [2, 9]}, {"s": [3, 1]}]},
+        doc! {"$push": {"a": {"$each": [], "$sort": {"s.1": 1}}}},
+        doc! {"a": [{"s": [3, 1]}, {"s": [2, 9]}]},
     );
     check_noop(doc! {"a": [1]}, doc! {"$push": {"a": {"$each": []}}});
     check(doc! {}, doc! {"$push": {"a": {"$each": []}}}, doc! {"a": []});

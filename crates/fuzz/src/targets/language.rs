@@ -79,6 +79,7 @@ fn check_update(
         details,
         now: DateTime::from_millis(0),
         timestamp: Timestamp { time: 1, increment: 1 },
+        keep_empty_timestamps: false,
     };
     if let Ok(outcome) = update.apply(document, &now) {
         wire::validate(outcome.document.as_bytes()).expect("an updated document is well formed");

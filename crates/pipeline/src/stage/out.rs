@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub struct Out {
     /// The collection replaced.
     pub target: Namespace,
+    /// The `timeseries` options of the collection made.
+    pub time_series: Option<RawDocumentBuf>,
 }
 
 impl Out {
@@ -26,22 +28,31 @@ impl Out {
         let open = out.begin();
         out.value("db", RawBsonRef::String(&self.target.database));
         out.value("coll", RawBsonRef::String(&self.target.collection));
+        if let Some(series) = &self.time_series {
+            out.value("timeseries", RawBsonRef::Document(series));
+        }
         out.end(open);
         out.finish().expect("a document just written is well formed")
     }
 }
 
 pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
-    let target = match value {
-        RawBsonRef::String(name) => Namespace::new(&ctx.database, name),
+    let (target, time_series) = match value {
+        RawBsonRef::String(name) => (Namespace::new(&ctx.database, name), None),
         RawBsonRef::Document(spec) => {
-            let [db, coll] = parse_fields(spec, ["db", "coll"], |name| unknown("$out", name))?;
+            let [db, coll, series] =
+                parse_fields(spec, ["db", "coll", "timeseries"], |name| unknown("$out", name))?;
             let text = |value: Option<RawBsonRef<'_>>, name: &str| match value {
                 Some(RawBsonRef::String(text)) => Ok(text.to_owned()),
                 Some(other) => Err(wrong_type(&format!("$out.{name}"), other, "string")),
                 None => Err(missing("$out", name)),
             };
-            Namespace::new(text(db, "db")?, text(coll, "coll")?)
+            let series = match series {
+                None => None,
+                Some(RawBsonRef::Document(series)) => Some(series.to_owned()),
+                Some(other) => return Err(wrong_type("$out.timeseries", other, "object")),
+            };
+            (Namespace::new(text(db, "db")?, text(coll, "coll")?), series)
         }
         other => {
             return Err(Error::location(
@@ -54,7 +65,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
         }
     };
     check_target(&target, "$out")?;
-    Ok(Stage::Out(Arc::new(Out { target })))
+    Ok(Stage::Out(Arc::new(Out { target, time_series })))
 }
 
 /// Refuses targets that no pipeline may write to.
@@ -102,7 +113,7 @@ impl WriteSource {
     fn open(&self) -> Result<Box<dyn OutWriter>> {
         let Run { env, variables, .. } = &self.run;
         match &self.target {
-            Target::Out(out) => env.out(&out.target),
+            Target::Out(out) => env.out(out),
             Target::Merge(merge) => env.merge(&merge.spec, variables),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::stage::merge::{MergeAction, MergeSpec};
 use crate::stage::metadata::Metadata;
+use crate::stage::out::Out;
 use crate::{
     Env, ExecOptions, LookupHint, Namespace, OutWriter, Pipeline, PipelineContext, Source, Spill,
     VecSource,
@@ -99,7 +100,8 @@ impl Env for World {
         Ok(Box::new(MemorySpill::default()))
     }
 
-    fn out(&self, target: &Namespace) -> Result<Box<dyn OutWriter>> {
+    fn out(&self, out: &Out) -> Result<Box<dyn OutWriter>> {
+        let target = &out.target;
         Ok(Box::new(Replacing {
             world: self.me.upgrade().unwrap(),
             target: target.collection.clone(),

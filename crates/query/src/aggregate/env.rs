@@ -18,6 +18,7 @@ use keystring::Collation;
 use pipeline::spill::FileSpill;
 use pipeline::stage::merge::MergeSpec;
 use pipeline::stage::metadata::Metadata;
+use pipeline::stage::out::Out;
 use pipeline::{Env, ExecOptions, LookupHint, OutWriter, Pipeline, Source, Spill, VecSource};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +29,7 @@ pub(crate) struct QueryEnv {
     catalog: Arc<Catalog>,
     interrupt: Arc<InterruptSlot>,
     bypass_validation: bool,
+    keep_empty_timestamps: bool,
     options: ExecOptions,
     /// The state to read where it is not that of now, and what stands under names only there.
     state: Option<Snapshot>,
@@ -57,6 +59,7 @@ impl QueryEnv {
             catalog: Arc::clone(ctx.catalog),
             interrupt: InterruptSlot::of(&ctx.interrupt),
             bypass_validation: ctx.bypass_validation,
+            keep_empty_timestamps: ctx.keep_empty_timestamps,
             options,
             namespace,
             depth: 0,
@@ -92,10 +95,16 @@ impl QueryEnv {
         ctx
     }
 
+    /// Whether empty timestamps are stored as they come.
+    pub(crate) fn keeps_empty_timestamps(&self) -> bool {
+        self.keep_empty_timestamps
+    }
+
     /// The context of a write made by a stage.
     pub(crate) fn context(&self) -> OpContext<'_> {
         let mut ctx = OpContext::new(&self.catalog, self.interrupt_dyn());
         ctx.bypass_validation = self.bypass_validation;
+        ctx.keep_empty_timestamps = self.keep_empty_timestamps;
         ctx
     }
 }
@@ -175,9 +184,10 @@ impl Env for QueryEnv {
         temporary_file(&self.catalog)
     }
 
-    fn out(&self, target: &pipeline::Namespace) -> Result<Box<dyn OutWriter>> {
-        let ns = Namespace::new(&target.database, &target.collection)?;
-        Ok(Box::new(CollectionWriter::create(self.clone(), ns)?))
+    fn out(&self, out: &Out) -> Result<Box<dyn OutWriter>> {
+        let target = Namespace::new(&out.target.database, &out.target.collection)?;
+        let series = out.time_series.as_deref();
+        Ok(Box::new(CollectionWriter::create(self.clone(), target, series)?))
     }
 
     fn merge(&self, spec: &MergeSpec, variables: &Arc<Variables>) -> Result<Box<dyn OutWriter>> {
@@ -233,9 +243,8 @@ fn coll_stats(catalog: &Catalog, ns: &Namespace, request: &Metadata) -> Result<D
         out.insert("count", stats.documents as i64);
     }
     if asked("storageStats") {
-        let sizes: Document = stats
-            .indexes
-            .iter()
+        let shown = || stats.indexes.iter().filter(|index| index.is_shown());
+        let sizes: Document = shown()
             .map(|index| (index.name.clone(), Bson::Int64(index.beside_bytes() as i64)))
             .collect();
         let total: u64 = stats.index_bytes();
@@ -247,7 +256,7 @@ fn coll_stats(catalog: &Catalog, ns: &Namespace, request: &Metadata) -> Result<D
                 "storageSize": stats.storage_bytes as i64,
                 "freeStorageSize": 0,
                 "capped": collection.cap().is_some(),
-                "nindexes": stats.indexes.len() as i32,
+                "nindexes": shown().count() as i32,
                 "indexBuilds": [],
                 "totalIndexSize": total as i64,
                 "totalSize": (stats.storage_bytes + total) as i64,
@@ -293,7 +302,7 @@ fn index_stats(catalog: &Catalog, ns: &Namespace) -> Vec<Document> {
         id.insert("collation", shown);
     }
     let mut out = vec![entry(id_name, id, 0)];
-    for index in collection.indexes() {
+    for index in collection.shown_indexes() {
         let spec = Document::try_from(index.spec().shown.as_ref()).unwrap_or_default();
         out.push(entry(&index.spec().name, spec, index.used().queries));
     }

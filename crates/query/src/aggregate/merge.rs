@@ -5,7 +5,7 @@
 
 use super::QueryEnv;
 use crate::canonical::{Canonical, Purpose};
-use crate::write::{Targets, in_transaction, lock, with_id_first};
+use crate::write::{Targets, as_stored, in_transaction, lock};
 use bson::raw::{RawBson, RawDocument, RawDocumentBuf};
 use catalog::{Collection, Namespace, Txn};
 use errors::{Code, Error, Result};
@@ -15,6 +15,7 @@ use expr::filter::{Leaf, Node, Predicate};
 use keystring::Collation;
 use pipeline::OutWriter;
 use pipeline::stage::merge::{MergeAction, MergeSpec, WhenMatched};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// How often a document is tried again after somebody else inserted the same key.
@@ -114,6 +115,17 @@ impl MergeWriter {
         Ok(Some(Filter::new(Node::And(leaves), Arc::clone(&self.own))))
     }
 
+    /// The document as it is stored; empty timestamps are filled in where it is a new document or
+    /// a whole one, not where it was made of the old one.
+    fn as_stored<'a>(
+        &self,
+        document: &'a RawDocument,
+        whole: bool,
+    ) -> Result<Cow<'a, RawDocument>> {
+        let keep = self.env.keeps_empty_timestamps() || !whole;
+        as_stored(self.env.catalog().os(), document, keep)
+    }
+
     fn write(
         &self,
         txn: &mut Txn,
@@ -124,12 +136,13 @@ impl MergeWriter {
         match (action, existing) {
             (MergeAction::Nothing, _) => Ok(()),
             (MergeAction::Insert(document), _) | (MergeAction::Replace(document), None) => {
-                let fitted = with_id_first(self.env.catalog().os(), &document)?;
+                let fitted = self.as_stored(&document, true)?;
                 catalog::check_document(&fitted)?;
                 txn.insert_document(collection, &fitted)
             }
             (MergeAction::Replace(document), Some((key, old))) => {
-                let fitted = with_id_first(self.env.catalog().os(), &document)?;
+                let replaces = matches!(self.spec.when_matched, WhenMatched::Replace);
+                let fitted = self.as_stored(&document, replaces)?;
                 let id = fitted.get("_id")?.map(|id| collection.id_key(id)).transpose()?;
                 if id.as_ref() != Some(key) {
                     return Err(Error::new(

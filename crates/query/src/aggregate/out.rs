@@ -6,8 +6,8 @@
 use super::QueryEnv;
 use crate::request::InsertRequest;
 use crate::write::insert;
-use bson::raw::{RawDocument, RawDocumentBuf};
-use catalog::{IndexSpec, Namespace, TEMPORARY_PREFIX};
+use bson::raw::{RawDocument, RawDocumentBuf, cstr};
+use catalog::{Collection, CollectionOptions, IndexSpec, Namespace, TEMPORARY_PREFIX, TimeSeries};
 use errors::{Code, Error, Result};
 use pipeline::{Env, OutWriter};
 
@@ -26,7 +26,13 @@ pub(super) struct CollectionWriter {
 }
 
 impl CollectionWriter {
-    pub(super) fn create(env: QueryEnv, target: Namespace) -> Result<Self> {
+    /// Makes the collection to fill: with `time_series` one of measurements, else with what there is
+    /// of options and indexes where the target exists.
+    pub(super) fn create(
+        env: QueryEnv,
+        target: Namespace,
+        time_series: Option<&RawDocument>,
+    ) -> Result<Self> {
         let catalog = env.catalog();
         let existing = catalog.collection(&target);
         if existing.as_ref().is_some_and(|c| c.is_view()) {
@@ -43,11 +49,19 @@ impl CollectionWriter {
         }
         let name = format!("{TEMPORARY_PREFIX}{:016x}", catalog.os().entropy.next_u64());
         let temporary = Namespace::new(target.database(), &name)?;
-        let options = existing.as_ref().map(|c| c.options().clone()).unwrap_or_default();
+        let options = options_of(&target, existing.as_deref(), time_series)?;
         let check = || env.check_interrupt();
         catalog.create_collection(&temporary, &options, &check)?;
-        let specs: Vec<IndexSpec> =
-            existing.iter().flat_map(|c| c.indexes()).map(|index| index.spec().clone()).collect();
+        let specs: Vec<IndexSpec> = match (&existing, &options.time_series) {
+            (Some(existing), _) => {
+                existing.indexes().iter().map(|index| index.spec().clone()).collect()
+            }
+            (None, Some(series)) => {
+                let first = series.first_indexes();
+                first.iter().map(|spec| IndexSpec::parse(spec)).collect::<Result<_>>()?
+            }
+            (None, None) => Vec::new(),
+        };
         if !specs.is_empty() {
             catalog.create_indexes(&temporary, &specs, &check)?;
         }
@@ -69,6 +83,40 @@ impl CollectionWriter {
             None => Ok(()),
         }
     }
+}
+
+/// The options of the collection that takes the target's place.
+fn options_of(
+    target: &Namespace,
+    existing: Option<&Collection>,
+    time_series: Option<&RawDocument>,
+) -> Result<CollectionOptions> {
+    let Some(series) = time_series else {
+        return Ok(existing.map(|c| c.options().clone()).unwrap_or_default());
+    };
+    let mut create = RawDocumentBuf::new();
+    create.append(cstr!("timeseries"), series.to_owned());
+    let wanted = CollectionOptions::parse(&create)?;
+    let Some(existing) = existing else { return Ok(wanted) };
+    let Some(current) = &existing.options().time_series else {
+        return Err(Error::location(
+            7268700,
+            format!(
+                "Cannot create a time-series collection from a non time-series collection: {target}"
+            ),
+        ));
+    };
+    let fields = |series: &TimeSeries| (series.time_field.clone(), series.meta_field.clone());
+    if wanted.time_series.as_ref().map(fields) != Some(fields(current)) {
+        return Err(Error::location(
+            7406103,
+            format!(
+                "The time and meta fields of $out do not match those of the existing time-series \
+                 collection {target}"
+            ),
+        ));
+    }
+    Ok(existing.options().clone())
 }
 
 impl OutWriter for CollectionWriter {

@@ -193,6 +193,7 @@ fn updates_in_pipeline_form_see_the_document() {
         collation: None,
         constants: None,
         sort: None,
+        is_delta: false,
     };
     let request = UpdateRequest { updates: &[statement], ordered: true, let_variables: None };
     let done = update(&mut room.ctx(), &room.ns, &request).unwrap();

@@ -300,6 +300,7 @@ fn writes_search_too() {
         collation: None,
         constants: None,
         sort: None,
+        is_delta: false,
     };
     let request = UpdateRequest { updates: &[statement], ordered: true, let_variables: None };
     assert_eq!(update(&mut room.ctx(), &room.ns, &request).unwrap().n_modified, 2);
@@ -418,6 +419,7 @@ proptest! {
                 collation: None,
                 constants: None,
                 sort: None,
+                is_delta: false,
             };
             let request = UpdateRequest { updates: &[statement], ordered: true, let_variables: None };
             update(&mut room.ctx(), &room.ns, &request).unwrap();

@@ -103,6 +103,7 @@ impl Ask {
             collation: None,
             constants: None,
             sort: None,
+            is_delta: false,
         };
         let request = UpdateRequest { updates: &[statement], ordered: true, let_variables: None };
         update_of(room, &request)

@@ -5,7 +5,7 @@ use crate::context::OpContext;
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{DateTime, Timestamp};
 use catalog::Catalog;
-use errors::Result;
+use errors::{Error, Result};
 use expr::filter::{MatchDetails, ParseContext};
 use expr::update::{Outcome, Update, UpdateContext};
 use expr::{Filter, Path};
@@ -27,12 +27,24 @@ impl Change {
         parse: &ParseContext,
     ) -> Result<Self> {
         let pipeline = |stages: &RawArray| crate::write::pipeline_update(stages, parse);
-        let update = Update::parse(update, array_filters, parse, &pipeline)?;
+        Self::of(ctx, Update::parse(update, array_filters, parse, &pipeline)?)
+    }
+
+    /// What the difference of an oplog entry does.
+    pub(crate) fn of_delta(ctx: &OpContext<'_>, diff: RawBsonRef<'_>) -> Result<Self> {
+        let RawBsonRef::Document(diff) = diff else {
+            return Err(Error::failed_to_parse("the diff of an oplog entry is a document"));
+        };
+        Self::of(ctx, Update::from_delta(diff)?)
+    }
+
+    fn of(ctx: &OpContext<'_>, update: Update) -> Result<Self> {
         let now_ms = ctx.catalog.os().clock.wall_ms();
         let context = UpdateContext {
             details: MatchDetails::default(),
             now: DateTime::from_millis(now_ms),
             timestamp: next_timestamp(now_ms),
+            keep_empty_timestamps: ctx.keep_empty_timestamps,
         };
         Ok(Self { update, context, catalog: Arc::clone(ctx.catalog) })
     }
@@ -61,15 +73,12 @@ impl Change {
         let document =
             self.update.upsert(filter, &self.context, new_object_id(self.catalog.os()))?;
         catalog::check_document(&document)?;
-        if let Some(id) = document.get("_id")? {
-            catalog::check_id(id)?;
-        }
         Ok(document)
     }
 }
 
-/// Seconds and a counter, as `$currentDate` gives timestamps.
-fn next_timestamp(now_ms: i64) -> Timestamp {
+/// Seconds and a counter, as `$currentDate` and empty timestamps get them.
+pub(super) fn next_timestamp(now_ms: i64) -> Timestamp {
     static COUNTER: AtomicU32 = AtomicU32::new(1);
     Timestamp {
         time: u32::try_from(now_ms / 1000).unwrap_or(0),

@@ -3,14 +3,17 @@
 //! Always true: a document that fails leaves nothing; the others of the batch stay, unless the
 //! batch is to be all or nothing ([`Whole::Insert`]).
 
+use super::apply::next_timestamp;
 use super::{
     CHUNK_BYTES, CHUNK_DOCUMENTS, as_a_whole, check_target, new_object_id, note, remembered,
 };
 use crate::context::{OpContext, Outcome, Whole};
 use crate::request::{InsertRequest, InsertResult, WriteError};
+use bson::Timestamp;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
-use catalog::{MAX_DOCUMENT_BYTES, Namespace, Txn, check_document, check_id};
+use catalog::{MAX_DOCUMENT_BYTES, Namespace, Txn, check_document};
 use errors::{Code, Error, Result};
+use expr::update::check_stored_id;
 use os::Os;
 use std::borrow::Cow;
 
@@ -52,7 +55,7 @@ fn insert_parts(
     let mut next = 0;
     while next < request.documents.len() {
         let end = chunk_end(request.documents, next);
-        let chunk = prepare(ctx.catalog.os(), &request.documents[next..end]);
+        let chunk = prepare(ctx, &request.documents[next..end]);
         ensure(ctx, ns)?;
         let skip = done.get(next..end).unwrap_or_default();
         let step = |txn: &mut Txn| insert_chunk(txn, ns, &chunk, skip, request.ordered);
@@ -123,19 +126,20 @@ fn chunk_end(documents: &[&RawDocument], start: usize) -> usize {
     end
 }
 
+/// What asks for the time of the write.
+const EMPTY_TIMESTAMP: RawBsonRef<'_> = RawBsonRef::Timestamp(Timestamp { time: 0, increment: 0 });
+
 /// A document fit for storing, or why it is not. Made once, however often the chunk repeats.
 type Prepared<'a> = Result<Cow<'a, RawDocument>>;
 
-fn prepare<'a>(os: &Os, documents: &[&'a RawDocument]) -> Vec<Prepared<'a>> {
-    documents.iter().map(|document| fit(os, document)).collect()
+fn prepare<'a>(ctx: &OpContext<'_>, documents: &[&'a RawDocument]) -> Vec<Prepared<'a>> {
+    let (os, keep) = (ctx.catalog.os(), ctx.keep_empty_timestamps);
+    documents.iter().map(|document| fit(os, document, keep)).collect()
 }
 
-fn fit<'a>(os: &Os, document: &'a RawDocument) -> Prepared<'a> {
+fn fit<'a>(os: &Os, document: &'a RawDocument, keep_empty_timestamps: bool) -> Prepared<'a> {
     check_document(document)?;
-    let fitted = with_id_first(os, document)?;
-    if let Some(id) = fitted.get("_id")? {
-        check_id(id)?;
-    }
+    let fitted = as_stored(os, document, keep_empty_timestamps)?;
     check_size(&fitted)?;
     Ok(fitted)
 }
@@ -154,26 +158,46 @@ pub(crate) fn check_size(document: &RawDocument) -> Result<()> {
     Ok(())
 }
 
-/// `_id` is the first field of every stored document, and made where the client gave none.
-pub(crate) fn with_id_first<'a>(os: &Os, document: &'a RawDocument) -> Prepared<'a> {
-    if let Some(first) = document.iter().next() {
-        let (name, _) = first?;
+/// A document as it is stored. `_id` is its first field, made where the client gave none, and
+/// refused where it stands twice or has a value that no `_id` has; empty timestamps at the top
+/// become the time of now, unless they are to be kept.
+pub(crate) fn as_stored<'a>(
+    os: &Os,
+    document: &'a RawDocument,
+    keep_empty_timestamps: bool,
+) -> Prepared<'a> {
+    let (mut id, mut id_is_first, mut fills) = (None, false, false);
+    for (at, element) in document.iter().enumerate() {
+        let (name, value) = element?;
         if name.as_str() == "_id" {
-            return Ok(Cow::Borrowed(document));
+            if id.replace(value).is_some() {
+                return Err(Error::bad_value("can't have multiple _id fields in one document"));
+            }
+            id_is_first = at == 0;
+        } else if !keep_empty_timestamps {
+            fills |= value == EMPTY_TIMESTAMP;
         }
     }
-    let mut fitted = RawDocumentBuf::new();
-    match document.get("_id")? {
-        Some(id) => fitted.append(cstr!("_id"), id),
-        None => fitted.append(cstr!("_id"), RawBsonRef::ObjectId(new_object_id(os))),
+    if let Some(id) = id {
+        check_stored_id(id)?;
     }
+    if id_is_first && !fills {
+        return Ok(Cow::Borrowed(document));
+    }
+    let mut stored = RawDocumentBuf::new();
+    stored.append(cstr!("_id"), id.unwrap_or_else(|| RawBsonRef::ObjectId(new_object_id(os))));
     for element in document {
         let (name, value) = element?;
-        if name.as_str() != "_id" {
-            fitted.append(name, value);
+        if name.as_str() == "_id" {
+            continue;
+        }
+        if fills && value == EMPTY_TIMESTAMP {
+            stored.append(name, RawBsonRef::Timestamp(next_timestamp(os.clock.wall_ms())));
+        } else {
+            stored.append(name, value);
         }
     }
-    Ok(Cow::Owned(fitted))
+    Ok(Cow::Owned(stored))
 }
 
 fn insert_chunk(

@@ -66,7 +66,11 @@ fn run(
     let collation = collation_of(statement.collation, collection.as_deref())?;
     let parse = parse_context(&[let_variables, statement.constants], collation, ctx.catalog)?;
     let filter = Filter::parse_query(statement.filter, &parse)?;
-    let change = Change::parse(ctx, statement.update, statement.array_filters, &parse)?;
+    let change = if statement.is_delta {
+        Change::of_delta(ctx, statement.update)?
+    } else {
+        Change::parse(ctx, statement.update, statement.array_filters, &parse)?
+    };
     if statement.multi && change.is_replacement() {
         return Err(Error::failed_to_parse(
             "multi update is not supported for replacement-style update",

@@ -59,7 +59,7 @@ pub struct NetOptions {
     /// Address space of a worker's stack; only what is touched costs memory.
     pub worker_stack_bytes: usize,
     /// Connections and their ends are not logged.
-    pub quiet: bool,
+    pub quiet: Arc<AtomicBool>,
 }
 
 impl Default for NetOptions {
@@ -73,7 +73,7 @@ impl Default for NetOptions {
             write_timeout: Duration::from_mins(2),
             worker_idle: Duration::from_secs(5),
             worker_stack_bytes: 2 << 20,
-            quiet: false,
+            quiet: Arc::default(),
         }
     }
 }
@@ -477,7 +477,7 @@ impl<S: Service> Poller<S> {
         let open = shared.stats.open();
         if open >= options.max_connections {
             shared.stats.rejected.fetch_add(1, Ordering::Relaxed);
-            if !options.quiet {
+            if !options.quiet.load(Ordering::Relaxed) {
                 tracing::info!(target: "NETWORK", id = 22942, remote = peer.remote,
                     "Connection refused because there are too many open connections");
             }
@@ -487,12 +487,13 @@ impl<S: Service> Poller<S> {
             tracing::debug!(target: "NETWORK", remote = peer.remote, %error, "Client left while connecting");
             return;
         }
-        let remote = if options.quiet { String::new() } else { peer.remote.clone() };
+        let quiet = options.quiet.load(Ordering::Relaxed);
+        let remote = if quiet { String::new() } else { peer.remote.clone() };
         let Some(state) = survive(|| shared.service.open_connection(peer)) else { return };
         shared.stats.open.fetch_add(1, Ordering::Relaxed);
         shared.stats.accepted.fetch_add(1, Ordering::Relaxed);
         let id = shared.service.number(&state);
-        if !options.quiet {
+        if !quiet {
             tracing::info!(target: "NETWORK", id = 22943, remote, connectionId = id,
                 connectionCount = open + 1, "Connection accepted");
         }
@@ -681,7 +682,7 @@ fn close<S: Service>(shared: &Shared<S>, connection: &Connection<S>, reason: Opt
         tracing::info!(target: "NETWORK", connectionId = connection.id, reason,
             "Closing a connection");
     }
-    if !shared.options.quiet {
+    if !shared.options.quiet.load(Ordering::Relaxed) {
         tracing::info!(target: "NETWORK", id = 22944, connectionId = connection.id,
             connectionCount = left, "Connection ended");
     }

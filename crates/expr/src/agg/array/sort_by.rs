@@ -1,36 +1,40 @@
 //! The `sortBy` of `$sortArray`: a direction, or a pattern of dotted paths.
 
 use crate::agg::value::List;
-use crate::agg::{Value, empty_document, type_name};
+use crate::agg::{Value, type_name};
 use crate::number::Number;
-use crate::sort::SortPattern;
+use crate::sort::ElementSort;
 use bson::raw::RawBsonRef;
 use errors::{Error, Result};
 use keystring::Collation;
-use limits::{Growth, Part};
-
-/// What a key takes beside its bytes: where it stands, and what the allocator adds.
-const KEY_OVERHEAD_BYTES: usize = 32;
 
 /// How to order values.
 #[derive(Clone, Debug)]
-pub(crate) enum SortBy {
-    /// The values themselves; `true` is descending.
-    Whole(bool),
-    /// Documents by fields, as a sort has them; what is no document has no field.
-    Fields(SortPattern),
-}
+pub(crate) struct SortBy(ElementSort);
 
 impl SortBy {
     pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Self> {
-        let RawBsonRef::Document(pattern) = value else {
-            return direction(value).map(Self::Whole);
-        };
-        let pattern = SortPattern::parse(pattern)?;
-        if pattern.is_empty() {
-            return Err(Error::location(15976, "$sort stage must have at least one sort key"));
+        if let RawBsonRef::Document(pattern) = value {
+            return ElementSort::parse_paths(pattern).map(Self);
         }
-        Ok(Self::Fields(pattern))
+        if Number::from_bson(value).is_none() {
+            return Err(Error::location(
+                15974,
+                format!(
+                    "Illegal key in $sort specification: the sort direction must be 1 or -1, \
+                     found {}",
+                    type_name(value)
+                ),
+            ));
+        }
+        ElementSort::direction(value)
+            .map(|direction| Self(ElementSort::Whole(direction)))
+            .ok_or_else(|| {
+                Error::location(
+                    15975,
+                    "$sort key ordering must be 1 (for ascending) or -1 (for descending)",
+                )
+            })
     }
 
     /// The array in order; equal elements keep their order.
@@ -51,52 +55,7 @@ impl SortBy {
                 ),
             ));
         };
-        match self {
-            Self::Whole(descending) => {
-                elements.sort_by(|a, b| {
-                    let order = crate::order::compare_under(a, b, under);
-                    if *descending { order.reverse() } else { order }
-                })?;
-                List::of(elements.iter().copied())
-            }
-            Self::Fields(pattern) => {
-                let mut memory = Growth::new(Part::Values);
-                let mut keys: Vec<Box<[u8]>> = Vec::new();
-                let mut bytes = 0;
-                for element in elements.iter() {
-                    let document = element.as_document().unwrap_or(empty_document());
-                    let key = pattern.key(document, under)?.into_boxed_slice();
-                    bytes += key.len() + KEY_OVERHEAD_BYTES;
-                    memory.reach(bytes)?;
-                    keys.push(key);
-                }
-                let order = limits::sorted_order(&keys, |a, b| {
-                    limits::note_work(a.len().min(b.len()) / limits::BYTES_PER_UNIT);
-                    a.cmp(b)
-                })?;
-                List::of(order.into_iter().map(|at| elements[at as usize]))
-            }
-        }
-    }
-}
-
-/// `true` for -1.
-fn direction(value: RawBsonRef<'_>) -> Result<bool> {
-    let Some(number) = Number::from_bson(value) else {
-        return Err(Error::location(
-            15974,
-            format!(
-                "Illegal key in $sort specification: the sort direction must be 1 or -1, found {}",
-                type_name(value)
-            ),
-        ));
-    };
-    match number.to_exact_i64() {
-        Some(1) => Ok(false),
-        Some(-1) => Ok(true),
-        _ => Err(Error::location(
-            15975,
-            "$sort key ordering must be 1 (for ascending) or -1 (for descending)",
-        )),
+        elements.sort_by(|a, b| self.0.compare(a, b, under))?;
+        List::of(elements.iter().copied())
     }
 }

@@ -46,9 +46,29 @@ fn lists_are_looked_at_in_order() {
     fails_with(doc! {"$zip": {"inputs": [[1]], "useLongestLength": 1}}, 34463);
     fails_with(doc! {"$zip": {"inputs": [[1]], "x": 1}}, 34464);
     check(
-        doc! {"$sortArray": {"input": [{"a": 1}, {"a": [0, 5]}, 7], "sortBy": {"a": 1}}},
-        bson!([7, {"a": [0, 5]}, {"a": 1}]),
+        doc! {"$sortArray": {"input": [{"a": [0, 5]}, {"a": 1}, 7], "sortBy": {"a": 1}}},
+        bson!([7, {"a": 1}, {"a": [0, 5]}]),
     );
+    let by = |by: Document, input: Bson| {
+        doc! {"$sortArray": {"input": {"$literal": input}, "sortBy": by}}
+    };
+    check(
+        by(doc! {"a": 1}, bson!([{"a": [3, 1]}, {"a": [2]}])),
+        bson!([{"a": [2]}, {"a": [3, 1]}]),
+    );
+    check(
+        by(doc! {"a": -1, "b": -1}, bson!([{"a": [1], "b": [1]}, {"a": [1], "b": [2]}])),
+        bson!([{"a": [1], "b": [2]}, {"a": [1], "b": [1]}]),
+    );
+    check(
+        by(doc! {"a.1": 1}, bson!([{"a": [0, 9]}, {"a": [5, 3]}, {"a": 1}])),
+        bson!([{"a": 1}, {"a": [5, 3]}, {"a": [0, 9]}]),
+    );
+    check(by(doc! {"a.b": 1}, bson!([{"a": [{"b": 1}]}, {}])), bson!([{"a": [{"b": 1}]}, {}]));
+    check(by(doc! {"$a": 1}, bson!([{"$a": 2}, {"$a": 1}])), bson!([{"$a": 1}, {"$a": 2}]));
+    fails_with(by(doc! {}, bson!([])), 2);
+    fails_with(by(doc! {"a": "asc"}, bson!([])), 2);
+    fails_with(by(doc! {"a..b": 1}, bson!([])), 2);
     fails_with(doc! {"$firstN": {"n": 1}}, 5_787_907);
     fails_with(doc! {"$arrayToObject": {"$literal": [{"k": "a", "v": 1}, 1]}}, 40391);
 }

@@ -123,7 +123,7 @@ enum State {
         seen: VecDeque<bool>,
     },
     Pairs {
-        queue: VecDeque<Option<(f64, f64)>>,
+        queue: VecDeque<Option<(Number, Number)>>,
         pairs: Pairs,
     },
     Rank {
@@ -179,7 +179,7 @@ impl Runner {
             State::Area { points, parts, seen, .. } => {
                 points.len() * 96 + parts.len() * 48 + seen.len()
             }
-            State::Pairs { queue, .. } => queue.len() * 24,
+            State::Pairs { queue, .. } => queue.len() * 96,
             _ => 64,
         }
     }
@@ -285,19 +285,19 @@ impl Runner {
                 while self.slide.to < target.to {
                     let document = scene.partition.get(self.slide.to)?;
                     let found = read_pair(pair, &document, scene.variables)?;
-                    if let Some((x, y)) = found {
-                        pairs.add(x, y);
+                    if let Some(pair) = found {
+                        pairs.add(pair);
                     }
                     queue.push_back(found);
                     self.slide.to += 1;
                 }
                 while self.slide.from < target.from {
-                    if let Some((x, y)) = queue.pop_front().flatten() {
-                        pairs.remove(x, y);
+                    if let Some(pair) = queue.pop_front().flatten() {
+                        pairs.remove(pair);
                     }
                     self.slide.from += 1;
                 }
-                Ok(Some(pairs.covariance(*sample).map_or(RawBson::Null, RawBson::Double)))
+                Ok(Some(pairs.covariance(*sample).map_or(RawBson::Null, Number::to_bson)))
             }
             (Function::Rank(kind), State::Rank { key, rank, dense }) => {
                 let document = scene.partition.get(at)?;
@@ -512,11 +512,10 @@ fn read_pair(
     pair: &[Expression; 2],
     document: &RawDocument,
     variables: &Variables,
-) -> Result<Option<(f64, f64)>> {
-    let number = |expression: &Expression| -> Result<Option<f64>> {
+) -> Result<Option<(Number, Number)>> {
+    let number = |expression: &Expression| -> Result<Option<Number>> {
         let value = expression.evaluate(document, variables)?;
-        let value = value.get().unwrap_or(RawBsonRef::Null);
-        Ok(Number::from_bson(value).map(Number::to_f64))
+        Ok(Number::from_bson(value.get().unwrap_or(RawBsonRef::Null)))
     };
     let [x, y] = pair;
     Ok(number(x)?.zip(number(y)?))
@@ -525,50 +524,68 @@ fn read_pair(
 /// Means and the sum of products of deviations, updated one pair at a time.
 #[derive(Default)]
 struct Pairs {
+    /// Pairs of finite numbers.
     count: u64,
-    mean_x: f64,
-    mean_y: f64,
-    products: f64,
-    /// Pairs with an infinity or NaN.
-    strange: u64,
+    mean_x: WindowSum,
+    mean_y: WindowSum,
+    /// Of the finite pairs; for each other pair the infinity or NaN that it makes of the sum.
+    products: WindowSum,
 }
 
 impl Pairs {
-    fn add(&mut self, x: f64, y: f64) {
-        if !(x.is_finite() && y.is_finite()) {
-            self.strange += 1;
+    fn add(&mut self, (x, y): (Number, Number)) {
+        if let Some(infinite) = infinite_product(x, y) {
+            self.products.add(infinite);
             return;
         }
         self.count += 1;
-        let n = self.count as f64;
-        let dx = x - self.mean_x;
-        self.mean_x += dx / n;
-        self.mean_y += (y - self.mean_y) / n;
-        self.products += dx * (y - self.mean_y);
+        let before = self.mean_x.average();
+        self.mean_x.add(x);
+        self.mean_y.add(y);
+        if let (Some(mean_x), Some(mean_y)) = (before, self.mean_y.average()) {
+            self.products.add(x.sub(mean_x).mul(y.sub(mean_y)));
+        }
     }
 
-    fn remove(&mut self, x: f64, y: f64) {
-        if !(x.is_finite() && y.is_finite()) {
-            self.strange -= 1;
+    fn remove(&mut self, (x, y): (Number, Number)) {
+        if let Some(infinite) = infinite_product(x, y) {
+            self.products.remove(infinite);
             return;
         }
-        if self.count <= 1 {
-            *self = Self { strange: self.strange, ..Self::default() };
-            return;
+        self.count = self.count.saturating_sub(1);
+        self.mean_x.remove(x);
+        if let (Some(mean_x), Some(mean_y)) = (self.mean_x.average(), self.mean_y.average()) {
+            self.products.remove(x.sub(mean_x).mul(y.sub(mean_y)));
         }
-        self.count -= 1;
-        let n = self.count as f64;
-        let dy = y - self.mean_y;
-        self.mean_x -= (x - self.mean_x) / n;
-        self.mean_y -= dy / n;
-        self.products -= (x - self.mean_x) * dy;
+        self.mean_y.remove(y);
     }
 
-    fn covariance(&self, sample: bool) -> Option<f64> {
-        if self.strange > 0 {
-            return Some(f64::NAN);
+    fn covariance(&self, sample: bool) -> Option<Number> {
+        let degrees = self.count.saturating_sub(u64::from(sample));
+        if degrees == 0 {
+            return None;
         }
-        let less = u64::from(sample);
-        (self.count > less).then(|| self.products / (self.count - less) as f64)
+        if self.count == 1 {
+            return Some(Number::Double(0.0));
+        }
+        Some(match self.products.total() {
+            total @ Number::Decimal(_) => divide(total, Number::Double(degrees as f64)),
+            total => Number::Double(total.to_f64() / degrees as f64),
+        })
     }
+}
+
+/// What a pair that holds an infinity or NaN makes of a sum of products; `None` of finite pairs.
+fn infinite_product(x: Number, y: Number) -> Option<Number> {
+    let pair = [x, y];
+    let any = |wanted: f64| pair.iter().any(|n| n.is_infinite() && n.to_f64() == wanted);
+    let (up, down) = (any(f64::INFINITY), any(f64::NEG_INFINITY));
+    let result = match (pair.iter().any(|n| n.is_nan()), up, down) {
+        (false, false, false) => return None,
+        (false, true, false) => f64::INFINITY,
+        (false, false, true) => f64::NEG_INFINITY,
+        _ => f64::NAN,
+    };
+    let decimal = pair.iter().any(|n| matches!(n, Number::Decimal(_)));
+    Some(if decimal { Number::Decimal(Decimal::from_f64(result)) } else { Number::Double(result) })
 }

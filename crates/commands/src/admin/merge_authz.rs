@@ -1,0 +1,171 @@
+//! `_mergeAuthzCollections`: users and roles of a dump, which `mongorestore` has put into temporary
+//! collections, become those of this server.
+//!
+//! Nobody is asked for a user yet; what is kept here is what a server that asks will start with,
+//! and what the next dump holds.
+//!
+//! Always true: users and roles come and go in one transaction, all or nothing.
+
+use crate::context::Context;
+use crate::diagnostics::build_info::FEATURE_VERSION;
+use crate::fields::Field;
+use crate::registry::Command;
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, doc};
+use catalog::{
+    Collection, Direction, KeyRange, Namespace, Snapshot, Txn, TxnKind, from_engine, is_retryable,
+};
+use errors::{Code, Error, Result};
+use std::sync::Arc;
+
+pub(crate) const MERGE_AUTHZ_COLLECTIONS: Command = Command::new(
+    "_mergeAuthzCollections",
+    "Takes over the users and roles of a dump; nobody is asked for them yet.",
+    run,
+)
+.admin_only()
+.write_concern();
+
+/// The form of users and roles that is taken over: that of every MongoDB since 3.0.
+pub(crate) const AUTH_SCHEMA_VERSION: i32 = 5;
+
+/// One kind of what is merged: where it is, where it is kept, and the field that names one.
+struct Part {
+    source: Arc<Collection>,
+    target: Namespace,
+    name_field: &'static str,
+}
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let (mut users, mut roles, mut database, mut drops) = (None, None, "", false);
+    for field in &fields[1..] {
+        match field.name {
+            "tempUsersCollection" => users = Some(field.str()?).filter(|name| !name.is_empty()),
+            "tempRolesCollection" => roles = Some(field.str()?).filter(|name| !name.is_empty()),
+            "db" => database = field.str()?,
+            "drop" => drops = field.bool()?,
+            _ => return Err(field.unknown()),
+        }
+    }
+    if users.is_none() && roles.is_none() {
+        return Err(Error::bad_value(
+            "Must provide at least one of \"tempUsersCollection\" and \"tempRolesCollection\"",
+        ));
+    }
+    let catalog = &context.service.catalog;
+    let mut parts = Vec::new();
+    for (source, target, name_field) in
+        [(users, "system.users", "user"), (roles, "system.roles", "role")]
+    {
+        let Some(source) = source.map(Namespace::parse).transpose()? else { continue };
+        // A dump without any has made no collection.
+        let Some(source) = catalog.collection(&source) else { continue };
+        let target = Namespace::new("admin", target)?;
+        parts.push(Part { source, target, name_field });
+    }
+    let versions = Namespace::new("admin", "system.version")?;
+    loop {
+        context.check_interrupt()?;
+        for target in parts.iter().map(|part| &part.target).chain([&versions]) {
+            catalog.ensure_system_collection(target)?;
+        }
+        let mut txn = catalog.begin(TxnKind::Statement);
+        let merged = parts
+            .iter()
+            .try_for_each(|part| merge(context, &mut txn, part, database, drops))
+            .and_then(|()| note_versions(&mut txn, &versions));
+        match merged.and_then(|()| txn.commit()) {
+            Err(error) if is_retryable(&error) => {}
+            other => return other.map(drop),
+        }
+    }
+}
+
+/// What a dump of these users says of their form and of the data's: without it no tool takes them.
+fn note_versions(txn: &mut Txn, namespace: &Namespace) -> Result<()> {
+    let collection = open(txn, namespace)?;
+    for version in [
+        doc! { "_id": "authSchema", "currentVersion": AUTH_SCHEMA_VERSION },
+        doc! { "_id": "featureCompatibilityVersion", "version": FEATURE_VERSION },
+    ] {
+        let version = RawDocumentBuf::try_from(&version)?;
+        let id = version.get("_id")?.unwrap_or(RawBsonRef::Null);
+        if txn.get_for_update(&collection, &collection.id_key(id)?)?.is_none() {
+            txn.insert_document(&collection, &version)?;
+        }
+    }
+    Ok(())
+}
+
+fn open(txn: &mut Txn, namespace: &Namespace) -> Result<Arc<Collection>> {
+    txn.open_for_write(namespace)?
+        .ok_or_else(|| Error::new(Code::WRITE_CONFLICT, format!("{namespace} was dropped")))
+}
+
+fn merge(
+    context: &Context<'_>,
+    txn: &mut Txn,
+    part: &Part,
+    database: &str,
+    drops: bool,
+) -> Result<()> {
+    let target = open(txn, &part.target)?;
+    let snapshot = context.service.catalog.snapshot();
+    for_each(context, &snapshot, &part.source, |document| {
+        let (of, name) = (text(document, "db")?, text(document, part.name_field)?);
+        if !database.is_empty() && of != database {
+            return Ok(());
+        }
+        if document.get("_id")? != Some(RawBsonRef::String(&format!("{of}.{name}"))) {
+            return Err(Error::bad_value(format!(
+                "the _id of {name} of {of} is not its full name"
+            )));
+        }
+        let key = target.id_key(RawBsonRef::String(&format!("{of}.{name}")))?;
+        match txn.get_for_update(&target, &key)? {
+            None => txn.insert_document(&target, document),
+            Some(old) => {
+                let old = RawDocument::from_bytes(&old[..])?;
+                txn.update_document(&target, &key, old, document, None)
+            }
+        }
+    })?;
+    if !drops {
+        return Ok(());
+    }
+    for_each(context, &snapshot, &target, |document| {
+        let Some(id) = document.get("_id")? else { return Ok(()) };
+        let concerned = database.is_empty() || text(document, "db")? == database;
+        let kept = snapshot.get(part.source.primary(), &part.source.id_key(id)?);
+        if !concerned || kept.map_err(from_engine)?.is_some() {
+            return Ok(());
+        }
+        let key = target.id_key(id)?;
+        match txn.get_for_update(&target, &key)? {
+            Some(gone) => txn.delete_document(&target, &key, RawDocument::from_bytes(&gone[..])?),
+            None => Ok(()),
+        }
+    })
+}
+
+/// Goes over the documents of a collection as they are in a snapshot.
+fn for_each(
+    context: &Context<'_>,
+    snapshot: &Snapshot,
+    collection: &Collection,
+    mut step: impl FnMut(&RawDocument) -> Result<()>,
+) -> Result<()> {
+    let cursor = snapshot.cursor(collection.primary(), KeyRange::all(), Direction::Forward);
+    let mut cursor = cursor.map_err(from_engine)?;
+    while let Some((_, document)) = cursor.next().map_err(from_engine)? {
+        context.check_interrupt()?;
+        step(RawDocument::from_bytes(document)?)?;
+    }
+    Ok(())
+}
+
+fn text<'a>(document: &'a RawDocument, name: &str) -> Result<&'a str> {
+    match document.get(name)? {
+        Some(RawBsonRef::String(text)) => Ok(text),
+        _ => Err(Error::bad_value(format!("a user or role has no text in '{name}'"))),
+    }
+}
