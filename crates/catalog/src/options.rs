@@ -95,7 +95,7 @@ impl CollectionOptions {
                 options.take(key, value, &mut given)?;
             }
         }
-        options.settle(given)?;
+        options.settle(&given)?;
         Ok(options)
     }
 
@@ -142,8 +142,8 @@ impl CollectionOptions {
     }
 
     /// Weighs the options against each other, and shows what is left.
-    fn settle(&mut self, given: Given<'_>) -> Result<()> {
-        self.check_layout(&given)?;
+    fn settle(&mut self, given: &Given<'_>) -> Result<()> {
+        self.check_layout(given)?;
         self.capped = match (given.capped, given.size) {
             (true, Some(size)) => Some(Cap::new(size, given.max)?),
             (true, None) => {

@@ -18,11 +18,14 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     for field in &fields[1..] {
         match field.name {
             "to" => to = Some(parse(field)?),
-            "dropTarget" => match field.value {
-                RawBsonRef::Boolean(drop) => drop_target = drop,
-                // The target may be dropped if it is this one.
-                _ => (drop_target, target_uuid) = (true, Some(field.uuid()?)),
-            },
+            "dropTarget" => {
+                if let RawBsonRef::Boolean(drop) = field.value {
+                    drop_target = drop;
+                } else {
+                    // The target may be dropped if it is this one.
+                    (drop_target, target_uuid) = (true, Some(field.uuid()?));
+                }
+            }
             "stayTemp" => {}
             _ => return Err(field.unknown()),
         }

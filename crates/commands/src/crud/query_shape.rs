@@ -9,6 +9,7 @@ use crate::fields::type_name;
 use crate::writer::Writer;
 use bson::raw::{RawBsonRef, RawDocument};
 use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
 
 /// The fields of a command that are part of its shape, for the commands that have one.
 fn shaped_fields(command: &str) -> Option<&'static [&'static str]> {
@@ -54,7 +55,11 @@ pub(crate) fn hash(database: &str, command: &str, body: &RawDocument) -> Option<
         }
     }
     let digest = Sha256::digest(shape.finish().as_bytes());
-    Some(digest.iter().map(|byte| format!("{byte:02X}")).collect())
+    let mut hash = String::with_capacity(64);
+    for byte in digest {
+        write!(hash, "{byte:02X}").ok()?;
+    }
+    Some(hash)
 }
 
 /// Stages whose argument says what to do rather than with what.

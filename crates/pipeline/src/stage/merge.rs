@@ -233,9 +233,9 @@ fn parse_spec(spec: &RawDocument, ctx: &PipelineContext) -> Result<MergeSpec> {
         return Err(wrong_type("$merge.let", other, "object"));
     }
     let when_not_matched = match not_matched {
-        None
-        | Some(RawBsonRef::Null | RawBsonRef::Undefined)
-        | Some(RawBsonRef::String("insert")) => WhenNotMatched::Insert,
+        None | Some(RawBsonRef::Null | RawBsonRef::Undefined | RawBsonRef::String("insert")) => {
+            WhenNotMatched::Insert
+        }
         Some(RawBsonRef::String("discard")) => WhenNotMatched::Discard,
         Some(RawBsonRef::String("fail")) => WhenNotMatched::Fail,
         Some(RawBsonRef::String(other)) => {
