@@ -16,7 +16,7 @@ use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use bson::Uuid;
 use bson::raw::RawBsonRef;
-use engine::{DictionaryId, Timestamp};
+use engine::{DictionaryId, Snapshot, Timestamp};
 use errors::Result;
 use keystring::Collation;
 use parking_lot::{Mutex, RwLock};
@@ -135,6 +135,17 @@ impl Collection {
     /// The dictionary of the documents, by the keystring of `_id`.
     pub fn primary(&self) -> DictionaryId {
         self.primary
+    }
+
+    /// Whether everything of it is there in a state: false where the state is that after a drop, of
+    /// it or of one of its indexes, which this version of the metadata does not know of yet.
+    pub fn is_whole_in(&self, state: &Snapshot) -> bool {
+        let indexes = self.indexes.iter().map(|index| index.dictionary);
+        self.is_view()
+            || std::iter::once(self.primary)
+                .chain(self.order)
+                .chain(indexes)
+                .all(|dictionary| state.has_dictionary(dictionary))
     }
 
     /// The order of texts where an operation or an index does not say, and in the keys of the

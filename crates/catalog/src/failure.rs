@@ -24,11 +24,7 @@ pub fn from_engine(error: engine::Error) -> Error {
             Code::LOCK_TIMEOUT,
             format!("Lock not granted within {waited_ms} ms. Try restarting the transaction."),
         ),
-        E::NoSuchDictionary(_) => Error::new(
-            Code::SNAPSHOT_UNAVAILABLE,
-            "Unable to read from a snapshot due to pending collection catalog changes; please \
-             retry the operation.",
-        ),
+        E::NoSuchDictionary(_) => snapshot_unavailable(),
         E::TooLarge { what, size, limit } => Error::new(
             if what.starts_with("transaction") {
                 Code::TRANSACTION_TOO_LARGE
@@ -47,6 +43,16 @@ pub fn from_engine(error: engine::Error) -> Error {
         }
         other => Error::new(Code::INTERNAL_ERROR, other.to_string()),
     }
+}
+
+/// A collection that was looked up is not the one of the state that is read: it was created or
+/// dropped in between.
+pub fn snapshot_unavailable() -> Error {
+    Error::new(
+        Code::SNAPSHOT_UNAVAILABLE,
+        "Unable to read from a snapshot due to pending collection catalog changes; please retry \
+         the operation.",
+    )
 }
 
 /// Whether a single statement that failed so may start over: nothing of it was kept. One that has

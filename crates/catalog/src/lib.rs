@@ -25,6 +25,7 @@ mod metadata;
 mod namespace;
 mod observer;
 mod options;
+mod past;
 mod pending;
 mod reindex;
 mod session_records;
@@ -52,7 +53,7 @@ pub use engine::{
     Cursor, DictionaryId, Direction, Engine, KeyRange, Snapshot, Timestamp, Value,
     besides_the_task, thread_commits,
 };
-pub use failure::{DEADLOCK, from_engine, is_retryable};
+pub use failure::{DEADLOCK, from_engine, is_retryable, snapshot_unavailable};
 pub use held::Reader;
 pub use index::{INTERNAL_TIME_INDEX, IndexSpec, default_index_name, known_options};
 pub use locks::ShownLock;

@@ -75,10 +75,11 @@ impl Namespace {
         self.collection().starts_with("system.buckets.")
     }
 
-    /// Refuses namespaces that no client may write to.
+    /// Refuses namespaces that no client may write to. The collections of accounts are among them,
+    /// in every database: what somebody put there today would be an account on the day that the
+    /// server asks for one.
     pub fn check_writable(&self) -> Result<()> {
-        const WRITABLE: [&str; 5] =
-            ["system.js", "system.profile", "system.users", "system.version", "system.roles"];
+        const WRITABLE: [&str; 2] = ["system.js", "system.profile"];
         let kept_apart = self.as_str() == Self::TRANSACTIONS;
         if kept_apart || self.is_system() && !WRITABLE.contains(&self.collection()) {
             return Err(invalid(format!("cannot write to '{}'", self.full)));
@@ -148,5 +149,13 @@ mod tests {
         assert!(Namespace::new("a", "system.js").unwrap().check_writable().is_ok());
         assert!(Namespace::new("a", "b").unwrap().check_writable().is_ok());
         assert!(Namespace::parse(Namespace::TRANSACTIONS).unwrap().check_writable().is_err());
+        // Security finding 12: accounts cannot be laid before there are any.
+        for database in ["admin", "a", "local", "config", "$external"] {
+            for name in ["users", "roles", "version", "keys", "new_users", "backup_users"] {
+                let namespace = Namespace::new(database, &format!("system.{name}")).unwrap();
+                let error = namespace.check_writable().unwrap_err();
+                assert_eq!(error.code(), Code::INVALID_NAMESPACE, "{namespace}");
+            }
+        }
     }
 }

@@ -163,6 +163,11 @@ impl Txn {
         matches!(self.client, Client::Connection(isolation, _) if isolation != Isolation::Mvcc)
     }
 
+    /// Whether all of its statements read the state of its begin.
+    pub(crate) fn reads_a_fixed_state(&self) -> bool {
+        matches!(self.client, Client::Session(_) | Client::Connection(Isolation::Mvcc, _))
+    }
+
     /// How long it waits for locks.
     pub(crate) fn patience(&self) -> Duration {
         let of_engine = || self.catalog.engine().options().lock_timeout;
@@ -237,7 +242,10 @@ impl Txn {
             return Ok(Some(Arc::clone(&touched.collection)));
         }
         loop {
-            let Some(found) = self.collection(namespace) else { return Ok(None) };
+            let Some(found) = self.collection(namespace) else {
+                self.absent_for_write(namespace)?;
+                return Ok(None);
+            };
             if found.is_view() {
                 return Err(Error::new(
                     Code::COMMAND_NOT_SUPPORTED_ON_VIEW,

@@ -1,5 +1,6 @@
 //! Commands that run pipelines.
 
 pub(crate) mod aggregate;
+mod catalog_sources;
 pub(crate) mod map_reduce;
 pub(crate) mod sources;

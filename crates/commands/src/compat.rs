@@ -26,6 +26,14 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     ("`lsid` with the digest of a user", "13 Unauthorized: there are no users yet"),
     ("writing to `config.transactions`", "73 InvalidNamespace"),
+    (
+        "writing to `system.users`, `system.roles`, `system.version` of any database",
+        "73 InvalidNamespace: there are no users yet, and none can be laid in advance",
+    ),
+    (
+        "`$clusterTime` more than a day ahead of this machine (MongoDB: a year)",
+        "205 ClusterTimeFailsRateLimiter",
+    ),
     ("replica set configurations of several members", "93 InvalidReplicaSetConfig"),
     ("in a session's transaction: `count`", "263 OperationNotSupportedInTransaction"),
     (

@@ -10,6 +10,7 @@ use os::Clock;
 use parking_lot::Mutex;
 use query::Interrupt;
 use session::Operation;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
@@ -22,10 +23,28 @@ pub struct ConnectionInfo {
     pub local: String,
 }
 
+impl ConnectionInfo {
+    /// Whether the client is on this machine: a loopback address, or a Unix socket, whose ends have
+    /// no address of the network.
+    pub(crate) fn is_of_this_machine(&self) -> bool {
+        self.remote.parse::<SocketAddr>().map_or(true, |at| at.ip().to_canonical().is_loopback())
+    }
+}
+
+/// Whose word a connection carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Origin {
+    /// Somebody's who connected, wherever from.
+    Client,
+    /// The server's own, before it listens: it may set what is fixed afterwards.
+    Startup,
+}
+
 /// A client connection.
 pub struct Connection {
     pub(crate) id: u64,
     pub(crate) info: ConnectionInfo,
+    pub(crate) origin: Origin,
     pub(crate) operation: Arc<Operation>,
     /// The same slot as running queries see it.
     pub(crate) interrupt: Arc<dyn Interrupt>,
@@ -45,6 +64,8 @@ pub struct Connection {
     pub(crate) lock_timeout_ms: AtomicI64,
     /// What `setWriteLockYielding` was told last.
     pub(crate) yields_write_lock: AtomicBool,
+    /// The cursor whose next batch follows the last reply by itself; 0 without one.
+    pub(crate) exhaust_cursor: AtomicI64,
 }
 
 impl Connection {

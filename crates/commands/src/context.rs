@@ -117,6 +117,17 @@ impl<'a> Context<'a> {
         self.service.os.clock.monotonic()
     }
 
+    /// Forgets what the command's code has made of the reply so far.
+    pub(crate) fn start_over(&mut self) {
+        self.reply.clear();
+        self.exhaust = None;
+        self.figures = Figures::default();
+        self.statement_failed = false;
+        if let Some(log) = &mut self.log {
+            log.retried.clear();
+        }
+    }
+
     /// Fails where the operation was killed or ran out of time.
     pub(crate) fn check_interrupt(&self) -> Result<()> {
         self.connection.operation.check(|| self.now())

@@ -12,5 +12,6 @@ pub(crate) mod get_last_error;
 pub(crate) mod get_more;
 pub(crate) mod insert;
 pub(crate) mod kill_cursors;
+pub(crate) mod query_shape;
 pub(crate) mod update;
 pub(crate) mod write_reply;

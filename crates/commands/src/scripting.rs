@@ -73,6 +73,10 @@ impl script::Host for ScriptHost {
         Err(Error::new(Code::INTERRUPTED, format!("JavaScript ran for more than {limit} ms")))
     }
 
+    fn now(&self) -> Duration {
+        self.interrupt.clock.monotonic()
+    }
+
     fn rest(&self, time: Duration) {
         self.interrupt.clock.sleep(time);
     }

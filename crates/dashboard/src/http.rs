@@ -3,8 +3,8 @@
 //! What is always true: at most [`MAX_CONNECTIONS`] connections; one that sends no complete header
 //! for [`HEADER_TIME`] is closed; a header is at most [`MAX_HEADER_BYTES`]; bodies are not read.
 
-use crate::Source;
 use crate::site::Site;
+use crate::{ShowValues, Source};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use os::{JoinHandle, Os};
 use std::convert::Infallible;
 use std::io;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpStream;
@@ -42,7 +42,7 @@ pub struct StatusPort {
 
 impl StatusPort {
     /// Serves on sockets that listen already; `names` are the hosts that requests may name beside
-    /// addresses and `localhost`.
+    /// addresses and `localhost`; `show_values` says who sees what clients sent.
     ///
     /// # Errors
     /// Where there is no thread or no event loop to be had.
@@ -50,6 +50,7 @@ impl StatusPort {
         os: &Os,
         listeners: Vec<TcpListener>,
         names: Vec<String>,
+        show_values: ShowValues,
         source: Arc<dyn Source>,
     ) -> io::Result<Self> {
         for listener in &listeners {
@@ -57,7 +58,7 @@ impl StatusPort {
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
-        let site = Arc::new(Site::new(names, source));
+        let site = Arc::new(Site::new(names, show_values, source));
         let job = move || {
             let tasks = LocalSet::new();
             tasks.block_on(&runtime, async move {
@@ -89,10 +90,10 @@ async fn accept(listener: TcpListener, room: Arc<Semaphore>, site: Arc<Site>) {
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 let site = Arc::clone(&site);
                 spawn_local(async move {
-                    serve(stream, site).await;
+                    serve(stream, peer.ip(), site).await;
                     drop(place);
                 });
             }
@@ -101,9 +102,9 @@ async fn accept(listener: TcpListener, room: Arc<Semaphore>, site: Arc<Site>) {
     }
 }
 
-async fn serve(stream: TcpStream, site: Arc<Site>) {
+async fn serve(stream: TcpStream, peer: IpAddr, site: Arc<Site>) {
     let answer = service_fn(move |request: Request<Incoming>| {
-        let response = site.answer(&request);
+        let response = site.answer(&request, peer);
         async move { Ok::<Response<Full<Bytes>>, Infallible>(response) }
     });
     let served = http1::Builder::new()

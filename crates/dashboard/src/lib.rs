@@ -7,14 +7,17 @@
 //!    processors keeps one. Connections, headers and time are bounded.
 //! 3. A request must name a host that is an address, `localhost` or a name it was told: a page of
 //!    somebody else's, whose name was pointed at this machine, is refused.
-//! 4. The page needs nothing from outside.
+//! 4. The page needs nothing from outside, and nobody else's page makes a browser ask for data.
+//! 5. What clients sent is shown only to those whom [`ShowValues`] names; others see names and counts.
 #![forbid(unsafe_code)]
 
 mod http;
 mod json;
+mod redact;
 mod site;
 
 pub use http::StatusPort;
+pub use redact::ShowValues;
 
 use bson::{Document, RawDocumentBuf};
 

@@ -9,7 +9,10 @@
 //! ```
 //!
 //! Always true: only GET and HEAD are answered, and every command that is sent stands in this file.
+//! A browser is answered with data only where the page itself asks: not where another site makes it
+//! ask, even if that could not read the answer, for the asking costs the server work.
 
+use crate::redact::{self, ShowValues};
 use crate::{Source, json};
 use bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use http_body_util::Full;
@@ -35,16 +38,22 @@ const JSON: &str = "application/json; charset=utf-8";
 /// Everything there is to answer with.
 pub(crate) struct Site {
     names: Vec<String>,
+    show_values: ShowValues,
     source: Arc<dyn Source>,
 }
 
 impl Site {
-    pub(crate) fn new(names: Vec<String>, source: Arc<dyn Source>) -> Self {
-        Self { names, source }
+    pub(crate) fn new(
+        names: Vec<String>,
+        show_values: ShowValues,
+        source: Arc<dyn Source>,
+    ) -> Self {
+        Self { names, show_values, source }
     }
 
-    /// The answer to a request. Waits for what the commands behind it wait for.
-    pub(crate) fn answer<B>(&self, request: &Request<B>) -> Response<Full<Bytes>> {
+    /// The answer to a request that came from `peer`. Waits for what the commands behind it wait
+    /// for.
+    pub(crate) fn answer<B>(&self, request: &Request<B>, peer: IpAddr) -> Response<Full<Bytes>> {
         if !self.is_for_us(request.uri(), request.headers()) {
             let text = "This name is not one of this server's: use an address or localhost.\n";
             return plain(StatusCode::MISDIRECTED_REQUEST, text);
@@ -52,13 +61,19 @@ impl Site {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "Only GET and HEAD.\n");
         }
+        if request.uri().path() != "/" && is_of_another_site(request.headers()) {
+            return plain(StatusCode::FORBIDDEN, "Another site's page may not ask this.\n");
+        }
         match request.uri().path() {
             "/" => self.page(),
             "/metrics" => {
                 let kind = "text/plain; version=0.0.4; charset=utf-8";
                 respond(StatusCode::OK, kind, self.source.metrics())
             }
-            "/api/now" => as_json(&self.now()),
+            "/api/now" => {
+                let values = self.show_values.to(is_local(peer, request.headers()));
+                as_json(&self.now(values))
+            }
             "/api/collections" => as_json(&self.collections()),
             "/api/history" => self.history(request.uri().query().unwrap_or_default()),
             _ => plain(StatusCode::NOT_FOUND, "There is nothing here.\n"),
@@ -103,17 +118,29 @@ impl Site {
         self.source.command("admin", command)
     }
 
-    fn now(&self) -> Value {
+    /// What goes on, with the values that clients sent or without.
+    fn now(&self, values: bool) -> Value {
         let ask = |command: Document| json::object(&self.admin(&command));
+        let list = |command: Document, name: &str| {
+            let mut list = ask(command)[name].take();
+            if !values {
+                redact::hide_all(&mut list);
+            }
+            list
+        };
         let log = self.admin(&doc! { "getLog": "global" });
+        let mut slow = parsed(&log, |line| line.contains("\"id\":51803,"));
+        if !values {
+            redact::hide_lines(&mut slow);
+        }
         json!({
             "build": ask(doc! { "buildInfo": 1 }),
             "status": ask(doc! { "serverStatus": 1, "none": 1, "opcounters": 1, "connections": 1 }),
-            "operations": ask(doc! { "currentOp": 1, "$all": true })["inprog"],
-            "waiting": ask(doc! { "showPendingLockRequests": 1 })["requests"],
-            "transactions": ask(doc! { "showLiveTransactions": 1 })["transactions"],
+            "operations": list(doc! { "currentOp": 1, "$all": true }, "inprog"),
+            "waiting": list(doc! { "showPendingLockRequests": 1 }, "requests"),
+            "transactions": list(doc! { "showLiveTransactions": 1 }, "transactions"),
             "warnings": parsed(&self.admin(&doc! { "getLog": "startupWarnings" }), |_| true),
-            "slow": parsed(&log, |line| line.contains("\"id\":51803,")),
+            "slow": slow,
         })
     }
 
@@ -152,6 +179,24 @@ impl Site {
         }
         as_json(&json::object(&self.admin(&command)))
     }
+}
+
+/// Whether a browser asks because a page of another site made it. Programs say neither.
+fn is_of_another_site(headers: &HeaderMap) -> bool {
+    let said = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let by_another = said("sec-fetch-site").is_some_and(|by| !matches!(by, "same-origin" | "none"));
+    let host = said("host").unwrap_or_default();
+    let from_another = said("origin").is_some_and(|origin| {
+        origin.split_once("://").is_none_or(|(_, name)| !name.eq_ignore_ascii_case(host))
+    });
+    by_another || from_another
+}
+
+/// Whether somebody on this machine asks: not a proxy on it for somebody elsewhere.
+fn is_local(peer: IpAddr, headers: &HeaderMap) -> bool {
+    const OF_PROXIES: [&str; 4] = ["forwarded", "via", "x-forwarded-for", "x-real-ip"];
+    let peer = peer.to_canonical();
+    peer.is_loopback() && !OF_PROXIES.iter().any(|name| headers.contains_key(*name))
 }
 
 /// The lines of a `getLog` reply that are wanted, newest first, as they were logged.
@@ -212,14 +257,29 @@ mod tests {
     use super::*;
     use parking_lot::Mutex;
 
-    /// Answers each command with itself, and remembers it.
+    /// Answers each command with itself and what it was given, and remembers it.
     #[derive(Default)]
     struct Echo(Mutex<Vec<String>>);
 
     impl Source for Echo {
         fn command(&self, database: &str, command: &Document) -> RawDocumentBuf {
             self.0.lock().push(format!("{database} {command}"));
-            RawDocumentBuf::try_from(command).unwrap()
+            let mut reply = command.clone();
+            let line = r#"{"id":51803,"attr":{"ns":"a.b","command":{"find":"b","filter":{"card":"4711"}}}}"#;
+            reply.extend(match command.keys().next().map(String::as_str) {
+                Some("currentOp") => {
+                    doc! { "inprog": [{ "ns": "a.b", "command": { "insert": "b", "card": "4711" } }] }
+                }
+                Some("showPendingLockRequests") => {
+                    doc! { "requests": [{ "index": "card_1", "bounds": ["4711"] }] }
+                }
+                Some("showLiveTransactions") => {
+                    doc! { "transactions": [{ "txnid": 1, "rowLocks": [{ "bounds": ["4711"] }] }] }
+                }
+                Some("getLog") if matches!(command.get_str("getLog"), Ok("global")) => doc! { "log": [line] },
+                _ => Document::new(),
+            });
+            RawDocumentBuf::try_from(&reply).unwrap()
         }
 
         fn metrics(&self) -> String {
@@ -231,13 +291,83 @@ mod tests {
         }
     }
 
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
     fn ask(method: Method, host: &str, path: &str) -> (Response<Full<Bytes>>, Vec<String>) {
+        ask_with(method, path, &[("host", host)], HERE, ShowValues::Local)
+    }
+
+    fn ask_with(
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        peer: IpAddr,
+        show: ShowValues,
+    ) -> (Response<Full<Bytes>>, Vec<String>) {
         let echo = Arc::new(Echo::default());
-        let site = Site::new(vec!["db.example".to_owned()], Arc::clone(&echo) as Arc<dyn Source>);
-        let request = Request::builder().method(method).uri(path).header(header::HOST, host);
-        let response = site.answer(&request.body(()).unwrap());
+        let source = Arc::clone(&echo) as Arc<dyn Source>;
+        let site = Site::new(vec!["db.example".to_owned()], show, source);
+        let request = Request::builder().method(method).uri(path);
+        let request =
+            headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let response = site.answer(&request.body(()).unwrap(), peer);
         let asked = echo.0.lock().clone();
         (response, asked)
+    }
+
+    fn text(response: Response<Full<Bytes>>) -> String {
+        use http_body_util::BodyExt;
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let bytes = runtime.block_on(response.into_body().collect()).unwrap().to_bytes();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    #[test]
+    fn security_finding_6_values_are_for_this_machine_only() {
+        let elsewhere: IpAddr = "192.0.2.7".parse().unwrap();
+        let mapped: IpAddr = "::ffff:127.0.0.1".parse().unwrap();
+        let host = ("host", "localhost");
+        for (peer, headers, show, shown) in [
+            (HERE, &[host][..], ShowValues::Local, true),
+            (mapped, &[host], ShowValues::Local, true),
+            (elsewhere, &[host], ShowValues::Local, false),
+            (HERE, &[host, ("x-forwarded-for", "192.0.2.7")], ShowValues::Local, false),
+            (HERE, &[host], ShowValues::Never, false),
+            (elsewhere, &[host], ShowValues::Always, true),
+        ] {
+            let (response, _) = ask_with(Method::GET, "/api/now", headers, peer, show);
+            let text = text(response);
+            assert_eq!(text.matches("4711").count(), if shown { 4 } else { 0 }, "{peer}: {text}");
+            assert!(text.contains("a.b") && text.contains("card_1"), "{text}");
+        }
+    }
+
+    #[test]
+    fn security_finding_7_other_sites_cannot_make_a_browser_ask() {
+        let host = ("host", "localhost:28017");
+        let paths = ["/api/now", "/api/collections", "/api/history?step=1", "/metrics"];
+        for (more, expected) in [
+            (("sec-fetch-site", "cross-site"), 403),
+            (("sec-fetch-site", "same-site"), 403),
+            (("origin", "https://evil.example"), 403),
+            (("origin", "http://localhost:3000"), 403),
+            (("origin", "null"), 403),
+            (("sec-fetch-site", "same-origin"), 200),
+            (("sec-fetch-site", "none"), 200),
+            (("origin", "http://localhost:28017"), 200),
+            (("user-agent", "Prometheus"), 200),
+        ] {
+            for path in paths {
+                let headers = &[host, more];
+                let (response, asked) =
+                    ask_with(Method::GET, path, headers, HERE, ShowValues::Local);
+                assert_eq!(response.status(), expected, "{path} {more:?}");
+                assert!(expected == 200 || asked.is_empty(), "{path} {more:?}: {asked:?}");
+            }
+        }
+        // A link to the page is nothing but a link.
+        let link = &[host, ("sec-fetch-site", "cross-site")];
+        assert_eq!(ask_with(Method::GET, "/", link, HERE, ShowValues::Local).0.status(), 200);
     }
 
     #[test]

@@ -88,8 +88,16 @@ impl Engine {
 
     /// As [`Engine::temporary`], with other options.
     pub fn temporary_with(change: impl FnOnce(&mut Options)) -> Self {
-        let disk = os::sim::SimOs::new(0).os();
-        let os = Os { vfs: disk.vfs, ..Os::real() };
+        Self::temporary_over(&os::sim::SimOs::new(0).os(), change)
+    }
+
+    /// As [`Engine::temporary`], on a simulated disk that may crash and be started again.
+    pub fn temporary_on(disk: &Os) -> Self {
+        Self::temporary_over(disk, |_| {})
+    }
+
+    fn temporary_over(disk: &Os, change: impl FnOnce(&mut Options)) -> Self {
+        let os = Os { vfs: Arc::clone(&disk.vfs), ..Os::real() };
         let mut options = Options::new("/temporary");
         options.cache_size = 64 << 20;
         options.fs_redzone_percent = 0;

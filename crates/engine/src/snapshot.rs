@@ -42,6 +42,11 @@ impl Snapshot {
         self.readers.is_some()
     }
 
+    /// Whether the dictionary is there in this state, as it was committed.
+    pub fn has_dictionary(&self, dictionary: DictionaryId) -> bool {
+        self.find(dictionary).is_ok()
+    }
+
     /// The commit timestamp this view shows.
     pub fn timestamp(&self) -> Timestamp {
         Timestamp(self.pinned.timestamp)

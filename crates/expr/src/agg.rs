@@ -42,7 +42,7 @@ pub use optimize::Dependencies;
 pub use parse::fields as parse_fields;
 pub use path::{FieldPath, split as split_path};
 pub use value::{Made, Value, is_truthy};
-pub use variables::{ParseContext, VarId, Variables};
+pub use variables::{ParseContext, Scored, VarId, Variables};
 
 pub(crate) use arith::{Spread, average};
 pub(crate) use array::read_n;

@@ -218,6 +218,18 @@ pub struct InSet {
 impl InSet {
     /// Sorts and deduplicates the values in the order of texts that the filter runs under.
     pub fn new(
+        values: Vec<RawBson>,
+        patterns: Vec<Pattern>,
+        under: Option<&Collation>,
+    ) -> Result<Self> {
+        let order = |a: &RawBson, b: &RawBson| -> Ordering {
+            crate::order::compare_under(a.as_raw_bson_ref(), b.as_raw_bson_ref(), under)
+        };
+        Ok(Self::gathered(limits::sort_by(values, order)?, patterns, under))
+    }
+
+    /// [`Self::new`] of values that are in order for the most part.
+    fn gathered(
         mut values: Vec<RawBson>,
         patterns: Vec<Pattern>,
         under: Option<&Collation>,

@@ -52,7 +52,7 @@ fn enter<'a, 'p>(document: &'a RawDocument, components: &'p [Component]) -> Resu
     let mut rest = components;
     while let Some((first, after)) = rest.split_first() {
         rest = after;
-        match current.get(first.name())? {
+        match raw::field(current, first.name())? {
             Some(RawBsonRef::Document(inner)) if !rest.is_empty() => current = inner,
             Some(RawBsonRef::Array(array)) => return at_array(array, rest),
             Some(value) if rest.is_empty() => {
@@ -86,7 +86,7 @@ fn at_array<'a, 'p>(array: &'a RawArray, rest: &'p [Component]) -> Result<Slot<'
 fn any_document_has(array: &RawArray, name: &str) -> Result<bool> {
     for element in raw::values(array) {
         if let RawBsonRef::Document(document) = element?
-            && document.get(name)?.is_some()
+            && raw::field(document, name)?.is_some()
         {
             return Ok(true);
         }

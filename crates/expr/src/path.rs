@@ -193,7 +193,7 @@ impl<'a> Walk<'_, '_, 'a> {
         let Some((first, rest)) = components.split_first() else {
             return (self.visit)(Some(RawBsonRef::Document(document)), outer);
         };
-        match document.get(&first.name)? {
+        match raw::field(document, &first.name)? {
             Some(value) if rest.is_empty() => self.leaf(value, outer),
             Some(RawBsonRef::Document(inner)) => self.document(inner, rest, outer),
             Some(RawBsonRef::Array(array)) => self.array(array, rest, outer),

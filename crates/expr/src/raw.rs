@@ -85,6 +85,13 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
+/// The value of a document's field. Looking for it goes over the fields before it, and counts as the work
+/// of going over all.
+pub fn field<'a>(document: &'a RawDocument, name: &str) -> Result<Option<RawBsonRef<'a>>> {
+    limits::poll_work(1 + document.as_bytes().len() / limits::BYTES_PER_UNIT)?;
+    Ok(document.get(name)?)
+}
+
 /// Roughly the bytes of a value in a document.
 pub fn size_of(value: &RawBson) -> usize {
     crate::agg::size_of(value.as_raw_bson_ref())

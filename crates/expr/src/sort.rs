@@ -115,6 +115,7 @@ impl SortPattern {
         let mut least: Option<Vec<u8>> = None;
         let mut spare = Vec::new();
         multikey::expand(document, &self.paths, &mut |tuple| {
+            limits::poll_work(1 + spare.len() / limits::BYTES_PER_UNIT)?;
             let key = self.tuple_key(tuple, under, std::mem::take(&mut spare))?;
             match &mut least {
                 Some(least) if key < *least => spare = std::mem::replace(least, key),

@@ -10,6 +10,9 @@
 //! 2. The border of a shape belongs to it.
 //! 3. The ranges of a search hold a cell of every geometry that the shape searched for meets; they
 //!    may hold others.
+//! What goes over many edges ends early where its operation is stopped (`limits::is_stopped`). Reading a
+//! geometry then fails; whoever asks of a relation, distance or cover asks `limits::check_stopped` before the
+//! answer is used.
 #![forbid(unsafe_code)]
 
 pub mod cell;

@@ -51,6 +51,12 @@ fn bad<T>(message: impl Into<String>) -> Result<T> {
 impl Geometry {
     /// Reads a stored value.
     pub fn parse(value: RawBsonRef<'_>) -> Result<Self> {
+        let parsed = Self::read(value);
+        limits::check_stopped()?;
+        parsed
+    }
+
+    fn read(value: RawBsonRef<'_>) -> Result<Self> {
         match value {
             RawBsonRef::Array(_) => pair(value, true).map(Self::Pair),
             RawBsonRef::Document(document) => {
@@ -89,6 +95,12 @@ impl Geometry {
 impl Region {
     /// Reads one specifier, `$geometry` or a legacy shape.
     pub fn parse(name: &str, value: RawBsonRef<'_>) -> Result<Self> {
+        let parsed = Self::read(name, value);
+        limits::check_stopped()?;
+        parsed
+    }
+
+    fn read(name: &str, value: RawBsonRef<'_>) -> Result<Self> {
         let unknown = || bad(format!("unknown geo specifier: {name}: {}", text(value)));
         let parts = match value {
             RawBsonRef::Array(array) => array.into_iter().collect::<Result<Vec<_>, _>>()?,

@@ -60,6 +60,7 @@ pub(crate) fn ring_fault(vertices: &[Vector]) -> Option<String> {
     order.sort_by(|a, b| a.0.total_cmp(&b.0));
     for (place, (_, end, one)) in order.iter().enumerate() {
         let near = order[place + 1..].iter().take_while(|(begin, ..)| begin <= end);
+        let near = near.take_while(|_| !limits::is_stopped(1));
         for (_, _, other) in near {
             let (first, second) = (*one.min(other), *one.max(other));
             let ((middle, far), (other_middle, other_far)) = (reach[first], reach[second]);
@@ -146,7 +147,8 @@ impl Ring {
     /// Its edges in order.
     pub(crate) fn edges(&self) -> impl Iterator<Item = (Vector, Vector)> + '_ {
         let next = self.vertices[1..].iter().chain(&self.vertices[..1]);
-        self.vertices.iter().copied().zip(next.copied())
+        let edges = self.vertices.iter().copied().zip(next.copied());
+        edges.take_while(|_| !limits::is_stopped(1))
     }
 
     fn is_on_border(&self, point: Vector) -> bool {

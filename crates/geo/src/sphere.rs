@@ -38,8 +38,13 @@ impl Shape {
         }
     }
 
+    fn own_points(&self) -> impl Iterator<Item = &Vector> {
+        self.points.iter().take_while(|_| !limits::is_stopped(1))
+    }
+
     fn line_edges(&self) -> impl Iterator<Item = (Vector, Vector)> + '_ {
-        self.lines.iter().flat_map(|line| line.windows(2).map(|pair| (pair[0], pair[1])))
+        let edges = self.lines.iter().flat_map(|line| line.windows(2));
+        edges.map(|pair| (pair[0], pair[1])).take_while(|_| !limits::is_stopped(1))
     }
 
     /// Everything that is drawn of it: points as edges without length, lines, and borders.
@@ -55,26 +60,26 @@ impl Shape {
     }
 
     fn contains_point(&self, point: Vector) -> bool {
-        self.points.contains(&point)
+        self.own_points().any(|own| *own == point)
             || self.line_edges().any(|(a, b)| is_on(point, a, b))
             || self.area_contains(point)
     }
 
     fn meets_arc(&self, a: Vector, b: Vector) -> bool {
-        self.points.iter().any(|point| is_on(*point, a, b))
+        self.own_points().any(|point| is_on(*point, a, b))
             || self.line_edges().any(|(c, d)| touches(a, b, c, d))
             || self.polygons.iter().any(|polygon| polygon.meets_arc(a, b))
     }
 
     fn meets_polygon(&self, polygon: &Polygon) -> bool {
-        self.points.iter().any(|point| polygon.contains(*point))
+        self.own_points().any(|point| polygon.contains(*point))
             || self.line_edges().any(|(a, b)| polygon.meets_arc(a, b))
             || self.polygons.iter().any(|own| own.meets(polygon))
     }
 
     /// Whether two shapes have a point in common.
     pub fn meets(&self, other: &Self) -> bool {
-        other.points.iter().any(|point| self.contains_point(*point))
+        other.own_points().any(|point| self.contains_point(*point))
             || other.line_edges().any(|(a, b)| self.meets_arc(a, b))
             || other.polygons.iter().any(|polygon| self.meets_polygon(polygon))
     }
@@ -82,7 +87,7 @@ impl Shape {
     /// Whether every part of another shape lies in one of this one's areas.
     pub fn contains(&self, other: &Self) -> bool {
         let within = |part: &dyn Fn(&Polygon) -> bool| self.polygons.iter().any(part);
-        other.points.iter().all(|point| within(&|area| area.contains(*point)))
+        other.own_points().all(|point| within(&|area| area.contains(*point)))
             && other.lines.iter().all(|line| {
                 within(&|area| line.windows(2).all(|pair| area.contains_arc(pair[0], pair[1])))
             })

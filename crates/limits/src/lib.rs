@@ -55,6 +55,8 @@ struct Operation {
 
 thread_local! {
     static OPERATION: RefCell<Option<Operation>> = const { RefCell::new(None) };
+    /// Why code that cannot fail has ended early.
+    static STOPPED: RefCell<Option<errors::Error>> = const { RefCell::new(None) };
     /// Units of work left before the interrupt is asked again.
     static COUNTDOWN: Cell<u32> = const { Cell::new(POLL_PERIOD) };
 }
@@ -71,6 +73,7 @@ pub struct Scope {
 /// Enters an operation on this thread.
 pub fn enter(interrupt: Arc<dyn Interrupt>, account: Arc<Account>) -> Scope {
     let entered = Some(Operation { interrupt, account });
+    STOPPED.set(None);
     let outer = OPERATION.with(|operation| operation.replace(entered));
     Scope { outer, not_send: PhantomData }
 }
@@ -104,9 +107,31 @@ pub fn note_work(units: usize) {
     COUNTDOWN.set(COUNTDOWN.get().saturating_sub(units));
 }
 
+/// Counts `units` of work in code that cannot fail; true where it should end at once with whatever
+/// result. Whoever called that code asks [`check_stopped`] before the result is used.
+#[inline]
+pub fn is_stopped(units: usize) -> bool {
+    match poll_work(units) {
+        Ok(()) => false,
+        Err(error) => {
+            STOPPED.set(Some(error));
+            // Until somebody takes the error, each poll asks.
+            COUNTDOWN.set(0);
+            true
+        }
+    }
+}
+
+/// Fails where code that cannot fail was ended by [`is_stopped`] since it was last asked. So does the
+/// next [`poll`].
+pub fn check_stopped() -> Result<()> {
+    STOPPED.take().map_or(Ok(()), Err)
+}
+
 /// Asks the interrupt now.
 #[cold]
 pub fn check() -> Result<()> {
+    check_stopped()?;
     COUNTDOWN.set(POLL_PERIOD);
     interrupt().map_or(Ok(()), |interrupt| interrupt.check())
 }
@@ -156,11 +181,15 @@ mod tests {
         let ended = (0..10_000).position(|_| poll().is_err()).expect("it is killed");
         assert!(ended < POLL_PERIOD as usize, "{ended}");
         assert!(poll_work(usize::MAX).is_err(), "a lot of work at once asks at once");
+        assert!(is_stopped(POLL_PERIOD as usize));
+        assert!(poll().is_err(), "code that could not fail was stopped");
+        assert!(is_stopped(POLL_PERIOD as usize));
+        assert!(check_stopped().is_err() && check_stopped().is_ok());
         note_work(usize::MAX);
         assert!(poll().is_err(), "work that was noted is asked about next");
         drop(scope);
         assert!((0..10_000).all(|_| poll().is_ok()), "after the scope");
-        assert_eq!(killed.0.load(Ordering::Relaxed), 3);
+        assert_eq!(killed.0.load(Ordering::Relaxed), 5);
     }
 
     #[test]

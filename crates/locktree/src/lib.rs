@@ -21,6 +21,7 @@ mod escalate;
 mod inspect;
 #[cfg(all(test, shuttle))]
 mod interleavings;
+mod ordered;
 mod owner;
 mod range;
 mod shard;

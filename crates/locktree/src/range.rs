@@ -50,6 +50,16 @@ impl Range {
 }
 
 impl Range {
+    /// Whether a key is not before it.
+    pub(crate) fn starts_by(&self, key: &[u8]) -> bool {
+        RangeBounds::<[u8]>::contains(&(slice(&self.lower), Bound::Unbounded), key)
+    }
+
+    /// Its ends, for a search in order; `None` where no key lies between them.
+    pub(crate) fn bounds(&self) -> Option<(Bound<&[u8]>, Bound<&[u8]>)> {
+        reaches(&self.lower, &self.upper).then(|| (slice(&self.lower), slice(&self.upper)))
+    }
+
     /// Bytes of its ends.
     pub(crate) fn bytes(&self) -> usize {
         let end = |bound: &Bound<Vec<u8>>| match bound {

@@ -2,6 +2,7 @@
 //!
 //! An entry exists while it has a holder, a waiter or a remembered commit, and no longer.
 
+use crate::ordered::Dictionaries;
 use crate::{Granted, Mode, Range};
 use hashbrown::HashMap;
 use hashbrown::hash_map::EntryRef;
@@ -208,6 +209,8 @@ pub(crate) struct Shard {
     remembered: VecDeque<(u64, Name)>,
     /// Commits up to this timestamp may have been forgotten.
     floor: u64,
+    /// The names of `entries` by dictionary.
+    dictionaries: Dictionaries,
     /// Bytes of lock memory taken here and not yet added to the table's sum.
     pub(crate) unreported: i64,
 }
@@ -221,6 +224,7 @@ impl Shard {
                 let mut entry = Entry::default();
                 entry.add(txn, mode);
                 let name = Name::from(&name);
+                self.dictionaries.add(&name);
                 vacant.insert_with_key(name.clone(), entry);
                 let granted = Granted { last_commit: 0, complete_since: floor };
                 return Fast::Granted(granted, Some(name));
@@ -269,12 +273,17 @@ impl Shard {
         let waited_for = entry.waiters > 0;
         if entry.is_idle() {
             occupied.remove();
+            self.dictionaries.remove(name);
         }
         Released { waited_for, remembered: commit.is_some() }
     }
 
     pub(crate) fn waiter_joins(&mut self, name: &Name) {
-        self.entries.entry(name.clone()).or_default().waiters += 1;
+        let entry = self.entries.entry(name.clone()).or_insert_with(|| {
+            self.dictionaries.add(name);
+            Entry::default()
+        });
+        entry.waiters += 1;
     }
 
     pub(crate) fn waiter_leaves(&mut self, name: &Name) {
@@ -282,7 +291,24 @@ impl Shard {
         entry.waiters = entry.waiters.saturating_sub(1);
         if entry.is_idle() {
             self.entries.remove(&name.borrow());
+            self.dictionaries.remove(name);
         }
+    }
+
+    /// The entries of a dictionary within a range, in the order of their keys.
+    pub(crate) fn within<'a>(
+        &'a mut self,
+        dictionary: u64,
+        range: &'a Range,
+    ) -> impl Iterator<Item = (&'a Name, &'a Entry)> {
+        let entries = &self.entries;
+        let names = self.dictionaries.within(dictionary, range, entries.keys());
+        names.filter_map(|name| Some((name, entries.get(&name.borrow())?)))
+    }
+
+    /// Called now and then: what only ranges need is let go of where none are asked for.
+    pub(crate) fn age(&mut self) {
+        self.dictionaries.age();
     }
 
     /// Forgets commits that no snapshot older than `oldest_snapshot` can conflict with; with
@@ -304,6 +330,7 @@ impl Shard {
                 entry.last_commit = 0;
                 if entry.is_idle() {
                     self.entries.remove(&name.borrow());
+                    self.dictionaries.remove(&name);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::inspect::{Counters, Told};
 use crate::owner::{Held, Interrupt, Locks, Owner};
-use crate::shard::{self, Fast, Name, NameRef, Shard};
+use crate::shard::{self, Entry, Fast, Name, NameRef, Shard};
 use crate::wait::{HeldRange, Outcome, Request, Target, Waiter, Waits};
 use crate::{Error, Granted, Mode, Range};
 use os::sync::Mutex;
@@ -151,8 +151,8 @@ impl LockTable {
         Ok(self.with_escalated(dictionary, granted))
     }
 
-    /// Locks a range with the gaps in it, waiting up to `timeout`. Looks at every key lock of the
-    /// table; key locks in a dictionary of which a range is held are slower, too.
+    /// Locks a range with the gaps in it, waiting up to `timeout`. Looks at the key locks that lie in
+    /// it, and at every shard; key locks in a dictionary of which a range is held are slower, too.
     pub fn acquire_range(
         &self,
         owner: &mut Locks,
@@ -342,12 +342,15 @@ impl LockTable {
             return;
         }
         let mut waited_for: Vec<Name> = Vec::new();
-        let mut ranged = false;
+        let mut ranged: BTreeSet<u64> = BTreeSet::new();
         for Held { name, .. } in owner.held.drain(..) {
             let mut shard = self.shard(name.borrow()).lock();
             let released = shard.release(&name, owner.txn, commit);
             // Under the shard's lock, as a request that looked before has raised it by then.
-            ranged |= self.has_ranges(shard::split(&name).0);
+            let dictionary = shard::split(&name).0;
+            if self.has_ranges(dictionary) {
+                ranged.insert(dictionary);
+            }
             // A remembered commit keeps the entry, and its bytes, until it is forgotten.
             if !released.remembered {
                 self.take_bytes(&mut shard, -(shard::cost(&name) as i64));
@@ -371,19 +374,21 @@ impl LockTable {
             self.remember_escalated(&owner.escalated, ts);
         }
         owner.escalated.clear();
-        if waited_for.is_empty() && ranges.is_empty() && !ranged {
+        if waited_for.is_empty() && ranges.is_empty() && ranged.is_empty() {
             return;
         }
         let mut waits = self.waits.lock();
         for dictionary in ranges.keys() {
             self.drop_ranges(&mut waits, *dictionary, owner.txn, |_| true);
         }
-        if !ranges.is_empty() || ranged {
-            self.grant_everywhere(&mut waits);
-        } else {
-            for name in waited_for {
+        ranged.extend(ranges.keys());
+        for name in waited_for {
+            if !ranged.contains(&shard::split(&name).0) {
                 self.grant_queue(&mut waits, &name);
             }
+        }
+        for dictionary in ranged {
+            self.grant_in(&mut waits, dictionary);
         }
     }
 
@@ -424,7 +429,7 @@ impl LockTable {
             }
             Target::Range(dictionary, _) => {
                 self.ranges_of(dictionary).fetch_sub(1, Ordering::SeqCst);
-                self.grant_everywhere(waits);
+                self.grant_in(waits, dictionary);
             }
         }
     }
@@ -439,9 +444,9 @@ impl LockTable {
         }
     }
 
-    fn grant_everywhere(&self, waits: &mut Waits) {
-        let numbers: Vec<u64> = waits.requests.keys().copied().collect();
-        for number in numbers {
+    /// Grants what a range, or a key that a range waited for, has freed.
+    fn grant_in(&self, waits: &mut Waits, dictionary: u64) {
+        for number in waits.of_dictionary(dictionary) {
             self.grant_if_free(waits, number);
         }
     }
@@ -497,11 +502,9 @@ impl LockTable {
             }
         }
         // An upgrade does not queue behind a range: the range waits for its shared lock.
-        if waits.range_requests > 0 && !request.upgrade {
-            for earlier in waits.requests.range(..number).map(|(_, earlier)| earlier) {
-                if let Target::Range(d, range) = &earlier.target
-                    && *d == dictionary
-                    && !earlier.mode.compatible(request.mode)
+        if !request.upgrade {
+            for (earlier, range) in waits.ranges_before(number, dictionary) {
+                if !earlier.mode.compatible(request.mode)
                     && range.contains(key)
                     // Whoever holds something the range waits for goes first.
                     && !self.holds_in(request.txn, dictionary, range)
@@ -523,13 +526,9 @@ impl LockTable {
     ) -> Vec<u64> {
         let mut found = Vec::new();
         for shard in &self.shards {
-            let shard = shard.lock();
-            for (name, entry) in &shard.entries {
-                let (d, key) = shard::split(name);
-                if d == dictionary && range.contains(key) {
-                    let in_way = entry.holders.iter().filter(|h| !h.mode.compatible(request.mode));
-                    found.extend(in_way.map(|holder| holder.txn));
-                }
+            for (_, entry) in shard.lock().within(dictionary, range) {
+                let in_way = entry.holders.iter().filter(|h| !h.mode.compatible(request.mode));
+                found.extend(in_way.map(|holder| holder.txn));
             }
         }
         for held in waits.ranges.get(&dictionary).into_iter().flatten() {
@@ -537,22 +536,28 @@ impl LockTable {
                 found.push(held.txn);
             }
         }
-        for earlier in waits.requests.range(..number).map(|(_, earlier)| earlier) {
-            let overlaps = match &earlier.target {
-                Target::Key(name) => {
-                    let (d, key) = shard::split(name);
-                    d == dictionary && range.contains(key)
-                        // It waits for the requester itself: it cannot come first.
-                        && self.shard(name.borrow()).lock().entries.get(&name.borrow())
-                            .is_none_or(|entry| entry.held_by(request.txn).is_none())
-                }
-                Target::Range(d, other) => {
-                    *d == dictionary
-                        && other.overlaps(range)
-                        && !self.holds_in(request.txn, dictionary, other)
-                }
-            };
-            if overlaps && !earlier.mode.compatible(request.mode) {
+        for (name, queue) in waits.queues_within(dictionary, range) {
+            let earlier = queue.iter().filter(|n| **n < number);
+            let earlier = earlier.filter_map(|n| waits.requests.get(n));
+            let mut earlier = earlier.filter(|e| !e.mode.compatible(request.mode)).peekable();
+            // Where they wait for the requester itself they cannot come first.
+            let is_holder = |entry: &Entry| entry.held_by(request.txn).is_some();
+            if earlier.peek().is_some()
+                && !self
+                    .shard(name.borrow())
+                    .lock()
+                    .entries
+                    .get(&name.borrow())
+                    .is_some_and(is_holder)
+            {
+                found.extend(earlier.map(|earlier| earlier.txn));
+            }
+        }
+        for (earlier, other) in waits.ranges_before(number, dictionary) {
+            if other.overlaps(range)
+                && !earlier.mode.compatible(request.mode)
+                && !self.holds_in(request.txn, dictionary, other)
+            {
                 found.push(earlier.txn);
             }
         }
@@ -561,10 +566,8 @@ impl LockTable {
 
     fn holds_in(&self, txn: u64, dictionary: u64, range: &Range) -> bool {
         self.shards.iter().any(|shard| {
-            shard.lock().entries.iter().any(|(name, entry)| {
-                let (d, key) = shard::split(name);
-                d == dictionary && range.contains(key) && entry.held_by(txn).is_some()
-            })
+            let mut shard = shard.lock();
+            shard.within(dictionary, range).any(|(_, entry)| entry.held_by(txn).is_some())
         })
     }
 
@@ -595,6 +598,7 @@ impl LockTable {
         for shard in &self.shards {
             let mut shard = shard.lock();
             let freed = shard.forget(oldest_snapshot, usize::MAX);
+            shard.age();
             self.take_bytes(&mut shard, -(freed as i64));
         }
         if self.any_escalated.load(Ordering::SeqCst) {

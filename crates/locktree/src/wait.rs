@@ -2,10 +2,11 @@
 //!
 //! Everything here is guarded by the table's `waits` mutex, except the inside of [`Waiter`].
 
-use crate::shard::Name;
+use crate::shard::{Name, split};
 use crate::{Mode, Range};
 use os::sync::{Condvar, Mutex};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,8 +84,8 @@ pub(crate) struct Waits {
     /// The one request a transaction waits in.
     pub(crate) by_txn: BTreeMap<u64, u64>,
     pub(crate) ranges: BTreeMap<u64, Vec<HeldRange>>,
-    /// Waiting range requests.
-    pub(crate) range_requests: usize,
+    /// Waiting range requests, by dictionary, in order of arrival.
+    range_requests: BTreeMap<u64, BTreeSet<u64>>,
     next: u64,
 }
 
@@ -103,7 +104,9 @@ impl Waits {
                 let place = if request.upgrade { upgrades } else { queue.len() };
                 queue.insert(place, number);
             }
-            Target::Range(..) => self.range_requests += 1,
+            Target::Range(dictionary, _) => {
+                self.range_requests.entry(*dictionary).or_default().insert(number);
+            }
         }
         self.requests.insert(number, request);
         number
@@ -121,9 +124,61 @@ impl Waits {
                     }
                 }
             }
-            Target::Range(..) => self.range_requests -= 1,
+            Target::Range(dictionary, _) => {
+                if let Some(requests) = self.range_requests.get_mut(dictionary) {
+                    requests.remove(&number);
+                    if requests.is_empty() {
+                        self.range_requests.remove(dictionary);
+                    }
+                }
+            }
         }
         Some(request)
+    }
+
+    /// The requests for ranges of a dictionary that came before `number`, oldest first.
+    pub(crate) fn ranges_before(
+        &self,
+        number: u64,
+        dictionary: u64,
+    ) -> impl Iterator<Item = (&Request, &Range)> {
+        let earlier = self.range_requests.get(&dictionary).into_iter();
+        earlier.flat_map(move |numbers| numbers.range(..number)).filter_map(|number| {
+            let request = self.requests.get(number)?;
+            match &request.target {
+                Target::Range(_, range) => Some((request, range)),
+                Target::Key(_) => None,
+            }
+        })
+    }
+
+    /// The queues of a dictionary's keys within a range.
+    pub(crate) fn queues_within(
+        &self,
+        dictionary: u64,
+        range: &Range,
+    ) -> impl Iterator<Item = (&Name, &VecDeque<u64>)> {
+        let lower = match &range.lower {
+            Bound::Included(key) | Bound::Excluded(key) => key.as_slice(),
+            Bound::Unbounded => &[],
+        };
+        // Queues are in the order of dictionaries as they are written, then of keys.
+        let first = Name::from(&crate::shard::name(dictionary, lower).borrow());
+        self.queues
+            .range(first..)
+            .skip_while(|(name, _)| !range.starts_by(split(name).1))
+            .take_while(move |(name, _)| {
+                let (other, key) = split(name);
+                other == dictionary && range.contains(key)
+            })
+    }
+
+    /// Every request of a dictionary, oldest first.
+    pub(crate) fn of_dictionary(&self, dictionary: u64) -> BTreeSet<u64> {
+        let all = Range::all();
+        let of_keys = self.queues_within(dictionary, &all).flat_map(|(_, queue)| queue);
+        let of_ranges = self.range_requests.get(&dictionary).into_iter().flatten();
+        of_keys.chain(of_ranges).copied().collect()
     }
 
     /// The requests ahead of `number` in its key's queue that it must wait for. Stops at the

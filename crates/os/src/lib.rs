@@ -30,7 +30,7 @@ pub use machine::{
     Memory, USAGE_BLOCK_BYTES, Usage, cpu_count, memory, raise_open_file_limit, resident_bytes,
     stolen, usage,
 };
-pub use process::{Daemon, Signal, daemonize, on_signals};
+pub use process::{Daemon, Signal, daemonize, keep_new_files_private, on_signals};
 pub use spawn::{Job, JoinHandle, Panicked, Spawner, work_in_background};
 pub use vfs::{File, LockGuard, OpenOptions, Space, Vfs};
 pub use waits::{Wait, Waits};

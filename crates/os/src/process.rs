@@ -5,6 +5,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::spawn::{JoinHandle, Spawner};
 
+/// From here on what the process makes is for its user alone, whatever the shell's umask was, unless
+/// permissions are given by name.
+pub fn keep_new_files_private() {
+    let _before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+}
+
 /// A signal the server answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {

@@ -23,6 +23,9 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Cut the file to length 0.
     pub truncate: bool,
+    /// Fail where the last part of the path is a symbolic link: the file must be the one that is
+    /// named, not one that somebody else pointed to.
+    pub no_follow: bool,
     /// Bypass the page cache where the filesystem can ([`File::is_direct`] tells).
     /// Offsets, lengths and buffers must then be multiples of [`crate::DIRECT_ALIGN`].
     pub direct: bool,

@@ -292,6 +292,7 @@ pub(crate) fn reads(stage: &Stage) -> Reads {
         | Stage::Out(_)
         | Stage::Merge(_)
         | Stage::GeoNear(_)
+        | Stage::RankFusion(_)
         | Stage::Metadata(_) => Reads::everything(),
     }
 }
@@ -354,6 +355,9 @@ pub(crate) fn visit(stages: &[Stage], callback: &mut dyn FnMut(&Expression)) {
                 facet.pipelines.iter().for_each(|(_, p)| visit(p.stages(), callback));
             }
             Stage::UnionWith(union) => visit(union.pipeline.stages(), callback),
+            Stage::RankFusion(fusion) => {
+                fusion.inputs.iter().for_each(|input| visit(input.pipeline.stages(), callback));
+            }
             Stage::GeoNear(near) => {
                 near.expressions().for_each(&mut *callback);
                 near.query.expressions().into_iter().for_each(&mut *callback);
@@ -408,6 +412,9 @@ fn has_chance(stages: &[Stage]) -> bool {
         Stage::Facet(facet) => facet.pipelines.iter().any(|(_, p)| has_chance(p.stages())),
         Stage::Lookup(lookup) => has_chance(lookup.pipeline.stages()),
         Stage::UnionWith(union) => has_chance(union.pipeline.stages()),
+        Stage::RankFusion(fusion) => {
+            fusion.inputs.iter().any(|input| has_chance(input.pipeline.stages()))
+        }
         _ => false,
     })
 }

@@ -5,7 +5,7 @@ use crate::stage::{self, Stage};
 use crate::{MAX_NESTING, MAX_STAGES, Source};
 use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
-use expr::agg::Variables;
+use expr::agg::{Scored, Variables};
 use expr::filter;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -76,6 +76,16 @@ impl Pipeline {
     /// Parses a command's `pipeline` array.
     pub fn parse(stages: &RawArray, ctx: &PipelineContext) -> Result<Self> {
         let mut parsed = Vec::new();
+        let scored = scored_by(stages)?;
+        let within;
+        let ctx = if scored == Scored::No {
+            ctx
+        } else {
+            let mut widened = ctx.clone();
+            widened.parse.names.scored = scored;
+            within = widened;
+            &within
+        };
         for element in stages {
             match element? {
                 RawBsonRef::Document(spec) => stage::parse(spec, ctx, &mut parsed)?,
@@ -178,6 +188,9 @@ impl Pipeline {
         for stage in &self.stages {
             source = stage.execute(source, env, variables)?;
         }
+        if matches!(self.stages.first(), Some(Stage::RankFusion(_))) {
+            source = Box::new(stage::rank_fusion::StripSource(source));
+        }
         Ok(source)
     }
 
@@ -194,9 +207,28 @@ impl Pipeline {
 
     fn validate(&self, ctx: &PipelineContext) -> Result<()> {
         crate::text_score::check_places(&self.stages, ctx.inside == Inside::Facet)?;
+        let first = self.stages.first();
+        if ctx.inside == Inside::Nothing && ctx.collection.is_none() {
+            let fine = first.is_some_and(Stage::is_source);
+            if !fine {
+                let shown = first.map_or("an empty pipeline", Stage::name);
+                return Err(Error::new(
+                    Code::INVALID_NAMESPACE,
+                    format!(
+                        "{{aggregate: 1}} is not valid for '{shown}'; a collection is required."
+                    ),
+                ));
+            }
+        }
         for (at, stage) in self.stages.iter().enumerate() {
             let name = stage.name();
             let first_only = stage.is_source() || matches!(stage, Stage::GeoNear(_));
+            if at > 0 && matches!(stage, Stage::RankFusion(_)) {
+                return Err(Error::location(
+                    10_170_100,
+                    "$rankFusion must be a pipeline's first stage",
+                ));
+            }
             if at > 0 && first_only {
                 return Err(Error::location(
                     40602,
@@ -218,21 +250,22 @@ impl Pipeline {
                 return Err(not_inside(name, ctx.inside));
             }
         }
-        let first = self.stages.first();
-        if ctx.inside == Inside::Nothing && ctx.collection.is_none() {
-            let fine = first.is_some_and(Stage::is_source);
-            if !fine {
-                let shown = first.map_or("an empty pipeline", Stage::name);
-                return Err(Error::new(
-                    Code::INVALID_NAMESPACE,
-                    format!(
-                        "{{aggregate: 1}} is not valid for '{shown}'; a collection is required."
-                    ),
-                ));
-            }
-        }
         Ok(())
     }
+}
+
+/// What a fusion of searches as the first stage lets expressions read.
+fn scored_by(stages: &RawArray) -> Result<Scored> {
+    let Some(RawBsonRef::Document(first)) = stages.into_iter().next().transpose()? else {
+        return Ok(Scored::No);
+    };
+    Ok(match first.get("$rankFusion")? {
+        Some(RawBsonRef::Document(spec)) => match spec.get("scoreDetails")? {
+            Some(RawBsonRef::Boolean(true)) => Scored::Details,
+            _ => Scored::Score,
+        },
+        _ => Scored::No,
+    })
 }
 
 fn not_inside(name: &str, inside: Inside) -> Error {

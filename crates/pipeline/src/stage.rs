@@ -17,6 +17,7 @@ pub mod matching;
 pub mod merge;
 pub mod metadata;
 pub mod out;
+pub mod rank_fusion;
 pub mod redact;
 pub mod replace_root;
 pub mod sample;
@@ -83,6 +84,8 @@ pub enum Stage {
     Merge(Arc<merge::Merge>),
     /// `$geoNear`, which the planner answers
     GeoNear(Arc<geo_near::GeoNear>),
+    /// `$rankFusion`
+    RankFusion(Arc<rank_fusion::RankFusion>),
     /// `$collStats $indexStats $currentOp` and their kin
     Metadata(Arc<metadata::Metadata>),
 }
@@ -162,6 +165,7 @@ const PARSERS: &[(&str, Parser)] = &[
     ("$indexStats", Parser::Metadata),
     ("$limit", Parser::One(|value, _| limit::parse_limit(value))),
     ("$listCatalog", Parser::Metadata),
+    ("$listClusterCatalog", Parser::Metadata),
     ("$listLocalSessions", Parser::Metadata),
     ("$listSearchIndexes", ATLAS_ONLY),
     ("$listSessions", Parser::Metadata),
@@ -171,6 +175,9 @@ const PARSERS: &[(&str, Parser)] = &[
     ("$out", Parser::One(out::parse)),
     ("$planCacheStats", Parser::Metadata),
     ("$project", Parser::One(|value, ctx| transform::parse("$project", value, ctx))),
+    ("$querySettings", Parser::Metadata),
+    ("$queryStats", Parser::Metadata),
+    ("$rankFusion", Parser::One(rank_fusion::parse)),
     ("$redact", Parser::One(|value, ctx| Ok(Stage::Redact(Computed::parse(value, ctx)?)))),
     ("$replaceRoot", Parser::One(|value, ctx| replace_root::parse("$replaceRoot", value, ctx))),
     ("$replaceWith", Parser::One(|value, ctx| replace_root::parse("$replaceWith", value, ctx))),
@@ -221,6 +228,7 @@ impl Stage {
             Self::Out(_) => "$out",
             Self::Merge(_) => "$merge",
             Self::GeoNear(_) => "$geoNear",
+            Self::RankFusion(_) => "$rankFusion",
             Self::Metadata(metadata) => metadata.name(),
         }
     }
@@ -259,13 +267,14 @@ impl Stage {
             Self::Out(out) => RawBson::Document(out.to_document()),
             Self::Merge(merge) => merge.source.clone(),
             Self::GeoNear(near) => near.source.clone(),
+            Self::RankFusion(fusion) => fusion.source.clone(),
             Self::Metadata(metadata) => RawBson::Document(metadata.spec().clone()),
         }
     }
 
     /// Whether the stage makes its documents itself and must stand first.
     pub fn is_source(&self) -> bool {
-        matches!(self, Self::Documents(_) | Self::Metadata(_))
+        matches!(self, Self::Documents(_) | Self::Metadata(_) | Self::RankFusion(_))
     }
 
     pub(crate) fn foreign_namespaces(&self, found: &mut BTreeSet<Namespace>) {
@@ -338,6 +347,9 @@ impl Stage {
                     errors::Code::INTERNAL_ERROR,
                     "$geoNear was not answered by an index",
                 ));
+            }
+            Self::RankFusion(fusion) => {
+                Box::new(rank_fusion::FusionSource::new(run, Arc::clone(fusion)))
             }
             Self::Metadata(metadata) => env.metadata(metadata)?,
         })

@@ -27,7 +27,11 @@ pub(crate) fn check_places(stages: &[Stage], inside: bool) -> Result<()> {
 pub(crate) fn reads(stages: &[Stage], searched: bool) -> Result<bool> {
     let mut there = searched;
     let mut read = false;
-    for stage in stages {
+    for (at, stage) in stages.iter().enumerate() {
+        if matches!(stage, Stage::RankFusion(_)) {
+            // What follows reads the score that it gives, none of the collection's.
+            return reads(&stages[..at], searched);
+        }
         let reads = match stage {
             Stage::Facet(facet) => {
                 let mut any = false;
@@ -76,7 +80,7 @@ fn stage_reads(stage: &Stage) -> bool {
         // Their pipelines read other documents.
         Stage::Lookup(lookup) => lookup.lets.iter().for_each(|(_, expression)| look(expression)),
         Stage::GraphLookup(lookup) => look(&lookup.start_with),
-        Stage::UnionWith(_) => {}
+        Stage::UnionWith(_) | Stage::RankFusion(_) => {}
         stage => visit(std::slice::from_ref(stage), &mut look),
     }
     found

@@ -105,6 +105,13 @@ impl Prepared {
                 "'$documents' can only be run with {aggregate: 1}, not on a collection",
             ));
         }
+        let series = collection.as_ref().is_some_and(|c| c.options().time_series.is_some());
+        if series && matches!(pipeline.stages().first(), Some(Stage::RankFusion(_))) {
+            return Err(Error::location(
+                10_557_301,
+                "$rankFusion is not supported on time-series collections",
+            ));
+        }
         let pipeline = pipeline.optimize();
         Ok(Self { pipeline, namespace, parse })
     }

@@ -37,11 +37,15 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    fn state(self, ctx: &OpContext<'_>) -> Snapshot {
-        match self {
+    /// The state in which they are looked for, which has the collection that was looked up. Fails
+    /// with `SnapshotUnavailable` where it was dropped in between: look it up again.
+    fn state(self, ctx: &OpContext<'_>, collection: Option<&Collection>) -> Result<Snapshot> {
+        let state = match self {
             Self::Read => ctx.read_state(),
             Self::Write => ctx.write_state(),
-        }
+        };
+        let fits = collection.is_none_or(|collection| collection.is_whole_in(&state));
+        if fits || !ctx.reads_newest() { Ok(state) } else { Err(catalog::snapshot_unavailable()) }
     }
 }
 
@@ -141,7 +145,7 @@ impl Canonical {
         purpose: Purpose,
     ) -> Result<Self> {
         let collection = ctx.collection(ns)?;
-        let snapshot = purpose.state(ctx);
+        let snapshot = purpose.state(ctx, collection.as_deref())?;
         let collation = collation_of(request.collation, collection.as_deref())?;
         let parse = parse_context(&[request.let_variables], collation, ctx.catalog)?;
         let filter = match request.filter {
@@ -194,7 +198,7 @@ impl Canonical {
         hint: Option<RawBsonRef<'_>>,
         purpose: Purpose,
     ) -> Result<Self> {
-        let snapshot = purpose.state(ctx);
+        let snapshot = purpose.state(ctx, collection.as_deref())?;
         let filter = text::bind(filter, collection.as_deref(), snapshot.timestamp())?;
         let hint = hint::parse(collection.as_deref(), hint)?;
         text::check_beside(&filter, hint.as_ref(), false)?;

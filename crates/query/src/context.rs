@@ -117,13 +117,11 @@ impl<'a> OpContext<'a> {
 
     /// The collection or view of this name. May wait where the reader is serializable.
     pub(crate) fn collection(&self, ns: &Namespace) -> Result<Option<Arc<Collection>>> {
-        let found = if let Some(txn) = &self.txn {
-            txn.collection(ns)
-        } else {
-            match self.own.find(ns) {
-                Some(own) => own.cloned(),
-                None => self.catalog.collection(ns),
-            }
+        let found = match (&self.txn, self.own.find(ns), &self.snapshot) {
+            (Some(txn), ..) => txn.collection_to_read(ns)?,
+            (None, Some(own), _) => own.cloned(),
+            (None, None, Some(state)) => self.catalog.collection_in(ns, state)?,
+            (None, None, None) => self.catalog.collection(ns),
         };
         if found.is_none() {
             self.refuse_buckets(ns)?;
@@ -149,6 +147,12 @@ impl<'a> OpContext<'a> {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// Whether it reads the newest state, whatever that is: no transaction's, and none that the
+    /// client named.
+    pub(crate) fn reads_newest(&self) -> bool {
+        self.txn.is_none() && self.snapshot.is_none()
     }
 
     /// What a read sees. Take it after looking up collections.

@@ -16,6 +16,7 @@ mod find;
 mod plan;
 mod plan_cache;
 mod projection;
+mod repeat;
 mod request;
 mod settle;
 mod tail;
@@ -38,6 +39,7 @@ pub use find::find;
 pub use plan_cache::{
     clear_filters, clear_plan_cache, clear_plan_of, list_filters, plan_cache_stats, set_filter,
 };
+pub use repeat::Repeats;
 pub use request::{
     AggregateRequest, AggregateTarget, CountRequest, DeleteRequest, DeleteResult, DeleteStatement,
     DistinctRequest, FindAndModifyRequest, FindAndModifyResult, FindRequest, InsertRequest,

@@ -23,9 +23,10 @@ pub(crate) use insert::as_stored;
 pub(crate) use targets::{Targets, lock};
 
 use crate::context::{OpContext, Outcome, Whole};
+use crate::repeat::Repeats;
 use crate::request::WriteError;
 use bson::raw::RawArray;
-use catalog::{DEADLOCK, Namespace, Txn, TxnKind, is_retryable};
+use catalog::{DEADLOCK, Namespace, Txn, TxnKind, is_retryable, thread_commits};
 use errors::{Code, Error, Result};
 use expr::filter::ParseContext;
 use expr::update::PipelineUpdate;
@@ -64,6 +65,7 @@ pub(crate) fn remembered<T>(
         return result;
     }
     let mut attempts = 0;
+    let mut repeats = Repeats::default();
     loop {
         let mut txn = ctx.catalog.begin(TxnKind::Statement);
         ctx.interrupt.works_in(txn.id());
@@ -82,19 +84,30 @@ pub(crate) fn remembered<T>(
         }
         match result {
             Err(error) if is_retryable(&error) => back_off(ctx, &mut attempts)?,
+            Err(error) if repeats.again(&error, ctx.catalog, &*ctx.interrupt)? => {}
             other => return other,
         }
     }
 }
 
-/// Runs one statement of a batch. In a client's transaction it leaves nothing where it fails, also
-/// where it has written several times by then.
+/// Runs one statement of a batch, again where it met a change of the metadata before it wrote. In a
+/// client's transaction it leaves nothing where it fails, also where it has written several times by
+/// then.
 pub(crate) fn statement<T>(
     ctx: &mut OpContext<'_>,
-    run: impl FnOnce(&mut OpContext<'_>) -> Result<T>,
+    mut run: impl FnMut(&mut OpContext<'_>) -> Result<T>,
 ) -> Result<T> {
     let savepoint = ctx.txn.as_ref().map(|txn| txn.savepoint());
-    let result = run(ctx);
+    let mut repeats = Repeats::default();
+    let result = loop {
+        let before = thread_commits();
+        let result = run(ctx);
+        let repeatable = ctx.reads_newest() && thread_commits() == before;
+        match &result {
+            Err(error) if repeatable && repeats.again(error, ctx.catalog, &*ctx.interrupt)? => {}
+            _ => break result,
+        }
+    };
     if let (true, Some(txn), Some(savepoint)) = (result.is_err(), &mut ctx.txn, savepoint) {
         txn.rollback_to(savepoint);
     }
@@ -115,6 +128,7 @@ pub(crate) fn as_a_whole<T>(
         return run(ctx);
     }
     let mut attempts = 0;
+    let mut repeats = Repeats::default();
     loop {
         let mut txn = ctx.catalog.begin(TxnKind::Statement);
         ctx.interrupt.works_in(txn.id());
@@ -128,6 +142,7 @@ pub(crate) fn as_a_whole<T>(
         };
         match result {
             Err(error) if is_retryable(&error) => back_off(ctx, &mut attempts)?,
+            Err(error) if repeats.again(&error, ctx.catalog, &*ctx.interrupt)? => {}
             other => return other,
         }
     }

@@ -32,7 +32,13 @@ pub(crate) struct Kit<'js> {
 type Js<T> = rquickjs::Result<T>;
 
 impl<'js> Kit<'js> {
+    /// One value more on its way in or out.
+    fn poll(&self) -> Js<()> {
+        limits::poll().map_err(|stopped| self.failure(stopped.message()))
+    }
+
     pub(crate) fn value(&self, value: RawBsonRef<'_>) -> Js<Value<'js>> {
+        self.poll()?;
         let ctx = &self.ctx;
         Ok(match value {
             RawBsonRef::Null => Value::new_null(ctx.clone()),
@@ -100,6 +106,7 @@ impl<'js> Kit<'js> {
     }
 
     fn bson_at(&self, value: &Value<'js>, depth: usize) -> Js<RawBson> {
+        self.poll()?;
         if depth > MAX_DEPTH {
             return Err(self.failure("the result nests too deep, or holds itself"));
         }

@@ -1,13 +1,18 @@
 //! The engine of one thread: a `QuickJS` runtime with limits, and a world for each script it met.
 //!
 //! From → to: a script's world is made at its first call on a thread [`Engine::world`]; it goes
-//! when the operation is done and its script is gone [`forget_what_ended`]; of many worlds the one
-//! that was not used for longest goes; a world that ran out of memory, or was stopped in the
-//! middle, is not used again.
+//! when the operation is done and its script is gone, or was not called for half a minute
+//! [`forget_what_ended`]; of many worlds the one that was not used for longest goes. With the last world
+//! the engine goes, which is what gives all memory back; so it does after code that ran out of memory or
+//! was stopped in the middle.
 //!
-//! Always true: worlds share nothing a client's code can reach; none has files, sockets or timers.
+//! Always true:
+//! 1. Worlds share nothing a client's code can reach; none has files, sockets or timers.
+//! 2. A call that has ended in time is one whose operation may go on: code that slept until its
+//!    operation's time was over has not answered.
 
 use crate::convert::Kit;
+use crate::heap::{self, Heap};
 use crate::{Script, host};
 use bson::raw::RawDocument;
 use errors::{Code, Error, Result};
@@ -24,6 +29,9 @@ const MAX_HEAP_BYTES: usize = 128 << 20;
 const MAX_STACK_BYTES: usize = 512 << 10;
 /// Worlds a thread keeps.
 const MAX_WORLDS: usize = 8;
+
+/// A world that was not called for so long goes.
+const IDLE: Duration = Duration::from_secs(30);
 
 /// The longest that `sleep` does not look up.
 const NAP: Duration = Duration::from_millis(10);
@@ -50,13 +58,23 @@ fn sleep(milliseconds: f64) {
     }
 }
 
-/// Drops the worlds of scripts that are gone.
-pub(crate) fn forget_what_ended() {
+/// The server's time, where somebody knows it.
+fn now() -> Duration {
+    host::current().map_or(Duration::ZERO, |host| host.now())
+}
+
+/// Drops the worlds of scripts that are gone, or were not called for a while.
+pub(crate) fn forget_what_ended(now: Duration) {
     ENGINE.with(|engine| {
-        if let Ok(mut engine) = engine.try_borrow_mut()
-            && let Some(engine) = &mut *engine
+        if let Ok(mut slot) = engine.try_borrow_mut()
+            && let Some(engine) = &mut *slot
         {
-            engine.worlds.retain(|world| world.script.strong_count() > 0);
+            engine.worlds.retain(|world| {
+                world.script.strong_count() > 0 && now.saturating_sub(world.called) < IDLE
+            });
+            if engine.worlds.is_empty() {
+                *slot = None;
+            }
         }
     });
 }
@@ -69,9 +87,12 @@ struct Engine {
 
 struct World {
     script: Weak<()>,
-    function: Persistent<Function<'static>>,
-    kit: Persistent<Object<'static>>,
+    /// There until it is dropped.
+    function: Option<Persistent<Function<'static>>>,
+    kit: Option<Persistent<Object<'static>>>,
     context: Context,
+    /// When it was last.
+    called: Duration,
 }
 
 /// What a world offers while it is entered.
@@ -90,17 +111,21 @@ pub(crate) fn enter<T>(
         let mut engine = engine
             .try_borrow_mut()
             .map_err(|_| failed("code that runs cannot be entered again"))?;
-        let engine = match &mut *engine {
-            Some(engine) => engine,
+        let running = match &mut *engine {
+            Some(running) => running,
             none => none.insert(Engine::new()?),
         };
-        engine.run(script, step)
+        let result = running.run(script, step);
+        if result.as_ref().is_err_and(|failure| failure.is_fatal) {
+            *engine = None;
+        }
+        result.map_err(|failure| failure.error)
     })
 }
 
 impl Engine {
     fn new() -> Result<Self> {
-        let runtime = Runtime::new().map_err(|error| failed(&error.to_string()))?;
+        let runtime = Runtime::new_with_alloc(Heap::new()).map_err(|error| refused(&error))?;
         runtime.set_memory_limit(MAX_HEAP_BYTES);
         runtime.set_max_stack_size(MAX_STACK_BYTES);
         runtime.set_interrupt_handler(Some(Box::new(|| check().is_err())));
@@ -111,28 +136,26 @@ impl Engine {
         &mut self,
         script: &Script,
         step: impl for<'js> FnOnce(&Inside<'js>) -> rquickjs::Result<T>,
-    ) -> Result<T> {
-        let world = self.world(script)?;
+    ) -> std::result::Result<T, Failure> {
+        let _of_a_call_before = heap::take_refusal();
+        let world = self.world(script).map_err(|error| Failure { error, is_fatal: true })?;
         if let Some(host) = host::current() {
             host.begin();
         }
-        let result = world.context.with(|ctx| {
+        world.context.with(|ctx| {
             let inside = world.inside(&ctx).map_err(|error| caught(&ctx, error))?;
-            step(&inside).map_err(|error| caught(&ctx, error))
-        });
-        if let Err(failure) = &result
-            && failure.is_fatal
-        {
-            self.worlds.pop();
-        }
-        result.map_err(|failure| failure.error)
+            let done = step(&inside).map_err(|error| caught(&ctx, error))?;
+            check().map_err(|error| Failure { error, is_fatal: false })?;
+            Ok(done)
+        })
     }
 
     /// The script's world, last in the list.
     fn world(&mut self, script: &Script) -> Result<&World> {
         let is_its = |world: &World| world.script.as_ptr() == Arc::as_ptr(&script.name);
         if let Some(at) = self.worlds.iter().position(is_its) {
-            let world = self.worlds.remove(at);
+            let mut world = self.worlds.remove(at);
+            world.called = now();
             self.worlds.push(world);
         } else {
             if self.worlds.len() >= MAX_WORLDS {
@@ -146,7 +169,7 @@ impl Engine {
 
 impl World {
     fn new(runtime: &Runtime, script: &Script) -> Result<Self> {
-        let context = Context::full(runtime).map_err(|error| failed(&error.to_string()))?;
+        let context = Context::full(runtime).map_err(|error| refused(&error))?;
         let stored = match host::current().filter(|_| script.knows_stored) {
             Some(host) => Some(host.stored()?),
             None => None,
@@ -165,13 +188,27 @@ impl World {
             make().map_err(|error| caught(&ctx, error).error)
         });
         let (function, kit) = made?;
-        Ok(Self { script: Arc::downgrade(&script.name), function, kit, context })
+        let called = now();
+        let (function, kit) = (Some(function), Some(kit));
+        Ok(Self { script: Arc::downgrade(&script.name), function, kit, context, called })
     }
 
     fn inside<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<Inside<'js>> {
-        let kit = self.kit.clone().restore(ctx)?;
-        let function = self.function.clone().restore(ctx)?;
+        let gone = || rquickjs::Error::Unknown;
+        let kit = self.kit.clone().ok_or_else(gone)?.restore(ctx)?;
+        let function = self.function.clone().ok_or_else(gone)?.restore(ctx)?;
         Ok(Inside { taken: kit.get("taken")?, kit: of_kit(ctx, &kit)?, function })
+    }
+}
+
+impl Drop for World {
+    /// What is persistent is freed only where it is restored; it keeps the whole world alive.
+    fn drop(&mut self) {
+        let (function, kit) = (self.function.take(), self.kit.take());
+        self.context.with(|ctx| {
+            drop(function.map(|function| function.restore(&ctx)));
+            drop(kit.map(|kit| kit.restore(&ctx)));
+        });
     }
 }
 
@@ -257,7 +294,7 @@ fn has_word(source: &str, word: &str) -> bool {
     })
 }
 
-/// Why code failed, and whether its world is of no more use.
+/// Why code failed, and whether its engine is of no more use.
 struct Failure {
     error: Error,
     is_fatal: bool,
@@ -267,6 +304,10 @@ fn caught(ctx: &Ctx<'_>, error: rquickjs::Error) -> Failure {
     if let Err(error) = check() {
         // Stopped in the middle: the exception has no more to say.
         let _uncatchable = ctx.catch();
+        return Failure { error, is_fatal: true };
+    }
+    if let Some(error) = heap::take_refusal() {
+        let _out_of_memory = ctx.catch();
         return Failure { error, is_fatal: true };
     }
     match CaughtError::from_error(ctx, error) {
@@ -284,6 +325,11 @@ fn caught(ctx: &Ctx<'_>, error: rquickjs::Error) -> Failure {
         }
         CaughtError::Error(error) => Failure { error: failed(&error.to_string()), is_fatal: true },
     }
+}
+
+/// Why the engine could not be made ready.
+fn refused(error: &rquickjs::Error) -> Error {
+    heap::take_refusal().unwrap_or_else(|| failed(&error.to_string()))
 }
 
 fn failed(text: &str) -> Error {

@@ -20,6 +20,9 @@ pub trait Host: Send + Sync {
     /// Asked now and then while code runs; the error it is ended with.
     fn check(&self) -> Result<()>;
 
+    /// The server's time, from some point on.
+    fn now(&self) -> Duration;
+
     /// Lets the thread rest, for code that calls `sleep`.
     fn rest(&self, time: Duration);
 
@@ -37,8 +40,10 @@ pub struct Hosted(Option<Arc<dyn Host>>);
 impl Drop for Hosted {
     fn drop(&mut self) {
         let before = self.0.take();
-        HOST.with(|host| *host.borrow_mut() = before);
-        crate::engine::forget_what_ended();
+        let ended = HOST.with(|host| host.replace(before));
+        if let Some(ended) = ended {
+            crate::engine::forget_what_ended(ended.now());
+        }
     }
 }
 

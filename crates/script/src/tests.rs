@@ -133,6 +133,102 @@ fn mistakes_are_errors_and_the_next_call_is_served() {
 #[derive(Default)]
 struct Ticking {
     ticks: AtomicU64,
+    /// The time it is.
+    seconds: AtomicU64,
+}
+
+struct Never;
+
+impl limits::Interrupt for Never {
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A host whose operation is never over.
+struct Patient;
+
+impl Host for Patient {
+    fn is_allowed(&self) -> bool {
+        true
+    }
+
+    fn begin(&self) {}
+
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn now(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn rest(&self, _time: Duration) {}
+
+    fn stored(&self) -> Result<RawDocumentBuf> {
+        Ok(RawDocumentBuf::new())
+    }
+}
+
+#[test]
+fn code_that_sleeps_until_its_time_is_over_has_not_answered() {
+    let _hosted = hosted_by(Arc::new(Ticking::default()));
+    for source in [
+        "function() { sleep(1000); return true }",
+        "function() { try { sleep(1e9) } catch (e) {} }",
+    ] {
+        let error = call(source, Bson::Null).unwrap_err();
+        assert_eq!(error.code(), Code::MAX_TIME_MS_EXPIRED, "{source}");
+        let error = Script::new(source, None).holds(&RawDocumentBuf::new()).unwrap_err();
+        assert_eq!(error.code(), Code::MAX_TIME_MS_EXPIRED, "{source}");
+    }
+}
+
+#[test]
+fn what_code_holds_is_charged_and_refused_where_there_is_no_room() {
+    let account = limits::Account::new(8 << 20);
+    let used = |account: &limits::Account| account.usage().of(limits::Part::Scripts);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let _scope = limits::enter(Arc::new(Never), Arc::clone(&account));
+            let keeps =
+                Script::new("function(n) { kept = 'x'.repeat(n) + n; return kept.length }", None);
+            let call = |n: i32| keeps.call(&[RawBsonRef::Int32(n)]);
+            let hosted = hosted_by(Arc::new(Patient));
+            assert_eq!(call(1000).unwrap(), RawBson::Double(1004.0));
+            let little = used(&account);
+            assert!(little > 100 << 10, "{little}");
+            call(4_000_000).unwrap();
+            assert!(used(&account) > little + 3_900_000);
+            let error = call(30_000_000).unwrap_err();
+            assert_eq!(error.code(), Code::EXCEEDED_MEMORY_LIMIT, "{error}");
+            call(1000).unwrap();
+            assert!(used(&account) < 2 << 20, "the engine went: {}", used(&account));
+            call(4_000_000).unwrap();
+            drop((keeps, hosted));
+            assert_eq!(account.total(), 0, "the last world has ended");
+        });
+    });
+    assert_eq!(account.total(), 0, "the thread has ended");
+}
+
+#[test]
+fn a_world_that_was_not_called_for_half_a_minute_goes() {
+    let host = Arc::new(Ticking::default());
+    let counts =
+        Script::new("function() { return typeof seen == 'undefined' ? (seen = 1) : ++seen }", None);
+    let call = |seconds: u64| {
+        host.seconds.store(seconds, Ordering::Relaxed);
+        let _hosted = hosted_by(Arc::clone(&host) as _);
+        counts.call(&[]).unwrap()
+    };
+    assert_eq!(call(0), RawBson::Double(1.0));
+    assert_eq!(call(29), RawBson::Double(2.0), "it is there");
+    assert_eq!(call(50), RawBson::Double(3.0), "called in between");
+    // Another operation of the thread is what notices.
+    host.seconds.store(90, Ordering::Relaxed);
+    drop(hosted_by(Arc::clone(&host) as _));
+    assert_eq!(call(91), RawBson::Double(1.0), "a new one");
 }
 
 impl Host for Ticking {
@@ -149,6 +245,10 @@ impl Host for Ticking {
             0..3 => Ok(()),
             _ => Err(Error::new(Code::MAX_TIME_MS_EXPIRED, "operation exceeded time limit")),
         }
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_secs(self.seconds.load(Ordering::Relaxed))
     }
 
     fn rest(&self, time: Duration) {

@@ -15,6 +15,7 @@ mod size;
 pub use parse::{Asked, parse};
 pub use settings::Settings;
 pub use size::parse_size;
+pub(crate) use size::parse_switch;
 
 #[cfg(test)]
 mod tests;

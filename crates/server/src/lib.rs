@@ -7,6 +7,7 @@
 
 mod advisor;
 pub mod config;
+mod exposure;
 mod legacy;
 pub mod log;
 pub mod net;

@@ -18,6 +18,7 @@ mod ext_json;
 
 use os::{Clock, File, OpenOptions, Os};
 use parking_lot::Mutex;
+use rustix::fs::FileType;
 use serde_json::{Map, Value, json};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -107,6 +108,7 @@ impl Log {
         let sink = match destination {
             Destination::Stdout => Sink::Stdout,
             Destination::File { path, append } => {
+                refuse_link(&path)?;
                 if !append && os.vfs.exists(&path)? {
                     set_aside(os, &path)?;
                 }
@@ -218,9 +220,21 @@ impl Log {
 }
 
 fn open_file(os: &Os, path: PathBuf) -> io::Result<Sink> {
-    let file = os.vfs.open(&path, OpenOptions::create())?;
+    let options = OpenOptions { no_follow: true, ..OpenOptions::create() };
+    let file = os.vfs.open(&path, options)?;
     let end = file.len()?;
     Ok(Sink::File { file, end, path })
+}
+
+/// What follows a link here writes where somebody else pointed to, and what renames it moves a link
+/// and not a log.
+fn refuse_link(path: &Path) -> io::Result<()> {
+    match rustix::fs::lstat(path) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
+            Err(io::Error::other("it is a symbolic link; name the file itself"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Renames the log to its name and the time, as `mongod` does.
@@ -437,6 +451,21 @@ mod tests {
         assert_eq!(line["attr"], json!({ "remote": "1.2.3.4:5", "n": 3 }));
         let when = line["t"]["$date"].as_str().unwrap();
         assert!(when.parse::<jiff::Timestamp>().is_ok() && when.len() == 29, "{when}");
+    }
+
+    #[test]
+    fn security_finding_18_a_link_in_the_place_of_the_log_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let (target, link) = (directory.path().join("target"), directory.path().join("log"));
+        std::fs::write(&target, "kept").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        for append in [true, false] {
+            let destination = Destination::File { path: link.clone(), append };
+            let refused = Log::open(&Os::real(), destination, 0).err().unwrap();
+            assert!(refused.to_string().contains("symbolic link"), "{refused}");
+        }
+        assert_eq!(std::fs::read(&target).unwrap(), b"kept");
+        assert!(link.symlink_metadata().unwrap().is_symlink(), "it was not renamed either");
     }
 
     #[test]

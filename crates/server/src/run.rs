@@ -11,8 +11,9 @@
 
 use crate::advisor::{self, Advisor};
 use crate::config::{Asked, Settings, parse};
+use crate::exposure::Exposure;
 use crate::log::{Destination, Log};
-use crate::net::{NetOptions, NetStats, Server};
+use crate::net::{Listener, NetOptions, NetStats, Server};
 use crate::startup::{self, ExitCode, StartError};
 use crate::status::{self, Recorder};
 use crate::wiring::{self, Commands, DEFAULT_GRACE, Event, Program};
@@ -45,6 +46,7 @@ pub fn main(argv: &[String]) -> std::process::ExitCode {
 }
 
 fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
+    os::keep_new_files_private();
     let os = Os::real();
     let settings = match parse(&os, argv, VERSION)? {
         Asked::Start(settings) => *settings,
@@ -69,6 +71,8 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     let status_sockets = status::listen(&os, &settings);
     let status_port = status::port_of(&status_sockets);
     startup::prepare_directory(&os, &settings.dbpath)?;
+    let sockets = status_sockets.iter().filter_map(|socket| socket.local_addr().ok());
+    Exposure::of(&settings, listeners.iter().map(Listener::endpoint), sockets).tell();
     advisor::at_start(&os, &settings, cache_size, memory);
     let engine = wiring::open_engine(&os, &settings, cache_size)?;
     let history = status::open_history(&os, &settings);
@@ -94,7 +98,8 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
         .map(|history| Recorder::start(&os, history, &service, Advisor::new(&settings)))
         .transpose();
     let recorder = recorder.map_err(|error| StartError::new(ExitCode::Abrupt, error))?;
-    let status = status::serve(&os, status_sockets, &settings, &service);
+    let by_tcp = startup::port_of(&listeners).is_some();
+    let status = status::serve(&os, status_sockets, &settings, by_tcp, &service);
     let options = NetOptions { max_connections, quiet: settings.quiet, ..NetOptions::default() };
     let commands = Arc::new(Commands(Arc::clone(&service)));
     let server = Server::start(&os, listeners, commands, options, stats)
@@ -191,8 +196,6 @@ fn announce(settings: &Settings, cache_size: u64) {
     for warning in &settings.warnings {
         tracing::warn!(target: "CONTROL", id = 5123300, startupWarning = true, "{warning}");
     }
-    tracing::warn!(target: "CONTROL", id = 22120, startupWarning = true,
-        "Access control is not available yet: whoever can connect can read and write everything");
 }
 
 fn build_service(
@@ -223,7 +226,7 @@ fn client_memory_bytes(cache_size: u64) -> u64 {
 fn write_pid_file(os: &Os, path: Option<&Path>) -> Result<(), StartError> {
     let Some(path) = path else { return Ok(()) };
     let text = format!("{}\n", std::process::id());
-    let options = os::OpenOptions { truncate: true, ..os::OpenOptions::create() };
+    let options = os::OpenOptions { truncate: true, no_follow: true, ..os::OpenOptions::create() };
     let written = os.vfs.open(path, options).and_then(|file| file.write_all_at(text.as_bytes(), 0));
     written.map_err(|error| {
         let path = path.display();

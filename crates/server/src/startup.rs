@@ -4,6 +4,7 @@
 //! written when a check refuses.
 
 use crate::config::{ConfigError, Settings};
+use crate::exposure::check_bind;
 use crate::net::{BindError, Endpoint, Listener};
 use os::{Memory, Os};
 use std::fmt;
@@ -130,6 +131,14 @@ pub fn listen(os: &Os, settings: &Settings) -> Result<Vec<Listener>, StartError>
             }
         }
     }
+    let mut reached = endpoints.clone();
+    if settings.status_port != 0 {
+        // Names that are nobody's are told of where the page is opened.
+        let resolve =
+            |word: &String| Endpoint::resolve(word, settings.status_port, settings.ipv6).ok();
+        reached.extend(settings.status_bind_ip.iter().filter_map(resolve).flatten());
+    }
+    check_bind(settings, &reached)?;
     let mut listeners = Vec::new();
     for endpoint in &endpoints {
         listeners.push(Listener::bind(endpoint, &*os.vfs)?);
@@ -213,11 +222,38 @@ mod tests {
         let (os, path) = (Os::real(), directory.path().join("a/b"));
         prepare_directory(&os, &path).unwrap();
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
+        use std::os::unix::fs::PermissionsExt;
+        for made in [&path, &directory.path().join("a")] {
+            let mode = std::fs::metadata(made).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "security finding 18");
+        }
         let file = directory.path().join("file");
         std::fs::write(&file, "x").unwrap();
         let refused = prepare_directory(&os, &file).unwrap_err();
         assert_eq!(refused.code, ExitCode::DataDirectory);
         assert!(refused.line.contains("file") && !refused.line.contains('\n'));
+    }
+
+    #[test]
+    fn an_open_bind_is_refused_only_where_that_is_asked() {
+        let settings = |more: &[&str]| {
+            let words = ["fernd", "--nounixsocket", "--port", "0"].iter().chain(more);
+            let argv: Vec<String> = words.map(|word| (*word).to_owned()).collect();
+            match crate::config::parse(&Os::real(), &argv, "1").unwrap() {
+                crate::config::Asked::Start(settings) => *settings,
+                crate::config::Asked::Print(text) => panic!("{text}"),
+            }
+        };
+        let os = Os::real();
+        let refuse = "refuseOpenBind=true";
+        assert!(listen(&os, &settings(&["--bind_ip", "0.0.0.0"])).is_ok());
+        assert!(listen(&os, &settings(&["--setParameter", refuse])).is_ok());
+        for open in [["--bind_ip", "0.0.0.0"], ["--statusBindIp", "0.0.0.0"]] {
+            let refused = listen(&os, &settings(&[open[0], open[1], "--setParameter", refuse]));
+            let refused = refused.err().unwrap();
+            assert_eq!(refused.code, ExitCode::BadOptions);
+            assert!(refused.line.contains("0.0.0.0"), "{}", refused.line);
+        }
     }
 
     #[test]

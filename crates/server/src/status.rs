@@ -9,7 +9,7 @@ use crate::net::{Endpoint, Listener};
 use crate::wiring::run_locally;
 use bson::{Document, RawDocumentBuf};
 use commands::{ConnectionInfo, Sampler};
-use dashboard::{Source, StatusPort};
+use dashboard::{ShowValues, Source, StatusPort};
 use history::History;
 use os::{JoinHandle, Os};
 use parking_lot::{Condvar, Mutex};
@@ -72,11 +72,12 @@ pub(crate) fn open_history(os: &Os, settings: &Settings) -> Option<Arc<History>>
     }
 }
 
-/// Serves the page over the commands of a service.
+/// Serves the page over the commands of a service; `by_tcp`: clients reach the server by TCP too.
 pub(crate) fn serve(
     os: &Os,
     listeners: Vec<TcpListener>,
     settings: &Settings,
+    by_tcp: bool,
     service: &Arc<commands::Service>,
 ) -> Option<StatusPort> {
     if listeners.is_empty() {
@@ -90,7 +91,13 @@ pub(crate) fn serve(
         local: format!("127.0.0.1:{port}"),
     });
     let source = Page { os: os.clone(), service: Arc::clone(service), connection };
-    match StatusPort::start(os, listeners, names, Arc::new(source)) {
+    // A server that only a Unix socket leads to is meant for whom its permissions let in; the page
+    // cannot see who asks.
+    let values = match settings.status_show_values {
+        ShowValues::Local if !by_tcp => ShowValues::Never,
+        values => values,
+    };
+    match StatusPort::start(os, listeners, names, values, Arc::new(source)) {
         Ok(started) => {
             tracing::info!(target: "NETWORK", id = 5123303, port, "Status page");
             Some(started)

@@ -196,7 +196,7 @@ pub(crate) fn apply_parameters(
     service: &commands::Service,
     settings: &Settings,
 ) -> Result<(), StartError> {
-    let connection = service.open_connection(ConnectionInfo::default());
+    let connection = service.open_startup_connection();
     let mut requests = Vec::new();
     if settings.slow_ms != DEFAULT_SLOW_MS {
         requests.push(("slowms", doc! { "profile": 0, "slowms": settings.slow_ms }));

@@ -283,6 +283,37 @@ fn a_panic_in_a_command_is_an_internal_error_and_the_connection_goes_on() {
 }
 
 #[test]
+fn a_panic_outside_of_a_command_ends_its_connection_alone() {
+    // One worker at most: where it ends, nobody is served any more.
+    let running = start_with(NetOptions {
+        max_connections: 2,
+        park_after: Duration::from_millis(20),
+        ..NetOptions::default()
+    });
+    running.service.close_panics.store(true, Ordering::Relaxed);
+    let mut other = running.connect();
+    assert!(ok(&other.call(&ping())));
+    for round in 1..=5 {
+        let mut client = running.connect();
+        // An OP_INSERT whose document ends before its length does.
+        let mut frame = Vec::new();
+        for word in [0, 1, 0, wire::opcode::INSERT, 0] {
+            frame.extend_from_slice(&word.to_le_bytes());
+        }
+        frame.extend_from_slice(b"a.b\0");
+        frame.extend_from_slice(&[6, 0, 0, 0, 9, 0]);
+        let length = frame.len() as i32;
+        frame[..4].copy_from_slice(&length.to_le_bytes());
+        client.send(&frame);
+        assert!(client.is_closed());
+        eventually("it is closed", || running.service.closed.load(Ordering::Relaxed) == round);
+        eventually("it is counted down", || running.stats.open() == 1);
+    }
+    assert!(ok(&other.call(&ping())));
+    eventually("no worker is held", || running.stats.active() <= 1);
+}
+
+#[test]
 fn a_client_that_reads_nothing_is_cut_off_and_holds_nobody() {
     let running = start_with(NetOptions {
         write_timeout: Duration::from_millis(300),

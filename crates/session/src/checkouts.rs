@@ -91,6 +91,20 @@ impl<V> Checkouts<V> {
         None
     }
 
+    /// Ends a session's state where no request has it and `spare` says that nothing is lost; whether
+    /// there is none now.
+    pub fn remove_if(&self, id: SessionId, spare: impl FnOnce(&mut V) -> bool) -> bool {
+        let mut map = self.shard(id).map.lock();
+        let Some(entry) = map.get_mut(&id) else { return true };
+        if !entry.idle.as_mut().is_some_and(spare) {
+            return false;
+        }
+        let dead = map.remove(&id);
+        drop(map);
+        drop(dead);
+        true
+    }
+
     /// Changes every idle state; what `edit` takes out of them is given back.
     pub fn edit_idle<D>(&self, mut edit: impl FnMut(SessionId, &mut V) -> Option<D>) -> Vec<D> {
         let mut taken = Vec::new();

@@ -277,6 +277,11 @@ impl<C> Cursors<C> {
         all
     }
 
+    /// Whether any cursor is of a session that is `wanted`.
+    pub fn any(&self, wanted: impl Fn(Option<SessionId>) -> bool) -> bool {
+        self.shards.iter().any(|shard| shard.lock().values().any(|entry| wanted(entry.session)))
+    }
+
     /// Figures of now.
     pub fn stats(&self) -> CursorStats {
         let mut stats = CursorStats {

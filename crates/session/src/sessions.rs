@@ -4,7 +4,10 @@
 //! its first use. It ends by `endSessions`, by a kill, or 30 minutes after the last use.
 //!
 //! What is always true: a session in the map was used within [`Sessions::TIMEOUT`] as of the last
-//! call of [`Sessions::expire`], and the map never exceeds [`Sessions::MAX`] entries.
+//! call of [`Sessions::expire`], and the map never exceeds [`Sessions::MAX`] entries. Where it is full
+//! a new session takes the place of one that was not used for long and holds nothing, so that a client
+//! that names millions of sessions keeps nobody else out: an id costs nothing to make, and a session
+//! that lost its place gets another with its next use.
 
 use errors::{Code, Error, Result};
 use parking_lot::Mutex;
@@ -45,10 +48,46 @@ pub struct SessionInfo {
 
 const SHARDS: usize = 16;
 
-/// The sessions that live. Each shard's lock guards its map.
+/// How many sessions of a full shard are looked at to find the one that was not used for longest.
+const SAMPLE: usize = 64;
+
+/// How many of those are asked about, the oldest first, before a new session is refused.
+const CANDIDATES: usize = 8;
+
+/// The sessions of one part, each with its last use.
 #[derive(Default)]
+struct Shard {
+    sessions: BTreeMap<SessionId, Duration>,
+    /// Where the next sample begins, so that it goes round.
+    hand: Option<SessionId>,
+}
+
+impl Shard {
+    /// Sessions that may lose their place, those first that were not used for longest.
+    fn candidates(&mut self) -> Vec<(Duration, SessionId)> {
+        let from = self.hand.unwrap_or(SessionId([0; 16]));
+        let round = self.sessions.range(from..).chain(self.sessions.range(..from));
+        let mut sample: Vec<_> =
+            round.take(SAMPLE).map(|(id, last_use)| (*last_use, *id)).collect();
+        self.hand = sample.last().map(|(_, id)| *id);
+        sample.sort_unstable();
+        sample.truncate(CANDIDATES);
+        sample
+    }
+}
+
+/// The sessions that live. Each shard's lock guards its sessions.
 pub struct Sessions {
-    shards: [Mutex<BTreeMap<SessionId, Duration>>; SHARDS],
+    shards: [Mutex<Shard>; SHARDS],
+    /// Which shard an id belongs to depends on it: clients choose ids, and must not choose shards.
+    seed: u64,
+    most: usize,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self::new(0)
+    }
 }
 
 impl Sessions {
@@ -57,40 +96,79 @@ impl Sessions {
     /// How many sessions may live at once.
     pub const MAX: usize = 1_000_000;
 
-    /// Notes a use of `id` at `now`, creating the session on its first.
-    pub fn touch(&self, id: SessionId, now: Duration) -> Result<()> {
+    /// None yet. `seed` is random, so that clients cannot tell which ids share a shard.
+    pub fn new(seed: u64) -> Self {
+        Self::with_room(seed, Self::MAX)
+    }
+
+    fn with_room(seed: u64, most: usize) -> Self {
+        Self { shards: std::array::from_fn(|_| Mutex::default()), seed, most }
+    }
+
+    /// Notes a use of `id` at `now`, creating the session on its first. Where there is no room
+    /// `give_up` is asked of old sessions, outside the locks: a session that holds nothing loses its
+    /// place, and the caller forgets what it knows of it.
+    pub fn touch(
+        &self,
+        id: SessionId,
+        now: Duration,
+        mut give_up: impl FnMut(SessionId) -> bool,
+    ) -> Result<()> {
+        let Some(candidates) = self.touch_or_candidates(id, now) else { return Ok(()) };
+        for (last_use, old) in candidates {
+            if !give_up(old) {
+                continue;
+            }
+            let mut shard = self.shard(id).lock();
+            if shard.sessions.get(&old) == Some(&last_use) {
+                shard.sessions.remove(&old);
+            }
+            if shard.sessions.len() < self.most / SHARDS {
+                shard.sessions.insert(id, now);
+                return Ok(());
+            }
+        }
+        Err(Error::new(
+            Code::TOO_MANY_LOGICAL_SESSIONS,
+            format!(
+                "Unable to add session ID {id} into the cache because the number of active sessions is too high"
+            ),
+        ))
+    }
+
+    /// Notes a use of `id`, or names who might make room for it.
+    fn touch_or_candidates(
+        &self,
+        id: SessionId,
+        now: Duration,
+    ) -> Option<Vec<(Duration, SessionId)>> {
         let mut shard = self.shard(id).lock();
-        if let Some(last_use) = shard.get_mut(&id) {
+        if let Some(last_use) = shard.sessions.get_mut(&id) {
             *last_use = now;
-            return Ok(());
+            return None;
         }
-        if shard.len() >= Self::MAX / SHARDS {
-            return Err(Error::new(
-                Code::TOO_MANY_LOGICAL_SESSIONS,
-                format!(
-                    "Unable to add session ID {id} into the cache because the number of active sessions is too high"
-                ),
-            ));
+        if shard.sessions.len() >= self.most / SHARDS {
+            return Some(shard.candidates());
         }
-        shard.insert(id, now);
-        Ok(())
+        shard.sessions.insert(id, now);
+        None
     }
 
     /// Notes a use of `id` only if it lives.
     pub fn refresh(&self, id: SessionId, now: Duration) {
-        if let Some(last_use) = self.shard(id).lock().get_mut(&id) {
+        if let Some(last_use) = self.shard(id).lock().sessions.get_mut(&id) {
             *last_use = now;
         }
     }
 
     /// Whether `id` lives.
     pub fn lives(&self, id: SessionId) -> bool {
-        self.shard(id).lock().contains_key(&id)
+        self.shard(id).lock().sessions.contains_key(&id)
     }
 
     /// Ends `id`; says whether it lived.
     pub fn end(&self, id: SessionId) -> bool {
-        self.shard(id).lock().remove(&id).is_some()
+        self.shard(id).lock().sessions.remove(&id).is_some()
     }
 
     /// Ends the sessions idle for longer than [`Sessions::TIMEOUT`] and names them, so that the
@@ -98,7 +176,7 @@ impl Sessions {
     pub fn expire(&self, now: Duration) -> Vec<SessionId> {
         let mut dead = Vec::new();
         for shard in &self.shards {
-            shard.lock().retain(|id, last_use| {
+            shard.lock().sessions.retain(|id, last_use| {
                 let lives = now.saturating_sub(*last_use) < Self::TIMEOUT;
                 if !lives {
                     dead.push(*id);
@@ -111,7 +189,7 @@ impl Sessions {
 
     /// How many live.
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
+        self.shards.iter().map(|shard| shard.lock().sessions.len()).sum()
     }
 
     /// Whether none lives.
@@ -124,15 +202,19 @@ impl Sessions {
         let mut all = Vec::new();
         for shard in &self.shards {
             let shard = shard.lock();
-            all.extend(
-                shard.iter().map(|(id, last_use)| SessionInfo { id: *id, last_use: *last_use }),
-            );
+            let infos = shard.sessions.iter();
+            all.extend(infos.map(|(id, last_use)| SessionInfo { id: *id, last_use: *last_use }));
         }
         all
     }
 
-    fn shard(&self, id: SessionId) -> &Mutex<BTreeMap<SessionId, Duration>> {
-        &self.shards[usize::from(id.0[15]) % SHARDS]
+    fn shard(&self, id: SessionId) -> &Mutex<Shard> {
+        /// Odd, its bits without a pattern: the golden ratio's.
+        const MIX: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+        let bits = u128::from_le_bytes(id.0) ^ (u128::from(self.seed) << 32 | 1);
+        let mixed = bits.wrapping_mul(MIX) ^ u128::from(self.seed) << 64;
+        let mixed = mixed ^ (mixed >> 67);
+        &self.shards[(mixed.wrapping_mul(MIX) >> 96) as usize % SHARDS]
     }
 }
 
@@ -146,8 +228,8 @@ mod tests {
     fn session_idle_for_thirty_minutes_is_ended() {
         let sessions = Sessions::default();
         let (old, young) = (SessionId([1; 16]), SessionId([2; 16]));
-        sessions.touch(old, Duration::ZERO).unwrap();
-        sessions.touch(young, MINUTE).unwrap();
+        sessions.touch(old, Duration::ZERO, |_| false).unwrap();
+        sessions.touch(young, MINUTE, |_| false).unwrap();
         assert_eq!(sessions.expire(MINUTE * 30), [old]);
         assert_eq!(sessions.list().iter().map(|s| s.id).collect::<Vec<_>>(), [young]);
     }
@@ -157,11 +239,59 @@ mod tests {
         let sessions = Sessions::default();
         sessions.refresh(SessionId([1; 16]), MINUTE);
         assert!(sessions.is_empty());
-        sessions.touch(SessionId([1; 16]), Duration::ZERO).unwrap();
+        sessions.touch(SessionId([1; 16]), Duration::ZERO, |_| false).unwrap();
         sessions.refresh(SessionId([1; 16]), MINUTE * 20);
         assert!(sessions.expire(MINUTE * 40).is_empty());
         assert!(sessions.end(SessionId([1; 16])));
         assert!(!sessions.end(SessionId([1; 16])));
+    }
+
+    fn id(number: u64) -> SessionId {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&number.to_le_bytes());
+        SessionId(id)
+    }
+
+    #[test]
+    fn security_finding_4_a_flood_of_sessions_keeps_nobody_out() {
+        let sessions = Sessions::with_room(7, 1600);
+        let held = id(1 << 40);
+        sessions.touch(held, Duration::ZERO, |_| true).unwrap();
+        for number in 0..10_000 {
+            let now = Duration::from_millis(1 + number);
+            sessions.touch(id(number), now, |old| old != held).unwrap();
+        }
+        assert!(sessions.len() <= 1600);
+        assert!(sessions.lives(held), "what holds a transaction or a cursor stays");
+        let honest = id(1 << 50);
+        sessions.touch(honest, MINUTE, |old| old != held).unwrap();
+        assert!(sessions.lives(honest));
+        // Only where all that are asked hold something is a new one refused.
+        let refused =
+            (0..100).filter(|n| sessions.touch(id(1 << 60 | n), MINUTE, |_| false).is_err());
+        assert!(refused.count() > 50);
+    }
+
+    #[test]
+    fn security_finding_4_clients_do_not_choose_the_shard() {
+        // All ids end with the same byte.
+        let shards_of = |seed| {
+            let sessions = Sessions::new(seed);
+            let list: Vec<usize> = (0..64)
+                .map(|n| {
+                    sessions.touch(id(n), MINUTE, |_| false).unwrap();
+                    sessions.shards.iter().position(|s| s.lock().sessions.contains_key(&id(n)))
+                })
+                .map(|at| at.expect("it was put somewhere"))
+                .collect();
+            list
+        };
+        let (one, other) = (shards_of(1), shards_of(0x1234_5678_9abc_def0));
+        assert_ne!(one, other);
+        for list in [one, other] {
+            let used: std::collections::BTreeSet<_> = list.iter().collect();
+            assert!(used.len() > SHARDS / 2, "{list:?}");
+        }
     }
 
     #[test]

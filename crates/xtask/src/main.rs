@@ -108,6 +108,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// kill -9 right behind each command that takes a write concern, and in a mix with DDL.
+    Kill9Ddl {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Isolation and durability through the official driver, under kills (`-- --help`).
     Isolation {
         /// What to run, and how: `histories`, `bank`, `contention`, `cost`.
@@ -168,6 +174,7 @@ fn carry_out(task: Task) -> Result<()> {
         Task::Iibench { arguments } => drivers::script(Build::Alone, "iibench.py", &arguments),
         Task::Ycsb { arguments } => drivers::script(Build::Release, "ycsb.py", &arguments),
         Task::Kill9 { arguments } => drivers::script(Build::Alone, "kill9.py", &arguments),
+        Task::Kill9Ddl { arguments } => drivers::script(Build::Alone, "kill9_ddl.py", &arguments),
         Task::Isolation { arguments } => drivers::isolation(&arguments),
         Task::Gates { arguments } => gates::gates(&arguments),
         Task::BenchSmoke(options) => bench::smoke(Build::Release, &options),

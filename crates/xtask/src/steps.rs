@@ -40,6 +40,9 @@ const STEPS: &[Step] = &[
         drivers::script(Build::WithTests, "iibench.py", &words("--docs 300000 --cache-size 64M"))
     }),
     ("kill9", || drivers::script(Build::WithTests, "kill9.py", &words("--rounds 5"))),
+    ("kill9-ddl", || {
+        drivers::script(Build::WithTests, "kill9_ddl.py", &words("--rounds 1 --mix 5"))
+    }),
     ("connections", || {
         drivers::script(Build::WithTests, "connections.py", &words("--open 10000 --active 1000"))
     }),

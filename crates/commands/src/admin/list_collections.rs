@@ -61,15 +61,19 @@ fn name_and_type(collection: &Collection) -> RawDocumentBuf {
 
 fn write_name(writer: &mut Writer, collection: &Collection) {
     writer.str("name", collection.namespace().collection());
-    let kind = match collection.options() {
+    writer.str("type", kind_of(collection));
+}
+
+/// What kind of collection it is shown as.
+pub(crate) fn kind_of(collection: &Collection) -> &'static str {
+    match collection.options() {
         _ if collection.is_view() => "view",
         options if options.time_series.is_some() => "timeseries",
         _ => "collection",
-    };
-    writer.str("type", kind);
+    }
 }
 
-fn describe(collection: &Collection) -> RawDocumentBuf {
+pub(crate) fn describe(collection: &Collection) -> RawDocumentBuf {
     let mut writer = Writer::new();
     write_name(&mut writer, collection);
     writer.document("options", &collection.options().shown);
@@ -90,7 +94,7 @@ fn describe(collection: &Collection) -> RawDocumentBuf {
 }
 
 /// The index every collection has.
-pub(super) fn write_id_index(writer: &mut Writer, collection: &Collection) {
+pub(crate) fn write_id_index(writer: &mut Writer, collection: &Collection) {
     writer.i32("v", 2);
     let key = writer.begin_document("key");
     writer.i32("_id", 1);

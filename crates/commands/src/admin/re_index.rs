@@ -1,6 +1,6 @@
 //! `reIndex`: writes a collection and its indexes anew, in another storage shape if asked.
 //!
-//! With `options` the new shape is durable first, then everything is rewritten in it; without,
+//! With `options` the new shape is committed first, then everything is rewritten in it; without,
 //! what waits in buffers is moved down and what nobody sees any more is dropped. Reads and writes
 //! go on meanwhile; `currentOp` says how far it is, `killOp` ends it and leaves what is done.
 

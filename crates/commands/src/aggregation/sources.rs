@@ -105,7 +105,10 @@ pub(super) fn with_server_source(
             }
             sessions(context, &field)?
         }
-        _ => return Ok(None),
+        _ => match super::catalog_sources::documents(context, target, &field)? {
+            Some(documents) => documents,
+            None => return Ok(None),
+        },
     };
     behind(&documents, pipeline, 1).map(Some)
 }

@@ -1,10 +1,12 @@
 //! `explain`: any explainable command, planned and perhaps run, and its plan shown.
 
+use super::query_shape;
 use crate::arguments::Arguments;
 use crate::context::Context;
 use crate::diagnostics::build_info::MONGODB_VERSION;
 use crate::fields::Field;
 use crate::registry::{self, Command, Counter};
+use crate::service::check_database;
 use bson::RawDocument;
 use errors::{Code, Error, Result};
 use query::Verbosity;
@@ -62,6 +64,7 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
             ),
         ));
     }
+    check_database(command, context.database())?;
     let (arguments, inner) = Arguments::parse(command, body)?;
     context.arguments.collection_uuid = arguments.collection_uuid;
     context.verbosity = verbosity;
@@ -79,6 +82,10 @@ pub(crate) fn write_explain(context: &mut Context<'_>, plan: &RawDocument) {
     let body = context.explained.unwrap_or(context.body);
     let reply = &mut context.reply;
     reply.fields(plan);
+    let name = body.iter_elements().next().and_then(|e| Some(e.ok()?.key().as_str())).unwrap_or("");
+    if let Some(hash) = query_shape::hash(context.request.database, name, body) {
+        reply.str("queryShapeHash", &hash);
+    }
     let command = reply.begin_document("command");
     for (name, value) in body.iter().flatten() {
         if !matches!(name.as_str(), "$db" | "lsid" | "$clusterTime" | "$readPreference") {

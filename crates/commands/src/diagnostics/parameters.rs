@@ -5,6 +5,7 @@
 use super::build_info::FEATURE_VERSION;
 use super::storage_defaults;
 use crate::admin::merge_authz::AUTH_SCHEMA_VERSION;
+use crate::connection::Origin;
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::Command;
@@ -101,6 +102,15 @@ static PARAMETERS: &[Parameter] = &[
         only_at_start: false,
     },
     fixed("notablescan", |_| Bson::Boolean(false)),
+    // Judged by the program before it listens.
+    Parameter {
+        name: "refuseOpenBind",
+        read: |service| Bson::Boolean(service.refuse_open_bind.load(Ordering::Relaxed)),
+        write: Some((0, 1, |service, value| {
+            service.refuse_open_bind.store(value != 0, Ordering::Relaxed);
+        })),
+        only_at_start: true,
+    },
     fixed("requireApiVersion", |_| Bson::Boolean(false)),
     Parameter {
         name: "slowOpThresholdMs",
@@ -213,7 +223,7 @@ fn set(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
                 ),
             ));
         };
-        let starting = context.connection.info.remote.is_empty();
+        let starting = context.connection.origin == Origin::Startup;
         let settable = parameter.write.filter(|_| starting || !parameter.only_at_start);
         let Some((least, most, write)) = settable else {
             return Err(Error::new(

@@ -22,10 +22,7 @@ fn end(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         context.service.sessions.end(*id);
         context.service.numbered.remove(*id);
     }
-    context
-        .service
-        .cursors
-        .kill_where(|cursor| cursor.session.is_some_and(|session| list.contains(&session)));
+    context.service.kill_cursors_of(&list);
     Ok(())
 }
 
@@ -35,7 +32,7 @@ fn refresh(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         return Err(field.unknown());
     }
     for id in list {
-        context.service.sessions.touch(id, context.started)?;
+        context.service.touch_session(id, context.started)?;
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     context.service.os.entropy.fill(&mut id);
     id[6] = id[6] & 0x0f | 0x40;
     id[8] = id[8] & 0x3f | 0x80;
-    context.service.sessions.touch(SessionId(id), context.started)?;
+    context.service.touch_session(SessionId(id), context.started)?;
     let open = context.reply.begin_document("id");
     context.reply.uuid("id", &id);
     context.reply.end(open);

@@ -116,6 +116,23 @@ fn a_tail_goes_on_where_it_ended() {
 }
 
 #[test]
+fn a_tail_that_lost_its_place_within_a_batch_ends_at_once() {
+    let client = Client::new();
+    capped(&client, doc! { "size": 4096, "max": 3 });
+    insert(&client, [1, 2, 3]);
+    for wait in [false, true] {
+        let tail = doc! { "find": "c", "tailable": true, "awaitData": wait, "batchSize": 1 };
+        let first = client.ok("db", tail);
+        let more = doc! { "getMore": id_of(&first), "collection": "c", "batchSize": 1 };
+        let next = client.ok("db", more.clone());
+        assert_eq!(batch(&next, "nextBatch").len(), 1, "the place is there");
+        insert(&client, [4, 5, 6].map(|n| n + batch(&next, "nextBatch")[0] * 10));
+        assert_eq!(code(&client.run("db", more.clone())), 136);
+        assert_eq!(code(&client.run("db", more)), 43);
+    }
+}
+
+#[test]
 fn a_waiting_tail_is_woken_by_an_insert_and_ended_by_a_drop() {
     let client = Client::new();
     capped(&client, doc! { "size": 4096 });

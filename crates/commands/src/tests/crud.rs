@@ -166,6 +166,26 @@ fn exhaust_get_more_streams_until_the_end() {
 }
 
 #[test]
+fn stream_that_the_client_left_ends_its_cursor_and_no_other() {
+    let client = filled(10);
+    let more = |first: &Document| doc! { "getMore": id(first), "collection": "c", "batchSize": 2 };
+    let other = client.another(2);
+    let [streamed, asked, left] =
+        [&other, &other, &client].map(|c| c.ok("db", doc! { "find": "c", "batchSize": 2 }));
+    assert!(other.reply("db", &more(&streamed), true).exhaust.is_some());
+    client.service.close_connection(&other.connection);
+    let gone = client.run("db", more(&streamed));
+    assert_eq!(gone.get_i32("code").ok(), Some(43), "{gone}");
+    client.ok("db", more(&asked));
+    // One whose stream has ended is as any other.
+    let other = client.another(3);
+    assert!(other.reply("db", &more(&left), true).exhaust.is_some());
+    other.ok("db", more(&left));
+    client.service.close_connection(&other.connection);
+    client.ok("db", more(&left));
+}
+
+#[test]
 fn tailable_needs_a_capped_collection() {
     let client = filled(1);
     let reply = client.run("db", doc! { "find": "c", "tailable": true, "awaitData": true });

@@ -162,10 +162,82 @@ fn concerns_are_checked() {
 }
 
 #[test]
-fn command_in_query_wrapping_runs() {
+fn security_finding_11_only_op_query_wraps_commands() {
     let client = Client::new();
-    let wrapped = doc! { "$query": { "ping": 1 }, "$readPreference": { "mode": "nearest" } };
-    client.ok("admin", wrapped);
+    client.ok("db", doc! { "create": "c" });
+    for name in ["$query", "query"] {
+        let wrapped = doc! { name: { "ping": 1 }, "$readPreference": { "mode": "nearest" } };
+        let body = bson::RawDocumentBuf::try_from(&wrapped).unwrap();
+        let run = |op| {
+            let request = crate::Request {
+                database: "admin",
+                body: &body,
+                sequences: &[],
+                op,
+                exhaust_allowed: false,
+                request_id: 1,
+            };
+            let reply = client.service.run(&client.connection, &request);
+            bson::Document::try_from(&reply.document).unwrap()
+        };
+        assert_eq!(run(crate::OpKind::Query).get_f64("ok").ok(), Some(1.0), "{name}");
+        let text = format!("no such command: '{name}'");
+        assert_eq!(run(crate::OpKind::Msg).get_str("errmsg").ok(), Some(&*text));
+        let hidden = doc! { name: { "drop": "c" } };
+        assert_eq!(client.run("db", hidden).get_i32("code").ok(), Some(59));
+    }
+    let list = client.ok("db", doc! { "listCollections": 1 });
+    let batch = list.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    assert_eq!(batch.len(), 1, "nothing was dropped");
+}
+
+#[test]
+fn security_finding_9_no_client_is_taken_for_the_server() {
+    let client = Client::new();
+    let set = doc! { "setParameter": 1, "enableTestCommands": 1 };
+    for remote in ["", "127.0.0.1:1"] {
+        let info = crate::ConnectionInfo { remote: remote.to_owned(), ..Default::default() };
+        let connection = client.service.open_connection(info);
+        let other = Client { service: std::sync::Arc::clone(&client.service), connection };
+        assert_eq!(other.run("admin", set.clone()).get_i32("code").ok(), Some(20), "{remote:?}");
+    }
+    let connection = client.service.open_startup_connection();
+    let startup = Client { service: std::sync::Arc::clone(&client.service), connection };
+    startup.ok("admin", set);
+}
+
+#[test]
+fn security_finding_12_accounts_cannot_be_laid_before_there_are_any() {
+    let client = Client::new();
+    client.ok("admin", doc! { "insert": "c", "documents": [{ "_id": "admin.me" }] });
+    for name in ["system.users", "system.roles", "system.version", "system.keys"] {
+        let full = format!("admin.{name}");
+        for command in [
+            doc! { "insert": name, "documents": [{ "_id": "admin.me" }] },
+            doc! { "update": name, "updates": [{ "q": {}, "u": { "a": 1 }, "upsert": true }] },
+            doc! { "findAndModify": name, "query": {}, "update": { "a": 1 }, "upsert": true },
+            doc! { "create": name },
+            doc! { "create": name, "viewOn": "c", "pipeline": [] },
+            doc! { "createIndexes": name, "indexes": [{ "key": { "a": 1 }, "name": "a" }] },
+            doc! { "renameCollection": "admin.c", "to": &full },
+            doc! { "cloneCollectionAsCapped": "c", "toCollection": name, "size": 4096 },
+            doc! { "aggregate": "c", "pipeline": [{ "$out": name }], "cursor": {} },
+            doc! { "aggregate": "c", "pipeline": [{ "$merge": name }], "cursor": {} },
+            doc! { "bulkWrite": 1, "ops": [{ "insert": 0, "document": {} }], "nsInfo": [{ "ns": &full }] },
+        ] {
+            let reply = client.run("admin", command.clone());
+            let refused = reply.get_i32("code").ok().or_else(|| {
+                let list = |name: &str| reply.get_array(name).ok()?.first()?.as_document().cloned();
+                let batch = reply.get_document("cursor").ok()?.get_array("firstBatch").ok();
+                let first =
+                    list("writeErrors").or_else(|| batch?.first()?.as_document().cloned())?;
+                first.get_i32("code").ok()
+            });
+            assert!(matches!(refused, Some(73 | 17385)), "{command} gave {reply}");
+        }
+        let count = client.ok("admin", doc! { "count": name });
+        assert_eq!(count.get_i32("n").ok(), Some(0), "{name}");
+    }
 }
 
 #[test]

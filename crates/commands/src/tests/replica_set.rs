@@ -84,6 +84,19 @@ fn time_moves_with_writes_and_reads_wait_for_none() {
 }
 
 #[test]
+fn security_finding_13_a_client_moves_the_clock_by_a_day_at_most() {
+    let client = started(true);
+    let now = time(&client.ok("db", id(1)));
+    for (ahead, expected) in [(23 * 3600, None), (25 * 3600, Some(205)), (364 * 86_400, Some(205))]
+    {
+        let seen = Timestamp { time: now.time + ahead, increment: 1 };
+        let told = doc! { "ping": 1, "$clusterTime": { "clusterTime": seen } };
+        assert_eq!(client.run("db", told).get_i32("code").ok(), expected, "{ahead}");
+    }
+    assert!(time(&client.ok("db", id(2))).time < now.time + 24 * 3600);
+}
+
+#[test]
 fn snapshot_reads_can_be_repeated_at_their_time() {
     let client = started(true);
     client.ok("db", id(1));

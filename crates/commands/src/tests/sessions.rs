@@ -53,6 +53,24 @@ fn refresh_and_kill_work_on_lists() {
 }
 
 #[test]
+fn security_finding_4_one_command_names_ten_thousand_sessions_at_most() {
+    let client = Client::new();
+    let ids = |count: u32| -> Vec<Bson> {
+        let id = |n: u32| {
+            let mut bytes = vec![0; 16];
+            bytes[..4].copy_from_slice(&n.to_le_bytes());
+            Bson::Document(doc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes } })
+        };
+        (0..count).map(id).collect()
+    };
+    for command in ["refreshSessions", "endSessions", "killSessions"] {
+        client.ok("admin", doc! { command: ids(10_000) });
+        let refused = client.run("admin", doc! { command: ids(10_001) });
+        assert_eq!(refused.get_i32("code").ok(), Some(2), "{command}");
+    }
+}
+
+#[test]
 fn sessions_are_listed() {
     let client = Client::new();
     client.ok("test", doc! { "ping": 1, "lsid": lsid(1) });

@@ -27,6 +27,7 @@ pub(super) const TABLE: &[Function] = &[
     function("$toDouble", 1, 1, |args| shorthand(args, Target::Double)),
     function("$toHashedIndexKey", 1, 1, |args| {
         let value = args[0].get().unwrap_or(RawBsonRef::Null);
+        limits::poll_work(crate::agg::size_of(value) / limits::BYTES_PER_UNIT)?;
         Ok(RawBson::Int64(crate::hashed_key(value)?).into())
     }),
     function("$toInt", 1, 1, |args| shorthand(args, Target::Int)),

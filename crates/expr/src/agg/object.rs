@@ -363,7 +363,7 @@ fn get_field<'a>(args: &'a [Option<Node>], scope: &Scope<'_, 'a>) -> Result<Valu
         return Ok(Value::NULL);
     }
     input.part(|value| match value {
-        RawBsonRef::Document(document) => Ok(document.get(&name)?),
+        RawBsonRef::Document(document) => raw::field(document, &name),
         _ => Ok(None),
     })
 }

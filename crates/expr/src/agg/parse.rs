@@ -7,7 +7,7 @@ use crate::agg::quantile::Quantile;
 use crate::agg::reduce::Reduce;
 use crate::agg::script::{self, Script};
 use crate::agg::string::regex::RegexCall;
-use crate::agg::variables::{ParseContext, VarId};
+use crate::agg::variables::{ParseContext, Scored, VarId};
 use crate::agg::{
     GEO_NEAR_DISTANCE, GEO_NEAR_POINT, MAX_DEPTH, Made, array, convert, date, object, type_name,
 };
@@ -675,6 +675,14 @@ fn meta(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<Node>
         }
         RawBsonRef::String("geoNearDistance") => field(GEO_NEAR_DISTANCE),
         RawBsonRef::String("geoNearPoint") => field(GEO_NEAR_POINT),
+        RawBsonRef::String("score") if ctx.scored != Scored::No => {
+            let names = vec![text_score::FIELD.to_owned()];
+            Ok(Node::Path(FieldPath { base: Base::Root, names }))
+        }
+        RawBsonRef::String("scoreDetails") if ctx.scored == Scored::Details => {
+            let names = vec![text_score::DETAILS_FIELD.to_owned()];
+            Ok(Node::Path(FieldPath { base: Base::Root, names }))
+        }
         RawBsonRef::String(name @ ("score" | "scoreDetails")) => Err(Error::location(
             40218,
             format!("query requires {name} metadata, but it is not available"),

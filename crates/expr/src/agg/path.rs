@@ -93,7 +93,7 @@ fn value_at<'a>(value: RawBsonRef<'a>, names: &[String], depth: usize) -> Result
         return Err(Error::new(errors::Code::OVERFLOW, "a field path enters too many levels"));
     }
     match value {
-        RawBsonRef::Document(document) => match document.get(first)? {
+        RawBsonRef::Document(document) => match raw::field(document, first)? {
             None => Ok(Value::Missing),
             Some(value) => value_at(value, rest, depth + 1),
         },

@@ -23,6 +23,20 @@ pub struct VarId(u32);
 pub struct ParseContext {
     names: BTreeMap<String, VarId>,
     next: u32,
+    /// What `{$meta: "score"}` has to tell.
+    pub scored: Scored,
+}
+
+/// Whether documents carry the score of a fusion of searches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scored {
+    /// They do not.
+    #[default]
+    No,
+    /// They carry their score.
+    Score,
+    /// They carry how it came about too.
+    Details,
 }
 
 impl ParseContext {

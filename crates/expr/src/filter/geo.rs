@@ -100,9 +100,19 @@ impl GeoTest {
         &self.source
     }
 
-    pub(super) fn holds(&self, value: RawBsonRef<'_>) -> bool {
-        let Ok(geometry) = Geometry::parse(value) else { return false };
-        if self.within { self.region.contains(&geometry) } else { self.region.meets(&geometry) }
+    pub(super) fn holds(&self, value: RawBsonRef<'_>) -> Result<bool> {
+        limits::poll_work(1 + crate::agg::size_of(value) / limits::BYTES_PER_UNIT)?;
+        let Ok(geometry) = Geometry::parse(value) else {
+            // What is no geometry does not match; a reading that was stopped is no answer.
+            return limits::check().map(|()| false);
+        };
+        let holds = if self.within {
+            self.region.contains(&geometry)
+        } else {
+            self.region.meets(&geometry)
+        };
+        limits::check_stopped()?;
+        Ok(holds)
     }
 }
 
@@ -227,8 +237,10 @@ impl GeoNear {
             {
                 nearest = Some((distance, value));
             }
+            limits::poll()?;
             Ok(false)
         })?;
+        limits::check_stopped()?;
         Ok(nearest)
     }
 

@@ -24,6 +24,7 @@ pub(super) fn matches(
     variables: &Variables,
     mut details: Option<&mut MatchDetails>,
 ) -> Result<bool> {
+    limits::poll()?;
     Ok(match node {
         Node::AlwaysTrue => true,
         Node::AlwaysFalse => false,
@@ -90,6 +91,7 @@ fn leaf_matches(
 
 /// Whether a bare value satisfies a tree whose leaves have the root path.
 pub(super) fn value(node: &Node, candidate: RawBsonRef<'_>, variables: &Variables) -> Result<bool> {
+    limits::poll()?;
     Ok(match node {
         Node::AlwaysTrue => true,
         Node::AlwaysFalse | Node::Expr(_) | Node::Schema(_) => false,
@@ -174,7 +176,7 @@ fn holds(
             .and_then(types::truncated_integer)
             .is_some_and(|value| value.wrapping_rem(*divisor) == *remainder),
         Predicate::Size(size) => match candidate {
-            Some(RawBsonRef::Array(array)) => has_length(array, *size),
+            Some(RawBsonRef::Array(array)) => has_length(array, *size)?,
             _ => false,
         },
         Predicate::ElemMatchObject(filter) => {
@@ -194,7 +196,7 @@ fn holds(
             return first_element(array, inner, |element| value(filter, element, variables));
         }
         Predicate::Bits(test, mask) => candidate.is_some_and(|value| mask.test(*test, value)),
-        Predicate::Geo(test) => candidate.is_some_and(|value| test.holds(value)),
+        Predicate::Geo(test) => candidate.map_or(Ok(false), |value| test.holds(value))?,
         // A condition on documents, which has no place on a bare value: the parser refuses it there.
         Predicate::Near(_) => false,
     })
@@ -217,9 +219,11 @@ fn first_element(
 }
 
 /// Stops counting once the array is longer than asked.
-fn has_length(array: &bson::raw::RawArray, size: i64) -> bool {
-    let Ok(size) = usize::try_from(size) else { return false };
-    array.iter_elements().take(size.saturating_add(1)).count() == size
+fn has_length(array: &bson::raw::RawArray, size: i64) -> Result<bool> {
+    let Ok(size) = usize::try_from(size) else { return Ok(false) };
+    let mut counted = raw::array_elements(array).take(size.saturating_add(1));
+    let counted = counted.try_fold(0, |count, element| element.map(|_| count + 1))?;
+    Ok(counted == size)
 }
 
 fn text_matches(pattern: &super::Pattern, value: RawBsonRef<'_>) -> Result<bool> {

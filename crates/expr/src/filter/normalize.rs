@@ -95,7 +95,7 @@ fn equalities_to_in(parts: Vec<Node>, under: Option<&Collation>) -> Vec<Node> {
         if let Node::Leaf(Leaf { predicate: Predicate::In(set), .. }) = node {
             let set = std::mem::take(set);
             let Node::Leaf(leaf) = node else { continue };
-            leaf.predicate = in_set(InSet::new(set.values, set.patterns, under));
+            leaf.predicate = in_set(InSet::gathered(set.values, set.patterns, under));
         }
     }
     out

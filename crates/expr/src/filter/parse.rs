@@ -352,7 +352,7 @@ fn members(name: &str, value: RawBsonRef<'_>, scope: Scope<'_>) -> Result<InSet>
             member => values.push(member.into()),
         }
     }
-    Ok(InSet::new(values, patterns, scope.ctx.variables.collation()))
+    InSet::new(values, patterns, scope.ctx.variables.collation())
 }
 
 fn type_set(value: RawBsonRef<'_>) -> Result<TypeSet> {

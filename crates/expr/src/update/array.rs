@@ -52,7 +52,7 @@ impl Push {
         } as usize;
         values.splice(position..position, self.each.iter().map(RawBson::as_raw_bson_ref));
         if let Some(sort) = &self.sort {
-            values.sort_by(|a, b| sort.compare(*a, *b, place.under));
+            values = limits::sort_by(values, |a, b| sort.compare(*a, *b, place.under))?;
         }
         match self.slice {
             Some(slice) if slice < 0 => {
@@ -62,7 +62,7 @@ impl Push {
             Some(slice) => values.truncate(slice as usize),
             None => {}
         }
-        Ok(Effect::Array(body(values)))
+        body(values).map(Effect::Array)
     }
 }
 
@@ -70,14 +70,15 @@ fn elements(array: Option<&RawArray>) -> Result<Vec<RawBsonRef<'_>>> {
     array.map_or(Ok(Vec::new()), |array| raw::values(array).collect())
 }
 
-fn body<'a>(values: impl IntoIterator<Item = RawBsonRef<'a>>) -> Vec<u8> {
+fn body<'a>(values: impl IntoIterator<Item = RawBsonRef<'a>>) -> Result<Vec<u8>> {
     let mut writer = Writer::default();
     let open = writer.begin();
     for (position, value) in values.into_iter().enumerate() {
+        limits::poll()?;
         writer.value(&position.to_string(), value);
     }
     writer.end(open);
-    writer.into_bytes()
+    Ok(writer.into_bytes())
 }
 
 /// The array's bytes with values behind them: no element is decoded.
@@ -93,6 +94,7 @@ fn append(array: Option<&RawArray>, values: &[RawBson]) -> Result<Effect<'static
         }
     }
     for value in values {
+        limits::poll()?;
         writer.value(&length.to_string(), value.as_raw_bson_ref());
         length += 1;
     }
@@ -144,6 +146,7 @@ pub(super) fn add_to_set(
 
 fn key(value: RawBsonRef<'_>, under: Option<&Collation>) -> Result<Vec<u8>> {
     let mut builder = KeyBuilder::new();
+    limits::poll_work(1 + crate::agg::size_of(value) / limits::BYTES_PER_UNIT)?;
     match builder.append_under(value, Direction::Ascending, under) {
         Ok(()) => Ok(builder.into_bytes()),
         Err(error) => Err(Error::bad_value(error.to_string())),
@@ -163,7 +166,7 @@ pub(super) fn pop(
                 return Ok(Effect::Keep);
             }
             values.remove(if front { 0 } else { values.len() - 1 });
-            Ok(Effect::Array(body(values)))
+            body(values).map(Effect::Array)
         }
         Some(other) => Err(Error::type_mismatch(format!(
             "Path '{}' contains an element of non-array type '{}'",
@@ -225,5 +228,5 @@ pub(super) fn remove_if(
             kept.push(value);
         }
     }
-    Ok(if removed { Effect::Array(body(kept)) } else { Effect::Keep })
+    if removed { body(kept).map(Effect::Array) } else { Ok(Effect::Keep) }
 }

@@ -497,5 +497,5 @@ fn pull_all(field: &Element<'_>, ctx: &ParseContext) -> Result<Operation> {
         )));
     };
     let values = raw::values(values).map(|value| value.map(Into::into)).collect::<Result<_>>()?;
-    Ok(Operation::PullAll(InSet::new(values, Vec::new(), ctx.variables.collation())))
+    InSet::new(values, Vec::new(), ctx.variables.collation()).map(Operation::PullAll)
 }

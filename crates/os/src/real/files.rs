@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -44,7 +44,8 @@ impl Vfs for RealVfs {
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         let missing: Vec<&Path> =
             path.ancestors().take_while(|p| !p.as_os_str().is_empty() && !p.exists()).collect();
-        fs::create_dir_all(path)?;
+        // For its user alone: what lies inside says much even where the files cannot be read.
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         for made in missing {
             self.sync_dir(made)?;
             if let Some(parent) = made.parent() {
@@ -108,6 +109,9 @@ fn flags(options: OpenOptions) -> OFlags {
     }
     if options.truncate {
         flags |= OFlags::TRUNC;
+    }
+    if options.no_follow {
+        flags |= OFlags::NOFOLLOW;
     }
     flags
 }
@@ -212,6 +216,29 @@ mod tests {
         RealVfs.remove_file(&deep.join("two")).unwrap();
         assert_eq!(RealVfs.list_dir(&deep).unwrap(), Vec::<PathBuf>::new());
         assert!(RealVfs.space(&deep).unwrap().total > 0);
+    }
+
+    #[test]
+    fn security_finding_18_directories_are_for_their_user_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("a/b");
+        RealVfs.create_dir_all(&deep).unwrap();
+        for made in [dir.path().join("a"), deep] {
+            assert_eq!(fs::metadata(&made).unwrap().mode() & 0o777, 0o700, "{}", made.display());
+        }
+    }
+
+    #[test]
+    fn security_finding_18_a_link_is_not_followed_where_that_is_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, link) = (dir.path().join("target"), dir.path().join("link"));
+        fs::write(&target, "kept").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let options = OpenOptions { truncate: true, no_follow: true, ..OpenOptions::create() };
+        assert!(RealVfs.open(&link, options).is_err());
+        assert_eq!(fs::read(&target).unwrap(), b"kept");
+        assert!(RealVfs.open(&target, options).is_ok());
+        assert_eq!(fs::read(&target).unwrap(), b"");
     }
 
     #[test]

@@ -222,7 +222,7 @@ impl GraphLookupSource {
             return Ok(documents.cloned().collect());
         }
         let predicate =
-            Predicate::In(InSet::new(frontier, Vec::new(), self.run.variables.collation()));
+            Predicate::In(InSet::new(frontier, Vec::new(), self.run.variables.collation())?);
         let leaf = Leaf { path: Path::new(&self.lookup.connect_to), predicate };
         let filter = Filter::new(Node::Leaf(leaf), Arc::clone(&self.run.variables));
         let mut stages = vec![Stage::Match(Arc::new(filter))];

@@ -403,7 +403,7 @@ fn leading_filter(
 ) -> Result<Option<Filter>> {
     if let Some((local, foreign)) = &lookup.equality {
         let values = local_values(document, local)?;
-        return Ok(Some(equality_filter(foreign, values, variables)));
+        return equality_filter(foreign, values, variables).map(Some);
     }
     let Some((foreign, outer)) = &lookup.correlation else { return Ok(None) };
     let (Some(path), Some(value)) =
@@ -417,19 +417,23 @@ fn leading_filter(
         value,
         RawBson::Null | RawBson::Undefined | RawBson::Array(_) | RawBson::RegularExpression(_)
     );
-    Ok(plain.then(|| equality_filter(&path, vec![value], variables)))
+    plain.then(|| equality_filter(&path, vec![value], variables)).transpose()
 }
 
-fn equality_filter(path: &str, mut values: Vec<RawBson>, variables: &Arc<Variables>) -> Filter {
+fn equality_filter(
+    path: &str,
+    mut values: Vec<RawBson>,
+    variables: &Arc<Variables>,
+) -> Result<Filter> {
     let predicate = match (values.len(), values.pop()) {
         (1, Some(only)) => Predicate::Eq(only),
         (_, last) => {
             values.extend(last);
-            Predicate::In(InSet::new(values, Vec::new(), variables.collation()))
+            Predicate::In(InSet::new(values, Vec::new(), variables.collation())?)
         }
     };
     let leaf = Leaf { path: Path::new(path), predicate };
-    Filter::new(Node::Leaf(leaf), Arc::clone(variables))
+    Ok(Filter::new(Node::Leaf(leaf), Arc::clone(variables)))
 }
 
 /// The values a document is joined by: all at the path, arrays by their elements; null if none.

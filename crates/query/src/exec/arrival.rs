@@ -113,7 +113,10 @@ impl Stage for ArrivalStage {
 
     fn park(&mut self) {
         self.counters.tell();
-        if let Some(cursor) = &mut self.cursor {
+        if self.tails {
+            // The next call reads a later snapshot, in which the position may be gone.
+            self.cursor = None;
+        } else if let Some(cursor) = &mut self.cursor {
             cursor.park();
         }
     }

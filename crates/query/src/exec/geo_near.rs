@@ -155,6 +155,7 @@ impl NearStage {
         let multikey = scan.planned_multikey & 1 << self.target.part != 0;
         let held = (self.target.kind(), multikey);
         let bounds = ring_bounds(held, &grid_of(&self.target), &self.target.near, self.ring);
+        limits::check_stopped()?;
         self.entries.rescan(self.target.part, bounds)?;
         self.state = State::Scanning;
         Ok(())

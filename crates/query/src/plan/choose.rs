@@ -17,6 +17,13 @@ use std::sync::Arc;
 
 /// Decides how to reach the documents.
 pub(crate) fn choose(input: &PlannerInput<'_>) -> Result<Decision> {
+    let decision = decide(input)?;
+    // Bounds of a geometry whose covering was stopped are no bounds.
+    limits::check_stopped()?;
+    Ok(decision)
+}
+
+fn decide(input: &PlannerInput<'_>) -> Result<Decision> {
     let root = input.filter.root();
     if matches!(root, Node::AlwaysFalse) {
         return Ok(Decision::only(Access {

@@ -5,6 +5,7 @@ use crate::config::options::{Kind, Opt};
 use crate::config::parse::Given;
 use crate::config::size::{parse_size, parse_switch};
 use bson::{Bson, Document};
+use dashboard::ShowValues;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub struct Settings {
     pub status_port: u16,
     /// Addresses and names the status page listens at.
     pub status_bind_ip: Vec<String>,
+    /// Whom the status page shows what clients sent.
+    pub status_show_values: ShowValues,
     /// The log file; standard output without.
     pub log_path: Option<PathBuf>,
     /// Go on at the end of an old log file.
@@ -113,6 +116,7 @@ impl Settings {
             unix_socket_mode: given.file_permissions()?,
             status_port: u16::try_from(given.number("statusPort", 28017)).unwrap_or(28017),
             status_bind_ip: given.words("statusBindIp", "127.0.0.1"),
+            status_show_values: given.show_values()?,
             log_path: given.path("logpath"),
             log_append: given.switch("logappend", false),
             quiet: given.switch("quiet", false),
@@ -227,6 +231,17 @@ impl Lookup {
             Some("2" | "all") => Ok(2),
             Some(text) => Err(ConfigError::new(format!(
                 "option profile: '{text}' is none of 0 (off), 1 (slowOp) and 2 (all)"
+            ))),
+        }
+    }
+
+    fn show_values(&self) -> Result<ShowValues, ConfigError> {
+        match self.text("statusShowValues") {
+            None | Some("local") => Ok(ShowValues::Local),
+            Some("always") => Ok(ShowValues::Always),
+            Some("never") => Ok(ShowValues::Never),
+            Some(text) => Err(ConfigError::new(format!(
+                "option statusShowValues: '{text}' is none of local, always and never"
             ))),
         }
     }

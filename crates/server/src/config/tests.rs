@@ -158,6 +158,59 @@ fn what_cannot_be_honoured_is_refused_by_name() {
 }
 
 #[test]
+fn security_finding_22_every_option_of_tls_and_users_is_refused_by_its_name() {
+    use super::options::REFUSED;
+    let of_security = |flag: &str| {
+        ["tls", "ssl", "ldap", "sasl", "kmip", "encryption", "audit", "cluster"]
+            .iter()
+            .any(|prefix| flag.starts_with(prefix))
+            || ["auth", "keyFile", "transitionToAuth", "enableEncryption"].contains(&flag)
+    };
+    let mut seen = 0;
+    for (flag, place, takes_value) in REFUSED.iter().filter(|(flag, ..)| of_security(flag)) {
+        let dashed = format!("--{flag}");
+        let arguments: &[&str] = if *takes_value { &[&dashed, "some"] } else { &[&dashed] };
+        let refused = refusal(arguments);
+        assert!(refused.contains(flag) && refused.contains("not supported"), "{refused}");
+        // The same in both kinds of files.
+        let refused = with_file(&format!("dbpath = /x\n{flag} = true\n"), &[]).unwrap_err();
+        assert!(refused.to_string().contains(flag), "{refused}");
+        let nested = |inner: String, name: &str| format!("{{{name}: {inner}}}");
+        let yaml = place.split('.').rev().fold("some".to_owned(), nested);
+        let refused = with_file(&yaml, &[]).unwrap_err().to_string();
+        assert!(refused.contains(flag), "{place}: {refused}");
+        seen += 1;
+    }
+    assert!(seen > 60, "{seen}");
+    // A file that switches TLS off asks for nothing.
+    let off = "net: {tls: {mode: disabled, allowInvalidCertificates: false}}\n";
+    assert!(with_file(off, &[]).is_ok());
+}
+
+#[test]
+fn security_finding_22_noauth_is_known_and_never_hides_auth() {
+    assert!(settings(&["--noauth"]).warnings.is_empty());
+    for arguments in [["--auth", "--noauth"], ["--noauth", "--auth"]] {
+        assert!(refusal(&arguments).contains("auth"));
+    }
+    assert!(with_file("noauth = true\nauth = true\n", &[]).is_err());
+    assert!(with_file("noauth = true\n", &["--keyFile", "/k"]).is_err());
+}
+
+#[test]
+fn the_status_page_shows_values_to_whom_it_is_told() {
+    use dashboard::ShowValues;
+    for (arguments, expected) in [
+        (&[][..], ShowValues::Local),
+        (&["--statusShowValues", "never"], ShowValues::Never),
+        (&["--statusShowValues=always"], ShowValues::Always),
+    ] {
+        assert_eq!(settings(arguments).status_show_values, expected);
+    }
+    assert!(refusal(&["--statusShowValues", "some"]).contains("statusShowValues"));
+}
+
+#[test]
 fn compressors_are_refused_even_to_switch_them_off() {
     for value in ["disabled", "snappy"] {
         let refused = refusal(&["--networkMessageCompressors", value]);

@@ -3,6 +3,8 @@
 use crate::net::stream::Stream;
 use crate::service::Peer;
 use os::Vfs;
+use rustix::fs::{FileType, Mode};
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
 use std::io;
@@ -179,19 +181,112 @@ fn bind_tcp(address: SocketAddr) -> io::Result<Listener> {
     Ok(Listener { socket: Socketed::Tcp(listener), endpoint })
 }
 
+/// Makes the socket under a name of its own and renames it once nothing is left to do: who finds it
+/// under its name finds it with its permissions, and listening. What stands there is replaced only
+/// where it is a socket that nobody listens at, left by a killed server.
 fn bind_unix(path: &Path, mode: u32, vfs: &dyn Vfs) -> io::Result<Listener> {
+    check_directory(path)?;
     if vfs.exists(path)? {
-        // A file nobody listens at was left by a killed server.
+        let stat = rustix::fs::lstat(path)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
+            let text = format!("{} is there and no socket", path.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+        }
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
         }
-        vfs.remove_file(path)?;
     }
-    let listener = UnixListener::bind(path)?;
-    rustix::fs::chmod(path, rustix::fs::Mode::from_raw_mode(mode))?;
-    listener.set_nonblocking(true)?;
+    let mut new = path.as_os_str().to_owned();
+    new.push(format!(".{}", std::process::id()));
+    let new = PathBuf::from(new);
+    if vfs.exists(&new)? {
+        vfs.remove_file(&new)?;
+    }
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // The file is made with the permissions that the socket itself has, whatever the umask is.
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    net::bind(&socket, &SocketAddrUnix::new(&new)?)?;
+    let ready = net::listen(&socket, BACKLOG)
+        .and_then(|()| rustix::fs::chmod(&new, Mode::from_raw_mode(mode)))
+        .and_then(|()| rustix::fs::rename(&new, path));
+    if let Err(error) = ready {
+        // Nobody knows it under this name.
+        let _gone = rustix::fs::unlink(&new);
+        return Err(error.into());
+    }
     Ok(Listener {
-        socket: Socketed::Unix(listener),
+        socket: Socketed::Unix(UnixListener::from(socket)),
         endpoint: Endpoint::Unix(path.to_owned(), mode),
     })
+}
+
+/// Refuses a directory in which another user could put a socket of his own in the place of ours.
+fn check_directory(path: &Path) -> io::Result<()> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mode = Mode::from_raw_mode(rustix::fs::stat(directory)?.st_mode);
+    if mode.intersects(Mode::WOTH) && !mode.contains(Mode::SVTX) {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "every user may replace files in {}: it is not sticky (chmod +t)",
+                directory.display()
+            ),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use os::Os;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn mode_of(path: &Path) -> u32 {
+        std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn security_finding_17_a_socket_has_its_permissions_from_the_first_moment() {
+        let directory = tempfile::tempdir().unwrap();
+        let (os, path) = (Os::real(), directory.path().join("s.sock"));
+        for mode in [0o700, 0o770, 0o777] {
+            let listener = Listener::bind(&Endpoint::Unix(path.clone(), mode), &*os.vfs).unwrap();
+            assert_eq!(mode_of(&path), mode);
+            assert!(std::os::unix::net::UnixStream::connect(&path).is_ok());
+            let names = std::fs::read_dir(directory.path()).unwrap().count();
+            assert_eq!(names, 1, "nothing is left under the temporary name");
+            drop(listener);
+        }
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn security_finding_17_what_is_no_socket_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let (os, path) = (Os::real(), directory.path().join("precious"));
+        std::fs::write(&path, "data").unwrap();
+        assert!(Listener::bind(&Endpoint::Unix(path.clone(), 0o700), &*os.vfs).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"data");
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(Listener::bind(&Endpoint::Unix(link, 0o700), &*os.vfs).is_err());
+        assert_eq!(std::fs::read(&path).unwrap(), b"data");
+    }
+
+    #[test]
+    fn security_finding_17_a_shared_directory_must_be_sticky() {
+        let directory = tempfile::tempdir().unwrap();
+        let (os, path) = (Os::real(), directory.path().join("s.sock"));
+        for (mode, serves) in [(0o777, false), (0o1777, true), (0o755, true)] {
+            let permissions = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(directory.path(), permissions).unwrap();
+            let bound = Listener::bind(&Endpoint::Unix(path.clone(), 0o700), &*os.vfs);
+            assert_eq!(bound.is_ok(), serves, "{mode:o}");
+        }
+    }
 }

@@ -1,4 +1,7 @@
 //! The server's threads: one that polls, workers that come and go, and the way to stop them.
+//!
+//! Always true: a panic below ends at most the connection it was met on. Neither the polling thread
+//! nor a worker ends by one, and each opened connection is counted down and closed.
 
 use crate::log;
 use crate::net::connection::{Connection, Desk, Outcome, serve};
@@ -10,6 +13,7 @@ use os::{JoinHandle, Os};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -305,7 +309,7 @@ impl<S: Service> Poller<S> {
             Ok(left) => {
                 for ((_, state), left) in busy.iter().zip(left) {
                     if left {
-                        self.shared.service.client_left(state);
+                        let _told = survive(|| self.shared.service.client_left(state));
                     }
                 }
             }
@@ -356,10 +360,10 @@ impl<S: Service> Poller<S> {
             tracing::debug!(target: "NETWORK", remote = peer.remote, %error, "Client left while connecting");
             return;
         }
+        let remote = if options.quiet { String::new() } else { peer.remote.clone() };
+        let Some(state) = survive(|| shared.service.open_connection(peer)) else { return };
         shared.stats.open.fetch_add(1, Ordering::Relaxed);
         shared.stats.accepted.fetch_add(1, Ordering::Relaxed);
-        let remote = if options.quiet { String::new() } else { peer.remote.clone() };
-        let state = shared.service.open_connection(peer);
         let id = shared.service.number(&state);
         if !options.quiet {
             tracing::info!(target: "NETWORK", id = 22943, remote, connectionId = id,
@@ -418,14 +422,25 @@ fn work<S: Service>(shared: &Arc<Shared<S>>) {
     while let Some(mut connection) = next_ready(shared) {
         log::set_context_number("conn", connection.id);
         shared.stats.active.fetch_add(1, Ordering::Relaxed);
-        let outcome =
-            serve(&*shared.service, &mut connection, &mut desk, &shared.stats, &shared.stopping);
+        let served = survive(|| {
+            serve(&*shared.service, &mut connection, &mut desk, &shared.stats, &shared.stopping)
+        });
         shared.stats.active.fetch_sub(1, Ordering::Relaxed);
+        let outcome = served.unwrap_or_else(|| {
+            // Nobody knows what it left in the buffers.
+            desk = Desk::new();
+            Outcome::Close(Some("a message could not be served because of a bug".to_owned()))
+        });
         match outcome {
             Outcome::Park => park(shared, connection),
             Outcome::Close(reason) => close(shared, &connection, reason.as_deref()),
         }
     }
+}
+
+/// Runs what may meet a bug; `None` where it did. The panic hook has logged where and why.
+fn survive<T>(work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
 /// Waits for a connection; `None` when none came for a while or the server stops.
@@ -480,7 +495,7 @@ fn close<S: Service>(shared: &Shared<S>, connection: &Connection<S>, reason: Opt
     let busy = shared.busy.lock().remove(&connection.id);
     drop(busy);
     connection.stream.shut_down();
-    shared.service.close_connection(&connection.state);
+    let _met_a_bug = survive(|| shared.service.close_connection(&connection.state)).is_none();
     let left = shared.stats.open.fetch_sub(1, Ordering::Relaxed) - 1;
     if let Some(reason) = reason {
         tracing::info!(target: "NETWORK", connectionId = connection.id, reason,

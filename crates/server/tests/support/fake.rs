@@ -9,7 +9,7 @@ use server::service::{Peer, Reply, Request, Service, Via};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use wire::{Codec, Compressor, Message, MsgFlags, ReplyFlags};
 
@@ -20,6 +20,7 @@ pub(crate) struct Commands {
     pub(crate) closed: AtomicUsize,
     pub(crate) ran: AtomicUsize,
     pub(crate) left: AtomicUsize,
+    pub(crate) close_panics: AtomicBool,
     pub(crate) interrupted: Mutex<bool>,
     pub(crate) wake: Condvar,
 }
@@ -69,8 +70,14 @@ impl Service for Commands {
         }
     }
 
+    /// Called outside of a command: what panics here is met by the network's own code.
+    fn write_refused(&self, _: &(u64, Peer), _: &errors::Error) {
+        panic!("asked for by an insert that makes no sense");
+    }
+
     fn close_connection(&self, _: &(u64, Peer)) {
         self.closed.fetch_add(1, Ordering::Relaxed);
+        assert!(!self.close_panics.load(Ordering::Relaxed), "asked for");
     }
 
     fn client_left(&self, _: &(u64, Peer)) {

@@ -181,7 +181,8 @@ fn sphere_cells<'a>(document: &RawDocument, found: &Column<'_>) -> Result<Column
     let mut cells = Column::default();
     let mut count = 0;
     let mut take = |value: RawBsonRef<'_>| {
-        let geometry = Geometry::parse(value).map_err(|error| refuse(error.message()))?;
+        let geometry = Geometry::parse(value)
+            .map_err(|error| limits::check().err().unwrap_or_else(|| refuse(error.message())))?;
         let Some(shape) = geometry.shape() else {
             let shown = value_text(value);
             let reason = format!("can't project geometry into spherical CRS: {shown}");
@@ -191,6 +192,7 @@ fn sphere_cells<'a>(document: &RawDocument, found: &Column<'_>) -> Result<Column
         // Cells around others are searched for only where the part is marked.
         cells.multikey |= count > 1 || shape.as_point().is_none();
         cells.add(cell::keys(&shape));
+        limits::check_stopped()?;
         Ok(())
     };
     for value in found.values.iter().flatten().filter(|value| !is_nowhere(**value)) {

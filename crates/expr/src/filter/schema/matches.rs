@@ -12,6 +12,7 @@ use errors::Result;
 use std::collections::BTreeSet;
 
 pub(super) fn schema(schema: &Schema, value: RawBsonRef<'_>) -> Result<bool> {
+    limits::poll()?;
     if schema.types.as_ref().is_some_and(|types| !types.set.contains(value)) {
         return Ok(false);
     }
@@ -25,6 +26,7 @@ pub(super) fn schema(schema: &Schema, value: RawBsonRef<'_>) -> Result<bool> {
 
 /// Whether a value obeys one keyword. What the keyword is not about obeys it.
 pub(super) fn holds(rule: &Rule, value: RawBsonRef<'_>) -> Result<bool> {
+    limits::poll()?;
     match &rule.check {
         Check::AllOf(parts) => Ok(count(parts, value, usize::MAX)? == parts.len()),
         Check::AnyOf(parts) => Ok(count(parts, value, 1)? > 0),
@@ -104,10 +106,14 @@ fn is_multiple(number: Number, divisor: Decimal) -> bool {
     !number.is_nan() && !number.is_infinite() && number.rem(divisor).is_zero()
 }
 
+fn length(mut elements: raw::Elements<'_>) -> Result<i64> {
+    elements.try_fold(0, |count, element| element.map(|_| count + 1))
+}
+
 fn array_holds(check: &Check, array: &RawArray) -> Result<bool> {
     Ok(match check {
-        Check::MinItems(least) => array.iter_elements().count() as i64 >= *least,
-        Check::MaxItems(most) => array.iter_elements().count() as i64 <= *most,
+        Check::MinItems(least) => length(raw::array_elements(array))? >= *least,
+        Check::MaxItems(most) => length(raw::array_elements(array))? <= *most,
         Check::UniqueItems => duplicate(array)?.is_none(),
         Check::Items(part) => first_unlike(array, 0, part)?.is_none(),
         Check::MoreItems(from, part) => first_unlike(array, *from, part)?.is_none(),
@@ -179,8 +185,8 @@ fn document_holds(check: &Check, document: &RawDocument) -> Result<bool> {
             });
         }
         Check::Required(names) => missing(document, names)?.is_empty(),
-        Check::MinProperties(least) => document.iter_elements().count() as i64 >= *least,
-        Check::MaxProperties(most) => document.iter_elements().count() as i64 <= *most,
+        Check::MinProperties(least) => length(raw::elements(document))? >= *least,
+        Check::MaxProperties(most) => length(raw::elements(document))? <= *most,
         Check::Dependencies(list) => {
             let present = names_of(document)?;
             for (name, dependency) in list {
@@ -198,9 +204,9 @@ fn every_field<'a>(
     document: &'a RawDocument,
     mut test: impl FnMut(&'a str, RawBsonRef<'a>) -> Result<bool>,
 ) -> Result<bool> {
-    for field in document {
-        let (name, value) = field?;
-        if !test(name.as_str(), value)? {
+    for field in raw::elements(document) {
+        let field = field?;
+        if !test(field.name(), field.value()?)? {
             return Ok(false);
         }
     }
@@ -208,15 +214,15 @@ fn every_field<'a>(
 }
 
 pub(super) fn names_of(document: &RawDocument) -> Result<BTreeSet<&str>> {
-    document.iter_elements().map(|element| Ok(element?.key().as_str())).collect()
+    raw::elements(document).map(|element| Ok(element?.name())).collect()
 }
 
 /// Which of the sorted names the document does not have.
 pub(super) fn missing<'n>(document: &RawDocument, names: &'n [String]) -> Result<Vec<&'n str>> {
     let mut found = vec![false; names.len()];
-    for element in document.iter_elements() {
+    for element in raw::elements(document) {
         let element = element?;
-        if let Ok(at) = names.binary_search_by(|name| name.as_str().cmp(element.key().as_str())) {
+        if let Ok(at) = names.binary_search_by(|name| name.as_str().cmp(element.name())) {
             found[at] = true;
         }
     }

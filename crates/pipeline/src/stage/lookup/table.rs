@@ -112,7 +112,8 @@ impl Table {
                 checked = values
                     .iter()
                     .any(|value| matches!(value, RawBson::Null))
-                    .then(|| equality_filter(foreign, values, &Arc::new(variables.clone())));
+                    .then(|| equality_filter(foreign, values, &Arc::new(variables.clone())))
+                    .transpose()?;
             }
             (None, Some((_, outer))) => add(outer.evaluate(document, variables)?.bson())?,
             (None, None) => {}

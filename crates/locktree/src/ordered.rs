@@ -1,0 +1,216 @@
+//! The names of one shard by dictionary: how many there are of each and, where ranges are asked for,
+//! in order. So a range costs what lies in it, and a dictionary without locks costs nothing.
+//!
+//! Always true: a dictionary counts the shard's entries of it; where it is in order, the set holds the
+//! keys of exactly these. It is put in order when a range is first asked for, by one walk over the
+//! shard, and kept so as long as ranges come: without ranges a lock costs one count and no order.
+
+use crate::Range;
+use crate::shard::{self, Name};
+use hashbrown::HashMap;
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Bound;
+
+/// Dictionaries without entries that are remembered, so that one written to again and again is not
+/// made anew each time.
+const MOST_EMPTY: usize = 32;
+
+/// A name that is ordered by its key, among names of one dictionary.
+#[derive(Clone)]
+pub(crate) struct ByKey(pub(crate) Name);
+
+impl ByKey {
+    fn key(&self) -> &[u8] {
+        shard::split(&self.0).1
+    }
+}
+
+impl Borrow<[u8]> for ByKey {
+    fn borrow(&self) -> &[u8] {
+        self.key()
+    }
+}
+
+impl PartialEq for ByKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for ByKey {}
+
+impl PartialOrd for ByKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ByKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(other.key())
+    }
+}
+
+#[derive(Default)]
+struct Names {
+    entries: usize,
+    ordered: Option<BTreeSet<ByKey>>,
+    /// A range was asked for since the last [`Dictionaries::age`].
+    asked: bool,
+}
+
+/// The dictionaries of one shard.
+#[derive(Default)]
+pub(crate) struct Dictionaries {
+    by_id: HashMap<u64, Names, BuildHasherDefault<Mixed>>,
+    empty: usize,
+}
+
+impl Dictionaries {
+    /// An entry was made.
+    pub(crate) fn add(&mut self, name: &Name) {
+        let names = self.by_id.entry(shard::split(name).0).or_insert_with(|| {
+            self.empty += 1;
+            Names::default()
+        });
+        self.empty -= usize::from(names.entries == 0);
+        names.entries += 1;
+        if let Some(ordered) = &mut names.ordered {
+            ordered.insert(ByKey(name.clone()));
+        }
+    }
+
+    /// An entry is gone.
+    pub(crate) fn remove(&mut self, name: &Name) {
+        let (dictionary, key) = shard::split(name);
+        let Some(names) = self.by_id.get_mut(&dictionary) else { return };
+        names.entries -= 1;
+        if let Some(ordered) = &mut names.ordered {
+            ordered.remove(key);
+        }
+        if names.entries == 0 {
+            self.empty += 1;
+            if self.empty > MOST_EMPTY {
+                self.by_id.retain(|_, names| names.entries > 0);
+                self.empty = 0;
+            }
+        }
+    }
+
+    /// The names of a dictionary within a range, ascending. `all` walks over every name of the shard,
+    /// which is done the first time only.
+    pub(crate) fn within<'a, 'n>(
+        &'a mut self,
+        dictionary: u64,
+        range: &'a Range,
+        all: impl Iterator<Item = &'n Name>,
+    ) -> impl Iterator<Item = &'a Name> {
+        let names = self.by_id.get_mut(&dictionary).filter(|names| names.entries > 0);
+        let bounds = range.bounds();
+        let ordered = names.zip(bounds).map(|(names, bounds)| {
+            names.asked = true;
+            let ordered = names.ordered.get_or_insert_with(|| {
+                all.filter(|name| shard::split(name).0 == dictionary)
+                    .map(|name| ByKey(name.clone()))
+                    .collect()
+            });
+            ordered.range::<[u8], (Bound<&[u8]>, Bound<&[u8]>)>(bounds)
+        });
+        ordered.into_iter().flatten().map(|name| &name.0)
+    }
+
+    /// Forgets the order of dictionaries of which no range was asked for since the last call.
+    pub(crate) fn age(&mut self) {
+        for names in self.by_id.values_mut() {
+            if !std::mem::take(&mut names.asked) {
+                names.ordered = None;
+            }
+        }
+    }
+}
+
+/// Dictionaries have numbers of our own making, one after the other: a multiplication spreads them.
+#[derive(Default)]
+pub(crate) struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("dictionaries hash as one number");
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    fn names_in(dictionaries: &mut Dictionaries, all: &[Name], range: &Range) -> Vec<Vec<u8>> {
+        dictionaries
+            .within(1, range, all.iter())
+            .map(|name| shard::split(name).1.to_vec())
+            .collect()
+    }
+
+    proptest! {
+        /// Whatever comes, goes, and is asked for in between, a range holds what a plain map holds.
+        #[test]
+        fn range_holds_what_a_map_holds(
+            steps in prop::collection::vec((0..4_u8, 0..3_u64, 0..20_u8, 0..20_u8), 1..200),
+        ) {
+            let mut dictionaries = Dictionaries::default();
+            let mut model: BTreeMap<(u64, u8), Name> = BTreeMap::new();
+            for (what, dictionary, key, other) in steps {
+                let name = Name::from(&shard::name(dictionary, &[key]).borrow());
+                match what {
+                    0 | 1 => {
+                        if model.insert((dictionary, key), name.clone()).is_none() {
+                            dictionaries.add(&name);
+                        }
+                    }
+                    2 => {
+                        if model.remove(&(dictionary, key)).is_some() {
+                            dictionaries.remove(&name);
+                        }
+                    }
+                    _ if key == 0 => dictionaries.age(),
+                    _ => {
+                        let range = Range {
+                            lower: Bound::Included(vec![key]),
+                            upper: Bound::Excluded(vec![other]),
+                        };
+                        let all: Vec<Name> = model.values().cloned().collect();
+                        let expected: Vec<Vec<u8>> = model
+                            .keys()
+                            .filter(|(d, k)| *d == 1 && range.contains(&[*k]))
+                            .map(|(_, k)| vec![*k])
+                            .collect();
+                        prop_assert_eq!(names_in(&mut dictionaries, &all, &range), expected);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn dictionaries_without_entries_do_not_add_up() {
+        let mut dictionaries = Dictionaries::default();
+        for dictionary in 0..10_000 {
+            let name = Name::from(&shard::name(dictionary, b"k").borrow());
+            dictionaries.add(&name);
+            dictionaries.remove(&name);
+        }
+        assert!(dictionaries.by_id.len() <= MOST_EMPTY, "{}", dictionaries.by_id.len());
+    }
+}

@@ -1,0 +1,205 @@
+//! Who may reach this server, its files and its figures, as far as the start can see it.
+//!
+//! What is always true: a configuration that leaves something open starts all the same, as `mongod`
+//! does, with a warning at each start that `getLog: "startupWarnings"` and the status page show; only
+//! the parameter `refuseOpenBind` makes a server that anybody can reach a refused start.
+
+use crate::config::{Settings, parse_switch};
+use crate::net::Endpoint;
+use crate::startup::{ExitCode, StartError};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+/// The parameter that refuses to listen where others than this machine's users reach it.
+const REFUSE_OPEN_BIND: &str = "refuseOpenBind";
+
+/// The endpoints that other machines reach.
+pub(crate) fn open(endpoints: &[Endpoint]) -> Vec<&Endpoint> {
+    let reached = |endpoint: &&Endpoint| match endpoint {
+        Endpoint::Tcp(address) => !address.ip().to_canonical().is_loopback(),
+        Endpoint::Unix(..) => false,
+    };
+    endpoints.iter().filter(reached).collect()
+}
+
+/// Refuses endpoints that other machines reach, where the operator wants that.
+///
+/// # Errors
+/// With the parameter `refuseOpenBind`, and one such endpoint.
+pub(crate) fn check_bind(settings: &Settings, endpoints: &[Endpoint]) -> Result<(), StartError> {
+    let refuse = settings.parameters.get(REFUSE_OPEN_BIND).and_then(|text| parse_switch(text));
+    match open(endpoints).first() {
+        Some(first) if refuse == Some(true) => Err(StartError::new(
+            ExitCode::BadOptions,
+            format!(
+                "{REFUSE_OPEN_BIND} is set, and {first} can be reached from other machines, where \
+                 nobody is asked who he is"
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What the warnings are drawn from.
+#[derive(Debug, Default)]
+pub(crate) struct Exposure {
+    /// Where clients of other machines connect.
+    pub(crate) clients: Vec<String>,
+    /// Where the status page is asked from other machines.
+    pub(crate) status: Vec<String>,
+    /// The process may do everything on this machine.
+    pub(crate) is_root: bool,
+    /// Directories of data with their permissions.
+    pub(crate) directories: Vec<(PathBuf, u32)>,
+    /// Commands for tests are on.
+    pub(crate) test_commands: bool,
+}
+
+impl Exposure {
+    /// Looks at the settings, the process and the directories.
+    pub(crate) fn of<'a>(
+        settings: &Settings,
+        clients: impl Iterator<Item = &'a Endpoint>,
+        status: impl Iterator<Item = std::net::SocketAddr>,
+    ) -> Self {
+        let clients: Vec<Endpoint> = clients.cloned().collect();
+        let status: Vec<Endpoint> = status.map(Endpoint::Tcp).collect();
+        let shown =
+            |endpoints: &[Endpoint]| open(endpoints).into_iter().map(ToString::to_string).collect();
+        let directories =
+            [Some(&settings.dbpath), settings.log_dir.as_ref(), settings.tmp_dir.as_ref()];
+        Self {
+            clients: shown(&clients),
+            status: shown(&status),
+            is_root: rustix::process::geteuid().is_root(),
+            directories: directories
+                .into_iter()
+                .flatten()
+                .filter_map(|path| Some((path.clone(), permissions(path)?)))
+                .collect(),
+            test_commands: settings
+                .parameters
+                .get("enableTestCommands")
+                .is_some_and(|text| matches!(text.as_str(), "1" | "true")),
+        }
+    }
+
+    /// The lines to warn with, each with the number that tools look for.
+    pub(crate) fn warnings(&self) -> Vec<(u32, String)> {
+        let mut all = vec![(
+            22120,
+            "Access control is not available yet: whoever can connect can read and write everything"
+                .to_owned(),
+        )];
+        if !self.clients.is_empty() {
+            all.push((
+                5_123_305,
+                format!(
+                    "This server can be reached from other machines at {}, and nobody is asked who he \
+                     is. Name the addresses that may with --bind_ip, or let such a start be refused: \
+                     --setParameter {REFUSE_OPEN_BIND}=true",
+                    listed(&self.clients)
+                ),
+            ));
+        }
+        if !self.status.is_empty() {
+            all.push((
+                5_123_306,
+                format!(
+                    "The status page can be reached from other machines at {}: it shows names, sizes \
+                     and load. Values of clients are shown as --statusShowValues says",
+                    listed(&self.status)
+                ),
+            ));
+        }
+        if self.is_root {
+            all.push((
+                22138,
+                "You are running this process as the root user, which is not recommended"
+                    .to_owned(),
+            ));
+        }
+        for (path, mode) in &self.directories {
+            if mode & 0o077 != 0 {
+                all.push((
+                    5_123_307,
+                    format!(
+                        "The directory {} is open to other users of this machine (permissions {:04o}); \
+                         0700 is enough",
+                        path.display(),
+                        mode & 0o7777
+                    ),
+                ));
+            }
+        }
+        if self.test_commands {
+            all.push((
+                22139,
+                "Commands for tests are enabled (enableTestCommands): clients can make the server fail"
+                    .to_owned(),
+            ));
+        }
+        all
+    }
+
+    /// Writes the warnings to the log.
+    pub(crate) fn tell(&self) {
+        for (id, warning) in self.warnings() {
+            tracing::warn!(target: "CONTROL", id, startupWarning = true, "{warning}");
+        }
+    }
+}
+
+fn listed(places: &[impl Display]) -> String {
+    places.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The permissions of a directory that is there.
+fn permissions(path: &Path) -> Option<u32> {
+    rustix::fs::stat(path).ok().map(|stat| stat.st_mode & 0o7777)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tcp(text: &str) -> Endpoint {
+        Endpoint::Tcp(text.parse().unwrap())
+    }
+
+    #[test]
+    fn only_addresses_of_other_machines_are_open() {
+        for (endpoint, expected) in [
+            (tcp("127.0.0.1:1"), false),
+            (tcp("127.9.9.9:1"), false),
+            (tcp("[::1]:1"), false),
+            (tcp("[::ffff:127.0.0.1]:1"), false),
+            (Endpoint::Unix("/tmp/x.sock".into(), 0o777), false),
+            (tcp("0.0.0.0:1"), true),
+            (tcp("[::]:1"), true),
+            (tcp("10.0.0.1:1"), true),
+        ] {
+            assert_eq!(!open(std::slice::from_ref(&endpoint)).is_empty(), expected, "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn each_opening_has_its_warning() {
+        let closed = Exposure { directories: vec![("/d".into(), 0o700)], ..Exposure::default() };
+        assert_eq!(closed.warnings().len(), 1, "that there are no users is always said");
+        let wide = Exposure {
+            clients: vec!["0.0.0.0:27017".to_owned()],
+            status: vec!["0.0.0.0:28017".to_owned()],
+            is_root: true,
+            directories: vec![("/d".into(), 0o40755), ("/l".into(), 0o700), ("/t".into(), 0o770)],
+            test_commands: true,
+        };
+        let text = format!("{:?}", wide.warnings());
+        assert_eq!(wide.warnings().len(), 7, "{text}");
+        for word in
+            ["0.0.0.0:27017", "0.0.0.0:28017", "root user", "/d is open", "0755", "/t is", "tests"]
+        {
+            assert!(text.contains(word), "{word} in {text}");
+        }
+    }
+}
