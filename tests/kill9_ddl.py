@@ -129,37 +129,26 @@ TABLE = [
 ]
 
 
-def start(server, member):
-    server.start()
-    if member:
-        with server.client() as client:
-            try:
-                client.admin.command("replSetInitiate")
-            except PyMongoError as error:
-                assert error.code == 23, error
-            while not client.admin.command("hello")["isWritablePrimary"]:
-                time.sleep(0.02)
-
-
 def table(rounds, member):
     """Every row, killed `rounds` times. The servers of one kind share a data directory: what earlier
     rows left must not get lost either."""
-    server = Fernd(*(["--replSet", "rs"] if member else []))
+    server = Fernd(*(["--replSet", "rs", "--replSetAutoInitiate"] if member else []))
     concern = MAJORITY if member else JOURNAL
     lost, kept = [], []
     try:
-        start(server, member)
+        server.start()
         for round_ in range(rounds):
             for at, (name, before, run, there) in enumerate(TABLE):
                 database = f"r{round_}_{at}"
-                with server.client(retryWrites=False) as client:
-                    db = client[database]
-                    if before:
-                        before(db)
-                    client.admin.command("fsync")
-                    run(db, concern)
-                    server.kill()
-                start(server, member)
+                client = server.client(retryWrites=False)
+                if before:
+                    before(client[database])
+                client.admin.command("fsync")
+                run(client[database], concern)
+                server.kill()
+                server.start()
+                # Closed now: it tells the server of its sessions.
+                client.close()
                 with server.client() as client:
                     if there(client[database]):
                         kept.append((database, there))

@@ -4,7 +4,11 @@ client.
 The bound is the manual's: the cache, a quarter of it and 64 MB. Each case is somebody who wants much
 memory; each may get his answer, an error or a wait, and the process stays within the bound. With
 `--together SECONDS` all cases run at once, and the time of the honest client's requests is compared
-with what it was alone.
+with what it was alone. With `--collections N` so many collections with five indexes are made, and opened
+again after kill -9.
+
+Beside each case `serverStatus.memoryAccount` is asked again and again: what the allocator has given out
+is never more than both accounts say, a tenth of it, and what the program takes by itself.
 """
 
 import argparse
@@ -180,6 +184,29 @@ def prepare(server):
             client.hostile.large.insert_one({"_id": i, "text": "z" * LARGE})
 
 
+# What the program takes by itself: code's tables, threads, buffers of connections, the log.
+PROGRAM = 24 * MEGABYTE
+
+
+def uncounted(client):
+    """Bytes that the allocator gave out and no account knows, beyond a tenth; below 0 where there is room."""
+    account = client.admin.command("serverStatus")["memoryAccount"]
+    return account["allocator"]["allocated"] - account["total"] * 11 // 10 - PROGRAM
+
+
+def accountant(port, seconds, results):
+    """Tells the most bytes that no account knew."""
+    most, ends = -PROGRAM, time.monotonic() + seconds
+    with pymongo.MongoClient("127.0.0.1", port, directConnection=True) as client:
+        while time.monotonic() < ends:
+            try:
+                most = max(most, uncounted(client))
+            except PyMongoError:
+                pass
+            time.sleep(0.1)
+    results.put(("uncounted", most))
+
+
 def in_processes(jobs):
     results = multiprocessing.Queue()
     running = [multiprocessing.Process(target=work, args=(*given, results)) for work, given in jobs]
@@ -198,16 +225,21 @@ def attackers(server, case, seconds):
 
 def report(name, server, bound, told):
     peak = server.peak_resident()
+    apart = max((most for name, most in (t for t in told if t[0] == "uncounted")), default=0)
+    told = [t for t in told if t[0] != "uncounted"]
     answered, failed = sum(a for a, *_ in told), sum(f for _, f, *_ in told)
     verdict = "within" if peak <= bound else "OVER"
+    if apart > 0:
+        verdict += f", {apart / MEGABYTE:.0f} MB in no account"
     print(f"| {name} | {peak / MEGABYTE:.0f} | {bound / MEGABYTE:.0f} | {verdict} | {answered} | {failed} |", flush=True)
-    return peak <= bound
+    return peak <= bound and apart <= 0
 
 
 def alone(case, options, bound):
     with Fernd("--cacheSize", options.cache_size) as server:
         prepare(server)
-        told = in_processes(attackers(server, case, options.seconds))
+        watch = (accountant, (server.port, options.seconds))
+        told = in_processes([*attackers(server, case, options.seconds), watch])
         kept = report(case[0], server, bound, told)
         assert server.process.poll() is None, "the server is gone"
         return kept
@@ -228,11 +260,39 @@ def together(options, bound):
         return kept
 
 
+def collections(options, bound):
+    """Many collections of five indexes: made at an even rate, within the bound, opened again soon."""
+    count, times = options.collections, []
+    with Fernd("--cacheSize", options.cache_size) as server:
+        with server.client() as client:
+            indexes = [pymongo.IndexModel([(f"field{i}", 1)]) for i in range(5)]
+            tenth = max(count // 10, 1)
+            for at in range(0, count, tenth):
+                started = time.monotonic()
+                for number in range(at, min(at + tenth, count)):
+                    client.many[f"c{number}"].create_indexes(indexes)
+                times.append(time.monotonic() - started)
+            apart, peak = uncounted(client), server.peak_resident()
+        server.kill()
+        started = time.monotonic()
+        server.start(wait=120)
+        opened = time.monotonic() - started
+        with server.client() as client:
+            found = len(client.many.list_collection_names())
+        after = server.peak_resident()
+    print(f"{count} collections of 5 indexes: {peak / MEGABYTE:.0f} MB, {after / MEGABYTE:.0f} MB when opened "
+          f"again in {opened:.1f} s, {apart / MEGABYTE:.0f} MB in no account beyond the allowance; "
+          f"each tenth took {', '.join(f'{t:.1f}' for t in times)} s", flush=True)
+    assert found == count, found
+    return max(peak, after) <= bound and apart <= 0 and opened <= 10
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cache-size", default="128M")
     parser.add_argument("--seconds", type=float, default=5, help="for each case alone")
     parser.add_argument("--together", type=float, default=0, help="seconds of all cases at once")
+    parser.add_argument("--collections", type=int, default=0, help="how many to make")
     parser.add_argument("--only", help="cases whose name holds this")
     options = parser.parse_args()
     cache = size(options.cache_size)
@@ -240,6 +300,8 @@ def main():
     print("| case | peak MB | bound MB | | answers | errors |\n|---|---|---|---|---|---|")
     cases = [case for case in CASES if not options.only or options.only in case[0]]
     kept = [alone(case, options, bound) for case in cases]
+    if options.collections:
+        kept.append(collections(options, bound))
     if options.together:
         kept.append(together(options, bound))
     print(f"memory bound: {kept.count(True)} passed, {kept.count(False)} failed")

@@ -26,7 +26,7 @@ pub enum Part {
     Frames,
     /// Pages kept compressed: taken from too.
     Compressed,
-    /// Nodes.
+    /// Nodes, and trees as such, idle ones too.
     Nodes,
     /// Block indexes and filters of runs that stay in memory.
     Filters,
@@ -42,13 +42,19 @@ pub enum Part {
     Recovery,
     /// Pages that found no room because everything was pinned.
     Bypass,
+    /// Lent to clients' requests and replies, while these take more than their usual share.
+    Lent,
+    /// What describes collections and indexes.
+    Catalog,
+    /// What trees that are used often have once for each stripe of threads.
+    Slots,
     /// What compressed pages that are gone have left in slabs with others that are not.
     Holes,
 }
 
 impl Part {
     /// Every part, in the order of [`Parts`].
-    pub const ALL: [Part; 11] = [
+    pub const ALL: [Part; 14] = [
         Part::Frames,
         Part::Compressed,
         Part::Nodes,
@@ -59,6 +65,9 @@ impl Part {
         Part::Buffers,
         Part::Recovery,
         Part::Bypass,
+        Part::Lent,
+        Part::Catalog,
+        Part::Slots,
         Part::Holes,
     ];
 
@@ -75,6 +84,9 @@ impl Part {
             Part::Buffers => "buffers",
             Part::Recovery => "recovery",
             Part::Bypass => "bypass",
+            Part::Lent => "lent",
+            Part::Catalog => "catalog",
+            Part::Slots => "slots",
             Part::Holes => "holes",
         }
     }

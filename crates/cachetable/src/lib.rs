@@ -13,7 +13,7 @@
 //! 3. Where nothing can be evicted, a read goes on with a private buffer ([`Part::Bypass`]) that
 //!    never enters the table; a [`Reservation`] is never refused.
 //!
-//! Lock order: the queue of scanned pages, then one shard at a time, nothing else inside.
+//! Lock order: the load of a large page, the queue of scanned pages, then one shard at a time, nothing else inside.
 #![forbid(unsafe_code)]
 
 mod account;
@@ -41,6 +41,10 @@ use std::time::Duration;
 const SHARDS: usize = 64;
 /// Shorter pages than this are not expected: bounds the queue of scanned ones.
 const SHORT_PAGE: u64 = 1024;
+
+/// Pages of this size and more are loaded one at a time: what their stored and decoded bytes take meanwhile
+/// is in no account.
+const LARGE_PAGE: usize = 1 << 20;
 
 /// Names a frame: a segment, which is never reused while frames of it are cached, and a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -116,6 +120,8 @@ pub struct CacheTable {
     counters: Counters,
     /// Pages scans left behind, oldest first; some are gone or were used again since.
     once: Mutex<VecDeque<FrameKey>>,
+    /// Held while a large page is read and decoded, which takes twice its size beside the frame.
+    loading_large: Mutex<()>,
     /// Pages stay compressed when their frames go.
     compressing: AtomicBool,
     /// The shard the next eviction starts at.
@@ -130,6 +136,7 @@ impl CacheTable {
             account: Account::new(capacity),
             counters: Counters::default(),
             once: Mutex::default(),
+            loading_large: Mutex::default(),
             compressing: AtomicBool::new(false),
             hand: AtomicUsize::new(0),
         }
@@ -166,6 +173,11 @@ impl CacheTable {
     ) -> Result<Frame, L::Error> {
         let started = loader.now_us();
         let shard = self.shard(key);
+        let large = page.raw_len >= LARGE_PAGE;
+        let _one_at_a_time = large.then(|| self.loading_large.lock());
+        if large && let Some(frame) = shard.get(key, false) {
+            return Ok(frame);
+        }
         let kept = shard.compressed(key);
         let from_disk = kept.is_none();
         let room = self.make_room(Part::Frames, page.raw_len);

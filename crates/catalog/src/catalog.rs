@@ -128,6 +128,15 @@ impl Catalog {
         Ok(catalog)
     }
 
+    /// Tells the engine what the metadata in memory take, so that its cache makes room for them. Looks at every
+    /// collection; called every few seconds.
+    pub fn count_memory(&self) {
+        let namespaces = self.namespaces.read();
+        let bytes = namespaces.values().map(|collection| collection.memory_bytes()).sum::<usize>();
+        drop(namespaces);
+        self.engine.set_catalog_bytes(bytes as u64);
+    }
+
     fn write_version(&self) -> Result<()> {
         let mut txn = self.engine.begin(engine::TxnOptions::default());
         txn.put(counts::DICTIONARY, metadata::VERSION_KEY, &metadata::VERSION.to_le_bytes())

@@ -20,8 +20,8 @@ use engine::{DictionaryId, Snapshot, Timestamp};
 use errors::Result;
 use keystring::Collation;
 use parking_lot::{Mutex, RwLock};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// One version of a collection's metadata.
 #[derive(Debug)]
@@ -111,7 +111,23 @@ impl ChangeLog {
     }
 }
 
+/// What a collection's metadata take beside its names and documents: its maps, counts and locks.
+const COLLECTION_BYTES: usize = size_of::<Collection>() + size_of::<Shared>() + 256;
+/// The same of an index.
+const INDEX_BYTES: usize = size_of::<Index>() + size_of::<IndexState>() + 256;
+
 impl Collection {
+    /// Bytes of memory that its metadata take, about.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let options = self.options.shown.as_bytes().len() + 2 * self.namespace.as_str().len();
+        let indexes = self.indexes.iter().map(|index| {
+            let spec = &index.spec;
+            let documents = spec.shown.as_bytes().len() + spec.key.as_bytes().len();
+            INDEX_BYTES + 2 * documents + spec.name.len()
+        });
+        COLLECTION_BYTES + options + indexes.sum::<usize>()
+    }
+
     /// `database.collection`.
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
@@ -237,9 +253,13 @@ pub struct IndexUse {
     pub deletes: u64,
 }
 
-/// Counts the use of one index. Readers and writers count on lines of their own.
+/// Counts the use of one index. Most are never used: the counters are made by the first use.
 #[derive(Debug, Default)]
-pub(crate) struct UseCounters {
+pub(crate) struct UseCounters(OnceLock<Box<Counters>>);
+
+/// Readers and writers count on lines of their own.
+#[derive(Debug, Default)]
+struct Counters {
     reads: Padded<[AtomicU64; 3]>,
     writes: Padded<[AtomicU64; 2]>,
 }
@@ -249,27 +269,34 @@ pub(crate) struct UseCounters {
 struct Padded<T>(T);
 
 impl UseCounters {
+    fn counters(&self) -> &Counters {
+        self.0.get_or_init(Box::default)
+    }
+
     pub(crate) fn query(&self) {
-        self.reads.0[0].fetch_add(1, Ordering::Relaxed);
+        self.counters().reads.0[0].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn scanned(&self, entries: u64, documents: u64) {
-        self.reads.0[1].fetch_add(entries, Ordering::Relaxed);
-        self.reads.0[2].fetch_add(documents, Ordering::Relaxed);
+        let reads = &self.counters().reads.0;
+        reads[1].fetch_add(entries, Ordering::Relaxed);
+        reads[2].fetch_add(documents, Ordering::Relaxed);
     }
 
     pub(crate) fn wrote(&self, inserts: usize, deletes: usize) {
-        for (counter, count) in self.writes.0.iter().zip([inserts, deletes]) {
+        for (at, count) in [inserts, deletes].into_iter().enumerate() {
             if count > 0 {
+                let counter = &self.counters().writes.0[at];
                 counter.fetch_add(count as u64, Ordering::Relaxed);
             }
         }
     }
 
     pub(crate) fn read(&self) -> IndexUse {
+        let Some(counters) = self.0.get() else { return IndexUse::default() };
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let ([queries, scanned, scanned_objects], [inserts, deletes]) =
-            (self.reads.0.each_ref().map(read), self.writes.0.each_ref().map(read));
+            (counters.reads.0.each_ref().map(read), counters.writes.0.each_ref().map(read));
         IndexUse { queries, scanned, scanned_objects, inserts, deletes }
     }
 }

@@ -4,6 +4,7 @@
 //! keeps clients out of `system.` collections.
 
 use crate::catalog::Catalog;
+use crate::collection::Collection;
 use crate::namespace::Namespace;
 use crate::txn::TxnKind;
 use bson::raw::{RawDocument, RawDocumentBuf};
@@ -23,6 +24,49 @@ impl Catalog {
             Some((_, document)) => Ok(Some(RawDocument::from_bytes(document)?.to_owned())),
             None => Ok(None),
         }
+    }
+
+    /// All documents of a small collection; none where it is missing.
+    pub fn system_documents(&self, namespace: &Namespace) -> Result<Vec<RawDocumentBuf>> {
+        let Some(collection) = self.collection(namespace) else { return Ok(Vec::new()) };
+        let snapshot = self.snapshot();
+        let mut cursor = snapshot
+            .cursor(collection.primary, KeyRange::all(), Direction::Forward)
+            .map_err(crate::from_engine)?;
+        let mut all = Vec::new();
+        while let Some((_, document)) = cursor.next().map_err(crate::from_engine)? {
+            all.push(RawDocument::from_bytes(document)?.to_owned());
+        }
+        Ok(all)
+    }
+
+    /// Reads all of a collection's documents, or all entries of its indexes, so that they lie in
+    /// memory as far as there is room. Says how many dictionaries were read.
+    pub fn touch(
+        &self,
+        collection: &Collection,
+        documents: bool,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<usize> {
+        /// Entries between two looks whether to go on.
+        const LOOK: usize = 1024;
+        let indexes = collection.indexes().iter().map(|index| index.dictionary());
+        let dictionaries: Vec<_> =
+            if documents { vec![collection.primary()] } else { indexes.collect() };
+        let snapshot = self.snapshot();
+        for dictionary in &dictionaries {
+            let mut cursor = snapshot
+                .cursor(*dictionary, KeyRange::all(), Direction::Forward)
+                .map_err(crate::from_engine)?;
+            let mut read = 0;
+            while cursor.next().map_err(crate::from_engine)?.is_some() {
+                read += 1;
+                if read % LOOK == 0 {
+                    check()?;
+                }
+            }
+        }
+        Ok(dictionaries.len())
     }
 
     /// Puts a document in the place of the one with its `_id`, making the collection where it is

@@ -1,6 +1,7 @@
 //! Commands that change or describe databases, collections and indexes, and the server itself.
 
 pub(crate) mod authenticate;
+pub(crate) mod auto_compact;
 pub(crate) mod capped;
 pub(crate) mod coll_mod;
 pub(crate) mod compact;
@@ -21,8 +22,10 @@ pub(crate) mod rename_collection;
 pub(crate) mod search_indexes;
 pub(crate) mod shutdown;
 pub(crate) mod stats;
+pub(crate) mod touch;
 pub(crate) mod users_info;
 pub(crate) mod validate;
+pub(crate) mod validate_db_metadata;
 
 use crate::crud::batch::Wanted;
 use crate::fields::{Field, inner};

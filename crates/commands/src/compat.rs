@@ -79,7 +79,6 @@ const REFUSED: &[(&str, &str)] = &[
         "JavaScript, with `--noscripting`: `$where`; `$function`, `$accumulator`, `mapReduce`",
         "6108304; 31264",
     ),
-    ("`fsync` with `lock: true`", "238 NotImplemented"),
     ("OP_QUERY with the exhaust flag, other `$` modifiers (`$maxScan`)", "an error; never ignored"),
     ("reading `system.namespaces`, `system.indexes` by OP_QUERY", "115 CommandNotSupported"),
     ("`getLastError` with `w` above 1 or a named mode", "2 BadValue with `badGLE`"),

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use query::Interrupt;
 use session::Operation;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Where a connection comes from and ends.
@@ -54,6 +54,8 @@ pub struct Connection {
     pub(crate) script_host: Arc<dyn script::Host>,
     /// What the client said about itself in its first `hello`.
     pub(crate) client: OnceLock<RawDocumentBuf>,
+    /// Bit `i` is set where hello agreed on the compressor of number `i`.
+    pub(crate) compressors: AtomicU8,
     /// What became of the newest write; there once it wrote in the old way.
     pub(crate) last_write: OnceLock<Mutex<LastWrite>>,
     /// The transaction that `beginTransaction` began; not here while a request works in it.
@@ -77,6 +79,13 @@ impl Connection {
     /// Where it comes from.
     pub fn info(&self) -> &ConnectionInfo {
         &self.info
+    }
+
+    /// Whether hello agreed on the compressor of this number. The number 0, which packs nothing, needs
+    /// no agreement.
+    pub fn agreed(&self, compressor: u8) -> bool {
+        let agreed = self.compressors.load(Ordering::Relaxed) | 1;
+        1_u8.checked_shl(u32::from(compressor)).is_some_and(|bit| agreed & bit != 0)
     }
 
     /// What the client said about itself (`driver`, `os`, `application`), once it did.

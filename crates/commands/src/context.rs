@@ -58,6 +58,8 @@ pub(crate) struct Context<'a> {
     pub(crate) labels_given: bool,
     /// Close the connection instead of answering.
     pub(crate) hang_up: bool,
+    /// Answer nothing yet, but run again at this server time.
+    pub(crate) wait: Option<Duration>,
     /// The state a read is to see, and its time, where the client wants to ask for it again.
     pub(crate) read_state: Option<(Timestamp, Snapshot)>,
     /// What it did, for the log and the profiler.
@@ -100,6 +102,7 @@ impl<'a> Context<'a> {
             committed: false,
             labels_given: false,
             hang_up: false,
+            wait: None,
             read_state: None,
             figures: Figures::default(),
             waited: Duration::ZERO,

@@ -3,6 +3,7 @@
 pub(crate) mod build_info;
 pub(crate) mod connection_status;
 pub(crate) mod current_op;
+pub(crate) mod cursor_info;
 pub(crate) mod engine_status;
 pub(crate) mod exposition;
 pub(crate) mod feature_version;
@@ -14,6 +15,7 @@ pub(crate) mod hello;
 pub(crate) mod host_info;
 pub(crate) mod kill_op;
 pub(crate) mod list_commands;
+pub(crate) mod log_levels;
 pub(crate) mod outgoing;
 pub(crate) mod parameters;
 pub(crate) mod ping;

@@ -28,7 +28,7 @@ pub(crate) enum Kind {
 }
 
 /// How often a fail point acts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Mode {
     /// Never.
     Off,
@@ -38,6 +38,8 @@ pub(crate) enum Mode {
     Times(u64),
     /// Each time after so many.
     Skip(u64),
+    /// Now and then, with this probability.
+    Sometimes(f64),
 }
 
 /// One fail point as it was configured.
@@ -45,16 +47,24 @@ pub(crate) struct FailPoint {
     kind: Kind,
     pub(crate) mode: Mode,
     pub(crate) commands: Vec<String>,
+    /// Whatever the command is.
+    pub(crate) all_commands: bool,
+    /// Only on the connection of this name (`conn12`).
+    pub(crate) connection: Option<String>,
     pub(crate) code: Option<i32>,
     pub(crate) labels: Option<Vec<String>>,
     pub(crate) hang_up: bool,
     /// Nobody said whether to close the connection.
     pub(crate) close_by_default: bool,
     pub(crate) blocks: bool,
-    pub(crate) block: Duration,
+    pub(crate) block: Option<Duration>,
     pub(crate) application: Option<String>,
     pub(crate) namespace: Option<String>,
     pub(crate) write_concern_error: Option<Document>,
+    /// Fields beside the error's code.
+    pub(crate) extra: Option<Document>,
+    /// Where its random numbers come from: each is made of the one before.
+    pub(crate) random: u64,
     /// How often it acted.
     met: u64,
 }
@@ -65,15 +75,19 @@ impl FailPoint {
             kind,
             mode: Mode::Off,
             commands: Vec::new(),
+            all_commands: false,
+            connection: None,
             code: None,
             labels: None,
             hang_up: false,
             close_by_default: kind == Kind::BeforeCommit,
             blocks: false,
-            block: Duration::ZERO,
+            block: None,
             application: None,
             namespace: None,
             write_concern_error: None,
+            extra: None,
+            random: 0,
             met: 0,
         }
     }
@@ -86,7 +100,11 @@ impl FailPoint {
         };
         match self.kind {
             Kind::Command => {
-                names(&self.commands)
+                (self.all_commands || names(&self.commands))
+                    && self
+                        .connection
+                        .as_ref()
+                        .is_none_or(|wanted| *wanted == format!("conn{}", context.connection.id()))
                     && self
                         .application
                         .as_ref()
@@ -97,6 +115,15 @@ impl FailPoint {
             Kind::TimeOut => has_time_limit(context),
             Kind::NoTimeOut | Kind::BeforeCommit => false,
         }
+    }
+
+    /// The next random number from 0 up to 1 (SplitMix64).
+    fn random(&mut self) -> f64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.random;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((bits ^ (bits >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Counts one meeting; says whether it acts.
@@ -111,6 +138,10 @@ impl FailPoint {
             Mode::Skip(left) => {
                 *left -= 1;
                 false
+            }
+            Mode::Sometimes(probability) => {
+                let probability = *probability;
+                self.random() < probability
             }
         };
         self.met += u64::from(acts);
@@ -201,7 +232,7 @@ impl FailPoints {
             return None;
         }
         let mut met = Met {
-            block: point.blocks.then_some(point.block),
+            block: point.block.filter(|_| point.blocks),
             hang_up: point.hang_up,
             write_concern_error: point.write_concern_error.clone(),
             labels: point.labels.clone(),
@@ -211,10 +242,14 @@ impl FailPoints {
             (Kind::TimeOut, _) => {
                 Some(Error::new(Code::MAX_TIME_MS_EXPIRED, "operation exceeded time limit"))
             }
-            (_, Some(code)) => Some(labelled(
-                Error::new(Code(code), "Failing command via 'failCommand' failpoint"),
-                met.labels.as_deref().unwrap_or_default(),
-            )),
+            (_, Some(code)) => {
+                let error = Error::new(Code(code), "Failing command via 'failCommand' failpoint");
+                let error = match &point.extra {
+                    Some(extra) => error.with_extra(extra.clone()),
+                    None => error,
+                };
+                Some(labelled(error, met.labels.as_deref().unwrap_or_default()))
+            }
             (_, None) if point.hang_up => {
                 Some(Error::new(Code::HOST_UNREACHABLE, "closing the connection"))
             }
@@ -286,5 +321,9 @@ mod tests {
         assert_eq!(acts(Mode::Always, 2), [true, true]);
         assert_eq!(acts(Mode::Times(2), 3), [true, true, false]);
         assert_eq!(acts(Mode::Skip(1), 3), [false, true, true]);
+        assert_eq!(acts(Mode::Sometimes(0.0), 2), [false, false]);
+        assert_eq!(acts(Mode::Sometimes(1.0), 2), [true, true]);
+        let often = acts(Mode::Sometimes(0.25), 4000).iter().filter(|acts| **acts).count();
+        assert!((800..1200).contains(&often), "{often}");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! The server implements [`Host`]; tests use [`SilentHost`].
 
+use crate::diagnostics::log_levels::LogSettings;
 use bson::Document;
 use history::History;
 use std::sync::Arc;
@@ -58,6 +59,19 @@ pub struct Network {
     pub rejected: u64,
     /// Connections that run a request now.
     pub active: u64,
+    /// Connections whose `hello` waits for a change.
+    pub awaiting: u64,
+}
+
+/// The allocator's figures, in bytes.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Allocator {
+    /// In objects.
+    pub allocated: u64,
+    /// In pages that hold objects.
+    pub active: u64,
+    /// In memory, free pages that were not given back included.
+    pub resident: u64,
 }
 
 /// The program around the commands.
@@ -72,11 +86,24 @@ pub trait Host: Send + Sync {
     /// Starts a new log file, as `logRotate` asks. The text is the client's error message.
     fn rotate_log(&self) -> Result<(), String>;
 
+    /// How much the log was told to hold when the program started.
+    fn log_settings(&self) -> LogSettings {
+        LogSettings::default()
+    }
+
+    /// From now on the log holds this much.
+    fn set_log_settings(&self, _settings: &LogSettings) {}
+
     /// Begins the clean end of the program; returns at once.
     fn shut_down(&self, timeout: Duration);
 
     /// The sockets' figures.
     fn network(&self) -> Network;
+
+    /// The allocator's figures, where it tells.
+    fn allocator(&self) -> Option<Allocator> {
+        None
+    }
 
     /// What the figures were, second by second, where somebody keeps them.
     fn history(&self) -> Option<Arc<History>> {

@@ -31,15 +31,17 @@ mod scripting;
 mod service;
 mod sessions;
 mod transactions;
+mod write_gate;
 mod writer;
 
 pub use compat::page as compatibility_page;
 pub use connection::{Connection, ConnectionInfo};
+pub use diagnostics::log_levels::LogSettings;
 pub use diagnostics::sampler::Sampler;
-pub use host::{Host, LogEvent, Network, Severity, SilentHost};
+pub use host::{Allocator, Host, LogEvent, Network, Severity, SilentHost};
 pub use replication::ReplicaSetOptions;
 pub use reply::Reply;
-pub use service::{OpKind, Parts, Request, ServerInfo, Service};
+pub use service::{OpKind, Parts, Request, ServerInfo, Service, Wake};
 
 #[cfg(test)]
 mod tests;

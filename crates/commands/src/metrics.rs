@@ -92,8 +92,15 @@ impl Metrics {
         self.latencies[class].record_micros(time);
     }
 
-    /// Counts a finished use of a collection.
-    pub(crate) fn top(&self, namespace: &str, counter: Counter, time: Duration) {
+    /// Counts a finished use of a collection. A name is remembered only where the collection `exists`: clients
+    /// may name as many as they like.
+    pub(crate) fn top(
+        &self,
+        namespace: &str,
+        counter: Counter,
+        time: Duration,
+        exists: impl FnOnce() -> bool,
+    ) {
         let kind = match counter {
             Counter::Query => 0,
             Counter::GetMore => 1,
@@ -105,6 +112,7 @@ impl Metrics {
         let mut shard = self.shard(namespace).lock();
         let entry = match shard.get_mut(namespace) {
             Some(entry) => entry,
+            None if !exists() => return,
             None => shard.entry(namespace.to_owned()).or_default(),
         };
         entry[kind].count += 1;

@@ -17,6 +17,7 @@
 //! 3. `topologyVersion.counter` grows with every change that `hello` shows.
 
 pub(crate) mod apply_ops;
+pub(crate) mod cluster_parameters;
 pub(crate) mod cluster_time;
 pub(crate) mod config;
 pub(crate) mod default_concern;

@@ -3,9 +3,11 @@
 use crate::writer::Writer;
 use bson::RawDocumentBuf;
 use errors::Error;
+use limits::Charge;
+use std::time::Duration;
 
 /// The answer to one request.
-#[derive(Debug)]
+#[derive(Default)]
 pub struct Reply {
     /// The document to send.
     pub document: RawDocumentBuf,
@@ -14,6 +16,12 @@ pub struct Reply {
     pub exhaust: Option<RawDocumentBuf>,
     /// Close the connection instead of answering: a fail point asked for it.
     pub hang_up: bool,
+    /// No answer yet: the same request is to be run again at this server time, with
+    /// [`Request::waited_until`](crate::Request), or when the service asks for it
+    /// ([`Service::on_change`](crate::Service::on_change)). No thread need wait for that.
+    pub wait: Option<Duration>,
+    /// For the document, until it is sent.
+    pub memory: Option<Charge>,
 }
 
 impl Reply {
@@ -21,7 +29,7 @@ impl Reply {
     pub fn error(error: &Error) -> Self {
         let mut writer = Writer::new();
         write_error(&mut writer, error);
-        Self { document: writer.finish(), exhaust: None, hang_up: false }
+        Self { document: writer.finish(), ..Self::default() }
     }
 }
 

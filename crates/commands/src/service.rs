@@ -3,10 +3,14 @@
 //! What is always true: `run` never fails and never changes what it borrowed; every error becomes
 //! a reply. A connection runs one request at a time.
 
+use crate::admin::auto_compact::AutoCompact;
 use crate::arguments::{Arguments, not_in_api};
 use crate::connection::{Connection, ConnectionInfo, OperationInterrupt, Origin};
 use crate::context::Context;
 use crate::crud::batch::Parked;
+use crate::diagnostics::build_info::FEATURE_VERSION;
+use crate::diagnostics::feature_version;
+use crate::diagnostics::parameters::Settings;
 use crate::fail_point::{FailPoints, Met};
 use crate::fields::Field;
 use crate::host::{Host, LogEvent, Severity};
@@ -16,21 +20,24 @@ use crate::lock_log;
 use crate::metrics::Metrics;
 use crate::profiler::{Entry, Profiler};
 use crate::registry::{self, Class, Command, Counter};
-use crate::replication::reply::{topology_counter, write_times, write_topology_of_error};
+use crate::replication::cluster_parameters::ClusterParameters;
+use crate::replication::reply::{write_times, write_topology_of_error};
 use crate::replication::{ReplicaSetOptions, Replication, Role};
 use crate::reply::{Reply, write_error, write_labels};
 use crate::scripting::{ScriptHost, Scripting};
 use crate::transactions::{self, LIFETIME_SECONDS, LOCK_PATIENCE_MS, SessionState, bound, labels};
+use crate::write_gate::WriteGate;
 use bson::{Document, RawBsonRef, RawDocument};
 use catalog::Catalog;
 use errors::{Code, Error, Result};
+use limits::{Charge, Part};
 use os::Os;
 use parking_lot::{Condvar, Mutex};
 use query::{Repeats, TtlMonitor};
 use session::{Checkouts, Cursors, Killed, Operations, SessionId, Sessions, Start};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -72,6 +79,8 @@ pub struct Request<'a> {
     pub exhaust_allowed: bool,
     /// The message's own number.
     pub request_id: i32,
+    /// It was to wait until this server time ([`Reply::wait`]) and is run again.
+    pub waited_until: Option<Duration>,
 }
 
 /// What the server says about itself.
@@ -145,6 +154,15 @@ pub struct Service {
     pub(crate) scripting: Arc<Scripting>,
     /// `enableTestCommands`.
     pub(crate) test_commands: AtomicBool,
+    /// Closed by `fsync: {lock: true}`.
+    pub(crate) write_gate: WriteGate,
+    pub(crate) auto_compact: AutoCompact,
+    pub(crate) settings: Mutex<Settings>,
+    pub(crate) cluster_parameters: Mutex<ClusterParameters>,
+    /// `defaultMaxTimeMS.readOperations`; 0: none.
+    pub(crate) default_max_time_ms: AtomicU64,
+    /// The version that data is compatible with, in MongoDB's words.
+    pub(crate) feature_version: Mutex<&'static str>,
     /// `refuseOpenBind`.
     pub(crate) refuse_open_bind: AtomicBool,
     pub(crate) fail_points: FailPoints,
@@ -156,11 +174,19 @@ pub struct Service {
     pub(crate) keeps_history: AtomicBool,
     /// Deletes what has expired; `None` once the server ends.
     ttl: Mutex<Option<TtlMonitor>>,
-    /// Guards nothing but the wait of awaitable requests; true once the server ends.
+    /// Guards nothing but waits for time to pass; true once the server ends.
     ending: Mutex<bool>,
-    /// The server ends, or the topology changed.
+    /// The server ends.
     woken: Condvar,
+    /// Runs requests that wait for a change of the topology.
+    wake: OnceLock<Wake>,
 }
+
+/// Runs waiting requests again.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// Smaller replies are not charged: the worker that sends one holds as much anyway.
+const SMALL_REPLY: usize = 16 << 10;
 
 /// Seconds between two looks for old records of sessions.
 const FORGETTING_SECONDS: u64 = 300;
@@ -169,19 +195,23 @@ const FORGETTING_SECONDS: u64 = 300;
 const TTL_SLEEP: Duration = Duration::from_mins(1);
 
 /// A server without the monitor serves on; the log tells why it has none.
-fn start_ttl_monitor(parts: &Parts) -> Option<TtlMonitor> {
-    let host = Arc::clone(&parts.host);
+fn start_ttl_monitor(
+    catalog: &Arc<Catalog>,
+    host: &Arc<dyn Host>,
+    sleep: Duration,
+) -> Option<TtlMonitor> {
+    let told = Arc::clone(host);
     let report = move |pass: Result<u64>| {
         if let Err(error) = pass
             && error.code() != Code::INTERRUPTED_AT_SHUTDOWN
         {
-            log_ttl_failure(&*host, error.message());
+            log_ttl_failure(&*told, error.message());
         }
     };
-    match TtlMonitor::start(&parts.catalog, TTL_SLEEP, report) {
+    match TtlMonitor::start(catalog, sleep, report) {
         Ok(monitor) => Some(monitor),
         Err(error) => {
-            log_ttl_failure(&*parts.host, &error.to_string());
+            log_ttl_failure(&**host, &error.to_string());
             None
         }
     }
@@ -206,7 +236,8 @@ impl Service {
         let mut id = [0; 12];
         parts.os.entropy.fill(&mut id);
         let sessions = Sessions::new(parts.os.entropy.next_u64());
-        let ttl = start_ttl_monitor(&parts);
+        let settings = Settings::new(parts.host.log_settings());
+        let ttl = start_ttl_monitor(&parts.catalog, &parts.host, TTL_SLEEP);
         let replica_set = parts.info.replica_set.clone();
         let service = Arc::new(Self {
             replication: Replication::new(replica_set, &parts.catalog, &parts.os),
@@ -233,6 +264,12 @@ impl Service {
             index_advice: IndexAdvice::default(),
             scripting: Arc::default(),
             test_commands: AtomicBool::new(false),
+            write_gate: WriteGate::default(),
+            auto_compact: AutoCompact::default(),
+            settings: Mutex::new(settings),
+            cluster_parameters: Mutex::default(),
+            default_max_time_ms: AtomicU64::new(0),
+            feature_version: Mutex::new(FEATURE_VERSION),
             refuse_open_bind: AtomicBool::new(false),
             fail_points: FailPoints::default(),
             ttl_sleep_secs: AtomicU64::new(TTL_SLEEP.as_secs()),
@@ -240,6 +277,7 @@ impl Service {
             ttl: Mutex::new(ttl),
             ending: Mutex::new(false),
             woken: Condvar::new(),
+            wake: OnceLock::new(),
         });
         lock_log::start(&service);
         service
@@ -248,7 +286,27 @@ impl Service {
     /// Takes up this node's role in its replica set. Called once, before clients come; waits for
     /// the disk.
     pub fn start_replication(&self) -> Result<()> {
+        *self.feature_version.lock() = feature_version::load(&self.catalog)?;
+        let parameters = ClusterParameters::load(&self.catalog)?;
+        let limit = parameters.default_max_time_ms();
+        self.default_max_time_ms.store(limit, Ordering::Relaxed);
+        *self.cluster_parameters.lock() = parameters;
         self.replication.start(&self.catalog, &self.os)
+    }
+
+    /// Lets no document expire from here on. Waits for the one that does.
+    pub(crate) fn pause_expiry(&self) {
+        let paused = self.ttl.lock().take();
+        drop(paused);
+    }
+
+    /// Lets documents expire again, unless the server ends.
+    pub(crate) fn resume_expiry(&self) {
+        let sleep = Duration::from_secs(self.ttl_sleep_secs.load(Ordering::Relaxed));
+        let mut ttl = self.ttl.lock();
+        if ttl.is_none() && !self.is_stopping() {
+            *ttl = start_ttl_monitor(&self.catalog, &self.host, sleep);
+        }
     }
 
     /// The profiler's level, from 0 to 2, of databases that nobody sets one for.
@@ -290,6 +348,7 @@ impl Service {
             limit: Arc::clone(&interrupt) as _,
             interrupt,
             client: OnceLock::new(),
+            compressors: AtomicU8::new(0),
             last_write: OnceLock::new(),
             bound: Mutex::default(),
             txn_id: AtomicU64::new(0),
@@ -326,7 +385,7 @@ impl Service {
         connections.values().find(|c| c.txn_id.load(Ordering::Relaxed) == txn).cloned()
     }
 
-    /// Runs one request. May wait for locks, the disk, and in an awaitable `hello` for time.
+    /// Runs one request. May wait for locks and the disk; an awaitable `hello` waits by its reply.
     pub fn run(&self, connection: &Connection, request: &Request<'_>) -> Reply {
         let started = self.os.clock.monotonic();
         let body = unwrap_query(request);
@@ -354,9 +413,14 @@ impl Service {
             None => execute(&mut context),
             Some(met) => self.fail(met, &mut context),
         };
+        let admitted = limits::take_admitted();
         let durable = wait_for_disk(&context, result.is_ok());
         drop(hosted);
         drop(limited);
+        if let (Some(until), Ok(())) = (context.wait, &result) {
+            drop(running);
+            return Reply { wait: Some(until), ..Reply::default() };
+        }
         let result = result.map_err(|error| labels::label(&context, error));
         let runs = &self.metrics.runs[position];
         runs.total.fetch_add(1, Ordering::Relaxed);
@@ -388,7 +452,9 @@ impl Service {
         let Context { reply, exhaust, hang_up, figures, .. } = context;
         let streamed = if exhaust.is_some() { figures.cursor } else { 0 };
         connection.exhaust_cursor.store(streamed, Ordering::Relaxed);
-        let reply = Reply { document: reply.finish(), exhaust, hang_up };
+        let document = reply.finish();
+        let memory = self.reply_memory(admitted, document.as_bytes().len());
+        let reply = Reply { document, exhaust, hang_up, wait: None, memory };
         last_write::note(connection, command, request.op, &reply.document);
         reply
     }
@@ -402,7 +468,7 @@ impl Service {
     /// Runs a command as a fail point wants it.
     fn fail(&self, met: Met, context: &mut Context<'_>) -> Result<()> {
         if let Some(time) = met.block {
-            self.wait(time);
+            self.block(context, time)?;
         }
         context.hang_up = met.hang_up;
         if let Some(error) = met.error {
@@ -424,6 +490,21 @@ impl Service {
             write_labels(&mut context.reply, &labels);
         }
         result
+    }
+
+    /// Waits for `time`, for the server's end, or until the operation is told to stop.
+    fn block(&self, context: &Context<'_>, time: Duration) -> Result<()> {
+        const LOOK: Duration = Duration::from_millis(20);
+        let until = context.now().saturating_add(time);
+        while !self.is_stopping() {
+            context.check_interrupt()?;
+            let left = until.saturating_sub(context.now());
+            if left.is_zero() {
+                break;
+            }
+            self.wait(left.min(LOOK));
+        }
+        Ok(())
     }
 
     /// Ends waiting and running requests with `InterruptedAtShutdown`.
@@ -455,6 +536,9 @@ impl Service {
         drop(ttl);
         *self.ending.lock() = true;
         self.woken.notify_all();
+        self.topology_changed();
+        self.end_auto_compact();
+        self.write_gate.give_up();
     }
 
     /// Whether [`Service::end_waits`] was called.
@@ -479,6 +563,7 @@ impl Service {
     /// Ends idle cursors and sessions; the server calls it every few seconds.
     pub fn housekeep(&self) {
         let now = self.os.clock.monotonic();
+        self.catalog.count_memory();
         let timeout = Duration::from_millis(self.cursor_timeout_ms.load(Ordering::Relaxed));
         self.cursors.expire(now, timeout);
         if self.replication.keeps_time() {
@@ -486,13 +571,15 @@ impl Service {
         }
         let dead = self.sessions.expire(now);
         if !dead.is_empty() {
+            let dead: BTreeSet<SessionId> = dead.into_iter().collect();
             self.kill_cursors_of(&dead);
             for id in dead {
                 self.numbered.remove(id);
             }
         }
         self.expire_transactions(now);
-        if now.as_secs() >= self.next_forgetting.load(Ordering::Relaxed) {
+        let due = now.as_secs() >= self.next_forgetting.load(Ordering::Relaxed);
+        if due && !self.write_gate.is_closed() {
             self.next_forgetting.store(now.as_secs() + FORGETTING_SECONDS, Ordering::Relaxed);
             // A full disk, or one that stopped, will be told to whoever writes.
             let _later = self.forget_old_records();
@@ -510,8 +597,7 @@ impl Service {
     }
 
     /// Ends the cursors of sessions, also those that run.
-    pub(crate) fn kill_cursors_of(&self, sessions: &[SessionId]) {
-        let sessions: BTreeSet<SessionId> = sessions.iter().copied().collect();
+    pub(crate) fn kill_cursors_of(&self, sessions: &BTreeSet<SessionId>) {
         let killed = self
             .cursors
             .kill_where(|cursor| cursor.session.is_some_and(|owner| sessions.contains(&owner)));
@@ -535,18 +621,18 @@ impl Service {
         }
     }
 
-    /// Waits for `time`, for the server's end, or until the topology is no longer `counter`.
-    pub(crate) fn wait_for_topology(&self, counter: i64, time: Duration) {
-        let mut ending = self.ending.lock();
-        if !*ending && topology_counter(&self.replication) == counter {
-            self.woken.wait_for(&mut ending, time);
-        }
+    /// Calls `wake` whenever what a waiting request waits for may have come ([`Reply::wait`]). Only the
+    /// first call counts.
+    pub fn on_change(&self, wake: Wake) {
+        // A second server over one service would be a bug of the program's wiring.
+        let _first_stays = self.wake.set(wake);
     }
 
-    /// Wakes whoever waits for the topology to change.
+    /// Tells whoever waits that the topology changed.
     pub(crate) fn topology_changed(&self) {
-        drop(self.ending.lock());
-        self.woken.notify_all();
+        if let Some(wake) = self.wake.get() {
+            wake();
+        }
     }
 
     /// Server time since the start.
@@ -554,10 +640,25 @@ impl Service {
         self.os.clock.monotonic().saturating_sub(self.started)
     }
 
+    /// What a reply of so many bytes holds until it is sent; at first it was admitted for more.
+    fn reply_memory(&self, admitted: Option<Charge>, bytes: usize) -> Option<Charge> {
+        match admitted {
+            Some(mut charge) => {
+                charge.set(bytes as u64);
+                Some(charge)
+            }
+            None if bytes > SMALL_REPLY => {
+                Some(self.memory.charge_regardless(Part::Replies, bytes as u64))
+            }
+            None => None,
+        }
+    }
+
     fn account(&self, context: &Context<'_>, time: Duration, error: Option<&Error>) {
         self.metrics.finish(context.command.class, time);
         if let Some(namespace) = &context.collection {
-            self.metrics.top(namespace.as_str(), context.command.counter, time);
+            let exists = || self.catalog.collection(namespace).is_some();
+            self.metrics.top(namespace.as_str(), context.command.counter, time, exists);
         }
         Entry { context, time, examined: query::take_examined(), error }.tell();
     }
@@ -576,6 +677,20 @@ fn unwrap_query<'a>(request: &Request<'a>) -> &'a RawDocument {
     }
 }
 
+/// What clients of old servers may ask for in place of a command that is no more.
+fn dropped(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "group" => "use aggregate with $group",
+        "eval" | "$eval" => "run the code in the client, or use aggregate with $function",
+        "geoNear" => "use aggregate with $geoNear",
+        "geoSearch" => "use find with $geoWithin",
+        "parallelCollectionScan" => "use find",
+        "copydb" | "clone" | "cloneCollection" => "use mongodump and mongorestore",
+        "repairDatabase" => "use validate, and fern check on the data directory",
+        _ => return None,
+    })
+}
+
 fn find_command(connection: &Connection, body: &RawDocument) -> Result<(usize, &'static Command)> {
     let name = match body.iter_elements().next() {
         Some(element) => element?.key().as_str(),
@@ -585,7 +700,13 @@ fn find_command(connection: &Connection, body: &RawDocument) -> Result<(usize, &
         .filter(|(_, command)| !command.legacy || connection.last_write.get().is_some())
         .ok_or_else(|| match body.get("apiStrict") {
             Ok(Some(RawBsonRef::Boolean(true))) => not_in_api(name),
-            _ => Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'")),
+            _ => match dropped(name) {
+                Some(instead) => Error::new(
+                    Code::COMMAND_NOT_FOUND,
+                    format!("no such command: '{name}'. MongoDB has dropped it: {instead}"),
+                ),
+                None => Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'")),
+            },
         })
 }
 
@@ -629,6 +750,40 @@ fn settle(context: &Context<'_>, arguments: &mut Arguments<'_>) -> Result<()> {
     Err(Error::new(Code::NOT_PRIMARY_NO_SECONDARY_OK, "not primary and secondaryOk=false"))
 }
 
+/// Whether the limit of the cluster parameter `defaultMaxTimeMS` holds for a command that names none.
+fn takes_default_limit(command: &Command) -> bool {
+    command.class == Class::Read && !matches!(command.name, "getMore" | "explain")
+}
+
+/// Whether a command may change what is stored.
+fn writes(command: &Command, body: &RawDocument) -> bool {
+    match command.name {
+        // It only undoes what nobody has seen.
+        "abortTransaction" | "getLastError" => false,
+        "aggregate" => {
+            let last = body.get_array("pipeline").ok().and_then(|p| p.into_iter().last());
+            let stage = match last {
+                Some(Ok(RawBsonRef::Document(stage))) => stage.iter().next().and_then(Result::ok),
+                _ => None,
+            };
+            stage.is_some_and(|(name, _)| matches!(name.as_str(), "$out" | "$merge"))
+        }
+        "mapReduce" => {
+            !matches!(body.get_document("out"), Ok(out) if out.get("inline").is_ok_and(|i| i.is_some()))
+        }
+        "compact" => true,
+        _ => command.leaves_something(),
+    }
+}
+
+/// Whether a command that waits for the gate is to go on waiting.
+fn wait_is_over(context: &Context<'_>) -> Result<()> {
+    if context.service.is_stopping() {
+        return Err(Error::new(Code::INTERRUPTED_AT_SHUTDOWN, "the server is shutting down"));
+    }
+    context.check_interrupt()
+}
+
 /// Refuses a command of the `admin` database elsewhere; also one that is only explained.
 pub(crate) fn check_database(command: &Command, database: &str) -> Result<()> {
     if !command.admin_only || database == "admin" {
@@ -655,6 +810,10 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
         service.touch_session(session, context.started)?;
         service.operations.set_session(&context.connection.operation, session);
     }
+    if arguments.max_time_ms.is_none() && takes_default_limit(command) {
+        let limit = service.default_max_time_ms.load(Ordering::Relaxed);
+        arguments.max_time_ms = (limit > 0).then_some(limit);
+    }
     if let Some(millis) = arguments.max_time_ms
         && service.fail_points.time_limits_count()
     {
@@ -668,6 +827,11 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
     if !matches!(command.counter, Counter::Insert | Counter::Update | Counter::Delete) {
         service.metrics.count(command.counter, 1);
     }
+    let _writing = if writes(command, context.body) {
+        Some(service.write_gate.enter(|| wait_is_over(context))?)
+    } else {
+        None
+    };
     if context.arguments.numbered.is_some() {
         bound::refuse_numbered(context)?;
         transactions::enter(context)?;

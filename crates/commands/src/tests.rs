@@ -2,6 +2,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "a command reads best written in place")]
 
 mod admin;
+mod administration;
 mod aggregation;
 mod apply_ops;
 mod arguments;
@@ -115,8 +116,13 @@ impl Client {
             op: OpKind::Msg,
             exhaust_allowed,
             request_id: 1,
+            waited_until: None,
         };
-        self.service.run(&self.connection, &request)
+        let reply = self.service.run(&self.connection, &request);
+        let Some(until) = reply.wait else { return reply };
+        let clock = &self.service.os.clock;
+        clock.sleep(until.saturating_sub(clock.monotonic()));
+        self.service.run(&self.connection, &Request { waited_until: Some(until), ..request })
     }
 
     /// Runs a command and gives its reply back, whatever it is.

@@ -33,6 +33,11 @@ impl Writer {
         self.bytes.len()
     }
 
+    /// Bytes for which it has room.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
     fn key(&mut self, kind: u8, key: &str) {
         self.bytes.push(kind);
         // A NUL would end the key early and shift all that follows; no real key has one.
@@ -219,6 +224,11 @@ impl Writer {
     /// Makes room for so many bytes more, so that growing does not copy what is written.
     pub(crate) fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);
+    }
+
+    /// The same, and not a byte more.
+    pub(crate) fn reserve_exact(&mut self, bytes: usize) {
+        self.bytes.reserve_exact(bytes);
     }
 
     /// Forgets everything written.

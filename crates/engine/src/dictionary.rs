@@ -15,17 +15,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Of a dictionary that has not been dropped.
 const NEVER: u64 = u64::MAX;
 
-/// One dictionary and its tree.
+/// One dictionary and its tree. In this order: what every read looks at comes first, what commits write to
+/// behind the options, a cache line further. Idle dictionaries are too many to give it lines of its own.
+#[repr(C)]
 pub(crate) struct Dictionary {
     pub(crate) id: u64,
-    /// Its shape, as the newest commit that changed it left it.
-    options: RwLock<DictionaryOptions>,
     pub(crate) tree: Arc<Tree>,
     /// The commit that created it.
     pub(crate) created: u64,
     dropped: AtomicU64,
-    /// The newest commit that wrote to it since the start. Away from what every read looks at.
-    written: Padded<AtomicU64>,
+    /// Its shape, as the newest commit that changed it left it.
+    options: RwLock<DictionaryOptions>,
+    /// The newest commit that wrote to it since the start.
+    written: AtomicU64,
     /// Every commit up to here is in the tree's runs, whatever the tree itself knows.
     settled: AtomicU64,
     /// `written` as the cleaner saw it last.
@@ -47,7 +49,7 @@ impl Dictionary {
             tree,
             created,
             dropped: AtomicU64::new(NEVER),
-            written: Padded::default(),
+            written: AtomicU64::new(0),
             settled: AtomicU64::new(0),
             seen: AtomicU64::new(0),
             accounted: AtomicU64::new(0),
@@ -121,6 +123,10 @@ impl Deref for Found {
     }
 }
 
+/// Dictionaries that a lane remembers. Beyond these it begins anew: what is looked up again costs one lock
+/// more, and idle dictionaries, of which there may be many, cost no handle in each lane.
+const LANE_DICTIONARIES: usize = 1024;
+
 /// What one lane has looked up.
 type Lane = RwLock<BTreeMap<u64, Found>>;
 
@@ -171,6 +177,9 @@ impl Directory {
         }
         let mut lane = lane.write();
         let dictionary = Arc::clone(self.map.read().get(&id)?);
+        if lane.len() >= LANE_DICTIONARIES {
+            lane.clear();
+        }
         Some(lane.entry(id).or_insert_with(|| Found(Arc::new(Padded(dictionary)))).clone())
     }
 

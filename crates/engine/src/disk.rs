@@ -4,6 +4,7 @@
 //! ```text
 //!  free space of the filesystem
 //!  - fsRedzone                        stays free
+//!  - a checkpoint's last resort       what it may take beyond its reserve
 //!  - the log's next file              where it is not made yet
 //!  - memory that is not drained yet   as far as the data file has no free space for it
 //!  = room for writes                  a commit takes its bytes of it; without it, it is refused
@@ -28,6 +29,9 @@ use std::time::Duration;
 const MIB: u64 = 1 << 20;
 /// Writes are refused where less room than this is left.
 const LEAST_ROOM: u64 = 256 << 10;
+/// A checkpoint that finds no room in the data file and its reserve takes about so much of the disk, at
+/// most.
+const CHECKPOINT_BYTES: u64 = 3 * MIB;
 /// The disk is measured so often where there is plenty.
 pub(crate) const MEASURED: Duration = Duration::from_millis(100);
 /// A commit without room waits so long for a checkpoint to give some back.
@@ -93,14 +97,17 @@ impl Owed {
     }
 }
 
-/// Bytes that stay free.
-fn red_zone(total: u64, percent: u8) -> u64 {
-    total / 100 * u64::from(percent)
+/// Bytes that nothing but a checkpoint takes, so that what it takes leaves the red zone free.
+fn stays_free(total: u64, percent: u8) -> u64 {
+    match percent {
+        0 => 0,
+        percent => total / 100 * u64::from(percent) + CHECKPOINT_BYTES,
+    }
 }
 
 /// Bytes that commits may bring before the red zone is reached.
 fn room_for_writes(space: Space, percent: u8, owed: Owed) -> u64 {
-    let taken = red_zone(space.total, percent).saturating_add(owed.log);
+    let taken = stays_free(space.total, percent).saturating_add(owed.log);
     space.available.saturating_sub(taken.saturating_add(owed.drains()))
 }
 
@@ -113,6 +120,18 @@ pub(crate) fn log_file_bytes(total: u64) -> u64 {
 /// The most bytes of log between two checkpoints on a disk of so many, where memory allows `most`.
 pub(crate) fn log_cap(total: u64, most: u64) -> u64 {
     most.min((total / 16).max(4 * log_file_bytes(total)))
+}
+
+/// The most bytes of memory for writes where the data is on a disk of so many: what is drained while
+/// writers fill the rest has to fit beside what it replaces.
+pub(crate) fn write_memory(total: u64) -> u64 {
+    (total / 8).max(4 * MIB)
+}
+
+/// Bytes that one unit of background work on such a disk is about: what it writes is there twice until
+/// the next checkpoint.
+pub(crate) fn unit_bytes(total: u64) -> u64 {
+    (total / 64).max(MIB)
 }
 
 impl Environment {
@@ -153,10 +172,10 @@ impl Environment {
         }
         let Ok(space) = self.os.vfs.space(&self.options.dir) else { return };
         let owed = self.owed();
-        let red_zone = red_zone(space.total, percent);
-        self.blocks.keep_free(red_zone);
+        let stays_free = stays_free(space.total, percent);
+        self.blocks.keep_free(stays_free);
         if let Some(wal) = self.log.wal.get() {
-            wal.keep_free(self.log_keeps_free(red_zone, owed));
+            wal.keep_free(self.log_keeps_free(stays_free, owed));
         }
         let room = room_for_writes(space, percent, owed);
         // All that commits can bring before they wait for memory.
@@ -188,12 +207,12 @@ impl Environment {
     }
 
     /// The log may be on another disk, which has a red zone of its own.
-    fn log_keeps_free(&self, red_zone_of_data: u64, owed: Owed) -> u64 {
+    fn log_keeps_free(&self, beside_data: u64, owed: Owed) -> u64 {
         match &self.options.log_dir {
-            None => red_zone_of_data.saturating_add(owed.drains()),
+            None => beside_data.saturating_add(owed.drains()),
             Some(dir) => {
                 let space = self.os.vfs.space(dir);
-                space.map_or(0, |space| red_zone(space.total, self.options.fs_redzone_percent))
+                space.map_or(0, |space| stays_free(space.total, self.options.fs_redzone_percent))
             }
         }
     }
@@ -252,21 +271,21 @@ mod tests {
     #[test]
     fn room_is_what_the_red_zone_and_what_is_owed_leave() {
         for (total, available, percent, owed, expected) in [
-            // nothing owed: what is above the red zone
-            (1000, 1000, 5, (0, 0, 0), 950),
-            (1000, 51, 5, (0, 0, 0), 1),
-            (1000, 50, 5, (0, 0, 0), 0),
+            // nothing owed: what is above the red zone and a checkpoint's last resort
+            (1000, 1000, 5, (0, 0, 0), 947),
+            (1000, 54, 5, (0, 0, 0), 1),
+            (1000, 53, 5, (0, 0, 0), 0),
             (1000, 0, 5, (0, 0, 0), 0),
             // memory will be in the data file
-            (1000, 100, 5, (30, 0, 0), 20),
+            (1000, 100, 5, (30, 0, 0), 17),
             (1000, 100, 5, (60, 0, 0), 0),
             // half of what is free there takes it
-            (1000, 100, 5, (30, 40, 0), 40),
-            (1000, 100, 5, (30, 60, 0), 50),
-            (1000, 100, 5, (30, 4000, 0), 50),
+            (1000, 100, 5, (30, 40, 0), 37),
+            (1000, 100, 5, (30, 60, 0), 47),
+            (1000, 100, 5, (30, 4000, 0), 47),
             // the log's next file
-            (1000, 100, 5, (0, 0, 16), 34),
-            (1000, 100, 5, (30, 0, 16), 4),
+            (1000, 100, 5, (0, 0, 16), 31),
+            (1000, 100, 5, (30, 0, 16), 1),
             (1000, 100, 5, (30, 20, 40), 0),
             // no red zone
             (1000, 100, 0, (30, 0, 16), 54),

@@ -70,8 +70,9 @@ impl Engine {
         for dir in [&options.dir, &options.log_dir(), &options.tmp_dir()] {
             os.vfs.create_dir_all(dir).map_err(|e| io_error("create", dir, &e))?;
         }
-        let log_disk = os.vfs.space(&options.log_dir()).map_or(u64::MAX, |space| space.total);
-        let options = options.resolve(log_disk)?;
+        let total = |dir: &Path| os.vfs.space(dir).map_or(u64::MAX, |space| space.total);
+        let disks = (total(&options.dir), total(&options.log_dir()));
+        let options = options.resolve(disks.0, disks.1)?;
         let guard = lock_directory(&os, &options.dir)?;
         let is_marked = check_version(&os, &options.dir)?;
         check_data_file(&os, &options, is_marked)?;
@@ -201,6 +202,12 @@ impl Engine {
         self.environment().stats()
     }
 
+    /// The bound of memory, and what each part of the engine holds. Reads a few counters.
+    pub fn memory(&self) -> (u64, cachetable::Parts) {
+        let cache = &self.environment().cache;
+        (cache.capacity(), cache.parts())
+    }
+
     /// The dictionaries there are now, ids ascending.
     pub fn dictionaries(&self) -> Vec<(DictionaryId, DictionaryOptions)> {
         let all = self.environment().directory.all();
@@ -281,6 +288,17 @@ impl Engine {
         self.environment().cache.set_compressing(compress);
     }
 
+    /// Lends so many bytes of the cache's bound to somebody else: pages go to make room for them.
+    pub fn lend_memory(&self, bytes: u64) {
+        self.environment().cache.sample(cachetable::Part::Lent, bytes);
+    }
+
+    /// Counts so many bytes, which whoever uses the engine keeps about its dictionaries, into the cache's
+    /// bound; the cache makes room for them.
+    pub fn set_catalog_bytes(&self, bytes: u64) {
+        self.environment().cache.sample(cachetable::Part::Catalog, bytes);
+    }
+
     /// Cuts free space off the data file; says how many bytes the filesystem got back.
     pub fn shrink(&self) -> Result<u64> {
         let environment = self.environment();
@@ -356,12 +374,18 @@ fn assemble(
         Background::Threads => Readers::with_threads(Arc::clone(&os.spawner), READERS),
         _ => Readers::none(),
     };
-    let trees = ftree::Context::with_readers(blocks.clone(), Arc::clone(&cache), readers);
+    let trees = ftree::Context::with_readers(
+        blocks.clone(),
+        Arc::clone(&cache),
+        readers,
+        ftree::KeyHasher::new(&*os.entropy),
+    );
     trees.merges.allow((options.tuning.flushers / 2).max(1) as u32);
     let locks = LockTable::new(
         Arc::clone(&os.clock),
         locktree::Options {
             max_bytes: lock_memory,
+            seed: os.entropy.next_u64(),
             waiting: match options.background {
                 Background::Manual => Waiting::Alone,
                 _ => Waiting::Threads,

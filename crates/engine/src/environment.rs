@@ -133,6 +133,7 @@ pub(crate) fn tree_options(options: &DictionaryOptions, settings: &Options) -> T
         read_page_size: options.read_page_size as usize,
         fanout: usize::from(options.fanout),
         leaf_filter: options.leaf_filter,
+        buffer_bytes: settings.tuning.buffer_bytes,
         ..TreeOptions::default()
     }
 }

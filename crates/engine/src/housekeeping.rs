@@ -23,7 +23,12 @@ const WRITE_EARLY: u64 = 1 << 20;
 const IDLE_ROUNDS: u64 = 3;
 /// Snapshots taken in a second that are nobody's work: of who watches the server.
 const FEW_SNAPSHOTS: u64 = 100;
-/// A memtable of so many bytes is drained once the engine is at rest: less would be slivers.
+/// Commits in a second that are nobody's load: the server's own.
+const FEW_COMMITS: u64 = 10;
+/// Rounds in which hardly anybody has written, whoever reads, after which memtables are drained: reads
+/// look into each of them first, and flushers take only what others leave of the processors.
+const UNWRITTEN_ROUNDS: u64 = 1;
+/// A memtable of so many bytes is drained then: less would be slivers.
 const REST_SEALS: u64 = 1 << 20;
 /// Holes punched in one round.
 const PUNCHES: usize = 64;
@@ -64,6 +69,8 @@ pub(crate) struct Keeper {
     commits_seen: AtomicU64,
     quiet_rounds: AtomicU64,
     snapshots_seen: AtomicU64,
+    /// Rounds in which hardly anybody wrote.
+    rounds_unwritten: AtomicU64,
     /// Rounds in which nobody wrote and hardly anybody read.
     rounds_at_rest: AtomicU64,
     /// There was no room for the next log segment.
@@ -153,14 +160,17 @@ impl Environment {
 
     /// Before the round looks at commits.
     fn note_rest(&self) {
-        let written =
-            self.keeper.commits_seen.load(Ordering::Relaxed) != self.counters.commits.get();
-        let rests = !written && !self.is_read();
+        let seen = self.keeper.commits_seen.load(Ordering::Relaxed);
+        let written = self.counters.commits.get().saturating_sub(seen);
+        let rests = written == 0 && !self.is_read();
         self.keeper.snapshots_seen.store(self.snapshots.taken(), Ordering::Relaxed);
         let rounds = self.keeper.rounds_at_rest.load(Ordering::Relaxed);
         let rounds = if rests { rounds + 1 } else { 0 };
         self.keeper.rounds_at_rest.store(rounds, Ordering::Relaxed);
-        if rounds >= IDLE_ROUNDS && self.options.is_cleaning() {
+        let unwritten = self.keeper.rounds_unwritten.load(Ordering::Relaxed);
+        let unwritten = if written <= FEW_COMMITS { unwritten + 1 } else { 0 };
+        self.keeper.rounds_unwritten.store(unwritten, Ordering::Relaxed);
+        if unwritten >= UNWRITTEN_ROUNDS && self.options.is_cleaning() {
             for dictionary in self.directory.all() {
                 if dictionary.tree.debt().active_bytes >= REST_SEALS {
                     self.seal(&dictionary);

@@ -20,9 +20,13 @@ pub enum Rewrite {
     Untidy,
 }
 
-/// A unit is followed by a rest as long as it took, at most this: a rewrite takes half of one
-/// core and leaves the disk to others half of the time.
+/// While clients use the engine a unit is followed by a rest as long as it took, at most this: the
+/// rewrite then takes half of one core and leaves the disk to others half of the time. While nobody
+/// does, it goes on.
 const LONGEST_REST: Duration = Duration::from_millis(500);
+/// Commits and reads in a second that are nobody's work: of who watches the server, and of the
+/// rewrite's own reports.
+const FEW_USES: u64 = 50;
 /// How long it waits for other work that is where it wants to go on.
 const BUSY_REST: Duration = Duration::from_millis(1);
 
@@ -66,6 +70,7 @@ impl Environment {
                 return Err(Error::NoSuchDictionary(id));
             }
             let started = self.os.clock.monotonic();
+            let used = self.uses();
             let visibility = self.snapshots.visibility();
             match self.check(dictionary.tree.rewrite(&mut walk, &visibility))? {
                 Step::Busy => {
@@ -86,8 +91,38 @@ impl Environment {
             }
             if self.options.background == Background::Threads {
                 let took = self.os.clock.monotonic().saturating_sub(started);
-                self.os.clock.sleep(took.min(LONGEST_REST));
+                let rest = rest_after(took, self.uses().saturating_sub(used));
+                if !rest.is_zero() {
+                    self.os.clock.sleep(rest);
+                }
             }
+        }
+    }
+
+    /// What clients have done with the engine so far: commits, and snapshots taken to read.
+    fn uses(&self) -> u64 {
+        self.counters.commits.get() + self.snapshots.taken()
+    }
+}
+
+/// How long nothing is rewritten after a unit that took so long, in which clients used the engine so
+/// often.
+fn rest_after(took: Duration, uses: u64) -> Duration {
+    let few = took.as_millis() * u128::from(FEW_USES) / 1000 + 1;
+    if u128::from(uses) > few { took.min(LONGEST_REST) } else { Duration::ZERO }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rewrite_rests_for_clients_and_for_nobody_else() {
+        let ms = Duration::from_millis;
+        for (took, uses, rest) in
+            [(40, 0, 0), (40, 3, 0), (40, 4, 40), (1000, 50, 0), (1000, 1000, 500), (0, 9, 0)]
+        {
+            assert_eq!(rest_after(ms(took), uses), ms(rest), "{uses} uses in {took} ms");
         }
     }
 }

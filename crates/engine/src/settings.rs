@@ -66,10 +66,13 @@ pub struct Tuning {
     /// Bytes all memtables may hold before writers are slowed; 0 is a quarter of the cache.
     pub write_budget: u64,
     /// Bytes they may hold where nothing else in the cache wants the room; 0 is half of the
-    /// cache, or `write_budget` where that is given.
+    /// cache, less on a small disk, or `write_budget` where that is given.
     pub most_write_budget: u64,
     /// Bytes at which one memtable is sealed; 0 is chosen from the write budget.
     pub memtable_bytes: u64,
+    /// Bytes that wait in a node of a tree before they go further down, about; 0 is chosen from the
+    /// disk.
+    pub buffer_bytes: u64,
     /// Bytes of a transaction's writes in memory; above this they move to the disk. 0 is chosen
     /// from the cache.
     pub spill_bytes: u64,
@@ -123,9 +126,9 @@ impl Options {
         !self.cleaner_period.is_zero() && self.cleaner_iterations > 0
     }
 
-    /// Refuses what cannot be honoured and fills in what follows from the rest, on a disk of so many
-    /// bytes.
-    pub(crate) fn resolve(mut self, disk: u64) -> Result<Self> {
+    /// Refuses what cannot be honoured and fills in what follows from the rest, where the data and
+    /// the log are on disks of so many bytes.
+    pub(crate) fn resolve(mut self, data_disk: u64, log_disk: u64) -> Result<Self> {
         if self.cache_size < MIN_CACHE {
             let text = format!("cacheSize of {} bytes is below {MIN_CACHE}", self.cache_size);
             return Err(Error::InvalidOption(text));
@@ -137,16 +140,18 @@ impl Options {
         let cache = self.cache_size;
         let tuning = &mut self.tuning;
         let most = match tuning.write_budget {
-            0 => cache / 2,
+            0 => (cache / 2).min(disk::write_memory(data_disk)),
             given => given,
         };
         default_to(&mut tuning.most_write_budget, most);
-        default_to(&mut tuning.write_budget, cache / 4);
-        default_to(&mut tuning.memtable_bytes, (tuning.write_budget / 2).min(64 * MIB));
+        default_to(&mut tuning.write_budget, (cache / 4).min(most));
+        let memtable = (tuning.write_budget / 2).min(64 * MIB).min(disk::unit_bytes(data_disk));
+        default_to(&mut tuning.memtable_bytes, memtable);
+        default_to(&mut tuning.buffer_bytes, (8 * MIB).min(disk::unit_bytes(data_disk)));
         default_to(&mut tuning.spill_bytes, (cache / 16).clamp(MIB, 64 * MIB));
         let log_cap = (tuning.most_write_budget * 2).clamp(64 * MIB, 512 * MIB);
-        default_to(&mut tuning.log_cap, disk::log_cap(disk, log_cap));
-        default_to(&mut tuning.log_segment_bytes, disk::log_file_bytes(disk));
+        default_to(&mut tuning.log_cap, disk::log_cap(log_disk, log_cap));
+        default_to(&mut tuning.log_segment_bytes, disk::log_file_bytes(log_disk));
         if tuning.chunk_bytes == 0 {
             tuning.chunk_bytes = MIB as usize;
         }

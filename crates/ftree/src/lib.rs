@@ -28,6 +28,7 @@ mod golden;
 mod home;
 #[cfg(all(test, shuttle))]
 mod interleavings;
+mod key_hasher;
 mod large;
 mod memtable;
 mod merge;
@@ -46,6 +47,7 @@ mod value;
 
 pub use cursor::Cursor;
 pub use error::{Error, Result};
+pub use key_hasher::KeyHasher;
 pub use merges::Merges;
 pub use message::{Direction, KeyRange, Message, Visibility};
 pub use options::TreeOptions;

@@ -12,6 +12,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
+use crate::KeyHasher;
 use crate::fetch::{LINE_BYTES, fetch};
 use crate::message::{Entry, Message, Place};
 use arena::Arena;
@@ -21,52 +22,86 @@ use order::{Batch, Ordered};
 use os::Padded;
 use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use record::{Record, Target};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-/// The hash all filters and indexes of a key share.
+/// The hash that filters on disk are made of.
 pub(crate) fn hash(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
 }
 
-/// A memtable: active until it is sealed, then read-only until it is drained.
+/// A memtable: active until it is sealed, then read-only until it is drained. Until its first entry it is
+/// small: most trees are idle.
 pub(crate) struct MemTable {
+    hasher: KeyHasher,
+    body: OnceLock<Box<Body>>,
+    /// Threads inside [`MemTable::insert`] that met no body.
+    makers: AtomicUsize,
+    sealed: AtomicBool,
+    /// Every commit up to here had finished inserting when the table was sealed.
+    flushed_ts: AtomicU64,
+    cache: Arc<CacheTable>,
+}
+
+/// What a memtable has from its first entry on.
+struct Body {
     index: Index,
     order: Ordered,
     /// Threads inside [`MemTable::insert`].
     writers: Writers,
-    sealed: AtomicBool,
-    /// Every commit up to here had finished inserting when the table was sealed.
-    flushed_ts: AtomicU64,
     // Last: everything above points into it.
     arena: Arena,
 }
 
 impl MemTable {
     /// An empty one; its memory is taken from the cache's bound.
-    pub(crate) fn new(cache: &Arc<CacheTable>) -> Self {
-        let arena = Arena::new(cache);
+    pub(crate) fn new(cache: &Arc<CacheTable>, hasher: &KeyHasher) -> Self {
         Self {
-            index: Index::new(),
-            order: Ordered::new(),
-            writers: Writers::default(),
+            hasher: hasher.clone(),
+            body: OnceLock::new(),
+            makers: AtomicUsize::new(0),
             sealed: AtomicBool::new(false),
             flushed_ts: AtomicU64::new(0),
-            arena,
+            cache: Arc::clone(cache),
         }
+    }
+
+    /// The hash by which this table, and every other with the same hasher, knows a key.
+    pub(crate) fn hash(&self, key: &[u8]) -> u64 {
+        self.hasher.hash(key)
     }
 
     /// Adds an entry; false where the table is sealed and the caller must take the new one. An
     /// entry that is there already (same key and timestamp) stays once.
     pub(crate) fn insert(&self, key: &[u8], hash: u64, ts: u64, message: Message<'_>) -> bool {
         assert!(ts != 0 && ts != u64::MAX, "timestamps 0 and MAX are places, not versions");
-        let writer = self.writers.enter();
+        let Some(body) = self.body.get() else {
+            // Either the sealer sees us here, or we see the seal: see `quiet`.
+            let _maker = Writer::enter(&self.makers);
+            if self.sealed.load(Ordering::SeqCst) {
+                return false;
+            }
+            let body = self.body.get_or_init(|| Box::new(Body::new(&self.cache)));
+            return self.insert_into(body, key, hash, ts, message);
+        };
+        self.insert_into(body, key, hash, ts, message)
+    }
+
+    fn insert_into(
+        &self,
+        body: &Body,
+        key: &[u8],
+        hash: u64,
+        ts: u64,
+        message: Message<'_>,
+    ) -> bool {
+        let writer = body.writers.enter();
         if self.sealed.load(Ordering::SeqCst) {
             return false;
         }
-        let record = Record::new(&self.arena, key, ts, message);
+        let record = Record::new(&body.arena, key, ts, message);
         let weight = Entry { key, ts, message }.weight();
-        if self.index.insert(&self.arena, hash, record, weight) {
-            self.order.insert(&self.arena, record);
+        if body.index.insert(&body.arena, &self.hasher, hash, record, weight) {
+            body.order.insert(&body.arena, record);
         }
         drop(writer);
         true
@@ -83,9 +118,12 @@ impl MemTable {
         self.flushed_ts.fetch_max(flushed_ts, Ordering::Relaxed);
     }
 
-    /// Sealed, and nobody is inside `insert` any more.
+    /// Sealed, and nobody is inside `insert` any more. Who makes the body is counted from before it looks
+    /// at the seal until it has inserted; so where nobody is, a body that is not here will never be.
     pub(crate) fn quiet(&self) -> bool {
-        self.sealed.load(Ordering::SeqCst) && self.writers.none()
+        self.sealed.load(Ordering::SeqCst)
+            && self.makers.load(Ordering::SeqCst) == 0
+            && self.body.get().is_none_or(|body| body.writers.none())
     }
 
     pub(crate) fn flushed_ts(&self) -> u64 {
@@ -93,22 +131,47 @@ impl MemTable {
     }
 
     pub(crate) fn entries(&self) -> u64 {
-        self.index.totals().0
+        self.body.get().map_or(0, |body| body.index.totals().0)
     }
 
     /// Key and value bytes put in, with headers: what a drain writes.
     pub(crate) fn weight(&self) -> u64 {
-        self.index.totals().1
+        self.body.get().map_or(0, |body| body.index.totals().1)
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.arena.bytes()
+        self.body.get().map_or(0, |body| body.arena.bytes())
     }
 
     /// The version of `key` a reader at `ts` sees here.
     pub(crate) fn get(&self, key: &[u8], hash: u64, ts: u64) -> Option<(u64, Message<'_>)> {
-        let record = self.index.find(key, hash)?.visible(ts)?;
+        let record = self.body.get()?.index.find(key, hash)?.visible(ts)?;
         Some((record.ts(), record.message()))
+    }
+
+    /// Fills the batch with records at or behind the target.
+    fn forward(&self, target: &Target<'_>, batch: &mut Batch) {
+        if let Some(body) = self.body.get() {
+            body.order.forward(target, batch);
+        }
+    }
+
+    /// Fills the batch with records before the target; with none where there is no record.
+    fn backward(&self, target: &Target<'_>, batch: &mut Batch) {
+        if let Some(body) = self.body.get() {
+            body.order.backward(target, batch);
+        }
+    }
+}
+
+impl Body {
+    fn new(cache: &Arc<CacheTable>) -> Self {
+        Self {
+            index: Index::new(),
+            order: Ordered::new(),
+            writers: Writers::default(),
+            arena: Arena::new(cache, size_of::<Self>()),
+        }
     }
 }
 
@@ -122,13 +185,18 @@ struct Writer<'a>(&'a AtomicUsize);
 impl Writers {
     /// `SeqCst` pairs with `seal`: either the sealer sees us inside, or we see the seal.
     fn enter(&self) -> Writer<'_> {
-        let slot = &self.0[os::lane() % self.0.len()].0;
-        slot.fetch_add(1, Ordering::SeqCst);
-        Writer(slot)
+        Writer::enter(&self.0[os::lane() % self.0.len()].0)
     }
 
     fn none(&self) -> bool {
         self.0.iter().all(|slot| slot.0.load(Ordering::SeqCst) == 0)
+    }
+}
+
+impl<'a> Writer<'a> {
+    fn enter(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
     }
 }
 
@@ -157,7 +225,7 @@ impl MemIter {
     pub(crate) fn forward(table: Arc<MemTable>, from: Option<Place<'_>>) -> Self {
         let mut batch = Box::new(Batch::empty());
         let target = Target::new(Some(from.unwrap_or(Place::before(&[]))));
-        table.order.forward(&target, &mut batch);
+        table.forward(&target, &mut batch);
         Self { batch, at: 0, forward: true, ahead: false, table }
     }
 
@@ -172,7 +240,7 @@ impl MemIter {
     /// Entries strictly before `before`, descending; all of them for `None`.
     pub(crate) fn backward(table: Arc<MemTable>, before: Option<Place<'_>>) -> Self {
         let mut batch = Box::new(Batch::empty());
-        table.order.backward(&Target::new(before), &mut batch);
+        table.backward(&Target::new(before), &mut batch);
         Self { batch, at: 0, forward: false, ahead: false, table }
     }
 
@@ -204,7 +272,7 @@ impl MemIter {
             // SAFETY: as in `record`; slot 0 is the least record of the batch.
             let least = unsafe { &*self.batch.records[0] };
             let target = Target::new(Some(least.entry_place()));
-            self.table.order.backward(&target, &mut self.batch);
+            self.table.backward(&target, &mut self.batch);
         }
     }
 

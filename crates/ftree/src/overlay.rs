@@ -9,7 +9,7 @@
 //! has been moved below is found both here and there until the layer is gone, as one version.
 
 use crate::error::Result;
-use crate::memtable::{MemTable, hash};
+use crate::memtable::MemTable;
 use crate::message::{Direction, Entry, KeyRange, Place};
 use crate::spill::{Spill, SpillCursor, Written, get_at};
 use crate::tree::Tree;
@@ -71,7 +71,7 @@ impl Overlay {
         let mut walk =
             SpillCursor::new(&self.spill, self.space, &range, Direction::Forward, self.clock);
         while let Some((key, message)) = walk.peek()? {
-            table.insert(key, hash(key), self.ts, message);
+            table.insert(key, table.hash(key), self.ts, message);
             if table.weight() >= bytes {
                 let rest = Self {
                     spill: Arc::clone(&self.spill),

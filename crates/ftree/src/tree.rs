@@ -29,6 +29,7 @@ pub use work::{Effort, Progress, Step, Walk, Work};
 use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::home::Home;
+use crate::key_hasher::KeyHasher;
 use crate::memtable::{MemTable, hash};
 use crate::merges::Merges;
 use crate::message::{Direction, KeyRange, Kind, Message};
@@ -40,7 +41,7 @@ use crate::segment::Found;
 use crate::spill::{Spill, Written};
 use crate::value::Value;
 use blockfile::BlockFile;
-use cachetable::{CacheTable, Entry, Frame};
+use cachetable::{CacheTable, Entry, Frame, Part, Reservation};
 use layer::Layer;
 use os::sync::atomic::{AtomicBool, Ordering};
 use os::sync::{Mutex, RwLock};
@@ -57,21 +58,25 @@ pub struct Context {
     pub readers: Arc<Readers>,
     /// How many merge at once.
     pub merges: Merges,
+    /// The hash of keys in memory.
+    pub hasher: KeyHasher,
 }
 
 impl Context {
-    /// A context over one data file and one cache; everything is read by who needs it.
+    /// A context over one data file and one cache; everything is read by who needs it, and keys hash
+    /// the same in every process.
     pub fn new(blocks: BlockFile, cache: Arc<CacheTable>) -> Arc<Self> {
-        Self::with_readers(blocks, cache, Readers::none())
+        Self::with_readers(blocks, cache, Readers::none(), KeyHasher::fixed())
     }
 
-    /// The same, with threads that read for others.
+    /// The same, with threads that read for others, and a hash of keys that is this process's.
     pub fn with_readers(
         blocks: BlockFile,
         cache: Arc<CacheTable>,
         readers: Arc<Readers>,
+        hasher: KeyHasher,
     ) -> Arc<Self> {
-        Arc::new(Self { blocks, cache, readers, merges: Merges::default() })
+        Arc::new(Self { blocks, cache, readers, merges: Merges::default(), hasher })
     }
 }
 
@@ -114,7 +119,11 @@ pub struct Tree {
     claims: Claims,
     imaging: Mutex<()>,
     discarded: AtomicBool,
+    _memory: Reservation,
 }
+
+/// What an idle tree takes beside its root, with what the engine and the allocator add: measured.
+const TREE_BYTES: u64 = 1280;
 
 impl Tree {
     /// An empty tree. `id` is the dictionary's, part of every page's checksum. Options out of range
@@ -124,7 +133,7 @@ impl Tree {
         let home = Home::new(id, context.blocks.clone(), Arc::clone(&context.cache));
         let root = Parts::over(1, Child::Empty).close(&options, &home).pop();
         let state = State {
-            active: Arc::new(MemTable::new(&context.cache)),
+            active: Arc::new(MemTable::new(&context.cache, &context.hasher)),
             sealed: Vec::new(),
             root: root.expect("one child fits one node"),
             flushed_ts: 0,
@@ -145,11 +154,12 @@ impl Tree {
             options: RwLock::new(options),
             context: Arc::clone(context),
             home,
-            pins: Pins::new(&Arc::new(state)),
+            pins: Pins::new(&Arc::new(state), &context.cache),
             publish: Mutex::new(()),
             claims: Claims::default(),
             imaging: Mutex::new(()),
             discarded: AtomicBool::new(false),
+            _memory: context.cache.reserve(Part::Nodes, TREE_BYTES),
         })
     }
 
@@ -181,7 +191,7 @@ impl Tree {
     /// grew: most entries go into memory taken before.
     pub fn insert(&self, key: &[u8], ts: u64, message: Message<'_>) -> bool {
         assert!(!matches!(message, Message::Large(_)), "only the tree places large values");
-        let hash = hash(key);
+        let hash = self.context.hasher.hash(key);
         // A table sealed meanwhile refuses, then the next pin shows its successor.
         loop {
             let state = self.pins.pin();
@@ -231,15 +241,15 @@ impl Tree {
         values: bool,
         in_memory: impl Fn(&Arc<MemTable>, u64, Message<'_>) -> T,
     ) -> Result<Option<Lookup<T>>> {
-        let hash = hash(key);
         let state = self.pins.pin();
-        if let Some((ts, message)) = state.active.get(key, hash, ts) {
+        let in_memory_hash = self.context.hasher.hash(key);
+        if let Some((ts, message)) = state.active.get(key, in_memory_hash, ts) {
             return Ok(Some(Lookup::Memory(in_memory(&state.active, ts, message))));
         }
         for layer in &state.sealed {
             match layer {
                 Layer::Table(table) => {
-                    if let Some((ts, message)) = table.get(key, hash, ts) {
+                    if let Some((ts, message)) = table.get(key, in_memory_hash, ts) {
                         return Ok(Some(Lookup::Memory(in_memory(table, ts, message))));
                     }
                 }
@@ -250,6 +260,7 @@ impl Tree {
                 }
             }
         }
+        let hash = hash(key);
         let notes = reads::sampled(hash, ts);
         let mut node = &state.root;
         loop {
@@ -300,7 +311,7 @@ impl Tree {
 
     /// Memory of all memtables, exact.
     pub fn memory_bytes(&self) -> u64 {
-        self.pins.pin().memtables().map(|table| table.bytes()).sum()
+        self.pin().memtables().map(|table| table.bytes()).sum()
     }
 
     /// Seals the active memtable and starts a new one; false where it is empty. `flushed_ts`
@@ -321,7 +332,7 @@ impl Tree {
         if full {
             state.active.seal(flushed_ts);
             next.sealed.insert(0, Layer::Table(Arc::clone(&state.active)));
-            next.active = Arc::new(MemTable::new(&self.context.cache));
+            next.active = Arc::new(MemTable::new(&self.context.cache, &self.context.hasher));
         } else if let Some(newest) = state.sealed.first() {
             newest.raise_flushed_ts(flushed_ts);
         } else {
@@ -344,7 +355,7 @@ impl Tree {
         if active.entries() > 0 {
             active.seal(flushed_ts);
             sealed.insert(0, Layer::Table(active));
-            active = Arc::new(MemTable::new(&self.context.cache));
+            active = Arc::new(MemTable::new(&self.context.cache, &self.context.hasher));
         }
         sealed.insert(0, Layer::Overlay(Overlay::new(spill, space, ts, flushed_ts)));
         let next = State {
@@ -360,7 +371,7 @@ impl Tree {
 
     /// Every commit up to here is drained to disk; replay of the log starts behind it.
     pub fn flushed_ts(&self) -> u64 {
-        self.pins.pin().flushed_ts
+        self.pin().flushed_ts
     }
 
     /// The dictionary is dropped: its segments are freed as soon as no reader sees them. Call it

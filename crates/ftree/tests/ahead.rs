@@ -5,7 +5,7 @@
 use blockfile::{BlockFile, Compression, Metrics, Options};
 use cachetable::{CacheTable, Part};
 use ftree::{
-    Context, Direction, Effort, KeyRange, Message, Progress, Readers, Tree, TreeOptions,
+    Context, Direction, Effort, KeyHasher, KeyRange, Message, Progress, Readers, Tree, TreeOptions,
     Visibility, thread_page_reads,
 };
 use os::real::RealSpawner;
@@ -50,7 +50,7 @@ fn room(cache_bytes: u64, threads: usize, settled: bool) -> Room {
         threads => Readers::with_threads(Arc::new(RealSpawner), threads),
     };
     let cache = Arc::new(CacheTable::new(cache_bytes));
-    let context = Context::with_readers(blocks, cache, Arc::clone(&readers));
+    let context = Context::with_readers(blocks, cache, Arc::clone(&readers), KeyHasher::fixed());
     let tree = Tree::create(&context, 1, options());
     for number in 0..KEYS {
         let key = key(number * 7919 % KEYS);

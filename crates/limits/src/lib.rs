@@ -12,11 +12,13 @@
 //! 2. Memory that grows with what clients send is charged to a part of one [`Account`] before it
 //!    is allocated, and until it is freed.
 
+mod admission;
 mod growth;
 mod memory;
 mod sort;
 mod stack;
 
+pub use admission::{LARGE_BYTES, Waiting};
 pub use growth::{Growth, UNCHARGED_BYTES};
 pub use memory::{Account, Charge, Part, Usage};
 pub use sort::{sort_by, sorted_order};
@@ -51,6 +53,8 @@ pub const BYTES_PER_UNIT: usize = 64;
 struct Operation {
     interrupt: Arc<dyn Interrupt>,
     account: Arc<Account>,
+    /// For the large documents that it handles, and the reply they go into.
+    large: Option<Charge>,
 }
 
 thread_local! {
@@ -72,7 +76,7 @@ pub struct Scope {
 
 /// Enters an operation on this thread.
 pub fn enter(interrupt: Arc<dyn Interrupt>, account: Arc<Account>) -> Scope {
-    let entered = Some(Operation { interrupt, account });
+    let entered = Some(Operation { interrupt, account, large: None });
     STOPPED.set(None);
     let outer = OPERATION.with(|operation| operation.replace(entered));
     Scope { outer, not_send: PhantomData }
@@ -157,6 +161,69 @@ pub fn charge(part: Part, bytes: usize) -> Result<Charge> {
     })
 }
 
+/// What an operation is admitted for: a few documents of hundreds of kilobytes, a full reply, or a
+/// document of any size, its copy and the reply it goes into.
+const ADMITTED_BYTES: [u64; 3] = [4 << 20, 18 << 20, 36 << 20];
+
+/// The size for which something of so many bytes is admitted; `None` where it is not large.
+fn admitted_size(bytes: usize) -> Option<u64> {
+    let [.., most] = ADMITTED_BYTES;
+    let sizes = ADMITTED_BYTES.into_iter();
+    (bytes > LARGE_BYTES).then(|| sizes.filter(|size| *size >= bytes as u64).min().unwrap_or(most))
+}
+
+/// Lets the operation on this thread hold so many bytes of large documents and of its reply. Where it
+/// does not hold as much yet, it waits in line for room ([`Account::admit`]), with nothing pinned
+/// that others need; it holds the room until its reply is sent.
+pub fn admit(bytes: usize) -> Result<()> {
+    if !must_wait_for(bytes) {
+        return Ok(());
+    }
+    let (Some(size), Some((interrupt, account, smaller))) = (
+        admitted_size(bytes),
+        OPERATION.with_borrow_mut(|operation| {
+            let running = operation.as_mut()?;
+            let smaller = running.large.take();
+            Some((Arc::clone(&running.interrupt), Arc::clone(&running.account), smaller))
+        }),
+    ) else {
+        return Ok(());
+    };
+    // Who waits with some of it in hand could wait for one who does the same.
+    drop(smaller);
+    let charge = account.admit(Part::Replies, size, || interrupt.check())?;
+    OPERATION.with_borrow_mut(|operation| {
+        if let Some(running) = operation {
+            running.large = Some(charge);
+        }
+    });
+    Ok(())
+}
+
+/// Whether [`admit`] may have to wait.
+pub fn must_wait_for(bytes: usize) -> bool {
+    let Some(size) = admitted_size(bytes) else { return false };
+    OPERATION.with_borrow(|operation| {
+        operation
+            .as_ref()
+            .is_some_and(|running| running.large.as_ref().is_none_or(|large| large.bytes() < size))
+    })
+}
+
+/// What [`admit`] took, for whoever sends the operation's reply.
+pub fn take_admitted() -> Option<Charge> {
+    OPERATION.with_borrow_mut(|operation| operation.as_mut()?.large.take())
+}
+
+/// Takes memory for the operation that runs on this thread, whether it fits or not: for what is small
+/// beside what it helps to give back.
+pub(crate) fn charge_regardless(part: Part, bytes: usize) -> Charge {
+    OPERATION.with_borrow(|operation| match operation {
+        Some(running) => running.account.charge_regardless(part, bytes as u64),
+        None => Charge::free(part),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,6 +257,30 @@ mod tests {
         drop(scope);
         assert!((0..10_000).all(|_| poll().is_ok()), "after the scope");
         assert_eq!(killed.0.load(Ordering::Relaxed), 5);
+    }
+
+    #[test]
+    fn an_operation_is_admitted_once_for_what_it_needs_at_most() {
+        struct Goes;
+        impl Interrupt for Goes {
+            fn check(&self) -> Result<()> {
+                Ok(())
+            }
+        }
+        let account = Account::new(64 << 20);
+        assert!(admit(40 << 20).is_ok() && take_admitted().is_none(), "outside of a scope");
+        let scope = enter(Arc::new(Goes), Arc::clone(&account));
+        for (bytes, held) in
+            [(1000, 0), (1 << 20, 4), (2 << 20, 4), (16 << 20, 18), (32 << 20, 36), (1 << 20, 36)]
+        {
+            admit(bytes).expect("nobody else is there");
+            assert_eq!(account.total(), held << 20, "{bytes}");
+        }
+        let held = take_admitted();
+        drop(scope);
+        assert_eq!(account.total(), 36 << 20, "until the reply is sent");
+        drop(held);
+        assert_eq!(account.total(), 0);
     }
 
     #[test]

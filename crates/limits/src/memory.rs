@@ -3,7 +3,13 @@
 //! Always true: the total is the sum of the parts, and each charge is given back when it is dropped,
 //! on whatever thread that happens. The engine's memory has an account of its own, in `cachetable`;
 //! `serverStatus.memoryAccount` shows the parts of both.
+//!
+//! There are three ways to take memory. [`Account::charge`] is refused where there is no room.
+//! [`Account::charge_regardless`] is for what is small, or there already. [`Account::admit`] is for
+//! messages and replies of megabytes: it waits in line for room, and one of each part goes on
+//! whatever its size, so that nobody waits for ever.
 
+use crate::admission::Admission;
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,13 +37,11 @@ pub enum Part {
     Sessions,
     /// Statistics by name: `top`, plan caches, fail points, slow operations.
     Statistics,
-    /// Collections, indexes and their options in memory.
-    Catalog,
 }
 
 impl Part {
     /// Every part, in the order of [`Usage`].
-    pub const ALL: [Part; 11] = [
+    pub const ALL: [Part; 10] = [
         Part::Requests,
         Part::PartialRequests,
         Part::Replies,
@@ -48,7 +52,6 @@ impl Part {
         Part::Cursors,
         Part::Sessions,
         Part::Statistics,
-        Part::Catalog,
     ];
 
     /// As status pages name it.
@@ -64,7 +67,6 @@ impl Part {
             Part::Cursors => "cursors",
             Part::Sessions => "sessions",
             Part::Statistics => "statistics",
-            Part::Catalog => "catalog",
         }
     }
 }
@@ -97,6 +99,7 @@ pub struct Account {
     total: Line,
     parts: [Line; Part::ALL.len()],
     refused: Line,
+    pub(crate) admission: Admission,
 }
 
 impl Account {
@@ -140,14 +143,21 @@ impl Account {
     /// Takes memory where it fits, and fails with `ExceededMemoryLimit` (146) where it does not.
     pub fn charge(self: &Arc<Self>, part: Part, bytes: u64) -> Result<Charge> {
         self.take(part, bytes)?;
-        Ok(Charge { account: Some(Arc::clone(self)), part, bytes })
+        Ok(Charge { account: Some(Arc::clone(self)), part, bytes, admitted: None })
     }
 
     /// Takes memory whether it fits or not: for what is there already, and for what must not fail.
     /// Whoever can wait looks at [`Account::has_room`] first.
     pub fn charge_regardless(self: &Arc<Self>, part: Part, bytes: u64) -> Charge {
         self.add(part, bytes);
-        Charge { account: Some(Arc::clone(self)), part, bytes }
+        Charge { account: Some(Arc::clone(self)), part, bytes, admitted: None }
+    }
+
+    /// The same for what [`Account::admit`] lets in.
+    pub(crate) fn charge_admitted(self: &Arc<Self>, part: Part, bytes: u64) -> Charge {
+        let mut charge = self.charge_regardless(part, bytes);
+        charge.admitted = Some(part);
+        charge
     }
 
     fn take(&self, part: Part, bytes: u64) -> Result<()> {
@@ -170,6 +180,14 @@ impl Account {
         let before = self.parts[part as usize].0.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "{part:?} gives back {bytes} of {before}");
         self.total.0.fetch_sub(bytes, Ordering::Relaxed);
+        self.admission.freed();
+    }
+}
+
+impl std::fmt::Debug for Account {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let held = (self.total(), self.capacity());
+        f.debug_struct("Account").field("held", &held).finish_non_exhaustive()
     }
 }
 
@@ -190,12 +208,14 @@ pub struct Charge {
     account: Option<Arc<Account>>,
     part: Part,
     bytes: u64,
+    /// The part in whose line it was admitted.
+    admitted: Option<Part>,
 }
 
 impl Charge {
     /// Belongs to no account: for what runs outside of a scope.
     pub fn free(part: Part) -> Self {
-        Self { account: None, part, bytes: 0 }
+        Self { account: None, part, bytes: 0, admitted: None }
     }
 
     /// What it holds.
@@ -228,6 +248,22 @@ impl Charge {
                 None => account.sub(self.part, self.bytes - bytes),
             }
             self.bytes = bytes;
+            if self.admitted.is_some() {
+                account.tell_total();
+            }
+        }
+    }
+}
+
+impl Charge {
+    /// Counts under another part from now on.
+    pub fn move_to(&mut self, part: Part) {
+        if let Some(account) = &self.account
+            && part != self.part
+        {
+            account.parts[self.part as usize].0.fetch_sub(self.bytes, Ordering::Relaxed);
+            account.parts[part as usize].0.fetch_add(self.bytes, Ordering::Relaxed);
+            self.part = part;
         }
     }
 }
@@ -241,5 +277,8 @@ impl std::fmt::Debug for Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.set(0);
+        if let (Some(account), Some(part)) = (&self.account, self.admitted.take()) {
+            account.admission.leave(part);
+        }
     }
 }

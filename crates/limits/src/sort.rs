@@ -3,16 +3,18 @@
 //! The standard library's sort takes a comparison that cannot fail, and runs for seconds over
 //! millions of values. This one merges runs of positions and polls at each comparison.
 //!
-//! Always true: equal items keep their order; items are moved once, at the end.
+//! Always true: equal items keep their order; items are moved once, at the end, where they are. What it
+//! takes beside the items is some bytes for each, charged whether they fit or not: who spills for want of
+//! memory sorts first.
 
-use crate::{Growth, Part, poll};
+use crate::{Part, charge_regardless, poll};
 use errors::Result;
 use std::cmp::Ordering;
 
 /// So few items are left to the standard library: it compares them at most 49 times.
 const FEW: usize = 16;
 
-/// The items in order. The memory that sorting takes is charged to `Part::Values`.
+/// The items in order.
 pub fn sort_by<T>(
     mut items: Vec<T>,
     mut compare: impl FnMut(&T, &T) -> Ordering,
@@ -22,11 +24,21 @@ pub fn sort_by<T>(
         poll()?;
         return Ok(items);
     }
-    let mut memory = Growth::new(Part::Values);
-    memory.reach(items.len().saturating_mul(size_of::<Option<T>>()))?;
     let order = sorted_order(&items, &mut compare)?;
-    let mut slots: Vec<Option<T>> = items.into_iter().map(Some).collect();
-    Ok(order.into_iter().filter_map(|at| slots[at as usize].take()).collect())
+    let _memory = charge_regardless(Part::Values, items.len() * 3 * size_of::<u32>());
+    let mut places = vec![0; items.len()];
+    for (place, from) in order.into_iter().enumerate() {
+        places[from as usize] = place;
+    }
+    for at in 0..items.len() {
+        // Each swap brings one item to its place.
+        while places[at] != at {
+            let place = places[at];
+            items.swap(at, place);
+            places.swap(at, place);
+        }
+    }
+    Ok(items)
 }
 
 /// The items' positions in the items' order.
@@ -35,8 +47,7 @@ pub fn sorted_order<T>(
     mut compare: impl FnMut(&T, &T) -> Ordering,
 ) -> Result<Vec<u32>> {
     let len = u32::try_from(items.len()).expect("four thousand million items do not fit the bound");
-    let mut memory = Growth::new(Part::Values);
-    memory.reach(items.len().saturating_mul(2 * size_of::<u32>()))?;
+    let _memory = charge_regardless(Part::Values, items.len() * 2 * size_of::<u32>());
     let mut order: Vec<u32> = (0..len).collect();
     let mut merged = vec![0; items.len()];
     let mut width = 1;

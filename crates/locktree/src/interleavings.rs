@@ -8,6 +8,7 @@ use os::Os;
 use os::sync::Mutex;
 use shuttle::thread;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,6 +102,54 @@ fn range_and_its_keys_exclude_each_other_and_wake_each_other() {
                 thread::yield_now();
                 assert!(inside.lock().is_empty(), "nobody came inside the range");
                 owner.release(None);
+            }));
+            for thread in threads {
+                thread.join().expect("no thread panics");
+            }
+            assert_eq!((table.bytes(), table.waiting().len()), (0, 0));
+        },
+        SCHEDULES,
+    );
+}
+
+/// The order of a dictionary's keys is made while others lock and open keys there, forgotten by the
+/// keeper, and made again.
+#[test]
+fn ranges_see_every_key_whenever_their_order_is_made_and_forgotten() {
+    shuttle::check_random(
+        || {
+            let (table, inside) = (table(), Inside::default());
+            let mut threads = Vec::new();
+            for who in 1..=2_u64 {
+                let (table, inside) = (Arc::clone(&table), Arc::clone(&inside));
+                threads.push(thread::spawn(move || {
+                    for round in 0..2_u8 {
+                        let mut owner = table.owner(who * 10 + u64::from(round));
+                        let key = [b'k', who as u8, round];
+                        table.acquire(&mut owner, 1, &key, Mode::Exclusive, LONG).expect("in turn");
+                        enter(&inside, &key, who);
+                        thread::yield_now();
+                        leave(&inside, &key);
+                        owner.release(None);
+                    }
+                }));
+            }
+            let (ranged, others) = (Arc::clone(&table), Arc::clone(&inside));
+            threads.push(thread::spawn(move || {
+                for round in 0..2_u64 {
+                    let mut owner = ranged.owner(90 + round);
+                    let keys = Range {
+                        lower: Bound::Included(vec![b'k']),
+                        upper: Bound::Excluded(vec![b'l']),
+                    };
+                    let got = ranged.acquire_range(&mut owner, 1, keys, Mode::Exclusive, LONG);
+                    got.expect("in turn");
+                    assert!(others.lock().is_empty(), "nobody is inside the range");
+                    thread::yield_now();
+                    assert!(others.lock().is_empty(), "nobody came inside the range");
+                    owner.release(None);
+                    ranged.prune(u64::MAX);
+                }
             }));
             for thread in threads {
                 thread.join().expect("no thread panics");

@@ -54,8 +54,8 @@ impl Ord for ByKey {
     }
 }
 
-#[derive(Default)]
 struct Names {
+    dictionary: u64,
     entries: usize,
     ordered: Option<BTreeSet<ByKey>>,
     /// A range was asked for since the last [`Dictionaries::age`].
@@ -65,17 +65,22 @@ struct Names {
 /// The dictionaries of one shard.
 #[derive(Default)]
 pub(crate) struct Dictionaries {
-    by_id: HashMap<u64, Names, BuildHasherDefault<Mixed>>,
+    all: Vec<Names>,
+    /// The one that was looked for last: mostly the one that is looked for next.
+    last: usize,
+    /// Where in `all` each is.
+    places: HashMap<u64, usize, BuildHasherDefault<Mixed>>,
+    /// How many of them have no entry.
     empty: usize,
 }
 
 impl Dictionaries {
     /// An entry was made.
+    #[inline]
     pub(crate) fn add(&mut self, name: &Name) {
-        let names = self.by_id.entry(shard::split(name).0).or_insert_with(|| {
-            self.empty += 1;
-            Names::default()
-        });
+        let dictionary = shard::split(name).0;
+        let at = self.find(dictionary).unwrap_or_else(|| self.make(dictionary));
+        let names = &mut self.all[at];
         self.empty -= usize::from(names.entries == 0);
         names.entries += 1;
         if let Some(ordered) = &mut names.ordered {
@@ -84,9 +89,11 @@ impl Dictionaries {
     }
 
     /// An entry is gone.
+    #[inline]
     pub(crate) fn remove(&mut self, name: &Name) {
         let (dictionary, key) = shard::split(name);
-        let Some(names) = self.by_id.get_mut(&dictionary) else { return };
+        let Some(at) = self.find(dictionary) else { return };
+        let names = &mut self.all[at];
         names.entries -= 1;
         if let Some(ordered) = &mut names.ordered {
             ordered.remove(key);
@@ -94,10 +101,34 @@ impl Dictionaries {
         if names.entries == 0 {
             self.empty += 1;
             if self.empty > MOST_EMPTY {
-                self.by_id.retain(|_, names| names.entries > 0);
-                self.empty = 0;
+                self.forget_empty();
             }
         }
+    }
+
+    #[inline]
+    fn find(&mut self, dictionary: u64) -> Option<usize> {
+        if self.all.get(self.last).is_none_or(|names| names.dictionary != dictionary) {
+            self.last = *self.places.get(&dictionary)?;
+        }
+        Some(self.last)
+    }
+
+    #[cold]
+    fn make(&mut self, dictionary: u64) -> usize {
+        let at = self.all.len();
+        self.all.push(Names { dictionary, entries: 0, ordered: None, asked: false });
+        self.places.insert(dictionary, at);
+        self.empty += 1;
+        at
+    }
+
+    #[cold]
+    fn forget_empty(&mut self) {
+        self.all.retain(|names| names.entries > 0);
+        self.places.clear();
+        self.places.extend(self.all.iter().enumerate().map(|(at, names)| (names.dictionary, at)));
+        self.empty = 0;
     }
 
     /// The names of a dictionary within a range, ascending. `all` walks over every name of the shard,
@@ -108,9 +139,9 @@ impl Dictionaries {
         range: &'a Range,
         all: impl Iterator<Item = &'n Name>,
     ) -> impl Iterator<Item = &'a Name> {
-        let names = self.by_id.get_mut(&dictionary).filter(|names| names.entries > 0);
-        let bounds = range.bounds();
-        let ordered = names.zip(bounds).map(|(names, bounds)| {
+        let found = self.find(dictionary);
+        let names = found.map(|at| &mut self.all[at]).filter(|names| names.entries > 0);
+        let ordered = names.zip(range.bounds()).map(|(names, bounds)| {
             names.asked = true;
             let ordered = names.ordered.get_or_insert_with(|| {
                 all.filter(|name| shard::split(name).0 == dictionary)
@@ -124,7 +155,7 @@ impl Dictionaries {
 
     /// Forgets the order of dictionaries of which no range was asked for since the last call.
     pub(crate) fn age(&mut self) {
-        for names in self.by_id.values_mut() {
+        for names in &mut self.all {
             if !std::mem::take(&mut names.asked) {
                 names.ordered = None;
             }
@@ -172,7 +203,7 @@ mod tests {
             let mut dictionaries = Dictionaries::default();
             let mut model: BTreeMap<(u64, u8), Name> = BTreeMap::new();
             for (what, dictionary, key, other) in steps {
-                let name = Name::from(&shard::name(dictionary, &[key]).borrow());
+                let name = Name::from(&shard::name(0, dictionary, &[key]).borrow());
                 match what {
                     0 | 1 => {
                         if model.insert((dictionary, key), name.clone()).is_none() {
@@ -207,10 +238,11 @@ mod tests {
     fn dictionaries_without_entries_do_not_add_up() {
         let mut dictionaries = Dictionaries::default();
         for dictionary in 0..10_000 {
-            let name = Name::from(&shard::name(dictionary, b"k").borrow());
+            let name = Name::from(&shard::name(0, dictionary, b"k").borrow());
             dictionaries.add(&name);
             dictionaries.remove(&name);
         }
-        assert!(dictionaries.by_id.len() <= MOST_EMPTY, "{}", dictionaries.by_id.len());
+        assert!(dictionaries.all.len() <= MOST_EMPTY + 1, "{}", dictionaries.all.len());
+        assert_eq!(dictionaries.all.len(), dictionaries.places.len());
     }
 }

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Dictionary (8 bytes, little-endian) and key, hashed once; one allocation shared by table and
 /// owner. Derefs to the bytes.
@@ -38,11 +38,11 @@ pub(crate) struct NameBuf {
 /// Bytes an entry costs beside its name: map slot, reference counts, the owner's list.
 const ENTRY_BYTES: u64 = 96;
 
-pub(crate) fn name(dictionary: u64, key: &[u8]) -> NameBuf {
+pub(crate) fn name(seed: u64, dictionary: u64, key: &[u8]) -> NameBuf {
     let mut bytes = SmallVec::with_capacity(key.len() + 8);
     bytes.extend_from_slice(&dictionary.to_le_bytes());
     bytes.extend_from_slice(key);
-    NameBuf { hash: xxh3_64(&bytes), bytes }
+    NameBuf { hash: xxh3_64_with_seed(&bytes, seed), bytes }
 }
 
 impl NameBuf {

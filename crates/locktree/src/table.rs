@@ -44,11 +44,14 @@ pub struct Options {
     pub shards: usize,
     /// See [`Waiting`].
     pub waiting: Waiting,
+    /// Of the hash of names: a number of the process's own, so that no client can choose keys that
+    /// all meet in one place.
+    pub seed: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { max_bytes: 64 << 20, shards: 64, waiting: Waiting::Threads }
+        Self { max_bytes: 64 << 20, shards: 64, waiting: Waiting::Threads, seed: 0 }
     }
 }
 
@@ -118,7 +121,7 @@ impl LockTable {
         mode: Mode,
         timeout: Duration,
     ) -> Result<Granted, Error> {
-        let name = shard::name(dictionary, key);
+        let name = shard::name(self.options.seed, dictionary, key);
         let name = name.borrow();
         if let Some(granted) = owner.last(name, mode) {
             return Ok(self.with_escalated(dictionary, granted));

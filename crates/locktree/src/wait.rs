@@ -162,8 +162,8 @@ impl Waits {
             Bound::Included(key) | Bound::Excluded(key) => key.as_slice(),
             Bound::Unbounded => &[],
         };
-        // Queues are in the order of dictionaries as they are written, then of keys.
-        let first = Name::from(&crate::shard::name(dictionary, lower).borrow());
+        // Queues are in the order of dictionaries as they are written, then of keys; whatever the hash.
+        let first = Name::from(&crate::shard::name(0, dictionary, lower).borrow());
         self.queues
             .range(first..)
             .skip_while(|(name, _)| !range.starts_by(split(name).1))

@@ -1,5 +1,6 @@
 //! Whole pipelines over documents in memory.
 
+mod depth;
 mod interrupts;
 mod memory;
 mod spilling;

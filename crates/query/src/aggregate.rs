@@ -346,6 +346,7 @@ impl Source for StageSource {
 
     fn park(&mut self) {
         self.stage.park();
+        self.stage.release_row();
     }
 }
 

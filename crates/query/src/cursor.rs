@@ -88,6 +88,11 @@ impl QueryCursor {
         self.returned = Some(document);
     }
 
+    /// Bytes of the document that was put back.
+    pub fn held_bytes(&self) -> usize {
+        self.returned.as_ref().map_or(0, |document| document.as_bytes().len())
+    }
+
     /// Ends a batch: gives back pinned memory, keeps the place.
     pub fn park(&mut self) {
         self.lent = None;

@@ -10,6 +10,7 @@ use catalog::Namespace;
 use errors::{Error, Result};
 use expr::Path;
 use expr::path::LeafArrays;
+use expr::raw;
 use keystring::{Collation, Direction, KeyBuilder};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -76,7 +77,7 @@ impl Values {
         self.path.any(document, LeafArrays::Whole, &mut |value, _| {
             match value {
                 Some(RawBsonRef::Array(array)) => {
-                    for element in array {
+                    for element in raw::values(array) {
                         values.push(element?);
                     }
                 }
@@ -89,6 +90,7 @@ impl Values {
     }
 
     fn add(&mut self, value: RawBsonRef<'_>) -> Result<()> {
+        limits::poll()?;
         let mut key = KeyBuilder::new();
         key.append_under(value, Direction::Ascending, self.under.as_ref())
             .map_err(|error| Error::bad_value(error.to_string()))?;

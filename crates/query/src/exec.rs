@@ -10,6 +10,7 @@ mod budget;
 mod build;
 mod fetch;
 mod geo_near;
+mod id_set;
 mod intersect;
 mod ixscan;
 mod merge;
@@ -77,6 +78,23 @@ impl<'a> At<'a> {
         }
     }
 
+    /// The same for a stage that copies the document. Where it is large the operation is admitted for it
+    /// first, with nothing pinned while it waits.
+    pub(crate) fn get_to_copy(
+        &self,
+        dictionary: DictionaryId,
+        key: &[u8],
+    ) -> Result<Option<Value>> {
+        let Some(value) = self.get(dictionary, key)? else { return Ok(None) };
+        let needed = copied_bytes(value.len());
+        if !limits::must_wait_for(needed) {
+            return Ok(Some(value));
+        }
+        drop(value);
+        limits::admit(needed)?;
+        self.get(dictionary, key)
+    }
+
     pub(crate) fn cursor(
         &self,
         dictionary: DictionaryId,
@@ -101,6 +119,12 @@ impl<'a> At<'a> {
     }
 }
 
+/// What a document of so many bytes takes beside the cache on its way to the client: a stage's copy, and
+/// its place in the reply.
+pub(crate) fn copied_bytes(document: usize) -> usize {
+    2 * document
+}
+
 /// What a stage hands up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Row {
@@ -117,6 +141,13 @@ impl Row {
         self.id_key.extend_from_slice(id_key);
         self.document.clear();
         self.document.extend_from_slice(document);
+    }
+
+    /// Gives back the memory of a large document.
+    pub(crate) fn release(&mut self) {
+        if self.document.capacity() > limits::LARGE_BYTES {
+            self.document = Vec::new();
+        }
     }
 
     pub(crate) fn document(&self) -> Result<&RawDocument> {
@@ -142,6 +173,9 @@ pub(crate) trait Stage: Send {
 
     /// Gives back pinned memory; the place is kept.
     fn park(&mut self);
+
+    /// Gives back the memory of the row, which nobody looks at any more.
+    fn release_row(&mut self) {}
 
     /// What `explain` tells of it and of the stages below.
     fn report(&self) -> Report;

@@ -111,5 +111,6 @@ impl Rows for StageRows {
 
     fn park(&mut self) {
         self.stage.park();
+        self.stage.release_row();
     }
 }

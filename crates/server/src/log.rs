@@ -16,8 +16,9 @@
 
 mod ext_json;
 
+use commands::LogSettings;
 use os::{Clock, File, OpenOptions, Os};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rustix::fs::FileType;
 use serde_json::{Map, Value, json};
 use std::cell::RefCell;
@@ -26,7 +27,6 @@ use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use tracing::field::{Field, Visit};
 use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -77,7 +77,8 @@ pub enum Destination {
 /// The log of this process.
 pub struct Log {
     os: Os,
-    verbosity: AtomicU8,
+    /// Guards how much is logged of what.
+    settings: RwLock<LogSettings>,
     state: Mutex<State>,
 }
 
@@ -117,7 +118,7 @@ impl Log {
         };
         Ok(Arc::new(Self {
             os: os.clone(),
-            verbosity: AtomicU8::new(verbosity),
+            settings: RwLock::new(LogSettings::at(verbosity)),
             state: Mutex::new(State {
                 sink,
                 recent: VecDeque::new(),
@@ -157,9 +158,14 @@ impl Log {
         self.state.lock().startup_warnings.clone()
     }
 
-    /// How much is logged: 0 is informational, 5 everything.
-    pub fn set_verbosity(&self, verbosity: u8) {
-        self.verbosity.store(verbosity, Ordering::Relaxed);
+    /// How much is logged.
+    pub(crate) fn settings(&self) -> LogSettings {
+        self.settings.read().clone()
+    }
+
+    /// From now on logs this much.
+    pub(crate) fn set_settings(&self, settings: &LogSettings) {
+        self.settings.write().clone_from(settings);
         tracing::callsite::rebuild_interest_cache();
     }
 
@@ -185,12 +191,12 @@ impl Log {
         self.write(&line.render(&*self.os.clock), false);
     }
 
-    fn wants(&self, level: Level) -> bool {
-        let verbosity = self.verbosity.load(Ordering::Relaxed);
+    fn wants(&self, level: Level, target: &str) -> bool {
+        let verbosity = || self.settings.read().level_of(component(target));
         match level {
             Level::ERROR | Level::WARN | Level::INFO => true,
-            Level::DEBUG => verbosity >= 1,
-            Level::TRACE => verbosity >= 3,
+            Level::DEBUG => verbosity() >= 1,
+            Level::TRACE => verbosity() >= 3,
         }
     }
 
@@ -256,7 +262,7 @@ struct Receiver(Arc<Log>);
 
 impl Subscriber for Receiver {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_event() && self.0.wants(*metadata.level())
+        metadata.is_event() && self.0.wants(*metadata.level(), metadata.target())
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {

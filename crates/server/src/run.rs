@@ -24,6 +24,7 @@ use os::{Os, Signal};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
@@ -77,16 +78,20 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     let engine = wiring::open_engine(&os, &settings, cache_size)?;
     let history = status::open_history(&os, &settings);
     let stats = Arc::new(NetStats::default());
+    let quiet = Arc::new(AtomicBool::new(settings.quiet));
     let program = Program {
         log: Arc::clone(&log),
         stats: Arc::clone(&stats),
         max_connections,
         events: sender,
         history: history.clone(),
+        quiet: Arc::clone(&quiet),
     };
     let info = wiring::server_info(&settings, VERSION, port, status_port, max_connections);
     let clients = limits::Account::new(client_memory_bytes(cache_size));
-    let service = build_service(&os, &engine, &settings, info, program, clients)?;
+    let (lender, share) = (engine.clone(), clients.capacity() / 2);
+    clients.on_large(move |total| lender.lend_memory(total.saturating_sub(share)));
+    let service = build_service(&os, &engine, &settings, info, program, Arc::clone(&clients))?;
     wiring::apply_parameters(&service, &settings)?;
     service.profile_all(settings.profile_level);
     service.start_replication().map_err(|error| {
@@ -100,7 +105,13 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     let recorder = recorder.map_err(|error| StartError::new(ExitCode::Abrupt, error))?;
     let by_tcp = startup::port_of(&listeners).is_some();
     let status = status::serve(&os, status_sockets, &settings, by_tcp, &service);
-    let options = NetOptions { max_connections, quiet: settings.quiet, ..NetOptions::default() };
+    let options = NetOptions {
+        max_connections,
+        quiet,
+        partial_bytes: clients.capacity(),
+        memory: clients,
+        ..NetOptions::default()
+    };
     let commands = Arc::new(Commands(Arc::clone(&service)));
     let server = Server::start(&os, listeners, commands, options, stats)
         .map_err(|error| StartError::new(ExitCode::NetError, error))?;

@@ -4,7 +4,10 @@
 //! and no socket. Tests put a small service of their own behind real sockets.
 
 use bson::{RawDocument, RawDocumentBuf};
+use limits::Charge;
 use std::sync::Arc;
+use std::time::Duration;
+use wire::Compressor;
 
 /// How a request arrived, which decides what its reply looks like to the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,10 +47,11 @@ pub struct Request<'a> {
     pub exhaust_allowed: bool,
     /// The client's number for the message.
     pub request_id: i32,
+    /// Asked again after it was to wait until then ([`Reply::wait`]).
+    pub waited_until: Option<Duration>,
 }
 
 /// What goes back.
-#[derive(Clone, Debug)]
 pub struct Reply {
     /// The reply, `ok` and all.
     pub document: RawDocumentBuf,
@@ -56,13 +60,21 @@ pub struct Reply {
     pub exhaust: Option<RawDocumentBuf>,
     /// Close the connection instead of answering (a fail point of test builds asks for it).
     pub hang_up: bool,
+    /// Answer nothing yet: run the same request again at this monotonic time, or when the service asks
+    /// for it ([`Service::on_change`]). No thread is held meanwhile.
+    pub wait: Option<Duration>,
+    /// For the document, until it is sent.
+    pub memory: Option<Charge>,
 }
 
 impl From<RawDocumentBuf> for Reply {
     fn from(document: RawDocumentBuf) -> Self {
-        Self { document, exhaust: None, hang_up: false }
+        Self { document, exhaust: None, hang_up: false, wait: None, memory: None }
     }
 }
+
+/// Runs waiting requests again.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// Runs requests. Called from many threads at once, for one connection from one at a time.
 pub trait Service: Send + Sync + 'static {
@@ -77,6 +89,14 @@ pub trait Service: Send + Sync + 'static {
 
     /// Runs one request to its end. May wait and touch the disk.
     fn run(&self, connection: &Self::Connection, request: &Request<'_>) -> Reply;
+
+    /// Whether the client may send messages packed like this.
+    fn agreed(&self, _connection: &Self::Connection, _compressor: Compressor) -> bool {
+        true
+    }
+
+    /// Calls `wake` whenever requests that wait should be run again. Called once.
+    fn on_change(&self, _wake: Wake) {}
 
     /// An old client's write made no sense; it has no reply, but the client may ask later.
     fn write_refused(&self, _connection: &Self::Connection, _error: &errors::Error) {}

@@ -5,16 +5,18 @@
 use crate::config::Settings;
 use crate::log::Log;
 use crate::net::NetStats;
-use crate::service::{Peer, Reply, Request, Service, Via};
+use crate::service::{Peer, Reply, Request, Service, Via, Wake};
 use crate::startup::{ExitCode, StartError};
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use catalog::storage::{Engine, Options};
 use commands::{
-    ConnectionInfo, Host, LogEvent, Network, OpKind, ReplicaSetOptions, ServerInfo, Severity,
+    Allocator, ConnectionInfo, Host, LogEvent, LogSettings, Network, OpKind, ReplicaSetOptions,
+    ServerInfo, Severity,
 };
 use history::History;
 use os::Os;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 use telemetry::Registry;
@@ -62,9 +64,19 @@ impl Service for Commands {
                 },
                 exhaust_allowed: request.exhaust_allowed,
                 request_id: request.request_id,
+                waited_until: request.waited_until,
             },
         );
-        Reply { document: reply.document, exhaust: reply.exhaust, hang_up: reply.hang_up }
+        let commands::Reply { document, exhaust, hang_up, wait, memory } = reply;
+        Reply { document, exhaust, hang_up, wait, memory }
+    }
+
+    fn agreed(&self, connection: &commands::Connection, compressor: wire::Compressor) -> bool {
+        connection.agreed(compressor.id())
+    }
+
+    fn on_change(&self, wake: Wake) {
+        self.0.on_change(wake);
     }
 
     fn write_refused(&self, connection: &commands::Connection, error: &errors::Error) {
@@ -95,6 +107,8 @@ pub(crate) struct Program {
     pub(crate) max_connections: usize,
     pub(crate) events: SyncSender<Event>,
     pub(crate) history: Option<Arc<History>>,
+    /// Connections and their ends are not logged.
+    pub(crate) quiet: Arc<AtomicBool>,
 }
 
 impl Host for Program {
@@ -125,6 +139,17 @@ impl Host for Program {
         self.log.rotate().map_err(|error| error.to_string())
     }
 
+    fn log_settings(&self) -> LogSettings {
+        let mut settings = self.log.settings();
+        settings.quiet = self.quiet.load(Ordering::Relaxed);
+        settings
+    }
+
+    fn set_log_settings(&self, settings: &LogSettings) {
+        self.quiet.store(settings.quiet, Ordering::Relaxed);
+        self.log.set_settings(settings);
+    }
+
     fn shut_down(&self, timeout: Duration) {
         // A full queue holds a shutdown already.
         let _already_asked = self.events.try_send(Event::ShutDown(timeout));
@@ -147,7 +172,21 @@ impl Host for Program {
             total_created: stats.accepted(),
             rejected: stats.rejected(),
             active: stats.active() as u64,
+            awaiting: stats.deferred() as u64,
         }
+    }
+
+    fn allocator(&self) -> Option<Allocator> {
+        use tikv_jemalloc_ctl::{epoch, stats};
+        // The figures are those of the newest epoch.
+        epoch::advance().ok()?;
+        let figures = (stats::allocated::read(), stats::active::read(), stats::resident::read());
+        let (Ok(allocated), Ok(active), Ok(resident)) = figures else { return None };
+        Some(Allocator {
+            allocated: allocated as u64,
+            active: active as u64,
+            resident: resident as u64,
+        })
     }
 }
 
@@ -263,6 +302,7 @@ pub(crate) fn run_locally(
             op: OpKind::Msg,
             exhaust_allowed: false,
             request_id: 0,
+            waited_until: None,
         },
     );
     reply.document

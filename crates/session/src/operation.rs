@@ -314,6 +314,16 @@ impl Operations {
         self.stopping.waits.store(true, Ordering::Relaxed);
     }
 
+    /// Kills what runs in any of these sessions, but for one operation.
+    pub fn kill_sessions(&self, sessions: &std::collections::BTreeSet<SessionId>, but: u64) {
+        for running in self.list() {
+            let theirs = running.session.is_some_and(|session| sessions.contains(&session));
+            if theirs && running.number != but {
+                self.kill(running.number, Code::INTERRUPTED);
+            }
+        }
+    }
+
     /// From here on every [`Operation::check`] fails with `InterruptedAtShutdown`.
     pub fn begin_shutdown(&self) {
         self.end_waits();

@@ -19,6 +19,10 @@ const MAX_UNCOMPRESSED: usize = MAX_MESSAGE_SIZE + 16 * 1024;
 /// A snappy copy element of three bytes makes at most 64: no honest frame claims more.
 const SNAPPY_MAX_RATIO: usize = 22;
 
+/// The widest window that zstd's own levels of speed use, 8 MiB: what a frame may make the unpacker keep
+/// beside the message.
+const ZSTD_WINDOW_LOG: u32 = 23;
+
 /// MongoDB's defaults; both ends of a connection may choose any.
 const ZLIB_LEVEL: u32 = 6;
 const ZSTD_LEVEL: i32 = 3;
@@ -182,6 +186,18 @@ impl Codec {
     }
 }
 
+/// How an OP_COMPRESSED frame says it is packed.
+///
+/// # Errors
+/// Always [`Error::Close`].
+pub fn peek_compressor(frame: &[u8]) -> Result<Compressor> {
+    let id = frame.get(HEADER_SIZE + 8).copied();
+    id.and_then(Compressor::from_id).ok_or_else(|| match id {
+        Some(id) => Error::close(format!("unknown compressor {id}")),
+        None => Error::close("OP_COMPRESSED shorter than its head"),
+    })
+}
+
 fn read_prefix(reader: &mut Reader<'_>) -> errors::Result<(i32, i32, u8)> {
     Ok((reader.i32()?, reader.i32()?, reader.u8()?))
 }
@@ -209,7 +225,9 @@ fn unpack(
             flate2::read::ZlibDecoder::new(packed).take(limit).read_to_end(out)?;
         }
         Compressor::Zstd => {
-            zstd::stream::read::Decoder::with_buffer(packed)?.take(limit).read_to_end(out)?;
+            let mut decoder = zstd::stream::read::Decoder::with_buffer(packed)?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG)?;
+            decoder.take(limit).read_to_end(out)?;
         }
     }
     Ok(())

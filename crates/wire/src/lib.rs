@@ -20,7 +20,7 @@ mod op_query;
 mod reader;
 mod validate;
 
-pub use compress::{Codec, Compressor};
+pub use compress::{Codec, Compressor, peek_compressor};
 pub use error::{Error, Result};
 pub use header::{HEADER_SIZE, Header, MAX_MESSAGE_SIZE, opcode};
 pub use legacy::{Delete, GetMore, Insert, KillCursors, Update};

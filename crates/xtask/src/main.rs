@@ -114,6 +114,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Small file systems filled to the last byte: red zone, starts, drops; needs to mount.
+    FullDisk {
+        /// Arguments handed on to the script (`--help` lists them).
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Isolation and durability through the official driver, under kills (`-- --help`).
     Isolation {
         /// What to run, and how: `histories`, `bank`, `contention`, `cost`.
@@ -175,6 +181,7 @@ fn carry_out(task: Task) -> Result<()> {
         Task::Ycsb { arguments } => drivers::script(Build::Release, "ycsb.py", &arguments),
         Task::Kill9 { arguments } => drivers::script(Build::Alone, "kill9.py", &arguments),
         Task::Kill9Ddl { arguments } => drivers::script(Build::Alone, "kill9_ddl.py", &arguments),
+        Task::FullDisk { arguments } => drivers::script(Build::Alone, "full_disk.py", &arguments),
         Task::Isolation { arguments } => drivers::isolation(&arguments),
         Task::Gates { arguments } => gates::gates(&arguments),
         Task::BenchSmoke(options) => bench::smoke(Build::Release, &options),

@@ -21,6 +21,7 @@ const STEPS: &[Step] = &[
     ("ycsb", || drivers::script(Build::WithTests, "ycsb.py", &words("--short"))),
     ("server", || drivers::script(Build::WithTests, "server_test.py", &[])),
     ("status", || drivers::script(Build::WithTests, "status_test.py", &[])),
+    ("exposure", || drivers::script(Build::WithTests, "exposure_test.py", &[])),
     ("dashboard", || drivers::dashboard(Build::WithTests)),
     ("mongo-tools", || drivers::script(Build::WithTests, "mongo_tools_test.py", &[])),
     ("pymongo", || drivers::script(Build::WithTests, "pymongo_suite.py", &words("--at-least 440"))),
@@ -39,6 +40,7 @@ const STEPS: &[Step] = &[
     ("iibench", || {
         drivers::script(Build::WithTests, "iibench.py", &words("--docs 300000 --cache-size 64M"))
     }),
+    ("full-disk", || drivers::script(Build::WithTests, "full_disk.py", &words("--short"))),
     ("kill9", || drivers::script(Build::WithTests, "kill9.py", &words("--rounds 5"))),
     ("kill9-ddl", || {
         drivers::script(Build::WithTests, "kill9_ddl.py", &words("--rounds 1 --mix 5"))

@@ -56,7 +56,7 @@ pub struct KeyMaker {
     unique: bool,
     clustering: bool,
     sparse: bool,
-    partial: Option<Filter>,
+    partial: Option<Box<Filter>>,
     /// The part that is hashed.
     hashed: Option<usize>,
     /// The part that is two values of an entry, a path and what stands there; `paths` leaves it out.
@@ -154,7 +154,7 @@ impl KeyMaker {
             wildcard: spec.wildcard.clone(),
             text: spec.text.as_ref().map(TextKeys::new),
             geo: geo::GeoParts::of(spec),
-            partial: spec.partial.as_ref().map(|partial| partial.filter.clone()),
+            partial: spec.partial.as_ref().map(|partial| Box::new(partial.filter.clone())),
             collation: spec.collation.clone(),
             id_collation,
         }

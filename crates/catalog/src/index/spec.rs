@@ -85,7 +85,8 @@ pub struct IndexSpec {
     /// The part that stands for everything below a path.
     pub wildcard: Option<Wildcard>,
     /// `partialFilterExpression`: only matching documents are indexed.
-    pub partial: Option<PartialFilter>,
+    /// Boxed, as most indexes have none.
+    pub partial: Option<Box<PartialFilter>>,
     /// `expireAfterSeconds`.
     pub expire_after_seconds: Option<i64>,
     /// Of a text index: what it is over.
@@ -272,7 +273,7 @@ impl IndexSpec {
                 self.shown.append(option, value);
             }
             "partialFilterExpression" => {
-                self.partial = Some(partial_filter(value)?);
+                self.partial = Some(Box::new(partial_filter(value)?));
                 self.shown.append(option, value);
             }
             "collation" => {

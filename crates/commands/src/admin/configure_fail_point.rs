@@ -39,6 +39,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
     };
     let mut point = FailPoint::new(kind);
+    point.random = service.os.entropy.next_u64();
     let mut mode = None;
     for field in &fields[1..] {
         match field.name {
@@ -47,29 +48,61 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             _ => return Err(field.unknown()),
         }
     }
-    point.mode = mode.ok_or_else(|| crate::fields::missing("configureFailPoint", "mode"))?;
+    point.mode = mode.ok_or_else(|| {
+        Error::new(Code::ILLEGAL_OPERATION, "When setting a failpoint, you must supply a 'mode'")
+    })?;
+    if point.blocks && point.block.is_none() {
+        return Err(Error::new(
+            Code::INVALID_OPTIONS,
+            "'blockTimeMS' must be specified if 'blockConnection' is true",
+        ));
+    }
     let met = service.fail_points.set(point);
     context.reply.long("count", met);
     Ok(())
 }
 
 fn parse_mode(field: &Field<'_>) -> Result<Mode> {
-    match field.value {
+    let mode = match field.value {
         RawBsonRef::String("off") => return Ok(Mode::Off),
         RawBsonRef::String("alwaysOn") => return Ok(Mode::Always),
-        RawBsonRef::Document(mode) => {
-            if let Some(part) = inner(mode, "configureFailPoint.mode").next() {
-                let part = part?;
-                return match part.name {
-                    "times" => Ok(Mode::Times(part.non_negative()?)),
-                    "skip" => Ok(Mode::Skip(part.non_negative()?)),
-                    _ => Err(part.not_yet()),
-                };
-            }
+        RawBsonRef::String(other) => {
+            return Err(Error::bad_value(format!("unknown mode: {other}")));
         }
-        _ => {}
+        RawBsonRef::Document(mode) => mode,
+        _ => return Err(Error::type_mismatch("'mode' must be a string or JSON object")),
+    };
+    for part in inner(mode, "configureFailPoint.mode") {
+        let part = part?;
+        match part.name {
+            "times" => return count(&part).map(Mode::Times),
+            "skip" => return count(&part).map(Mode::Skip),
+            "activationProbability" => {
+                let RawBsonRef::Double(probability) = part.value else {
+                    return Err(Error::type_mismatch(
+                        "the 'activationProbability' option to 'mode' must be a double between 0 and 1",
+                    ));
+                };
+                if !(0.0..=1.0).contains(&probability) {
+                    return Err(Error::bad_value(format!(
+                        "activationProbability must be between 0.0 and 1.0; found {probability}"
+                    )));
+                }
+                return Ok(Mode::Sometimes(probability));
+            }
+            _ => {}
+        }
     }
-    Err(Error::bad_value("unknown mode of a fail point"))
+    Err(Error::bad_value(
+        "'mode' must be one of 'off', 'alwaysOn', 'times', 'skip' and 'activationProbability'",
+    ))
+}
+
+fn count(field: &Field<'_>) -> Result<u64> {
+    let number = field.i64()?;
+    u64::try_from(number).map_err(|_| {
+        Error::bad_value(format!("'{}' option to 'mode' must be positive", field.name))
+    })
 }
 
 fn parse_data(point: &mut FailPoint, field: &Field<'_>) -> Result<()> {
@@ -86,14 +119,19 @@ fn parse_data(point: &mut FailPoint, field: &Field<'_>) -> Result<()> {
                 point.close_by_default = false;
             }
             "blockConnection" => point.blocks = part.bool()?,
-            "blockTimeMS" => point.block = Duration::from_millis(part.non_negative()?),
+            "blockTimeMS" => point.block = Some(Duration::from_millis(part.non_negative()?)),
             "appName" => point.application = Some(part.str()?.to_owned()),
             "namespace" => point.namespace = Some(part.str()?.to_owned()),
             "writeConcernError" => {
                 point.write_concern_error = Some(Document::try_from(part.document()?)?);
             }
-            "errorExtraInfo" | "failInternalCommands" | "failAllCommands" | "threadName" => {
-                return Err(part.not_yet());
+            "errorExtraInfo" => point.extra = Some(Document::try_from(part.document()?)?),
+            "failAllCommands" => point.all_commands = part.bool()?,
+            "threadName" => point.connection = Some(part.str()?.to_owned()),
+            // Those of other members and routers, which do not connect here yet, and of the server
+            // itself, which sends itself none: clients' commands fail in any case.
+            "failInternalCommands" | "failLocalClients" => {
+                part.bool()?;
             }
             _ => return Err(part.unknown()),
         }

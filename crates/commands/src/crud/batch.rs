@@ -9,6 +9,7 @@ use crate::context::Context;
 use crate::writer::Writer;
 use bson::{RawDocument, RawDocumentBuf};
 use errors::Result;
+use limits::{Charge, LARGE_BYTES, Part};
 use query::{Plans, QueryCursor};
 use session::NewCursor;
 use std::sync::Arc;
@@ -19,6 +20,13 @@ use std::time::Duration;
 pub(crate) const FIRST_BATCH: u64 = 101;
 /// Bytes of documents in one batch.
 const MAX_BATCH_BYTES: usize = 16 * 1024 * 1024;
+/// Type, position and end of an element, and what a reply says after its batch.
+const ELEMENT_BYTES: usize = 1024;
+/// A batch with less room than this is full: the next document, which may be large, would have to be kept
+/// until the next batch.
+const NEARLY_FULL_BYTES: usize = 4096;
+/// Up to here a reply grows by doubling.
+const GROWING_BYTES: usize = 2 << 20;
 /// What is reserved for a batch at most, before it is known.
 const MAX_RESERVED_BYTES: usize = 128 * 1024;
 
@@ -50,9 +58,23 @@ pub(crate) struct Parked {
     /// Where its documents come from, and the command that made it: for the log and the profiler.
     pub(crate) plans: Plans,
     pub(crate) command: Option<RawDocumentBuf>,
+    /// For a large document that did not fit into the batch before.
+    pub(crate) memory: Option<Charge>,
 }
 
 impl Parked {
+    /// Counts what it keeps until the next batch. Where that is a large document for which there is no room it
+    /// fails with 146.
+    pub(crate) fn charge(&mut self) -> Result<()> {
+        let bytes = match &self.documents {
+            Documents::Query(cursor) => cursor.held_bytes(),
+            Documents::List(_) => 0,
+        };
+        let large = bytes > LARGE_BYTES;
+        self.memory = large.then(|| limits::charge(Part::Cursors, bytes)).transpose()?;
+        Ok(())
+    }
+
     /// Whether its end is only the end of what is there by now.
     pub(crate) fn is_tailable(&self) -> bool {
         matches!(&self.documents, Documents::Query(cursor) if cursor.is_tailable())
@@ -89,6 +111,7 @@ pub(crate) fn first_batch(
         time_left: None,
         plans: Plans::default(),
         command: None,
+        memory: None,
     };
     let open = context.reply.begin_document("cursor");
     let list = context.reply.begin_array("firstBatch");
@@ -101,6 +124,7 @@ pub(crate) fn first_batch(
     let id = if filled.exhausted || wanted.single_batch {
         0
     } else {
+        parked.charge()?;
         park_new(context, namespace, parked, wanted.no_timeout)
     };
     context.figures.cursor = id;
@@ -149,6 +173,9 @@ pub(crate) fn fill(reply: &mut Writer, parked: &mut Parked, size: u64) -> Result
         if parked.remaining == Some(0) {
             return Ok(Filled { count, exhausted: true });
         }
+        if count > 0 && reply.len() - start + NEARLY_FULL_BYTES > MAX_BATCH_BYTES {
+            return Ok(Filled { count, exhausted: false });
+        }
         let added = match &mut parked.documents {
             Documents::Query(cursor) => match cursor.next()? {
                 None => Added::End,
@@ -157,6 +184,7 @@ pub(crate) fn fill(reply: &mut Writer, parked: &mut Parked, size: u64) -> Result
                         let more = size.min(parked.remaining.unwrap_or(size));
                         reply.reserve(estimate(document, more));
                     }
+                    make_room(reply, document)?;
                     reply.element_document(count as usize, document);
                     Added::Yes
                 }
@@ -169,6 +197,7 @@ pub(crate) fn fill(reply: &mut Writer, parked: &mut Parked, size: u64) -> Result
             Documents::List(list) => match list.as_slice().first() {
                 None => Added::End,
                 Some(document) if fits(reply.len() - start, count, document) => {
+                    make_room(reply, document)?;
                     reply.element_document(count as usize, document);
                     list.next();
                     Added::Yes
@@ -195,6 +224,17 @@ pub(crate) fn fill(reply: &mut Writer, parked: &mut Parked, size: u64) -> Result
         Documents::Query(_) => false,
     };
     Ok(Filled { count, exhausted })
+}
+
+/// Has the operation admitted for a reply with this document in it too. A reply that gets large gets room
+/// for all that it may hold at once, so that it is not copied again and again as it grows.
+fn make_room(reply: &mut Writer, document: &RawDocument) -> Result<()> {
+    let bytes = reply.len() + document.as_bytes().len() + ELEMENT_BYTES;
+    limits::admit(bytes)?;
+    if bytes > GROWING_BYTES && bytes > reply.capacity() {
+        reply.reserve_exact((MAX_BATCH_BYTES + ELEMENT_BYTES).max(bytes) - reply.len());
+    }
+    Ok(())
 }
 
 enum Added {

@@ -90,6 +90,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         if let Documents::Query(cursor) = &mut parked.documents {
             cursor.park();
         }
+        parked.charge()?;
         if !out.park(now) {
             return Err(Error::new(Code::CURSOR_KILLED, "cursor was killed"));
         }

@@ -45,6 +45,11 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
     }
     context.reply.end(list);
+    if context.service.write_gate.is_closed() {
+        context.reply.bool("fsyncLock", true);
+        let text = "use db.fsyncUnlock() to terminate the fsync write/snapshot lock";
+        context.reply.str("info", text);
+    }
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! `hello` and `isMaster`: the first words of every client, and the stream by which it watches us.
 //!
 //! Always true: an awaitable hello waits its whole time out, unless the topology changes (a
-//! standalone's never does) or the server ends.
+//! standalone's never does) or the server ends. It holds no thread meanwhile: it asks to be run again.
 
 use crate::context::Context;
 use crate::fields::{Field, inner};
@@ -13,6 +13,7 @@ use crate::replication::status::write_hello;
 use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use session::Sessions;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The largest document a client may store.
@@ -23,8 +24,10 @@ pub(crate) const MAX_MESSAGE_BYTES: i32 = 48_000_000;
 pub(crate) const MAX_WRITE_BATCH: i32 = 100_000;
 /// MongoDB 8.0's protocol.
 pub(crate) const MAX_WIRE_VERSION: i32 = 25;
-/// The compressors of `wire`, ours first.
-const COMPRESSORS: [&str; 3] = ["snappy", "zstd", "zlib"];
+/// The compressors of `wire` with their numbers there.
+const COMPRESSORS: [(&str, u8); 3] = [("snappy", 1), ("zstd", 3), ("zlib", 2)];
+/// The longest that a hello waits, whatever the client says.
+const MAX_AWAIT: Duration = Duration::from_mins(10);
 /// The most a client may say about itself.
 const MAX_METADATA_BYTES: usize = 512;
 
@@ -50,7 +53,10 @@ struct Topology {
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let hello = parse(context, fields)?;
-    await_change(context, &hello)?;
+    context.wait = wait_for_change(context, &hello)?;
+    if context.wait.is_some() {
+        return Ok(());
+    }
     write(context, &hello);
     let streams = context.request.exhaust_allowed && hello.max_await.is_some();
     if streams && !context.service.is_stopping() {
@@ -201,13 +207,13 @@ fn keep_client(context: &Context<'_>, client: &RawDocument) -> Result<()> {
     Ok(())
 }
 
-/// Waits where the client already knows our topology.
-fn await_change(context: &mut Context<'_>, hello: &Hello<'_>) -> Result<()> {
+/// Until when to wait where the client already knows our topology; `None` for an answer now.
+fn wait_for_change(context: &Context<'_>, hello: &Hello<'_>) -> Result<Option<Duration>> {
     let (Some(topology), Some(max_await)) = (&hello.topology, hello.max_await) else {
-        return Ok(());
+        return Ok(None);
     };
     if topology.process_id != context.service.process_id {
-        return Ok(());
+        return Ok(None);
     }
     let counter = topology_counter(&context.service.replication);
     if topology.counter > counter {
@@ -220,17 +226,20 @@ fn await_change(context: &mut Context<'_>, hello: &Hello<'_>) -> Result<()> {
             ),
         ));
     }
-    let before = context.now();
+    context.check_interrupt()?;
+    let now = context.now();
+    let until = context
+        .request
+        .waited_until
+        .unwrap_or_else(|| now.saturating_add(Duration::from_millis(max_await).min(MAX_AWAIT)));
     let replication = &context.service.replication;
     // A node that stepped down elects itself again, and nobody else will tell its clients.
     let until = match replication.role(&context.service.os) {
-        Role::Secondary => replication.elects_itself_at().saturating_sub(before),
-        _ => Duration::MAX,
+        Role::Secondary => replication.elects_itself_at().min(until),
+        _ => until,
     };
-    let time = Duration::from_millis(max_await).min(until);
-    context.service.wait_for_topology(topology.counter, time);
-    context.waited = context.now().saturating_sub(before);
-    context.check_interrupt()
+    let waits = topology.counter == counter && now < until && !context.service.is_stopping();
+    Ok(waits.then_some(until))
 }
 
 fn write(context: &mut Context<'_>, hello: &Hello<'_>) {
@@ -252,13 +261,17 @@ fn write(context: &mut Context<'_>, hello: &Hello<'_>) {
     reply.i32("maxWireVersion", MAX_WIRE_VERSION);
     reply.bool("readOnly", false);
     let common: Vec<_> =
-        COMPRESSORS.into_iter().filter(|name| hello.compression.contains(name)).collect();
+        COMPRESSORS.iter().filter(|(name, _)| hello.compression.contains(name)).collect();
+    if hello.asks_compression {
+        let agreed = common.iter().fold(0, |agreed, (_, number)| agreed | 1 << number);
+        context.connection.compressors.store(agreed, Ordering::Relaxed);
+    }
     if hello.asks_compression && !common.is_empty() {
         // The client's order is its preference; it takes the first that both know.
         let list = reply.begin_array("compression");
         let mut at = 0;
         for name in &hello.compression {
-            if common.contains(name) {
+            if common.iter().any(|(other, _)| other == name) {
                 reply.element_str(at, name);
                 at += 1;
             }

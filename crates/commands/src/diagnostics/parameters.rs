@@ -1,16 +1,16 @@
 //! `getParameter` and `setParameter`: the server's knobs.
 //!
-//! Always true: a parameter listed as settable has an effect.
+//! Always true: a parameter listed as settable has an effect, and a command that fails has changed none.
 
-use super::build_info::FEATURE_VERSION;
+use super::log_levels::LogSettings;
 use super::storage_defaults;
 use crate::admin::merge_authz::AUTH_SCHEMA_VERSION;
 use crate::connection::Origin;
 use crate::context::Context;
-use crate::fields::Field;
+use crate::fields::{Field, type_name};
 use crate::registry::Command;
+use crate::replication::cluster_time::MAX_DRIFT_SECONDS;
 use crate::service::Service;
-use crate::writer::Writer;
 use bson::{Bson, RawBsonRef, doc};
 use errors::{Code, Error, Result};
 use std::sync::atomic::Ordering;
@@ -22,232 +22,449 @@ pub(crate) const GET_PARAMETER: Command =
 pub(crate) const SET_PARAMETER: Command =
     Command::new("setParameter", "Changes the server's parameters.", set).admin_only();
 
+/// Parameters that are kept together, and no other part of the server needs often.
+#[derive(Default)]
+pub(crate) struct Settings {
+    automation: String,
+    log: LogSettings,
+}
+
+impl Settings {
+    pub(crate) fn new(log: LogSettings) -> Self {
+        Self { automation: String::new(), log }
+    }
+}
+
+impl Service {
+    fn change_log(&self, change: impl FnOnce(&mut LogSettings)) {
+        let mut settings = self.settings.lock();
+        change(&mut settings.log);
+        self.host.set_log_settings(&settings.log);
+    }
+}
+
 type Read = fn(&Service) -> Bson;
-type Write = fn(&Service, i64);
+type Write = fn(&Service, &Value);
+
+/// What a parameter's values are, and which.
+#[derive(Clone, Copy)]
+enum Shape {
+    /// A whole number, at least and at most.
+    Whole(i64, i64),
+    /// Yes or no.
+    Switch,
+    /// A text of so many bytes at most.
+    Text(usize),
+    /// `{verbosity: 0, command: {verbosity: 2}, …}`.
+    LogLevels,
+}
+
+/// A value of the right shape.
+enum Value {
+    Whole(i64),
+    Switch(bool),
+    Text(String),
+    LogLevels(LogSettings),
+}
+
+impl Value {
+    fn whole(&self) -> i64 {
+        match self {
+            Self::Whole(number) => *number,
+            Self::Switch(value) => i64::from(*value),
+            Self::Text(_) | Self::LogLevels(_) => 0,
+        }
+    }
+
+    fn is_true(&self) -> bool {
+        self.whole() != 0
+    }
+}
+
+/// When a parameter may be set.
+#[derive(Clone, Copy, PartialEq)]
+enum When {
+    Never,
+    /// By the server itself, before it listens.
+    AtStart,
+    Anytime,
+}
 
 struct Parameter {
     name: &'static str,
+    shape: Shape,
+    when: When,
     read: Read,
-    /// The least and the greatest value, and how to set it.
-    write: Option<(i64, i64, Write)>,
-    /// Only the server itself may set it, before it listens.
-    only_at_start: bool,
+    write: Write,
 }
 
 const fn fixed(name: &'static str, read: Read) -> Parameter {
-    Parameter { name, read, write: None, only_at_start: false }
+    Parameter { name, shape: Shape::Switch, when: When::Never, read, write: |_, _| {} }
 }
+
+const fn whole(name: &'static str, least: i64, most: i64, read: Read, write: Write) -> Parameter {
+    Parameter { name, shape: Shape::Whole(least, most), when: When::Anytime, read, write }
+}
+
+const fn switch(name: &'static str, read: Read, write: Write) -> Parameter {
+    Parameter { name, shape: Shape::Switch, when: When::Anytime, read, write }
+}
+
+const fn at_start(parameter: Parameter) -> Parameter {
+    Parameter { when: When::AtStart, ..parameter }
+}
+
+const INT_MAX: i64 = i32::MAX as i64;
 
 static PARAMETERS: &[Parameter] = &[
     fixed("authSchemaVersion", |_| Bson::Int32(AUTH_SCHEMA_VERSION)),
     fixed("authenticationMechanisms", |_| Bson::Array(Vec::new())),
     Parameter {
-        name: "cursorTimeoutMillis",
-        read: |service| Bson::Int64(service.cursor_timeout_ms.load(Ordering::Relaxed) as i64),
-        write: Some((1, i32::MAX as i64, |service, value| {
-            service.cursor_timeout_ms.store(value as u64, Ordering::Relaxed);
-        })),
-        only_at_start: false,
+        name: "automationServiceDescriptor",
+        shape: Shape::Text(64),
+        when: When::Anytime,
+        read: |service| Bson::String(service.settings.lock().automation.clone()),
+        write: |service, value| {
+            if let Value::Text(text) = value {
+                service.settings.lock().automation.clone_from(text);
+            }
+        },
     },
-    Parameter {
-        name: "diagnosticDataCollectionEnabled",
-        read: |service| Bson::Boolean(service.keeps_history()),
-        write: Some((0, 1, |service, value| {
-            service.keeps_history.store(value != 0, Ordering::Relaxed);
-        })),
-        only_at_start: false,
-    },
-    Parameter {
-        name: "enableTestCommands",
-        read: |service| Bson::Boolean(service.test_commands.load(Ordering::Relaxed)),
-        write: Some((0, 1, |service, value| {
-            service.test_commands.store(value != 0, Ordering::Relaxed);
-        })),
-        only_at_start: true,
-    },
-    fixed("featureCompatibilityVersion", |_| Bson::Document(doc! { "version": FEATURE_VERSION })),
-    Parameter {
-        name: "internalQueryJavaScriptFnTimeoutMillis",
-        read: |service| Bson::Int32(service.scripting.call_limit_ms.load(Ordering::Relaxed) as i32),
-        write: Some((1, i32::MAX as i64, |service, value| {
-            service.scripting.call_limit_ms.store(value as u64, Ordering::Relaxed);
-        })),
-        only_at_start: false,
-    },
-    Parameter {
-        name: "javascriptEnabled",
-        read: |service| Bson::Boolean(service.scripting.enabled.load(Ordering::Relaxed)),
-        write: Some((0, 1, |service, value| {
-            service.scripting.enabled.store(value != 0, Ordering::Relaxed);
-        })),
-        only_at_start: true,
-    },
+    whole(
+        "cursorTimeoutMillis",
+        1,
+        INT_MAX,
+        |service| Bson::Int64(service.cursor_timeout_ms.load(Ordering::Relaxed) as i64),
+        |service, value| service.cursor_timeout_ms.store(value.whole() as u64, Ordering::Relaxed),
+    ),
+    switch(
+        "diagnosticDataCollectionEnabled",
+        |service| Bson::Boolean(service.keeps_history()),
+        |service, value| service.keeps_history.store(value.is_true(), Ordering::Relaxed),
+    ),
+    at_start(switch(
+        "enableTestCommands",
+        |service| Bson::Boolean(service.test_commands.load(Ordering::Relaxed)),
+        |service, value| service.test_commands.store(value.is_true(), Ordering::Relaxed),
+    )),
+    fixed("featureCompatibilityVersion", |service| {
+        Bson::Document(doc! { "version": service.feature_version() })
+    }),
+    whole(
+        "internalQueryJavaScriptFnTimeoutMillis",
+        1,
+        INT_MAX,
+        |service| Bson::Int32(service.scripting.call_limit_ms.load(Ordering::Relaxed) as i32),
+        |service, value| {
+            service.scripting.call_limit_ms.store(value.whole() as u64, Ordering::Relaxed);
+        },
+    ),
+    at_start(switch(
+        "javascriptEnabled",
+        |service| Bson::Boolean(service.scripting.enabled.load(Ordering::Relaxed)),
+        |service, value| service.scripting.enabled.store(value.is_true(), Ordering::Relaxed),
+    )),
     fixed("localLogicalSessionTimeoutMinutes", |_| Bson::Int32(30)),
+    Parameter {
+        name: "logComponentVerbosity",
+        shape: Shape::LogLevels,
+        when: When::Anytime,
+        read: |service| Bson::Document(service.settings.lock().log.shown()),
+        write: |service, value| {
+            if let Value::LogLevels(levels) = value {
+                service.change_log(|log| log.take_levels(levels));
+            }
+        },
+    },
+    whole(
+        "logLevel",
+        0,
+        5,
+        |service| Bson::Int32(i32::from(service.settings.lock().log.level)),
+        |service, value| service.change_log(|log| log.level = value.whole() as u8),
+    ),
+    fixed("maxAcceptableLogicalClockDriftSecs", |_| Bson::Int64(MAX_DRIFT_SECONDS as i64)),
     fixed("maxBSONDepth", |_| Bson::Int32(200)),
     fixed("maxSessions", |_| Bson::Int32(session::Sessions::MAX as i32)),
-    Parameter {
-        name: "maxTransactionLockRequestTimeoutMillis",
-        read: |service| Bson::Int32(service.lock_patience_ms.load(Ordering::Relaxed) as i32),
-        write: Some((0, i32::MAX as i64, |service, value| {
-            service.lock_patience_ms.store(value as u64, Ordering::Relaxed);
-        })),
-        only_at_start: false,
-    },
-    Parameter {
-        name: "minSnapshotHistoryWindowInSeconds",
-        read: |service| Bson::Int32(service.replication.clock.window().as_secs() as i32),
-        write: Some((0, i32::MAX as i64, |service, value| {
-            service.replication.clock.set_window(Duration::from_secs(value as u64));
-        })),
-        only_at_start: false,
-    },
-    fixed("notablescan", |_| Bson::Boolean(false)),
-    // Judged by the program before it listens.
-    Parameter {
-        name: "refuseOpenBind",
-        read: |service| Bson::Boolean(service.refuse_open_bind.load(Ordering::Relaxed)),
-        write: Some((0, 1, |service, value| {
-            service.refuse_open_bind.store(value != 0, Ordering::Relaxed);
-        })),
-        only_at_start: true,
-    },
-    fixed("requireApiVersion", |_| Bson::Boolean(false)),
-    Parameter {
-        name: "slowOpThresholdMs",
-        read: |service| Bson::Int64(service.profiler.slow_ms() as i64),
-        write: Some((0, i64::MAX, |service, value| service.profiler.set_slow_ms(value as u64))),
-        only_at_start: false,
-    },
-    Parameter {
-        name: "transactionLifetimeLimitSeconds",
-        read: |service| {
-            Bson::Int32(service.transaction_lifetime_secs.load(Ordering::Relaxed) as i32)
+    whole(
+        "maxTransactionLockRequestTimeoutMillis",
+        0,
+        INT_MAX,
+        |service| Bson::Int32(service.lock_patience_ms.load(Ordering::Relaxed) as i32),
+        |service, value| service.lock_patience_ms.store(value.whole() as u64, Ordering::Relaxed),
+    ),
+    whole(
+        "minSnapshotHistoryWindowInSeconds",
+        0,
+        INT_MAX,
+        |service| Bson::Int32(service.replication.clock.window().as_secs() as i32),
+        |service, value| {
+            service.replication.clock.set_window(Duration::from_secs(value.whole() as u64));
         },
-        write: Some((1, i32::MAX as i64, |service, value| {
-            service.transaction_lifetime_secs.store(value as u64, Ordering::Relaxed);
-        })),
-        only_at_start: false,
-    },
-    Parameter {
-        name: "ttlMonitorSleepSecs",
-        read: |service| Bson::Int32(service.ttl_sleep_secs.load(Ordering::Relaxed) as i32),
-        write: Some((1, i32::MAX as i64, |service, value| service.set_ttl_sleep(value as u64))),
-        only_at_start: false,
-    },
+    ),
+    fixed("notablescan", |_| Bson::Boolean(false)),
+    switch(
+        "quiet",
+        |service| Bson::Boolean(service.settings.lock().log.quiet),
+        |service, value| service.change_log(|log| log.quiet = value.is_true()),
+    ),
+    // Judged by the program before it listens; kept here for who asks what holds.
+    at_start(switch(
+        "refuseOpenBind",
+        |service| Bson::Boolean(service.refuse_open_bind.load(Ordering::Relaxed)),
+        |service, value| service.refuse_open_bind.store(value.is_true(), Ordering::Relaxed),
+    )),
+    fixed("requireApiVersion", |_| Bson::Boolean(false)),
+    whole(
+        "slowOpThresholdMs",
+        0,
+        i64::MAX,
+        |service| Bson::Int64(service.profiler.slow_ms() as i64),
+        |service, value| service.profiler.set_slow_ms(value.whole() as u64),
+    ),
+    whole(
+        "transactionLifetimeLimitSeconds",
+        1,
+        INT_MAX,
+        |service| Bson::Int32(service.transaction_lifetime_secs.load(Ordering::Relaxed) as i32),
+        |service, value| {
+            service.transaction_lifetime_secs.store(value.whole() as u64, Ordering::Relaxed);
+        },
+    ),
+    whole(
+        "ttlMonitorSleepSecs",
+        1,
+        INT_MAX,
+        |service| Bson::Int32(service.ttl_sleep_secs.load(Ordering::Relaxed) as i32),
+        |service, value| service.set_ttl_sleep(value.whole() as u64),
+    ),
 ];
 
-fn get(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let mut all = matches!(fields[0].value, RawBsonRef::String("*"));
-    let mut details = false;
-    if let RawBsonRef::Document(options) = fields[0].value {
+/// Parameters of MongoDB that are about users, TLS and keys: refused by their name, for a server that
+/// took them without a word would be thought to be safer than it is.
+const OF_SECURITY: [&str; 18] = [
+    "auditAuthorizationSuccess",
+    "clusterAuthMode",
+    "enableLocalhostAuthBypass",
+    "KeysRotationIntervalSec",
+    "opensslCipherConfig",
+    "opensslDiffieHellmanParameters",
+    "saslHostName",
+    "saslServiceName",
+    "saslauthdPath",
+    "scramIterationCount",
+    "scramSHA256IterationCount",
+    "sslMode",
+    "sslWithholdClientCertificate",
+    "tlsMode",
+    "tlsUseSystemCA",
+    "tlsWithholdClientCertificate",
+    "tlsX509ClusterAuthDNOverride",
+    "tlsX509ExpirationWarningThresholdDays",
+];
+
+/// What `getParameter` was asked for.
+#[derive(Default)]
+struct Wanted {
+    all: bool,
+    details: bool,
+    /// Only those that may be set then.
+    set_at: Option<When>,
+}
+
+impl Wanted {
+    fn parse(field: &Field<'_>) -> Result<Self> {
+        let RawBsonRef::Document(options) = field.value else {
+            return Ok(Self {
+                all: matches!(field.value, RawBsonRef::String("*")),
+                ..Self::default()
+            });
+        };
+        let mut wanted = Self::default();
         for option in crate::fields::inner(options, "getParameter") {
             let option = option?;
             match option.name {
-                "allParameters" => all = option.bool()?,
-                "showDetails" => details = option.bool()?,
-                "setAt" => {}
+                "allParameters" => wanted.all = option.bool()?,
+                "showDetails" => wanted.details = option.bool()?,
+                "setAt" => {
+                    wanted.set_at = Some(match option.str()? {
+                        "startup" => When::AtStart,
+                        "runtime" => When::Anytime,
+                        other => {
+                            return Err(Error::bad_value(format!(
+                                "Enumeration value '{other}' for field 'getParameter.setAt' is not a \
+                                 valid value."
+                            )));
+                        }
+                    });
+                }
                 _ => return Err(option.unknown()),
             }
         }
+        Ok(wanted)
     }
-    let mut found = false;
+
+    fn takes(&self, name: &str, when: When, fields: &[Field<'_>]) -> bool {
+        let then = match self.set_at {
+            None => true,
+            Some(When::AtStart) => when != When::Never,
+            Some(_) => when == When::Anytime,
+        };
+        then && (self.all || fields[1..].iter().any(|field| field.name == name))
+    }
+}
+
+fn get(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let wanted = Wanted::parse(&fields[0])?;
+    let service = context.service;
+    let mut found = Vec::new();
     for name in storage_defaults::NAMES {
-        if all || fields[1..].iter().any(|field| field.name == name) {
-            write_value(
-                &mut context.reply,
-                name,
-                &storage_defaults::read(context.service, name),
-                details,
-            );
-            found = true;
+        if wanted.takes(name, When::Anytime, fields) {
+            found.push((name, storage_defaults::read(service, name), When::Anytime));
         }
     }
     for parameter in PARAMETERS {
-        if all || fields[1..].iter().any(|field| field.name == parameter.name) {
-            write(&mut context.reply, context.service, parameter, details);
-            found = true;
+        if wanted.takes(parameter.name, parameter.when, fields) {
+            found.push((parameter.name, (parameter.read)(service), parameter.when));
         }
     }
-    if !found {
+    if found.is_empty() {
         return Err(Error::new(Code::INVALID_OPTIONS, "no option found to get"));
+    }
+    found.sort_unstable_by_key(|(name, ..)| *name);
+    for (name, value, when) in found {
+        if !wanted.details {
+            context.reply.bson(name, &value);
+            continue;
+        }
+        let one = context.reply.begin_document(name);
+        context.reply.bson("value", &value);
+        context.reply.bool("settableAtRuntime", when == When::Anytime);
+        context.reply.bool("settableAtStartup", when != When::Never);
+        context.reply.end(one);
     }
     Ok(())
 }
 
-fn write(reply: &mut Writer, service: &Service, parameter: &Parameter, details: bool) {
-    let value = (parameter.read)(service);
-    if !details {
-        return reply.bson(parameter.name, &value);
-    }
-    let one = reply.begin_document(parameter.name);
-    reply.bson("value", &value);
-    reply.bool("settableAtRuntime", parameter.write.is_some() && !parameter.only_at_start);
-    reply.bool("settableAtStartup", parameter.write.is_some());
-    reply.end(one);
-}
-
-fn write_value(reply: &mut Writer, name: &str, value: &Bson, details: bool) {
-    if !details {
-        return reply.bson(name, value);
-    }
-    let one = reply.begin_document(name);
-    reply.bson("value", value);
-    reply.bool("settableAtRuntime", true);
-    reply.bool("settableAtStartup", true);
-    reply.end(one);
-}
-
+/// All of the values are looked at before one is set: a command that fails has changed nothing.
 fn set(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let service = context.service;
-    if fields.len() < 2 {
+    let Some(first) = fields.get(1) else {
         return Err(Error::new(
             Code::INVALID_OPTIONS,
             "no option found to set, use help:true to see options ",
         ));
-    }
+    };
+    let mut values = Vec::new();
     for field in &fields[1..] {
         if storage_defaults::NAMES.contains(&field.name) {
-            let was = storage_defaults::read(service, field.name);
-            storage_defaults::set(service, field)?;
-            if field.name == fields[1].name {
-                context.reply.bson("was", &was);
-            }
+            storage_defaults::check(service, field)?;
             continue;
         }
-        let Some(parameter) = PARAMETERS.iter().find(|p| p.name == field.name) else {
-            return Err(Error::new(
-                Code::INVALID_OPTIONS,
-                format!(
-                    "attempted to set unrecognized parameter [{}], use help:true to see options ",
-                    field.name
-                ),
-            ));
-        };
-        let starting = context.connection.origin == Origin::Startup;
-        let settable = parameter.write.filter(|_| starting || !parameter.only_at_start);
-        let Some((least, most, write)) = settable else {
-            return Err(Error::new(
-                Code::ILLEGAL_OPERATION,
-                format!("not allowed to change [{}] at runtime", field.name),
-            ));
-        };
-        let value = match field.value {
-            RawBsonRef::Boolean(set) => i64::from(set),
-            _ => field.i64()?,
-        };
-        if !(least..=most).contains(&value) {
-            let relation = if value < least { "greater" } else { "less" };
-            let bound = if value < least { least } else { most };
-            return Err(Error::bad_value(format!(
-                "Invalid value for parameter {}: {value} is not {relation} than or equal to {bound}",
+        let parameter = settable(context, field)?;
+        values.push((parameter, parse(parameter, field)?));
+    }
+    let was = match PARAMETERS.iter().find(|parameter| parameter.name == first.name) {
+        Some(parameter) => (parameter.read)(service),
+        None => storage_defaults::read(service, first.name),
+    };
+    for field in fields[1..].iter().filter(|f| storage_defaults::NAMES.contains(&f.name)) {
+        storage_defaults::set(service, field)?;
+    }
+    for (parameter, value) in values {
+        (parameter.write)(service, &value);
+    }
+    context.reply.bson("was", &was);
+    Ok(())
+}
+
+/// The parameter of a field, where it may be set now.
+fn settable(context: &Context<'_>, field: &Field<'_>) -> Result<&'static Parameter> {
+    if OF_SECURITY.contains(&field.name) {
+        return Err(Error::new(
+            Code::NOT_IMPLEMENTED,
+            format!(
+                "parameter {} is not supported by this version of FernDB, and is not ignored",
                 field.name
-            )));
+            ),
+        ));
+    }
+    let Some(parameter) = PARAMETERS.iter().find(|parameter| parameter.name == field.name) else {
+        return Err(Error::new(
+            Code::INVALID_OPTIONS,
+            format!(
+                "attempted to set unrecognized parameter [{}], use help:true to see options ",
+                field.name
+            ),
+        ));
+    };
+    let starting = context.connection.origin == Origin::Startup;
+    match parameter.when {
+        When::Anytime => Ok(parameter),
+        When::AtStart if starting => Ok(parameter),
+        _ => Err(Error::new(
+            Code::ILLEGAL_OPERATION,
+            format!("not allowed to change [{}] at runtime", field.name),
+        )),
+    }
+}
+
+/// A value as the parameter takes it. MongoDB reads a yes out of whatever is not 0, null or absent,
+/// and a whole number out of any number that fits.
+fn parse(parameter: &Parameter, field: &Field<'_>) -> Result<Value> {
+    let name = parameter.name;
+    match parameter.shape {
+        Shape::Switch => Ok(Value::Switch(match field.value {
+            RawBsonRef::Boolean(value) => value,
+            RawBsonRef::Null | RawBsonRef::Undefined => false,
+            RawBsonRef::Double(number) => number != 0.0,
+            // What `--setParameter` of the command line gives.
+            RawBsonRef::String("false" | "off" | "0") => false,
+            other => crate::fields::as_i64(other) != Some(0),
+        })),
+        Shape::Whole(least, most) => {
+            let number = match field.value {
+                RawBsonRef::Boolean(set) => Some(i64::from(set)),
+                RawBsonRef::Double(number) if number.is_nan() => None,
+                value => crate::fields::as_i64(value),
+            };
+            let number = number.ok_or_else(|| {
+                Error::bad_value(format!(
+                    "Invalid value for parameter {name}: {} is no whole number",
+                    type_name(field.value)
+                ))
+            })?;
+            if !(least..=most).contains(&number) {
+                let relation = if number < least { "greater" } else { "less" };
+                let bound = if number < least { least } else { most };
+                return Err(Error::bad_value(format!(
+                    "Invalid value for parameter {name}: {number} is not {relation} than or equal to {bound}"
+                )));
+            }
+            Ok(Value::Whole(number))
         }
-        let was = (parameter.read)(service);
-        write(service, value);
-        if field.name == fields[1].name {
-            context.reply.bson("was", &was);
+        Shape::Text(most) => {
+            let RawBsonRef::String(text) = field.value else {
+                return Err(Error::type_mismatch(format!(
+                    "Failed to set parameter {name}: it must be a string"
+                )));
+            };
+            if text.len() > most {
+                return Err(Error::new(
+                    Code::OVERFLOW,
+                    format!("Value for parameter {name} must be no more than {most} bytes"),
+                ));
+            }
+            Ok(Value::Text(text.to_owned()))
+        }
+        Shape::LogLevels => {
+            let RawBsonRef::Document(levels) = field.value else {
+                return Err(Error::type_mismatch(format!(
+                    "{name} is not a BSON object: {}",
+                    type_name(field.value)
+                )));
+            };
+            LogSettings::parse(levels).map(Value::LogLevels)
         }
     }
-    Ok(())
 }

@@ -40,6 +40,7 @@ static SECTIONS: &[(&str, bool, Section)] = &[
     ("globalLock", true, global_lock),
     ("logicalSessionRecordCache", true, session_cache),
     ("mem", true, memory),
+    ("memoryAccount", true, memory_account),
     ("metrics", true, metrics),
     ("network", true, network),
     ("opLatencies", true, |service, writer| latencies(service, writer, false)),
@@ -139,6 +140,7 @@ fn connections(service: &Service, writer: &mut Writer) {
     writer.number("rejected", network.rejected);
     writer.number("active", network.active);
     writer.number("threaded", network.active);
+    writer.number("awaitingTopologyChanges", network.awaiting);
 }
 
 fn extra_info(_service: &Service, writer: &mut Writer) {
@@ -184,6 +186,43 @@ fn memory(_service: &Service, writer: &mut Writer) {
     writer.number("resident", os::resident_bytes() >> 20);
     writer.number("virtual", os::resident_bytes() >> 20);
     writer.bool("supported", true);
+}
+
+/// Who holds how much: clients' part, the engine's part, and what the allocator says of both.
+fn memory_account(service: &Service, writer: &mut Writer) {
+    let account = &service.memory;
+    let clients = writer.begin_document("clients");
+    writer.long("capacity", account.capacity());
+    writer.long("total", account.total());
+    writer.long("refused", account.refused());
+    writer.bool("awaited", account.is_awaited());
+    let parts = writer.begin_document("parts");
+    for (name, bytes) in account.usage().iter() {
+        writer.long(name, bytes);
+    }
+    writer.end(parts);
+    writer.end(clients);
+    let (capacity, held) = service.catalog.engine().memory();
+    let engine = writer.begin_document("engine");
+    writer.long("capacity", capacity);
+    writer.long("total", held.total());
+    let parts = writer.begin_document("parts");
+    for (name, bytes) in held.iter() {
+        writer.long(name, bytes);
+    }
+    writer.end(parts);
+    writer.end(engine);
+    // What is lent is counted where it was lent to.
+    let lent = held.iter().find(|(name, _)| *name == "lent").map_or(0, |(_, bytes)| bytes);
+    writer.long("total", (account.total() + held.total()).saturating_sub(lent));
+    writer.long("resident", os::resident_bytes());
+    if let Some(allocator) = service.host.allocator() {
+        let open = writer.begin_document("allocator");
+        writer.long("allocated", allocator.allocated);
+        writer.long("active", allocator.active);
+        writer.long("resident", allocator.resident);
+        writer.end(open);
+    }
 }
 
 fn network(service: &Service, writer: &mut Writer) {

@@ -6,6 +6,7 @@
 use crate::fields::Field;
 use crate::service::Service;
 use bson::Bson;
+use catalog::StorageOptions;
 use catalog::storage::DictionaryOptions;
 use errors::{Error, Result};
 
@@ -36,8 +37,18 @@ pub(crate) fn read(service: &Service, parameter: &str) -> Bson {
     }
 }
 
-/// Changes a parameter. A value is refused as it would be in `create`.
+/// Whether a parameter would take this value; it is refused as it would be in `create`.
+pub(crate) fn check(service: &Service, field: &Field<'_>) -> Result<()> {
+    changed(service, field).map(drop)
+}
+
+/// Changes a parameter.
 pub(crate) fn set(service: &Service, field: &Field<'_>) -> Result<()> {
+    service.catalog.set_storage_defaults(changed(service, field)?);
+    Ok(())
+}
+
+fn changed(service: &Service, field: &Field<'_>) -> Result<StorageOptions> {
     let mut defaults = service.catalog.storage_defaults();
     let taken = match option(field.name) {
         Some(option) => defaults.take(option, field.value)?,
@@ -46,6 +57,5 @@ pub(crate) fn set(service: &Service, field: &Field<'_>) -> Result<()> {
     if !taken {
         return Err(Error::bad_value(format!("no storage option behind {}", field.name)));
     }
-    service.catalog.set_storage_defaults(defaults);
-    Ok(())
+    Ok(defaults)
 }

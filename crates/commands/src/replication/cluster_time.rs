@@ -7,7 +7,10 @@
 //!
 //! Always true:
 //! 1. It never goes back, also not over a crash or a wall clock that was set back: only seconds
-//!    below a *lease* are handed out, the lease is on stable storage, and a start begins above it.
+//!    up to a *lease* are handed out, the lease is on stable storage, and a start begins above it.
+//!    It is stored ahead of use; where it is used up nevertheless, one request stores the next one
+//!    and the others go on below the wall clock. Nobody waits for the disk with the lock that
+//!    every reply takes.
 //! 2. The same stored document holds the term, which only grows.
 //! 3. The state of a time is the state at the newest commit seen when the clock ticked to it. The
 //!    states of a short window, a few seconds, can all be read again; beyond it those that are
@@ -18,7 +21,7 @@ use bson::{Timestamp, doc};
 use catalog::{Catalog, Namespace, Snapshot, Timestamp as CommitTime};
 use errors::{Code, Error, Result};
 use os::Os;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,14 +60,17 @@ pub(crate) struct ClusterClock {
     seen: AtomicU64,
     /// Milliseconds for which every state is kept.
     window_ms: AtomicU64,
-    /// Guards ticking and the history.
+    /// Only seconds up to here may be handed out. Changed in the turn of `storing`.
+    lease: AtomicU64,
+    /// One at a time stores the lease and the term. Taken before `inner`; held over the disk.
+    storing: Mutex<()>,
+    /// Guards ticking and the history. Never held over a wait for the disk.
     inner: Mutex<Inner>,
 }
 
 #[derive(Default)]
 struct Inner {
-    /// Only seconds up to here may be handed out.
-    lease: u64,
+    /// Changed in the turn of `storing`.
     term: i64,
     pins: VecDeque<Pin>,
     /// The times of the window, ascending; the last one is the newest.
@@ -101,19 +107,22 @@ impl ClusterClock {
             newest: AtomicU64::new(0),
             seen: AtomicU64::new(0),
             window_ms: AtomicU64::new(Self::WINDOW.as_millis() as u64),
+            lease: AtomicU64::new(0),
+            storing: Mutex::default(),
             inner: Mutex::default(),
         }
     }
 
     /// Goes on above everything handed out before this start. Waits for the disk.
     pub(crate) fn start(&self) -> Result<()> {
-        let mut inner = self.inner.lock();
+        let mut lease = 0;
         if let Some(stored) = self.catalog.system_document(&namespace()?)? {
-            inner.term = stored.get_i64("term").unwrap_or(0);
-            inner.lease = stored.get_i64("lease").unwrap_or(0).unsigned_abs();
+            self.inner.lock().term = stored.get_i64("term").unwrap_or(0);
+            lease = stored.get_i64("lease").unwrap_or(0).unsigned_abs();
         }
-        let second = self.wall_seconds().max(inner.lease + 1);
-        self.renew(&mut inner, second)?;
+        let second = self.wall_seconds().max(lease + 1);
+        self.renew(&self.storing.lock(), second)?;
+        let mut inner = self.inner.lock();
         let commit = self.catalog.engine().newest_commit();
         self.catalog.engine().keep_history((!self.window().is_zero()).then_some(commit));
         self.newest.store(second << 32 | 1, Ordering::Release);
@@ -178,55 +187,54 @@ impl ClusterClock {
 
     /// The next term, stored before it is told. Waits for the disk.
     pub(crate) fn next_term(&self) -> Result<i64> {
-        let mut inner = self.inner.lock();
-        inner.term += 1;
-        let lease = inner.lease;
-        self.store(&inner, lease)?;
-        Ok(inner.term)
+        let _turn = self.storing.lock();
+        let term = self.inner.lock().term + 1;
+        self.store(term, self.lease.load(Ordering::Acquire))?;
+        self.inner.lock().term = term;
+        Ok(term)
     }
 
-    /// The time of the newest state. May wait for the disk where the lease is used up.
+    /// The time of the newest state. Where the lease is used up one caller waits for the disk.
     pub(crate) fn now(&self) -> Timestamp {
         let newest = self.catalog.engine().newest_commit().0;
         if newest <= self.seen.load(Ordering::Acquire) {
             return unpack(self.newest.load(Ordering::Acquire));
         }
+        let second = self.wall_seconds();
+        if second > self.lease.load(Ordering::Acquire)
+            && let Some(turn) = self.storing.try_lock()
+        {
+            // Where it fails the engine has stopped, and every write with it.
+            let _later = self.renew(&turn, second);
+        }
         let mut inner = self.inner.lock();
         unpack(self.tick(&mut inner))
     }
 
-    /// Ticks where a commit came since; the packed time.
+    /// Ticks where a commit came since; the packed time. As long as no lease reaches the wall clock's
+    /// second it stays below that.
     fn tick(&self, inner: &mut Inner) -> u64 {
         let commit = self.catalog.engine().newest_commit().0;
         let before = self.newest.load(Ordering::Acquire);
         if commit <= self.seen.load(Ordering::Acquire) {
             return before;
         }
-        let next = (before + 1).max(self.wall_seconds() << 32 | 1);
+        let second = self.wall_seconds().min(self.lease.load(Ordering::Acquire));
+        let next = (before + 1).max(second << 32 | 1);
         self.move_to(inner, next, commit);
         self.newest.load(Ordering::Acquire)
     }
 
-    /// Moves to a time that shows everything up to `commit`.
-    fn move_to(&self, inner: &mut Inner, next: u64, mut commit: u64) {
-        let mut moves = true;
-        if next >> 32 > inner.lease {
-            // Where it fails the engine has stopped, and every write with it: time stands still.
-            moves = self.renew(inner, next >> 32).is_ok();
-            // The renewal is a commit itself, and none to tick for.
-            commit = commit.max(self.catalog.engine().newest_commit().0);
+    /// Moves to a time within the lease that shows everything up to `commit`.
+    fn move_to(&self, inner: &mut Inner, next: u64, commit: u64) {
+        debug_assert!(next >> 32 <= self.lease.load(Ordering::Acquire), "handed out unstored");
+        if let Some(pin) = inner.pins.back_mut() {
+            pin.until.get_or_insert(next);
         }
-        if moves {
-            if let Some(pin) = inner.pins.back_mut() {
-                pin.until.get_or_insert(next);
-            }
-            self.newest.store(next, Ordering::Release);
-        }
+        self.newest.store(next, Ordering::Release);
         // After the time: who finds its commit seen must not be told an older time.
         self.seen.fetch_max(commit, Ordering::AcqRel);
-        if moves {
-            self.note(inner);
-        }
+        self.note(inner);
     }
 
     /// Follows a client that has seen a later time elsewhere.
@@ -241,9 +249,15 @@ impl ClusterClock {
                 "New cluster time is too far from this node's wall clock time.",
             ));
         }
+        let is_stored = seen >> 32 <= self.lease.load(Ordering::Acquire);
+        if !is_stored {
+            self.renew(&self.storing.lock(), seen >> 32)?;
+        }
         let mut inner = self.inner.lock();
         if seen > self.newest.load(Ordering::Acquire) {
-            self.move_to(&mut inner, seen, 0);
+            // The renewal is a commit itself, and none to tick for.
+            let newest = || self.catalog.engine().newest_commit().0;
+            self.move_to(&mut inner, seen, if is_stored { 0 } else { newest() });
         }
         Ok(())
     }
@@ -254,25 +268,32 @@ impl ClusterClock {
         let (now, life) = (self.os.clock.monotonic(), self.window().max(PIN_LIFE));
         inner.pins.retain(|pin| now.saturating_sub(pin.last_use) < life);
         self.trim(&mut inner);
+        drop(inner);
         let newest = self.newest.load(Ordering::Acquire) >> 32;
         // An idle server's time stands still, and nothing is to be written for it.
         let ticked = newest + RENEW_SECONDS > self.wall_seconds();
-        if ticked && inner.lease < self.wall_seconds() + RENEW_SECONDS {
+        if ticked && self.lease.load(Ordering::Acquire) < self.wall_seconds() + RENEW_SECONDS {
             // Failing here only means trying again when a second is needed.
-            let _later = self.renew(&mut inner, newest);
+            let _later = self.renew(&self.storing.lock(), newest);
         }
     }
 
-    /// Makes seconds up to `second` and some more available.
-    fn renew(&self, inner: &mut Inner, second: u64) -> Result<()> {
+    /// Makes seconds up to `second` and some more available, in the turn of `storing`. Waits for the
+    /// disk.
+    fn renew(&self, _turn: &MutexGuard<'_, ()>, second: u64) -> Result<()> {
+        if second > self.wall_seconds() && second <= self.lease.load(Ordering::Acquire) {
+            // Somebody else has, while this one waited for its turn.
+            return Ok(());
+        }
         let lease = second.max(self.wall_seconds() + LEASE_SECONDS);
-        self.store(inner, lease)?;
-        inner.lease = lease;
+        let term = self.inner.lock().term;
+        self.store(term, lease)?;
+        self.lease.fetch_max(lease, Ordering::AcqRel);
         Ok(())
     }
 
-    fn store(&self, inner: &Inner, lease: u64) -> Result<()> {
-        let document = doc! { "_id": "self", "term": inner.term, "lease": lease as i64 };
+    fn store(&self, term: i64, lease: u64) -> Result<()> {
+        let document = doc! { "_id": "self", "term": term, "lease": lease as i64 };
         let document = RawDocumentBuf::try_from(&document)?;
         catalog::besides_the_task(|| self.catalog.put_system_document(&namespace()?, &document))?;
         self.catalog.sync()
@@ -373,4 +394,44 @@ fn shown(time: Timestamp) -> String {
 
 fn namespace() -> Result<Namespace> {
     Namespace::new("local", "replset.election")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use catalog::{CatalogOptions, Engine};
+
+    #[test]
+    fn replies_go_on_within_the_old_lease_while_a_new_one_is_stored() {
+        let os = Os::real();
+        let options = CatalogOptions::new(os.clone(), std::env::temp_dir());
+        let catalog = Catalog::open(Engine::temporary(), options).unwrap();
+        let clock = ClusterClock::new(&catalog, &os);
+        clock.start().unwrap();
+        let commit = || {
+            let document = RawDocumentBuf::try_from(&doc! { "_id": "other" }).unwrap();
+            let namespace = namespace().unwrap();
+            catalog.put_system_document(&namespace, &document).unwrap();
+        };
+        commit();
+        let first = clock.now();
+        // The lease is used up, and somebody is at the disk for the next one.
+        let used_up = u64::from(first.time);
+        clock.lease.store(used_up, Ordering::Release);
+        let storing = clock.storing.lock();
+        while clock.wall_seconds() <= used_up {
+            std::thread::yield_now();
+        }
+        for _ in 0..3 {
+            commit();
+            let now = clock.now();
+            assert_eq!(u64::from(now.time), used_up, "no second is handed out that is not stored");
+            assert!(pack(now) > pack(first), "every commit has a time");
+        }
+        assert!(clock.pin_newest().0.time <= used_up as u32);
+        drop(storing);
+        commit();
+        assert!(u64::from(clock.now().time) > used_up, "whoever comes first stores it");
+        assert!(clock.lease.load(Ordering::Acquire) > used_up);
+    }
 }

@@ -54,6 +54,7 @@ pub(crate) fn parse(concern: &RawDocument) -> Result<ReadConcern> {
     for part in inner(concern, "readConcern") {
         let part = part?;
         match part.name {
+            "level" if part.is_null() => {}
             "level" => {
                 parsed.level = Some(match part.str()? {
                     "local" => Level::Local,
@@ -72,7 +73,8 @@ pub(crate) fn parse(concern: &RawDocument) -> Result<ReadConcern> {
             "afterClusterTime" => parsed.after = Some(timestamp(&part)?),
             "atClusterTime" => parsed.at = Some(timestamp(&part)?),
             "afterOpTime" => return Err(part.not_yet()),
-            "provenance" | "allowTransactionTableSnapshot" | "waitLastStableRecoveryTimestamp" => {}
+            "provenance" => check_provenance(&part)?,
+            "allowTransactionTableSnapshot" | "waitLastStableRecoveryTimestamp" => {}
             _ => return Err(part.unknown()),
         }
     }
@@ -103,6 +105,28 @@ pub(crate) fn parse(concern: &RawDocument) -> Result<ReadConcern> {
         );
     }
     Ok(parsed)
+}
+
+/// Where a concern came from, as routers tell members: one of MongoDB's words.
+pub(super) fn check_provenance(field: &Field<'_>) -> Result<()> {
+    const WORDS: [&str; 5] = [
+        "clientSupplied",
+        "implicitDefault",
+        "customDefault",
+        "getLastErrorDefaults",
+        "internalWriteDefault",
+    ];
+    if field.is_null() {
+        return Ok(());
+    }
+    let word = field.str()?;
+    if WORDS.contains(&word) {
+        return Ok(());
+    }
+    Err(Error::bad_value(format!(
+        "Enumeration value '{word}' for field '{}.provenance' is not a valid value.",
+        field.place
+    )))
 }
 
 fn timestamp(field: &Field<'_>) -> Result<Timestamp> {

@@ -60,7 +60,8 @@ pub(crate) fn parse<'a>(command: &Command, field: &Field<'a>) -> Result<WriteCon
             "fsync" => fsync = Some(part.bool()?),
             // Nobody to wait for; only the type matters, and the error says it again.
             "wtimeout" => concern.timeout_ms = part.i64()?,
-            "provenance" | "getLastError" | "wElectionId" | "wOpTime" => {}
+            "provenance" => super::read_concern::check_provenance(&part)?,
+            "getLastError" | "wElectionId" | "wOpTime" => {}
             _ => return Err(part.unknown()),
         }
     }

@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::Command;
 use errors::Result;
+use std::collections::BTreeSet;
 
 pub(crate) const END_SESSIONS: Command =
     Command::new("endSessions", "Ends sessions, with their cursors and open transactions.", end)
@@ -14,7 +15,7 @@ pub(crate) const REFRESH_SESSIONS: Command =
     Command::new("refreshSessions", "Keeps sessions from expiring.", refresh).api_v1();
 
 fn end(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let list = parse_list(&fields[0])?;
+    let list: BTreeSet<_> = parse_list(&fields[0])?.into_iter().collect();
     if let Some(field) = fields.get(1) {
         return Err(field.unknown());
     }

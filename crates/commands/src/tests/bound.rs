@@ -584,6 +584,7 @@ fn old_batch_insert_is_all_or_nothing() {
             op: crate::OpKind::Legacy { goes_on: false },
             exhaust_allowed: false,
             request_id: 1,
+            waited_until: None,
         };
         let reply = client.service.run(&client.connection, &request).document;
         let reply = Document::try_from(&reply).unwrap();

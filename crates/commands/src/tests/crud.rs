@@ -241,6 +241,7 @@ fn documents_come_in_sections_too() {
             op: crate::OpKind::Msg,
             exhaust_allowed: false,
             request_id: 1,
+            waited_until: None,
         };
         Document::try_from(&client.service.run(&client.connection, &request).document).unwrap()
     };
@@ -318,4 +319,13 @@ fn writes_and_reads_are_counted() {
     let top = client.ok("admin", doc! { "top": 1 });
     let used = top.get_document("totals").unwrap().get_document("db.c").unwrap();
     assert_eq!(used.get_document("queries").unwrap().get_i64("count").ok(), Some(1));
+    // Finding 5 of the network's stage 0: names are free.
+    for at in 0..100 {
+        client.ok("db", doc! { "find": format!("no{at}") });
+        client.ok("db", doc! { "count": format!("no{at}") });
+    }
+    client.ok("db", doc! { "drop": "c" });
+    let top = client.ok("admin", doc! { "top": 1 });
+    let names = top.get_document("totals").unwrap().keys();
+    assert_eq!(names.filter(|name| *name != "note").count(), 0, "{top}");
 }

@@ -55,6 +55,41 @@ fn awaitable_hello_waits_its_time_out_and_streams() {
     assert!(client.reply("admin", &endless, true).exhaust.is_none());
 }
 
+/// Finding 2 of the network's stage 0.
+#[test]
+fn awaitable_hello_holds_no_thread_and_waits_for_ten_minutes_at_most() {
+    let client = Client::new();
+    let topology = topology_of(&client.ok("admin", doc! { "hello": 1 }));
+    let woken = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counting = std::sync::Arc::clone(&woken);
+    client.service.on_change(std::sync::Arc::new(move || {
+        counting.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }));
+    let hello = doc! { "hello": 1, "topologyVersion": topology, "maxAwaitTimeMS": i64::MAX };
+    let body = bson::RawDocumentBuf::try_from(&hello).unwrap();
+    let request = crate::Request {
+        database: "admin",
+        body: &body,
+        sequences: &[],
+        op: crate::OpKind::Msg,
+        exhaust_allowed: true,
+        request_id: 1,
+        waited_until: None,
+    };
+    let before = client.service.os.clock.monotonic();
+    let waits = |waited_until| {
+        let request = crate::Request { waited_until, ..request };
+        client.service.run(&client.connection, &request).wait
+    };
+    let until = waits(None).expect("it returns at once and asks to be run again");
+    let minutes = std::time::Duration::from_mins;
+    assert!((before + minutes(10)..before + minutes(11)).contains(&until), "{until:?}");
+    assert_eq!(waits(Some(until)), Some(until), "woken early, it waits on");
+    client.service.end_waits();
+    assert_eq!(woken.load(std::sync::atomic::Ordering::Relaxed), 1);
+    assert_eq!(waits(Some(until)), None, "the server ends");
+}
+
 /// Keeps what is logged.
 #[derive(Default)]
 struct Listening(parking_lot::Mutex<Vec<(String, bson::Document)>>);

@@ -146,7 +146,7 @@ fn the_feature_version_is_confirmed_or_refused() {
     };
     assert_eq!(set("8.0", true), None);
     assert_eq!(set("8.0", false), Some(7_369_100));
-    assert_eq!(set("6.0", true), Some(2));
+    assert_eq!(set("6.0", true), Some(4_926_900));
 }
 
 #[test]

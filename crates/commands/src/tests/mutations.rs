@@ -60,6 +60,7 @@ fn run(client: &Client, body: &RawDocument) {
             op: OpKind::Msg,
             exhaust_allowed: true,
             request_id: 1,
+            waited_until: None,
         };
         let reply = client.service.run(&client.connection, &request);
         let reply = Document::try_from(&reply.document).unwrap();

@@ -59,6 +59,19 @@ const SECTIONS = [
     { title: "Memory", unit: "B", lines: [value("resident", "mem.resident", 1048576),
       value("engine", "engine.CT_SIZE_CURRENT"), value("cacheSize", "engine.CT_SIZE_LIMIT")] },
   ]],
+  ["memory", "Memory", [
+    { title: "Held for clients", unit: "B", lines: ["requests", "partialRequests", "replies", "values", "stages",
+      "idSets", "scripts", "cursors", "sessions", "statistics"]
+      .map((name) => value(name, `memoryAccount.clients.parts.${name}`)) },
+    { title: "Held by the engine", unit: "B", lines: ["frames", "compressed", "nodes", "filters", "memtables",
+      "writeSets", "locks", "buffers", "catalog"]
+      .map((name) => value(name, `memoryAccount.engine.parts.${name}`)) },
+    { title: "Clients' bound", unit: "B", lines: [value("held", "memoryAccount.clients.total"),
+      value("bound", "memoryAccount.clients.capacity")] },
+    { title: "Counted and allocated", unit: "B", lines: [value("both accounts", "memoryAccount.total"),
+      value("allocated", "memoryAccount.allocator.allocated"),
+      value("resident", "memoryAccount.resident")] },
+  ]],
   ["latencies", "Latencies", [
     latency("reads", "Reads"), latency("writes", "Writes"), latency("commands", "Other commands"),
   ]],

@@ -433,7 +433,7 @@ fn cleaner_drops_what_an_ended_snapshot_kept() {
 #[test]
 fn engine_at_rest_drains_its_memory() {
     // How much of 3 MB is still in memory only, a minute after it was written?
-    let left = |cleaner_period: Duration, reads_per_round: usize| {
+    let left = |cleaner_period: Duration, reads_per_round: usize, writes_per_round: u8| {
         let sim = SimOs::new(1);
         let mut options = Options::new("/data");
         options.background = Background::Manual;
@@ -448,6 +448,9 @@ fn engine_at_rest_drains_its_memory() {
             for _ in 0..reads_per_round {
                 get(&engine, ROOT, b"nothing");
             }
+            for i in 0..writes_per_round {
+                put(&engine, ROOT, &[i], b"again");
+            }
             for _ in 0..10 {
                 while engine.step().unwrap() {}
             }
@@ -455,9 +458,11 @@ fn engine_at_rest_drains_its_memory() {
         engine.stats().memtable_bytes
     };
     let period = Duration::from_secs(2);
-    assert!(left(period, 0) < 100_000, "at rest it becomes leaves");
-    assert!(left(period, 200) > 2_000_000, "not while somebody reads");
-    assert!(left(Duration::ZERO, 0) > 2_000_000, "not without a cleaner");
+    assert!(left(period, 0, 0) < 100_000, "at rest it becomes leaves");
+    assert!(left(period, 200, 0) < 100_000, "whoever reads, as nobody writes");
+    assert!(left(period, 0, 5) < 100_000, "and where only the server itself does");
+    assert!(left(period, 0, 20) > 2_000_000, "not while somebody writes");
+    assert!(left(Duration::ZERO, 0, 0) > 2_000_000, "not without a cleaner");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Memory of one memtable: bump allocation for many threads, freed all at once.
 //!
 //! Always true: chunks never move and are freed only with the arena, so a pointer handed out is
-//! valid as long as the arena lives; [`Arena::bytes`] is what was allocated, and it is taken from
-//! the cache's bound before.
+//! valid as long as the arena lives; [`Arena::bytes`] is what was allocated, its owner included, and it
+//! is taken from the cache's bound before.
 //!
 //! Threads that bump one counter pass its cache line, and those of records side by side, to and fro.
 //! In a large arena each lane of threads takes a block of its own and small pieces out of that.
@@ -59,13 +59,15 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 impl Arena {
-    pub(super) fn new(cache: &Arc<CacheTable>) -> Self {
-        let memory = cache.reserve(Part::Memtables, 0);
+    /// An empty one, for an owner that takes `beside` bytes itself.
+    pub(super) fn new(cache: &Arc<CacheTable>, beside: usize) -> Self {
+        let beside = beside as u64;
+        let memory = cache.reserve(Part::Memtables, beside);
         Self {
             current: AtomicPtr::new(std::ptr::null_mut()),
             lanes: AtomicPtr::new(std::ptr::null_mut()),
             chunks: Mutex::new(Chunks { all: Vec::new(), memory }),
-            bytes: AtomicU64::new(0),
+            bytes: AtomicU64::new(beside),
             cache: Arc::clone(cache),
         }
     }

@@ -9,6 +9,7 @@
 
 use super::arena::Arena;
 use super::record::Record;
+use crate::KeyHasher;
 use os::sync::Mutex;
 use os::sync::atomic::{AtomicPtr, Ordering};
 
@@ -64,10 +65,17 @@ impl Index {
 
     /// Links a record in; false where the same version is there already. A duplicate's memory
     /// stays unused in the arena.
-    pub(super) fn insert(&self, arena: &Arena, hash: u64, new: *mut Record, weight: u64) -> bool {
+    pub(super) fn insert(
+        &self,
+        arena: &Arena,
+        hasher: &KeyHasher,
+        hash: u64,
+        new: *mut Record,
+        weight: u64,
+    ) -> bool {
         let shard = shard_of(hash);
         let mut totals = self.shards[shard].0.lock();
-        let linked = Self::link(&self.tables[shard], &mut totals, arena, hash, new);
+        let linked = Self::link(&self.tables[shard], &mut totals, (arena, hasher), hash, new);
         totals.entries += u64::from(linked);
         totals.weight += if linked { weight } else { 0 };
         linked
@@ -84,7 +92,7 @@ impl Index {
     fn link(
         place: &AtomicPtr<Table>,
         totals: &mut Totals,
-        arena: &Arena,
+        home: (&Arena, &KeyHasher),
         hash: u64,
         new: *mut Record,
     ) -> bool {
@@ -92,7 +100,7 @@ impl Index {
         // SAFETY: the caller made the record in this memtable's arena.
         let record = unsafe { &*new };
         if table.is_null() || totals.keys * 4 >= capacity(table) * 3 {
-            table = grow(arena, table);
+            table = grow(home, table);
             place.store(table, Ordering::Release);
         }
         let slot = probe(table, record.key(), hash).expect("a grown table has free slots");
@@ -162,7 +170,7 @@ fn new_table(arena: &Arena, count: usize) -> *mut Table {
     table
 }
 
-fn grow(arena: &Arena, old: *mut Table) -> *mut Table {
+fn grow((arena, hasher): (&Arena, &KeyHasher), old: *mut Table) -> *mut Table {
     if old.is_null() {
         return new_table(arena, FIRST_SLOTS);
     }
@@ -171,7 +179,7 @@ fn grow(arena: &Arena, old: *mut Table) -> *mut Table {
         let held = slot.load(Ordering::Relaxed);
         // SAFETY: as in `find`.
         if let Some(record) = unsafe { address(held).as_ref() } {
-            let hash = super::hash(record.key());
+            let hash = hasher.hash(record.key());
             let free = probe(new, record.key(), hash).expect("twice as large");
             free.store(held, Ordering::Relaxed);
         }

@@ -8,12 +8,12 @@ use shuttle::thread;
 const SCHEDULES: usize = 150;
 
 fn put(table: &MemTable, key: &[u8], ts: u64) -> bool {
-    table.insert(key, hash(key), ts, Message::Put(key))
+    table.insert(key, table.hash(key), ts, Message::Put(key))
 }
 
 /// A table whose first leaf is nearly full, so that the threads split it.
 fn nearly_full() -> Arc<MemTable> {
-    let table = MemTable::new(&Arc::new(CacheTable::new(1 << 30)));
+    let table = MemTable::new(&Arc::new(CacheTable::new(1 << 30)), &KeyHasher::fixed());
     for n in 0..44_u8 {
         assert!(put(&table, &[n * 5], 1));
     }
@@ -43,7 +43,7 @@ fn writers_and_walkers_meet_in_a_splitting_leaf() {
                         for n in 0..4_u8 {
                             let key = [n * 40 + writer];
                             assert!(put(&table, &key, 2));
-                            let seen = table.get(&key, hash(&key), 2);
+                            let seen = table.get(&key, table.hash(&key), 2);
                             assert_eq!(seen.map(|(ts, _)| ts), Some(2), "a thread's own write");
                         }
                     })
@@ -75,7 +75,8 @@ fn writers_and_walkers_meet_in_a_splitting_leaf() {
 fn versions_of_one_key_keep_their_order() {
     shuttle::check_random(
         || {
-            let table = Arc::new(MemTable::new(&Arc::new(CacheTable::new(1 << 30))));
+            let table =
+                Arc::new(MemTable::new(&Arc::new(CacheTable::new(1 << 30)), &KeyHasher::fixed()));
             let threads: Vec<_> = [[1, 4], [2, 3], [5, 2]]
                 .into_iter()
                 .map(|stamps| {
@@ -83,7 +84,8 @@ fn versions_of_one_key_keep_their_order() {
                     thread::spawn(move || {
                         for ts in stamps {
                             assert!(put(&table, b"k", ts));
-                            let (seen, _) = table.get(b"k", hash(b"k"), ts).expect("it is there");
+                            let (seen, _) =
+                                table.get(b"k", table.hash(b"k"), ts).expect("it is there");
                             assert_eq!(seen, ts);
                         }
                     })
@@ -93,7 +95,7 @@ fn versions_of_one_key_keep_their_order() {
                 thread.join().expect("no thread panics");
             }
             for ts in 1..=5 {
-                assert_eq!(table.get(b"k", hash(b"k"), ts).map(|found| found.0), Some(ts));
+                assert_eq!(table.get(b"k", table.hash(b"k"), ts).map(|found| found.0), Some(ts));
             }
             assert_eq!(table.entries(), 5, "version 2 came twice and is there once");
         },
@@ -106,7 +108,8 @@ fn versions_of_one_key_keep_their_order() {
 fn sealed_and_quiet_table_is_complete() {
     shuttle::check_random(
         || {
-            let table = Arc::new(MemTable::new(&Arc::new(CacheTable::new(1 << 30))));
+            let table =
+                Arc::new(MemTable::new(&Arc::new(CacheTable::new(1 << 30)), &KeyHasher::fixed()));
             let writers: Vec<_> = (1..=2_u8)
                 .map(|writer| {
                     let table = Arc::clone(&table);

@@ -13,7 +13,7 @@ fn random(state: &mut u64) -> u64 {
 
 #[test]
 fn memtable_agrees_with_a_sorted_map_both_ways() {
-    let table = Arc::new(MemTable::new(&Arc::new(CacheTable::new(1 << 30))));
+    let table = Arc::new(MemTable::new(&Arc::new(CacheTable::new(1 << 30)), &KeyHasher::fixed()));
     let mut model = BTreeMap::new();
     let mut seed = 42;
     for ts in 1..6000u64 {
@@ -22,8 +22,8 @@ fn memtable_agrees_with_a_sorted_map_both_ways() {
         let value = vec![7; (random(&mut seed) % 40) as usize];
         let delete = random(&mut seed).is_multiple_of(5);
         let message = if delete { Message::Delete } else { Message::Put(&value) };
-        assert!(table.insert(&key, hash(&key), ts, message));
-        assert!(table.insert(&key, hash(&key), ts, message), "a second time changes nothing");
+        assert!(table.insert(&key, table.hash(&key), ts, message));
+        assert!(table.insert(&key, table.hash(&key), ts, message), "a second time changes nothing");
         model.insert((key, Reverse(ts)), message.value().map(<[u8]>::to_vec));
     }
     assert_eq!(table.entries(), model.len() as u64);
@@ -43,7 +43,7 @@ fn memtable_agrees_with_a_sorted_map_both_ways() {
     }
     assert!(backward.entry().is_none());
     for ((key, ts), value) in &model {
-        let (found, message) = table.get(key, hash(key), ts.0).expect("inserted");
+        let (found, message) = table.get(key, table.hash(key), ts.0).expect("inserted");
         assert_eq!((found, message.value()), (ts.0, value.as_deref()));
         let place = Place { key, ts: ts.0 };
         let at = MemIter::forward(Arc::clone(&table), Some(place));
@@ -57,22 +57,22 @@ fn memtable_agrees_with_a_sorted_map_both_ways() {
 
 #[test]
 fn version_that_arrives_late_takes_its_place_in_the_chain() {
-    let table = MemTable::new(&Arc::new(CacheTable::new(1 << 30)));
+    let table = MemTable::new(&Arc::new(CacheTable::new(1 << 30)), &KeyHasher::fixed());
     for ts in [5, 9, 7, 3, 8] {
-        assert!(table.insert(b"k", hash(b"k"), ts, Message::Put(&[ts as u8])));
+        assert!(table.insert(b"k", table.hash(b"k"), ts, Message::Put(&[ts as u8])));
     }
     for (at, expected) in [(4, 3), (5, 5), (6, 5), (7, 7), (8, 8), (100, 9)] {
-        assert_eq!(table.get(b"k", hash(b"k"), at).map(|found| found.0), Some(expected));
+        assert_eq!(table.get(b"k", table.hash(b"k"), at).map(|found| found.0), Some(expected));
     }
-    assert!(table.get(b"k", hash(b"k"), 2).is_none());
+    assert!(table.get(b"k", table.hash(b"k"), 2).is_none());
 }
 
 #[test]
 fn sealed_table_refuses_and_becomes_quiet() {
-    let table = MemTable::new(&Arc::new(CacheTable::new(1 << 30)));
-    assert!(table.insert(b"a", hash(b"a"), 1, Message::Delete));
+    let table = MemTable::new(&Arc::new(CacheTable::new(1 << 30)), &KeyHasher::fixed());
+    assert!(table.insert(b"a", table.hash(b"a"), 1, Message::Delete));
     table.seal(1);
-    assert!(!table.insert(b"b", hash(b"b"), 2, Message::Delete));
+    assert!(!table.insert(b"b", table.hash(b"b"), 2, Message::Delete));
     assert!(table.quiet());
     assert_eq!(table.entries(), 1);
 }
@@ -81,7 +81,7 @@ fn sealed_table_refuses_and_becomes_quiet() {
 fn threads_insert_at_once_and_readers_see_order_all_the_while() {
     const THREADS: u64 = 4;
     const EACH: u64 = 5000;
-    let table = Arc::new(MemTable::new(&Arc::new(CacheTable::new(1 << 30))));
+    let table = Arc::new(MemTable::new(&Arc::new(CacheTable::new(1 << 30)), &KeyHasher::fixed()));
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let table = Arc::clone(&table);
@@ -91,8 +91,9 @@ fn threads_insert_at_once_and_readers_see_order_all_the_while() {
                     // Half ascending at the right edge, half anywhere.
                     let number = if i % 2 == 0 { u64::MAX / 2 + i } else { random(&mut seed) / 2 };
                     let key = [&number.to_be_bytes()[..], &thread.to_be_bytes()].concat();
-                    assert!(table.insert(&key, hash(&key), i + 1, Message::Put(&key)));
-                    let (_, read) = table.get(&key, hash(&key), u64::MAX - 1).expect("own write");
+                    assert!(table.insert(&key, table.hash(&key), i + 1, Message::Put(&key)));
+                    let (_, read) =
+                        table.get(&key, table.hash(&key), u64::MAX - 1).expect("own write");
                     assert_eq!(read.value(), Some(&key[..]));
                 }
             });

@@ -159,7 +159,7 @@ impl Tree {
         let home = Home::new(id, context.blocks.clone(), Arc::clone(&context.cache));
         let root = Loader::new(&home, &options).load(header.root)?;
         let state = State {
-            active: Arc::new(MemTable::new(&context.cache)),
+            active: Arc::new(MemTable::new(&context.cache, &context.hasher)),
             sealed: Vec::new(),
             root,
             flushed_ts: header.flushed_ts,

@@ -40,14 +40,15 @@ impl State {
     /// The page in which a reader most likely finds `key`, if it is not in memory. May read block
     /// indexes and filters.
     fn missing_page(&self, key: &[u8], ts: u64) -> Result<Option<(Arc<Segment>, Block)>> {
-        let hash = hash(key);
+        let in_memory = self.active.hash(key);
         let sealed = self.sealed.iter().filter_map(Layer::table);
         if std::iter::once(&self.active)
             .chain(sealed)
-            .any(|table| table.get(key, hash, ts).is_some())
+            .any(|table| table.get(key, in_memory, ts).is_some())
         {
             return Ok(None);
         }
+        let hash = hash(key);
         let mut node = &self.root;
         let segment = loop {
             let child = node.child_of(key);

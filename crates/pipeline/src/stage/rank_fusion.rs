@@ -10,6 +10,7 @@
 //! documents with the pipeline's end.
 
 use crate::env::{Namespace, no_disk_use};
+use crate::memory::Held;
 use crate::parse::{Inside, Pipeline, PipelineContext};
 use crate::source::{Source, VecSource};
 use crate::stage::window::{missing, unknown, wrong_type};
@@ -244,6 +245,17 @@ fn weigh(inputs: &mut [Input], weights: &RawDocument) -> Result<()> {
     Ok(())
 }
 
+impl RankFusion {
+    /// What a document takes beside itself and its id, at most.
+    fn bytes_of_each(&self) -> usize {
+        let parts = self.inputs.iter().map(|input| {
+            let details = if self.details { 160 + input.name.len() } else { 0 };
+            size_of::<Option<u64>>() + details
+        });
+        parts.fold(if self.details { 384 } else { 160 }, |sum, part| sum + part)
+    }
+}
+
 /// A document that was found, and the ranks it has, by input pipeline.
 struct Found {
     document: RawDocumentBuf,
@@ -254,19 +266,22 @@ pub(crate) struct FusionSource {
     run: Run,
     fusion: Arc<RankFusion>,
     fused: Option<VecSource>,
+    held: Held,
 }
 
 impl FusionSource {
     pub(crate) fn new(run: Run, fusion: Arc<RankFusion>) -> Self {
-        Self { run, fusion, fused: None }
+        let held = Held::within(run.env.options().memory_limit_bytes);
+        Self { run, fusion, fused: None, held }
     }
 
     /// Runs every input pipeline; what they found by `_id`.
-    fn collect(&self) -> Result<BTreeMap<Vec<u8>, Found>> {
+    fn collect(&mut self) -> Result<BTreeMap<Vec<u8>, Found>> {
         let Run { env, variables, .. } = &self.run;
         let limit = env.options().memory_limit_bytes;
         let mut all: BTreeMap<Vec<u8>, Found> = BTreeMap::new();
         let mut bytes = 0;
+        let each = self.fusion.bytes_of_each();
         for (at, input) in self.fusion.inputs.iter().enumerate() {
             let mut source = env.aggregate(&self.fusion.from, &input.pipeline, variables)?;
             let (mut count, mut rank, mut last) = (0, 0, None);
@@ -281,10 +296,11 @@ impl FusionSource {
                     (rank, last) = (count, key);
                 }
                 let found = all.entry(id_key(&document)?).or_insert_with_key(|id| {
-                    bytes += id.len() + document.as_bytes().len() + 96;
+                    bytes += id.len() + document.as_bytes().len() + each;
                     Found { document, ranks: vec![None; self.fusion.inputs.len()] }
                 });
                 found.ranks[at].get_or_insert(rank);
+                self.held.must_fit(bytes)?;
                 if bytes > limit {
                     return Err(no_disk_use("$rankFusion", limit));
                 }
@@ -293,7 +309,7 @@ impl FusionSource {
         Ok(all)
     }
 
-    fn fuse(&self) -> Result<VecSource> {
+    fn fuse(&mut self) -> Result<VecSource> {
         let mut scored: Vec<(f64, Found)> = Vec::new();
         for (_, found) in self.collect()? {
             let parts = found.ranks.iter().zip(&self.fusion.inputs);
@@ -303,7 +319,7 @@ impl FusionSource {
             scored.push((score, found));
         }
         // Those of one score stay in the order of their ids.
-        scored.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+        let scored = limits::sort_by(scored, |(a, _), (b, _)| b.total_cmp(a))?;
         let with_score = |(score, found): (f64, Found)| {
             let details = self.fusion.details.then(|| self.details(score, &found));
             text_score::with_details(&found.document, score, details.as_deref())

@@ -416,6 +416,8 @@ fn stage_row(name: &str) -> Option<Bson> {
         "$match" => bson!({"x": -1}),
         "$project" => bson!({"x": 1}),
         "$unset" => bson!("object"),
+        "$rankFusion" => bson!({"input": {"pipelines": {"up": [{"$sort": {"x": 1}}],
+            "down": [{"$sort": {"x": -1}}]}}}),
         "$redact" => bson!("$$KEEP"),
         "$replaceRoot" => bson!({"newRoot": {"x": "$x"}}),
         "$replaceWith" => bson!({"x": "$x"}),
@@ -461,9 +463,12 @@ fn every_stage_accumulator_and_window_function_stops() {
         "$currentOp",
         "$indexStats",
         "$listCatalog",
+        "$listClusterCatalog",
         "$listLocalSessions",
         "$listSessions",
         "$planCacheStats",
+        "$querySettings",
+        "$queryStats",
     ];
     for (name, refused) in crate::stage::names() {
         if refused.is_some() || OF_THE_ENVIRONMENT.contains(&name) || metadata.contains(&name) {
@@ -519,6 +524,10 @@ fn what_a_stage_cannot_hold_is_spilled_or_refused() {
         (doc! {"$facet": {"n": [{"$count": "n"}]}}, 1),
         (doc! {"$sample": {"size": 1900}}, 1900),
         (
+            doc! {"$rankFusion": {"input": {"pipelines": {"n": [{"$sort": {"n": 1}}, {"$limit": 9}]}}}},
+            9,
+        ),
+        (
             doc! {"$lookup": {"from": "c", "localField": "_id", "foreignField": "_id", "as": "f",
             "pipeline": [{"$project": {"n": 1}}]}},
             2000,
@@ -541,6 +550,7 @@ fn what_a_stage_cannot_hold_is_spilled_or_refused() {
         doc! {"$setWindowFields": {"sortBy": {"_id": 1}, "output": {"all": {"$push": "$text",
         "window": {"documents": ["unbounded", "current"]}}}}},
         doc! {"$bucketAuto": {"groupBy": "$n", "buckets": 1, "output": {"all": {"$push": "$text"}}}},
+        doc! {"$rankFusion": {"input": {"pipelines": {"n": [{"$sort": {"n": 1}}]}}}},
     ] {
         let error = run(&[stage.clone()]).expect_err("there is no room");
         assert_eq!(error.code(), Code::EXCEEDED_MEMORY_LIMIT, "{stage}: {error}");

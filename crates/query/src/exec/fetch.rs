@@ -42,7 +42,7 @@ pub(super) fn document_of(
     if !row.document.is_empty() {
         return Ok(Some(row.document.clone()));
     }
-    Ok(at.get(collection.primary(), &row.id_key)?.map(|document| document.to_vec()))
+    Ok(at.get_to_copy(collection.primary(), &row.id_key)?.map(|document| document.to_vec()))
 }
 
 impl Stage for FetchStage {
@@ -51,7 +51,8 @@ impl Stage for FetchStage {
             self.counters.works += 1;
             let input = self.input.row();
             if input.document.is_empty() {
-                let Some(document) = at.get(self.collection.primary(), &input.id_key)? else {
+                let found = at.get_to_copy(self.collection.primary(), &input.id_key)?;
+                let Some(document) = found else {
                     continue;
                 };
                 at.spend(FETCH_COST + document.len() as u64 / COST_BYTES)?;
@@ -77,6 +78,10 @@ impl Stage for FetchStage {
     fn park(&mut self) {
         self.counters.tell();
         self.input.park();
+    }
+
+    fn release_row(&mut self) {
+        self.row.release();
     }
 
     fn report(&self) -> Report {

@@ -8,7 +8,8 @@
 //! never before all that are nearer.
 
 use super::fetch::document_of;
-use super::ixscan::{IndexStage, Seen};
+use super::id_set::IdSet;
+use super::ixscan::IndexStage;
 use super::sort::MEMORY_LIMIT_BYTES;
 use super::stats::{Report, number};
 use super::{At, Row, Stage, passes};
@@ -84,7 +85,7 @@ pub(super) struct NearStage {
     target: NearScan,
     filter: Option<Filter>,
     entries: IndexStage,
-    seen: Seen,
+    seen: IdSet,
     found: BinaryHeap<Reverse<Found>>,
     found_bytes: usize,
     state: State,
@@ -124,7 +125,7 @@ impl NearStage {
             target,
             filter,
             entries,
-            seen: Seen::default(),
+            seen: IdSet::default(),
             found: BinaryHeap::new(),
             found_bytes: 0,
             state,
@@ -169,7 +170,7 @@ impl NearStage {
             if self.seen.contains(&entry.id_key) {
                 continue;
             }
-            self.seen.insert(entry.id_key.clone());
+            self.seen.insert(&entry.id_key)?;
             let Some(document) = document_of(at, &self.collection, entry)? else { continue };
             self.counters.documents += 1;
             let NearScan { near, path, .. } = &self.target;

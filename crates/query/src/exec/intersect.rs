@@ -6,21 +6,19 @@
 //! Always true: every row that both scans find is handed up. Where the first scan finds more than
 //! fits into memory all rows of the second are: whoever takes them asks the whole filter of them.
 
-use super::ixscan::Seen;
+use super::id_set::{IdSet, KEY_BYTES};
 use super::stats::Report;
 use super::{At, Counters, Row, Stage};
 use errors::Result;
 
 /// What the id keys of the first scan may take in memory.
 const MEMORY_BYTES: usize = 64 << 20;
-/// What an id key costs beside its bytes.
-const KEY_BYTES: usize = 48;
 
 pub(super) struct IntersectStage {
     first: Box<dyn Stage>,
     second: Box<dyn Stage>,
     /// What the first scan found; `None` before it was read, and where it was too much.
-    found: Option<Seen>,
+    found: Option<IdSet>,
     read: bool,
     bytes: usize,
     counters: Counters,
@@ -32,7 +30,7 @@ impl IntersectStage {
     }
 
     fn read_first(&mut self, at: &At<'_>) -> Result<()> {
-        let mut found = Seen::default();
+        let mut found = IdSet::default();
         while self.first.advance(at)? {
             self.counters.works += 1;
             let key = &self.first.row().id_key;
@@ -40,7 +38,7 @@ impl IntersectStage {
             if self.bytes > MEMORY_BYTES {
                 return Ok(());
             }
-            found.insert(key.clone());
+            found.insert(key)?;
         }
         self.found = Some(found);
         Ok(())
@@ -52,7 +50,7 @@ impl Stage for IntersectStage {
         if !std::mem::replace(&mut self.read, true) {
             self.read_first(at)?;
         }
-        if self.found.as_ref().is_some_and(Seen::is_empty) {
+        if self.found.as_ref().is_some_and(IdSet::is_empty) {
             self.counters.finished = true;
             return Ok(false);
         }

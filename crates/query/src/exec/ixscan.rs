@@ -7,6 +7,7 @@
 //! Always true: a document with several keys in the range is yielded once, at the first of them.
 
 use super::budget::{COST_BYTES, SEEK_COST};
+use super::id_set::IdSet;
 use super::ranges::{Check, Ranges, damaged};
 use super::stats::Report;
 use super::{At, Counters, Row, Stage, passes};
@@ -19,19 +20,14 @@ use catalog::index::PartKind;
 use catalog::{Collection, Cursor, DictionaryId, Direction};
 use errors::Result;
 use expr::Filter;
-use std::collections::HashSet;
 use std::sync::Arc;
-use xxhash_rust::xxh3::Xxh3Builder;
-
-/// Id keys that were seen.
-pub(super) type Seen = HashSet<Vec<u8>, Xxh3Builder>;
 
 pub(super) struct IndexStage {
     scan: IndexScan,
     collection: Arc<Collection>,
     ranges: Ranges,
     cursor: Option<Cursor>,
-    seen: Option<Seen>,
+    seen: Option<IdSet>,
     /// Asked of documents that the entries or the collection give.
     filter: Option<Filter>,
     row: Row,
@@ -50,7 +46,7 @@ impl IndexStage {
         filter: Option<Filter>,
     ) -> Result<Self> {
         let ranges = ranges(collection, &scan)?;
-        let seen = (scan.multikey() != 0).then(Seen::default);
+        let seen = (scan.multikey() != 0).then(IdSet::default);
         Ok(Self {
             scan,
             collection: Arc::clone(collection),
@@ -160,7 +156,7 @@ impl IndexStage {
         };
         let id_key = index.keys().id_of(key, value)?;
         if let Some(seen) = &mut self.seen
-            && !seen.insert(id_key.to_vec())
+            && !seen.insert(id_key)?
         {
             return Ok(Step::Skipped);
         }
@@ -255,6 +251,10 @@ impl Stage for IndexStage {
         if let Some(cursor) = &mut self.cursor {
             cursor.park();
         }
+    }
+
+    fn release_row(&mut self) {
+        self.row.release();
     }
 
     fn report(&self) -> Report {

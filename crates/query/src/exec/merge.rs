@@ -3,7 +3,7 @@
 //! Always true: each input is in the order of the pattern, so that the least of their heads is the
 //! next row; of the inputs no more is read than the rows that were handed up, and the heads.
 
-use super::ixscan::Seen;
+use super::id_set::IdSet;
 use super::stats::Report;
 use super::{At, Counters, Row, Stage};
 use bson::Document;
@@ -23,7 +23,7 @@ pub(crate) struct MergeStage {
     /// The input whose row was handed up last.
     current: Option<usize>,
     /// Kept where several inputs may find the same document.
-    seen: Option<Seen>,
+    seen: Option<IdSet>,
     dropped: u64,
     counters: Counters,
 }
@@ -40,7 +40,7 @@ impl MergeStage {
             under,
             heads: BinaryHeap::new(),
             current: None,
-            seen: (!disjoint).then(Seen::default),
+            seen: (!disjoint).then(IdSet::default),
             dropped: 0,
             counters: Counters::default(),
         }
@@ -76,7 +76,7 @@ impl Stage for MergeStage {
             };
             self.current = Some(input);
             if let Some(seen) = &mut self.seen
-                && !seen.insert(self.inputs[input].row().id_key.clone())
+                && !seen.insert(&self.inputs[input].row().id_key)?
             {
                 self.dropped += 1;
                 continue;

@@ -2,7 +2,7 @@
 
 use super::budget::COST_BYTES;
 use super::stats::Report;
-use super::{At, Counters, Row, Stage, passes};
+use super::{At, Counters, Row, Stage, copied_bytes, passes};
 use crate::examined::Tally;
 use bson::raw::RawBson;
 use catalog::{Collection, Cursor, Direction, KeyRange};
@@ -63,7 +63,16 @@ impl Stage for CollectionStage {
             if !passes(self.filter.as_ref(), value)? {
                 continue;
             }
-            self.row.set(key, value);
+            let needed = copied_bytes(value.len());
+            if limits::must_wait_for(needed) {
+                let key = key.to_vec();
+                cursor.park();
+                limits::admit(needed)?;
+                let Some(value) = at.get(self.collection.primary(), &key)? else { continue };
+                self.row.set(&key, &value);
+            } else {
+                self.row.set(key, value);
+            }
             self.counters.advanced += 1;
             return Ok(true);
         }
@@ -80,6 +89,10 @@ impl Stage for CollectionStage {
         if let Some(cursor) = &mut self.cursor {
             cursor.park();
         }
+    }
+
+    fn release_row(&mut self) {
+        self.row.release();
     }
 
     fn report(&self) -> Report {
@@ -128,7 +141,7 @@ impl Stage for IdStage {
             return Ok(false);
         }
         self.counters.works += 1;
-        let Some(document) = at.get(self.collection.primary(), &self.id_key)? else {
+        let Some(document) = at.get_to_copy(self.collection.primary(), &self.id_key)? else {
             return Ok(false);
         };
         self.counters.keys += 1;
@@ -147,6 +160,10 @@ impl Stage for IdStage {
 
     fn park(&mut self) {
         self.counters.tell();
+    }
+
+    fn release_row(&mut self) {
+        self.row.release();
     }
 
     fn report(&self) -> Report {

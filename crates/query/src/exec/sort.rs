@@ -12,6 +12,7 @@ use bson::{Bson, Document};
 use errors::{Code, Error, Result};
 use expr::SortPattern;
 use keystring::Collation;
+use limits::{Growth, Part};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -40,6 +41,9 @@ enum State {
     Merge(BinaryHeap<Reverse<(Entry, usize)>>, Vec<SpillReader>),
 }
 
+/// Less is not worth a run on disk: where there is no room for so much, the sort fails.
+const LEAST_RUN_BYTES: usize = 256 << 10;
+
 pub(crate) struct SortStage {
     input: Box<dyn Stage>,
     pattern: SortPattern,
@@ -50,6 +54,7 @@ pub(crate) struct SortStage {
     disk: Option<TempFiles>,
     entries: Vec<Entry>,
     bytes: usize,
+    memory: Growth,
     spill: Option<SpillFile>,
     runs: Vec<(u64, u64)>,
     state: State,
@@ -77,6 +82,7 @@ impl SortStage {
             disk,
             entries: Vec::new(),
             bytes: 0,
+            memory: Growth::new(Part::Stages),
             spill: None,
             runs: Vec::new(),
             state: State::Loading,
@@ -100,8 +106,9 @@ impl SortStage {
             self.sorted_bytes += entry.size() as u64;
             self.bytes += entry.size();
             self.entries.push(entry);
-            if self.bytes > self.memory_limit {
+            if self.bytes > self.memory_limit || !self.has_room()? {
                 self.shed()?;
+                self.memory.shrink(self.bytes);
             } else if let Some(limit) = self.limit
                 && self.entries.len() >= limit.saturating_mul(2).max(1024)
             {
@@ -109,12 +116,23 @@ impl SortStage {
             }
         }
         if self.runs.is_empty() {
-            self.entries.sort_unstable();
-            self.state = State::Memory(std::mem::take(&mut self.entries).into_iter());
+            let sorted = limits::sort_by(std::mem::take(&mut self.entries), Ord::cmp)?;
+            self.state = State::Memory(sorted.into_iter());
             return Ok(());
         }
         self.write_run()?;
+        self.memory.shrink(0);
         self.start_merge()
+    }
+
+    /// Whether the server's memory for clients has room for what is held; where it has none, that is
+    /// written to disk if it is worth a run.
+    fn has_room(&mut self) -> Result<bool> {
+        match self.memory.reach(self.bytes) {
+            Ok(()) => Ok(true),
+            Err(error) if self.bytes < LEAST_RUN_BYTES || self.disk.is_none() => Err(error),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Forgets what the limit can never reach.
@@ -155,13 +173,14 @@ impl SortStage {
         if self.entries.is_empty() {
             return Ok(());
         }
-        self.entries.sort_unstable();
+        self.entries = limits::sort_by(std::mem::take(&mut self.entries), Ord::cmp)?;
         let spill = match &mut self.spill {
             Some(spill) => spill,
             None => self.spill.insert(disk.create()?),
         };
         let start = spill.position();
         for entry in self.entries.drain(..) {
+            limits::poll_work(1 + entry.size() / limits::BYTES_PER_UNIT)?;
             spill.write(&entry.sequence.to_le_bytes())?;
             spill.write_framed(&entry.key)?;
             spill.write_framed(&entry.id_key)?;

@@ -1,6 +1,6 @@
 //! Several ways to documents, each document once.
 
-use super::ixscan::Seen;
+use super::id_set::IdSet;
 use super::stats::Report;
 use super::{At, Counters, Row, Stage};
 use errors::Result;
@@ -8,13 +8,13 @@ use errors::Result;
 pub(super) struct UnionStage {
     inputs: Vec<Box<dyn Stage>>,
     current: usize,
-    seen: Seen,
+    seen: IdSet,
     counters: Counters,
 }
 
 impl UnionStage {
     pub(super) fn new(inputs: Vec<Box<dyn Stage>>) -> Self {
-        Self { inputs, current: 0, seen: Seen::default(), counters: Counters::default() }
+        Self { inputs, current: 0, seen: IdSet::default(), counters: Counters::default() }
     }
 }
 
@@ -27,8 +27,7 @@ impl Stage for UnionStage {
             }
             self.counters.works += 1;
             let id_key = &input.row().id_key;
-            if !self.seen.contains(id_key) {
-                self.seen.insert(id_key.clone());
+            if self.seen.insert(id_key)? {
                 self.counters.advanced += 1;
                 return Ok(true);
             }

@@ -6,19 +6,25 @@
 //! 2. A reply looks like its request: OP_REPLY to OP_QUERY, packed if it was packed, with a
 //!    checksum if it had one.
 //! 3. A panic below becomes an `InternalError` reply; the connection and the server go on.
+//! 4. A message of more than [`LARGE_BYTES`], packed or unpacked, is read and run only after it was let
+//!    into the account with its whole length.
+//! 5. A worker waits for the rest of a half message only while it comes fast.
 
 use crate::legacy;
-use crate::net::inbox::Inbox;
-use crate::net::pool::NetStats;
+use crate::net::inbox::{Inbox, Partial};
+use crate::net::pool::{NetOptions, NetStats};
 use crate::net::stream::Stream;
 use crate::service::{Reply, Request, Service, Via};
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::Code;
+use limits::{Charge, LARGE_BYTES, Part};
+use os::Clock;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use wire::{Codec, Compressor, Header, Message, MsgFlags, OpMsg};
 
 mod old;
@@ -28,8 +34,13 @@ const TO_A_BROWSER: &[u8] = b"HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Ty
     Content-Length: 92\r\n\r\n\
     This is FernDB. It speaks MongoDB's wire protocol here, not HTTP: use mongosh or a driver.\r\n";
 
-/// A reply buffer this large is given back when it was sent.
-const LARGE_REPLY: usize = 256 * 1024;
+/// Bytes a second below which a client is slow: its half message waits without a worker, and it makes way
+/// where others wait for the memory that it holds.
+pub(crate) const SLOW_BYTES_PER_SECOND: u64 = 64 << 10;
+
+/// What a client has for a start before it is called slow in sending or in taking.
+const SENDING_GRACE: Duration = Duration::from_millis(10);
+const TAKING_GRACE: Duration = Duration::from_secs(5);
 
 /// A larger reply is sent from where it was made.
 const COPIED_REPLY: usize = 4 * 1024;
@@ -39,10 +50,26 @@ pub(crate) struct Connection<S: Service> {
     pub(crate) id: u64,
     pub(crate) stream: Arc<Stream>,
     pub(crate) state: Arc<S::Connection>,
-    /// The bytes of a half message while parked; empty while with a worker.
-    pub(crate) partial: Vec<u8>,
+    /// A half message while parked; empty while with a worker.
+    pub(crate) partial: Partial,
+    /// When the message that is being received began to come, and when it went on last.
+    pub(crate) began: Option<Duration>,
+    pub(crate) went_on: Duration,
+    /// For the large message that is being received or run.
+    pub(crate) room: Option<Charge>,
+    /// A request that waits.
+    pub(crate) deferred: Option<Deferred>,
     /// Numbers our messages to this client.
     pub(crate) next_reply: i32,
+}
+
+/// A request that is to be run again.
+pub(crate) struct Deferred {
+    /// It as a plain message.
+    frame: Vec<u8>,
+    packed: Option<Compressor>,
+    /// Server time.
+    pub(crate) until: Duration,
 }
 
 /// What becomes of a connection after a worker served it for a while.
@@ -50,6 +77,10 @@ pub(crate) struct Connection<S: Service> {
 pub(crate) enum Outcome {
     /// Nothing came for a while.
     Park,
+    /// Its next message needs so many bytes, for which there is no room now.
+    AwaitRoom(usize),
+    /// Its request waits ([`Connection::deferred`]).
+    Defer,
     /// It is over, for a reason worth logging or none.
     Close(Option<String>),
 }
@@ -64,9 +95,26 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    pub(crate) fn new() -> Self {
-        Self { inbox: Inbox::new(), outbox: Vec::new(), plain: Vec::new(), codec: Codec::new() }
+    /// `charge` is for the receive buffer.
+    pub(crate) fn new(charge: Charge) -> Self {
+        let (outbox, plain) = (Vec::new(), Vec::new());
+        Self { inbox: Inbox::new(charge), outbox, plain, codec: Codec::new() }
     }
+
+    fn outgoing(&mut self) -> Outgoing<'_> {
+        Outgoing { outbox: &mut self.outbox, plain: &mut self.plain, codec: &mut self.codec }
+    }
+}
+
+/// What connections are served with.
+pub(crate) struct Serving<'s, S: Service> {
+    pub(crate) service: &'s S,
+    pub(crate) clock: &'s dyn Clock,
+    pub(crate) options: &'s NetOptions,
+    pub(crate) stats: &'s NetStats,
+    pub(crate) stopping: &'s AtomicBool,
+    /// Others wait for room already.
+    pub(crate) crowded: &'s AtomicBool,
 }
 
 /// Why a connection cannot go on: a reason to log, or none where the client just left.
@@ -92,101 +140,193 @@ struct Envelope {
     packed: Option<Compressor>,
 }
 
-/// Serves a connection until it has been silent for the read timeout, or is over.
+/// Why serving pauses.
+enum Pause {
+    /// There is no whole message.
+    Incomplete,
+    Room(usize),
+    Deferred,
+    Stopping,
+}
+
+/// Serves a connection until it has been silent for the read timeout, has to wait, or is over.
 pub(crate) fn serve<S: Service>(
-    service: &S,
+    serving: &Serving<'_, S>,
     connection: &mut Connection<S>,
     desk: &mut Desk,
-    stats: &NetStats,
-    stopping: &AtomicBool,
 ) -> Outcome {
-    desk.inbox.load(&connection.partial);
-    connection.partial = Vec::new();
-    loop {
-        match serve_arrived(service, connection, desk, stats, stopping) {
-            Ok(()) => {}
-            Err(Ended(reason)) => return leave(desk, Outcome::Close(reason)),
+    desk.inbox.load(std::mem::take(&mut connection.partial));
+    if let Some(room) = &mut connection.room {
+        room.move_to(Part::Requests);
+    }
+    let outcome = match serve_until(serving, connection, desk) {
+        Ok(outcome) => outcome,
+        Err(Ended(reason)) => Outcome::Close(reason),
+    };
+    // The next connection must not find this one's bytes.
+    let partial = desk.inbox.unload();
+    if !matches!(outcome, Outcome::Close(_)) {
+        connection.partial = partial;
+        if let Some(room) = &mut connection.room {
+            room.move_to(Part::PartialRequests);
         }
-        if stopping.load(Ordering::Relaxed) {
-            return leave(desk, Outcome::Close(None));
+    }
+    outcome
+}
+
+fn serve_until<S: Service>(
+    serving: &Serving<'_, S>,
+    connection: &mut Connection<S>,
+    desk: &mut Desk,
+) -> Result<Outcome, Ended> {
+    if let Some(deferred) = connection.deferred.take() {
+        let out = &mut desk.outgoing();
+        let (frame, waited_until) = (&deferred.frame[..], Some(deferred.until));
+        let mut exchange = Exchange { serving, connection, frame, waited_until, out };
+        exchange.answer_plain(deferred.packed)?;
+        if connection.deferred.is_some() {
+            return Ok(Outcome::Defer);
+        }
+    }
+    loop {
+        match serve_arrived(serving, connection, desk)? {
+            Pause::Room(needed) => return Ok(Outcome::AwaitRoom(needed)),
+            Pause::Deferred => return Ok(Outcome::Defer),
+            Pause::Stopping => return Ok(Outcome::Close(None)),
+            Pause::Incomplete if serving.stopping.load(Ordering::Relaxed) => {
+                return Ok(Outcome::Close(None));
+            }
+            Pause::Incomplete => {}
+        }
+        if !desk.inbox.held().is_empty() && !is_worth_waiting(serving, connection, desk)? {
+            return Ok(Outcome::Park);
         }
         match desk.inbox.fill(|into| connection.stream.read(into)) {
-            Ok(0) => return leave(desk, Outcome::Close(None)),
-            Ok(received) => stats.received(received),
+            Ok(0) => return Ok(Outcome::Close(None)),
+            Ok(received) => serving.stats.received(received),
             Err(error) => match error.kind() {
                 io::ErrorKind::Interrupted => {}
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-                    connection.partial = desk.inbox.unload();
-                    return Outcome::Park;
-                }
-                _ => return leave(desk, Outcome::Close(Ended::from(error).0)),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return Ok(Outcome::Park),
+                _ => return Err(error.into()),
             },
         }
     }
 }
 
-/// The next connection must not find this one's bytes.
-fn leave(desk: &mut Desk, outcome: Outcome) -> Outcome {
-    drop(desk.inbox.unload());
-    outcome
+/// Whether the rest of a half message is there, or will be soon. Fails where it took too long.
+fn is_worth_waiting<S: Service>(
+    serving: &Serving<'_, S>,
+    connection: &mut Connection<S>,
+    desk: &Desk,
+) -> Result<bool, Ended> {
+    let now = serving.clock.monotonic();
+    let began = *connection.began.get_or_insert(now);
+    connection.went_on = now;
+    let time = now.saturating_sub(began);
+    if time >= serving.options.message_timeout {
+        return Err(Ended(Some("a message did not arrive in time".to_owned())));
+    }
+    Ok(!is_slow(desk.inbox.held().len(), time + SENDING_GRACE)
+        || connection.stream.is_readable()?)
 }
 
-/// Runs every request that has arrived whole.
+/// Whether so many bytes in this time are few.
+pub(crate) fn is_slow(bytes: usize, time: Duration) -> bool {
+    (bytes as u128) < time.as_millis() * u128::from(SLOW_BYTES_PER_SECOND) / 1000
+}
+
+/// Runs every request that has arrived whole and for which there is room.
 fn serve_arrived<S: Service>(
-    service: &S,
+    serving: &Serving<'_, S>,
     connection: &mut Connection<S>,
     desk: &mut Desk,
-    stats: &NetStats,
-    stopping: &AtomicBool,
-) -> Result<(), Ended> {
-    let Desk { inbox, outbox, plain, codec } = desk;
-    while let Some(range) =
-        inbox.frame().map_err(|error| lost(&error, inbox, &connection.stream))?
-    {
-        let mut exchange = Exchange { service, connection, outbox, plain, codec, stats, stopping };
-        exchange.answer(inbox.bytes(range.clone()))?;
-        inbox.consume(&range);
-        if stopping.load(Ordering::Relaxed) {
-            return Ok(());
+) -> Result<Pause, Ended> {
+    loop {
+        let needed = desk.inbox.needed();
+        let needed = needed.map_err(|error| lost(&error, &desk.inbox, &connection.stream))?;
+        let Some(message) = needed else { return Ok(Pause::Incomplete) };
+        // The largest document of it is copied while it runs.
+        let needed = message + message.min(wire::MAX_DOCUMENT_SIZE);
+        if needed > LARGE_BYTES && connection.room.is_none() {
+            let crowded = serving.crowded.load(Ordering::Relaxed);
+            let admit = || serving.options.memory.try_admit(Part::Requests, needed as u64);
+            connection.room = if crowded { None } else { admit() };
+            if connection.room.is_none() {
+                return Ok(Pause::Room(needed));
+            }
+        }
+        let frame = desk.inbox.frame();
+        let frame = frame.map_err(|error| lost(&error, &desk.inbox, &connection.stream))?;
+        let Some(range) = frame else { return Ok(Pause::Incomplete) };
+        connection.began = None;
+        let Desk { inbox, outbox, plain, codec } = &mut *desk;
+        let bytes = inbox.bytes(range.clone());
+        answer(serving, connection, bytes, &mut Outgoing { outbox, plain, codec })?;
+        desk.inbox.consume(&range);
+        connection.room = None;
+        if connection.deferred.is_some() {
+            return Ok(Pause::Deferred);
+        }
+        if serving.stopping.load(Ordering::Relaxed) {
+            return Ok(Pause::Stopping);
         }
     }
-    Ok(())
 }
 
 /// The end of a stream whose next header makes no sense.
 fn lost(error: &wire::Error, inbox: &Inbox, stream: &Stream) -> Ended {
     if inbox.held().starts_with(b"GET ") {
         // Best effort: the connection is over either way.
-        let _lost = stream.write_all(TO_A_BROWSER);
+        let _lost = stream.write_both(TO_A_BROWSER, &[], |_, _| true);
     }
     Ended(Some(error.to_string()))
 }
 
-/// One request being answered: the connection and the worker's tools.
-struct Exchange<'s, S: Service> {
-    service: &'s S,
-    connection: &'s mut Connection<S>,
+/// Buffers and packers for replies.
+struct Outgoing<'s> {
     outbox: &'s mut Vec<u8>,
     plain: &'s mut Vec<u8>,
     codec: &'s mut Codec,
-    stats: &'s NetStats,
-    stopping: &'s AtomicBool,
 }
 
-impl<S: Service> Exchange<'_, S> {
-    fn answer(&mut self, frame: &[u8]) -> Result<(), Ended> {
-        self.stats.requested();
-        let compressed = frame[12..16] == wire::opcode::COMPRESSED.to_le_bytes();
-        if !compressed {
-            return self.answer_plain(frame, None);
-        }
-        let (plain, compressor) =
-            self.codec.decompress(frame).map_err(|error| Ended(Some(error.to_string())))?;
-        self.answer_plain(&plain, Some(compressor))
-    }
+/// One request being answered: the connection and the worker's tools.
+struct Exchange<'s, 'd, S: Service> {
+    serving: &'s Serving<'s, S>,
+    connection: &'s mut Connection<S>,
+    /// The request, unpacked.
+    frame: &'s [u8],
+    /// It was to wait until then, and is run again.
+    waited_until: Option<Duration>,
+    out: &'s mut Outgoing<'d>,
+}
 
-    fn answer_plain(&mut self, frame: &[u8], packed: Option<Compressor>) -> Result<(), Ended> {
-        match wire::decode(frame) {
+fn answer<S: Service>(
+    serving: &Serving<'_, S>,
+    connection: &mut Connection<S>,
+    frame: &[u8],
+    out: &mut Outgoing<'_>,
+) -> Result<(), Ended> {
+    serving.stats.requested();
+    if frame[12..16] != wire::opcode::COMPRESSED.to_le_bytes() {
+        let mut exchange = Exchange { serving, connection, frame, waited_until: None, out };
+        return exchange.answer_plain(None);
+    }
+    let closed = |error: wire::Error| Ended(Some(error.to_string()));
+    let compressor = wire::peek_compressor(frame).map_err(closed)?;
+    if !serving.service.agreed(&connection.state, compressor) {
+        let name = compressor.name();
+        return Err(Ended(Some(format!(
+            "packed by {name}, which was not agreed in the handshake"
+        ))));
+    }
+    let (plain, compressor) = out.codec.decompress(frame).map_err(closed)?;
+    let mut exchange = Exchange { serving, connection, frame: &plain, waited_until: None, out };
+    exchange.answer_plain(Some(compressor))
+}
+
+impl<S: Service> Exchange<'_, '_, S> {
+    fn answer_plain(&mut self, packed: Option<Compressor>) -> Result<(), Ended> {
+        match wire::decode(self.frame) {
             Ok((header, Message::Msg(msg))) => self.answer_msg(header, &msg, packed),
             Ok((header, Message::Query(query))) => self.answer_query(header, &query, packed),
             Ok((header, Message::GetMore(more))) => self.answer_get_more(header, &more, packed),
@@ -203,18 +343,14 @@ impl<S: Service> Exchange<'_, S> {
             Ok((header, _)) => {
                 Err(Ended(Some(format!("operation {} is not served", header.opcode))))
             }
-            Err(wire::Error::Answer(error)) => self.refuse(frame, packed, &error),
+            Err(wire::Error::Answer(error)) => self.refuse(packed, &error),
             Err(error) => Err(Ended(Some(error.to_string()))),
         }
     }
 
     /// Answers a frame whose contents were refused, in the way its opcode is answered.
-    fn refuse(
-        &mut self,
-        frame: &[u8],
-        packed: Option<Compressor>,
-        error: &errors::Error,
-    ) -> Result<(), Ended> {
+    fn refuse(&mut self, packed: Option<Compressor>, error: &errors::Error) -> Result<(), Ended> {
+        let frame = self.frame;
         let header = frame.first_chunk().and_then(|bytes| Header::parse(bytes).ok());
         let Some(header) = header else { return Err(Ended(Some(error.to_string()))) };
         let flags = wire::peek_msg_flags(frame).unwrap_or_default();
@@ -226,7 +362,7 @@ impl<S: Service> Exchange<'_, S> {
                 return self.send_failure(envelope, error);
             }
             wire::opcode::INSERT | wire::opcode::UPDATE | wire::opcode::DELETE => {
-                self.service.write_refused(&self.connection.state, error);
+                self.serving.service.write_refused(&self.connection.state, error);
                 return Ok(());
             }
             _ => return Err(Ended(Some(error.to_string()))),
@@ -262,10 +398,15 @@ impl<S: Service> Exchange<'_, S> {
             via: Via::Msg,
             exhaust_allowed: !silent && msg.flags.contains(MsgFlags::EXHAUST_ALLOWED),
             request_id: header.request_id,
+            waited_until: self.waited_until.take(),
         };
         let mut reply = self.run(&request);
         if reply.hang_up {
             return Err(Ended(None));
+        }
+        if let (Some(until), false) = (reply.wait, silent) {
+            self.defer(self.frame.to_vec(), packed, until);
+            return Ok(());
         }
         if silent {
             return Ok(());
@@ -273,23 +414,37 @@ impl<S: Service> Exchange<'_, S> {
         // Each further reply answers the one before it, as if the client had asked in between.
         while let Some(next) = reply.exhaust.take().filter(|_| request.exhaust_allowed) {
             envelope.response_to = self.send(envelope, MsgFlags::MORE_TO_COME, &reply.document)?;
-            if self.stopping.load(Ordering::Relaxed) {
+            if self.serving.stopping.load(Ordering::Relaxed) {
                 return Err(Ended(None));
             }
             request.request_id = envelope.response_to;
             request.sequences = &[];
+            request.waited_until = None;
             reply = self.run(&Request { body: &next, ..request });
+            if let Some(until) = reply.wait {
+                // As if the client had asked it in a message of its own.
+                let flags = msg.flags.with(MsgFlags::EXHAUST_ALLOWED);
+                let mut frame = Vec::new();
+                wire::encode_msg(&mut frame, request.request_id, 0, flags, &next);
+                self.defer(frame, packed, until);
+                return Ok(());
+            }
         }
         self.send(envelope, MsgFlags::NONE, &reply.document).map(drop)
     }
 
     fn run(&self, request: &Request<'_>) -> Reply {
         let state = &*self.connection.state;
-        catch_unwind(AssertUnwindSafe(|| self.service.run(state, request))).unwrap_or_else(|_| {
+        let run = || self.serving.service.run(state, request);
+        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
             // The panic hook has logged where and why.
             let error = errors::Error::new(Code::INTERNAL_ERROR, "the command failed by a bug");
             error_document(&error).into()
         })
+    }
+
+    fn defer(&mut self, frame: Vec<u8>, packed: Option<Compressor>, until: Duration) {
+        self.connection.deferred = Some(Deferred { frame, packed, until });
     }
 
     /// Sends one reply; returns its number.
@@ -323,21 +478,36 @@ impl<S: Service> Exchange<'_, S> {
     ) -> Result<i32, Ended> {
         let number = self.connection.next_reply;
         self.connection.next_reply = number.checked_add(1).unwrap_or(1);
-        self.outbox.clear();
+        let Outgoing { outbox, plain, codec } = &mut *self.out;
+        outbox.clear();
         match packed {
-            None => encode(self.outbox, number),
+            None => encode(outbox, number),
             Some(compressor) => {
-                self.plain.clear();
-                encode(self.plain, number);
-                self.codec
-                    .compress(self.plain, compressor, self.outbox)
+                plain.clear();
+                encode(plain, number);
+                codec
+                    .compress(plain, compressor, outbox)
                     .map_err(|error| Ended(Some(error.to_string())))?;
             }
         }
-        self.stats.sent(self.outbox.len() + behind.len());
-        let written = self.connection.stream.write_both(self.outbox, behind);
-        for buffer in [&mut *self.outbox, &mut *self.plain] {
-            if buffer.capacity() > LARGE_REPLY {
+        let Serving { stats, options, clock, .. } = self.serving;
+        stats.sent(outbox.len() + behind.len());
+        let kept = (outbox.capacity() + plain.capacity()) as u64;
+        let _charge = options.memory.charge_regardless(Part::Replies, kept);
+        let started = clock.monotonic();
+        let mut went_on = started;
+        let written = self.connection.stream.write_both(outbox, behind, |sent, more| {
+            let now = clock.monotonic();
+            if more {
+                went_on = now;
+            }
+            let time = now.saturating_sub(started);
+            let slow = time >= TAKING_GRACE && is_slow(sent, time);
+            now.saturating_sub(went_on) >= options.write_timeout
+                || slow && options.memory.is_awaited()
+        });
+        for buffer in [&mut **outbox, &mut **plain] {
+            if buffer.capacity() > LARGE_BYTES {
                 *buffer = Vec::new();
             }
         }

@@ -4,11 +4,14 @@
 //! nor a worker ends by one, and each opened connection is counted down and closed.
 
 use crate::log;
-use crate::net::connection::{Connection, Desk, Outcome, serve};
+use crate::net::connection::{Connection, Desk, Outcome, Serving, serve};
+use crate::net::inbox::Partial;
 use crate::net::listener::{Endpoint, Listener};
+use crate::net::parked::Parked;
 use crate::net::poll::{Poll, hung_up};
 use crate::net::stream::Stream;
 use crate::service::{Peer, Service};
+use limits::{Account, Part};
 use os::{JoinHandle, Os};
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
@@ -33,6 +36,9 @@ const LEAVERS_PERIOD: Duration = Duration::from_secs(1);
 /// Sockets accepted from one listener before the others get a turn.
 const ACCEPT_BATCH: usize = 256;
 
+/// How often is looked for room while a message waits for it.
+const ROOM_PERIOD: Duration = Duration::from_millis(10);
+
 /// How the network behaves.
 #[derive(Clone, Debug)]
 pub struct NetOptions {
@@ -40,6 +46,12 @@ pub struct NetOptions {
     pub max_connections: usize,
     /// A connection that was silent this long gives its thread back.
     pub park_after: Duration,
+    /// A message must be whole so long after its first byte. The wait for room does not count.
+    pub message_timeout: Duration,
+    /// What half messages of parked connections may take together; over it the largest is closed.
+    pub partial_bytes: u64,
+    /// What messages are charged to.
+    pub memory: Arc<Account>,
     /// A client that took nothing of a reply for this long is cut off.
     pub write_timeout: Duration,
     /// A worker without work for this long ends.
@@ -47,7 +59,7 @@ pub struct NetOptions {
     /// Address space of a worker's stack; only what is touched costs memory.
     pub worker_stack_bytes: usize,
     /// Connections and their ends are not logged.
-    pub quiet: bool,
+    pub quiet: Arc<AtomicBool>,
 }
 
 impl Default for NetOptions {
@@ -55,10 +67,13 @@ impl Default for NetOptions {
         Self {
             max_connections: 65_536,
             park_after: Duration::from_millis(100),
+            message_timeout: Duration::from_mins(2),
+            partial_bytes: 1 << 30,
+            memory: Account::new(4 << 30),
             write_timeout: Duration::from_mins(2),
             worker_idle: Duration::from_secs(5),
             worker_stack_bytes: 2 << 20,
-            quiet: false,
+            quiet: Arc::default(),
         }
     }
 }
@@ -73,9 +88,21 @@ pub struct NetStats {
     bytes_in: AtomicU64,
     bytes_out: AtomicU64,
     requests: AtomicU64,
+    deferred: AtomicUsize,
+    partial_closed: AtomicU64,
 }
 
 impl NetStats {
+    /// Connections whose request waits, without a thread.
+    pub fn deferred(&self) -> usize {
+        self.deferred.load(Ordering::Relaxed)
+    }
+
+    /// Connections closed because their half message took too long, or memory that others needed.
+    pub fn partial_closed(&self) -> u64 {
+        self.partial_closed.load(Ordering::Relaxed)
+    }
+
     /// Connections open now.
     pub fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
@@ -143,14 +170,27 @@ struct Shared<S: Service> {
     options: NetOptions,
     stats: Arc<NetStats>,
     poll: Poll,
-    /// Silent connections by number.
-    parked: Mutex<BTreeMap<u64, Box<Connection<S>>>>,
+    /// Connections without a thread.
+    parked: Mutex<Parked<S>>,
+    /// Messages wait for room: others must queue behind them.
+    crowded: AtomicBool,
+    /// Waiting requests are to be run again.
+    changed: AtomicBool,
+    /// How often the service said so.
+    changes: AtomicU64,
     ready: Mutex<Ready<S>>,
     work: Condvar,
     /// Connections with a worker, or waiting for one, so that they can be watched and cut from
     /// outside.
     busy: Mutex<BTreeMap<u64, Busy<S>>>,
     stopping: AtomicBool,
+}
+
+impl<S: Service> Shared<S> {
+    fn run_waiting_again(&self) {
+        self.changed.store(true, Ordering::SeqCst);
+        self.poll.wake();
+    }
 }
 
 /// A running server: its listeners, its polling thread and its workers.
@@ -184,11 +224,21 @@ impl<S: Service> Server<S> {
             stats,
             poll,
             parked: Mutex::default(),
+            crowded: AtomicBool::new(false),
+            changed: AtomicBool::new(false),
+            changes: AtomicU64::new(0),
             ready: Mutex::new(Ready { queue: VecDeque::new(), workers: 0, idle: 0 }),
             work: Condvar::new(),
             busy: Mutex::default(),
             stopping: AtomicBool::new(false),
         });
+        let changed = Arc::downgrade(&shared);
+        shared.service.on_change(Arc::new(move || {
+            if let Some(shared) = changed.upgrade() {
+                shared.changes.fetch_add(1, Ordering::SeqCst);
+                shared.run_waiting_again();
+            }
+        }));
         let polling = Arc::clone(&shared);
         let job = Box::new(move || Poller { shared: polling, listeners }.run());
         let poller = Mutex::new(Some(os.spawner.spawn("listener", job)?));
@@ -265,8 +315,7 @@ impl<S: Service> Poller<S> {
         let mut pause: Option<Duration> = None;
         let mut looked = self.shared.os.clock.monotonic();
         while !self.shared.stopping.load(Ordering::SeqCst) {
-            let anyone_busy = !self.shared.busy.lock().is_empty();
-            let timeout = pause.or(anyone_busy.then_some(LEAVERS_PERIOD));
+            let timeout = self.timeout(pause);
             if let Err(error) = self.shared.poll.wait(&mut events, &mut tokens, timeout) {
                 tracing::error!(target: "NETWORK", %error, "Polling failed");
                 self.shared.os.clock.sleep(ACCEPT_PAUSE);
@@ -281,21 +330,99 @@ impl<S: Service> Poller<S> {
                     }
                     continue;
                 }
-                let found = self.shared.parked.lock().remove(&token);
-                if let Some(connection) = found {
-                    dispatch(&self.shared, connection);
-                }
+                self.has_news(token);
             }
             let now = self.shared.os.clock.monotonic();
+            self.run_waiting(now);
+            self.let_in(now);
             if now.saturating_sub(looked) >= LEAVERS_PERIOD {
                 looked = now;
                 self.tell_of_leavers();
+                self.close_overdue(now);
             }
         }
         self.listeners.clear();
-        let parked = std::mem::take(&mut *self.shared.parked.lock());
-        for connection in parked.into_values() {
+        let parked = self.shared.parked.lock().clear();
+        for connection in parked {
             close(&self.shared, &connection, None);
+        }
+    }
+
+    /// How long nothing is to be done unless a socket has news.
+    fn timeout(&self, pause: Option<Duration>) -> Option<Duration> {
+        let anyone_busy = !self.shared.busy.lock().is_empty();
+        let parked = self.shared.parked.lock();
+        let timer = parked.next_timer().map(|at| {
+            // A millisecond more: the kernel's and ours are not rounded alike.
+            at.saturating_sub(self.shared.os.clock.monotonic()) + Duration::from_millis(1)
+        });
+        let periodic = (anyone_busy || parked.has_halves()).then_some(LEAVERS_PERIOD);
+        let room = parked.is_crowded().then_some(ROOM_PERIOD);
+        [pause, timer, periodic, room].into_iter().flatten().min()
+    }
+
+    /// A parked connection's socket has something to read, or the end.
+    fn has_news(&self, token: u64) {
+        let mut parked = self.shared.parked.lock();
+        if let Some(waiting) = parked.deferred(token) {
+            // What the client says meanwhile stays in the socket until it was answered.
+            let left = hung_up(std::iter::once(&*waiting.stream)).map(|left| left == [true]);
+            let gone = if left.unwrap_or(true) { parked.remove(token) } else { None };
+            drop(parked);
+            if let Some(connection) = gone {
+                self.count_deferred();
+                close(&self.shared, &connection, None);
+            }
+            return;
+        }
+        let found = parked.remove(token);
+        drop(parked);
+        if let Some(connection) = found {
+            dispatch(&self.shared, connection);
+        }
+    }
+
+    /// Hands requests that waited to workers: those whose time has come, or all after a change.
+    fn run_waiting(&self, now: Duration) {
+        let all = self.shared.changed.swap(false, Ordering::SeqCst);
+        let due = self.shared.parked.lock().due((!all).then_some(now));
+        if !due.is_empty() {
+            self.count_deferred();
+        }
+        for connection in due {
+            dispatch(&self.shared, connection);
+        }
+    }
+
+    fn count_deferred(&self) {
+        let count = self.shared.parked.lock().deferred_count();
+        self.shared.stats.deferred.store(count, Ordering::Relaxed);
+    }
+
+    /// Gives room to messages that wait for it, and takes it from half messages that do not go on.
+    fn let_in(&self, now: Duration) {
+        let shared = &self.shared;
+        let memory = &shared.options.memory;
+        let mut parked = shared.parked.lock();
+        if !parked.is_crowded() && !memory.is_awaited() {
+            return;
+        }
+        let inside = parked.let_in(now, |bytes| memory.try_admit(Part::Requests, bytes as u64));
+        let stalled = if memory.is_awaited() { parked.stalled(now) } else { None };
+        shared.crowded.store(parked.is_crowded(), Ordering::Relaxed);
+        drop(parked);
+        if let Some(connection) = stalled {
+            close_partial(shared, &connection, "its half message kept memory that others wait for");
+        }
+        for connection in inside {
+            dispatch(shared, connection);
+        }
+    }
+
+    fn close_overdue(&self, now: Duration) {
+        let late = self.shared.parked.lock().overdue(now, self.shared.options.message_timeout);
+        for connection in late {
+            close_partial(&self.shared, &connection, "a message did not arrive in time");
         }
     }
 
@@ -350,7 +477,7 @@ impl<S: Service> Poller<S> {
         let open = shared.stats.open();
         if open >= options.max_connections {
             shared.stats.rejected.fetch_add(1, Ordering::Relaxed);
-            if !options.quiet {
+            if !options.quiet.load(Ordering::Relaxed) {
                 tracing::info!(target: "NETWORK", id = 22942, remote = peer.remote,
                     "Connection refused because there are too many open connections");
             }
@@ -360,12 +487,13 @@ impl<S: Service> Poller<S> {
             tracing::debug!(target: "NETWORK", remote = peer.remote, %error, "Client left while connecting");
             return;
         }
-        let remote = if options.quiet { String::new() } else { peer.remote.clone() };
+        let quiet = options.quiet.load(Ordering::Relaxed);
+        let remote = if quiet { String::new() } else { peer.remote.clone() };
         let Some(state) = survive(|| shared.service.open_connection(peer)) else { return };
         shared.stats.open.fetch_add(1, Ordering::Relaxed);
         shared.stats.accepted.fetch_add(1, Ordering::Relaxed);
         let id = shared.service.number(&state);
-        if !options.quiet {
+        if !quiet {
             tracing::info!(target: "NETWORK", id = 22943, remote, connectionId = id,
                 connectionCount = open + 1, "Connection accepted");
         }
@@ -374,10 +502,15 @@ impl<S: Service> Poller<S> {
             id,
             stream: Arc::clone(&stream),
             state,
-            partial: Vec::new(),
+            partial: Partial::default(),
+            began: None,
+            went_on: Duration::ZERO,
+            room: None,
+            deferred: None,
             next_reply: 1,
         };
-        shared.parked.lock().insert(id, Box::new(connection));
+        let over = shared.parked.lock().insert(Box::new(connection), &options.memory, u64::MAX);
+        debug_assert!(over.is_empty(), "it has no half message");
         if let Err(error) = shared.poll.add(&*stream, id) {
             abandon(shared, id, &error);
         }
@@ -418,22 +551,35 @@ fn dispatch<S: Service>(shared: &Arc<Shared<S>>, connection: Box<Connection<S>>)
 
 /// A worker's life: take a ready connection, serve it until it is silent, take the next.
 fn work<S: Service>(shared: &Arc<Shared<S>>) {
-    let mut desk = Desk::new();
+    let mut desk = Desk::new(shared.options.memory.charge_regardless(Part::Requests, 0));
+    let serving = Serving {
+        service: &*shared.service,
+        clock: &*shared.os.clock,
+        options: &shared.options,
+        stats: &shared.stats,
+        stopping: &shared.stopping,
+        crowded: &shared.crowded,
+    };
     while let Some(mut connection) = next_ready(shared) {
         log::set_context_number("conn", connection.id);
         shared.stats.active.fetch_add(1, Ordering::Relaxed);
-        let served = survive(|| {
-            serve(&*shared.service, &mut connection, &mut desk, &shared.stats, &shared.stopping)
-        });
+        let changes = shared.changes.load(Ordering::SeqCst);
+        let served = survive(|| serve(&serving, &mut connection, &mut desk));
         shared.stats.active.fetch_sub(1, Ordering::Relaxed);
         let outcome = served.unwrap_or_else(|| {
             // Nobody knows what it left in the buffers.
-            desk = Desk::new();
+            desk = Desk::new(shared.options.memory.charge_regardless(Part::Requests, 0));
             Outcome::Close(Some("a message could not be served because of a bug".to_owned()))
         });
+        let deferred = outcome == Outcome::Defer;
         match outcome {
-            Outcome::Park => park(shared, connection),
+            Outcome::Park | Outcome::Defer => park(shared, connection),
+            Outcome::AwaitRoom(needed) => await_room(shared, connection, needed),
             Outcome::Close(reason) => close(shared, &connection, reason.as_deref()),
+        }
+        if deferred && shared.changes.load(Ordering::SeqCst) != changes {
+            // What it waits for may have come between its look and its parking.
+            shared.run_waiting_again();
         }
     }
 }
@@ -464,9 +610,10 @@ fn next_ready<S: Service>(shared: &Shared<S>) -> Option<Box<Connection<S>>> {
     }
 }
 
-/// Lays a silent connection down until it speaks again.
+/// Lays a connection down until it speaks again, or its request's time has come.
 fn park<S: Service>(shared: &Arc<Shared<S>>, connection: Box<Connection<S>>) {
     let (id, stream) = (connection.id, Arc::clone(&connection.stream));
+    let needs_poller = connection.deferred.is_some() || !connection.partial.is_empty();
     let busy = shared.busy.lock().remove(&id);
     drop(busy);
     let mut parked = shared.parked.lock();
@@ -476,19 +623,53 @@ fn park<S: Service>(shared: &Arc<Shared<S>>, connection: Box<Connection<S>>) {
         close(shared, &connection, None);
         return;
     }
-    parked.insert(id, connection);
+    let options = &shared.options;
+    let over = parked.insert(connection, &options.memory, options.partial_bytes);
+    shared.stats.deferred.store(parked.deferred_count(), Ordering::Relaxed);
     drop(parked);
+    for connection in &over {
+        close_partial(shared, connection, "half messages take more than their budget");
+    }
+    if over.iter().any(|closed| closed.id == id) {
+        return;
+    }
     if let Err(error) = shared.poll.arm(&*stream, id) {
         abandon(shared, id, &error);
     }
+    if needs_poller {
+        shared.poll.wake();
+    }
+}
+
+/// Lays a connection down whose next message needs so many bytes, until there is room for it.
+fn await_room<S: Service>(shared: &Arc<Shared<S>>, connection: Box<Connection<S>>, needed: usize) {
+    let busy = shared.busy.lock().remove(&connection.id);
+    drop(busy);
+    let now = shared.os.clock.monotonic();
+    let waiting = shared.options.memory.wait_for_room();
+    let mut parked = shared.parked.lock();
+    if shared.stopping.load(Ordering::SeqCst) {
+        drop(parked);
+        close(shared, &connection, None);
+        return;
+    }
+    parked.crowd(connection, needed, now, waiting);
+    shared.crowded.store(true, Ordering::Relaxed);
+    drop(parked);
+    shared.poll.wake();
 }
 
 /// Closes a parked connection that cannot be watched.
 fn abandon<S: Service>(shared: &Shared<S>, id: u64, error: &io::Error) {
-    let found = shared.parked.lock().remove(&id);
+    let found = shared.parked.lock().remove(id);
     if let Some(connection) = found {
         close(shared, &connection, Some(&format!("cannot be watched: {error}")));
     }
+}
+
+fn close_partial<S: Service>(shared: &Shared<S>, connection: &Connection<S>, reason: &str) {
+    shared.stats.partial_closed.fetch_add(1, Ordering::Relaxed);
+    close(shared, connection, Some(reason));
 }
 
 fn close<S: Service>(shared: &Shared<S>, connection: &Connection<S>, reason: Option<&str>) {
@@ -501,7 +682,7 @@ fn close<S: Service>(shared: &Shared<S>, connection: &Connection<S>, reason: Opt
         tracing::info!(target: "NETWORK", connectionId = connection.id, reason,
             "Closing a connection");
     }
-    if !shared.options.quiet {
+    if !shared.options.quiet.load(Ordering::Relaxed) {
         tracing::info!(target: "NETWORK", id = 22944, connectionId = connection.id,
             connectionCount = left, "Connection ended");
     }

@@ -1,5 +1,6 @@
 //! A connected socket, TCP or Unix, as one type.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,6 +9,9 @@ use std::time::Duration;
 
 /// Linux drops an idle mapping in a firewall after minutes; MongoDB probes after two as well.
 const KEEPALIVE: Duration = Duration::from_mins(2);
+
+/// How long one call of `write` may take nothing: whoever waits for a client is asked as often.
+const WRITE_TICK: Duration = Duration::from_secs(1);
 
 /// A connected socket.
 #[derive(Debug)]
@@ -20,6 +24,7 @@ impl Stream {
     /// Makes the socket blocking with the two timeouts, which is all a worker needs: no system
     /// call but `read` and `write` per request.
     pub(crate) fn prepare(&self, read: Duration, write: Duration) -> io::Result<()> {
+        let write = write.min(WRITE_TICK);
         match self {
             Self::Tcp(tcp) => {
                 tcp.set_nonblocking(false)?;
@@ -45,13 +50,23 @@ impl Stream {
         }
     }
 
-    /// Writes everything; fails when the client took nothing for the write timeout.
-    pub(crate) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
-        self.write_both(bytes, &[])
+    /// Whether [`Stream::read`] would find something, or the end.
+    pub(crate) fn is_readable(&self) -> io::Result<bool> {
+        let mut asked = [PollFd::new(self, PollFlags::IN)];
+        poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+        Ok(!asked[0].revents().is_empty())
     }
 
-    /// The same with two pieces, the second behind the first.
-    pub(crate) fn write_both(&self, first: &[u8], second: &[u8]) -> io::Result<()> {
+    /// Writes both pieces, the second behind the first. Where the client took less than that in a while
+    /// it asks `give_up`, with the bytes that the client took by then, and whether that were any since
+    /// it was asked last; fails with `WouldBlock` where the answer is yes.
+    pub(crate) fn write_both(
+        &self,
+        first: &[u8],
+        second: &[u8],
+        mut give_up: impl FnMut(usize, bool) -> bool,
+    ) -> io::Result<()> {
+        let mut sent = 0;
         let mut pieces = [IoSlice::new(first), IoSlice::new(second)];
         let mut left = &mut pieces[..];
         IoSlice::advance_slices(&mut left, 0);
@@ -62,8 +77,19 @@ impl Stream {
             };
             match written {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => IoSlice::advance_slices(&mut left, count),
+                Ok(count) => {
+                    sent += count;
+                    IoSlice::advance_slices(&mut left, count);
+                    if !left.is_empty() && give_up(sent, true) {
+                        return Err(io::ErrorKind::WouldBlock.into());
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                    ) && !give_up(sent, false) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -107,7 +133,7 @@ mod tests {
                     got
                 });
                 let stream = Stream::Unix(near);
-                stream.write_both(&sent[..first], &sent[first..]).unwrap();
+                stream.write_both(&sent[..first], &sent[first..], |_, _| false).unwrap();
                 stream.shut_down();
                 reader.join().unwrap()
             });

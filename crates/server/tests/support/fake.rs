@@ -5,11 +5,11 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use os::Os;
 use parking_lot::{Condvar, Mutex};
 use server::net::{Endpoint, Listener, NetOptions, NetStats, Server};
-use server::service::{Peer, Reply, Request, Service, Via};
+use server::service::{Peer, Reply, Request, Service, Via, Wake};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use wire::{Codec, Compressor, Message, MsgFlags, ReplyFlags};
 
@@ -23,6 +23,13 @@ pub(crate) struct Commands {
     pub(crate) close_panics: AtomicBool,
     pub(crate) interrupted: Mutex<bool>,
     pub(crate) wake: Condvar,
+    /// Whose clock times of waits are.
+    pub(crate) os: OnceLock<Os>,
+    /// What requests to `await` wait for, and how to tell that it came.
+    pub(crate) happened: AtomicBool,
+    pub(crate) changed: OnceLock<Wake>,
+    /// No compressor was agreed.
+    pub(crate) plain_only: AtomicBool,
 }
 
 impl Service for Commands {
@@ -66,6 +73,16 @@ impl Service for Commands {
                 }
                 rawdoc! { "ok": 1.0, "interrupted": *interrupted }.into()
             }
+            "await" => {
+                let now = self.os.get().unwrap().clock.monotonic();
+                let time = Duration::from_millis(value.as_i32().unwrap() as u64);
+                let until = request.waited_until.unwrap_or(now + time);
+                if now < until && !self.happened.load(Ordering::SeqCst) {
+                    return Reply { wait: Some(until), ..rawdoc! {}.into() };
+                }
+                let next = request.exhaust_allowed.then(|| request.body.to_owned());
+                Reply { exhaust: next, ..rawdoc! { "ok": 1.0 }.into() }
+            }
             _ => rawdoc! { "ok": 0.0, "code": 59 }.into(),
         }
     }
@@ -78,6 +95,14 @@ impl Service for Commands {
     fn close_connection(&self, _: &(u64, Peer)) {
         self.closed.fetch_add(1, Ordering::Relaxed);
         assert!(!self.close_panics.load(Ordering::Relaxed), "asked for");
+    }
+
+    fn agreed(&self, _: &(u64, Peer), compressor: Compressor) -> bool {
+        compressor == Compressor::Noop || !self.plain_only.load(Ordering::Relaxed)
+    }
+
+    fn on_change(&self, wake: Wake) {
+        assert!(self.changed.set(wake).is_ok(), "told once");
     }
 
     fn client_left(&self, _: &(u64, Peer)) {
@@ -104,6 +129,7 @@ pub(crate) fn start_with(options: NetOptions) -> Running {
     let listener = Listener::bind(&any, &*os.vfs).unwrap();
     let Endpoint::Tcp(address) = *listener.endpoint() else { panic!("not TCP") };
     let (service, stats) = (Arc::new(Commands::default()), Arc::new(NetStats::default()));
+    assert!(service.os.set(os.clone()).is_ok(), "set once");
     let server =
         Server::start(&os, vec![listener], Arc::clone(&service), options, Arc::clone(&stats))
             .unwrap();

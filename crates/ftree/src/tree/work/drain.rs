@@ -22,7 +22,8 @@ impl Unit<'_> {
         let table = match layer {
             Layer::Table(table) => Arc::clone(table),
             Layer::Overlay(overlay) => {
-                let piece = Arc::new(MemTable::new(&self.tree.home.cache));
+                let hasher = &self.tree.context.hasher;
+                let piece = Arc::new(MemTable::new(&self.tree.home.cache, hasher));
                 let rest = overlay.fill(&piece, self.tree.options().buffer_bytes)?;
                 self.rest = rest.map(Layer::Overlay);
                 piece

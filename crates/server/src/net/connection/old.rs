@@ -17,7 +17,7 @@ impl Envelope {
     }
 }
 
-impl<S: Service> Exchange<'_, S> {
+impl<S: Service> Exchange<'_, '_, S> {
     pub(super) fn answer_query(
         &mut self,
         header: Header,
@@ -66,7 +66,7 @@ impl<S: Service> Exchange<'_, S> {
                 self.run_translated(&translated, via, request_id).map(drop)
             }
             Err(error) => {
-                self.service.write_refused(&self.connection.state, &error);
+                self.serving.service.write_refused(&self.connection.state, &error);
                 Ok(())
             }
         }
@@ -85,6 +85,7 @@ impl<S: Service> Exchange<'_, S> {
             via,
             exhaust_allowed: false,
             request_id,
+            waited_until: self.waited_until,
         });
         if reply.hang_up { Err(Ended(None)) } else { Ok(reply) }
     }
@@ -103,7 +104,12 @@ impl<S: Service> Exchange<'_, S> {
             Answer::Command | Answer::Inline => Via::Query,
             Answer::Batch | Answer::Plan => Via::Legacy { goes_on: false },
         };
-        let document = self.run_translated(&translated, via, request_id)?.document;
+        let reply = self.run_translated(&translated, via, request_id)?;
+        if let Some(until) = reply.wait {
+            self.defer(self.frame.to_vec(), envelope.packed, until);
+            return Ok(());
+        }
+        let Reply { document, memory: _until_sent, .. } = reply;
         match translated.answer {
             Answer::Command => self.send_one(envelope, &document),
             Answer::Plan => match legacy::plan(&document) {

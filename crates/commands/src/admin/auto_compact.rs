@@ -1,0 +1,190 @@
+//! `autoCompact`: compaction in the background, of all collections in turn.
+//!
+//! What is always true: at most one thread compacts, it goes on where reads and writes go on, and it
+//! ends when it is told to, between two units of its work. Nothing here must be compacted to stay fast
+//! or small; who asks for it gets what `compact` does, a collection after the other.
+
+use crate::context::Context;
+use crate::fields::Field;
+use crate::registry::Command;
+use crate::service::Service;
+use catalog::storage::Rewrite;
+use catalog::{Catalog, IndexSelector};
+use errors::{Code, Error, Result};
+use os::{JoinHandle, Os};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) const AUTO_COMPACT: Command =
+    Command::new("autoCompact", "Compacts all collections in the background, or stops that.", run)
+        .admin_only();
+
+/// What a collection could give back at least before it is compacted, unless the client says
+/// otherwise.
+const FREE_SPACE_MB: i64 = 20;
+
+/// From the end of a round to the next.
+const BETWEEN_ROUNDS: Duration = Duration::from_mins(5);
+
+/// How it was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Wanted {
+    free_space_mb: i64,
+    once: bool,
+}
+
+/// The compaction in the background.
+#[derive(Default)]
+pub(crate) struct AutoCompact {
+    state: Arc<Shared>,
+    /// Guards starting and stopping.
+    thread: Mutex<Option<JoinHandle>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// `None`: it is off, or to end.
+    wanted: Mutex<Option<Wanted>>,
+    changed: Condvar,
+}
+
+impl AutoCompact {
+    fn enable(&self, os: &Os, catalog: &Arc<Catalog>, wanted: Wanted) -> Result<()> {
+        let mut thread = self.thread.lock();
+        if let Some(running) = *self.state.wanted.lock() {
+            if running == wanted {
+                return Ok(());
+            }
+            return Err(Error::new(
+                Code::CONFLICTING_OPERATION_IN_PROGRESS,
+                "Cannot change the options of auto compaction while it runs; disable it first",
+            ));
+        }
+        // One that has ended by itself, or was told to.
+        if let Some(ended) = thread.take() {
+            let _logged_where_it_happened = ended.join();
+        }
+        *self.state.wanted.lock() = Some(wanted);
+        let (shared, catalog) = (Arc::clone(&self.state), Arc::clone(catalog));
+        let job = move || {
+            shared.compact(&catalog, wanted);
+            *shared.wanted.lock() = None;
+        };
+        match os.spawner.spawn("auto-compact", Box::new(job)) {
+            Ok(started) => {
+                *thread = Some(started);
+                Ok(())
+            }
+            Err(error) => {
+                *self.state.wanted.lock() = None;
+                Err(Error::new(Code::INTERNAL_ERROR, format!("no thread to compact in: {error}")))
+            }
+        }
+    }
+
+    /// Ends it, and waits for the unit of work that it is at.
+    pub(crate) fn disable(&self) {
+        let mut thread = self.thread.lock();
+        *self.state.wanted.lock() = None;
+        self.state.changed.notify_all();
+        if let Some(running) = thread.take() {
+            let _logged_where_it_happened = running.join();
+        }
+    }
+
+    /// Whether it is on.
+    #[cfg(test)]
+    pub(crate) fn is_on(&self) -> bool {
+        self.state.wanted.lock().is_some()
+    }
+}
+
+impl Shared {
+    fn compact(&self, catalog: &Catalog, wanted: Wanted) {
+        while self.round(catalog, wanted).is_ok() && !wanted.once {
+            let mut until = self.wanted.lock();
+            if until.is_some() {
+                self.changed.wait_for(&mut until, BETWEEN_ROUNDS);
+            }
+            if until.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Compacts every collection that is worth it. An error is that it was told to end, or one of the
+    /// disk, which whoever writes is told.
+    fn round(&self, catalog: &Catalog, wanted: Wanted) -> Result<()> {
+        for database in catalog.databases() {
+            for collection in catalog.collections(&database) {
+                if collection.is_view() || collection.is_dropped() {
+                    continue;
+                }
+                let indexes = catalog.stats(&collection).indexes;
+                let stored: u64 = indexes.iter().map(|index| index.storage_bytes).sum();
+                // No more than all of it can be given back.
+                if stored < (wanted.free_space_mb as u64).saturating_mul(1 << 20) {
+                    continue;
+                }
+                let go_on = |_: catalog::ReindexProgress<'_>| match *self.wanted.lock() {
+                    Some(_) => Ok(()),
+                    None => Err(Error::new(Code::INTERRUPTED, "auto compaction was disabled")),
+                };
+                let namespace = collection.namespace();
+                let done =
+                    catalog.rewrite_indexes(namespace, IndexSelector::All, Rewrite::Untidy, &go_on);
+                match done.map_err(|error| error.code()) {
+                    // Dropped meanwhile.
+                    Ok(()) | Err(Code::NAMESPACE_NOT_FOUND) => {}
+                    Err(_) => return Err(Error::new(Code::INTERRUPTED, "the round ended early")),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Service {
+    /// Ends what compacts in the background.
+    pub(crate) fn end_auto_compact(&self) {
+        self.auto_compact.disable();
+    }
+}
+
+fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    let enable = fields[0].bool()?;
+    let mut wanted = Wanted { free_space_mb: FREE_SPACE_MB, once: false };
+    for field in fields[1..].iter().filter(|field| !field.is_null()) {
+        match field.name {
+            "freeSpaceTargetMB" => {
+                wanted.free_space_mb = whole(field)?;
+                if wanted.free_space_mb < 1 {
+                    return Err(Error::bad_value(format!(
+                        "BSON field 'freeSpaceTargetMB' value must be >= 1, actual value '{}'",
+                        wanted.free_space_mb
+                    )));
+                }
+            }
+            "runOnce" => wanted.once = field.bool()?,
+            _ => return Err(field.unknown()),
+        }
+    }
+    let service = context.service;
+    if enable {
+        service.auto_compact.enable(&service.os, &service.catalog, wanted)
+    } else {
+        service.auto_compact.disable();
+        Ok(())
+    }
+}
+
+/// Doubles are cut towards zero; decimals are rounded, a half to the even number.
+fn whole(field: &Field<'_>) -> Result<i64> {
+    if let bson::RawBsonRef::Decimal128(number) = field.value
+        && let Ok(number) = number.to_string().parse::<f64>()
+    {
+        return Ok(number.round_ties_even() as i64);
+    }
+    field.i64()
+}

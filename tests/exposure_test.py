@@ -1,0 +1,188 @@
+"""What other users of a machine and other machines find open, on a server as it is started; and a copy of
+the data directory that is taken under `fsyncLock`.
+
+Each test says what holds; numbers are those of the security design's findings.
+"""
+
+import http.client
+import json
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+import threading
+import time
+
+import pymongo
+
+from fernd import Fernd, free_port, run_tests
+
+
+def mode(path):
+    return stat.S_IMODE(os.lstat(path).st_mode)
+
+
+def refused(*options, code=2):
+    """Starts a server that must not start; what it says."""
+    server = Fernd(*options)
+    try:
+        done = subprocess.run(server.command(), capture_output=True, text=True, timeout=60)
+        assert done.returncode == code, (done.returncode, done.stderr)
+        assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+        return done.stderr
+    finally:
+        server.remove()
+
+
+def files_are_for_their_user_alone_whatever_the_umask_is():
+    """Findings 17 and 18."""
+    before = os.umask(0)
+    try:
+        sockets = tempfile.mkdtemp(prefix="fernd-sockets-")
+        server = Fernd("--cacheSize", "64M", "--unixSocketPrefix", sockets)
+        server.options += ["--pidfilepath", os.path.join(server.home, "pid")]
+        with server, server.client() as client:
+            client.a.b.insert_one({})
+            client.admin.command("checkpoint")
+            for folder, folders, files in os.walk(server.dbpath):
+                for name in [folder] + [os.path.join(folder, name) for name in folders + files]:
+                    assert mode(name) & 0o077 == 0, (name, oct(mode(name)))
+            assert mode(os.path.join(server.home, "pid")) == 0o600
+            assert mode(os.path.join(sockets, f"mongodb-{server.port}.sock")) == 0o700
+            assert os.listdir(sockets) == [f"mongodb-{server.port}.sock"]
+        os.chmod(sockets, 0o777)
+        server = Fernd("--cacheSize", "64M", "--unixSocketPrefix", sockets)
+        with server, server.client() as client:
+            assert os.listdir(sockets) == [], "others could replace it there"
+            warnings = client.admin.command("getLog", "startupWarnings")["log"]
+            assert any("not sticky" in line for line in warnings), warnings
+    finally:
+        os.umask(before)
+        shutil.rmtree(sockets, ignore_errors=True)
+
+
+def links_are_not_followed():
+    """Finding 18."""
+    server = Fernd()
+    precious, link = os.path.join(server.home, "precious"), os.path.join(server.home, "link")
+    with open(precious, "w") as f:
+        f.write("kept")
+    os.symlink(precious, link)
+    try:
+        for option in ("--pidfilepath", "--logpath"):
+            assert "link" in refused(option, link)
+            with open(precious) as f:
+                assert f.read() == "kept", option
+    finally:
+        server.remove()
+
+
+def open_addresses_are_warned_of_and_refused_where_that_is_asked():
+    with Fernd("--cacheSize", "64M", "--bind_ip", "0.0.0.0") as server, server.client() as client:
+        warnings = client.admin.command("getLog", "startupWarnings")["log"]
+        assert any("0.0.0.0" in line and "refuseOpenBind" in line for line in warnings), warnings
+    refuse = ("--setParameter", "refuseOpenBind=true")
+    assert "0.0.0.0" in refused("--bind_ip", "0.0.0.0", *refuse)
+    assert "0.0.0.0" in refused("--statusPort", str(free_port()), "--statusBindIp", "0.0.0.0", *refuse)
+    with Fernd("--cacheSize", "64M", *refuse) as server, server.client() as client:
+        assert client.admin.command("getParameter", 1, refuseOpenBind=1)["refuseOpenBind"] is True
+
+
+def the_status_page_tells_values_to_this_machine_and_data_to_no_other_site():
+    """Findings 6 and 7."""
+    status = free_port()
+
+    def get(**headers):
+        connection = http.client.HTTPConnection("127.0.0.1", status, timeout=20)
+        connection.request("GET", "/api/now", headers={"Host": f"127.0.0.1:{status}", **headers})
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+
+    options = ("--cacheSize", "64M", "--statusPort", str(status), "--slowms", "0")
+    with Fernd(*options) as server, server.client() as client:
+        client.shop.cards.insert_one({"number": "4711-0815"})
+        list(client.shop.cards.find({"number": "4711-0815"}))
+        code, text = get()
+        assert code == 200 and "4711-0815" in text
+        code, text = get(**{"X-Forwarded-For": "192.0.2.1"})
+        assert code == 200 and "4711-0815" not in text and "shop.cards" in text
+        assert json.loads(text)["slow"], "the line itself is there"
+        assert get(**{"Sec-Fetch-Site": "cross-site"})[0] == 403
+        assert get(Origin="https://evil.example")[0] == 403
+
+
+def only_op_query_wraps_commands():
+    """Finding 11, as a client meets it."""
+    with Fernd("--cacheSize", "64M") as server, server.client() as client:
+        client.shop.cards.insert_one({})
+        try:
+            client.shop.command({"query": {"drop": "cards"}})
+        except pymongo.errors.OperationFailure as error:
+            assert error.code == 59, error
+        else:
+            raise AssertionError("it was taken")
+        assert client.shop.cards.count_documents({}) == 1
+
+
+def a_copy_under_fsync_lock_opens_with_everything_before_it():
+    with Fernd("--cacheSize", "64M") as server, server.client() as client:
+        client.a.b.insert_many([{"_id": i, "pad": "x" * 200} for i in range(20000)])
+        assert client.admin.command("fsync", lock=True)["lockCount"] == 1
+        written = threading.Event()
+
+        def write():
+            with server.client() as other:
+                other.a.b.insert_one({"_id": "later"})
+                written.set()
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        copy = Fernd("--cacheSize", "64M")
+        os.makedirs(os.path.join(copy.dbpath, "journal"), 0o700)
+        shutil.copy(os.path.join(server.dbpath, "fern.data"), copy.dbpath)
+        for name in os.listdir(os.path.join(server.dbpath, "journal")):
+            shutil.copy(os.path.join(server.dbpath, "journal", name), os.path.join(copy.dbpath, "journal"))
+        assert not written.is_set(), "a write came in under the lock"
+        assert client.a.b.count_documents({}) == 20000, "reads go on"
+        client.admin.command("fsyncUnlock")
+        writer.join(60)
+        assert written.is_set()
+        with copy, copy.client() as there:
+            assert there.a.b.count_documents({}) == 20000
+            assert there.a.b.find_one({"_id": 19999})["pad"] == "x" * 200
+
+
+def a_server_under_fsync_lock_ends_when_it_is_told_to():
+    server = Fernd("--cacheSize", "64M")
+    with server, server.client() as client:
+        client.a.b.insert_one({})
+        client.admin.command("fsync", lock=True)
+
+        def write():
+            try:
+                with server.client(retryWrites=False, serverSelectionTimeoutMS=500) as other:
+                    other.a.b.insert_one({})
+            except pymongo.errors.PyMongoError:
+                pass
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        time.sleep(0.3)
+        assert server.stop(60) == 0
+        writer.join(60)
+
+
+TESTS = [
+    files_are_for_their_user_alone_whatever_the_umask_is,
+    links_are_not_followed,
+    open_addresses_are_warned_of_and_refused_where_that_is_asked,
+    the_status_page_tells_values_to_this_machine_and_data_to_no_other_site,
+    only_op_query_wraps_commands,
+    a_copy_under_fsync_lock_opens_with_everything_before_it,
+    a_server_under_fsync_lock_ends_when_it_is_told_to,
+]
+
+
+if __name__ == "__main__":
+    run_tests("exposure", TESTS)
