@@ -4,7 +4,9 @@
 //! Nobody is asked for a user yet; what is kept here is what a server that asks will start with,
 //! and what the next dump holds.
 //!
-//! Always true: users and roles come and go in one transaction, all or nothing.
+//! Always true: users and roles come and go in one transaction, all or nothing; and only a client on
+//! this machine brings any, as MongoDB lets only such a one make the first user. Whoever reaches an
+//! open server over a network cannot leave an account for the day on which users are asked for.
 
 use crate::context::Context;
 use crate::diagnostics::build_info::FEATURE_VERSION;
@@ -36,6 +38,12 @@ struct Part {
 }
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
+    if !context.connection.info.is_of_this_machine() {
+        return Err(Error::new(
+            Code::UNAUTHORIZED,
+            "users and roles are taken over from clients on this machine only",
+        ));
+    }
     let (mut users, mut roles, mut database, mut drops) = (None, None, "", false);
     for field in &fields[1..] {
         match field.name {

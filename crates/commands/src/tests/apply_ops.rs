@@ -246,6 +246,17 @@ fn users_and_roles_of_a_dump_are_kept() {
         merge(vec![doc! { "_id": 1, "user": "x", "db": "db" }], doc! { "db": "", "drop": true });
     assert_eq!(named.get_i32("code").unwrap(), 2);
     assert_eq!(kept("system.users"), ["admin.a:1", "db.e:3"]);
+    // No account is left by somebody from elsewhere, nor by another way than this.
+    let away = ConnectionInfo { remote: "10.0.0.9:5".into(), local: "10.0.0.1:1".into() };
+    let away = Client {
+        service: Arc::clone(&client.service),
+        connection: client.service.open_connection(away),
+    };
+    let merge_it = doc! { "_mergeAuthzCollections": 1, "tempUsersCollection": "admin.tempusers" };
+    assert_eq!(away.run("admin", merge_it).get_i32("code").unwrap(), 13);
+    let planted = doc! { "op": "i", "ns": "admin.system.users", "o": user("admin", "evil", 1) };
+    assert_eq!(apply(&client, vec![planted]).get_f64("ok").unwrap(), 0.0);
+    assert_eq!(kept("system.users"), ["admin.a:1", "db.e:3"]);
     let nothing = client.run("admin", doc! { "_mergeAuthzCollections": 1, "drop": true, "db": "" });
     assert_eq!(nothing.get_i32("code").unwrap(), 2);
 }

@@ -211,6 +211,8 @@ fn definitions() -> Vec<Row> {
     let with_index = &[("db", insert(1)), ("db", indexed())];
     let capped = &[("db", doc! { "create": "c", "capped": true, "size": 9999 }), ("db", insert(1))];
     let view = &[("db", doc! { "create": "c", "viewOn": "x", "pipeline": [] })];
+    let user = doc! { "_id": "db.me", "user": "me", "db": "db" };
+    let users = &[("admin", doc! { "insert": "tempusers", "documents": [user] })];
     vec![
         row(("db", doc! { "create": "c", "validationLevel": "moderate" }), &[], |c| {
             has(c, "c") && options(c).get_str("validationLevel").ok() == Some("moderate")
@@ -246,6 +248,31 @@ fn definitions() -> Vec<Row> {
             with_index,
             |c| index(c, "a").is_some_and(|index| index.to_string().contains("\"none\"")),
         ),
+        row(
+            ("admin", doc! { "applyOps": [{ "op": "i", "ns": "db.c", "o": { "_id": 9 } }] }),
+            one,
+            |c| ids(c, "c").contains(&9),
+        ),
+        row(
+            (
+                "admin",
+                doc! { "_mergeAuthzCollections": 1, "tempUsersCollection": "admin.tempusers" },
+            ),
+            users,
+            |c| c.ok("admin", doc! { "count": "system.users" }).get_i32("n").ok() == Some(1),
+        ),
+        row(
+            (
+                "admin",
+                doc! { "setClusterParameter": { "defaultMaxTimeMS": { "readOperations": 5000 } } },
+            ),
+            &[],
+            |c| {
+                let reply = c.ok("admin", doc! { "getClusterParameter": "defaultMaxTimeMS" });
+                reply.to_string().contains("5000")
+            },
+        )
+        .sure(Sure::Always),
         row(("admin", doc! { "renameCollection": "db.c", "to": "db.d" }), one, |c| {
             collections(c) == ["d"]
         }),
