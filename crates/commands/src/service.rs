@@ -21,7 +21,7 @@ use crate::metrics::Metrics;
 use crate::profiler::{Entry, Profiler};
 use crate::registry::{self, Class, Command, Counter};
 use crate::replication::cluster_parameters::ClusterParameters;
-use crate::replication::reply::{topology_counter, write_times, write_topology_of_error};
+use crate::replication::reply::{write_times, write_topology_of_error};
 use crate::replication::{ReplicaSetOptions, Replication, Role};
 use crate::reply::{Reply, write_error, write_labels};
 use crate::scripting::{ScriptHost, Scripting};

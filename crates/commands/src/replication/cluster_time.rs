@@ -411,7 +411,7 @@ mod tests {
         let commit = || {
             let document = RawDocumentBuf::try_from(&doc! { "_id": "other" }).unwrap();
             let namespace = namespace().unwrap();
-            catalog.put_system_document(&namespace, &document, Durability::Buffered).unwrap();
+            catalog.put_system_document(&namespace, &document).unwrap();
         };
         commit();
         let first = clock.now();
