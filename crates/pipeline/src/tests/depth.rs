@@ -201,6 +201,7 @@ fn one_round(random: &mut Random) {
         details: MatchDetails::default(),
         now: DateTime::from_millis(0),
         timestamp: Timestamp { time: 1, increment: 1 },
+        keep_empty_timestamps: false,
     };
     let refused = |_: &bson::raw::RawArray| Err(errors::Error::bad_value("no pipeline"));
     let shells: [Wrapper; 5] = [

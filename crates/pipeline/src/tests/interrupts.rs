@@ -348,6 +348,7 @@ fn every_update_operator_stops() {
         details: MatchDetails::default(),
         now: DateTime::from_millis(0),
         timestamp: Timestamp { time: 1, increment: 1 },
+        keep_empty_timestamps: false,
     };
     for name in expr::update::operator_names() {
         let argument = update_row(name).unwrap_or_else(|| panic!("{name} has no row"));
