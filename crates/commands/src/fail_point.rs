@@ -43,6 +43,7 @@ pub(crate) enum Mode {
 }
 
 /// One fail point as it was configured.
+#[expect(clippy::struct_excessive_bools, reason = "what a test asked for, independently")]
 pub(crate) struct FailPoint {
     kind: Kind,
     pub(crate) mode: Mode,
@@ -117,7 +118,7 @@ impl FailPoint {
         }
     }
 
-    /// The next random number from 0 up to 1 (SplitMix64).
+    /// The next random number from 0 up to 1 (`SplitMix64`).
     fn random(&mut self) -> f64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.random;

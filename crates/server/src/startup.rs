@@ -218,11 +218,11 @@ mod tests {
 
     #[test]
     fn data_directory_is_made_and_a_file_in_its_place_is_one_line() {
+        use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let (os, path) = (Os::real(), directory.path().join("a/b"));
         prepare_directory(&os, &path).unwrap();
         assert_eq!(std::fs::read_dir(&path).unwrap().count(), 0);
-        use std::os::unix::fs::PermissionsExt;
         for made in [&path, &directory.path().join("a")] {
             let mode = std::fs::metadata(made).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o700, "security finding 18");

@@ -118,14 +118,11 @@ impl LogSettings {
     }
 
     fn take(&mut self, component: &str, level: i8) {
-        match COMPONENTS.iter().find(|known| **known == component) {
-            Some(known) => {
-                self.components.insert(known, level);
-            }
-            None => {
-                self.level = u8::try_from(level).unwrap_or(0);
-                self.names_level = true;
-            }
+        if let Some(known) = COMPONENTS.iter().find(|known| **known == component) {
+            self.components.insert(known, level);
+        } else {
+            self.level = u8::try_from(level).unwrap_or(0);
+            self.names_level = true;
         }
     }
 

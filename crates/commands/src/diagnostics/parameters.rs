@@ -110,8 +110,9 @@ const fn switch(name: &'static str, read: Read, write: Write) -> Parameter {
     Parameter { name, shape: Shape::Switch, when: When::Anytime, read, write }
 }
 
-const fn at_start(parameter: Parameter) -> Parameter {
-    Parameter { when: When::AtStart, ..parameter }
+const fn at_start(mut parameter: Parameter) -> Parameter {
+    parameter.when = When::AtStart;
+    parameter
 }
 
 const INT_MAX: i64 = i32::MAX as i64;
@@ -416,10 +417,11 @@ fn parse(parameter: &Parameter, field: &Field<'_>) -> Result<Value> {
     match parameter.shape {
         Shape::Switch => Ok(Value::Switch(match field.value {
             RawBsonRef::Boolean(value) => value,
-            RawBsonRef::Null | RawBsonRef::Undefined => false,
+            // The texts are what `--setParameter` of the command line gives.
+            RawBsonRef::Null
+            | RawBsonRef::Undefined
+            | RawBsonRef::String("false" | "off" | "0") => false,
             RawBsonRef::Double(number) => number != 0.0,
-            // What `--setParameter` of the command line gives.
-            RawBsonRef::String("false" | "off" | "0") => false,
             other => crate::fields::as_i64(other) != Some(0),
         })),
         Shape::Whole(least, most) => {
