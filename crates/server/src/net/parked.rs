@@ -6,6 +6,7 @@
 //!    connections in `silent`.
 //! 2. `half_bytes` is the memory of all half messages in `silent`.
 //! 3. Messages get room in the order in which they asked.
+#![expect(clippy::vec_box, reason = "connections stay in the boxes that they are parked in")]
 
 use crate::net::connection::{Connection, is_slow};
 use crate::service::Service;
