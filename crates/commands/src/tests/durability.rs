@@ -96,6 +96,10 @@ fn first(client: &Client, command: Document) -> Vec<Document> {
     batch.iter().map(|d| d.as_document().unwrap().clone()).collect()
 }
 
+fn batch_len(reply: &Document) -> usize {
+    reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap().len()
+}
+
 fn collections(client: &Client) -> Vec<String> {
     let mut found: Vec<_> = first(client, doc! { "listCollections": 1 })
         .iter()
@@ -309,11 +313,38 @@ fn definitions() -> Vec<Row> {
         )
         .sure(Sure::AlwaysOnMember { initiated: true }),
         row(
-            ("admin", doc! { "setFeatureCompatibilityVersion": "8.0", "confirm": true }),
+            ("admin", doc! { "setFeatureCompatibilityVersion": "7.0", "confirm": true }),
             &[],
-            |_| true,
+            |c| {
+                let find = doc! { "find": "system.version", "filter": { "version": "7.0" } };
+                batch_len(&c.ok("admin", find)) == 1
+            },
         )
-        .sure(Sure::Nothing),
+        .sure(Sure::Always),
+        row(
+            ("admin", doc! { "applyOps": [{ "op": "i", "ns": "db.c", "o": { "_id": 3 } }] }),
+            one,
+            |c| ids(c, "c") == [1, 3],
+        ),
+        row(
+            (
+                "admin",
+                doc! {
+                    "_mergeAuthzCollections": 1,
+                    "tempUsersCollection": "admin.tempusers",
+                    "drop": false,
+                    "db": "",
+                },
+            ),
+            &[(
+                "admin",
+                doc! {
+                    "insert": "tempusers",
+                    "documents": [{ "_id": "db.u", "user": "u", "db": "db", "credentials": 1 }],
+                },
+            )],
+            |c| batch_len(&c.ok("admin", doc! { "find": "system.users" })) == 1,
+        ),
         row(("admin", doc! { "getLastError": 1 }), &[], |_| true).sure(Sure::Nothing),
     ]
 }
