@@ -81,13 +81,10 @@ impl Catalog {
         }
         let (mut txn, ()) = self.begin_change(&|| Ok(()), |txn| lock_name(txn, namespace))?;
         let mut turn = self.turns.take(&mut txn);
-        match self.collection(namespace) {
-            Some(existing) => Ok(existing),
-            None => {
-                let options = CollectionOptions::default();
-                self.create_locked(&mut turn, txn, namespace, &options, None)
-            }
+        if let Some(existing) = self.collection(namespace) {
+            return Ok(existing);
         }
+        self.create_locked(&mut turn, txn, namespace, &CollectionOptions::default(), None)
     }
 
     fn create_locked(

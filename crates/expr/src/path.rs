@@ -113,10 +113,10 @@ impl Path {
     }
 }
 
-/// The `$`-prefixed names that paths may hold: the fields of a DBRef.
+/// The `$`-prefixed names that paths may hold: the fields of a `DBRef`.
 const DBREF_FIELDS: [&str; 3] = ["$ref", "$id", "$db"];
 
-/// Whether a name starts with `$` and is none of a DBRef's fields, so that no path may hold it.
+/// Whether a name starts with `$` and is none of a `DBRef`'s fields, so that no path may hold it.
 pub fn is_reserved_name(name: &str) -> bool {
     name.starts_with('$') && !DBREF_FIELDS.contains(&name)
 }

@@ -45,7 +45,7 @@ fn check_level(diff: &RawDocument, depth: usize) -> Result<()> {
             ("a", RawBsonRef::Boolean(true)) => true,
             ("l", RawBsonRef::Int32(length)) => of_array && length >= 0,
             ("d" | "u" | "i", RawBsonRef::Document(_)) => !of_array,
-            (name, _) if name.is_empty() => false,
+            ("", _) => false,
             (name, RawBsonRef::Document(inner)) if name.starts_with('s') => {
                 check_level(inner, depth + 1)?;
                 !of_array || position(name).is_some()

@@ -27,7 +27,7 @@ impl Change {
         parse: &ParseContext,
     ) -> Result<Self> {
         let pipeline = |stages: &RawArray| crate::write::pipeline_update(stages, parse);
-        Self::of(ctx, Update::parse(update, array_filters, parse, &pipeline)?)
+        Ok(Self::of(ctx, Update::parse(update, array_filters, parse, &pipeline)?))
     }
 
     /// What the difference of an oplog entry does.
@@ -35,10 +35,10 @@ impl Change {
         let RawBsonRef::Document(diff) = diff else {
             return Err(Error::failed_to_parse("the diff of an oplog entry is a document"));
         };
-        Self::of(ctx, Update::from_delta(diff)?)
+        Ok(Self::of(ctx, Update::from_delta(diff)?))
     }
 
-    fn of(ctx: &OpContext<'_>, update: Update) -> Result<Self> {
+    fn of(ctx: &OpContext<'_>, update: Update) -> Self {
         let now_ms = ctx.catalog.os().clock.wall_ms();
         let context = UpdateContext {
             details: MatchDetails::default(),
@@ -46,7 +46,7 @@ impl Change {
             timestamp: next_timestamp(now_ms),
             keep_empty_timestamps: ctx.keep_empty_timestamps,
         };
-        Ok(Self { update, context, catalog: Arc::clone(ctx.catalog) })
+        Self { update, context, catalog: Arc::clone(ctx.catalog) }
     }
 
     /// Whether it is a whole document, which must not be applied to many.

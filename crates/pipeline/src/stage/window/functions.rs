@@ -124,7 +124,7 @@ enum State {
     },
     Pairs {
         queue: VecDeque<Option<(Number, Number)>>,
-        pairs: Pairs,
+        pairs: Box<Pairs>,
     },
     Rank {
         key: Option<Vec<u8>>,
@@ -158,7 +158,7 @@ impl Runner {
                 seen: VecDeque::new(),
             },
             Function::Covariance { .. } => {
-                State::Pairs { queue: VecDeque::new(), pairs: Pairs::default() }
+                State::Pairs { queue: VecDeque::new(), pairs: Box::default() }
             }
             Function::Rank(_) => State::Rank { key: None, rank: 0, dense: 0 },
             Function::ExpMovingAvg { .. } => State::Average(None),
@@ -578,8 +578,8 @@ impl Pairs {
 /// What a pair that holds an infinity or NaN makes of a sum of products; `None` of finite pairs.
 fn infinite_product(x: Number, y: Number) -> Option<Number> {
     let pair = [x, y];
-    let any = |wanted: f64| pair.iter().any(|n| n.is_infinite() && n.to_f64() == wanted);
-    let (up, down) = (any(f64::INFINITY), any(f64::NEG_INFINITY));
+    let any = |above: bool| pair.iter().any(|n| n.is_infinite() && (n.to_f64() > 0.0) == above);
+    let (up, down) = (any(true), any(false));
     let result = match (pair.iter().any(|n| n.is_nan()), up, down) {
         (false, false, false) => return None,
         (false, true, false) => f64::INFINITY,
