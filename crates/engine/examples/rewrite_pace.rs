@@ -50,9 +50,9 @@ fn reshape(engine: &Engine, id: DictionaryId, compression: Compression) -> engin
 fn rewrite(engine: &Engine, id: DictionaryId, name: &str, compression: Compression) {
     reshape(engine, id, compression).expect("nobody else changes it");
     let bytes = engine.rewrite_bytes(id, Rewrite::All).expect("it is there");
-    let (started, before) = (std::time::Duration::from_nanos(now()), cpu());
+    let (started, before) = (Duration::from_nanos(now()), cpu());
     engine.rewrite(id, Rewrite::All, &mut |_| true).expect("the disk works");
-    let (time, used) = (Duration::from_nanos(now()) - started, cpu() - before);
+    let (time, used) = (Duration::from_nanos(now()).checked_sub(started).unwrap(), cpu().checked_sub(before).unwrap());
     let megabytes = bytes as f64 / 1e6;
     let stored = engine.dictionary_stats(id).expect("it is there").stored_bytes;
     println!(

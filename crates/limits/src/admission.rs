@@ -230,7 +230,7 @@ mod tests {
         let account = Account::new(1000);
         let held = account.try_admit(Part::Replies, 1000).expect("room");
         let stop = || Err(Error::new(Code::INTERRUPTED, "operation was interrupted"));
-        let error = account.admit(Part::Replies, 1000, stop).err().expect("it is interrupted");
+        let error = account.admit(Part::Replies, 1000, stop).expect_err("it is interrupted");
         assert_eq!(error.code(), Code::INTERRUPTED);
         drop(held);
         assert!(account.try_admit(Part::Replies, 1000).is_some(), "nobody is in line");

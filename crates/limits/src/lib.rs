@@ -288,7 +288,7 @@ mod tests {
         let account = Account::new(1000);
         let _scope = enter(Arc::new(Killed::default()), Arc::clone(&account));
         let mut values = charge(Part::Values, 600).expect("there is room");
-        let error = charge(Part::Stages, 500).err().expect("there is no room");
+        let error = charge(Part::Stages, 500).expect_err("there is no room");
         assert_eq!(error.code(), Code::EXCEEDED_MEMORY_LIMIT);
         values.try_set(900).expect("there is room");
         assert!(values.try_set(1001).is_err());

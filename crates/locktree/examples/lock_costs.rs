@@ -32,7 +32,7 @@ fn least(count: u64, mut run: impl FnMut()) -> f64 {
     for _ in 0..5 {
         let started = cpu();
         run();
-        best = best.min((cpu() - started).as_nanos() as f64 / count as f64);
+        best = best.min(cpu().checked_sub(started).unwrap().as_nanos() as f64 / count as f64);
     }
     best
 }

@@ -40,16 +40,13 @@ pub(crate) fn make(
     }
     let catalog = &context.service.catalog;
     let interrupt = context.interrupt();
-    match context.txn() {
-        Some(txn) => txn.create_collection(&namespace, &options).map(drop)?,
-        None => {
-            let check = || interrupt.check();
-            match catalog.create_collection_as(&namespace, &options, uuid, &check) {
-                Err(error) if error.code() == Code::NAMESPACE_EXISTS && uuid.is_none() => {
-                    return is_the_same(context, &namespace, &options, error);
-                }
-                created => created.map(drop)?,
+    if let Some(txn) = context.txn() { txn.create_collection(&namespace, &options).map(drop)? } else {
+        let check = || interrupt.check();
+        match catalog.create_collection_as(&namespace, &options, uuid, &check) {
+            Err(error) if error.code() == Code::NAMESPACE_EXISTS && uuid.is_none() => {
+                return is_the_same(context, &namespace, &options, error);
             }
+            created => created.map(drop)?,
         }
     }
     if let Some(series) = &options.time_series {

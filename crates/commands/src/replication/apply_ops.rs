@@ -335,8 +335,8 @@ fn apply_command(context: &Context<'_>, entry: &Entry<'_>, depth: usize) -> Resu
         "create" => return run_create(context, database, entry),
         "drop" | "dropIndexes" | "deleteIndexes" | "collMod" | "convertToCapped"
         | "emptycapped" => under_uuid(context, database, entry)?,
-        "createIndexes" => create_indexes(&*under_uuid(context, database, entry)?)?,
-        "commitIndexBuild" => commit_index_build(&*under_uuid(context, database, entry)?)?,
+        "createIndexes" => create_indexes(&under_uuid(context, database, entry)?)?,
+        "commitIndexBuild" => commit_index_build(&under_uuid(context, database, entry)?)?,
         // What they begin or take back is not visible before it is committed.
         "startIndexBuild" | "abortIndexBuild" => return Ok(()),
         "renameCollection" => rename(entry.object)?,

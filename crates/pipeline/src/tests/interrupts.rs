@@ -307,10 +307,7 @@ fn every_filter_operator_stops() {
             doc! {name: argument}
         } else {
             let (field, argument) = filter_row(name).unwrap_or_else(|| panic!("{name} has no row"));
-            match name {
-                "$options" => doc! {field: {"$regex": argument, "$options": "i"}},
-                _ => doc! {field: {name: argument}},
-            }
+            if name == "$options" { doc! {field: {"$regex": argument, "$options": "i"}} } else { doc! {field: {name: argument}} }
         };
         let parsed = RawDocumentBuf::try_from(&filter).unwrap();
         let parsed = Filter::parse(&parsed, &ctx).unwrap_or_else(|e| panic!("{filter}: {e}"));

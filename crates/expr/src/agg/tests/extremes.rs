@@ -8,7 +8,7 @@ fn table(rows: &[(&str, Bson, Bson)]) {
     for (operator, arguments, expected) in rows {
         let expression = Bson::Document(doc! { *operator: arguments.clone() });
         let found = run(&expression, &doc! {}).unwrap_or_else(|e| panic!("{expression}: {e}"));
-        assert_eq!(format!("{:?}", found), format!("{:?}", Some(expected)), "{expression}");
+        assert_eq!(format!("{found:?}"), format!("{:?}", Some(expected)), "{expression}");
     }
 }
 
