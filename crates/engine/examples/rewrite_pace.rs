@@ -44,7 +44,7 @@ fn cpu() -> Duration {
 fn reshape(engine: &Engine, id: DictionaryId, compression: Compression) -> engine::Result<()> {
     let mut txn = engine.begin(TxnOptions::default());
     txn.reshape_dictionary(id, DictionaryOptions { compression, ..DictionaryOptions::default() })?;
-    txn.commit(Durability::Buffered).map(drop)
+    txn.commit(Durability::Buffered)?.durable().map(drop)
 }
 
 fn rewrite(engine: &Engine, id: DictionaryId, name: &str, compression: Compression) {
@@ -52,7 +52,8 @@ fn rewrite(engine: &Engine, id: DictionaryId, name: &str, compression: Compressi
     let bytes = engine.rewrite_bytes(id, Rewrite::All).expect("it is there");
     let (started, before) = (Duration::from_nanos(now()), cpu());
     engine.rewrite(id, Rewrite::All, &mut |_| true).expect("the disk works");
-    let (time, used) = (Duration::from_nanos(now()).checked_sub(started).unwrap(), cpu().checked_sub(before).unwrap());
+    let (time, used) =
+        (Duration::from_nanos(now()).saturating_sub(started), cpu().saturating_sub(before));
     let megabytes = bytes as f64 / 1e6;
     let stored = engine.dictionary_stats(id).expect("it is there").stored_bytes;
     println!(
@@ -76,13 +77,15 @@ fn main() {
     let engine = Engine::open(Os::real(), Arc::new(Registry::new()), options).expect("it opens");
     let mut txn = engine.begin(LATEST);
     let id = txn.create_dictionary(DictionaryOptions::default()).expect("it is new");
-    txn.commit(Durability::Buffered).expect("the disk works");
+    txn.commit(Durability::Buffered).and_then(engine::Committed::durable).expect("the disk works");
     for first in (0..documents).step_by(1000) {
         let mut txn = engine.begin(LATEST);
         for n in first..(first + 1000).min(documents) {
             txn.put(id, &n.to_be_bytes(), document(n).as_bytes()).expect("it is free");
         }
-        txn.commit(Durability::Buffered).expect("the disk works");
+        txn.commit(Durability::Buffered)
+            .and_then(engine::Committed::durable)
+            .expect("the disk works");
     }
     for (name, compression) in [
         ("zlib 6", Compression::Zlib(6)),

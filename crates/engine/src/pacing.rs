@@ -468,7 +468,9 @@ mod tests {
                 std::thread::yield_now();
             }
             memory.account(&accounted, || 0);
-            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            for writer in writers {
+                writer.join().unwrap();
+            }
         });
         assert_eq!(looks.load(Ordering::SeqCst), 8, "nobody looked twice");
     }

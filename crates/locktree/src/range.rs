@@ -49,6 +49,9 @@ impl Range {
     }
 }
 
+/// Where a search begins and where it ends.
+type Ends<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
 impl Range {
     /// Whether a key is not before it.
     pub(crate) fn starts_by(&self, key: &[u8]) -> bool {
@@ -56,7 +59,7 @@ impl Range {
     }
 
     /// Its ends, for a search in order; `None` where no key lies between them.
-    pub(crate) fn bounds(&self) -> Option<(Bound<&[u8]>, Bound<&[u8]>)> {
+    pub(crate) fn bounds(&self) -> Option<Ends<'_>> {
         reaches(&self.lower, &self.upper).then(|| (slice(&self.lower), slice(&self.upper)))
     }
 

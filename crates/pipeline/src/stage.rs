@@ -203,13 +203,6 @@ pub fn names() -> impl Iterator<Item = (&'static str, Option<i32>)> {
     })
 }
 
-/// The stages whose documents the environment has.
-#[cfg(test)]
-pub(crate) fn metadata_names() -> impl Iterator<Item = &'static str> {
-    let metadata = PARSERS.iter().filter(|(_, parser)| matches!(parser, Parser::Metadata));
-    metadata.map(|(name, _)| *name)
-}
-
 impl Stage {
     /// The name as the client writes it.
     pub fn name(&self) -> &'static str {

@@ -40,7 +40,9 @@ pub(crate) fn make(
     }
     let catalog = &context.service.catalog;
     let interrupt = context.interrupt();
-    if let Some(txn) = context.txn() { txn.create_collection(&namespace, &options).map(drop)? } else {
+    if let Some(txn) = context.txn() {
+        txn.create_collection(&namespace, &options)?;
+    } else {
         let check = || interrupt.check();
         match catalog.create_collection_as(&namespace, &options, uuid, &check) {
             Err(error) if error.code() == Code::NAMESPACE_EXISTS && uuid.is_none() => {

@@ -119,7 +119,7 @@ fn an_id_stands_once_and_may_be_a_reference() {
     // What is written by a stage has an `_id` that any document may have.
     let bad = doc! { "aggregate": "c", "cursor": {}, "pipeline": [
     { "$set": { "_id": [1] } }, { "$merge": { "into": "d", "on": "_id" } }] };
-    assert_eq!(client.run("db", bad).get_f64("ok").unwrap(), 0.0);
+    assert_eq!(client.run("db", bad).get_f64("ok").ok(), Some(0.0));
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn out_makes_collections_of_measurements() {
         client.run("db", doc! { "aggregate": "c", "pipeline": [out], "cursor": {} })
     };
     for _ in 0..2 {
-        assert_eq!(out("s", series.clone()).get_f64("ok").unwrap(), 1.0);
+        assert_eq!(out("s", series.clone()).get_f64("ok").ok(), Some(1.0));
         assert_eq!(all(&client, "s").len(), 5);
         let list =
             batch(&client.ok("db", doc! { "listCollections": 1, "filter": { "name": "s" } }));

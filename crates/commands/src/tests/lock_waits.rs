@@ -4,7 +4,7 @@ use super::Client;
 use bson::{Binary, Document, doc, spec::BinarySubtype};
 use catalog::Engine;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Long enough that a test which waits for it has failed.
 const FOR_EVER: Duration = Duration::from_secs(30);
@@ -100,9 +100,10 @@ fn run_all(client: &Client, commands: &[(&str, Document)]) -> Vec<(i32, Duration
             .map(|(number, (database, command))| {
                 let client = client.another(number);
                 scope.spawn(move || {
-                    let started = Instant::now();
+                    let clock = os::Os::real().clock;
+                    let started = clock.monotonic();
                     let reply = client.run(database, command.clone());
-                    (reply.get_i32("code").unwrap_or(0), started.elapsed())
+                    (reply.get_i32("code").unwrap_or(0), clock.monotonic().saturating_sub(started))
                 })
             })
             .collect();
@@ -145,7 +146,8 @@ fn codes_after(client: &Client, end: impl Fn(&[i64])) -> Vec<(Document, i32)> {
     let codes = std::thread::scope(|scope| {
         let all = scope.spawn(|| run_all(client, &commands));
         let watcher = client.another(9);
-        let started = Instant::now();
+        let clock = os::Os::real().clock;
+        let started = clock.monotonic();
         while !all.is_finished() {
             let reply = watcher.ok("admin", doc! { "currentOp": 1 });
             let number = |op: &bson::Bson| {
@@ -156,7 +158,9 @@ fn codes_after(client: &Client, end: impl Fn(&[i64])) -> Vec<(Document, i32)> {
             let running: Vec<i64> =
                 reply.get_array("inprog").unwrap().iter().filter_map(number).collect();
             // The watcher runs, too.
-            if running.len() > commands.len() || started.elapsed() > Duration::from_secs(2) {
+            if running.len() > commands.len()
+                || clock.monotonic().saturating_sub(started) > Duration::from_secs(2)
+            {
                 end(&running);
             }
             std::thread::sleep(Duration::from_millis(5));

@@ -240,8 +240,7 @@ fn filter_row(name: &str) -> Option<(&'static str, Bson)> {
             ("documents.y.z", Bson::Int32(if name.starts_with("$l") { -1 } else { LARGE + 1 }))
         }
         "$ne" => ("documents.y.z", Bson::Int32(-1)),
-        "$in" => ("a", bson!([-1, -2, -3])),
-        "$nin" => ("a", bson!([-1, -2, -3])),
+        "$in" | "$nin" => ("a", bson!([-1, -2, -3])),
         "$exists" => ("documents.q", bson!(true)),
         "$type" => ("a", bson!("string")),
         "$mod" => ("a", bson!([LARGE + 1, LARGE])),
@@ -249,9 +248,8 @@ fn filter_row(name: &str) -> Option<(&'static str, Bson)> {
         "$regex" | "$options" => ("text", bson!("(a|b)+(.)\\2z")),
         "$elemMatch" => ("documents", bson!({"x": -1})),
         "$not" => ("a", bson!({"$lt": 0})),
-        "$bitsAllClear" => ("ones", bson!(1)),
+        "$bitsAllClear" | "$bitsAnyClear" => ("ones", bson!(1)),
         "$bitsAllSet" | "$bitsAnySet" => ("zeros", bson!(1)),
-        "$bitsAnyClear" => ("ones", bson!(1)),
         "$geoWithin" | "$within" | "$geoIntersects" => ("line", area),
         _ => return None,
     })
@@ -307,7 +305,11 @@ fn every_filter_operator_stops() {
             doc! {name: argument}
         } else {
             let (field, argument) = filter_row(name).unwrap_or_else(|| panic!("{name} has no row"));
-            if name == "$options" { doc! {field: {"$regex": argument, "$options": "i"}} } else { doc! {field: {name: argument}} }
+            if name == "$options" {
+                doc! {field: {"$regex": argument, "$options": "i"}}
+            } else {
+                doc! {field: {name: argument}}
+            }
         };
         let parsed = RawDocumentBuf::try_from(&filter).unwrap();
         let parsed = Filter::parse(&parsed, &ctx).unwrap_or_else(|e| panic!("{filter}: {e}"));
@@ -388,10 +390,9 @@ fn window_argument(name: &str) -> Option<Bson> {
         "$rank" | "$denseRank" | "$documentNumber" => bson!({}),
         "$shift" => bson!({"output": "$x", "by": 1}),
         "$expMovingAvg" => bson!({"input": "$x", "N": 5}),
-        "$derivative" | "$integral" => bson!({"input": "$x"}),
+        "$derivative" | "$integral" | "$minMaxScaler" => bson!({"input": "$x"}),
         "$covariancePop" | "$covarianceSamp" => bson!(["$x", "$x"]),
         "$linearFill" | "$locf" => bson!("$x"),
-        "$minMaxScaler" => bson!({"input": "$x"}),
         _ => return None,
     })
 }
@@ -409,9 +410,9 @@ fn stage_row(name: &str) -> Option<Bson> {
         "$graphLookup" => bson!({"from": "c", "startWith": "$x", "connectFromField": "next",
             "connectToField": "x", "as": "found"}),
         "$group" => bson!({"_id": "$x"}),
-        "$limit" => bson!(1_000_000),
+        "$limit" | "$skip" => bson!(1_000_000),
         "$lookup" => bson!({"from": "c", "localField": "x", "foreignField": "x", "as": "found"}),
-        "$match" => bson!({"x": -1}),
+        "$match" | "$sort" => bson!({"x": -1}),
         "$project" => bson!({"x": 1}),
         "$unset" => bson!("object"),
         "$rankFusion" => bson!({"input": {"pipelines": {"up": [{"$sort": {"x": 1}}],
@@ -421,8 +422,6 @@ fn stage_row(name: &str) -> Option<Bson> {
         "$replaceWith" => bson!({"x": "$x"}),
         "$sample" => bson!({"size": 3000}),
         "$setWindowFields" => bson!({"sortBy": {"x": 1}, "output": {"y": {"$sum": "$x"}}}),
-        "$skip" => bson!(1_000_000),
-        "$sort" => bson!({"x": -1}),
         "$sortByCount" => bson!("$x"),
         "$unionWith" => bson!("c"),
         "$unwind" => bson!("$list"),
@@ -538,7 +537,7 @@ fn what_a_stage_cannot_hold_is_spilled_or_refused() {
             continue;
         }
         assert_eq!(
-            run(&[stage.clone()]).unwrap_or_else(|e| panic!("{stage}: {e}")),
+            run(std::slice::from_ref(&stage)).unwrap_or_else(|e| panic!("{stage}: {e}")),
             count,
             "{stage}"
         );
@@ -550,7 +549,7 @@ fn what_a_stage_cannot_hold_is_spilled_or_refused() {
         doc! {"$bucketAuto": {"groupBy": "$n", "buckets": 1, "output": {"all": {"$push": "$text"}}}},
         doc! {"$rankFusion": {"input": {"pipelines": {"n": [{"$sort": {"n": 1}}]}}}},
     ] {
-        let error = run(&[stage.clone()]).expect_err("there is no room");
+        let error = run(std::slice::from_ref(&stage)).expect_err("there is no room");
         assert_eq!(error.code(), Code::EXCEEDED_MEMORY_LIMIT, "{stage}: {error}");
     }
 }
