@@ -309,7 +309,7 @@ fn what_is_kept_free_stays_free_but_for_a_checkpoint() {
     let used = sim.os().vfs.space(Path::new(DIR)).unwrap();
     let capacity_bytes = used.total - used.available + (100 << 10);
     sim.set_faults(Faults { capacity_bytes, ..Faults::default() });
-    assert!(file.write_segment(1, &[7; 4096]).is_err());
+    assert!(file.write_segment(1, &vec![7; 100_000]).is_err());
     file.checkpoint(vec![3; 60_000].as_slice(), 3).unwrap();
     file.checkpoint(vec![4; 60_000].as_slice(), 4).unwrap();
 }
