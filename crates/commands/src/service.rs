@@ -421,6 +421,9 @@ impl Service {
             drop(running);
             return Reply { wait: Some(until), ..Reply::default() };
         }
+        // Where the reply has no place for it, the wait's error is the command's.
+        let (result, durable) =
+            if command.write_concern { (result, durable) } else { (result.and(durable), Ok(())) };
         let result = result.map_err(|error| labels::label(&context, error));
         let runs = &self.metrics.runs[position];
         runs.total.fetch_add(1, Ordering::Relaxed);

@@ -447,6 +447,19 @@ fn write_whose_wait_for_the_disk_failed_happened_and_says_what_failed() {
 }
 
 #[test]
+fn command_that_is_always_durable_says_that_what_it_did_is_not_on_disk() {
+    for row in rows().iter().filter(|row| row.sure == Sure::Always) {
+        let machine = Machine::new(false, false);
+        prepare(&machine, row);
+        let Machine { disk, client, .. } = &machine;
+        disk.fault_at(disk.syscalls() + 1, Fault::NoSpace);
+        let reply = client.run(row.run.0, row.run.1.clone());
+        let told = reply.get_document("writeConcernError").unwrap_or(&reply);
+        assert_eq!(told.get_i32("code").ok(), Some(14031), "{} answers {reply}", row.run.1);
+    }
+}
+
+#[test]
 fn transaction_that_is_visible_and_not_durable_is_committed_and_sent_again_becomes_durable() {
     let machine = Machine::new(true, true);
     let client = &machine.client;
