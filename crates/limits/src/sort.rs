@@ -1,17 +1,17 @@
 //! A stable sort that can be stopped.
 //!
 //! The standard library's sort takes a comparison that cannot fail, and runs for seconds over
-//! millions of values. This one merges runs of positions and polls at each comparison.
+//! millions of values. This one merges runs of positions and polls as it goes.
 //!
 //! Always true: equal items keep their order; items are moved once, at the end, where they are. What it
 //! takes beside the items is some bytes for each, charged whether they fit or not: who spills for want of
 //! memory sorts first.
 
-use crate::{Part, charge_regardless, poll};
+use crate::{Part, charge_regardless, poll, poll_work};
 use errors::Result;
 use std::cmp::Ordering;
 
-/// So few items are left to the standard library: it compares them at most 49 times.
+/// So few items are left to the standard library: it compares each with each at most.
 const FEW: usize = 16;
 
 /// The items in order.
@@ -49,52 +49,45 @@ pub fn sorted_order<T>(
     let len = u32::try_from(items.len()).expect("four thousand million items do not fit the bound");
     let _memory = charge_regardless(Part::Values, items.len() * 2 * size_of::<u32>());
     let mut order: Vec<u32> = (0..len).collect();
-    let mut merged = vec![0; items.len()];
-    let mut width = 1;
-    while width < order.len() {
-        for (from, to) in order.chunks(2 * width).zip(merged.chunks_mut(2 * width)) {
-            let (left, right) = from.split_at(width.min(from.len()));
-            merge(items, left, right, to, &mut compare)?;
-        }
-        std::mem::swap(&mut order, &mut merged);
-        width *= 2;
-    }
+    let mut scratch = vec![0; items.len()];
+    let mut compare = |a: u32, b: u32| compare(&items[a as usize], &items[b as usize]);
+    sort_positions(&mut order, &mut scratch, &mut compare)?;
     Ok(order)
 }
 
-/// Merges two ordered runs of positions.
-fn merge<'o, T>(
-    items: &[T],
-    mut left: &'o [u32],
-    mut right: &'o [u32],
-    to: &mut [u32],
-    compare: &mut impl FnMut(&T, &T) -> Ordering,
+/// Halves first, so that what is merged is in the processor's caches still.
+fn sort_positions(
+    order: &mut [u32],
+    scratch: &mut [u32],
+    compare: &mut impl FnMut(u32, u32) -> Ordering,
 ) -> Result<()> {
-    let mut is_after = |a: u32, b: u32| -> Result<bool> {
-        poll()?;
-        Ok(compare(&items[a as usize], &items[b as usize]).is_gt())
-    };
-    if let (Some(last), Some(first)) = (left.last(), right.first())
-        && is_after(*last, *first)?
-    {
-        for slot in to {
-            let take_right = match (left.first(), right.first()) {
-                (Some(a), Some(b)) => is_after(*a, *b)?,
-                (None, _) => true,
-                (_, None) => false,
-            };
-            let run = if take_right { &mut right } else { &mut left };
-            if let Some((first, rest)) = run.split_first() {
-                *slot = *first;
-                *run = rest;
-            }
-        }
+    if order.len() <= FEW {
+        order.sort_by(|a, b| compare(*a, *b));
+        return poll_work(order.len() * order.len() / 2);
+    }
+    let middle = order.len() / 2;
+    let (left, right) = order.split_at_mut(middle);
+    sort_positions(left, &mut scratch[..middle], compare)?;
+    sort_positions(right, &mut scratch[middle..], compare)?;
+    if compare(order[middle - 1], order[middle]).is_le() {
+        // In order as they stand.
         return Ok(());
     }
-    // In order as they stand.
-    let (head, tail) = to.split_at_mut(left.len());
-    head.copy_from_slice(left);
-    tail.copy_from_slice(right);
+    scratch.copy_from_slice(order);
+    let (mut left, mut right) = scratch.split_at(middle);
+    for slot in order {
+        poll()?;
+        let take_right = match (left.first(), right.first()) {
+            (Some(a), Some(b)) => compare(*a, *b).is_gt(),
+            (None, _) => true,
+            (_, None) => false,
+        };
+        let run = if take_right { &mut right } else { &mut left };
+        if let Some((first, rest)) = run.split_first() {
+            *slot = *first;
+            *run = rest;
+        }
+    }
     Ok(())
 }
 
