@@ -4,12 +4,13 @@
 //! The header needs no sync of its own: it follows the sync of the segment before, and nothing
 //! behind it counts before a sync of its file, which takes the header along.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use os::{AlignedBuf, DIRECT_ALIGN, File, OpenOptions, Os};
 
-use crate::directory::Segment;
+use crate::directory::{Segment, read_up_to};
 use crate::error::{Error, Result};
 use crate::segment::{HEADER_BYTES, PREPARED_NAME, SegmentHeader, segment_name};
 use crate::{Lsn, WalOptions};
@@ -119,6 +120,7 @@ impl SegmentMaker<'_> {
     /// Gives a reserved file its segment's name; not on disk before [`SegmentMaker::sync_names`].
     pub(crate) fn name(&self, number: u64, from: &Path, file: Arc<dyn File>) -> Result<Ready> {
         let path = self.dir.join(segment_name(number));
+        forget_header(number, &*file).map_err(|e| Error::io("forget the header of", from, e))?;
         if from != path {
             let renamed = self.os.vfs.rename(from, &path);
             renamed.map_err(|e| Error::io("rename a spare to", &path, e))?;
@@ -255,4 +257,17 @@ impl SegmentMaker<'_> {
         written.map_err(|e| Error::io("write", &path, e))?;
         Ok(Segment { path, header })
     }
+}
+
+/// A spare may have been a segment of this very number, which a start began and the next start, as nothing
+/// was in it, renamed. Under the old name its header would count again, before the segment is begun: on
+/// disk it is gone before the name is.
+fn forget_header(number: u64, file: &dyn File) -> io::Result<()> {
+    let mut header = [0; HEADER_BYTES];
+    let len = read_up_to(file, &mut header, 0)?;
+    if SegmentHeader::decode(number, &header[..len]).is_some() {
+        file.write_all_at(&[0; HEADER_BYTES], 0)?;
+        file.sync_all()?;
+    }
+    Ok(())
 }

@@ -298,6 +298,29 @@ fn segment_of_a_full_disk_is_not_taken_for_the_next_one() {
     }
 }
 
+/// A spare may have the header of a segment under whose name it is made ready.
+#[test]
+fn header_of_a_spare_does_not_count_under_the_name_it_gets() {
+    let sim = SimOs::new(1);
+    let open = || open_at(&sim.os(), Path::new("/log"), SMALL);
+    drop(open().start_writing().unwrap());
+    // Segment 2 is in use after the next start, and 3 is made ready.
+    let old = SegmentHeader { number: 3, salt: 99, first_lsn: 0, body_bytes: 800, previous: 1 };
+    for (name, bytes) in
+        [("log.00000004.fernlog", [0; 1024]), ("log.00000009.fernlog", old.encode())]
+    {
+        let spare = sim.os().vfs.open(&Path::new("/log").join(name), OpenOptions::create());
+        spare.unwrap().write_all_at(&bytes, 0).unwrap();
+    }
+    let wal = open().start_writing().unwrap();
+    assert!(wal.prepare().unwrap(), "a spare is made ready");
+    let expected = vec![(wal.append(&[b"kept"]).unwrap(), b"kept".to_vec())];
+    wal.sync().unwrap();
+    drop(wal);
+    sim.reboot_with(Survival::Nothing);
+    assert_eq!(records(open()).unwrap(), expected);
+}
+
 #[test]
 fn new_files_leave_free_what_is_kept_free() {
     let sim = SimOs::new(1);
