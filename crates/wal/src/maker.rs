@@ -4,7 +4,6 @@
 //! The header needs no sync of its own: it follows the sync of the segment before, and nothing
 //! behind it counts before a sync of its file, which takes the header along.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -120,7 +119,6 @@ impl SegmentMaker<'_> {
     /// Gives a reserved file its segment's name; not on disk before [`SegmentMaker::sync_names`].
     pub(crate) fn name(&self, number: u64, from: &Path, file: Arc<dyn File>) -> Result<Ready> {
         let path = self.dir.join(segment_name(number));
-        forget_header(number, &*file).map_err(|e| Error::io("forget the header of", from, e))?;
         if from != path {
             let renamed = self.os.vfs.rename(from, &path);
             renamed.map_err(|e| Error::io("rename a spare to", &path, e))?;
@@ -199,6 +197,21 @@ impl SegmentMaker<'_> {
         Ok((bytes - HEADER_BYTES as u64, Ready { named: true, ..ready }, true))
     }
 
+    /// Takes the header from a file that is no segment of the log any more, on disk. A start is to do so
+    /// before it changes anything else: without the segments that it renames, an old header under its
+    /// own name, or under one that the file gets, would count again.
+    pub(crate) fn forget_header(&self, path: &Path) -> Result<()> {
+        let failed = |e| Error::io("forget the header of", path, e);
+        let file = self.os.vfs.open(path, OpenOptions::default()).map_err(failed)?;
+        let mut header = [0; HEADER_BYTES];
+        let len = read_up_to(&*file, &mut header, 0).map_err(failed)?;
+        if SegmentHeader::is_one(&header[..len]) {
+            file.write_all_at(&[0; HEADER_BYTES], 0).map_err(failed)?;
+            file.sync_all().map_err(failed)?;
+        }
+        Ok(())
+    }
+
     fn length(&self, path: &Path) -> Result<u64> {
         let file = self.os.vfs.open(path, OpenOptions::read_only());
         file.and_then(|file| file.len()).map_err(|e| Error::io("size of", path, e))
@@ -257,17 +270,4 @@ impl SegmentMaker<'_> {
         written.map_err(|e| Error::io("write", &path, e))?;
         Ok(Segment { path, header })
     }
-}
-
-/// A spare may have been a segment of this very number, which a start began and the next start, as nothing
-/// was in it, renamed. Under the old name its header would count again, before the segment is begun: on
-/// disk it is gone before the name is.
-fn forget_header(number: u64, file: &dyn File) -> io::Result<()> {
-    let mut header = [0; HEADER_BYTES];
-    let len = read_up_to(file, &mut header, 0)?;
-    if SegmentHeader::decode(number, &header[..len]).is_some() {
-        file.write_all_at(&[0; HEADER_BYTES], 0)?;
-        file.sync_all()?;
-    }
-    Ok(())
 }
