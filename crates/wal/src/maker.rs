@@ -4,6 +4,7 @@
 //! The header needs no sync of its own: it follows the sync of the segment before, and nothing
 //! behind it counts before a sync of its file, which takes the header along.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -202,7 +203,11 @@ impl SegmentMaker<'_> {
     /// own name, or under one that the file gets, would count again.
     pub(crate) fn forget_header(&self, path: &Path) -> Result<()> {
         let failed = |e| Error::io("forget the header of", path, e);
-        let file = self.os.vfs.open(path, OpenOptions::default()).map_err(failed)?;
+        let file = match self.os.vfs.open(path, OpenOptions::default()) {
+            // An earlier try to start, which found no space, has used it.
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened.map_err(failed)?,
+        };
         let mut header = [0; HEADER_BYTES];
         let len = read_up_to(&*file, &mut header, 0).map_err(failed)?;
         if SegmentHeader::is_one(&header[..len]) {
