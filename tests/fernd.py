@@ -74,9 +74,10 @@ class Fernd:
         self.process.wait()
 
     def stop(self, wait=120):
-        """SIGTERM; returns the exit status."""
-        if self.process is None or self.process.poll() is not None:
-            return None
+        """SIGTERM; returns the exit status. A server that has ended by itself is no server that stopped."""
+        ended = self.process.poll()
+        if ended is not None:
+            raise RuntimeError(f"fernd had ended with {ended}:\n{self.tail()}")
         self.process.terminate()
         try:
             return self.process.wait(wait)
@@ -91,12 +92,16 @@ class Fernd:
         return self.start()
 
     def __exit__(self, *error):
-        if self.process and self.process.poll() is None:
-            try:
-                self.stop()
-            finally:
-                if error[0] is not None:
-                    print(self.tail(), file=sys.stderr)
+        """A server that crashed fails its test, even one that has asked it nothing since."""
+        ended = self.process.poll() if self.process else 0
+        try:
+            if ended is None:
+                ended = self.stop()
+            if error[0] is None and ended not in (0, -signal.SIGKILL):
+                raise RuntimeError(f"fernd ended with {ended}:\n{self.tail()}")
+        finally:
+            if error[0] is not None:
+                print(f"fernd ended with {ended}:\n{self.tail()}", file=sys.stderr)
         self.remove()
 
     # What the kernel says of the process.

@@ -161,7 +161,7 @@ def by_signal(server):
     status = server.stop(60)
     seconds = time.monotonic() - started
     assert status == 0, f"ended with {status}:\n{server.tail()}"
-    assert seconds < 10, f"SIGTERM took {seconds:.1f} s beside {len(threads)} operations"
+    assert seconds < PATIENCE_S, f"SIGTERM took {seconds:.1f} s beside {len(threads)} operations"
     return seconds
 
 

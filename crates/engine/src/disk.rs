@@ -42,6 +42,9 @@ const BETWEEN_CHECKPOINTS: Duration = Duration::from_secs(1);
 /// No counting: more than memory can hold is free.
 const PLENTY: u64 = u64::MAX;
 
+/// Bytes that a fast disk writes in a second.
+const FAST_SECOND: u64 = 1024 * MIB;
+
 /// Room for writes, as the last look at the disk left it.
 pub(crate) struct Room {
     /// Bytes that commits may still take, or [`PLENTY`].
@@ -178,8 +181,9 @@ impl Environment {
             wal.keep_free(self.log_keeps_free(stays_free, owed));
         }
         let room = room_for_writes(space, percent, owed);
-        // All that commits can bring before they wait for memory.
-        let most = self.budget() / 4 * 5 + 64 * MIB;
+        // All that commits can bring before they wait for memory, and what a fast disk can take until
+        // somebody looks again, on a machine that has other things to do.
+        let most = self.budget() / 4 * 5 + FAST_SECOND;
         let left = if room > most { PLENTY } else { room };
         self.room.left.store(left, Ordering::Release);
         if left != PLENTY && room < self.blocks.dropped_bytes().saturating_mul(2).max(LEAST_ROOM) {

@@ -125,7 +125,7 @@ pub(crate) fn enter<T>(
 
 impl Engine {
     fn new() -> Result<Self> {
-        let runtime = Runtime::new_with_alloc(Heap::new()).map_err(|error| refused(&error))?;
+        let runtime = Runtime::new_with_alloc(Heap::new()?).map_err(|error| refused(&error))?;
         runtime.set_memory_limit(MAX_HEAP_BYTES);
         runtime.set_max_stack_size(MAX_STACK_BYTES);
         runtime.set_interrupt_handler(Some(Box::new(|| check().is_err())));

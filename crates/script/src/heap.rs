@@ -4,11 +4,15 @@
 //! allocated. Where there is no room the code gets JavaScript's "out of memory", and its operation the
 //! account's error.
 
-use errors::Error;
+use errors::{Error, Result};
 use limits::{Growth, Part};
 use rquickjs::allocator::{Allocator, RustAllocator};
 use std::cell::RefCell;
 use std::ptr;
+
+/// What an engine holds before it has met a script, rounded up. It is charged before there is an
+/// engine, and as long as there is one: the engine does not bear a refusal while it is made.
+pub(crate) const EMPTY_BYTES: usize = 128 << 10;
 
 thread_local! {
     /// Why memory was refused last, until the operation is told.
@@ -29,13 +33,21 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    pub(crate) fn new() -> Self {
-        Self { growth: Growth::new(Part::Scripts), bytes: 0, charged: 0 }
+    /// Fails with `ExceededMemoryLimit` (146) where there is no room for an engine.
+    pub(crate) fn new() -> Result<Self> {
+        let mut growth = Growth::new(Part::Scripts);
+        growth.reach(EMPTY_BYTES)?;
+        Ok(Self { growth, bytes: 0, charged: EMPTY_BYTES })
     }
 
     /// Whether there is room for `more` bytes.
     fn has_room(&mut self, more: usize) -> bool {
-        match self.growth.reach(self.bytes.saturating_add(more)) {
+        let bytes = self.bytes.saturating_add(more);
+        #[cfg(test)]
+        if bytes > EMPTY_BYTES && planted::refuses() {
+            return false;
+        }
+        match self.growth.reach(bytes) {
             Ok(()) => true,
             Err(error) => {
                 REFUSED.set(Some(error));
@@ -51,9 +63,10 @@ impl Heap {
 
     fn gave(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_sub(bytes);
-        if self.bytes < self.charged / 2 {
-            self.growth.shrink(self.bytes);
-            self.charged = self.bytes;
+        let needed = self.bytes.max(EMPTY_BYTES);
+        if needed < self.charged / 2 {
+            self.growth.shrink(needed);
+            self.charged = needed;
         }
     }
 
@@ -111,5 +124,31 @@ unsafe impl Allocator for Heap {
     unsafe fn usable_size(made: *mut u8) -> usize {
         // SAFETY: whoever calls says that it was made here, which is there.
         unsafe { RustAllocator::usable_size(made) }
+    }
+}
+
+/// Refusals that a test asks for.
+#[cfg(test)]
+pub(crate) mod planted {
+    use std::cell::Cell;
+
+    thread_local! {
+        static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    /// Of what is asked for from here on, `granted` requests have room, and none after them.
+    pub(crate) fn refuse_after(granted: u32) {
+        LEFT.set(Some(granted));
+    }
+
+    /// How many of the granted requests were not made.
+    pub(crate) fn end() -> Option<u32> {
+        LEFT.take()
+    }
+
+    pub(super) fn refuses() -> bool {
+        let left = LEFT.get();
+        LEFT.set(left.map(|left| left.saturating_sub(1)));
+        left == Some(0)
     }
 }

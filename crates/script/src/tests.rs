@@ -298,3 +298,30 @@ fn scripts_do_not_see_each_others_globals() {
     assert_eq!(script.call(&[]).unwrap(), RawBson::Double(5.0));
     assert_eq!(call("typeof x", Bson::Null).unwrap(), Bson::String("undefined".into()));
 }
+
+#[test]
+fn where_there_is_no_room_for_an_engine_its_operation_gets_the_error() {
+    let account = limits::Account::new(heap::EMPTY_BYTES as u64 / 2);
+    let _scope = limits::enter(Arc::new(Never), Arc::clone(&account));
+    let error = call("function(x) { return x }", Bson::Null).unwrap_err();
+    assert_eq!(error.code(), Code::EXCEEDED_MEMORY_LIMIT, "{error}");
+    assert_eq!(account.total(), 0);
+}
+
+/// From the first request of an engine that is being made to the last of the code's, each is refused in
+/// turn, with all that follow; code that fails like this is an error, and the next call has an engine.
+#[test]
+fn every_refusal_of_memory_is_an_error() {
+    let source = "function(x) { var parts = []; for (var i = 0; i < 50; i++) parts.push({ a: 'x' + i, b: [i] });
+        return { json: JSON.stringify(parts), sorted: parts.map(p => p.a).sort(), m: /x(\\d)/.exec('x1')[1],
+                 id: new ObjectId(), n: NumberLong(5), caught: (() => { try { null.x } catch (e) { return e.stack } })() } }";
+    let mut granted = 0;
+    let refused = (1..).find(|_| {
+        heap::planted::refuse_after(granted);
+        let outcome = call(source, Bson::Document(doc! { "a": [1, "text"] }));
+        let all_were_granted = heap::planted::end().is_some_and(|left| left > 0);
+        granted += 1 + granted / 200;
+        all_were_granted && outcome.is_ok()
+    });
+    assert!(refused.is_some_and(|refused| refused > 200), "{refused:?}");
+}

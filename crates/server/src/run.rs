@@ -16,7 +16,7 @@ use crate::log::{Destination, Log};
 use crate::net::{Listener, NetOptions, NetStats, Server};
 use crate::startup::{self, ExitCode, StartError};
 use crate::status::{self, Recorder};
-use crate::wiring::{self, Commands, DEFAULT_GRACE, Event, Program};
+use crate::wiring::{self, Commands, Event, Program};
 use catalog::storage::Engine;
 use catalog::{Catalog, CatalogOptions};
 use commands::Parts;
@@ -181,7 +181,7 @@ fn watch_signals(os: &Os, sender: &SyncSender<Event>) -> Result<(), StartError> 
             Signal::User1 => Event::RotateLog,
             Signal::Terminate | Signal::Interrupt | Signal::HangUp => {
                 tracing::info!(target: "CONTROL", id = 23377, ?signal, "Received signal");
-                Event::ShutDown(DEFAULT_GRACE)
+                Event::ShutDown(Duration::ZERO)
             }
         };
         // A full queue has been told enough.
@@ -272,7 +272,7 @@ fn wait_for_the_end(events: &Receiver<Event>, log: &Log, service: &commands::Ser
                 }
             }
             Err(RecvTimeoutError::Timeout) => service.housekeep(),
-            Err(RecvTimeoutError::Disconnected) => return DEFAULT_GRACE,
+            Err(RecvTimeoutError::Disconnected) => return Duration::ZERO,
         }
     }
 }

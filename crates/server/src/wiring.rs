@@ -30,9 +30,6 @@ pub(crate) enum Event {
     RotateLog,
 }
 
-/// How long running requests may go on when nobody said.
-pub(crate) const DEFAULT_GRACE: Duration = Duration::from_secs(10);
-
 /// `mongod`'s and our default of `--slowms`.
 const DEFAULT_SLOW_MS: i64 = 100;
 

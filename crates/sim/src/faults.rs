@@ -140,6 +140,8 @@ impl World {
         }
         let (now, mark) = (self.sim.injected(), self.mark);
         let damaged = now.damage > 0;
+        // Within the red zone the engine finds no room where the disk has some.
+        let keeps_free = self.setup.options.fs_redzone_percent > 0;
         match error {
             Error::Corruption(text) => {
                 ensure!(damaged, "{what} reports damage where there is none: {text}");
@@ -156,12 +158,14 @@ impl World {
                 }
             }
             Error::NoSpace(text) => {
-                let full = now.out_of_space > mark.out_of_space
-                    || self.setup.options.fs_redzone_percent > 0;
+                let full = now.out_of_space > mark.out_of_space || keeps_free;
                 ensure!(full || damaged, "{what} finds no space where there is room: {text}");
             }
-            // A spilled transaction that could not read its own writes back.
-            Error::Interrupted => ensure!(now != mark || damaged, "{what} was killed by nobody"),
+            // A spilled transaction that could not read its own writes back, or found no room to undo some.
+            Error::Interrupted => {
+                let caused = now != mark || damaged || keeps_free;
+                ensure!(caused, "{what} was killed by nobody");
+            }
             other => bail!("{what} fails: {other:?}"),
         }
         if self.ended {

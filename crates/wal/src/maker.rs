@@ -205,7 +205,12 @@ impl SegmentMaker<'_> {
     /// A ready file where there is room for none: the last segment is cut behind the log's end, which
     /// is where the new one begins, and this one is as long as there is room then. What is cut was
     /// never complete.
-    pub(crate) fn make_short(&self, begin: Begin, last: &Segment) -> Result<(u64, Ready)> {
+    pub(crate) fn make_short(
+        &self,
+        begin: Begin,
+        spares: &mut Vec<PathBuf>,
+        last: &Segment,
+    ) -> Result<(u64, Ready, bool)> {
         let failed = |what| move |e| Error::io(what, &last.path, e);
         let file = self.os.vfs.open(&last.path, OpenOptions::default()).map_err(failed("open"))?;
         let used = HEADER_BYTES as u64 + (begin.first_lsn - last.header.first_lsn);
@@ -220,9 +225,9 @@ impl SegmentMaker<'_> {
         loop {
             let options = WalOptions { segment_bytes: bytes, ..self.options };
             let short = SegmentMaker { options, ..*self };
-            match short.make(begin.number, &mut Vec::new()) {
+            match short.make(begin.number, spares) {
                 Err(Error::NoSpace { .. }) if bytes > shortest => bytes = half(bytes),
-                made => return made.map(|(body_bytes, ready, _)| (body_bytes, ready)),
+                made => return made,
             }
         }
     }

@@ -198,10 +198,7 @@ pub(crate) fn begin_epoch(
     last: Option<&Segment>,
 ) -> Result<(Segment, Ready, bool)> {
     let (body_bytes, ready, recycled) = match (maker.make(begin.number, spares), last) {
-        (Err(Error::NoSpace { .. }), Some(last)) => {
-            let (body_bytes, ready) = maker.make_short(begin, last)?;
-            (body_bytes, ready, false)
-        }
+        (Err(Error::NoSpace { .. }), Some(last)) => maker.make_short(begin, spares, last)?,
         (made, _) => made?,
     };
     let segment = maker.begin_with(begin, &ready, body_bytes)?;

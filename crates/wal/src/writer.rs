@@ -137,6 +137,8 @@ impl Wal {
         let limit = segment.header.end_lsn();
         (if recycled { &metrics.segments_recycled } else { &metrics.segments_made }).inc();
         segments.push_back(segment);
+        let is_used = |spare: &PathBuf| segments.iter().any(|segment| segment.path == *spare);
+        assert!(!spares.iter().any(is_used), "a segment of the log is no spare");
         Ok(Self {
             os: os.clone(),
             dir: dir.to_path_buf(),

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-use os::Os;
 use os::sim::{Fault, Faults, SimOs, Survival};
+use os::{OpenOptions, Os};
 use proptest::prelude::*;
 use telemetry::{Registry, Value};
 use testkit::{Gen, golden};
@@ -269,6 +269,32 @@ fn disk_without_a_free_byte_takes_start_after_start() {
         expected.push((wal.append(&[&[7; 3000]]).unwrap(), vec![7; 3000]));
         wal.sync().unwrap();
         assert_eq!(records(open()).unwrap(), expected);
+    }
+}
+
+/// A start on a full disk gives the log a short segment, under a name that an older file may have had.
+#[test]
+fn segment_of_a_full_disk_is_not_taken_for_the_next_one() {
+    for spare_bytes in [0, 512, 3000, 5000, 20_000] {
+        let sim = SimOs::new(1);
+        let open = || open_at(&sim.os(), Path::new("/log"), SMALL);
+        let wal = open().start_writing().unwrap();
+        let mut expected = vec![(wal.append(&[b"first"]).unwrap(), b"first".to_vec())];
+        wal.sync().unwrap();
+        drop(wal);
+        // A start that was interrupted left the next segment's file, begun by nobody.
+        let spare =
+            sim.os().vfs.open(Path::new("/log/log.00000002.fernlog"), OpenOptions::create());
+        spare.unwrap().write_all_at(&vec![0; spare_bytes], 0).unwrap();
+        sim.set_faults(Faults { capacity_bytes: used(&sim), ..Faults::default() });
+        let wal = open().start_writing().unwrap();
+        sim.set_faults(Faults::default());
+        for n in 0..200 {
+            expected.push((wal.append(&[&[n; 1000]]).unwrap(), vec![n; 1000]));
+            wal.sync().unwrap();
+            let found = records(open()).unwrap();
+            assert!(found == expected, "{spare_bytes} bytes, record {n}: {} found", found.len());
+        }
     }
 }
 

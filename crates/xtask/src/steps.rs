@@ -13,7 +13,7 @@ const STEPS: &[Step] = &[
     ("tidy", tidy::tidy),
     ("clippy", clippy),
     ("unit", unit),
-    ("sim", || sim(&words("--seeds 200"))),
+    ("sim", || sim(&words("--seeds 200 --known"))),
     ("interleavings", interleavings),
     ("mongosh", || drivers::mongosh(Build::WithTests)),
     ("node", || drivers::node(Build::WithTests)),

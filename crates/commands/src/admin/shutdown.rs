@@ -9,11 +9,9 @@ use std::time::Duration;
 pub(crate) const SHUTDOWN: Command =
     Command::new("shutdown", "Ends the server cleanly.", run).admin_only();
 
-/// How long running operations may take to end.
-const TIMEOUT: u64 = 15;
-
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let mut timeout = TIMEOUT;
+    // Until then running operations may end by themselves; by default they are interrupted at once.
+    let mut timeout = 0;
     for field in &fields[1..] {
         match field.name {
             "force" => {

@@ -11,6 +11,7 @@ use crate::environment::Environment;
 use crate::records::{Operation, Operations};
 use crate::{Error, Result};
 use ftree::Message;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use xxhash_rust::xxh3::xxh3_64;
@@ -77,7 +78,11 @@ impl Workers {
             let (environment, done) = (Arc::clone(environment), done.clone());
             let job = Box::new(move || {
                 for batch in batches {
-                    if done.send(apply(&environment, &batch, share)).is_err() {
+                    // A thread that ended without a word would be waited for.
+                    let apply = AssertUnwindSafe(|| apply(&environment, &batch, share));
+                    let bug =
+                        |_| Err(Error::Io("a bug in the recovery; the log says where".to_owned()));
+                    if done.send(catch_unwind(apply).unwrap_or_else(bug)).is_err() {
                         return;
                     }
                 }

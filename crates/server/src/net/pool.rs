@@ -27,8 +27,12 @@ const FIRST_LISTENER: u64 = 1 << 62;
 /// After the machine refused a descriptor, wait this long before asking again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// At the end: what interrupted requests, and those whose connection is cut, are given at least.
-const LEAST_GRACE: Duration = Duration::from_millis(500);
+/// At the end: what requests that are about to be done are given, whoever is in a hurry.
+const LEAST_GRACE: Duration = Duration::from_millis(100);
+/// At the end: what interrupted requests are given until their connections are cut.
+const INTERRUPTED_GRACE: Duration = Duration::from_secs(5);
+/// At the end: what requests whose connections are cut are given.
+const CUT_GRACE: Duration = Duration::from_secs(1);
 
 /// How often busy connections are looked at for clients that hung up.
 const LEAVERS_PERIOD: Duration = Duration::from_secs(1);
@@ -251,8 +255,8 @@ impl<S: Service> Server<S> {
     }
 
     /// Stops: no new connections, parked ones closed, requests that only wait ended. Those that work
-    /// are given most of `grace` to finish, then interrupted, then cut. Waits for all that, which
-    /// takes no longer than `grace`, and a second where that is less.
+    /// are given `grace` to finish (a tenth of a second where that is less), then interrupted, then
+    /// cut. Waits for all that, which takes no longer than `grace` and six seconds.
     pub fn stop(&self, grace: Duration) {
         if self.shared.stopping.swap(true, Ordering::SeqCst) {
             return;
@@ -265,13 +269,11 @@ impl<S: Service> Server<S> {
             tracing::error!(target: "NETWORK", %panicked, "The polling thread ended by a bug");
         }
         self.shared.work.notify_all();
-        let interrupted = (grace / 5).max(LEAST_GRACE);
-        let cut_off = (grace / 10).max(LEAST_GRACE);
-        if !self.all_closed_within(grace.saturating_sub(interrupted + cut_off)) {
+        if !self.all_closed_within(grace.max(LEAST_GRACE)) {
             self.shared.service.interrupt_all();
-            if !self.all_closed_within(interrupted) {
+            if !self.all_closed_within(INTERRUPTED_GRACE) {
                 self.shared.busy.lock().values().for_each(|busy| busy.stream.shut_down());
-                self.all_closed_within(cut_off);
+                self.all_closed_within(CUT_GRACE);
             }
         }
     }

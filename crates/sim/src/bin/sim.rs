@@ -18,6 +18,9 @@ struct Arguments {
     /// Only this one.
     #[arg(long)]
     seed: Option<u64>,
+    /// Also those of `seeds.txt`, each of which has found a bug.
+    #[arg(long)]
+    known: bool,
     /// Steps of each run.
     #[arg(long, default_value_t = Plan::default().steps)]
     steps: u64,
@@ -49,14 +52,17 @@ fn main() -> ExitCode {
         Some(seed) => seed..seed + 1,
         None => arguments.from..arguments.from + arguments.seeds,
     };
+    let known = if arguments.known { known() } else { Vec::new() };
     let mut total = Tally::default();
     let mut failed = 0;
+    let mut held = 0;
     let first = seeds.start;
-    for seed in seeds.clone() {
+    for seed in known.into_iter().chain(seeds) {
         match run(seed, &plan) {
             Ok(summary) => {
+                held += 1;
                 total.add(&summary.tally);
-                if arguments.twice > 0 && (seed - first).is_multiple_of(arguments.twice) {
+                if arguments.twice > 0 && seed.abs_diff(first).is_multiple_of(arguments.twice) {
                     let again = run(seed, &Plan { loud: false, ..plan });
                     if !again.is_ok_and(|again| again == summary) {
                         println!("seed {seed} does not run the same way twice");
@@ -81,8 +87,15 @@ fn main() -> ExitCode {
         println!("sim: {failed} seeds from {first} on failed");
         return ExitCode::FAILURE;
     }
-    println!("sim: {} seeds held", seeds.end - seeds.start);
+    println!("sim: {held} seeds held");
     ExitCode::SUCCESS
+}
+
+/// Every seed that has found a bug, from `seeds.txt`.
+fn known() -> Vec<u64> {
+    let lines = include_str!("../../seeds.txt").lines();
+    let numbers = lines.map(|line| line.split('#').next().unwrap_or_default().trim());
+    numbers.filter(|number| !number.is_empty()).filter_map(|number| number.parse().ok()).collect()
 }
 
 /// The failure as it was first seen, then as small as it gets.
