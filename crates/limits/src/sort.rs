@@ -194,7 +194,7 @@ mod tests {
             b"\xff\xff",
         ];
         let shuffled = (0..900).map(|n| keys[n * 7 % keys.len()]).collect();
-        let sorted = sort_by_key_bytes(shuffled, |key| key, |a, b| a.cmp(b)).expect("no scope");
+        let sorted = sort_by_key_bytes(shuffled, |key| key, Ord::cmp).expect("no scope");
         assert_eq!(sorted, (0..900).map(|n| keys[n / 100]).collect::<Vec<_>>());
         let shared = |some: &[&[u8]]| shared_bytes(some, |key| key).expect("no scope");
         assert_eq!(

@@ -106,11 +106,11 @@ pub(crate) enum Calls {
 
 /// A compiled pattern.
 pub(crate) struct Code {
-    code: ptr::NonNull<sys::pcre2_code_8>,
+    inner: ptr::NonNull<sys::pcre2_code_8>,
     /// Places of the match and its groups.
     pairs: u32,
     /// It was compiled further, to machine code.
-    is_machine_code: bool,
+    is_native: bool,
 }
 
 // SAFETY: PCRE2 writes to a compiled pattern only while it compiles it, which `compile` has finished
@@ -122,7 +122,7 @@ unsafe impl Sync for Code {}
 impl Drop for Code {
     fn drop(&mut self) {
         // SAFETY: made by pcre2_compile, freed once.
-        unsafe { sys::pcre2_code_free_8(self.code.as_ptr()) }
+        unsafe { sys::pcre2_code_free_8(self.inner.as_ptr()) }
     }
 }
 
@@ -162,12 +162,12 @@ impl Code {
             let reason = text_of(error);
             return Err(format!("PCRE2: error compiling pattern at offset {offset}: {reason}"));
         };
-        let mut compiled = Self { code, pairs: 1, is_machine_code: false };
+        let mut compiled = Self { inner: code, pairs: 1, is_native: false };
         // Where it fails (no such processor, no memory, NO_JIT in the pattern) the pattern is interpreted.
         // SAFETY: the code was just made and nobody else has it.
         let _interpreted =
-            unsafe { sys::pcre2_jit_compile_8(compiled.code.as_ptr(), sys::PCRE2_JIT_COMPLETE) };
-        compiled.is_machine_code = compiled.info(sys::PCRE2_INFO_JITSIZE) > 0;
+            unsafe { sys::pcre2_jit_compile_8(compiled.inner.as_ptr(), sys::PCRE2_JIT_COMPLETE) };
+        compiled.is_native = compiled.info(sys::PCRE2_INFO_JITSIZE) > 0;
         compiled.pairs = compiled.groups() + 1;
         Ok(compiled)
     }
@@ -177,7 +177,7 @@ impl Code {
         let what = sys::PCRE2_INFO_CAPTURECOUNT;
         // SAFETY: what is asked for is a uint32_t.
         let done = unsafe {
-            sys::pcre2_pattern_info_8(self.code.as_ptr(), what, (&raw mut groups).cast::<c_void>())
+            sys::pcre2_pattern_info_8(self.inner.as_ptr(), what, (&raw mut groups).cast::<c_void>())
         };
         if done == 0 { groups } else { 0 }
     }
@@ -194,7 +194,7 @@ impl Code {
         let mut value = 0_usize;
         // SAFETY: both asked for are of the type size_t.
         let done = unsafe {
-            sys::pcre2_pattern_info_8(self.code.as_ptr(), what, (&raw mut value).cast::<c_void>())
+            sys::pcre2_pattern_info_8(self.inner.as_ptr(), what, (&raw mut value).cast::<c_void>())
         };
         if done == 0 { value } else { 0 }
     }
@@ -266,7 +266,7 @@ impl Match {
     /// Leaves the memory to the next match, unless it is large. Where a pattern is interpreted, it has
     /// grown with the text.
     fn keep_after(self, code: &Code) {
-        if code.is_machine_code && self.pairs <= MOST_KEPT_PAIRS {
+        if code.is_native && self.pairs <= MOST_KEPT_PAIRS {
             SPARE.set(Some(self));
         }
     }
@@ -308,7 +308,7 @@ impl Match {
             let running = ptr::from_mut(running).cast::<c_void>();
             pcre2_set_callout_8(self.context.as_ptr(), Some(asked), running);
             sys::pcre2_match_8(
-                code.code.as_ptr(),
+                code.inner.as_ptr(),
                 bytes.as_ptr(),
                 text.len(),
                 range.start,
