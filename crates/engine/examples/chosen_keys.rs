@@ -49,7 +49,7 @@ fn run(engine: &Engine, keys: &[[u8; 8]]) -> (f64, f64) {
             for key in some {
                 txn.put(id, key, b"value").expect("it is free");
             }
-            txn.commit(Durability::Buffered).expect("the disk works");
+            txn.commit(Durability::Buffered).and_then(Committed::durable).expect("the disk works");
         }
     });
     let snapshot = engine.snapshot();
