@@ -174,6 +174,25 @@ mod tests {
     }
 
     #[test]
+    fn zstd_is_told_the_size_of_a_page_in_advance() {
+        let words = (0..).map(|n: u32| format!("{} fern ", n * n % 9973));
+        let page: Vec<u8> = words.flat_map(String::into_bytes).take(16 << 10).collect();
+        for level in [1, 3, 19, 22] {
+            let mut stored = Vec::new();
+            assert!(compress(Compression::Zstd(level), &page, &mut stored));
+            // A frame's header: magic, then flags. Told the size, it chooses its parameters for it, and says
+            // that the window is the page; the size is in the two bytes that follow, less 256.
+            assert_eq!(stored[..4], 0xFD2F_B528_u32.to_le_bytes());
+            assert_eq!(
+                stored[4] & 0b1110_0000,
+                0b0110_0000,
+                "a single segment of two bytes of size"
+            );
+            assert_eq!(stored[5..7], (page.len() as u16 - 256).to_le_bytes());
+        }
+    }
+
+    #[test]
     fn levels_may_alternate_on_one_thread() {
         let raw = b"fern fern fern fern fern fern fern fern".repeat(20);
         for method in [Compression::Zstd(1), Compression::Zlib(1)] {

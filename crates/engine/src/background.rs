@@ -63,8 +63,14 @@ struct Queue {
     events: u64,
     /// How often a worker has left a tree that it did not put off.
     left: u64,
+    /// Where the next look begins.
+    look_from: u64,
     stop: bool,
 }
+
+/// Trees that are compared before a unit is begun in one of them: with tens of thousands in the queue
+/// comparing all would take longer than the unit, and keep whoever has news for the queue waiting.
+const COMPARED: usize = 256;
 
 /// How a worker found a tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -96,6 +102,20 @@ impl Queue {
     fn ready(&self) -> impl Iterator<Item = u64> {
         let waiting = self.waiting.keys().copied();
         waiting.filter(|id| !self.blocked.contains(id) && !self.put_off.contains(id))
+    }
+
+    /// The trees to choose from: all that are ready, or, where they are many, some in turn.
+    fn choice(&mut self) -> Vec<u64> {
+        if self.waiting.len() <= COMPARED {
+            return self.ready().collect();
+        }
+        let is_ready = |id: &u64| !self.blocked.contains(id) && !self.put_off.contains(id);
+        let (behind, ahead) =
+            (self.waiting.range(..self.look_from), self.waiting.range(self.look_from..));
+        let in_turn = ahead.chain(behind).map(|(id, _)| *id);
+        let choice: Vec<u64> = in_turn.filter(is_ready).take(COMPARED).collect();
+        self.look_from = choice.last().map_or(0, |last| last.wrapping_add(1));
+        choice
     }
 
     fn enter(&mut self, dictionary: u64) -> Visit {
@@ -368,7 +388,7 @@ impl Environment {
     /// something else is due.
     fn serve_reads(&self) -> Result<()> {
         let mut wanted = self.directory.all();
-        wanted.retain(|dictionary| dictionary.tree.debt().wanted);
+        wanted.retain(|dictionary| dictionary.tree.is_wanted());
         for dictionary in wanted {
             while !self.jobs.is_called() {
                 let worked = self.check(self.work_on(&dictionary, Effort::Wanted))?;
@@ -425,7 +445,7 @@ impl Environment {
         }
     }
 
-    /// The waiting dictionary with the largest debt. Where writers will not soon be slowed, nothing
+    /// The waiting dictionary with the largest debt, of those to choose from. Where writers will not soon be slowed, nothing
     /// while readers are given way, and nothing beside others at work unless a tree is far over its
     /// budget or nobody uses the engine: otherwise one flusher is enough, and the other cores are
     /// the clients'. While half of the flushers merge the others do not, unless nobody uses the
@@ -435,7 +455,7 @@ impl Environment {
         let queue = &mut *queue;
         let mut heaviest: Option<((u64, u64), Found)> = None;
         let mut gone = Vec::new();
-        for id in queue.ready() {
+        for id in queue.choice() {
             let Some(dictionary) = self.directory.find(id) else {
                 gone.push(id);
                 continue;
@@ -585,6 +605,28 @@ mod tests {
         let visit = queue.enter(7);
         assert!(!queue.leave(&visit, Left::Nothing));
         assert_eq!((queue.ready().count(), queue.running.len()), (0, 0));
+    }
+
+    #[test]
+    fn few_trees_are_compared_at_a_time_and_each_has_its_turn() {
+        let mut queue = Queue::default();
+        (0..COMPARED as u64).for_each(|id| queue.add(id));
+        let all: Vec<u64> = queue.ready().collect();
+        assert_eq!([queue.choice(), queue.choice()], [all.clone(), all], "few are all compared");
+        (0..10_000).for_each(|id| queue.add(id));
+        queue.put_off.insert(77);
+        let turns = 10_000_usize.div_ceil(COMPARED);
+        let mut looked_at = BTreeSet::new();
+        for _ in 0..turns {
+            let choice = queue.choice();
+            assert_eq!(choice.len(), COMPARED);
+            looked_at.extend(choice);
+        }
+        assert_eq!(looked_at.len(), 9_999);
+        assert!(!looked_at.contains(&77), "it is put off");
+        queue.add(u64::MAX);
+        queue.look_from = u64::MAX;
+        assert_eq!(queue.choice()[..3], [u64::MAX, 0, 1], "around the end");
     }
 
     #[test]

@@ -104,12 +104,12 @@ impl Path {
         let Some((last, parents)) = self.components.split_last() else { return Ok(None) };
         let mut current = document;
         for component in parents {
-            match current.get(&component.name)? {
+            match raw::field(current, &component.name)? {
                 Some(RawBsonRef::Document(inner)) => current = inner,
                 _ => return Ok(None),
             }
         }
-        Ok(current.get(&last.name)?)
+        raw::field(current, &last.name)
     }
 }
 

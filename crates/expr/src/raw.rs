@@ -89,7 +89,96 @@ impl<'a> Iterator for Elements<'a> {
 /// of going over all.
 pub fn field<'a>(document: &'a RawDocument, name: &str) -> Result<Option<RawBsonRef<'a>>> {
     limits::poll_work(1 + document.as_bytes().len() / limits::BYTES_PER_UNIT)?;
-    Ok(document.get(name)?)
+    match plain_field(document.as_bytes(), name.as_bytes()) {
+        Some(found) => Ok(found),
+        None => Ok(document.get(name)?),
+    }
+}
+
+/// The value of the first field of this name, where it and the fields before it are of the usual types
+/// and well formed. `None`: whoever checks everything must look for it.
+#[expect(clippy::option_option, reason = "not found, and not known, are two things")]
+fn plain_field<'a>(document: &'a [u8], name: &[u8]) -> Option<Option<RawBsonRef<'a>>> {
+    let mut rest = document.get(4..)?;
+    loop {
+        let (kind, after) = rest.split_first()?;
+        if *kind == 0 {
+            return after.is_empty().then_some(None);
+        }
+        // Ends at the NUL, or at what is not ASCII and would have to be checked.
+        let end = after.iter().position(|byte| *byte == 0 || !byte.is_ascii())?;
+        let (key, value) = after.split_at(end);
+        let value = value.strip_prefix(&[0])?;
+        let kind = ElementType::from(*kind)?;
+        let size = plain_size(kind, value)?;
+        let (value, following) = value.split_at_checked(size)?;
+        if key == name {
+            return plain_value(kind, value).map(Some);
+        }
+        rest = following;
+    }
+}
+
+/// The bytes that a value of a usual type takes.
+fn plain_size(kind: ElementType, value: &[u8]) -> Option<usize> {
+    Some(match kind {
+        ElementType::Null => 0,
+        ElementType::Boolean => 1,
+        ElementType::Int32 => 4,
+        ElementType::Double
+        | ElementType::Int64
+        | ElementType::DateTime
+        | ElementType::Timestamp => 8,
+        ElementType::ObjectId => 12,
+        ElementType::Decimal128 => 16,
+        ElementType::String => {
+            let length = length(value).filter(|length| *length > 0)?;
+            ended(value, length.checked_add(4)?)?
+        }
+        ElementType::EmbeddedDocument | ElementType::Array => {
+            ended(value, length(value).filter(|length| *length >= 5)?)?
+        }
+        ElementType::Binary => length(value)?.checked_add(5)?,
+        _ => return None,
+    })
+}
+
+/// So many bytes, of which the last is a NUL.
+fn ended(value: &[u8], size: usize) -> Option<usize> {
+    (value.get(size - 1) == Some(&0)).then_some(size)
+}
+
+fn length(value: &[u8]) -> Option<usize> {
+    let length = i32::from_le_bytes(*value.first_chunk()?);
+    usize::try_from(length).ok()
+}
+
+/// The value that these bytes, as long as [`plain_size`] says, are.
+fn plain_value(kind: ElementType, bytes: &[u8]) -> Option<RawBsonRef<'_>> {
+    Some(match kind {
+        ElementType::Null => RawBsonRef::Null,
+        ElementType::Boolean => match bytes {
+            [0] => RawBsonRef::Boolean(false),
+            [1] => RawBsonRef::Boolean(true),
+            _ => return None,
+        },
+        ElementType::Int32 => RawBsonRef::Int32(i32::from_le_bytes(*bytes.first_chunk()?)),
+        ElementType::Int64 => RawBsonRef::Int64(i64::from_le_bytes(*bytes.first_chunk()?)),
+        ElementType::Double => RawBsonRef::Double(f64::from_le_bytes(*bytes.first_chunk()?)),
+        ElementType::DateTime => {
+            let millis = i64::from_le_bytes(*bytes.first_chunk()?);
+            RawBsonRef::DateTime(bson::DateTime::from_millis(millis))
+        }
+        ElementType::ObjectId => {
+            RawBsonRef::ObjectId(bson::oid::ObjectId::from_bytes(*bytes.first_chunk()?))
+        }
+        ElementType::String => {
+            let (_, text) = bytes.get(4..)?.split_last()?;
+            RawBsonRef::String(std::str::from_utf8(text).ok()?)
+        }
+        ElementType::EmbeddedDocument => RawBsonRef::Document(RawDocument::from_bytes(bytes).ok()?),
+        _ => return None,
+    })
 }
 
 /// Roughly the bytes of a value in a document.
@@ -281,4 +370,89 @@ pub fn starts_with_dollar(document: &RawDocument) -> bool {
 /// The name of a document's first field.
 pub fn first_name(document: &RawDocument) -> Option<&str> {
     document.iter_elements().next()?.ok().map(|element| element.key().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bson::{Bson, doc};
+
+    /// A document with a field of every type, named by its position.
+    fn of_all_types() -> RawDocumentBuf {
+        let values: Vec<Bson> = vec![
+            Bson::Double(1.5),
+            Bson::String("text \u{e4}".to_owned()),
+            Bson::Document(doc! {"a": 1, "b": {"a": 2}}),
+            Bson::Array(vec![Bson::Int32(1), Bson::Null]),
+            Bson::Binary(bson::Binary { subtype: BinarySubtype::Generic, bytes: vec![1, 2] }),
+            Bson::Undefined,
+            Bson::ObjectId(bson::oid::ObjectId::from_bytes([7; 12])),
+            Bson::Boolean(true),
+            Bson::DateTime(bson::DateTime::from_millis(-5)),
+            Bson::Null,
+            Bson::RegularExpression(bson::Regex {
+                pattern: "a".try_into().unwrap(),
+                options: "i".try_into().unwrap(),
+            }),
+            Bson::JavaScriptCode("f".to_owned()),
+            Bson::Symbol("s".to_owned()),
+            Bson::JavaScriptCodeWithScope(bson::JavaScriptCodeWithScope {
+                code: "f".to_owned(),
+                scope: doc! {"x": 1},
+            }),
+            Bson::Int32(-3),
+            Bson::Timestamp(bson::Timestamp { time: 1, increment: 2 }),
+            Bson::Int64(1 << 40),
+            Bson::Decimal128("1.25".parse().unwrap()),
+            Bson::MinKey,
+            Bson::MaxKey,
+        ];
+        let mut document = bson::Document::new();
+        for (at, value) in values.into_iter().enumerate() {
+            document.insert(at.to_string(), value);
+        }
+        RawDocumentBuf::try_from(&document).unwrap()
+    }
+
+    #[test]
+    fn a_field_is_what_the_bson_crate_finds() {
+        let document = of_all_types();
+        let fields = document.iter().count();
+        for name in (0..=fields).map(|at| at.to_string()).chain([String::new(), "1\0".to_owned()]) {
+            let (ours, theirs) = (field(&document, &name).unwrap(), document.get(&name).unwrap());
+            assert_eq!(ours, theirs, "{name}");
+            assert_eq!(ours.is_some(), name.parse::<usize>().is_ok_and(|at| at < fields), "{name}");
+        }
+        let usual = plain_field(document.as_bytes(), b"4").is_none()
+            && plain_field(document.as_bytes(), b"2").is_some();
+        assert!(usual, "a document is found without the crate, a binary value is not");
+        let twice = RawDocumentBuf::from_bytes(
+            [&[19, 0, 0, 0][..], b"\x10a\0\x01\0\0\0\x10a\0\x02\0\0\0\0"].concat(),
+        );
+        assert_eq!(field(&twice.unwrap(), "a").unwrap(), Some(RawBsonRef::Int32(1)), "the first");
+    }
+
+    #[test]
+    fn a_field_of_damaged_bytes_is_what_the_bson_crate_says() {
+        let whole = of_all_types().into_bytes();
+        let mut damaged = 0;
+        for at in 4..whole.len() - 1 {
+            for bit in 0..8 {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1 << bit;
+                let Ok(document) = RawDocument::from_bytes(&bytes) else { continue };
+                for name in ["0", "1", "2", "7", "9", "14", "19", "absent"] {
+                    match (field(document, name), document.get(name)) {
+                        (Ok(ours), Ok(theirs)) => {
+                            let same = format!("{ours:?}") == format!("{theirs:?}");
+                            assert!(same, "{at} {bit} {name}");
+                        }
+                        (Err(_), Err(_)) => damaged += 1,
+                        (ours, theirs) => panic!("{at} {bit} {name}: {ours:?}, {theirs:?}"),
+                    }
+                }
+            }
+        }
+        assert!(damaged > 100, "{damaged}");
+    }
 }

@@ -21,7 +21,7 @@ mod stack;
 pub use admission::{LARGE_BYTES, Waiting};
 pub use growth::{Growth, UNCHARGED_BYTES};
 pub use memory::{Account, Charge, Part, Usage};
-pub use sort::{sort_by, sorted_order};
+pub use sort::{sort_by, sort_by_key_bytes, sorted_order};
 pub use stack::check_stack;
 
 use errors::Result;

@@ -5,6 +5,8 @@
 //! - A range lock beside so many key locks that others hold: in other dictionaries; in its own outside
 //!   of the range; with ten of them inside.
 //! - Key locks beside a range that is held in their dictionary, with so many requests waiting elsewhere.
+//! - The end of a wait: for each of so many threads that wait for one key, from the release of it on until
+//!   all had it, together or one after the other.
 //!
 //! `cargo run --profile fast --example lock_costs -p locktree -- [keys]`; with `keys` the first only.
 #![allow(clippy::print_stdout, reason = "its output is its purpose")]
@@ -114,6 +116,37 @@ fn beside_waiters(waiters: u64) -> f64 {
     })
 }
 
+/// From the release on until every waiter had the key, for each of them.
+fn woken(waiters: u64, mode: Mode) -> f64 {
+    let mut best = f64::MAX;
+    for _ in 0..5 {
+        let table = table();
+        let mut holder = table.owner(1);
+        table.acquire(&mut holder, 8, b"held", Mode::Exclusive, NOW).expect("it is free");
+        std::thread::scope(|scope| {
+            for waiter in 0..waiters {
+                let table = &table;
+                scope.spawn(move || {
+                    let mut owner = table.owner(1000 + waiter);
+                    let long = Duration::from_mins(10);
+                    table.acquire(&mut owner, 8, b"held", mode, long).expect("in the end");
+                    owner.release(None);
+                });
+            }
+            while (table.waiting().len() as u64) < waiters {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let started = cpu();
+            holder.release(None);
+            while !table.waiting().is_empty() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            best = best.min(cpu().saturating_sub(started).as_nanos() as f64 / waiters as f64);
+        });
+    }
+    best
+}
+
 fn main() {
     for (threads, per_txn) in [(1, 1), (1, 100), (4, 1), (4, 100)] {
         let cost = key_locks(threads, per_txn);
@@ -137,5 +170,12 @@ fn main() {
     for waiters in [0, 10, 100, 400] {
         let us = beside_waiters(waiters) / 1000.0;
         println!("key lock beside a range and {waiters} requests that wait elsewhere: {us:.1} us");
+    }
+    for waiters in [1, 10, 100, 400] {
+        let us = |mode| woken(waiters, mode) / 1000.0;
+        let (shared, exclusive) = (us(Mode::Shared), us(Mode::Exclusive));
+        println!(
+            "{waiters} that wait for one key: {shared:.1} us each together, {exclusive:.1} us in turn"
+        );
     }
 }

@@ -4,6 +4,7 @@ use crate::Options;
 use errors::Error;
 use libc::{c_int, c_void};
 use pcre2_sys as sys;
+use std::cell::Cell;
 use std::ops::Range;
 use std::ptr;
 
@@ -92,13 +93,6 @@ pub(crate) enum MatchFailure {
     Other(String),
 }
 
-/// Why a pattern did not compile.
-pub(crate) struct CompileFailure {
-    pub(crate) text: String,
-    /// What it compiles to would be too large.
-    pub(crate) is_size: bool,
-}
-
 /// Where a match calls out.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Calls {
@@ -112,7 +106,11 @@ pub(crate) enum Calls {
 
 /// A compiled pattern.
 pub(crate) struct Code {
-    code: ptr::NonNull<sys::pcre2_code_8>,
+    inner: ptr::NonNull<sys::pcre2_code_8>,
+    /// Places of the match and its groups.
+    pairs: u32,
+    /// It was compiled further, to machine code.
+    is_native: bool,
 }
 
 // SAFETY: PCRE2 writes to a compiled pattern only while it compiles it, which `compile` has finished
@@ -124,7 +122,7 @@ unsafe impl Sync for Code {}
 impl Drop for Code {
     fn drop(&mut self) {
         // SAFETY: made by pcre2_compile, freed once.
-        unsafe { sys::pcre2_code_free_8(self.code.as_ptr()) }
+        unsafe { sys::pcre2_code_free_8(self.inner.as_ptr()) }
     }
 }
 
@@ -135,13 +133,8 @@ impl std::fmt::Debug for Code {
 }
 
 impl Code {
-    /// Compiles a pattern. The error's place is told less `inserted` bytes, which were not the client's.
-    pub(crate) fn compile(
-        pattern: &str,
-        options: Options,
-        calls: Calls,
-        inserted: usize,
-    ) -> Result<Self, CompileFailure> {
+    /// Compiles a pattern.
+    pub(crate) fn compile(pattern: &str, options: Options, calls: Calls) -> Result<Self, String> {
         let flags = [
             (options.caseless, sys::PCRE2_CASELESS),
             (options.multi_line, sys::PCRE2_MULTILINE),
@@ -166,19 +159,27 @@ impl Code {
             )
         };
         let Some(code) = ptr::NonNull::new(code) else {
-            let at = offset.saturating_sub(inserted);
-            let text = format!("PCRE2: error compiling pattern at offset {at}: {}", text_of(error));
-            return Err(CompileFailure {
-                text,
-                is_size: error as u32 == sys::PCRE2_ERROR_PATTERN_TOO_LARGE,
-            });
+            let reason = text_of(error);
+            return Err(format!("PCRE2: error compiling pattern at offset {offset}: {reason}"));
         };
-        let compiled = Self { code };
+        let mut compiled = Self { inner: code, pairs: 1, is_native: false };
         // Where it fails (no such processor, no memory, NO_JIT in the pattern) the pattern is interpreted.
         // SAFETY: the code was just made and nobody else has it.
         let _interpreted =
-            unsafe { sys::pcre2_jit_compile_8(compiled.code.as_ptr(), sys::PCRE2_JIT_COMPLETE) };
+            unsafe { sys::pcre2_jit_compile_8(compiled.inner.as_ptr(), sys::PCRE2_JIT_COMPLETE) };
+        compiled.is_native = compiled.info(sys::PCRE2_INFO_JITSIZE) > 0;
+        compiled.pairs = compiled.groups() + 1;
         Ok(compiled)
+    }
+
+    fn groups(&self) -> u32 {
+        let mut groups = 0_u32;
+        let what = sys::PCRE2_INFO_CAPTURECOUNT;
+        // SAFETY: what is asked for is a uint32_t.
+        let done = unsafe {
+            sys::pcre2_pattern_info_8(self.inner.as_ptr(), what, (&raw mut groups).cast::<c_void>())
+        };
+        if done == 0 { groups } else { 0 }
     }
 
     /// What it takes in memory, machine code included.
@@ -193,7 +194,7 @@ impl Code {
         let mut value = 0_usize;
         // SAFETY: both asked for are of the type size_t.
         let done = unsafe {
-            sys::pcre2_pattern_info_8(self.code.as_ptr(), what, (&raw mut value).cast::<c_void>())
+            sys::pcre2_pattern_info_8(self.inner.as_ptr(), what, (&raw mut value).cast::<c_void>())
         };
         if done == 0 { value } else { 0 }
     }
@@ -211,9 +212,10 @@ impl Code {
             return Err(MatchFailure::Other("bad offset value".to_owned()));
         }
         let mut running = Running { position: range.start, stopped: None };
-        let found = Match::new(self)
-            .ok_or_else(|| MatchFailure::Other("no more memory".to_owned()))?
-            .run(self, text, range, steps, &mut running, places);
+        let mut memory =
+            Match::take(self).ok_or_else(|| MatchFailure::Other("no more memory".to_owned()))?;
+        let found = memory.run(self, text, range, steps, &mut running, places);
+        memory.keep_after(self);
         if let Some(error) = running.stopped {
             return Err(MatchFailure::Stopped(error));
         }
@@ -226,8 +228,20 @@ impl Code {
     }
 }
 
+thread_local! {
+    /// Of the last match on this thread: making it anew costs as much as a match in a short text.
+    static SPARE: Cell<Option<Match>> = const { Cell::new(None) };
+}
+
+/// Places that the memory of a match has room for at least.
+const LEAST_PAIRS: u32 = 8;
+
+/// Places that kept memory has room for at most.
+const MOST_KEPT_PAIRS: u32 = 128;
+
 /// The memory of one match.
 struct Match {
+    pairs: u32,
     context: ptr::NonNull<sys::pcre2_match_context_8>,
     data: ptr::NonNull<sys::pcre2_match_data_8>,
 }
@@ -243,20 +257,32 @@ impl Drop for Match {
 }
 
 impl Match {
-    fn new(code: &Code) -> Option<Self> {
+    /// The memory that the last match on this thread left, where it has enough places, or new.
+    fn take(code: &Code) -> Option<Self> {
+        let spare = SPARE.take().filter(|spare| spare.pairs >= code.pairs);
+        spare.or_else(|| Self::new(code.pairs.max(LEAST_PAIRS)))
+    }
+
+    /// Leaves the memory to the next match, unless it is large. Where a pattern is interpreted, it has
+    /// grown with the text.
+    fn keep_after(self, code: &Code) {
+        if code.is_native && self.pairs <= MOST_KEPT_PAIRS {
+            SPARE.set(Some(self));
+        }
+    }
+
+    fn new(pairs: u32) -> Option<Self> {
         // SAFETY: null stands for the usual allocator.
         let context = unsafe { sys::pcre2_match_context_create_8(ptr::null_mut()) };
         let context = ptr::NonNull::new(context)?;
-        // SAFETY: the code lives; null stands for its allocator.
-        let data = unsafe {
-            sys::pcre2_match_data_create_from_pattern_8(code.code.as_ptr(), ptr::null_mut())
-        };
+        // SAFETY: null stands for the usual allocator.
+        let data = unsafe { sys::pcre2_match_data_create_8(pairs, ptr::null_mut()) };
         let Some(data) = ptr::NonNull::new(data) else {
             // SAFETY: made above, freed once.
             unsafe { sys::pcre2_match_context_free_8(context.as_ptr()) };
             return None;
         };
-        Some(Self { context, data })
+        Some(Self { pairs, context, data })
     }
 
     /// The library's answer.
@@ -277,13 +303,12 @@ impl Match {
         let found = unsafe {
             sys::pcre2_set_match_limit_8(self.context.as_ptr(), steps);
             sys::pcre2_set_heap_limit_8(self.context.as_ptr(), HEAP_LIMIT_KIB);
-            if range.end < text.len() {
-                sys::pcre2_set_offset_limit_8(self.context.as_ptr(), range.end);
-            }
+            let last = if range.end < text.len() { range.end } else { sys::PCRE2_UNSET };
+            sys::pcre2_set_offset_limit_8(self.context.as_ptr(), last);
             let running = ptr::from_mut(running).cast::<c_void>();
             pcre2_set_callout_8(self.context.as_ptr(), Some(asked), running);
             sys::pcre2_match_8(
-                code.code.as_ptr(),
+                code.inner.as_ptr(),
                 bytes.as_ptr(),
                 text.len(),
                 range.start,
@@ -293,11 +318,11 @@ impl Match {
             )
         };
         if let (true, Some(places)) = (found >= 0, places) {
-            // SAFETY: the library's list of pairs, as long as it says, belongs to the match's data.
+            // SAFETY: the library's list of pairs belongs to the match's data, which was made with room
+            // for so many.
             let pairs = unsafe {
                 let pairs = sys::pcre2_get_ovector_pointer_8(self.data.as_ptr());
-                let count = sys::pcre2_get_ovector_count_8(self.data.as_ptr()) as usize;
-                std::slice::from_raw_parts(pairs, 2 * count)
+                std::slice::from_raw_parts(pairs, 2 * code.pairs as usize)
             };
             places.places.clear();
             places.places.extend(pairs.chunks_exact(2).map(|pair| (pair[0], pair[1])));

@@ -1,10 +1,11 @@
 //! PCRE2 for clients' patterns: with limits, and stopped with the operation.
 //!
 //! A pattern can take for ever over a text: the library's limits count from anew at each place a match
-//! is tried at, and one step may go over all of the text. So each [`Regex`] is compiled with a callout
+//! is tried at, and one step may go over all of the text. So a [`Regex`] is compiled with a callout
 //! in front, which polls wherever a match is tried, and is allowed few steps there, fewer the longer
 //! the text is. What needs more is compiled again with a callout before every item of the pattern, and
-//! polls all the time; that is slower, and has the library's own limit.
+//! polls all the time; that is slower, and has the library's own limit. A short text is tried without
+//! callouts first, with steps so few that all places together take no longer.
 //!
 //! Always true:
 //! 1. Between two polls lie some milliseconds of work, whatever the pattern and the text.
@@ -31,6 +32,9 @@ const MATCH_LIMIT: u32 = 1_000_000;
 
 /// Characters that may be gone over between two polls: some milliseconds.
 const STEPS_BETWEEN_POLLS: usize = 16 << 20;
+
+/// A text so short is tried without callouts first: 250 steps at least at each place.
+const SHORT_BYTES: usize = 256;
 
 /// Fewer steps are not worth a try without callouts.
 const LEAST_STEPS: usize = 8;
@@ -81,10 +85,11 @@ pub struct Regex {
 struct Inner {
     pattern: Box<str>,
     options: Options,
-    /// Calls out where a match is tried.
-    fast: Code,
-    /// It does not, for lack of room in the pattern: a match is tried at some places at a time.
-    in_windows: bool,
+    /// Calls out nowhere: for short texts.
+    plain: Code,
+    /// Calls out where a match is tried. `None`: does not compile, being too large with the callout; a match
+    /// is tried at some places at a time, without.
+    fast: OnceLock<Option<Code>>,
     /// Calls out before every item. `None`: does not compile, being too large with the callouts.
     thorough: OnceLock<Option<Code>>,
     _memory: Charge,
@@ -97,21 +102,13 @@ impl Regex {
             return Err(Invalid::Pattern("regular expression is too large".to_owned()));
         }
         limits::poll_work(1 + pattern.len()).map_err(Invalid::Operation)?;
-        let fast = match with_callout(pattern, options) {
-            Some(called) => Code::compile(&called, options, Calls::AsWritten, CALLOUT.len()),
-            None => Code::compile(pattern, options, Calls::Everywhere, 0),
-        };
-        let (fast, in_windows) = match fast {
-            Err(failure) if failure.is_size => {
-                (Code::compile(pattern, options, Calls::Nowhere, 0), true)
-            }
-            fast => (fast, false),
-        };
-        let fast = fast.map_err(|failure| Invalid::Pattern(failure.text))?;
-        let memory = limits::charge(Part::Values, pattern.len() + fast.bytes());
+        let plain = Code::compile(pattern, options, Calls::Nowhere).map_err(Invalid::Pattern)?;
+        // Twice: most texts are short, but for one that is not it is compiled once more.
+        let memory = limits::charge(Part::Values, pattern.len() + 2 * plain.bytes());
         let memory = memory.map_err(Invalid::Operation)?;
-        let (pattern, thorough) = (pattern.into(), OnceLock::new());
-        let inner = Inner { pattern, options, fast, in_windows, thorough, _memory: memory };
+        let (fast, thorough) = (OnceLock::new(), OnceLock::new());
+        let pattern = pattern.into();
+        let inner = Inner { pattern, options, plain, fast, thorough, _memory: memory };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -143,13 +140,21 @@ impl Regex {
     ) -> Result<bool, Failure> {
         limits::poll().map_err(Failure::Operation)?;
         let inner = &*self.inner;
+        if text.len() <= SHORT_BYTES {
+            let places_and_steps = (text.len() + 1) * (text.len() + 1);
+            let steps = (STEPS_BETWEEN_POLLS / places_and_steps).min(MATCH_LIMIT as usize) as u32;
+            match inner.plain.find(text, from..text.len(), steps, places.as_deref_mut()) {
+                Err(MatchFailure::Limit) => {}
+                done => return done.map_err(failure),
+            }
+        }
         let steps =
             (STEPS_BETWEEN_POLLS / (text.len() + 1)).clamp(LEAST_STEPS, MATCH_LIMIT as usize);
         match inner.find_fast(text, from, steps as u32, places.as_deref_mut()) {
             Err(MatchFailure::Limit) => {}
             done => return done.map_err(failure),
         }
-        let compile = || Code::compile(&inner.pattern, inner.options, Calls::Everywhere, 0).ok();
+        let compile = || Code::compile(&inner.pattern, inner.options, Calls::Everywhere).ok();
         match inner.thorough.get_or_init(compile) {
             Some(thorough) => {
                 thorough.find(text, from..text.len(), MATCH_LIMIT, places).map_err(failure)
@@ -167,9 +172,16 @@ impl Inner {
         steps: u32,
         mut places: Option<&mut Captures>,
     ) -> Result<bool, MatchFailure> {
+        let fast = self.fast.get_or_init(|| match with_callout(&self.pattern, self.options) {
+            Some(called) => Code::compile(&called, self.options, Calls::AsWritten).ok(),
+            None => Code::compile(&self.pattern, self.options, Calls::Everywhere).ok(),
+        });
         loop {
-            let last = if self.in_windows { from.saturating_add(WINDOW) } else { text.len() };
-            let found = self.fast.find(text, from..last, steps, places.as_deref_mut())?;
+            let (code, last) = match fast {
+                Some(fast) => (fast, text.len()),
+                None => (&self.plain, from.saturating_add(WINDOW)),
+            };
+            let found = code.find(text, from..last, steps, places.as_deref_mut())?;
             if found || last >= text.len() {
                 return Ok(found);
             }

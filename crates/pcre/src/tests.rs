@@ -40,7 +40,7 @@ const ENDLESS: &[(&str, &str)] = &[
 fn what_would_take_for_ever_is_stopped_or_over_a_limit() {
     for (pattern, text) in ENDLESS {
         let regex = regex(pattern);
-        for length in [1_000, 100_000, 4 << 20] {
+        for length in [100, SHORT_BYTES, 1_000, 100_000, 4 << 20] {
             let text = text.repeat(length / text.len());
             let _scope = enter(Arc::new(FiresAfter(AtomicU32::new(3))), Account::new(1 << 30));
             let started = Started::now();
@@ -117,16 +117,34 @@ fn settings_stay_in_front_and_a_wrong_pattern_is_told_with_the_clients_offset() 
 fn the_longest_pattern_has_no_room_for_a_callout_and_is_tried_in_windows() {
     let longest = format!("{}b", "a".repeat(MAX_PATTERN_BYTES - 1));
     let regex = regex(&longest);
-    assert!(regex.inner.in_windows);
     let mut places = regex.captures();
     let text = format!("{}ä{longest}", "a".repeat(100_000));
     assert!(regex.captures_at(&text, 0, &mut places).expect("no limit"));
     assert_eq!(places.get(0), Some((100_002, 100_002 + longest.len())));
+    assert!(matches!(regex.inner.fast.get(), Some(None)));
     let without = format!("{}bb", "a".repeat(MAX_PATTERN_BYTES - 2));
     assert!(!regex.is_match(&without).expect("no limit"));
     let _scope = enter(Arc::new(FiresAfter(AtomicU32::new(3))), Account::new(1 << 30));
     let text = format!("{}cb", "a".repeat(1 << 20));
     assert!(matches!(regex.is_match(&text), Err(Failure::Operation(_))));
+}
+
+#[test]
+fn the_memory_that_matches_share_shows_each_pattern_its_own_groups() {
+    let pattern = |groups: usize| format!("{}(z)?x", "(.)".repeat(groups));
+    let text = format!("{}x", "abcdefghij".repeat(20));
+    for groups in [0, 12, 1, 200, 3, 0] {
+        let regex = regex(&pattern(groups));
+        let mut places = regex.captures();
+        assert!(regex.captures_at(&text, 0, &mut places).expect("no limit"), "{groups}");
+        assert_eq!(places.len(), groups + 2);
+        assert_eq!(places.get(0), Some((200 - groups, 201)));
+        for group in 1..=groups {
+            let from = 200 - groups + group - 1;
+            assert_eq!(places.get(group), Some((from, from + 1)), "{group} of {groups}");
+        }
+        assert_eq!(places.get(groups + 1), None, "took no part");
+    }
 }
 
 #[test]

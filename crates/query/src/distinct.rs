@@ -12,9 +12,10 @@ use expr::Path;
 use expr::path::LeafArrays;
 use expr::raw;
 use keystring::{Collation, Direction, KeyBuilder};
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use limits::{Growth, Part};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
+use xxhash_rust::xxh3::Xxh3Builder;
 
 /// The reply must fit into one document.
 const MAX_REPLY_BYTES: usize = 16 << 20;
@@ -29,7 +30,7 @@ pub fn distinct(
     if let Some(view) = query.collection.as_ref().filter(|c| c.is_view()) {
         let mut values = Values::new(request.key, &query);
         crate::view::each(ctx, view, request, |document| values.take(document))?;
-        return Ok(values.finish());
+        return values.finish();
     }
     let fields = BTreeSet::from([request.key.to_owned()]);
     let settled = query.settle(ctx, Some(&fields), Canonical::stages)?;
@@ -39,7 +40,7 @@ pub fn distinct(
     while stage.advance(&at)? {
         values.take(stage.row().document()?)?;
     }
-    Ok(values.finish())
+    values.finish()
 }
 
 pub(crate) fn prepare(
@@ -53,58 +54,83 @@ pub(crate) fn prepare(
     Canonical::of_filter(ctx, collection, filter, request.hint, Purpose::Read)
 }
 
+/// What a value takes beside its bytes and its key's.
+const VALUE_BYTES: usize = 160;
+
 struct Values {
     path: Path,
     /// Which texts are one.
     under: Option<Collation>,
-    /// The values by their keys.
-    found: BTreeMap<Vec<u8>, RawBson>,
-    bytes: usize,
+    found: Found,
 }
 
 impl Values {
     fn new(key: &str, query: &Canonical) -> Self {
-        Self {
-            path: Path::new(key),
-            under: query.filter.variables().collation().cloned(),
-            found: BTreeMap::new(),
+        let found = Found {
+            values: HashMap::default(),
             bytes: 0,
-        }
+            memory: Growth::new(Part::Stages),
+            spare: Vec::new(),
+        };
+        let under = query.filter.variables().collation().cloned();
+        Self { path: Path::new(key), under, found }
     }
 
     fn take(&mut self, document: &RawDocument) -> Result<()> {
-        let mut values = Vec::new();
-        self.path.any(document, LeafArrays::Whole, &mut |value, _| {
+        let Self { path, under, found } = self;
+        path.any(document, LeafArrays::Whole, &mut |value, _| {
             match value {
                 Some(RawBsonRef::Array(array)) => {
                     for element in raw::values(array) {
-                        values.push(element?);
+                        found.add(element?, under.as_ref())?;
                     }
                 }
-                Some(value) => values.push(value),
+                Some(value) => found.add(value, under.as_ref())?,
                 None => {}
             }
             Ok(false)
         })?;
-        values.into_iter().try_for_each(|value| self.add(value))
-    }
-
-    fn add(&mut self, value: RawBsonRef<'_>) -> Result<()> {
-        limits::poll()?;
-        let mut key = KeyBuilder::new();
-        key.append_under(value, Direction::Ascending, self.under.as_ref())
-            .map_err(|error| Error::bad_value(error.to_string()))?;
-        if let Entry::Vacant(place) = self.found.entry(key.into_bytes()) {
-            self.bytes += place.key().len();
-            if self.bytes > MAX_REPLY_BYTES {
-                return Err(Error::location(17217, "distinct too big, 16mb cap"));
-            }
-            place.insert(value.into());
-        }
         Ok(())
     }
 
-    fn finish(self) -> RawArrayBuf {
-        self.found.into_values().collect()
+    fn finish(self) -> Result<RawArrayBuf> {
+        self.found.in_order()
+    }
+}
+
+/// Values by their keys.
+struct Found {
+    values: HashMap<Vec<u8>, RawBson, Xxh3Builder>,
+    /// Of the keys, which are about as long as the values.
+    bytes: usize,
+    memory: Growth,
+    /// Where the next key is made.
+    spare: Vec<u8>,
+}
+
+impl Found {
+    fn add(&mut self, value: RawBsonRef<'_>, under: Option<&Collation>) -> Result<()> {
+        limits::poll()?;
+        let mut key = KeyBuilder::reusing(std::mem::take(&mut self.spare));
+        key.append_under(value, Direction::Ascending, under)
+            .map_err(|error| Error::bad_value(error.to_string()))?;
+        let key = key.into_bytes();
+        if self.values.contains_key(&key) {
+            self.spare = key;
+            return Ok(());
+        }
+        self.bytes += key.len();
+        if self.bytes > MAX_REPLY_BYTES {
+            return Err(Error::location(17217, "distinct too big, 16mb cap"));
+        }
+        self.memory.reach(2 * self.bytes + (self.values.len() + 1) * VALUE_BYTES)?;
+        self.values.insert(key, value.into());
+        Ok(())
+    }
+
+    fn in_order(self) -> Result<RawArrayBuf> {
+        let values: Vec<(Vec<u8>, RawBson)> = self.values.into_iter().collect();
+        let sorted = limits::sort_by_key_bytes(values, |(key, _)| key, |a, b| a.0.cmp(&b.0))?;
+        Ok(sorted.into_iter().map(|(_, value)| value).collect())
     }
 }

@@ -72,13 +72,18 @@ impl<'s, 'a> Scope<'s, 'a> {
 }
 
 impl Node {
-    /// The value, charged for where it is large. Counts as a unit of work.
+    /// The value, charged for where it is large. Counts as a unit of work, unless it is a constant: who
+    /// goes over elements polls at each.
     pub(crate) fn evaluate<'a>(&'a self, scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
-        limits::poll()?;
-        match self.compute(scope)? {
-            Value::Owned(made) => Value::Owned(made).charged(),
-            value => Ok(value),
+        if let Self::Constant(Some(value)) = self {
+            return Ok(Value::Ref(value.as_raw_bson_ref()));
         }
+        limits::poll()?;
+        let mut value = self.compute(scope);
+        if let Ok(Value::Owned(made)) = &mut value {
+            made.charge()?;
+        }
+        value
     }
 
     fn compute<'a>(&'a self, scope: &Scope<'_, 'a>) -> Result<Value<'a>> {
@@ -136,6 +141,7 @@ fn object<'a>(
     let mut built = RawDocumentBuf::new();
     let mut memory = Growth::new(Part::Values);
     for (name, node) in fields {
+        limits::poll()?;
         if let Some(value) = node.evaluate(scope)?.get() {
             let bytes = built.as_bytes().len() + size_of(value);
             check_size(bytes)?;

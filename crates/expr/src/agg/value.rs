@@ -37,7 +37,7 @@ impl Made {
     }
 
     /// Charges the value where it is large and was not charged yet.
-    fn charge(&mut self) -> Result<()> {
+    pub(super) fn charge(&mut self) -> Result<()> {
         if self.charge.is_none() {
             let bytes = size_of(self.as_raw_bson_ref());
             if bytes > UNCHARGED_BYTES {

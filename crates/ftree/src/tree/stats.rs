@@ -136,6 +136,11 @@ impl Tree {
         }
     }
 
+    /// Whether reads have paid for work that nothing else asks for ([`Debt::wanted`]). One load.
+    pub fn is_wanted(&self) -> bool {
+        self.home.wanted.load(Ordering::Relaxed)
+    }
+
     /// What the tree has counted since it was opened; sizes are zero. Touches no lock.
     pub fn counters(&self) -> Stats {
         let counters = &self.home.counters;

@@ -284,7 +284,7 @@ impl GroupSource {
 fn spill(runs: &mut Runs, table: &mut Table) -> Result<()> {
     let Table { places, entries, .. } = std::mem::replace(table, Table::new());
     let order: Vec<(Vec<u8>, usize)> = places.into_iter().collect();
-    let order = limits::sort_by(order, Ord::cmp)?;
+    let order = limits::sort_by_key_bytes(order, |(key, _)| key, Ord::cmp)?;
     runs.write(
         order.into_iter().map(|(key, at)| {
             Group::partial(&entries[at]).map(|document| (key, document.into_bytes()))

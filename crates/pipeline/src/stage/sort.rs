@@ -155,7 +155,7 @@ impl SortSource {
         list.extend(heap);
         match runs {
             None => {
-                let list = limits::sort_by(list, Entry::cmp)?;
+                let list = sorted(list)?;
                 Ok(State::Memory(list.into_iter()))
             }
             Some(mut runs) => {
@@ -185,8 +185,12 @@ impl SortSource {
     }
 }
 
+fn sorted(list: Vec<Entry>) -> Result<Vec<Entry>> {
+    limits::sort_by_key_bytes(list, |entry| &entry.key, Entry::cmp)
+}
+
 fn spill(runs: &mut Runs, list: &mut Vec<Entry>) -> Result<()> {
-    let sorted = limits::sort_by(std::mem::take(list), Entry::cmp)?;
+    let sorted = sorted(std::mem::take(list))?;
     runs.write(sorted.iter().map(|e| Ok((e.key.as_slice(), e.document.0.as_bytes()))))
 }
 

@@ -41,6 +41,10 @@ enum State {
     Merge(BinaryHeap<Reverse<(Entry, usize)>>, Vec<SpillReader>),
 }
 
+fn sorted(entries: Vec<Entry>) -> Result<Vec<Entry>> {
+    limits::sort_by_key_bytes(entries, |entry| &entry.key, Ord::cmp)
+}
+
 /// Less is not worth a run on disk: where there is no room for so much, the sort fails.
 const LEAST_RUN_BYTES: usize = 256 << 10;
 
@@ -116,7 +120,7 @@ impl SortStage {
             }
         }
         if self.runs.is_empty() {
-            let sorted = limits::sort_by(std::mem::take(&mut self.entries), Ord::cmp)?;
+            let sorted = sorted(std::mem::take(&mut self.entries))?;
             self.state = State::Memory(sorted.into_iter());
             return Ok(());
         }
@@ -173,7 +177,7 @@ impl SortStage {
         if self.entries.is_empty() {
             return Ok(());
         }
-        self.entries = limits::sort_by(std::mem::take(&mut self.entries), Ord::cmp)?;
+        self.entries = sorted(std::mem::take(&mut self.entries))?;
         let spill = match &mut self.spill {
             Some(spill) => spill,
             None => self.spill.insert(disk.create()?),
