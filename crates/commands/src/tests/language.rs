@@ -425,3 +425,56 @@ fn what_the_server_keeps_for_itself_is_not_written_by_clients() {
     // A name beside it is anybody's.
     client.ok("config", doc! { "insert": "clusterParametersOfMine", "documents": [{}] });
 }
+
+#[test]
+fn raw_data_is_taken_by_every_command_and_has_a_type() {
+    let client = Client::new();
+    client.ok("db", doc! { "insert": "c", "documents": [{ "_id": 1 }], "rawData": true });
+    for (value, code) in [
+        (Bson::Boolean(true), None),
+        (Bson::Int32(0), None),
+        (Bson::Null, None),
+        (Bson::String("x".into()), Some(14)),
+        (bson!({}), Some(14)),
+    ] {
+        for command in [
+            doc! { "find": "c" },
+            doc! { "aggregate": "c", "pipeline": [], "cursor": {} },
+            doc! { "count": "c" },
+            doc! { "distinct": "c", "key": "_id" },
+            doc! { "update": "c", "updates": [{ "q": {}, "u": { "$set": { "a": 1 } } }] },
+            doc! { "createIndexes": "c", "indexes": [{ "key": { "a": 1 }, "name": "a" }] },
+            doc! { "listIndexes": "c" },
+        ] {
+            let mut command = command;
+            command.insert("rawData", value.clone());
+            let reply = client.run("db", command.clone());
+            assert_eq!(reply.get_i32("code").ok(), code, "{command} gave {reply}");
+        }
+    }
+}
+
+#[test]
+fn a_block_of_user_writes_is_refused_by_its_reason() {
+    let run = |client: &Client, extra: Document| {
+        let mut command = doc! { "setUserWriteBlockMode": 1 };
+        command.extend(extra);
+        client.run("admin", command).get_i32("code").ok()
+    };
+    let alone = Client::new();
+    for (extra, code) in [
+        (doc! {}, 40414),
+        (doc! { "global": 1 }, 14),
+        (doc! { "global": true, "reason": 5 }, 14),
+        (doc! { "global": true, "local": true }, 40415),
+        (doc! { "global": true }, 20),
+    ] {
+        assert_eq!(run(&alone, extra.clone()), Some(code), "{extra}");
+    }
+    let not_admin = alone.run("db", doc! { "setUserWriteBlockMode": 1, "global": true });
+    assert_eq!(not_admin.get_i32("code").ok(), Some(13));
+    let (name, address) = ("rs".to_owned(), "localhost:1".to_owned());
+    let member = Client::member(crate::ReplicaSetOptions { name, address, initiate: true });
+    member.service.start_replication().unwrap();
+    assert_eq!(run(&member, doc! { "global": true }), Some(238));
+}
