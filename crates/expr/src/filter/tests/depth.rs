@@ -60,7 +60,7 @@ fn no_depth_of_a_filter_ends_the_stack() {
     for (first, then) in SHAPES {
         for levels in [90, 120, 199, 255, 20_000] {
             // As much as the server's threads have.
-            let name = format!("{levels}: {:?}", then);
+            let name = format!("{levels}: {then:?}");
             let small =
                 std::thread::Builder::new().name(name).stack_size(2 << 20).spawn(move || {
                     let filter = nested(first, then, levels);
