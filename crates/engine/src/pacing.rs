@@ -42,6 +42,9 @@ const ROOM_CHECK: Duration = Duration::from_millis(25);
 /// A wait for memory above this is an event of its own (`longWaitEvents.cachePressure`).
 const LONG_STALL: Duration = Duration::from_secs(1);
 
+/// Between two looks for the largest memtables memory grows by one part in so many of the budget.
+const LOOKS: u64 = 64;
+
 /// What a writer has found of memory counts for so many microseconds.
 const FILLING_US: u64 = 100_000;
 
@@ -60,6 +63,8 @@ pub(crate) struct Memory {
     /// The budget as it was fitted last; below the least one it does not count.
     budget: AtomicU64,
     total: AtomicU64,
+    /// From so many bytes altogether on it is worth a look which memtables are largest.
+    next_look: AtomicU64,
     /// Dictionaries with something in memory.
     written: Mutex<BTreeSet<u64>>,
     drained: Mutex<Drained>,
@@ -217,6 +222,21 @@ impl Environment {
         self.memory.total() > self.seals_at()
     }
 
+    /// Memory is short, and has grown by a part of the budget since the largest memtables were looked
+    /// for. A look costs as much as there are dictionaries that were written to, which may be thousands,
+    /// and where most of the memory waits to be drained it finds nothing to seal.
+    fn is_look_due(&self) -> bool {
+        if !self.is_memory_short() {
+            return false;
+        }
+        let Memory { next_look, .. } = &*self.memory;
+        let total = self.memory.total();
+        let soon = total.saturating_add(self.budget() / LOOKS);
+        let next = next_look.fetch_min(soon, Ordering::Relaxed);
+        total >= next
+            && next_look.compare_exchange(next, soon, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
     /// Somebody writes, and memory fills faster than what is at work empties it: writers are slowed,
     /// or about to be.
     pub(crate) fn is_memory_filling(&self) -> bool {
@@ -262,7 +282,7 @@ impl Environment {
         }
         if dictionary.tree.debt().active_bytes >= self.memtable_limit() {
             self.seal(dictionary);
-        } else if self.is_memory_short() {
+        } else if self.is_look_due() {
             self.seal_largest();
         }
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use os::{AlignedBuf, DIRECT_ALIGN, File, OpenOptions, Os};
 
-use crate::directory::Segment;
+use crate::directory::{Segment, read_up_to};
 use crate::error::{Error, Result};
 use crate::segment::{HEADER_BYTES, PREPARED_NAME, SegmentHeader, segment_name};
 use crate::{Lsn, WalOptions};
@@ -195,6 +195,21 @@ impl SegmentMaker<'_> {
         spares.retain(|spare| *spare != ready.path);
         self.sync_names()?;
         Ok((bytes - HEADER_BYTES as u64, Ready { named: true, ..ready }, true))
+    }
+
+    /// Takes the header from a file that is no segment of the log any more, on disk. A start is to do so
+    /// before it changes anything else: without the segments that it renames, an old header under its
+    /// own name, or under one that the file gets, would count again.
+    pub(crate) fn forget_header(&self, path: &Path) -> Result<()> {
+        let failed = |e| Error::io("forget the header of", path, e);
+        let file = self.os.vfs.open(path, OpenOptions::default()).map_err(failed)?;
+        let mut header = [0; HEADER_BYTES];
+        let len = read_up_to(&*file, &mut header, 0).map_err(failed)?;
+        if SegmentHeader::is_one(&header[..len]) {
+            file.write_all_at(&[0; HEADER_BYTES], 0).map_err(failed)?;
+            file.sync_all().map_err(failed)?;
+        }
+        Ok(())
     }
 
     fn length(&self, path: &Path) -> Result<u64> {

@@ -93,6 +93,14 @@ impl SegmentHeader {
         Self::decode_either(number, bytes).ok()
     }
 
+    /// Whether these bytes begin with the header of any segment, whatever the file is called.
+    pub(crate) fn is_one(bytes: &[u8]) -> bool {
+        bytes
+            .chunks_exact(COPY)
+            .filter_map(<[u8]>::first_chunk)
+            .any(|copy| Self::decode_copy(u64_at(copy, 16), copy).is_ok())
+    }
+
     pub(crate) fn decode_either(number: u64, bytes: &[u8]) -> Result<Self, HeaderError> {
         let first = Self::decode_copy(number, bytes.get(..COPY).unwrap_or_default());
         let second = || Self::decode_copy(number, bytes.get(COPY..).unwrap_or_default());

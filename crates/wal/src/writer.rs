@@ -120,12 +120,18 @@ impl Wal {
         // holds nothing: starts on a full disk must not need a file each
         let mut segments: VecDeque<Segment> = found.segments().cloned().collect();
         let mut spares = found.spares.clone();
+        let maker = SegmentMaker { os, dir, options };
+        // The newest header says what the log is: first those go that it does not name, then it.
+        for spare in &spares {
+            maker.forget_header(spare)?;
+        }
         while let Some(last) = segments.back().map(|segment| segment.header.first_lsn)
             && (last > end || (last == end && segments.len() > 1))
         {
-            spares.extend(segments.pop_back().map(|segment| segment.path));
+            let empty = segments.pop_back().expect("there is a last one").path;
+            maker.forget_header(&empty)?;
+            spares.push(empty);
         }
-        let maker = SegmentMaker { os, dir, options };
         let begin = Begin {
             number: found.last_number() + 1,
             salt,

@@ -298,6 +298,67 @@ fn segment_of_a_full_disk_is_not_taken_for_the_next_one() {
     }
 }
 
+/// A start that is interrupted anywhere may have renamed the newest segment, in which nothing was: an older
+/// spare with a header of its own is not the newest then.
+#[test]
+fn interrupted_start_leaves_no_spare_that_counts() {
+    for calls in 1..25 {
+        let sim = SimOs::new(calls);
+        let open = || open_at(&sim.os(), Path::new("/log"), SMALL);
+        let wal = open().start_writing().unwrap();
+        let expected = vec![(wal.append(&[b"kept"]).unwrap(), b"kept".to_vec())];
+        wal.sync().unwrap();
+        let end = wal.next_lsn();
+        drop(wal);
+        let headers = [
+            SegmentHeader { number: 7, salt: 99, first_lsn: 4096, body_bytes: 800, previous: 6 },
+            SegmentHeader {
+                number: 9,
+                salt: 98,
+                first_lsn: end,
+                body_bytes: 63 << 10,
+                previous: 1,
+            },
+        ];
+        for header in headers {
+            let path = PathBuf::from(format!("/log/log.{:08}.fernlog", header.number));
+            let file = sim.os().vfs.open(&path, OpenOptions::create()).unwrap();
+            file.write_all_at(&header.encode(), 0).unwrap();
+            file.sync_all().unwrap();
+        }
+        sim.os().vfs.sync_dir(Path::new("/log")).unwrap();
+        sim.crash_after(calls);
+        let _interrupted = open().start_writing();
+        sim.reboot_with(Survival::Everything);
+        assert_eq!(records(open()).unwrap(), expected, "after {calls} calls");
+        open().start_writing().unwrap();
+        assert_eq!(records(open()).unwrap(), expected, "after {calls} calls and a start");
+    }
+}
+
+/// A spare may have the header of a segment under whose name it is made ready.
+#[test]
+fn header_of_a_spare_does_not_count_under_the_name_it_gets() {
+    let sim = SimOs::new(1);
+    let open = || open_at(&sim.os(), Path::new("/log"), SMALL);
+    drop(open().start_writing().unwrap());
+    // Segment 2 is in use after the next start, and 3 is made ready.
+    let old = SegmentHeader { number: 3, salt: 99, first_lsn: 0, body_bytes: 800, previous: 1 };
+    for (name, bytes) in
+        [("log.00000004.fernlog", [0; 1024]), ("log.00000009.fernlog", old.encode())]
+    {
+        let spare = sim.os().vfs.open(&Path::new("/log").join(name), OpenOptions::create());
+        spare.unwrap().write_all_at(&bytes, 0).unwrap();
+    }
+    let wal = open().start_writing().unwrap();
+    assert!(wal.prepare().unwrap(), "a spare is made ready");
+    let expected = vec![(wal.append(&[b"kept"]).unwrap(), b"kept".to_vec())];
+    wal.sync().unwrap();
+    drop(wal);
+    sim.reboot_with(Survival::Nothing);
+    assert_eq!(records(open()).unwrap(), expected);
+}
+
 #[test]
 fn new_files_leave_free_what_is_kept_free() {
     let sim = SimOs::new(1);
