@@ -117,8 +117,6 @@ class Writer(threading.Thread):
                 assert all(e["code"] == OUT_OF_DISK_SPACE for e in failed), failed
                 assert not error.details["writeConcernErrors"], error.details
                 self.acknowledged += keys[: error.details["nInserted"]]
-            except pymongo.errors.OperationFailure as error:
-                assert error.code == OUT_OF_DISK_SPACE, error
             else:
                 refused_since = None
                 continue
@@ -129,7 +127,7 @@ class Writer(threading.Thread):
 def is_refused(collection):
     try:
         collection.insert_one({"much": b"x" * 2000})
-    except pymongo.errors.OperationFailure as error:
+    except pymongo.errors.WriteError as error:
         assert error.code == OUT_OF_DISK_SPACE, error
         return True
     return False

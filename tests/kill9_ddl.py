@@ -132,11 +132,10 @@ TABLE = [
 def table(rounds, member):
     """Every row, killed `rounds` times. The servers of one kind share a data directory: what earlier
     rows left must not get lost either."""
-    server = Fernd(*(["--replSet", "rs", "--replSetAutoInitiate"] if member else []))
+    options = ["--replSet", "rs", "--replSetAutoInitiate"] if member else []
     concern = MAJORITY if member else JOURNAL
     lost, kept = [], []
-    try:
-        server.start()
+    with Fernd(*options) as server:
         for round_ in range(rounds):
             for at, (name, before, run, there) in enumerate(TABLE):
                 database = f"r{round_}_{at}"
@@ -158,13 +157,6 @@ def table(rounds, member):
             for database, there in kept:
                 assert there(client[database]), f"{database} was there, and is no more"
         assert server.stop() == 0
-    except BaseException:
-        print(server.tail())
-        raise
-    finally:
-        if server.process and server.process.poll() is None:
-            server.kill()
-        server.remove()
     kind = "a set of one, majority" if member else "standalone, j: true"
     print(f"  {kind}: {len(kept) + len(lost)} kills behind {len(TABLE)} commands, {len(lost)} lost",
           flush=True)
@@ -312,11 +304,9 @@ def check(server, changers):
 
 
 def mix(rounds, rng, longest):
-    server = Fernd("--cacheSize", "64M", "--checkpointPeriod", "3")
     acknowledged = 0
     states = [{}, {}, {}]
-    try:
-        server.start()
+    with Fernd("--cacheSize", "64M", "--checkpointPeriod", "3") as server:
         for round_ in range(rounds):
             changers = [Changer(server, rng.random(), s, n) for n, s in enumerate(states)]
             for changer in changers:
@@ -332,13 +322,6 @@ def mix(rounds, rng, longest):
                 print(f"  mix: {round_ + 1} rounds, {acknowledged} commands acknowledged", flush=True)
         assert server.stop() == 0
         assert rounds == 0 or acknowledged > 10 * rounds, "the rounds show nothing"
-    except BaseException:
-        print(server.tail())
-        raise
-    finally:
-        if server.process and server.process.poll() is None:
-            server.kill()
-        server.remove()
     print(f"  mix: {rounds} rounds, {acknowledged} commands acknowledged, 0 lost", flush=True)
 
 

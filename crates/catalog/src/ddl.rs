@@ -254,20 +254,17 @@ impl Catalog {
         change: &RawDocument,
         check: Check<'_>,
     ) -> Result<()> {
-        let (collection, guard) = self.lock_current(namespace, check)?;
-        if let (true, Some(Ok((name, _)))) = (collection.is_view(), change.iter().next()) {
-            return Err(Error::new(
-                Code::INVALID_OPTIONS,
-                format!("option not supported on a view: {}", name.as_str()),
-            ));
-        }
-        let options = collection.options.with_validation(change)?;
-        options.validation.check_place(namespace)?;
-        let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
-        let _turn = self.turns.take(&mut txn);
-        self.commit_changed(txn, with_options(&collection, options))?;
-        drop(guard);
-        Ok(())
+        self.change_options(namespace, check, |collection| {
+            if let (true, Some(Ok((name, _)))) = (collection.is_view(), change.iter().next()) {
+                return Err(Error::new(
+                    Code::INVALID_OPTIONS,
+                    format!("option not supported on a view: {}", name.as_str()),
+                ));
+            }
+            let options = collection.options.with_validation(change)?;
+            options.validation.check_place(namespace)?;
+            Ok(options)
+        })
     }
 
     /// Changes what a view is of: another source, another pipeline.
@@ -278,14 +275,7 @@ impl Catalog {
         pipeline: Option<&RawArray>,
         check: Check<'_>,
     ) -> Result<()> {
-        let (collection, guard) = self.lock_current(namespace, check)?;
-        let options = collection.options.with_view(on, pipeline)?;
-        let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
-        let _turn = self.turns.take(&mut txn);
-        self.check_view(namespace, &options)?;
-        self.commit_changed(txn, with_options(&collection, options))?;
-        drop(guard);
-        Ok(())
+        self.change_options(namespace, check, |view| view.options.with_view(on, pipeline))
     }
 
     /// Changes how long documents live, or the pace of measurements.
@@ -296,13 +286,9 @@ impl Catalog {
         time_series: Option<&RawDocument>,
         check: Check<'_>,
     ) -> Result<()> {
-        let (collection, guard) = self.lock_current(namespace, check)?;
-        let options = collection.options.with_layout(expire_after, time_series)?;
-        let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
-        let _turn = self.turns.take(&mut txn);
-        self.commit_changed(txn, with_options(&collection, options))?;
-        drop(guard);
-        Ok(())
+        self.change_options(namespace, check, |collection| {
+            collection.options.with_layout(expire_after, time_series)
+        })
     }
 
     /// Says whether change streams are to tell what documents were before and after.
@@ -312,10 +298,21 @@ impl Catalog {
         change: &RawDocument,
         check: Check<'_>,
     ) -> Result<()> {
+        self.change_options(namespace, check, |collection| collection.options.with_images(change))
+    }
+
+    /// Gives a collection or view other options, made from what it is under its metadata lock.
+    fn change_options(
+        &self,
+        namespace: &Namespace,
+        check: Check<'_>,
+        change: impl FnOnce(&Collection) -> Result<CollectionOptions>,
+    ) -> Result<()> {
         let (collection, guard) = self.lock_current(namespace, check)?;
-        let options = collection.options.with_images(change)?;
+        let options = change(&collection)?;
         let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
         let _turn = self.turns.take(&mut txn);
+        self.check_view(namespace, &options)?;
         self.commit_changed(txn, with_options(&collection, options))?;
         drop(guard);
         Ok(())

@@ -23,6 +23,12 @@ impl Namespace {
     /// clients.
     pub const TRANSACTIONS: &str = "config.transactions";
 
+    /// Parameters of all members. A client sets them by a command, which checks them.
+    pub const CLUSTER_PARAMETERS: &str = "config.clusterParameters";
+
+    /// How far the times and the term of a set of one have come: a start goes on from there.
+    pub const ELECTION: &str = "local.replset.election";
+
     /// Joins and checks the two parts.
     pub fn new(database: &str, collection: &str) -> Result<Self> {
         check_database(database)?;
@@ -75,13 +81,17 @@ impl Namespace {
         self.collection().starts_with("system.buckets.")
     }
 
+    /// Whether the server keeps documents of its own there, under a name that is no `system.` one.
+    pub fn is_kept_apart(&self) -> bool {
+        [Self::TRANSACTIONS, Self::CLUSTER_PARAMETERS, Self::ELECTION].contains(&self.as_str())
+    }
+
     /// Refuses namespaces that no client may write to. The collections of accounts are among them,
     /// in every database: what somebody put there today would be an account on the day that the
     /// server asks for one.
     pub fn check_writable(&self) -> Result<()> {
         const WRITABLE: [&str; 2] = ["system.js", "system.profile"];
-        let kept_apart = self.as_str() == Self::TRANSACTIONS;
-        if kept_apart || self.is_system() && !WRITABLE.contains(&self.collection()) {
+        if self.is_kept_apart() || self.is_system() && !WRITABLE.contains(&self.collection()) {
             return Err(invalid(format!("cannot write to '{}'", self.full)));
         }
         Ok(())
@@ -148,7 +158,11 @@ mod tests {
         assert!(Namespace::new("a", "system.foo").unwrap().check_writable().is_err());
         assert!(Namespace::new("a", "system.js").unwrap().check_writable().is_ok());
         assert!(Namespace::new("a", "b").unwrap().check_writable().is_ok());
-        assert!(Namespace::parse(Namespace::TRANSACTIONS).unwrap().check_writable().is_err());
+        let kept_apart =
+            [Namespace::TRANSACTIONS, Namespace::CLUSTER_PARAMETERS, Namespace::ELECTION];
+        for namespace in kept_apart {
+            assert!(Namespace::parse(namespace).unwrap().check_writable().is_err(), "{namespace}");
+        }
         // Security finding 12: accounts cannot be laid before there are any.
         for database in ["admin", "a", "local", "config", "$external"] {
             for name in ["users", "roles", "version", "keys", "new_users", "backup_users"] {

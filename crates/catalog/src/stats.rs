@@ -75,6 +75,22 @@ impl Catalog {
         }
     }
 
+    /// About how many bytes on disk are of documents that nobody sees any more, and of their entries in
+    /// indexes; reads no data.
+    pub fn reclaimable_bytes(&self, collection: &Collection) -> u64 {
+        if collection.is_view() {
+            return 0;
+        }
+        let primary = self.dictionary(collection.primary);
+        let indexes = collection.indexes.iter().map(|index| self.dictionary(index.dictionary));
+        let all = indexes.chain([primary]);
+        let stored: u64 = all.map(|stats| stats.stored_bytes + stats.memtable_bytes).sum();
+        // Versions beyond one of each document are old ones or mark what was deleted.
+        let old = u128::from(primary.entries.saturating_sub(collection.count()));
+        let share = u128::from(stored) * old / u128::from(primary.entries.max(1));
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
     fn dictionary(&self, dictionary: DictionaryId) -> DictionaryStats {
         // Dropped in this moment: it weighs nothing.
         self.engine().dictionary_stats(dictionary).unwrap_or_default()

@@ -23,6 +23,7 @@ pub(crate) mod search_indexes;
 pub(crate) mod shutdown;
 pub(crate) mod stats;
 pub(crate) mod touch;
+pub(crate) mod user_write_block;
 pub(crate) mod users_info;
 pub(crate) mod validate;
 pub(crate) mod validate_db_metadata;

@@ -141,8 +141,10 @@ impl<'a> Arguments<'a> {
             | "maxTimeMSOpOnly"
             | "clientOperationKey"
             | "help"
-            | "mayBypassWriteBlocking"
-            | "rawData" => {}
+            | "mayBypassWriteBlocking" => {}
+            // Nothing is stored in another form than clients see: measurements are documents here.
+            "rawData" if field.is_null() => {}
+            "rawData" => drop(field.bool()?),
             _ => return Ok(false),
         }
         Ok(true)

@@ -25,7 +25,11 @@ const REFUSED: &[(&str, &str)] = &[
         "239 SnapshotTooOld",
     ),
     ("`lsid` with the digest of a user", "13 Unauthorized: there are no users yet"),
-    ("writing to `config.transactions`", "73 InvalidNamespace"),
+    (
+        "writing to `config.transactions`, `config.clusterParameters` and `local.replset.election`, \
+         dropping them",
+        "73 InvalidNamespace",
+    ),
     (
         "writing to `system.users`, `system.roles`, `system.version` of any database",
         "73 InvalidNamespace: there are no users yet, and none can be laid in advance",

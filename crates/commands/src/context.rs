@@ -10,7 +10,8 @@ use crate::transactions::Checked;
 use crate::transactions::bound::Running;
 use crate::transactions::statements::Log;
 use crate::writer::Writer;
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, Uuid, doc};
+use bson::spec::BinarySubtype;
+use bson::{RawBinaryRef, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, Uuid, doc};
 use catalog::{Namespace, Snapshot, Txn};
 use errors::{Code, Error, Result};
 use os::Waits;
@@ -199,6 +200,22 @@ impl<'a> Context<'a> {
     /// The collection a field names, in the command's database.
     pub(crate) fn namespace(&self, field: &Field<'_>) -> Result<Namespace> {
         Namespace::new(self.request.database, field.collection()?)
+    }
+
+    /// The same for commands that read, which may name a collection of the database by its UUID.
+    pub(crate) fn namespace_or_uuid(&self, field: &Field<'_>) -> Result<Namespace> {
+        let is_uuid = |binary: RawBinaryRef<'_>| binary.subtype == BinarySubtype::Uuid;
+        if !matches!(field.value, RawBsonRef::Binary(binary) if is_uuid(binary)) {
+            return self.namespace(field);
+        }
+        let uuid = field.uuid()?;
+        // Nobody knows the UUID of what a transaction has made and not committed.
+        let collections = self.service.catalog.collections(self.request.database);
+        let named = collections.iter().find(|c| !c.is_view() && c.uuid().bytes() == uuid);
+        named.map(|collection| collection.namespace().clone()).ok_or_else(|| {
+            let uuid = Uuid::from_bytes(uuid);
+            Error::new(Code::NAMESPACE_NOT_FOUND, format!("Unable to resolve {uuid}"))
+        })
     }
 
     /// Refuses another collection than the one whose UUID the client sent along. Between this look

@@ -220,6 +220,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::admin::touch::TOUCH,
     &crate::admin::validate::VALIDATE,
     &crate::admin::validate_db_metadata::VALIDATE_DB_METADATA,
+    &crate::admin::user_write_block::SET_USER_WRITE_BLOCK_MODE,
     &crate::admin::stats::COLL_STATS,
     &crate::admin::stats::DB_STATS,
     &crate::admin::stats::DATA_SIZE,

@@ -233,6 +233,7 @@ fn log_ttl_failure(host: &dyn Host, error: &str) {
 impl Service {
     /// Builds the service over its parts.
     pub fn new(parts: Parts) -> Arc<Self> {
+        limits::seed_hashes(|bytes| parts.os.entropy.fill(bytes));
         let mut id = [0; 12];
         parts.os.entropy.fill(&mut id);
         let sessions = Sessions::new(parts.os.entropy.next_u64());

@@ -8,7 +8,8 @@
 //!    match documents without the field.
 //! 2. A comparison only matches values of its operand's kind (see [`keystring::canonical_type`]);
 //!    null also stands for a missing field.
-//! 3. Trees are at most [`MAX_DEPTH`] deep, so matching recurses within bounds.
+//! 3. Trees are at most [`MAX_DEPTH`] deep and their values nest within bounds, so matching recurses
+//!    within bounds.
 
 mod bits;
 mod geo;

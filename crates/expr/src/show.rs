@@ -83,7 +83,10 @@ fn put_value(out: &mut String, value: RawBsonRef<'_>, depth: usize) {
         RawBsonRef::RegularExpression(v) => write!(out, "/{}/{}", v.pattern, v.options),
         RawBsonRef::JavaScriptCode(v) => write!(out, "{v}"),
         RawBsonRef::JavaScriptCodeWithScope(v) => {
-            write!(out, "CodeWScope( {}, {})", v.code, document(v.scope))
+            let _infallible = write!(out, "CodeWScope( {}, ", v.code);
+            put_document(out, v.scope, depth + 1);
+            out.push(')');
+            Ok(())
         }
         RawBsonRef::Int32(v) => write!(out, "{v}"),
         RawBsonRef::Int64(v) => write!(out, "{v}"),

@@ -11,15 +11,18 @@
 //!    over, ends within milliseconds whatever it computes.
 //! 2. Memory that grows with what clients send is charged to a part of one [`Account`] before it
 //!    is allocated, and until it is freed.
+//! 3. Maps in memory keyed by what clients send hash with the process's secret: [`KeyMap`], [`KeySet`].
 
 mod admission;
 mod growth;
+mod hash;
 mod memory;
 mod sort;
 mod stack;
 
 pub use admission::{LARGE_BYTES, Waiting};
 pub use growth::{Growth, UNCHARGED_BYTES};
+pub use hash::{KeyHash, KeyHashing, KeyMap, KeySet, hashes_are_seeded, seed_hashes};
 pub use memory::{Account, Charge, Part, Usage};
 pub use sort::{sort_by, sort_by_key_bytes, sorted_order};
 pub use stack::check_stack;

@@ -11,8 +11,8 @@ use expr::agg::{Expression, MEASURED, ParseContext, Variables};
 use expr::path::check_field_path;
 use expr::raw::{self, Writer};
 use expr::text_score;
-use std::collections::{BTreeSet, HashMap};
-use xxhash_rust::xxh3::Xxh3Builder;
+use limits::KeyMap;
+use std::collections::BTreeSet;
 
 /// What happens to the fields that are not named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Transform {
 #[derive(Clone, Debug, Default)]
 struct Tree {
     fields: Vec<(String, Action)>,
-    places: HashMap<String, usize, Xxh3Builder>,
+    places: KeyMap<String, usize>,
     /// Some field at this level or below is computed.
     computes: bool,
 }

@@ -18,12 +18,12 @@ use crate::plan::{Route, Shape};
 use bson::raw::RawDocumentBuf;
 use bson::{DateTime, Document};
 use catalog::{Collection, Index};
+use limits::KeyMap;
 use parking_lot::Mutex;
-use std::collections::HashMap;
 use std::hash::Hasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use xxhash_rust::xxh3::{Xxh3, Xxh3Builder};
+use xxhash_rust::xxh3::Xxh3;
 
 /// Choices of one collection.
 const MAX_ENTRIES: usize = 1000;
@@ -39,12 +39,12 @@ static BYTES: AtomicUsize = AtomicUsize::new(0);
 pub(crate) struct PlanCache {
     entries: Mutex<Entries>,
     has_filters: AtomicBool,
-    filters: Mutex<HashMap<Shape, Arc<IndexFilter>, Xxh3Builder>>,
+    filters: Mutex<KeyMap<Shape, Arc<IndexFilter>>>,
 }
 
 #[derive(Debug, Default)]
 struct Entries {
-    of: HashMap<Shape, Entry, Xxh3Builder>,
+    of: KeyMap<Shape, Entry>,
     /// Counts uses, to tell which were used last.
     clock: u64,
 }

@@ -190,8 +190,32 @@ pub fn ends_command(error: &Error) -> bool {
             | Code::LOCK_TIMEOUT
             | Code::SNAPSHOT_UNAVAILABLE
             | Code::QUERY_PLAN_KILLED
-            | Code::OUT_OF_DISK_SPACE
     )
+}
+
+/// Runs the statements of a batch until the disk is full. That meets the statements behind it too: they
+/// fail with the same error and are not tried, for each would wait for space again.
+#[derive(Default)]
+pub(crate) struct UntilFull(Option<Error>);
+
+impl UntilFull {
+    pub(crate) fn run<T>(&mut self, statement: impl FnOnce() -> Result<T>) -> Result<T> {
+        if let Some(error) = &self.0 {
+            return Err(error.clone());
+        }
+        let result = statement();
+        if let Err(error) = &result
+            && is_full(error)
+        {
+            self.0 = Some(error.clone());
+        }
+        result
+    }
+}
+
+/// Whether the disk has no room for what was to be written.
+pub(crate) fn is_full(error: &Error) -> bool {
+    error.code() == Code::OUT_OF_DISK_SPACE
 }
 
 /// Notes an error of one statement; true where the batch must stop.

@@ -157,15 +157,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut wanted = Wanted { free_space_mb: FREE_SPACE_MB, once: false };
     for field in fields[1..].iter().filter(|field| !field.is_null()) {
         match field.name {
-            "freeSpaceTargetMB" => {
-                wanted.free_space_mb = whole(field)?;
-                if wanted.free_space_mb < 1 {
-                    return Err(Error::bad_value(format!(
-                        "BSON field 'freeSpaceTargetMB' value must be >= 1, actual value '{}'",
-                        wanted.free_space_mb
-                    )));
-                }
-            }
+            "freeSpaceTargetMB" => wanted.free_space_mb = free_space_target(field)?,
             "runOnce" => wanted.once = field.bool()?,
             _ => return Err(field.unknown()),
         }
@@ -176,6 +168,16 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     } else {
         service.auto_compact.disable();
         Ok(())
+    }
+}
+
+/// What must be free at least for a collection to be compacted, in megabytes.
+pub(super) fn free_space_target(field: &Field<'_>) -> Result<i64> {
+    match whole(field)? {
+        target if target >= 1 => Ok(target),
+        target => Err(Error::bad_value(format!(
+            "BSON field 'freeSpaceTargetMB' value must be >= 1, actual value '{target}'"
+        ))),
     }
 }
 

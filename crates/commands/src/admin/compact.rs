@@ -1,8 +1,10 @@
 //! `compact`: what waits in buffers is moved down, what nobody sees any more is dropped.
 //!
 //! There is nothing here that must be compacted to stay fast or small. For scripts that run it, it
-//! is `reIndex` without options: reads and writes go on, `currentOp` says how far it is.
+//! is `reIndex` without options: reads and writes go on, `currentOp` says how far it is. Where a
+//! client names what must be free at least, it is held against the estimate that a dry run gives.
 
+use super::auto_compact::free_space_target;
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::Command;
@@ -15,23 +17,33 @@ pub(crate) const COMPACT: Command =
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace(&fields[0])?;
-    for field in &fields[1..] {
+    let (mut dry, mut target_mb) = (false, 0);
+    for field in fields[1..].iter().filter(|field| !field.is_null()) {
         match field.name {
             // On a replica set's primary MongoDB wants to be asked twice; here nothing is blocked.
             "force" => {
                 field.bool()?;
             }
-            "dryRun" => {
-                if field.bool()? {
-                    return Err(field.not_yet());
-                }
-            }
-            "freeSpaceTargetMB" => return Err(field.not_yet()),
+            "dryRun" => dry = field.bool()?,
+            "freeSpaceTargetMB" => target_mb = free_space_target(field)?,
             _ => return Err(field.unknown()),
         }
     }
     context.at_collection(&namespace);
     let catalog = &context.service.catalog;
+    let collection = catalog.require(&namespace)?;
+    if collection.is_view() {
+        return Err(super::is_a_view(&namespace));
+    }
+    let estimate = catalog.reclaimable_bytes(&collection);
+    if dry {
+        context.reply.number("estimatedBytesFreed", estimate);
+        return Ok(());
+    }
+    if estimate < (target_mb as u64).saturating_mul(1 << 20) {
+        context.reply.number("bytesFreed", 0);
+        return Ok(());
+    }
     let stored = || -> Result<u64> {
         let collection = catalog.require(&namespace)?;
         let indexes = catalog.stats(&collection).indexes;

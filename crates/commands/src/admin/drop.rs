@@ -19,6 +19,9 @@ fn drop_collection(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()
     }
     context.connection.operation.set_namespace(namespace.database(), namespace.collection());
     context.check_uuid(&namespace)?;
+    if namespace.is_kept_apart() {
+        namespace.check_writable()?;
+    }
     let profiled = context.service.profiler.settings(namespace.database()).level > 0;
     if profiled && namespace.collection() == crate::profiler::COLLECTION {
         return Err(Error::new(

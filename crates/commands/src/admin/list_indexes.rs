@@ -13,7 +13,7 @@ pub(crate) const LIST_INDEXES: Command =
     Command::new("listIndexes", "The indexes of a collection.", run).api_v1();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let namespace = context.namespace(&fields[0])?;
+    let namespace = context.namespace_or_uuid(&fields[0])?;
     let mut build_uuids = false;
     let mut wanted = Wanted { batch_size: Some(u64::MAX), ..Wanted::default() };
     for field in &fields[1..] {

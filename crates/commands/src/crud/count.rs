@@ -35,7 +35,7 @@ fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 }
 
 fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<(Namespace, CountRequest<'a>)> {
-    let namespace = context.namespace(&fields[0])?;
+    let namespace = context.namespace_or_uuid(&fields[0])?;
     let mut request = CountRequest::default();
     for field in &fields[1..] {
         match field.name {

@@ -47,7 +47,7 @@ fn parse<'a>(
     context: &Context<'a>,
     fields: &[Field<'a>],
 ) -> Result<(Namespace, DistinctRequest<'a>)> {
-    let namespace = context.namespace(&fields[0])?;
+    let namespace = context.namespace_or_uuid(&fields[0])?;
     let mut request = DistinctRequest { key: "", filter: None, hint: None, collation: None };
     let mut key = None;
     for field in &fields[1..] {

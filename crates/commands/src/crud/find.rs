@@ -67,7 +67,7 @@ fn explain(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 }
 
 fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Find<'a>> {
-    let namespace = context.namespace(&fields[0])?;
+    let namespace = context.namespace_or_uuid(&fields[0])?;
     let mut find = Find {
         namespace,
         request: FindRequest::default(),

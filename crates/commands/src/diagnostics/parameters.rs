@@ -13,7 +13,7 @@ use crate::replication::cluster_time::MAX_DRIFT_SECONDS;
 use crate::service::Service;
 use bson::{Bson, RawBsonRef, doc};
 use errors::{Code, Error, Result};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 pub(crate) const GET_PARAMETER: Command =
@@ -90,24 +90,70 @@ enum When {
     Anytime,
 }
 
+/// Where a parameter's value is kept.
+enum Place {
+    /// Where functions of its own reach it.
+    Behind(Read, Write),
+    /// In a switch of the service.
+    Flag(fn(&Service) -> &AtomicBool),
+    /// In a number of the service, which clients see as an int.
+    Int(fn(&Service) -> &AtomicU64),
+    /// The same, which they see as a long.
+    Long(fn(&Service) -> &AtomicU64),
+}
+
 struct Parameter {
     name: &'static str,
     shape: Shape,
     when: When,
-    read: Read,
-    write: Write,
+    place: Place,
+}
+
+impl Parameter {
+    fn read(&self, service: &Service) -> Bson {
+        match self.place {
+            Place::Behind(read, _) => read(service),
+            Place::Flag(of) => Bson::Boolean(of(service).load(Ordering::Relaxed)),
+            Place::Int(of) => Bson::Int32(of(service).load(Ordering::Relaxed) as i32),
+            Place::Long(of) => Bson::Int64(of(service).load(Ordering::Relaxed) as i64),
+        }
+    }
+
+    fn write(&self, service: &Service, value: &Value) {
+        match self.place {
+            Place::Behind(_, write) => write(service, value),
+            Place::Flag(of) => of(service).store(value.is_true(), Ordering::Relaxed),
+            Place::Int(of) | Place::Long(of) => {
+                of(service).store(value.whole() as u64, Ordering::Relaxed);
+            }
+        }
+    }
 }
 
 const fn fixed(name: &'static str, read: Read) -> Parameter {
-    Parameter { name, shape: Shape::Switch, when: When::Never, read, write: |_, _| {} }
+    let place = Place::Behind(read, |_, _| {});
+    Parameter { name, shape: Shape::Switch, when: When::Never, place }
+}
+
+/// One that may be set at any time.
+const fn kept(name: &'static str, shape: Shape, place: Place) -> Parameter {
+    Parameter { name, shape, when: When::Anytime, place }
 }
 
 const fn whole(name: &'static str, least: i64, most: i64, read: Read, write: Write) -> Parameter {
-    Parameter { name, shape: Shape::Whole(least, most), when: When::Anytime, read, write }
+    kept(name, Shape::Whole(least, most), Place::Behind(read, write))
 }
 
 const fn switch(name: &'static str, read: Read, write: Write) -> Parameter {
-    Parameter { name, shape: Shape::Switch, when: When::Anytime, read, write }
+    kept(name, Shape::Switch, Place::Behind(read, write))
+}
+
+const fn flag(name: &'static str, of: fn(&Service) -> &AtomicBool) -> Parameter {
+    kept(name, Shape::Switch, Place::Flag(of))
+}
+
+const fn int(name: &'static str, least: i64, of: fn(&Service) -> &AtomicU64) -> Parameter {
+    kept(name, Shape::Whole(least, INT_MAX), Place::Int(of))
 }
 
 const fn at_start(mut parameter: Parameter) -> Parameter {
@@ -120,63 +166,43 @@ const INT_MAX: i64 = i32::MAX as i64;
 static PARAMETERS: &[Parameter] = &[
     fixed("authSchemaVersion", |_| Bson::Int32(AUTH_SCHEMA_VERSION)),
     fixed("authenticationMechanisms", |_| Bson::Array(Vec::new())),
-    Parameter {
-        name: "automationServiceDescriptor",
-        shape: Shape::Text(64),
-        when: When::Anytime,
-        read: |service| Bson::String(service.settings.lock().automation.clone()),
-        write: |service, value| {
-            if let Value::Text(text) = value {
-                service.settings.lock().automation.clone_from(text);
-            }
-        },
-    },
-    whole(
+    kept(
+        "automationServiceDescriptor",
+        Shape::Text(64),
+        Place::Behind(
+            |service| Bson::String(service.settings.lock().automation.clone()),
+            |service, value| {
+                if let Value::Text(text) = value {
+                    service.settings.lock().automation.clone_from(text);
+                }
+            },
+        ),
+    ),
+    kept(
         "cursorTimeoutMillis",
-        1,
-        INT_MAX,
-        |service| Bson::Int64(service.cursor_timeout_ms.load(Ordering::Relaxed) as i64),
-        |service, value| service.cursor_timeout_ms.store(value.whole() as u64, Ordering::Relaxed),
+        Shape::Whole(1, INT_MAX),
+        Place::Long(|service| &service.cursor_timeout_ms),
     ),
-    switch(
-        "diagnosticDataCollectionEnabled",
-        |service| Bson::Boolean(service.keeps_history()),
-        |service, value| service.keeps_history.store(value.is_true(), Ordering::Relaxed),
-    ),
-    at_start(switch(
-        "enableTestCommands",
-        |service| Bson::Boolean(service.test_commands.load(Ordering::Relaxed)),
-        |service, value| service.test_commands.store(value.is_true(), Ordering::Relaxed),
-    )),
+    flag("diagnosticDataCollectionEnabled", |service| &service.keeps_history),
+    at_start(flag("enableTestCommands", |service| &service.test_commands)),
     fixed("featureCompatibilityVersion", |service| {
         Bson::Document(doc! { "version": service.feature_version() })
     }),
-    whole(
-        "internalQueryJavaScriptFnTimeoutMillis",
-        1,
-        INT_MAX,
-        |service| Bson::Int32(service.scripting.call_limit_ms.load(Ordering::Relaxed) as i32),
-        |service, value| {
-            service.scripting.call_limit_ms.store(value.whole() as u64, Ordering::Relaxed);
-        },
-    ),
-    at_start(switch(
-        "javascriptEnabled",
-        |service| Bson::Boolean(service.scripting.enabled.load(Ordering::Relaxed)),
-        |service, value| service.scripting.enabled.store(value.is_true(), Ordering::Relaxed),
-    )),
+    int("internalQueryJavaScriptFnTimeoutMillis", 1, |service| &service.scripting.call_limit_ms),
+    at_start(flag("javascriptEnabled", |service| &service.scripting.enabled)),
     fixed("localLogicalSessionTimeoutMinutes", |_| Bson::Int32(30)),
-    Parameter {
-        name: "logComponentVerbosity",
-        shape: Shape::LogLevels,
-        when: When::Anytime,
-        read: |service| Bson::Document(service.settings.lock().log.shown()),
-        write: |service, value| {
-            if let Value::LogLevels(levels) = value {
-                service.change_log(|log| log.take_levels(levels));
-            }
-        },
-    },
+    kept(
+        "logComponentVerbosity",
+        Shape::LogLevels,
+        Place::Behind(
+            |service| Bson::Document(service.settings.lock().log.shown()),
+            |service, value| {
+                if let Value::LogLevels(levels) = value {
+                    service.change_log(|log| log.take_levels(levels));
+                }
+            },
+        ),
+    ),
     whole(
         "logLevel",
         0,
@@ -187,13 +213,7 @@ static PARAMETERS: &[Parameter] = &[
     fixed("maxAcceptableLogicalClockDriftSecs", |_| Bson::Int64(MAX_DRIFT_SECONDS as i64)),
     fixed("maxBSONDepth", |_| Bson::Int32(200)),
     fixed("maxSessions", |_| Bson::Int32(session::Sessions::MAX as i32)),
-    whole(
-        "maxTransactionLockRequestTimeoutMillis",
-        0,
-        INT_MAX,
-        |service| Bson::Int32(service.lock_patience_ms.load(Ordering::Relaxed) as i32),
-        |service, value| service.lock_patience_ms.store(value.whole() as u64, Ordering::Relaxed),
-    ),
+    int("maxTransactionLockRequestTimeoutMillis", 0, |service| &service.lock_patience_ms),
     whole(
         "minSnapshotHistoryWindowInSeconds",
         0,
@@ -210,11 +230,7 @@ static PARAMETERS: &[Parameter] = &[
         |service, value| service.change_log(|log| log.quiet = value.is_true()),
     ),
     // Judged by the program before it listens; kept here for who asks what holds.
-    at_start(switch(
-        "refuseOpenBind",
-        |service| Bson::Boolean(service.refuse_open_bind.load(Ordering::Relaxed)),
-        |service, value| service.refuse_open_bind.store(value.is_true(), Ordering::Relaxed),
-    )),
+    at_start(flag("refuseOpenBind", |service| &service.refuse_open_bind)),
     fixed("requireApiVersion", |_| Bson::Boolean(false)),
     whole(
         "slowOpThresholdMs",
@@ -223,15 +239,7 @@ static PARAMETERS: &[Parameter] = &[
         |service| Bson::Int64(service.profiler.slow_ms() as i64),
         |service, value| service.profiler.set_slow_ms(value.whole() as u64),
     ),
-    whole(
-        "transactionLifetimeLimitSeconds",
-        1,
-        INT_MAX,
-        |service| Bson::Int32(service.transaction_lifetime_secs.load(Ordering::Relaxed) as i32),
-        |service, value| {
-            service.transaction_lifetime_secs.store(value.whole() as u64, Ordering::Relaxed);
-        },
-    ),
+    int("transactionLifetimeLimitSeconds", 1, |service| &service.transaction_lifetime_secs),
     whole(
         "ttlMonitorSleepSecs",
         1,
@@ -326,7 +334,7 @@ fn get(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     for parameter in PARAMETERS {
         if wanted.takes(parameter.name, parameter.when, fields) {
-            found.push((parameter.name, (parameter.read)(service), parameter.when));
+            found.push((parameter.name, parameter.read(service), parameter.when));
         }
     }
     if found.is_empty() {
@@ -366,14 +374,14 @@ fn set(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         values.push((parameter, parse(parameter, field)?));
     }
     let was = match PARAMETERS.iter().find(|parameter| parameter.name == first.name) {
-        Some(parameter) => (parameter.read)(service),
+        Some(parameter) => parameter.read(service),
         None => storage_defaults::read(service, first.name),
     };
     for field in fields[1..].iter().filter(|f| storage_defaults::NAMES.contains(&f.name)) {
         storage_defaults::set(service, field)?;
     }
     for (parameter, value) in values {
-        (parameter.write)(service, &value);
+        parameter.write(service, &value);
     }
     context.reply.bson("was", &was);
     Ok(())

@@ -103,7 +103,7 @@ impl ClusterParameters {
 }
 
 fn namespace() -> Result<Namespace> {
-    Namespace::new("config", "clusterParameters")
+    Namespace::parse(Namespace::CLUSTER_PARAMETERS)
 }
 
 fn unknown(name: &str) -> Error {

@@ -393,7 +393,7 @@ fn shown(time: Timestamp) -> String {
 }
 
 fn namespace() -> Result<Namespace> {
-    Namespace::new("local", "replset.election")
+    Namespace::parse(Namespace::ELECTION)
 }
 
 #[cfg(test)]

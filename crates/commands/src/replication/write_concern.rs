@@ -15,6 +15,8 @@ use std::sync::atomic::Ordering;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "what a client said, independently")]
 pub(crate) struct WriteConcern<'a> {
+    /// The client sent one, and it said something.
+    given: bool,
     /// The client waits for no answer.
     pub(crate) unacknowledged: bool,
     /// The log must be on stable storage: `j: true`, `fsync: true` or `w: "majority"`.
@@ -40,7 +42,7 @@ pub(crate) fn parse<'a>(command: &Command, field: &Field<'a>) -> Result<WriteCon
     if !command.write_concern && !document.is_empty() {
         return Err(Error::new(Code::INVALID_OPTIONS, "Command does not support writeConcern"));
     }
-    let mut concern = WriteConcern::default();
+    let mut concern = WriteConcern { given: !document.is_empty(), ..WriteConcern::default() };
     let (mut journal, mut fsync) = (None, None);
     for part in inner(document, "writeConcern") {
         let part = part?;
@@ -136,17 +138,14 @@ impl WriteConcern<'_> {
         match self.mode {
             Some(mode) => reply.str("w", mode),
             None if self.is_majority => reply.str("w", "majority"),
-            None => reply.i32("w", self.nodes as i32),
+            None if self.names_members => reply.i32("w", self.nodes as i32),
+            None => reply.i32("w", 1),
         }
         if let Some(journal) = self.journal {
             reply.bool("j", journal);
         }
         reply.i32("wtimeout", i32::try_from(self.timeout_ms).unwrap_or(i32::MAX));
-        let provenance = match (self.names_members, self.is_majority) {
-            (false, true) => "implicitDefault",
-            _ => "clientSupplied",
-        };
-        reply.str("provenance", provenance);
+        reply.str("provenance", if self.given { "clientSupplied" } else { "implicitDefault" });
         reply.end(concern);
         reply.end(info);
         reply.end(error);

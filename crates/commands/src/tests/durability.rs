@@ -438,7 +438,8 @@ fn write_whose_wait_for_the_disk_failed_happened_and_says_what_failed() {
         assert_eq!(failed.get_i32("code").ok(), Some(14031), "{reply}");
         assert_eq!(failed.get_str("codeName").ok(), Some("OutOfDiskSpace"));
         let asked = failed.get_document("errInfo").unwrap().get_document("writeConcern").unwrap();
-        assert_eq!(asked.get_bool("j").ok(), Some(true));
+        let sent = doc! { "w": 1, "j": true, "wtimeout": 0, "provenance": "clientSupplied" };
+        assert_eq!(asked, &sent);
         assert!(!reply.contains_key("errorLabels"), "{reply}");
         assert!((row.kept)(client), "{}: taken back", row.run.1);
         client.service.catalog.sync().unwrap();
@@ -456,6 +457,11 @@ fn command_that_is_always_durable_says_that_what_it_did_is_not_on_disk() {
         let reply = client.run(row.run.0, row.run.1.clone());
         let told = reply.get_document("writeConcernError").unwrap_or(&reply);
         assert_eq!(told.get_i32("code").ok(), Some(14031), "{} answers {reply}", row.run.1);
+        // Nobody asked for a write concern: it is the default's.
+        if let Ok(info) = told.get_document("errInfo") {
+            let concern = doc! { "w": 1, "wtimeout": 0, "provenance": "implicitDefault" };
+            assert_eq!(info, &doc! { "writeConcern": concern }, "{}", row.run.1);
+        }
     }
 }
 

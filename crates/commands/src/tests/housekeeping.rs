@@ -11,12 +11,35 @@ fn compact_frees_what_it_says_and_loses_nothing() {
     client.ok("db", doc! { "insert": "c", "documents": documents });
     client
         .ok("db", doc! { "delete": "c", "deletes": [{ "q": { "a": { "$lt": 5 } }, "limit": 0 }] });
+    // Neither of these compacts anything.
+    let estimate = || {
+        let reply = client.ok("db", doc! { "compact": "c", "dryRun": true, "force": true });
+        assert!(!reply.contains_key("bytesFreed"), "{reply}");
+        reply.get_i32("estimatedBytesFreed").unwrap()
+    };
+    let before = estimate();
+    assert!(before > 0, "1430 of 2000 documents are gone");
+    let reply = client.ok("db", doc! { "compact": "c", "freeSpaceTargetMB": 1000 });
+    assert_eq!(reply.get_i32("bytesFreed").ok(), Some(0));
+    assert_eq!(estimate(), before);
     let reply = client.ok("db", doc! { "compact": "c" });
     assert!(reply.get_i32("bytesFreed").unwrap() >= 0);
+    assert!(estimate() < before, "compacted, and as much to be gained as before");
     let count = client.ok("db", doc! { "count": "c", "query": { "a": { "$gte": 0 } } });
     assert_eq!(count.get_i32("n").unwrap(), 570);
-    let target = client.run("db", doc! { "compact": "c", "freeSpaceTargetMB": 1 });
-    assert_eq!(target.get_i32("code").unwrap(), 238);
+    for (field, value, code) in [
+        ("freeSpaceTargetMB", Bson::Int32(0), 2),
+        ("freeSpaceTargetMB", Bson::String("1".into()), 14),
+        ("dryRun", Bson::String("yes".into()), 14),
+        ("force", Bson::String("yes".into()), 14),
+        ("Force", Bson::Boolean(true), 40415),
+    ] {
+        let reply = client.run("db", doc! { "compact": "c", field: value });
+        assert_eq!(reply.get_i32("code").ok(), Some(code), "{field}");
+    }
+    client.ok("db", doc! { "create": "v", "viewOn": "c", "pipeline": [] });
+    let reply = client.run("db", doc! { "compact": "v" });
+    assert_eq!(reply.get_i32("code").ok(), Some(166));
     client.fails("db", doc! { "compact": "none" }, 26, "ns not found db.none");
 }
 

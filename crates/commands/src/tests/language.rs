@@ -318,3 +318,163 @@ fn out_makes_collections_of_measurements() {
     }
     assert_eq!(all(&client, "c").len(), 5);
 }
+
+#[test]
+fn reads_take_a_collection_by_its_uuid() {
+    let client = Client::new();
+    client.ok(
+        "db",
+        doc! { "insert": "c", "documents": [{ "_id": 1, "a": 5 }, { "_id": 2, "a": 5 }] },
+    );
+    client.ok("db", doc! { "create": "v", "viewOn": "c", "pipeline": [] });
+    let listed = batch(&client.ok("db", doc! { "listCollections": 1, "filter": { "name": "c" } }));
+    let uuid = listed[0].get_document("info").unwrap().get("uuid").unwrap().clone();
+    let found = client.ok("db", doc! { "find": uuid.clone(), "batchSize": 1 });
+    assert_eq!(found.get_document("cursor").unwrap().get_str("ns").ok(), Some("db.c"));
+    let id = found.get_document("cursor").unwrap().get_i64("id").unwrap();
+    client.ok("db", doc! { "getMore": id, "collection": "c" });
+    let count = client.ok("db", doc! { "count": uuid.clone(), "query": { "a": 5 } });
+    assert_eq!(count.get_i32("n").ok(), Some(2));
+    let distinct = client.ok("db", doc! { "distinct": uuid.clone(), "key": "a" });
+    assert_eq!(distinct.get("values"), Some(&bson!([5])));
+    assert_eq!(batch(&client.ok("db", doc! { "listIndexes": uuid.clone() })).len(), 1);
+    let explain = doc! { "explain": { "find": uuid.clone() } };
+    client.ok("db", explain);
+    let unknown = Bson::from(bson::Uuid::from_bytes([7; 16]));
+    let generic = Bson::Binary(bson::Binary {
+        subtype: bson::spec::BinarySubtype::Generic,
+        bytes: vec![7; 16],
+    });
+    for (database, name, code) in
+        [("db", unknown, 26), ("other", uuid.clone(), 26), ("db", generic, 73)]
+    {
+        let commands = [
+            doc! { "find": name.clone() },
+            doc! { "count": name.clone() },
+            doc! { "distinct": name.clone(), "key": "a" },
+            doc! { "listIndexes": name.clone() },
+        ];
+        for command in commands {
+            let reply = client.run(database, command.clone());
+            assert_eq!(reply.get_i32("code").ok(), Some(code), "{command} gave {reply}");
+        }
+    }
+    // What writes is told by name.
+    let reply = client.run("db", doc! { "insert": uuid, "documents": [{}] });
+    assert_eq!(reply.get_i32("code").ok(), Some(73));
+}
+
+#[test]
+fn names_with_a_dollar_are_no_parts_of_paths_and_may_stand_in_values() {
+    let client = Client::new();
+    client.ok("db", doc! { "insert": "c", "documents": [{ "_id": 1, "n": { "x": 1 } }] });
+    for (change, code) in [
+        (doc! { "$set": { "$a": 1 } }, 52),
+        (doc! { "$set": { "$a.b": 1 } }, 52),
+        (doc! { "$inc": { "$a": 1 } }, 52),
+        (doc! { "$unset": { "$a": 1 } }, 52),
+        (doc! { "$push": { "$a": 1 } }, 52),
+        (doc! { "$rename": { "n": "$a" } }, 52),
+        (doc! { "$set": { "a.$b": 1 } }, 52),
+        (doc! { "$set": { "d": { "$b": 1 } } }, 0),
+        (doc! { "$set": { "": 1 } }, 56),
+        (doc! { "$set": { "a..b": 1 } }, 56),
+    ] {
+        let update =
+            doc! { "update": "c", "updates": [{ "q": { "_id": 1 }, "u": change.clone() }] };
+        let reply = client.ok("db", update);
+        let errors = reply.get_array("writeErrors").ok();
+        let first =
+            errors.map_or(0, |errors| errors[0].as_document().unwrap().get_i32("code").unwrap());
+        assert_eq!(first, code, "{change}");
+        let modify = doc! { "findAndModify": "c", "query": { "_id": 1 }, "update": change.clone() };
+        let reply = client.run("db", modify);
+        assert_eq!(reply.get_i32("code").unwrap_or(0), code, "{change}");
+    }
+}
+
+#[test]
+fn what_the_server_keeps_for_itself_is_not_written_by_clients() {
+    let client = Client::new();
+    let refused = |database: &str, collection: &str| {
+        for command in [
+            doc! { "insert": collection, "documents": [{}] },
+            doc! { "update": collection, "updates": [{ "q": {}, "u": { "a": 1 }, "upsert": true }] },
+            doc! { "delete": collection, "deletes": [{ "q": {}, "limit": 0 }] },
+            doc! { "findAndModify": collection, "query": {}, "update": { "a": 1 }, "upsert": true },
+            doc! { "create": collection },
+            doc! { "drop": collection },
+        ] {
+            let reply = client.run(database, command.clone());
+            let errors = reply.get_array("writeErrors").ok();
+            let code = errors.map_or(reply.get_i32("code").ok(), |errors| {
+                errors[0].as_document().unwrap().get_i32("code").ok()
+            });
+            assert_eq!(code, Some(73), "{database}: {command} gave {reply}");
+        }
+    };
+    refused("config", "clusterParameters");
+    let limit = doc! { "defaultMaxTimeMS": { "readOperations": 5000 } };
+    client.ok("admin", doc! { "setClusterParameter": limit });
+    refused("config", "clusterParameters");
+    refused("config", "transactions");
+    refused("local", "replset.election");
+    let kept = client.ok("admin", doc! { "getClusterParameter": "defaultMaxTimeMS" });
+    let kept = kept.get_array("clusterParameters").unwrap()[0].as_document().unwrap().clone();
+    assert_eq!(kept.get("readOperations"), Some(&Bson::Int64(5000)));
+    // A name beside it is anybody's.
+    client.ok("config", doc! { "insert": "clusterParametersOfMine", "documents": [{}] });
+}
+
+#[test]
+fn raw_data_is_taken_by_every_command_and_has_a_type() {
+    let client = Client::new();
+    client.ok("db", doc! { "insert": "c", "documents": [{ "_id": 1 }], "rawData": true });
+    for (value, code) in [
+        (Bson::Boolean(true), None),
+        (Bson::Int32(0), None),
+        (Bson::Null, None),
+        (Bson::String("x".into()), Some(14)),
+        (bson!({}), Some(14)),
+    ] {
+        for command in [
+            doc! { "find": "c" },
+            doc! { "aggregate": "c", "pipeline": [], "cursor": {} },
+            doc! { "count": "c" },
+            doc! { "distinct": "c", "key": "_id" },
+            doc! { "update": "c", "updates": [{ "q": {}, "u": { "$set": { "a": 1 } } }] },
+            doc! { "createIndexes": "c", "indexes": [{ "key": { "a": 1 }, "name": "a" }] },
+            doc! { "listIndexes": "c" },
+        ] {
+            let mut command = command;
+            command.insert("rawData", value.clone());
+            let reply = client.run("db", command.clone());
+            assert_eq!(reply.get_i32("code").ok(), code, "{command} gave {reply}");
+        }
+    }
+}
+
+#[test]
+fn a_block_of_user_writes_is_refused_by_its_reason() {
+    let run = |client: &Client, extra: Document| {
+        let mut command = doc! { "setUserWriteBlockMode": 1 };
+        command.extend(extra);
+        client.run("admin", command).get_i32("code").ok()
+    };
+    let alone = Client::new();
+    for (extra, code) in [
+        (doc! {}, 40414),
+        (doc! { "global": 1 }, 14),
+        (doc! { "global": true, "reason": 5 }, 14),
+        (doc! { "global": true, "local": true }, 40415),
+        (doc! { "global": true }, 20),
+    ] {
+        assert_eq!(run(&alone, extra.clone()), Some(code), "{extra}");
+    }
+    let not_admin = alone.run("db", doc! { "setUserWriteBlockMode": 1, "global": true });
+    assert_eq!(not_admin.get_i32("code").ok(), Some(13));
+    let (name, address) = ("rs".to_owned(), "localhost:1".to_owned());
+    let member = Client::member(crate::ReplicaSetOptions { name, address, initiate: true });
+    member.service.start_replication().unwrap();
+    assert_eq!(run(&member, doc! { "global": true }), Some(238));
+}

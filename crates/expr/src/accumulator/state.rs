@@ -9,9 +9,9 @@ use crate::raw;
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef};
 use errors::{Code, Error, Result};
 use keystring::{Collation, Direction, KeyBuilder};
+use limits::KeySet;
 use std::cmp::Ordering;
-use std::collections::{HashSet, VecDeque};
-use xxhash_rust::xxh3::Xxh3Builder;
+use std::collections::VecDeque;
 
 /// What a group has gathered for one field.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ enum State {
     First(Option<RawBson>),
     Last(Option<RawBson>),
     Push(RawArrayBuf),
-    AddToSet(HashSet<Vec<u8>, Xxh3Builder>, RawArrayBuf, usize),
+    AddToSet(KeySet<Vec<u8>>, RawArrayBuf, usize),
     StdDev(Spread, u64),
     Count(i64),
     Merge(Merger),
@@ -92,7 +92,7 @@ impl Accumulator {
             Kind::Last => State::Last(None),
             Kind::Push | Kind::ConcatArrays => State::Push(RawArrayBuf::new()),
             Kind::AddToSet | Kind::SetUnion => {
-                State::AddToSet(HashSet::with_hasher(Xxh3Builder::new()), RawArrayBuf::new(), 0)
+                State::AddToSet(KeySet::default(), RawArrayBuf::new(), 0)
             }
             Kind::StdDevPop => State::StdDev(Spread::default(), 0),
             Kind::StdDevSamp => State::StdDev(Spread::default(), 1),
@@ -378,7 +378,7 @@ fn keep_extreme(
 }
 
 fn add_to_set(
-    seen: &mut HashSet<Vec<u8>, Xxh3Builder>,
+    seen: &mut KeySet<Vec<u8>>,
     list: &mut RawArrayBuf,
     bytes: &mut usize,
     value: RawBsonRef<'_>,

@@ -8,9 +8,7 @@ use crate::agg::{Value, check_size, value_to_string};
 use crate::raw;
 use bson::raw::{CString, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Error, Result};
-use limits::{Growth, Part};
-use std::collections::HashMap;
-use xxhash_rust::xxh3::Xxh3Builder;
+use limits::{Growth, KeyMap, Part};
 
 pub(super) const TABLE: &[Function] = &[
     function("$arrayToObject", 1, 1, array_to_object),
@@ -47,7 +45,7 @@ pub(super) const NAMED: &[Named] = &[
 #[derive(Debug)]
 pub(crate) struct Merger {
     fields: Vec<(CString, RawBson)>,
-    places: HashMap<String, usize, Xxh3Builder>,
+    places: KeyMap<String, usize>,
     bytes: usize,
     charged: Growth,
 }
@@ -56,7 +54,7 @@ impl Default for Merger {
     fn default() -> Self {
         Self {
             fields: Vec::new(),
-            places: HashMap::default(),
+            places: KeyMap::default(),
             bytes: 0,
             charged: Growth::new(Part::Values),
         }

@@ -11,7 +11,8 @@ use crate::raw::{self, Element};
 use crate::show;
 use crate::types::{self, TypeSet};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
-use errors::{Error, Result};
+use bson::spec::ElementType;
+use errors::{Code, Error, Result};
 use std::sync::Arc;
 
 /// What may stand in place of a field's name. Nothing else gets as far as the code behind it.
@@ -85,7 +86,38 @@ impl Scope<'_> {
     }
 }
 
+/// Levels of documents and arrays in a filter. What is below an operator is compared and shown level by
+/// level, also where it is not parsed. More than a message may have, and than a tree of [`MAX_DEPTH`]
+/// takes: those limits are met first.
+const MAX_LEVELS: usize = 256;
+
+fn check_levels(value: RawBsonRef<'_>, left: usize) -> Result<()> {
+    let elements = match value {
+        RawBsonRef::Document(document) => raw::elements(document),
+        RawBsonRef::Array(array) => raw::array_elements(array),
+        RawBsonRef::JavaScriptCodeWithScope(code) => raw::elements(code.scope),
+        _ => return Ok(()),
+    };
+    let Some(left) = left.checked_sub(1) else {
+        return Err(Error::new(
+            Code::OVERFLOW,
+            format!("Filter nesting exceeds the limit of {MAX_LEVELS}"),
+        ));
+    };
+    for element in elements {
+        let element = element?;
+        if let ElementType::EmbeddedDocument
+        | ElementType::Array
+        | ElementType::JavaScriptCodeWithScope = element.element_type()
+        {
+            check_levels(element.value()?, left)?;
+        }
+    }
+    Ok(())
+}
+
 pub(super) fn filter(filter: &RawDocument, ctx: &ParseContext) -> Result<Node> {
+    check_levels(RawBsonRef::Document(filter), MAX_LEVELS)?;
     let root = document(filter, Scope { ctx, depth: 0, top: true })?;
     if ctx.text {
         text::check_places(&root)?;
@@ -95,6 +127,7 @@ pub(super) fn filter(filter: &RawDocument, ctx: &ParseContext) -> Result<Node> {
 
 /// Parses `{$gt: 5, ...}` into a tree over a bare value.
 pub(super) fn value_filter(operators: &RawDocument, ctx: &ParseContext) -> Result<Node> {
+    check_levels(RawBsonRef::Document(operators), MAX_LEVELS)?;
     let scope = Scope { ctx, depth: 0, top: false };
     field_operators(&Path::root(), operators, scope).map(and)
 }
@@ -104,6 +137,7 @@ pub(super) fn element_filter(condition: &RawDocument, ctx: &ParseContext) -> Res
     if is_about_values(condition) {
         return value_filter(condition, ctx);
     }
+    check_levels(RawBsonRef::Document(condition), MAX_LEVELS)?;
     document(condition, Scope { ctx, depth: 0, top: false })
 }
 

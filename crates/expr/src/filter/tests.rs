@@ -7,6 +7,7 @@ use bson::{Binary, Bson, Decimal128, Document, doc};
 use errors::Code;
 use proptest::prelude::*;
 
+mod depth;
 mod plain;
 
 fn raw_doc(document: &Document) -> RawDocumentBuf {

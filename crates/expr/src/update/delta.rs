@@ -13,8 +13,7 @@ use crate::path::array_index;
 use crate::raw::{self, Writer};
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
-use std::collections::{HashMap, HashSet};
-use xxhash_rust::xxh3::Xxh3Builder;
+use limits::{KeyMap, KeySet};
 
 /// The document after the diff.
 pub(super) fn apply(document: &RawDocument, diff: &RawDocument) -> Result<RawDocumentBuf> {
@@ -79,7 +78,7 @@ fn document_into(
     if depth > check::MAX_STORED_DEPTH {
         return Err(check::too_deep());
     }
-    let mut changes: HashMap<&str, Change<'_>, Xxh3Builder> = HashMap::default();
+    let mut changes: KeyMap<&str, Change<'_>> = KeyMap::default();
     let mut added = Vec::new();
     for part in raw::elements(diff) {
         let part = part?;
@@ -109,7 +108,7 @@ fn document_into(
             }
         }
     }
-    let mut written: HashSet<&str, Xxh3Builder> = HashSet::default();
+    let mut written: KeySet<&str> = KeySet::default();
     for field in raw::elements(document) {
         let field = field?;
         match changes.get(field.name()) {
@@ -158,7 +157,7 @@ fn array_into(out: &mut Writer, array: &RawArray, diff: &RawDocument, depth: usi
     if depth > check::MAX_STORED_DEPTH {
         return Err(check::too_deep());
     }
-    let mut changes: HashMap<usize, Change<'_>, Xxh3Builder> = HashMap::default();
+    let mut changes: KeyMap<usize, Change<'_>> = KeyMap::default();
     let (mut length, mut past_last) = (None, 0);
     for part in raw::elements(diff) {
         let part = part?;

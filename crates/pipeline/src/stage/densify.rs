@@ -17,9 +17,8 @@ use expr::agg::{Expression, Unit, add_units, parse_fields, type_name};
 use expr::number::Number;
 use expr::{Path, SortPattern, raw};
 use keystring::Direction;
-use std::collections::HashMap;
+use limits::KeyMap;
 use std::sync::Arc;
-use xxhash_rust::xxh3::Xxh3Builder;
 
 /// MongoDB's limit on what one stage may make.
 const MAX_GENERATED: u64 = 500_000;
@@ -274,7 +273,7 @@ struct Track {
 pub(crate) struct DensifySource {
     run: Run,
     stage: Arc<Densify>,
-    places: HashMap<Vec<u8>, usize, Xxh3Builder>,
+    places: KeyMap<Vec<u8>, usize>,
     tracks: Vec<Track>,
     bytes: usize,
     held: Held,
@@ -303,7 +302,7 @@ impl DensifySource {
         Self {
             run: Run { input: Box::new(sorted), env, variables },
             stage,
-            places: HashMap::default(),
+            places: KeyMap::default(),
             tracks: Vec::new(),
             bytes: 0,
             held,

@@ -18,9 +18,8 @@ use expr::Path;
 use expr::agg::{Expression, parse_fields, split_path};
 use expr::filter::{Filter, InSet, Leaf, Node, Predicate};
 use expr::number::Number;
-use std::collections::{HashMap, HashSet};
+use limits::{KeyMap, KeySet};
 use std::sync::Arc;
-use xxhash_rust::xxh3::Xxh3Builder;
 
 /// A parsed `$graphLookup`.
 #[derive(Clone, Debug)]
@@ -151,7 +150,7 @@ enum Searched {
 /// The searched collection by the values of `connectToField`.
 struct Nodes {
     documents: Vec<RawDocumentBuf>,
-    places: HashMap<Vec<u8>, Vec<usize>, Xxh3Builder>,
+    places: KeyMap<Vec<u8>, Vec<usize>>,
     held: Held,
 }
 
@@ -172,7 +171,7 @@ impl GraphLookupSource {
         let path = [Path::new(&lookup.connect_to)];
         let pipeline = Pipeline::from_stages(self.restriction());
         let mut source = env.aggregate(&lookup.from, &pipeline, variables)?;
-        let mut nodes = Nodes { documents: Vec::new(), places: HashMap::default(), held };
+        let mut nodes = Nodes { documents: Vec::new(), places: KeyMap::default(), held };
         let mut bytes = 0;
         while let Some(document) = source.next()? {
             env.check_interrupt()?;
@@ -252,8 +251,8 @@ impl GraphLookupSource {
             Some(value) => vec![value],
             None => vec![RawBson::Null],
         };
-        let mut asked: HashSet<Vec<u8>, Xxh3Builder> = HashSet::default();
-        let mut visited: HashSet<Vec<u8>, Xxh3Builder> = HashSet::default();
+        let mut asked: KeySet<Vec<u8>> = KeySet::default();
+        let mut visited: KeySet<Vec<u8>> = KeySet::default();
         let mut result = RawArrayBuf::new();
         let mut held = Held::within(limit);
         let mut bytes = 0;

@@ -15,9 +15,8 @@ use expr::accumulator::{Accumulator, AccumulatorSpec};
 use expr::agg::{Expression, Variables};
 use expr::raw::Writer;
 use keystring::{Collation, Direction, KeyBuilder};
-use std::collections::HashMap;
+use limits::KeyMap;
 use std::sync::Arc;
-use xxhash_rust::xxh3::Xxh3Builder;
 
 /// A parsed group.
 #[derive(Clone, Debug)]
@@ -164,14 +163,14 @@ enum State {
 
 /// The groups being gathered.
 struct Table {
-    places: HashMap<Vec<u8>, usize, Xxh3Builder>,
+    places: KeyMap<Vec<u8>, usize>,
     entries: Vec<Entry>,
     bytes: usize,
 }
 
 impl Table {
     fn new() -> Self {
-        Self { places: HashMap::default(), entries: Vec::new(), bytes: 0 }
+        Self { places: KeyMap::default(), entries: Vec::new(), bytes: 0 }
     }
 }
 

@@ -170,9 +170,7 @@ fn replaced(existing: &RawDocument, incoming: &RawDocument) -> Result<RawDocumen
 }
 
 fn merged(existing: &RawDocument, incoming: &RawDocument) -> Result<RawDocumentBuf> {
-    use std::collections::HashMap;
-    use xxhash_rust::xxh3::Xxh3Builder;
-    let mut news: HashMap<&str, raw::Element<'_>, Xxh3Builder> = HashMap::default();
+    let mut news: limits::KeyMap<&str, raw::Element<'_>> = limits::KeyMap::default();
     for element in raw::elements(incoming) {
         let element = element?;
         news.insert(element.name(), element);

@@ -4,9 +4,7 @@
 //! is no room left the operation fails with `ExceededMemoryLimit` (146).
 
 use errors::Result;
-use limits::{Charge, Part};
-use std::collections::HashSet;
-use xxhash_rust::xxh3::Xxh3Builder;
+use limits::{Charge, KeySet, Part};
 
 /// What an id key costs beside its bytes.
 pub(super) const KEY_BYTES: usize = 48;
@@ -17,7 +15,7 @@ const STEP_BYTES: u64 = 64 << 10;
 /// The keys.
 #[derive(Default)]
 pub(super) struct IdSet {
-    keys: HashSet<Vec<u8>, Xxh3Builder>,
+    keys: KeySet<Vec<u8>>,
     bytes: u64,
     /// There from the first key on: a set may be made before its operation runs.
     charge: Option<Charge>,

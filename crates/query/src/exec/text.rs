@@ -20,9 +20,8 @@ use errors::{Code, Error, Result};
 use expr::Filter;
 use expr::filter::TextNode;
 use expr::text_score;
-use std::collections::HashMap;
+use limits::KeyMap;
 use std::sync::Arc;
-use xxhash_rust::xxh3::Xxh3Builder;
 
 /// What a found document costs beside its key.
 const FOUND_BYTES: usize = 96;
@@ -91,7 +90,7 @@ impl TextOrStage {
 
     /// Reads the entries of all terms. May read the disk.
     fn load(&mut self, at: &At<'_>) -> Result<Vec<(Vec<u8>, f64)>> {
-        let mut places: HashMap<Vec<u8>, usize, Xxh3Builder> = HashMap::default();
+        let mut places: KeyMap<Vec<u8>, usize> = KeyMap::default();
         let mut found: Vec<(Vec<u8>, f64)> = Vec::new();
         let mut bytes = 0;
         for scan in &mut self.scans {

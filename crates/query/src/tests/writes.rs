@@ -387,3 +387,70 @@ fn partial_indexes_hold_and_serve_only_what_their_filter_means() {
     assert_eq!(report.keys_per_index[1].1, 6);
     room.check_valid();
 }
+
+#[test]
+fn a_full_disk_is_an_error_of_the_statements_that_find_no_room() {
+    let sim = os::sim::SimOs::new(1);
+    sim.set_faults(os::sim::Faults { capacity_bytes: 64 << 20, ..os::sim::Faults::default() });
+    let os = os::Os { vfs: sim.os().vfs, ..os::Os::real() };
+    let mut options = catalog::storage::Options::new("/data");
+    options.cache_size = 64 << 20;
+    options.background = catalog::storage::Background::ManualThreads;
+    let engine = Engine::open(os, Arc::new(telemetry::Registry::new()), options).unwrap();
+    let options = CatalogOptions::new(os::Os::real(), std::env::temp_dir());
+    let catalog = Catalog::open(engine, options).unwrap();
+    let room = Room { catalog, ns: Namespace::parse("db.c").unwrap() };
+    let text = |seed: i32| -> String {
+        // Not to be compressed.
+        let mut state = seed as u64 + 1;
+        let letter = |_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            char::from(32 + (state >> 58) as u8)
+        };
+        (0..1 << 20).map(letter).collect()
+    };
+    let codes = |errors: &[WriteError]| -> Vec<(usize, Code)> {
+        errors.iter().map(|error| (error.index, error.error.code())).collect()
+    };
+    let full = Code::OUT_OF_DISK_SPACE;
+    let mut count = 0;
+    let errors = loop {
+        assert!(count < 64, "the disk never fills");
+        let result = room.insert(&[doc! { "_id": count, "text": text(count) }]);
+        if !result.errors.is_empty() {
+            assert_eq!(result.n, 0);
+            break result.errors;
+        }
+        count += 1;
+    };
+    assert!(count > 1, "nothing fits");
+    assert_eq!(codes(&errors), [(0, full)]);
+    let batch: Vec<_> = (100..103).map(|id| raw(&doc! { "_id": id, "text": text(id) })).collect();
+    let documents: Vec<&bson::RawDocument> = batch.iter().map(AsRef::as_ref).collect();
+    for (ordered, failed) in [(true, 1), (false, 3)] {
+        let request = InsertRequest { documents: &documents, ordered };
+        let result = insert(&mut room.ctx(), &room.ns, &request).unwrap();
+        assert_eq!(result.n, 0);
+        let expected: Vec<_> = (0..failed).map(|index| (index, full)).collect();
+        assert_eq!(codes(&result.errors), expected);
+    }
+    let (filter, change) = (raw(&doc! { "_id": 0 }), raw(&doc! { "$set": { "more": text(7) } }));
+    let statement = || UpdateStatement {
+        filter: &filter,
+        update: RawBsonRef::Document(&change),
+        multi: false,
+        upsert: false,
+        array_filters: None,
+        hint: None,
+        collation: None,
+        constants: None,
+        sort: None,
+        is_delta: false,
+    };
+    let request =
+        UpdateRequest { updates: &[statement(), statement()], ordered: false, let_variables: None };
+    let result = update(&mut room.ctx(), &room.ns, &request).unwrap();
+    assert_eq!((result.n, codes(&result.errors)), (0, vec![(0, full), (1, full)]));
+    assert_eq!(room.find(doc! {}).len(), count as usize);
+    room.check_valid();
+}

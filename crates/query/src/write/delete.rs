@@ -1,7 +1,7 @@
 //! `delete`: one document or all that match.
 
 use super::targets::{Targets, lock};
-use super::{as_a_whole, check_target, note, remembered, statement as in_statement};
+use super::{UntilFull, as_a_whole, check_target, note, remembered, statement as in_statement};
 use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::{OpContext, Outcome, Whole};
 use crate::request::{DeleteRequest, DeleteResult, DeleteStatement};
@@ -18,6 +18,7 @@ pub fn delete(
 ) -> Result<DeleteResult> {
     check_target(ctx, ns)?;
     let mut result = DeleteResult::default();
+    let mut space = UntilFull::default();
     for (index, statement) in request.deletes.iter().enumerate() {
         if let Some(Outcome::Deleted(n)) = ctx.done(index)? {
             result.n += n;
@@ -25,7 +26,8 @@ pub fn delete(
         }
         let mut n = 0;
         let variables = request.let_variables;
-        let outcome = in_statement(ctx, |ctx| run(ctx, ns, index, statement, variables, &mut n));
+        let outcome = space
+            .run(|| in_statement(ctx, |ctx| run(ctx, ns, index, statement, variables, &mut n)));
         let undone = outcome.is_err() && ctx.txn.is_some();
         result.n += if undone { 0 } else { n };
         if let Err(error) = outcome

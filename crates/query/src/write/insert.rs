@@ -5,7 +5,8 @@
 
 use super::apply::next_timestamp;
 use super::{
-    CHUNK_BYTES, CHUNK_DOCUMENTS, as_a_whole, check_target, new_object_id, note, remembered,
+    CHUNK_BYTES, CHUNK_DOCUMENTS, UntilFull, as_a_whole, check_target, is_full, new_object_id,
+    note, remembered,
 };
 use crate::context::{OpContext, Outcome, Whole};
 use crate::request::{InsertRequest, InsertResult, WriteError};
@@ -52,18 +53,22 @@ fn insert_parts(
     let mut result = InsertResult::default();
     let done = done_before(ctx, request.documents.len())?;
     result.n = done.iter().filter(|done| **done).count() as u64;
-    let mut next = 0;
+    let (mut next, mut space) = (0, UntilFull::default());
     while next < request.documents.len() {
         let end = chunk_end(request.documents, next);
         let chunk = prepare(ctx, &request.documents[next..end]);
-        ensure(ctx, ns)?;
         let skip = done.get(next..end).unwrap_or_default();
         let step = |txn: &mut Txn| insert_chunk(txn, ns, &chunk, skip, request.ordered);
-        let part = remembered(ctx, step, |part| {
+        let outcomes = |part: &InsertResult| {
             runs_of(part, skip, end - next, request.ordered)
                 .map(|(first, count)| (next + first, Outcome::Inserted(count)))
                 .collect()
-        })?;
+        };
+        let insert = || ensure(ctx, ns).and_then(|()| remembered(ctx, step, outcomes));
+        let part = match space.run(insert) {
+            Err(error) if is_full(&error) => none_of(end - next, skip, &error, request.ordered),
+            part => part?,
+        };
         result.n += part.n;
         let mut stop = false;
         for WriteError { index, error } in part.errors {
@@ -75,6 +80,14 @@ fn insert_parts(
         next = end;
     }
     Ok(result)
+}
+
+/// A chunk for which there was no room.
+fn none_of(count: usize, skip: &[bool], error: &Error, ordered: bool) -> InsertResult {
+    let missing = (0..count).filter(|index| skip.get(*index) != Some(&true));
+    let errors = missing.map(|index| WriteError { index, error: error.clone() });
+    let errors = errors.take(if ordered { 1 } else { count }).collect();
+    InsertResult { errors, ..InsertResult::default() }
 }
 
 /// Which documents of a retryable write were inserted when it was sent before; empty where it is
@@ -223,6 +236,8 @@ fn insert_chunk(
         };
         match inserted {
             Ok(()) => result.n += 1,
+            // Whatever else the chunk brings has no room either.
+            Err(error) if is_full(&error) => return Err(error),
             Err(error) => {
                 if note(&mut result.errors, index, error, ordered)? {
                     break;

@@ -3,7 +3,7 @@
 use super::apply::Change;
 use super::targets::{Targets, lock};
 use super::time_series::check_update;
-use super::{as_a_whole, check_target, note, remembered, statement as in_statement};
+use super::{UntilFull, as_a_whole, check_target, note, remembered, statement as in_statement};
 use crate::canonical::{Canonical, Purpose, collation_of, parse_context, sort_of};
 use crate::context::{OpContext, Outcome};
 use crate::exec::Row;
@@ -24,6 +24,7 @@ pub fn update(
 ) -> Result<UpdateResult> {
     check_target(ctx, ns)?;
     let mut result = UpdateResult::default();
+    let mut space = UntilFull::default();
     for (index, statement) in request.updates.iter().enumerate() {
         if let Some(Outcome::Updated { n, modified, upserted }) = ctx.done(index)? {
             result.n += n;
@@ -31,7 +32,9 @@ pub fn update(
             result.upserted.extend(upserted.map(|id| (index, id)));
             continue;
         }
-        match in_statement(ctx, |ctx| run(ctx, ns, index, statement, request.let_variables)) {
+        let variables = request.let_variables;
+        let run = |ctx: &mut OpContext<'_>| run(ctx, ns, index, statement, variables);
+        match space.run(|| in_statement(ctx, run)) {
             Ok(done) => {
                 result.n += done.matched + u64::from(done.upserted.is_some());
                 result.n_modified += done.modified;

@@ -14,13 +14,12 @@ use expr::agg::Variables;
 use expr::multikey;
 use expr::{Filter, Path};
 use keystring::Collation;
-use std::collections::HashMap;
+use limits::KeyMap;
 use std::sync::Arc;
-use xxhash_rust::xxh3::Xxh3Builder;
 
 pub(super) struct Table {
     documents: Vec<RawDocumentBuf>,
-    places: HashMap<Vec<u8>, Vec<u32>, Xxh3Builder>,
+    places: KeyMap<Vec<u8>, Vec<u32>>,
     held: Held,
 }
 
@@ -59,7 +58,7 @@ impl Table {
     ) -> Result<Option<Self>> {
         let held = Held::within(env.options().memory_limit_bytes);
         let mut source = env.aggregate(from, &Pipeline::default(), variables)?;
-        let mut table = Self { documents: Vec::new(), places: HashMap::default(), held };
+        let mut table = Self { documents: Vec::new(), places: KeyMap::default(), held };
         let path = lookup.equality.as_ref().map(|(_, foreign)| [Path::new(foreign)]);
         let mut bytes = 0;
         while let Some(document) = source.next()? {
