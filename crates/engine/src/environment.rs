@@ -98,6 +98,11 @@ impl Environment {
         }
     }
 
+    /// Whether some dropped dictionaries are still held.
+    pub(crate) fn has_dropped(&self) -> bool {
+        self.directory.all().iter().any(|dictionary| dictionary.dropped().is_some())
+    }
+
     /// The log, open for writing.
     pub(crate) fn wal(&self) -> &wal::Wal {
         self.log.wal.get().expect("recovery opens the log before anybody else sees the engine")

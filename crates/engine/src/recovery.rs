@@ -66,6 +66,8 @@ struct Redo<'a> {
     checkpoint: u64,
     /// Nothing has been replayed yet; then commits follow each other.
     first: bool,
+    /// Some dictionaries were dropped and are still held.
+    dropping: bool,
     done: Recovered,
 }
 
@@ -106,6 +108,7 @@ pub(crate) fn recover(
         checkpoint: root.timestamp,
         chunks: BTreeMap::new(),
         first: true,
+        dropping: false,
         done: Recovered::default(),
     };
     let mut end = 0;
@@ -395,6 +398,7 @@ impl Redo<'_> {
                 Operation::Drop { dictionary } => {
                     if let Some(found) = self.environment.directory.find(dictionary) {
                         found.drop_at(timestamp);
+                        self.dropping = true;
                     }
                 }
             }
@@ -422,6 +426,11 @@ impl Redo<'_> {
             if let Some(dictionary) = self.environment.directory.find(id) {
                 self.environment.account(&dictionary);
             }
+        }
+        if std::mem::take(&mut self.dropping) {
+            // Nobody will ask for what they hold: draining it would be for nothing.
+            self.environment.drop_invisible();
+            self.dropping = self.environment.has_dropped();
         }
         Ok(())
     }
