@@ -212,9 +212,9 @@ impl SegmentMaker<'_> {
         let len = read_up_to(&*file, &mut header, 0).map_err(failed)?;
         if SegmentHeader::is_one(&header[..len]) {
             file.write_all_at(&[0; HEADER_BYTES], 0).map_err(failed)?;
-            file.sync_all().map_err(failed)?;
         }
-        Ok(())
+        // Also where there is none: a start whose process ended may have taken it, and not synced that.
+        file.sync_all().map_err(failed)
     }
 
     fn length(&self, path: &Path) -> Result<u64> {
