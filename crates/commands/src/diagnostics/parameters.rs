@@ -186,7 +186,7 @@ static PARAMETERS: &[Parameter] = &[
     ),
     fixed("maxAcceptableLogicalClockDriftSecs", |_| Bson::Int64(MAX_DRIFT_SECONDS as i64)),
     fixed("maxBSONDepth", |_| Bson::Int32(200)),
-    fixed("maxSessions", |_| Bson::Int32(session::Sessions::MAX as i32)),
+    fixed("maxSessions", |service| Bson::Int32(service.sessions.most() as i32)),
     whole(
         "maxTransactionLockRequestTimeoutMillis",
         0,

@@ -136,9 +136,14 @@ impl Tree {
         }
     }
 
+    /// Whether reads have paid for a flush. One load.
+    pub fn is_wanted(&self) -> bool {
+        self.home.wanted.load(Ordering::Relaxed)
+    }
+
     /// What the tree has counted since it was opened; sizes are zero. Touches no lock.
     pub fn counters(&self) -> Stats {
-        let counters = &self.home.counters;
+        let Some(counters) = self.home.counters.get() else { return Stats::default() };
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             drains: read(&counters.drains),
