@@ -273,6 +273,7 @@ def collections(options, bound):
                     client.many[f"c{number}"].create_indexes(indexes)
                 times.append(time.monotonic() - started)
             apart, peak = uncounted(client), server.peak_resident()
+            client.admin.command("fsync")
         server.kill()
         started = time.monotonic()
         server.start(wait=120)

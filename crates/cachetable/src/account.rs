@@ -50,11 +50,15 @@ pub enum Part {
     Slots,
     /// What compressed pages that are gone have left in slabs with others that are not.
     Holes,
+    /// The log's buffers: records that are not written yet, and room for more.
+    Log,
+    /// The queue of pages that scans left behind.
+    Scanned,
 }
 
 impl Part {
     /// Every part, in the order of [`Parts`].
-    pub const ALL: [Part; 14] = [
+    pub const ALL: [Part; 16] = [
         Part::Frames,
         Part::Compressed,
         Part::Nodes,
@@ -69,6 +73,8 @@ impl Part {
         Part::Catalog,
         Part::Slots,
         Part::Holes,
+        Part::Log,
+        Part::Scanned,
     ];
 
     /// As status pages name it.
@@ -88,6 +94,8 @@ impl Part {
             Part::Catalog => "catalog",
             Part::Slots => "slots",
             Part::Holes => "holes",
+            Part::Log => "log",
+            Part::Scanned => "scanned",
         }
     }
 }

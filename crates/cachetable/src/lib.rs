@@ -42,8 +42,8 @@ const SHARDS: usize = 64;
 /// Shorter pages than this are not expected: bounds the queue of scanned ones.
 const SHORT_PAGE: u64 = 1024;
 
-/// Pages of this size and more are loaded one at a time: what their stored and decoded bytes take meanwhile
-/// is in no account.
+/// Pages of this size and more are loaded one at a time, and what their stored and decoded bytes take
+/// meanwhile is counted; that of smaller ones is in no account.
 const LARGE_PAGE: usize = 1 << 20;
 
 /// Names a frame: a segment, which is never reused while frames of it are cached, and a page.
@@ -180,7 +180,9 @@ impl CacheTable {
         }
         let kept = shard.compressed(key);
         let from_disk = kept.is_none();
+        // The frame's room first: what passes must not keep the page out of the table.
         let room = self.make_room(Part::Frames, page.raw_len);
+        let _while_decoding = large.then(|| self.reserve(Part::Buffers, 2 * page.raw_len as u64));
         let (bytes, compressed) = if let Some(kept) = kept {
             (loader.decode(&kept)?, Some(kept))
         } else {
@@ -389,9 +391,16 @@ impl CacheTable {
     /// Notes a page of a long scan.
     fn pass_by(&self, key: FrameKey) {
         let mut once = self.once.lock();
+        let before = once.capacity();
         once.push_back(key);
         if once.len() as u64 > self.capacity() / SHORT_PAGE + SHARDS as u64 {
             once.retain(|key| self.shard(*key).contains(*key));
+            let kept = once.len() * 2;
+            once.shrink_to(kept);
+        }
+        if once.capacity() != before {
+            let bytes = once.capacity() * size_of::<FrameKey>();
+            self.account.sample(Part::Scanned, bytes as u64);
         }
     }
 }

@@ -198,7 +198,49 @@ fn long_scan_evicts_only_what_it_brought() {
     }
     assert!(table.contains(key(2, 4999)));
     assert!(!table.contains(key(2, 4990)), "another scan is nobody else");
-    assert!(table.once.lock().len() as u64 <= (1 << 20) / SHORT_PAGE + 65);
+    let queue = table.once.lock();
+    assert!(queue.len() as u64 <= (1 << 20) / SHORT_PAGE + 65);
+    let bytes = queue.capacity() * size_of::<FrameKey>();
+    drop(queue);
+    assert_eq!(table.held(Part::Scanned), bytes as u64, "what the queue takes is in the bound");
+}
+
+/// Says what is counted while it decodes.
+struct Watched<'a> {
+    page: Made,
+    table: &'a CacheTable,
+    seen: std::cell::Cell<u64>,
+}
+
+impl Loader for Watched<'_> {
+    type Error = Infallible;
+
+    fn read(&self) -> Result<Cow<'_, [u8]>, Infallible> {
+        self.page.read()
+    }
+
+    fn decode(&self, stored: &[u8]) -> Result<Vec<u8>, Infallible> {
+        self.seen.set(self.table.held(Part::Buffers));
+        self.page.decode(stored)
+    }
+
+    fn now_us(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn what_decoding_a_large_page_takes_is_counted_meanwhile() {
+    let table = CacheTable::new(16 << 20);
+    for (number, length, counted) in [(1, 2 << 20, 4 << 20), (2, 16 << 10, 0)] {
+        let page =
+            Page { raw_len: length, rank: Rank::Page, level: Level::Leaf, entry: Entry::Wanted };
+        let made = Made { number, length };
+        let loader = Watched { page: made, table: &table, seen: std::cell::Cell::new(0) };
+        table.load(key(1, number.into()), page, &loader).expect("cannot fail");
+        assert_eq!(loader.seen.get(), counted, "{length}");
+        assert_eq!(table.held(Part::Buffers), 0);
+    }
 }
 
 #[test]

@@ -209,17 +209,21 @@ impl Catalog {
             .collect()
     }
 
-    /// The names of the databases, ascending. A database exists while it has collections.
+    /// The names of the databases, ascending. A database exists while it has collections. Looks at one
+    /// collection of each.
     pub fn databases(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        for collection in self.namespaces.read().values() {
+        let namespaces = self.namespaces.read();
+        let mut from = String::new();
+        while let Some((_, collection)) =
+            namespaces.range::<str, _>((Bound::Included(from.as_str()), Bound::Unbounded)).next()
+        {
             let name = collection.namespace.database();
-            if names.last().is_none_or(|last| last != name) {
-                names.push(name.to_owned());
-            }
+            // The collections of a database stand side by side behind "name."; this comes behind all.
+            from = format!("{name}/");
+            names.push(name.to_owned());
         }
         names.sort();
-        names.dedup();
         names
     }
 

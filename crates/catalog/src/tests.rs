@@ -171,6 +171,17 @@ fn specifications_that_cannot_be_honoured_are_refused() {
 }
 
 #[test]
+fn databases_are_named_once_whatever_their_names_begin_with() {
+    let catalog = open(&Engine::temporary());
+    for name in ["a-b.x", "a.x", "a.y.z", "a.y", "a0.x", "ab.a/b", "b.x", "ab.c"] {
+        insert(&catalog, name, &doc! { "_id": 1 }).unwrap();
+    }
+    assert_eq!(catalog.databases(), ["a", "a-b", "a0", "ab", "b"]);
+    let error = insert(&catalog, "AB.x", &doc! { "_id": 1 }).unwrap_err();
+    assert_eq!(error.code(), Code::DATABASE_DIFFER_CASE);
+}
+
+#[test]
 fn dropping_and_renaming_move_the_documents() {
     let catalog = open(&Engine::temporary());
     insert(&catalog, "db.c", &doc! { "_id": 1, "a": 5 }).unwrap();

@@ -119,6 +119,15 @@ impl Metrics {
         entry[kind].micros += time.as_micros() as u64;
     }
 
+    /// Bytes that [`Metrics::top`] takes.
+    pub(crate) fn top_bytes(&self) -> usize {
+        let of = |shard: &BTreeMap<String, TopEntry>| {
+            // A name of usual length; a tree's nodes are three quarters full.
+            shard.len() * (size_of::<(String, TopEntry)>() * 4 / 3 + 48)
+        };
+        self.top.iter().map(|shard| of(&shard.lock())).sum()
+    }
+
     /// Forgets a dropped collection.
     pub(crate) fn forget(&self, namespace: &str) {
         self.shard(namespace).lock().remove(namespace);

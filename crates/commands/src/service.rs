@@ -191,6 +191,9 @@ const SMALL_REPLY: usize = 16 << 10;
 /// Seconds between two looks for old records of sessions.
 const FORGETTING_SECONDS: u64 = 300;
 
+/// Sessions, and the plans that queries have found, take at most one part in so many of clients' memory each.
+const SMALL_SHARE: u64 = 16;
+
 /// How long the expiry of documents rests where nobody says otherwise.
 const TTL_SLEEP: Duration = Duration::from_mins(1);
 
@@ -236,7 +239,10 @@ impl Service {
         limits::seed_hashes(|bytes| parts.os.entropy.fill(bytes));
         let mut id = [0; 12];
         parts.os.entropy.fill(&mut id);
-        let sessions = Sessions::new(parts.os.entropy.next_u64());
+        let share = usize::try_from(parts.memory.capacity() / SMALL_SHARE).unwrap_or(usize::MAX);
+        let most = share / Sessions::BYTES;
+        let sessions = Sessions::with_room(parts.os.entropy.next_u64(), most);
+        query::bound_plan_caches(share);
         let settings = Settings::new(parts.host.log_settings());
         let ttl = start_ttl_monitor(&parts.catalog, &parts.host, TTL_SLEEP);
         let replica_set = parts.info.replica_set.clone();
@@ -564,10 +570,19 @@ impl Service {
         }
     }
 
+    /// Counts what keeps no charges of its own: it grows by little with each request, and is bounded.
+    pub(crate) fn count_memory(&self) {
+        let sessions = self.sessions.len() * Sessions::BYTES;
+        self.memory.count(Part::Sessions, sessions as u64);
+        let statistics = query::plan_cache_bytes() + self.metrics.top_bytes();
+        self.memory.count(Part::Statistics, statistics as u64);
+    }
+
     /// Ends idle cursors and sessions; the server calls it every few seconds.
     pub fn housekeep(&self) {
         let now = self.os.clock.monotonic();
         self.catalog.count_memory();
+        self.count_memory();
         let timeout = Duration::from_millis(self.cursor_timeout_ms.load(Ordering::Relaxed));
         self.cursors.expire(now, timeout);
         if self.replication.keeps_time() {

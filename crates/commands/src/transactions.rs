@@ -7,7 +7,8 @@
 //! | any older number | retryable | [`SessionState::start_retryable`] |
 //! | open | committed | `commitTransaction` |
 //! | open | aborted | `abortTransaction`, a failed statement, a kill, too long a life |
-//! | – | retryable or committed | [`SessionState::load`], from the records on disk |
+//! | retryable | recorded | [`leave`], where it remembers much |
+//! | –, or recorded | retryable or committed | [`SessionState::load`], from the records on disk |
 //!
 //! What is always true:
 //! 1. One request at a time has a session's state; others with a number wait for it.
@@ -38,6 +39,9 @@ use statements::{Log, Row, Run};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+/// Statements of a retryable write that a session keeps in memory. There are many sessions.
+const KEPT_RUNS: usize = 16;
+
 /// A session's state in the hands of the request that runs.
 pub(crate) type Checked<'a> = CheckedOutState<'a, SessionState>;
 
@@ -60,6 +64,8 @@ pub(crate) enum Phase {
     Committed,
     Aborted,
     Retryable(Vec<Run>),
+    /// As `Retryable`, of many statements: they are read from the records where they are asked for.
+    Recorded,
 }
 
 /// An open transaction.
@@ -135,7 +141,8 @@ pub(crate) fn enter(context: &mut Context<'_>) -> Result<()> {
         || SessionState { number: i64::MIN, phase: Phase::Fresh },
         || context.check_interrupt(),
     )?;
-    if state.number == i64::MIN {
+    let recorded = matches!(state.phase, Phase::Recorded) && numbered.number == state.number;
+    if state.number == i64::MIN || recorded {
         *state = SessionState::load(&service.catalog, id)?;
     }
     expire(service, &mut state, id, context.started);
@@ -168,7 +175,9 @@ pub(crate) fn leave(context: &mut Context<'_>, failed: bool) {
         }
         context.hang_up |= log.hangs_up;
         context.wrote = log.wrote();
-        state.phase = Phase::Retryable(log.into_runs());
+        let runs = log.into_runs();
+        let kept = runs.len() <= KEPT_RUNS;
+        state.phase = if kept { Phase::Retryable(runs) } else { Phase::Recorded };
         return;
     }
     if failed {

@@ -387,9 +387,7 @@ impl Environment {
     /// Where nothing else is due: the flushes that reads have paid for, until there are none or
     /// something else is due.
     fn serve_reads(&self) -> Result<()> {
-        let mut wanted = self.directory.all();
-        wanted.retain(|dictionary| dictionary.tree.is_wanted());
-        for dictionary in wanted {
+        for dictionary in self.directory.those(|dictionary| dictionary.tree.is_wanted()) {
             while !self.jobs.is_called() {
                 let worked = self.check(self.work_on(&dictionary, Effort::Wanted))?;
                 if !matches!(worked, Progress::Done(_)) {

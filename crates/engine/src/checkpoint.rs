@@ -164,18 +164,13 @@ impl Environment {
 
     /// The dictionaries that are there at `timestamp`.
     fn listed_at(&self, timestamp: u64) -> Vec<Arc<Dictionary>> {
-        let mut all = self.directory.all();
-        all.retain(|dictionary| dictionary.visible_at(timestamp));
-        all
+        self.directory.those(|dictionary| dictionary.visible_at(timestamp))
     }
 
     /// Drains trees with memtables so old that a recovery would have to replay too much log.
     fn drain_laggards(&self) -> Result<()> {
         let end = self.wal().next_lsn();
-        for dictionary in self.directory.all() {
-            if !dictionary.is_behind() {
-                continue;
-            }
+        for dictionary in self.directory.those(Dictionary::is_behind) {
             let flushed = dictionary.flushed(dictionary.tree.flushed_ts());
             let oldest = self.log.needed.lock().position_after(flushed);
             let behind = end.saturating_sub(oldest);

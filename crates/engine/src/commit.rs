@@ -26,6 +26,7 @@ use crate::environment::{Environment, tree_options};
 use crate::records::{self, Encoder, Operation};
 use crate::txn::Txn;
 use crate::{Committed, Compression, DictionaryOptions, Durability, Error, Result, Timestamp};
+use cachetable::{Part, Reservation};
 use ftree::{Message, Spill};
 use os::{Wait, Waits};
 use smallvec::SmallVec;
@@ -35,6 +36,9 @@ use wal::Priority;
 /// A transaction that drops a dictionary may write so much more (the catalog's own entries) and is
 /// still let through on a full disk.
 const MOST_BESIDE_A_DROP: u64 = 1 << 20;
+
+/// An encoded record that is longer is counted into the cache's bound while it is there.
+const COUNTED_RECORD: u64 = 256 << 10;
 
 thread_local! {
     static COMMITS: Cell<u64> = const { Cell::new(0) };
@@ -121,7 +125,7 @@ impl Environment {
             }
             Priority::Ordinary
         };
-        let (tail, chunks) = self.write_chunks(txn)?;
+        let (tail, chunks, copy) = self.write_chunks(txn)?;
         let _guard = StopOnPanic(self);
         let logged = self.log_commit(txn.id(), &tail, chunks.as_ref(), priority);
         let (timestamp, end) = match logged {
@@ -131,6 +135,8 @@ impl Environment {
                 return Err(error);
             }
         };
+        // The log has it now.
+        drop((tail, copy));
         if let Some(test) = self.options.tuning.before_publishing {
             test();
         }
@@ -149,8 +155,11 @@ impl Environment {
     }
 
     /// Encodes the writes. What exceeds one record goes to the log now, as chunks; the rest is
-    /// returned.
-    fn write_chunks(&self, txn: &Txn) -> Result<(Vec<u8>, Option<Chunks>)> {
+    /// returned, with its memory where it is large.
+    fn write_chunks(&self, txn: &Txn) -> Result<(Vec<u8>, Option<Chunks>, Option<Reservation>)> {
+        let room = txn.writes.longest().saturating_add(self.options.tuning.chunk_bytes as u64);
+        let room = room.min(txn.writes.bytes());
+        let copy = (room > COUNTED_RECORD).then(|| self.cache.reserve(Part::WriteSets, room));
         let mut encoder = Encoder::with_room(txn.writes.bytes(), self.options.tuning.chunk_bytes);
         let mut chunks: Option<Chunks> = None;
         let written = self.encode(txn, &mut encoder, |encoder| {
@@ -169,7 +178,7 @@ impl Environment {
             self.abandon_chunks(txn.id(), chunks.as_ref());
             return Err(error);
         }
-        Ok((encoder.take(), chunks))
+        Ok((encoder.take(), chunks, copy))
     }
 
     fn encode(

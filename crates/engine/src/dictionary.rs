@@ -195,6 +195,17 @@ impl Directory {
         found.ok_or(Error::NoSuchDictionary(id))
     }
 
+    /// Those for which `wanted` says so, ids ascending. Under the map's lock: of many idle dictionaries it
+    /// takes no handle.
+    pub(crate) fn those(&self, wanted: impl Fn(&Dictionary) -> bool) -> Vec<Arc<Dictionary>> {
+        self.map.read().values().filter(|dictionary| wanted(dictionary)).cloned().collect()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.map.read().len()
+    }
+
     /// Ids ascending.
     pub(crate) fn all(&self) -> Vec<Arc<Dictionary>> {
         self.map.read().values().cloned().collect()

@@ -34,6 +34,11 @@ pub(crate) const LOCK_FILE: &str = "fernd.lock";
 pub(crate) const VERSION_FILE: &str = "FERNDB";
 pub(crate) const VERSION_TEXT: &str = "FernDB data directory, format 1\n";
 
+/// Each of the log's two buffers takes at most one part in so many of the cache's bound, and has so many
+/// bytes in any case.
+const LOG_BUFFER_SHARE: u64 = 32;
+const LEAST_LOG_BUFFER: usize = 1 << 20;
+
 /// Threads that read pages ahead, or several at once; started when there is something to read. A
 /// disk answers four requests in about the time of one.
 const READERS: usize = 4;
@@ -362,6 +367,9 @@ fn assemble(
     // Between two checkpoints the log grows by its cap, so so many segments go round.
     let going_round = options.tuning.log_cap / log_options.segment_bytes + 2;
     log_options.recycle = (going_round as usize).clamp(log_options.recycle, 32);
+    let most = options.cache_size / LOG_BUFFER_SHARE;
+    let most = usize::try_from(most).unwrap_or(usize::MAX).max(LEAST_LOG_BUFFER);
+    log_options.buffer_bytes = log_options.buffer_bytes.min(most);
     let log = Wal::open(&os, &options.log_dir(), log_options, wal::Metrics::new(&registry))?;
     let lock_memory = options.locktree_max_memory.unwrap_or(options.cache_size / 10);
     let capacity = match options.tuning.frame_bytes {

@@ -88,13 +88,13 @@ impl Environment {
     /// Frees what dropped dictionaries hold, once no snapshot can see them.
     pub(crate) fn drop_invisible(&self) {
         let oldest = self.snapshots.oldest_kept();
-        for dictionary in self.directory.all() {
-            if dictionary.dropped().is_some_and(|dropped| dropped <= oldest) {
-                self.directory.remove(dictionary.id);
-                self.counters.retired.lock().add_counters(&dictionary.tree.counters());
-                self.forget_memory(&dictionary);
-                dictionary.tree.discard();
-            }
+        let invisible =
+            |dictionary: &Dictionary| dictionary.dropped().is_some_and(|dropped| dropped <= oldest);
+        for dictionary in self.directory.those(invisible) {
+            self.directory.remove(dictionary.id);
+            self.counters.retired.lock().add_counters(&dictionary.tree.counters());
+            self.forget_memory(&dictionary);
+            dictionary.tree.discard();
         }
     }
 

@@ -112,10 +112,21 @@ impl Environment {
         if end.saturating_sub(self.wal().written_lsn()) > WRITE_EARLY {
             self.log.bell.ring();
         }
+        self.count_log_memory();
+    }
+
+    /// Counts the log's buffers into the cache's bound. They grow and shrink seldom.
+    fn count_log_memory(&self) {
+        let bytes = self.wal().memory_bytes();
+        if self.log.told_memory.load(Ordering::Relaxed) != bytes {
+            self.log.told_memory.store(bytes, Ordering::Relaxed);
+            self.cache.sample(Part::Log, bytes);
+        }
     }
 
     pub(crate) fn flush_log(&self) -> Result<()> {
         self.cache.sample(Part::Locks, self.locks.bytes());
+        self.count_log_memory();
         let wal = self.wal();
         if wal.synced_lsn() < wal.next_lsn() {
             self.sync_log_to(wal.next_lsn())?;

@@ -122,6 +122,8 @@ pub(crate) struct Log {
     pub(crate) bell: Bell,
     /// Where records ended at the last flush.
     pub(crate) seen_end: AtomicU64,
+    /// The memory of the log's buffers that the cache was told of last.
+    pub(crate) told_memory: AtomicU64,
 }
 
 impl Log {
@@ -131,6 +133,7 @@ impl Log {
             needed: Mutex::new(Needed::new(segment_bytes)),
             bell: Bell::default(),
             seen_end: AtomicU64::new(0),
+            told_memory: AtomicU64::new(0),
         }
     }
 }

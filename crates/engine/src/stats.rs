@@ -252,7 +252,7 @@ impl Environment {
             stopped: self.health.stopped().map(str::to_owned),
             full: self.health.is_full(),
             damage: self.directory.all().iter().flat_map(|d| d.tree.damage()).collect(),
-            dictionaries: self.directory.all().len(),
+            dictionaries: self.directory.len(),
         }
     }
 

@@ -3,20 +3,39 @@
 use crate::large::LargeValues;
 use blockfile::{BlockFile, SegmentId};
 use cachetable::CacheTable;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Shared by a tree and everything of it that outlives it.
 pub(crate) struct Home {
     pub(crate) tree: u64,
     pub(crate) blocks: BlockFile,
     pub(crate) cache: Arc<CacheTable>,
-    pub(crate) counters: Counters,
+    pub(crate) counters: LazyCounters,
     /// Some node's read debt has reached the price of a flush.
     pub(crate) wanted: AtomicBool,
     pub(crate) large: LargeValues,
     /// The tree is closed, not dropped: segments stay on disk when their memory goes.
     keep: AtomicBool,
+}
+
+/// The counters of a tree from its first count on: idle trees are many, and have counted nothing.
+#[derive(Default)]
+pub(crate) struct LazyCounters(OnceLock<Box<Counters>>);
+
+impl LazyCounters {
+    /// None before the first count.
+    pub(crate) fn get(&self) -> Option<&Counters> {
+        self.0.get().map(|counters| &**counters)
+    }
+}
+
+impl std::ops::Deref for LazyCounters {
+    type Target = Counters;
+
+    fn deref(&self) -> &Counters {
+        self.0.get_or_init(Box::default)
+    }
 }
 
 /// What one tree counts.
@@ -63,7 +82,7 @@ pub(crate) fn count(counter: &AtomicU64, more: u64) {
 
 impl Home {
     pub(crate) fn new(tree: u64, blocks: BlockFile, cache: Arc<CacheTable>) -> Arc<Self> {
-        let counters = Counters::default();
+        let counters = LazyCounters::default();
         let (wanted, keep) = (AtomicBool::new(false), AtomicBool::new(true));
         let large = LargeValues::default();
         Arc::new(Self { tree, blocks, cache, counters, wanted, large, keep })

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::home::{Home, count};
 use crate::segment::{Block, decode_block, encode_block};
 use blockfile::{Compression, MAX_PAGE_BYTES, PAGE_HEADER_BYTES, SegmentId};
-use cachetable::{Entry, Frame, FrameKey, Level, Loader, Page, Rank};
+use cachetable::{Entry, Frame, FrameKey, Level, Loader, Page, Part, Rank};
 use os::sync::Mutex;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -82,6 +82,8 @@ impl Home {
         compression: Compression,
         value: &[u8],
     ) -> Result<(LargeRef, Arc<Large>)> {
+        // What it is compressed to, and what is on its way to the disk.
+        let _while_written = self.cache.reserve(Part::Buffers, 2 * value.len() as u64);
         let mut writer = self.blocks.start_segment(VALUE_KIND);
         let page = writer.append_page(self.tree, compression, value)?;
         let stored = writer.len();

@@ -29,7 +29,7 @@ const PATIENCE: u32 = 1500;
 pub(crate) struct Admission {
     lines: Mutex<[Line; Part::ALL.len()]>,
     room: Condvar,
-    /// Told of the total whenever something large comes or goes.
+    /// Told of the total whenever it changes much.
     hook: OnceLock<Hook>,
     /// Threads in line, and connections that wait elsewhere for room.
     waiting: AtomicU64,
@@ -51,6 +51,13 @@ impl Admission {
     pub(crate) fn freed(&self) {
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.room.notify_all();
+        }
+    }
+
+    /// Tells of the total.
+    pub(crate) fn tell(&self, total: u64) {
+        if let Some(hook) = self.hook.get() {
+            hook(total);
         }
     }
 
@@ -125,17 +132,12 @@ impl Account {
         Some(charge)
     }
 
-    /// From now on `hook` hears of the total whenever something large comes or goes, so that others can make
-    /// room. Only the first call counts. It must not take long, nor touch the account.
-    pub fn on_large(&self, hook: impl Fn(u64) + Send + Sync + 'static) {
+    /// From now on `hook` hears of the total whenever something large is let in, and when it has changed
+    /// by a megabyte, so that others can make room. Only the first call counts. It must not take long, nor
+    /// touch the account.
+    pub fn on_change(&self, hook: impl Fn(u64) + Send + Sync + 'static) {
         // A second one would be a bug of the program's wiring.
         let _first_stays = self.admission.hook.set(Box::new(hook));
-    }
-
-    pub(crate) fn tell_total(&self) {
-        if let Some(hook) = self.admission.hook.get() {
-            hook(self.total());
-        }
     }
 
     /// Takes memory for something large, waiting in line for it. Fails where `go_on` does, and with

@@ -92,11 +92,16 @@ impl Usage {
 #[repr(align(64))]
 struct Line(AtomicU64);
 
+/// Changes of the total that are told.
+const TOLD_STEP: u64 = 1 << 20;
+
 /// The memory of one server's clients.
 #[derive(Default)]
 pub struct Account {
     capacity: Line,
     total: Line,
+    /// The total that was told last.
+    told: Line,
     parts: [Line; Part::ALL.len()],
     refused: Line,
     pub(crate) admission: Admission,
@@ -154,10 +159,20 @@ impl Account {
     }
 
     /// The same for what [`Account::admit`] lets in.
+    /// Nobody is told of it: that is for after the lock under which it is let in.
     pub(crate) fn charge_admitted(self: &Arc<Self>, part: Part, bytes: u64) -> Charge {
-        let mut charge = self.charge_regardless(part, bytes);
-        charge.admitted = Some(part);
-        charge
+        self.add_untold(part, bytes);
+        Charge { account: Some(Arc::clone(self)), part, bytes, admitted: Some(part) }
+    }
+
+    /// Says that a part which keeps its own count holds so many bytes by now, whatever it held before. Nothing
+    /// else is charged to that part.
+    pub fn count(&self, part: Part, bytes: u64) {
+        let before = self.parts[part as usize].0.swap(bytes, Ordering::Relaxed);
+        // Wrapping: the sum is exact whatever the order of the swaps.
+        self.total.0.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+        self.admission.freed();
+        self.tell_change();
     }
 
     fn take(&self, part: Part, bytes: u64) -> Result<()> {
@@ -168,10 +183,16 @@ impl Account {
             return Err(exceeded(part, bytes, self.total(), capacity));
         }
         self.parts[part as usize].0.fetch_add(bytes, Ordering::Relaxed);
+        self.tell_change();
         Ok(())
     }
 
     fn add(&self, part: Part, bytes: u64) {
+        self.add_untold(part, bytes);
+        self.tell_change();
+    }
+
+    fn add_untold(&self, part: Part, bytes: u64) {
         self.total.0.fetch_add(bytes, Ordering::Relaxed);
         self.parts[part as usize].0.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -181,6 +202,22 @@ impl Account {
         debug_assert!(before >= bytes, "{part:?} gives back {bytes} of {before}");
         self.total.0.fetch_sub(bytes, Ordering::Relaxed);
         self.admission.freed();
+        self.tell_change();
+    }
+
+    /// Tells of the total where it is far from what was told last.
+    fn tell_change(&self) {
+        let (total, told) = (self.total(), self.told.0.load(Ordering::Relaxed));
+        if total.abs_diff(told) >= TOLD_STEP {
+            self.tell_total();
+        }
+    }
+
+    /// Tells of the total.
+    pub(crate) fn tell_total(&self) {
+        let total = self.total();
+        self.told.0.store(total, Ordering::Relaxed);
+        self.admission.tell(total);
     }
 }
 
@@ -248,9 +285,6 @@ impl Charge {
                 None => account.sub(self.part, self.bytes - bytes),
             }
             self.bytes = bytes;
-            if self.admitted.is_some() {
-                account.tell_total();
-            }
         }
     }
 }
@@ -280,5 +314,44 @@ impl Drop for Charge {
         if let (Some(account), Some(part)) = (&self.account, self.admitted.take()) {
             account.admission.leave(part);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[test]
+    fn a_part_that_counts_itself_is_in_the_sum() {
+        let account = Account::new(1000);
+        let held = account.charge(Part::Values, 300).unwrap();
+        for bytes in [500, 700, 200] {
+            account.count(Part::Sessions, bytes);
+            assert_eq!(account.usage().of(Part::Sessions), bytes);
+            assert_eq!(account.total(), 300 + bytes);
+        }
+        drop(held);
+        assert_eq!(account.total(), 200);
+        assert!(account.charge(Part::Values, 801).is_err());
+    }
+
+    #[test]
+    fn whoever_makes_room_hears_of_each_megabyte_whatever_it_is_charged_for() {
+        let account = Account::new(100 << 20);
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let hears = Arc::clone(&heard);
+        account.on_change(move |total| hears.lock().unwrap().push(total));
+        let mut stage = account.charge(Part::Stages, 1000).unwrap();
+        for kilobytes in (0..4096).step_by(64) {
+            stage.try_set(kilobytes << 10).unwrap();
+        }
+        let values = account.charge_regardless(Part::Values, 3 << 20);
+        drop((stage, values));
+        let heard = heard.lock().unwrap();
+        assert!(heard.is_sorted_by_key(|total| *total) || heard.last() == Some(&0), "{heard:?}");
+        assert!((5..20).contains(&heard.len()), "once for each step: {heard:?}");
+        assert!(heard.iter().any(|total| *total >= 6 << 20), "{heard:?}");
+        assert!(*heard.last().unwrap() < TOLD_STEP, "what is given back too: {heard:?}");
     }
 }

@@ -160,8 +160,15 @@ impl RunWriter {
         self.buffer.extend_from_slice(&(key.len() as u32).to_le_bytes());
         self.buffer.extend_from_slice(&(value.len() as u32).to_le_bytes());
         self.buffer.extend_from_slice(key);
-        self.buffer.extend_from_slice(value);
-        if self.buffer.len() >= WRITE_BYTES { self.flush(spill) } else { Ok(()) }
+        if value.len() < WRITE_BYTES {
+            self.buffer.extend_from_slice(value);
+            return if self.buffer.len() >= WRITE_BYTES { self.flush(spill) } else { Ok(()) };
+        }
+        // Written from where it is: it would be there twice.
+        self.flush(spill)?;
+        spill.append(value)?;
+        self.end += value.len() as u64;
+        Ok(())
     }
 
     fn flush(&mut self, spill: &mut dyn Spill) -> Result<()> {
@@ -181,6 +188,11 @@ pub(crate) struct Merged {
 }
 
 impl Merged {
+    /// How long the value of the next record is; 0 at the end.
+    pub(crate) fn next_len(&self) -> usize {
+        self.heads.heap.peek().map_or(0, |head| self.heads.readers[head.run].value_len)
+    }
+
     /// The next record.
     pub(crate) fn next(&mut self) -> Result<Option<Record>> {
         self.heads.next(&*self.spill)

@@ -37,7 +37,8 @@ pub use explain::{
 };
 pub use find::find;
 pub use plan_cache::{
-    clear_filters, clear_plan_cache, clear_plan_of, list_filters, plan_cache_stats, set_filter,
+    bound_plan_caches, clear_filters, clear_plan_cache, clear_plan_of, list_filters,
+    plan_cache_bytes, plan_cache_stats, set_filter,
 };
 pub use repeat::Repeats;
 pub use request::{

@@ -27,12 +27,27 @@ use xxhash_rust::xxh3::Xxh3;
 
 /// Choices of one collection.
 const MAX_ENTRIES: usize = 1000;
-/// Bytes that the choices of all collections may take.
+/// Bytes that the choices of all collections may take, where nothing else was said.
 const MAX_BYTES: usize = 32 << 20;
 /// What a choice takes beside its shape and what is shown of it.
 const ENTRY_BYTES: usize = 512;
 
 static BYTES: AtomicUsize = AtomicUsize::new(0);
+static MOST_BYTES: AtomicUsize = AtomicUsize::new(MAX_BYTES);
+
+/// From now on the choices of all collections take no more than so many bytes, nor than 32 MiB.
+pub fn bound_plan_caches(bytes: usize) {
+    MOST_BYTES.store(bytes.min(MAX_BYTES), Ordering::Relaxed);
+}
+
+/// Bytes that the choices of all collections take.
+pub fn plan_cache_bytes() -> usize {
+    BYTES.load(Ordering::Relaxed)
+}
+
+fn most_bytes() -> usize {
+    MOST_BYTES.load(Ordering::Relaxed)
+}
 
 /// See the top of the file.
 #[derive(Debug, Default)]
@@ -115,7 +130,8 @@ impl PlanCache {
     /// Whether a choice for a shape can be remembered.
     pub(crate) fn has_room_for(&self, shape: &Shape) -> bool {
         shape.is_short()
-            && (BYTES.load(Ordering::Relaxed) < MAX_BYTES / 2 || !self.entries.lock().of.is_empty())
+            && (BYTES.load(Ordering::Relaxed) < most_bytes() / 2
+                || !self.entries.lock().of.is_empty())
     }
 
     /// A plan costs much more than it did: the next queries try again.
@@ -150,11 +166,11 @@ impl PlanCache {
             + shown.trial.iter().map(|(statistics, _)| size(statistics)).sum::<usize>();
         entries.of.remove(&shape);
         while entries.of.len() >= MAX_ENTRIES
-            || BYTES.load(Ordering::Relaxed) + bytes > MAX_BYTES && !entries.of.is_empty()
+            || BYTES.load(Ordering::Relaxed) + bytes > most_bytes() && !entries.of.is_empty()
         {
             entries.forget_oldest();
         }
-        if BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes > MAX_BYTES {
+        if BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes > most_bytes() {
             BYTES.fetch_sub(bytes, Ordering::Relaxed);
             return;
         }

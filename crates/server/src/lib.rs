@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod advisor;
+mod allocator;
 pub mod config;
 mod exposure;
 mod legacy;

@@ -10,6 +10,7 @@
 //! clients that come during a recovery wait for it instead of being refused.
 
 use crate::advisor::{self, Advisor};
+use crate::allocator;
 use crate::config::{Asked, Settings, parse};
 use crate::exposure::Exposure;
 use crate::log::{Destination, Log};
@@ -62,7 +63,7 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     let log = open_log(&os, &settings)?;
     let (sender, events) = sync_channel(16);
     watch_signals(&os, &sender)?;
-    give_memory_back_in_background();
+    allocator::give_back_in_background();
     announce(&settings, cache_size);
 
     let open_files = os::raise_open_file_limit().unwrap_or(1024);
@@ -90,7 +91,11 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     let info = wiring::server_info(&settings, VERSION, port, status_port, max_connections);
     let clients = limits::Account::new(client_memory_bytes(cache_size));
     let (lender, share) = (engine.clone(), clients.capacity() / 2);
-    clients.on_large(move |total| lender.lend_memory(total.saturating_sub(share)));
+    let pages = allocator::Pages::below(process_memory_bytes(cache_size));
+    clients.on_change(move |total| {
+        lender.lend_memory(total.saturating_sub(share));
+        pages.watch(total);
+    });
     let service = build_service(&os, &engine, &settings, info, program, Arc::clone(&clients))?;
     wiring::apply_parameters(&service, &settings)?;
     service.profile_all(settings.profile_level);
@@ -192,14 +197,6 @@ fn watch_signals(os: &Os, sender: &SyncSender<Event>) -> Result<(), StartError> 
     })
 }
 
-/// Lets the allocator return unused pages by itself, not only when somebody allocates: parked
-/// connections allocate nothing.
-fn give_memory_back_in_background() {
-    if let Err(error) = tikv_jemalloc_ctl::background_thread::write(true) {
-        tracing::warn!(target: "CONTROL", %error, "Unused memory is returned later");
-    }
-}
-
 fn announce(settings: &Settings, cache_size: u64) {
     tracing::info!(target: "CONTROL", id = 4615611, pid = std::process::id(), port = settings.port,
         dbPath = %settings.dbpath.display(), cacheSize = cache_size, version = VERSION,
@@ -227,11 +224,19 @@ fn build_service(
     Ok(commands::Service::new(Parts { os: os.clone(), catalog, info, host, memory }))
 }
 
-/// What clients' requests, replies and computations may hold together. All of the process is to stay
-/// below the cache, a quarter of it and 64 MB; a third of what lies beside the cache is left to the
-/// program itself, its threads, and what the allocator loses between objects.
+/// What all of the process is to stay below: the cache, a quarter of it and 64 MB.
+fn process_memory_bytes(cache_size: u64) -> u64 {
+    cache_size.saturating_add(memory_beside_the_cache(cache_size))
+}
+
+fn memory_beside_the_cache(cache_size: u64) -> u64 {
+    cache_size / 4 + (64 << 20)
+}
+
+/// What clients' requests, replies and computations may hold together. A third of what lies beside the
+/// cache is left to the program itself, its threads, and what the allocator loses between objects.
 fn client_memory_bytes(cache_size: u64) -> u64 {
-    (cache_size / 4 + (64 << 20)) / 3 * 2
+    memory_beside_the_cache(cache_size) / 3 * 2
 }
 
 fn write_pid_file(os: &Os, path: Option<&Path>) -> Result<(), StartError> {

@@ -93,16 +93,26 @@ impl Default for Sessions {
 impl Sessions {
     /// How long a session lives after its last use.
     pub const TIMEOUT: Duration = Duration::from_mins(30);
-    /// How many sessions may live at once.
+    /// How many sessions may live at once, where memory has room for them.
     pub const MAX: usize = 1_000_000;
+    /// About what a session takes: its entry here, the state of its newest numbered request, and the
+    /// numbers of some statements of that.
+    pub const BYTES: usize = 320;
 
     /// None yet. `seed` is random, so that clients cannot tell which ids share a shard.
     pub fn new(seed: u64) -> Self {
         Self::with_room(seed, Self::MAX)
     }
 
-    fn with_room(seed: u64, most: usize) -> Self {
+    /// None yet, and never more than `most` or [`Sessions::MAX`].
+    pub fn with_room(seed: u64, most: usize) -> Self {
+        let most = most.clamp(SHARDS, Self::MAX);
         Self { shards: std::array::from_fn(|_| Mutex::default()), seed, most }
+    }
+
+    /// How many may live at once.
+    pub fn most(&self) -> usize {
+        self.most
     }
 
     /// Notes a use of `id` at `now`, creating the session on its first. Where there is no room

@@ -24,8 +24,8 @@ use crate::rotate::begin_epoch;
 use crate::segment::HEADER_BYTES;
 use crate::{Lsn, MAX_PAYLOAD_BYTES, WalOptions};
 
-/// Above this a buffer is given back to the allocator once it is empty.
-const KEEP_BUFFER_BYTES: usize = 16 << 20;
+/// A full buffer's last record may bring so many bytes beside its payload.
+const FRAMING: usize = 64;
 /// One part in so many of a segment file is kept for records that give space back.
 const KEPT_BACK: u64 = 8;
 
@@ -61,8 +61,14 @@ pub struct Wal {
     pub(crate) keep_free: AtomicU64,
     /// Who makes files ahead of their use.
     pub(crate) preparing: Mutex<()>,
+    /// What the two buffers take.
+    memory: [AtomicU64; 2],
     stopped: OnceLock<String>,
 }
+
+/// The places of the buffers in `Wal::memory`.
+const TAIL: usize = 0;
+const PENDING: usize = 1;
 
 struct Tail {
     buf: Vec<u8>,
@@ -166,6 +172,7 @@ impl Wal {
             limit: AtomicU64::new(limit),
             keep_free: AtomicU64::new(0),
             preparing: Mutex::new(()),
+            memory: Default::default(),
             stopped: OnceLock::new(),
         })
     }
@@ -195,6 +202,9 @@ impl Wal {
         let mut tail = self.tail.lock();
         if !matches!(self.need(&tail, len, priority), Need::Nothing) {
             return Ok(None);
+        }
+        if tail.reserve(MARK_BYTES + frame_bytes(len), self.options.buffer_bytes) {
+            self.memory[TAIL].store(tail.buf.capacity() as u64, Ordering::Relaxed);
         }
         let start = tail.end;
         tail.mark(self.salt, self.synced.load(Ordering::Acquire));
@@ -336,6 +346,12 @@ impl Wal {
         self.metrics.stats()
     }
 
+    /// What is appended and not yet written takes so many bytes of memory, the room kept for more
+    /// included.
+    pub fn memory_bytes(&self) -> u64 {
+        self.memory.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
+    }
+
     /// Bytes of segment files, spare ones not counted.
     pub fn disk_bytes(&self) -> u64 {
         let writer = self.writer.lock();
@@ -365,7 +381,12 @@ impl Wal {
     fn write_out_locked(&self, writer: &mut Writer) -> Result<()> {
         self.check_running()?;
         self.write_pending(writer)?;
-        std::mem::swap(&mut self.tail.lock().buf, &mut writer.pending);
+        let mut tail = self.tail.lock();
+        std::mem::swap(&mut tail.buf, &mut writer.pending);
+        for (place, buffer) in [(TAIL, &tail.buf), (PENDING, &writer.pending)] {
+            self.memory[place].store(buffer.capacity() as u64, Ordering::Relaxed);
+        }
+        drop(tail);
         self.write_pending(writer)
     }
 
@@ -373,8 +394,12 @@ impl Wal {
         let mut done = 0;
         let result = self.write_pieces(writer, &mut done);
         writer.pending.drain(..done);
-        if writer.pending.is_empty() && writer.pending.capacity() > KEEP_BUFFER_BYTES {
+        // One that grew for a record larger than itself goes with it.
+        if writer.pending.is_empty()
+            && writer.pending.capacity() > self.options.buffer_bytes + FRAMING
+        {
             writer.pending = Vec::new();
+            self.memory[PENDING].store(0, Ordering::Relaxed);
         }
         result
     }
@@ -434,6 +459,18 @@ impl std::fmt::Debug for Wal {
 impl Tail {
     fn is_full(&self, len: usize, options: &WalOptions) -> bool {
         !self.buf.is_empty() && self.buf.len() + len > options.buffer_bytes
+    }
+
+    /// Makes room for `more` bytes: by doubling up to the buffer's size, and beyond it, which only a
+    /// record larger than that needs, no more than they take. True where the buffer grew.
+    fn reserve(&mut self, more: usize, buffer_bytes: usize) -> bool {
+        let (wanted, held) = (self.buf.len() + more, self.buf.capacity());
+        if wanted <= held {
+            return false;
+        }
+        let room = wanted.max((held * 2).min(buffer_bytes));
+        self.buf.reserve_exact(room - self.buf.len());
+        true
     }
 
     /// Appends a mark where more records were synced than the last mark says.

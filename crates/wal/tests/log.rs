@@ -74,6 +74,25 @@ fn record_longer_than_the_limit_is_refused() {
 }
 
 #[test]
+fn buffers_take_no_more_than_their_size_and_what_a_long_record_took_is_given_back() {
+    let sim = SimOs::new(1);
+    let options = WalOptions { segment_bytes: 1 << 20, buffer_bytes: 100_000, recycle: 2 };
+    let wal = open_at(&sim.os(), Path::new("/log"), options).start_writing().unwrap();
+    let mut most = 0;
+    for length in (0..500).map(|n| n * 37 % 9000) {
+        wal.append(&[&vec![7; length]]).unwrap();
+        most = most.max(wal.memory_bytes());
+    }
+    assert!(most > 100_000 && most <= 2 * (100_000 + 64), "two buffers: {most}");
+    let end = wal.append(&[&vec![7; 900_000]]).unwrap();
+    let long = wal.memory_bytes();
+    assert!((900_000..=900_000 + 100_200).contains(&long), "no more than it is long: {long}");
+    wal.sync_to(end).unwrap();
+    wal.append(&[&[7]]).unwrap();
+    assert!(wal.memory_bytes() <= 2 * (100_000 + 64), "{}", wal.memory_bytes());
+}
+
+#[test]
 fn threads_share_syncs_and_nothing_is_lost() {
     let dir = tempfile::tempdir().unwrap();
     let (os, registry) = (Os::real(), Registry::new());
@@ -178,7 +197,7 @@ fn spare_that_has_the_name_of_a_coming_segment_is_not_used_twice() {
     let newest = sim.files().keys().filter_map(numbers).max().unwrap();
     for number in [1, 2, newest + 2, newest + 3] {
         let path = Path::new("/log").join(wal::format::segment_name(number));
-        sim.os().vfs.open(&path, os::OpenOptions::create()).unwrap();
+        sim.os().vfs.open(&path, OpenOptions::create()).unwrap();
     }
     let mut replay = open(&sim.os());
     replay.seek(begin).unwrap();

@@ -212,7 +212,7 @@ static PARAMETERS: &[Parameter] = &[
     ),
     fixed("maxAcceptableLogicalClockDriftSecs", |_| Bson::Int64(MAX_DRIFT_SECONDS as i64)),
     fixed("maxBSONDepth", |_| Bson::Int32(200)),
-    fixed("maxSessions", |_| Bson::Int32(session::Sessions::MAX as i32)),
+    fixed("maxSessions", |service| Bson::Int32(service.sessions.most() as i32)),
     int("maxTransactionLockRequestTimeoutMillis", 0, |service| &service.lock_patience_ms),
     whole(
         "minSnapshotHistoryWindowInSeconds",

@@ -190,6 +190,7 @@ fn memory(_service: &Service, writer: &mut Writer) {
 
 /// Who holds how much: clients' part, the engine's part, and what the allocator says of both.
 fn memory_account(service: &Service, writer: &mut Writer) {
+    service.count_memory();
     let account = &service.memory;
     let clients = writer.begin_document("clients");
     writer.long("capacity", account.capacity());

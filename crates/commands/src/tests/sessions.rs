@@ -22,6 +22,28 @@ fn session_is_started_used_and_ended() {
 }
 
 #[test]
+fn what_sessions_and_statistics_take_is_in_the_account() {
+    let client = Client::new();
+    let part = |name: &str| {
+        let status = client.ok("admin", doc! { "serverStatus": 1 });
+        let account = status.get_document("memoryAccount").unwrap();
+        let clients = account.get_document("clients").unwrap();
+        clients.get_document("parts").unwrap().get_i64(name).unwrap()
+    };
+    for byte in 0..50 {
+        client.ok("test", doc! { "ping": 1, "lsid": lsid(byte) });
+        client.ok("test", doc! { "insert": format!("c{byte}"), "documents": [{ "_id": 1 }] });
+    }
+    assert_eq!(part("sessions"), 50 * session::Sessions::BYTES as i64);
+    let top = client.service.metrics.top_bytes();
+    assert!(top > 50 * 100, "50 collections were used: {top}");
+    assert!(part("statistics") >= top as i64);
+    client.ok("admin", doc! { "killAllSessions": [] });
+    client.ok("test", doc! { "dropDatabase": 1 });
+    assert_eq!((part("sessions"), client.service.metrics.top_bytes()), (0, 0));
+}
+
+#[test]
 fn malformed_session_ids_are_refused() {
     let client = Client::new();
     for (id, code) in [

@@ -257,6 +257,30 @@ fn the_same_write_sent_twice_is_done_once() {
 }
 
 #[test]
+fn a_session_keeps_no_long_list_of_statements_and_still_knows_them() {
+    let client = Client::new();
+    let one = |n: i32| doc! { "q": { "_id": n }, "u": { "$inc": { "n": 1 } }, "upsert": true };
+    let updates: Vec<Document> = (0..40).map(one).collect();
+    let batch = doc! { "update": "c", "updates": updates };
+    let first = client.ok("db", retryable(batch.clone(), 7));
+    client.service.numbered.edit_idle(|_, state| {
+        assert!(matches!(state.phase, crate::transactions::Phase::Recorded), "it is on disk");
+        None::<()>
+    });
+    let mut second = client.ok("db", retryable(batch, 7));
+    let retried = second.remove("retriedStmtIds");
+    assert_eq!(retried.and_then(|list| list.as_array().map(Vec::len)), Some(40));
+    assert_eq!(first, second);
+    let counted = client.ok("db", doc! { "count": "c", "query": { "n": 1 } });
+    assert_eq!(counted.get_i32("n").ok(), Some(40), "each was done once");
+    let old = client.run("db", retryable(increment(2), 6));
+    assert_eq!(code(&old), 225, "its number is known");
+    let commit = doc! { "commitTransaction": 1, "autocommit": false };
+    assert_eq!(code(&client.run("admin", retryable(commit, 7))), 251, "it is no transaction");
+    client.ok("db", retryable(increment(2), 8));
+}
+
+#[test]
 fn retried_batch_does_only_what_is_missing() {
     let client = Client::new();
     let half = doc! { "insert": "c", "documents": [{ "_id": 1 }, { "_id": 2 }] };

@@ -41,7 +41,9 @@ pub(super) fn transaction(
         *state = SessionState { number, phase: Phase::Open(Box::new(open)) };
         return Ok(());
     }
-    if number > state.number || matches!(state.phase, Phase::Retryable(_) | Phase::Fresh) {
+    if number > state.number
+        || matches!(state.phase, Phase::Retryable(_) | Phase::Recorded | Phase::Fresh)
+    {
         return Err(no_such(format!(
             "Given transaction number {number} does not match any in-progress transactions. The \
              active transaction number is {}",
@@ -112,7 +114,7 @@ impl Phase {
             Self::Open(_) => "TxnState::InProgress",
             Self::Committed => "TxnState::Committed",
             Self::Aborted => "TxnState::AbortedWithoutPrepare",
-            Self::Retryable(_) => "TxnState::ExecutedRetryableWrite",
+            Self::Retryable(_) | Self::Recorded => "TxnState::ExecutedRetryableWrite",
         }
     }
 }

@@ -36,6 +36,7 @@ struct Undo {
 pub(crate) struct WriteSet {
     dictionaries: BTreeMap<u64, Arc<Writes>>,
     bytes: u64,
+    longest: u64,
     /// Every write since the first savepoint, newest last.
     undo: Vec<Undo>,
     undoable: AtomicBool,
@@ -94,6 +95,11 @@ impl WriteSet {
     /// Bytes that were written, roughly.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Bytes of the longest key and value that were written.
+    pub(crate) fn longest(&self) -> u64 {
+        self.longest
     }
 
     /// Bytes in memory, roughly.
@@ -214,10 +220,12 @@ impl WriteSet {
         key: &[u8],
         value: Option<&[u8]>,
     ) -> Result<()> {
+        let length = key.len() + value.map_or(0, <[u8]>::len);
+        self.longest = self.longest.max(length as u64);
         if let Some(spilled) = &mut self.spill {
             let noted = self.undoable.load(Ordering::Relaxed);
             spilled.spill.write(dictionary, key, value, noted)?;
-            self.bytes += WRITE_BYTES + (key.len() + value.map_or(0, <[u8]>::len)) as u64;
+            self.bytes += WRITE_BYTES + length as u64;
             return Ok(());
         }
         self.write_in_memory(dictionary, key, value.map(Into::into));

@@ -252,6 +252,9 @@ impl Default for References<'_> {
     }
 }
 
+/// Room for so many comes first.
+const FEW_REFERENCES: usize = 16;
+
 impl<'v> References<'v> {
     /// Adds the elements of an array behind those there.
     pub(crate) fn extend(&mut self, array: &'v RawArray) -> Result<()> {
@@ -262,9 +265,21 @@ impl<'v> References<'v> {
     }
 
     pub(crate) fn push(&mut self, element: RawBsonRef<'v>) -> Result<()> {
-        let bytes = (self.items.len() + 1).saturating_mul(std::mem::size_of::<RawBsonRef<'_>>());
-        self.memory.reach(bytes)?;
+        if self.items.len() == self.items.capacity() {
+            self.grow()?;
+        }
         self.items.push(element);
+        Ok(())
+    }
+
+    /// Makes room for half as many again. For a moment they stand in the old place and the new.
+    fn grow(&mut self) -> Result<()> {
+        let bytes = |items: usize| items.saturating_mul(std::mem::size_of::<RawBsonRef<'_>>());
+        let (held, len) = (self.items.capacity(), self.items.len());
+        let wanted = held.saturating_add(held / 2).max(FEW_REFERENCES);
+        self.memory.reach(bytes(held.saturating_add(wanted)))?;
+        self.items.reserve_exact(wanted - len);
+        self.memory.shrink(bytes(self.items.capacity()));
         Ok(())
     }
 
@@ -308,10 +323,9 @@ impl<'v> std::ops::Deref for References<'v> {
     }
 }
 
-/// What takes so many bytes is there one and a half times while it is moved to where there is room for it
-/// to grow.
+/// What takes so many bytes is there twice while it is moved to where there is room for it to grow.
 fn while_growing(bytes: usize) -> usize {
-    bytes.saturating_add(bytes / 2)
+    bytes.saturating_mul(2)
 }
 
 /// An array that is being made: polls, and is charged before it grows.

@@ -143,7 +143,7 @@ impl Tree {
 
     /// What the tree has counted since it was opened; sizes are zero. Touches no lock.
     pub fn counters(&self) -> Stats {
-        let counters = &self.home.counters;
+        let Some(counters) = self.home.counters.get() else { return Stats::default() };
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
             drains: read(&counters.drains),

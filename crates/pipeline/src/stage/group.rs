@@ -15,7 +15,7 @@ use expr::accumulator::{Accumulator, AccumulatorSpec};
 use expr::agg::{Expression, Variables};
 use expr::raw::Writer;
 use keystring::{Collation, Direction, KeyBuilder};
-use limits::KeyMap;
+use limits::{KeyMap, LARGE_BYTES};
 use std::sync::Arc;
 
 /// A parsed group.
@@ -110,7 +110,7 @@ impl Group {
     }
 
     fn finish(&self, id: RawBsonRef<'_>, states: Vec<Accumulator>) -> Result<RawDocumentBuf> {
-        let mut out = Writer::default();
+        let mut out = Writer::with_capacity(written_bytes(&states));
         let open = out.begin();
         out.value("_id", id);
         for ((name, _), state) in self.fields.iter().zip(states) {
@@ -125,7 +125,7 @@ impl Group {
 
     /// `{"": id, "": partial, …}`: how a group is spilled.
     fn partial(entry: &Entry) -> Result<RawDocumentBuf> {
-        let mut out = Writer::default();
+        let mut out = Writer::with_capacity(written_bytes(&entry.states));
         let open = out.begin();
         out.value("", entry.id.as_raw_bson_ref());
         for state in &entry.states {
@@ -145,6 +145,14 @@ impl Group {
         }
         Ok(())
     }
+}
+
+/// Room for the states of a group where they are written to: one that is large is not copied again and
+/// again as what it is written to grows.
+fn written_bytes(states: &[Accumulator]) -> usize {
+    const BESIDE: usize = 512;
+    let gathered: usize = states.iter().map(Accumulator::bytes).sum();
+    if gathered < LARGE_BYTES { 0 } else { gathered.saturating_add(BESIDE) }
 }
 
 pub(crate) struct GroupSource {
@@ -219,6 +227,7 @@ impl GroupSource {
                 spill(&mut runs, &mut table)?;
                 self.held.release();
                 let mut merged = runs.merge(&*self.run.env)?;
+                self.held.must_fit(merged.next_len())?;
                 let first = merged.next()?;
                 Ok(State::Merging(merged, first))
             }
@@ -261,13 +270,17 @@ impl GroupSource {
             .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "a spilled group lacks its key"))??;
         let id = id.value()?;
         let mut states = self.group.start(id, &self.run.variables)?;
-        self.group.merge(&mut states, &first)?;
+        // What is merged, and twice what it becomes: it grows by being copied.
         self.held.release();
+        let first_bytes = first.as_bytes().len();
+        self.held.must_fit(3 * first_bytes)?;
+        self.group.merge(&mut states, &first)?;
         loop {
+            let gathered: usize = states.iter().map(Accumulator::bytes).sum();
+            let next = merged.next_len();
+            self.held.must_fit(first_bytes + 2 * gathered + 3 * next)?;
             match merged.next()? {
                 Some((next_key, bytes)) if next_key == key => {
-                    let gathered: usize = states.iter().map(Accumulator::bytes).sum();
-                    self.held.must_fit(2 * (gathered + bytes.len()))?;
                     self.group.merge(&mut states, &document_from(bytes)?)?;
                 }
                 other => {

@@ -69,6 +69,23 @@ fn spilled_group_equals_group_in_memory() {
 }
 
 #[test]
+fn large_groups_are_written_from_where_they_are_and_merged_again() {
+    let documents: Vec<Document> = (0..240)
+        .map(|i| doc! {"_id": i, "k": i % 2, "s": format!("{i} {}", "x".repeat(10_000))})
+        .collect();
+    let stages = [
+        doc! {"$group": {"_id": "$k", "all": {"$push": "$s"}, "ids": {"$push": "$_id"}}},
+        doc! {"$sort": {"_id": 1}},
+    ];
+    let roomy = run(&World::with(&[("c", &documents)]), &stages).unwrap();
+    // A run holds two groups of 400 kB each, and more than one run holds both.
+    let options = ExecOptions { memory_limit_bytes: 800_000, allow_disk_use: true };
+    let world = World::with_options(&[("c", &documents)], options, LookupHint::Hash);
+    assert_eq!(run(&world, &stages).unwrap(), roomy);
+    assert!(world.spills.load(Ordering::Relaxed) > 0);
+}
+
+#[test]
 fn spilled_facet_input_is_read_by_every_pipeline() {
     let facet = doc! {"$facet": {
         "count": [{"$count": "n"}],
