@@ -12,10 +12,9 @@ use expr::Path;
 use expr::path::LeafArrays;
 use expr::raw;
 use keystring::{Collation, Direction, KeyBuilder};
-use limits::{Growth, Part};
-use std::collections::{BTreeSet, HashMap};
+use limits::{Growth, KeyMap, Part};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use xxhash_rust::xxh3::Xxh3Builder;
 
 /// The reply must fit into one document.
 const MAX_REPLY_BYTES: usize = 16 << 20;
@@ -67,7 +66,7 @@ struct Values {
 impl Values {
     fn new(key: &str, query: &Canonical) -> Self {
         let found = Found {
-            values: HashMap::default(),
+            values: KeyMap::default(),
             bytes: 0,
             memory: Growth::new(Part::Stages),
             spare: Vec::new(),
@@ -100,7 +99,7 @@ impl Values {
 
 /// Values by their keys.
 struct Found {
-    values: HashMap<Vec<u8>, RawBson, Xxh3Builder>,
+    values: KeyMap<Vec<u8>, RawBson>,
     /// Of the keys, which are about as long as the values.
     bytes: usize,
     memory: Growth,

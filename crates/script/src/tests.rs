@@ -316,7 +316,7 @@ fn every_refusal_of_memory_is_an_error() {
         return { json: JSON.stringify(parts), sorted: parts.map(p => p.a).sort(), m: /x(\\d)/.exec('x1')[1],
                  id: new ObjectId(), n: NumberLong(5), caught: (() => { try { null.x } catch (e) { return e.stack } })() } }";
     let mut granted = 0;
-    let refused = (1..).find(|_| {
+    let refused = (1..100_000).find(|_| {
         heap::planted::refuse_after(granted);
         let outcome = call(source, Bson::Document(doc! { "a": [1, "text"] }));
         let all_were_granted = heap::planted::end().is_some_and(|left| left > 0);
