@@ -29,6 +29,9 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
+/// What the program takes at least, whatever its cache: its code, its threads, and what the allocator loses.
+const PROGRAM_BYTES: u64 = 36 << 20;
+
 /// How often idle cursors and sessions are looked for.
 const HOUSEKEEPING: Duration = Duration::from_secs(4);
 
@@ -234,9 +237,11 @@ fn memory_beside_the_cache(cache_size: u64) -> u64 {
 }
 
 /// What clients' requests, replies and computations may hold together. A third of what lies beside the
-/// cache is left to the program itself, its threads, and what the allocator loses between objects.
+/// cache is left to the program itself, its threads, and what the allocator loses between objects; with a
+/// small cache that is [`PROGRAM_BYTES`].
 fn client_memory_bytes(cache_size: u64) -> u64 {
-    memory_beside_the_cache(cache_size) / 3 * 2
+    let beside = memory_beside_the_cache(cache_size);
+    beside - (beside / 3).max(PROGRAM_BYTES)
 }
 
 fn write_pid_file(os: &Os, path: Option<&Path>) -> Result<(), StartError> {
