@@ -443,7 +443,8 @@ impl Environment {
         }
     }
 
-    /// The waiting dictionary with the largest debt, of those to choose from. Where writers will not soon be slowed, nothing
+    /// The waiting dictionary with the largest debt, of those to choose from. Where writers will not
+    /// soon be slowed, nothing
     /// while readers are given way, and nothing beside others at work unless a tree is far over its
     /// budget or nobody uses the engine: otherwise one flusher is enough, and the other cores are
     /// the clients'. While half of the flushers merge the others do not, unless nobody uses the

@@ -100,7 +100,7 @@ impl Environment {
 
     /// Whether some dropped dictionaries are still held.
     pub(crate) fn has_dropped(&self) -> bool {
-        self.directory.all().iter().any(|dictionary| dictionary.dropped().is_some())
+        !self.directory.those(|dictionary| dictionary.dropped().is_some()).is_empty()
     }
 
     /// The log, open for writing.

@@ -79,6 +79,22 @@ fn ask(filter: Document, update: Document) -> Ask {
     Ask { filter, update: Bson::Document(update), multi: false, upsert: false }
 }
 
+/// A statement without options.
+fn plain<'a>(filter: &'a bson::RawDocument, update: RawBsonRef<'a>) -> UpdateStatement<'a> {
+    UpdateStatement {
+        filter,
+        update,
+        multi: false,
+        upsert: false,
+        array_filters: None,
+        hint: None,
+        collation: None,
+        constants: None,
+        sort: None,
+        is_delta: false,
+    }
+}
+
 impl Ask {
     fn multi(mut self) -> Self {
         self.multi = true;
@@ -94,16 +110,9 @@ impl Ask {
         let filter = raw(&self.filter);
         let update = bson::RawBson::try_from(self.update).unwrap();
         let statement = UpdateStatement {
-            filter: &filter,
-            update: update.as_raw_bson_ref(),
             multi: self.multi,
             upsert: self.upsert,
-            array_filters: None,
-            hint: None,
-            collation: None,
-            constants: None,
-            sort: None,
-            is_delta: false,
+            ..plain(&filter, update.as_raw_bson_ref())
         };
         let request = UpdateRequest { updates: &[statement], ordered: true, let_variables: None };
         update_of(room, &request)
@@ -435,18 +444,7 @@ fn a_full_disk_is_an_error_of_the_statements_that_find_no_room() {
         assert_eq!(codes(&result.errors), expected);
     }
     let (filter, change) = (raw(&doc! { "_id": 0 }), raw(&doc! { "$set": { "more": text(7) } }));
-    let statement = || UpdateStatement {
-        filter: &filter,
-        update: RawBsonRef::Document(&change),
-        multi: false,
-        upsert: false,
-        array_filters: None,
-        hint: None,
-        collation: None,
-        constants: None,
-        sort: None,
-        is_delta: false,
-    };
+    let statement = || plain(&filter, RawBsonRef::Document(&change));
     let request =
         UpdateRequest { updates: &[statement(), statement()], ordered: false, let_variables: None };
     let result = update(&mut room.ctx(), &room.ns, &request).unwrap();
