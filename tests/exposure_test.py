@@ -4,6 +4,7 @@ the data directory that is taken under `fsyncLock`.
 Each test says what holds; numbers are those of the security design's findings.
 """
 
+import contextlib
 import http.client
 import json
 import os
@@ -45,9 +46,14 @@ def files_are_for_their_user_alone_whatever_the_umask_is():
         with server, server.client() as client:
             client.a.b.insert_one({})
             client.admin.command("checkpoint")
+            looked_at = 0
             for folder, folders, files in os.walk(server.dbpath):
                 for name in [folder] + [os.path.join(folder, name) for name in folders + files]:
-                    assert mode(name) & 0o077 == 0, (name, oct(mode(name)))
+                    # The server goes on beside: a file of the log may have got another name.
+                    with contextlib.suppress(FileNotFoundError):
+                        assert mode(name) & 0o077 == 0, (name, oct(mode(name)))
+                        looked_at += 1
+            assert looked_at >= 5, looked_at
             assert mode(os.path.join(server.home, "pid")) == 0o600
             assert mode(os.path.join(sockets, f"mongodb-{server.port}.sock")) == 0o700
             assert os.listdir(sockets) == [f"mongodb-{server.port}.sock"]
@@ -138,6 +144,11 @@ def a_copy_under_fsync_lock_opens_with_everything_before_it():
 
         writer = threading.Thread(target=write)
         writer.start()
+        # A copy by any tool finds what it has listed: no file comes, goes or gets another name.
+        listed = sorted(os.walk(server.dbpath))
+        for _ in range(20):
+            time.sleep(0.1)
+            assert sorted(os.walk(server.dbpath)) == listed
         copy = Fernd("--cacheSize", "64M")
         os.makedirs(os.path.join(copy.dbpath, "journal"), 0o700)
         shutil.copy(os.path.join(server.dbpath, "fern.data"), copy.dbpath)

@@ -4,6 +4,7 @@ through /proc, stopped (or killed) by process id.
 The binary is named by the environment variable FERND, as `cargo xtask` sets it.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -136,8 +137,10 @@ class Fernd:
         total = 0
         for folder, _, files in os.walk(self.dbpath):
             for name in files:
-                if not name.startswith(tuple(but)):
-                    total += os.stat(os.path.join(folder, name)).st_blocks * 512
+                # The server goes on beside: a file may be gone before it is looked at.
+                with contextlib.suppress(FileNotFoundError):
+                    if not name.startswith(tuple(but)):
+                        total += os.stat(os.path.join(folder, name)).st_blocks * 512
         return total
 
 

@@ -1,7 +1,7 @@
 //! A hot backup: a checkpoint whose files may be copied while the engine goes on.
 //!
 //! While a [`Backup`] lives, nothing it names is overwritten and the log is kept from the
-//! checkpoint on. Copy the data file first, then the log segments; opening the copy is a recovery.
+//! checkpoint on, each of its files under the name it has. Copy the data file first, then the log segments; opening the copy is a recovery.
 
 use crate::environment::Environment;
 use crate::{Result, Timestamp};
@@ -21,6 +21,7 @@ impl Backup {
     pub(crate) fn begin(environment: &Arc<Environment>) -> Result<Self> {
         // First the hold, so that the checkpoint does not trim what the copy needs.
         let log_position = environment.log.needed.lock().hold();
+        environment.wal().hold_names();
         let pin = environment.blocks.pin();
         let backup = Self {
             environment: Arc::clone(environment),
@@ -50,6 +51,7 @@ impl Backup {
 
 impl Drop for Backup {
     fn drop(&mut self) {
+        self.environment.wal().release_names();
         self.environment.log.needed.lock().release(self.log_position);
     }
 }

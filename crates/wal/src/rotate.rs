@@ -57,7 +57,10 @@ impl Wal {
     pub fn prepare(&self) -> Result<bool> {
         self.check_running()?;
         let Some(_alone) = self.preparing.try_lock() else { return Ok(false) };
-        if self.options.recycle == 0 || !self.writer.lock().ready.is_empty() {
+        if self.options.recycle == 0
+            || self.are_names_held()
+            || !self.writer.lock().ready.is_empty()
+        {
             return Ok(false);
         }
         self.make_file(Priority::Ordinary, |maker, _| maker.fill())?;
@@ -92,7 +95,12 @@ impl Wal {
             // Beginning a segment moves a file from one list to the other, so that this stays.
             let number = writer.segment().header.number + 1 + writer.ready.len() as u64;
             let path = self.dir.join(segment_name(number));
-            let best = SegmentMaker::best(&path, &writer.spares);
+            // A copy of the directory needs the other spares under the names that they have.
+            let best = if self.are_names_held() {
+                writer.spares.iter().position(|spare| *spare == path)
+            } else {
+                SegmentMaker::best(&path, &writer.spares)
+            };
             (number, best.map(|at| writer.spares.remove(at)))
         };
         let recycled = spare.is_some();
@@ -144,9 +152,13 @@ impl Wal {
     }
 
     /// Removes the old files that wait to be used again; says how many bytes they were long. For a
-    /// disk that is short of space.
+    /// disk that is short of space. None while names are held.
     pub fn remove_spares(&self) -> Result<u64> {
         self.check_running()?;
+        let _alone = self.preparing.lock();
+        if self.are_names_held() {
+            return Ok(0);
+        }
         let unwanted = std::mem::take(&mut self.writer.lock().spares);
         let mut bytes = 0;
         for path in &unwanted {
@@ -161,7 +173,7 @@ impl Wal {
     }
 
     /// Lets go of whole segments before `lsn`, which a completed checkpoint contains. Touches the
-    /// disk.
+    /// disk. While names are held the files stay, as spares.
     pub fn trim(&self, lsn: Lsn) -> Result<()> {
         self.check_running()?;
         let unwanted: Vec<PathBuf> = {
@@ -170,13 +182,36 @@ impl Wal {
                 let oldest = writer.segments.pop_front().map(|segment| segment.path);
                 writer.spares.extend(oldest);
             }
-            let more = writer.spares.len().saturating_sub(self.options.recycle);
+            let more = if self.are_names_held() {
+                0
+            } else {
+                writer.spares.len().saturating_sub(self.options.recycle)
+            };
             writer.spares.drain(..more).collect()
         };
         for path in &unwanted {
             self.os.vfs.remove_file(path).map_err(|e| Error::io("remove", path, e))?;
         }
         if unwanted.is_empty() { Ok(()) } else { self.maker().sync_names() }
+    }
+
+    /// From here to [`Wal::release_names`] every file in the directory keeps its name, so that whoever
+    /// copies the directory finds what he has listed; and none is made ahead of its use, so that the
+    /// directory stays as it is while nobody appends. Waits for a file that is being made. A trim that
+    /// runs meanwhile may still remove files.
+    pub fn hold_names(&self) {
+        self.names_held.fetch_add(1, Ordering::AcqRel);
+        drop(self.preparing.lock());
+    }
+
+    /// Takes back one [`Wal::hold_names`].
+    pub fn release_names(&self) {
+        let before = self.names_held.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "names are released as often as they are held");
+    }
+
+    fn are_names_held(&self) -> bool {
+        self.names_held.load(Ordering::Acquire) > 0
     }
 
     fn maker(&self) -> SegmentMaker<'_> {

@@ -61,6 +61,8 @@ pub struct Wal {
     pub(crate) keep_free: AtomicU64,
     /// Who makes files ahead of their use.
     pub(crate) preparing: Mutex<()>,
+    /// How many copies of the directory are under way: while there is one, no file loses its name.
+    pub(crate) names_held: AtomicU64,
     /// What the two buffers take.
     memory: [AtomicU64; 2],
     stopped: OnceLock<String>,
@@ -172,6 +174,7 @@ impl Wal {
             limit: AtomicU64::new(limit),
             keep_free: AtomicU64::new(0),
             preparing: Mutex::new(()),
+            names_held: AtomicU64::new(0),
             memory: Default::default(),
             stopped: OnceLock::new(),
         })

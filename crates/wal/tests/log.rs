@@ -158,6 +158,32 @@ fn trim_bounds_the_files_and_reuses_them() {
 }
 
 #[test]
+fn files_keep_their_names_while_the_directory_is_copied() {
+    let sim = SimOs::new(1);
+    let wal = open(&sim.os()).start_writing().unwrap();
+    let write = |records: usize| {
+        for _ in 0..records {
+            let end = wal.append(&[&[1; 400]]).unwrap();
+            wal.sync_to(end).unwrap();
+            wal.trim(end).unwrap();
+            wal.prepare().unwrap();
+        }
+    };
+    write(20);
+    wal.hold_names();
+    let listed: Vec<PathBuf> = sim.files().into_keys().collect();
+    assert!(!wal.prepare().unwrap() && wal.remove_spares().unwrap() == 0);
+    assert_eq!(sim.files().into_keys().collect::<Vec<_>>(), listed, "at rest nothing changes");
+    write(20);
+    let after = sim.files();
+    assert!(listed.iter().all(|path| after.contains_key(path)), "{listed:?}");
+    assert!(after.len() > listed.len(), "what is appended gets files of its own");
+    wal.release_names();
+    write(1);
+    assert!(sim.files().len() <= 4, "{:?}", sim.files().keys());
+}
+
+#[test]
 fn prepared_file_becomes_the_next_segment() {
     let (sim, registry) = (SimOs::new(1), Registry::new());
     let metrics = Metrics::new(&registry);
