@@ -9,6 +9,7 @@ mod bench;
 mod drivers;
 mod gates;
 mod manual;
+mod package;
 mod run;
 mod servers;
 mod steps;
@@ -136,6 +137,15 @@ enum Task {
     BenchSmoke(bench::Options),
     /// The manual's shell examples, run as a reader would.
     Manual,
+    /// The Debian package, under `target/package`.
+    Package {
+        /// Install it in a fresh Debian root, start, upgrade, remove and purge it there.
+        #[arg(long)]
+        check: bool,
+        /// Of the tests' build, which is quick to make and has assertions; not for users.
+        #[arg(long)]
+        fast: bool,
+    },
     /// Ten thousand open connections, a thousand of them active.
     Connections {
         /// Arguments handed on to the script (`--help` lists them).
@@ -186,6 +196,9 @@ fn carry_out(task: Task) -> Result<()> {
         Task::Gates { arguments } => gates::gates(&arguments),
         Task::BenchSmoke(options) => bench::smoke(Build::Release, &options),
         Task::Manual => manual::examples(Build::Alone),
+        Task::Package { check, fast } => {
+            package::package(if fast { Build::Alone } else { Build::Release }, check)
+        }
         Task::Connections { arguments } => {
             drivers::script(Build::Alone, "connections.py", &arguments)
         }

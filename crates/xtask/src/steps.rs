@@ -2,7 +2,7 @@
 
 use crate::drivers::{self, Build};
 use crate::run::{cargo, run, target};
-use crate::{bench, manual, tidy, tools};
+use crate::{bench, manual, package, tidy, tools};
 use anyhow::{Result, bail};
 
 type Step = (&'static str, fn() -> Result<()>);
@@ -39,6 +39,8 @@ const STEPS: &[Step] = &[
     ("contention", || drivers::isolation(&words("contention --seconds 5 --replica-set"))),
     ("bench", bench::short),
     ("manual", || manual::examples(Build::WithTests)),
+    // Half a minute, and one more where the Debian root is not there yet.
+    ("package", || package::package(Build::WithTests, true)),
     ("iibench", || {
         drivers::script(Build::WithTests, "iibench.py", &words("--docs 300000 --cache-size 64M"))
     }),
