@@ -5,7 +5,7 @@
 
 use crate::{DictionaryId, DictionaryOptions, Error, Result};
 use ftree::{Tree, TreeOptions};
-use os::{LANES, Padded};
+use os::{Padded, STRIPES};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -111,7 +111,7 @@ impl Dictionary {
     }
 }
 
-/// A counted handle on a dictionary, of one lane: threads that work in the same dictionary do not
+/// A counted handle on a dictionary, of one stripe: threads that work in the same dictionary do not
 /// write to one count.
 #[derive(Clone)]
 pub(crate) struct Found(Arc<Padded<Arc<Dictionary>>>);
@@ -123,24 +123,24 @@ impl Deref for Found {
     }
 }
 
-/// Dictionaries that a lane remembers. Beyond these it begins anew: what is looked up again costs one lock
-/// more, and idle dictionaries, of which there may be many, cost no handle in each lane.
-const LANE_DICTIONARIES: usize = 1024;
+/// Dictionaries that a stripe remembers. Beyond these it begins anew: what is looked up again costs one lock
+/// more, and idle dictionaries, of which there may be many, cost no handle in each stripe.
+const STRIPE_DICTIONARIES: usize = 1024;
 
-/// What one lane has looked up.
-type Lane = RwLock<BTreeMap<u64, Found>>;
+/// What one stripe has looked up.
+type Stripe = RwLock<BTreeMap<u64, Found>>;
 
 pub(crate) struct Directory {
     map: RwLock<BTreeMap<u64, Arc<Dictionary>>>,
-    /// What each lane has looked up and is still in `map`. Locked before `map`.
-    lanes: Box<[Padded<Lane>; LANES]>,
+    /// What each stripe has looked up and is still in `map`. Locked before `map`.
+    stripes: Box<[Padded<Stripe>; STRIPES]>,
     next: AtomicU64,
 }
 
 impl Directory {
     pub(crate) fn new() -> Self {
-        let lanes = Box::new(std::array::from_fn(|_| Padded::default()));
-        Self { map: RwLock::default(), lanes, next: AtomicU64::new(DictionaryId::ROOT.0 + 1) }
+        let stripes = Box::new(std::array::from_fn(|_| Padded::default()));
+        Self { map: RwLock::default(), stripes, next: AtomicU64::new(DictionaryId::ROOT.0 + 1) }
     }
 
     /// A number no dictionary ever had.
@@ -163,24 +163,24 @@ impl Directory {
     }
 
     pub(crate) fn remove(&self, id: u64) {
-        // The map first: a lane that looks it up meanwhile has done so before its lock is ours.
+        // The map first: a stripe that looks it up meanwhile has done so before its lock is ours.
         self.map.write().remove(&id);
-        for lane in self.lanes.iter() {
-            lane.write().remove(&id);
+        for stripe in self.stripes.iter() {
+            stripe.write().remove(&id);
         }
     }
 
     pub(crate) fn find(&self, id: u64) -> Option<Found> {
-        let lane = &self.lanes[os::lane()];
-        if let Some(found) = lane.read().get(&id) {
+        let stripe = &self.stripes[os::stripe()];
+        if let Some(found) = stripe.read().get(&id) {
             return Some(found.clone());
         }
-        let mut lane = lane.write();
+        let mut stripe = stripe.write();
         let dictionary = Arc::clone(self.map.read().get(&id)?);
-        if lane.len() >= LANE_DICTIONARIES {
-            lane.clear();
+        if stripe.len() >= STRIPE_DICTIONARIES {
+            stripe.clear();
         }
-        Some(lane.entry(id).or_insert_with(|| Found(Arc::new(Padded(dictionary)))).clone())
+        Some(stripe.entry(id).or_insert_with(|| Found(Arc::new(Padded(dictionary)))).clone())
     }
 
     /// The dictionary as a snapshot sees it.

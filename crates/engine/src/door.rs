@@ -1,26 +1,26 @@
 //! Doors: counted handles on the environment that threads do not share.
 //!
 //! Every snapshot keeps the environment alive. One common count would have every read write to
-//! one cache line twice; each lane of threads has a door instead, with a count of its own.
+//! one cache line twice; each stripe has a door instead, with a count of its own.
 
 use crate::environment::Environment;
 use locktree::LockTable;
-use os::{LANES, Padded};
+use os::{Padded, STRIPES};
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// One lane's handle on the environment.
+/// One stripe's handle on the environment.
 pub(crate) struct Door(Padded<Inside>);
 
 struct Inside {
     environment: Arc<Environment>,
-    lane: usize,
+    stripe: usize,
 }
 
 impl Door {
-    /// The lane whose share of what is split it uses, whichever thread holds it.
-    pub(crate) fn lane(&self) -> usize {
-        self.0.lane
+    /// The stripe whose share of what is split it uses, whichever thread holds it.
+    pub(crate) fn stripe(&self) -> usize {
+        self.0.stripe
     }
 }
 
@@ -41,20 +41,20 @@ impl Deref for ToLocks {
     }
 }
 
-/// A door for each lane.
-pub(crate) struct Doors([Arc<Door>; LANES]);
+/// A door for each stripe.
+pub(crate) struct Doors([Arc<Door>; STRIPES]);
 
 impl Doors {
     pub(crate) fn new(environment: &Arc<Environment>) -> Self {
-        let door = |lane| {
+        let door = |stripe| {
             let environment = Arc::clone(environment);
-            Arc::new(Door(Padded(Inside { environment, lane })))
+            Arc::new(Door(Padded(Inside { environment, stripe })))
         };
         Self(std::array::from_fn(door))
     }
 
     /// The calling thread's.
     pub(crate) fn mine(&self) -> &Arc<Door> {
-        &self.0[os::lane()]
+        &self.0[os::stripe()]
     }
 }

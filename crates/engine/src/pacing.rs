@@ -15,7 +15,7 @@ use crate::environment::Environment;
 use crate::settings::Background;
 use crate::{Error, Result};
 use cachetable::Part;
-use os::{LANES, Padded, Wait, Waits};
+use os::{Padded, STRIPES, Wait, Waits};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -72,8 +72,8 @@ pub(crate) struct Memory {
     rate: AtomicU64,
     /// When a writer last found memory filling, in microseconds of the monotonic clock.
     filling: AtomicU64,
-    /// Nanoseconds that the writers of each lane have yet to wait.
-    owed: [Padded<AtomicU64>; LANES],
+    /// Nanoseconds that the writers of each stripe have yet to wait.
+    owed: [Padded<AtomicU64>; STRIPES],
     room: Room,
 }
 
@@ -169,14 +169,14 @@ impl Memory {
         bytes.saturating_mul(1_000_000_000) / rate
     }
 
-    /// Adds a wait to what the calling thread's lane owes; says how long to wait now, if at all.
+    /// Adds a wait to what the calling thread's stripe owes; says how long to wait now, if at all.
     fn owe(&self, nanos: u64) -> Option<Duration> {
-        let owed = &self.owed[os::lane()].0;
+        let owed = &self.owed[os::stripe()].0;
         let all = owed.fetch_add(nanos, Ordering::Relaxed) + nanos;
         if all < SHORTEST_DELAY_US * 1000 {
             return None;
         }
-        // Another thread of the lane may have paid meanwhile.
+        // Another thread of the stripe may have paid meanwhile.
         Some(Duration::from_nanos(owed.swap(0, Ordering::Relaxed)))
     }
 }

@@ -84,7 +84,7 @@ impl Txn {
 
     pub(crate) fn begin_at(options: TxnOptions, pinned: Pinned) -> Self {
         let door = Arc::clone(pinned.door());
-        let live = door.live.begin(door.lane(), pinned.timestamp);
+        let live = door.live.begin(door.stripe(), pinned.timestamp);
         let owner = Owner::new(ToLocks(Arc::clone(&door)), live.interrupt.clone());
         Self {
             lock_timeout: options.lock_timeout.unwrap_or(door.options.lock_timeout),
@@ -561,7 +561,7 @@ impl Drop for Txn {
         if self.holder.readers().is_some() {
             door.serializable.leave();
         }
-        door.live.end(door.lane(), self.live.id);
+        door.live.end(door.stripe(), self.live.id);
     }
 }
 

@@ -185,7 +185,7 @@ struct Writer<'a>(&'a AtomicUsize);
 impl Writers {
     /// `SeqCst` pairs with `seal`: either the sealer sees us inside, or we see the seal.
     fn enter(&self) -> Writer<'_> {
-        Writer::enter(&self.0[os::lane() % self.0.len()].0)
+        Writer::enter(&self.0[os::stripe() % self.0.len()].0)
     }
 
     fn none(&self) -> bool {

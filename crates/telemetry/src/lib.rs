@@ -49,7 +49,7 @@ impl Counter {
 
     /// Adds `n`.
     pub fn add(&self, n: u64) {
-        self.0[os::lane() % PARTS].0.fetch_add(n, Ordering::Relaxed);
+        self.0[os::stripe() % PARTS].0.fetch_add(n, Ordering::Relaxed);
     }
 
     /// The sum so far.

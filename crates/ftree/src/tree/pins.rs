@@ -1,7 +1,7 @@
 //! Where readers find the tree's current state, without meeting each other.
 //!
 //! A tree that is little used has one place for all threads, because idle trees are many. Used often it
-//! gets slots, one for each stripe of threads: each holds its own counted handle on the state, so that
+//! gets slots, one for each stripe: each holds its own counted handle on the state, so that
 //! threads in different slots share no cache line that anybody writes. Swapping the state writes every
 //! slot; a reader holds a slot's lock only to copy the handle.
 //!
@@ -74,7 +74,7 @@ impl Pins {
     /// The state as of now, for a read or an insert.
     pub(super) fn pin(&self) -> Pin {
         let Some((slots, _)) = self.slots.get() else { return self.pin_one() };
-        Pin::Slot(Arc::clone(&slots[os::lane() % SLOTS].0.read()))
+        Pin::Slot(Arc::clone(&slots[os::stripe() % SLOTS].0.read()))
     }
 
     fn pin_one(&self) -> Pin {
@@ -87,7 +87,7 @@ impl Pins {
     /// The state itself, to be kept: for cursors and images. Does not count as a use.
     pub(super) fn pin_state(&self) -> Arc<State> {
         match self.slots.get() {
-            Some((slots, _)) => Arc::clone(&slots[os::lane() % SLOTS].0.read().0),
+            Some((slots, _)) => Arc::clone(&slots[os::stripe() % SLOTS].0.read().0),
             None => Arc::clone(&self.one.read()),
         }
     }
