@@ -3,8 +3,8 @@
 use crate::backup::Backup;
 use crate::dictionary::Directory;
 use crate::disk::Room;
-use crate::door::{Door, Doors};
 use crate::environment::Environment;
+use crate::handle::{EngineHandle, PerThreadHandles};
 use crate::health::Health;
 use crate::housekeeping::Keeper;
 use crate::live::{LiveTxns, TxnInfo};
@@ -50,7 +50,7 @@ pub struct Engine(Arc<Handle>);
 
 struct Handle {
     environment: Arc<Environment>,
-    doors: Doors,
+    handles: PerThreadHandles,
 }
 
 /// One dictionary in figures.
@@ -82,8 +82,8 @@ impl Engine {
         let is_marked = check_version(&os, &options.dir)?;
         check_data_file(&os, &options, is_marked)?;
         let environment = assemble(os, registry, options, guard)?;
-        let doors = Doors::new(&environment);
-        Ok(Self(Arc::new(Handle { environment, doors })))
+        let handles = PerThreadHandles::new(&environment);
+        Ok(Self(Arc::new(Handle { environment, handles })))
     }
 
     /// An engine over a simulated disk in memory, for tests of the floors above. No thread runs;
@@ -115,11 +115,11 @@ impl Engine {
 
     /// Starts a transaction whose snapshot is now.
     pub fn begin(&self, options: TxnOptions) -> Txn {
-        Txn::begin(self.0.doors.mine(), options)
+        Txn::begin(self.0.handles.mine(), options)
     }
 
-    pub(crate) fn door(&self) -> &Arc<Door> {
-        self.0.doors.mine()
+    pub(crate) fn handle(&self) -> &Arc<EngineHandle> {
+        self.0.handles.mine()
     }
 
     /// Starts a transaction that reads the state of `snapshot`, without the own writes of a view.
@@ -132,18 +132,18 @@ impl Engine {
     /// of [`TxnOptions`]. Fails with `LockTimeout` where a transaction that has written before does
     /// not end in that time.
     pub fn begin_serializable(&self, lock_timeout: Option<Duration>) -> Result<Txn> {
-        Txn::begin_serializable(self.0.doors.mine(), lock_timeout)
+        Txn::begin_serializable(self.0.handles.mine(), lock_timeout)
     }
 
     /// A read-only view of everything committed by now; cheap to clone, keeps its versions alive.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.0.doors.mine())
+        Snapshot::new(self.0.handles.mine())
     }
 
     /// A read-only view of everything committed by `timestamp`; `None` where that state is not
     /// kept ([`Engine::keep_history`]), or is yet to come.
     pub fn snapshot_at(&self, timestamp: crate::Timestamp) -> Option<Snapshot> {
-        let pinned = Pinned::past(self.0.doors.mine(), timestamp.0)?;
+        let pinned = Pinned::past(self.0.handles.mine(), timestamp.0)?;
         Some(Snapshot::of(&pinned, None, None))
     }
 

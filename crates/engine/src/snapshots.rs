@@ -15,7 +15,7 @@
 //! stripe's first snapshot is announced and then the watermark read again; the one who asks reads
 //! the watermark and then the announcements; one of the two sees the other.
 
-use crate::door::Door;
+use crate::handle::EngineHandle;
 use crate::history::History;
 use ftree::Visibility;
 use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -325,37 +325,37 @@ impl Live {
     }
 }
 
-/// A registered snapshot, and the door it came in by; dropping it lets its versions go.
+/// A registered snapshot, and the handle it was taken through; dropping it lets its versions go.
 pub(crate) struct Pinned {
     pub(crate) timestamp: u64,
     /// What the lock table remembers for it; nothing where it is [past](Self::is_past).
     watch: Watch,
     /// Taken from the history.
     is_past: bool,
-    door: Arc<Door>,
+    handle: Arc<EngineHandle>,
     registered: bool,
 }
 
 impl Pinned {
     /// The state as of now.
-    pub(crate) fn new(door: &Arc<Door>) -> Self {
-        Self::watching(Watch::Nothing, door)
+    pub(crate) fn new(handle: &Arc<EngineHandle>) -> Self {
+        Self::watching(Watch::Nothing, handle)
     }
 
     /// The state as of now, of somebody who asks the lock table for this.
-    pub(crate) fn watching(watch: Watch, door: &Arc<Door>) -> Self {
-        let timestamp = door.snapshots.register(watch, door.stripe());
-        Self { timestamp, watch, is_past: false, door: Arc::clone(door), registered: true }
+    pub(crate) fn watching(watch: Watch, handle: &Arc<EngineHandle>) -> Self {
+        let timestamp = handle.snapshots.register(watch, handle.stripe());
+        Self { timestamp, watch, is_past: false, handle: Arc::clone(handle), registered: true }
     }
 
     /// A kept state; `None` where it is gone, or yet to come.
-    pub(crate) fn past(door: &Arc<Door>, timestamp: u64) -> Option<Self> {
-        let snapshots = &door.snapshots;
+    pub(crate) fn past(handle: &Arc<EngineHandle>, timestamp: u64) -> Option<Self> {
+        let snapshots = &handle.snapshots;
         snapshots.history.enter(timestamp, || snapshots.watermark()).then(|| Self {
             timestamp,
             watch: Watch::Nothing,
             is_past: true,
-            door: Arc::clone(door),
+            handle: Arc::clone(handle),
             registered: true,
         })
     }
@@ -365,8 +365,8 @@ impl Pinned {
         self.watch == Watch::Commits
     }
 
-    pub(crate) fn door(&self) -> &Arc<Door> {
-        &self.door
+    pub(crate) fn handle(&self) -> &Arc<EngineHandle> {
+        &self.handle
     }
 
     /// Lets the versions go before its end; it must not be read at any more.
@@ -375,9 +375,9 @@ impl Pinned {
             return;
         }
         if self.is_past {
-            self.door.snapshots.history.leave(self.timestamp);
+            self.handle.snapshots.history.leave(self.timestamp);
         } else {
-            self.door.snapshots.release(self.watch, self.door.stripe(), self.timestamp);
+            self.handle.snapshots.release(self.watch, self.handle.stripe(), self.timestamp);
         }
     }
 }
@@ -385,11 +385,11 @@ impl Pinned {
 impl Clone for Pinned {
     fn clone(&self) -> Self {
         if self.registered && self.is_past {
-            self.door.snapshots.history.enter_again(self.timestamp);
+            self.handle.snapshots.history.enter_again(self.timestamp);
         } else if self.registered {
-            self.door.snapshots.register_again(self.watch, self.door.stripe(), self.timestamp);
+            self.handle.snapshots.register_again(self.watch, self.handle.stripe(), self.timestamp);
         }
-        Self { door: Arc::clone(&self.door), ..*self }
+        Self { handle: Arc::clone(&self.handle), ..*self }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The status port and the history: what the server shows of itself, beside its clients' door.
+//! The status port and the history: what the server shows of itself, beside the port for clients.
 //!
 //! Always true: neither keeps the server from running. A port in use, a history that cannot be
 //! written: a warning, and the server goes on without.

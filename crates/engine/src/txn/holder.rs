@@ -4,8 +4,8 @@
 //! Always true: the locks open when the transaction ends, whoever still has a view of it; a view
 //! then fails instead of reading without a lock.
 
-use crate::door::ToLocks;
 use crate::environment::Environment;
+use crate::handle::LockTableRef;
 use crate::{DictionaryId, Error, KeyRange, Result};
 use locktree::{Granted, LockTable, Locks, Mode, Owner, Range};
 use parking_lot::Mutex;
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The locks of one transaction.
 pub(crate) enum Holder {
     /// Its writes lock. `None` once it has ended.
-    Alone(Option<Owner<ToLocks>>),
+    Alone(Option<Owner<LockTableRef>>),
     /// Its reads lock too.
     Shared(Arc<Readers>),
 }
@@ -57,7 +57,7 @@ impl Holder {
     }
 
     /// The locks, to open them.
-    pub(crate) fn take(&mut self) -> Option<Owner<ToLocks>> {
+    pub(crate) fn take(&mut self) -> Option<Owner<LockTableRef>> {
         match self {
             Self::Alone(owner) => owner.take(),
             Self::Shared(readers) => readers.owner.lock().take(),
@@ -77,12 +77,12 @@ impl Holder {
 /// one thread at a time; one that waits for a lock keeps the others out.
 pub(crate) struct Readers {
     /// `None` once the transaction has ended.
-    owner: Mutex<Option<Owner<ToLocks>>>,
+    owner: Mutex<Option<Owner<LockTableRef>>>,
     patience_nanos: AtomicU64,
 }
 
 impl Readers {
-    pub(crate) fn new(owner: Owner<ToLocks>, patience: Duration) -> Arc<Self> {
+    pub(crate) fn new(owner: Owner<LockTableRef>, patience: Duration) -> Arc<Self> {
         let readers = Self { owner: Mutex::new(Some(owner)), patience_nanos: AtomicU64::new(0) };
         readers.set_patience(patience);
         Arc::new(readers)

@@ -13,8 +13,8 @@
 
 use super::Txn;
 use super::holder::{Holder, Readers};
-use crate::door::Door;
 use crate::environment::Environment;
+use crate::handle::EngineHandle;
 use crate::{Error, OnConflict, Result, TxnOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,17 +42,17 @@ impl Txn {
     /// Starts a transaction whose reads lock, over the newest state. Waits for the writers that
     /// took no locks a range would meet, as long as for a lock.
     pub(crate) fn begin_serializable(
-        door: &Arc<Door>,
+        handle: &Arc<EngineHandle>,
         lock_timeout: Option<Duration>,
     ) -> Result<Self> {
-        door.serializable.0.fetch_add(1, Ordering::SeqCst);
-        let patience = lock_timeout.unwrap_or(door.options.lock_timeout);
-        if let Err(error) = wait_for_bare_writers(door, patience) {
-            door.serializable.leave();
+        handle.serializable.0.fetch_add(1, Ordering::SeqCst);
+        let patience = lock_timeout.unwrap_or(handle.options.lock_timeout);
+        if let Err(error) = wait_for_bare_writers(handle, patience) {
+            handle.serializable.leave();
             return Err(error);
         }
         let options = TxnOptions { on_conflict: OnConflict::Latest, lock_timeout };
-        let mut txn = Self::begin(door, options);
+        let mut txn = Self::begin(handle, options);
         if let Some(owner) = txn.holder.take() {
             txn.holder = Holder::Shared(Readers::new(owner, patience));
         }
