@@ -110,16 +110,16 @@ impl Tree {
     /// go on, and what is damaged is left as it is, to be read as far as it can be.
     fn blame(&self, plan: &Plan, failed: Option<&Area>, error: &Error) {
         let Some(segment) = error.damaged_segment() else { return };
-        let mut desk = self.claims.desk();
+        let mut claims = self.claims.table();
         match plan {
             Plan::Merge { node, newest } => {
                 let merged = runs::ids(&node.runs[..*newest]);
                 let known = merged.contains(&segment);
-                desk.condemn_runs(if known { vec![segment] } else { merged }, error);
+                claims.condemn_runs(if known { vec![segment] } else { merged }, error);
             }
             _ => {
                 if let Some(area) = failed {
-                    desk.condemn(area.clone(), error);
+                    claims.condemn(area.clone(), error);
                 }
             }
         }
@@ -127,7 +127,7 @@ impl Tree {
 
     /// What background work has found damaged since the tree was opened, and leaves alone.
     pub fn damage(&self) -> Vec<String> {
-        self.claims.desk().damage()
+        self.claims.table().damage()
     }
 
     fn count_unit(&self, plan: &Plan, work: Work) {

@@ -45,11 +45,11 @@ impl Area {
 
 /// The claims on one tree.
 #[derive(Default)]
-pub(in crate::tree) struct Claims(Mutex<Desk>);
+pub(in crate::tree) struct Claims(Mutex<ClaimTable>);
 
 /// Everything that is decided under one lock.
 #[derive(Default)]
-pub(super) struct Desk {
+pub(super) struct ClaimTable {
     held: Vec<(u64, Area)>,
     newest_ticket: u64,
     /// The ticket of the unit that drains.
@@ -65,7 +65,7 @@ pub(super) struct Desk {
     condemned_runs: BTreeMap<u64, String>,
 }
 
-impl Desk {
+impl ClaimTable {
     pub(super) fn is_free(&self, area: &Area) -> bool {
         self.held.iter().all(|(_, held)| !held.meets(area))
     }
@@ -125,29 +125,29 @@ pub(super) struct Claim<'a> {
 }
 
 impl Claims {
-    pub(super) fn desk(&self) -> MutexGuard<'_, Desk> {
+    pub(super) fn table(&self) -> MutexGuard<'_, ClaimTable> {
         self.0.lock()
     }
 
     /// A claim of one area, which is free.
-    pub(super) fn claim(&self, desk: &mut Desk, area: Area) -> Claim<'_> {
-        debug_assert!(desk.is_free(&area));
-        let claim = self.ticket(desk);
-        desk.held.push((claim.ticket, area));
+    pub(super) fn claim(&self, claims: &mut ClaimTable, area: Area) -> Claim<'_> {
+        debug_assert!(claims.is_free(&area));
+        let claim = self.ticket(claims);
+        claims.held.push((claim.ticket, area));
         claim
     }
 
     /// The claim of the one unit that drains.
-    pub(super) fn claim_drain(&self, desk: &mut Desk) -> Claim<'_> {
-        debug_assert!(!desk.is_draining());
-        let claim = self.ticket(desk);
-        desk.draining = Some(claim.ticket);
+    pub(super) fn claim_drain(&self, claims: &mut ClaimTable) -> Claim<'_> {
+        debug_assert!(!claims.is_draining());
+        let claim = self.ticket(claims);
+        claims.draining = Some(claim.ticket);
         claim
     }
 
-    fn ticket(&self, desk: &mut Desk) -> Claim<'_> {
-        desk.newest_ticket += 1;
-        Claim { claims: self, ticket: desk.newest_ticket, merging: None }
+    fn ticket(&self, claims: &mut ClaimTable) -> Claim<'_> {
+        claims.newest_ticket += 1;
+        Claim { claims: self, ticket: claims.newest_ticket, merging: None }
     }
 }
 
@@ -161,10 +161,10 @@ impl<'a> Claim<'a> {
 
     /// Claims one area more, if it is free and `still` finds there what the unit counts on.
     pub(super) fn extend(&self, area: Area, still: impl FnOnce(&Area) -> bool) -> bool {
-        let mut desk = self.claims.desk();
-        let granted = desk.is_sound(&area) && still(&area);
+        let mut claims = self.claims.table();
+        let granted = claims.is_sound(&area) && still(&area);
         if granted {
-            desk.held.push((self.ticket, area));
+            claims.held.push((self.ticket, area));
         }
         granted
     }
@@ -172,8 +172,8 @@ impl<'a> Claim<'a> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        let mut desk = self.claims.desk();
-        desk.held.retain(|(ticket, _)| *ticket != self.ticket);
-        desk.draining = desk.draining.filter(|ticket| *ticket != self.ticket);
+        let mut claims = self.claims.table();
+        claims.held.retain(|(ticket, _)| *ticket != self.ticket);
+        claims.draining = claims.draining.filter(|ticket| *ticket != self.ticket);
     }
 }

@@ -10,7 +10,7 @@
 //! Always true: a step is one unit of work, claimed and published as any other; what is left of
 //! the walk was rewritten after the walk began.
 
-use super::claims::{Area, Claim, Desk};
+use super::claims::{Area, Claim, ClaimTable};
 use super::plan::Plan;
 use super::{Tree, Unit};
 use crate::error::Result;
@@ -108,20 +108,20 @@ impl Tree {
     }
 
     fn next_of(&self, walk: &Walk, oldest: u64) -> Next<'_> {
-        let mut desk = self.claims.desk();
+        let mut claims = self.claims.table();
         // Pinned behind the lock, as every unit that claims does.
         let mut node = Arc::clone(&self.pin().root);
         let behind = walk.behind.as_deref();
         loop {
             let child = behind.map_or(0, |key| node.child_after(key));
             let Child::Node(below) = &node.children[child] else {
-                return self.leaves(walk, &mut desk, &node, child, oldest);
+                return self.leaves(walk, &mut claims, &node, child, oldest);
             };
             let at_its_edge = node.child_bounds(child).lower.as_deref() == behind;
             if node.height < walk.pushed && at_its_edge && node.waiting(child) > 0 {
                 let (height, below) = (node.height, Arc::clone(below));
                 let plan = Plan::Flush { node, child, below };
-                return match self.claim(&mut desk, &plan) {
+                return match self.claim(&mut claims, &plan) {
                     Some(claim) => Next::Push(plan, claim, height),
                     None => Next::Busy,
                 };
@@ -135,7 +135,7 @@ impl Tree {
     fn leaves(
         &self,
         walk: &Walk,
-        desk: &mut Desk,
+        claims: &mut ClaimTable,
         node: &Arc<Node>,
         first: usize,
         oldest: u64,
@@ -158,7 +158,7 @@ impl Tree {
             end += 1;
         }
         let plan = Plan::Rewrite { node: Arc::clone(node), children: start..end };
-        match self.claim(desk, &plan) {
+        match self.claim(claims, &plan) {
             Some(claim) => {
                 Next::Leaves(plan, claim, node.child_bounds(end - 1).upper, bytes(first..end))
             }
@@ -166,9 +166,9 @@ impl Tree {
         }
     }
 
-    fn claim(&self, desk: &mut Desk, plan: &Plan) -> Option<Claim<'_>> {
-        let area: Area = plan.area().filter(|area| desk.is_free(area))?;
-        Some(self.claims.claim(desk, area))
+    fn claim(&self, claims: &mut ClaimTable, plan: &Plan) -> Option<Claim<'_>> {
+        let area: Area = plan.area().filter(|area| claims.is_free(area))?;
+        Some(self.claims.claim(claims, area))
     }
 }
 
