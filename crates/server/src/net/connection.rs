@@ -86,7 +86,7 @@ pub(crate) enum Outcome {
 }
 
 /// What a worker keeps from request to request and from connection to connection.
-pub(crate) struct Desk {
+pub(crate) struct WorkerBuffers {
     inbox: Inbox,
     outbox: Vec<u8>,
     /// Replies before they are packed.
@@ -94,7 +94,7 @@ pub(crate) struct Desk {
     codec: Codec,
 }
 
-impl Desk {
+impl WorkerBuffers {
     /// `charge` is for the receive buffer.
     pub(crate) fn new(charge: Charge) -> Self {
         let (outbox, plain) = (Vec::new(), Vec::new());
@@ -153,18 +153,18 @@ enum Pause {
 pub(crate) fn serve<S: Service>(
     serving: &Serving<'_, S>,
     connection: &mut Connection<S>,
-    desk: &mut Desk,
+    buffers: &mut WorkerBuffers,
 ) -> Outcome {
-    desk.inbox.load(std::mem::take(&mut connection.partial));
+    buffers.inbox.load(std::mem::take(&mut connection.partial));
     if let Some(room) = &mut connection.room {
         room.move_to(Part::Requests);
     }
-    let outcome = match serve_until(serving, connection, desk) {
+    let outcome = match serve_until(serving, connection, buffers) {
         Ok(outcome) => outcome,
         Err(Ended(reason)) => Outcome::Close(reason),
     };
     // The next connection must not find this one's bytes.
-    let partial = desk.inbox.unload();
+    let partial = buffers.inbox.unload();
     if !matches!(outcome, Outcome::Close(_)) {
         connection.partial = partial;
         if let Some(room) = &mut connection.room {
@@ -177,10 +177,10 @@ pub(crate) fn serve<S: Service>(
 fn serve_until<S: Service>(
     serving: &Serving<'_, S>,
     connection: &mut Connection<S>,
-    desk: &mut Desk,
+    buffers: &mut WorkerBuffers,
 ) -> Result<Outcome, Ended> {
     if let Some(deferred) = connection.deferred.take() {
-        let out = &mut desk.outgoing();
+        let out = &mut buffers.outgoing();
         let (frame, waited_until) = (&deferred.frame[..], Some(deferred.until));
         let mut exchange = Exchange { serving, connection, frame, waited_until, out };
         exchange.answer_plain(deferred.packed)?;
@@ -189,7 +189,7 @@ fn serve_until<S: Service>(
         }
     }
     loop {
-        match serve_arrived(serving, connection, desk)? {
+        match serve_arrived(serving, connection, buffers)? {
             Pause::Room(needed) => return Ok(Outcome::AwaitRoom(needed)),
             Pause::Deferred => return Ok(Outcome::Defer),
             Pause::Stopping => return Ok(Outcome::Close(None)),
@@ -198,10 +198,10 @@ fn serve_until<S: Service>(
             }
             Pause::Incomplete => {}
         }
-        if !desk.inbox.held().is_empty() && !is_worth_waiting(serving, connection, desk)? {
+        if !buffers.inbox.held().is_empty() && !is_worth_waiting(serving, connection, buffers)? {
             return Ok(Outcome::Park);
         }
-        match desk.inbox.fill(|into| connection.stream.read(into)) {
+        match buffers.inbox.fill(|into| connection.stream.read(into)) {
             Ok(0) => return Ok(Outcome::Close(None)),
             Ok(received) => serving.stats.received(received),
             Err(error) => match error.kind() {
@@ -217,7 +217,7 @@ fn serve_until<S: Service>(
 fn is_worth_waiting<S: Service>(
     serving: &Serving<'_, S>,
     connection: &mut Connection<S>,
-    desk: &Desk,
+    buffers: &WorkerBuffers,
 ) -> Result<bool, Ended> {
     let now = serving.clock.monotonic();
     let began = *connection.began.get_or_insert(now);
@@ -226,7 +226,7 @@ fn is_worth_waiting<S: Service>(
     if time >= serving.options.message_timeout {
         return Err(Ended(Some("a message did not arrive in time".to_owned())));
     }
-    Ok(!is_slow(desk.inbox.held().len(), time + SENDING_GRACE)
+    Ok(!is_slow(buffers.inbox.held().len(), time + SENDING_GRACE)
         || connection.stream.is_readable()?)
 }
 
@@ -239,11 +239,11 @@ pub(crate) fn is_slow(bytes: usize, time: Duration) -> bool {
 fn serve_arrived<S: Service>(
     serving: &Serving<'_, S>,
     connection: &mut Connection<S>,
-    desk: &mut Desk,
+    buffers: &mut WorkerBuffers,
 ) -> Result<Pause, Ended> {
     loop {
-        let needed = desk.inbox.needed();
-        let needed = needed.map_err(|error| lost(&error, &desk.inbox, &connection.stream))?;
+        let needed = buffers.inbox.needed();
+        let needed = needed.map_err(|error| lost(&error, &buffers.inbox, &connection.stream))?;
         let Some(message) = needed else { return Ok(Pause::Incomplete) };
         // The largest document of it is copied while it runs.
         let needed = message + message.min(wire::MAX_DOCUMENT_SIZE);
@@ -255,14 +255,14 @@ fn serve_arrived<S: Service>(
                 return Ok(Pause::Room(needed));
             }
         }
-        let frame = desk.inbox.frame();
-        let frame = frame.map_err(|error| lost(&error, &desk.inbox, &connection.stream))?;
+        let frame = buffers.inbox.frame();
+        let frame = frame.map_err(|error| lost(&error, &buffers.inbox, &connection.stream))?;
         let Some(range) = frame else { return Ok(Pause::Incomplete) };
         connection.began = None;
-        let Desk { inbox, outbox, plain, codec } = &mut *desk;
+        let WorkerBuffers { inbox, outbox, plain, codec } = &mut *buffers;
         let bytes = inbox.bytes(range.clone());
         answer(serving, connection, bytes, &mut Outgoing { outbox, plain, codec })?;
-        desk.inbox.consume(&range);
+        buffers.inbox.consume(&range);
         connection.room = None;
         if connection.deferred.is_some() {
             return Ok(Pause::Deferred);

@@ -4,7 +4,7 @@
 //! nor a worker ends by one, and each opened connection is counted down and closed.
 
 use crate::log;
-use crate::net::connection::{Connection, Desk, Outcome, Serving, serve};
+use crate::net::connection::{Connection, Outcome, Serving, WorkerBuffers, serve};
 use crate::net::inbox::Partial;
 use crate::net::listener::{Endpoint, Listener};
 use crate::net::parked::Parked;
@@ -553,7 +553,8 @@ fn dispatch<S: Service>(shared: &Arc<Shared<S>>, connection: Box<Connection<S>>)
 
 /// A worker's life: take a ready connection, serve it until it is silent, take the next.
 fn work<S: Service>(shared: &Arc<Shared<S>>) {
-    let mut desk = Desk::new(shared.options.memory.charge_regardless(Part::Requests, 0));
+    let mut buffers =
+        WorkerBuffers::new(shared.options.memory.charge_regardless(Part::Requests, 0));
     let serving = Serving {
         service: &*shared.service,
         clock: &*shared.os.clock,
@@ -566,11 +567,12 @@ fn work<S: Service>(shared: &Arc<Shared<S>>) {
         log::set_context_number("conn", connection.id);
         shared.stats.active.fetch_add(1, Ordering::Relaxed);
         let changes = shared.changes.load(Ordering::SeqCst);
-        let served = survive(|| serve(&serving, &mut connection, &mut desk));
+        let served = survive(|| serve(&serving, &mut connection, &mut buffers));
         shared.stats.active.fetch_sub(1, Ordering::Relaxed);
         let outcome = served.unwrap_or_else(|| {
             // Nobody knows what it left in the buffers.
-            desk = Desk::new(shared.options.memory.charge_regardless(Part::Requests, 0));
+            buffers =
+                WorkerBuffers::new(shared.options.memory.charge_regardless(Part::Requests, 0));
             Outcome::Close(Some("a message could not be served because of a bug".to_owned()))
         });
         let deferred = outcome == Outcome::Defer;
