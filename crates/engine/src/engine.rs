@@ -388,7 +388,7 @@ fn assemble(
         readers,
         ftree::KeyHasher::new(&*os.entropy),
     );
-    trees.merges.allow((options.tuning.flushers / 2).max(1) as u32);
+    trees.merge_limiter.allow((options.tuning.flushers / 2).max(1) as u32);
     let locks = LockTable::new(
         Arc::clone(&os.clock),
         locktree::Options {

@@ -31,7 +31,7 @@ use crate::error::Result;
 use crate::home::Home;
 use crate::key_hasher::KeyHasher;
 use crate::memtable::{MemTable, hash};
-use crate::merges::Merges;
+use crate::merge_limiter::MergeLimiter;
 use crate::message::{Direction, KeyRange, Kind, Message};
 use crate::node::{Child, Node, Parts, reads};
 use crate::options::TreeOptions;
@@ -57,7 +57,7 @@ pub struct Context {
     /// Who reads several pages at once, or ahead.
     pub readers: Arc<Readers>,
     /// How many merge at once.
-    pub merges: Merges,
+    pub merge_limiter: MergeLimiter,
     /// The hash of keys in memory.
     pub hasher: KeyHasher,
 }
@@ -76,7 +76,7 @@ impl Context {
         readers: Arc<Readers>,
         hasher: KeyHasher,
     ) -> Arc<Self> {
-        Arc::new(Self { blocks, cache, readers, merges: Merges::default(), hasher })
+        Arc::new(Self { blocks, cache, readers, merge_limiter: MergeLimiter::default(), hasher })
     }
 }
 

@@ -39,7 +39,7 @@ pub enum Effort {
     /// Only what is over its budget.
     Needed,
     /// The same, and no merge beside as many as may be under way
-    /// ([`Merges`](crate::Merges)).
+    /// ([`MergeLimiter`](crate::MergeLimiter)).
     Paced,
     /// Only what reads have asked for ([`Debt::wanted`](super::Debt::wanted)).
     Wanted,

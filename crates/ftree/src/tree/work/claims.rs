@@ -18,7 +18,7 @@
 //! claimed, and gives its claim back after it has published. So what it read is still so.
 
 use crate::error::Error;
-use crate::merges::Merging;
+use crate::merge_limiter::MergePermit;
 use crate::node::Node;
 use crate::segment::Bounds;
 use os::sync::{Mutex, MutexGuard};
@@ -120,8 +120,8 @@ impl ClaimTable {
 pub(super) struct Claim<'a> {
     claims: &'a Claims,
     ticket: u64,
-    /// Of a merge, its place among those of all trees.
-    merging: Option<Merging<'a>>,
+    /// Of a merge, its permit.
+    permit: Option<MergePermit<'a>>,
 }
 
 impl Claims {
@@ -147,15 +147,15 @@ impl Claims {
 
     fn ticket(&self, claims: &mut ClaimTable) -> Claim<'_> {
         claims.newest_ticket += 1;
-        Claim { claims: self, ticket: claims.newest_ticket, merging: None }
+        Claim { claims: self, ticket: claims.newest_ticket, permit: None }
     }
 }
 
 impl<'a> Claim<'a> {
-    /// Keeps a merge's place for as long as the claim is held.
-    pub(super) fn merging(self, place: Option<Merging<'a>>) -> Self {
+    /// Keeps a merge's permit for as long as the claim is held.
+    pub(super) fn with_permit(self, permit: Option<MergePermit<'a>>) -> Self {
         let mut claim = self;
-        claim.merging = place;
+        claim.permit = permit;
         claim
     }
 

@@ -117,7 +117,7 @@ impl Tree {
         let between = urgent.0.saturating_sub(OVERDUE.0) / OVERDUE_STEP;
         let drain_first = u64::from(claims.since_drain) >= between.min(BETWEEN_DRAINS)
             && claims.flushed >= due(&state.root, claims.drained);
-        let (mut plan, mut merging, mut put_off) = (None, None, false);
+        let (mut plan, mut permit, mut put_off) = (None, None, false);
         if !(drain_first && drainable.is_some()) {
             let options = &self.options();
             let best = |merges| {
@@ -127,8 +127,8 @@ impl Tree {
             };
             plan = best(true);
             if matches!(plan, Some(Plan::Merge { .. })) {
-                merging = self.context.merges.begin(effort == Effort::Paced);
-                put_off = merging.is_none();
+                permit = self.context.merge_limiter.begin(effort == Effort::Paced);
+                put_off = permit.is_none();
             }
             if put_off {
                 plan = best(false);
@@ -158,7 +158,7 @@ impl Tree {
         };
         claims.since_drain += 1;
         claims.flushed += plan.flushed_bytes();
-        let claim = self.claims.claim(&mut claims, area).merging(merging);
+        let claim = self.claims.claim(&mut claims, area).with_permit(permit);
         Chosen::Unit(plan, claim)
     }
 }
