@@ -49,7 +49,7 @@ const RETRY: Duration = Duration::from_millis(200);
 
 /// A dictionary is *waiting* while its tree may have a unit nobody is at; taking a unit leaves it
 /// waiting, for several workers can be in one tree. It is *blocked* from the moment a worker finds
-/// that others are at all there is, until one of them is done; and *put off* where there is a merge
+/// that others are at all there is, until one of them is done; and *deferred* where there is a merge
 /// to do beside those that are being done, until somebody in any tree is done.
 #[derive(Default)]
 struct Queue {
@@ -57,12 +57,12 @@ struct Queue {
     /// only if there was none since it looked.
     waiting: BTreeMap<u64, u64>,
     blocked: BTreeSet<u64>,
-    put_off: BTreeSet<u64>,
+    deferred: BTreeSet<u64>,
     /// How many are at work in which tree.
     running: BTreeMap<u64, u32>,
     events: u64,
-    /// How often a worker has left a tree that it did not put off.
-    left: u64,
+    /// Units that ended, however they ended, but for those that were deferred.
+    units_ended: u64,
     /// Where the next look begins.
     look_from: u64,
     stop: bool,
@@ -72,15 +72,15 @@ struct Queue {
 /// comparing all would take longer than the unit, and keep whoever has news for the queue waiting.
 const COMPARED: usize = 256;
 
-/// How a worker found a tree.
+/// How a worker's attempt at a unit ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Left {
+enum UnitOutcome {
     /// It did a unit, or failed to: there may be more.
     Done,
     /// Others are at all there is.
     Busy,
     /// There are merges, and others are at as many as may be.
-    PutOff,
+    Deferred,
     Nothing,
 }
 
@@ -90,18 +90,18 @@ impl Queue {
         self.events += 1;
         self.waiting.insert(dictionary, self.events);
         self.blocked.remove(&dictionary);
-        self.put_off.remove(&dictionary);
+        self.deferred.remove(&dictionary);
     }
 
     fn remove(&mut self, dictionary: u64) {
         self.waiting.remove(&dictionary);
         self.blocked.remove(&dictionary);
-        self.put_off.remove(&dictionary);
+        self.deferred.remove(&dictionary);
     }
 
     fn ready(&self) -> impl Iterator<Item = u64> {
         let waiting = self.waiting.keys().copied();
-        waiting.filter(|id| !self.blocked.contains(id) && !self.put_off.contains(id))
+        waiting.filter(|id| !self.blocked.contains(id) && !self.deferred.contains(id))
     }
 
     /// The trees to choose from: all that are ready, or, where they are many, some in turn.
@@ -109,7 +109,7 @@ impl Queue {
         if self.waiting.len() <= COMPARED {
             return self.ready().collect();
         }
-        let is_ready = |id: &u64| !self.blocked.contains(id) && !self.put_off.contains(id);
+        let is_ready = |id: &u64| !self.blocked.contains(id) && !self.deferred.contains(id);
         let (behind, ahead) =
             (self.waiting.range(..self.look_from), self.waiting.range(self.look_from..));
         let in_turn = ahead.chain(behind).map(|(id, _)| *id);
@@ -118,60 +118,60 @@ impl Queue {
         choice
     }
 
-    fn enter(&mut self, dictionary: u64) -> Visit {
+    fn enter(&mut self, dictionary: u64) -> TreeLease {
         *self.running.entry(dictionary).or_default() += 1;
         let event = self.waiting.get(&dictionary).copied().unwrap_or_default();
-        Visit { dictionary, event, left: self.left }
+        TreeLease { dictionary, event, units_ended: self.units_ended }
     }
 
     /// Says whether the worker has to look again by itself: nobody will tell it.
-    fn leave(&mut self, visit: &Visit, left: Left) -> bool {
-        let Visit { dictionary, event, left: seen } = *visit;
+    fn leave(&mut self, lease: &TreeLease, outcome: UnitOutcome) -> bool {
+        let TreeLease { dictionary, event, units_ended: seen } = *lease;
         let others = self.running.get(&dictionary).map_or(0, |count| count.saturating_sub(1));
         match others {
             0 => self.running.remove(&dictionary),
             _ => self.running.insert(dictionary, others),
         };
         let news = self.waiting.get(&dictionary) != Some(&event);
-        if left != Left::PutOff {
-            self.left += 1;
-            self.put_off.clear();
+        if outcome != UnitOutcome::Deferred {
+            self.units_ended += 1;
+            self.deferred.clear();
         }
-        match left {
-            Left::Done => self.add(dictionary),
-            Left::PutOff if self.left == seen => {
-                self.put_off.insert(dictionary);
+        match outcome {
+            UnitOutcome::Done => self.add(dictionary),
+            UnitOutcome::Deferred if self.units_ended == seen => {
+                self.deferred.insert(dictionary);
             }
-            Left::Busy if others > 0 && !news => {
+            UnitOutcome::Busy if others > 0 && !news => {
                 self.blocked.insert(dictionary);
             }
-            Left::Busy if others == 0 => {
+            UnitOutcome::Busy if others == 0 => {
                 // Whoever waits to be told that the last of them is done would wait for good.
                 self.blocked.remove(&dictionary);
             }
-            Left::Nothing if !news => self.remove(dictionary),
-            Left::Busy | Left::PutOff | Left::Nothing => {}
+            UnitOutcome::Nothing if !news => self.remove(dictionary),
+            UnitOutcome::Busy | UnitOutcome::Deferred | UnitOutcome::Nothing => {}
         }
         // An insert into a sealed memtable is ending, or somebody outside the queue is at work.
-        left == Left::Busy && others == 0 && !news
+        outcome == UnitOutcome::Busy && others == 0 && !news
     }
 }
 
 /// What there is for a worker.
 enum Job {
     /// A tree to do a unit in.
-    Unit(Found, Visit, Effort),
+    Unit(Found, TreeLease, Effort),
     /// Others are enough for what there is.
     Spare,
 }
 
-/// A worker's stay in a tree.
-struct Visit {
+/// A worker's right to do one unit in a tree.
+struct TreeLease {
     dictionary: u64,
     /// The last that was heard of the tree before.
     event: u64,
-    /// How often workers had left trees before.
-    left: u64,
+    /// `Queue::units_ended` when the unit began.
+    units_ended: u64,
 }
 
 /// The queue of background work, and the threads that serve it.
@@ -241,9 +241,9 @@ impl Jobs {
     fn rest(&self, time: Duration) {
         let mut queue = self.queue.lock();
         if !queue.stop && queue.ready().next().is_none() {
-            let waits = !queue.put_off.is_empty();
+            let waits = !queue.deferred.is_empty();
             let _ = self.changed.wait_for(&mut queue, if waits { SPARE } else { time });
-            queue.put_off.clear();
+            queue.deferred.clear();
         }
     }
 
@@ -256,11 +256,11 @@ impl Jobs {
     }
 
     /// A worker leaves a tree. May wait a moment.
-    fn leave(&self, visit: &Visit, left: Left) {
+    fn leave(&self, lease: &TreeLease, outcome: UnitOutcome) {
         let mut queue = self.queue.lock();
-        if queue.leave(visit, left) && !queue.stop {
+        if queue.leave(lease, outcome) && !queue.stop {
             let _ = self.changed.wait_for(&mut queue, MOMENT);
-        } else if left == Left::Done {
+        } else if outcome == UnitOutcome::Done {
             self.changed.notify_one();
         }
     }
@@ -400,8 +400,8 @@ impl Environment {
 
     /// Does one unit of the heaviest tree's work; false where no tree has any.
     pub(crate) fn work_once(&self) -> Result<bool> {
-        let (dictionary, visit, effort) = match self.take_job() {
-            Some(Job::Unit(dictionary, visit, effort)) => (dictionary, visit, effort),
+        let (dictionary, lease, effort) = match self.take_job() {
+            Some(Job::Unit(dictionary, lease, effort)) => (dictionary, lease, effort),
             Some(Job::Spare) => {
                 self.jobs.rest_as_spare();
                 return Ok(true);
@@ -412,13 +412,13 @@ impl Environment {
         let (waited, own) = (self.cache.waited_for_disk(), Waits::now());
         let worked = self.work_on(&dictionary, effort);
         self.account(&dictionary);
-        let left = match worked {
-            Ok(Progress::Idle) => Left::Nothing,
-            Ok(Progress::Busy) => Left::Busy,
-            Ok(Progress::PutOff) => Left::PutOff,
-            Ok(Progress::Done(_)) | Err(_) => Left::Done,
+        let outcome = match worked {
+            Ok(Progress::Idle) => UnitOutcome::Nothing,
+            Ok(Progress::Busy) => UnitOutcome::Busy,
+            Ok(Progress::Deferred) => UnitOutcome::Deferred,
+            Ok(Progress::Done(_)) | Err(_) => UnitOutcome::Done,
         };
-        self.jobs.leave(&visit, left);
+        self.jobs.leave(&lease, outcome);
         match worked {
             Ok(progress) => {
                 let drained = match progress {
@@ -475,10 +475,10 @@ impl Environment {
             return Some(Job::Spare);
         }
         let effort = if self.is_at_rest() { Effort::Needed } else { Effort::Paced };
-        let visit = queue.enter(dictionary.id);
+        let lease = queue.enter(dictionary.id);
         // Another worker may find something too, in this tree or in another one.
         self.jobs.changed.notify_one();
-        Some(Job::Unit(dictionary, visit, effort))
+        Some(Job::Unit(dictionary, lease, effort))
     }
 
     /// The cleaner's period is over, or nobody uses the engine and there is more to clean.
@@ -597,12 +597,12 @@ mod tests {
     fn queue_forgets_no_work_that_came_while_a_worker_looked() {
         let mut queue = Queue::default();
         queue.add(7);
-        let visit = queue.enter(7);
+        let lease = queue.enter(7);
         queue.add(7);
-        assert!(!queue.leave(&visit, Left::Nothing));
+        assert!(!queue.leave(&lease, UnitOutcome::Nothing));
         assert_eq!(queue.ready().collect::<Vec<_>>(), [7], "sealed after the worker had looked");
-        let visit = queue.enter(7);
-        assert!(!queue.leave(&visit, Left::Nothing));
+        let lease = queue.enter(7);
+        assert!(!queue.leave(&lease, UnitOutcome::Nothing));
         assert_eq!((queue.ready().count(), queue.running.len()), (0, 0));
     }
 
@@ -613,7 +613,7 @@ mod tests {
         let all: Vec<u64> = queue.ready().collect();
         assert_eq!([queue.choice(), queue.choice()], [all.clone(), all], "few are all compared");
         (0..10_000).for_each(|id| queue.add(id));
-        queue.put_off.insert(77);
+        queue.deferred.insert(77);
         let turns = 10_000_usize.div_ceil(COMPARED);
         let mut looked_at = BTreeSet::new();
         for _ in 0..turns {
@@ -622,7 +622,7 @@ mod tests {
             looked_at.extend(choice);
         }
         assert_eq!(looked_at.len(), 9_999);
-        assert!(!looked_at.contains(&77), "it is put off");
+        assert!(!looked_at.contains(&77), "it is deferred");
         queue.add(u64::MAX);
         queue.look_from = u64::MAX;
         assert_eq!(queue.choice()[..3], [u64::MAX, 0, 1], "around the end");
@@ -633,15 +633,15 @@ mod tests {
         let mut queue = Queue::default();
         queue.add(7);
         let (first, second) = (queue.enter(7), queue.enter(7));
-        assert!(!queue.leave(&second, Left::Busy));
+        assert!(!queue.leave(&second, UnitOutcome::Busy));
         assert_eq!(queue.ready().count(), 0, "nothing to take until the first is done");
         let third = queue.enter(7);
-        assert!(!queue.leave(&first, Left::Done));
+        assert!(!queue.leave(&first, UnitOutcome::Done));
         assert_eq!(queue.ready().count(), 1);
-        assert!(!queue.leave(&third, Left::Busy), "the first was done since it looked");
+        assert!(!queue.leave(&third, UnitOutcome::Busy), "the first was done since it looked");
         assert_eq!(queue.ready().count(), 1);
         let alone = queue.enter(7);
-        assert!(queue.leave(&alone, Left::Busy), "nobody else will tell it");
+        assert!(queue.leave(&alone, UnitOutcome::Busy), "nobody else will tell it");
     }
 
     #[test]
@@ -650,15 +650,15 @@ mod tests {
         queue.add(7);
         queue.add(8);
         let (merging, other) = (queue.enter(7), queue.enter(8));
-        assert!(!queue.leave(&other, Left::PutOff));
+        assert!(!queue.leave(&other, UnitOutcome::Deferred));
         assert_eq!(queue.ready().collect::<Vec<_>>(), [7], "nothing to do in 8 for now");
         queue.add(8);
         assert_eq!(queue.ready().count(), 2, "there is a memtable to drain");
         let (other, late) = (queue.enter(8), queue.enter(8));
-        assert!(!queue.leave(&other, Left::PutOff));
-        assert!(!queue.leave(&merging, Left::Done));
+        assert!(!queue.leave(&other, UnitOutcome::Deferred));
+        assert!(!queue.leave(&merging, UnitOutcome::Done));
         assert_eq!(queue.ready().count(), 2);
-        assert!(!queue.leave(&late, Left::PutOff));
+        assert!(!queue.leave(&late, UnitOutcome::Deferred));
         assert_eq!(queue.ready().count(), 2, "the merge ended after it had looked");
     }
 
@@ -675,8 +675,8 @@ mod tests {
         let mut queue = Queue::default();
         queue.add(7);
         let (first, second) = (queue.enter(7), queue.enter(7));
-        assert!(!queue.leave(&second, Left::Busy));
-        assert!(queue.leave(&first, Left::Busy), "it was not at work either");
+        assert!(!queue.leave(&second, UnitOutcome::Busy));
+        assert!(queue.leave(&first, UnitOutcome::Busy), "it was not at work either");
         assert_eq!(queue.ready().count(), 1, "nobody will tell of the insert's end");
     }
 

@@ -195,7 +195,7 @@ impl Counters {
             Progress::Done(Work::Flush) => self.flushes.inc(),
             Progress::Done(Work::Fuse) => self.fuses.inc(),
             Progress::Done(Work::Rewrite) => self.rewrites.inc(),
-            Progress::Idle | Progress::Busy | Progress::PutOff => {}
+            Progress::Idle | Progress::Busy | Progress::Deferred => {}
         }
     }
 }

@@ -183,7 +183,7 @@ fn settle(tree: &Tree, clock: u64) -> Result<()> {
         match tree.work(&all, Effort::Needed)? {
             Progress::Idle => return Ok(()),
             Progress::Done(_) => {}
-            Progress::Busy | Progress::PutOff => std::thread::yield_now(),
+            Progress::Busy | Progress::Deferred => std::thread::yield_now(),
         }
     }
 }

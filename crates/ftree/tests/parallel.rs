@@ -250,7 +250,7 @@ fn beside_a_merge_memtables_are_drained_and_nothing_is_merged() {
         while let Progress::Done(_) = tree.work(&visibility, Effort::Paced).unwrap() {}
         assert_eq!(tree.stats().merges, merges);
     }
-    assert_eq!(tree.work(&visibility, Effort::Paced).unwrap(), Progress::PutOff);
+    assert_eq!(tree.work(&visibility, Effort::Paced).unwrap(), Progress::Deferred);
     assert_eq!((seen.load(Ordering::SeqCst), context.merge_limiter.running()), (0, 0));
     let idle = tree.stats().merges;
     context.merge_limiter.allow(1);
@@ -368,7 +368,7 @@ impl World {
     fn work(&self, effort: Effort) {
         match self.tree.work(&self.visibility(), effort).unwrap() {
             Progress::Done(_) => self.units.fetch_add(1, Ordering::Relaxed),
-            Progress::Busy | Progress::PutOff => self.busy.fetch_add(1, Ordering::Relaxed),
+            Progress::Busy | Progress::Deferred => self.busy.fetch_add(1, Ordering::Relaxed),
             Progress::Idle => {
                 std::thread::yield_now();
                 0

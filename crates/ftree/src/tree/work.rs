@@ -57,7 +57,7 @@ pub enum Progress {
     /// Other threads are at all there is to do, or an insert into a sealed memtable is ending.
     Busy,
     /// There is nothing to do but merges, and as many as may be are under way.
-    PutOff,
+    Deferred,
     /// One unit is done.
     Done(Work),
 }
@@ -86,7 +86,7 @@ impl Tree {
         let (plan, claim) = match self.choose(visibility.oldest(), effort) {
             Chosen::Unit(plan, claim) => (plan, claim),
             Chosen::Busy => return Ok(Progress::Busy),
-            Chosen::PutOff => return Ok(Progress::PutOff),
+            Chosen::Deferred => return Ok(Progress::Deferred),
             Chosen::Nothing => return Ok(Progress::Idle),
         };
         let mut unit = Unit::new(self, visibility, claim);

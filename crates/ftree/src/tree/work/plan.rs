@@ -84,7 +84,7 @@ pub(super) enum Chosen<'a> {
     /// Something, but others are at it.
     Busy,
     /// Merges, and others are at as many as may be.
-    PutOff,
+    Deferred,
     Nothing,
 }
 
@@ -117,7 +117,7 @@ impl Tree {
         let between = urgent.0.saturating_sub(OVERDUE.0) / OVERDUE_STEP;
         let drain_first = u64::from(claims.since_drain) >= between.min(BETWEEN_DRAINS)
             && claims.flushed >= due(&state.root, claims.drained);
-        let (mut plan, mut permit, mut put_off) = (None, None, false);
+        let (mut plan, mut permit, mut deferred) = (None, None, false);
         if !(drain_first && drainable.is_some()) {
             let options = &self.options();
             let best = |merges| {
@@ -128,9 +128,9 @@ impl Tree {
             plan = best(true);
             if matches!(plan, Some(Plan::Merge { .. })) {
                 permit = self.context.merge_limiter.begin(effort == Effort::Paced);
-                put_off = permit.is_none();
+                deferred = permit.is_none();
             }
-            if put_off {
+            if deferred {
                 plan = best(false);
             }
         }
@@ -150,8 +150,8 @@ impl Tree {
         }
         let Some((plan, area)) = plan.and_then(|plan| plan.area().map(|area| (plan, area))) else {
             let busy = layer.is_some() || (claims.is_busy() && urgent >= enough);
-            return match put_off {
-                true => Chosen::PutOff,
+            return match deferred {
+                true => Chosen::Deferred,
                 false if busy => Chosen::Busy,
                 false => Chosen::Nothing,
             };
