@@ -1,5 +1,5 @@
 //! Work nobody waits for: draining memtables and merging, checkpoints, the cleaner; the log's
-//! thread and the keeper are in `housekeeping`.
+//! thread and the maintenance thread are in `maintenance`.
 //!
 //! ```text
 //!  fern-flush-N     the queue of trees with work, largest debt first, several in one tree where
@@ -292,7 +292,7 @@ impl Environment {
             last.store(now, Ordering::Relaxed);
         }
         self.spawn("fern-log", Self::run_log)?;
-        self.spawn("fern-keeper", Self::run_keeper)?;
+        self.spawn("fern-maintain", Self::run_maintenance)?;
         self.spawn("fern-checkpoint", Self::run_checkpoints)
     }
 
@@ -360,7 +360,7 @@ impl Environment {
     pub(crate) fn step(&self) -> Result<bool> {
         self.health.check_running()?;
         self.prepare_log()?;
-        self.keep_house()?;
+        self.maintenance_tick()?;
         let unsynced = self.wal().synced_lsn() < self.wal().next_lsn();
         if self.is_due(&self.jobs.last_log_flush, self.options.log_flush_period) {
             self.flush_log()?;

@@ -6,9 +6,9 @@ use crate::disk::Room;
 use crate::environment::Environment;
 use crate::handle::{EngineHandle, PerThreadHandles};
 use crate::health::Health;
-use crate::housekeeping::Keeper;
 use crate::live::{LiveTxns, TxnInfo};
 use crate::log::Log;
+use crate::maintenance::Maintenance;
 use crate::settings::{Background, Options};
 use crate::snapshot::Snapshot;
 use crate::snapshots::{Pinned, Snapshots};
@@ -416,7 +416,7 @@ fn assemble(
         commit_order: Padded::default(),
         memory: Padded::default(),
         jobs: Padded::default(),
-        keeper: Keeper::default(),
+        maintenance: Maintenance::default(),
         room: Room::default(),
         checkpointing: Mutex::default(),
         counters: Counters::new(&registry),

@@ -4,7 +4,7 @@
 //! [`Needed`] index translates: sparse points (timestamp, position), and the first chunk of each
 //! large transaction, which lies before its commit record.
 
-use crate::housekeeping::Bell;
+use crate::maintenance::Bell;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::OnceLock;

@@ -1,11 +1,11 @@
-//! The log's thread and the keeper's: what has a period of its own and must not wait until the
-//! flushers have nothing to do.
+//! The log thread and the maintenance thread: what has a period of its own and must not wait until
+//! the flushers have nothing to do.
 //!
 //! ```text
-//!  fern-log     writes the log out early, so that a commit finds room in the buffer; to disk every
-//!               logFlushPeriod
-//!  fern-keeper  makes the next log segment ready, forgets locks no snapshot asks about, lets go of
-//!               dropped dictionaries, watches the disk's free space and gives space back to it
+//!  fern-log       writes the log out early, so that a commit finds room in the buffer; to disk every
+//!                 logFlushPeriod
+//!  fern-maintain  makes the next log segment ready, forgets locks no snapshot asks about, releases
+//!                 dropped dictionaries, watches the disk's free space and gives space back to it
 //! ```
 
 use crate::environment::Environment;
@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How often the keeper makes its round.
+/// How often the maintenance thread makes its round.
 pub(crate) const ROUND: Duration = Duration::from_secs(1);
 /// So many bytes of log in memory wake the log's thread before its time.
 const WRITE_EARLY: u64 = 1 << 20;
@@ -62,9 +62,9 @@ impl Bell {
     }
 }
 
-/// What the keeper remembers between its rounds.
+/// What the maintenance thread remembers between its rounds.
 #[derive(Default)]
-pub(crate) struct Keeper {
+pub(crate) struct Maintenance {
     last_round: AtomicU64,
     commits_seen: AtomicU64,
     quiet_rounds: AtomicU64,
@@ -99,11 +99,11 @@ impl Environment {
         }
     }
 
-    pub(crate) fn run_keeper(&self) {
+    pub(crate) fn run_maintenance(&self) {
         while !self.jobs.stopping() {
             self.jobs.rest_quietly(ROUND / 10);
             self.report("prepare the log", self.prepare_log());
-            self.report("keep house", self.keep_house());
+            self.report("maintenance", self.maintenance_tick());
         }
     }
 
@@ -145,10 +145,10 @@ impl Environment {
     pub(crate) fn prepare_log(&self) -> Result<()> {
         // A drop or a checkpoint may have begun a segment meanwhile, which is empty and wants nothing:
         // as long as writes are refused it stays so.
-        if self.wal().wants_file() || self.keeper.log_full.load(Ordering::Relaxed) {
+        if self.wal().wants_file() || self.maintenance.log_full.load(Ordering::Relaxed) {
             let prepared = self.check(self.wal().prepare());
             let full = matches!(prepared, Err(Error::NoSpace(_)));
-            if full != self.keeper.log_full.swap(full, Ordering::Relaxed) {
+            if full != self.maintenance.log_full.swap(full, Ordering::Relaxed) {
                 self.take_or_refuse_writes();
             }
             unless_full(prepared.map(drop))?;
@@ -157,10 +157,10 @@ impl Environment {
     }
 
     /// The write budget fitted, and one round, where it is due.
-    pub(crate) fn keep_house(&self) -> Result<()> {
+    pub(crate) fn maintenance_tick(&self) -> Result<()> {
         self.fit_budget();
         self.watch_disk();
-        if !self.is_due(&self.keeper.last_round, ROUND) {
+        if !self.is_due(&self.maintenance.last_round, ROUND) {
             return Ok(());
         }
         self.note_rest();
@@ -171,16 +171,16 @@ impl Environment {
 
     /// Before the round looks at commits.
     fn note_rest(&self) {
-        let seen = self.keeper.commits_seen.load(Ordering::Relaxed);
+        let seen = self.maintenance.commits_seen.load(Ordering::Relaxed);
         let written = self.counters.commits.get().saturating_sub(seen);
         let rests = written == 0 && !self.is_read();
-        self.keeper.snapshots_seen.store(self.snapshots.taken(), Ordering::Relaxed);
-        let rounds = self.keeper.rounds_at_rest.load(Ordering::Relaxed);
+        self.maintenance.snapshots_seen.store(self.snapshots.taken(), Ordering::Relaxed);
+        let rounds = self.maintenance.rounds_at_rest.load(Ordering::Relaxed);
         let rounds = if rests { rounds + 1 } else { 0 };
-        self.keeper.rounds_at_rest.store(rounds, Ordering::Relaxed);
-        let unwritten = self.keeper.rounds_unwritten.load(Ordering::Relaxed);
+        self.maintenance.rounds_at_rest.store(rounds, Ordering::Relaxed);
+        let unwritten = self.maintenance.rounds_unwritten.load(Ordering::Relaxed);
         let unwritten = if written <= FEW_COMMITS { unwritten + 1 } else { 0 };
-        self.keeper.rounds_unwritten.store(unwritten, Ordering::Relaxed);
+        self.maintenance.rounds_unwritten.store(unwritten, Ordering::Relaxed);
         if unwritten >= UNWRITTEN_ROUNDS && self.options.is_cleaning() {
             for dictionary in self.directory.all() {
                 if dictionary.tree.debt().active_bytes >= REST_SEALS {
@@ -192,22 +192,22 @@ impl Environment {
 
     /// More was read since the last round than by who only watches.
     fn is_read(&self) -> bool {
-        let seen = self.keeper.snapshots_seen.load(Ordering::Relaxed);
+        let seen = self.maintenance.snapshots_seen.load(Ordering::Relaxed);
         self.snapshots.taken().saturating_sub(seen) > FEW_SNAPSHOTS
     }
 
     /// Nobody has used the engine for some rounds: the time is the cleaner's.
     pub(crate) fn is_at_rest(&self) -> bool {
-        let keeper = &self.keeper;
-        keeper.rounds_at_rest.load(Ordering::Relaxed) >= IDLE_ROUNDS
-            && keeper.commits_seen.load(Ordering::Relaxed) == self.counters.commits.get()
+        let state = &self.maintenance;
+        state.rounds_at_rest.load(Ordering::Relaxed) >= IDLE_ROUNDS
+            && state.commits_seen.load(Ordering::Relaxed) == self.counters.commits.get()
             && !self.is_read()
     }
 
     pub(crate) fn take_or_refuse_writes(&self) {
         let reason = if self.is_red() {
             Some(self.red_zone_reason())
-        } else if self.keeper.log_full.load(Ordering::Relaxed) {
+        } else if self.maintenance.log_full.load(Ordering::Relaxed) {
             Some("the disk has no room for the next segment of the log".to_owned())
         } else {
             None
@@ -219,10 +219,11 @@ impl Environment {
     /// or the disk is short, otherwise only what is much more than the next work will take again.
     fn give_space_back(&self) -> Result<()> {
         let commits = self.counters.commits.get();
-        let busy = self.keeper.commits_seen.swap(commits, Ordering::Relaxed) != commits
+        let busy = self.maintenance.commits_seen.swap(commits, Ordering::Relaxed) != commits
             || self.jobs.queued() > 0;
-        let quiet = if busy { 0 } else { self.keeper.quiet_rounds.load(Ordering::Relaxed) + 1 };
-        self.keeper.quiet_rounds.store(quiet, Ordering::Relaxed);
+        let quiet =
+            if busy { 0 } else { self.maintenance.quiet_rounds.load(Ordering::Relaxed) + 1 };
+        self.maintenance.quiet_rounds.store(quiet, Ordering::Relaxed);
         let idle = quiet >= IDLE_ROUNDS;
         let space = self.blocks.space();
         let much = space.unused_bytes > space.used_end_bytes / 4;
@@ -231,10 +232,10 @@ impl Environment {
         }
         // A quarter of the file is holes: the segments at its end move into them.
         let holes = space.free_bytes > space.used_end_bytes / 4;
-        if idle && holes && *self.keeper.settled.lock() != Some(space) {
+        if idle && holes && *self.maintenance.settled.lock() != Some(space) {
             let moved = self.check(self.blocks.compact(MOVE_BYTES))?;
             if moved == 0 {
-                *self.keeper.settled.lock() = Some(self.blocks.space());
+                *self.maintenance.settled.lock() = Some(self.blocks.space());
             }
         }
         Ok(())
