@@ -194,7 +194,7 @@ const FORGETTING_SECONDS: u64 = 300;
 /// Sessions, and the plans that queries have found, take at most one part in so many of clients' memory each.
 const SMALL_SHARE: u64 = 16;
 
-/// How long the expiry of documents rests where nobody says otherwise.
+/// How long the expiry of documents waits where nobody says otherwise.
 const TTL_SLEEP: Duration = Duration::from_mins(1);
 
 /// A server without the monitor serves on; the log tells why it has none.
@@ -562,7 +562,7 @@ impl Service {
         self.keeps_history.load(Ordering::Relaxed)
     }
 
-    /// How long the expiry of documents rests between two passes.
+    /// How long the expiry of documents waits between two passes.
     pub(crate) fn set_ttl_sleep(&self, seconds: u64) {
         self.ttl_sleep_secs.store(seconds, Ordering::Relaxed);
         if let Some(monitor) = &*self.ttl.lock() {

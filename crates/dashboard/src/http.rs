@@ -31,7 +31,7 @@ const HEADER_TIME: Duration = Duration::from_secs(30);
 const MAX_HEADER_BYTES: usize = 16 << 10;
 
 /// The rest after an accept that failed, for want of descriptors perhaps.
-const REST: Duration = Duration::from_millis(100);
+const RETRY: Duration = Duration::from_millis(100);
 
 /// A running status port. Dropping it ends it.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ async fn accept(listener: TcpListener, room: Arc<Semaphore>, site: Arc<Site>) {
                     drop(place);
                 });
             }
-            Err(_) => tokio::time::sleep(REST).await,
+            Err(_) => tokio::time::sleep(RETRY).await,
         }
     }
 }

@@ -28,23 +28,24 @@ use std::time::Duration;
 
 /// How long a flusher waits for what no unit of the queue will tell it of.
 const MOMENT: Duration = Duration::from_millis(1);
-/// How long a flusher that is not needed rests before it looks again.
+/// How long a flusher that is not needed waits before it looks again.
 const SPARE: Duration = Duration::from_millis(10);
 /// A second flusher helps with what is so much over its budget (1000 is at it). One that works on
 /// evenly disturbs others less than two that come and go.
 const NEEDS_HELP: u64 = 3000;
-/// A unit gives way to readers who have waited for the disk for one part in so many of its time…
-const WAITED_MUCH: u64 = 4;
-/// …for so many times as long as it took…
-const GIVEN_WAY: u64 = 3;
-/// …and for so long after, in microseconds, no second flusher helps.
-const ALONE_US: u64 = 200_000;
-/// The longest rest for readers, in microseconds.
-const LONGEST_WAY_US: u64 = 1_000_000;
-/// Bytes that the cleaner at rest may leave to the next checkpoint: it frees more than a period's
+/// Background work backs off for foreground reads when readers waited for the disk for more than this
+/// fraction (one in so many) of the time that the unit took.
+const READ_WAIT_SHARE: u64 = 4;
+/// The back-off for foreground reads, as a multiple of the time that the unit took.
+const READ_BACKOFF_FACTOR: u64 = 3;
+/// Time after a back-off, in microseconds, in which no second flusher helps.
+const SINGLE_FLUSHER_US: u64 = 200_000;
+/// The longest back-off for foreground reads, in microseconds.
+const MAX_READ_BACKOFF_US: u64 = 1_000_000;
+/// Bytes that the cleaner of an idle engine may leave to the next checkpoint: it frees more than a period's
 /// work usually does, and the file must not grow by that.
 const CLEANED_MUCH: u64 = 256 << 20;
-/// How long a flusher rests after a failure before it tries again.
+/// How long a flusher waits after a failure before it tries again.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// A dictionary is *waiting* while its tree may have a unit nobody is at; taking a unit leaves it
@@ -178,13 +179,13 @@ struct TreeLease {
 #[derive(Default)]
 pub(crate) struct Jobs {
     queue: Mutex<Queue>,
-    /// Flushers wait here for work…
+    /// Flushers wait here for work.
     changed: Condvar,
-    /// …and everybody who rests whether or not there is work, here: work wakes nobody else.
-    resting: Condvar,
+    /// Threads that pause whether or not there is work wait here: new work does not wake them.
+    pausing: Condvar,
     threads: Mutex<Vec<JoinHandle>>,
-    /// Until when units rest for readers, in microseconds of the monotonic clock.
-    gives_way_until: AtomicU64,
+    /// Until when background work backs off for foreground reads, in microseconds of the monotonic clock.
+    read_backoff_until: AtomicU64,
     /// The last unit of background work found the disk full.
     no_space: AtomicBool,
     /// The log's end when the last checkpoint was begun.
@@ -214,7 +215,7 @@ impl Jobs {
     pub(crate) fn stop(&self) {
         self.queue.lock().stop = true;
         self.changed.notify_all();
-        self.resting.notify_all();
+        self.pausing.notify_all();
     }
 
     /// There is work in the queue, or everything stops.
@@ -237,8 +238,8 @@ impl Jobs {
         queue.running.len() + queue.waiting.keys().filter(idle).count()
     }
 
-    /// Rests until there is work, the time is over, or everything stops.
-    fn rest(&self, time: Duration) {
+    /// Waits until there is work, the time is over, or everything stops.
+    fn wait_for_work(&self, time: Duration) {
         let mut queue = self.queue.lock();
         if !queue.stop && queue.ready().next().is_none() {
             let waits = !queue.deferred.is_empty();
@@ -247,8 +248,8 @@ impl Jobs {
         }
     }
 
-    /// Rests although there is work, until others may be too few for it.
-    fn rest_as_spare(&self) {
+    /// Waits although there is work, until others may be too few for it.
+    fn wait_as_spare(&self) {
         let mut queue = self.queue.lock();
         if !queue.stop {
             let _ = self.changed.wait_for(&mut queue, SPARE);
@@ -317,7 +318,7 @@ impl Environment {
 
     fn run_checkpoints(&self) {
         while !self.jobs.stopping() {
-            self.jobs.rest_quietly(Duration::from_millis(200));
+            self.jobs.pause(Duration::from_millis(200));
             if self.is_checkpoint_due() && self.has_changed() {
                 self.report("write a checkpoint", self.checkpoint());
             }
@@ -336,23 +337,23 @@ impl Environment {
                     } else if self.is_clean_due() {
                         self.report("clean", self.clean());
                     } else {
-                        self.jobs.rest(RETRY);
+                        self.jobs.wait_for_work(RETRY);
                     }
                 }
                 Err(error) => {
                     self.report("drain and merge", Err(error));
-                    self.jobs.rest_quietly(RETRY);
+                    self.jobs.pause(RETRY);
                 }
             }
         }
     }
 
-    /// After a unit of `busy` microseconds in which readers have `waited` for the disk: they have it
-    /// to themselves for some time. Merging makes reads cheaper later; now it stands in their way.
+    /// After a unit of `busy` microseconds in which readers have `waited` for the disk: no unit
+    /// is begun for some time. Merging makes reads cheaper later, but now competes with them.
     /// Counts for nothing where memory fills ([`Environment::take_job`]).
-    fn give_way(&self, busy: u64, waited: u64) {
-        if let Some(rest) = rest_for_readers(busy, waited) {
-            self.jobs.gives_way_until.fetch_max(self.now_us() + rest, Ordering::Relaxed);
+    fn back_off_for_reads(&self, busy: u64, waited: u64) {
+        if let Some(backoff) = read_backoff(busy, waited) {
+            self.jobs.read_backoff_until.fetch_max(self.now_us() + backoff, Ordering::Relaxed);
         }
     }
 
@@ -403,7 +404,7 @@ impl Environment {
         let (dictionary, lease, effort) = match self.take_job() {
             Some(Job::Unit(dictionary, lease, effort)) => (dictionary, lease, effort),
             Some(Job::Spare) => {
-                self.jobs.rest_as_spare();
+                self.jobs.wait_as_spare();
                 return Ok(true);
             }
             None => return Ok(false),
@@ -430,7 +431,10 @@ impl Environment {
                 let busy = self.now_us().saturating_sub(started);
                 self.memory.worked(drained, busy);
                 let own = Waits::now().since(own).of(Wait::DiskRead).as_micros() as u64;
-                self.give_way(busy, self.cache.waited_for_disk().saturating_sub(waited + own));
+                self.back_off_for_reads(
+                    busy,
+                    self.cache.waited_for_disk().saturating_sub(waited + own),
+                );
                 self.jobs.no_space.store(false, Ordering::Relaxed);
                 Ok(true)
             }
@@ -445,7 +449,7 @@ impl Environment {
 
     /// The waiting dictionary with the largest debt, of those to choose from. Where writers will not
     /// soon be slowed, nothing
-    /// while readers are given way, and nothing beside others at work unless a tree is far over its
+    /// during a back-off for reads, and nothing beside others at work unless a tree is far over its
     /// budget or nobody uses the engine: otherwise one flusher is enough, and the other cores are
     /// the clients'. While half of the flushers merge the others do not, unless nobody uses the
     /// engine: a second's writes wait for drains meanwhile.
@@ -468,13 +472,13 @@ impl Environment {
             queue.remove(id);
         }
         let ((_, urgency), dictionary) = heaviest?;
-        let (now, until) = (self.now_us(), self.jobs.gives_way_until.load(Ordering::Relaxed));
-        let alone = (urgency < NEEDS_HELP && !self.is_at_rest()) || now < until + ALONE_US;
+        let (now, until) = (self.now_us(), self.jobs.read_backoff_until.load(Ordering::Relaxed));
+        let alone = (urgency < NEEDS_HELP && !self.is_idle()) || now < until + SINGLE_FLUSHER_US;
         let spare = now < until || (!queue.running.is_empty() && alone);
         if spare && !self.is_memory_filling() {
             return Some(Job::Spare);
         }
-        let effort = if self.is_at_rest() { Effort::Needed } else { Effort::Paced };
+        let effort = if self.is_idle() { Effort::Needed } else { Effort::Paced };
         let lease = queue.enter(dictionary.id);
         // Another worker may find something too, in this tree or in another one.
         self.jobs.changed.notify_one();
@@ -484,8 +488,7 @@ impl Environment {
     /// The cleaner's period is over, or nobody uses the engine and there is more to clean.
     fn is_clean_due(&self) -> bool {
         let more = self.jobs.cleaned.load(Ordering::Relaxed) && self.options.is_cleaning();
-        self.is_due(&self.jobs.last_clean, self.options.cleaner_period)
-            || (more && self.is_at_rest())
+        self.is_due(&self.jobs.last_clean, self.options.cleaner_period) || (more && self.is_idle())
     }
 
     /// The cleaner: drains what lies in buffers for long, a little at a time.
@@ -533,7 +536,7 @@ impl Environment {
             self.wal().next_lsn().saturating_sub(self.jobs.checkpointed.load(Ordering::Relaxed));
         let cleaned = || {
             let dropped = self.jobs.dropped.load(Ordering::Relaxed);
-            self.is_at_rest() && self.blocks.dropped_bytes() > dropped + CLEANED_MUCH
+            self.is_idle() && self.blocks.dropped_bytes() > dropped + CLEANED_MUCH
         };
         let wants_space = || self.wants_space();
         if !period.is_zero() && (grown > self.options.tuning.log_cap || cleaned() || wants_space())
@@ -569,8 +572,8 @@ impl Drop for StopOnPanic<'_> {
 }
 
 /// How long no unit is begun after one of `busy` microseconds in which readers have `waited`.
-fn rest_for_readers(busy: u64, waited: u64) -> Option<u64> {
-    (waited > busy / WAITED_MUCH).then(|| (busy * GIVEN_WAY).min(LONGEST_WAY_US))
+fn read_backoff(busy: u64, waited: u64) -> Option<u64> {
+    (waited > busy / READ_WAIT_SHARE).then(|| (busy * READ_BACKOFF_FACTOR).min(MAX_READ_BACKOFF_US))
 }
 
 /// What frees memory comes first, then what is most over its budget.
@@ -580,11 +583,11 @@ fn urgency(dictionary: &Dictionary) -> (u64, u64) {
 }
 
 impl Jobs {
-    /// Rests whether or not there is work.
-    pub(crate) fn rest_quietly(&self, time: Duration) {
+    /// Waits whether or not there is work.
+    pub(crate) fn pause(&self, time: Duration) {
         let mut queue = self.queue.lock();
         if !queue.stop {
-            let _ = self.resting.wait_for(&mut queue, time);
+            let _ = self.pausing.wait_for(&mut queue, time);
         }
     }
 }
@@ -664,10 +667,10 @@ mod tests {
 
     #[test]
     fn units_rest_only_for_readers_who_wait_much() {
-        assert_eq!(rest_for_readers(40_000, 10_000), None);
-        assert_eq!(rest_for_readers(40_000, 10_001), Some(120_000));
-        assert_eq!(rest_for_readers(9_000_000, 80_000_000), Some(LONGEST_WAY_US));
-        assert_eq!(rest_for_readers(0, 0), None, "nobody was there");
+        assert_eq!(read_backoff(40_000, 10_000), None);
+        assert_eq!(read_backoff(40_000, 10_001), Some(120_000));
+        assert_eq!(read_backoff(9_000_000, 80_000_000), Some(MAX_READ_BACKOFF_US));
+        assert_eq!(read_backoff(0, 0), None, "nobody was there");
     }
 
     #[test]
@@ -700,9 +703,9 @@ mod tests {
         let jobs = Jobs::default();
         let long = Duration::from_secs(20);
         std::thread::scope(|scope| {
-            let log = scope.spawn(|| jobs.rest_quietly(long));
+            let log = scope.spawn(|| jobs.pause(long));
             std::thread::sleep(Duration::from_millis(50));
-            let flusher = scope.spawn(|| jobs.rest(long));
+            let flusher = scope.spawn(|| jobs.wait_for_work(long));
             std::thread::sleep(Duration::from_millis(50));
             jobs.queue(1);
             for _ in 0..100 {

@@ -29,7 +29,7 @@ const FEW_COMMITS: u64 = 10;
 /// look into each of them first, and flushers take only what others leave of the processors.
 const UNWRITTEN_ROUNDS: u64 = 1;
 /// A memtable of so many bytes is drained then: less would be slivers.
-const REST_SEALS: u64 = 1 << 20;
+const IDLE_SEAL_BYTES: u64 = 1 << 20;
 /// Holes punched in one round.
 const PUNCHES: usize = 64;
 /// Bytes moved towards the file's start in one idle round.
@@ -72,7 +72,7 @@ pub(crate) struct Maintenance {
     /// Rounds in which hardly anybody wrote.
     rounds_unwritten: AtomicU64,
     /// Rounds in which nobody wrote and hardly anybody read.
-    rounds_at_rest: AtomicU64,
+    idle_rounds: AtomicU64,
     /// There was no room for the next log segment.
     log_full: AtomicBool,
     /// The data file as it was when moving segments was of no more use.
@@ -101,7 +101,7 @@ impl Environment {
 
     pub(crate) fn run_maintenance(&self) {
         while !self.jobs.stopping() {
-            self.jobs.rest_quietly(ROUND / 10);
+            self.jobs.pause(ROUND / 10);
             self.report("prepare the log", self.prepare_log());
             self.report("maintenance", self.maintenance_tick());
         }
@@ -163,27 +163,27 @@ impl Environment {
         if !self.is_due(&self.maintenance.last_round, ROUND) {
             return Ok(());
         }
-        self.note_rest();
+        self.note_idle();
         self.drop_invisible();
         self.locks.prune(self.snapshots.oldest_watching());
         unless_full(self.give_space_back())
     }
 
     /// Before the round looks at commits.
-    fn note_rest(&self) {
+    fn note_idle(&self) {
         let seen = self.maintenance.commits_seen.load(Ordering::Relaxed);
         let written = self.counters.commits.get().saturating_sub(seen);
-        let rests = written == 0 && !self.is_read();
+        let idle = written == 0 && !self.is_read();
         self.maintenance.snapshots_seen.store(self.snapshots.taken(), Ordering::Relaxed);
-        let rounds = self.maintenance.rounds_at_rest.load(Ordering::Relaxed);
-        let rounds = if rests { rounds + 1 } else { 0 };
-        self.maintenance.rounds_at_rest.store(rounds, Ordering::Relaxed);
+        let rounds = self.maintenance.idle_rounds.load(Ordering::Relaxed);
+        let rounds = if idle { rounds + 1 } else { 0 };
+        self.maintenance.idle_rounds.store(rounds, Ordering::Relaxed);
         let unwritten = self.maintenance.rounds_unwritten.load(Ordering::Relaxed);
         let unwritten = if written <= FEW_COMMITS { unwritten + 1 } else { 0 };
         self.maintenance.rounds_unwritten.store(unwritten, Ordering::Relaxed);
         if unwritten >= UNWRITTEN_ROUNDS && self.options.is_cleaning() {
             for dictionary in self.directory.all() {
-                if dictionary.tree.debt().active_bytes >= REST_SEALS {
+                if dictionary.tree.debt().active_bytes >= IDLE_SEAL_BYTES {
                     self.seal(&dictionary);
                 }
             }
@@ -197,9 +197,9 @@ impl Environment {
     }
 
     /// Nobody has used the engine for some rounds: the time is the cleaner's.
-    pub(crate) fn is_at_rest(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         let state = &self.maintenance;
-        state.rounds_at_rest.load(Ordering::Relaxed) >= IDLE_ROUNDS
+        state.idle_rounds.load(Ordering::Relaxed) >= IDLE_ROUNDS
             && state.commits_seen.load(Ordering::Relaxed) == self.counters.commits.get()
             && !self.is_read()
     }

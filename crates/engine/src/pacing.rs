@@ -7,7 +7,7 @@
 //! too short to sleep for are owed until they are worth it. Above five quarters: a commit waits until
 //! there is room (hard bound); where the disk is full it fails instead.
 //!
-//! The budget grows into what nothing else in the cache wants, and gives way to pages within
+//! The budget grows into what nothing else in the cache wants, and yields to pages within
 //! seconds: data that fits is updated many times before it is written once (ADR 17).
 
 use crate::dictionary::{Dictionary, Found};

@@ -42,7 +42,7 @@ pub(crate) enum Role {
     Run,
     /// A leaf: index and filter are cache frames with a better rank.
     Leaf,
-    /// A leaf in use, compressed fast rather than well; written anew when its tree rests.
+    /// A leaf in use, compressed fast rather than well; rewritten when its tree is idle.
     LightLeaf,
 }
 

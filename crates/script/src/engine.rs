@@ -53,7 +53,7 @@ fn sleep(milliseconds: f64) {
     let mut left = Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default();
     while !left.is_zero() && host.check().is_ok() {
         let nap = left.min(NAP);
-        host.rest(nap);
+        host.sleep(nap);
         left -= nap;
     }
 }

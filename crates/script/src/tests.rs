@@ -163,7 +163,7 @@ impl Host for Patient {
         Duration::ZERO
     }
 
-    fn rest(&self, _time: Duration) {}
+    fn sleep(&self, _time: Duration) {}
 
     fn stored(&self) -> Result<RawDocumentBuf> {
         Ok(RawDocumentBuf::new())
@@ -251,7 +251,7 @@ impl Host for Ticking {
         Duration::from_secs(self.seconds.load(Ordering::Relaxed))
     }
 
-    fn rest(&self, time: Duration) {
+    fn sleep(&self, time: Duration) {
         assert!(time <= Duration::from_millis(10), "it looks up now and then");
     }
 

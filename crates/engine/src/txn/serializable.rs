@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long the beginning rests between two looks at the writers: at first, and at most.
-const REST: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
+/// How long the beginning waits between two looks at the writers: at first, and at most.
+const POLL: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
 
 /// The serializable transactions that live.
 #[derive(Default)]
@@ -64,15 +64,15 @@ impl Txn {
 fn wait_for_bare_writers(environment: &Environment, patience: Duration) -> Result<()> {
     let clock = &environment.os.clock;
     let started = clock.monotonic();
-    let mut rest = REST.0;
+    let mut pause = POLL.0;
     while environment.live.has_bare_writer() {
         let waited = clock.monotonic().saturating_sub(started);
         if waited >= patience {
             return Err(Error::LockTimeout { waited_ms: waited.as_millis() as u64 });
         }
         environment.check_wait()?;
-        clock.sleep(rest);
-        rest = (rest * 2).min(REST.1);
+        clock.sleep(pause);
+        pause = (pause * 2).min(POLL.1);
     }
     Ok(())
 }

@@ -449,7 +449,7 @@ impl<S: Service> Poller<S> {
     }
 
     /// Takes in whoever waits at a listener; `false` when the machine has no descriptors left and
-    /// the listener rests for a while.
+    /// the listener pauses for a while.
     fn accept_from(&self, at: usize) -> bool {
         for _ in 0..ACCEPT_BATCH {
             match self.listeners[at].accept() {
