@@ -30,7 +30,7 @@ const HEADER_TIME: Duration = Duration::from_secs(30);
 /// Room for a request line and its headers.
 const MAX_HEADER_BYTES: usize = 16 << 10;
 
-/// The rest after an accept that failed, for want of descriptors perhaps.
+/// The wait after an accept that failed, for want of descriptors perhaps.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// A running status port. Dropping it ends it.

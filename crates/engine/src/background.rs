@@ -300,7 +300,7 @@ impl Environment {
     /// Ends the threads, at their next unit, and waits for that.
     pub(crate) fn stop_threads(&self) {
         self.jobs.stop();
-        self.log.bell.ring();
+        self.log.wake.notify();
         self.jobs.join();
         self.trees.readers.stop();
     }

@@ -35,30 +35,30 @@ const PUNCHES: usize = 64;
 /// Bytes moved towards the file's start in one idle round.
 const MOVE_BYTES: u64 = 16 << 20;
 
-/// Wakes the log's thread.
+/// An event that wakes the log thread.
 #[derive(Default)]
-pub(crate) struct Bell {
-    rung: AtomicBool,
+pub(crate) struct Notify {
+    notified: AtomicBool,
     lock: Mutex<()>,
     changed: Condvar,
 }
 
-impl Bell {
-    /// Cheap where it was rung already.
-    pub(crate) fn ring(&self) {
-        if !self.rung.load(Ordering::Relaxed) && !self.rung.swap(true, Ordering::AcqRel) {
+impl Notify {
+    /// Cheap where it was notified already.
+    pub(crate) fn notify(&self) {
+        if !self.notified.load(Ordering::Relaxed) && !self.notified.swap(true, Ordering::AcqRel) {
             let _not_between_look_and_wait = self.lock.lock();
             self.changed.notify_one();
         }
     }
 
-    /// Returns when it is rung, or after `time`.
+    /// Returns when it is notified, or after `time`.
     fn wait(&self, time: Duration) {
         let mut guard = self.lock.lock();
-        if !self.rung.load(Ordering::Acquire) {
+        if !self.notified.load(Ordering::Acquire) {
             let _ = self.changed.wait_for(&mut guard, time);
         }
-        self.rung.store(false, Ordering::Release);
+        self.notified.store(false, Ordering::Release);
     }
 }
 
@@ -88,7 +88,7 @@ impl Environment {
         let mut synced = self.os.clock.monotonic();
         while !self.jobs.stopping() {
             let since = self.os.clock.monotonic().saturating_sub(synced);
-            self.log.bell.wait(period.saturating_sub(since));
+            self.log.wake.wait(period.saturating_sub(since));
             let now = self.os.clock.monotonic();
             if now.saturating_sub(synced) >= period {
                 synced = now;
@@ -110,7 +110,7 @@ impl Environment {
     /// The log has grown to `end`: much of it in memory is written out before it fills the buffer.
     pub(crate) fn log_grew(&self, end: u64) {
         if end.saturating_sub(self.wal().written_lsn()) > WRITE_EARLY {
-            self.log.bell.ring();
+            self.log.wake.notify();
         }
         self.count_log_memory();
     }
@@ -255,15 +255,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bell_rung_before_the_wait_is_heard() {
-        let bell = Bell::default();
-        bell.ring();
-        bell.ring();
-        bell.wait(Duration::from_secs(20));
-        assert!(!bell.rung.load(Ordering::Relaxed), "heard once");
+    fn notification_before_the_wait_is_kept() {
+        let notify = Notify::default();
+        notify.notify();
+        notify.notify();
+        notify.wait(Duration::from_secs(20));
+        assert!(!notify.notified.load(Ordering::Relaxed), "heard once");
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| bell.wait(Duration::from_secs(20)));
-            bell.ring();
+            let waiter = scope.spawn(|| notify.wait(Duration::from_secs(20)));
+            notify.notify();
             waiter.join().unwrap();
         });
     }
