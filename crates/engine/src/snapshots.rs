@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 /// Commits that can be complete before the one they wait for; more of them wait their turn.
 const RING: usize = 1024;
-/// Looks at the watermark before a commit gives its core away, and before it sleeps: the commits
+/// Looks at the watermark before a commit gives its core away, and before it blocks: the commits
 /// it waits for are in the middle of inserting, which takes about a microsecond.
 const SPINS: u32 = 64;
 const YIELDS: u32 = 16;
@@ -43,9 +43,9 @@ pub(crate) struct Snapshots {
     complete: Box<[AtomicU64]>,
     /// Some commit will never be complete: nobody waits for the watermark any more.
     abandoned: AtomicBool,
-    /// Commits that sleep until the watermark has moved.
-    sleeping: AtomicUsize,
-    bed: Mutex<()>,
+    /// Commits that wait until the watermark has moved.
+    waiters: AtomicUsize,
+    wait_lock: Mutex<()>,
     advanced: Condvar,
 }
 
@@ -89,8 +89,8 @@ impl Default for Snapshots {
             history: History::default(),
             complete: (0..RING).map(|_| AtomicU64::new(0)).collect(),
             abandoned: AtomicBool::new(false),
-            sleeping: AtomicUsize::new(0),
-            bed: Mutex::new(()),
+            waiters: AtomicUsize::new(0),
+            wait_lock: Mutex::new(()),
             advanced: Condvar::new(),
         }
     }
@@ -221,7 +221,7 @@ impl Snapshots {
     /// Some commit will never be published: those behind it stop waiting for it.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::SeqCst);
-        drop(self.bed.lock());
+        drop(self.wait_lock.lock());
         self.advanced.notify_all();
     }
 
@@ -237,8 +237,8 @@ impl Snapshots {
                 Err(now) => at = now,
             }
         }
-        if moved && self.sleeping.load(Ordering::SeqCst) > 0 {
-            drop(self.bed.lock());
+        if moved && self.waiters.load(Ordering::SeqCst) > 0 {
+            drop(self.wait_lock.lock());
             self.advanced.notify_all();
         }
     }
@@ -259,8 +259,8 @@ impl Snapshots {
                 yield_now();
             }
         }
-        let mut bed = self.bed.lock();
-        self.sleeping.fetch_add(1, Ordering::SeqCst);
+        let mut guard = self.wait_lock.lock();
+        self.waiters.fetch_add(1, Ordering::SeqCst);
         let passed = loop {
             if self.watermark() >= timestamp {
                 break true;
@@ -268,9 +268,9 @@ impl Snapshots {
             if self.abandoned.load(Ordering::SeqCst) {
                 break false;
             }
-            self.advanced.wait(&mut bed);
+            self.advanced.wait(&mut guard);
         };
-        self.sleeping.fetch_sub(1, Ordering::SeqCst);
+        self.waiters.fetch_sub(1, Ordering::SeqCst);
         passed
     }
 }

@@ -28,7 +28,7 @@ fn commit_that_sleeps_is_woken_by_the_one_before() {
             let snapshots = &snapshots;
             scope.spawn(move || assert!(snapshots.publish(timestamp)));
         }
-        while snapshots.sleeping.load(Ordering::SeqCst) < 3 {
+        while snapshots.waiters.load(Ordering::SeqCst) < 3 {
             yield_now();
         }
         assert!(snapshots.publish(1));
@@ -45,7 +45,7 @@ fn commits_behind_one_that_is_never_published_stop_waiting() {
             let snapshots = &snapshots;
             scope.spawn(move || snapshots.publish(timestamp))
         });
-        while snapshots.sleeping.load(Ordering::SeqCst) < 3 {
+        while snapshots.waiters.load(Ordering::SeqCst) < 3 {
             yield_now();
         }
         snapshots.abandon();
