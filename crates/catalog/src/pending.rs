@@ -23,7 +23,7 @@ use crate::index::IndexSpec;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
-use crate::turns::{Check, ClientInside, MetadataGuard, lock_timeout, wait};
+use crate::turns::{Check, ClientInside, MetadataGuard, lock_timed_out, wait};
 use crate::txn::Txn;
 use bson::raw::RawDocument;
 use engine::{DictionaryId, Direction, KeyRange, Timestamp};
@@ -410,7 +410,7 @@ impl Txn {
             let text = format!("Cannot change {namespace} in a multi-document transaction.");
             return Err(Error::new(Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION, text));
         }
-        let patience = self.patience();
+        let lock_timeout = self.lock_timeout();
         // A build that begins now does not hear of what was written before it.
         let build = || found.shared.changes().map(|changes| changes.dictionary());
         let before = build();
@@ -420,10 +420,12 @@ impl Txn {
         let metadata = &found.shared.metadata;
         let guard = self.catalog.waiting(|| match metadata.try_write_arc() {
             Some(guard) => Ok(Some(guard)),
-            None => wait(&**clock, patience, || true, |slice| metadata.try_write_arc_for(slice)),
+            None => {
+                wait(&**clock, lock_timeout, || true, |slice| metadata.try_write_arc_for(slice))
+            }
         });
         let (guard, refusal) = match guard {
-            Ok(guard) => (guard, lock_timeout('X', namespace, patience)),
+            Ok(guard) => (guard, lock_timed_out('X', namespace, lock_timeout)),
             Err(ended) => (None, ended),
         };
         let current = self.catalog.collection(namespace);

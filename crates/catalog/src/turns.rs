@@ -104,18 +104,19 @@ impl WriterGuard {
         Some(Self::new(guard, collection, is_client))
     }
 
-    /// Waits for `patience`; a statement goes on waiting where it is no client's transaction that it
+    /// Waits for `lock_timeout`; a statement goes on waiting where it is no client's transaction that it
     /// waits for.
     pub(crate) fn enter(
         clock: &dyn Clock,
         collection: &Collection,
-        patience: Duration,
+        lock_timeout: Duration,
         is_client: bool,
     ) -> Result<Self> {
         let metadata = &collection.shared.metadata;
         let gives_up = || is_client || has_clients_inside(collection);
-        let guard = wait(clock, patience, gives_up, |slice| metadata.try_read_arc_for(slice))?;
-        let guard = guard.ok_or_else(|| lock_timeout('I', &collection.namespace, patience))?;
+        let guard = wait(clock, lock_timeout, gives_up, |slice| metadata.try_read_arc_for(slice))?;
+        let guard =
+            guard.ok_or_else(|| lock_timed_out('I', &collection.namespace, lock_timeout))?;
         Ok(Self::new(guard, collection, is_client))
     }
 
@@ -132,18 +133,18 @@ fn has_clients_inside(collection: &Collection) -> bool {
     collection.shared.clients_inside.load(Ordering::Relaxed) > 0
 }
 
-/// Tries for `patience` and, as long as `gives_up` says no, longer. Fails where the operation on this
+/// Tries for `lock_timeout` and, as long as `gives_up` says no, longer. Fails where the operation on this
 /// thread may not go on waiting.
 pub(crate) fn wait<T>(
     clock: &dyn Clock,
-    patience: Duration,
+    lock_timeout: Duration,
     gives_up: impl Fn() -> bool,
     mut try_for: impl FnMut(Duration) -> Option<T>,
 ) -> Result<Option<T>> {
     let started = clock.monotonic();
     loop {
         let waited = clock.monotonic().saturating_sub(started);
-        let left = patience.saturating_sub(waited);
+        let left = lock_timeout.saturating_sub(waited);
         if left.is_zero() && gives_up() {
             return Ok(None);
         }
@@ -173,7 +174,7 @@ impl Catalog {
                 && has_clients_inside(collection)
                 || waited >= MOST_WAIT;
             if is_over {
-                return Err(lock_timeout('X', &collection.namespace, waited));
+                return Err(lock_timed_out('X', &collection.namespace, waited));
             }
             check()?;
             limits::check_wait()?;
@@ -189,11 +190,12 @@ impl Catalog {
         mut prepare: impl FnMut(&mut engine::Txn) -> Result<T>,
     ) -> Result<(engine::Txn, T)> {
         let clock = &self.os().clock;
-        let patience = self.engine().options().lock_timeout;
+        let lock_timeout = self.engine().options().lock_timeout;
         let started = clock.monotonic();
         loop {
-            let lock_timeout = Some(METADATA_TURN.min(patience));
-            let mut txn = self.engine().begin(TxnOptions { lock_timeout, ..TxnOptions::default() });
+            let slice = Some(METADATA_TURN.min(lock_timeout));
+            let options = TxnOptions { lock_timeout: slice, ..TxnOptions::default() };
+            let mut txn = self.engine().begin(options);
             let error = match prepare(&mut txn) {
                 Ok(prepared) => return Ok((txn, prepared)),
                 Err(error) => error,
@@ -202,7 +204,7 @@ impl Catalog {
                 return Err(error);
             }
             let waited = clock.monotonic().saturating_sub(started);
-            if waited >= patience {
+            if waited >= lock_timeout {
                 let waited_ms = waited.as_millis() as u64;
                 return Err(from_engine(engine::Error::LockTimeout { waited_ms }));
             }
@@ -218,7 +220,7 @@ pub(crate) fn lock_name(txn: &mut engine::Txn, namespace: &Namespace) -> Result<
 }
 
 /// The refusal of whoever waited too long for a collection.
-pub(crate) fn lock_timeout(mode: char, namespace: &Namespace, waited: Duration) -> Error {
+pub(crate) fn lock_timed_out(mode: char, namespace: &Namespace, waited: Duration) -> Error {
     let mode = if mode == 'X' { "X" } else { "IX" };
     Error::new(
         Code::LOCK_TIMEOUT,
@@ -232,7 +234,7 @@ mod tests {
     use os::sim::SimOs;
 
     #[test]
-    fn waits_end_with_patience_only_where_they_may_give_up() {
+    fn waits_end_with_the_lock_timeout_only_where_they_may_give_up() {
         let clock = SimOs::new(1).os().clock;
         // (who may give up, tries until it is free) → granted, tries made
         for (gives_up, free_at, granted, tries) in

@@ -25,7 +25,7 @@ use crate::replication::reply::{write_times, write_topology_of_error};
 use crate::replication::{ReplicaSetOptions, Replication, Role};
 use crate::reply::{Reply, write_error, write_labels};
 use crate::scripting::{ScriptHost, Scripting};
-use crate::transactions::{self, LIFETIME_SECONDS, LOCK_PATIENCE_MS, SessionState, bound, labels};
+use crate::transactions::{self, LIFETIME_SECONDS, LOCK_TIMEOUT_MS, SessionState, bound, labels};
 use crate::write_gate::WriteGate;
 use bson::{Document, RawBsonRef, RawDocument};
 use catalog::Catalog;
@@ -144,7 +144,7 @@ pub struct Service {
     /// `transactionLifetimeLimitSeconds`.
     pub(crate) transaction_lifetime_secs: AtomicU64,
     /// `maxTransactionLockRequestTimeoutMillis`.
-    pub(crate) lock_patience_ms: AtomicU64,
+    pub(crate) lock_timeout_ms: AtomicU64,
     /// Server time, in seconds, at which old records of sessions are next looked for.
     next_forgetting: AtomicU64,
     pub(crate) cursor_timeout_ms: AtomicU64,
@@ -262,7 +262,7 @@ impl Service {
             numbered: Checkouts::default(),
             transactions: transactions::Figures::default(),
             transaction_lifetime_secs: AtomicU64::new(LIFETIME_SECONDS),
-            lock_patience_ms: AtomicU64::new(LOCK_PATIENCE_MS),
+            lock_timeout_ms: AtomicU64::new(LOCK_TIMEOUT_MS),
             next_forgetting: AtomicU64::new(FORGETTING_SECONDS),
             cursor_timeout_ms: AtomicU64::new(Cursors::<Parked>::TIMEOUT.as_millis() as u64),
             next_connection: AtomicU64::new(1),

@@ -76,18 +76,18 @@ impl WriteGate {
     }
 
     /// Closes the gate, once more where it is closed, and says how often it is now. The first time
-    /// waits up to `patience` for those who write, then takes what `hold` gives until it is opened.
+    /// waits up to `timeout` for those who write, then takes what `hold` gives until it is opened.
     pub(crate) fn close(
         &self,
         clock: &dyn Clock,
-        patience: Duration,
+        timeout: Duration,
         check: impl Fn() -> Result<()>,
         hold: impl FnOnce() -> Result<Held>,
     ) -> Result<u64> {
         let mut locks = self.locks.lock();
         if locks.count == 0 {
             self.closed.store(1, Ordering::SeqCst);
-            let held = self.wait_for_writers(clock, patience, check).and_then(|()| hold());
+            let held = self.wait_for_writers(clock, timeout, check).and_then(|()| hold());
             match held {
                 Ok(held) => locks.held = Some(held),
                 Err(error) => {
@@ -103,10 +103,10 @@ impl WriteGate {
     fn wait_for_writers(
         &self,
         clock: &dyn Clock,
-        patience: Duration,
+        timeout: Duration,
         check: impl Fn() -> Result<()>,
     ) -> Result<()> {
-        let deadline = clock.monotonic().saturating_add(patience);
+        let deadline = clock.monotonic().saturating_add(timeout);
         while self.writers.iter().any(|stripe| stripe.load(Ordering::SeqCst) > 0) {
             check()?;
             if clock.monotonic() >= deadline {

@@ -135,7 +135,7 @@ impl Txn {
     pub fn set_lock_timeout(&mut self, timeout: Duration) {
         self.lock_timeout = timeout;
         if let Some(readers) = self.holder.readers() {
-            readers.set_patience(timeout);
+            readers.set_lock_timeout(timeout);
         }
     }
 

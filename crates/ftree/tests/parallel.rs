@@ -132,9 +132,9 @@ impl Meeting {
             self.met.store(true, Ordering::SeqCst);
             self.changed.notify_all();
         }
-        let patience = Duration::from_secs(10);
+        let timeout = Duration::from_secs(10);
         let waiting = |_: &mut u32| !self.met.load(Ordering::SeqCst);
-        let (mut inside, _) = self.changed.wait_timeout_while(inside, patience, waiting).unwrap();
+        let (mut inside, _) = self.changed.wait_timeout_while(inside, timeout, waiting).unwrap();
         *inside -= 1;
     }
 }

@@ -38,7 +38,7 @@ impl LockTable {
         Ok(())
     }
 
-    fn escalate(&self, owner: &mut Locks, patience: Duration) {
+    fn escalate(&self, owner: &mut Locks, timeout: Duration) {
         let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
         for Held { name, .. } in &owner.held {
             *sizes.entry(shard::split(name).0).or_default() += shard::cost(name);
@@ -54,7 +54,7 @@ impl LockTable {
                 return;
             }
             let mode = self.strongest(owner, dictionary);
-            if self.take_all(owner, dictionary, mode, patience) {
+            if self.take_all(owner, dictionary, mode, timeout) {
                 self.counters.escalations.fetch_add(1, Ordering::Relaxed);
                 self.drop_keys_of(owner, dictionary);
             }
@@ -75,11 +75,11 @@ impl LockTable {
     }
 
     /// Locks the whole dictionary; its smaller ranges are of no use then.
-    fn take_all(&self, owner: &mut Locks, dictionary: u64, mode: Mode, patience: Duration) -> bool {
+    fn take_all(&self, owner: &mut Locks, dictionary: u64, mode: Mode, timeout: Duration) -> bool {
         let all = Range::all();
         if !owner.covers_range(dictionary, &all, mode) {
             let target = Target::Range(dictionary, all.clone());
-            if self.wait_for(owner, target, mode, false, patience).is_err() {
+            if self.wait_for(owner, target, mode, false, timeout).is_err() {
                 return false;
             }
             let smaller = owner.ranges.insert(dictionary, vec![(all.clone(), mode)]);

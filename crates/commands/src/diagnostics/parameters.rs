@@ -213,7 +213,7 @@ static PARAMETERS: &[Parameter] = &[
     fixed("maxAcceptableLogicalClockDriftSecs", |_| Bson::Int64(MAX_DRIFT_SECONDS as i64)),
     fixed("maxBSONDepth", |_| Bson::Int32(200)),
     fixed("maxSessions", |service| Bson::Int32(service.sessions.most() as i32)),
-    int("maxTransactionLockRequestTimeoutMillis", 0, |service| &service.lock_patience_ms),
+    int("maxTransactionLockRequestTimeoutMillis", 0, |service| &service.lock_timeout_ms),
     whole(
         "minSnapshotHistoryWindowInSeconds",
         0,

@@ -46,28 +46,28 @@ impl Txn {
         lock_timeout: Option<Duration>,
     ) -> Result<Self> {
         handle.serializable.0.fetch_add(1, Ordering::SeqCst);
-        let patience = lock_timeout.unwrap_or(handle.options.lock_timeout);
-        if let Err(error) = wait_for_bare_writers(handle, patience) {
+        let lock_timeout = lock_timeout.unwrap_or(handle.options.lock_timeout);
+        if let Err(error) = wait_for_bare_writers(handle, lock_timeout) {
             handle.serializable.leave();
             return Err(error);
         }
         let options = TxnOptions { on_conflict: OnConflict::Latest, lock_timeout };
         let mut txn = Self::begin(handle, options);
         if let Some(owner) = txn.holder.take() {
-            txn.holder = Holder::Shared(Readers::new(owner, patience));
+            txn.holder = Holder::Shared(Readers::new(owner, lock_timeout));
         }
         Ok(txn)
     }
 }
 
 /// It holds no lock yet, so nobody it waits for waits for it.
-fn wait_for_bare_writers(environment: &Environment, patience: Duration) -> Result<()> {
+fn wait_for_bare_writers(environment: &Environment, lock_timeout: Duration) -> Result<()> {
     let clock = &environment.os.clock;
     let started = clock.monotonic();
     let mut pause = POLL.0;
     while environment.live.has_bare_writer() {
         let waited = clock.monotonic().saturating_sub(started);
-        if waited >= patience {
+        if waited >= lock_timeout {
             return Err(Error::LockTimeout { waited_ms: waited.as_millis() as u64 });
         }
         environment.check_wait()?;
