@@ -82,12 +82,12 @@ pub struct OpContext<'a> {
     /// `bypassEmptyTsReplacement`: empty timestamps are stored as they come.
     pub keep_empty_timestamps: bool,
     /// What is done as a whole outside a transaction.
-    pub whole: Whole,
+    pub atomicity: Atomicity,
 }
 
 /// What a write outside a transaction does as a whole or not at all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Whole {
+pub enum Atomicity {
     /// Each update and delete statement; of an insert each document.
     #[default]
     Statement,
@@ -111,7 +111,7 @@ impl<'a> OpContext<'a> {
             comment: None,
             bypass_validation: false,
             keep_empty_timestamps: false,
-            whole: Whole::default(),
+            atomicity: Atomicity::default(),
         }
     }
 

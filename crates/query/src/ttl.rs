@@ -4,7 +4,7 @@
 //! Always true: a document goes only where the indexed value is a date (or an array with one) that
 //! is old enough, and for a partial index only where its filter matches.
 
-use crate::context::{Interrupt, OpContext, Whole};
+use crate::context::{Atomicity, Interrupt, OpContext};
 use crate::request::{DeleteRequest, DeleteStatement};
 use crate::write::delete;
 use bson::raw::RawDocumentBuf;
@@ -93,7 +93,7 @@ fn expire(
     };
     let request = DeleteRequest { deletes: &[statement], ordered: true, let_variables: None };
     let mut ctx = OpContext::new(catalog, Arc::clone(interrupt));
-    ctx.whole = Whole::Part;
+    ctx.atomicity = Atomicity::Part;
     let result = delete(&mut ctx, ns, &request)?;
     match result.errors.into_iter().next() {
         Some(failed) => Err(failed.error),

@@ -22,7 +22,7 @@ pub use update::update;
 pub(crate) use insert::as_stored;
 pub(crate) use targets::{Targets, lock};
 
-use crate::context::{OpContext, Outcome, Whole};
+use crate::context::{Atomicity, OpContext, Outcome};
 use crate::repeat::Repeats;
 use crate::request::WriteError;
 use bson::raw::RawArray;
@@ -124,7 +124,7 @@ pub(crate) fn as_a_whole<T>(
     if ctx.txn.is_some() {
         return statement(ctx, run);
     }
-    if ctx.whole == Whole::Part {
+    if ctx.atomicity == Atomicity::Part {
         return run(ctx);
     }
     let mut attempts = 0;

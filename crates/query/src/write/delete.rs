@@ -3,7 +3,7 @@
 use super::targets::{Targets, lock};
 use super::{UntilFull, as_a_whole, check_target, note, remembered, statement as in_statement};
 use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
-use crate::context::{OpContext, Outcome, Whole};
+use crate::context::{Atomicity, OpContext, Outcome};
 use crate::request::{DeleteRequest, DeleteResult, DeleteStatement};
 use bson::raw::RawDocument;
 use catalog::{Namespace, Txn};
@@ -53,7 +53,7 @@ fn run(
     if statement.only_one {
         return delete_matching(ctx, ns, index, statement, &filter, n);
     }
-    let parts = ctx.whole == Whole::Part;
+    let parts = ctx.atomicity == Atomicity::Part;
     let done = as_a_whole(ctx, |ctx| {
         // Of a whole only the last attempt counts.
         let mut deleted = 0;
