@@ -16,7 +16,7 @@ pub(crate) struct LiveTxn {
     pub(crate) snapshot: AtomicU64,
     pub(crate) written_bytes: AtomicU64,
     /// It has written without a lock that a range would meet.
-    pub(crate) bare: AtomicBool,
+    pub(crate) writes_unlocked: AtomicBool,
     pub(crate) interrupt: Interrupt,
 }
 
@@ -74,7 +74,7 @@ impl LiveTxns {
             started,
             snapshot: AtomicU64::new(snapshot),
             written_bytes: AtomicU64::new(0),
-            bare: AtomicBool::new(false),
+            writes_unlocked: AtomicBool::new(false),
             interrupt: Interrupt::new(id),
         });
         stripe.open.push_back(Arc::clone(&live));
@@ -111,9 +111,9 @@ impl LiveTxns {
         })
     }
 
-    pub(crate) fn has_bare_writer(&self) -> bool {
-        let is_bare = |live: &Arc<LiveTxn>| live.bare.load(Ordering::SeqCst);
-        self.stripes.iter().any(|stripe| stripe.lock().open.iter().any(is_bare))
+    pub(crate) fn has_unlocked_writer(&self) -> bool {
+        let is_unlocked = |live: &Arc<LiveTxn>| live.writes_unlocked.load(Ordering::SeqCst);
+        self.stripes.iter().any(|stripe| stripe.lock().open.iter().any(is_unlocked))
     }
 
     pub(crate) fn count(&self) -> usize {

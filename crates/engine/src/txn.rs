@@ -321,10 +321,10 @@ impl Txn {
     fn lock_for_ranges(&mut self, dictionary: DictionaryId, key: &[u8]) -> Result<()> {
         let environment = self.pinned.handle();
         if !environment.serializable.any() {
-            if self.live.bare.load(Ordering::Relaxed) {
+            if self.live.writes_unlocked.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            self.live.bare.store(true, Ordering::SeqCst);
+            self.live.writes_unlocked.store(true, Ordering::SeqCst);
             if !environment.serializable.any() {
                 return Ok(());
             }

@@ -47,7 +47,7 @@ impl Txn {
     ) -> Result<Self> {
         handle.serializable.0.fetch_add(1, Ordering::SeqCst);
         let lock_timeout = lock_timeout.unwrap_or(handle.options.lock_timeout);
-        if let Err(error) = wait_for_bare_writers(handle, lock_timeout) {
+        if let Err(error) = wait_for_unlocked_writers(handle, lock_timeout) {
             handle.serializable.leave();
             return Err(error);
         }
@@ -61,11 +61,11 @@ impl Txn {
 }
 
 /// It holds no lock yet, so nobody it waits for waits for it.
-fn wait_for_bare_writers(environment: &Environment, lock_timeout: Duration) -> Result<()> {
+fn wait_for_unlocked_writers(environment: &Environment, lock_timeout: Duration) -> Result<()> {
     let clock = &environment.os.clock;
     let started = clock.monotonic();
     let mut pause = POLL.0;
-    while environment.live.has_bare_writer() {
+    while environment.live.has_unlocked_writer() {
         let waited = clock.monotonic().saturating_sub(started);
         if waited >= lock_timeout {
             return Err(Error::LockTimeout { waited_ms: waited.as_millis() as u64 });
