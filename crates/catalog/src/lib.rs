@@ -9,7 +9,6 @@
 //! 2. Metadata in memory follows the engine: committed first, published after.
 #![forbid(unsafe_code)]
 
-mod annex;
 mod build;
 mod capped;
 mod catalog;
@@ -17,6 +16,7 @@ mod collection;
 mod counts;
 mod ddl;
 mod documents;
+mod extension;
 mod failure;
 mod held;
 pub mod index;

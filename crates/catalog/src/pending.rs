@@ -415,7 +415,7 @@ impl Txn {
         let build = || found.shared.changes().map(|changes| changes.dictionary());
         let before = build();
         // Its own share would be in its way.
-        let was_inside = self.let_go(number);
+        let was_inside = self.release(number);
         let clock = &self.catalog.os().clock;
         let metadata = &found.shared.metadata;
         let guard = self.catalog.waiting(|| match metadata.try_write_arc() {
@@ -446,7 +446,7 @@ impl Txn {
             },
             guard => {
                 drop(guard);
-                let is_back = is_same && self.come_back(number) && build() == before;
+                let is_back = is_same && self.reacquire(number) && build() == before;
                 if was_inside && !is_back {
                     // Somebody has changed what its writes were made for.
                     self.engine.kill();

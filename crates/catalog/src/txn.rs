@@ -470,12 +470,12 @@ impl Txn {
     }
 
     /// Gives its share of a collection's metadata back; says whether it had one.
-    pub(crate) fn let_go(&mut self, number: u64) -> bool {
+    pub(crate) fn release(&mut self, number: u64) -> bool {
         self.find_touched(number).is_some_and(|touched| touched.guard.take().is_some())
     }
 
-    /// Takes the share again that [`Txn::let_go`] gave back; false where somebody else was quicker.
-    pub(crate) fn come_back(&mut self, number: u64) -> bool {
+    /// Takes the share again that [`Txn::release`] gave back; false where somebody else was quicker.
+    pub(crate) fn reacquire(&mut self, number: u64) -> bool {
         // Whoever is before it is done soon, or changes the collection.
         let lock_timeout = self.lock_timeout().max(METADATA_TURN * 10);
         let catalog = Arc::clone(&self.catalog);

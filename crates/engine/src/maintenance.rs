@@ -135,7 +135,7 @@ impl Environment {
         // damaged record from a torn one.
         let end = wal.data_end();
         if self.log.seen_end.swap(end, Ordering::Relaxed) == end {
-            unless_full(self.check(wal.mark_synced()))?;
+            ignore_no_space(self.check(wal.mark_synced()))?;
         }
         Ok(())
     }
@@ -151,7 +151,7 @@ impl Environment {
             if full != self.maintenance.log_full.swap(full, Ordering::Relaxed) {
                 self.take_or_refuse_writes();
             }
-            unless_full(prepared.map(drop))?;
+            ignore_no_space(prepared.map(drop))?;
         }
         Ok(())
     }
@@ -166,7 +166,7 @@ impl Environment {
         self.note_idle();
         self.drop_invisible();
         self.locks.prune(self.snapshots.oldest_watching());
-        unless_full(self.give_space_back())
+        ignore_no_space(self.give_space_back())
     }
 
     /// Before the round looks at commits.
@@ -243,7 +243,7 @@ impl Environment {
 }
 
 /// On a full disk there is nothing to do but to wait for room.
-fn unless_full(result: Result<()>) -> Result<()> {
+fn ignore_no_space(result: Result<()>) -> Result<()> {
     match result {
         Err(Error::NoSpace(_)) => Ok(()),
         other => other,

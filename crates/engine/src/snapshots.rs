@@ -370,7 +370,7 @@ impl Pinned {
     }
 
     /// Lets the versions go before its end; it must not be read at any more.
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn release(&mut self) {
         if !std::mem::take(&mut self.registered) {
             return;
         }
@@ -395,7 +395,7 @@ impl Clone for Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        self.let_go();
+        self.release();
     }
 }
 

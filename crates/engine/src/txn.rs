@@ -446,7 +446,7 @@ impl Txn {
 
     /// Lets the snapshot go before the locks do.
     pub(crate) fn unpin(&mut self) {
-        self.pinned.let_go();
+        self.pinned.release();
     }
 
     /// Whether a commit has anything to do.

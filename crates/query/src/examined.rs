@@ -63,8 +63,8 @@ pub fn plans_taken() -> Plans {
     EXAMINED.with(|examined| examined.borrow().plans.clone())
 }
 
-/// Goes on with the plans of an earlier request.
-pub fn go_on_with(plans: &Plans) {
+/// Restores the plans of an earlier request, for the plan summary of a later batch.
+pub fn restore_plan_summary(plans: &Plans) {
     EXAMINED.with(|examined| examined.borrow_mut().plans.clone_from(plans));
 }
 

@@ -30,7 +30,7 @@ pub use context::{Atomicity, Interrupt, OpContext, Outcome, StatementLog, Uninte
 pub use count::count;
 pub use cursor::QueryCursor;
 pub use distinct::distinct;
-pub use examined::{Examined, Plans, go_on_with, plans_taken, take_examined};
+pub use examined::{Examined, Plans, plans_taken, restore_plan_summary, take_examined};
 pub use explain::{
     explain_count, explain_delete, explain_distinct, explain_find, explain_find_and_modify,
     explain_update,

@@ -111,7 +111,7 @@ pub(crate) struct Choice {
 
 impl PlanCache {
     pub(crate) fn of(collection: &Collection) -> Arc<Self> {
-        collection.annex()
+        collection.extension()
     }
 
     /// The active choice for a shape.

@@ -51,7 +51,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         ));
     }
     let parked = out.cursor();
-    query::go_on_with(&parked.plans);
+    query::restore_plan_summary(&parked.plans);
     context.figures.cursor = id.0;
     context.figures.originating.clone_from(&parked.command);
     if parked.time_left.is_some() {
