@@ -16,7 +16,7 @@ use crate::context::OpContext;
 use crate::count::counting;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
 use crate::examined::note_sort;
-use crate::exec::{At, Stage as ExecStage};
+use crate::exec::{ExecContext, Stage as ExecStage};
 use crate::explain::{Shape, explain_query};
 use crate::plan::Access;
 use crate::request::{AggregateRequest, AggregateTarget, Verbosity};
@@ -333,8 +333,8 @@ struct StageSource {
 
 impl Source for StageSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
-        let at = At::new(&self.snapshot, &*self.interrupt);
-        if !self.stage.advance(&at)? {
+        let exec = ExecContext::new(&self.snapshot, &*self.interrupt);
+        if !self.stage.advance(&exec)? {
             return Ok(None);
         }
         let row = self.stage.row();

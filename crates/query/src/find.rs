@@ -4,7 +4,7 @@ use crate::canonical::{Canonical, Purpose};
 use crate::context::OpContext;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
 use crate::examined::note_id_lookup;
-use crate::exec::{At, Stage};
+use crate::exec::{ExecContext, Stage};
 use crate::request::FindRequest;
 use bson::raw::{RawBsonRef, RawDocument};
 use catalog::{Namespace, Snapshot, Value};
@@ -102,8 +102,8 @@ pub(crate) struct StageRows {
 
 impl Rows for StageRows {
     fn next(&mut self) -> Result<Option<&RawDocument>> {
-        let at = At::new(&self.snapshot, &*self.interrupt);
-        if !self.stage.advance(&at)? {
+        let exec = ExecContext::new(&self.snapshot, &*self.interrupt);
+        if !self.stage.advance(&exec)? {
             return Ok(None);
         }
         self.stage.row().document().map(Some)

@@ -1,6 +1,6 @@
 //! Shaping documents for the client: projections, `returnKey`, `showRecordId`.
 
-use crate::exec::{At, Counters, Report, Row, Stage};
+use crate::exec::{Counters, ExecContext, Report, Row, Stage};
 use crate::plan::IndexScan;
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::spec::BinarySubtype;
@@ -105,8 +105,8 @@ impl ProjectStage {
 }
 
 impl Stage for ProjectStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
-        if !self.input.advance(at)? {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
+        if !self.input.advance(exec)? {
             self.counters.finished = true;
             return Ok(false);
         }
@@ -155,8 +155,8 @@ impl ReturnKeyStage {
 }
 
 impl Stage for ReturnKeyStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
-        if !self.input.advance(at)? {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
+        if !self.input.advance(exec)? {
             self.counters.finished = true;
             return Ok(false);
         }
@@ -200,8 +200,8 @@ impl RecordIdStage {
 }
 
 impl Stage for RecordIdStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
-        if !self.input.advance(at)? {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
+        if !self.input.advance(exec)? {
             self.counters.finished = true;
             return Ok(false);
         }

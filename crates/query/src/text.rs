@@ -3,7 +3,7 @@
 //! Always true: a bound filter's search is over the fields of the one text index its collection has.
 
 use crate::canonical::Canonical;
-use crate::exec::{At, Report, Row, Stage};
+use crate::exec::{ExecContext, Report, Row, Stage};
 use crate::plan::hint::Hint;
 use crate::plan::{Access, AccessPath, Decision};
 use catalog::{Collection, Index, Timestamp};
@@ -117,8 +117,8 @@ impl StripStage {
 }
 
 impl Stage for StripStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
-        if !self.input.advance(at)? {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
+        if !self.input.advance(exec)? {
             return Ok(false);
         }
         let input = self.input.row();

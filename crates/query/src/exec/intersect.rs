@@ -8,7 +8,7 @@
 
 use super::id_set::{IdSet, KEY_BYTES};
 use super::stats::Report;
-use super::{At, Counters, Row, Stage};
+use super::{Counters, ExecContext, Row, Stage};
 use errors::Result;
 
 /// What the id keys of the first scan may take in memory.
@@ -29,9 +29,9 @@ impl IntersectStage {
         Self { first, second, found: None, read: false, bytes: 0, counters: Counters::default() }
     }
 
-    fn read_first(&mut self, at: &At<'_>) -> Result<()> {
+    fn read_first(&mut self, exec: &ExecContext<'_>) -> Result<()> {
         let mut found = IdSet::default();
-        while self.first.advance(at)? {
+        while self.first.advance(exec)? {
             self.counters.works += 1;
             let key = &self.first.row().id_key;
             self.bytes += key.len() + KEY_BYTES;
@@ -46,15 +46,15 @@ impl IntersectStage {
 }
 
 impl Stage for IntersectStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         if !std::mem::replace(&mut self.read, true) {
-            self.read_first(at)?;
+            self.read_first(exec)?;
         }
         if self.found.as_ref().is_some_and(IdSet::is_empty) {
             self.counters.finished = true;
             return Ok(false);
         }
-        while self.second.advance(at)? {
+        while self.second.advance(exec)? {
             self.counters.works += 1;
             if self.found.as_ref().is_none_or(|found| found.contains(&self.second.row().id_key)) {
                 self.counters.advanced += 1;

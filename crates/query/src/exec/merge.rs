@@ -5,7 +5,7 @@
 
 use super::id_set::IdSet;
 use super::stats::Report;
-use super::{At, Counters, Row, Stage};
+use super::{Counters, ExecContext, Row, Stage};
 use bson::Document;
 use errors::Result;
 use expr::SortPattern;
@@ -47,8 +47,8 @@ impl MergeStage {
     }
 
     /// Takes the next row of an input among the heads.
-    fn pull(&mut self, input: usize, at: &At<'_>) -> Result<()> {
-        if self.inputs[input].advance(at)? {
+    fn pull(&mut self, input: usize, exec: &ExecContext<'_>) -> Result<()> {
+        if self.inputs[input].advance(exec)? {
             let document = self.inputs[input].row().document()?;
             let key = self.pattern.key(document, self.under.as_ref())?;
             self.heads.push(Reverse((key, input)));
@@ -58,15 +58,15 @@ impl MergeStage {
 }
 
 impl Stage for MergeStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         if self.counters.works == 0 {
             for input in 0..self.inputs.len() {
-                self.pull(input, at)?;
+                self.pull(input, exec)?;
             }
         }
         loop {
             if let Some(last) = self.current.take() {
-                self.pull(last, at)?;
+                self.pull(last, exec)?;
             }
             self.counters.works += 1;
             let Some(Reverse((_, input))) = self.heads.pop() else {

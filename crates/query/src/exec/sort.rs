@@ -7,7 +7,7 @@
 
 use super::spill::{SpillFile, SpillReader, TempFiles};
 use super::stats::Report;
-use super::{At, Counters, Row, Stage};
+use super::{Counters, ExecContext, Row, Stage};
 use bson::{Bson, Document};
 use errors::{Code, Error, Result};
 use expr::SortPattern;
@@ -97,8 +97,8 @@ impl SortStage {
         }
     }
 
-    fn load(&mut self, at: &At<'_>) -> Result<()> {
-        while self.input.advance(at)? {
+    fn load(&mut self, exec: &ExecContext<'_>) -> Result<()> {
+        while self.input.advance(exec)? {
             self.counters.works += 1;
             let row = self.input.row();
             let entry = Entry {
@@ -233,9 +233,9 @@ fn read_entry(reader: &mut SpillReader) -> Result<Option<Entry>> {
 }
 
 impl Stage for SortStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         if matches!(self.state, State::Loading) {
-            self.load(at)?;
+            self.load(exec)?;
         }
         let reached = self.limit.is_some_and(|limit| self.handed >= limit as u64);
         let entry = if reached { None } else { self.next_entry()? };

@@ -1,7 +1,7 @@
 //! Skip and limit.
 
 use super::stats::Report;
-use super::{At, Counters, Row, Stage};
+use super::{Counters, ExecContext, Row, Stage};
 use bson::Bson;
 use errors::Result;
 
@@ -20,10 +20,10 @@ impl SkipStage {
 }
 
 impl Stage for SkipStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         loop {
             self.counters.works += 1;
-            if !self.input.advance(at)? {
+            if !self.input.advance(exec)? {
                 self.counters.works -= 1;
                 self.counters.finished = true;
                 return Ok(false);
@@ -65,8 +65,8 @@ impl LimitStage {
 }
 
 impl Stage for LimitStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
-        if self.counters.advanced >= self.limit || !self.input.advance(at)? {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
+        if self.counters.advanced >= self.limit || !self.input.advance(exec)? {
             self.counters.finished = true;
             return Ok(false);
         }

@@ -10,7 +10,7 @@ use super::fetch::FetchStage;
 use super::ixscan::IndexStage;
 use super::stats::Report;
 use super::union::UnionStage;
-use super::{At, MEMORY_LIMIT_BYTES, Row, Stage, passes};
+use super::{ExecContext, MEMORY_LIMIT_BYTES, Row, Stage, passes};
 use crate::examined::{Tally, note_way};
 use crate::plan::TextScan;
 use bson::Document;
@@ -89,13 +89,13 @@ impl TextOrStage {
     }
 
     /// Reads the entries of all terms. May read the disk.
-    fn load(&mut self, at: &At<'_>) -> Result<Vec<(Vec<u8>, f64)>> {
+    fn load(&mut self, exec: &ExecContext<'_>) -> Result<Vec<(Vec<u8>, f64)>> {
         let mut places: KeyMap<Vec<u8>, usize> = KeyMap::default();
         let mut found: Vec<(Vec<u8>, f64)> = Vec::new();
         let mut bytes = 0;
         for scan in &mut self.scans {
             scan.read_score(self.score_at);
-            while scan.advance(at)? {
+            while scan.advance(exec)? {
                 self.counters.works += 1;
                 let (id_key, score) = (&scan.row().id_key, scan.score());
                 if let Some(place) = places.get(id_key) {
@@ -122,15 +122,15 @@ impl TextOrStage {
 }
 
 impl Stage for TextOrStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         let mut found = match self.found.take() {
             Some(found) => found,
-            None => self.load(at)?.into_iter(),
+            None => self.load(exec)?.into_iter(),
         };
         while let Some((id_key, score)) = found.next() {
             self.counters.works += 1;
-            at.tick(self.counters.works)?;
-            let Some(document) = at.get(self.collection.primary(), &id_key)? else { continue };
+            exec.tick(self.counters.works)?;
+            let Some(document) = exec.get(self.collection.primary(), &id_key)? else { continue };
             self.counters.documents += 1;
             if !passes(self.filter.as_ref(), &document)? {
                 continue;
@@ -175,8 +175,8 @@ struct TextMatchStage {
 }
 
 impl Stage for TextMatchStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
-        while self.input.advance(at)? {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
+        while self.input.advance(exec)? {
             self.counters.works += 1;
             if self.scan.search.verifies(self.input.row().document()?)? {
                 self.counters.advanced += 1;

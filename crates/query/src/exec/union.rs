@@ -2,7 +2,7 @@
 
 use super::id_set::IdSet;
 use super::stats::Report;
-use super::{At, Counters, Row, Stage};
+use super::{Counters, ExecContext, Row, Stage};
 use errors::Result;
 
 pub(super) struct UnionStage {
@@ -19,9 +19,9 @@ impl UnionStage {
 }
 
 impl Stage for UnionStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         while let Some(input) = self.inputs.get_mut(self.current) {
-            if !input.advance(at)? {
+            if !input.advance(exec)? {
                 self.current += 1;
                 continue;
             }
