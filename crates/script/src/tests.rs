@@ -206,7 +206,7 @@ fn what_code_holds_is_charged_and_refused_where_there_is_no_room() {
             assert!(used(&account) < 2 << 20, "the engine went: {}", used(&account));
             call(4_000_000).unwrap();
             drop((keeps, hosted));
-            assert_eq!(account.total(), 0, "the last world has ended");
+            assert_eq!(account.total(), 0, "the last context has ended");
         });
     });
     assert_eq!(account.total(), 0, "the thread has ended");
