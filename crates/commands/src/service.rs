@@ -11,7 +11,7 @@ use crate::crud::batch::Parked;
 use crate::diagnostics::build_info::FEATURE_VERSION;
 use crate::diagnostics::feature_version;
 use crate::diagnostics::parameters::Settings;
-use crate::fail_point::{FailPoints, Met};
+use crate::fail_point::{FailPointHit, FailPoints};
 use crate::fields::Field;
 use crate::host::{Host, LogEvent, Severity};
 use crate::index_advice::IndexAdvice;
@@ -418,7 +418,7 @@ impl Service {
         let hosted = script::hosted_by(Arc::clone(&connection.script_host));
         let result = match self.fail_points.meet(&context) {
             None => execute(&mut context),
-            Some(met) => self.fail(met, &mut context),
+            Some(hit) => self.fail(hit, &mut context),
         };
         let admitted = limits::take_admitted();
         let durable = wait_for_disk(&context, result.is_ok());
@@ -476,13 +476,13 @@ impl Service {
     }
 
     /// Runs a command as a fail point wants it.
-    fn fail(&self, met: Met, context: &mut Context<'_>) -> Result<()> {
-        if let Some(time) = met.block {
+    fn fail(&self, hit: FailPointHit, context: &mut Context<'_>) -> Result<()> {
+        if let Some(time) = hit.block {
             self.block(context, time)?;
         }
-        context.hang_up = met.hang_up;
-        if let Some(error) = met.error {
-            context.labels_given = met.labels.is_some();
+        context.hang_up = hit.hang_up;
+        if let Some(error) = hit.error {
+            context.labels_given = hit.labels.is_some();
             // The labels that the code has by itself depend on the request's number.
             if let Ok((arguments, _)) = Arguments::parse(context.command, context.body) {
                 context.arguments = arguments;
@@ -490,13 +490,13 @@ impl Service {
             return Err(error);
         }
         let result = execute(context);
-        if let (Ok(()), Some(error)) = (&result, &met.write_concern_error) {
+        if let (Ok(()), Some(error)) = (&result, &hit.write_concern_error) {
             context.reply.bson("writeConcernError", &bson::Bson::Document(error.clone()));
             let own = || {
                 let code = Code(error.get_i32("code").unwrap_or(0));
                 labels::label_of_concern(context, code).map(str::to_owned).into_iter().collect()
             };
-            let labels: Vec<String> = met.labels.unwrap_or_else(own);
+            let labels: Vec<String> = hit.labels.unwrap_or_else(own);
             write_labels(&mut context.reply, &labels);
         }
         result

@@ -1,6 +1,6 @@
 //! The lock table: granting, waiting, releasing.
 
-use crate::inspect::{Counters, Told};
+use crate::inspect::{Counters, RefusalHook};
 use crate::owner::{Held, Interrupt, Locks, Owner};
 use crate::shard::{self, Entry, Fast, Name, NameRef, Shard};
 use crate::wait::{HeldRange, Outcome, Request, Target, Waiter, Waits};
@@ -72,7 +72,7 @@ pub struct LockTable {
     any_escalated: AtomicBool,
     pub(crate) counters: Counters,
     /// Who hears of refused requests.
-    pub(crate) told: OnceLock<Told>,
+    pub(crate) on_refusal: OnceLock<RefusalHook>,
     /// See [`LockTable::ask_while_waiting`].
     may_wait: OnceLock<MayWait>,
 }
@@ -94,7 +94,7 @@ impl LockTable {
             escalated: Mutex::default(),
             any_escalated: AtomicBool::new(false),
             counters: Counters::default(),
-            told: OnceLock::new(),
+            on_refusal: OnceLock::new(),
             may_wait: OnceLock::new(),
         })
     }

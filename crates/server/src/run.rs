@@ -11,7 +11,7 @@
 
 use crate::advisor::{self, Advisor};
 use crate::allocator;
-use crate::config::{Asked, Settings, parse};
+use crate::config::{CommandLine, Settings, parse};
 use crate::exposure::Exposure;
 use crate::log::{Destination, Log};
 use crate::net::{Listener, NetOptions, NetStats, Server};
@@ -54,8 +54,8 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     os::keep_new_files_private();
     let os = Os::real();
     let settings = match parse(&os, argv, VERSION)? {
-        Asked::Start(settings) => *settings,
-        Asked::Print(text) => {
+        CommandLine::Start(settings) => *settings,
+        CommandLine::Print(text) => {
             say(&text);
             return Ok(());
         }

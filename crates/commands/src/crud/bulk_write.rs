@@ -7,7 +7,7 @@
 //! Always true: an operation that cannot be read ends the command before anything was written; one
 //! that fails has a document with its error, and where `ordered` is the last.
 
-use super::batch::{Documents, Wanted, first_batch};
+use super::batch::{CursorOptions, Documents, first_batch};
 use super::write_reply::batch;
 use super::{delete, update};
 use crate::context::Context;
@@ -45,7 +45,7 @@ struct BulkWrite<'a> {
     ordered: bool,
     errors_only: bool,
     let_variables: Option<&'a RawDocument>,
-    wanted: Wanted,
+    wanted: CursorOptions,
 }
 
 /// One operation and the collection it is for.
@@ -328,7 +328,7 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<BulkWrite<'a
         ordered: true,
         errors_only: false,
         let_variables: None,
-        wanted: Wanted { batch_size: Some(u64::MAX), ..Wanted::default() },
+        wanted: CursorOptions { batch_size: Some(u64::MAX), ..CursorOptions::default() },
     };
     for field in &fields[1..] {
         match field.name {
