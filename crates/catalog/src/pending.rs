@@ -17,13 +17,13 @@ use crate::build::{
 use crate::catalog::{Catalog, not_found};
 use crate::collection::{Collection, Index, Shared};
 use crate::ddl::{check_rename, drop_index_records, drop_records, exists, renamed, write_record};
+use crate::ddl_lock::{Check, ClientInside, MetadataGuard, lock_timed_out, wait};
 use crate::documents::required_id;
 use crate::failure::from_engine;
 use crate::index::IndexSpec;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
-use crate::turns::{Check, ClientInside, MetadataGuard, lock_timed_out, wait};
 use crate::txn::Txn;
 use bson::raw::RawDocument;
 use engine::{DictionaryId, Direction, KeyRange, Timestamp};
@@ -201,7 +201,7 @@ impl Txn {
         let collection = Arc::new(Collection {
             namespace: namespace.clone(),
             uuid: self.catalog.new_uuid(),
-            number: self.catalog.turns.new_number(),
+            number: self.catalog.ddl_lock.new_number(),
             options: options.clone(),
             primary,
             order,

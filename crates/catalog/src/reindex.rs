@@ -9,10 +9,10 @@
 use crate::build::{IndexSelector, clone_index, is_id_pattern, selected, with_indexes};
 use crate::catalog::{Catalog, not_found};
 use crate::collection::Collection;
+use crate::ddl_lock::{Check, lock_name};
 use crate::failure::from_engine;
 use crate::namespace::Namespace;
 use crate::shape::StorageOptions;
-use crate::turns::{Check, lock_name};
 use bson::raw::RawDocument;
 use engine::{DictionaryId, DictionaryOptions, Rewrite};
 use errors::{Code, Error, Result};
@@ -76,9 +76,9 @@ impl Catalog {
         if chosen.iter().any(|(_, dictionary)| *dictionary == collection.primary) {
             changed.options = collection.options.with_storage(change)?;
         }
-        let turn = self.turns.take(&mut txn);
+        let ddl_guard = self.ddl_lock.take(&mut txn);
         self.commit_changed(txn, changed)?;
-        drop((turn, guard));
+        drop((ddl_guard, guard));
         Ok(before)
     }
 

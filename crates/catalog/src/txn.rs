@@ -8,11 +8,11 @@
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
 use crate::counts::{self, Stripe};
+use crate::ddl_lock::{METADATA_SLICE, WriterGuard};
 use crate::failure::from_engine;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::pending::{Names, Taken};
-use crate::turns::{METADATA_TURN, WriterGuard};
 use engine::{
     Cursor, DictionaryId, Direction, Durability, KeyRange, OnConflict, Snapshot, TxnOptions, Value,
 };
@@ -186,7 +186,7 @@ impl Txn {
     /// A change of metadata is short where no transaction makes it: nobody's statement, which the
     /// server repeats, waits for its end also where no lock is waited for.
     fn least_lock_timeout(&self) -> Duration {
-        if self.is_clients() { Duration::ZERO } else { METADATA_TURN }
+        if self.is_clients() { Duration::ZERO } else { METADATA_SLICE }
     }
 
     /// What a failed engine call means here. A session's transaction that found a lock taken has
@@ -477,7 +477,7 @@ impl Txn {
     /// Takes the share again that [`Txn::release`] gave back; false where somebody else was quicker.
     pub(crate) fn reacquire(&mut self, number: u64) -> bool {
         // Whoever is before it is done soon, or changes the collection.
-        let lock_timeout = self.lock_timeout().max(METADATA_TURN * 10);
+        let lock_timeout = self.lock_timeout().max(METADATA_SLICE * 10);
         let catalog = Arc::clone(&self.catalog);
         let Some(touched) = self.find_touched(number) else { return false };
         let clock = &*catalog.os().clock;

@@ -33,7 +33,7 @@ use errors::{Code, Error, Result};
 use limits::{Charge, Part};
 use os::Os;
 use parking_lot::{Condvar, Mutex};
-use query::{Repeats, TtlMonitor};
+use query::{DdlRetries, TtlMonitor};
 use session::{Checkouts, Cursors, Killed, Operations, SessionId, Sessions, Start};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -877,7 +877,7 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
 /// written something.
 fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
     let before = catalog::thread_commits();
-    let mut repeats = Repeats::default();
+    let mut retries = DdlRetries::default();
     let result = loop {
         let result = (context.command.run)(context, fields);
         context.committed = catalog::thread_commits() != before;
@@ -889,7 +889,7 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
         match &result {
             Err(error)
                 if repeatable
-                    && repeats.again(
+                    && retries.again(
                         error,
                         &context.service.catalog,
                         &*context.connection.interrupt,

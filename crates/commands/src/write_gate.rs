@@ -15,7 +15,7 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What is kept while the gate is closed.
-pub(crate) type Held = Box<dyn std::any::Any + Send>;
+pub(crate) type GateHold = Box<dyn std::any::Any + Send>;
 
 /// The gate.
 #[derive(Default)]
@@ -34,7 +34,7 @@ pub(crate) struct WriteGate {
 #[derive(Default)]
 struct Locks {
     count: u64,
-    held: Option<Held>,
+    held: Option<GateHold>,
 }
 
 /// A command that writes; dropping it says that it is done.
@@ -82,7 +82,7 @@ impl WriteGate {
         clock: &dyn Clock,
         timeout: Duration,
         check: impl Fn() -> Result<()>,
-        hold: impl FnOnce() -> Result<Held>,
+        hold: impl FnOnce() -> Result<GateHold>,
     ) -> Result<u64> {
         let mut locks = self.locks.lock();
         if locks.count == 0 {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "what is held may fail")]
-    fn nothing() -> Result<Held> {
+    fn nothing() -> Result<GateHold> {
         Ok(Box::new(()))
     }
 

@@ -1,7 +1,7 @@
 //! The lock table: granting, waiting, releasing.
 
 use crate::inspect::{Counters, RefusalHook};
-use crate::owner::{Held, Interrupt, Locks, Owner};
+use crate::owner::{Interrupt, KeyLock, Locks, Owner};
 use crate::shard::{self, Entry, Fast, Name, NameRef, Shard};
 use crate::wait::{HeldRange, Outcome, Request, Target, Waiter, Waits};
 use crate::{Error, Granted, Mode, Range};
@@ -148,7 +148,7 @@ impl LockTable {
         };
         if let Some(name) = new {
             owner.bytes += shard::cost(&name);
-            owner.held.push(Held { name, mode, granted });
+            owner.held.push(KeyLock { name, mode, granted });
             self.within_memory(owner, timeout)?;
         }
         Ok(self.with_escalated(dictionary, granted))
@@ -346,7 +346,7 @@ impl LockTable {
         }
         let mut waited_for: Vec<Name> = Vec::new();
         let mut ranged: BTreeSet<u64> = BTreeSet::new();
-        for Held { name, .. } in owner.held.drain(..) {
+        for KeyLock { name, .. } in owner.held.drain(..) {
             let mut shard = self.shard(name.borrow()).lock();
             let released = shard.release(&name, owner.txn, commit);
             // Under the shard's lock, as a request that looked before has raised it by then.

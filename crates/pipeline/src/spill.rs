@@ -5,7 +5,7 @@
 //! the stage that made it.
 
 use crate::env::Env;
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use errors::{Code, Error, Result};
 use os::{File, OpenOptions, Vfs};
 use std::cmp::Ordering;
@@ -357,13 +357,13 @@ fn ended_early() -> Error {
 pub(crate) struct Spool {
     memory: Vec<bson::raw::RawDocumentBuf>,
     bytes: usize,
-    held: Held,
+    held: StageMemory,
     overflow: Option<(Box<dyn Spill>, RunWriter)>,
 }
 
 impl Spool {
     pub(crate) fn new(env: &dyn Env) -> Self {
-        let held = Held::within(env.options().memory_limit_bytes);
+        let held = StageMemory::within(env.options().memory_limit_bytes);
         Self { memory: Vec::new(), bytes: 0, held, overflow: None }
     }
 
@@ -399,7 +399,7 @@ impl Spool {
 /// A spool that is complete.
 pub(crate) struct SealedSpool {
     memory: Vec<bson::raw::RawDocumentBuf>,
-    _held: Held,
+    _held: StageMemory,
     overflow: Option<(Box<dyn Spill>, u64)>,
 }
 

@@ -40,7 +40,7 @@ pub use plan_cache::{
     bound_plan_caches, clear_filters, clear_plan_cache, clear_plan_of, list_filters,
     plan_cache_bytes, plan_cache_stats, set_filter,
 };
-pub use repeat::Repeats;
+pub use repeat::DdlRetries;
 pub use request::{
     AggregateRequest, AggregateTarget, CountRequest, DeleteRequest, DeleteResult, DeleteStatement,
     DistinctRequest, FindAndModifyRequest, FindAndModifyResult, FindRequest, InsertRequest,

@@ -8,7 +8,7 @@
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::Command;
-use crate::write_gate::Held;
+use crate::write_gate::GateHold;
 use bson::RawBsonRef;
 use errors::{Code, Error, Result};
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn sync(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         return Ok(());
     }
     let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
-    let hold = || -> Result<Held> {
+    let hold = || -> Result<GateHold> {
         service.pause_expiry();
         let backup = service.catalog.engine().backup().map_err(catalog::from_engine);
         match backup.and_then(|backup| service.catalog.sync().map(|()| backup)) {

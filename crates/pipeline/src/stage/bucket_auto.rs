@@ -5,7 +5,7 @@
 
 mod granularity;
 
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::parse::PipelineContext;
 use crate::source::Source;
 use crate::spill::{Spool, SpoolSource};
@@ -184,7 +184,7 @@ impl Buckets {
         let mut last_key = Vec::new();
         let mut max = min.clone();
         let (mut taken, mut current) = (0, Some(first));
-        let mut held = Held::within(usize::MAX);
+        let mut held = StageMemory::within(usize::MAX);
         while let Some(wrapped) = current.take() {
             let key = key_bytes(key_of(&wrapped)?, variables.collation(), Vec::new())?;
             if taken >= wanted

@@ -4,7 +4,7 @@
 //! partition has bounds of its own). Each partition remembers its next point on the grid; when a
 //! document arrives, the points before it are made.
 
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::source::Source;
 use crate::stage::group::key_bytes;
 use crate::stage::sort::{Sort, SortSource};
@@ -276,7 +276,7 @@ pub(crate) struct DensifySource {
     places: KeyMap<Vec<u8>, usize>,
     tracks: Vec<Track>,
     bytes: usize,
-    held: Held,
+    held: StageMemory,
     /// A document that waits until the points before it are made: its track and its point.
     waiting: Option<(RawDocumentBuf, usize, Point)>,
     /// The least and the greatest value seen.
@@ -298,7 +298,7 @@ impl DensifySource {
         let Run { input, env, variables } = run;
         let inner = Run { input, env: Arc::clone(&env), variables: Arc::clone(&variables) };
         let sorted = SortSource::new(inner, Arc::new(Sort { pattern, limit: None }));
-        let held = Held::within(env.options().memory_limit_bytes);
+        let held = StageMemory::within(env.options().memory_limit_bytes);
         Self {
             run: Run { input: Box::new(sorted), env, variables },
             stage,

@@ -5,7 +5,7 @@
 
 use crate::Pipeline;
 use crate::env::{LookupHint, Namespace};
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::parse::PipelineContext;
 use crate::source::Source;
 use crate::stage::group::key_bytes;
@@ -151,7 +151,7 @@ enum Searched {
 struct Nodes {
     documents: Vec<RawDocumentBuf>,
     places: KeyMap<Vec<u8>, Vec<usize>>,
-    held: Held,
+    held: StageMemory,
 }
 
 impl GraphLookupSource {
@@ -167,7 +167,7 @@ impl GraphLookupSource {
         {
             return Ok(None);
         }
-        let held = Held::within(env.options().memory_limit_bytes);
+        let held = StageMemory::within(env.options().memory_limit_bytes);
         let path = [Path::new(&lookup.connect_to)];
         let pipeline = Pipeline::from_stages(self.restriction());
         let mut source = env.aggregate(&lookup.from, &pipeline, variables)?;
@@ -199,7 +199,7 @@ impl GraphLookupSource {
     fn neighbours(
         &mut self,
         frontier: Vec<RawBson>,
-        held: &mut Held,
+        held: &mut StageMemory,
     ) -> Result<Vec<RawDocumentBuf>> {
         if matches!(self.nodes, Searched::Undecided) {
             self.nodes = self
@@ -254,7 +254,7 @@ impl GraphLookupSource {
         let mut asked: KeySet<Vec<u8>> = KeySet::default();
         let mut visited: KeySet<Vec<u8>> = KeySet::default();
         let mut result = RawArrayBuf::new();
-        let mut held = Held::within(limit);
+        let mut held = StageMemory::within(limit);
         let mut bytes = 0;
         for depth in 0_u64.. {
             self.run.env.check_interrupt()?;
@@ -273,7 +273,7 @@ impl GraphLookupSource {
                 break;
             }
             frontier = Vec::new();
-            let mut passing = Held::within(limit);
+            let mut passing = StageMemory::within(limit);
             for found in self.neighbours(fresh, &mut passing)? {
                 let id = found.get("_id")?.unwrap_or(RawBsonRef::Null);
                 let id = key_bytes(id, None, Vec::new())?;

@@ -4,7 +4,7 @@
 //! In memory, groups come out in the order they were first seen; spilled, in key order. MongoDB
 //! promises neither.
 
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::parse::PipelineContext;
 use crate::source::Source;
 use crate::spill::{Merged, Record, Runs, document_from};
@@ -159,7 +159,7 @@ pub(crate) struct GroupSource {
     run: Run,
     group: Arc<Group>,
     state: State,
-    held: Held,
+    held: StageMemory,
 }
 
 enum State {
@@ -184,7 +184,7 @@ impl Table {
 
 impl GroupSource {
     pub(crate) fn new(run: Run, group: Arc<Group>) -> Self {
-        let held = Held::within(run.env.options().memory_limit_bytes);
+        let held = StageMemory::within(run.env.options().memory_limit_bytes);
         Self { run, group, state: State::Waiting, held }
     }
 

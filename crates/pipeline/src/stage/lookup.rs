@@ -11,7 +11,7 @@ mod table;
 
 use crate::Pipeline;
 use crate::env::{LookupHint, Namespace};
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::parse::{Inside, PipelineContext};
 use crate::source::{EmptySource, SharedSource, Source};
 use crate::stage::unwind::{Unwind, set_path};
@@ -234,7 +234,7 @@ enum Strategy {
     /// The whole result, the same for every document.
     Cached {
         documents: Arc<[RawDocumentBuf]>,
-        _held: Held,
+        _held: StageMemory,
     },
     Table(Arc<Table>),
     /// Ask per document.
@@ -253,7 +253,7 @@ impl LookupSource {
         if lookup.uncorrelated {
             let mut source = self.open_pipeline(&lookup.pipeline, variables)?;
             // Without room for it the pipeline runs for each document.
-            let mut held = Held::within(env.options().memory_limit_bytes);
+            let mut held = StageMemory::within(env.options().memory_limit_bytes);
             let (mut documents, mut bytes) = (Vec::new(), 0);
             while let Some(document) = source.next()? {
                 bytes += document.as_bytes().len() + 64;

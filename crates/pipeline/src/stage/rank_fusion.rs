@@ -10,7 +10,7 @@
 //! documents with the pipeline's end.
 
 use crate::env::{Namespace, no_disk_use};
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::parse::{Inside, Pipeline, PipelineContext};
 use crate::source::{Source, VecSource};
 use crate::stage::window::{missing, unknown, wrong_type};
@@ -266,12 +266,12 @@ pub(crate) struct FusionSource {
     run: Run,
     fusion: Arc<RankFusion>,
     fused: Option<VecSource>,
-    held: Held,
+    held: StageMemory,
 }
 
 impl FusionSource {
     pub(crate) fn new(run: Run, fusion: Arc<RankFusion>) -> Self {
-        let held = Held::within(run.env.options().memory_limit_bytes);
+        let held = StageMemory::within(run.env.options().memory_limit_bytes);
         Self { run, fusion, fused: None, held }
     }
 

@@ -4,7 +4,7 @@
 //! order of their draws, so any subset in any order is equally likely. What exceeds the memory
 //! limit is an ordinary sort that spills.
 
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::source::Source;
 use crate::spill::{Merged, Runs, document_from};
 use crate::stage::{Run, Stage, object};
@@ -45,7 +45,7 @@ pub(crate) struct SampleSource {
     run: Run,
     size: u64,
     state: State,
-    held: Held,
+    held: StageMemory,
     emitted: u64,
 }
 
@@ -57,7 +57,7 @@ enum State {
 
 impl SampleSource {
     pub(crate) fn new(run: Run, size: u64) -> Self {
-        let held = Held::within(run.env.options().memory_limit_bytes);
+        let held = StageMemory::within(run.env.options().memory_limit_bytes);
         Self { run, size, state: State::Waiting, held, emitted: 0 }
     }
 

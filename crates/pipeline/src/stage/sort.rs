@@ -4,7 +4,7 @@
 //! documents are held, in a heap.
 
 use crate::env::no_disk_use;
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::source::Source;
 use crate::spill::{Merged, Runs, document_from};
 use crate::stage::{Run, Stage, object};
@@ -89,7 +89,7 @@ pub(crate) struct SortSource {
     run: Run,
     sort: Arc<Sort>,
     state: State,
-    held: Held,
+    held: StageMemory,
     emitted: u64,
 }
 
@@ -102,7 +102,7 @@ enum State {
 
 impl SortSource {
     pub(crate) fn new(run: Run, sort: Arc<Sort>) -> Self {
-        let held = Held::within(run.env.options().memory_limit_bytes);
+        let held = StageMemory::within(run.env.options().memory_limit_bytes);
         Self { run, sort, state: State::Waiting, held, emitted: 0 }
     }
 

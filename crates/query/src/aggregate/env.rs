@@ -6,7 +6,7 @@ use super::out::CollectionWriter;
 use crate::context::{Interrupt, OpContext};
 use crate::cursor::InterruptSlot;
 use crate::plan_cache::plan_cache_stats;
-use crate::repeat::Repeats;
+use crate::repeat::DdlRetries;
 use crate::request::AggregateTarget;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, DateTime, Document, doc};
@@ -141,12 +141,12 @@ impl Env for QueryEnv {
             text: true,
             ..ParseContext::default()
         };
-        let mut repeats = Repeats::default();
+        let mut retries = DdlRetries::default();
         loop {
             match open(&env, &ns, pipeline.clone(), &parse, None) {
                 Err(error)
                     if self.state.is_none()
-                        && repeats.again(&error, &self.catalog, &*self.interrupt)? => {}
+                        && retries.again(&error, &self.catalog, &*self.interrupt)? => {}
                 other => return other,
             }
         }

@@ -438,7 +438,7 @@ impl<S: Service> Poller<S> {
             Ok(left) => {
                 for ((_, state), left) in busy.iter().zip(left) {
                     if left {
-                        let _told = survive(|| self.shared.service.client_left(state));
+                        let _told = catch_panic(|| self.shared.service.client_left(state));
                     }
                 }
             }
@@ -491,7 +491,7 @@ impl<S: Service> Poller<S> {
         }
         let quiet = options.quiet.load(Ordering::Relaxed);
         let remote = if quiet { String::new() } else { peer.remote.clone() };
-        let Some(state) = survive(|| shared.service.open_connection(peer)) else { return };
+        let Some(state) = catch_panic(|| shared.service.open_connection(peer)) else { return };
         shared.stats.open.fetch_add(1, Ordering::Relaxed);
         shared.stats.accepted.fetch_add(1, Ordering::Relaxed);
         let id = shared.service.number(&state);
@@ -567,7 +567,7 @@ fn work<S: Service>(shared: &Arc<Shared<S>>) {
         log::set_context_number("conn", connection.id);
         shared.stats.active.fetch_add(1, Ordering::Relaxed);
         let changes = shared.changes.load(Ordering::SeqCst);
-        let served = survive(|| serve(&serving, &mut connection, &mut buffers));
+        let served = catch_panic(|| serve(&serving, &mut connection, &mut buffers));
         shared.stats.active.fetch_sub(1, Ordering::Relaxed);
         let outcome = served.unwrap_or_else(|| {
             // Nobody knows what it left in the buffers.
@@ -589,7 +589,7 @@ fn work<S: Service>(shared: &Arc<Shared<S>>) {
 }
 
 /// Runs what may meet a bug; `None` where it did. The panic hook has logged where and why.
-fn survive<T>(work: impl FnOnce() -> T) -> Option<T> {
+fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
@@ -680,7 +680,7 @@ fn close<S: Service>(shared: &Shared<S>, connection: &Connection<S>, reason: Opt
     let busy = shared.busy.lock().remove(&connection.id);
     drop(busy);
     connection.stream.shut_down();
-    let _met_a_bug = survive(|| shared.service.close_connection(&connection.state)).is_none();
+    let _met_a_bug = catch_panic(|| shared.service.close_connection(&connection.state)).is_none();
     let left = shared.stats.open.fetch_sub(1, Ordering::Relaxed) - 1;
     if let Some(reason) = reason {
         tracing::info!(target: "NETWORK", connectionId = connection.id, reason,

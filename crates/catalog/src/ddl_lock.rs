@@ -11,8 +11,8 @@
 //!
 //! What is always true:
 //! 1. Each wait ends soon after its operation was killed, its time is over or the server stops.
-//! 2. Changes are committed one by one ([`Turns`]), and nothing is waited for in a turn: what a change
-//!    locks is locked before ([`Catalog::begin_change`]), and in a turn a lock that is not free is an
+//! 2. Changes are committed one by one ([`DdlLock`]), and nothing is waited for under that lock: what a change
+//!    locks is locked before ([`Catalog::begin_change`]), and then a lock that is not free is an
 //!    error. So one change that waits holds up no other.
 
 use crate::catalog::Catalog;
@@ -30,43 +30,43 @@ use std::time::Duration;
 
 /// How long a change of the metadata keeps new writers out while it waits for those inside; it tries
 /// again and again, and lets writers pass in between.
-pub(crate) const METADATA_TURN: Duration = Duration::from_millis(100);
+pub(crate) const METADATA_SLICE: Duration = Duration::from_millis(100);
 /// How long a change waits for statements, which end by themselves.
 const MOST_WAIT: Duration = Duration::from_mins(1);
 /// How often a write that waits asks whether to go on.
 const SLICE: Duration = Duration::from_millis(25);
 
-/// Asked between the turns of a wait whether to go on.
+/// Asked between the slices of a wait whether to go on.
 pub type Check<'a> = &'a dyn Fn() -> Result<()>;
 
 /// While it lives, no write is inside the collection.
 pub(crate) type MetadataGuard = ArcRwLockWriteGuard<RawRwLock, ()>;
 
-/// The turns in which changes of the metadata are committed, and the number of the next collection.
-pub(crate) struct Turns(Mutex<u64>);
+/// Serialises the commits of changes of the metadata; holds the number of the next collection.
+pub(crate) struct DdlLock(Mutex<u64>);
 
-/// One change at a time.
-pub(crate) struct Turn<'a>(MutexGuard<'a, u64>);
+/// Held while one change is committed.
+pub(crate) struct DdlGuard<'a>(MutexGuard<'a, u64>);
 
-impl Turns {
+impl DdlLock {
     pub(crate) fn new(next_number: u64) -> Self {
         Self(Mutex::new(next_number))
     }
 
-    /// The turn of a change whose transaction has locked what it needs: from now on a lock that is
+    /// The lock for a change whose transaction has locked what it needs: from now on a lock that is
     /// not free is an error to it.
-    pub(crate) fn take(&self, txn: &mut engine::Txn) -> Turn<'_> {
+    pub(crate) fn take(&self, txn: &mut engine::Txn) -> DdlGuard<'_> {
         txn.set_lock_timeout(Duration::ZERO);
-        Turn(self.0.lock())
+        DdlGuard(self.0.lock())
     }
 
     /// A number that no collection has had.
     pub(crate) fn new_number(&self) -> u64 {
-        Turn(self.0.lock()).new_number()
+        DdlGuard(self.0.lock()).new_number()
     }
 }
 
-impl Turn<'_> {
+impl DdlGuard<'_> {
     /// A number that no collection has had.
     pub(crate) fn new_number(&mut self) -> u64 {
         let number = *self.0;
@@ -166,7 +166,7 @@ impl Catalog {
         let clock = &self.os().clock;
         let started = clock.monotonic();
         loop {
-            if let Some(guard) = collection.shared.metadata.try_write_arc_for(METADATA_TURN) {
+            if let Some(guard) = collection.shared.metadata.try_write_arc_for(METADATA_SLICE) {
                 return Ok(guard);
             }
             let waited = clock.monotonic().saturating_sub(started);
@@ -193,7 +193,7 @@ impl Catalog {
         let lock_timeout = self.engine().options().lock_timeout;
         let started = clock.monotonic();
         loop {
-            let slice = Some(METADATA_TURN.min(lock_timeout));
+            let slice = Some(METADATA_SLICE.min(lock_timeout));
             let options = TxnOptions { lock_timeout: slice, ..TxnOptions::default() };
             let mut txn = self.engine().begin(options);
             let error = match prepare(&mut txn) {
