@@ -498,7 +498,7 @@ impl Environment {
         let mut all = self.directory.all();
         let idle_work = |dictionary: &Arc<Dictionary>| {
             let debt = dictionary.tree.debt();
-            (debt.buffered_bytes, debt.garbage_entries, debt.light_bytes)
+            (debt.buffered_bytes, debt.garbage_entries, debt.lightly_compressed_bytes)
         };
         all.retain(|dictionary| idle_work(dictionary) != (0, 0, 0));
         all.sort_by_key(|dictionary| std::cmp::Reverse(idle_work(dictionary)));

@@ -155,7 +155,7 @@ impl Segment {
     }
 
     /// A leaf that waits to be compressed as its options say.
-    pub(crate) fn is_light(&self) -> bool {
+    pub(crate) fn is_lightly_compressed(&self) -> bool {
         self.role == Role::LightLeaf
     }
 

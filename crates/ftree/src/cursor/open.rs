@@ -127,7 +127,7 @@ impl Open {
             let ahead = ahead.and_then(|at| upcoming.swap_remove(at).ahead.wait().ok());
             let mut iter =
                 SegmentIter::unopened(segment, bounds.clone(), self.direction, Reading::Cached)?;
-            iter.hasten(pace, ahead);
+            iter.expedite(pace, ahead);
             iters.push(Box::new(iter));
         }
         read_together(&mut iters, place, &tree.context().readers)?;

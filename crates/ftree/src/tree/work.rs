@@ -45,7 +45,7 @@ pub enum Effort {
     Wanted,
     /// Anything that makes reads cheaper: the cleaner.
     Idle,
-    /// The same where nobody has written for a while: also leaves that were compressed in haste.
+    /// The same where nobody has written for a while: also lightly compressed leaves.
     Quiet,
 }
 

@@ -69,8 +69,8 @@ impl Unit<'_> {
                 } else {
                     leaves.expect(leaf.content().raw_bytes);
                     leaves.displaces = leaf.is_mostly_cached();
-                    let light = options.light_compression() != options.compression;
-                    if table.is_some() && leaves.displaces && light {
+                    let lighter = options.light_compression() != options.compression;
+                    if table.is_some() && leaves.displaces && lighter {
                         leaves.role = Role::LightLeaf;
                     }
                     sources.push(segment(leaf, &bounds)?);

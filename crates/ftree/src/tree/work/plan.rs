@@ -2,8 +2,8 @@
 //!
 //! Draining comes first, because it frees memory, but for what is overdue; then the node with the
 //! highest score, in it the merge of too many runs, the heaviest child where it is over its budget,
-//! a merge of a tier, a fuse. In idle time whatever is buffered sinks, and leaves full of dead versions, or compressed in
-//! haste, are rewritten.
+//! a merge of a tier, a fuse. In idle time whatever is buffered is flushed down, and leaves that
+//! are full of dead versions or lightly compressed are rewritten.
 
 use super::claims::{Area, Claim, ClaimTable};
 use super::{Effort, Layer, Tree};
@@ -146,7 +146,7 @@ impl Tree {
             plan = garbage(&claims, &state.root, oldest);
         }
         if plan.is_none() && effort == Effort::Quiet {
-            plan = light(&claims, &state.root);
+            plan = lightly_compressed(&claims, &state.root);
         }
         let Some((plan, area)) = plan.and_then(|plan| plan.area().map(|area| (plan, area))) else {
             let busy = layer.is_some() || (claims.is_busy() && urgent >= enough);
@@ -296,11 +296,12 @@ fn flush(node: &Arc<Node>, child: usize) -> Plan {
     }
 }
 
-/// A leaf that was compressed in haste.
-fn light(claims: &ClaimTable, node: &Arc<Node>) -> Option<Plan> {
-    let mut light = node.children.iter().enumerate().filter(|(_, child)| child.light() > 0);
+/// A lightly compressed leaf.
+fn lightly_compressed(claims: &ClaimTable, node: &Arc<Node>) -> Option<Plan> {
+    let mut light =
+        node.children.iter().enumerate().filter(|(_, child)| child.lightly_compressed_bytes() > 0);
     light.find_map(|(at, child)| match child {
-        Child::Node(below) => self::light(claims, below),
+        Child::Node(below) => self::lightly_compressed(claims, below),
         _ => Some(flush(node, at))
             .filter(|plan| plan.area().is_some_and(|area| claims.is_sound(&area))),
     })

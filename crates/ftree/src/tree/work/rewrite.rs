@@ -47,7 +47,7 @@ impl Walk {
         let droppable = match &node.children[child] {
             Child::Leaf(leaf) => {
                 self.all
-                    || leaf.is_light()
+                    || leaf.is_lightly_compressed()
                     || leaf.content().garbage() > 0 && leaf.content().max_ts <= oldest
             }
             Child::Empty | Child::Node(_) => false,
