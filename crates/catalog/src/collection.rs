@@ -164,8 +164,8 @@ impl Collection {
                 .all(|dictionary| state.has_dictionary(dictionary))
     }
 
-    /// The order of texts where an operation or an index does not say, and in the keys of the
-    /// documents; `None` is that of their bytes.
+    /// The collation where an operation or an index does not say, and in the keys of the
+    /// documents; `None` compares bytes.
     pub fn collation(&self) -> Option<&Collation> {
         self.options.collation.as_ref()
     }

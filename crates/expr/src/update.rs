@@ -59,7 +59,7 @@ pub(crate) struct Operators {
     renames: Vec<(Path, Path)>,
     /// No path plus operand reaches deeper than this.
     depth: usize,
-    /// The order of texts, for operators that compare.
+    /// The collation, for operators that compare.
     collation: Option<Collation>,
 }
 

@@ -85,7 +85,7 @@ pub struct Regex {
 struct Inner {
     pattern: Box<str>,
     options: Options,
-    /// Calls out nowhere: for short texts.
+    /// Calls out nowhere: for short strings.
     plain: Code,
     /// Calls out where a match is tried. `None`: does not compile, being too large with the callout; a match
     /// is tried at some places at a time, without.
@@ -103,7 +103,7 @@ impl Regex {
         }
         limits::poll_work(1 + pattern.len()).map_err(Invalid::Operation)?;
         let plain = Code::compile(pattern, options, Calls::Nowhere).map_err(Invalid::Pattern)?;
-        // Twice: most texts are short, but for one that is not it is compiled once more.
+        // Twice: most strings are short, but for one that is not it is compiled once more.
         let memory = limits::charge(Part::Values, pattern.len() + 2 * plain.bytes());
         let memory = memory.map_err(Invalid::Operation)?;
         let (fast, thorough) = (OnceLock::new(), OnceLock::new());

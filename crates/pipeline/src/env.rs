@@ -84,7 +84,7 @@ pub trait Env: Send + Sync {
         variables: &Arc<Variables>,
     ) -> Result<Box<dyn Source>>;
 
-    /// How `$lookup` should find documents whose `field` equals something in an order of texts.
+    /// How `$lookup` should find documents whose `field` equals something in a collation.
     fn lookup_hint(&self, from: &Namespace, field: &str, under: Option<&Collation>) -> LookupHint {
         let _ = (from, field, under);
         LookupHint::Hash

@@ -58,7 +58,7 @@ const VALUE_BYTES: usize = 160;
 
 struct Values {
     path: Path,
-    /// Which texts are one.
+    /// Which strings are one.
     under: Option<Collation>,
     found: Found,
 }

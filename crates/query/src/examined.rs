@@ -71,8 +71,8 @@ pub fn restore_plan_summary(plans: &Plans) {
 impl Examined {
     /// The plans in short: `IXSCAN { a: 1 }, COLLSCAN`; `None` where there was none.
     pub fn plan_summary(&self) -> Option<String> {
-        let texts: Vec<String> = self.plans.0.iter().map(Way::text).collect();
-        (!texts.is_empty()).then(|| texts.join(", "))
+        let ways: Vec<String> = self.plans.0.iter().map(Way::text).collect();
+        (!ways.is_empty()).then(|| ways.join(", "))
     }
 }
 

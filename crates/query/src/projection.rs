@@ -234,7 +234,7 @@ fn record_id(id_key: &[u8]) -> RawBson {
     RawBson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: id_key.to_vec() })
 }
 
-/// What a document was sorted by, as an array; texts under a collation as their sort keys.
+/// What a document was sorted by, as an array; strings under a collation as their sort keys.
 fn sort_values(
     sort: &SortPattern,
     document: &RawDocument,

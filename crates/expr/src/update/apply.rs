@@ -24,7 +24,7 @@ pub(super) struct Place<'d> {
     pub(super) document: &'d RawDocument,
     /// Whether an upsert is being built.
     pub(super) is_insert: bool,
-    /// The order of texts.
+    /// The collation.
     pub(super) under: Option<&'d Collation>,
     path: Vec<String>,
 }

@@ -87,7 +87,7 @@ pub(crate) fn parse_field(
     }
 }
 
-/// The bytes that tell groups apart: values equal in an order of texts, equal bytes.
+/// The bytes that tell groups apart: values equal in a collation, equal bytes.
 pub(crate) fn key_bytes(
     value: RawBsonRef<'_>,
     under: Option<&Collation>,

@@ -265,15 +265,15 @@ impl Stage for IndexStage {
         // As MongoDB has it, a term's entries have no bounds to show.
         let is_text = scan.index.as_ref().is_some_and(|index| index.spec().is_text());
         for (at, part) in scan.parts().iter().enumerate().filter(|_| !is_text) {
-            let texts = match scan.bounds.get(at) {
+            let shown = match scan.bounds.get(at) {
                 Some(_) if part.kind == PartKind::Wildcard => {
                     let path = scan.parts().get(at + 1).map_or("", |next| &next.path);
                     vec![format!("[\"{path}\", \"{path}\"]")]
                 }
-                Some(intervals) => intervals.texts(part.descending != scan.backward),
+                Some(intervals) => intervals.shown(part.descending != scan.backward),
                 None => Vec::new(),
             };
-            bounds.insert(part.path.clone(), texts);
+            bounds.insert(part.path.clone(), shown);
             let paths = if multikey & 1 << at != 0 { vec![part.path.clone()] } else { Vec::new() };
             multikey_paths.insert(part.path.clone(), paths);
         }

@@ -16,7 +16,7 @@ use std::collections::BinaryHeap;
 pub(crate) struct MergeStage {
     inputs: Vec<Box<dyn Stage>>,
     pattern: SortPattern,
-    /// The order of texts.
+    /// The collation.
     under: Option<Collation>,
     /// The key and the input of each head; of equal keys the first input's.
     heads: BinaryHeap<Reverse<(Vec<u8>, usize)>>,

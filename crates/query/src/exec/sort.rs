@@ -51,7 +51,7 @@ const LEAST_RUN_BYTES: usize = 256 << 10;
 pub(crate) struct SortStage {
     input: Box<dyn Stage>,
     pattern: SortPattern,
-    /// The order of texts.
+    /// The collation.
     under: Option<Collation>,
     limit: Option<usize>,
     memory_limit: usize,

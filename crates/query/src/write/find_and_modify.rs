@@ -164,7 +164,7 @@ fn found(
     score: Option<f64>,
 ) -> Result<FindAndModifyResult> {
     let updated_existing = (!request.remove).then_some(true);
-    // It was found with a score, and is shown with that one also where its texts changed.
+    // It was found with a score, and is shown with that one also where its strings changed.
     let shown = match score {
         Some(score) => text_score::with(&shown, score),
         None => shown,
