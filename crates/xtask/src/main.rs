@@ -9,6 +9,7 @@ mod bench;
 mod drivers;
 mod gates;
 mod manual;
+mod retired;
 mod run;
 mod servers;
 mod steps;

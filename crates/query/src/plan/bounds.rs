@@ -169,7 +169,7 @@ fn of_set(set: &InSet, collations: Collations<'_>) -> Option<Bounds> {
     Some(Bounds { intervals: Intervals::union(parts, collations.index), exact })
 }
 
-/// Collations by the pattern's literal prefix, and the pattern itself as a stored value. Sort keys have no
+/// Strings by the pattern's literal prefix, and the pattern itself as a stored value. Sort keys have no
 /// prefixes to look for.
 fn of_pattern(pattern: &Pattern, collations: Collations<'_>) -> Bounds {
     let (start, end, inclusive) = kind_bounds(RawBsonRef::String(""));

@@ -52,7 +52,7 @@ impl Interval {
     fn holds_collatable(&self) -> bool {
         let kind = |value: &RawBson| keystring::canonical_type(&value.as_raw_bson_ref());
         let text = keystring::canonical_type(&RawBsonRef::String(""));
-        // Collations, documents and arrays follow each other; binary data comes next.
+        // Strings, documents and arrays follow each other; binary data comes next.
         let binary = keystring::canonical_type(&RawBsonRef::Binary(RawBinaryRef {
             subtype: BinarySubtype::Generic,
             bytes: &[],
