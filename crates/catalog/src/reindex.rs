@@ -1,10 +1,10 @@
-//! `reIndex`: another storage shape for a collection's dictionaries, and writing them anew.
+//! `reIndex`: another storage shape for a collection's dictionaries, and rewriting them.
 //!
 //! From → to: the new options are committed under the collection's metadata lock, in the catalog's
 //! records and in the engine together [`Catalog::reshape_indexes`]; from then on what is written
 //! has the new shape. Then the engine rewrites what is stored, piece by piece, while reads and
 //! writes go on [`Catalog::rewrite_indexes`]. A crash in between leaves the new options and a
-//! dictionary of both shapes, which reads as before; another `reIndex` writes the rest anew.
+//! dictionary of both shapes, which reads as before; another `reIndex` rewrites the rest.
 
 use crate::build::{IndexSelector, clone_index, is_id_pattern, selected, with_indexes};
 use crate::catalog::{Catalog, not_found};
@@ -82,7 +82,7 @@ impl Catalog {
         Ok(before)
     }
 
-    /// Writes indexes anew while reads and writes go on, at the engine's own pace. `report` is
+    /// Rewrites indexes while reads and writes go on, at the engine's own pace. `report` is
     /// told how far it is, several times a second, and ends it by an error: what is done then
     /// stays done.
     pub fn rewrite_indexes(

@@ -14,7 +14,7 @@
 //! A crash anywhere shows the checkpoint before, and a log that reaches back to it. See
 //! `docs/flows/checkpoint.md`.
 
-use crate::checkpoint_root::{CheckpointDigest, CheckpointRoot, DictionaryImage, QUIET};
+use crate::checkpoint_root::{CheckpointDigest, CheckpointRoot, DictionaryImage, QUIESCENT};
 use crate::checkpoint_stats::CheckpointTimings;
 use crate::dictionary::Dictionary;
 use crate::environment::Environment;
@@ -76,12 +76,12 @@ impl Environment {
         let captures: Vec<_> = dictionaries
             .iter()
             .map(|dictionary| {
-                // Nothing of a quiet one is in memory only: it has flushed everything up to now.
-                let quiet = !dictionary.is_behind();
-                if quiet {
-                    dictionary.settle(timestamp);
+                // Nothing of a quiescent one is in memory only: it has flushed everything up to now.
+                let quiescent = !dictionary.is_behind();
+                if quiescent {
+                    dictionary.note_quiescent(timestamp);
                 }
-                (quiet, dictionary.tree.capture())
+                (quiescent, dictionary.tree.capture())
             })
             .collect();
         timings.begin = clock.monotonic().saturating_sub(begin);
@@ -90,15 +90,15 @@ impl Environment {
         let mut listed = Vec::with_capacity(dictionaries.len());
         // They pin what they name until the checkpoint is complete.
         let mut images = Vec::with_capacity(dictionaries.len());
-        for (dictionary, (quiet, capture)) in dictionaries.iter().zip(captures) {
+        for (dictionary, (quiescent, capture)) in dictionaries.iter().zip(captures) {
             let image = self.check(capture.image())?;
             let until = dictionary.flushed(image.flushed_ts());
             timings.nodes += image.written();
-            flushed = flushed.min(if quiet { timestamp } else { until });
+            flushed = flushed.min(if quiescent { timestamp } else { until });
             listed.push(DictionaryImage {
                 id: dictionary.id,
                 created: dictionary.created,
-                flushed: if quiet { QUIET } else { until },
+                flushed: if quiescent { QUIESCENT } else { until },
                 options: dictionary.options(),
                 image: image.bytes().to_vec(),
             });

@@ -32,7 +32,7 @@ const VERSION: u32 = 2;
 const WHOLE: u32 = 0;
 const CHANGE: u32 = 1;
 /// All commits are in the image.
-pub(crate) const QUIET: u64 = u64::MAX;
+pub(crate) const QUIESCENT: u64 = u64::MAX;
 
 /// One dictionary as a checkpoint knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,7 +67,7 @@ impl CheckpointDigest {
 impl DictionaryImage {
     /// How far its tree has flushed, in a root of this timestamp.
     pub(crate) fn flushed_in(&self, root: &CheckpointRoot) -> u64 {
-        if self.flushed == QUIET { root.timestamp } else { self.flushed }
+        if self.flushed == QUIESCENT { root.timestamp } else { self.flushed }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -221,7 +221,7 @@ mod tests {
             dictionaries: vec![
                 dictionary(1, b"tree one"),
                 dictionary(7, b"new"),
-                DictionaryImage { flushed: QUIET, ..dictionary(9, b"newer") },
+                DictionaryImage { flushed: QUIESCENT, ..dictionary(9, b"newer") },
             ],
             ..sample()
         }
@@ -245,7 +245,7 @@ mod tests {
         let nothing = CheckpointRoot { timestamp: 300, ..later() }.encode_change(&digest);
         assert_eq!(nothing.len(), 56);
         let root = CheckpointRoot::fold(&later().encode(), &[&nothing]).unwrap();
-        assert_eq!(root.dictionaries[2].flushed_in(&root), 300, "quiet up to the newest");
+        assert_eq!(root.dictionaries[2].flushed_in(&root), 300, "quiescent up to the newest");
         assert_eq!(root.dictionaries[0].flushed_in(&root), 3);
         let gone = CheckpointRoot { dictionaries: Vec::new(), ..later() }.encode_change(&digest);
         assert_eq!(CheckpointRoot::fold(&later().encode(), &[&gone]).unwrap().dictionaries, []);

@@ -29,7 +29,7 @@ pub(crate) struct Dictionary {
     /// The newest commit that wrote to it since the start.
     written: AtomicU64,
     /// Every commit up to here is in the tree's runs, whatever the tree itself knows.
-    settled: AtomicU64,
+    quiescent_until: AtomicU64,
     /// `written` as the cleaner saw it last.
     seen: AtomicU64,
     /// Memtable bytes as last added to the engine's total.
@@ -50,7 +50,7 @@ impl Dictionary {
             created,
             dropped: AtomicU64::new(NEVER),
             written: AtomicU64::new(0),
-            settled: AtomicU64::new(0),
+            quiescent_until: AtomicU64::new(0),
             seen: AtomicU64::new(0),
             accounted: AtomicU64::new(0),
         })
@@ -88,13 +88,13 @@ impl Dictionary {
     }
 
     /// It was not behind at this commit, or a checkpoint said so.
-    pub(crate) fn settle(&self, timestamp: u64) {
-        self.settled.fetch_max(timestamp, Ordering::SeqCst);
+    pub(crate) fn note_quiescent(&self, timestamp: u64) {
+        self.quiescent_until.fetch_max(timestamp, Ordering::SeqCst);
     }
 
     /// Every commit up to here is in the tree's runs, if the tree says so of `tree_flushed`.
     pub(crate) fn flushed(&self, tree_flushed: u64) -> u64 {
-        tree_flushed.max(self.settled.load(Ordering::SeqCst))
+        tree_flushed.max(self.quiescent_until.load(Ordering::SeqCst))
     }
 
     pub(crate) fn drop_at(&self, timestamp: u64) {
@@ -123,7 +123,7 @@ impl Deref for Found {
     }
 }
 
-/// Dictionaries that a stripe remembers. Beyond these it begins anew: what is looked up again costs one lock
+/// Dictionaries that a stripe remembers. Beyond these it begins again: what is looked up again costs one lock
 /// more, and idle dictionaries, of which there may be many, cost no handle in each stripe.
 const STRIPE_DICTIONARIES: usize = 1024;
 

@@ -364,7 +364,7 @@ fn assemble(
     mark_version(&os, &options.dir)?;
     let segment_bytes = options.tuning.log_segment_bytes;
     let mut log_options = WalOptions { segment_bytes, ..WalOptions::default() };
-    // Between two checkpoints the log grows by its cap, so so many segments go round.
+    // Between two checkpoints the log grows by its cap, so this many segments are recycled.
     let going_round = options.tuning.log_cap / log_options.segment_bytes + 2;
     log_options.recycle = (going_round as usize).clamp(log_options.recycle, 32);
     let most = options.cache_size / LOG_BUFFER_SHARE;
@@ -502,7 +502,7 @@ fn check_data_file(os: &Os, options: &Options, is_marked: bool) -> Result<()> {
         None => return Ok(()),
     };
     Err(Error::Corruption(format!(
-        "the data file {} is missing, and {} is there: bring it back from a backup, or begin anew in \
+        "the data file {} is missing, and {} is there: bring it back from a backup, or begin again in \
          an empty directory",
         path.display(),
         there.display()

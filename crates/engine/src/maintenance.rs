@@ -21,7 +21,7 @@ pub(crate) const ROUND: Duration = Duration::from_secs(1);
 const WRITE_EARLY: u64 = 1 << 20;
 /// Rounds without commits and background work after which the engine counts as idle.
 const IDLE_ROUNDS: u64 = 3;
-/// Snapshots taken in a second that are nobody's work: of who watches the server.
+/// Snapshots taken in a second that are nobody's work: of monitoring clients.
 const FEW_SNAPSHOTS: u64 = 100;
 /// Commits in a second that are nobody's load: the server's own.
 const FEW_COMMITS: u64 = 10;
@@ -67,7 +67,7 @@ impl Notify {
 pub(crate) struct Maintenance {
     last_round: AtomicU64,
     commits_seen: AtomicU64,
-    quiet_rounds: AtomicU64,
+    rounds_without_work: AtomicU64,
     snapshots_seen: AtomicU64,
     /// Rounds in which hardly anybody wrote.
     rounds_unwritten: AtomicU64,
@@ -76,7 +76,7 @@ pub(crate) struct Maintenance {
     /// There was no room for the next log segment.
     log_full: AtomicBool,
     /// The data file as it was when moving segments was of no more use.
-    settled: Mutex<Option<blockfile::Space>>,
+    compacted: Mutex<Option<blockfile::Space>>,
 }
 
 impl Environment {
@@ -190,7 +190,7 @@ impl Environment {
         }
     }
 
-    /// More was read since the last round than by who only watches.
+    /// More was read since the last round than by monitoring clients alone.
     fn is_read(&self) -> bool {
         let seen = self.maintenance.snapshots_seen.load(Ordering::Relaxed);
         self.snapshots.taken().saturating_sub(seen) > FEW_SNAPSHOTS
@@ -221,10 +221,10 @@ impl Environment {
         let commits = self.counters.commits.get();
         let busy = self.maintenance.commits_seen.swap(commits, Ordering::Relaxed) != commits
             || self.jobs.queued() > 0;
-        let quiet =
-            if busy { 0 } else { self.maintenance.quiet_rounds.load(Ordering::Relaxed) + 1 };
-        self.maintenance.quiet_rounds.store(quiet, Ordering::Relaxed);
-        let idle = quiet >= IDLE_ROUNDS;
+        let rounds =
+            if busy { 0 } else { self.maintenance.rounds_without_work.load(Ordering::Relaxed) + 1 };
+        self.maintenance.rounds_without_work.store(rounds, Ordering::Relaxed);
+        let idle = rounds >= IDLE_ROUNDS;
         let space = self.blocks.space();
         let much = space.unused_bytes > space.used_end_bytes / 4;
         if space.unused_bytes > 0 && (idle || much || self.health.is_full()) {
@@ -232,10 +232,10 @@ impl Environment {
         }
         // A quarter of the file is holes: the segments at its end move into them.
         let holes = space.free_bytes > space.used_end_bytes / 4;
-        if idle && holes && *self.maintenance.settled.lock() != Some(space) {
+        if idle && holes && *self.maintenance.compacted.lock() != Some(space) {
             let moved = self.check(self.blocks.compact(MOVE_BYTES))?;
             if moved == 0 {
-                *self.maintenance.settled.lock() = Some(self.blocks.space());
+                *self.maintenance.compacted.lock() = Some(self.blocks.space());
             }
         }
         Ok(())

@@ -34,7 +34,7 @@ const LEAST_US: u64 = 200_000;
 const WINDOW_US: u64 = 4_000_000;
 /// Taken for the rate of draining before it was measured, in bytes per second.
 const FIRST_RATE: u64 = 20 << 20;
-/// A writer at the hard bound gives up after this long without room: background work is stuck.
+/// A writer at the hard bound gives up after this long without room: background work is stalled.
 const STUCK: Duration = Duration::from_mins(2);
 /// How often a writer at the hard bound asks for more than room: whether its operation goes on, and
 /// whether the disk is full. Each time it also says that memory fills ([`FILLING_US`]).
@@ -406,7 +406,7 @@ impl Environment {
     }
 
     /// Nothing was drained for long: says what there is to drain, and who is at it.
-    fn stuck(&self) -> Error {
+    fn stalled(&self) -> Error {
         let debts = self.directory.all().into_iter().map(|dictionary| dictionary.tree.debt());
         let (active, sealed) =
             debts.fold((0, 0), |(a, s), debt| (a + debt.active_bytes, s + debt.sealed_bytes));
@@ -431,7 +431,7 @@ impl Environment {
             }
             let waited = self.os.clock.monotonic().saturating_sub(started);
             if waited > STUCK {
-                return Err(self.stuck());
+                return Err(self.stalled());
             }
             self.memory.room.wait(ROOM_CHECK, || self.is_full());
         }

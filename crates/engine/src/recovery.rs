@@ -177,7 +177,7 @@ fn open_trees(
         live.extend(tree.segments());
         flushed.insert(saved.id, saved.flushed_in(root));
         let dictionary = Dictionary::new(saved.id, saved.options, tree, saved.created);
-        dictionary.settle(saved.flushed_in(root));
+        dictionary.note_quiescent(saved.flushed_in(root));
         environment.directory.add(dictionary);
     }
     environment.blocks.retain(|segment| live.contains(&segment.id.0))?;

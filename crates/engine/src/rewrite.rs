@@ -1,4 +1,4 @@
-//! Writing a dictionary anew while it is in use: for another shape, or to be rid of everything
+//! Rewriting a dictionary while it is in use: for another shape, or to be rid of everything
 //! that waits in buffers and of what nobody sees any more.
 //!
 //! The walk goes by key from left to right in units of a leaf or a few. It keeps nothing on disk:
@@ -11,7 +11,7 @@ use crate::{DictionaryId, Engine, Error, Result};
 use ftree::{Step, Walk};
 use std::time::Duration;
 
-/// What is written anew.
+/// What is rewritten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rewrite {
     /// All of it: the dictionary's options have changed.
@@ -39,7 +39,7 @@ impl Engine {
         Ok(stats.raw_bytes + stats.memory_bytes + large)
     }
 
-    /// Writes a dictionary anew in the shape it has now, from the least key to the greatest, while
+    /// Rewrites a dictionary in the shape it has now, from the least key to the greatest, while
     /// reads and writes go on. `go_on` is told after each unit how many bytes are behind it and
     /// says whether to continue. Returns whether it came to the end. Takes as long as writing all
     /// of it does, twice.

@@ -2,7 +2,7 @@
 //!
 //! Always true: an errand is run once, by a reader's thread or by who waits for it, whoever comes
 //! first. So nobody waits for what nobody has begun, a full queue costs nothing, and without
-//! threads everything is run by who needs it, in the order it is needed.
+//! threads everything is run by the callers that need it, in the order it is needed.
 //!
 //! Lock order: an errand's state, or the queue; never both.
 
@@ -11,7 +11,7 @@ use os::{JoinHandle, Spawner};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Errands that wait; what comes when so many do is run by who needs it.
+/// Errands that wait; what comes when so many do is run by callers that need it.
 const LONGEST: usize = 256;
 
 /// The threads and what waits for them. Threads are started as they are needed.

@@ -63,7 +63,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context over one data file and one cache; everything is read by who needs it, and keys hash
+    /// A context over one data file and one cache; everything is read by the callers that need it, and keys hash
     /// the same in every process.
     pub fn new(blocks: BlockFile, cache: Arc<CacheTable>) -> Arc<Self> {
         Self::with_readers(blocks, cache, Readers::none(), KeyHasher::fixed())
@@ -91,14 +91,14 @@ pub(crate) struct State {
     /// The greatest age of a run.
     pub(crate) sequence: u64,
     /// Every slot of [`Pins`] shows this state, or a later one.
-    pub(crate) settled: AtomicBool,
+    pub(crate) installed: AtomicBool,
 }
 
 impl State {
     /// Inserts into the active memtable may start: every reader that can see their commits will
     /// see that memtable.
-    fn is_settled(&self) -> bool {
-        self.settled.load(Ordering::Acquire)
+    fn is_installed(&self) -> bool {
+        self.installed.load(Ordering::Acquire)
     }
 
     /// All memtables, newest first.
@@ -138,7 +138,7 @@ impl Tree {
             root: root.expect("one child fits one node"),
             flushed_ts: 0,
             sequence: 0,
-            settled: AtomicBool::new(false),
+            installed: AtomicBool::new(false),
         };
         Self::with_state(context, home, options, state)
     }
@@ -195,7 +195,7 @@ impl Tree {
         // A table sealed meanwhile refuses, then the next pin shows its successor.
         loop {
             let state = self.pins.pin();
-            if state.is_settled() {
+            if state.is_installed() {
                 let before = state.active.bytes();
                 if state.active.insert(key, hash, ts, message) {
                     return state.active.bytes() != before;
@@ -326,7 +326,7 @@ impl Tree {
             root: Arc::clone(&state.root),
             flushed_ts: state.flushed_ts,
             sequence: state.sequence,
-            settled: AtomicBool::new(false),
+            installed: AtomicBool::new(false),
         };
         let full = state.active.entries() > 0;
         if full {
@@ -364,7 +364,7 @@ impl Tree {
             root: Arc::clone(&state.root),
             flushed_ts: state.flushed_ts,
             sequence: state.sequence,
-            settled: AtomicBool::new(false),
+            installed: AtomicBool::new(false),
         };
         self.pins.publish(&Arc::new(next));
     }

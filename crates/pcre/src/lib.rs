@@ -1,6 +1,6 @@
 //! PCRE2 for clients' patterns: with limits, and stopped with the operation.
 //!
-//! A pattern can take for ever over a text: the library's limits count from anew at each place a match
+//! A pattern can take for ever over a text: the library's limits count again at each place a match
 //! is tried at, and one step may go over all of the text. So a [`Regex`] is compiled with a callout
 //! in front, which polls wherever a match is tried, and is allowed few steps there, fewer the longer
 //! the text is. What needs more is compiled again with a callout before every item of the pattern, and

@@ -1,5 +1,5 @@
 //! An index with `prepareUnique` becomes unique: its entries stand under other keys then, so it is
-//! built anew beside the old one, and takes its place in one transaction.
+//! rebuilt beside the old one, and takes its place in one transaction.
 
 use super::online::Build;
 use super::{IndexChange, IndexSelector, clone_index, selected, with_indexes};

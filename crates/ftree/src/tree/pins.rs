@@ -7,7 +7,7 @@
 //!
 //! Slots are swapped one after the other, so for a moment threads see different states. That is
 //! right for reads as long as nothing is inserted that only the new state shows: writers wait
-//! until the new state is *settled*, in every slot.
+//! until the new state is *installed*, in every slot.
 //!
 //! Always true: `one` is locked while slots are made or swapped, and holds the newest state that any
 //! slot shows.
@@ -62,7 +62,7 @@ pub(super) struct Pins {
 
 impl Pins {
     pub(super) fn new(state: &Arc<State>, cache: &Arc<CacheTable>) -> Self {
-        state.settled.store(true, Ordering::Release);
+        state.installed.store(true, Ordering::Release);
         Self {
             one: RwLock::new(Arc::clone(state)),
             uses: AtomicU32::new(0),
@@ -114,7 +114,7 @@ impl Pins {
             // What the old state kept alive goes below, outside of every lock.
             *slot.0.write() = handle(state);
         }
-        state.settled.store(true, Ordering::Release);
+        state.installed.store(true, Ordering::Release);
         drop(one);
         drop(old);
     }

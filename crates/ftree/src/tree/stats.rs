@@ -24,7 +24,7 @@ pub struct Debt {
     /// Entries in leaves, hidden or deleted, that idle work drops once no snapshot needs them.
     pub garbage_entries: u64,
     /// Bytes of lightly compressed leaves; [`Effort::Quiet`](super::Effort::Quiet) work
-    /// writes them anew.
+    /// rewrites them.
     pub lightly_compressed_bytes: u64,
     /// Reads have paid for a flush: [`Effort::Wanted`](super::Effort::Wanted) finds it.
     pub wanted: bool,

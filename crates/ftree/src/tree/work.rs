@@ -30,7 +30,7 @@ use crate::message::Visibility;
 use crate::segment::Segment;
 use claims::Claim;
 use plan::{Chosen, Plan};
-use rewrite::Anew;
+use rewrite::LargeRewrite;
 use std::sync::Arc;
 
 /// How much a call of [`Tree::work`] is willing to do.
@@ -73,7 +73,7 @@ pub enum Work {
     Flush,
     /// Two neighbours became one.
     Fuse,
-    /// Leaves were written anew, or a node took on the tree's new shape.
+    /// Leaves were rewritten, or a node took on the tree's new shape.
     Rewrite,
 }
 
@@ -153,9 +153,9 @@ struct Unit<'a> {
     failed: Option<Area>,
     /// What a drain leaves of its layer.
     rest: Option<Layer>,
-    /// Leaves are written anew also where they could stay.
-    anew: Option<Anew>,
-    /// Leaves that were written anew since the last publish.
+    /// Leaves are rewritten also where they could stay.
+    large_rewrite: Option<LargeRewrite>,
+    /// Leaves that were rewritten since the last publish.
     replaced: Vec<Arc<Segment>>,
     claim: Claim<'a>,
 }
@@ -168,7 +168,7 @@ impl<'a> Unit<'a> {
             edits: Vec::new(),
             failed: None,
             rest: None,
-            anew: None,
+            large_rewrite: None,
             replaced: Vec::new(),
             claim,
         }
@@ -202,7 +202,7 @@ impl<'a> Unit<'a> {
                 Ok(if children.len() > 1 { Work::Fuse } else { Work::Flush })
             }
             Plan::Close { area } => {
-                // Whatever is edited is closed anew.
+                // Whatever is edited is closed again.
                 self.edits.push(Edit::Flushed { area: area.clone(), runs: Vec::new() });
                 Ok(Work::Rewrite)
             }

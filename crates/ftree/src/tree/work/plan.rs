@@ -96,8 +96,8 @@ impl Tree {
         // in it.
         let state = self.pin();
         let layer = state.sealed.last();
-        let quiet = |layer: &&Layer| layer.table().is_none_or(|table| table.quiet());
-        let drainable = layer.filter(quiet).filter(|_| !claims.is_draining());
+        let quiescent = |layer: &&Layer| layer.table().is_none_or(|table| table.is_quiescent());
+        let drainable = layer.filter(quiescent).filter(|_| !claims.is_draining());
         let urgent = state.root.score_below;
         let enough = match effort {
             Effort::Needed | Effort::Paced => NEEDED,

@@ -3,8 +3,8 @@
 //!
 //! A [`Walk`] holds a key and nothing else: every step begins at the root that is there then. Down
 //! to the next leaf it first moves what waits in the buffers above, each level once per node; then
-//! the leaf is written anew together with what waits for it, and with its right neighbours where
-//! the tree's leaves are to be larger than they are. The large values of a leaf are written anew
+//! the leaf is rewritten together with what waits for it, and with its right neighbours where
+//! the tree's leaves are to be larger than they are. The large values of a leaf are rewritten
 //! some at a time: the leaf is then written several times, each time with newer references.
 //!
 //! Always true: a step is one unit of work, claimed and published as any other; what is left of
@@ -89,17 +89,17 @@ impl Tree {
             Next::Leaves(plan, claim, key, bytes) => (plan, claim, Ok((key, bytes))),
         };
         let mut unit = Unit::new(self, visibility, claim);
-        unit.anew = walk.all.then(|| Anew::new(walk.within.clone()));
+        unit.large_rewrite = walk.all.then(|| LargeRewrite::new(walk.within.clone()));
         unit.carry_out(&plan)?;
         unit.publish(None);
         count(&self.home.counters.rewrites, 1);
-        let anew = unit.anew.take().unwrap_or_default();
+        let large_rewrite = unit.large_rewrite.take().unwrap_or_default();
         Ok(match next {
-            Ok(_) if anew.is_short => {
-                walk.within = anew.reached;
-                Step::Passed(anew.bytes)
+            Ok(_) if large_rewrite.is_short => {
+                walk.within = large_rewrite.reached;
+                Step::Passed(large_rewrite.bytes)
             }
-            Ok((key, bytes)) => walk.pass(key, bytes + anew.bytes),
+            Ok((key, bytes)) => walk.pass(key, bytes + large_rewrite.bytes),
             Err(height) => {
                 walk.pushed = height;
                 Step::Passed(0)
@@ -172,9 +172,9 @@ impl Tree {
     }
 }
 
-/// The large values that a unit writes anew: from a key on, as many as fit.
+/// The large values that a unit writes again: from a key on, as many as fit.
 #[derive(Default)]
-pub(super) struct Anew {
+pub(super) struct LargeRewrite {
     after: Option<Arc<[u8]>>,
     /// The last key whose values were taken.
     reached: Option<Arc<[u8]>>,
@@ -184,12 +184,12 @@ pub(super) struct Anew {
     is_short: bool,
 }
 
-impl Anew {
+impl LargeRewrite {
     fn new(after: Option<Arc<[u8]>>) -> Self {
         Self { after, ..Self::default() }
     }
 
-    /// The value, and what it takes of the cache's bound, where it is to be written anew; keys come in order. May read the disk.
+    /// The value, and what it takes of the cache's bound, where it is to be rewritten; keys come in order. May read the disk.
     pub(super) fn take(
         &mut self,
         key: &[u8],
