@@ -271,7 +271,7 @@ fn greet(settings: &Settings, port: u16, status_port: Option<u16>) {
     ));
 }
 
-/// Keeps house until somebody asks for the end; says how long running requests may go on.
+/// Runs the periodic work until a shutdown is requested; says how long running requests may go on.
 fn wait_for_the_end(events: &Receiver<Event>, log: &Log, service: &commands::Service) -> Duration {
     loop {
         match events.recv_timeout(HOUSEKEEPING) {

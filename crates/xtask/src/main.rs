@@ -37,7 +37,7 @@ enum Task {
         #[arg(long)]
         only: Option<String>,
     },
-    /// The house rules that no compiler checks: layers, headers, leftovers, the map.
+    /// The project rules that no compiler checks: layers, headers, leftovers, the map.
     Tidy,
     /// PyMongo's own test suite against `fernd`, failures grouped.
     Pymongo {

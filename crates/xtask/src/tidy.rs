@@ -1,4 +1,4 @@
-//! The house rules that no compiler checks.
+//! The project rules that no compiler checks.
 //!
 //! 1. A crate depends only on what `layers.toml` lists for it.
 //! 2. Every source file opens with `//!`; none is a `mod.rs`.
@@ -36,13 +36,13 @@ pub(crate) fn tidy() -> Result<()> {
     for breach in &breaches {
         eprintln!("tidy: {breach}");
     }
-    bail!("{} breaches of the house rules", breaches.len());
+    bail!("{} breaches of the project rules", breaches.len());
 }
 
 fn layers(root: &Path) -> Result<Vec<String>> {
-    let floors: BTreeMap<String, BTreeMap<String, Vec<String>>> =
+    let layers: BTreeMap<String, BTreeMap<String, Vec<String>>> =
         toml::from_str(&read(&root.join("layers.toml"))?)?;
-    let allowed: BTreeMap<_, _> = floors.into_values().flatten().collect();
+    let allowed: BTreeMap<_, _> = layers.into_values().flatten().collect();
     let mut breaches = Vec::new();
     for entry in std::fs::read_dir(root.join("crates"))? {
         let manifest = entry?.path().join("Cargo.toml");
