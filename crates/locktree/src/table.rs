@@ -3,7 +3,7 @@
 use crate::inspect::{Counters, RefusalHook};
 use crate::owner::{Interrupt, KeyLock, Locks, Owner};
 use crate::shard::{self, Entry, Fast, Name, NameRef, Shard};
-use crate::wait::{HeldRange, Outcome, Request, Target, Waiter, Waits};
+use crate::wait::{HeldRange, Request, Target, WaitOutcome, Waiter, Waits};
 use crate::{Error, Granted, Mode, Range};
 use os::sync::Mutex;
 use os::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -271,7 +271,7 @@ impl LockTable {
         self.settle(number, &waiter, outcome, waited)
     }
 
-    fn sleep(&self, waiter: &Waiter, started: Duration, timeout: Duration) -> Outcome {
+    fn sleep(&self, waiter: &Waiter, started: Duration, timeout: Duration) -> WaitOutcome {
         if self.options.waiting == Waiting::Alone {
             self.clock.sleep(timeout);
             return waiter.outcome();
@@ -286,11 +286,11 @@ impl LockTable {
             }
             if may_wait.is_some_and(|may_wait| !may_wait()) {
                 // Changes nothing where it was granted meanwhile.
-                waiter.finish(Outcome::Interrupted);
+                waiter.finish(WaitOutcome::Interrupted);
                 return waiter.outcome();
             }
             let outcome = waiter.sleep(left.min(longest));
-            if outcome != Outcome::Waiting {
+            if outcome != WaitOutcome::Waiting {
                 return outcome;
             }
         }
@@ -301,10 +301,10 @@ impl LockTable {
         &self,
         number: u64,
         waiter: &Waiter,
-        outcome: Outcome,
+        outcome: WaitOutcome,
         waited_ms: u64,
     ) -> Result<(), Error> {
-        if outcome == Outcome::Granted {
+        if outcome == WaitOutcome::Granted {
             return Ok(());
         }
         let mut waits = self.waits.lock();
@@ -314,7 +314,7 @@ impl LockTable {
             return Ok(());
         }
         let outcome = waiter.outcome();
-        if outcome == Outcome::Interrupted {
+        if outcome == WaitOutcome::Interrupted {
             self.leave(&mut waits, number);
             return Err(Error::Interrupted);
         }
@@ -336,7 +336,7 @@ impl LockTable {
         if let Some(number) = waits.by_txn.get(&interrupt.txn())
             && let Some(request) = waits.requests.get(number)
         {
-            request.waiter.finish(Outcome::Interrupted);
+            request.waiter.finish(WaitOutcome::Interrupted);
         }
     }
 
@@ -473,7 +473,7 @@ impl LockTable {
                 waits.ranges.entry(dictionary).or_default().push(held);
             }
         }
-        request.waiter.finish(Outcome::Granted);
+        request.waiter.finish(WaitOutcome::Granted);
         true
     }
 

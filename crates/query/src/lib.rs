@@ -26,7 +26,7 @@ mod view;
 mod write;
 
 pub use aggregate::{aggregate, explain_aggregate};
-pub use context::{Atomicity, Interrupt, OpContext, Outcome, StatementLog, Uninterrupted};
+pub use context::{Atomicity, Interrupt, OpContext, StatementLog, StatementOutcome, Uninterrupted};
 pub use count::count;
 pub use cursor::QueryCursor;
 pub use distinct::distinct;

@@ -22,7 +22,7 @@ pub use update::update;
 pub(crate) use insert::as_stored;
 pub(crate) use targets::{Targets, lock};
 
-use crate::context::{Atomicity, OpContext, Outcome};
+use crate::context::{Atomicity, OpContext, StatementOutcome};
 use crate::repeat::DdlRetries;
 use crate::request::WriteError;
 use bson::raw::RawArray;
@@ -53,7 +53,7 @@ pub(crate) fn in_transaction<T>(
 pub(crate) fn remembered<T>(
     ctx: &mut OpContext<'_>,
     mut step: impl FnMut(&mut Txn) -> Result<T>,
-    describe: impl Fn(&T) -> Vec<(usize, Outcome)>,
+    describe: impl Fn(&T) -> Vec<(usize, StatementOutcome)>,
 ) -> Result<T> {
     if let Some(txn) = ctx.txn.as_deref_mut() {
         let savepoint = txn.savepoint();

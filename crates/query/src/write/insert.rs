@@ -8,7 +8,7 @@ use super::{
     CHUNK_BYTES, CHUNK_DOCUMENTS, UntilFull, as_a_whole, check_target, is_full, new_object_id,
     note, remembered,
 };
-use crate::context::{Atomicity, OpContext, Outcome};
+use crate::context::{Atomicity, OpContext, StatementOutcome};
 use crate::request::{InsertRequest, InsertResult, WriteError};
 use bson::Timestamp;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
@@ -61,7 +61,7 @@ fn insert_parts(
         let step = |txn: &mut Txn| insert_chunk(txn, ns, &chunk, skip, request.ordered);
         let outcomes = |part: &InsertResult| {
             runs_of(part, skip, end - next, request.ordered)
-                .map(|(first, count)| (next + first, Outcome::Inserted(count)))
+                .map(|(first, count)| (next + first, StatementOutcome::Inserted(count)))
                 .collect()
         };
         let insert = || ensure(ctx, ns).and_then(|()| remembered(ctx, step, outcomes));

@@ -74,7 +74,7 @@ pub(crate) struct Deferred {
 
 /// What becomes of a connection after a worker served it for a while.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ServeOutcome {
     /// Nothing came for a while.
     Park,
     /// Its next message needs so many bytes, for which there is no room now.
@@ -154,18 +154,18 @@ pub(crate) fn serve<S: Service>(
     serving: &Serving<'_, S>,
     connection: &mut Connection<S>,
     buffers: &mut WorkerBuffers,
-) -> Outcome {
+) -> ServeOutcome {
     buffers.inbox.load(std::mem::take(&mut connection.partial));
     if let Some(room) = &mut connection.room {
         room.move_to(Part::Requests);
     }
     let outcome = match serve_until(serving, connection, buffers) {
         Ok(outcome) => outcome,
-        Err(Ended(reason)) => Outcome::Close(reason),
+        Err(Ended(reason)) => ServeOutcome::Close(reason),
     };
     // The next connection must not find this one's bytes.
     let partial = buffers.inbox.unload();
-    if !matches!(outcome, Outcome::Close(_)) {
+    if !matches!(outcome, ServeOutcome::Close(_)) {
         connection.partial = partial;
         if let Some(room) = &mut connection.room {
             room.move_to(Part::PartialRequests);
@@ -178,35 +178,37 @@ fn serve_until<S: Service>(
     serving: &Serving<'_, S>,
     connection: &mut Connection<S>,
     buffers: &mut WorkerBuffers,
-) -> Result<Outcome, Ended> {
+) -> Result<ServeOutcome, Ended> {
     if let Some(deferred) = connection.deferred.take() {
         let out = &mut buffers.outgoing();
         let (frame, waited_until) = (&deferred.frame[..], Some(deferred.until));
         let mut exchange = Exchange { serving, connection, frame, waited_until, out };
         exchange.answer_plain(deferred.packed)?;
         if connection.deferred.is_some() {
-            return Ok(Outcome::Defer);
+            return Ok(ServeOutcome::Defer);
         }
     }
     loop {
         match serve_arrived(serving, connection, buffers)? {
-            Pause::Room(needed) => return Ok(Outcome::AwaitRoom(needed)),
-            Pause::Deferred => return Ok(Outcome::Defer),
-            Pause::Stopping => return Ok(Outcome::Close(None)),
+            Pause::Room(needed) => return Ok(ServeOutcome::AwaitRoom(needed)),
+            Pause::Deferred => return Ok(ServeOutcome::Defer),
+            Pause::Stopping => return Ok(ServeOutcome::Close(None)),
             Pause::Incomplete if serving.stopping.load(Ordering::Relaxed) => {
-                return Ok(Outcome::Close(None));
+                return Ok(ServeOutcome::Close(None));
             }
             Pause::Incomplete => {}
         }
         if !buffers.inbox.held().is_empty() && !is_worth_waiting(serving, connection, buffers)? {
-            return Ok(Outcome::Park);
+            return Ok(ServeOutcome::Park);
         }
         match buffers.inbox.fill(|into| connection.stream.read(into)) {
-            Ok(0) => return Ok(Outcome::Close(None)),
+            Ok(0) => return Ok(ServeOutcome::Close(None)),
             Ok(received) => serving.stats.received(received),
             Err(error) => match error.kind() {
                 io::ErrorKind::Interrupted => {}
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return Ok(Outcome::Park),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    return Ok(ServeOutcome::Park);
+                }
                 _ => return Err(error.into()),
             },
         }

@@ -4,7 +4,7 @@
 //! nor a worker ends by one, and each opened connection is counted down and closed.
 
 use crate::log;
-use crate::net::connection::{Connection, Outcome, Serving, WorkerBuffers, serve};
+use crate::net::connection::{Connection, ServeOutcome, Serving, WorkerBuffers, serve};
 use crate::net::inbox::Partial;
 use crate::net::listener::{Endpoint, Listener};
 use crate::net::parked::Parked;
@@ -573,13 +573,13 @@ fn work<S: Service>(shared: &Arc<Shared<S>>) {
             // Nobody knows what it left in the buffers.
             buffers =
                 WorkerBuffers::new(shared.options.memory.charge_regardless(Part::Requests, 0));
-            Outcome::Close(Some("a message could not be served because of a bug".to_owned()))
+            ServeOutcome::Close(Some("a message could not be served because of a bug".to_owned()))
         });
-        let deferred = outcome == Outcome::Defer;
+        let deferred = outcome == ServeOutcome::Defer;
         match outcome {
-            Outcome::Park | Outcome::Defer => park(shared, connection),
-            Outcome::AwaitRoom(needed) => await_room(shared, connection, needed),
-            Outcome::Close(reason) => close(shared, &connection, reason.as_deref()),
+            ServeOutcome::Park | ServeOutcome::Defer => park(shared, connection),
+            ServeOutcome::AwaitRoom(needed) => await_room(shared, connection, needed),
+            ServeOutcome::Close(reason) => close(shared, &connection, reason.as_deref()),
         }
         if deferred && shared.changes.load(Ordering::SeqCst) != changes {
             // What it waits for may have come between its look and its parking.
