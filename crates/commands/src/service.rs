@@ -140,7 +140,7 @@ pub struct Service {
     pub(crate) cursors: Cursors<Parked>,
     /// Transactions and retryable writes, by session.
     pub(crate) numbered: Checkouts<SessionState>,
-    pub(crate) transactions: transactions::Figures,
+    pub(crate) transactions: transactions::TxnCounters,
     /// `transactionLifetimeLimitSeconds`.
     pub(crate) transaction_lifetime_secs: AtomicU64,
     /// `maxTransactionLockRequestTimeoutMillis`.
@@ -260,7 +260,7 @@ impl Service {
             sessions,
             cursors: Cursors::default(),
             numbered: Checkouts::default(),
-            transactions: transactions::Figures::default(),
+            transactions: transactions::TxnCounters::default(),
             transaction_lifetime_secs: AtomicU64::new(LIFETIME_SECONDS),
             lock_timeout_ms: AtomicU64::new(LOCK_TIMEOUT_MS),
             next_forgetting: AtomicU64::new(FORGETTING_SECONDS),

@@ -77,7 +77,7 @@ pub(crate) struct Open {
 
 /// Figures for `serverStatus.transactions`.
 #[derive(Default)]
-pub(crate) struct Figures {
+pub(crate) struct TxnCounters {
     pub(crate) started: AtomicU64,
     pub(crate) committed: AtomicU64,
     pub(crate) aborted: AtomicU64,

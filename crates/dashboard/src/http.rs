@@ -4,7 +4,7 @@
 //! for [`HEADER_TIME`] is closed; a header is at most [`MAX_HEADER_BYTES`]; bodies are not read.
 
 use crate::site::Site;
-use crate::{ShowValues, Source};
+use crate::{ShowValues, StatusSource};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
@@ -51,7 +51,7 @@ impl StatusPort {
         listeners: Vec<TcpListener>,
         names: Vec<String>,
         show_values: ShowValues,
-        source: Arc<dyn Source>,
+        source: Arc<dyn StatusSource>,
     ) -> io::Result<Self> {
         for listener in &listeners {
             listener.set_nonblocking(true)?;

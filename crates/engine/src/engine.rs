@@ -18,7 +18,7 @@ use crate::txn::serializable::Serializable;
 use crate::{DictionaryId, DictionaryOptions, Error, Result, TxnOptions, recovery};
 use blockfile::BlockFile;
 use cachetable::CacheTable;
-use ftree::Readers;
+use ftree::ReadPool;
 use locktree::{LockInfo, LockTable, Refusal, Waiting};
 use os::{LockGuard, Os, Padded};
 use parking_lot::Mutex;
@@ -379,8 +379,8 @@ fn assemble(
     let cache = Arc::new(CacheTable::new(capacity));
     cache.set_compressing(options.compress_before_eviction.unwrap_or(options.directio));
     let readers = match options.background {
-        Background::Threads => Readers::with_threads(Arc::clone(&os.spawner), READERS),
-        _ => Readers::none(),
+        Background::Threads => ReadPool::with_threads(Arc::clone(&os.spawner), READERS),
+        _ => ReadPool::none(),
     };
     let trees = ftree::Context::with_readers(
         blocks.clone(),

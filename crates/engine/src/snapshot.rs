@@ -5,7 +5,7 @@ use crate::cursor::Cursor;
 use crate::dictionary::Found;
 use crate::handle::EngineHandle;
 use crate::snapshots::Pinned;
-use crate::txn::holder::Readers;
+use crate::txn::holder::SharedLocks;
 use crate::txn::writeset::SharedWrites;
 use crate::{DictionaryId, Direction, Error, KeyRange, Result, Timestamp, Value};
 use locktree::Mode;
@@ -18,7 +18,7 @@ pub struct Snapshot {
     pub(crate) pinned: Pinned,
     own: Option<Arc<Own>>,
     /// Of a serializable transaction: its reads lock, and see the newest state.
-    readers: Option<Arc<Readers>>,
+    readers: Option<Arc<SharedLocks>>,
 }
 
 /// What a transaction had done when a view of it was taken.
@@ -33,7 +33,7 @@ impl Snapshot {
         Self { pinned: Pinned::new(handle), own: None, readers: None }
     }
 
-    pub(crate) fn of(pinned: &Pinned, own: Option<Own>, readers: Option<Arc<Readers>>) -> Self {
+    pub(crate) fn of(pinned: &Pinned, own: Option<Own>, readers: Option<Arc<SharedLocks>>) -> Self {
         Self { pinned: pinned.clone(), own: own.map(Arc::new), readers }
     }
 

@@ -8,13 +8,13 @@
 
 use crate::handle::EngineHandle;
 use crate::{Direction, Engine, KeyRange, Result, Value};
-use ftree::{Message, Spill, SpillCursor};
+use ftree::{Message, SpillCursor, SpillTree};
 use std::sync::Arc;
 
 /// Takes entries in any order. A *space* keeps those of one purpose apart.
 pub struct Sorter {
     handle: Arc<EngineHandle>,
-    spill: Spill,
+    spill: SpillTree,
 }
 
 impl Engine {

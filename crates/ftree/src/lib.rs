@@ -51,9 +51,9 @@ pub use key_hasher::KeyHasher;
 pub use merge_limiter::MergeLimiter;
 pub use message::{Direction, KeyRange, Message, Visibility};
 pub use options::TreeOptions;
-pub use readers::Readers;
+pub use readers::ReadPool;
 pub use segment::thread_page_reads;
-pub use spill::{Spill, SpillCursor, SpillView, Written};
+pub use spill::{SpillCursor, SpillTree, SpillView, Written};
 pub use tree::{
     Capture, Context, Debt, Effort, NodesWritten, Progress, Report, Stats, Step, Tree, TreeImage,
     Walk, Work,

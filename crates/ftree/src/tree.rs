@@ -1,7 +1,7 @@
 //! One tree: what is in memory, what is on disk, and the one place where they change hands.
 //!
 //! Always true:
-//! 1. A [`State`] is immutable but for the inserts into its active memtable. Readers pin one and
+//! 1. A [`State`] is immutable but for the inserts into its active memtable. ReadPool pin one and
 //!    see it whole; nobody waits for a reader.
 //! 2. For one key, what lies higher (active, sealed layers, runs from the root down, leaf) is newer,
 //!    or the same version again (a replay): a read stops at the first version it can see.
@@ -36,9 +36,9 @@ use crate::message::{Direction, KeyRange, Kind, Message};
 use crate::node::{Child, Node, Parts, reads};
 use crate::options::TreeOptions;
 use crate::overlay::Overlay;
-use crate::readers::Readers;
+use crate::readers::ReadPool;
 use crate::segment::Found;
-use crate::spill::{Spill, Written};
+use crate::spill::{SpillTree, Written};
 use crate::value::Value;
 use blockfile::BlockFile;
 use cachetable::{CacheTable, Entry, Frame, Part, Reservation};
@@ -55,7 +55,7 @@ pub struct Context {
     /// Frames of pages, block indexes and filters; its bound covers nodes too.
     pub cache: Arc<CacheTable>,
     /// Who reads several pages at once, or ahead.
-    pub readers: Arc<Readers>,
+    pub readers: Arc<ReadPool>,
     /// How many merge at once.
     pub merge_limiter: MergeLimiter,
     /// The hash of keys in memory.
@@ -66,14 +66,14 @@ impl Context {
     /// A context over one data file and one cache; everything is read by the callers that need it, and keys hash
     /// the same in every process.
     pub fn new(blocks: BlockFile, cache: Arc<CacheTable>) -> Arc<Self> {
-        Self::with_readers(blocks, cache, Readers::none(), KeyHasher::fixed())
+        Self::with_readers(blocks, cache, ReadPool::none(), KeyHasher::fixed())
     }
 
     /// The same, with threads that read for others, and a hash of keys that is this process's.
     pub fn with_readers(
         blocks: BlockFile,
         cache: Arc<CacheTable>,
-        readers: Arc<Readers>,
+        readers: Arc<ReadPool>,
         hasher: KeyHasher,
     ) -> Arc<Self> {
         Arc::new(Self { blocks, cache, readers, merge_limiter: MergeLimiter::default(), hasher })
@@ -345,7 +345,7 @@ impl Tree {
     /// Makes the writes of one space of a spill part of this tree, as commit `ts`, in one step
     /// whatever their number. As with [`Tree::insert`] the caller made them durable and holds
     /// their locks; `flushed_ts` is as for [`Tree::seal`]. Touches no disk.
-    pub fn adopt(&self, spill: &Spill, space: u64, ts: u64, flushed_ts: u64) {
+    pub fn adopt(&self, spill: &SpillTree, space: u64, ts: u64, flushed_ts: u64) {
         let _swap = self.publish.lock();
         let state = self.pin();
         let mut sealed = state.sealed.clone();

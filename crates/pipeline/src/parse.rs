@@ -2,7 +2,7 @@
 
 use crate::env::{Env, Namespace};
 use crate::stage::{self, Stage};
-use crate::{MAX_NESTING, MAX_STAGES, Source};
+use crate::{DocumentSource, MAX_NESTING, MAX_STAGES};
 use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
 use expr::agg::{Scored, Variables};
@@ -180,10 +180,10 @@ impl Pipeline {
     /// Lays the stages over a source.
     pub fn execute(
         &self,
-        input: Box<dyn Source>,
+        input: Box<dyn DocumentSource>,
         env: &Arc<dyn Env>,
         variables: &Arc<Variables>,
-    ) -> Result<Box<dyn Source>> {
+    ) -> Result<Box<dyn DocumentSource>> {
         let mut source = input;
         for stage in &self.stages {
             source = stage.execute(source, env, variables)?;

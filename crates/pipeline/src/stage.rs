@@ -30,7 +30,7 @@ pub mod window;
 
 use crate::env::{Env, Namespace};
 use crate::parse::PipelineContext;
-use crate::{Source, optimize};
+use crate::{DocumentSource, optimize};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::Filter;
@@ -302,10 +302,10 @@ impl Stage {
     /// Lays this stage over a source.
     pub fn execute(
         &self,
-        input: Box<dyn Source>,
+        input: Box<dyn DocumentSource>,
         env: &Arc<dyn Env>,
         variables: &Arc<Variables>,
-    ) -> Result<Box<dyn Source>> {
+    ) -> Result<Box<dyn DocumentSource>> {
         let run = Run { input, env: Arc::clone(env), variables: Arc::clone(variables) };
         Ok(match self {
             Self::Match(filter) => Box::new(matching::MatchSource::new(run, Arc::clone(filter))),
@@ -363,7 +363,7 @@ impl Stage {
 
 /// What every stage's source begins with.
 pub struct Run {
-    pub(crate) input: Box<dyn Source>,
+    pub(crate) input: Box<dyn DocumentSource>,
     pub(crate) env: Arc<dyn Env>,
     pub(crate) variables: Arc<Variables>,
 }
@@ -382,7 +382,7 @@ pub(crate) fn check_depth(depth: usize) -> Result<()> {
 
 /// Refuses a document past MongoDB's limit.
 pub(crate) fn check_document_size(bytes: usize) -> Result<()> {
-    if bytes <= crate::MAX_DOCUMENT_BYTES {
+    if bytes <= crate::MAX_INTERNAL_DOCUMENT_BYTES {
         return Ok(());
     }
     Err(Error::new(
@@ -390,7 +390,7 @@ pub(crate) fn check_document_size(bytes: usize) -> Result<()> {
         format!(
             "BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and \
              {}(16MB)",
-            crate::MAX_DOCUMENT_BYTES
+            crate::MAX_INTERNAL_DOCUMENT_BYTES
         ),
     ))
 }

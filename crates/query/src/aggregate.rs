@@ -28,7 +28,7 @@ use errors::{Code, Error, Result};
 use expr::Filter;
 use expr::agg::Variables;
 use expr::filter::{Node, ParseContext};
-use pipeline::{EmptySource, Pipeline, PipelineContext, Source, Stage};
+use pipeline::{DocumentSource, EmptySource, Pipeline, PipelineContext, Stage};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ impl Prepared {
         Ok(Self { pipeline, namespace, parse })
     }
 
-    fn execute_own(&self, env: &QueryEnv) -> Result<Box<dyn Source>> {
+    fn execute_own(&self, env: &QueryEnv) -> Result<Box<dyn DocumentSource>> {
         self.pipeline.execute(Box::new(EmptySource), &env.shared(), &self.parse.variables)
     }
 }
@@ -133,7 +133,7 @@ pub(crate) fn open(
     pipeline: Pipeline,
     parse: &ParseContext,
     hint: Option<RawBsonRef<'_>>,
-) -> Result<Box<dyn Source>> {
+) -> Result<Box<dyn DocumentSource>> {
     let shared = env.shared();
     if pipeline.has_own_source() {
         return pipeline.execute(Box::new(EmptySource), &shared, &parse.variables);
@@ -148,9 +148,9 @@ pub(crate) fn open(
 }
 
 /// Documents without the text score that they carry.
-struct StripSource(Box<dyn Source>);
+struct StripSource(Box<dyn DocumentSource>);
 
-impl Source for StripSource {
+impl DocumentSource for StripSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         Ok(self.0.next()?.map(expr::text_score::strip))
     }
@@ -331,7 +331,7 @@ struct StageSource {
     interrupt: Arc<InterruptSlot>,
 }
 
-impl Source for StageSource {
+impl DocumentSource for StageSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         let exec = ExecContext::new(&self.snapshot, &*self.interrupt);
         if !self.stage.advance(&exec)? {
@@ -352,7 +352,7 @@ impl Source for StageSource {
 
 /// A pipeline's documents as rows of a cursor.
 struct SourceRows {
-    source: Box<dyn Source>,
+    source: Box<dyn DocumentSource>,
     current: Option<RawDocumentBuf>,
 }
 

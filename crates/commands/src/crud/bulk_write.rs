@@ -12,7 +12,7 @@ use super::write_reply::batch;
 use super::{delete, update};
 use crate::context::Context;
 use crate::fields::{Field, inner, missing};
-use crate::profiler::Figures;
+use crate::profiler::OpFigures;
 use crate::registry::{Command, Counter};
 use crate::transactions::statements::Log;
 use crate::writer::Writer;
@@ -100,13 +100,13 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     metrics.documents_inserted.fetch_add(results.inserted + results.upserted, Ordering::Relaxed);
     metrics.documents_updated.fetch_add(results.modified, Ordering::Relaxed);
     metrics.documents_deleted.fetch_add(results.deleted, Ordering::Relaxed);
-    context.figures = Figures {
+    context.figures = OpFigures {
         inserted: Some(results.inserted),
         matched: Some(results.matched),
         modified: Some(results.modified),
         upserted: results.upserted,
         deleted: Some(results.deleted),
-        ..Figures::default()
+        ..OpFigures::default()
     };
     context.statement_failed = results.errors > 0;
     first_batch(context, CURSOR_NAMESPACE, Documents::list(results.items), None, &bulk.wanted)?;

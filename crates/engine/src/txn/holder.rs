@@ -18,7 +18,7 @@ pub(crate) enum Holder {
     /// Its writes lock. `None` once it has ended.
     Alone(Option<Owner<LockTableRef>>),
     /// Its reads lock too.
-    Shared(Arc<Readers>),
+    Shared(Arc<SharedLocks>),
 }
 
 impl Holder {
@@ -65,7 +65,7 @@ impl Holder {
     }
 
     /// Those who lock what they read.
-    pub(crate) fn readers(&self) -> Option<&Arc<Readers>> {
+    pub(crate) fn readers(&self) -> Option<&Arc<SharedLocks>> {
         match self {
             Self::Alone(_) => None,
             Self::Shared(readers) => Some(readers),
@@ -75,13 +75,13 @@ impl Holder {
 
 /// The locks of a serializable transaction, as its cursors and views share them. They are used by
 /// one thread at a time; one that waits for a lock keeps the others out.
-pub(crate) struct Readers {
+pub(crate) struct SharedLocks {
     /// `None` once the transaction has ended.
     owner: Mutex<Option<Owner<LockTableRef>>>,
     lock_timeout_nanos: AtomicU64,
 }
 
-impl Readers {
+impl SharedLocks {
     pub(crate) fn new(owner: Owner<LockTableRef>, lock_timeout: Duration) -> Arc<Self> {
         let readers =
             Self { owner: Mutex::new(Some(owner)), lock_timeout_nanos: AtomicU64::new(0) };

@@ -12,7 +12,7 @@
 //! other way round, so that one of the two sees the other.
 
 use super::Txn;
-use super::holder::{Holder, Readers};
+use super::holder::{Holder, SharedLocks};
 use crate::environment::Environment;
 use crate::handle::EngineHandle;
 use crate::{Error, OnConflict, Result, TxnOptions};
@@ -54,7 +54,7 @@ impl Txn {
         let options = TxnOptions { on_conflict: OnConflict::Latest, lock_timeout };
         let mut txn = Self::begin(handle, options);
         if let Some(owner) = txn.holder.take() {
-            txn.holder = Holder::Shared(Readers::new(owner, lock_timeout));
+            txn.holder = Holder::Shared(SharedLocks::new(owner, lock_timeout));
         }
         Ok(txn)
     }

@@ -7,7 +7,7 @@ mod granularity;
 
 use crate::memory::StageMemory;
 use crate::parse::PipelineContext;
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::spill::{Spool, SpoolSource};
 use crate::stage::group::key_bytes;
 use crate::stage::shorthand::{check_group_by, read_output};
@@ -98,7 +98,7 @@ struct Keyed {
     stage: Arc<BucketAuto>,
 }
 
-impl Source for Keyed {
+impl DocumentSource for Keyed {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         let Some(document) = self.run.input.next()? else { return Ok(None) };
         let key = self.stage.group_by.evaluate(&document, &self.run.variables)?;
@@ -252,7 +252,7 @@ fn rounded_up(series: &Granularity, max: RawBsonRef<'_>, next: Option<f64>) -> R
     })
 }
 
-impl Source for BucketAutoSource {
+impl DocumentSource for BucketAutoSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         self.open()?;
         match &mut self.buckets {

@@ -5,7 +5,7 @@
 //! document arrives, the points before it are made.
 
 use crate::memory::StageMemory;
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::stage::group::key_bytes;
 use crate::stage::sort::{Sort, SortSource};
 use crate::stage::window::{missing, unknown, wrong_type};
@@ -446,7 +446,7 @@ impl DensifySource {
     }
 }
 
-impl Source for DensifySource {
+impl DocumentSource for DensifySource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         loop {
             if let Some(at) = self.finishing {

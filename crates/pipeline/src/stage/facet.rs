@@ -5,7 +5,7 @@
 
 use crate::Pipeline;
 use crate::parse::{Inside, PipelineContext};
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::spill::{Spool, SpoolSource};
 use crate::stage::{Run, Stage, check_document_size};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
@@ -85,7 +85,7 @@ impl FacetSource {
     }
 }
 
-impl Source for FacetSource {
+impl DocumentSource for FacetSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if std::mem::replace(&mut self.done, true) {
             return Ok(None);

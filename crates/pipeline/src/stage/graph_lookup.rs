@@ -7,7 +7,7 @@ use crate::Pipeline;
 use crate::env::{LookupHint, Namespace};
 use crate::memory::StageMemory;
 use crate::parse::PipelineContext;
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::stage::group::key_bytes;
 use crate::stage::lookup::{foreign_keys, local_values};
 use crate::stage::unwind::set_path;
@@ -302,7 +302,7 @@ impl GraphLookupSource {
     }
 }
 
-impl Source for GraphLookupSource {
+impl DocumentSource for GraphLookupSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         let Some(document) = self.run.input.next()? else { return Ok(None) };
         let found = self.search(&document)?;

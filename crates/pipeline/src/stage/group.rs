@@ -6,7 +6,7 @@
 
 use crate::memory::StageMemory;
 use crate::parse::PipelineContext;
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::spill::{Merged, Record, Runs, document_from};
 use crate::stage::{Run, Stage, check_document_size, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -304,7 +304,7 @@ fn spill(runs: &mut Runs, table: &mut Table) -> Result<()> {
     )
 }
 
-impl Source for GroupSource {
+impl DocumentSource for GroupSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if matches!(self.state, State::Waiting) {
             self.state = self.gather()?;

@@ -1,6 +1,6 @@
 //! `$limit` and `$skip`.
 
-use crate::source::{EmptySource, Source};
+use crate::source::{DocumentSource, EmptySource};
 use crate::stage::{Run, Stage};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
@@ -40,7 +40,7 @@ pub(crate) fn parse_skip(value: RawBsonRef<'_>) -> Result<Stage> {
 }
 
 pub(crate) struct LimitSource {
-    input: Box<dyn Source>,
+    input: Box<dyn DocumentSource>,
     left: u64,
 }
 
@@ -50,7 +50,7 @@ impl LimitSource {
     }
 }
 
-impl Source for LimitSource {
+impl DocumentSource for LimitSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if self.left == 0 {
             return Ok(None);
@@ -81,7 +81,7 @@ impl SkipSource {
     }
 }
 
-impl Source for SkipSource {
+impl DocumentSource for SkipSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         while self.left > 0 {
             if self.left.is_multiple_of(128) {

@@ -13,7 +13,7 @@ use crate::Pipeline;
 use crate::env::{LookupHint, Namespace};
 use crate::memory::StageMemory;
 use crate::parse::{Inside, PipelineContext};
-use crate::source::{EmptySource, SharedSource, Source};
+use crate::source::{DocumentSource, EmptySource, SharedSource};
 use crate::stage::unwind::{Unwind, set_path};
 use crate::stage::{Run, Stage, check_document_size};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
@@ -226,7 +226,7 @@ pub(crate) struct LookupSource {
     lookup: Arc<Lookup>,
     strategy: Strategy,
     /// The outer document whose matches are being unwound, the matches and the next index.
-    open: Option<(RawDocumentBuf, Box<dyn Source>, i64)>,
+    open: Option<(RawDocumentBuf, Box<dyn DocumentSource>, i64)>,
 }
 
 enum Strategy {
@@ -286,7 +286,7 @@ impl LookupSource {
         &self,
         pipeline: &Pipeline,
         variables: &Arc<Variables>,
-    ) -> Result<Box<dyn Source>> {
+    ) -> Result<Box<dyn DocumentSource>> {
         match &self.lookup.from {
             Some(from) => self.run.env.aggregate(from, pipeline, variables),
             None => pipeline.execute(Box::new(EmptySource), &self.run.env, variables),
@@ -294,7 +294,7 @@ impl LookupSource {
     }
 
     /// The matches of one outer document.
-    fn matches(&mut self, document: &RawDocument) -> Result<Box<dyn Source>> {
+    fn matches(&mut self, document: &RawDocument) -> Result<Box<dyn DocumentSource>> {
         if matches!(self.strategy, Strategy::Undecided) {
             self.decide()?;
         }
@@ -375,7 +375,7 @@ fn with_index(
     }
 }
 
-impl Source for LookupSource {
+impl DocumentSource for LookupSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if let Some(unwind) = self.lookup.unwind.clone() {
             return self.next_unwound(&unwind);

@@ -1,7 +1,7 @@
 //! `$match`.
 
 use crate::parse::PipelineContext;
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::stage::{Run, Stage};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
@@ -31,7 +31,7 @@ impl MatchSource {
     }
 }
 
-impl Source for MatchSource {
+impl DocumentSource for MatchSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         while let Some(document) = self.run.input.next()? {
             if self.filter.matches_with(&document, &self.run.variables)? {

@@ -2,7 +2,7 @@
 
 use crate::env::{Namespace, OutWriter};
 use crate::parse::PipelineContext;
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::stage::merge::Merge;
 use crate::stage::window::{missing, unknown, wrong_type};
 use crate::stage::{Run, Stage};
@@ -119,7 +119,7 @@ impl WriteSource {
     }
 }
 
-impl Source for WriteSource {
+impl DocumentSource for WriteSource {
     /// Writes everything at the first pull; yields nothing.
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if std::mem::replace(&mut self.done, true) {

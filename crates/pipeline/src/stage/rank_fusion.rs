@@ -12,7 +12,7 @@
 use crate::env::{Namespace, no_disk_use};
 use crate::memory::StageMemory;
 use crate::parse::{Inside, Pipeline, PipelineContext};
-use crate::source::{Source, VecSource};
+use crate::source::{DocumentSource, VecSource};
 use crate::stage::window::{missing, unknown, wrong_type};
 use crate::stage::{Run, Stage};
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -365,7 +365,7 @@ fn id_key(document: &RawDocument) -> Result<Vec<u8>> {
     Ok(key.into_bytes())
 }
 
-impl Source for FusionSource {
+impl DocumentSource for FusionSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if self.fused.is_none() {
             self.fused = Some(self.fuse()?);
@@ -375,9 +375,9 @@ impl Source for FusionSource {
 }
 
 /// Documents without the score that they carry.
-pub(crate) struct StripSource(pub(crate) Box<dyn Source>);
+pub(crate) struct StripSource(pub(crate) Box<dyn DocumentSource>);
 
-impl Source for StripSource {
+impl DocumentSource for StripSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         Ok(self.0.next()?.map(text_score::strip))
     }

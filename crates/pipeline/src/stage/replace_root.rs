@@ -1,7 +1,7 @@
 //! `$replaceRoot` and `$replaceWith`.
 
 use crate::parse::PipelineContext;
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::stage::{Computed, Run, Stage, check_document_size, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
@@ -80,7 +80,7 @@ impl ReplaceRootSource {
     }
 }
 
-impl Source for ReplaceRootSource {
+impl DocumentSource for ReplaceRootSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         match self.run.input.next()? {
             Some(document) => {

@@ -5,7 +5,7 @@
 //! limit is an ordinary sort that spills.
 
 use crate::memory::StageMemory;
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::spill::{Merged, Runs, document_from};
 use crate::stage::{Run, Stage, object};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
@@ -111,7 +111,7 @@ fn write_run(runs: &mut Runs, held: BTreeMap<(u64, u64), RawDocumentBuf>) -> Res
     runs.write(records)
 }
 
-impl Source for SampleSource {
+impl DocumentSource for SampleSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if self.emitted >= self.size {
             return Ok(None);

@@ -5,7 +5,7 @@
 
 use crate::env::no_disk_use;
 use crate::memory::StageMemory;
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::spill::{Merged, Runs, document_from};
 use crate::stage::{Run, Stage, object};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
@@ -194,7 +194,7 @@ fn spill(runs: &mut Runs, list: &mut Vec<Entry>) -> Result<()> {
     runs.write(sorted.iter().map(|e| Ok((e.key.as_slice(), e.document.0.as_bytes()))))
 }
 
-impl Source for SortSource {
+impl DocumentSource for SortSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if self.sort.limit.is_some_and(|limit| self.emitted >= limit) {
             self.end();

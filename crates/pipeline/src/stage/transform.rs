@@ -1,7 +1,7 @@
 //! `$project $addFields $set $unset`.
 
 use crate::parse::PipelineContext;
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::stage::{Run, Stage};
 use crate::transform::Transform;
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
@@ -101,7 +101,7 @@ impl TransformSource {
     }
 }
 
-impl Source for TransformSource {
+impl DocumentSource for TransformSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         match self.run.input.next()? {
             Some(document) => self.stage.transform.apply(&document, &self.run.variables).map(Some),

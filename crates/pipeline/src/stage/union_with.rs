@@ -3,7 +3,7 @@
 use crate::Pipeline;
 use crate::env::Namespace;
 use crate::parse::{Inside, PipelineContext};
-use crate::source::{EmptySource, Source};
+use crate::source::{DocumentSource, EmptySource};
 use crate::stage::window::wrong_type;
 use crate::stage::{Run, Stage};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
@@ -67,7 +67,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
 pub(crate) struct UnionSource {
     run: Run,
     union: Arc<UnionWith>,
-    other: Option<Box<dyn Source>>,
+    other: Option<Box<dyn DocumentSource>>,
 }
 
 impl UnionSource {
@@ -76,7 +76,7 @@ impl UnionSource {
     }
 }
 
-impl Source for UnionSource {
+impl DocumentSource for UnionSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if let Some(other) = &mut self.other {
             return other.next();

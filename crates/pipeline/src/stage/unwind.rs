@@ -1,6 +1,6 @@
 //! `$unwind`: one document per element of an array.
 
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::stage::{Run, Stage};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
@@ -205,7 +205,7 @@ impl UnwindSource {
     }
 }
 
-impl Source for UnwindSource {
+impl DocumentSource for UnwindSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         let mut passed = 0_u32;
         loop {

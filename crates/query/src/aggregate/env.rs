@@ -19,7 +19,9 @@ use pipeline::spill::FileSpill;
 use pipeline::stage::merge::MergeSpec;
 use pipeline::stage::metadata::Metadata;
 use pipeline::stage::out::Out;
-use pipeline::{Env, ExecOptions, LookupHint, OutWriter, Pipeline, Source, Spill, VecSource};
+use pipeline::{
+    DocumentSource, Env, ExecOptions, LookupHint, OutWriter, Pipeline, SpillFile, VecSource,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -123,7 +125,7 @@ impl Env for QueryEnv {
         from: &pipeline::Namespace,
         pipeline: &Pipeline,
         variables: &Arc<Variables>,
-    ) -> Result<Box<dyn Source>> {
+    ) -> Result<Box<dyn DocumentSource>> {
         let ns = Namespace::new(&from.database, &from.collection)?;
         if self.depth == pipeline::MAX_NESTING {
             return Err(Error::new(
@@ -180,7 +182,7 @@ impl Env for QueryEnv {
         }
     }
 
-    fn create_spill(&self) -> Result<Box<dyn Spill>> {
+    fn create_spill(&self) -> Result<Box<dyn SpillFile>> {
         temporary_file(&self.catalog)
     }
 
@@ -194,7 +196,7 @@ impl Env for QueryEnv {
         Ok(Box::new(MergeWriter::create(self.clone(), spec.clone(), Arc::clone(variables))?))
     }
 
-    fn metadata(&self, request: &Metadata) -> Result<Box<dyn Source>> {
+    fn metadata(&self, request: &Metadata) -> Result<Box<dyn DocumentSource>> {
         let ns = self.namespace.as_ref();
         let documents = match (request.name(), ns) {
             ("$collStats", Some(ns)) => vec![coll_stats(&self.catalog, ns, request)?],
@@ -216,7 +218,7 @@ impl Env for QueryEnv {
 }
 
 /// A fresh temporary file.
-pub(crate) fn temporary_file(catalog: &Catalog) -> Result<Box<dyn Spill>> {
+pub(crate) fn temporary_file(catalog: &Catalog) -> Result<Box<dyn SpillFile>> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let os = catalog.os();
     let directory = catalog.temporary_directory();

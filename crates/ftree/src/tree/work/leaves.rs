@@ -7,7 +7,7 @@ use crate::bytes::common_prefix;
 use crate::error::Result;
 use crate::home::count;
 use crate::memtable::MemTable;
-use crate::merge::Source;
+use crate::merge::MergeSource;
 use crate::message::{Entry, Message};
 use crate::node::{Child, Node};
 use crate::options::TreeOptions;
@@ -61,7 +61,8 @@ impl Unit<'_> {
             sources.extend(table.map(|(table, _)| memory(table, &bounds)));
             sources.extend(segments(live, &bounds)?);
             if let Child::Leaf(leaf) = &node.children[child] {
-                let first = sources.iter().filter_map(Source::entry).map(|entry| entry.key).min();
+                let first =
+                    sources.iter().filter_map(MergeSource::entry).map(|entry| entry.key).min();
                 let behind = first.is_some_and(|first| first > &leaf.content().max_key[..]);
                 if may_keep && behind && leaf.content().raw_bytes >= options.page_size / 2 {
                     // Everything comes behind a leaf that is full enough: it stays as it is.

@@ -7,7 +7,7 @@ use super::{Lookup, equality_filter, local_values};
 use crate::env::{Env, Namespace};
 use crate::memory::StageMemory;
 use crate::stage::group::key_bytes;
-use crate::{Pipeline, Source};
+use crate::{DocumentSource, Pipeline};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Result};
 use expr::agg::Variables;
@@ -31,7 +31,7 @@ pub(super) struct FoundSource {
     checked: Option<Filter>,
 }
 
-impl Source for FoundSource {
+impl DocumentSource for FoundSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         for at in self.found.by_ref() {
             limits::poll()?;
