@@ -3,7 +3,7 @@
 use crate::stage::merge::MergeSpec;
 use crate::stage::metadata::Metadata;
 use crate::stage::out::Out;
-use crate::{DocumentSource, MEMORY_LIMIT_BYTES, Pipeline, SpillFile};
+use crate::{DocumentSource, MEMORY_LIMIT_BYTES, Pipeline, SpillStorage};
 use bson::raw::RawDocumentBuf;
 use errors::{Code, Error, Result};
 use expr::agg::Variables;
@@ -91,7 +91,7 @@ pub trait Env: Send + Sync {
     }
 
     /// A fresh temporary file.
-    fn create_spill(&self) -> Result<Box<dyn SpillFile>>;
+    fn create_spill(&self) -> Result<Box<dyn SpillStorage>>;
 
     /// Begins replacing a collection's content.
     fn out(&self, out: &Out) -> Result<Box<dyn OutWriter>>;

@@ -30,7 +30,7 @@ mod tests;
 pub use env::{Env, ExecOptions, LookupHint, Namespace, OutWriter};
 pub use parse::{Pipeline, PipelineContext};
 pub use source::{DocumentSource, EmptySource, VecSource};
-pub use spill::SpillFile;
+pub use spill::SpillStorage;
 pub use stage::Stage;
 pub use transform::Transform;
 pub use update_pipeline::UpdatePipeline;

@@ -5,7 +5,7 @@ use crate::stage::metadata::Metadata;
 use crate::stage::out::Out;
 use crate::{
     DocumentSource, Env, ExecOptions, LookupHint, Namespace, OutWriter, Pipeline, PipelineContext,
-    SpillFile, VecSource,
+    SpillStorage, VecSource,
 };
 use bson::Document;
 use bson::raw::RawDocumentBuf;
@@ -95,7 +95,7 @@ impl Env for World {
         self.hint
     }
 
-    fn create_spill(&self) -> Result<Box<dyn SpillFile>> {
+    fn create_spill(&self) -> Result<Box<dyn SpillStorage>> {
         self.spills.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(MemorySpill::default()))
     }
@@ -125,7 +125,7 @@ impl Env for World {
 #[derive(Default)]
 struct MemorySpill(Vec<u8>);
 
-impl SpillFile for MemorySpill {
+impl SpillStorage for MemorySpill {
     fn append(&mut self, bytes: &[u8]) -> Result<u64> {
         let at = self.0.len() as u64;
         self.0.extend_from_slice(bytes);

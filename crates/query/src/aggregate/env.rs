@@ -182,7 +182,7 @@ impl Env for QueryEnv {
         }
     }
 
-    fn create_spill(&self) -> Result<Box<dyn SpillFile>> {
+    fn create_spill(&self) -> Result<Box<dyn SpillStorage>> {
         temporary_file(&self.catalog)
     }
 
@@ -218,7 +218,7 @@ impl Env for QueryEnv {
 }
 
 /// A fresh temporary file.
-pub(crate) fn temporary_file(catalog: &Catalog) -> Result<Box<dyn SpillFile>> {
+pub(crate) fn temporary_file(catalog: &Catalog) -> Result<Box<dyn SpillStorage>> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let os = catalog.os();
     let directory = catalog.temporary_directory();

@@ -4,7 +4,7 @@
 
 use crate::env::{Env, ExecOptions};
 use crate::memory::StageMemory;
-use crate::spill::{SpillFile, document_from};
+use crate::spill::{SpillStorage, document_from};
 use bson::raw::RawDocumentBuf;
 use errors::{Code, Error, Result};
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ pub(super) struct Partition {
     bytes: usize,
     held: StageMemory,
     len: usize,
-    spill: Option<Box<dyn SpillFile>>,
+    spill: Option<Box<dyn SpillStorage>>,
     blocks: Vec<Block>,
     /// The block being gathered.
     open: Vec<u8>,
