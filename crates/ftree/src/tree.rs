@@ -1,7 +1,7 @@
 //! One tree: what is in memory, what is on disk, and the one place where they change hands.
 //!
 //! Always true:
-//! 1. A [`State`] is immutable but for the inserts into its active memtable. ReadPool pin one and
+//! 1. A [`State`] is immutable but for the inserts into its active memtable. Readers pin one and
 //!    see it whole; nobody waits for a reader.
 //! 2. For one key, what lies higher (active, sealed layers, runs from the root down, leaf) is newer,
 //!    or the same version again (a replay): a read stops at the first version it can see.

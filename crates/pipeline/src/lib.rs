@@ -31,7 +31,7 @@ pub use env::{Env, ExecOptions, LookupHint, Namespace, OutWriter};
 pub use parse::{Pipeline, PipelineContext};
 pub use source::{DocumentSource, EmptySource, VecSource};
 pub use spill::SpillStorage;
-pub use stage::Stage;
+pub use stage::PipelineStage;
 pub use transform::Transform;
 pub use update_pipeline::UpdatePipeline;
 

@@ -41,7 +41,7 @@ use std::sync::Arc;
 /// One parsed stage.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Stage {
+pub enum PipelineStage {
     /// `$match`
     Match(Arc<Filter>),
     /// `$project $addFields $set $unset`
@@ -110,7 +110,7 @@ impl Computed {
 pub(crate) fn parse(
     spec: &RawDocument,
     ctx: &PipelineContext,
-    stages: &mut Vec<Stage>,
+    stages: &mut Vec<PipelineStage>,
 ) -> Result<()> {
     let mut elements = spec.iter_elements();
     let (Some(first), None) = (elements.next().transpose()?, elements.next()) else {
@@ -135,9 +135,9 @@ pub(crate) fn parse(
 
 /// How a stage is read.
 enum Parser {
-    One(fn(RawBsonRef<'_>, &PipelineContext) -> Result<Stage>),
+    One(fn(RawBsonRef<'_>, &PipelineContext) -> Result<PipelineStage>),
     /// A name that stands for several stages.
-    Several(fn(RawBsonRef<'_>, &PipelineContext, &mut Vec<Stage>) -> Result<()>),
+    Several(fn(RawBsonRef<'_>, &PipelineContext, &mut Vec<PipelineStage>) -> Result<()>),
     /// A stage whose documents the environment has.
     Metadata,
     /// Known and not served: the code, and the text around the name.
@@ -178,7 +178,7 @@ const PARSERS: &[(&str, Parser)] = &[
     ("$querySettings", Parser::Metadata),
     ("$queryStats", Parser::Metadata),
     ("$rankFusion", Parser::One(rank_fusion::parse)),
-    ("$redact", Parser::One(|value, ctx| Ok(Stage::Redact(Computed::parse(value, ctx)?)))),
+    ("$redact", Parser::One(|value, ctx| Ok(PipelineStage::Redact(Computed::parse(value, ctx)?)))),
     ("$replaceRoot", Parser::One(|value, ctx| replace_root::parse("$replaceRoot", value, ctx))),
     ("$replaceWith", Parser::One(|value, ctx| replace_root::parse("$replaceWith", value, ctx))),
     ("$sample", Parser::One(|value, _| sample::parse(value))),
@@ -203,7 +203,7 @@ pub fn names() -> impl Iterator<Item = (&'static str, Option<i32>)> {
     })
 }
 
-impl Stage {
+impl PipelineStage {
     /// The name as the client writes it.
     pub fn name(&self) -> &'static str {
         match self {

@@ -6,7 +6,7 @@
 use crate::context::OpContext;
 use crate::examined::{note_sort, note_way};
 use crate::exec::{
-    EmptyStage, LimitStage, MEMORY_LIMIT_BYTES, SkipStage, SortStage, Stage, TempFiles,
+    EmptyStage, LimitStage, MEMORY_LIMIT_BYTES, PlanStage, SkipStage, SortStage, TempFiles,
     build_access,
 };
 use crate::plan::hint::{self, Hint};
@@ -326,7 +326,7 @@ impl Canonical {
         &self,
         catalog: &Arc<Catalog>,
         access: &crate::plan::Access,
-    ) -> Result<Box<dyn Stage>> {
+    ) -> Result<Box<dyn PlanStage>> {
         let Some(collection) = &self.collection else {
             note_way("EOF", None);
             return Ok(Box::new(EmptyStage::default()));

@@ -3,7 +3,7 @@
 use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::OpContext;
 use crate::examined::note_way;
-use crate::exec::{CountScan, ExecContext, Stage, build_access};
+use crate::exec::{CountScan, ExecContext, PlanStage, build_access};
 use crate::plan::Access;
 use crate::request::CountRequest;
 use catalog::{Catalog, Namespace};
@@ -53,7 +53,7 @@ pub(crate) fn counting(
     query: &Canonical,
     _: &Arc<Catalog>,
     access: &Access,
-) -> Result<Box<dyn Stage>> {
+) -> Result<Box<dyn PlanStage>> {
     let Some(collection) = &query.collection else {
         return Ok(Box::new(crate::exec::EmptyStage::default()));
     };

@@ -164,7 +164,7 @@ fn passes(filter: Option<&Filter>, document: &[u8]) -> Result<bool> {
 }
 
 /// One step of a plan.
-pub(crate) trait Stage: Send {
+pub(crate) trait PlanStage: Send {
     /// Goes to the next row; false at the end. May read the disk.
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool>;
 

@@ -4,7 +4,7 @@ use crate::canonical::{Canonical, Purpose};
 use crate::context::OpContext;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
 use crate::examined::note_id_lookup;
-use crate::exec::{ExecContext, Stage};
+use crate::exec::{ExecContext, PlanStage};
 use crate::request::FindRequest;
 use bson::raw::{RawBsonRef, RawDocument};
 use catalog::{Namespace, Snapshot, Value};
@@ -95,7 +95,7 @@ impl Rows for OneRow {
 
 /// Stages that run by themselves on a snapshot.
 pub(crate) struct StageRows {
-    pub(crate) stage: Box<dyn Stage>,
+    pub(crate) stage: Box<dyn PlanStage>,
     pub(crate) snapshot: Snapshot,
     pub(crate) interrupt: Arc<InterruptSlot>,
 }

@@ -11,7 +11,7 @@
 use crate::canonical::Canonical;
 use crate::context::{Interrupt, OpContext};
 use crate::examined::{set_examined, take_examined};
-use crate::exec::{Budget, ExecContext, Report, Row, Stage};
+use crate::exec::{Budget, ExecContext, PlanStage, Report, Row};
 use crate::plan::{Access, AccessPath, Decision, Shape};
 use crate::plan_cache::{Choice, PlanCache, Shown};
 use bson::{DateTime, Document};
@@ -33,7 +33,7 @@ const MARGIN: f64 = 1.2;
 const MARGIN_OF_SCAN: f64 = 2.0;
 
 /// Makes the stages of a query from one of its plans.
-pub(crate) type Maker = fn(&Canonical, &Arc<Catalog>, &Access) -> Result<Box<dyn Stage>>;
+pub(crate) type Maker = fn(&Canonical, &Arc<Catalog>, &Access) -> Result<Box<dyn PlanStage>>;
 
 /// A plan that is to run.
 #[derive(Debug)]
@@ -301,7 +301,7 @@ impl Settled {
         query: &Arc<Canonical>,
         catalog: &Arc<Catalog>,
         make: Maker,
-    ) -> Result<Box<dyn Stage>> {
+    ) -> Result<Box<dyn PlanStage>> {
         let stage = make(query, catalog, &self.access)?;
         Ok(match self.watch {
             None => stage,
@@ -338,7 +338,7 @@ impl Settled {
 /// in its trial; where it costs much more there is a new trial, and the rows are those of the plan
 /// that it chooses.
 struct WatchedStage {
-    stage: Box<dyn Stage>,
+    stage: Box<dyn PlanStage>,
     /// `None` once the plan is no longer in doubt.
     watch: Option<Box<Watch>>,
     query: Arc<Canonical>,
@@ -378,7 +378,7 @@ impl WatchedStage {
     }
 }
 
-impl Stage for WatchedStage {
+impl PlanStage for WatchedStage {
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         if let Some(watch) = self.watch.take() {
             self.look_ahead(watch, exec)?;

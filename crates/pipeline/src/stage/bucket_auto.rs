@@ -12,7 +12,7 @@ use crate::spill::{Spool, SpoolSource};
 use crate::stage::group::key_bytes;
 use crate::stage::shorthand::{check_group_by, read_output};
 use crate::stage::sort::{Sort, SortSource};
-use crate::stage::{Run, Stage, check_document_size, object};
+use crate::stage::{PipelineStage, Run, check_document_size, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Error, Result};
 use expr::accumulator::{Accumulator, AccumulatorSpec};
@@ -43,7 +43,7 @@ impl BucketAuto {
     }
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let spec = object(value, |kind| {
         Error::location(
             40240,
@@ -89,7 +89,13 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
     };
     let group_by = Expression::parse(group_by, &ctx.parse.names)?.optimize();
     let source = value.into();
-    Ok(Stage::BucketAuto(Arc::new(BucketAuto { source, group_by, buckets, fields, granularity })))
+    Ok(PipelineStage::BucketAuto(Arc::new(BucketAuto {
+        source,
+        group_by,
+        buckets,
+        fields,
+        granularity,
+    })))
 }
 
 /// Wraps every document as `{k: groupBy value, d: document}` so that it can be sorted by `k`.

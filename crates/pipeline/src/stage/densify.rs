@@ -9,7 +9,7 @@ use crate::source::DocumentSource;
 use crate::stage::group::key_bytes;
 use crate::stage::sort::{Sort, SortSource};
 use crate::stage::window::{missing, unknown, wrong_type};
-use crate::stage::{Run, Stage, object};
+use crate::stage::{PipelineStage, Run, object};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Bson, DateTime, Document};
 use errors::{Error, Result};
@@ -109,7 +109,7 @@ impl Densify {
     }
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<PipelineStage> {
     let spec = object(value, |kind| {
         Error::location(
             5733200,
@@ -146,7 +146,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Stage> {
         };
     let step = read_step(step, unit)?;
     let bounds = read_bounds(bounds, unit, !partitions.is_empty())?;
-    Ok(Stage::Densify(Arc::new(Densify {
+    Ok(PipelineStage::Densify(Arc::new(Densify {
         source: value.into(),
         field: field.to_owned(),
         value: Expression::field(field)?,

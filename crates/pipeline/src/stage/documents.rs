@@ -2,13 +2,13 @@
 
 use crate::parse::PipelineContext;
 use crate::source::{DocumentSource, VecSource};
-use crate::stage::{Computed, Stage};
+use crate::stage::{Computed, PipelineStage};
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
 use errors::{Error, Result};
 use expr::agg::Variables;
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
-    Ok(Stage::Documents(Computed::parse(value, ctx)?))
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
+    Ok(PipelineStage::Documents(Computed::parse(value, ctx)?))
 }
 
 pub(crate) fn source(list: &Computed, variables: &Variables) -> Result<Box<dyn DocumentSource>> {

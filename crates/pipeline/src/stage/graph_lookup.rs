@@ -11,7 +11,7 @@ use crate::source::DocumentSource;
 use crate::stage::group::key_bytes;
 use crate::stage::lookup::{foreign_keys, local_values};
 use crate::stage::unwind::set_path;
-use crate::stage::{Run, Stage, check_document_size, object};
+use crate::stage::{PipelineStage, Run, check_document_size, object};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::Path;
@@ -39,7 +39,7 @@ pub struct GraphLookup {
     restrict: Option<Filter>,
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let spec = object(value, |kind| {
         Error::failed_to_parse(format!(
             "the $graphLookup stage specification must be an object, but found {kind}"
@@ -98,7 +98,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
             ));
         }
     };
-    Ok(Stage::GraphLookup(Arc::new(GraphLookup {
+    Ok(PipelineStage::GraphLookup(Arc::new(GraphLookup {
         source: value.into(),
         from: Namespace::new(&ctx.database, from),
         as_path: split_path(&as_name)?,
@@ -191,8 +191,12 @@ impl GraphLookupSource {
         Ok(Some(nodes))
     }
 
-    fn restriction(&self) -> Vec<Stage> {
-        self.lookup.restrict.iter().map(|filter| Stage::Match(Arc::new(filter.clone()))).collect()
+    fn restriction(&self) -> Vec<PipelineStage> {
+        self.lookup
+            .restrict
+            .iter()
+            .map(|filter| PipelineStage::Match(Arc::new(filter.clone())))
+            .collect()
     }
 
     /// All documents whose `connectToField` is one of these.
@@ -224,7 +228,7 @@ impl GraphLookupSource {
             Predicate::In(InSet::new(frontier, Vec::new(), self.run.variables.collation())?);
         let leaf = Leaf { path: Path::new(&self.lookup.connect_to), predicate };
         let filter = Filter::new(Node::Leaf(leaf), Arc::clone(&self.run.variables));
-        let mut stages = vec![Stage::Match(Arc::new(filter))];
+        let mut stages = vec![PipelineStage::Match(Arc::new(filter))];
         stages.extend(self.restriction());
         let pipeline = Pipeline::from_stages(stages);
         let Run { env, variables, .. } = &self.run;

@@ -8,7 +8,7 @@ use crate::memory::StageMemory;
 use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
 use crate::spill::{Merged, Record, Runs, document_from};
-use crate::stage::{Run, Stage, check_document_size, object};
+use crate::stage::{PipelineStage, Run, check_document_size, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::accumulator::{Accumulator, AccumulatorSpec};
@@ -29,7 +29,7 @@ pub struct Group {
     pub spec: RawBson,
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let spec = object(value, |_| {
         Error::location(15947, "a group's fields must be specified in an object")
     })?;
@@ -50,7 +50,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
     }
     let id =
         id.ok_or_else(|| Error::location(15955, "a group specification must include an _id"))?;
-    Ok(Stage::Group(Arc::new(Group { id, fields, spec: value.into() })))
+    Ok(PipelineStage::Group(Arc::new(Group { id, fields, spec: value.into() })))
 }
 
 /// One `name: {$accumulator: …}`.

@@ -15,7 +15,7 @@ use crate::memory::StageMemory;
 use crate::parse::{Inside, PipelineContext};
 use crate::source::{DocumentSource, EmptySource, SharedSource};
 use crate::stage::unwind::{Unwind, set_path};
-use crate::stage::{Run, Stage, check_document_size};
+use crate::stage::{PipelineStage, Run, check_document_size};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Error, Result};
 use expr::agg::{Expression, VarId, Variables, parse_fields, split_path};
@@ -59,7 +59,7 @@ impl Lookup {
     }
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let RawBsonRef::Document(spec) = value else {
         return Err(Error::failed_to_parse(format!(
             "the $lookup stage specification must be an object, but found {}",
@@ -119,7 +119,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
         ));
     }
     let ids: Vec<VarId> = lets.iter().map(|(id, _)| *id).collect();
-    Ok(Stage::Lookup(Arc::new(Lookup {
+    Ok(PipelineStage::Lookup(Arc::new(Lookup {
         source: value.into(),
         correlation: find_correlation(&pipeline, &ids),
         uncorrelated: equality.is_none()
@@ -185,7 +185,7 @@ fn read_lets(
 
 /// Finds a leading equality between something of the foreign document and something of the outer.
 fn find_correlation(pipeline: &Pipeline, lets: &[VarId]) -> Option<(Expression, Expression)> {
-    let Some(Stage::Match(filter)) = pipeline.stages().first() else { return None };
+    let Some(PipelineStage::Match(filter)) = pipeline.stages().first() else { return None };
     let parts = match filter.root() {
         Node::And(parts) => parts.as_slice(),
         node => std::slice::from_ref(node),
@@ -319,7 +319,7 @@ impl LookupSource {
             Strategy::PerDocument | Strategy::Undecided => {
                 let mut stages = Vec::new();
                 if let Some(filter) = leading_filter(&lookup, document, &variables)? {
-                    stages.push(Stage::Match(Arc::new(filter)));
+                    stages.push(PipelineStage::Match(Arc::new(filter)));
                 }
                 if stages.is_empty() {
                     return self.open_pipeline(&lookup.pipeline, &variables);

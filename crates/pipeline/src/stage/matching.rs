@@ -2,13 +2,13 @@
 
 use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
-use crate::stage::{Run, Stage};
+use crate::stage::{PipelineStage, Run};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::Filter;
 use std::sync::Arc;
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let RawBsonRef::Document(filter) = value else {
         return Err(Error::location(15959, "the match filter must be an expression in an object"));
     };
@@ -16,7 +16,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
     if filter.uses_where() {
         return Err(Error::bad_value("$where is not allowed in this context"));
     }
-    Ok(Stage::Match(Arc::new(filter)))
+    Ok(PipelineStage::Match(Arc::new(filter)))
 }
 
 pub(crate) struct MatchSource {

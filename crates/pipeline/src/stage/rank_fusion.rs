@@ -14,7 +14,7 @@ use crate::memory::StageMemory;
 use crate::parse::{Inside, Pipeline, PipelineContext};
 use crate::source::{DocumentSource, VecSource};
 use crate::stage::window::{missing, unknown, wrong_type};
-use crate::stage::{Run, Stage};
+use crate::stage::{PipelineStage, Run};
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::SortPattern;
@@ -60,7 +60,7 @@ pub struct Input {
     pub order: Option<SortPattern>,
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let RawBsonRef::Document(spec) = value else {
         return Err(Error::failed_to_parse(format!(
             "$rankFusion must take a nested object but found: a value of type {}",
@@ -104,7 +104,12 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
         weigh(&mut inputs, object("$rankFusion.combination", "weights", weights)?)?;
     }
     let from = Namespace::new(&ctx.database, collection);
-    Ok(Stage::RankFusion(Arc::new(RankFusion { source: value.into(), from, inputs, details })))
+    Ok(PipelineStage::RankFusion(Arc::new(RankFusion {
+        source: value.into(),
+        from,
+        inputs,
+        details,
+    })))
 }
 
 /// Null is as if it was not given.
@@ -167,8 +172,8 @@ fn parse_input(name: &str, stages: RawBsonRef<'_>, ctx: &PipelineContext) -> Res
     }
     let pipeline = Pipeline::parse(stages, &ctx.nested(Inside::Union, ctx.collection.clone())?)?;
     let order = pipeline.stages().iter().rev().find_map(|stage| match stage {
-        Stage::Sort(sort) if sort.pattern.uses_text_score() => Some(None),
-        Stage::Sort(sort) => Some(Some(sort.pattern.clone())),
+        PipelineStage::Sort(sort) if sort.pattern.uses_text_score() => Some(None),
+        PipelineStage::Sort(sort) => Some(Some(sort.pattern.clone())),
         _ => None,
     });
     Ok(Input {

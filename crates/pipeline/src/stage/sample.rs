@@ -7,13 +7,13 @@
 use crate::memory::StageMemory;
 use crate::source::DocumentSource;
 use crate::spill::{Merged, Runs, document_from};
-use crate::stage::{Run, Stage, object};
+use crate::stage::{PipelineStage, Run, object};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::number::Number;
 use std::collections::BTreeMap;
 
-pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<PipelineStage> {
     let spec = object(value, |_| {
         Error::location(28745, "the $sample stage specification must be an object")
     })?;
@@ -38,7 +38,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Stage> {
         size = Some(whole as u64);
     }
     let size = size.ok_or_else(|| Error::location(28749, "$sample stage must specify a size"))?;
-    Ok(Stage::Sample(size))
+    Ok(PipelineStage::Sample(size))
 }
 
 pub(crate) struct SampleSource {

@@ -7,7 +7,7 @@ use crate::env::no_disk_use;
 use crate::memory::StageMemory;
 use crate::source::DocumentSource;
 use crate::spill::{Merged, Runs, document_from};
-use crate::stage::{Run, Stage, object};
+use crate::stage::{PipelineStage, Run, object};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::SortPattern;
@@ -38,14 +38,14 @@ impl Sort {
     }
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<PipelineStage> {
     let spec =
         object(value, |_| Error::location(15973, "the $sort key specification must be an object"))?;
     if spec.is_empty() {
         return Err(Error::location(15976, "$sort stage must have at least one sort key"));
     }
     let pattern = SortPattern::parse(spec)?;
-    Ok(Stage::Sort(Arc::new(Sort { pattern, limit: None })))
+    Ok(PipelineStage::Sort(Arc::new(Sort { pattern, limit: None })))
 }
 
 /// Key, arrival, document: the derived order is the order of the output.

@@ -2,7 +2,7 @@
 
 use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
-use crate::stage::{Run, Stage};
+use crate::stage::{PipelineStage, Run};
 use crate::transform::Transform;
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
@@ -19,7 +19,11 @@ pub struct TransformStage {
     pub spec: RawBson,
 }
 
-pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(
+    name: &str,
+    value: RawBsonRef<'_>,
+    ctx: &PipelineContext,
+) -> Result<PipelineStage> {
     let name = match name {
         "$project" => "$project",
         "$addFields" => "$addFields",
@@ -50,7 +54,7 @@ pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) ->
                 .map_err(|e| e.context(&format!("Invalid {name}")))?
         }
     };
-    Ok(Stage::Transform(Arc::new(TransformStage {
+    Ok(PipelineStage::Transform(Arc::new(TransformStage {
         name,
         transform: transform.optimize(),
         spec: value.into(),

@@ -5,7 +5,7 @@ use crate::env::Namespace;
 use crate::parse::{Inside, PipelineContext};
 use crate::source::{DocumentSource, EmptySource};
 use crate::stage::window::wrong_type;
-use crate::stage::{Run, Stage};
+use crate::stage::{PipelineStage, Run};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::agg::parse_fields;
@@ -22,7 +22,7 @@ pub struct UnionWith {
     pub pipeline: Pipeline,
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let (coll, stages) = match value {
         RawBsonRef::String(coll) => (Some(coll), None),
         RawBsonRef::Document(spec) => {
@@ -61,7 +61,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
         ));
     }
     let from = coll.map(|coll| Namespace::new(&ctx.database, coll));
-    Ok(Stage::UnionWith(Arc::new(UnionWith { source: value.into(), from, pipeline })))
+    Ok(PipelineStage::UnionWith(Arc::new(UnionWith { source: value.into(), from, pipeline })))
 }
 
 pub(crate) struct UnionSource {

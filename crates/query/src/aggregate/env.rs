@@ -20,7 +20,7 @@ use pipeline::stage::merge::MergeSpec;
 use pipeline::stage::metadata::Metadata;
 use pipeline::stage::out::Out;
 use pipeline::{
-    DocumentSource, Env, ExecOptions, LookupHint, OutWriter, Pipeline, SpillFile, VecSource,
+    DocumentSource, Env, ExecOptions, LookupHint, OutWriter, Pipeline, SpillStorage, VecSource,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

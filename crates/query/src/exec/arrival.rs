@@ -7,7 +7,7 @@
 //! would leave documents out, so it is an error.
 
 use super::stats::Report;
-use super::{ExecContext, Row, Stage, passes};
+use super::{ExecContext, PlanStage, Row, passes};
 use crate::examined::Tally;
 use catalog::{
     Collection, Cursor, DictionaryId, Direction, arrival_key, arrival_of, arrivals_from,
@@ -80,7 +80,7 @@ impl Drop for ArrivalStage {
     }
 }
 
-impl Stage for ArrivalStage {
+impl PlanStage for ArrivalStage {
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         if self.counters.finished && !self.tails {
             return Ok(false);

@@ -2,7 +2,7 @@
 
 use super::budget::{COST_BYTES, FETCH_COST};
 use super::stats::Report;
-use super::{ExecContext, Row, Stage, passes};
+use super::{ExecContext, PlanStage, Row, passes};
 use crate::examined::Tally;
 use catalog::Collection;
 use errors::Result;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 pub(super) struct FetchStage {
     collection: Arc<Collection>,
-    input: Box<dyn Stage>,
+    input: Box<dyn PlanStage>,
     filter: Option<Filter>,
     row: Row,
     counters: Tally,
@@ -20,7 +20,7 @@ pub(super) struct FetchStage {
 impl FetchStage {
     pub(super) fn new(
         collection: &Arc<Collection>,
-        input: Box<dyn Stage>,
+        input: Box<dyn PlanStage>,
         filter: Option<Filter>,
     ) -> Self {
         Self {
@@ -45,7 +45,7 @@ pub(super) fn document_of(
     Ok(exec.get_to_copy(collection.primary(), &row.id_key)?.map(|document| document.to_vec()))
 }
 
-impl Stage for FetchStage {
+impl PlanStage for FetchStage {
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         while self.input.advance(exec)? {
             self.counters.works += 1;

@@ -12,7 +12,7 @@ use super::id_set::IdSet;
 use super::ixscan::IndexStage;
 use super::sort::MEMORY_LIMIT_BYTES;
 use super::stats::{Report, number};
-use super::{ExecContext, Row, Stage, passes};
+use super::{ExecContext, PlanStage, Row, passes};
 use crate::examined::Tally;
 use crate::plan::{NearOutput, NearScan, ring_bounds};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -219,7 +219,7 @@ fn grid_of(target: &NearScan) -> Grid {
     target.scan.index.as_ref().map_or_else(Grid::default, |index| index.spec().grid)
 }
 
-impl Stage for NearStage {
+impl PlanStage for NearStage {
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         loop {
             if let Some(found) = self.nearest() {

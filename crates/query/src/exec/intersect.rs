@@ -8,15 +8,15 @@
 
 use super::id_set::{IdSet, KEY_BYTES};
 use super::stats::Report;
-use super::{Counters, ExecContext, Row, Stage};
+use super::{Counters, ExecContext, PlanStage, Row};
 use errors::Result;
 
 /// What the id keys of the first scan may take in memory.
 const MEMORY_BYTES: usize = 64 << 20;
 
 pub(super) struct IntersectStage {
-    first: Box<dyn Stage>,
-    second: Box<dyn Stage>,
+    first: Box<dyn PlanStage>,
+    second: Box<dyn PlanStage>,
     /// What the first scan found; `None` before it was read, and where it was too much.
     found: Option<IdSet>,
     read: bool,
@@ -25,7 +25,7 @@ pub(super) struct IntersectStage {
 }
 
 impl IntersectStage {
-    pub(super) fn new(first: Box<dyn Stage>, second: Box<dyn Stage>) -> Self {
+    pub(super) fn new(first: Box<dyn PlanStage>, second: Box<dyn PlanStage>) -> Self {
         Self { first, second, found: None, read: false, bytes: 0, counters: Counters::default() }
     }
 
@@ -45,7 +45,7 @@ impl IntersectStage {
     }
 }
 
-impl Stage for IntersectStage {
+impl PlanStage for IntersectStage {
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         if !std::mem::replace(&mut self.read, true) {
             self.read_first(exec)?;

@@ -10,7 +10,7 @@ use super::budget::{COST_BYTES, SEEK_COST};
 use super::id_set::IdSet;
 use super::ranges::{Check, Ranges, damaged};
 use super::stats::Report;
-use super::{Counters, ExecContext, Row, Stage, passes};
+use super::{Counters, ExecContext, PlanStage, Row, passes};
 use crate::examined::{Tally, note_way};
 use crate::plan::IndexScan;
 use crate::plan::interval::Intervals;
@@ -218,7 +218,7 @@ fn put_together(scan: &IndexScan, mut values: Vec<Bson>) -> Result<RawDocumentBu
     Ok(RawDocumentBuf::try_from(&document)?)
 }
 
-impl Stage for IndexStage {
+impl PlanStage for IndexStage {
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         loop {
             if self.cursor.is_none() && !self.open(exec)? {
@@ -322,7 +322,7 @@ impl Stage for IndexStage {
 /// The collection in the order of `_id`, shown as MongoDB shows it: an index scan and a fetch.
 pub(super) struct ClusteredStage(pub(super) IndexStage);
 
-impl Stage for ClusteredStage {
+impl PlanStage for ClusteredStage {
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         self.0.advance(exec)
     }
@@ -363,7 +363,7 @@ impl CountScan {
     pub(crate) fn of(
         collection: &Arc<Collection>,
         access: &crate::plan::Access,
-    ) -> Result<Option<Box<dyn Stage>>> {
+    ) -> Result<Option<Box<dyn PlanStage>>> {
         let crate::plan::AccessPath::Index(scan) = &access.path else { return Ok(None) };
         if access.residual.is_some() || scan.index.is_none() {
             return Ok(None);
@@ -374,7 +374,7 @@ impl CountScan {
     }
 }
 
-impl Stage for CountScan {
+impl PlanStage for CountScan {
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         self.0.advance(exec)
     }

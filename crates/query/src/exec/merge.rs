@@ -5,7 +5,7 @@
 
 use super::id_set::IdSet;
 use super::stats::Report;
-use super::{Counters, ExecContext, Row, Stage};
+use super::{Counters, ExecContext, PlanStage, Row};
 use bson::Document;
 use errors::Result;
 use expr::SortPattern;
@@ -14,7 +14,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 pub(crate) struct MergeStage {
-    inputs: Vec<Box<dyn Stage>>,
+    inputs: Vec<Box<dyn PlanStage>>,
     pattern: SortPattern,
     /// The collation.
     under: Option<Collation>,
@@ -30,7 +30,7 @@ pub(crate) struct MergeStage {
 
 impl MergeStage {
     pub(crate) fn new(
-        inputs: Vec<Box<dyn Stage>>,
+        inputs: Vec<Box<dyn PlanStage>>,
         (pattern, under): (SortPattern, Option<Collation>),
         disjoint: bool,
     ) -> Self {
@@ -57,7 +57,7 @@ impl MergeStage {
     }
 }
 
-impl Stage for MergeStage {
+impl PlanStage for MergeStage {
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         if self.counters.works == 0 {
             for input in 0..self.inputs.len() {

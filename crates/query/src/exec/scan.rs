@@ -2,7 +2,7 @@
 
 use super::budget::COST_BYTES;
 use super::stats::Report;
-use super::{Counters, ExecContext, Row, Stage, copied_bytes, passes};
+use super::{Counters, ExecContext, PlanStage, Row, copied_bytes, passes};
 use crate::examined::Tally;
 use bson::raw::RawBson;
 use catalog::{Collection, Cursor, Direction, KeyRange};
@@ -45,7 +45,7 @@ impl Drop for CollectionStage {
     }
 }
 
-impl Stage for CollectionStage {
+impl PlanStage for CollectionStage {
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         if self.cursor.is_none() {
             let direction = if self.backward { Direction::Backward } else { Direction::Forward };
@@ -136,7 +136,7 @@ impl Drop for IdStage {
     }
 }
 
-impl Stage for IdStage {
+impl PlanStage for IdStage {
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         if std::mem::replace(&mut self.counters.finished, true) {
             return Ok(false);
@@ -187,7 +187,7 @@ pub(crate) struct EmptyStage {
     counters: Counters,
 }
 
-impl Stage for EmptyStage {
+impl PlanStage for EmptyStage {
     fn advance(&mut self, _: &ExecContext<'_>) -> Result<bool> {
         self.counters.finished = true;
         Ok(false)

@@ -7,7 +7,7 @@
 
 use super::spill::{SpillFile, SpillReader, TempFiles};
 use super::stats::Report;
-use super::{Counters, ExecContext, Row, Stage};
+use super::{Counters, ExecContext, PlanStage, Row};
 use bson::{Bson, Document};
 use errors::{Code, Error, Result};
 use expr::SortPattern;
@@ -49,7 +49,7 @@ fn sorted(entries: Vec<Entry>) -> Result<Vec<Entry>> {
 const LEAST_RUN_BYTES: usize = 256 << 10;
 
 pub(crate) struct SortStage {
-    input: Box<dyn Stage>,
+    input: Box<dyn PlanStage>,
     pattern: SortPattern,
     /// The collation.
     under: Option<Collation>,
@@ -71,7 +71,7 @@ pub(crate) struct SortStage {
 impl SortStage {
     /// `disk` is where to spill; `None` forbids it.
     pub(crate) fn new(
-        input: Box<dyn Stage>,
+        input: Box<dyn PlanStage>,
         (pattern, under): (SortPattern, Option<Collation>),
         limit: Option<usize>,
         memory_limit: usize,
@@ -232,7 +232,7 @@ fn read_entry(reader: &mut SpillReader) -> Result<Option<Entry>> {
     Ok(Some(Entry { sequence, key: part()?, id_key: part()?, document: part()? }))
 }
 
-impl Stage for SortStage {
+impl PlanStage for SortStage {
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         if matches!(self.state, State::Loading) {
             self.load(exec)?;

@@ -10,7 +10,7 @@ use super::fetch::FetchStage;
 use super::ixscan::IndexStage;
 use super::stats::Report;
 use super::union::UnionStage;
-use super::{ExecContext, MEMORY_LIMIT_BYTES, Row, Stage, passes};
+use super::{ExecContext, MEMORY_LIMIT_BYTES, PlanStage, Row, passes};
 use crate::examined::{Tally, note_way};
 use crate::plan::TextScan;
 use bson::Document;
@@ -31,19 +31,19 @@ pub(super) fn build(
     collection: &Arc<Collection>,
     scan: &TextScan,
     residual: Option<Filter>,
-) -> Result<Box<dyn Stage>> {
+) -> Result<Box<dyn PlanStage>> {
     note_way("IXSCAN", Some(&scan.index));
     let mut scans = Vec::with_capacity(scan.scans.len());
     for term in &scan.scans {
         scans.push(IndexStage::new(collection, term.clone(), None)?);
     }
-    let input: Box<dyn Stage> = if scan.scores {
+    let input: Box<dyn PlanStage> = if scan.scores {
         Box::new(TextOrStage::new(collection, scan, scans, residual))
     } else {
-        let united: Box<dyn Stage> = if scans.len() == 1 {
+        let united: Box<dyn PlanStage> = if scans.len() == 1 {
             Box::new(scans.remove(0))
         } else {
-            let boxed = scans.into_iter().map(|scan| Box::new(scan) as Box<dyn Stage>);
+            let boxed = scans.into_iter().map(|scan| Box::new(scan) as Box<dyn PlanStage>);
             Box::new(UnionStage::new(boxed.collect()))
         };
         Box::new(FetchStage::new(collection, united, residual))
@@ -121,7 +121,7 @@ impl TextOrStage {
     }
 }
 
-impl Stage for TextOrStage {
+impl PlanStage for TextOrStage {
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         let mut found = match self.found.take() {
             Some(found) => found,
@@ -161,20 +161,20 @@ impl Stage for TextOrStage {
         let mut report = Report::new("TEXT_OR", *self.counters)
             .filtering(self.filter.as_ref())
             .counting("docsExamined", self.counters.documents);
-        report.inputs = self.scans.iter().map(Stage::report).collect();
+        report.inputs = self.scans.iter().map(PlanStage::report).collect();
         report
     }
 }
 
 /// Holds documents against what the index does not tell.
 struct TextMatchStage {
-    input: Box<dyn Stage>,
+    input: Box<dyn PlanStage>,
     scan: TextScan,
     rejected: u64,
     counters: Tally,
 }
 
-impl Stage for TextMatchStage {
+impl PlanStage for TextMatchStage {
     fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         while self.input.advance(exec)? {
             self.counters.works += 1;

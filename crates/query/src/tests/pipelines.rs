@@ -204,7 +204,7 @@ fn updates_in_pipeline_form_see_the_document() {
 #[test]
 fn a_sort_beyond_its_memory_gives_the_same_from_disk() {
     use crate::canonical::{Canonical, Purpose};
-    use crate::exec::{ExecContext, SortStage, Stage, TempFiles};
+    use crate::exec::{ExecContext, PlanStage, SortStage, TempFiles};
     let documents: Vec<Document> =
         (0..500).map(|i| doc! { "_id": i, "n": (i * 7919) % 31, "pad": "x".repeat(50) }).collect();
     let room = Room::with(&documents);

@@ -7,7 +7,7 @@
 use super::{CHUNK_BYTES, CHUNK_DOCUMENTS};
 use crate::canonical::Canonical;
 use crate::context::OpContext;
-use crate::exec::{ExecContext, Row, Stage};
+use crate::exec::{ExecContext, PlanStage, Row};
 use bson::raw::RawDocument;
 use catalog::{Collection, Namespace, Snapshot, Txn, Value};
 use errors::Result;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Candidates of one statement, over one snapshot.
 pub(crate) struct Targets {
     collection: Arc<Collection>,
-    stage: Box<dyn Stage>,
+    stage: Box<dyn PlanStage>,
     query: Arc<Canonical>,
     snapshot: Snapshot,
     /// What is read from here on does not see what the statement has written.
