@@ -46,15 +46,15 @@ impl Txn {
         lock_timeout: Option<Duration>,
     ) -> Result<Self> {
         handle.serializable.0.fetch_add(1, Ordering::SeqCst);
-        let lock_timeout = lock_timeout.unwrap_or(handle.options.lock_timeout);
-        if let Err(error) = wait_for_unlocked_writers(handle, lock_timeout) {
+        let timeout = lock_timeout.unwrap_or(handle.options.lock_timeout);
+        if let Err(error) = wait_for_unlocked_writers(handle, timeout) {
             handle.serializable.leave();
             return Err(error);
         }
         let options = TxnOptions { on_conflict: OnConflict::Latest, lock_timeout };
         let mut txn = Self::begin(handle, options);
         if let Some(owner) = txn.holder.take() {
-            txn.holder = Holder::Shared(SharedLocks::new(owner, lock_timeout));
+            txn.holder = Holder::Shared(SharedLocks::new(owner, timeout));
         }
         Ok(txn)
     }

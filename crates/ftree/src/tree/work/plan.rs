@@ -301,7 +301,7 @@ fn lightly_compressed(claims: &ClaimTable, node: &Arc<Node>) -> Option<Plan> {
     let mut light =
         node.children.iter().enumerate().filter(|(_, child)| child.lightly_compressed_bytes() > 0);
     light.find_map(|(at, child)| match child {
-        Child::Node(below) => self::lightly_compressed(claims, below),
+        Child::Node(below) => lightly_compressed(claims, below),
         _ => Some(flush(node, at))
             .filter(|plan| plan.area().is_some_and(|area| claims.is_sound(&area))),
     })
