@@ -128,7 +128,8 @@ impl Catalog {
         built
     }
 
-    /// The collection, created where it does not exist, locked against changes, and the right to build.
+    /// The collection, created where it does not exist, locked against changes, and the right to
+    /// build.
     pub(crate) fn lock_for_build(
         self: &Arc<Self>,
         namespace: &Namespace,

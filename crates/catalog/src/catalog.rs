@@ -3,8 +3,8 @@
 //! The map in memory is the truth for lookups and equals `ROOT`: a change is committed to the
 //! engine first and then swapped in, under the [`DdlLock`], so that changes happen one by one.
 //!
-//! Lock order: metadata locks of collections, by namespace → a name's lock in `ROOT` → the DDL lock → the
-//! map → the engine.
+//! Lock order: metadata locks of collections, by namespace → a name's lock in `ROOT` → the DDL lock
+//! → the map → the engine.
 
 use crate::collection::Collection;
 use crate::counts::{self, Stripe};

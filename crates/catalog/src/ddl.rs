@@ -1,9 +1,9 @@
 //! Changes to the set of collections: create, drop, rename.
 //!
 //! From → to: the collection's exclusive metadata lock is taken, then what the change locks in the
-//! engine, then the DDL lock ([`crate::ddl_lock`]); the change is committed to the engine, the map in memory follows as soon as it is visible (also where the
-//! disk then fails the commit), the locks open. A crash in between leaves the
-//! engine's state, which the next start reads.
+//! engine, then the DDL lock ([`crate::ddl_lock`]); the change is committed to the engine, the map
+//! in memory follows as soon as it is visible (also where the disk then fails the commit), the
+//! locks open. A crash in between leaves the engine's state, which the next start reads.
 
 use crate::build::with_indexes;
 use crate::catalog::Catalog;

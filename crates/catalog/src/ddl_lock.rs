@@ -11,9 +11,9 @@
 //!
 //! What is always true:
 //! 1. Each wait ends soon after its operation was killed, its time is over or the server stops.
-//! 2. Changes are committed one by one ([`DdlLock`]), and nothing is waited for under that lock: what a change
-//!    locks is locked before ([`Catalog::begin_change`]), and then a lock that is not free is an
-//!    error. So one change that waits holds up no other.
+//! 2. Changes are committed one by one ([`DdlLock`]), and nothing is waited for under that lock:
+//!    what a change locks is locked before ([`Catalog::begin_change`]), and then a lock that is not
+//!    free is an error. So one change that waits holds up no other.
 
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Shared};
@@ -104,8 +104,8 @@ impl WriterGuard {
         Some(Self::new(guard, collection, is_client))
     }
 
-    /// Waits for `lock_timeout`; a statement goes on waiting where it is no client's transaction that it
-    /// waits for.
+    /// Waits for `lock_timeout`; a statement goes on waiting where it is no client's transaction
+    /// that it waits for.
     pub(crate) fn enter(
         clock: &dyn Clock,
         collection: &Collection,
@@ -133,8 +133,8 @@ fn has_clients_inside(collection: &Collection) -> bool {
     collection.shared.clients_inside.load(Ordering::Relaxed) > 0
 }
 
-/// Tries for `lock_timeout` and, as long as `gives_up` says no, longer. Fails where the operation on this
-/// thread may not go on waiting.
+/// Tries for `lock_timeout` and, as long as `gives_up` says no, longer. Fails where the operation
+/// on this thread may not go on waiting.
 pub(crate) fn wait<T>(
     clock: &dyn Clock,
     lock_timeout: Duration,

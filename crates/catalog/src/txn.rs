@@ -109,8 +109,8 @@ impl Catalog {
     }
 
     /// Starts a session's transaction over several statements, on the state of `snapshot` or of
-    /// now. It waits `lock_timeout` for locks: what it waits for will mostly have been changed when it
-    /// comes, which is a conflict.
+    /// now. It waits `lock_timeout` for locks: what it waits for will mostly have been changed when
+    /// it comes, which is a conflict.
     pub fn begin_clients(
         self: &Arc<Self>,
         snapshot: Option<&Snapshot>,
@@ -125,7 +125,8 @@ impl Catalog {
         Txn::over(self, engine, Client::Session(lock_timeout))
     }
 
-    /// Starts a connection's transaction over several statements. It waits `lock_timeout` for locks.
+    /// Starts a connection's transaction over several statements. It waits `lock_timeout` for
+    /// locks.
     pub fn begin_bound(
         self: &Arc<Self>,
         isolation: Isolation,
@@ -474,7 +475,8 @@ impl Txn {
         self.find_touched(number).is_some_and(|touched| touched.guard.take().is_some())
     }
 
-    /// Takes the share again that [`Txn::release`] gave back; false where somebody else was quicker.
+    /// Takes the share again that [`Txn::release`] gave back; false where somebody else was
+    /// quicker.
     pub(crate) fn reacquire(&mut self, number: u64) -> bool {
         // Whoever is before it is done soon, or changes the collection.
         let lock_timeout = self.lock_timeout().max(METADATA_SLICE * 10);

@@ -2,8 +2,8 @@
 //!
 //! Always true: while the gate is closed no command of a client writes; those that were writing when
 //! it was to be closed have ended before it is. A writer that finds it open pays for two counters of
-//! its own stripe and shares nothing with other writers; one that finds it closed waits for as long as
-//! its interrupt lets it.
+//! its own stripe and shares nothing with other writers; one that finds it closed waits for as long
+//! as its interrupt lets it.
 
 use errors::{Code, Error, Result};
 use os::{Clock, Padded, STRIPES, stripe};

@@ -1,8 +1,8 @@
 //! The status port: a page that shows every second of the server's life, its data, and `/metrics`.
 //!
 //! What is always true:
-//! 1. It asks the server through [`StatusSource`], by commands that a client could send, from a list that
-//!    is written in [`mod@site`]; it can change nothing.
+//! 1. It asks the server through [`StatusSource`], by commands that a client could send, from a
+//!    list that is written in [`mod@site`]; it can change nothing.
 //! 2. One thread serves it, one request at a time: whatever is asked here, a database with two
 //!    processors keeps one. Connections, headers and time are bounded.
 //! 3. A request must name a host that is an address, `localhost` or a name it was told: a page of

@@ -33,8 +33,8 @@ const SPARE: Duration = Duration::from_millis(10);
 /// A second flusher helps with what is so much over its budget (1000 is at it). One that works on
 /// evenly disturbs others less than two that come and go.
 const NEEDS_HELP: u64 = 3000;
-/// Background work backs off for foreground reads when readers waited for the disk for more than this
-/// fraction (one in so many) of the time that the unit took.
+/// Background work backs off for foreground reads when readers waited for the disk for more than
+/// this fraction (one in so many) of the time that the unit took.
 const READ_WAIT_SHARE: u64 = 4;
 /// The back-off for foreground reads, as a multiple of the time that the unit took.
 const READ_BACKOFF_FACTOR: u64 = 3;
@@ -42,16 +42,16 @@ const READ_BACKOFF_FACTOR: u64 = 3;
 const SINGLE_FLUSHER_US: u64 = 200_000;
 /// The longest back-off for foreground reads, in microseconds.
 const MAX_READ_BACKOFF_US: u64 = 1_000_000;
-/// Bytes that the cleaner of an idle engine may leave to the next checkpoint: it frees more than a period's
-/// work usually does, and the file must not grow by that.
+/// Bytes that the cleaner of an idle engine may leave to the next checkpoint: it frees more than a
+/// period's work usually does, and the file must not grow by that.
 const CLEANED_MUCH: u64 = 256 << 20;
 /// How long a flusher waits after a failure before it tries again.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// A dictionary is *waiting* while its tree may have a unit nobody is at; taking a unit leaves it
 /// waiting, for several workers can be in one tree. It is *blocked* from the moment a worker finds
-/// that others are at all there is, until one of them is done; and *deferred* where there is a merge
-/// to do beside those that are being done, until somebody in any tree is done.
+/// that others are at all there is, until one of them is done; and *deferred* where there is a
+/// merge to do beside those that are being done, until somebody in any tree is done.
 #[derive(Default)]
 struct Queue {
     /// With the number of the event that last said there may be work: what a worker finds holds
@@ -184,7 +184,8 @@ pub(crate) struct Jobs {
     /// Threads that pause whether or not there is work wait here: new work does not wake them.
     pausing: Condvar,
     threads: Mutex<Vec<JoinHandle>>,
-    /// Until when background work backs off for foreground reads, in microseconds of the monotonic clock.
+    /// Until when background work backs off for foreground reads, in microseconds of the monotonic
+    /// clock.
     read_backoff_until: AtomicU64,
     /// The last unit of background work found the disk full.
     no_space: AtomicBool,

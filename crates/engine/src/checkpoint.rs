@@ -76,7 +76,8 @@ impl Environment {
         let captures: Vec<_> = dictionaries
             .iter()
             .map(|dictionary| {
-                // Nothing of a quiescent one is in memory only: it has flushed everything up to now.
+                // Nothing of a quiescent one is in memory only: it has flushed everything up to
+                // now.
                 let quiescent = !dictionary.is_behind();
                 if quiescent {
                     dictionary.note_quiescent(timestamp);

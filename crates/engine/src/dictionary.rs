@@ -123,8 +123,9 @@ impl Deref for Found {
     }
 }
 
-/// Dictionaries that a stripe remembers. Beyond these it begins again: what is looked up again costs one lock
-/// more, and idle dictionaries, of which there may be many, cost no handle in each stripe.
+/// Dictionaries that a stripe remembers. Beyond these it begins again: what is looked up again
+/// costs one lock more, and idle dictionaries, of which there may be many, cost no handle in each
+/// stripe.
 const STRIPE_DICTIONARIES: usize = 1024;
 
 /// What one stripe has looked up.

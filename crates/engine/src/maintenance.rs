@@ -2,8 +2,8 @@
 //! the flushers have nothing to do.
 //!
 //! ```text
-//!  fern-log       writes the log out early, so that a commit finds room in the buffer; to disk every
-//!                 logFlushPeriod
+//!  fern-log       writes the log out early, so that a commit finds room in the buffer; to disk
+//!                 every logFlushPeriod
 //!  fern-maintain  makes the next log segment ready, forgets locks no snapshot asks about, releases
 //!                 dropped dictionaries, watches the disk's free space and gives space back to it
 //! ```

@@ -1,7 +1,8 @@
 //! How many units make runs one at once, in all trees of a context. Such a unit takes several times
 //! as long as others do, and while all who work are at one, nobody drains a memtable.
 //!
-//! Always true: as many merges run as permits are held; a paced caller gets one only below the limit.
+//! Always true: as many merges run as permits are held; a paced caller gets one only below the
+//! limit.
 
 use os::sync::atomic::{AtomicU32, Ordering};
 

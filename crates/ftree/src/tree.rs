@@ -63,8 +63,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context over one data file and one cache; everything is read by the callers that need it, and keys hash
-    /// the same in every process.
+    /// A context over one data file and one cache; everything is read by the callers that need it,
+    /// and keys hash the same in every process.
     pub fn new(blocks: BlockFile, cache: Arc<CacheTable>) -> Arc<Self> {
         Self::with_readers(blocks, cache, ReadPool::none(), KeyHasher::fixed())
     }

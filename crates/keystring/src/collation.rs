@@ -4,9 +4,9 @@
 //! of strings in key bytes. A collation is about strings wherever they stand in a value; names of
 //! fields keep the order of their bytes.
 //!
-//! Always true: memcmp of two sort keys is [`Collation::compare_text`] of the strings. Sort keys are
-//! on disk (`docs/formats/keystring.md`); [`SORT_KEY_VERSION`] changes when they may have changed,
-//! which every release of the library's data does.
+//! Always true: memcmp of two sort keys is [`Collation::compare_text`] of the strings. Sort keys
+//! are on disk (`docs/formats/keystring.md`); [`SORT_KEY_VERSION`] changes when they may have
+//! changed, which every release of the library's data does.
 
 mod locale;
 mod provider;

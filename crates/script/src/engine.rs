@@ -1,10 +1,11 @@
-//! The engine of one thread: a `QuickJS` runtime with limits, and a JavaScript context for each script it met.
+//! The engine of one thread: a `QuickJS` runtime with limits, and a JavaScript context for each
+//! script it met.
 //!
-//! From → to: a script's context is made at its first call on a thread [`Engine::context_of`]; it goes
-//! when the operation is done and its script is gone, or was not called for half a minute
-//! [`forget_what_ended`]; of many contexts the one that was not used for longest goes. With the last context
-//! the engine goes, which is what gives all memory back; so it does after code that ran out of memory or
-//! was stopped in the middle.
+//! From → to: a script's context is made at its first call on a thread [`Engine::context_of`]; it
+//! goes when the operation is done and its script is gone, or was not called for half a minute
+//! [`forget_what_ended`]; of many contexts the one that was not used for longest goes. With the
+//! last context the engine goes, which is what gives all memory back; so it does after code that
+//! ran out of memory or was stopped in the middle.
 //!
 //! Always true:
 //! 1. Contexts share nothing a client's code can reach; none has files, sockets or timers.

@@ -1,8 +1,8 @@
 //! A client's JavaScript: `$where`, `$function`, `$accumulator`, `mapReduce`.
 //!
 //! A [`Script`] is parsed with the operation it came in, and called from whatever thread runs that
-//! operation; `QuickJS` runs it, in a JavaScript context of its own, with a limit of memory, of stack, and of
-//! the time that the thread's [`Host`] grants.
+//! operation; `QuickJS` runs it, in a JavaScript context of its own, with a limit of memory, of
+//! stack, and of the time that the thread's [`Host`] grants.
 //!
 //! Always true: nothing here opens a file, asks the time for the server, or knows of collections;
 //! a script that fails is an error (`JSInterpreterFailure`), never a panic. All unsafe code is the

@@ -1,11 +1,12 @@
 //! Names that were retired and must not come back into the code.
 //!
-//! `docs/GLOSSARY.md` lists them under "Retired names", a row each: what is retired, what stands instead,
-//! and the crates it is retired in (`all`, or their names). What stands in backticks is an identifier and
-//! is looked for in code, as a whole word; what stands in quotes is a phrase and is looked for in comments
-//! and strings too, in any case of letters.
+//! `docs/GLOSSARY.md` lists them under "Retired names", a row each: what is retired, what stands
+//! instead, and the crates it is retired in (`all`, or their names). What stands in backticks is an
+//! identifier and is looked for in code, as a whole word; what stands in quotes is a phrase and is
+//! looked for in comments and strings too, in any case of letters.
 //!
-//! Always true: a list without rows is a breach, so that the rule cannot be lost by an edit of the document.
+//! Always true: a list without rows is a breach, so that the rule cannot be lost by an edit of the
+//! document.
 
 use anyhow::{Result, bail};
 

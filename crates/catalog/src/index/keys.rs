@@ -4,8 +4,8 @@
 //! it; of a unique index `keystring(parts)` → `keystring(_id)` ++ type bits. Type bits are empty
 //! for the usual types, so most entries have an empty value. An entry of a clustering index holds
 //! its document too: the value's length as a varint, the value, the document. Under a collation
-//! strings are sort keys: those of the parts under the index's, that of `_id` under the collection's.
-//! Parts of geometry hold cells, see [`geo`]. On disk: `docs/formats/catalog.md`.
+//! strings are sort keys: those of the parts under the index's, that of `_id` under the
+//! collection's. Parts of geometry hold cells, see [`geo`]. On disk: `docs/formats/catalog.md`.
 //!
 //! Arrays, as MongoDB has it: an array on a path gives one key per element, a missing field is
 //! null, an empty array at the end of a path is undefined, two arrays side by side are refused.

@@ -99,8 +99,8 @@ fn writes_come_back_where_others_than_the_maintenance_thread_made_the_log_segmen
     let refused = refused.unwrap_or_default();
     assert!(refused.contains("next segment of the log"), "{refused}");
     sim.set_faults(Faults::default());
-    // There is room, and before the maintenance thread looks again a drop, which a full disk lets through, has
-    // begun a segment: it is nearly empty and wants no successor yet.
+    // There is room, and before the maintenance thread looks again a drop, which a full disk lets
+    // through, has begun a segment: it is nearly empty and wants no successor yet.
     let newest = || os.vfs.list_dir(Path::new("/data/journal")).unwrap().into_iter().max();
     let full = newest();
     let mut drops = dropped.into_iter();

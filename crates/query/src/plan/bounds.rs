@@ -3,8 +3,8 @@
 //! Always true: every document that satisfies the predicate has a key in the intervals. Where the
 //! result is `exact` the reverse holds too, so the predicate need not be asked again.
 //!
-//! Under collations: an index tells of strings, and of what may hold some, only where it orders them
-//! as the query does; patterns are about the strings' bytes, whatever the collation.
+//! Under collations: an index tells of strings, and of what may hold some, only where it orders
+//! them as the query does; patterns are about the strings' bytes, whatever the collation.
 
 use super::interval::{Interval, Intervals, kind_bounds};
 use bson::raw::{RawBson, RawBsonRef, RawRegexRef};
@@ -169,8 +169,8 @@ fn of_set(set: &InSet, collations: Collations<'_>) -> Option<Bounds> {
     Some(Bounds { intervals: Intervals::union(parts, collations.index), exact })
 }
 
-/// Strings by the pattern's literal prefix, and the pattern itself as a stored value. Sort keys have no
-/// prefixes to look for.
+/// Strings by the pattern's literal prefix, and the pattern itself as a stored value. Sort keys
+/// have no prefixes to look for.
 fn of_pattern(pattern: &Pattern, collations: Collations<'_>) -> Bounds {
     let (start, end, inclusive) = kind_bounds(RawBsonRef::String(""));
     let prefix = pattern.literal_prefix().filter(|_| collations.index.is_none());

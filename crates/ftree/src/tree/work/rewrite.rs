@@ -189,7 +189,8 @@ impl LargeRewrite {
         Self { after, ..Self::default() }
     }
 
-    /// The value, and what it takes of the cache's bound, where it is to be rewritten; keys come in order. May read the disk.
+    /// The value, and what it takes of the cache's bound, where it is to be rewritten; keys come in
+    /// order. May read the disk.
     pub(super) fn take(
         &mut self,
         key: &[u8],
