@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A checkpoint writes what changed. Once the changes together are as long as the whole, or too
-//! many, the whole is written anew and the old chain is let go, so that nothing is read twice its
+//! many, the whole is rewritten and the old chain is let go, so that nothing is read twice its
 //! length and nothing is written much more often than it changes.
 //!
 //! On disk: `docs/formats/superblock.md`, section "chains".

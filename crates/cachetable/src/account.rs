@@ -46,7 +46,7 @@ pub enum Part {
     Lent,
     /// What describes collections and indexes.
     Catalog,
-    /// What trees that are used often have once for each stripe of threads.
+    /// What trees that are used often have once for each stripe.
     Slots,
     /// What compressed pages that are gone have left in slabs with others that are not.
     Holes,

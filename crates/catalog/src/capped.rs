@@ -17,11 +17,11 @@
 use crate::catalog::{Catalog, not_found};
 use crate::collection::Collection;
 use crate::ddl::with_options;
+use crate::ddl_lock::{Check, lock_name};
 use crate::documents::required_id;
 use crate::failure::from_engine;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
-use crate::turns::{Check, lock_name};
 use crate::txn::{Txn, TxnKind};
 use bson::raw::RawDocument;
 use engine::{DictionaryId, Direction, KeyRange};
@@ -298,7 +298,7 @@ impl Catalog {
                 format!("a clustered or time-series collection cannot be capped: {namespace}"),
             ));
         }
-        let (collection, guard, turn) = self.lock_for_build(namespace, check)?;
+        let (collection, guard, build_guard) = self.lock_for_build(namespace, check)?;
         let (mut txn, order) = self.begin_change(check, |txn| {
             lock_name(txn, namespace)?;
             for index in &collection.indexes {
@@ -313,9 +313,9 @@ impl Catalog {
         let mut changed = with_options(&collection, options);
         changed.indexes = Vec::new();
         changed.order = Some(order);
-        let change = self.turns.take(&mut txn);
+        let change = self.ddl_lock.take(&mut txn);
         self.commit_changed(txn, changed)?;
-        drop((change, guard, turn));
+        drop((change, guard, build_guard));
         self.trim(namespace, cap)
     }
 
@@ -360,7 +360,7 @@ impl Catalog {
         let cap = Cap::new(size.unwrap_or(cap.bytes as i64), max)?;
         let options = collection.options.with_cap(Some(cap))?;
         let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
-        let _turn = self.turns.take(&mut txn);
+        let _ddl_guard = self.ddl_lock.take(&mut txn);
         self.commit_changed(txn, with_options(&collection, options))?;
         drop(guard);
         Ok(())

@@ -74,7 +74,7 @@ pub struct CollectionOptions {
     pub validation: Validation,
     /// `changeStreamPreAndPostImages`: kept and shown; there are no change streams yet to tell them.
     pub images: bool,
-    /// The order of texts, where an operation or an index does not say; `None` is that of their
+    /// The collation, where an operation or an index does not say; `None` compares
     /// bytes.
     pub collation: Option<Collation>,
     /// The options as given, for `listCollections`.

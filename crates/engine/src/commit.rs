@@ -27,7 +27,7 @@ use crate::records::{self, Encoder, Operation};
 use crate::txn::Txn;
 use crate::{Committed, Compression, DictionaryOptions, Durability, Error, Result, Timestamp};
 use cachetable::{Part, Reservation};
-use ftree::{Message, Spill};
+use ftree::{Message, SpillTree};
 use os::{Wait, Waits};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -269,12 +269,12 @@ impl Environment {
     }
 
     /// A place on disk for the writes of a transaction that are too many for memory.
-    pub(crate) fn start_spill(&self, txn: u64) -> Spill {
+    pub(crate) fn start_spill(&self, txn: u64) -> SpillTree {
         // Short-lived: compressed fast rather than well. The number is no dictionary's.
         let options = DictionaryOptions { compression: Compression::Lz4, ..Default::default() };
         let shape = tree_options(&options, &self.options);
         self.counters.spills.inc();
-        Spill::create(&self.trees, 1 << 63 | txn, shape, self.options.tuning.spill_bytes)
+        SpillTree::create(&self.trees, 1 << 63 | txn, shape, self.options.tuning.spill_bytes)
     }
 
     /// Puts the writes into the trees. Memory only, cannot fail: a spilled set is laid over the

@@ -3,13 +3,13 @@
 use crate::backup::Backup;
 use crate::dictionary::Directory;
 use crate::disk::Room;
-use crate::door::{Door, Doors};
 use crate::environment::Environment;
 use crate::error::Cause;
+use crate::handle::{EngineHandle, PerThreadHandles};
 use crate::health::Health;
-use crate::housekeeping::Keeper;
 use crate::live::{LiveTxns, TxnInfo};
 use crate::log::Log;
+use crate::maintenance::Maintenance;
 use crate::settings::{Background, Options};
 use crate::snapshot::Snapshot;
 use crate::snapshots::{Pinned, Snapshots};
@@ -19,7 +19,7 @@ use crate::txn::serializable::Serializable;
 use crate::{DictionaryId, DictionaryOptions, Error, Result, TxnOptions, recovery};
 use blockfile::BlockFile;
 use cachetable::CacheTable;
-use ftree::Readers;
+use ftree::ReadPool;
 use locktree::{LockInfo, LockTable, Refusal, Waiting};
 use os::{LockGuard, Os, Padded};
 use parking_lot::Mutex;
@@ -51,7 +51,7 @@ pub struct Engine(Arc<Handle>);
 
 struct Handle {
     environment: Arc<Environment>,
-    doors: Doors,
+    handles: PerThreadHandles,
 }
 
 /// One dictionary in figures.
@@ -83,8 +83,8 @@ impl Engine {
         let is_marked = check_version(&os, &options.dir)?;
         check_data_file(&os, &options, is_marked)?;
         let environment = assemble(os, registry, options, guard)?;
-        let doors = Doors::new(&environment);
-        Ok(Self(Arc::new(Handle { environment, doors })))
+        let handles = PerThreadHandles::new(&environment);
+        Ok(Self(Arc::new(Handle { environment, handles })))
     }
 
     /// An engine over a simulated disk in memory, for tests of the floors above. No thread runs;
@@ -116,11 +116,11 @@ impl Engine {
 
     /// Starts a transaction whose snapshot is now.
     pub fn begin(&self, options: TxnOptions) -> Txn {
-        Txn::begin(self.0.doors.mine(), options)
+        Txn::begin(self.0.handles.mine(), options)
     }
 
-    pub(crate) fn door(&self) -> &Arc<Door> {
-        self.0.doors.mine()
+    pub(crate) fn handle(&self) -> &Arc<EngineHandle> {
+        self.0.handles.mine()
     }
 
     /// Starts a transaction that reads the state of `snapshot`, without the own writes of a view.
@@ -133,18 +133,18 @@ impl Engine {
     /// of [`TxnOptions`]. Fails with `LockTimeout` where a transaction that has written before does
     /// not end in that time.
     pub fn begin_serializable(&self, lock_timeout: Option<Duration>) -> Result<Txn> {
-        Txn::begin_serializable(self.0.doors.mine(), lock_timeout)
+        Txn::begin_serializable(self.0.handles.mine(), lock_timeout)
     }
 
     /// A read-only view of everything committed by now; cheap to clone, keeps its versions alive.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.0.doors.mine())
+        Snapshot::new(self.0.handles.mine())
     }
 
     /// A read-only view of everything committed by `timestamp`; `None` where that state is not
     /// kept ([`Engine::keep_history`]), or is yet to come.
     pub fn snapshot_at(&self, timestamp: crate::Timestamp) -> Option<Snapshot> {
-        let pinned = Pinned::past(self.0.doors.mine(), timestamp.0)?;
+        let pinned = Pinned::past(self.0.handles.mine(), timestamp.0)?;
         Some(Snapshot::of(&pinned, None, None))
     }
 
@@ -365,7 +365,7 @@ fn assemble(
     mark_version(&os, &options.dir)?;
     let segment_bytes = options.tuning.log_segment_bytes;
     let mut log_options = WalOptions { segment_bytes, ..WalOptions::default() };
-    // Between two checkpoints the log grows by its cap, so so many segments go round.
+    // Between two checkpoints the log grows by its cap, so this many segments are recycled.
     let going_round = options.tuning.log_cap / log_options.segment_bytes + 2;
     log_options.recycle = (going_round as usize).clamp(log_options.recycle, 32);
     let most = options.cache_size / LOG_BUFFER_SHARE;
@@ -380,8 +380,8 @@ fn assemble(
     let cache = Arc::new(CacheTable::new(capacity));
     cache.set_compressing(options.compress_before_eviction.unwrap_or(options.directio));
     let readers = match options.background {
-        Background::Threads => Readers::with_threads(Arc::clone(&os.spawner), READERS),
-        _ => Readers::none(),
+        Background::Threads => ReadPool::with_threads(Arc::clone(&os.spawner), READERS),
+        _ => ReadPool::none(),
     };
     let trees = ftree::Context::with_readers(
         blocks.clone(),
@@ -389,7 +389,7 @@ fn assemble(
         readers,
         ftree::KeyHasher::new(&*os.entropy),
     );
-    trees.merges.allow((options.tuning.flushers / 2).max(1) as u32);
+    trees.merge_limiter.allow((options.tuning.flushers / 2).max(1) as u32);
     let locks = LockTable::new(
         Arc::clone(&os.clock),
         locktree::Options {
@@ -417,7 +417,7 @@ fn assemble(
         commit_order: Padded::default(),
         memory: Padded::default(),
         jobs: Padded::default(),
-        keeper: Keeper::default(),
+        maintenance: Maintenance::default(),
         room: Room::default(),
         checkpointing: Mutex::default(),
         counters: Counters::new(&registry),
@@ -503,7 +503,7 @@ fn check_data_file(os: &Os, options: &Options, is_marked: bool) -> Result<()> {
         None => return Ok(()),
     };
     let text = format!(
-        "the data file {} is missing, and {} is there: bring it back from a backup, or begin anew in \
+        "the data file {} is missing, and {} is there: bring it back from a backup, or begin again in \
          an empty directory",
         path.display(),
         there.display()

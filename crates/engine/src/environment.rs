@@ -10,9 +10,9 @@ use crate::commit::CommitOrder;
 use crate::dictionary::{Dictionary, Directory};
 use crate::disk::Room;
 use crate::health::Health;
-use crate::housekeeping::Keeper;
 use crate::live::LiveTxns;
 use crate::log::Log;
+use crate::maintenance::Maintenance;
 use crate::options::Compression;
 use crate::pacing::Memory;
 use crate::settings::Options;
@@ -49,7 +49,7 @@ pub(crate) struct Environment {
     pub(crate) commit_order: Padded<Mutex<CommitOrder>>,
     pub(crate) memory: Padded<Memory>,
     pub(crate) jobs: Padded<Jobs>,
-    pub(crate) keeper: Keeper,
+    pub(crate) maintenance: Maintenance,
     pub(crate) room: Room,
     /// One checkpoint at a time.
     pub(crate) checkpointing: Mutex<Last>,

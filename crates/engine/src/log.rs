@@ -4,7 +4,7 @@
 //! [`Needed`] index translates: sparse points (timestamp, position), and the first chunk of each
 //! large transaction, which lies before its commit record.
 
-use crate::housekeeping::Bell;
+use crate::maintenance::Notify;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::OnceLock;
@@ -118,8 +118,8 @@ pub(crate) struct Log {
     /// Set once, when recovery has read the log to its end.
     pub(crate) wal: OnceLock<Wal>,
     pub(crate) needed: Mutex<Needed>,
-    /// Rung where much of the log is in memory only.
-    pub(crate) bell: Bell,
+    /// Notified where much of the log is in memory only.
+    pub(crate) wake: Notify,
     /// Where records ended at the last flush.
     pub(crate) seen_end: AtomicU64,
     /// The memory of the log's buffers that the cache was told of last.
@@ -131,7 +131,7 @@ impl Log {
         Self {
             wal: OnceLock::new(),
             needed: Mutex::new(Needed::new(segment_bytes)),
-            bell: Bell::default(),
+            wake: Notify::default(),
             seen_end: AtomicU64::new(0),
             told_memory: AtomicU64::new(0),
         }

@@ -7,7 +7,7 @@
 //! too short to sleep for are owed until they are worth it. Above five quarters: a commit waits until
 //! there is room (hard bound); where the disk is full it fails instead.
 //!
-//! The budget grows into what nothing else in the cache wants, and gives way to pages within
+//! The budget grows into what nothing else in the cache wants, and yields to pages within
 //! seconds: data that fits is updated many times before it is written once (ADR 17).
 
 use crate::dictionary::{Dictionary, Found};
@@ -15,7 +15,7 @@ use crate::environment::Environment;
 use crate::settings::Background;
 use crate::{Error, Result};
 use cachetable::Part;
-use os::{LANES, Padded, Wait, Waits};
+use os::{Padded, STRIPES, Wait, Waits};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ const LEAST_US: u64 = 200_000;
 const WINDOW_US: u64 = 4_000_000;
 /// Taken for the rate of draining before it was measured, in bytes per second.
 const FIRST_RATE: u64 = 20 << 20;
-/// A writer at the hard bound gives up after this long without room: background work is stuck.
+/// A writer at the hard bound gives up after this long without room: background work is stalled.
 const STUCK: Duration = Duration::from_mins(2);
 /// How often a writer at the hard bound asks for more than room: whether its operation goes on, and
 /// whether the disk is full. Each time it also says that memory fills ([`FILLING_US`]).
@@ -72,8 +72,8 @@ pub(crate) struct Memory {
     rate: AtomicU64,
     /// When a writer last found memory filling, in microseconds of the monotonic clock.
     filling: AtomicU64,
-    /// Nanoseconds that the writers of each lane have yet to wait.
-    owed: [Padded<AtomicU64>; LANES],
+    /// Nanoseconds that the writers of each stripe have yet to wait.
+    owed: [Padded<AtomicU64>; STRIPES],
     room: Room,
 }
 
@@ -169,14 +169,14 @@ impl Memory {
         bytes.saturating_mul(1_000_000_000) / rate
     }
 
-    /// Adds a wait to what the calling thread's lane owes; says how long to wait now, if at all.
+    /// Adds a wait to what the calling thread's stripe owes; says how long to wait now, if at all.
     fn owe(&self, nanos: u64) -> Option<Duration> {
-        let owed = &self.owed[os::lane()].0;
+        let owed = &self.owed[os::stripe()].0;
         let all = owed.fetch_add(nanos, Ordering::Relaxed) + nanos;
         if all < SHORTEST_DELAY_US * 1000 {
             return None;
         }
-        // Another thread of the lane may have paid meanwhile.
+        // Another thread of the stripe may have paid meanwhile.
         Some(Duration::from_nanos(owed.swap(0, Ordering::Relaxed)))
     }
 }
@@ -406,7 +406,7 @@ impl Environment {
     }
 
     /// Nothing was drained for long: says what there is to drain, and who is at it.
-    fn stuck(&self) -> Error {
+    fn stalled(&self) -> Error {
         let debts = self.directory.all().into_iter().map(|dictionary| dictionary.tree.debt());
         let (active, sealed) =
             debts.fold((0, 0), |(a, s), debt| (a + debt.active_bytes, s + debt.sealed_bytes));
@@ -432,7 +432,7 @@ impl Environment {
             }
             let waited = self.os.clock.monotonic().saturating_sub(started);
             if waited > STUCK {
-                return Err(self.stuck());
+                return Err(self.stalled());
             }
             self.memory.room.wait(ROOM_CHECK, || self.is_full());
         }

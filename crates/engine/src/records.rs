@@ -19,7 +19,7 @@
 //!
 //! A transaction's operations are those of its chunks 0, 1, … in order, then those of its commit
 //! record. Chunks without a commit record count for nothing. Each record names its dictionaries
-//! anew. On disk: `docs/formats/log-records.md`.
+//! again. On disk: `docs/formats/log-records.md`.
 
 use crate::{Compression, DictionaryOptions};
 

@@ -18,7 +18,7 @@ use crate::environment::{Environment, tree_options};
 use crate::records::{Operation, Operations, Record};
 use crate::{Background, Error, Result};
 use blockfile::CheckpointImage;
-use ftree::{Spill, Tree};
+use ftree::{SpillTree, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -176,7 +176,7 @@ fn open_trees(
         live.extend(tree.segments());
         flushed.insert(saved.id, saved.flushed_in(root));
         let dictionary = Dictionary::new(saved.id, saved.options, tree, saved.created);
-        dictionary.settle(saved.flushed_in(root));
+        dictionary.note_quiescent(saved.flushed_in(root));
         environment.directory.add(dictionary);
     }
     environment.blocks.retain(|segment| live.contains(&segment.id.0))?;
@@ -336,7 +336,7 @@ impl Redo<'_> {
         position: u64,
         timestamp: u64,
         operations: &[u8],
-        spill: &mut Spill,
+        spill: &mut SpillTree,
     ) -> Result<()> {
         self.look_at(position, timestamp, operations)?;
         let piece = Piece { position, timestamp, operations: Vec::new() };
@@ -350,7 +350,7 @@ impl Redo<'_> {
     }
 
     /// Lays a large transaction over the trees it wrote to.
-    fn adopt(&mut self, spill: &Spill, timestamp: u64) -> Result<()> {
+    fn adopt(&mut self, spill: &SpillTree, timestamp: u64) -> Result<()> {
         // Older versions of its keys belong below it.
         self.hand_over()?;
         self.finish_batch()?;

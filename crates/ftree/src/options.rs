@@ -51,7 +51,7 @@ impl TreeOptions {
         }
     }
 
-    /// For a leaf that is updated so much that it is written anew with each memtable: what it takes
+    /// For a leaf that is updated so much that it is rewritten with each memtable: what it takes
     /// to compress it is most of the price.
     pub(crate) fn light_compression(&self) -> Compression {
         match self.compression {

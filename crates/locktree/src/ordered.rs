@@ -15,7 +15,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Bound;
 
 /// Dictionaries without entries that are remembered, so that one written to again and again is not
-/// made anew each time.
+/// made again each time.
 const MOST_EMPTY: usize = 32;
 
 /// A name that is ordered by its key, among names of one dictionary.

@@ -1,9 +1,9 @@
 //! The lock table: granting, waiting, releasing.
 
-use crate::inspect::{Counters, Told};
-use crate::owner::{Held, Interrupt, Locks, Owner};
+use crate::inspect::{Counters, RefusalHook};
+use crate::owner::{Interrupt, KeyLock, Locks, Owner};
 use crate::shard::{self, Entry, Fast, Name, NameRef, Shard};
-use crate::wait::{HeldRange, Outcome, Request, Target, Waiter, Waits};
+use crate::wait::{HeldRange, Request, Target, WaitOutcome, Waiter, Waits};
 use crate::{Error, Granted, Mode, Range};
 use os::sync::Mutex;
 use os::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -72,7 +72,7 @@ pub struct LockTable {
     any_escalated: AtomicBool,
     pub(crate) counters: Counters,
     /// Who hears of refused requests.
-    pub(crate) told: OnceLock<Told>,
+    pub(crate) on_refusal: OnceLock<RefusalHook>,
     /// See [`LockTable::ask_while_waiting`].
     may_wait: OnceLock<MayWait>,
 }
@@ -94,7 +94,7 @@ impl LockTable {
             escalated: Mutex::default(),
             any_escalated: AtomicBool::new(false),
             counters: Counters::default(),
-            told: OnceLock::new(),
+            on_refusal: OnceLock::new(),
             may_wait: OnceLock::new(),
         })
     }
@@ -148,7 +148,7 @@ impl LockTable {
         };
         if let Some(name) = new {
             owner.bytes += shard::cost(&name);
-            owner.held.push(Held { name, mode, granted });
+            owner.held.push(KeyLock { name, mode, granted });
             self.within_memory(owner, timeout)?;
         }
         Ok(self.with_escalated(dictionary, granted))
@@ -271,7 +271,7 @@ impl LockTable {
         self.settle(number, &waiter, outcome, waited)
     }
 
-    fn sleep(&self, waiter: &Waiter, started: Duration, timeout: Duration) -> Outcome {
+    fn sleep(&self, waiter: &Waiter, started: Duration, timeout: Duration) -> WaitOutcome {
         if self.options.waiting == Waiting::Alone {
             self.clock.sleep(timeout);
             return waiter.outcome();
@@ -286,11 +286,11 @@ impl LockTable {
             }
             if may_wait.is_some_and(|may_wait| !may_wait()) {
                 // Changes nothing where it was granted meanwhile.
-                waiter.finish(Outcome::Interrupted);
+                waiter.finish(WaitOutcome::Interrupted);
                 return waiter.outcome();
             }
             let outcome = waiter.sleep(left.min(longest));
-            if outcome != Outcome::Waiting {
+            if outcome != WaitOutcome::Waiting {
                 return outcome;
             }
         }
@@ -301,10 +301,10 @@ impl LockTable {
         &self,
         number: u64,
         waiter: &Waiter,
-        outcome: Outcome,
+        outcome: WaitOutcome,
         waited_ms: u64,
     ) -> Result<(), Error> {
-        if outcome == Outcome::Granted {
+        if outcome == WaitOutcome::Granted {
             return Ok(());
         }
         let mut waits = self.waits.lock();
@@ -314,7 +314,7 @@ impl LockTable {
             return Ok(());
         }
         let outcome = waiter.outcome();
-        if outcome == Outcome::Interrupted {
+        if outcome == WaitOutcome::Interrupted {
             self.leave(&mut waits, number);
             return Err(Error::Interrupted);
         }
@@ -336,7 +336,7 @@ impl LockTable {
         if let Some(number) = waits.by_txn.get(&interrupt.txn())
             && let Some(request) = waits.requests.get(number)
         {
-            request.waiter.finish(Outcome::Interrupted);
+            request.waiter.finish(WaitOutcome::Interrupted);
         }
     }
 
@@ -346,7 +346,7 @@ impl LockTable {
         }
         let mut waited_for: Vec<Name> = Vec::new();
         let mut ranged: BTreeSet<u64> = BTreeSet::new();
-        for Held { name, .. } in owner.held.drain(..) {
+        for KeyLock { name, .. } in owner.held.drain(..) {
             let mut shard = self.shard(name.borrow()).lock();
             let released = shard.release(&name, owner.txn, commit);
             // Under the shard's lock, as a request that looked before has raised it by then.
@@ -473,7 +473,7 @@ impl LockTable {
                 waits.ranges.entry(dictionary).or_default().push(held);
             }
         }
-        request.waiter.finish(Outcome::Granted);
+        request.waiter.finish(WaitOutcome::Granted);
         true
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Of a disk that is not full.
 const PLENTY: u64 = 1 << 40;
 /// Steps and seconds within which writes must come back once there is room.
-const PATIENCE: usize = 60;
+const MAX_TRIES: usize = 60;
 
 impl World {
     /// Begins or ends a time in which calls fail.
@@ -81,7 +81,7 @@ impl World {
         self.stop_faults();
         // Nobody holds a lock.
         self.clients.clear();
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_TRIES {
             if self.down.is_some() || self.sim.is_crashed() {
                 return Ok(());
             }

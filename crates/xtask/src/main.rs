@@ -9,6 +9,7 @@ mod bench;
 mod drivers;
 mod gates;
 mod manual;
+mod retired;
 mod run;
 mod servers;
 mod steps;
@@ -36,7 +37,7 @@ enum Task {
         #[arg(long)]
         only: Option<String>,
     },
-    /// The house rules that no compiler checks: layers, headers, leftovers, the map.
+    /// The project rules that no compiler checks: layers, headers, leftovers, the map.
     Tidy,
     /// PyMongo's own test suite against `fernd`, failures grouped.
     Pymongo {

@@ -342,7 +342,7 @@ fn sharing() -> Options {
 }
 
 #[test]
-fn memory_for_writes_takes_what_the_cache_has_left_and_gives_way_to_pages() {
+fn memory_for_writes_takes_what_the_cache_has_left_and_yields_to_pages() {
     let sim = SimOs::new(1);
     let options = sharing();
     let engine = open(&sim.os(), options).unwrap();
@@ -431,7 +431,7 @@ fn cleaner_drops_what_an_ended_snapshot_kept() {
 }
 
 #[test]
-fn engine_at_rest_drains_its_memory() {
+fn idle_engine_drains_its_memory() {
     // How much of 3 MB is still in memory only, a minute after it was written?
     let left = |cleaner_period: Duration, reads_per_round: usize, writes_per_round: u8| {
         let sim = SimOs::new(1);
@@ -458,7 +458,7 @@ fn engine_at_rest_drains_its_memory() {
         engine.stats().memtable_bytes
     };
     let period = Duration::from_secs(2);
-    assert!(left(period, 0, 0) < 100_000, "at rest it becomes leaves");
+    assert!(left(period, 0, 0) < 100_000, "idle, it becomes leaves");
     assert!(left(period, 200, 0) < 100_000, "whoever reads, as nobody writes");
     assert!(left(period, 0, 5) < 100_000, "and where only the server itself does");
     assert!(left(period, 0, 20) > 2_000_000, "not while somebody writes");

@@ -274,7 +274,11 @@ impl Parts {
             buffered_below: buffered + below(|node| node.buffered_below),
             excess_below: below(|node| node.excess_below),
             garbage_below: self.children.iter().map(Child::garbage).sum(),
-            light_below: self.children.iter().map(Child::light).sum(),
+            lightly_compressed_below: self
+                .children
+                .iter()
+                .map(Child::lightly_compressed_bytes)
+                .sum(),
             bounds: self.bounds,
             pivots: self.pivots.into(),
             children: self.children.into(),

@@ -83,8 +83,8 @@ impl Tree {
             }
             let active = Arc::clone(&old.active);
             // The active memtable stays, so inserts need not wait for the slots.
-            let settled = AtomicBool::new(true);
-            let state = State { active, sealed, root, flushed_ts, sequence, settled };
+            let installed = AtomicBool::new(true);
+            let state = State { active, sealed, root, flushed_ts, sequence, installed };
             self.pins.publish(&Arc::new(state));
             old
         };

@@ -3,7 +3,7 @@
 use crate::aggregate::temporary_file;
 use catalog::Catalog;
 use errors::{Code, Error, Result};
-use pipeline::Spill;
+use pipeline::SpillStorage;
 use std::sync::Arc;
 
 /// Bytes gathered before they are written, and read at once.
@@ -27,7 +27,7 @@ impl TempFiles {
 
 /// A temporary file.
 pub(crate) struct SpillFile {
-    file: Box<dyn Spill>,
+    file: Box<dyn SpillStorage>,
     written: u64,
     buffer: Vec<u8>,
 }
@@ -62,7 +62,7 @@ impl SpillFile {
     }
 
     /// Ends writing.
-    pub(crate) fn finish(mut self) -> Result<Arc<dyn Spill>> {
+    pub(crate) fn finish(mut self) -> Result<Arc<dyn SpillStorage>> {
         self.flush()?;
         Ok(Arc::from(self.file))
     }
@@ -70,7 +70,7 @@ impl SpillFile {
 
 /// Reads a part of a temporary file.
 pub(crate) struct SpillReader {
-    file: Arc<dyn Spill>,
+    file: Arc<dyn SpillStorage>,
     next: u64,
     end: u64,
     buffer: Vec<u8>,
@@ -79,7 +79,7 @@ pub(crate) struct SpillReader {
 
 impl SpillReader {
     /// Reads what was written from `start` to `end`.
-    pub(crate) fn new(file: &Arc<dyn Spill>, start: u64, end: u64) -> Self {
+    pub(crate) fn new(file: &Arc<dyn SpillStorage>, start: u64, end: u64) -> Self {
         Self { file: Arc::clone(file), next: start, end, buffer: Vec::new(), at: 0 }
     }
 

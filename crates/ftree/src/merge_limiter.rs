@@ -1,23 +1,24 @@
 //! How many units make runs one at once, in all trees of a context. Such a unit takes several times
 //! as long as others do, and while all who work are at one, nobody drains a memtable.
 //!
-//! Always true: as many run as places are taken; who asks gets one only below the limit.
+//! Always true: as many merges run as permits are held; a paced caller gets one only below the
+//! limit.
 
 use os::sync::atomic::{AtomicU32, Ordering};
 
-/// The places for merges.
-pub struct Merges {
+/// Limits the merges that run at the same time.
+pub struct MergeLimiter {
     running: AtomicU32,
     most: AtomicU32,
 }
 
-impl Default for Merges {
+impl Default for MergeLimiter {
     fn default() -> Self {
         Self { running: AtomicU32::new(0), most: AtomicU32::new(u32::MAX) }
     }
 }
 
-impl Merges {
+impl MergeLimiter {
     /// From now on no more than `most` begin at once where that is asked for
     /// ([`Effort::Paced`](crate::Effort::Paced)); without it there is no limit.
     pub fn allow(&self, most: u32) {
@@ -29,19 +30,19 @@ impl Merges {
         self.running.load(Ordering::Relaxed)
     }
 
-    /// A place, if there is one or it is needed whether or not there is.
-    pub(crate) fn begin(&self, paced: bool) -> Option<Merging<'_>> {
+    /// A permit: where `paced`, only below the limit.
+    pub(crate) fn begin(&self, paced: bool) -> Option<MergePermit<'_>> {
         let most = if paced { self.most.load(Ordering::Relaxed) } else { u32::MAX };
         let more = |running: u32| (running < most).then_some(running + 1);
         let begun = self.running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        begun.is_ok().then(|| Merging(self))
+        begun.is_ok().then(|| MergePermit(self))
     }
 }
 
-/// A place that is taken; given back when dropped.
-pub(crate) struct Merging<'a>(&'a Merges);
+/// The right to run one merge; given back when dropped.
+pub(crate) struct MergePermit<'a>(&'a MergeLimiter);
 
-impl Drop for Merging<'_> {
+impl Drop for MergePermit<'_> {
     fn drop(&mut self) {
         self.0.running.fetch_sub(1, Ordering::Relaxed);
     }
@@ -52,21 +53,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_limited_for_those_who_ask_so_and_come_back() {
-        let merges = Merges::default();
-        let free = (merges.begin(true), merges.begin(true));
-        assert_eq!(merges.running(), 2, "no limit is set");
+    fn permits_are_limited_for_paced_callers_and_come_back() {
+        let limiter = MergeLimiter::default();
+        let free = (limiter.begin(true), limiter.begin(true));
+        assert_eq!(limiter.running(), 2, "no limit is set");
         drop(free);
-        merges.allow(1);
-        let first = merges.begin(true);
-        assert!(first.is_some() && merges.begin(true).is_none());
-        let needed = merges.begin(false);
+        limiter.allow(1);
+        let first = limiter.begin(true);
+        assert!(first.is_some() && limiter.begin(true).is_none());
+        let needed = limiter.begin(false);
         assert!(needed.is_some());
-        assert_eq!(merges.running(), 2);
+        assert_eq!(limiter.running(), 2);
         drop(first);
-        assert!(merges.begin(true).is_none(), "one is under way");
+        assert!(limiter.begin(true).is_none(), "one is under way");
         drop(needed);
-        assert!(merges.begin(true).is_some());
-        assert_eq!(merges.running(), 0);
+        assert!(limiter.begin(true).is_some());
+        assert_eq!(limiter.running(), 0);
     }
 }
