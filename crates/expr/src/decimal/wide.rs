@@ -77,6 +77,24 @@ impl Wide {
         (quotient, rest)
     }
 
+    /// The whole part of the square root, and whether that is all of it; of a value from 10^60 to
+    /// below 10^74, so that the root and its neighbours fit.
+    pub(super) fn root(self) -> (u128, bool) {
+        let rough = (self.high as f64 * 2_f64.powi(128) + self.low as f64).sqrt();
+        let mut root = rough as u128;
+        // The guess has 15 digits, and each of Newton's steps doubles them.
+        for _ in 0..3 {
+            root = u128::midpoint(root, self.div_rem(root).0.low);
+        }
+        while Self::product(root, root) > self {
+            root -= 1;
+        }
+        while Self::product(root + 1, root + 1) <= self {
+            root += 1;
+        }
+        (root, Self::product(root, root) == self)
+    }
+
     /// Decimal digits; one for zero.
     pub(super) fn digits(self) -> u32 {
         if self.high == 0 {
