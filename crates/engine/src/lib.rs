@@ -28,6 +28,7 @@ mod error;
 pub mod format;
 mod health;
 mod history;
+mod holder;
 mod housekeeping;
 mod live;
 mod log;
@@ -43,6 +44,7 @@ mod sorter;
 mod stats;
 mod txn;
 mod types;
+mod writeset;
 
 pub use backup::Backup;
 pub use blockfile::PageStats;

@@ -43,7 +43,8 @@ pub(crate) struct Merging<'a>(&'a Merges);
 
 impl Drop for Merging<'_> {
     fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
+        let before = self.0.running.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "a merge ends once");
     }
 }
 

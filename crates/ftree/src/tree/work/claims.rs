@@ -173,6 +173,8 @@ impl<'a> Claim<'a> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut desk = self.claims.desk();
+        let held = desk.held.iter().any(|(ticket, _)| *ticket == self.ticket);
+        debug_assert!(held || desk.draining == Some(self.ticket), "a claim is given back once");
         desk.held.retain(|(ticket, _)| *ticket != self.ticket);
         desk.draining = desk.draining.filter(|ticket| *ticket != self.ticket);
     }
