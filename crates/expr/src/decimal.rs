@@ -445,11 +445,15 @@ impl Decimal {
         Self::finite(self.negative, coefficient, exponent)
     }
 
+    /// How many digits are too many, or below the least exponent.
+    fn excess(coefficient: Wide, exponent: i32) -> u32 {
+        let excess = coefficient.digits().saturating_sub(DIGITS);
+        excess.max(u32::try_from(MIN_EXPONENT.saturating_sub(exponent)).unwrap_or(0))
+    }
+
     /// Fits an exact result into 34 digits and the exponent range.
     fn rounded(negative: bool, coefficient: Wide, exponent: i32) -> Self {
-        let excess = coefficient.digits().saturating_sub(DIGITS);
-        let underflow = u32::try_from(MIN_EXPONENT.saturating_sub(exponent)).unwrap_or(0);
-        let drop = excess.max(underflow);
+        let drop = Self::excess(coefficient, exponent);
         if drop > 76 {
             return Self::finite(negative, 0, MIN_EXPONENT);
         }
@@ -519,13 +523,16 @@ fn add_finite((an, a, ea): Signed, (bn, b, eb): Signed) -> Decimal {
 fn div_finite(negative: bool, (a, ea): (u128, i32), (b, eb): (u128, i32)) -> Decimal {
     let scale = (36 + Wide::from(b).digits()).saturating_sub(Wide::from(a).digits());
     let (quotient, rest) = Wide::from(a).times_ten_to(scale).div_rem(b);
-    let exact = Decimal::rounded(negative, quotient, ea - eb - scale as i32);
+    let exponent = ea - eb - scale as i32;
     if rest == 0 {
-        return exact.reduced_towards(ea - eb);
+        let rounded = Decimal::rounded(negative, quotient, exponent);
+        // What was rounded keeps all its digits.
+        let is_exact = quotient.ends_in_zeros(Decimal::excess(quotient, exponent));
+        return if is_exact { rounded.reduced_towards(ea - eb) } else { rounded };
     }
     // One more digit that says "and something": it breaks ties and nothing else.
     let sticky = quotient.times_ten_to(1).plus(Wide::from(1));
-    Decimal::rounded(negative, sticky, ea - eb - scale as i32 - 1)
+    Decimal::rounded(negative, sticky, exponent - 1)
 }
 
 fn rem_finite(negative: bool, (a, ea): (u128, i32), (b, eb): (u128, i32)) -> Decimal {
@@ -592,6 +599,10 @@ mod tests {
         check(d("2").div(d("3")), "0.6666666666666666666666666666666667");
         check(d("10").div(d("4")), "2.5");
         check(d("1").div(d("0")), "Infinity");
+        check(
+            d("7325894482958800829844426747369901").div(d("25")),
+            "293035779318352033193777069894796.0",
+        );
         check(d("5E-32").div(d("5E-6159")), "1.0000000000000000E+6127");
         assert!(d("0").div(d("0")).is_nan());
     }

@@ -190,11 +190,6 @@ impl TypeSet {
         self.bits == 0 && !self.number
     }
 
-    /// Whether arrays are in the set.
-    pub fn contains_array(&self) -> bool {
-        self.bits >> 3 & 1 == 1
-    }
-
     /// The set as `$type` would take it.
     pub fn operands(&self) -> Vec<bson::Bson> {
         let named = self.number.then(|| bson::Bson::String("number".to_owned()));

@@ -104,6 +104,20 @@ impl Wide {
         38 + quotient.digits()
     }
 
+    /// Whether it is a multiple of `10^power`.
+    pub(super) fn ends_in_zeros(self, power: u32) -> bool {
+        let (mut value, mut left) = (self, power);
+        while left > 0 && value != Self::from(0) {
+            let step = left.min(37);
+            let (quotient, rest) = value.div_rem(10_u128.pow(step));
+            if rest != 0 {
+                return false;
+            }
+            (value, left) = (quotient, left - step);
+        }
+        true
+    }
+
     /// Divided by `10^power`, rounded half to even.
     pub(super) fn divided_by_ten_to(self, power: u32) -> u128 {
         if power == 0 {
