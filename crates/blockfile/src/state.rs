@@ -128,6 +128,8 @@ impl State {
     pub(crate) fn reclaim(&mut self, table: &RwLock<Table>) {
         let pinned = self.pins.oldest();
         let unneeded = self.completed_epoch.min(pinned);
+        let ascends = |queue: &VecDeque<Dropped>| queue.iter().is_sorted_by_key(|d| d.epoch);
+        debug_assert!(ascends(&self.dropped_new) && ascends(&self.dropped_old), "epochs ascend");
         let mut gone = Vec::new();
         while let Some(d) = self.dropped_new.pop_front_if(|d| d.epoch < pinned) {
             gone.push(d);
@@ -143,6 +145,7 @@ impl State {
             if let Some(id) = segment {
                 table.remove(id);
             }
+            assert!(self.dropped_units >= extent.units, "what waits to be free was counted");
             self.dropped_units -= extent.units;
             self.space.give_back(extent);
         }

@@ -184,7 +184,8 @@ impl Account {
     }
 
     fn sub(&self, part: Part, bytes: u64) {
-        self.parts[part as usize].0.fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.parts[part as usize].0.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "{part:?} gives back {bytes} bytes and holds {before}");
         // In one step with what it leaves: nobody may take that in between.
         let left =
             if in_slabs(part, bytes) { self.fit_holes(|holes| holes + stays(bytes)) } else { 0 };

@@ -10,11 +10,13 @@ use crate::collection::Collection;
 use crate::counts::{self, Stripe};
 use crate::ddl_lock::DdlLock;
 use crate::failure::from_engine;
+use crate::index::IndexSpec;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::observer::OpObserver;
+use crate::options::CollectionOptions;
 use crate::shape::StorageOptions;
-use engine::{DictionaryId, Direction, Engine, KeyRange, Snapshot};
+use engine::{DictionaryId, DictionaryOptions, Direction, Engine, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
 use os::{Os, Wait, Waits};
 use parking_lot::RwLock;
@@ -255,5 +257,25 @@ fn check_version(value: &[u8]) -> Result<()> {
             Code::UNSUPPORTED_FORMAT,
             format!("the catalog's format is {other:?}, this server reads {}", metadata::VERSION),
         )),
+    }
+}
+
+impl Catalog {
+    /// The shape of a new collection's documents.
+    pub(crate) fn shape_of_collection(&self, options: &CollectionOptions) -> DictionaryOptions {
+        let base = DictionaryOptions { leaf_filter: true, ..DictionaryOptions::default() };
+        options.storage.or(self.storage_defaults()).over(base)
+    }
+
+    /// The shape of a new index: its own, else the collection's for indexes, else the
+    /// collection's, else the server's.
+    pub(crate) fn shape_of_index(
+        &self,
+        collection: &CollectionOptions,
+        spec: &IndexSpec,
+    ) -> DictionaryOptions {
+        let base = DictionaryOptions { leaf_filter: spec.unique, ..DictionaryOptions::default() };
+        let inherited = collection.index_storage.or(collection.storage);
+        spec.storage.or(inherited).or(self.storage_defaults()).over(base)
     }
 }

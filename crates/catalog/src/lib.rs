@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod cap;
 mod capped;
 mod catalog;
 mod collection;
@@ -41,10 +42,12 @@ mod ddl_lock;
 mod txn;
 mod validate;
 mod validation;
+mod values;
 mod views;
 
 pub use build::{CreatedIndexes, IndexChange, IndexSelector, same_pattern};
-pub use capped::{Cap, arrival_key, arrival_of, arrivals_from};
+pub use cap::Cap;
+pub use capped::{arrival_key, arrival_of, arrivals_from};
 pub use catalog::{Catalog, CatalogOptions};
 pub use collection::{Collection, Index, IndexUse};
 pub use ddl_lock::Check;

@@ -115,6 +115,7 @@ impl Queue {
             (self.waiting.range(..self.look_from), self.waiting.range(self.look_from..));
         let in_turn = ahead.chain(behind).map(|(id, _)| *id);
         let choice: Vec<u64> = in_turn.filter(is_ready).take(COMPARED).collect();
+        debug_assert!(choice.len() <= COMPARED, "what one choice looks at is bounded");
         self.look_from = choice.last().map_or(0, |last| last.wrapping_add(1));
         choice
     }
@@ -128,6 +129,7 @@ impl Queue {
     /// Says whether the worker has to look again by itself: nobody will tell it.
     fn leave(&mut self, lease: &TreeLease, outcome: UnitOutcome) -> bool {
         let TreeLease { dictionary, event, units_ended: seen } = *lease;
+        debug_assert!(self.running.contains_key(&dictionary), "who leaves has entered");
         let others = self.running.get(&dictionary).map_or(0, |count| count.saturating_sub(1));
         match others {
             0 => self.running.remove(&dictionary),

@@ -108,11 +108,16 @@ impl Environment {
         timings.node_time = clock.monotonic().saturating_sub(storing);
         let mark = self.blocks.begin_checkpoint();
         let log_end = self.wal().next_lsn();
+        assert!(log_end >= last.log_end, "the log only grows");
         self.jobs.checkpointed.store(log_end, Ordering::Relaxed);
         self.sync_log_to(log_end)?;
         self.note_quiet_moment(timestamp);
         // Never behind what was synced: the next start has to find this position in the log.
         let position = self.log.needed.lock().forget(flushed).min(log_end);
+        let first = self.wal().first_lsn();
+        debug_assert!(position >= first, "the log holds all that is needed of it");
+        let visible = self.snapshots.watermark();
+        assert!(timestamp <= visible, "a checkpoint holds what is visible");
         let root = CheckpointRoot {
             timestamp,
             log_end,

@@ -102,6 +102,8 @@ impl CheckpointRoot {
     }
 
     fn encode_as(&self, kind: u32, dictionaries: &[&DictionaryImage], gone: &[u64]) -> Vec<u8> {
+        let ascend = dictionaries.is_sorted_by(|left, right| left.id < right.id);
+        assert!(ascend, "the dictionaries of a root ascend");
         let mut out = Vec::new();
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -119,6 +121,7 @@ impl CheckpointRoot {
         for id in gone {
             out.extend_from_slice(&id.to_le_bytes());
         }
+        debug_assert!(Self::decode_as(kind, &out).is_ok(), "a root reads as it was written");
         out
     }
 

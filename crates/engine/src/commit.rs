@@ -136,6 +136,8 @@ impl Environment {
             }
         };
         // The log has it now.
+        let seen = txn.snapshot_timestamp().0;
+        assert!(timestamp > seen, "commit {timestamp} is newer than what it has read, {seen}");
         drop((tail, copy));
         if let Some(test) = self.options.tuning.before_publishing {
             test();
@@ -144,6 +146,8 @@ impl Environment {
         if !self.snapshots.publish(timestamp) {
             return Err(self.health.stop("an earlier commit was never published"));
         }
+        let visible = self.snapshots.watermark();
+        debug_assert!(visible >= timestamp, "what is published is visible");
         published(Timestamp(timestamp));
         self.release_locks(txn, timestamp);
         self.counters.commits.inc();

@@ -160,7 +160,8 @@ impl Directory {
 
     pub(crate) fn add(&self, dictionary: Arc<Dictionary>) {
         self.taken_below(dictionary.id + 1);
-        self.map.write().insert(dictionary.id, dictionary);
+        let before = self.map.write().insert(dictionary.id, dictionary);
+        assert!(before.is_none(), "the number of a dictionary is used once");
     }
 
     pub(crate) fn remove(&self, id: u64) {
@@ -181,6 +182,7 @@ impl Directory {
         if stripe.len() >= STRIPE_DICTIONARIES {
             stripe.clear();
         }
+        debug_assert_eq!(dictionary.id, id, "a dictionary is found under its number");
         Some(stripe.entry(id).or_insert_with(|| Found(Arc::new(Padded(dictionary)))).clone())
     }
 

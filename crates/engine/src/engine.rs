@@ -7,7 +7,7 @@ use crate::environment::Environment;
 use crate::error::Cause;
 use crate::handle::{EngineHandle, PerThreadHandles};
 use crate::health::Health;
-use crate::live::{LiveTxns, TxnInfo};
+use crate::live::{LiveTxns, Serializable, TxnInfo};
 use crate::log::Log;
 use crate::maintenance::Maintenance;
 use crate::settings::{Background, Options};
@@ -15,7 +15,6 @@ use crate::snapshot::Snapshot;
 use crate::snapshots::{Pinned, Snapshots};
 use crate::stats::{Counters, Stats};
 use crate::txn::Txn;
-use crate::txn::serializable::Serializable;
 use crate::{DictionaryId, DictionaryOptions, Error, Result, TxnOptions, recovery};
 use blockfile::BlockFile;
 use cachetable::CacheTable;
@@ -287,11 +286,6 @@ impl Engine {
     /// Begins a hot backup: writes a checkpoint and holds its files.
     pub fn backup(&self) -> Result<Backup> {
         Backup::begin(self.environment())
-    }
-
-    /// Whether pages stay compressed in memory when their frames go, from now on.
-    pub fn set_compress_before_eviction(&self, compress: bool) {
-        self.environment().cache.set_compressing(compress);
     }
 
     /// Lends so many bytes of the cache's bound to somebody else: pages go to make room for them.

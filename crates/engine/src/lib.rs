@@ -28,6 +28,7 @@ pub mod format;
 mod handle;
 mod health;
 mod history;
+mod holder;
 mod live;
 mod log;
 mod maintenance;
@@ -43,6 +44,7 @@ mod sorter;
 mod stats;
 mod txn;
 mod types;
+mod writeset;
 
 pub use backup::Backup;
 pub use blockfile::PageStats;

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// One open transaction, as the registry and the transaction share it.
@@ -69,6 +69,9 @@ impl LiveTxns {
             stripe.ids = first + 1..first + IDS;
             first
         });
+        assert!(id > 0, "transaction 0 is none");
+        let last = stripe.open.back().map_or(0, |last| last.id);
+        debug_assert!(last < id, "the numbers of a stripe's transactions ascend");
         let live = Arc::new(LiveTxn {
             id,
             started,
@@ -88,7 +91,9 @@ impl LiveTxns {
 
     pub(crate) fn end(&self, stripe: usize, id: u64) {
         let mut stripe = self.stripes[stripe].lock();
-        if let Ok(at) = stripe.open.binary_search_by_key(&id, |live| live.id) {
+        let place = stripe.open.binary_search_by_key(&id, |live| live.id);
+        debug_assert!(place.is_ok(), "a transaction ends once, in the stripe it began in");
+        if let Ok(at) = place {
             stripe.open.remove(at);
         }
     }
@@ -136,6 +141,26 @@ impl LiveTxns {
         }
         all.sort_unstable_by_key(|info| info.id);
         all
+    }
+}
+
+/// The serializable transactions that live.
+#[derive(Default)]
+pub(crate) struct Serializable(AtomicUsize);
+
+impl Serializable {
+    /// Whether covered writes must lock, too.
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+
+    pub(crate) fn enter(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn leave(&self) {
+        let before = self.0.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "a serializable transaction ends once");
     }
 }
 

@@ -94,7 +94,8 @@ impl Room {
         if is_full() {
             let _ = self.changed.wait_for(&mut guard, time);
         }
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        let before = self.waiting.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "who wakes up has waited");
     }
 
     /// There is more room than before. One load where nobody waits.
@@ -166,6 +167,7 @@ impl Memory {
             0 => FIRST_RATE,
             rate => rate,
         };
+        assert!(rate > 0, "draining has a speed");
         bytes.saturating_mul(1_000_000_000) / rate
     }
 
@@ -197,6 +199,7 @@ impl Environment {
         let fit = (room / 8 * 7).min(tuning.most_write_budget);
         let now = self.budget();
         let next = if fit < now { now - (now - fit).div_ceil(GIVES_WAY) } else { fit };
+        debug_assert!(next <= now.max(tuning.most_write_budget), "the budget has a bound");
         self.memory.budget.store(next, Ordering::Relaxed);
         if next > now {
             self.memory.room.tell();
@@ -340,6 +343,7 @@ impl Environment {
         }
         self.note_filling(total, budget);
         let soft = self.slows_at(budget);
+        debug_assert!(soft <= budget, "writes slow down before the budget is full");
         if total <= soft {
             return Ok(());
         }

@@ -4,9 +4,9 @@
 use crate::cursor::Cursor;
 use crate::dictionary::Found;
 use crate::handle::EngineHandle;
+use crate::holder::SharedLocks;
 use crate::snapshots::Pinned;
-use crate::txn::holder::SharedLocks;
-use crate::txn::writeset::SharedWrites;
+use crate::writeset::SharedWrites;
 use crate::{DictionaryId, Direction, Error, KeyRange, Result, Timestamp, Value};
 use locktree::Mode;
 use std::sync::Arc;

@@ -122,6 +122,8 @@ impl Snapshots {
                 timestamp = now;
             }
         }
+        let announced = stripe.oldest.load(Ordering::Relaxed);
+        debug_assert!(announced <= timestamp, "a snapshot is announced before it is read");
         live.add(timestamp);
         stripe.taken.store(stripe.taken.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         timestamp
@@ -202,7 +204,9 @@ impl Snapshots {
     /// passed `timestamp`. False where it never will: see [`Snapshots::abandon`].
     #[must_use]
     pub(crate) fn publish(&self, timestamp: u64) -> bool {
-        if self.watermark() + 1 == timestamp {
+        let watermark = self.watermark();
+        assert!(timestamp > watermark, "commit {timestamp} is published twice");
+        if watermark + 1 == timestamp {
             // It is the next one, and nobody else moves the watermark over it: threads that
             // commit one after the other do not meet in the ring.
             self.watermark.store(timestamp, Ordering::SeqCst);
@@ -213,7 +217,8 @@ impl Snapshots {
         if !self.wait_for(timestamp.saturating_sub(RING as u64)) {
             return false;
         }
-        self.slot(timestamp).store(timestamp, Ordering::SeqCst);
+        let before = self.slot(timestamp).swap(timestamp, Ordering::SeqCst);
+        assert!(before < timestamp, "a slot of the ring is used again by a later commit");
         self.advance(false);
         self.wait_for(timestamp)
     }
@@ -270,7 +275,8 @@ impl Snapshots {
             }
             self.advanced.wait(&mut guard);
         };
-        self.waiters.fetch_sub(1, Ordering::SeqCst);
+        let before = self.waiters.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "who wakes up has slept");
         passed
     }
 }
@@ -282,6 +288,8 @@ fn announced_in(stripes: &[Padded<Stripe>; STRIPES]) -> u64 {
 impl Live {
     /// A snapshot of now: none in the queue is newer.
     fn add(&mut self, timestamp: u64) {
+        let newest = self.queue.back().map_or(0, |(newest, _)| *newest);
+        debug_assert!(newest <= timestamp, "snapshots are taken in their order");
         match self.queue.back_mut() {
             Some((newest, count)) if *newest == timestamp => *count += 1,
             _ => self.queue.push_back((timestamp, 1)),
@@ -289,13 +297,18 @@ impl Live {
     }
 
     fn add_again(&mut self, timestamp: u64) {
-        if let Ok(at) = self.place(timestamp) {
+        let place = self.place(timestamp);
+        debug_assert!(place.is_ok(), "only a snapshot that is held is held once more");
+        if let Ok(at) = place {
             self.queue[at].1 += 1;
         }
     }
 
     fn remove(&mut self, timestamp: u64) {
-        let Ok(at) = self.place(timestamp) else { return };
+        let place = self.place(timestamp);
+        debug_assert!(place.is_ok(), "a snapshot is let go of once");
+        let Ok(at) = place else { return };
+        assert!(self.queue[at].1 > 0, "a snapshot is let go of once");
         self.queue[at].1 -= 1;
         if self.queue[at].1 > 0 {
             return;
@@ -314,6 +327,7 @@ impl Live {
             self.queue.retain(|(_, count)| *count > 0);
             self.spent = 0;
         }
+        debug_assert!(self.spent <= self.queue.len(), "what is spent is in the queue");
     }
 
     fn place(&self, timestamp: u64) -> Result<usize, usize> {
@@ -345,6 +359,7 @@ impl Pinned {
     /// The state as of now, of somebody who asks the lock table for this.
     pub(crate) fn watching(watch: Watch, handle: &Arc<EngineHandle>) -> Self {
         let timestamp = handle.snapshots.register(watch, handle.stripe());
+        debug_assert!(timestamp <= handle.snapshots.watermark(), "only complete commits are seen");
         Self { timestamp, watch, is_past: false, handle: Arc::clone(handle), registered: true }
     }
 

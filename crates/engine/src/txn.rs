@@ -5,32 +5,30 @@
 //! private tree). So abort forgets, and undoes nothing.
 
 mod charge;
-pub(crate) mod holder;
-pub(crate) mod serializable;
-pub(crate) mod writeset;
+mod serializable;
 
 use crate::cursor::Cursor;
 use crate::dictionary::Found;
 use crate::environment::Environment;
 use crate::error::Oversized;
 use crate::handle::{EngineHandle, LockTableRef};
+use crate::holder::Holder;
 use crate::live::LiveTxn;
 use crate::pacing::PIECE;
 use crate::snapshot::Own;
 use crate::snapshots::{Pinned, Watch};
+use crate::writeset::WriteSet;
 use crate::{
     Committed, DictionaryId, DictionaryOptions, Direction, Durability, Error, KeyRange, OnConflict,
     Result, Snapshot, Timestamp, TxnOptions, Value,
 };
 use cachetable::Part;
 use charge::Charge;
-use holder::Holder;
 use locktree::{Mode, Owner};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use writeset::WriteSet;
 
 /// The longest key the engine takes.
 pub const MAX_KEY_BYTES: usize = 1 << 20;

@@ -110,7 +110,8 @@ impl MemTable {
     /// No insert starts after this; [`MemTable::is_quiescent`] tells when the last one has ended.
     pub(crate) fn seal(&self, flushed_ts: u64) {
         self.flushed_ts.store(flushed_ts, Ordering::Relaxed);
-        self.sealed.store(true, Ordering::SeqCst);
+        let before = self.sealed.swap(true, Ordering::SeqCst);
+        assert!(!before, "a memtable is sealed once");
     }
 
     /// Nothing was inserted since the seal: later commits count as inside too.
@@ -202,7 +203,8 @@ impl<'a> Writer<'a> {
 
 impl Drop for Writer<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Release);
+        let before = self.0.fetch_sub(1, Ordering::Release);
+        debug_assert!(before > 0, "a writer leaves once");
     }
 }
 

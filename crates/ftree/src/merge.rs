@@ -87,6 +87,7 @@ impl Merge {
     /// Puts a source where its entry belongs; runs of one source stay on top for one comparison.
     fn rank(&mut self, source: usize) {
         let Some(entry) = self.sources[source].entry() else { return };
+        debug_assert!(!self.ranked.contains(&source), "a source is ranked once");
         self.heads[source] = head(entry.key);
         let beats = |other: usize| self.order(source, other) == Ordering::Less;
         let place = match self.ranked.last() {

@@ -44,7 +44,8 @@ pub(crate) struct MergePermit<'a>(&'a MergeLimiter);
 
 impl Drop for MergePermit<'_> {
     fn drop(&mut self) {
-        self.0.running.fetch_sub(1, Ordering::Relaxed);
+        let before = self.0.running.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "a merge ends once");
     }
 }
 

@@ -29,9 +29,6 @@ use cachetable::Reservation;
 use reads::Reads;
 use std::sync::{Arc, OnceLock};
 
-/// The widest mask.
-pub(crate) const MAX_FANOUT: usize = 64;
-
 /// What a child is.
 #[derive(Clone)]
 pub(crate) enum Child {

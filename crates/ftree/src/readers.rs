@@ -102,6 +102,7 @@ impl ReadPool {
             let serve = Box::new(move || readers.serve());
             // Without it the others do the work, or who waits for it.
             queue.threads.extend(spawner.spawn(&format!("fern-read-{number}"), serve));
+            assert!(queue.threads.len() <= self.most, "there are no more threads than allowed");
         }
     }
 
@@ -116,6 +117,7 @@ impl ReadPool {
             } else {
                 queue.idle += 1;
                 self.arrived.wait(&mut queue);
+                assert!(queue.idle > 0, "a thread that wakes up was idle");
                 queue.idle -= 1;
             }
         }

@@ -338,6 +338,7 @@ impl Tree {
         } else {
             next.flushed_ts = next.flushed_ts.max(flushed_ts);
         }
+        assert!(next.flushed_ts >= state.flushed_ts, "what is flushed stays flushed");
         self.pins.publish(&Arc::new(next));
         full
     }

@@ -384,6 +384,9 @@ impl LockTable {
         for dictionary in ranges.keys() {
             self.drop_ranges(&mut waits, *dictionary, owner.txn, |_| true);
         }
+        let holds = |held: &HeldRange| held.txn == owner.txn;
+        debug_assert!(!waits.ranges.values().flatten().any(holds), "all its ranges are open");
+        debug_assert!(!waits.by_txn.contains_key(&owner.txn), "who ends waits for nothing");
         ranged.extend(ranges.keys());
         for name in waited_for {
             if !ranged.contains(&shard::split(&name).0) {
@@ -406,7 +409,9 @@ impl LockTable {
         let Some(held) = waits.ranges.get_mut(&dictionary) else { return };
         let before = held.len();
         held.retain(|held| held.txn != txn || !condemned(held));
-        self.ranges_of(dictionary).fetch_sub(before - held.len(), Ordering::SeqCst);
+        let gone = before - held.len();
+        let counted = self.ranges_of(dictionary).fetch_sub(gone, Ordering::SeqCst);
+        assert!(counted >= gone, "ranges are counted while they are held");
         if held.is_empty() {
             waits.ranges.remove(&dictionary);
         }
@@ -431,7 +436,8 @@ impl LockTable {
                 self.grant_queue(waits, &name);
             }
             Target::Range(dictionary, _) => {
-                self.ranges_of(dictionary).fetch_sub(1, Ordering::SeqCst);
+                let counted = self.ranges_of(dictionary).fetch_sub(1, Ordering::SeqCst);
+                assert!(counted > 0, "ranges are counted while they are waited for");
                 self.grant_in(waits, dictionary);
             }
         }
@@ -629,7 +635,8 @@ impl LockTable {
     /// Bytes of lock memory in use, exact. Looks at every shard.
     pub fn bytes(&self) -> u64 {
         let unreported: i64 = self.shards.iter().map(|shard| shard.lock().unreported).sum();
-        (self.bytes.load(Ordering::Relaxed) + unreported).cast_unsigned()
+        // A shard that reports while others are looked at may be counted twice: not below zero.
+        (self.bytes.load(Ordering::Relaxed) + unreported).max(0).cast_unsigned()
     }
 
     /// True where the sum, whatever the shards have not yet reported, is at most `bytes`.

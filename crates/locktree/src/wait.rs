@@ -93,7 +93,8 @@ impl Waits {
     pub(crate) fn add(&mut self, request: Request) -> u64 {
         self.next += 1;
         let number = self.next;
-        self.by_txn.insert(request.txn, number);
+        let waited_in = self.by_txn.insert(request.txn, number);
+        debug_assert_eq!(waited_in, None, "a transaction waits in one request");
         match &request.target {
             Target::Key(name) => {
                 let queue = self.queues.entry(name.clone()).or_default();
@@ -114,7 +115,8 @@ impl Waits {
 
     pub(crate) fn remove(&mut self, number: u64) -> Option<Request> {
         let request = self.requests.remove(&number)?;
-        self.by_txn.remove(&request.txn);
+        let waited_in = self.by_txn.remove(&request.txn);
+        debug_assert_eq!(waited_in, Some(number), "a transaction waits in one request");
         match &request.target {
             Target::Key(name) => {
                 if let Some(queue) = self.queues.get_mut(name) {

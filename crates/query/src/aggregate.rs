@@ -9,7 +9,7 @@ mod geo_near;
 mod merge;
 mod out;
 
-pub(crate) use env::{QueryEnv, temporary_file};
+pub(crate) use env::QueryEnv;
 
 use crate::canonical::{Canonical, Purpose, check_view_collation, collation_of, parse_context};
 use crate::context::OpContext;

@@ -9,12 +9,13 @@ use crate::exec::{
     EmptyStage, LimitStage, MEMORY_LIMIT_BYTES, PlanStage, SkipStage, SortStage, TempFiles,
     build_access,
 };
+use crate::index_filter::IndexFilter;
 use crate::plan::hint::{self, Hint};
 use crate::plan::{
     AccessPath, Decision, IndexScan, KeyLimits, NearOutput, PlannerInput, choose, may_hint,
     near_scan,
 };
-use crate::plan_cache::{IndexFilter, PlanCache};
+use crate::plan_cache::PlanCache;
 use crate::projection::{ProjectStage, RecordIdStage, ReturnKeyStage, Shape};
 use crate::request::FindRequest;
 use crate::text;

@@ -29,7 +29,7 @@ pub(crate) use build::build_access;
 pub(crate) use ixscan::CountScan;
 pub(crate) use scan::EmptyStage;
 pub(crate) use sort::{MEMORY_LIMIT_BYTES, SortStage};
-pub(crate) use spill::TempFiles;
+pub(crate) use spill::{TempFiles, temporary_file};
 pub(crate) use stats::{Counters, Report, number};
 pub(crate) use tail::{LimitStage, SkipStage};
 

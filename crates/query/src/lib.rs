@@ -13,6 +13,7 @@ mod examined;
 mod exec;
 mod explain;
 mod find;
+mod index_filter;
 mod plan;
 mod plan_cache;
 mod projection;

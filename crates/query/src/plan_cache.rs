@@ -14,10 +14,11 @@ pub use admin::{
     clear_filters, clear_plan_cache, clear_plan_of, list_filters, plan_cache_stats, set_filter,
 };
 
+use crate::index_filter::IndexFilter;
 use crate::plan::{Route, Shape};
 use bson::raw::RawDocumentBuf;
 use bson::{DateTime, Document};
-use catalog::{Collection, Index};
+use catalog::Collection;
 use limits::KeyMap;
 use parking_lot::Mutex;
 use std::hash::Hasher;
@@ -204,30 +205,4 @@ fn fingerprint(collection: &Collection) -> u64 {
         hash.write_u8(u8::from(index.spec().hidden));
     }
     hash.finish()
-}
-
-/// The indexes that an operator allows for a shape of query.
-#[derive(Debug)]
-pub(crate) struct IndexFilter {
-    query: Document,
-    sort: Document,
-    projection: Document,
-    collation: Option<Document>,
-    names: Vec<String>,
-    keys: Vec<Document>,
-}
-
-impl IndexFilter {
-    /// Whether an index is one of them.
-    pub(crate) fn holds(&self, index: &Index) -> bool {
-        let spec = index.spec();
-        self.names.contains(&spec.name)
-            || Document::try_from(spec.key.as_ref()).is_ok_and(|key| self.keys.contains(&key))
-    }
-
-    /// Whether the index on `_id` is one of them.
-    pub(crate) fn holds_id(&self) -> bool {
-        self.names.iter().any(|name| name == "_id_")
-            || self.keys.iter().any(|key| key.len() == 1 && key.contains_key("_id"))
-    }
 }

@@ -6,9 +6,11 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool for people at a terminal")]
 
 mod bench;
+mod dependencies;
 mod drivers;
 mod gates;
 mod manual;
+mod ratchets;
 mod retired;
 mod run;
 mod servers;
@@ -39,6 +41,8 @@ enum Task {
     },
     /// The project rules that no compiler checks: layers, headers, leftovers, the map.
     Tidy,
+    /// Licences, duplicate versions and unused dependencies, as `deny.toml` says.
+    Dependencies,
     /// PyMongo's own test suite against `fernd`, failures grouped.
     Pymongo {
         /// Arguments handed on to the script (`--help` lists them).
@@ -160,6 +164,7 @@ fn carry_out(task: Task) -> Result<()> {
     match task {
         Task::Test { only } => steps::test(only.as_deref()),
         Task::Tidy => tidy::tidy(),
+        Task::Dependencies => dependencies::dependencies(),
         Task::Pymongo { arguments } => {
             drivers::script(Build::Alone, "pymongo_suite.py", &arguments)
         }

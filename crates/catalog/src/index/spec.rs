@@ -7,9 +7,9 @@ mod geo;
 
 use super::text::{self, TextIndex};
 use super::wildcard::{Wildcard, is_wildcard};
-use crate::options::{truth, whole_number};
 use crate::shape::StorageOptions;
 use crate::text::document_text;
+use crate::values::{truth, whole_number};
 use ::geo::Grid;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Code, Error, Result};

@@ -44,6 +44,7 @@ impl Share {
     const ALL: Self = Self { number: 0, of: 1 };
 
     fn has(self, key: &[u8]) -> bool {
+        debug_assert!(self.number < self.of, "share {} of {}", self.number, self.of);
         self.of == 1 || xxh3_64(key) % self.of == self.number
     }
 }

@@ -12,31 +12,15 @@
 //! other way round, so that one of the two sees the other.
 
 use super::Txn;
-use super::holder::{Holder, SharedLocks};
 use crate::environment::Environment;
 use crate::handle::EngineHandle;
+use crate::holder::{Holder, SharedLocks};
 use crate::{Error, OnConflict, Result, TxnOptions};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How long the beginning waits between two looks at the writers: at first, and at most.
 const POLL: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
-
-/// The serializable transactions that live.
-#[derive(Default)]
-pub(crate) struct Serializable(AtomicUsize);
-
-impl Serializable {
-    /// Whether covered writes must lock, too.
-    pub(crate) fn any(&self) -> bool {
-        self.0.load(Ordering::SeqCst) > 0
-    }
-
-    pub(crate) fn leave(&self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
 
 impl Txn {
     /// Starts a transaction whose reads lock, over the newest state. Waits for the writers that
@@ -45,7 +29,7 @@ impl Txn {
         handle: &Arc<EngineHandle>,
         lock_timeout: Option<Duration>,
     ) -> Result<Self> {
-        handle.serializable.0.fetch_add(1, Ordering::SeqCst);
+        handle.serializable.enter();
         let timeout = lock_timeout.unwrap_or(handle.options.lock_timeout);
         if let Err(error) = wait_for_unlocked_writers(handle, timeout) {
             handle.serializable.leave();

@@ -184,6 +184,7 @@ fn take(chunk: *mut Chunk, size: usize) -> Option<*mut u8> {
     if chunk.used.load(Ordering::Relaxed) + size > chunk.capacity {
         return None;
     }
+    debug_assert!(size.is_multiple_of(ALIGN), "what is handed out stays aligned");
     let at = chunk.used.fetch_add(size, Ordering::Relaxed);
     if at + size > chunk.capacity {
         return None;

@@ -5,6 +5,7 @@ use super::open;
 use super::out::CollectionWriter;
 use crate::context::{Interrupt, OpContext};
 use crate::cursor::InterruptSlot;
+use crate::exec::temporary_file;
 use crate::plan_cache::plan_cache_stats;
 use crate::repeat::DdlRetries;
 use crate::request::AggregateTarget;
@@ -15,7 +16,6 @@ use errors::{Code, Error, Result};
 use expr::agg::Variables;
 use expr::filter::ParseContext;
 use keystring::Collation;
-use pipeline::spill::FileSpill;
 use pipeline::stage::merge::MergeSpec;
 use pipeline::stage::metadata::Metadata;
 use pipeline::stage::out::Out;
@@ -23,7 +23,6 @@ use pipeline::{
     DocumentSource, Env, ExecOptions, LookupHint, OutWriter, Pipeline, SpillStorage, VecSource,
 };
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The world of one command.
 #[derive(Clone)]
@@ -215,19 +214,6 @@ impl Env for QueryEnv {
             .collect::<std::result::Result<Vec<_>, _>>()?;
         Ok(Box::new(VecSource::new(documents)))
     }
-}
-
-/// A fresh temporary file.
-pub(crate) fn temporary_file(catalog: &Catalog) -> Result<Box<dyn SpillStorage>> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let os = catalog.os();
-    let directory = catalog.temporary_directory();
-    os.vfs
-        .create_dir_all(directory)
-        .map_err(|error| Error::new(Code::INTERNAL_ERROR, format!("temporary file: {error}")))?;
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("spill-{:016x}-{number}", os.entropy.next_u64());
-    Ok(Box::new(FileSpill::create(Arc::clone(&os.vfs), directory.join(name))?))
 }
 
 fn coll_stats(catalog: &Catalog, ns: &Namespace, request: &Metadata) -> Result<Document> {

@@ -1,10 +1,11 @@
 //! A find's sort on disk: written once from front to back, then read in parts.
 
-use crate::aggregate::temporary_file;
 use catalog::Catalog;
 use errors::{Code, Error, Result};
 use pipeline::SpillStorage;
+use pipeline::spill::FileSpill;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes gathered before they are written, and read at once.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -23,6 +24,19 @@ impl TempFiles {
     pub(crate) fn create(&self) -> Result<SpillFile> {
         Ok(SpillFile { file: temporary_file(&self.catalog)?, written: 0, buffer: Vec::new() })
     }
+}
+
+/// A fresh temporary file.
+pub(crate) fn temporary_file(catalog: &Catalog) -> Result<Box<dyn SpillStorage>> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let os = catalog.os();
+    let directory = catalog.temporary_directory();
+    os.vfs
+        .create_dir_all(directory)
+        .map_err(|error| Error::new(Code::INTERNAL_ERROR, format!("temporary file: {error}")))?;
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("spill-{:016x}-{number}", os.entropy.next_u64());
+    Ok(Box::new(FileSpill::create(Arc::clone(&os.vfs), directory.join(name))?))
 }
 
 /// A temporary file.

@@ -16,7 +16,7 @@ use super::implied::{excludes_missing, holds_all};
 use super::interval::{Interval, Intervals};
 use super::predicates::{PathPredicate, path_predicates};
 use super::{Access, AccessPath, IndexScan, MergeScan, geo, id_parts, wildcard};
-use crate::plan_cache::IndexFilter;
+use crate::index_filter::IndexFilter;
 use ::geo::Grid;
 use bson::RawBson;
 use catalog::index::{KeyPart, PartKind};

@@ -173,6 +173,8 @@ impl<'a> Claim<'a> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut claims = self.claims.table();
+        let held = claims.held.iter().any(|(ticket, _)| *ticket == self.ticket);
+        debug_assert!(held || claims.draining == Some(self.ticket), "a claim is given back once");
         claims.held.retain(|(ticket, _)| *ticket != self.ticket);
         claims.draining = claims.draining.filter(|ticket| *ticket != self.ticket);
     }

@@ -185,6 +185,7 @@ impl WriteSet {
 
     /// Moves everything to an empty spill. After an error all is in memory as before.
     pub(crate) fn spill_to(&mut self, mut spill: SpillTree) -> Result<()> {
+        assert!(self.spill.is_none(), "writes are spilled once");
         let mut maps = self.dictionaries.clone();
         // Walking the undo list back gives what each noted write wrote, and what was before all.
         let mut noted = Vec::with_capacity(self.undo.len());
@@ -243,7 +244,9 @@ impl WriteSet {
             // What it replaced stays in memory for the way back.
             self.undo.push(Undo { dictionary, key, before });
         } else if let Some(before) = before {
-            self.bytes = self.bytes.saturating_sub(WRITE_BYTES + size(&before));
+            let freed = WRITE_BYTES + size(&before);
+            debug_assert!(self.bytes >= freed, "what is replaced was counted");
+            self.bytes = self.bytes.saturating_sub(freed);
         }
     }
 
@@ -277,6 +280,7 @@ impl WriteSet {
                 None => writes.remove(&key),
             };
             let value = undone.flatten().map_or(0, |value| value.len() as u64);
+            debug_assert!(self.bytes >= size + value, "what is undone was counted");
             self.bytes = self.bytes.saturating_sub(size + value);
         }
     }
