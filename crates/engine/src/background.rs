@@ -312,7 +312,8 @@ impl Environment {
             let _watch = StopOnPanic(&environment.health);
             run(&environment);
         });
-        let thread = self.os.spawner.spawn(name, job).map_err(|e| Error::Io(e.to_string()))?;
+        let thread =
+            self.os.spawner.spawn(name, job).map_err(|e| Error::Io(e.to_string().into()))?;
         self.jobs.threads.lock().push(thread);
         Ok(())
     }

@@ -4,6 +4,7 @@ use crate::backup::Backup;
 use crate::dictionary::Directory;
 use crate::disk::Room;
 use crate::environment::Environment;
+use crate::error::Cause;
 use crate::handle::{EngineHandle, PerThreadHandles};
 use crate::health::Health;
 use crate::live::{LiveTxns, TxnInfo};
@@ -73,7 +74,7 @@ impl Engine {
     /// long as replaying the log does.
     pub fn open(os: Os, registry: Arc<Registry>, options: Options) -> Result<Self> {
         for dir in [&options.dir, &options.log_dir(), &options.tmp_dir()] {
-            os.vfs.create_dir_all(dir).map_err(|e| io_error("create", dir, &e))?;
+            os.vfs.create_dir_all(dir).map_err(|e| io_error("create", dir, e))?;
         }
         let total = |dir: &Path| os.vfs.space(dir).map_or(u64::MAX, |space| space.total);
         let disks = (total(&options.dir), total(&options.log_dir()));
@@ -460,14 +461,14 @@ fn lock_directory(os: &Os, dir: &Path) -> Result<LockGuard> {
     let path = dir.join(LOCK_FILE);
     os.vfs.lock(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => Error::Locked(path.display().to_string()),
-        _ => io_error("lock", &path, &error),
+        _ => io_error("lock", &path, error),
     })
 }
 
 /// Refuses a directory of another format; says whether it has one.
 fn check_version(os: &Os, dir: &Path) -> Result<bool> {
     let path = dir.join(VERSION_FILE);
-    let failed = |what, e: std::io::Error| io_error(what, &path, &e);
+    let failed = |what, e| io_error(what, &path, e);
     if os.vfs.exists(&path).map_err(|e| failed("look for", e))? {
         let file =
             os.vfs.open(&path, os::OpenOptions::read_only()).map_err(|e| failed("open", e))?;
@@ -487,11 +488,11 @@ fn check_version(os: &Os, dir: &Path) -> Result<bool> {
 /// it would hide what was lost.
 fn check_data_file(os: &Os, options: &Options, is_marked: bool) -> Result<()> {
     let path = options.dir.join(&blockfile::Options::default().name);
-    if os.vfs.exists(&path).map_err(|e| io_error("look for", &path, &e))? {
+    if os.vfs.exists(&path).map_err(|e| io_error("look for", &path, e))? {
         return Ok(());
     }
     let log_dir = options.log_dir();
-    let names = os.vfs.list_dir(&log_dir).map_err(|e| io_error("list", &log_dir, &e))?;
+    let names = os.vfs.list_dir(&log_dir).map_err(|e| io_error("list", &log_dir, e))?;
     let is_segment = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
         name.and_then(wal::format::segment_number).is_some()
@@ -501,19 +502,20 @@ fn check_data_file(os: &Os, options: &Options, is_marked: bool) -> Result<()> {
         None if is_marked => options.dir.join(VERSION_FILE),
         None => return Ok(()),
     };
-    Err(Error::Corruption(format!(
+    let text = format!(
         "the data file {} is missing, and {} is there: bring it back from a backup, or begin again in \
          an empty directory",
         path.display(),
         there.display()
-    )))
+    );
+    Err(Error::Corruption(text.into()))
 }
 
 /// Marks a new directory. The data file is there by now, so that a marked directory without it has
 /// lost it.
 fn mark_version(os: &Os, dir: &Path) -> Result<()> {
     let path = dir.join(VERSION_FILE);
-    let failed = |what, e: std::io::Error| io_error(what, &path, &e);
+    let failed = |what, e| io_error(what, &path, e);
     if os.vfs.exists(&path).map_err(|e| failed("look for", e))? {
         return Ok(());
     }
@@ -526,9 +528,8 @@ fn mark_version(os: &Os, dir: &Path) -> Result<()> {
     os.vfs.sync_dir(dir).map_err(|e| failed("sync the directory of", e))
 }
 
-fn io_error(what: &str, path: &Path, error: &std::io::Error) -> Error {
-    match error.kind() {
-        std::io::ErrorKind::StorageFull => Error::NoSpace(path.display().to_string()),
-        _ => Error::Io(format!("{what} {}: {error}", path.display())),
-    }
+fn io_error(operation: &'static str, path: &Path, source: std::io::Error) -> Error {
+    let is_full = source.kind() == std::io::ErrorKind::StorageFull;
+    let cause = Cause::File { operation, file: path.to_path_buf(), source };
+    if is_full { Error::NoSpace(cause) } else { Error::Io(cause) }
 }

@@ -117,7 +117,8 @@ impl Environment {
     /// A failed write or sync below stops the engine; a full disk and damage do not.
     pub(crate) fn judge(&self, error: Error) -> Error {
         match &error {
-            Error::Io(cause) | Error::Stopped(cause) => self.health.stop(cause),
+            Error::Io(cause) => self.health.stop(&cause.to_string()),
+            Error::Stopped(cause) => self.health.stop(cause),
             _ => error,
         }
     }

@@ -51,7 +51,7 @@ pub use checkpoint_stats::CheckpointStats;
 pub use commit::{besides_the_task, thread_commits};
 pub use cursor::Cursor;
 pub use engine::{DictionaryStats, Engine};
-pub use error::{Error, Result};
+pub use error::{Cause, Error, Oversized, Result};
 pub use ftree::{Direction, KeyRange, thread_page_reads};
 pub use live::TxnInfo;
 pub use locktree::{LockInfo, Refusal};

@@ -413,7 +413,7 @@ impl Environment {
         let (total, budget, queued) = (self.memory.total(), self.budget(), self.jobs.queued());
         let text = format!("memory for writes stayed full for {} s", STUCK.as_secs());
         tracing::error!(total, budget, active, sealed, queued, "{text}");
-        Error::NoSpace(text)
+        Error::NoSpace(text.into())
     }
 
     fn wait_for_room(&self) -> Result<()> {
@@ -427,7 +427,8 @@ impl Environment {
             self.health.check_writable()?;
             self.check_wait()?;
             if self.jobs.found_no_space() {
-                return Err(Error::NoSpace("no room to drain memory to the disk".to_owned()));
+                let text = "no room to drain memory to the disk".to_owned();
+                return Err(Error::NoSpace(text.into()));
             }
             let waited = self.os.clock.monotonic().saturating_sub(started);
             if waited > STUCK {

@@ -12,6 +12,7 @@ pub(crate) mod writeset;
 use crate::cursor::Cursor;
 use crate::dictionary::Found;
 use crate::environment::Environment;
+use crate::error::Oversized;
 use crate::handle::{EngineHandle, LockTableRef};
 use crate::live::LiveTxn;
 use crate::pacing::PIECE;
@@ -240,7 +241,7 @@ impl Txn {
     /// Locks `key` exclusively without writing it. Conflicts as [`Txn::put`] does.
     pub fn lock(&mut self, dictionary: DictionaryId, key: &[u8]) -> Result<()> {
         self.check_alive()?;
-        check_size("key", key.len(), MAX_KEY_BYTES)?;
+        check_size(Oversized::Key, key.len(), MAX_KEY_BYTES)?;
         self.check_not_dropped(dictionary)?;
         if self.is_created(dictionary) {
             // Nobody else can see it.
@@ -305,7 +306,7 @@ impl Txn {
         value: Option<&[u8]>,
     ) -> Result<()> {
         self.check_alive()?;
-        check_size("key", key.len(), MAX_KEY_BYTES)?;
+        check_size(Oversized::Key, key.len(), MAX_KEY_BYTES)?;
         self.check_not_dropped(dictionary)?;
         if !self.is_created(dictionary) {
             self.find_newest(dictionary)?;
@@ -458,7 +459,7 @@ impl Txn {
     }
 
     fn write(&mut self, dictionary: DictionaryId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        check_size("value", value.map_or(0, <[u8]>::len), MAX_VALUE_BYTES)?;
+        check_size(Oversized::Value, value.map_or(0, <[u8]>::len), MAX_VALUE_BYTES)?;
         if self.writes.spilled().is_none() && self.is_large() {
             let spill = self.environment().start_spill(self.live.id);
             let spilled = self.writes.spill_to(spill);
@@ -571,7 +572,7 @@ impl std::fmt::Debug for Txn {
     }
 }
 
-fn check_size(what: &'static str, size: usize, limit: usize) -> Result<()> {
+fn check_size(what: Oversized, size: usize, limit: usize) -> Result<()> {
     if size > limit {
         return Err(Error::TooLarge { what, size: size as u64, limit: limit as u64 });
     }

@@ -3,7 +3,7 @@
 use crate::{open, tiny};
 use engine::{
     Background, Committed, Compression, DictionaryId, DictionaryOptions, Direction, Durability,
-    Engine, Error, KeyRange, OnConflict, Options, Timestamp, TxnOptions,
+    Engine, Error, KeyRange, OnConflict, Options, Oversized, Timestamp, TxnOptions,
 };
 use os::Os;
 use os::sim::{Fault, Faults, SimOs, Survival};
@@ -249,9 +249,9 @@ fn too_large_is_refused_and_the_transaction_goes_on() {
     let mut txn = engine.begin(TxnOptions::default());
     txn.put(ROOT, b"k", &[0; 5000]).unwrap();
     let refused = txn.put(ROOT, b"l", &vec![0; engine::MAX_VALUE_BYTES + 1]).unwrap_err();
-    assert!(matches!(refused, Error::TooLarge { what: "value", .. }));
+    assert!(matches!(refused, Error::TooLarge { what: Oversized::Value, .. }));
     let refused = txn.put(ROOT, &vec![0; engine::MAX_KEY_BYTES + 1], b"").unwrap_err();
-    assert!(matches!(refused, Error::TooLarge { what: "key", .. }));
+    assert!(matches!(refused, Error::TooLarge { what: Oversized::Key, .. }));
     txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     assert_eq!(get(&engine, ROOT, b"k").unwrap().len(), 5000);
 }
