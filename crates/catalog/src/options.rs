@@ -14,7 +14,7 @@ pub use time_series::TimeSeries;
 use crate::cap::Cap;
 use crate::shape::StorageOptions;
 use crate::validation::Validation;
-use crate::values::{truth, whole_number};
+use crate::values::truth;
 use bson::raw::{CStr, RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::types::{option_bool, option_integer};
