@@ -102,6 +102,9 @@ impl State {
     pub(crate) fn drop_extent(&mut self, segment: Option<SegmentId>, extent: Extent) {
         self.frees += 1;
         let dropped = self.dropped_now(segment, extent);
+        let queues = [&self.dropped_new, &self.dropped_old];
+        let newest = queues.iter().filter_map(|queue| queue.back()).map(|last| last.epoch).max();
+        assert!(newest.is_none_or(|newest| newest < dropped.epoch), "epochs ascend");
         if segment.is_some_and(|id| id.0 >= self.begun.next_id) {
             self.dropped_new.push_back(dropped);
         } else {
@@ -128,8 +131,6 @@ impl State {
     pub(crate) fn reclaim(&mut self, table: &RwLock<Table>) {
         let pinned = self.pins.oldest();
         let unneeded = self.completed_epoch.min(pinned);
-        let ascends = |queue: &VecDeque<Dropped>| queue.iter().is_sorted_by_key(|d| d.epoch);
-        debug_assert!(ascends(&self.dropped_new) && ascends(&self.dropped_old), "epochs ascend");
         let mut gone = Vec::new();
         while let Some(d) = self.dropped_new.pop_front_if(|d| d.epoch < pinned) {
             gone.push(d);
