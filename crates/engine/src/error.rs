@@ -143,12 +143,10 @@ impl Cause {
     /// 0 outside of segments, the page where it is not known.
     pub fn page(&self) -> Option<(u64, u32)> {
         match self {
-            Self::Tree(ftree::Error::Corruption { segment, page, .. })
-            | Self::Tree(ftree::Error::Blocks(blockfile::Error::Corruption {
-                segment,
-                page,
-                ..
-            }))
+            Self::Tree(
+                ftree::Error::Corruption { segment, page, .. }
+                | ftree::Error::Blocks(blockfile::Error::Corruption { segment, page, .. }),
+            )
             | Self::Blocks(blockfile::Error::Corruption { segment, page, .. }) => {
                 Some((*segment, *page))
             }

@@ -110,7 +110,7 @@ impl PageBuilder {
         let area = out.len();
         for (at, pending) in self.entries.iter().enumerate() {
             let offset = (out.len() - area) as u32;
-            assert!(wide || offset <= u32::from(u16::MAX), "offsets fit their width");
+            assert!(wide || u16::try_from(offset).is_ok(), "offsets fit their width");
             let slot = offsets + at * width;
             out[slot..slot + width].copy_from_slice(&offset.to_le_bytes()[..width]);
             let suffix = &self.bytes[pending.key.start + self.prefix..pending.key.end];

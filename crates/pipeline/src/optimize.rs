@@ -342,7 +342,7 @@ pub(crate) fn visit(stages: &[PipelineStage], callback: &mut dyn FnMut(&Expressi
     for stage in stages {
         match stage {
             PipelineStage::Match(filter) => {
-                filter.expressions().into_iter().for_each(&mut *callback)
+                filter.expressions().into_iter().for_each(&mut *callback);
             }
             PipelineStage::Transform(stage) => {
                 stage.transform.expressions().into_iter().for_each(&mut *callback);
@@ -355,7 +355,7 @@ pub(crate) fn visit(stages: &[PipelineStage], callback: &mut dyn FnMut(&Expressi
                 bucket.expressions().into_iter().for_each(&mut *callback);
             }
             PipelineStage::Window(window) => {
-                window.expressions().into_iter().for_each(&mut *callback)
+                window.expressions().into_iter().for_each(&mut *callback);
             }
             PipelineStage::ReplaceRoot(computed)
             | PipelineStage::Redact(computed)

@@ -79,7 +79,7 @@ fn stage_reads(stage: &PipelineStage) -> bool {
     match stage {
         // Their pipelines read other documents.
         PipelineStage::Lookup(lookup) => {
-            lookup.lets.iter().for_each(|(_, expression)| look(expression))
+            lookup.lets.iter().for_each(|(_, expression)| look(expression));
         }
         PipelineStage::GraphLookup(lookup) => look(&lookup.start_with),
         PipelineStage::UnionWith(_) | PipelineStage::RankFusion(_) => {}
