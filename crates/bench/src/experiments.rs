@@ -94,4 +94,4 @@ fn index_name(key: &Document) -> String {
 const EPOCH_MS: i64 = 1_396_310_400_000;
 
 /// What a cursor may take before an experiment is given up.
-const PATIENCE: Duration = Duration::from_mins(10);
+const QUERY_TIMEOUT: Duration = Duration::from_mins(10);

@@ -139,6 +139,7 @@ impl Allocator {
 
     fn take_from(&mut self, unit: u64, units: u64) -> Hole {
         let Free { units: size, backing } = self.remove(unit);
+        assert!(size >= units, "a hole is at least as long as what is taken from it");
         if size > units {
             self.insert(Extent { unit: unit + units, units: size - units }, backing);
         }
@@ -204,6 +205,8 @@ impl Allocator {
     }
 
     fn insert(&mut self, extent: Extent, backing: Backing) {
+        let inside = extent.units > 0 && extent.end().is_some_and(|end| end <= self.end);
+        assert!(inside, "free space lies before the end of what is taken");
         let free = Free { units: extent.units, backing };
         self.unpunched_units += free.worth_a_punch();
         self.by_offset.insert(extent.unit, free);
@@ -213,7 +216,9 @@ impl Allocator {
 
     fn remove(&mut self, unit: u64) -> Free {
         let free = self.by_offset.remove(&unit).expect("both indexes hold the same extents");
-        self.by_size.remove(&(free.units, unit));
+        let known = self.by_size.remove(&(free.units, unit));
+        assert!(known, "both indexes hold the same extents");
+        assert!(self.free_units >= free.units, "free units are the sum of the free extents");
         self.free_units -= free.units;
         self.unpunched_units -= free.worth_a_punch();
         free

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A checkpoint writes what changed. Once the changes together are as long as the whole, or too
-//! many, the whole is written anew and the old chain is let go, so that nothing is read twice its
+//! many, the whole is rewritten and the old chain is let go, so that nothing is read twice its
 //! length and nothing is written much more often than it changes.
 //!
 //! On disk: `docs/formats/superblock.md`, section "chains".
@@ -112,6 +112,8 @@ impl Chain {
 
     /// The checkpoint that names `written` is complete; answers the extents nobody names any more.
     pub(crate) fn completed(&mut self, written: Written) -> Vec<Extent> {
+        let older = self.newest.is_none_or(|(_, newest)| newest < written.generation);
+        assert!(older, "the generations of a chain ascend");
         self.newest = Some((written.pointer, written.generation));
         if written.whole {
             self.whole_bytes = written.pointer.bytes;
@@ -128,6 +130,7 @@ impl Chain {
 impl Inner {
     /// Writes a blob behind its link. What a failure leaves is given back.
     pub(crate) fn write_link(&self, link: Link, generation: u64, bytes: &[u8]) -> Result<Written> {
+        assert!(link.generation < generation, "a blob adds to an older one");
         let whole = link == Link::WHOLE;
         let mut blob = Vec::with_capacity(LINK_BYTES + bytes.len());
         blob.extend_from_slice(&link.encode());
@@ -205,11 +208,15 @@ mod tests {
     fn whole_is_wanted_when_the_changes_are_as_long() {
         let mut chain = Chain::default();
         assert!(chain.wants_whole(0, None));
-        let written = |bytes, whole| Written {
-            pointer: BlobPointer { unit: 1, units: 1, bytes, checksum: 0 },
-            generation: 2,
-            whole,
-            extents: vec![Extent { unit: bytes, units: 1 }],
+        let mut generation = 1;
+        let mut written = |bytes, whole| {
+            generation += 1;
+            Written {
+                pointer: BlobPointer { unit: 1, units: 1, bytes, checksum: 0 },
+                generation,
+                whole,
+                extents: vec![Extent { unit: bytes, units: 1 }],
+            }
         };
         assert_eq!(chain.completed(written(100, true)), []);
         assert!(!chain.wants_whole(100, None) && chain.wants_whole(101, None));

@@ -122,6 +122,7 @@ impl BlockFile {
         inner.metrics.checkpoint_bytes.add(bytes.table_bytes + bytes.root_bytes);
         inner.table.write().saved(&changed);
         let mut state = inner.state.lock();
+        assert_eq!(state.generation + 1, generation, "one checkpoint at a time");
         state.generation = generation;
         state.completed_epoch = mark.epoch;
         let mut unnamed = state.tables.completed(table);
@@ -257,6 +258,8 @@ impl Inner {
     fn write_superblock(&self, superblock: &Superblock) -> Result<()> {
         let mut buf = AlignedBuf::new();
         buf.extend_from_slice(&superblock.encode());
+        let read_back = Superblock::decode(&buf);
+        debug_assert_eq!(read_back, Some(*superblock), "a superblock reads as it was written");
         let unit = Superblock::slot_offset(superblock.generation) / UNIT;
         self.write_units(unit, &buf).map_err(|e| self.stop(e))?;
         self.sync()

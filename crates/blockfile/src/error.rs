@@ -1,7 +1,7 @@
 //! What can go wrong in a data file, with the place.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Results of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -60,4 +60,17 @@ pub enum Error {
         /// The first failure.
         cause: String,
     },
+}
+
+impl Error {
+    /// The file that it is about.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Io { file, .. }
+            | Self::NoSpace { file, .. }
+            | Self::Corruption { file, .. }
+            | Self::Version { file, .. } => Some(file),
+            Self::Stopped { .. } => None,
+        }
+    }
 }

@@ -95,6 +95,7 @@ impl Inner {
             };
             state.file_units = grown?;
         }
+        assert!(needed <= state.file_units, "extents lie inside the file");
         Ok(state.space.take_end(units))
     }
 
@@ -150,6 +151,7 @@ impl Inner {
 
     /// Writes whole units from aligned memory.
     pub(crate) fn write_units(&self, unit: u64, bytes: &[u8]) -> Result<()> {
+        assert!((bytes.len() as u64).is_multiple_of(UNIT), "whole units are written");
         self.check_running()?;
         self.metrics.writes.inc();
         self.metrics.write_bytes.add(bytes.len() as u64);

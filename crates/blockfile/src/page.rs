@@ -83,6 +83,8 @@ pub fn encode_page(context: PageContext, method: Compression, raw: &[u8], out: &
     header[8..12].copy_from_slice(&(raw.len() as u32).to_le_bytes());
     let sum = checksum(context, &header[..12], stored);
     header[12..20].copy_from_slice(&sum.to_le_bytes());
+    let length = page_stored_len(&out[start..]);
+    debug_assert_eq!(length, Some(out.len() - start), "a page says how long it is");
 }
 
 /// Replaces `out` with the raw bytes of the page that starts at `bytes[0]`; says how many bytes

@@ -122,6 +122,8 @@ impl SegmentWriter {
         self.buf.pad_to_unit();
         self.write_whole_units()?;
         let mut extent = self.extent.take().expect("allocated above");
+        assert!(self.buf.is_empty(), "a finished segment is written to its last byte");
+        assert!(extent.units >= units, "a segment lies inside its extent");
         if extent.units > units {
             let rest = Extent { unit: extent.unit + units, units: extent.units - units };
             self.file.0.give_back(rest);
@@ -146,6 +148,8 @@ impl SegmentWriter {
         if whole == 0 {
             return Ok(());
         }
+        let end = (self.written + whole as u64) / UNIT;
+        assert!(end <= extent.units, "a segment lies inside its extent");
         self.file.0.write_units(extent.unit + self.written / UNIT, &self.buf[..whole])?;
         self.written += whole as u64;
         let rest = self.buf.len() - whole;

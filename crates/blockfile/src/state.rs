@@ -102,6 +102,9 @@ impl State {
     pub(crate) fn drop_extent(&mut self, segment: Option<SegmentId>, extent: Extent) {
         self.frees += 1;
         let dropped = self.dropped_now(segment, extent);
+        let queues = [&self.dropped_new, &self.dropped_old];
+        let newest = queues.iter().filter_map(|queue| queue.back()).map(|last| last.epoch).max();
+        assert!(newest.is_none_or(|newest| newest < dropped.epoch), "epochs ascend");
         if segment.is_some_and(|id| id.0 >= self.begun.next_id) {
             self.dropped_new.push_back(dropped);
         } else {
@@ -143,6 +146,7 @@ impl State {
             if let Some(id) = segment {
                 table.remove(id);
             }
+            assert!(self.dropped_units >= extent.units, "what waits to be free was counted");
             self.dropped_units -= extent.units;
             self.space.give_back(extent);
         }

@@ -49,7 +49,8 @@ impl Table {
     }
 
     pub(crate) fn add(&mut self, id: SegmentId, entry: Entry) {
-        self.slots.insert(id.0, Slot { entry, dropped: None, saved: false });
+        let before = self.slots.insert(id.0, Slot { entry, dropped: None, saved: false });
+        assert!(before.is_none(), "the number of a segment is used once");
         self.touched.insert(id.0);
     }
 

@@ -153,6 +153,7 @@ fn decode(kind: u16, bytes: &[u8]) -> Result<Vec<Change>, &'static str> {
     if !rest.is_empty() {
         return Err("translation table has bytes after its last entry");
     }
+    debug_assert!(entries.is_sorted_by_key(|(id, _)| *id), "entries are read as ids ascend");
     Ok(entries)
 }
 

@@ -46,7 +46,7 @@ pub enum Part {
     Lent,
     /// What describes collections and indexes.
     Catalog,
-    /// What trees that are used often have once for each stripe of threads.
+    /// What trees that are used often have once for each stripe.
     Slots,
     /// What compressed pages that are gone have left in slabs with others that are not.
     Holes,
@@ -184,7 +184,8 @@ impl Account {
     }
 
     fn sub(&self, part: Part, bytes: u64) {
-        self.parts[part as usize].0.fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.parts[part as usize].0.fetch_sub(bytes, Ordering::Relaxed);
+        debug_assert!(before >= bytes, "{part:?} gives back {bytes} bytes and holds {before}");
         // In one step with what it leaves: nobody may take that in between.
         let left =
             if in_slabs(part, bytes) { self.fit_holes(|holes| holes + stays(bytes)) } else { 0 };

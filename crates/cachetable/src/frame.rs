@@ -20,6 +20,8 @@ pub struct Frame(Arc<Body>);
 
 impl Frame {
     pub(crate) fn new(bytes: Vec<u8>, room: Reservation) -> Self {
+        let counted = room.bytes() >= bytes.len() as u64;
+        assert!(counted, "a frame's bytes are counted before they are there");
         let (bytes, start) = staggered(bytes);
         Self(Arc::new(Body { bytes, start, room }))
     }
@@ -62,6 +64,7 @@ fn staggered(mut bytes: Vec<u8>) -> (Vec<u8>, usize) {
     let start = (moved.as_ptr().addr() / LARGE).wrapping_mul(7) % places * LINE;
     moved.resize(start, 0);
     moved.extend_from_slice(&bytes);
+    debug_assert!(moved.len() <= room, "a frame takes no more than it is charged for");
     (moved, start)
 }
 

@@ -85,6 +85,8 @@ enum Passed {
 
 impl Slot {
     fn pass(&mut self) -> Passed {
+        let has_page = self.frame.is_some() || self.compressed.is_some();
+        assert!(has_page, "a slot has a frame or a compressed page");
         let rounds = self.rounds.get_mut();
         let used = *rounds & !UNUSED;
         if used > 0 {
@@ -153,6 +155,7 @@ impl Shard {
     pub(crate) fn get(&self, key: FrameKey, passing: bool) -> Option<Frame> {
         let content = self.content.read();
         let slot = &content.slots[*content.map.get(&key)?];
+        debug_assert_eq!(slot.key, key, "the map and the slots name each other");
         let frame = slot.frame.clone()?;
         // Stored only where it changes, so that hits on a hot frame share its cache line.
         let rounds = slot.rounds.load(Ordering::Relaxed);
@@ -223,6 +226,7 @@ impl Shard {
         let at = content.slots.len();
         content.slots.push(slot);
         content.map.insert(key, at);
+        assert_eq!(content.map.len(), content.slots.len(), "every slot is named once");
         frame
     }
 
@@ -311,7 +315,8 @@ impl Content {
     /// Takes a slot out; the last one moves into its place.
     fn take(&mut self, at: usize) -> Slot {
         let slot = self.slots.swap_remove(at);
-        self.map.remove(&slot.key);
+        let named = self.map.remove(&slot.key);
+        assert_eq!(named, Some(at), "the map and the slots name each other");
         if let Some(moved) = self.slots.get(at) {
             self.map.insert(moved.key, at);
         }

@@ -2,7 +2,7 @@
 //!
 //! From → to: an index is filled while reads and writes go on (`online.rs`); then the collection's
 //! record is written in one transaction, under the exclusive metadata lock. One build of a
-//! collection runs at a time, others wait for their turn. An index that becomes unique is built anew
+//! collection runs at a time, others wait. An index that becomes unique is built again
 //! (`unique.rs`).
 
 mod online;
@@ -11,13 +11,13 @@ mod unique;
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
 use crate::ddl::{drop_index_records, write_record};
+use crate::ddl_lock::{Check, MetadataGuard, lock_name};
 use crate::failure::from_engine;
 use crate::index::IndexSpec;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::options::TimeSeries;
 use crate::text::document_text;
-use crate::turns::{Check, MetadataGuard, lock_name};
 use bson::raw::RawDocument;
 use engine::{DictionaryId, Durability, Engine, Timestamp, TxnOptions};
 use errors::{Code, Error, Result};
@@ -79,7 +79,7 @@ impl Catalog {
         check: Check<'_>,
     ) -> Result<CreatedIndexes> {
         let created_collection = self.collection(namespace).is_none();
-        let (collection, guard, _turn) = self.lock_for_build(namespace, check)?;
+        let (collection, guard, _ddl_guard) = self.lock_for_build(namespace, check)?;
         let before = collection.shown_index_count();
         let wanted = missing_indexes(&collection, specs)?;
         if wanted.is_empty() {
@@ -128,7 +128,8 @@ impl Catalog {
         built
     }
 
-    /// The collection, created where it does not exist, locked against changes; its turn to build.
+    /// The collection, created where it does not exist, locked against changes, and the right to
+    /// build.
     pub(crate) fn lock_for_build(
         self: &Arc<Self>,
         namespace: &Namespace,
@@ -142,16 +143,16 @@ impl Catalog {
                     format!("Cannot create indexes on a view: {namespace}"),
                 ));
             }
-            let turn = loop {
-                if let Some(turn) = found.shared.building.try_lock_arc_for(TURN) {
-                    break turn;
+            let build_guard = loop {
+                if let Some(build_guard) = found.shared.building.try_lock_arc_for(TURN) {
+                    break build_guard;
                 }
                 check()?;
             };
             let guard = self.lock_metadata(&found, check)?;
             match self.collection(namespace) {
                 Some(current) if current.number == found.number => {
-                    return Ok((current, guard, turn));
+                    return Ok((current, guard, build_guard));
                 }
                 _ => {}
             }
@@ -202,12 +203,12 @@ impl Catalog {
             write_record(txn, &with_built(Timestamp(0))).map_err(from_engine)?;
             build.finish(txn)
         })?;
-        let turn = self.turns.take(&mut txn);
+        let ddl_guard = self.ddl_lock.take(&mut txn);
         let committed = txn.commit_with(Durability::Buffered, |created| {
             *visible = true;
             self.publish(&Arc::new(with_built(created)));
         });
-        drop(turn);
+        drop(ddl_guard);
         committed.map_err(from_engine)?.visible();
         Ok(())
     }
@@ -296,9 +297,9 @@ impl Catalog {
             lock_name(txn, namespace)?;
             change(&collection, txn)
         })?;
-        let turn = self.turns.take(&mut txn);
+        let ddl_guard = self.ddl_lock.take(&mut txn);
         self.commit_changed(txn, with_indexes(&collection, indexes))?;
-        drop(turn);
+        drop(ddl_guard);
         drop(guard);
         Ok(result)
     }

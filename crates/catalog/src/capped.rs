@@ -14,14 +14,15 @@
 //! 2. A commit of inserts leaves the collection within its cap; updates may pass it until then.
 //! 3. No arrival below `first` is left.
 
+use crate::cap::Cap;
 use crate::catalog::{Catalog, not_found};
 use crate::collection::Collection;
 use crate::ddl::with_options;
+use crate::ddl_lock::{Check, lock_name};
 use crate::documents::required_id;
 use crate::failure::from_engine;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
-use crate::turns::{Check, lock_name};
 use crate::txn::{Txn, TxnKind};
 use bson::raw::RawDocument;
 use engine::{DictionaryId, Direction, KeyRange};
@@ -31,44 +32,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The largest cap in bytes: a pebibyte.
-const MAX_CAP_BYTES: i64 = 1 << 50;
-/// The largest number of documents a cap may name.
-const MAX_CAP_DOCUMENTS: i64 = i32::MAX as i64;
 /// Documents that go in one transaction where a whole collection is emptied or trimmed.
 const CHUNK_DOCUMENTS: usize = 1000;
-
-/// How much a capped collection may hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cap {
-    /// Bytes of documents.
-    pub bytes: u64,
-    /// Documents; none is as many as there is room for.
-    pub documents: Option<u64>,
-}
-
-impl Cap {
-    /// Checks `size` and `max` as `create` and `collMod` give them.
-    pub(crate) fn new(size: i64, max: Option<i64>) -> Result<Self> {
-        if !(1..=MAX_CAP_BYTES).contains(&size) {
-            return Err(Error::bad_value(format!(
-                "the size of a capped collection must be between 1 and {MAX_CAP_BYTES} bytes, got \
-                 {size}"
-            )));
-        }
-        let documents = match max {
-            Some(max) if max > MAX_CAP_DOCUMENTS => {
-                return Err(Error::bad_value(
-                    "max in a capped collection has to be < 2^31 or not set",
-                ));
-            }
-            // Zero and less have always meant "no limit".
-            Some(max) => u64::try_from(max).ok().filter(|max| *max > 0),
-            None => None,
-        };
-        Ok(Self { bytes: size as u64, documents })
-    }
-}
 
 /// Tells readers at the end of a collection that something has arrived.
 #[derive(Debug, Default)]
@@ -298,7 +263,7 @@ impl Catalog {
                 format!("a clustered or time-series collection cannot be capped: {namespace}"),
             ));
         }
-        let (collection, guard, turn) = self.lock_for_build(namespace, check)?;
+        let (collection, guard, build_guard) = self.lock_for_build(namespace, check)?;
         let (mut txn, order) = self.begin_change(check, |txn| {
             lock_name(txn, namespace)?;
             for index in &collection.indexes {
@@ -313,9 +278,9 @@ impl Catalog {
         let mut changed = with_options(&collection, options);
         changed.indexes = Vec::new();
         changed.order = Some(order);
-        let change = self.turns.take(&mut txn);
+        let change = self.ddl_lock.take(&mut txn);
         self.commit_changed(txn, changed)?;
-        drop((change, guard, turn));
+        drop((change, guard, build_guard));
         self.trim(namespace, cap)
     }
 
@@ -360,7 +325,7 @@ impl Catalog {
         let cap = Cap::new(size.unwrap_or(cap.bytes as i64), max)?;
         let options = collection.options.with_cap(Some(cap))?;
         let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
-        let _turn = self.turns.take(&mut txn);
+        let _ddl_guard = self.ddl_lock.take(&mut txn);
         self.commit_changed(txn, with_options(&collection, options))?;
         drop(guard);
         Ok(())

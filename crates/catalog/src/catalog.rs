@@ -1,20 +1,22 @@
 //! The catalog: which collections exist, by name.
 //!
 //! The map in memory is the truth for lookups and equals `ROOT`: a change is committed to the
-//! engine first and then swapped in, in a turn ([`Turns`]), so that changes happen one by one.
+//! engine first and then swapped in, under the [`DdlLock`], so that changes happen one by one.
 //!
-//! Lock order: metadata locks of collections, by namespace → a name's lock in `ROOT` → a turn → the
-//! map → the engine.
+//! Lock order: metadata locks of collections, by namespace → a name's lock in `ROOT` → the DDL lock
+//! → the map → the engine.
 
 use crate::collection::Collection;
 use crate::counts::{self, Stripe};
+use crate::ddl_lock::DdlLock;
 use crate::failure::from_engine;
+use crate::index::IndexSpec;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::observer::OpObserver;
+use crate::options::CollectionOptions;
 use crate::shape::StorageOptions;
-use crate::turns::Turns;
-use engine::{DictionaryId, Direction, Engine, KeyRange, Snapshot};
+use engine::{DictionaryId, DictionaryOptions, Direction, Engine, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
 use os::{Os, Wait, Waits};
 use parking_lot::RwLock;
@@ -47,7 +49,7 @@ pub struct Catalog {
     engine: Engine,
     options: CatalogOptions,
     pub(crate) namespaces: RwLock<BTreeMap<String, Arc<Collection>>>,
-    pub(crate) turns: Turns,
+    pub(crate) ddl_lock: DdlLock,
     /// The dictionary of the sessions' records.
     pub(crate) session_rows: DictionaryId,
     /// The shape of what is created without one.
@@ -115,7 +117,7 @@ impl Catalog {
             engine,
             options,
             namespaces: RwLock::new(namespaces),
-            turns: Turns::new(next_number),
+            ddl_lock: DdlLock::new(next_number),
             storage_defaults: RwLock::default(),
         });
         if !unfinished.is_empty() {
@@ -255,5 +257,25 @@ fn check_version(value: &[u8]) -> Result<()> {
             Code::UNSUPPORTED_FORMAT,
             format!("the catalog's format is {other:?}, this server reads {}", metadata::VERSION),
         )),
+    }
+}
+
+impl Catalog {
+    /// The shape of a new collection's documents.
+    pub(crate) fn shape_of_collection(&self, options: &CollectionOptions) -> DictionaryOptions {
+        let base = DictionaryOptions { leaf_filter: true, ..DictionaryOptions::default() };
+        options.storage.or(self.storage_defaults()).over(base)
+    }
+
+    /// The shape of a new index: its own, else the collection's for indexes, else the
+    /// collection's, else the server's.
+    pub(crate) fn shape_of_index(
+        &self,
+        collection: &CollectionOptions,
+        spec: &IndexSpec,
+    ) -> DictionaryOptions {
+        let base = DictionaryOptions { leaf_filter: spec.unique, ..DictionaryOptions::default() };
+        let inherited = collection.index_storage.or(collection.storage);
+        spec.storage.or(inherited).or(self.storage_defaults()).over(base)
     }
 }

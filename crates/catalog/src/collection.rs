@@ -8,9 +8,9 @@
 //!    commit is visible; it only grows. A plan made after its snapshot was taken may trust it.
 //! 2. `persisted` is a subset of `observed` and is what `ROOT` holds.
 
-use crate::annex::Annex;
 use crate::capped::Arrivals;
 use crate::counts::Counts;
+use crate::extension::Extension;
 use crate::index::IndexSpec;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     changes: RwLock<Option<Arc<ChangeLog>>>,
     has_changes: AtomicBool,
     /// What readers keep with the collection.
-    pub(crate) annex: Annex,
+    pub(crate) extension: Extension,
 }
 
 impl Shared {
@@ -164,8 +164,8 @@ impl Collection {
                 .all(|dictionary| state.has_dictionary(dictionary))
     }
 
-    /// The order of texts where an operation or an index does not say, and in the keys of the
-    /// documents; `None` is that of their bytes.
+    /// The collation where an operation or an index does not say, and in the keys of the
+    /// documents; `None` compares bytes.
     pub fn collation(&self) -> Option<&Collation> {
         self.options.collation.as_ref()
     }

@@ -1,20 +1,20 @@
 //! Changes to the set of collections: create, drop, rename.
 //!
 //! From → to: the collection's exclusive metadata lock is taken, then what the change locks in the
-//! engine, then a turn ([`crate::turns`]); the change is committed to the engine, the map in memory follows as soon as it is visible (also where the
-//! disk then fails the commit), the locks open. A crash in between leaves the
-//! engine's state, which the next start reads.
+//! engine, then the DDL lock ([`crate::ddl_lock`]); the change is committed to the engine, the map
+//! in memory follows as soon as it is visible (also where the disk then fails the commit), the
+//! locks open. A crash in between leaves the engine's state, which the next start reads.
 
 use crate::build::with_indexes;
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Shared};
 use crate::counts::{self, Stripe};
+use crate::ddl_lock::{Check, DdlGuard, MetadataGuard, lock_name};
 use crate::failure::from_engine;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use crate::sweep::TEMPORARY_PREFIX;
-use crate::turns::{Check, MetadataGuard, Turn, lock_name};
 use bson::Uuid;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use engine::{DictionaryId, DictionaryOptions, Durability};
@@ -46,7 +46,7 @@ impl Catalog {
             return Err(exists(namespace, &existing));
         }
         let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
-        let mut turn = self.turns.take(&mut txn);
+        let mut ddl_guard = self.ddl_lock.take(&mut txn);
         if let Some(existing) = self.collection(namespace) {
             return Err(exists(namespace, &existing));
         }
@@ -56,7 +56,7 @@ impl Catalog {
                 format!("the UUID for {namespace} belongs to {}", other.namespace),
             ));
         }
-        self.create_locked(&mut turn, txn, namespace, options, uuid)
+        self.create_locked(&mut ddl_guard, txn, namespace, options, uuid)
     }
 
     /// The collection with this UUID. Looks at all of them.
@@ -80,16 +80,16 @@ impl Catalog {
             return Ok(existing);
         }
         let (mut txn, ()) = self.begin_change(&|| Ok(()), |txn| lock_name(txn, namespace))?;
-        let mut turn = self.turns.take(&mut txn);
+        let mut ddl_guard = self.ddl_lock.take(&mut txn);
         if let Some(existing) = self.collection(namespace) {
             return Ok(existing);
         }
-        self.create_locked(&mut turn, txn, namespace, &CollectionOptions::default(), None)
+        self.create_locked(&mut ddl_guard, txn, namespace, &CollectionOptions::default(), None)
     }
 
     fn create_locked(
         &self,
-        turn: &mut Turn<'_>,
+        ddl_guard: &mut DdlGuard<'_>,
         mut txn: engine::Txn,
         namespace: &Namespace,
         options: &CollectionOptions,
@@ -109,7 +109,7 @@ impl Catalog {
         let collection = Collection {
             namespace: namespace.clone(),
             uuid: uuid.unwrap_or_else(|| self.new_uuid()),
-            number: turn.new_number(),
+            number: ddl_guard.new_number(),
             options: options.clone(),
             primary,
             order,
@@ -145,7 +145,7 @@ impl Catalog {
         let (collection, guard) = self.lock_current(namespace, check)?;
         let prepare = |txn: &mut engine::Txn| drop_records(txn, &collection).map_err(from_engine);
         let (mut txn, ()) = self.begin_change(check, prepare)?;
-        let _turn = self.turns.take(&mut txn);
+        let _ddl_guard = self.ddl_lock.take(&mut txn);
         let dropped = txn.commit_with(Durability::Buffered, |_| {
             self.namespaces.write().remove(namespace.as_str());
             collection.shared.end();
@@ -173,11 +173,11 @@ impl Catalog {
                 let mut all = collections.iter();
                 all.try_for_each(|collection| drop_records(txn, collection)).map_err(from_engine)
             })?;
-            let turn = self.turns.take(&mut txn);
+            let ddl_guard = self.ddl_lock.take(&mut txn);
             let still = same(&self.collections(database), &collections);
-            Ok(still.then_some((collections, guards, txn, turn)))
+            Ok(still.then_some((collections, guards, txn, ddl_guard)))
         };
-        let (collections, guards, txn, _turn) = loop {
+        let (collections, guards, txn, _ddl_guard) = loop {
             if let Some(locked) = round()? {
                 break locked;
             }
@@ -228,7 +228,7 @@ impl Catalog {
                 break (guards, (txn, prepared));
             }
         };
-        let _turn = self.turns.take(&mut txn);
+        let _ddl_guard = self.ddl_lock.take(&mut txn);
         if target.is_none() {
             self.check_case(to.database())?;
         }
@@ -311,7 +311,7 @@ impl Catalog {
         let (collection, guard) = self.lock_current(namespace, check)?;
         let options = change(&collection)?;
         let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
-        let _turn = self.turns.take(&mut txn);
+        let _ddl_guard = self.ddl_lock.take(&mut txn);
         self.check_view(namespace, &options)?;
         self.commit_changed(txn, with_options(&collection, options))?;
         drop(guard);

@@ -2,6 +2,7 @@
 //!
 //! Always true: [`is_retryable`] recognises exactly what a statement may simply repeat.
 
+use engine::Oversized;
 use errors::{Code, Error};
 
 /// TokuMX's number for a lock that two transactions would have waited for in a circle.
@@ -26,10 +27,9 @@ pub fn from_engine(error: engine::Error) -> Error {
         ),
         E::NoSuchDictionary(_) => snapshot_unavailable(),
         E::TooLarge { what, size, limit } => Error::new(
-            if what.starts_with("transaction") {
-                Code::TRANSACTION_TOO_LARGE
-            } else {
-                Code::BSON_OBJECT_TOO_LARGE
+            match what {
+                Oversized::Key | Oversized::Value => Code::BSON_OBJECT_TOO_LARGE,
+                Oversized::Transaction | Oversized::LockSet => Code::TRANSACTION_TOO_LARGE,
             },
             format!("{what} of {size} bytes exceeds the limit of {limit} bytes"),
         ),

@@ -9,16 +9,16 @@
 //! 2. Metadata in memory follows the engine: committed first, published after.
 #![forbid(unsafe_code)]
 
-mod annex;
 mod build;
+mod cap;
 mod capped;
 mod catalog;
 mod collection;
 mod counts;
 mod ddl;
 mod documents;
+mod extension;
 mod failure;
-mod held;
 pub mod index;
 mod locks;
 mod metadata;
@@ -27,6 +27,7 @@ mod observer;
 mod options;
 mod past;
 mod pending;
+mod reader;
 mod reindex;
 mod session_records;
 mod shape;
@@ -37,16 +38,19 @@ mod system;
 pub mod text {
     pub use expr::show::{document as document_text, value as value_text};
 }
-mod turns;
+mod ddl_lock;
 mod txn;
 mod validate;
 mod validation;
+mod values;
 mod views;
 
 pub use build::{CreatedIndexes, IndexChange, IndexSelector, same_pattern};
-pub use capped::{Cap, arrival_key, arrival_of, arrivals_from};
+pub use cap::Cap;
+pub use capped::{arrival_key, arrival_of, arrivals_from};
 pub use catalog::{Catalog, CatalogOptions};
 pub use collection::{Collection, Index, IndexUse};
+pub use ddl_lock::Check;
 pub use documents::{MAX_DOCUMENT_BYTES, MAX_DOCUMENT_DEPTH, check_document};
 /// The engine's own names, for the floors that do not see it.
 pub use engine::{
@@ -54,19 +58,18 @@ pub use engine::{
     besides_the_task, thread_commits,
 };
 pub use failure::{DEADLOCK, from_engine, is_retryable, snapshot_unavailable};
-pub use held::Reader;
 pub use index::{INTERNAL_TIME_INDEX, IndexSpec, default_index_name, known_options};
 pub use locks::ShownLock;
 pub use namespace::{Namespace, check_database};
 pub use observer::OpObserver;
 pub use options::{Clustered, CollectionOptions, TimeSeries, View, view_pipeline};
 pub use pending::Names;
+pub use reader::Reader;
 pub use reindex::{ReindexProgress, Reindexed};
 pub use session_records::{SESSION_BYTES, SessionRow};
 pub use shape::{STORAGE_OPTIONS, StorageOptions, compression_name, substitution};
 pub use stats::{CollectionStats, IndexStats};
 pub use sweep::TEMPORARY_PREFIX;
-pub use turns::Check;
 pub use txn::{Isolation, Savepoint, Txn, TxnKind};
 pub use validate::ValidateReport;
 pub use validation::Validation;

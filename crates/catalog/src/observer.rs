@@ -1,4 +1,4 @@
-//! The door for what must see every change: replication, change streams, triggers.
+//! The interface for what must see every change: replication, change streams, triggers.
 
 use crate::collection::Collection;
 use crate::txn::Txn;

@@ -11,9 +11,10 @@ mod time_series;
 pub use clustered::Clustered;
 pub use time_series::TimeSeries;
 
-use crate::capped::Cap;
+use crate::cap::Cap;
 use crate::shape::StorageOptions;
 use crate::validation::Validation;
+use crate::values::truth;
 use bson::raw::{CStr, RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::types::{option_bool, option_integer};
@@ -21,28 +22,6 @@ use keystring::Collation;
 
 /// The largest pipeline of a view: as much as a document may hold.
 const MAX_VIEW_BYTES: usize = 16 << 20;
-
-/// A number of any BSON type, if it is whole.
-pub(crate) fn whole_number(value: RawBsonRef<'_>) -> Option<i64> {
-    match value {
-        RawBsonRef::Int32(v) => Some(i64::from(v)),
-        RawBsonRef::Int64(v) => Some(v),
-        RawBsonRef::Double(v) if v.fract() == 0.0 && v.abs() < 9e15 => Some(v as i64),
-        _ => None,
-    }
-}
-
-/// Truth of a value as MongoDB reads options: false, 0, null and missing are false.
-pub(crate) fn truth(value: RawBsonRef<'_>) -> bool {
-    match value {
-        RawBsonRef::Boolean(v) => v,
-        RawBsonRef::Null | RawBsonRef::Undefined => false,
-        RawBsonRef::Double(v) => v != 0.0,
-        RawBsonRef::Int32(v) => v != 0,
-        RawBsonRef::Int64(v) => v != 0,
-        _ => true,
-    }
-}
 
 /// A view: a pipeline over another collection.
 #[derive(Clone, PartialEq, Debug)]
@@ -74,7 +53,7 @@ pub struct CollectionOptions {
     pub validation: Validation,
     /// `changeStreamPreAndPostImages`: kept and shown; there are no change streams yet to tell them.
     pub images: bool,
-    /// The order of texts, where an operation or an index does not say; `None` is that of their
+    /// The collation, where an operation or an index does not say; `None` compares
     /// bytes.
     pub collation: Option<Collation>,
     /// The options as given, for `listCollections`.

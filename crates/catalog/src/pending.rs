@@ -17,13 +17,13 @@ use crate::build::{
 use crate::catalog::{Catalog, not_found};
 use crate::collection::{Collection, Index, Shared};
 use crate::ddl::{check_rename, drop_index_records, drop_records, exists, renamed, write_record};
+use crate::ddl_lock::{Check, ClientInside, MetadataGuard, lock_timed_out, wait};
 use crate::documents::required_id;
 use crate::failure::from_engine;
 use crate::index::IndexSpec;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
-use crate::turns::{Check, ClientInside, MetadataGuard, lock_timeout, wait};
 use crate::txn::Txn;
 use bson::raw::RawDocument;
 use engine::{DictionaryId, Direction, KeyRange, Timestamp};
@@ -201,7 +201,7 @@ impl Txn {
         let collection = Arc::new(Collection {
             namespace: namespace.clone(),
             uuid: self.catalog.new_uuid(),
-            number: self.catalog.turns.new_number(),
+            number: self.catalog.ddl_lock.new_number(),
             options: options.clone(),
             primary,
             order,
@@ -410,20 +410,22 @@ impl Txn {
             let text = format!("Cannot change {namespace} in a multi-document transaction.");
             return Err(Error::new(Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION, text));
         }
-        let patience = self.patience();
+        let lock_timeout = self.lock_timeout();
         // A build that begins now does not hear of what was written before it.
         let build = || found.shared.changes().map(|changes| changes.dictionary());
         let before = build();
         // Its own share would be in its way.
-        let was_inside = self.let_go(number);
+        let was_inside = self.release(number);
         let clock = &self.catalog.os().clock;
         let metadata = &found.shared.metadata;
         let guard = self.catalog.waiting(|| match metadata.try_write_arc() {
             Some(guard) => Ok(Some(guard)),
-            None => wait(&**clock, patience, || true, |slice| metadata.try_write_arc_for(slice)),
+            None => {
+                wait(&**clock, lock_timeout, || true, |slice| metadata.try_write_arc_for(slice))
+            }
         });
         let (guard, refusal) = match guard {
-            Ok(guard) => (guard, lock_timeout('X', namespace, patience)),
+            Ok(guard) => (guard, lock_timed_out('X', namespace, lock_timeout)),
             Err(ended) => (None, ended),
         };
         let current = self.catalog.collection(namespace);
@@ -444,7 +446,7 @@ impl Txn {
             },
             guard => {
                 drop(guard);
-                let is_back = is_same && self.come_back(number) && build() == before;
+                let is_back = is_same && self.reacquire(number) && build() == before;
                 if was_inside && !is_back {
                     // Somebody has changed what its writes were made for.
                     self.engine.kill();

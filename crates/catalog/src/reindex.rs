@@ -1,18 +1,18 @@
-//! `reIndex`: another storage shape for a collection's dictionaries, and writing them anew.
+//! `reIndex`: another storage shape for a collection's dictionaries, and rewriting them.
 //!
 //! From → to: the new options are committed under the collection's metadata lock, in the catalog's
 //! records and in the engine together [`Catalog::reshape_indexes`]; from then on what is written
 //! has the new shape. Then the engine rewrites what is stored, piece by piece, while reads and
 //! writes go on [`Catalog::rewrite_indexes`]. A crash in between leaves the new options and a
-//! dictionary of both shapes, which reads as before; another `reIndex` writes the rest anew.
+//! dictionary of both shapes, which reads as before; another `reIndex` rewrites the rest.
 
 use crate::build::{IndexSelector, clone_index, is_id_pattern, selected, with_indexes};
 use crate::catalog::{Catalog, not_found};
 use crate::collection::Collection;
+use crate::ddl_lock::{Check, lock_name};
 use crate::failure::from_engine;
 use crate::namespace::Namespace;
 use crate::shape::StorageOptions;
-use crate::turns::{Check, lock_name};
 use bson::raw::RawDocument;
 use engine::{DictionaryId, DictionaryOptions, Rewrite};
 use errors::{Code, Error, Result};
@@ -76,13 +76,13 @@ impl Catalog {
         if chosen.iter().any(|(_, dictionary)| *dictionary == collection.primary) {
             changed.options = collection.options.with_storage(change)?;
         }
-        let turn = self.turns.take(&mut txn);
+        let ddl_guard = self.ddl_lock.take(&mut txn);
         self.commit_changed(txn, changed)?;
-        drop((turn, guard));
+        drop((ddl_guard, guard));
         Ok(before)
     }
 
-    /// Writes indexes anew while reads and writes go on, at the engine's own pace. `report` is
+    /// Rewrites indexes while reads and writes go on, at the engine's own pace. `report` is
     /// told how far it is, several times a second, and ends it by an error: what is done then
     /// stays done.
     pub fn rewrite_indexes(

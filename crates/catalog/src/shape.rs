@@ -3,9 +3,7 @@
 //! Always true: what is asked for is honoured or refused. A compressor that is not built in is
 //! honoured by its nearest relative, which the reply says ([`substitution`]).
 
-use crate::catalog::Catalog;
-use crate::index::IndexSpec;
-use crate::options::{CollectionOptions, whole_number};
+use crate::values::whole_number;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use engine::{Compression, DictionaryOptions};
 use errors::{Code, Error, Result};
@@ -166,26 +164,6 @@ impl StorageOptions {
             fanout: self.fanout.unwrap_or(base.fanout),
             leaf_filter: base.leaf_filter,
         }
-    }
-}
-
-impl Catalog {
-    /// The shape of a new collection's documents.
-    pub(crate) fn shape_of_collection(&self, options: &CollectionOptions) -> DictionaryOptions {
-        let base = DictionaryOptions { leaf_filter: true, ..DictionaryOptions::default() };
-        options.storage.or(self.storage_defaults()).over(base)
-    }
-
-    /// The shape of a new index: its own, else the collection's for indexes, else the
-    /// collection's, else the server's.
-    pub(crate) fn shape_of_index(
-        &self,
-        collection: &CollectionOptions,
-        spec: &IndexSpec,
-    ) -> DictionaryOptions {
-        let base = DictionaryOptions { leaf_filter: spec.unique, ..DictionaryOptions::default() };
-        let inherited = collection.index_storage.or(collection.storage);
-        spec.storage.or(inherited).or(self.storage_defaults()).over(base)
     }
 }
 

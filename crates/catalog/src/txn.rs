@@ -8,11 +8,11 @@
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
 use crate::counts::{self, Stripe};
+use crate::ddl_lock::{METADATA_SLICE, WriterGuard};
 use crate::failure::from_engine;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::pending::{Names, Taken};
-use crate::turns::{METADATA_TURN, WriterGuard};
 use engine::{
     Cursor, DictionaryId, Direction, Durability, KeyRange, OnConflict, Snapshot, TxnOptions, Value,
 };
@@ -56,10 +56,10 @@ enum Client {
 }
 
 impl Client {
-    fn patience(self) -> Option<Duration> {
+    fn lock_timeout(self) -> Option<Duration> {
         match self {
             Self::Statement => None,
-            Self::Session(patience) | Self::Connection(_, patience) => Some(patience),
+            Self::Session(lock_timeout) | Self::Connection(_, lock_timeout) => Some(lock_timeout),
         }
     }
 }
@@ -109,28 +109,38 @@ impl Catalog {
     }
 
     /// Starts a session's transaction over several statements, on the state of `snapshot` or of
-    /// now. It waits `patience` for locks: what it waits for will mostly have been changed when it
-    /// comes, which is a conflict.
-    pub fn begin_clients(self: &Arc<Self>, snapshot: Option<&Snapshot>, patience: Duration) -> Txn {
-        let options = TxnOptions { on_conflict: OnConflict::Fail, lock_timeout: Some(patience) };
+    /// now. It waits `lock_timeout` for locks: what it waits for will mostly have been changed when
+    /// it comes, which is a conflict.
+    pub fn begin_clients(
+        self: &Arc<Self>,
+        snapshot: Option<&Snapshot>,
+        lock_timeout: Duration,
+    ) -> Txn {
+        let options =
+            TxnOptions { on_conflict: OnConflict::Fail, lock_timeout: Some(lock_timeout) };
         let engine = match snapshot {
             Some(snapshot) => self.engine().begin_at(options, snapshot),
             None => self.engine().begin(options),
         };
-        Txn::over(self, engine, Client::Session(patience))
+        Txn::over(self, engine, Client::Session(lock_timeout))
     }
 
-    /// Starts a connection's transaction over several statements. It waits `patience` for locks.
-    pub fn begin_bound(self: &Arc<Self>, isolation: Isolation, patience: Duration) -> Result<Txn> {
-        let with = |on_conflict| TxnOptions { on_conflict, lock_timeout: Some(patience) };
+    /// Starts a connection's transaction over several statements. It waits `lock_timeout` for
+    /// locks.
+    pub fn begin_bound(
+        self: &Arc<Self>,
+        isolation: Isolation,
+        lock_timeout: Duration,
+    ) -> Result<Txn> {
+        let with = |on_conflict| TxnOptions { on_conflict, lock_timeout: Some(lock_timeout) };
         let engine = match isolation {
             Isolation::Mvcc => self.engine().begin(with(OnConflict::Fail)),
             Isolation::ReadCommitted => self.engine().begin(with(OnConflict::Latest)),
             Isolation::Serializable => {
-                self.engine().begin_serializable(Some(patience)).map_err(from_engine)?
+                self.engine().begin_serializable(Some(lock_timeout)).map_err(from_engine)?
             }
         };
-        Ok(Txn::over(self, engine, Client::Connection(isolation, patience)))
+        Ok(Txn::over(self, engine, Client::Connection(isolation, lock_timeout)))
     }
 }
 
@@ -169,15 +179,15 @@ impl Txn {
     }
 
     /// How long it waits for locks.
-    pub(crate) fn patience(&self) -> Duration {
+    pub(crate) fn lock_timeout(&self) -> Duration {
         let of_engine = || self.catalog.engine().options().lock_timeout;
-        self.client.patience().unwrap_or_else(of_engine)
+        self.client.lock_timeout().unwrap_or_else(of_engine)
     }
 
     /// A change of metadata is short where no transaction makes it: nobody's statement, which the
     /// server repeats, waits for its end also where no lock is waited for.
-    fn least_patience(&self) -> Duration {
-        if self.is_clients() { Duration::ZERO } else { METADATA_TURN }
+    fn least_lock_timeout(&self) -> Duration {
+        if self.is_clients() { Duration::ZERO } else { METADATA_SLICE }
     }
 
     /// What a failed engine call means here. A session's transaction that found a lock taken has
@@ -193,11 +203,11 @@ impl Txn {
     }
 
     /// A statement of a connection's transaction begins: below `mvcc` it sees the newest state.
-    /// From now on locks are waited for `patience`.
-    pub fn begin_statement(&mut self, patience: Duration) {
+    /// From now on locks are waited for `lock_timeout`.
+    pub fn begin_statement(&mut self, lock_timeout: Duration) {
         let Client::Connection(isolation, _) = self.client else { return };
-        self.client = Client::Connection(isolation, patience);
-        self.engine.set_lock_timeout(patience);
+        self.client = Client::Connection(isolation, lock_timeout);
+        self.engine.set_lock_timeout(lock_timeout);
         if isolation != Isolation::Mvcc {
             self.engine.refresh_snapshot();
         }
@@ -282,9 +292,10 @@ impl Txn {
         if let Some(guard) = WriterGuard::try_enter(collection, self.is_clients()) {
             return Ok(guard);
         }
-        let patience = self.patience().max(self.least_patience());
+        let lock_timeout = self.lock_timeout().max(self.least_lock_timeout());
         let clock = &*self.catalog.os().clock;
-        self.catalog.waiting(|| WriterGuard::enter(clock, collection, patience, self.is_clients()))
+        self.catalog
+            .waiting(|| WriterGuard::enter(clock, collection, lock_timeout, self.is_clients()))
     }
 
     /// Reads a value: this transaction's own write, else its snapshot's.
@@ -460,18 +471,19 @@ impl Txn {
     }
 
     /// Gives its share of a collection's metadata back; says whether it had one.
-    pub(crate) fn let_go(&mut self, number: u64) -> bool {
+    pub(crate) fn release(&mut self, number: u64) -> bool {
         self.find_touched(number).is_some_and(|touched| touched.guard.take().is_some())
     }
 
-    /// Takes the share again that [`Txn::let_go`] gave back; false where somebody else was quicker.
-    pub(crate) fn come_back(&mut self, number: u64) -> bool {
+    /// Takes the share again that [`Txn::release`] gave back; false where somebody else was
+    /// quicker.
+    pub(crate) fn reacquire(&mut self, number: u64) -> bool {
         // Whoever is before it is done soon, or changes the collection.
-        let patience = self.patience().max(METADATA_TURN * 10);
+        let lock_timeout = self.lock_timeout().max(METADATA_SLICE * 10);
         let catalog = Arc::clone(&self.catalog);
         let Some(touched) = self.find_touched(number) else { return false };
         let clock = &*catalog.os().clock;
-        touched.guard = WriterGuard::enter(clock, &touched.base, patience, true).ok();
+        touched.guard = WriterGuard::enter(clock, &touched.base, lock_timeout, true).ok();
         let current = catalog.collection(&touched.base.namespace);
         touched.guard.is_some()
             && current.is_some_and(|current| Arc::ptr_eq(&current, &touched.base))

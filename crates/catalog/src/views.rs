@@ -78,8 +78,8 @@ fn name_and_pipeline(
 }
 
 impl Catalog {
-    /// Refuses a view that reaches itself, whose chain is too deep or that orders texts in another
-    /// way than a view it reads. Nothing else changes the catalog meanwhile.
+    /// Refuses a view that reaches itself, whose chain is too deep or that orders strings in
+    /// another way than a view it reads. Nothing else changes the catalog meanwhile.
     pub(crate) fn check_view(
         &self,
         namespace: &Namespace,

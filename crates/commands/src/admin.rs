@@ -28,13 +28,13 @@ pub(crate) mod users_info;
 pub(crate) mod validate;
 pub(crate) mod validate_db_metadata;
 
-use crate::crud::batch::Wanted;
+use crate::crud::batch::CursorOptions;
 use crate::fields::{Field, inner};
 use errors::{Code, Error, Result};
 
 /// `cursor: {batchSize}` of the commands that list things.
-pub(crate) fn parse_list_cursor(field: &Field<'_>, place: &str) -> Result<Wanted> {
-    let mut wanted = Wanted::default();
+pub(crate) fn parse_list_cursor(field: &Field<'_>, place: &str) -> Result<CursorOptions> {
+    let mut wanted = CursorOptions::default();
     for part in inner(field.document()?, place) {
         let part = part?;
         match part.name {

@@ -3,7 +3,7 @@
 use crate::arguments::Arguments;
 use crate::connection::Connection;
 use crate::fields::Field;
-use crate::profiler::Figures;
+use crate::profiler::OpFigures;
 use crate::registry::Command;
 use crate::service::{Request, Service};
 use crate::transactions::Checked;
@@ -64,7 +64,7 @@ pub(crate) struct Context<'a> {
     /// The state a read is to see, and its time, where the client wants to ask for it again.
     pub(crate) read_state: Option<(Timestamp, Snapshot)>,
     /// What it did, for the log and the profiler.
-    pub(crate) figures: Figures,
+    pub(crate) figures: OpFigures,
     /// Time it spent waiting because the client asked for it; no part of its duration.
     pub(crate) waited: Duration,
     /// What its thread had waited for before it began.
@@ -105,7 +105,7 @@ impl<'a> Context<'a> {
             hang_up: false,
             wait: None,
             read_state: None,
-            figures: Figures::default(),
+            figures: OpFigures::default(),
             waited: Duration::ZERO,
             waits_before: Waits::now(),
         }
@@ -125,7 +125,7 @@ impl<'a> Context<'a> {
     pub(crate) fn start_over(&mut self) {
         self.reply.clear();
         self.exhaust = None;
-        self.figures = Figures::default();
+        self.figures = OpFigures::default();
         self.statement_failed = false;
         if let Some(log) = &mut self.log {
             log.retried.clear();

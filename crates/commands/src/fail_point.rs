@@ -152,7 +152,7 @@ impl FailPoint {
 
 /// What a command that met a fail point has to do.
 #[derive(Default)]
-pub(crate) struct Met {
+pub(crate) struct FailPointHit {
     /// Wait so long first.
     pub(crate) block: Option<Duration>,
     /// Fail so.
@@ -223,7 +223,7 @@ impl FailPoints {
     }
 
     /// What the command at hand has to do, where it meets a fail point.
-    pub(crate) fn meet(&self, context: &Context<'_>) -> Option<Met> {
+    pub(crate) fn meet(&self, context: &Context<'_>) -> Option<FailPointHit> {
         if !self.any.load(Ordering::Relaxed) || context.command.name == "configureFailPoint" {
             return None;
         }
@@ -232,14 +232,14 @@ impl FailPoints {
         if !point.acts() {
             return None;
         }
-        let mut met = Met {
+        let mut hit = FailPointHit {
             block: point.block.filter(|_| point.blocks),
             hang_up: point.hang_up,
             write_concern_error: point.write_concern_error.clone(),
             labels: point.labels.clone(),
             error: None,
         };
-        met.error = match (point.kind, point.code) {
+        hit.error = match (point.kind, point.code) {
             (Kind::TimeOut, _) => {
                 Some(Error::new(Code::MAX_TIME_MS_EXPIRED, "operation exceeded time limit"))
             }
@@ -249,14 +249,14 @@ impl FailPoints {
                     Some(extra) => error.with_extra(extra.clone()),
                     None => error,
                 };
-                Some(labelled(error, met.labels.as_deref().unwrap_or_default()))
+                Some(labelled(error, hit.labels.as_deref().unwrap_or_default()))
             }
             (_, None) if point.hang_up => {
                 Some(Error::new(Code::HOST_UNREACHABLE, "closing the connection"))
             }
             _ => None,
         };
-        Some(met)
+        Some(hit)
     }
 }
 

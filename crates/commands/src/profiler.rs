@@ -5,7 +5,7 @@
 //! `sampleRate` are the server's. A filter takes the place of both. The log's "Slow query" needs no
 //! level.
 //!
-//! From → to: a command leaves its [`Figures`]; the thread knows what was looked at
+//! From → to: a command leaves its [`OpFigures`]; the thread knows what was looked at
 //! ([`Examined`]); both become one [`Entry`], in the log's words and in the profile's.
 //!
 //! Always true: an entry that cannot be written fails no operation; writing one makes none.
@@ -131,7 +131,7 @@ impl Profiler {
 
 /// What a command says of what it did.
 #[derive(Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct OpFigures {
     /// Documents in the reply's batch.
     pub(crate) returned: Option<u64>,
     /// The cursor that is left open, or the one the client named.
@@ -261,7 +261,7 @@ impl Entry<'_> {
 
     /// What the log and the profile have in common.
     fn add_figures(&self, to: &mut Document, yields: &str) {
-        let Figures { returned, inserted, matched, modified, deleted, .. } = self.context.figures;
+        let OpFigures { returned, inserted, matched, modified, deleted, .. } = self.context.figures;
         to.insert("command", shortened(self.command()));
         if let Some(originating) = &self.context.figures.originating {
             to.insert("originatingCommand", shortened(originating));

@@ -77,7 +77,7 @@ impl script::Host for ScriptHost {
         self.interrupt.clock.monotonic()
     }
 
-    fn rest(&self, time: Duration) {
+    fn sleep(&self, time: Duration) {
         self.interrupt.clock.sleep(time);
     }
 

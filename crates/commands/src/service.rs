@@ -11,7 +11,7 @@ use crate::crud::batch::Parked;
 use crate::diagnostics::build_info::FEATURE_VERSION;
 use crate::diagnostics::feature_version;
 use crate::diagnostics::parameters::Settings;
-use crate::fail_point::{FailPoints, Met};
+use crate::fail_point::{FailPointHit, FailPoints};
 use crate::fields::Field;
 use crate::host::{Host, LogEvent, Severity};
 use crate::index_advice::IndexAdvice;
@@ -25,7 +25,7 @@ use crate::replication::reply::{write_times, write_topology_of_error};
 use crate::replication::{ReplicaSetOptions, Replication, Role};
 use crate::reply::{Reply, write_error, write_labels};
 use crate::scripting::{ScriptHost, Scripting};
-use crate::transactions::{self, LIFETIME_SECONDS, LOCK_PATIENCE_MS, SessionState, bound, labels};
+use crate::transactions::{self, LIFETIME_SECONDS, LOCK_TIMEOUT_MS, SessionState, bound, labels};
 use crate::write_gate::WriteGate;
 use bson::{Document, RawBsonRef, RawDocument};
 use catalog::Catalog;
@@ -33,7 +33,7 @@ use errors::{Code, Error, Result};
 use limits::{Charge, Part};
 use os::Os;
 use parking_lot::{Condvar, Mutex};
-use query::{Repeats, TtlMonitor};
+use query::{DdlRetries, TtlMonitor};
 use session::{Checkouts, Cursors, Killed, Operations, SessionId, Sessions, Start};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -140,11 +140,11 @@ pub struct Service {
     pub(crate) cursors: Cursors<Parked>,
     /// Transactions and retryable writes, by session.
     pub(crate) numbered: Checkouts<SessionState>,
-    pub(crate) transactions: transactions::Figures,
+    pub(crate) transactions: transactions::TxnCounters,
     /// `transactionLifetimeLimitSeconds`.
     pub(crate) transaction_lifetime_secs: AtomicU64,
     /// `maxTransactionLockRequestTimeoutMillis`.
-    pub(crate) lock_patience_ms: AtomicU64,
+    pub(crate) lock_timeout_ms: AtomicU64,
     /// Server time, in seconds, at which old records of sessions are next looked for.
     next_forgetting: AtomicU64,
     pub(crate) cursor_timeout_ms: AtomicU64,
@@ -194,7 +194,7 @@ const FORGETTING_SECONDS: u64 = 300;
 /// Sessions, and the plans that queries have found, take at most one part in so many of clients' memory each.
 const SMALL_SHARE: u64 = 16;
 
-/// How long the expiry of documents rests where nobody says otherwise.
+/// How long the expiry of documents waits where nobody says otherwise.
 const TTL_SLEEP: Duration = Duration::from_mins(1);
 
 /// A server without the monitor serves on; the log tells why it has none.
@@ -260,9 +260,9 @@ impl Service {
             sessions,
             cursors: Cursors::default(),
             numbered: Checkouts::default(),
-            transactions: transactions::Figures::default(),
+            transactions: transactions::TxnCounters::default(),
             transaction_lifetime_secs: AtomicU64::new(LIFETIME_SECONDS),
-            lock_patience_ms: AtomicU64::new(LOCK_PATIENCE_MS),
+            lock_timeout_ms: AtomicU64::new(LOCK_TIMEOUT_MS),
             next_forgetting: AtomicU64::new(FORGETTING_SECONDS),
             cursor_timeout_ms: AtomicU64::new(Cursors::<Parked>::TIMEOUT.as_millis() as u64),
             next_connection: AtomicU64::new(1),
@@ -418,7 +418,7 @@ impl Service {
         let hosted = script::hosted_by(Arc::clone(&connection.script_host));
         let result = match self.fail_points.meet(&context) {
             None => execute(&mut context),
-            Some(met) => self.fail(met, &mut context),
+            Some(hit) => self.fail(hit, &mut context),
         };
         let admitted = limits::take_admitted();
         let durable = wait_for_disk(&context, result.is_ok());
@@ -476,13 +476,13 @@ impl Service {
     }
 
     /// Runs a command as a fail point wants it.
-    fn fail(&self, met: Met, context: &mut Context<'_>) -> Result<()> {
-        if let Some(time) = met.block {
+    fn fail(&self, hit: FailPointHit, context: &mut Context<'_>) -> Result<()> {
+        if let Some(time) = hit.block {
             self.block(context, time)?;
         }
-        context.hang_up = met.hang_up;
-        if let Some(error) = met.error {
-            context.labels_given = met.labels.is_some();
+        context.hang_up = hit.hang_up;
+        if let Some(error) = hit.error {
+            context.labels_given = hit.labels.is_some();
             // The labels that the code has by itself depend on the request's number.
             if let Ok((arguments, _)) = Arguments::parse(context.command, context.body) {
                 context.arguments = arguments;
@@ -490,13 +490,13 @@ impl Service {
             return Err(error);
         }
         let result = execute(context);
-        if let (Ok(()), Some(error)) = (&result, &met.write_concern_error) {
+        if let (Ok(()), Some(error)) = (&result, &hit.write_concern_error) {
             context.reply.bson("writeConcernError", &bson::Bson::Document(error.clone()));
             let own = || {
                 let code = Code(error.get_i32("code").unwrap_or(0));
                 labels::label_of_concern(context, code).map(str::to_owned).into_iter().collect()
             };
-            let labels: Vec<String> = met.labels.unwrap_or_else(own);
+            let labels: Vec<String> = hit.labels.unwrap_or_else(own);
             write_labels(&mut context.reply, &labels);
         }
         result
@@ -562,7 +562,7 @@ impl Service {
         self.keeps_history.load(Ordering::Relaxed)
     }
 
-    /// How long the expiry of documents rests between two passes.
+    /// How long the expiry of documents waits between two passes.
     pub(crate) fn set_ttl_sleep(&self, seconds: u64) {
         self.ttl_sleep_secs.store(seconds, Ordering::Relaxed);
         if let Some(monitor) = &*self.ttl.lock() {
@@ -877,7 +877,7 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
 /// written something.
 fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
     let before = catalog::thread_commits();
-    let mut repeats = Repeats::default();
+    let mut retries = DdlRetries::default();
     let result = loop {
         let result = (context.command.run)(context, fields);
         context.committed = catalog::thread_commits() != before;
@@ -889,7 +889,7 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
         match &result {
             Err(error)
                 if repeatable
-                    && repeats.again(
+                    && retries.again(
                         error,
                         &context.service.catalog,
                         &*context.connection.interrupt,

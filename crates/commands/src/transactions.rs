@@ -48,7 +48,7 @@ pub(crate) type Checked<'a> = CheckedOutState<'a, SessionState>;
 /// How long a transaction may be open, unless a parameter says otherwise.
 pub(crate) const LIFETIME_SECONDS: u64 = 60;
 /// How long a statement of a transaction waits for locks, unless a parameter says otherwise.
-pub(crate) const LOCK_PATIENCE_MS: u64 = 5;
+pub(crate) const LOCK_TIMEOUT_MS: u64 = 5;
 
 /// What a session's newest number stands for.
 pub(crate) struct SessionState {
@@ -77,7 +77,7 @@ pub(crate) struct Open {
 
 /// Figures for `serverStatus.transactions`.
 #[derive(Default)]
-pub(crate) struct Figures {
+pub(crate) struct TxnCounters {
     pub(crate) started: AtomicU64,
     pub(crate) committed: AtomicU64,
     pub(crate) aborted: AtomicU64,

@@ -2,11 +2,11 @@
 //!
 //! Always true: while the gate is closed no command of a client writes; those that were writing when
 //! it was to be closed have ended before it is. A writer that finds it open pays for two counters of
-//! its own lane and shares nothing with other writers; one that finds it closed waits for as long as
-//! its interrupt lets it.
+//! its own stripe and shares nothing with other writers; one that finds it closed waits for as long
+//! as its interrupt lets it.
 
 use errors::{Code, Error, Result};
-use os::{Clock, LANES, Padded, lane};
+use os::{Clock, Padded, STRIPES, stripe};
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -15,13 +15,13 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What is kept while the gate is closed.
-pub(crate) type Held = Box<dyn std::any::Any + Send>;
+pub(crate) type GateHold = Box<dyn std::any::Any + Send>;
 
 /// The gate.
 #[derive(Default)]
 pub(crate) struct WriteGate {
-    /// Commands that write now, by the lane of their thread.
-    writers: [Padded<AtomicU64>; LANES],
+    /// Commands that write now, by the stripe of their thread.
+    writers: [Padded<AtomicU64>; STRIPES],
     /// More than 0: closed, or about to be.
     closed: AtomicU64,
     /// Guards who closes and opens it.
@@ -34,30 +34,30 @@ pub(crate) struct WriteGate {
 #[derive(Default)]
 struct Locks {
     count: u64,
-    held: Option<Held>,
+    held: Option<GateHold>,
 }
 
 /// A command that writes; dropping it says that it is done.
 pub(crate) struct Writing<'a> {
     gate: &'a WriteGate,
-    lane: usize,
+    stripe: usize,
 }
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        self.gate.writers[self.lane].fetch_sub(1, Ordering::SeqCst);
+        self.gate.writers[self.stripe].fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl WriteGate {
     /// Waits for the gate to be open, as long as `check` lets it.
     pub(crate) fn enter(&self, check: impl Fn() -> Result<()>) -> Result<Writing<'_>> {
-        let lane = lane();
+        let stripe = stripe();
         loop {
             // The order decides: a writer is counted before it looks, and whoever closes the gate
             // says so before he counts.
-            self.writers[lane].fetch_add(1, Ordering::SeqCst);
-            let writing = Writing { gate: self, lane };
+            self.writers[stripe].fetch_add(1, Ordering::SeqCst);
+            let writing = Writing { gate: self, stripe };
             if self.closed.load(Ordering::SeqCst) == 0 {
                 return Ok(writing);
             }
@@ -76,18 +76,18 @@ impl WriteGate {
     }
 
     /// Closes the gate, once more where it is closed, and says how often it is now. The first time
-    /// waits up to `patience` for those who write, then takes what `hold` gives until it is opened.
+    /// waits up to `timeout` for those who write, then takes what `hold` gives until it is opened.
     pub(crate) fn close(
         &self,
         clock: &dyn Clock,
-        patience: Duration,
+        timeout: Duration,
         check: impl Fn() -> Result<()>,
-        hold: impl FnOnce() -> Result<Held>,
+        hold: impl FnOnce() -> Result<GateHold>,
     ) -> Result<u64> {
         let mut locks = self.locks.lock();
         if locks.count == 0 {
             self.closed.store(1, Ordering::SeqCst);
-            let held = self.wait_for_writers(clock, patience, check).and_then(|()| hold());
+            let held = self.wait_for_writers(clock, timeout, check).and_then(|()| hold());
             match held {
                 Ok(held) => locks.held = Some(held),
                 Err(error) => {
@@ -103,11 +103,11 @@ impl WriteGate {
     fn wait_for_writers(
         &self,
         clock: &dyn Clock,
-        patience: Duration,
+        timeout: Duration,
         check: impl Fn() -> Result<()>,
     ) -> Result<()> {
-        let deadline = clock.monotonic().saturating_add(patience);
-        while self.writers.iter().any(|lane| lane.load(Ordering::SeqCst) > 0) {
+        let deadline = clock.monotonic().saturating_add(timeout);
+        while self.writers.iter().any(|stripe| stripe.load(Ordering::SeqCst) > 0) {
             check()?;
             if clock.monotonic() >= deadline {
                 return Err(Error::new(
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "what is held may fail")]
-    fn nothing() -> Result<Held> {
+    fn nothing() -> Result<GateHold> {
         Ok(Box::new(()))
     }
 

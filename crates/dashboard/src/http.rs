@@ -4,7 +4,7 @@
 //! for [`HEADER_TIME`] is closed; a header is at most [`MAX_HEADER_BYTES`]; bodies are not read.
 
 use crate::site::Site;
-use crate::{ShowValues, Source};
+use crate::{ShowValues, StatusSource};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
@@ -30,8 +30,8 @@ const HEADER_TIME: Duration = Duration::from_secs(30);
 /// Room for a request line and its headers.
 const MAX_HEADER_BYTES: usize = 16 << 10;
 
-/// The rest after an accept that failed, for want of descriptors perhaps.
-const REST: Duration = Duration::from_millis(100);
+/// The wait after an accept that failed, for want of descriptors perhaps.
+const RETRY: Duration = Duration::from_millis(100);
 
 /// A running status port. Dropping it ends it.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl StatusPort {
         listeners: Vec<TcpListener>,
         names: Vec<String>,
         show_values: ShowValues,
-        source: Arc<dyn Source>,
+        source: Arc<dyn StatusSource>,
     ) -> io::Result<Self> {
         for listener in &listeners {
             listener.set_nonblocking(true)?;
@@ -97,7 +97,7 @@ async fn accept(listener: TcpListener, room: Arc<Semaphore>, site: Arc<Site>) {
                     drop(place);
                 });
             }
-            Err(_) => tokio::time::sleep(REST).await,
+            Err(_) => tokio::time::sleep(RETRY).await,
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The status port: a page that shows every second of the server's life, its data, and `/metrics`.
 //!
 //! What is always true:
-//! 1. It asks the server through [`Source`], by commands that a client could send, from a list that
-//!    is written in [`mod@site`]; it can change nothing.
+//! 1. It asks the server through [`StatusSource`], by commands that a client could send, from a
+//!    list that is written in [`mod@site`]; it can change nothing.
 //! 2. One thread serves it, one request at a time: whatever is asked here, a database with two
 //!    processors keeps one. Connections, headers and time are bounded.
 //! 3. A request must name a host that is an address, `localhost` or a name it was told: a page of
@@ -22,7 +22,7 @@ pub use redact::ShowValues;
 use bson::{Document, RawDocumentBuf};
 
 /// What the page is drawn from.
-pub trait Source: Send + Sync {
+pub trait StatusSource: Send + Sync {
     /// Runs a command as a client's request to `database`; the reply, or MongoDB's error document.
     fn command(&self, database: &str, command: &Document) -> RawDocumentBuf;
 

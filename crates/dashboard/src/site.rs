@@ -13,7 +13,7 @@
 //! ask, even if that could not read the answer, for the asking costs the server work.
 
 use crate::redact::{self, ShowValues};
-use crate::{Source, json};
+use crate::{StatusSource, json};
 use bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -39,14 +39,14 @@ const JSON: &str = "application/json; charset=utf-8";
 pub(crate) struct Site {
     names: Vec<String>,
     show_values: ShowValues,
-    source: Arc<dyn Source>,
+    source: Arc<dyn StatusSource>,
 }
 
 impl Site {
     pub(crate) fn new(
         names: Vec<String>,
         show_values: ShowValues,
-        source: Arc<dyn Source>,
+        source: Arc<dyn StatusSource>,
     ) -> Self {
         Self { names, show_values, source }
     }
@@ -261,7 +261,7 @@ mod tests {
     #[derive(Default)]
     struct Echo(Mutex<Vec<String>>);
 
-    impl Source for Echo {
+    impl StatusSource for Echo {
         fn command(&self, database: &str, command: &Document) -> RawDocumentBuf {
             self.0.lock().push(format!("{database} {command}"));
             let mut reply = command.clone();
@@ -305,7 +305,7 @@ mod tests {
         show: ShowValues,
     ) -> (Response<Full<Bytes>>, Vec<String>) {
         let echo = Arc::new(Echo::default());
-        let source = Arc::clone(&echo) as Arc<dyn Source>;
+        let source = Arc::clone(&echo) as Arc<dyn StatusSource>;
         let site = Site::new(vec!["db.example".to_owned()], show, source);
         let request = Request::builder().method(method).uri(path);
         let request =

@@ -1,5 +1,5 @@
 //! Work nobody waits for: draining memtables and merging, checkpoints, the cleaner; the log's
-//! thread and the keeper are in `housekeeping`.
+//! thread and the maintenance thread are in `maintenance`.
 //!
 //! ```text
 //!  fern-flush-N     the queue of trees with work, largest debt first, several in one tree where
@@ -28,41 +28,42 @@ use std::time::Duration;
 
 /// How long a flusher waits for what no unit of the queue will tell it of.
 const MOMENT: Duration = Duration::from_millis(1);
-/// How long a flusher that is not needed rests before it looks again.
+/// How long a flusher that is not needed waits before it looks again.
 const SPARE: Duration = Duration::from_millis(10);
 /// A second flusher helps with what is so much over its budget (1000 is at it). One that works on
 /// evenly disturbs others less than two that come and go.
 const NEEDS_HELP: u64 = 3000;
-/// A unit gives way to readers who have waited for the disk for one part in so many of its time…
-const WAITED_MUCH: u64 = 4;
-/// …for so many times as long as it took…
-const GIVEN_WAY: u64 = 3;
-/// …and for so long after, in microseconds, no second flusher helps.
-const ALONE_US: u64 = 200_000;
-/// The longest rest for readers, in microseconds.
-const LONGEST_WAY_US: u64 = 1_000_000;
-/// Bytes that the cleaner at rest may leave to the next checkpoint: it frees more than a period's
-/// work usually does, and the file must not grow by that.
+/// Background work backs off for foreground reads when readers waited for the disk for more than
+/// this fraction (one in so many) of the time that the unit took.
+const READ_WAIT_SHARE: u64 = 4;
+/// The back-off for foreground reads, as a multiple of the time that the unit took.
+const READ_BACKOFF_FACTOR: u64 = 3;
+/// Time after a back-off, in microseconds, in which no second flusher helps.
+const SINGLE_FLUSHER_US: u64 = 200_000;
+/// The longest back-off for foreground reads, in microseconds.
+const MAX_READ_BACKOFF_US: u64 = 1_000_000;
+/// Bytes that the cleaner of an idle engine may leave to the next checkpoint: it frees more than a
+/// period's work usually does, and the file must not grow by that.
 const CLEANED_MUCH: u64 = 256 << 20;
-/// How long a flusher rests after a failure before it tries again.
+/// How long a flusher waits after a failure before it tries again.
 const RETRY: Duration = Duration::from_millis(200);
 
 /// A dictionary is *waiting* while its tree may have a unit nobody is at; taking a unit leaves it
 /// waiting, for several workers can be in one tree. It is *blocked* from the moment a worker finds
-/// that others are at all there is, until one of them is done; and *put off* where there is a merge
-/// to do beside those that are being done, until somebody in any tree is done.
+/// that others are at all there is, until one of them is done; and *deferred* where there is a
+/// merge to do beside those that are being done, until somebody in any tree is done.
 #[derive(Default)]
 struct Queue {
     /// With the number of the event that last said there may be work: what a worker finds holds
     /// only if there was none since it looked.
     waiting: BTreeMap<u64, u64>,
     blocked: BTreeSet<u64>,
-    put_off: BTreeSet<u64>,
+    deferred: BTreeSet<u64>,
     /// How many are at work in which tree.
     running: BTreeMap<u64, u32>,
     events: u64,
-    /// How often a worker has left a tree that it did not put off.
-    left: u64,
+    /// Units that ended, however they ended, but for those that were deferred.
+    units_ended: u64,
     /// Where the next look begins.
     look_from: u64,
     stop: bool,
@@ -72,15 +73,15 @@ struct Queue {
 /// comparing all would take longer than the unit, and keep whoever has news for the queue waiting.
 const COMPARED: usize = 256;
 
-/// How a worker found a tree.
+/// How a worker's attempt at a unit ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Left {
+enum UnitOutcome {
     /// It did a unit, or failed to: there may be more.
     Done,
     /// Others are at all there is.
     Busy,
     /// There are merges, and others are at as many as may be.
-    PutOff,
+    Deferred,
     Nothing,
 }
 
@@ -90,18 +91,18 @@ impl Queue {
         self.events += 1;
         self.waiting.insert(dictionary, self.events);
         self.blocked.remove(&dictionary);
-        self.put_off.remove(&dictionary);
+        self.deferred.remove(&dictionary);
     }
 
     fn remove(&mut self, dictionary: u64) {
         self.waiting.remove(&dictionary);
         self.blocked.remove(&dictionary);
-        self.put_off.remove(&dictionary);
+        self.deferred.remove(&dictionary);
     }
 
     fn ready(&self) -> impl Iterator<Item = u64> {
         let waiting = self.waiting.keys().copied();
-        waiting.filter(|id| !self.blocked.contains(id) && !self.put_off.contains(id))
+        waiting.filter(|id| !self.blocked.contains(id) && !self.deferred.contains(id))
     }
 
     /// The trees to choose from: all that are ready, or, where they are many, some in turn.
@@ -109,82 +110,85 @@ impl Queue {
         if self.waiting.len() <= COMPARED {
             return self.ready().collect();
         }
-        let is_ready = |id: &u64| !self.blocked.contains(id) && !self.put_off.contains(id);
+        let is_ready = |id: &u64| !self.blocked.contains(id) && !self.deferred.contains(id);
         let (behind, ahead) =
             (self.waiting.range(..self.look_from), self.waiting.range(self.look_from..));
         let in_turn = ahead.chain(behind).map(|(id, _)| *id);
         let choice: Vec<u64> = in_turn.filter(is_ready).take(COMPARED).collect();
+        debug_assert!(choice.len() <= COMPARED, "what one choice looks at is bounded");
         self.look_from = choice.last().map_or(0, |last| last.wrapping_add(1));
         choice
     }
 
-    fn enter(&mut self, dictionary: u64) -> Visit {
+    fn enter(&mut self, dictionary: u64) -> TreeLease {
         *self.running.entry(dictionary).or_default() += 1;
         let event = self.waiting.get(&dictionary).copied().unwrap_or_default();
-        Visit { dictionary, event, left: self.left }
+        TreeLease { dictionary, event, units_ended: self.units_ended }
     }
 
     /// Says whether the worker has to look again by itself: nobody will tell it.
-    fn leave(&mut self, visit: &Visit, left: Left) -> bool {
-        let Visit { dictionary, event, left: seen } = *visit;
+    fn leave(&mut self, lease: &TreeLease, outcome: UnitOutcome) -> bool {
+        let TreeLease { dictionary, event, units_ended: seen } = *lease;
+        debug_assert!(self.running.contains_key(&dictionary), "who leaves has entered");
         let others = self.running.get(&dictionary).map_or(0, |count| count.saturating_sub(1));
         match others {
             0 => self.running.remove(&dictionary),
             _ => self.running.insert(dictionary, others),
         };
         let news = self.waiting.get(&dictionary) != Some(&event);
-        if left != Left::PutOff {
-            self.left += 1;
-            self.put_off.clear();
+        if outcome != UnitOutcome::Deferred {
+            self.units_ended += 1;
+            self.deferred.clear();
         }
-        match left {
-            Left::Done => self.add(dictionary),
-            Left::PutOff if self.left == seen => {
-                self.put_off.insert(dictionary);
+        match outcome {
+            UnitOutcome::Done => self.add(dictionary),
+            UnitOutcome::Deferred if self.units_ended == seen => {
+                self.deferred.insert(dictionary);
             }
-            Left::Busy if others > 0 && !news => {
+            UnitOutcome::Busy if others > 0 && !news => {
                 self.blocked.insert(dictionary);
             }
-            Left::Busy if others == 0 => {
+            UnitOutcome::Busy if others == 0 => {
                 // Whoever waits to be told that the last of them is done would wait for good.
                 self.blocked.remove(&dictionary);
             }
-            Left::Nothing if !news => self.remove(dictionary),
-            Left::Busy | Left::PutOff | Left::Nothing => {}
+            UnitOutcome::Nothing if !news => self.remove(dictionary),
+            UnitOutcome::Busy | UnitOutcome::Deferred | UnitOutcome::Nothing => {}
         }
         // An insert into a sealed memtable is ending, or somebody outside the queue is at work.
-        left == Left::Busy && others == 0 && !news
+        outcome == UnitOutcome::Busy && others == 0 && !news
     }
 }
 
 /// What there is for a worker.
 enum Job {
     /// A tree to do a unit in.
-    Unit(Found, Visit, Effort),
+    Unit(Found, TreeLease, Effort),
     /// Others are enough for what there is.
     Spare,
 }
 
-/// A worker's stay in a tree.
-struct Visit {
+/// A worker's right to do one unit in a tree.
+struct TreeLease {
     dictionary: u64,
     /// The last that was heard of the tree before.
     event: u64,
-    /// How often workers had left trees before.
-    left: u64,
+    /// `Queue::units_ended` when the unit began.
+    units_ended: u64,
 }
 
 /// The queue of background work, and the threads that serve it.
 #[derive(Default)]
 pub(crate) struct Jobs {
     queue: Mutex<Queue>,
-    /// Flushers wait here for work…
+    /// Flushers wait here for work.
     changed: Condvar,
-    /// …and everybody who rests whether or not there is work, here: work wakes nobody else.
-    resting: Condvar,
+    /// Threads that pause whether or not there is work wait here: new work does not wake them.
+    pausing: Condvar,
     threads: Mutex<Vec<JoinHandle>>,
-    /// Until when units rest for readers, in microseconds of the monotonic clock.
-    gives_way_until: AtomicU64,
+    /// Until when background work backs off for foreground reads, in microseconds of the monotonic
+    /// clock.
+    read_backoff_until: AtomicU64,
     /// The last unit of background work found the disk full.
     no_space: AtomicBool,
     /// The log's end when the last checkpoint was begun.
@@ -214,7 +218,7 @@ impl Jobs {
     pub(crate) fn stop(&self) {
         self.queue.lock().stop = true;
         self.changed.notify_all();
-        self.resting.notify_all();
+        self.pausing.notify_all();
     }
 
     /// There is work in the queue, or everything stops.
@@ -237,18 +241,18 @@ impl Jobs {
         queue.running.len() + queue.waiting.keys().filter(idle).count()
     }
 
-    /// Rests until there is work, the time is over, or everything stops.
-    fn rest(&self, time: Duration) {
+    /// Waits until there is work, the time is over, or everything stops.
+    fn wait_for_work(&self, time: Duration) {
         let mut queue = self.queue.lock();
         if !queue.stop && queue.ready().next().is_none() {
-            let waits = !queue.put_off.is_empty();
+            let waits = !queue.deferred.is_empty();
             let _ = self.changed.wait_for(&mut queue, if waits { SPARE } else { time });
-            queue.put_off.clear();
+            queue.deferred.clear();
         }
     }
 
-    /// Rests although there is work, until others may be too few for it.
-    fn rest_as_spare(&self) {
+    /// Waits although there is work, until others may be too few for it.
+    fn wait_as_spare(&self) {
         let mut queue = self.queue.lock();
         if !queue.stop {
             let _ = self.changed.wait_for(&mut queue, SPARE);
@@ -256,11 +260,11 @@ impl Jobs {
     }
 
     /// A worker leaves a tree. May wait a moment.
-    fn leave(&self, visit: &Visit, left: Left) {
+    fn leave(&self, lease: &TreeLease, outcome: UnitOutcome) {
         let mut queue = self.queue.lock();
-        if queue.leave(visit, left) && !queue.stop {
+        if queue.leave(lease, outcome) && !queue.stop {
             let _ = self.changed.wait_for(&mut queue, MOMENT);
-        } else if left == Left::Done {
+        } else if outcome == UnitOutcome::Done {
             self.changed.notify_one();
         }
     }
@@ -292,14 +296,14 @@ impl Environment {
             last.store(now, Ordering::Relaxed);
         }
         self.spawn("fern-log", Self::run_log)?;
-        self.spawn("fern-keeper", Self::run_keeper)?;
+        self.spawn("fern-maintain", Self::run_maintenance)?;
         self.spawn("fern-checkpoint", Self::run_checkpoints)
     }
 
     /// Ends the threads, at their next unit, and waits for that.
     pub(crate) fn stop_threads(&self) {
         self.jobs.stop();
-        self.log.bell.ring();
+        self.log.wake.notify();
         self.jobs.join();
         self.trees.readers.stop();
     }
@@ -310,14 +314,15 @@ impl Environment {
             let _watch = StopOnPanic(&environment.health);
             run(&environment);
         });
-        let thread = self.os.spawner.spawn(name, job).map_err(|e| Error::Io(e.to_string()))?;
+        let thread =
+            self.os.spawner.spawn(name, job).map_err(|e| Error::Io(e.to_string().into()))?;
         self.jobs.threads.lock().push(thread);
         Ok(())
     }
 
     fn run_checkpoints(&self) {
         while !self.jobs.stopping() {
-            self.jobs.rest_quietly(Duration::from_millis(200));
+            self.jobs.pause(Duration::from_millis(200));
             if self.is_checkpoint_due() && self.has_changed() {
                 self.report("write a checkpoint", self.checkpoint());
             }
@@ -336,23 +341,23 @@ impl Environment {
                     } else if self.is_clean_due() {
                         self.report("clean", self.clean());
                     } else {
-                        self.jobs.rest(RETRY);
+                        self.jobs.wait_for_work(RETRY);
                     }
                 }
                 Err(error) => {
                     self.report("drain and merge", Err(error));
-                    self.jobs.rest_quietly(RETRY);
+                    self.jobs.pause(RETRY);
                 }
             }
         }
     }
 
-    /// After a unit of `busy` microseconds in which readers have `waited` for the disk: they have it
-    /// to themselves for some time. Merging makes reads cheaper later; now it stands in their way.
+    /// After a unit of `busy` microseconds in which readers have `waited` for the disk: no unit
+    /// is begun for some time. Merging makes reads cheaper later, but now competes with them.
     /// Counts for nothing where memory fills ([`Environment::take_job`]).
-    fn give_way(&self, busy: u64, waited: u64) {
-        if let Some(rest) = rest_for_readers(busy, waited) {
-            self.jobs.gives_way_until.fetch_max(self.now_us() + rest, Ordering::Relaxed);
+    fn back_off_for_reads(&self, busy: u64, waited: u64) {
+        if let Some(backoff) = read_backoff(busy, waited) {
+            self.jobs.read_backoff_until.fetch_max(self.now_us() + backoff, Ordering::Relaxed);
         }
     }
 
@@ -360,7 +365,7 @@ impl Environment {
     pub(crate) fn step(&self) -> Result<bool> {
         self.health.check_running()?;
         self.prepare_log()?;
-        self.keep_house()?;
+        self.maintenance_tick()?;
         let unsynced = self.wal().synced_lsn() < self.wal().next_lsn();
         if self.is_due(&self.jobs.last_log_flush, self.options.log_flush_period) {
             self.flush_log()?;
@@ -400,10 +405,10 @@ impl Environment {
 
     /// Does one unit of the heaviest tree's work; false where no tree has any.
     pub(crate) fn work_once(&self) -> Result<bool> {
-        let (dictionary, visit, effort) = match self.take_job() {
-            Some(Job::Unit(dictionary, visit, effort)) => (dictionary, visit, effort),
+        let (dictionary, lease, effort) = match self.take_job() {
+            Some(Job::Unit(dictionary, lease, effort)) => (dictionary, lease, effort),
             Some(Job::Spare) => {
-                self.jobs.rest_as_spare();
+                self.jobs.wait_as_spare();
                 return Ok(true);
             }
             None => return Ok(false),
@@ -412,13 +417,13 @@ impl Environment {
         let (waited, own) = (self.cache.waited_for_disk(), Waits::now());
         let worked = self.work_on(&dictionary, effort);
         self.account(&dictionary);
-        let left = match worked {
-            Ok(Progress::Idle) => Left::Nothing,
-            Ok(Progress::Busy) => Left::Busy,
-            Ok(Progress::PutOff) => Left::PutOff,
-            Ok(Progress::Done(_)) | Err(_) => Left::Done,
+        let outcome = match worked {
+            Ok(Progress::Idle) => UnitOutcome::Nothing,
+            Ok(Progress::Busy) => UnitOutcome::Busy,
+            Ok(Progress::Deferred) => UnitOutcome::Deferred,
+            Ok(Progress::Done(_)) | Err(_) => UnitOutcome::Done,
         };
-        self.jobs.leave(&visit, left);
+        self.jobs.leave(&lease, outcome);
         match worked {
             Ok(progress) => {
                 let drained = match progress {
@@ -430,7 +435,10 @@ impl Environment {
                 let busy = self.now_us().saturating_sub(started);
                 self.memory.worked(drained, busy);
                 let own = Waits::now().since(own).of(Wait::DiskRead).as_micros() as u64;
-                self.give_way(busy, self.cache.waited_for_disk().saturating_sub(waited + own));
+                self.back_off_for_reads(
+                    busy,
+                    self.cache.waited_for_disk().saturating_sub(waited + own),
+                );
                 self.jobs.no_space.store(false, Ordering::Relaxed);
                 Ok(true)
             }
@@ -445,7 +453,7 @@ impl Environment {
 
     /// The waiting dictionary with the largest debt, of those to choose from. Where writers will not
     /// soon be slowed, nothing
-    /// while readers are given way, and nothing beside others at work unless a tree is far over its
+    /// during a back-off for reads, and nothing beside others at work unless a tree is far over its
     /// budget or nobody uses the engine: otherwise one flusher is enough, and the other cores are
     /// the clients'. While half of the flushers merge the others do not, unless nobody uses the
     /// engine: a second's writes wait for drains meanwhile.
@@ -468,24 +476,23 @@ impl Environment {
             queue.remove(id);
         }
         let ((_, urgency), dictionary) = heaviest?;
-        let (now, until) = (self.now_us(), self.jobs.gives_way_until.load(Ordering::Relaxed));
-        let alone = (urgency < NEEDS_HELP && !self.is_at_rest()) || now < until + ALONE_US;
+        let (now, until) = (self.now_us(), self.jobs.read_backoff_until.load(Ordering::Relaxed));
+        let alone = (urgency < NEEDS_HELP && !self.is_idle()) || now < until + SINGLE_FLUSHER_US;
         let spare = now < until || (!queue.running.is_empty() && alone);
         if spare && !self.is_memory_filling() {
             return Some(Job::Spare);
         }
-        let effort = if self.is_at_rest() { Effort::Needed } else { Effort::Paced };
-        let visit = queue.enter(dictionary.id);
+        let effort = if self.is_idle() { Effort::Needed } else { Effort::Paced };
+        let lease = queue.enter(dictionary.id);
         // Another worker may find something too, in this tree or in another one.
         self.jobs.changed.notify_one();
-        Some(Job::Unit(dictionary, visit, effort))
+        Some(Job::Unit(dictionary, lease, effort))
     }
 
     /// The cleaner's period is over, or nobody uses the engine and there is more to clean.
     fn is_clean_due(&self) -> bool {
         let more = self.jobs.cleaned.load(Ordering::Relaxed) && self.options.is_cleaning();
-        self.is_due(&self.jobs.last_clean, self.options.cleaner_period)
-            || (more && self.is_at_rest())
+        self.is_due(&self.jobs.last_clean, self.options.cleaner_period) || (more && self.is_idle())
     }
 
     /// The cleaner: drains what lies in buffers for long, a little at a time.
@@ -495,7 +502,7 @@ impl Environment {
         let mut all = self.directory.all();
         let idle_work = |dictionary: &Arc<Dictionary>| {
             let debt = dictionary.tree.debt();
-            (debt.buffered_bytes, debt.garbage_entries, debt.light_bytes)
+            (debt.buffered_bytes, debt.garbage_entries, debt.lightly_compressed_bytes)
         };
         all.retain(|dictionary| idle_work(dictionary) != (0, 0, 0));
         all.sort_by_key(|dictionary| std::cmp::Reverse(idle_work(dictionary)));
@@ -533,7 +540,7 @@ impl Environment {
             self.wal().next_lsn().saturating_sub(self.jobs.checkpointed.load(Ordering::Relaxed));
         let cleaned = || {
             let dropped = self.jobs.dropped.load(Ordering::Relaxed);
-            self.is_at_rest() && self.blocks.dropped_bytes() > dropped + CLEANED_MUCH
+            self.is_idle() && self.blocks.dropped_bytes() > dropped + CLEANED_MUCH
         };
         let wants_space = || self.wants_space();
         if !period.is_zero() && (grown > self.options.tuning.log_cap || cleaned() || wants_space())
@@ -569,8 +576,8 @@ impl Drop for StopOnPanic<'_> {
 }
 
 /// How long no unit is begun after one of `busy` microseconds in which readers have `waited`.
-fn rest_for_readers(busy: u64, waited: u64) -> Option<u64> {
-    (waited > busy / WAITED_MUCH).then(|| (busy * GIVEN_WAY).min(LONGEST_WAY_US))
+fn read_backoff(busy: u64, waited: u64) -> Option<u64> {
+    (waited > busy / READ_WAIT_SHARE).then(|| (busy * READ_BACKOFF_FACTOR).min(MAX_READ_BACKOFF_US))
 }
 
 /// What frees memory comes first, then what is most over its budget.
@@ -580,11 +587,11 @@ fn urgency(dictionary: &Dictionary) -> (u64, u64) {
 }
 
 impl Jobs {
-    /// Rests whether or not there is work.
-    pub(crate) fn rest_quietly(&self, time: Duration) {
+    /// Waits whether or not there is work.
+    pub(crate) fn pause(&self, time: Duration) {
         let mut queue = self.queue.lock();
         if !queue.stop {
-            let _ = self.resting.wait_for(&mut queue, time);
+            let _ = self.pausing.wait_for(&mut queue, time);
         }
     }
 }
@@ -597,12 +604,12 @@ mod tests {
     fn queue_forgets_no_work_that_came_while_a_worker_looked() {
         let mut queue = Queue::default();
         queue.add(7);
-        let visit = queue.enter(7);
+        let lease = queue.enter(7);
         queue.add(7);
-        assert!(!queue.leave(&visit, Left::Nothing));
+        assert!(!queue.leave(&lease, UnitOutcome::Nothing));
         assert_eq!(queue.ready().collect::<Vec<_>>(), [7], "sealed after the worker had looked");
-        let visit = queue.enter(7);
-        assert!(!queue.leave(&visit, Left::Nothing));
+        let lease = queue.enter(7);
+        assert!(!queue.leave(&lease, UnitOutcome::Nothing));
         assert_eq!((queue.ready().count(), queue.running.len()), (0, 0));
     }
 
@@ -613,7 +620,7 @@ mod tests {
         let all: Vec<u64> = queue.ready().collect();
         assert_eq!([queue.choice(), queue.choice()], [all.clone(), all], "few are all compared");
         (0..10_000).for_each(|id| queue.add(id));
-        queue.put_off.insert(77);
+        queue.deferred.insert(77);
         let turns = 10_000_usize.div_ceil(COMPARED);
         let mut looked_at = BTreeSet::new();
         for _ in 0..turns {
@@ -622,7 +629,7 @@ mod tests {
             looked_at.extend(choice);
         }
         assert_eq!(looked_at.len(), 9_999);
-        assert!(!looked_at.contains(&77), "it is put off");
+        assert!(!looked_at.contains(&77), "it is deferred");
         queue.add(u64::MAX);
         queue.look_from = u64::MAX;
         assert_eq!(queue.choice()[..3], [u64::MAX, 0, 1], "around the end");
@@ -633,15 +640,15 @@ mod tests {
         let mut queue = Queue::default();
         queue.add(7);
         let (first, second) = (queue.enter(7), queue.enter(7));
-        assert!(!queue.leave(&second, Left::Busy));
+        assert!(!queue.leave(&second, UnitOutcome::Busy));
         assert_eq!(queue.ready().count(), 0, "nothing to take until the first is done");
         let third = queue.enter(7);
-        assert!(!queue.leave(&first, Left::Done));
+        assert!(!queue.leave(&first, UnitOutcome::Done));
         assert_eq!(queue.ready().count(), 1);
-        assert!(!queue.leave(&third, Left::Busy), "the first was done since it looked");
+        assert!(!queue.leave(&third, UnitOutcome::Busy), "the first was done since it looked");
         assert_eq!(queue.ready().count(), 1);
         let alone = queue.enter(7);
-        assert!(queue.leave(&alone, Left::Busy), "nobody else will tell it");
+        assert!(queue.leave(&alone, UnitOutcome::Busy), "nobody else will tell it");
     }
 
     #[test]
@@ -650,24 +657,24 @@ mod tests {
         queue.add(7);
         queue.add(8);
         let (merging, other) = (queue.enter(7), queue.enter(8));
-        assert!(!queue.leave(&other, Left::PutOff));
+        assert!(!queue.leave(&other, UnitOutcome::Deferred));
         assert_eq!(queue.ready().collect::<Vec<_>>(), [7], "nothing to do in 8 for now");
         queue.add(8);
         assert_eq!(queue.ready().count(), 2, "there is a memtable to drain");
         let (other, late) = (queue.enter(8), queue.enter(8));
-        assert!(!queue.leave(&other, Left::PutOff));
-        assert!(!queue.leave(&merging, Left::Done));
+        assert!(!queue.leave(&other, UnitOutcome::Deferred));
+        assert!(!queue.leave(&merging, UnitOutcome::Done));
         assert_eq!(queue.ready().count(), 2);
-        assert!(!queue.leave(&late, Left::PutOff));
+        assert!(!queue.leave(&late, UnitOutcome::Deferred));
         assert_eq!(queue.ready().count(), 2, "the merge ended after it had looked");
     }
 
     #[test]
     fn units_rest_only_for_readers_who_wait_much() {
-        assert_eq!(rest_for_readers(40_000, 10_000), None);
-        assert_eq!(rest_for_readers(40_000, 10_001), Some(120_000));
-        assert_eq!(rest_for_readers(9_000_000, 80_000_000), Some(LONGEST_WAY_US));
-        assert_eq!(rest_for_readers(0, 0), None, "nobody was there");
+        assert_eq!(read_backoff(40_000, 10_000), None);
+        assert_eq!(read_backoff(40_000, 10_001), Some(120_000));
+        assert_eq!(read_backoff(9_000_000, 80_000_000), Some(MAX_READ_BACKOFF_US));
+        assert_eq!(read_backoff(0, 0), None, "nobody was there");
     }
 
     #[test]
@@ -675,8 +682,8 @@ mod tests {
         let mut queue = Queue::default();
         queue.add(7);
         let (first, second) = (queue.enter(7), queue.enter(7));
-        assert!(!queue.leave(&second, Left::Busy));
-        assert!(queue.leave(&first, Left::Busy), "it was not at work either");
+        assert!(!queue.leave(&second, UnitOutcome::Busy));
+        assert!(queue.leave(&first, UnitOutcome::Busy), "it was not at work either");
         assert_eq!(queue.ready().count(), 1, "nobody will tell of the insert's end");
     }
 
@@ -700,9 +707,9 @@ mod tests {
         let jobs = Jobs::default();
         let long = Duration::from_secs(20);
         std::thread::scope(|scope| {
-            let log = scope.spawn(|| jobs.rest_quietly(long));
+            let log = scope.spawn(|| jobs.pause(long));
             std::thread::sleep(Duration::from_millis(50));
-            let flusher = scope.spawn(|| jobs.rest(long));
+            let flusher = scope.spawn(|| jobs.wait_for_work(long));
             std::thread::sleep(Duration::from_millis(50));
             jobs.queue(1);
             for _ in 0..100 {

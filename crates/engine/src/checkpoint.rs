@@ -14,8 +14,8 @@
 //! A crash anywhere shows the checkpoint before, and a log that reaches back to it. See
 //! `docs/flows/checkpoint.md`.
 
-use crate::checkpoint_root::{CheckpointRoot, DictionaryImage, QUIET, Said};
-use crate::checkpoint_stats::Course;
+use crate::checkpoint_root::{CheckpointDigest, CheckpointRoot, DictionaryImage, QUIESCENT};
+use crate::checkpoint_stats::CheckpointTimings;
 use crate::dictionary::Dictionary;
 use crate::environment::Environment;
 use crate::{Error, Result, Timestamp};
@@ -28,7 +28,7 @@ use std::time::Duration;
 /// The last completed checkpoint, while none is being written.
 #[derive(Default)]
 pub(crate) struct Last {
-    said: Said,
+    digest: CheckpointDigest,
     log_end: u64,
     mark: Option<CheckpointMark>,
 }
@@ -45,7 +45,7 @@ impl Environment {
         written
     }
 
-    /// Whether a checkpoint would say anything that the last one has not said.
+    /// Whether a checkpoint would hold anything that the last one does not.
     pub(crate) fn has_changed(&self) -> bool {
         let last = self.checkpointing.lock();
         let same_blocks = last.mark.is_some_and(|mark| !self.blocks.has_changed_since(mark));
@@ -55,14 +55,15 @@ impl Environment {
     /// What recovery found.
     pub(crate) fn begin_after(&self, root: &CheckpointRoot) {
         *self.checkpointing.lock() =
-            Last { said: Said::by(root), log_end: root.log_end, mark: None };
+            Last { digest: CheckpointDigest::of(root), log_end: root.log_end, mark: None };
     }
 
     fn write_checkpoint(&self, last: &mut Last) -> Result<()> {
         let clock = &self.os.clock;
         let started = clock.monotonic();
-        let mut course = Course { begun_ms: clock.wall_ms(), ..Course::default() };
-        self.counters.checkpoint.begun(course.begun_ms);
+        let mut timings =
+            CheckpointTimings { begun_ms: clock.wall_ms(), ..CheckpointTimings::default() };
+        self.counters.checkpoint.begun(timings.begun_ms);
         match self.drain_laggards() {
             // Then the log stays longer.
             Err(Error::NoSpace(_)) => {}
@@ -75,42 +76,48 @@ impl Environment {
         let captures: Vec<_> = dictionaries
             .iter()
             .map(|dictionary| {
-                // Nothing of a quiet one is in memory only: it has flushed everything up to now.
-                let quiet = !dictionary.is_behind();
-                if quiet {
-                    dictionary.settle(timestamp);
+                // Nothing of a quiescent one is in memory only: it has flushed everything up to
+                // now.
+                let quiescent = !dictionary.is_behind();
+                if quiescent {
+                    dictionary.note_quiescent(timestamp);
                 }
-                (quiet, dictionary.tree.capture())
+                (quiescent, dictionary.tree.capture())
             })
             .collect();
-        course.begin = clock.monotonic().saturating_sub(begin);
+        timings.begin = clock.monotonic().saturating_sub(begin);
         let storing = clock.monotonic();
         let mut flushed = timestamp;
         let mut listed = Vec::with_capacity(dictionaries.len());
         // They pin what they name until the checkpoint is complete.
         let mut images = Vec::with_capacity(dictionaries.len());
-        for (dictionary, (quiet, capture)) in dictionaries.iter().zip(captures) {
+        for (dictionary, (quiescent, capture)) in dictionaries.iter().zip(captures) {
             let image = self.check(capture.image())?;
             let until = dictionary.flushed(image.flushed_ts());
-            course.nodes += image.written();
-            flushed = flushed.min(if quiet { timestamp } else { until });
+            timings.nodes += image.written();
+            flushed = flushed.min(if quiescent { timestamp } else { until });
             listed.push(DictionaryImage {
                 id: dictionary.id,
                 created: dictionary.created,
-                flushed: if quiet { QUIET } else { until },
+                flushed: if quiescent { QUIESCENT } else { until },
                 options: dictionary.options(),
                 image: image.bytes().to_vec(),
             });
             images.push(image);
         }
-        course.node_time = clock.monotonic().saturating_sub(storing);
+        timings.node_time = clock.monotonic().saturating_sub(storing);
         let mark = self.blocks.begin_checkpoint();
         let log_end = self.wal().next_lsn();
+        assert!(log_end >= last.log_end, "the log only grows");
         self.jobs.checkpointed.store(log_end, Ordering::Relaxed);
         self.sync_log_to(log_end)?;
         self.note_quiet_moment(timestamp);
         // Never behind what was synced: the next start has to find this position in the log.
         let position = self.log.needed.lock().forget(flushed).min(log_end);
+        let first = self.wal().first_lsn();
+        debug_assert!(position >= first, "the log holds all that is needed of it");
+        let visible = self.snapshots.watermark();
+        assert!(timestamp <= visible, "a checkpoint holds what is visible");
         let root = CheckpointRoot {
             timestamp,
             log_end,
@@ -119,16 +126,16 @@ impl Environment {
             dictionaries: listed,
         };
         let finishing = clock.monotonic();
-        course.written = self.finish(mark, &root, &last.said, position)?;
+        timings.written = self.finish(mark, &root, &last.digest, position)?;
         let done = clock.monotonic();
         drop(images);
         self.jobs.dropped.store(self.blocks.dropped_bytes(), Ordering::Relaxed);
-        *last = Last { said: Said::by(&root), log_end, mark: Some(mark) };
+        *last = Last { digest: CheckpointDigest::of(&root), log_end, mark: Some(mark) };
         self.check(self.wal().trim(position))?;
-        course.finish = done.saturating_sub(finishing);
+        timings.finish = done.saturating_sub(finishing);
         let took = done.saturating_sub(started);
         self.counters.checkpoint_micros.record(took.as_micros() as u64);
-        self.counters.checkpoint.completed(&course, clock.wall_ms(), took);
+        self.counters.checkpoint.completed(&timings, clock.wall_ms(), took);
         self.counters.checkpoints.inc();
         *self.counters.last_checkpoint.lock() = Some((Timestamp(timestamp), clock.wall_ms(), took));
         Ok(())
@@ -139,10 +146,10 @@ impl Environment {
         &self,
         mark: CheckpointMark,
         root: &CheckpointRoot,
-        said: &Said,
+        digest: &CheckpointDigest,
         position: u64,
     ) -> Result<CheckpointWritten> {
-        let change = root.encode_change(said);
+        let change = root.encode_change(digest);
         let finish = |root: Root<'_>| self.blocks.finish_checkpoint(mark, root, position);
         if self.blocks.wants_whole_root(change.len()) {
             match finish(Root::Whole(&root.encode())) {

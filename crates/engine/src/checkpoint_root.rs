@@ -32,7 +32,7 @@ const VERSION: u32 = 2;
 const WHOLE: u32 = 0;
 const CHANGE: u32 = 1;
 /// All commits are in the image.
-pub(crate) const QUIET: u64 = u64::MAX;
+pub(crate) const QUIESCENT: u64 = u64::MAX;
 
 /// One dictionary as a checkpoint knows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,12 +54,12 @@ pub(crate) struct CheckpointRoot {
     pub(crate) dictionaries: Vec<DictionaryImage>,
 }
 
-/// What the newest completed checkpoint said of each dictionary, as hashes.
+/// A hash of what the newest completed checkpoint holds of each dictionary.
 #[derive(Default)]
-pub(crate) struct Said(BTreeMap<u64, u128>);
+pub(crate) struct CheckpointDigest(BTreeMap<u64, u128>);
 
-impl Said {
-    pub(crate) fn by(root: &CheckpointRoot) -> Self {
+impl CheckpointDigest {
+    pub(crate) fn of(root: &CheckpointRoot) -> Self {
         Self(root.dictionaries.iter().map(|d| (d.id, d.hash())).collect())
     }
 }
@@ -67,7 +67,7 @@ impl Said {
 impl DictionaryImage {
     /// How far its tree has flushed, in a root of this timestamp.
     pub(crate) fn flushed_in(&self, root: &CheckpointRoot) -> u64 {
-        if self.flushed == QUIET { root.timestamp } else { self.flushed }
+        if self.flushed == QUIESCENT { root.timestamp } else { self.flushed }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -92,16 +92,18 @@ impl CheckpointRoot {
         self.encode_as(WHOLE, &self.dictionaries.iter().collect::<Vec<_>>(), &[])
     }
 
-    /// Only what differs from what was said before.
-    pub(crate) fn encode_change(&self, before: &Said) -> Vec<u8> {
-        let said = |d: &&DictionaryImage| before.0.get(&d.id) == Some(&d.hash());
-        let different: Vec<_> = self.dictionaries.iter().filter(|d| !said(d)).collect();
+    /// Only what differs from the checkpoint of this digest.
+    pub(crate) fn encode_change(&self, before: &CheckpointDigest) -> Vec<u8> {
+        let same = |d: &&DictionaryImage| before.0.get(&d.id) == Some(&d.hash());
+        let different: Vec<_> = self.dictionaries.iter().filter(|d| !same(d)).collect();
         let there = |id| self.dictionaries.binary_search_by_key(id, |d| d.id).is_ok();
         let gone: Vec<_> = before.0.keys().filter(|id| !there(id)).copied().collect();
         self.encode_as(CHANGE, &different, &gone)
     }
 
     fn encode_as(&self, kind: u32, dictionaries: &[&DictionaryImage], gone: &[u64]) -> Vec<u8> {
+        let ascend = dictionaries.is_sorted_by(|left, right| left.id < right.id);
+        assert!(ascend, "the dictionaries of a root ascend");
         let mut out = Vec::new();
         out.extend_from_slice(MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
@@ -119,6 +121,7 @@ impl CheckpointRoot {
         for id in gone {
             out.extend_from_slice(&id.to_le_bytes());
         }
+        debug_assert!(Self::decode_as(kind, &out).is_ok(), "a root reads as it was written");
         out
     }
 
@@ -221,7 +224,7 @@ mod tests {
             dictionaries: vec![
                 dictionary(1, b"tree one"),
                 dictionary(7, b"new"),
-                DictionaryImage { flushed: QUIET, ..dictionary(9, b"newer") },
+                DictionaryImage { flushed: QUIESCENT, ..dictionary(9, b"newer") },
             ],
             ..sample()
         }
@@ -234,20 +237,20 @@ mod tests {
         let here = env!("CARGO_MANIFEST_DIR");
         let whole = testkit::golden(here, "checkpoint-root.v2.bin", &sample().encode());
         assert_eq!(CheckpointRoot::fold(&whole, &NONE), Ok(sample()));
-        let change = later().encode_change(&Said::by(&sample()));
+        let change = later().encode_change(&CheckpointDigest::of(&sample()));
         let change = testkit::golden(here, "checkpoint-change.v2.bin", &change);
         assert_eq!(CheckpointRoot::fold(&whole, &[&change]), Ok(later()));
     }
 
     #[test]
     fn change_says_only_what_is_different() {
-        let said = Said::by(&later());
-        let nothing = CheckpointRoot { timestamp: 300, ..later() }.encode_change(&said);
+        let digest = CheckpointDigest::of(&later());
+        let nothing = CheckpointRoot { timestamp: 300, ..later() }.encode_change(&digest);
         assert_eq!(nothing.len(), 56);
         let root = CheckpointRoot::fold(&later().encode(), &[&nothing]).unwrap();
-        assert_eq!(root.dictionaries[2].flushed_in(&root), 300, "quiet up to the newest");
+        assert_eq!(root.dictionaries[2].flushed_in(&root), 300, "quiescent up to the newest");
         assert_eq!(root.dictionaries[0].flushed_in(&root), 3);
-        let gone = CheckpointRoot { dictionaries: Vec::new(), ..later() }.encode_change(&said);
+        let gone = CheckpointRoot { dictionaries: Vec::new(), ..later() }.encode_change(&digest);
         assert_eq!(CheckpointRoot::fold(&later().encode(), &[&gone]).unwrap().dictionaries, []);
         assert!(CheckpointRoot::fold(&later().encode(), &[&gone, &gone]).is_err());
         assert!(CheckpointRoot::fold(&gone, &NONE).is_err(), "a change alone");

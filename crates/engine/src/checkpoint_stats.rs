@@ -41,9 +41,9 @@ pub struct CheckpointStats {
     pub finish_micros: u64,
 }
 
-/// One checkpoint on its way.
+/// What one checkpoint took and wrote, step by step.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Course {
+pub(crate) struct CheckpointTimings {
     pub(crate) begun_ms: i64,
     pub(crate) begin: Duration,
     pub(crate) nodes: ftree::NodesWritten,
@@ -64,22 +64,22 @@ impl CheckpointCounters {
         self.0.lock().failed += 1;
     }
 
-    pub(crate) fn completed(&self, course: &Course, now_ms: i64, took: Duration) {
+    pub(crate) fn completed(&self, timings: &CheckpointTimings, now_ms: i64, took: Duration) {
         let mut stats = self.0.lock();
         stats.count += 1;
-        stats.completed_begin_ms = course.begun_ms;
+        stats.completed_begin_ms = timings.begun_ms;
         stats.completed_end_ms = now_ms;
         stats.last_micros = micros(took);
         stats.micros += micros(took);
-        stats.begin_micros += micros(course.begin);
-        stats.longest_begin_micros = stats.longest_begin_micros.max(micros(course.begin));
-        stats.nodes += course.nodes.count;
-        stats.node_micros += micros(course.node_time);
-        stats.node_bytes += course.nodes.bytes;
-        stats.node_stored_bytes += course.nodes.stored_bytes;
-        stats.table_bytes += course.written.table_bytes;
-        stats.root_bytes += course.written.root_bytes;
-        stats.finish_micros += micros(course.finish);
+        stats.begin_micros += micros(timings.begin);
+        stats.longest_begin_micros = stats.longest_begin_micros.max(micros(timings.begin));
+        stats.nodes += timings.nodes.count;
+        stats.node_micros += micros(timings.node_time);
+        stats.node_bytes += timings.nodes.bytes;
+        stats.node_stored_bytes += timings.nodes.stored_bytes;
+        stats.table_bytes += timings.written.table_bytes;
+        stats.root_bytes += timings.written.root_bytes;
+        stats.finish_micros += micros(timings.finish);
     }
 
     pub(crate) fn get(&self) -> CheckpointStats {

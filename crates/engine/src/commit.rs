@@ -27,7 +27,7 @@ use crate::records::{self, Encoder, Operation};
 use crate::txn::Txn;
 use crate::{Committed, Compression, DictionaryOptions, Durability, Error, Result, Timestamp};
 use cachetable::{Part, Reservation};
-use ftree::{Message, Spill};
+use ftree::{Message, SpillTree};
 use os::{Wait, Waits};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -136,6 +136,8 @@ impl Environment {
             }
         };
         // The log has it now.
+        let seen = txn.snapshot_timestamp().0;
+        assert!(timestamp > seen, "commit {timestamp} is newer than what it has read, {seen}");
         drop((tail, copy));
         if let Some(test) = self.options.tuning.before_publishing {
             test();
@@ -144,6 +146,8 @@ impl Environment {
         if !self.snapshots.publish(timestamp) {
             return Err(self.health.stop("an earlier commit was never published"));
         }
+        let visible = self.snapshots.watermark();
+        debug_assert!(visible >= timestamp, "what is published is visible");
         published(Timestamp(timestamp));
         self.release_locks(txn, timestamp);
         self.counters.commits.inc();
@@ -269,12 +273,12 @@ impl Environment {
     }
 
     /// A place on disk for the writes of a transaction that are too many for memory.
-    pub(crate) fn start_spill(&self, txn: u64) -> Spill {
+    pub(crate) fn start_spill(&self, txn: u64) -> SpillTree {
         // Short-lived: compressed fast rather than well. The number is no dictionary's.
         let options = DictionaryOptions { compression: Compression::Lz4, ..Default::default() };
         let shape = tree_options(&options, &self.options);
         self.counters.spills.inc();
-        Spill::create(&self.trees, 1 << 63 | txn, shape, self.options.tuning.spill_bytes)
+        SpillTree::create(&self.trees, 1 << 63 | txn, shape, self.options.tuning.spill_bytes)
     }
 
     /// Puts the writes into the trees. Memory only, cannot fail: a spilled set is laid over the

@@ -5,7 +5,7 @@
 
 use crate::dictionary::Dictionary;
 use crate::snapshots::Pinned;
-use crate::txn::writeset::{Own, Writes, step};
+use crate::writeset::{Own, Writes, step};
 use crate::{Direction, KeyRange, Result};
 use ftree::{Message, SpillCursor};
 use std::ops::Bound;

@@ -5,7 +5,7 @@
 
 use crate::{DictionaryId, DictionaryOptions, Error, Result};
 use ftree::{Tree, TreeOptions};
-use os::{LANES, Padded};
+use os::{Padded, STRIPES};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -29,7 +29,7 @@ pub(crate) struct Dictionary {
     /// The newest commit that wrote to it since the start.
     written: AtomicU64,
     /// Every commit up to here is in the tree's runs, whatever the tree itself knows.
-    settled: AtomicU64,
+    quiescent_until: AtomicU64,
     /// `written` as the cleaner saw it last.
     seen: AtomicU64,
     /// Memtable bytes as last added to the engine's total.
@@ -50,7 +50,7 @@ impl Dictionary {
             created,
             dropped: AtomicU64::new(NEVER),
             written: AtomicU64::new(0),
-            settled: AtomicU64::new(0),
+            quiescent_until: AtomicU64::new(0),
             seen: AtomicU64::new(0),
             accounted: AtomicU64::new(0),
         })
@@ -88,13 +88,13 @@ impl Dictionary {
     }
 
     /// It was not behind at this commit, or a checkpoint said so.
-    pub(crate) fn settle(&self, timestamp: u64) {
-        self.settled.fetch_max(timestamp, Ordering::SeqCst);
+    pub(crate) fn note_quiescent(&self, timestamp: u64) {
+        self.quiescent_until.fetch_max(timestamp, Ordering::SeqCst);
     }
 
     /// Every commit up to here is in the tree's runs, if the tree says so of `tree_flushed`.
     pub(crate) fn flushed(&self, tree_flushed: u64) -> u64 {
-        tree_flushed.max(self.settled.load(Ordering::SeqCst))
+        tree_flushed.max(self.quiescent_until.load(Ordering::SeqCst))
     }
 
     pub(crate) fn drop_at(&self, timestamp: u64) {
@@ -111,7 +111,7 @@ impl Dictionary {
     }
 }
 
-/// A counted handle on a dictionary, of one lane: threads that work in the same dictionary do not
+/// A counted handle on a dictionary, of one stripe: threads that work in the same dictionary do not
 /// write to one count.
 #[derive(Clone)]
 pub(crate) struct Found(Arc<Padded<Arc<Dictionary>>>);
@@ -123,24 +123,25 @@ impl Deref for Found {
     }
 }
 
-/// Dictionaries that a lane remembers. Beyond these it begins anew: what is looked up again costs one lock
-/// more, and idle dictionaries, of which there may be many, cost no handle in each lane.
-const LANE_DICTIONARIES: usize = 1024;
+/// Dictionaries that a stripe remembers. Beyond these it begins again: what is looked up again
+/// costs one lock more, and idle dictionaries, of which there may be many, cost no handle in each
+/// stripe.
+const STRIPE_DICTIONARIES: usize = 1024;
 
-/// What one lane has looked up.
-type Lane = RwLock<BTreeMap<u64, Found>>;
+/// What one stripe has looked up.
+type Stripe = RwLock<BTreeMap<u64, Found>>;
 
 pub(crate) struct Directory {
     map: RwLock<BTreeMap<u64, Arc<Dictionary>>>,
-    /// What each lane has looked up and is still in `map`. Locked before `map`.
-    lanes: Box<[Padded<Lane>; LANES]>,
+    /// What each stripe has looked up and is still in `map`. Locked before `map`.
+    stripes: Box<[Padded<Stripe>; STRIPES]>,
     next: AtomicU64,
 }
 
 impl Directory {
     pub(crate) fn new() -> Self {
-        let lanes = Box::new(std::array::from_fn(|_| Padded::default()));
-        Self { map: RwLock::default(), lanes, next: AtomicU64::new(DictionaryId::ROOT.0 + 1) }
+        let stripes = Box::new(std::array::from_fn(|_| Padded::default()));
+        Self { map: RwLock::default(), stripes, next: AtomicU64::new(DictionaryId::ROOT.0 + 1) }
     }
 
     /// A number no dictionary ever had.
@@ -159,28 +160,30 @@ impl Directory {
 
     pub(crate) fn add(&self, dictionary: Arc<Dictionary>) {
         self.taken_below(dictionary.id + 1);
-        self.map.write().insert(dictionary.id, dictionary);
+        let before = self.map.write().insert(dictionary.id, dictionary);
+        assert!(before.is_none(), "the number of a dictionary is used once");
     }
 
     pub(crate) fn remove(&self, id: u64) {
-        // The map first: a lane that looks it up meanwhile has done so before its lock is ours.
+        // The map first: a stripe that looks it up meanwhile has done so before its lock is ours.
         self.map.write().remove(&id);
-        for lane in self.lanes.iter() {
-            lane.write().remove(&id);
+        for stripe in self.stripes.iter() {
+            stripe.write().remove(&id);
         }
     }
 
     pub(crate) fn find(&self, id: u64) -> Option<Found> {
-        let lane = &self.lanes[os::lane()];
-        if let Some(found) = lane.read().get(&id) {
+        let stripe = &self.stripes[os::stripe()];
+        if let Some(found) = stripe.read().get(&id) {
             return Some(found.clone());
         }
-        let mut lane = lane.write();
+        let mut stripe = stripe.write();
         let dictionary = Arc::clone(self.map.read().get(&id)?);
-        if lane.len() >= LANE_DICTIONARIES {
-            lane.clear();
+        if stripe.len() >= STRIPE_DICTIONARIES {
+            stripe.clear();
         }
-        Some(lane.entry(id).or_insert_with(|| Found(Arc::new(Padded(dictionary)))).clone())
+        debug_assert_eq!(dictionary.id, id, "a dictionary is found under its number");
+        Some(stripe.entry(id).or_insert_with(|| Found(Arc::new(Padded(dictionary)))).clone())
     }
 
     /// The dictionary as a snapshot sees it.

@@ -152,7 +152,7 @@ impl Environment {
             let waited = self.os.clock.monotonic().saturating_sub(started);
             let alone = self.options.background != Background::Threads;
             if alone || waited > LONGEST_WAIT || self.reclaimable() < bytes.max(LEAST_ROOM) {
-                return Err(Error::NoSpace(self.red_zone_reason()));
+                return Err(Error::NoSpace(self.red_zone_reason().into()));
             }
             self.jobs.wake();
             self.os.clock.sleep(WAIT_STEP);

@@ -3,22 +3,22 @@
 use crate::backup::Backup;
 use crate::dictionary::Directory;
 use crate::disk::Room;
-use crate::door::{Door, Doors};
 use crate::environment::Environment;
+use crate::error::Cause;
+use crate::handle::{EngineHandle, PerThreadHandles};
 use crate::health::Health;
-use crate::housekeeping::Keeper;
-use crate::live::{LiveTxns, TxnInfo};
+use crate::live::{LiveTxns, Serializable, TxnInfo};
 use crate::log::Log;
+use crate::maintenance::Maintenance;
 use crate::settings::{Background, Options};
 use crate::snapshot::Snapshot;
 use crate::snapshots::{Pinned, Snapshots};
 use crate::stats::{Counters, Stats};
 use crate::txn::Txn;
-use crate::txn::serializable::Serializable;
 use crate::{DictionaryId, DictionaryOptions, Error, Result, TxnOptions, recovery};
 use blockfile::BlockFile;
 use cachetable::CacheTable;
-use ftree::Readers;
+use ftree::ReadPool;
 use locktree::{LockInfo, LockTable, Refusal, Waiting};
 use os::{LockGuard, Os, Padded};
 use parking_lot::Mutex;
@@ -50,7 +50,7 @@ pub struct Engine(Arc<Handle>);
 
 struct Handle {
     environment: Arc<Environment>,
-    doors: Doors,
+    handles: PerThreadHandles,
 }
 
 /// One dictionary in figures.
@@ -73,7 +73,7 @@ impl Engine {
     /// long as replaying the log does.
     pub fn open(os: Os, registry: Arc<Registry>, options: Options) -> Result<Self> {
         for dir in [&options.dir, &options.log_dir(), &options.tmp_dir()] {
-            os.vfs.create_dir_all(dir).map_err(|e| io_error("create", dir, &e))?;
+            os.vfs.create_dir_all(dir).map_err(|e| io_error("create", dir, e))?;
         }
         let total = |dir: &Path| os.vfs.space(dir).map_or(u64::MAX, |space| space.total);
         let disks = (total(&options.dir), total(&options.log_dir()));
@@ -82,8 +82,8 @@ impl Engine {
         let is_marked = check_version(&os, &options.dir)?;
         check_data_file(&os, &options, is_marked)?;
         let environment = assemble(os, registry, options, guard)?;
-        let doors = Doors::new(&environment);
-        Ok(Self(Arc::new(Handle { environment, doors })))
+        let handles = PerThreadHandles::new(&environment);
+        Ok(Self(Arc::new(Handle { environment, handles })))
     }
 
     /// An engine over a simulated disk in memory, for tests of the floors above. No thread runs;
@@ -115,11 +115,11 @@ impl Engine {
 
     /// Starts a transaction whose snapshot is now.
     pub fn begin(&self, options: TxnOptions) -> Txn {
-        Txn::begin(self.0.doors.mine(), options)
+        Txn::begin(self.0.handles.mine(), options)
     }
 
-    pub(crate) fn door(&self) -> &Arc<Door> {
-        self.0.doors.mine()
+    pub(crate) fn handle(&self) -> &Arc<EngineHandle> {
+        self.0.handles.mine()
     }
 
     /// Starts a transaction that reads the state of `snapshot`, without the own writes of a view.
@@ -132,18 +132,18 @@ impl Engine {
     /// of [`TxnOptions`]. Fails with `LockTimeout` where a transaction that has written before does
     /// not end in that time.
     pub fn begin_serializable(&self, lock_timeout: Option<Duration>) -> Result<Txn> {
-        Txn::begin_serializable(self.0.doors.mine(), lock_timeout)
+        Txn::begin_serializable(self.0.handles.mine(), lock_timeout)
     }
 
     /// A read-only view of everything committed by now; cheap to clone, keeps its versions alive.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot::new(self.0.doors.mine())
+        Snapshot::new(self.0.handles.mine())
     }
 
     /// A read-only view of everything committed by `timestamp`; `None` where that state is not
     /// kept ([`Engine::keep_history`]), or is yet to come.
     pub fn snapshot_at(&self, timestamp: crate::Timestamp) -> Option<Snapshot> {
-        let pinned = Pinned::past(self.0.doors.mine(), timestamp.0)?;
+        let pinned = Pinned::past(self.0.handles.mine(), timestamp.0)?;
         Some(Snapshot::of(&pinned, None, None))
     }
 
@@ -288,11 +288,6 @@ impl Engine {
         Backup::begin(self.environment())
     }
 
-    /// Whether pages stay compressed in memory when their frames go, from now on.
-    pub fn set_compress_before_eviction(&self, compress: bool) {
-        self.environment().cache.set_compressing(compress);
-    }
-
     /// Lends so many bytes of the cache's bound to somebody else: pages go to make room for them.
     pub fn lend_memory(&self, bytes: u64) {
         self.environment().cache.sample(cachetable::Part::Lent, bytes);
@@ -364,7 +359,7 @@ fn assemble(
     mark_version(&os, &options.dir)?;
     let segment_bytes = options.tuning.log_segment_bytes;
     let mut log_options = WalOptions { segment_bytes, ..WalOptions::default() };
-    // Between two checkpoints the log grows by its cap, so so many segments go round.
+    // Between two checkpoints the log grows by its cap, so this many segments are recycled.
     let going_round = options.tuning.log_cap / log_options.segment_bytes + 2;
     log_options.recycle = (going_round as usize).clamp(log_options.recycle, 32);
     let most = options.cache_size / LOG_BUFFER_SHARE;
@@ -379,8 +374,8 @@ fn assemble(
     let cache = Arc::new(CacheTable::new(capacity));
     cache.set_compressing(options.compress_before_eviction.unwrap_or(options.directio));
     let readers = match options.background {
-        Background::Threads => Readers::with_threads(Arc::clone(&os.spawner), READERS),
-        _ => Readers::none(),
+        Background::Threads => ReadPool::with_threads(Arc::clone(&os.spawner), READERS),
+        _ => ReadPool::none(),
     };
     let trees = ftree::Context::with_readers(
         blocks.clone(),
@@ -388,7 +383,7 @@ fn assemble(
         readers,
         ftree::KeyHasher::new(&*os.entropy),
     );
-    trees.merges.allow((options.tuning.flushers / 2).max(1) as u32);
+    trees.merge_limiter.allow((options.tuning.flushers / 2).max(1) as u32);
     let locks = LockTable::new(
         Arc::clone(&os.clock),
         locktree::Options {
@@ -416,7 +411,7 @@ fn assemble(
         commit_order: Padded::default(),
         memory: Padded::default(),
         jobs: Padded::default(),
-        keeper: Keeper::default(),
+        maintenance: Maintenance::default(),
         room: Room::default(),
         checkpointing: Mutex::default(),
         counters: Counters::new(&registry),
@@ -460,14 +455,14 @@ fn lock_directory(os: &Os, dir: &Path) -> Result<LockGuard> {
     let path = dir.join(LOCK_FILE);
     os.vfs.lock(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => Error::Locked(path.display().to_string()),
-        _ => io_error("lock", &path, &error),
+        _ => io_error("lock", &path, error),
     })
 }
 
 /// Refuses a directory of another format; says whether it has one.
 fn check_version(os: &Os, dir: &Path) -> Result<bool> {
     let path = dir.join(VERSION_FILE);
-    let failed = |what, e: std::io::Error| io_error(what, &path, &e);
+    let failed = |what, e| io_error(what, &path, e);
     if os.vfs.exists(&path).map_err(|e| failed("look for", e))? {
         let file =
             os.vfs.open(&path, os::OpenOptions::read_only()).map_err(|e| failed("open", e))?;
@@ -487,11 +482,11 @@ fn check_version(os: &Os, dir: &Path) -> Result<bool> {
 /// it would hide what was lost.
 fn check_data_file(os: &Os, options: &Options, is_marked: bool) -> Result<()> {
     let path = options.dir.join(&blockfile::Options::default().name);
-    if os.vfs.exists(&path).map_err(|e| io_error("look for", &path, &e))? {
+    if os.vfs.exists(&path).map_err(|e| io_error("look for", &path, e))? {
         return Ok(());
     }
     let log_dir = options.log_dir();
-    let names = os.vfs.list_dir(&log_dir).map_err(|e| io_error("list", &log_dir, &e))?;
+    let names = os.vfs.list_dir(&log_dir).map_err(|e| io_error("list", &log_dir, e))?;
     let is_segment = |path: &PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str());
         name.and_then(wal::format::segment_number).is_some()
@@ -501,19 +496,20 @@ fn check_data_file(os: &Os, options: &Options, is_marked: bool) -> Result<()> {
         None if is_marked => options.dir.join(VERSION_FILE),
         None => return Ok(()),
     };
-    Err(Error::Corruption(format!(
-        "the data file {} is missing, and {} is there: bring it back from a backup, or begin anew in \
+    let text = format!(
+        "the data file {} is missing, and {} is there: bring it back from a backup, or begin again in \
          an empty directory",
         path.display(),
         there.display()
-    )))
+    );
+    Err(Error::Corruption(text.into()))
 }
 
 /// Marks a new directory. The data file is there by now, so that a marked directory without it has
 /// lost it.
 fn mark_version(os: &Os, dir: &Path) -> Result<()> {
     let path = dir.join(VERSION_FILE);
-    let failed = |what, e: std::io::Error| io_error(what, &path, &e);
+    let failed = |what, e| io_error(what, &path, e);
     if os.vfs.exists(&path).map_err(|e| failed("look for", e))? {
         return Ok(());
     }
@@ -526,9 +522,8 @@ fn mark_version(os: &Os, dir: &Path) -> Result<()> {
     os.vfs.sync_dir(dir).map_err(|e| failed("sync the directory of", e))
 }
 
-fn io_error(what: &str, path: &Path, error: &std::io::Error) -> Error {
-    match error.kind() {
-        std::io::ErrorKind::StorageFull => Error::NoSpace(path.display().to_string()),
-        _ => Error::Io(format!("{what} {}: {error}", path.display())),
-    }
+fn io_error(operation: &'static str, path: &Path, source: std::io::Error) -> Error {
+    let is_full = source.kind() == std::io::ErrorKind::StorageFull;
+    let cause = Cause::File { operation, file: path.to_path_buf(), source };
+    if is_full { Error::NoSpace(cause) } else { Error::Io(cause) }
 }

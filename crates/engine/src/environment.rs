@@ -10,15 +10,14 @@ use crate::commit::CommitOrder;
 use crate::dictionary::{Dictionary, Directory};
 use crate::disk::Room;
 use crate::health::Health;
-use crate::housekeeping::Keeper;
-use crate::live::LiveTxns;
+use crate::live::{LiveTxns, Serializable};
 use crate::log::Log;
+use crate::maintenance::Maintenance;
 use crate::options::Compression;
 use crate::pacing::Memory;
 use crate::settings::Options;
 use crate::snapshots::Snapshots;
 use crate::stats::Counters;
-use crate::txn::serializable::Serializable;
 use crate::{DictionaryId, DictionaryOptions, Error, Result};
 use blockfile::BlockFile;
 use cachetable::CacheTable;
@@ -49,7 +48,7 @@ pub(crate) struct Environment {
     pub(crate) commit_order: Padded<Mutex<CommitOrder>>,
     pub(crate) memory: Padded<Memory>,
     pub(crate) jobs: Padded<Jobs>,
-    pub(crate) keeper: Keeper,
+    pub(crate) maintenance: Maintenance,
     pub(crate) room: Room,
     /// One checkpoint at a time.
     pub(crate) checkpointing: Mutex<Last>,
@@ -117,7 +116,8 @@ impl Environment {
     /// A failed write or sync below stops the engine; a full disk and damage do not.
     pub(crate) fn judge(&self, error: Error) -> Error {
         match &error {
-            Error::Io(cause) | Error::Stopped(cause) => self.health.stop(cause),
+            Error::Io(cause) => self.health.stop(&cause.to_string()),
+            Error::Stopped(cause) => self.health.stop(cause),
             _ => error,
         }
     }

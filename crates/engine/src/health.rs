@@ -50,7 +50,7 @@ impl Health {
     }
 
     pub(crate) fn no_space(&self) -> Error {
-        Error::NoSpace(self.reason.lock().clone())
+        Error::NoSpace(self.reason.lock().clone().into())
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {

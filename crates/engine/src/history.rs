@@ -41,6 +41,7 @@ impl History {
         inner.floor = since.map_or(NONE, |since| {
             let watermark = watermark();
             let before = if inner.floor == NONE { watermark } else { inner.floor };
+            assert!(before <= watermark, "history is kept of what is complete");
             since.max(before).min(watermark)
         });
     }
@@ -67,6 +68,7 @@ impl History {
 
     pub(crate) fn leave(&self, timestamp: u64) {
         let mut inner = self.inner.lock();
+        debug_assert!(inner.readers.contains_key(&timestamp), "a reader leaves once");
         if let Some(count) = inner.readers.get_mut(&timestamp) {
             *count -= 1;
             if *count == 0 {

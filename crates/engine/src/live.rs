@@ -1,12 +1,12 @@
 //! The transactions that are open now: for operators, and to kill one.
 
 use locktree::Interrupt;
-use os::{LANES, Padded};
+use os::{Padded, STRIPES};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// One open transaction, as the registry and the transaction share it.
@@ -16,7 +16,7 @@ pub(crate) struct LiveTxn {
     pub(crate) snapshot: AtomicU64,
     pub(crate) written_bytes: AtomicU64,
     /// It has written without a lock that a range would meet.
-    pub(crate) bare: AtomicBool,
+    pub(crate) writes_unlocked: AtomicBool,
     pub(crate) interrupt: Interrupt,
 }
 
@@ -35,20 +35,20 @@ pub struct TxnInfo {
     pub killed: bool,
 }
 
-/// Ids are handed out in pieces of this many, so that lanes seldom meet over them.
+/// Ids are handed out in pieces of this many, so that stripes seldom meet over them.
 const IDS: u64 = 256;
 
-/// Every open transaction, registered in the lane it began in.
+/// Every open transaction, registered in the stripe it began in.
 pub(crate) struct LiveTxns {
     clock: Arc<dyn os::Clock>,
-    lanes: Box<[Padded<Mutex<Lane>>; LANES]>,
-    /// Ids below this were handed to lanes.
+    stripes: Box<[Padded<Mutex<Stripe>>; STRIPES]>,
+    /// Ids below this were handed to stripes.
     next: AtomicU64,
 }
 
-/// One lane's transactions, ids ascending.
+/// One stripe's transactions, ids ascending.
 #[derive(Default)]
-struct Lane {
+struct Stripe {
     open: VecDeque<Arc<LiveTxn>>,
     /// Ids it may still give.
     ids: Range<u64>,
@@ -56,28 +56,31 @@ struct Lane {
 
 impl LiveTxns {
     pub(crate) fn new(clock: Arc<dyn os::Clock>) -> Self {
-        let lanes = Box::new(std::array::from_fn(|_| Padded::default()));
-        Self { clock, lanes, next: AtomicU64::new(1) }
+        let stripes = Box::new(std::array::from_fn(|_| Padded::default()));
+        Self { clock, stripes, next: AtomicU64::new(1) }
     }
 
     /// Registers a transaction under a new id.
-    pub(crate) fn begin(&self, lane: usize, snapshot: u64) -> Arc<LiveTxn> {
+    pub(crate) fn begin(&self, stripe: usize, snapshot: u64) -> Arc<LiveTxn> {
         let started = self.clock.monotonic();
-        let mut lane = self.lanes[lane].lock();
-        let id = lane.ids.next().unwrap_or_else(|| {
+        let mut stripe = self.stripes[stripe].lock();
+        let id = stripe.ids.next().unwrap_or_else(|| {
             let first = self.next.fetch_add(IDS, Ordering::SeqCst);
-            lane.ids = first + 1..first + IDS;
+            stripe.ids = first + 1..first + IDS;
             first
         });
+        assert!(id > 0, "transaction 0 is none");
+        let last = stripe.open.back().map_or(0, |last| last.id);
+        debug_assert!(last < id, "the numbers of a stripe's transactions ascend");
         let live = Arc::new(LiveTxn {
             id,
             started,
             snapshot: AtomicU64::new(snapshot),
             written_bytes: AtomicU64::new(0),
-            bare: AtomicBool::new(false),
+            writes_unlocked: AtomicBool::new(false),
             interrupt: Interrupt::new(id),
         });
-        lane.open.push_back(Arc::clone(&live));
+        stripe.open.push_back(Arc::clone(&live));
         live
     }
 
@@ -86,10 +89,12 @@ impl LiveTxns {
         self.next.fetch_add(1, Ordering::SeqCst)
     }
 
-    pub(crate) fn end(&self, lane: usize, id: u64) {
-        let mut lane = self.lanes[lane].lock();
-        if let Ok(at) = lane.open.binary_search_by_key(&id, |live| live.id) {
-            lane.open.remove(at);
+    pub(crate) fn end(&self, stripe: usize, id: u64) {
+        let mut stripe = self.stripes[stripe].lock();
+        let place = stripe.open.binary_search_by_key(&id, |live| live.id);
+        debug_assert!(place.is_ok(), "a transaction ends once, in the stripe it began in");
+        if let Ok(at) = place {
+            stripe.open.remove(at);
         }
     }
 
@@ -104,20 +109,20 @@ impl LiveTxns {
     }
 
     pub(crate) fn find(&self, id: u64) -> Option<Arc<LiveTxn>> {
-        self.lanes.iter().find_map(|lane| {
-            let lane = lane.lock();
-            let at = lane.open.binary_search_by_key(&id, |live| live.id).ok()?;
-            lane.open.get(at).cloned()
+        self.stripes.iter().find_map(|stripe| {
+            let stripe = stripe.lock();
+            let at = stripe.open.binary_search_by_key(&id, |live| live.id).ok()?;
+            stripe.open.get(at).cloned()
         })
     }
 
-    pub(crate) fn has_bare_writer(&self) -> bool {
-        let is_bare = |live: &Arc<LiveTxn>| live.bare.load(Ordering::SeqCst);
-        self.lanes.iter().any(|lane| lane.lock().open.iter().any(is_bare))
+    pub(crate) fn has_unlocked_writer(&self) -> bool {
+        let is_unlocked = |live: &Arc<LiveTxn>| live.writes_unlocked.load(Ordering::SeqCst);
+        self.stripes.iter().any(|stripe| stripe.lock().open.iter().any(is_unlocked))
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.lock().open.len()).sum()
+        self.stripes.iter().map(|stripe| stripe.lock().open.len()).sum()
     }
 
     /// Ids ascending.
@@ -131,11 +136,31 @@ impl LiveTxns {
             killed: live.interrupt.is_set(),
         };
         let mut all = Vec::new();
-        for lane in self.lanes.iter() {
-            all.extend(lane.lock().open.iter().map(info));
+        for stripe in self.stripes.iter() {
+            all.extend(stripe.lock().open.iter().map(info));
         }
         all.sort_unstable_by_key(|info| info.id);
         all
+    }
+}
+
+/// The serializable transactions that live.
+#[derive(Default)]
+pub(crate) struct Serializable(AtomicUsize);
+
+impl Serializable {
+    /// Whether covered writes must lock, too.
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+
+    pub(crate) fn enter(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn leave(&self) {
+        let before = self.0.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "a serializable transaction ends once");
     }
 }
 
@@ -144,18 +169,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_lane_is_found_listed_and_ended() {
+    fn every_stripe_is_found_listed_and_ended() {
         let live = LiveTxns::new(os::Os::real().clock);
         live.taken_below(100);
-        let open: Vec<_> = [0, 1, 0, 2].map(|lane| (lane, live.begin(lane, 7).id)).to_vec();
+        let open: Vec<_> = [0, 1, 0, 2].map(|stripe| (stripe, live.begin(stripe, 7).id)).to_vec();
         let mut ids: Vec<u64> = open.iter().map(|(_, id)| *id).collect();
         ids.sort_unstable();
         ids.dedup();
         assert_eq!((ids.len(), ids[0]), (4, 100));
         assert_eq!(live.list().iter().map(|info| info.id).collect::<Vec<_>>(), ids);
         assert!(ids.iter().all(|id| live.find(*id).is_some() && *id < live.next_id()));
-        let (lane, first) = open[0];
-        live.end(lane, first);
+        let (stripe, first) = open[0];
+        live.end(stripe, first);
         assert!(live.find(first).is_none());
         assert_eq!(live.count(), 3);
     }

@@ -4,7 +4,7 @@
 //! [`Needed`] index translates: sparse points (timestamp, position), and the first chunk of each
 //! large transaction, which lies before its commit record.
 
-use crate::housekeeping::Bell;
+use crate::maintenance::Notify;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::OnceLock;
@@ -45,6 +45,8 @@ impl Needed {
 
     /// Commits newer than `ts` are at or behind `position`: a moment without commits on the way.
     pub(crate) fn between(&mut self, ts: u64, position: u64) {
+        let last = self.points.back().map_or(0, |(_, last)| *last);
+        debug_assert!(last <= position, "positions ascend");
         if self.points.back().is_none_or(|(last, _)| *last < ts) {
             self.points.push_back((ts, position));
         }
@@ -56,6 +58,8 @@ impl Needed {
         let last = self.points.back().map(|(_, last)| *last);
         let near = last.filter(|last| position.saturating_sub(*last) < self.spacing);
         if near.is_none() {
+            let (newest, end) = self.points.back().copied().unwrap_or_default();
+            debug_assert!(newest < ts && end <= position, "commits come in their order");
             self.points.push_back((ts.saturating_sub(1), position));
         }
         near.unwrap_or(position).saturating_add(self.spacing)
@@ -68,10 +72,11 @@ impl Needed {
 
     /// It committed at `ts`, or (`None`) it never will.
     pub(crate) fn chunks_end(&mut self, txn: u64, position: u64, ts: Option<u64>) {
-        match ts {
+        let before = match ts {
             Some(ts) => self.chunked.insert((position, txn), ts),
             None => self.chunked.remove(&(position, txn)),
         };
+        debug_assert_eq!(before, Some(OPEN), "chunks end once, where they began");
     }
 
     /// Keeps the log as it is now from its beginning; says where that is.
@@ -81,6 +86,7 @@ impl Needed {
     }
 
     pub(crate) fn release(&mut self, position: u64) {
+        debug_assert!(self.holds.contains_key(&position), "a hold is released once");
         if let Some(count) = self.holds.get_mut(&position) {
             *count -= 1;
             if *count == 0 {
@@ -105,6 +111,7 @@ impl Needed {
     pub(crate) fn forget(&mut self, flushed: u64) -> u64 {
         let position = self.position_after(flushed);
         let newer = self.points.partition_point(|(ts, _)| *ts <= flushed);
+        debug_assert!(self.points.iter().is_sorted(), "points stand in the order of commits");
         self.points.drain(..newer.saturating_sub(1));
         self.chunked.retain(|_, ts| *ts > flushed);
         let chunk = self.chunked.first_key_value().map_or(u64::MAX, |((position, _), _)| *position);
@@ -118,8 +125,8 @@ pub(crate) struct Log {
     /// Set once, when recovery has read the log to its end.
     pub(crate) wal: OnceLock<Wal>,
     pub(crate) needed: Mutex<Needed>,
-    /// Rung where much of the log is in memory only.
-    pub(crate) bell: Bell,
+    /// Notified where much of the log is in memory only.
+    pub(crate) wake: Notify,
     /// Where records ended at the last flush.
     pub(crate) seen_end: AtomicU64,
     /// The memory of the log's buffers that the cache was told of last.
@@ -131,7 +138,7 @@ impl Log {
         Self {
             wal: OnceLock::new(),
             needed: Mutex::new(Needed::new(segment_bytes)),
-            bell: Bell::default(),
+            wake: Notify::default(),
             seen_end: AtomicU64::new(0),
             told_memory: AtomicU64::new(0),
         }

@@ -7,7 +7,7 @@
 //! too short to sleep for are owed until they are worth it. Above five quarters: a commit waits until
 //! there is room (hard bound); where the disk is full it fails instead.
 //!
-//! The budget grows into what nothing else in the cache wants, and gives way to pages within
+//! The budget grows into what nothing else in the cache wants, and yields to pages within
 //! seconds: data that fits is updated many times before it is written once (ADR 17).
 
 use crate::dictionary::{Dictionary, Found};
@@ -15,7 +15,7 @@ use crate::environment::Environment;
 use crate::settings::Background;
 use crate::{Error, Result};
 use cachetable::Part;
-use os::{LANES, Padded, Wait, Waits};
+use os::{Padded, STRIPES, Wait, Waits};
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ const LEAST_US: u64 = 200_000;
 const WINDOW_US: u64 = 4_000_000;
 /// Taken for the rate of draining before it was measured, in bytes per second.
 const FIRST_RATE: u64 = 20 << 20;
-/// A writer at the hard bound gives up after this long without room: background work is stuck.
+/// A writer at the hard bound gives up after this long without room: background work is stalled.
 const STUCK: Duration = Duration::from_mins(2);
 /// How often a writer at the hard bound asks for more than room: whether its operation goes on, and
 /// whether the disk is full. Each time it also says that memory fills ([`FILLING_US`]).
@@ -72,8 +72,8 @@ pub(crate) struct Memory {
     rate: AtomicU64,
     /// When a writer last found memory filling, in microseconds of the monotonic clock.
     filling: AtomicU64,
-    /// Nanoseconds that the writers of each lane have yet to wait.
-    owed: [Padded<AtomicU64>; LANES],
+    /// Nanoseconds that the writers of each stripe have yet to wait.
+    owed: [Padded<AtomicU64>; STRIPES],
     room: Room,
 }
 
@@ -94,7 +94,8 @@ impl Room {
         if is_full() {
             let _ = self.changed.wait_for(&mut guard, time);
         }
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        let before = self.waiting.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "who wakes up has waited");
     }
 
     /// There is more room than before. One load where nobody waits.
@@ -166,17 +167,18 @@ impl Memory {
             0 => FIRST_RATE,
             rate => rate,
         };
+        assert!(rate > 0, "draining has a speed");
         bytes.saturating_mul(1_000_000_000) / rate
     }
 
-    /// Adds a wait to what the calling thread's lane owes; says how long to wait now, if at all.
+    /// Adds a wait to what the calling thread's stripe owes; says how long to wait now, if at all.
     fn owe(&self, nanos: u64) -> Option<Duration> {
-        let owed = &self.owed[os::lane()].0;
+        let owed = &self.owed[os::stripe()].0;
         let all = owed.fetch_add(nanos, Ordering::Relaxed) + nanos;
         if all < SHORTEST_DELAY_US * 1000 {
             return None;
         }
-        // Another thread of the lane may have paid meanwhile.
+        // Another thread of the stripe may have paid meanwhile.
         Some(Duration::from_nanos(owed.swap(0, Ordering::Relaxed)))
     }
 }
@@ -197,6 +199,7 @@ impl Environment {
         let fit = (room / 8 * 7).min(tuning.most_write_budget);
         let now = self.budget();
         let next = if fit < now { now - (now - fit).div_ceil(GIVES_WAY) } else { fit };
+        debug_assert!(next <= now.max(tuning.most_write_budget), "the budget has a bound");
         self.memory.budget.store(next, Ordering::Relaxed);
         if next > now {
             self.memory.room.tell();
@@ -340,6 +343,7 @@ impl Environment {
         }
         self.note_filling(total, budget);
         let soft = self.slows_at(budget);
+        debug_assert!(soft <= budget, "writes slow down before the budget is full");
         if total <= soft {
             return Ok(());
         }
@@ -406,14 +410,14 @@ impl Environment {
     }
 
     /// Nothing was drained for long: says what there is to drain, and who is at it.
-    fn stuck(&self) -> Error {
+    fn stalled(&self) -> Error {
         let debts = self.directory.all().into_iter().map(|dictionary| dictionary.tree.debt());
         let (active, sealed) =
             debts.fold((0, 0), |(a, s), debt| (a + debt.active_bytes, s + debt.sealed_bytes));
         let (total, budget, queued) = (self.memory.total(), self.budget(), self.jobs.queued());
         let text = format!("memory for writes stayed full for {} s", STUCK.as_secs());
         tracing::error!(total, budget, active, sealed, queued, "{text}");
-        Error::NoSpace(text)
+        Error::NoSpace(text.into())
     }
 
     fn wait_for_room(&self) -> Result<()> {
@@ -427,11 +431,12 @@ impl Environment {
             self.health.check_writable()?;
             self.check_wait()?;
             if self.jobs.found_no_space() {
-                return Err(Error::NoSpace("no room to drain memory to the disk".to_owned()));
+                let text = "no room to drain memory to the disk".to_owned();
+                return Err(Error::NoSpace(text.into()));
             }
             let waited = self.os.clock.monotonic().saturating_sub(started);
             if waited > STUCK {
-                return Err(self.stuck());
+                return Err(self.stalled());
             }
             self.memory.room.wait(ROOM_CHECK, || self.is_full());
         }

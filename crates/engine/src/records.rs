@@ -19,7 +19,7 @@
 //!
 //! A transaction's operations are those of its chunks 0, 1, … in order, then those of its commit
 //! record. Chunks without a commit record count for nothing. Each record names its dictionaries
-//! anew. On disk: `docs/formats/log-records.md`.
+//! again. On disk: `docs/formats/log-records.md`.
 
 use crate::{Compression, DictionaryOptions};
 
@@ -68,15 +68,23 @@ pub(crate) fn commit_head(txn: u64, timestamp: u64, chunks: u32) -> [u8; 24] {
     let mut head = [0; 24];
     head[..16].copy_from_slice(&common_head(COMMIT, chunks, txn));
     head[16..].copy_from_slice(&timestamp.to_le_bytes());
+    let read = Record::Commit { txn, timestamp, chunks, operations: &[] };
+    debug_assert_eq!(Record::decode(&head), Ok(read), "a commit reads as it was written");
     head
 }
 
 pub(crate) fn chunk_head(txn: u64, number: u32) -> [u8; 16] {
-    common_head(CHUNK, number, txn)
+    let head = common_head(CHUNK, number, txn);
+    let read = Record::Chunk { txn, number, operations: &[] };
+    debug_assert_eq!(Record::decode(&head), Ok(read), "a chunk reads as it was written");
+    head
 }
 
 pub(crate) fn abort_record(txn: u64) -> [u8; 16] {
-    common_head(ABORT, 0, txn)
+    let record = common_head(ABORT, 0, txn);
+    let read = Record::Abort { txn };
+    debug_assert_eq!(Record::decode(&record), Ok(read), "an abort reads as it was written");
+    record
 }
 
 fn common_head(kind: u8, number: u32, txn: u64) -> [u8; 16] {
@@ -246,6 +254,7 @@ pub(crate) fn encode_options(options: &DictionaryOptions) -> [u8; OPTIONS_BYTES]
     out[6..10].copy_from_slice(&options.read_page_size.to_le_bytes());
     out[10..12].copy_from_slice(&options.fanout.to_le_bytes());
     out[12] = u8::from(options.leaf_filter);
+    debug_assert_eq!(decode_options(&out), Ok(*options), "options read as they were written");
     out
 }
 

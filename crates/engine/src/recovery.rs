@@ -18,7 +18,7 @@ use crate::environment::{Environment, tree_options};
 use crate::records::{Operation, Operations, Record};
 use crate::{Background, Error, Result};
 use blockfile::CheckpointImage;
-use ftree::{Spill, Tree};
+use ftree::{SpillTree, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -81,7 +81,7 @@ pub(crate) fn recover(
     let root = match image {
         Some(image) => {
             let root = CheckpointRoot::fold(&image.root, &image.changes)
-                .map_err(|e| Error::Corruption(format!("checkpoint root: {e}")))?;
+                .map_err(|e| Error::Corruption(format!("checkpoint root: {e}").into()))?;
             log.seek(image.lsn)?;
             Some(root)
         }
@@ -120,11 +120,10 @@ pub(crate) fn recover(
     redo.hand_over()?;
     redo.finish_batch()?;
     if root.log_end > end && root.log_end > log.find_end()? {
-        let text = format!(
-            "the log ends at {end}, but was synced up to {} before the checkpoint",
-            root.log_end
-        );
-        return Err(Error::Corruption(text));
+        let synced = root.log_end;
+        let text =
+            format_args!("the log ends, but was synced up to {synced} before the checkpoint");
+        return Err(Error::in_record(end, text));
     }
     let mut done = redo.done;
     let newest = redo.newest.max(root.timestamp);
@@ -177,7 +176,7 @@ fn open_trees(
         live.extend(tree.segments());
         flushed.insert(saved.id, saved.flushed_in(root));
         let dictionary = Dictionary::new(saved.id, saved.options, tree, saved.created);
-        dictionary.settle(saved.flushed_in(root));
+        dictionary.note_quiescent(saved.flushed_in(root));
         environment.directory.add(dictionary);
     }
     environment.blocks.retain(|segment| live.contains(&segment.id.0))?;
@@ -187,7 +186,7 @@ fn open_trees(
 
 impl Redo<'_> {
     fn record(&mut self, position: u64, payload: &[u8]) -> Result<()> {
-        let damaged = |e| Error::Corruption(format!("log position {position}: {e}"));
+        let damaged = |e| Error::in_record(position, e);
         match Record::decode(payload).map_err(damaged)? {
             Record::Chunk { txn, number, .. } => {
                 self.saw_txn(txn);
@@ -218,8 +217,8 @@ impl Redo<'_> {
         // Chunks whose first is before the log's start belong to a commit that is flushed.
         let Some(positions) = self.chunks.get_mut(&txn) else { return Ok(()) };
         if positions.len() as u64 != u64::from(number) {
-            let text = format!("log position {position}: chunk {number} is out of order");
-            return Err(Error::Corruption(text));
+            let text = format_args!("chunk {number} is out of order");
+            return Err(Error::in_record(position, text));
         }
         positions.push(position);
         Ok(())
@@ -241,11 +240,8 @@ impl Redo<'_> {
     ) -> Result<()> {
         let follows = timestamp == self.newest + 1 || (self.first && timestamp <= self.newest + 1);
         if !follows || timestamp == 0 {
-            let text = format!(
-                "log position {position}: commit {timestamp} follows commit {}",
-                self.newest
-            );
-            return Err(Error::Corruption(text));
+            let text = format_args!("commit {timestamp} follows commit {}", self.newest);
+            return Err(Error::in_record(position, text));
         }
         let positions = self.forget_chunks(txn, Some(timestamp));
         self.first = false;
@@ -268,8 +264,8 @@ impl Redo<'_> {
                 self.stage(position, timestamp, operations.to_vec())?;
             }
         } else if self.is_needed(timestamp) {
-            let text = format!("log position {position}: chunks of commit {timestamp} are missing");
-            return Err(Error::Corruption(text));
+            let text = format_args!("chunks of commit {timestamp} are missing");
+            return Err(Error::in_record(position, text));
         }
         self.newest = timestamp;
         self.done.commits += 1;
@@ -286,7 +282,7 @@ impl Redo<'_> {
             {
                 Ok(operations.to_vec())
             }
-            _ => Err(Error::Corruption(format!("log position {position}: a chunk has changed"))),
+            _ => Err(Error::in_record(position, "a chunk has changed")),
         }
     }
 
@@ -340,7 +336,7 @@ impl Redo<'_> {
         position: u64,
         timestamp: u64,
         operations: &[u8],
-        spill: &mut Spill,
+        spill: &mut SpillTree,
     ) -> Result<()> {
         self.look_at(position, timestamp, operations)?;
         let piece = Piece { position, timestamp, operations: Vec::new() };
@@ -354,7 +350,7 @@ impl Redo<'_> {
     }
 
     /// Lays a large transaction over the trees it wrote to.
-    fn adopt(&mut self, spill: &Spill, timestamp: u64) -> Result<()> {
+    fn adopt(&mut self, spill: &SpillTree, timestamp: u64) -> Result<()> {
         // Older versions of its keys belong below it.
         self.hand_over()?;
         self.finish_batch()?;
@@ -370,8 +366,7 @@ impl Redo<'_> {
     /// Notes what operations write to, and does creates and drops. Looking again changes nothing.
     fn look_at(&mut self, position: u64, timestamp: u64, operations: &[u8]) -> Result<()> {
         for operation in Operations::new(operations) {
-            let operation = operation
-                .map_err(|e| Error::Corruption(format!("log position {position}: {e}")))?;
+            let operation = operation.map_err(|e| Error::in_record(position, e))?;
             match operation {
                 Operation::Put { dictionary, .. } | Operation::Delete { dictionary, .. } => {
                     self.touched.insert(dictionary);
@@ -381,7 +376,7 @@ impl Redo<'_> {
                     let is_new = self.environment.directory.find(dictionary).is_none();
                     if timestamp > self.checkpoint && is_new {
                         let options = crate::options::validate(options)
-                            .map_err(|e| Error::Corruption(format!("log: {e}")))?;
+                            .map_err(|e| Error::in_record(position, e))?;
                         self.environment.create_dictionary(dictionary, options, timestamp);
                         self.flushed.insert(dictionary, 0);
                     }
@@ -391,7 +386,7 @@ impl Redo<'_> {
                         && let Some(found) = self.environment.directory.find(dictionary)
                     {
                         let options = crate::options::validate(options)
-                            .map_err(|e| Error::Corruption(format!("log: {e}")))?;
+                            .map_err(|e| Error::in_record(position, e))?;
                         self.environment.reshape_dictionary(&found, options);
                     }
                 }

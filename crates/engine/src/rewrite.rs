@@ -1,4 +1,4 @@
-//! Writing a dictionary anew while it is in use: for another shape, or to be rid of everything
+//! Rewriting a dictionary while it is in use: for another shape, or to be rid of everything
 //! that waits in buffers and of what nobody sees any more.
 //!
 //! The walk goes by key from left to right in units of a leaf or a few. It keeps nothing on disk:
@@ -11,7 +11,7 @@ use crate::{DictionaryId, Engine, Error, Result};
 use ftree::{Step, Walk};
 use std::time::Duration;
 
-/// What is written anew.
+/// What is rewritten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rewrite {
     /// All of it: the dictionary's options have changed.
@@ -20,15 +20,15 @@ pub enum Rewrite {
     Untidy,
 }
 
-/// While clients use the engine a unit is followed by a rest as long as it took, at most this: the
+/// While clients use the engine a unit is followed by a pause as long as it took, at most this: the
 /// rewrite then takes half of one core and leaves the disk to others half of the time. While nobody
 /// does, it goes on.
-const LONGEST_REST: Duration = Duration::from_millis(500);
+const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// Commits and reads in a second that are nobody's work: of who watches the server, and of the
 /// rewrite's own reports.
 const FEW_USES: u64 = 50;
 /// How long it waits for other work that is where it wants to go on.
-const BUSY_REST: Duration = Duration::from_millis(1);
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 impl Engine {
     /// Bytes that [`Engine::rewrite`] will pass: pages uncompressed, large values as stored.
@@ -39,7 +39,7 @@ impl Engine {
         Ok(stats.raw_bytes + stats.memory_bytes + large)
     }
 
-    /// Writes a dictionary anew in the shape it has now, from the least key to the greatest, while
+    /// Rewrites a dictionary in the shape it has now, from the least key to the greatest, while
     /// reads and writes go on. `go_on` is told after each unit how many bytes are behind it and
     /// says whether to continue. Returns whether it came to the end. Takes as long as writing all
     /// of it does, twice.
@@ -74,7 +74,7 @@ impl Environment {
             let visibility = self.snapshots.visibility();
             match self.check(dictionary.tree.rewrite(&mut walk, &visibility))? {
                 Step::Busy => {
-                    self.os.clock.sleep(BUSY_REST);
+                    self.os.clock.sleep(RETRY_PAUSE);
                     if !go_on(passed) {
                         return Ok(false);
                     }
@@ -91,9 +91,9 @@ impl Environment {
             }
             if self.options.background == Background::Threads {
                 let took = self.os.clock.monotonic().saturating_sub(started);
-                let rest = rest_after(took, self.uses().saturating_sub(used));
-                if !rest.is_zero() {
-                    self.os.clock.sleep(rest);
+                let pause = pause_after(took, self.uses().saturating_sub(used));
+                if !pause.is_zero() {
+                    self.os.clock.sleep(pause);
                 }
             }
         }
@@ -107,9 +107,9 @@ impl Environment {
 
 /// How long nothing is rewritten after a unit that took so long, in which clients used the engine so
 /// often.
-fn rest_after(took: Duration, uses: u64) -> Duration {
+fn pause_after(took: Duration, uses: u64) -> Duration {
     let few = took.as_millis() * u128::from(FEW_USES) / 1000 + 1;
-    if u128::from(uses) > few { took.min(LONGEST_REST) } else { Duration::ZERO }
+    if u128::from(uses) > few { took.min(MAX_PAUSE) } else { Duration::ZERO }
 }
 
 #[cfg(test)]
@@ -119,10 +119,10 @@ mod tests {
     #[test]
     fn a_rewrite_rests_for_clients_and_for_nobody_else() {
         let ms = Duration::from_millis;
-        for (took, uses, rest) in
+        for (took, uses, pause) in
             [(40, 0, 0), (40, 3, 0), (40, 4, 40), (1000, 50, 0), (1000, 1000, 500), (0, 9, 0)]
         {
-            assert_eq!(rest_after(ms(took), uses), ms(rest), "{uses} uses in {took} ms");
+            assert_eq!(pause_after(ms(took), uses), ms(pause), "{uses} uses in {took} ms");
         }
     }
 }

@@ -159,6 +159,7 @@ impl Options {
             // Two at least: one can drain while the other merges.
             tuning.flushers = os::cpu_count().clamp(2, 4);
         }
+        assert!(tuning.chunk_bytes > 0 && tuning.flushers > 0, "what is not given has a default");
         self.locktree_max_memory.get_or_insert(cache / 10);
         Ok(self)
     }

@@ -3,10 +3,10 @@
 
 use crate::cursor::Cursor;
 use crate::dictionary::Found;
-use crate::door::Door;
+use crate::handle::EngineHandle;
+use crate::holder::SharedLocks;
 use crate::snapshots::Pinned;
-use crate::txn::holder::Readers;
-use crate::txn::writeset::SharedWrites;
+use crate::writeset::SharedWrites;
 use crate::{DictionaryId, Direction, Error, KeyRange, Result, Timestamp, Value};
 use locktree::Mode;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct Snapshot {
     pub(crate) pinned: Pinned,
     own: Option<Arc<Own>>,
     /// Of a serializable transaction: its reads lock, and see the newest state.
-    readers: Option<Arc<Readers>>,
+    readers: Option<Arc<SharedLocks>>,
 }
 
 /// What a transaction had done when a view of it was taken.
@@ -29,11 +29,11 @@ pub(crate) struct Own {
 }
 
 impl Snapshot {
-    pub(crate) fn new(door: &Arc<Door>) -> Self {
-        Self { pinned: Pinned::new(door), own: None, readers: None }
+    pub(crate) fn new(handle: &Arc<EngineHandle>) -> Self {
+        Self { pinned: Pinned::new(handle), own: None, readers: None }
     }
 
-    pub(crate) fn of(pinned: &Pinned, own: Option<Own>, readers: Option<Arc<Readers>>) -> Self {
+    pub(crate) fn of(pinned: &Pinned, own: Option<Own>, readers: Option<Arc<SharedLocks>>) -> Self {
         Self { pinned: pinned.clone(), own: own.map(Arc::new), readers }
     }
 
@@ -54,7 +54,7 @@ impl Snapshot {
 
     /// The value of `key`, if it has one. May read the disk.
     pub fn get(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
-        self.pinned.door().health.check_open()?;
+        self.pinned.handle().health.check_open()?;
         if let Some(own) = &self.own {
             own.check_not_dropped(dictionary)?;
             if let Some(write) = own.writes.get(dictionary.0, key)? {
@@ -65,9 +65,9 @@ impl Snapshot {
             }
         }
         if let Some(readers) = &self.readers {
-            let door = self.pinned.door();
-            readers.lock_key(door, dictionary, key, Mode::Shared)?;
-            let dictionary = door.directory.newest(dictionary)?;
+            let handle = self.pinned.handle();
+            readers.lock_key(handle, dictionary, key, Mode::Shared)?;
+            let dictionary = handle.directory.newest(dictionary)?;
             return Ok(dictionary.tree.get(key, u64::MAX - 1)?.map(Value::from));
         }
         let dictionary = self.find(dictionary)?;
@@ -79,13 +79,13 @@ impl Snapshot {
     /// once; says how many pages that were. Only a hint, and worth it where
     /// [`crate::thread_page_reads`] shows that reads touch the disk. May read the disk.
     pub fn prefetch<K: AsRef<[u8]>>(&self, dictionary: DictionaryId, keys: &[K]) -> Result<usize> {
-        self.pinned.door().health.check_open()?;
+        self.pinned.handle().health.check_open()?;
         let dictionary = self.find(dictionary)?;
         Ok(dictionary.tree.prefetch(keys, self.pinned.timestamp))
     }
 
     fn find(&self, dictionary: DictionaryId) -> Result<Found> {
-        self.pinned.door().directory.at(dictionary, self.pinned.timestamp)
+        self.pinned.handle().directory.at(dictionary, self.pinned.timestamp)
     }
 
     /// A cursor over `range`. It owns what it needs and may be parked between calls.
@@ -95,7 +95,7 @@ impl Snapshot {
         range: KeyRange,
         direction: Direction,
     ) -> Result<Cursor> {
-        self.pinned.door().health.check_open()?;
+        self.pinned.handle().health.check_open()?;
         let mut writes = None;
         if let Some(own) = &self.own {
             own.check_not_dropped(dictionary)?;
@@ -105,10 +105,10 @@ impl Snapshot {
             }
         }
         if let Some(readers) = &self.readers {
-            let door = self.pinned.door();
-            readers.lock_range(door, dictionary, &range, Mode::Shared)?;
-            let pinned = Pinned::new(door);
-            let dictionary = door.directory.newest(dictionary)?;
+            let handle = self.pinned.handle();
+            readers.lock_range(handle, dictionary, &range, Mode::Shared)?;
+            let pinned = Pinned::new(handle);
+            let dictionary = handle.directory.newest(dictionary)?;
             return Ok(Cursor::over_tree(&dictionary, range, direction, &pinned, writes));
         }
         let dictionary = self.find(dictionary)?;

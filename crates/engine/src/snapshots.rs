@@ -10,42 +10,42 @@
 //! 4. A commit is newer than no snapshot that [`Watch::Commits`], or [`Snapshots::oldest_watching`]
 //!    is below it: the lock table remembers commits for those transactions alone.
 //!
-//! Snapshots are registered per lane, so that threads that begin and end them do not meet. The
-//! price is paid by those who ask, who look at every lane. Why 2 holds without a common lock: a
-//! lane's first snapshot is announced and then the watermark read again; the one who asks reads
+//! Snapshots are registered per stripe, so that threads that begin and end them do not meet. The
+//! price is paid by those who ask, who look at every stripe. Why 2 holds without a common lock: a
+//! stripe's first snapshot is announced and then the watermark read again; the one who asks reads
 //! the watermark and then the announcements; one of the two sees the other.
 
-use crate::door::Door;
+use crate::handle::EngineHandle;
 use crate::history::History;
 use ftree::Visibility;
 use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use os::sync::{Condvar, Mutex, spin_loop, yield_now};
-use os::{LANES, Padded};
+use os::{Padded, STRIPES};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Commits that can be complete before the one they wait for; more of them wait their turn.
 const RING: usize = 1024;
-/// Looks at the watermark before a commit gives its core away, and before it sleeps: the commits
+/// Looks at the watermark before a commit gives its core away, and before it blocks: the commits
 /// it waits for are in the middle of inserting, which takes about a microsecond.
 const SPINS: u32 = 64;
 const YIELDS: u32 = 16;
 
-/// A lane without snapshots.
+/// A stripe without snapshots.
 const NONE: u64 = u64::MAX;
 
 pub(crate) struct Snapshots {
     watermark: Padded<AtomicU64>,
     /// Of those who [`Watch::Nothing`], and of those who [`Watch::Commits`].
-    lanes: [Box<[Padded<Lane>; LANES]>; 2],
+    stripes: [Box<[Padded<Stripe>; STRIPES]>; 2],
     history: History,
     /// Commit `ts` is complete when slot `ts % RING` holds `ts`.
     complete: Box<[AtomicU64]>,
     /// Some commit will never be complete: nobody waits for the watermark any more.
     abandoned: AtomicBool,
-    /// Commits that sleep until the watermark has moved.
-    sleeping: AtomicUsize,
-    bed: Mutex<()>,
+    /// Commits that wait until the watermark has moved.
+    waiters: AtomicUsize,
+    wait_lock: Mutex<()>,
     advanced: Condvar,
 }
 
@@ -58,15 +58,15 @@ pub(crate) enum Watch {
     Commits,
 }
 
-struct Lane {
-    /// At or below the lane's oldest snapshot; changed under the lock of `live`.
+struct Stripe {
+    /// At or below the stripe's oldest snapshot; changed under the lock of `live`.
     oldest: AtomicU64,
     /// Snapshots of now that were ever taken; changed under the lock of `live`.
     taken: AtomicU64,
     live: Mutex<Live>,
 }
 
-/// The snapshots of one lane: (timestamp, how many), ascending because the watermark only grows.
+/// The snapshots of one stripe: (timestamp, how many), ascending because the watermark only grows.
 #[derive(Default)]
 struct Live {
     queue: VecDeque<(u64, u32)>,
@@ -76,8 +76,8 @@ struct Live {
 
 impl Default for Snapshots {
     fn default() -> Self {
-        let lane = |_| {
-            Padded(Lane {
+        let stripe = |_| {
+            Padded(Stripe {
                 oldest: AtomicU64::new(NONE),
                 taken: AtomicU64::new(0),
                 live: Mutex::new(Live::default()),
@@ -85,12 +85,12 @@ impl Default for Snapshots {
         };
         Self {
             watermark: Padded::default(),
-            lanes: std::array::from_fn(|_| Box::new(std::array::from_fn(lane))),
+            stripes: std::array::from_fn(|_| Box::new(std::array::from_fn(stripe))),
             history: History::default(),
             complete: (0..RING).map(|_| AtomicU64::new(0)).collect(),
             abandoned: AtomicBool::new(false),
-            sleeping: AtomicUsize::new(0),
-            bed: Mutex::new(()),
+            waiters: AtomicUsize::new(0),
+            wait_lock: Mutex::new(()),
             advanced: Condvar::new(),
         }
     }
@@ -107,14 +107,14 @@ impl Snapshots {
         self.watermark.store(watermark, Ordering::SeqCst);
     }
 
-    /// Registers a snapshot of now in a lane; says its timestamp.
-    fn register(&self, watch: Watch, lane: usize) -> u64 {
-        let lane = self.lane(watch, lane);
-        let mut live = lane.live.lock();
+    /// Registers a snapshot of now in a stripe; says its timestamp.
+    fn register(&self, watch: Watch, stripe: usize) -> u64 {
+        let stripe = self.stripe(watch, stripe);
+        let mut live = stripe.live.lock();
         let mut timestamp = self.watermark();
         if live.queue.is_empty() {
             loop {
-                lane.oldest.store(timestamp, Ordering::SeqCst);
+                stripe.oldest.store(timestamp, Ordering::SeqCst);
                 let now = self.watermark();
                 if now == timestamp {
                     break;
@@ -122,47 +122,49 @@ impl Snapshots {
                 timestamp = now;
             }
         }
+        let announced = stripe.oldest.load(Ordering::Relaxed);
+        debug_assert!(announced <= timestamp, "a snapshot is announced before it is read");
         live.add(timestamp);
-        lane.taken.store(lane.taken.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        stripe.taken.store(stripe.taken.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         timestamp
     }
 
     /// How many snapshots of now were ever taken: how much is read and begun.
     pub(crate) fn taken(&self) -> u64 {
-        let lanes = self.lanes.iter().flat_map(|lanes| lanes.iter());
-        lanes.map(|lane| lane.taken.load(Ordering::Relaxed)).sum()
+        let stripes = self.stripes.iter().flat_map(|stripes| stripes.iter());
+        stripes.map(|stripe| stripe.taken.load(Ordering::Relaxed)).sum()
     }
 
-    /// Registers one more of a snapshot that the caller holds in this lane.
-    fn register_again(&self, watch: Watch, lane: usize, timestamp: u64) {
-        self.lane(watch, lane).live.lock().add_again(timestamp);
+    /// Registers one more of a snapshot that the caller holds in this stripe.
+    fn register_again(&self, watch: Watch, stripe: usize, timestamp: u64) {
+        self.stripe(watch, stripe).live.lock().add_again(timestamp);
     }
 
-    fn lane(&self, watch: Watch, lane: usize) -> &Lane {
-        &self.lanes[watch as usize][lane].0
+    fn stripe(&self, watch: Watch, stripe: usize) -> &Stripe {
+        &self.stripes[watch as usize][stripe].0
     }
 
-    fn release(&self, watch: Watch, lane: usize, timestamp: u64) {
-        let lane = self.lane(watch, lane);
-        let mut live = lane.live.lock();
+    fn release(&self, watch: Watch, stripe: usize, timestamp: u64) {
+        let stripe = self.stripe(watch, stripe);
+        let mut live = stripe.live.lock();
         live.remove(timestamp);
         let oldest = live.queue.front().map_or(NONE, |(oldest, _)| *oldest);
-        if lane.oldest.load(Ordering::Relaxed) != oldest {
-            lane.oldest.store(oldest, Ordering::Release);
+        if stripe.oldest.load(Ordering::Relaxed) != oldest {
+            stripe.oldest.store(oldest, Ordering::Release);
         }
     }
 
     /// At or below the oldest timestamp anybody reads at, now or later. Takes no lock.
     pub(crate) fn oldest(&self) -> u64 {
         let horizon = self.watermark();
-        let announced = self.lanes.iter().map(|lanes| announced_in(lanes));
+        let announced = self.stripes.iter().map(|stripes| announced_in(stripes));
         announced.fold(horizon, u64::min).min(self.history.oldest_reader())
     }
 
     /// As [`Snapshots::oldest`], of those who [`Watch::Commits`].
     pub(crate) fn oldest_watching(&self) -> u64 {
         let horizon = self.watermark();
-        horizon.min(announced_in(&self.lanes[Watch::Commits as usize]))
+        horizon.min(announced_in(&self.stripes[Watch::Commits as usize]))
     }
 
     /// As [`Snapshots::oldest`], the kept history included.
@@ -178,11 +180,11 @@ impl Snapshots {
 
     /// What merges must keep.
     pub(crate) fn visibility(&self) -> Visibility {
-        // First: whoever registers in a lane that was looked at sees at least this watermark.
+        // First: whoever registers in a stripe that was looked at sees at least this watermark.
         let horizon = self.watermark();
         let mut timestamps = Vec::new();
-        for lane in self.lanes.iter().flat_map(|lanes| lanes.iter()) {
-            timestamps.extend(lane.live.lock().timestamps());
+        for stripe in self.stripes.iter().flat_map(|stripes| stripes.iter()) {
+            timestamps.extend(stripe.live.lock().timestamps());
         }
         let floor = self.history.tell(&mut timestamps);
         Visibility::new(horizon.min(floor), &timestamps)
@@ -190,11 +192,11 @@ impl Snapshots {
 
     /// How many snapshots are out.
     pub(crate) fn live(&self) -> usize {
-        let count = |lane: &Padded<Lane>| {
-            lane.live.lock().queue.iter().map(|(_, count)| *count as usize).sum::<usize>()
+        let count = |stripe: &Padded<Stripe>| {
+            stripe.live.lock().queue.iter().map(|(_, count)| *count as usize).sum::<usize>()
         };
-        let lanes = self.lanes.iter().flat_map(|lanes| lanes.iter());
-        lanes.map(count).sum::<usize>() + self.history.readers()
+        let stripes = self.stripes.iter().flat_map(|stripes| stripes.iter());
+        stripes.map(count).sum::<usize>() + self.history.readers()
     }
 
     /// A commit's writes are all in their trees: moves the watermark over it and over whatever was
@@ -202,7 +204,9 @@ impl Snapshots {
     /// passed `timestamp`. False where it never will: see [`Snapshots::abandon`].
     #[must_use]
     pub(crate) fn publish(&self, timestamp: u64) -> bool {
-        if self.watermark() + 1 == timestamp {
+        let watermark = self.watermark();
+        assert!(timestamp > watermark, "commit {timestamp} is published twice");
+        if watermark + 1 == timestamp {
             // It is the next one, and nobody else moves the watermark over it: threads that
             // commit one after the other do not meet in the ring.
             self.watermark.store(timestamp, Ordering::SeqCst);
@@ -213,7 +217,8 @@ impl Snapshots {
         if !self.wait_for(timestamp.saturating_sub(RING as u64)) {
             return false;
         }
-        self.slot(timestamp).store(timestamp, Ordering::SeqCst);
+        let before = self.slot(timestamp).swap(timestamp, Ordering::SeqCst);
+        assert!(before < timestamp, "a slot of the ring is used again by a later commit");
         self.advance(false);
         self.wait_for(timestamp)
     }
@@ -221,7 +226,7 @@ impl Snapshots {
     /// Some commit will never be published: those behind it stop waiting for it.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::SeqCst);
-        drop(self.bed.lock());
+        drop(self.wait_lock.lock());
         self.advanced.notify_all();
     }
 
@@ -237,8 +242,8 @@ impl Snapshots {
                 Err(now) => at = now,
             }
         }
-        if moved && self.sleeping.load(Ordering::SeqCst) > 0 {
-            drop(self.bed.lock());
+        if moved && self.waiters.load(Ordering::SeqCst) > 0 {
+            drop(self.wait_lock.lock());
             self.advanced.notify_all();
         }
     }
@@ -259,8 +264,8 @@ impl Snapshots {
                 yield_now();
             }
         }
-        let mut bed = self.bed.lock();
-        self.sleeping.fetch_add(1, Ordering::SeqCst);
+        let mut guard = self.wait_lock.lock();
+        self.waiters.fetch_add(1, Ordering::SeqCst);
         let passed = loop {
             if self.watermark() >= timestamp {
                 break true;
@@ -268,20 +273,23 @@ impl Snapshots {
             if self.abandoned.load(Ordering::SeqCst) {
                 break false;
             }
-            self.advanced.wait(&mut bed);
+            self.advanced.wait(&mut guard);
         };
-        self.sleeping.fetch_sub(1, Ordering::SeqCst);
+        let before = self.waiters.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "who wakes up has slept");
         passed
     }
 }
 
-fn announced_in(lanes: &[Padded<Lane>; LANES]) -> u64 {
-    lanes.iter().fold(NONE, |oldest, lane| oldest.min(lane.oldest.load(Ordering::SeqCst)))
+fn announced_in(stripes: &[Padded<Stripe>; STRIPES]) -> u64 {
+    stripes.iter().fold(NONE, |oldest, stripe| oldest.min(stripe.oldest.load(Ordering::SeqCst)))
 }
 
 impl Live {
     /// A snapshot of now: none in the queue is newer.
     fn add(&mut self, timestamp: u64) {
+        let newest = self.queue.back().map_or(0, |(newest, _)| *newest);
+        debug_assert!(newest <= timestamp, "snapshots are taken in their order");
         match self.queue.back_mut() {
             Some((newest, count)) if *newest == timestamp => *count += 1,
             _ => self.queue.push_back((timestamp, 1)),
@@ -289,13 +297,18 @@ impl Live {
     }
 
     fn add_again(&mut self, timestamp: u64) {
-        if let Ok(at) = self.place(timestamp) {
+        let place = self.place(timestamp);
+        debug_assert!(place.is_ok(), "only a snapshot that is held is held once more");
+        if let Ok(at) = place {
             self.queue[at].1 += 1;
         }
     }
 
     fn remove(&mut self, timestamp: u64) {
-        let Ok(at) = self.place(timestamp) else { return };
+        let place = self.place(timestamp);
+        debug_assert!(place.is_ok(), "a snapshot is let go of once");
+        let Ok(at) = place else { return };
+        assert!(self.queue[at].1 > 0, "a snapshot is let go of once");
         self.queue[at].1 -= 1;
         if self.queue[at].1 > 0 {
             return;
@@ -314,6 +327,7 @@ impl Live {
             self.queue.retain(|(_, count)| *count > 0);
             self.spent = 0;
         }
+        debug_assert!(self.spent <= self.queue.len(), "what is spent is in the queue");
     }
 
     fn place(&self, timestamp: u64) -> Result<usize, usize> {
@@ -325,37 +339,38 @@ impl Live {
     }
 }
 
-/// A registered snapshot, and the door it came in by; dropping it lets its versions go.
+/// A registered snapshot, and the handle it was taken through; dropping it lets its versions go.
 pub(crate) struct Pinned {
     pub(crate) timestamp: u64,
     /// What the lock table remembers for it; nothing where it is [past](Self::is_past).
     watch: Watch,
     /// Taken from the history.
     is_past: bool,
-    door: Arc<Door>,
+    handle: Arc<EngineHandle>,
     registered: bool,
 }
 
 impl Pinned {
     /// The state as of now.
-    pub(crate) fn new(door: &Arc<Door>) -> Self {
-        Self::watching(Watch::Nothing, door)
+    pub(crate) fn new(handle: &Arc<EngineHandle>) -> Self {
+        Self::watching(Watch::Nothing, handle)
     }
 
     /// The state as of now, of somebody who asks the lock table for this.
-    pub(crate) fn watching(watch: Watch, door: &Arc<Door>) -> Self {
-        let timestamp = door.snapshots.register(watch, door.lane());
-        Self { timestamp, watch, is_past: false, door: Arc::clone(door), registered: true }
+    pub(crate) fn watching(watch: Watch, handle: &Arc<EngineHandle>) -> Self {
+        let timestamp = handle.snapshots.register(watch, handle.stripe());
+        debug_assert!(timestamp <= handle.snapshots.watermark(), "only complete commits are seen");
+        Self { timestamp, watch, is_past: false, handle: Arc::clone(handle), registered: true }
     }
 
     /// A kept state; `None` where it is gone, or yet to come.
-    pub(crate) fn past(door: &Arc<Door>, timestamp: u64) -> Option<Self> {
-        let snapshots = &door.snapshots;
+    pub(crate) fn past(handle: &Arc<EngineHandle>, timestamp: u64) -> Option<Self> {
+        let snapshots = &handle.snapshots;
         snapshots.history.enter(timestamp, || snapshots.watermark()).then(|| Self {
             timestamp,
             watch: Watch::Nothing,
             is_past: true,
-            door: Arc::clone(door),
+            handle: Arc::clone(handle),
             registered: true,
         })
     }
@@ -365,19 +380,19 @@ impl Pinned {
         self.watch == Watch::Commits
     }
 
-    pub(crate) fn door(&self) -> &Arc<Door> {
-        &self.door
+    pub(crate) fn handle(&self) -> &Arc<EngineHandle> {
+        &self.handle
     }
 
     /// Lets the versions go before its end; it must not be read at any more.
-    pub(crate) fn let_go(&mut self) {
+    pub(crate) fn release(&mut self) {
         if !std::mem::take(&mut self.registered) {
             return;
         }
         if self.is_past {
-            self.door.snapshots.history.leave(self.timestamp);
+            self.handle.snapshots.history.leave(self.timestamp);
         } else {
-            self.door.snapshots.release(self.watch, self.door.lane(), self.timestamp);
+            self.handle.snapshots.release(self.watch, self.handle.stripe(), self.timestamp);
         }
     }
 }
@@ -385,17 +400,17 @@ impl Pinned {
 impl Clone for Pinned {
     fn clone(&self) -> Self {
         if self.registered && self.is_past {
-            self.door.snapshots.history.enter_again(self.timestamp);
+            self.handle.snapshots.history.enter_again(self.timestamp);
         } else if self.registered {
-            self.door.snapshots.register_again(self.watch, self.door.lane(), self.timestamp);
+            self.handle.snapshots.register_again(self.watch, self.handle.stripe(), self.timestamp);
         }
-        Self { door: Arc::clone(&self.door), ..*self }
+        Self { handle: Arc::clone(&self.handle), ..*self }
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        self.let_go();
+        self.release();
     }
 }
 

@@ -6,23 +6,23 @@
 //! it lies in the data file, named by no checkpoint, and goes with the sorter and its last reader,
 //! or at the next start. Nothing of it is in the log.
 
-use crate::door::Door;
+use crate::handle::EngineHandle;
 use crate::{Direction, Engine, KeyRange, Result, Value};
-use ftree::{Message, Spill, SpillCursor};
+use ftree::{Message, SpillCursor, SpillTree};
 use std::sync::Arc;
 
 /// Takes entries in any order. A *space* keeps those of one purpose apart.
 pub struct Sorter {
-    door: Arc<Door>,
-    spill: Spill,
+    handle: Arc<EngineHandle>,
+    spill: SpillTree,
 }
 
 impl Engine {
     /// An empty sorter.
     pub fn sorter(&self) -> Sorter {
-        let door = Arc::clone(self.door());
-        let spill = door.start_spill(door.live.new_id());
-        Sorter { door, spill }
+        let handle = Arc::clone(self.handle());
+        let spill = handle.start_spill(handle.live.new_id());
+        Sorter { handle, spill }
     }
 }
 
@@ -33,7 +33,7 @@ impl Sorter {
     /// Those of the disk; the entry is not in.
     pub fn put(&mut self, space: u64, key: &[u8], value: &[u8]) -> Result<()> {
         let written = self.spill.write(space, key, Some(value), false);
-        self.door.check(written)
+        self.handle.check(written)
     }
 
     /// The value put last for `key`. May read the disk.
@@ -41,14 +41,14 @@ impl Sorter {
     /// # Errors
     /// Those of the disk.
     pub fn get(&self, space: u64, key: &[u8]) -> Result<Option<Value>> {
-        let found = self.door.check(self.spill.get(space, key))?;
+        let found = self.handle.check(self.spill.get(space, key))?;
         Ok(found.flatten().map(Value::from))
     }
 
     /// The entries of a space, as they are now.
     pub fn sorted(&self, space: u64) -> Sorted {
         let cursor = self.spill.walk(space, &KeyRange::all(), Direction::Forward);
-        Sorted { door: Arc::clone(&self.door), cursor }
+        Sorted { handle: Arc::clone(&self.handle), cursor }
     }
 }
 
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Sorter {
 
 /// Entries in ascending order.
 pub struct Sorted {
-    door: Arc<Door>,
+    handle: Arc<EngineHandle>,
     cursor: SpillCursor,
 }
 
@@ -73,7 +73,7 @@ impl Sorted {
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.cursor.pass();
         let found = self.cursor.peek();
-        Ok(self.door.check(found)?.map(|(key, message)| match message {
+        Ok(self.handle.check(found)?.map(|(key, message)| match message {
             Message::Put(value) => (key, value),
             // A sorter deletes nothing.
             _ => (key, &[][..]),

@@ -66,7 +66,7 @@ impl Counters {
             flushes: count("engine.flushes", "children that got what waited for them"),
             fuses: count("engine.fuses", "small neighbours that became one"),
             spills: count("engine.txn.spills", "transactions whose writes went to disk"),
-            rewrites: count("engine.rewrites", "leaves and nodes written anew in another shape"),
+            rewrites: count("engine.rewrites", "leaves and nodes rewritten in another shape"),
             drops: count("engine.drops", "transactions that dropped dictionaries"),
             checkpoint: CheckpointCounters::default(),
             last_checkpoint: Mutex::default(),
@@ -195,7 +195,7 @@ impl Counters {
             Progress::Done(Work::Flush) => self.flushes.inc(),
             Progress::Done(Work::Fuse) => self.fuses.inc(),
             Progress::Done(Work::Rewrite) => self.rewrites.inc(),
-            Progress::Idle | Progress::Busy | Progress::PutOff => {}
+            Progress::Idle | Progress::Busy | Progress::Deferred => {}
         }
     }
 }

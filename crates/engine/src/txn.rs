@@ -5,31 +5,30 @@
 //! private tree). So abort forgets, and undoes nothing.
 
 mod charge;
-pub(crate) mod holder;
-pub(crate) mod serializable;
-pub(crate) mod writeset;
+mod serializable;
 
 use crate::cursor::Cursor;
 use crate::dictionary::Found;
-use crate::door::{Door, ToLocks};
 use crate::environment::Environment;
+use crate::error::Oversized;
+use crate::handle::{EngineHandle, LockTableRef};
+use crate::holder::Holder;
 use crate::live::LiveTxn;
 use crate::pacing::PIECE;
 use crate::snapshot::Own;
 use crate::snapshots::{Pinned, Watch};
+use crate::writeset::WriteSet;
 use crate::{
     Committed, DictionaryId, DictionaryOptions, Direction, Durability, Error, KeyRange, OnConflict,
     Result, Snapshot, Timestamp, TxnOptions, Value,
 };
 use cachetable::Part;
 use charge::Charge;
-use holder::Holder;
 use locktree::{Mode, Owner};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use writeset::WriteSet;
 
 /// The longest key the engine takes.
 pub const MAX_KEY_BYTES: usize = 1 << 20;
@@ -77,17 +76,17 @@ impl OnConflict {
 }
 
 impl Txn {
-    pub(crate) fn begin(door: &Arc<Door>, options: TxnOptions) -> Self {
+    pub(crate) fn begin(handle: &Arc<EngineHandle>, options: TxnOptions) -> Self {
         let watch = options.on_conflict.watch();
-        Self::begin_at(options, Pinned::watching(watch, door))
+        Self::begin_at(options, Pinned::watching(watch, handle))
     }
 
     pub(crate) fn begin_at(options: TxnOptions, pinned: Pinned) -> Self {
-        let door = Arc::clone(pinned.door());
-        let live = door.live.begin(door.lane(), pinned.timestamp);
-        let owner = Owner::new(ToLocks(Arc::clone(&door)), live.interrupt.clone());
+        let handle = Arc::clone(pinned.handle());
+        let live = handle.live.begin(handle.stripe(), pinned.timestamp);
+        let owner = Owner::new(LockTableRef(Arc::clone(&handle)), live.interrupt.clone());
         Self {
-            lock_timeout: options.lock_timeout.unwrap_or(door.options.lock_timeout),
+            lock_timeout: options.lock_timeout.unwrap_or(handle.options.lock_timeout),
             live,
             pinned,
             options,
@@ -114,8 +113,8 @@ impl Txn {
 
     /// Moves the snapshot to now; locks and writes stay. For single statements that retry.
     pub fn refresh_snapshot(&mut self) {
-        let door = Arc::clone(self.pinned.door());
-        self.pinned = Pinned::watching(self.options.on_conflict.watch(), &door);
+        let handle = Arc::clone(self.pinned.handle());
+        self.pinned = Pinned::watching(self.options.on_conflict.watch(), &handle);
         self.live.snapshot.store(self.pinned.timestamp, Ordering::Relaxed);
     }
 
@@ -135,7 +134,7 @@ impl Txn {
     pub fn set_lock_timeout(&mut self, timeout: Duration) {
         self.lock_timeout = timeout;
         if let Some(readers) = self.holder.readers() {
-            readers.set_patience(timeout);
+            readers.set_lock_timeout(timeout);
         }
     }
 
@@ -161,7 +160,7 @@ impl Txn {
             return Ok(());
         }
         self.find_newest(dictionary)?;
-        self.holder.lock_all(&self.pinned.door().locks, dictionary, self.lock_timeout)?;
+        self.holder.lock_all(&self.pinned.handle().locks, dictionary, self.lock_timeout)?;
         // Somebody else may have dropped it while this one waited.
         self.find_newest(dictionary)?;
         self.dropped.push(dictionary.0);
@@ -209,9 +208,9 @@ impl Txn {
             return Ok(None);
         }
         if let Some(readers) = self.holder.readers() {
-            let door = self.pinned.door();
-            readers.lock_key(door, dictionary, key, mode)?;
-            let found = door.directory.newest(dictionary)?;
+            let handle = self.pinned.handle();
+            readers.lock_key(handle, dictionary, key, mode)?;
+            let found = handle.directory.newest(dictionary)?;
             return Ok(found.tree.get(key, u64::MAX - 1)?.map(Value::from));
         }
         let found = self.find_visible(dictionary)?;
@@ -240,14 +239,14 @@ impl Txn {
     /// Locks `key` exclusively without writing it. Conflicts as [`Txn::put`] does.
     pub fn lock(&mut self, dictionary: DictionaryId, key: &[u8]) -> Result<()> {
         self.check_alive()?;
-        check_size("key", key.len(), MAX_KEY_BYTES)?;
+        check_size(Oversized::Key, key.len(), MAX_KEY_BYTES)?;
         self.check_not_dropped(dictionary)?;
         if self.is_created(dictionary) {
             // Nobody else can see it.
             return Ok(());
         }
         self.find_newest(dictionary)?;
-        let locks = &self.pinned.door().locks;
+        let locks = &self.pinned.handle().locks;
         let granted = self.holder.lock(locks, dictionary, key, self.lock_timeout)?;
         let (snapshot, on_conflict) = (self.pinned.timestamp, self.options.on_conflict);
         let unwatched = !self.pinned.watches_commits();
@@ -305,7 +304,7 @@ impl Txn {
         value: Option<&[u8]>,
     ) -> Result<()> {
         self.check_alive()?;
-        check_size("key", key.len(), MAX_KEY_BYTES)?;
+        check_size(Oversized::Key, key.len(), MAX_KEY_BYTES)?;
         self.check_not_dropped(dictionary)?;
         if !self.is_created(dictionary) {
             self.find_newest(dictionary)?;
@@ -319,12 +318,12 @@ impl Txn {
 
     /// See [`serializable`].
     fn lock_for_ranges(&mut self, dictionary: DictionaryId, key: &[u8]) -> Result<()> {
-        let environment = self.pinned.door();
+        let environment = self.pinned.handle();
         if !environment.serializable.any() {
-            if self.live.bare.load(Ordering::Relaxed) {
+            if self.live.writes_unlocked.load(Ordering::Relaxed) {
                 return Ok(());
             }
-            self.live.bare.store(true, Ordering::SeqCst);
+            self.live.writes_unlocked.store(true, Ordering::SeqCst);
             if !environment.serializable.any() {
                 return Ok(());
             }
@@ -368,10 +367,10 @@ impl Txn {
             return Ok(Cursor::over_writes(own, range, direction, &self.pinned));
         }
         if let Some(readers) = self.holder.readers() {
-            let door = self.pinned.door();
-            readers.lock_range(door, dictionary, &range, mode)?;
-            let pinned = Pinned::new(door);
-            let found = door.directory.newest(dictionary)?;
+            let handle = self.pinned.handle();
+            readers.lock_range(handle, dictionary, &range, mode)?;
+            let pinned = Pinned::new(handle);
+            let found = handle.directory.newest(dictionary)?;
             return Ok(Cursor::over_tree(&found, range, direction, &pinned, own));
         }
         let found = self.find_visible(dictionary)?;
@@ -437,8 +436,8 @@ impl Txn {
         durability: Durability,
         published: impl FnOnce(Timestamp),
     ) -> Result<Committed> {
-        let door = Arc::clone(self.pinned.door());
-        door.commit(&mut self, durability, published)
+        let handle = Arc::clone(self.pinned.handle());
+        handle.commit(&mut self, durability, published)
     }
 
     /// Forgets the writes and opens the locks.
@@ -446,7 +445,7 @@ impl Txn {
 
     /// Lets the snapshot go before the locks do.
     pub(crate) fn unpin(&mut self) {
-        self.pinned.let_go();
+        self.pinned.release();
     }
 
     /// Whether a commit has anything to do.
@@ -458,7 +457,7 @@ impl Txn {
     }
 
     fn write(&mut self, dictionary: DictionaryId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        check_size("value", value.map_or(0, <[u8]>::len), MAX_VALUE_BYTES)?;
+        check_size(Oversized::Value, value.map_or(0, <[u8]>::len), MAX_VALUE_BYTES)?;
         if self.writes.spilled().is_none() && self.is_large() {
             let spill = self.environment().start_spill(self.live.id);
             let spilled = self.writes.spill_to(spill);
@@ -479,7 +478,7 @@ impl Txn {
     /// The writes take more memory than one transaction should, or than this one should while
     /// all transactions together take so much.
     fn is_large(&self) -> bool {
-        let Environment { cache, options, .. } = &***self.pinned.door();
+        let Environment { cache, options, .. } = &***self.pinned.handle();
         let memory = self.writes.memory();
         memory > options.tuning.spill_bytes
             || (memory > CROWDED_BYTES && cache.held(Part::WriteSets) > cache.capacity() / 8)
@@ -487,7 +486,7 @@ impl Txn {
 
     /// Keeps the account of memory up to date with the writes and, now and then, the locks.
     fn charge(&mut self) {
-        let Environment { cache, locks, .. } = &***self.pinned.door();
+        let Environment { cache, locks, .. } = &***self.pinned.handle();
         // A spilled set is counted as the memtable it is.
         let bytes = if self.writes.spilled().is_some() { 0 } else { self.writes.bytes() };
         if self.charge.follow(cache, bytes) {
@@ -507,7 +506,7 @@ impl Txn {
     }
 
     fn environment(&self) -> &Environment {
-        self.pinned.door()
+        self.pinned.handle()
     }
 
     /// The dictionary as the snapshot sees it.
@@ -557,11 +556,11 @@ impl Drop for Txn {
     fn drop(&mut self) {
         // Views may keep the holder alive.
         drop(self.holder.take());
-        let door = self.pinned.door();
+        let handle = self.pinned.handle();
         if self.holder.readers().is_some() {
-            door.serializable.leave();
+            handle.serializable.leave();
         }
-        door.live.end(door.lane(), self.live.id);
+        handle.live.end(handle.stripe(), self.live.id);
     }
 }
 
@@ -571,7 +570,7 @@ impl std::fmt::Debug for Txn {
     }
 }
 
-fn check_size(what: &'static str, size: usize, limit: usize) -> Result<()> {
+fn check_size(what: Oversized, size: usize, limit: usize) -> Result<()> {
     if size > limit {
         return Err(Error::TooLarge { what, size: size as u64, limit: limit as u64 });
     }

@@ -275,13 +275,6 @@ impl AccumulatorSpec {
         paths.map(|path| path.as_str().to_owned()).collect()
     }
 
-    /// The constant `{$sum: 1}` or `$count`: a count needs no document.
-    pub fn is_count(&self) -> bool {
-        self.kind == Kind::Count
-            || (self.kind == Kind::Sum
-                && matches!(self.input.as_constant(), Some(Some(RawBson::Int32(1)))))
-    }
-
     /// An empty state for the group with this key.
     pub fn start(&self, key: RawBsonRef<'_>, variables: &Variables) -> Result<Accumulator> {
         if let Some(scripted) = &self.scripted {

@@ -12,7 +12,7 @@ use keystring::{
 };
 
 /// What MongoDB says its collations are of; drivers and tests compare it, so it is said here too.
-/// Which rules texts are really ordered by is [`keystring::SORT_KEY_VERSION`].
+/// Which rules strings are really ordered by is [`keystring::SORT_KEY_VERSION`].
 const VERSION: &str = "57.1";
 
 /// Reads a `collation` document; `None` is `{locale: "simple"}`, the order of bytes.

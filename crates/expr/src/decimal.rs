@@ -1,10 +1,11 @@
 //! Decimal128 arithmetic: 34 significant digits, round half to even, IEEE 754 preferred exponents.
 //!
 //! [`Decimal`] is the unpacked form of BSON's Decimal128 (the binary integer encoding). Sums,
-//! products and quotients go through 256-bit integers and are rounded once. Roots are refined by
-//! Newton's method in decimal; logarithms and exponentials are computed in binary doubles and so
-//! carry 15 to 17 digits.
+//! products, quotients and square roots go through 256-bit integers and are rounded once; logarithms,
+//! exponentials and angles are in `functions`.
 
+#[cfg(test)]
+mod decnumber;
 mod fixed;
 pub(crate) mod functions;
 mod wide;
@@ -386,22 +387,22 @@ impl Decimal {
             return if self.negative { Self::NAN } else { self };
         };
         if coefficient == 0 {
-            return Self::finite(self.negative, 0, exponent / 2);
+            return Self::finite(self.negative, 0, exponent.div_euclid(2));
         }
         if self.negative {
             return Self::NAN;
         }
-        // Centre the exponent so that the first guess fits a double.
-        let shift = exponent.div_euclid(2);
-        let centred = Self::finite(false, coefficient, exponent - 2 * shift);
-        let mut root = Self::from_f64_exact(centred.to_f64().sqrt());
-        let half = Self::finite(false, 5, -1);
-        for _ in 0..3 {
-            root = root.add(centred.div(root)).mul(half);
+        // 71 or 72 digits have a root of 36, two more than are kept; the exponent must be even.
+        let least = 71 - Wide::from(coefficient).digits();
+        let scale = least + u32::from((exponent - least as i32).rem_euclid(2) == 1);
+        let (root, is_exact) = Wide::from(coefficient).times_ten_to(scale).root();
+        let halved = (exponent - scale as i32) / 2;
+        if is_exact {
+            return Self::rounded(false, Wide::from(root), halved)
+                .reduced_towards(exponent.div_euclid(2));
         }
-        let Kind::Finite { coefficient, exponent } = root.kind else { return root };
-        let result = Self::rounded(false, Wide::from(coefficient), exponent + shift);
-        result.reduced_towards((exponent + shift).max(-6000).max(shift))
+        // One more digit that says "and something": it breaks ties and nothing else.
+        Self::rounded(false, Wide::from(root).times_ten_to(1).plus(Wide::from(1)), halved - 1)
     }
 
     /// `self` to the power `other`. Whole exponents below 10,000 are multiplied out.
@@ -433,9 +434,10 @@ impl Decimal {
         result
     }
 
-    /// Drops trailing zeros while the exponent stays at or below `target`.
+    /// Drops trailing zeros while the exponent stays at or below `target`, and in its range.
     fn reduced_towards(self, target: i32) -> Self {
         let Kind::Finite { mut coefficient, mut exponent } = self.kind else { return self };
+        let target = target.min(MAX_EXPONENT);
         while coefficient != 0 && exponent < target && coefficient.is_multiple_of(10) {
             coefficient /= 10;
             exponent += 1;
@@ -443,11 +445,15 @@ impl Decimal {
         Self::finite(self.negative, coefficient, exponent)
     }
 
+    /// How many digits are too many, or below the least exponent.
+    fn excess(coefficient: Wide, exponent: i32) -> u32 {
+        let excess = coefficient.digits().saturating_sub(DIGITS);
+        excess.max(u32::try_from(MIN_EXPONENT.saturating_sub(exponent)).unwrap_or(0))
+    }
+
     /// Fits an exact result into 34 digits and the exponent range.
     fn rounded(negative: bool, coefficient: Wide, exponent: i32) -> Self {
-        let excess = coefficient.digits().saturating_sub(DIGITS);
-        let underflow = u32::try_from(MIN_EXPONENT.saturating_sub(exponent)).unwrap_or(0);
-        let drop = excess.max(underflow);
+        let drop = Self::excess(coefficient, exponent);
         if drop > 76 {
             return Self::finite(negative, 0, MIN_EXPONENT);
         }
@@ -517,13 +523,16 @@ fn add_finite((an, a, ea): Signed, (bn, b, eb): Signed) -> Decimal {
 fn div_finite(negative: bool, (a, ea): (u128, i32), (b, eb): (u128, i32)) -> Decimal {
     let scale = (36 + Wide::from(b).digits()).saturating_sub(Wide::from(a).digits());
     let (quotient, rest) = Wide::from(a).times_ten_to(scale).div_rem(b);
-    let exact = Decimal::rounded(negative, quotient, ea - eb - scale as i32);
+    let exponent = ea - eb - scale as i32;
     if rest == 0 {
-        return exact.reduced_towards(ea - eb);
+        let rounded = Decimal::rounded(negative, quotient, exponent);
+        // What was rounded keeps all its digits.
+        let is_exact = quotient.ends_in_zeros(Decimal::excess(quotient, exponent));
+        return if is_exact { rounded.reduced_towards(ea - eb) } else { rounded };
     }
     // One more digit that says "and something": it breaks ties and nothing else.
     let sticky = quotient.times_ten_to(1).plus(Wide::from(1));
-    Decimal::rounded(negative, sticky, ea - eb - scale as i32 - 1)
+    Decimal::rounded(negative, sticky, exponent - 1)
 }
 
 fn rem_finite(negative: bool, (a, ea): (u128, i32), (b, eb): (u128, i32)) -> Decimal {
@@ -590,6 +599,11 @@ mod tests {
         check(d("2").div(d("3")), "0.6666666666666666666666666666666667");
         check(d("10").div(d("4")), "2.5");
         check(d("1").div(d("0")), "Infinity");
+        check(
+            d("7325894482958800829844426747369901").div(d("25")),
+            "293035779318352033193777069894796.0",
+        );
+        check(d("5E-32").div(d("5E-6159")), "1.0000000000000000E+6127");
         assert!(d("0").div(d("0")).is_nan());
     }
 
@@ -623,6 +637,7 @@ mod tests {
     fn roots_and_powers() {
         check(d("4").sqrt(), "2");
         check(d("2").sqrt(), "1.414213562373095048801688724209698");
+        check(d("0.999999999999999999999995").sqrt(), "0.9999999999999999999999975000000000");
         check(d("2").pow(d("10")), "1024");
         check(d("2").pow(d("-1")), "0.5");
     }

@@ -68,7 +68,7 @@ impl Default for ParseContext {
 }
 
 impl ParseContext {
-    /// [`Self::default`] under an order of texts.
+    /// [`Self::default`] under a collation.
     pub fn under(collation: Option<Collation>) -> Self {
         let mut ctx = Self::default();
         if collation.is_some() {
@@ -217,7 +217,7 @@ pub struct InSet {
 }
 
 impl InSet {
-    /// Sorts and deduplicates the values in the order of texts that the filter runs under.
+    /// Sorts and deduplicates the values in the collation that the filter runs under.
     pub fn new(
         values: Vec<RawBson>,
         patterns: Vec<Pattern>,

@@ -9,7 +9,7 @@ use bson::raw::RawBsonRef;
 use keystring::Collation;
 use std::cmp::Ordering;
 
-/// Compares two values in MongoDB's order; texts under a collation where there is one.
+/// Compares two values in MongoDB's order; strings under a collation where there is one.
 pub(crate) fn compare_under(
     a: RawBsonRef<'_>,
     b: RawBsonRef<'_>,

@@ -110,7 +110,7 @@ impl SortPattern {
     }
 
     /// The document's sort key. An array counts with the element that comes first under the
-    /// pattern; a missing field counts as null. Texts have the order they are asked to be under.
+    /// pattern; a missing field counts as null. Strings have the order they are asked to be under.
     pub fn key(&self, document: &RawDocument, under: Option<&Collation>) -> Result<Vec<u8>> {
         let mut least: Option<Vec<u8>> = None;
         let mut spare = Vec::new();

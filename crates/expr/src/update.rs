@@ -59,7 +59,7 @@ pub(crate) struct Operators {
     renames: Vec<(Path, Path)>,
     /// No path plus operand reaches deeper than this.
     depth: usize,
-    /// The order of texts, for operators that compare.
+    /// The collation, for operators that compare.
     collation: Option<Collation>,
 }
 
@@ -87,7 +87,7 @@ pub struct UpdateContext {
 
 /// An updated document.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct UpdateOutcome {
     /// The document as it is now.
     pub document: RawDocumentBuf,
     /// Whether any byte differs.
@@ -139,7 +139,7 @@ impl Update {
     }
 
     /// Applies the update to an existing document.
-    pub fn apply(&self, document: &RawDocument, ctx: &UpdateContext) -> Result<Outcome> {
+    pub fn apply(&self, document: &RawDocument, ctx: &UpdateContext) -> Result<UpdateOutcome> {
         let outcome = match &self.kind {
             Kind::Operators(operators) => {
                 let outcome = apply::apply(operators, document, ctx, false)?;
@@ -207,9 +207,9 @@ impl Update {
     }
 }
 
-fn changed(before: &RawDocument, after: RawDocumentBuf) -> Outcome {
+fn changed(before: &RawDocument, after: RawDocumentBuf) -> UpdateOutcome {
     let modified = before.as_bytes() != after.as_bytes();
-    Outcome { document: after, modified }
+    UpdateOutcome { document: after, modified }
 }
 
 /// The replacement under the old `_id`, which comes first. Empty timestamps at the top are filled.

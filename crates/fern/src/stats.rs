@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// How `fern stats` was called.
 #[derive(Debug, clap::Args)]
-pub struct Asked {
+pub struct StatsOptions {
     /// The server; where it has a password in it, better by the environment variable `FERN_URI`,
     /// which other users of the machine do not see.
     pub uri: Option<String>,
@@ -125,7 +125,7 @@ const LINE: &[&str] = &[
 ///
 /// # Errors
 /// Where the address is none, or the output cannot be written.
-pub fn run(os: &Os, asked: &Asked) -> Result<()> {
+pub fn run(os: &Os, asked: &StatsOptions) -> Result<()> {
     let uri = match &asked.uri {
         Some(uri) => uri.clone(),
         None => std::env::var("FERN_URI").unwrap_or_else(|_| DEFAULT_URI.to_owned()),
@@ -418,7 +418,7 @@ mod tests {
         // Nor where the string is refused.
         for uri in ["mongodb://me:secret@", "mongodb://me:se cret%@h:x/", "x://me:secret@h"] {
             let asked =
-                Asked { uri: Some(uri.to_owned()), lines: true, back: 60, seconds: Some(1) };
+                StatsOptions { uri: Some(uri.to_owned()), lines: true, back: 60, seconds: Some(1) };
             let error = format!("{:?}", run(&Os::real(), &asked).unwrap_err());
             assert!(!error.contains("secret") && !error.contains("se cret"), "{error}");
         }

@@ -15,7 +15,7 @@ use open::Open;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Steps a seek tries before it searches anew: index skips are often short.
+/// Steps a seek tries before it searches again: index skips are often short.
 const NEAR: usize = 8;
 
 /// Where the cursor goes on when it is opened.

@@ -35,6 +35,8 @@ pub(crate) fn build(hashes: &[u64]) -> Vec<u8> {
     for word in words {
         put_u64(&mut out, word);
     }
+    debug_assert!(check(&out).is_ok(), "a filter reads as it was written");
+    debug_assert!(hashes.iter().all(|hash| may_contain(&out, *hash)), "what is in passes");
     out
 }
 
@@ -50,6 +52,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), &'static str> {
 
 /// False where no key with this hash was added to the (checked) filter.
 pub(crate) fn may_contain(bytes: &[u8], hash: u64) -> bool {
+    debug_assert!(check(bytes).is_ok(), "a filter is checked when it is loaded");
     let blocks = (bytes.len() - HEADER_BYTES) / BLOCK_BYTES;
     let start = HEADER_BYTES + block_of(hash, blocks as u64) * BLOCK_BYTES;
     let (words, _) = bytes[start..start + BLOCK_BYTES].as_chunks::<8>();

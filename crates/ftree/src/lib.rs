@@ -32,7 +32,7 @@ mod key_hasher;
 mod large;
 mod memtable;
 mod merge;
-mod merges;
+mod merge_limiter;
 mod message;
 mod node;
 mod options;
@@ -48,12 +48,12 @@ mod value;
 pub use cursor::Cursor;
 pub use error::{Error, Result};
 pub use key_hasher::KeyHasher;
-pub use merges::Merges;
+pub use merge_limiter::MergeLimiter;
 pub use message::{Direction, KeyRange, Message, Visibility};
 pub use options::TreeOptions;
-pub use readers::Readers;
+pub use readers::ReadPool;
 pub use segment::thread_page_reads;
-pub use spill::{Spill, SpillCursor, SpillView, Written};
+pub use spill::{SpillCursor, SpillTree, SpillView, Written};
 pub use tree::{
     Capture, Context, Debt, Effort, NodesWritten, Progress, Report, Stats, Step, Tree, TreeImage,
     Walk, Work,

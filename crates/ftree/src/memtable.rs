@@ -75,7 +75,7 @@ impl MemTable {
     pub(crate) fn insert(&self, key: &[u8], hash: u64, ts: u64, message: Message<'_>) -> bool {
         assert!(ts != 0 && ts != u64::MAX, "timestamps 0 and MAX are places, not versions");
         let Some(body) = self.body.get() else {
-            // Either the sealer sees us here, or we see the seal: see `quiet`.
+            // Either the sealer sees us here, or we see the seal: see `is_quiescent`.
             let _maker = Writer::enter(&self.makers);
             if self.sealed.load(Ordering::SeqCst) {
                 return false;
@@ -107,10 +107,11 @@ impl MemTable {
         true
     }
 
-    /// No insert starts after this; [`MemTable::quiet`] tells when the last one has ended.
+    /// No insert starts after this; [`MemTable::is_quiescent`] tells when the last one has ended.
     pub(crate) fn seal(&self, flushed_ts: u64) {
         self.flushed_ts.store(flushed_ts, Ordering::Relaxed);
-        self.sealed.store(true, Ordering::SeqCst);
+        let before = self.sealed.swap(true, Ordering::SeqCst);
+        assert!(!before, "a memtable is sealed once");
     }
 
     /// Nothing was inserted since the seal: later commits count as inside too.
@@ -120,7 +121,7 @@ impl MemTable {
 
     /// Sealed, and nobody is inside `insert` any more. Who makes the body is counted from before it looks
     /// at the seal until it has inserted; so where nobody is, a body that is not here will never be.
-    pub(crate) fn quiet(&self) -> bool {
+    pub(crate) fn is_quiescent(&self) -> bool {
         self.sealed.load(Ordering::SeqCst)
             && self.makers.load(Ordering::SeqCst) == 0
             && self.body.get().is_none_or(|body| body.writers.none())
@@ -185,7 +186,7 @@ struct Writer<'a>(&'a AtomicUsize);
 impl Writers {
     /// `SeqCst` pairs with `seal`: either the sealer sees us inside, or we see the seal.
     fn enter(&self) -> Writer<'_> {
-        Writer::enter(&self.0[os::lane() % self.0.len()].0)
+        Writer::enter(&self.0[os::stripe() % self.0.len()].0)
     }
 
     fn none(&self) -> bool {
@@ -202,7 +203,8 @@ impl<'a> Writer<'a> {
 
 impl Drop for Writer<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Release);
+        let before = self.0.fetch_sub(1, Ordering::Release);
+        debug_assert!(before > 0, "a writer leaves once");
     }
 }
 

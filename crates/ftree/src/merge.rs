@@ -11,37 +11,37 @@ use crate::segment::SegmentIter;
 use std::cmp::Ordering;
 
 /// One ordered stream of entries.
-pub(crate) enum Source {
+pub(crate) enum MergeSource {
     Memory(MemIter),
     Segment(Box<SegmentIter>),
     Overlay(Box<OverlayIter>),
 }
 
-impl Source {
+impl MergeSource {
     pub(crate) fn entry(&self) -> Option<Entry<'_>> {
         match self {
-            Source::Memory(iter) => iter.entry(),
-            Source::Segment(iter) => iter.entry(),
-            Source::Overlay(iter) => iter.entry(),
+            MergeSource::Memory(iter) => iter.entry(),
+            MergeSource::Segment(iter) => iter.entry(),
+            MergeSource::Overlay(iter) => iter.entry(),
         }
     }
 
     /// May read the disk.
     pub(crate) fn advance(&mut self) -> Result<()> {
         match self {
-            Source::Memory(iter) => {
+            MergeSource::Memory(iter) => {
                 iter.advance();
                 Ok(())
             }
-            Source::Segment(iter) => iter.advance(),
-            Source::Overlay(iter) => iter.advance(),
+            MergeSource::Segment(iter) => iter.advance(),
+            MergeSource::Overlay(iter) => iter.advance(),
         }
     }
 }
 
 /// Merges sources; they all go in the same direction.
 pub(crate) struct Merge {
-    sources: Vec<Source>,
+    sources: Vec<MergeSource>,
     /// The first eight bytes of each source's key.
     heads: Vec<u64>,
     /// Sources that have an entry, the one on top last.
@@ -50,7 +50,7 @@ pub(crate) struct Merge {
 }
 
 impl Merge {
-    pub(crate) fn new(sources: Vec<Source>, direction: Direction) -> Self {
+    pub(crate) fn new(sources: Vec<MergeSource>, direction: Direction) -> Self {
         let count = sources.len();
         let mut merge =
             Self { sources, heads: vec![0; count], ranked: Vec::with_capacity(count), direction };
@@ -75,18 +75,19 @@ impl Merge {
     }
 
     /// Sources, newest first.
-    pub(crate) fn sources(&self) -> &[Source] {
+    pub(crate) fn sources(&self) -> &[MergeSource] {
         &self.sources
     }
 
     /// Sources back, newest first; the merge is over.
-    pub(crate) fn into_sources(self) -> Vec<Source> {
+    pub(crate) fn into_sources(self) -> Vec<MergeSource> {
         self.sources
     }
 
     /// Puts a source where its entry belongs; runs of one source stay on top for one comparison.
     fn rank(&mut self, source: usize) {
         let Some(entry) = self.sources[source].entry() else { return };
+        debug_assert!(!self.ranked.contains(&source), "a source is ranked once");
         self.heads[source] = head(entry.key);
         let beats = |other: usize| self.order(source, other) == Ordering::Less;
         let place = match self.ranked.last() {

@@ -29,9 +29,6 @@ use cachetable::Reservation;
 use reads::Reads;
 use std::sync::{Arc, OnceLock};
 
-/// The widest mask.
-pub(crate) const MAX_FANOUT: usize = 64;
-
 /// What a child is.
 #[derive(Clone)]
 pub(crate) enum Child {
@@ -59,10 +56,10 @@ impl Child {
     }
 
     /// Bytes of leaves below that are to be compressed as the options say.
-    pub(crate) fn light(&self) -> u64 {
+    pub(crate) fn lightly_compressed_bytes(&self) -> u64 {
         match self {
-            Child::Leaf(leaf) if leaf.is_light() => leaf.content().raw_bytes,
-            Child::Node(node) => node.light_below,
+            Child::Leaf(leaf) if leaf.is_lightly_compressed() => leaf.content().raw_bytes,
+            Child::Node(node) => node.lightly_compressed_below,
             Child::Leaf(_) | Child::Empty => 0,
         }
     }
@@ -123,7 +120,7 @@ pub(crate) struct Node {
     /// Entries in leaves below that a rewrite could drop.
     pub(crate) garbage_below: u64,
     /// Bytes of leaves below that are to be compressed as the options say.
-    pub(crate) light_below: u64,
+    pub(crate) lightly_compressed_below: u64,
     /// Its own most urgent work.
     pub(crate) score: Score,
     /// The most urgent work here or below.

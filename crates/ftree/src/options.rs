@@ -1,7 +1,9 @@
 //! The shape of one tree.
 
-use crate::node::MAX_FANOUT;
 use blockfile::Compression;
+
+/// The most children of a node: a run's mask has a bit for each.
+pub(crate) const MAX_FANOUT: usize = 64;
 
 /// Fixed when the tree is created; kept by the engine's directory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +53,7 @@ impl TreeOptions {
         }
     }
 
-    /// For a leaf that is updated so much that it is written anew with each memtable: what it takes
+    /// For a leaf that is updated so much that it is rewritten with each memtable: what it takes
     /// to compress it is most of the price.
     pub(crate) fn light_compression(&self) -> Compression {
         match self.compression {

@@ -11,7 +11,7 @@
 use crate::error::Result;
 use crate::memtable::MemTable;
 use crate::message::{Direction, Entry, KeyRange, Place};
-use crate::spill::{Spill, SpillCursor, Written, get_at};
+use crate::spill::{SpillCursor, SpillTree, Written, get_at};
 use crate::tree::Tree;
 use os::sync::atomic::{AtomicU64, Ordering};
 use std::ops::Bound;
@@ -31,7 +31,7 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
-    pub(crate) fn new(spill: &Spill, space: u64, ts: u64, flushed_ts: u64) -> Arc<Self> {
+    pub(crate) fn new(spill: &SpillTree, space: u64, ts: u64, flushed_ts: u64) -> Arc<Self> {
         assert!(ts != 0 && ts != u64::MAX, "timestamps 0 and MAX are places, not versions");
         Arc::new(Self {
             spill: Arc::clone(spill.tree()),

@@ -80,6 +80,7 @@ impl PageBuilder {
         };
         self.least_ts =
             if self.entries.is_empty() { entry.ts } else { self.least_ts.min(entry.ts) };
+        debug_assert!(self.prefix <= entry.key.len(), "every key of a page has its prefix");
         let start = self.bytes.len();
         self.bytes.extend_from_slice(entry.key);
         let key = start..self.bytes.len();
@@ -109,6 +110,7 @@ impl PageBuilder {
         let area = out.len();
         for (at, pending) in self.entries.iter().enumerate() {
             let offset = (out.len() - area) as u32;
+            assert!(wide || u16::try_from(offset).is_ok(), "offsets fit their width");
             let slot = offsets + at * width;
             out[slot..slot + width].copy_from_slice(&offset.to_le_bytes()[..width]);
             let suffix = &self.bytes[pending.key.start + self.prefix..pending.key.end];
@@ -119,6 +121,8 @@ impl PageBuilder {
             put_varint(out, (payload.len() as u64) << KIND_BITS | pending.kind as u64);
             out.extend_from_slice(payload);
         }
+        let entries = PageView::parse(out).map(|page| page.count());
+        debug_assert_eq!(entries, Some(self.entries.len()), "a page reads as it was written");
         self.bytes.clear();
         self.entries.clear();
         self.prefix = 0;
@@ -199,6 +203,7 @@ impl<'a> PageView<'a> {
 
     /// The entry in a slot below `count` of a checked page.
     pub(crate) fn entry(&self, at: usize) -> PageEntry<'a> {
+        debug_assert!(at < self.count, "entry {at} of {}", self.count);
         self.decode(at).expect("the page was checked when it was loaded")
     }
 

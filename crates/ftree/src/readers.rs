@@ -2,7 +2,7 @@
 //!
 //! Always true: an errand is run once, by a reader's thread or by who waits for it, whoever comes
 //! first. So nobody waits for what nobody has begun, a full queue costs nothing, and without
-//! threads everything is run by who needs it, in the order it is needed.
+//! threads everything is run by the callers that need it, in the order it is needed.
 //!
 //! Lock order: an errand's state, or the queue; never both.
 
@@ -11,11 +11,11 @@ use os::{JoinHandle, Spawner};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Errands that wait; what comes when so many do is run by who needs it.
+/// Errands that wait; what comes when so many do is run by callers that need it.
 const LONGEST: usize = 256;
 
 /// The threads and what waits for them. Threads are started as they are needed.
-pub struct Readers {
+pub struct ReadPool {
     queue: Mutex<Queue>,
     arrived: Condvar,
     spawner: Option<Arc<dyn Spawner>>,
@@ -31,7 +31,7 @@ struct Queue {
     stop: bool,
 }
 
-impl Readers {
+impl ReadPool {
     /// No threads.
     pub fn none() -> Arc<Self> {
         Arc::new(Self {
@@ -42,7 +42,7 @@ impl Readers {
         })
     }
 
-    /// Up to `most` threads. [`Readers::stop`] ends them.
+    /// Up to `most` threads. [`ReadPool::stop`] ends them.
     pub fn with_threads(spawner: Arc<dyn Spawner>, most: usize) -> Arc<Self> {
         Arc::new(Self {
             queue: Mutex::new(Queue::default()),
@@ -102,6 +102,7 @@ impl Readers {
             let serve = Box::new(move || readers.serve());
             // Without it the others do the work, or who waits for it.
             queue.threads.extend(spawner.spawn(&format!("fern-read-{number}"), serve));
+            assert!(queue.threads.len() <= self.most, "there are no more threads than allowed");
         }
     }
 
@@ -116,6 +117,7 @@ impl Readers {
             } else {
                 queue.idle += 1;
                 self.arrived.wait(&mut queue);
+                assert!(queue.idle > 0, "a thread that wakes up was idle");
                 queue.idle -= 1;
             }
         }
@@ -202,7 +204,7 @@ mod tests {
 
     #[test]
     fn errands_without_threads_run_when_they_are_waited_for() {
-        let readers = Readers::none();
+        let readers = ReadPool::none();
         let order = Arc::new(Mutex::new(Vec::new()));
         let note = |number: u32| {
             let order = Arc::clone(&order);
@@ -218,7 +220,7 @@ mod tests {
 
     #[test]
     fn errands_run_at_once_where_there_are_threads() {
-        let readers = Readers::with_threads(Arc::new(RealSpawner), 3);
+        let readers = ReadPool::with_threads(Arc::new(RealSpawner), 3);
         // Passed only if two run while the third is waited for.
         let meeting = Arc::new(Barrier::new(3));
         for _ in 0..20 {
@@ -239,7 +241,7 @@ mod tests {
 
     #[test]
     fn errands_run_once_also_when_the_queue_is_full_or_stopped() {
-        let readers = Readers::with_threads(Arc::new(RealSpawner), 2);
+        let readers = ReadPool::with_threads(Arc::new(RealSpawner), 2);
         let runs = Arc::new(AtomicUsize::new(0));
         let start = || {
             let runs = Arc::clone(&runs);

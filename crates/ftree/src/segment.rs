@@ -42,7 +42,7 @@ pub(crate) enum Role {
     Run,
     /// A leaf: index and filter are cache frames with a better rank.
     Leaf,
-    /// A leaf in use, compressed fast rather than well; written anew when its tree rests.
+    /// A leaf in use, compressed fast rather than well; rewritten when its tree is idle.
     LightLeaf,
 }
 
@@ -155,7 +155,7 @@ impl Segment {
     }
 
     /// A leaf that waits to be compressed as its options say.
-    pub(crate) fn is_light(&self) -> bool {
+    pub(crate) fn is_lightly_compressed(&self) -> bool {
         self.role == Role::LightLeaf
     }
 

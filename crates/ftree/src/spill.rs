@@ -36,7 +36,7 @@ const VALUE: u8 = 2;
 pub type Written = Option<Value>;
 
 /// A transaction's writes on disk. One thread writes; dropping it frees what nobody reads.
-pub struct Spill {
+pub struct SpillTree {
     tree: Arc<Tree>,
     clock: u64,
     spaces: BTreeSet<u64>,
@@ -44,7 +44,7 @@ pub struct Spill {
     buffer: Vec<u8>,
 }
 
-impl Spill {
+impl SpillTree {
     /// An empty spill that keeps about `budget` bytes in memory before it writes them out. `id`
     /// is part of every page's checksum, and no tree's.
     pub fn create(context: &Arc<Context>, id: u64, options: TreeOptions, budget: u64) -> Self {
@@ -152,12 +152,12 @@ pub struct SpillView {
 }
 
 impl SpillView {
-    /// As [`Spill::get`].
+    /// As [`SpillTree::get`].
     pub fn get(&self, space: u64, key: &[u8]) -> Result<Option<Written>> {
         get_at(&self.tree, space, key, self.clock)
     }
 
-    /// As [`Spill::walk`].
+    /// As [`SpillTree::walk`].
     pub fn walk(&self, space: u64, range: &KeyRange, direction: Direction) -> SpillCursor {
         SpillCursor::new(&self.tree, space, range, direction, self.clock)
     }
@@ -169,9 +169,9 @@ impl std::fmt::Debug for SpillView {
     }
 }
 
-impl std::fmt::Debug for Spill {
+impl std::fmt::Debug for SpillTree {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Spill({} writes)", self.clock)
+        write!(f, "SpillTree({} writes)", self.clock)
     }
 }
 
@@ -183,7 +183,7 @@ fn settle(tree: &Tree, clock: u64) -> Result<()> {
         match tree.work(&all, Effort::Needed)? {
             Progress::Idle => return Ok(()),
             Progress::Done(_) => {}
-            Progress::Busy | Progress::PutOff => std::thread::yield_now(),
+            Progress::Busy | Progress::Deferred => std::thread::yield_now(),
         }
     }
 }

@@ -31,14 +31,14 @@ use crate::error::Result;
 use crate::home::Home;
 use crate::key_hasher::KeyHasher;
 use crate::memtable::{MemTable, hash};
-use crate::merges::Merges;
+use crate::merge_limiter::MergeLimiter;
 use crate::message::{Direction, KeyRange, Kind, Message};
 use crate::node::{Child, Node, Parts, reads};
 use crate::options::TreeOptions;
 use crate::overlay::Overlay;
-use crate::readers::Readers;
+use crate::readers::ReadPool;
 use crate::segment::Found;
-use crate::spill::{Spill, Written};
+use crate::spill::{SpillTree, Written};
 use crate::value::Value;
 use blockfile::BlockFile;
 use cachetable::{CacheTable, Entry, Frame, Part, Reservation};
@@ -55,28 +55,28 @@ pub struct Context {
     /// Frames of pages, block indexes and filters; its bound covers nodes too.
     pub cache: Arc<CacheTable>,
     /// Who reads several pages at once, or ahead.
-    pub readers: Arc<Readers>,
+    pub readers: Arc<ReadPool>,
     /// How many merge at once.
-    pub merges: Merges,
+    pub merge_limiter: MergeLimiter,
     /// The hash of keys in memory.
     pub hasher: KeyHasher,
 }
 
 impl Context {
-    /// A context over one data file and one cache; everything is read by who needs it, and keys hash
-    /// the same in every process.
+    /// A context over one data file and one cache; everything is read by the callers that need it,
+    /// and keys hash the same in every process.
     pub fn new(blocks: BlockFile, cache: Arc<CacheTable>) -> Arc<Self> {
-        Self::with_readers(blocks, cache, Readers::none(), KeyHasher::fixed())
+        Self::with_readers(blocks, cache, ReadPool::none(), KeyHasher::fixed())
     }
 
     /// The same, with threads that read for others, and a hash of keys that is this process's.
     pub fn with_readers(
         blocks: BlockFile,
         cache: Arc<CacheTable>,
-        readers: Arc<Readers>,
+        readers: Arc<ReadPool>,
         hasher: KeyHasher,
     ) -> Arc<Self> {
-        Arc::new(Self { blocks, cache, readers, merges: Merges::default(), hasher })
+        Arc::new(Self { blocks, cache, readers, merge_limiter: MergeLimiter::default(), hasher })
     }
 }
 
@@ -91,14 +91,14 @@ pub(crate) struct State {
     /// The greatest age of a run.
     pub(crate) sequence: u64,
     /// Every slot of [`Pins`] shows this state, or a later one.
-    pub(crate) settled: AtomicBool,
+    pub(crate) installed: AtomicBool,
 }
 
 impl State {
     /// Inserts into the active memtable may start: every reader that can see their commits will
     /// see that memtable.
-    fn is_settled(&self) -> bool {
-        self.settled.load(Ordering::Acquire)
+    fn is_installed(&self) -> bool {
+        self.installed.load(Ordering::Acquire)
     }
 
     /// All memtables, newest first.
@@ -138,7 +138,7 @@ impl Tree {
             root: root.expect("one child fits one node"),
             flushed_ts: 0,
             sequence: 0,
-            settled: AtomicBool::new(false),
+            installed: AtomicBool::new(false),
         };
         Self::with_state(context, home, options, state)
     }
@@ -195,7 +195,7 @@ impl Tree {
         // A table sealed meanwhile refuses, then the next pin shows its successor.
         loop {
             let state = self.pins.pin();
-            if state.is_settled() {
+            if state.is_installed() {
                 let before = state.active.bytes();
                 if state.active.insert(key, hash, ts, message) {
                     return state.active.bytes() != before;
@@ -326,7 +326,7 @@ impl Tree {
             root: Arc::clone(&state.root),
             flushed_ts: state.flushed_ts,
             sequence: state.sequence,
-            settled: AtomicBool::new(false),
+            installed: AtomicBool::new(false),
         };
         let full = state.active.entries() > 0;
         if full {
@@ -338,6 +338,7 @@ impl Tree {
         } else {
             next.flushed_ts = next.flushed_ts.max(flushed_ts);
         }
+        assert!(next.flushed_ts >= state.flushed_ts, "what is flushed stays flushed");
         self.pins.publish(&Arc::new(next));
         full
     }
@@ -345,7 +346,7 @@ impl Tree {
     /// Makes the writes of one space of a spill part of this tree, as commit `ts`, in one step
     /// whatever their number. As with [`Tree::insert`] the caller made them durable and holds
     /// their locks; `flushed_ts` is as for [`Tree::seal`]. Touches no disk.
-    pub fn adopt(&self, spill: &Spill, space: u64, ts: u64, flushed_ts: u64) {
+    pub fn adopt(&self, spill: &SpillTree, space: u64, ts: u64, flushed_ts: u64) {
         let _swap = self.publish.lock();
         let state = self.pin();
         let mut sealed = state.sealed.clone();
@@ -364,7 +365,7 @@ impl Tree {
             root: Arc::clone(&state.root),
             flushed_ts: state.flushed_ts,
             sequence: state.sequence,
-            settled: AtomicBool::new(false),
+            installed: AtomicBool::new(false),
         };
         self.pins.publish(&Arc::new(next));
     }

@@ -5,8 +5,8 @@
 use blockfile::{BlockFile, Compression, Metrics, Options};
 use cachetable::{CacheTable, Part};
 use ftree::{
-    Context, Direction, Effort, KeyHasher, KeyRange, Message, Progress, Readers, Tree, TreeOptions,
-    Visibility, thread_page_reads,
+    Context, Direction, Effort, KeyHasher, KeyRange, Message, Progress, ReadPool, Tree,
+    TreeOptions, Visibility, thread_page_reads,
 };
 use os::real::RealSpawner;
 use os::sim::SimOs;
@@ -19,7 +19,7 @@ const KEYS: u64 = 10_000;
 struct Room {
     registry: Registry,
     tree: Arc<Tree>,
-    readers: Arc<Readers>,
+    readers: Arc<ReadPool>,
 }
 
 fn options() -> TreeOptions {
@@ -46,8 +46,8 @@ fn room(cache_bytes: u64, threads: usize, settled: bool) -> Room {
     let (blocks, _) =
         BlockFile::open(&os, Path::new("/data"), Options::default(), metrics).unwrap();
     let readers = match threads {
-        0 => Readers::none(),
-        threads => Readers::with_threads(Arc::new(RealSpawner), threads),
+        0 => ReadPool::none(),
+        threads => ReadPool::with_threads(Arc::new(RealSpawner), threads),
     };
     let cache = Arc::new(CacheTable::new(cache_bytes));
     let context = Context::with_readers(blocks, cache, Arc::clone(&readers), KeyHasher::fixed());

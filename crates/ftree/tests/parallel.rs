@@ -132,9 +132,9 @@ impl Meeting {
             self.met.store(true, Ordering::SeqCst);
             self.changed.notify_all();
         }
-        let patience = Duration::from_secs(10);
+        let timeout = Duration::from_secs(10);
         let waiting = |_: &mut u32| !self.met.load(Ordering::SeqCst);
-        let (mut inside, _) = self.changed.wait_timeout_while(inside, patience, waiting).unwrap();
+        let (mut inside, _) = self.changed.wait_timeout_while(inside, timeout, waiting).unwrap();
         *inside -= 1;
     }
 }
@@ -223,7 +223,7 @@ fn beside_a_merge_memtables_are_drained_and_nothing_is_merged() {
     let (most, hooked) = (Arc::clone(&seen), Arc::clone(&context_of_hook));
     let look = move || {
         let context = hooked.get().and_then(Weak::upgrade);
-        let merging = context.map_or(0, |context| u64::from(context.merges.running()));
+        let merging = context.map_or(0, |context| u64::from(context.merge_limiter.running()));
         most.fetch_max(merging, Ordering::SeqCst);
         Ok(())
     };
@@ -231,7 +231,7 @@ fn beside_a_merge_memtables_are_drained_and_nothing_is_merged() {
     let (context, tree) = tree_over(Arc::new(look), 4, options);
     context_of_hook.set(Arc::downgrade(&context)).unwrap();
     // As beside a merge in another tree.
-    context.merges.allow(0);
+    context.merge_limiter.allow(0);
     let model = buffered(&tree);
     seen.store(0, Ordering::SeqCst);
     let visibility = Visibility::newest_only(u64::MAX - 1);
@@ -250,12 +250,12 @@ fn beside_a_merge_memtables_are_drained_and_nothing_is_merged() {
         while let Progress::Done(_) = tree.work(&visibility, Effort::Paced).unwrap() {}
         assert_eq!(tree.stats().merges, merges);
     }
-    assert_eq!(tree.work(&visibility, Effort::Paced).unwrap(), Progress::PutOff);
-    assert_eq!((seen.load(Ordering::SeqCst), context.merges.running()), (0, 0));
+    assert_eq!(tree.work(&visibility, Effort::Paced).unwrap(), Progress::Deferred);
+    assert_eq!((seen.load(Ordering::SeqCst), context.merge_limiter.running()), (0, 0));
     let idle = tree.stats().merges;
-    context.merges.allow(1);
+    context.merge_limiter.allow(1);
     assert_eq!(tree.work(&visibility, Effort::Paced).unwrap(), Progress::Done(Work::Merge));
-    assert_eq!((seen.load(Ordering::SeqCst), context.merges.running()), (1, 0));
+    assert_eq!((seen.load(Ordering::SeqCst), context.merge_limiter.running()), (1, 0));
     assert_eq!(tree.stats().merges, idle + 1);
     settle(&tree, Effort::Needed);
     assert_eq!(tree.work(&visibility, Effort::Paced).unwrap(), Progress::Idle);
@@ -368,7 +368,7 @@ impl World {
     fn work(&self, effort: Effort) {
         match self.tree.work(&self.visibility(), effort).unwrap() {
             Progress::Done(_) => self.units.fetch_add(1, Ordering::Relaxed),
-            Progress::Busy | Progress::PutOff => self.busy.fetch_add(1, Ordering::Relaxed),
+            Progress::Busy | Progress::Deferred => self.busy.fetch_add(1, Ordering::Relaxed),
             Progress::Idle => {
                 std::thread::yield_now();
                 0
@@ -421,7 +421,7 @@ fn run(seed: u64, workers: u64) {
         Ok(())
     });
     let (context, tree) = tree_over(hook, seed, options);
-    context.merges.allow(1);
+    context.merge_limiter.allow(1);
     let world = World {
         tree,
         truth: RwLock::default(),

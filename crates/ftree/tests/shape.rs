@@ -331,19 +331,27 @@ fn leaf_compressed_in_haste_is_written_anew_once_nobody_writes() {
         settle(tree, &Visibility::newest_only(newest), Effort::Needed);
     };
     write(&tree, 1);
-    assert_eq!(tree.debt().light_bytes, 0, "new leaves are compressed well");
+    assert_eq!(tree.debt().lightly_compressed_bytes, 0, "new leaves are compressed well");
     write(&tree, 2);
-    let light = tree.debt().light_bytes;
-    assert!(light > 100_000, "{light} bytes were in use and written in haste");
+    let light = tree.debt().lightly_compressed_bytes;
+    assert!(light > 100_000, "{light} bytes were in use and lightly compressed");
     let image = tree.image().unwrap();
     let tree = Tree::open(&context, 1, options, image.bytes()).unwrap();
-    assert_eq!(tree.debt().light_bytes, light, "what is to be done outlives a restart");
+    assert_eq!(
+        tree.debt().lightly_compressed_bytes,
+        light,
+        "what is to be done outlives a restart"
+    );
     let visibility = Visibility::newest_only(u64::MAX - 1);
     settle(&tree, &visibility, Effort::Idle);
-    assert_eq!(tree.debt().light_bytes, light, "others write: it would be for nothing");
+    assert_eq!(
+        tree.debt().lightly_compressed_bytes,
+        light,
+        "others write: it would be for nothing"
+    );
     let stored = tree.stats().stored_bytes;
     settle(&tree, &visibility, Effort::Quiet);
-    assert_eq!(tree.debt().light_bytes, 0);
+    assert_eq!(tree.debt().lightly_compressed_bytes, 0);
     assert!(tree.stats().stored_bytes < stored * 9 / 10, "{stored} bytes got no fewer");
     for number in 0..2000 {
         let value = tree.get(&key(number), u64::MAX - 1).unwrap().unwrap();

@@ -5,7 +5,8 @@
 use blockfile::{BlockFile, Metrics, Options};
 use cachetable::CacheTable;
 use ftree::{
-    Context, Direction, Effort, KeyRange, Message, Progress, Spill, Tree, TreeOptions, Visibility,
+    Context, Direction, Effort, KeyRange, Message, Progress, SpillTree, Tree, TreeOptions,
+    Visibility,
 };
 use os::sim::SimOs;
 use std::collections::BTreeMap;
@@ -25,8 +26,8 @@ fn context() -> Arc<Context> {
     Context::new(blocks, Arc::new(CacheTable::new(64 << 10)))
 }
 
-fn spill(context: &Arc<Context>, number: u64) -> Spill {
-    Spill::create(context, 1 << 63 | number, TreeOptions::tiny(), 4 << 10)
+fn spill(context: &Arc<Context>, number: u64) -> SpillTree {
+    SpillTree::create(context, 1 << 63 | number, TreeOptions::tiny(), 4 << 10)
 }
 
 fn range(random: &mut Gen) -> KeyRange {
@@ -52,7 +53,7 @@ fn inside(range: &KeyRange, key: &[u8]) -> bool {
     above && below
 }
 
-fn check_walk(spill: &Spill, model: &Writes, range: &KeyRange, direction: Direction) {
+fn check_walk(spill: &SpillTree, model: &Writes, range: &KeyRange, direction: Direction) {
     let mut expected: Vec<_> = model.iter().filter(|(key, _)| inside(range, key)).collect();
     if direction == Direction::Backward {
         expected.reverse();

@@ -91,7 +91,7 @@ impl HourFile {
         found.scan(&bytes);
         let Some(first) = found.blocks.first() else { return Ok(None) };
         found.first_ms = first.header.first_ms;
-        // Names are written anew before the first block of this start.
+        // Names are rewritten before the first block of this start.
         found.columns = Arc::default();
         Ok(Some(found))
     }

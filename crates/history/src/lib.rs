@@ -26,7 +26,7 @@ use block::{Column, Row};
 use file::HourFile;
 use os::Os;
 use parking_lot::Mutex;
-use points::{GAP_MS, Points, Wanted};
+use points::{GAP_MS, PointQuery, Points};
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -183,7 +183,8 @@ impl History {
         step_ms: i64,
         names: &[&str],
     ) -> Result<Series, Error> {
-        let wanted: Vec<Wanted<'_>> = names.iter().map(|name| Wanted::parse(name)).collect();
+        let wanted: Vec<PointQuery<'_>> =
+            names.iter().map(|name| PointQuery::parse(name)).collect();
         let mut points = Points::new(from_ms, to_ms, step_ms.max(1));
         let before_ms = from_ms.saturating_sub(GAP_MS);
         let (blocks, columns, rows) = {

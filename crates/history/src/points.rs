@@ -19,12 +19,12 @@ enum Of {
 
 /// A column, and what is told of its steps.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct PointQuery<'a> {
     column: &'a str,
     of: Of,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> PointQuery<'a> {
     pub(crate) fn parse(name: &'a str) -> Self {
         let inside = name.strip_suffix(')').and_then(|rest| rest.split_once('('));
         let of = match inside {
@@ -78,7 +78,7 @@ impl Points {
         &mut self,
         columns: &[Column],
         rows: &[Row],
-        wanted: &[Wanted<'_>],
+        wanted: &[PointQuery<'_>],
     ) -> Result<(), Error> {
         let places: Vec<Option<usize>> = wanted
             .iter()

@@ -68,7 +68,7 @@ fn a_step_has_its_last_row() {
 fn a_step_tells_what_its_last_row_hides() {
     let os = SimOs::new(1).os();
     let history = History::open(&os, folder()).unwrap();
-    // a counter that stands still in second 30 and jumps in 31, and starts anew in second 90
+    // a counter that stands still in second 30 and jumps in 31, and starts again in second 90
     let mut sum = 0;
     for n in 0..120 {
         sum = match n {

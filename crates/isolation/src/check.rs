@@ -1,7 +1,7 @@
 //! A history in, anomalies out.
 
 use crate::graph::{Cycles, Graph, Step, Why};
-use crate::history::{Anomaly, Level, Op, Outcome, Txn};
+use crate::history::{Anomaly, Level, Op, Txn, TxnOutcome};
 use crate::versions::Versions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -69,7 +69,7 @@ pub fn check(history: &[Txn]) -> Report {
         }
     }
     let happened = versions.happened.iter().filter(|happened| **happened).count();
-    let aborted = history.iter().filter(|txn| txn.outcome == Outcome::Aborted).count();
+    let aborted = history.iter().filter(|txn| txn.outcome == TxnOutcome::Aborted).count();
     let of_happened = history.iter().zip(&versions.happened).filter(|(_, happened)| **happened);
     Report {
         happened,

@@ -3,7 +3,7 @@
 //! Edges: `T → U` because U wrote the version behind one of T's (ww), read one of T's (wr), wrote
 //! the version behind one T read (rw), or began after T had ended (time).
 
-use crate::history::{Outcome, Txn};
+use crate::history::{Txn, TxnOutcome};
 use crate::versions::{Object, Versions};
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
@@ -97,7 +97,7 @@ impl Graph {
         for (at, txn) in history.iter().enumerate().filter(|(at, _)| versions.happened[*at]) {
             // Of what begins and ends in one instant nothing is known: beginnings come first.
             events.push((txn.begin, false, at));
-            if txn.outcome == Outcome::Committed {
+            if txn.outcome == TxnOutcome::Committed {
                 events.push((txn.end, true, at));
             }
         }

@@ -43,7 +43,7 @@ pub enum Op {
 
 /// What became of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TxnOutcome {
     /// The database said so.
     Committed,
     /// The database said so, or the client never asked it to commit.
@@ -62,7 +62,7 @@ pub struct Txn {
     /// After the answer to its last one, the commit or the abort.
     pub end: u64,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: TxnOutcome,
     /// Operations that were answered, in order, and writes that may have been done.
     pub ops: Vec<Op>,
 }

@@ -2,7 +2,7 @@
 //! came, and what is wrong without looking at two keys.
 
 use crate::check::Finding;
-use crate::history::{Anomaly, Key, Op, Outcome, Txn, Value};
+use crate::history::{Anomaly, Key, Op, Txn, TxnOutcome, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A list or a register.
@@ -41,7 +41,7 @@ impl Versions {
             touches: Vec::with_capacity(history.len()),
             writer: HashMap::new(),
             next: HashMap::new(),
-            happened: history.iter().map(|txn| txn.outcome == Outcome::Committed).collect(),
+            happened: history.iter().map(|txn| txn.outcome == TxnOutcome::Committed).collect(),
             findings: Vec::new(),
         };
         for (at, txn) in history.iter().enumerate() {
@@ -152,7 +152,7 @@ impl Versions {
             let before = seen.len();
             seen.retain(|(reader, object, value)| {
                 let Some(writer) = self.writer.get(&(*object, *value)) else { return false };
-                if history[*writer].outcome != Outcome::Unknown {
+                if history[*writer].outcome != TxnOutcome::Unknown {
                     return false;
                 }
                 self.happened[*writer] |= self.happened[*reader];
@@ -277,7 +277,7 @@ impl Versions {
             }
             let (anomaly, txns) = match self.writer.get(&(object, value)) {
                 None => (Anomaly::Garbage, vec![reader]),
-                Some(writer) if history[*writer].outcome == Outcome::Aborted => {
+                Some(writer) if history[*writer].outcome == TxnOutcome::Aborted => {
                     (Anomaly::AbortedRead, vec![*writer, reader])
                 }
                 Some(writer) if *writer != reader && last => {

@@ -1,12 +1,12 @@
-//! Collations: the order of texts by a language's rules instead of by their bytes.
+//! Collations: the order of strings by a language's rules instead of by their bytes.
 //!
 //! ICU4X does the work; here its options get the shape MongoDB gives them, and sort keys the place
-//! of texts in key bytes. A collation is about texts wherever they stand in a value; names of
+//! of strings in key bytes. A collation is about strings wherever they stand in a value; names of
 //! fields keep the order of their bytes.
 //!
-//! Always true: memcmp of two sort keys is [`Collation::compare_text`] of the texts. Sort keys are
-//! on disk (`docs/formats/keystring.md`); [`SORT_KEY_VERSION`] changes when they may have changed,
-//! which every release of the library's data does.
+//! Always true: memcmp of two sort keys is [`Collation::compare_text`] of the strings. Sort keys
+//! are on disk (`docs/formats/keystring.md`); [`SORT_KEY_VERSION`] changes when they may have
+//! changed, which every release of the library's data does.
 
 mod locale;
 mod provider;
@@ -61,7 +61,7 @@ pub struct CollationRequest {
     pub shifted: Option<bool>,
     /// Which ones those are.
     pub max_variable: MaxVariable,
-    /// Asked for; texts are always normalised.
+    /// Asked for; strings are always normalised.
     pub normalization: bool,
     /// Accents compare from the end of the text.
     pub backwards: Option<bool>,
@@ -115,7 +115,7 @@ pub enum CollationError {
     Data(String),
 }
 
-/// A language's order of texts. Cheap to clone.
+/// A language's order of strings. Cheap to clone.
 #[derive(Clone)]
 pub struct Collation(Arc<Inner>);
 
@@ -205,7 +205,7 @@ impl Collation {
         self.0.collator.as_borrowed()
     }
 
-    /// The order of two texts.
+    /// The order of two strings.
     pub fn compare_text(&self, a: &str, b: &str) -> Ordering {
         self.collator().compare(a, b)
     }
@@ -251,7 +251,7 @@ impl Collation {
     }
 }
 
-/// Whether collations differ on values of this kind: texts, and what may hold some.
+/// Whether collations differ on values of this kind: strings, and what may hold some.
 pub fn is_collatable(value: RawBsonRef<'_>) -> bool {
     matches!(
         value,

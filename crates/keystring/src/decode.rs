@@ -72,7 +72,7 @@ struct Reader<'a> {
     /// 0xFF while a descending part is read.
     mask: u8,
     types: BitReader<'a>,
-    /// Texts are sort keys.
+    /// Strings are sort keys.
     collated: bool,
 }
 

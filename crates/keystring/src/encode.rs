@@ -91,8 +91,8 @@ impl KeyBuilder {
         self.append_under(value, direction, None)
     }
 
-    /// Appends one value with the sort keys of its texts in their place; `None` keeps the texts.
-    /// On error nothing is appended.
+    /// Appends one value with the sort keys of its strings in their place; `None` keeps the
+    /// strings. On error nothing is appended.
     pub fn append_under(
         &mut self,
         value: RawBsonRef<'_>,

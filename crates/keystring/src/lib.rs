@@ -10,7 +10,7 @@
 //!    (the `_id` of the document) can follow.
 //! 2. Values that [`compare`] equal encode to equal bytes; what tells them apart (`1` from `1.0`)
 //!    goes to the type bits, so that [`decode`] gives back exactly what went in.
-//!    Under a [`Collation`] texts are sort keys: the order is the collation's, and the way back
+//!    Under a [`Collation`] strings are sort keys: the order is the collation's, and the way back
 //!    shows the keys.
 //! 3. Bytes from disk are checked, never trusted: [`decode`] returns an error, it does not panic.
 //!

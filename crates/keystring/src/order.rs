@@ -52,7 +52,7 @@ pub fn compare(a: RawBsonRef<'_>, b: RawBsonRef<'_>) -> Ordering {
     compare_at(a, b, None, 0)
 }
 
-/// [`compare`] with texts in a language's order; `None` is the order of their bytes.
+/// [`compare`] with strings in a language's order; `None` compares bytes.
 pub fn compare_under(
     a: RawBsonRef<'_>,
     b: RawBsonRef<'_>,

@@ -4,7 +4,7 @@
 //! 1. Each part has one line, first come, first served.
 //! 2. Something is let in where it fits into the account, or where nothing large of its part is in:
 //!    one of any size always goes on, and the account is exceeded by one of each part at most.
-//! 3. Who waits asks its interrupt several times a second, and gives up after [`PATIENCE`].
+//! 3. Who waits asks its interrupt several times a second, and gives up after [`MAX_WAITS`].
 
 use crate::memory::{Account, Charge, Part};
 use errors::{Code, Error, Result};
@@ -22,7 +22,7 @@ pub const LARGE_BYTES: usize = 256 << 10;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Looks after which who waits gets an error: half a minute.
-const PATIENCE: u32 = 1500;
+const MAX_WAITS: u32 = 1500;
 
 /// The lines of one account.
 #[derive(Default)]
@@ -154,7 +154,7 @@ impl Account {
         }
         let _waiting = self.wait_for_room();
         let ticket = self.join_line(part);
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_WAITS {
             if let Some(charge) = self.try_admit_at(part, bytes, Some(ticket.number)) {
                 return Ok(charge);
             }

@@ -272,11 +272,6 @@ impl Charge {
         Ok(())
     }
 
-    /// Takes so many bytes more, where they fit.
-    pub fn try_grow(&mut self, bytes: u64) -> Result<()> {
-        self.try_set(self.bytes.saturating_add(bytes))
-    }
-
     /// Holds `bytes` from now on, whether they fit or not.
     pub fn set(&mut self, bytes: u64) {
         if let Some(account) = &self.account {

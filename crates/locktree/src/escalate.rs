@@ -1,7 +1,7 @@
 //! Memory limit: a transaction with very many locks in one dictionary trades them for one lock on
 //! the dictionary, shared where all of them are.
 
-use crate::owner::{Held, Locks};
+use crate::owner::{KeyLock, Locks};
 use crate::table::LockTable;
 use crate::wait::Target;
 use crate::{Error, Mode, Range, shard};
@@ -38,9 +38,9 @@ impl LockTable {
         Ok(())
     }
 
-    fn escalate(&self, owner: &mut Locks, patience: Duration) {
+    fn escalate(&self, owner: &mut Locks, timeout: Duration) {
         let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
-        for Held { name, .. } in &owner.held {
+        for KeyLock { name, .. } in &owner.held {
             *sizes.entry(shard::split(name).0).or_default() += shard::cost(name);
         }
         for (dictionary, ranges) in &owner.ranges {
@@ -54,7 +54,7 @@ impl LockTable {
                 return;
             }
             let mode = self.strongest(owner, dictionary);
-            if self.take_all(owner, dictionary, mode, patience) {
+            if self.take_all(owner, dictionary, mode, timeout) {
                 self.counters.escalations.fetch_add(1, Ordering::Relaxed);
                 self.drop_keys_of(owner, dictionary);
             }
@@ -63,8 +63,8 @@ impl LockTable {
 
     /// The strongest mode in which the owner holds something of a dictionary.
     fn strongest(&self, owner: &Locks, dictionary: u64) -> Mode {
-        let of = |held: &&Held| shard::split(&held.name).0 == dictionary;
-        let exclusive = owner.held.iter().filter(of).any(|Held { name, .. }| {
+        let of = |held: &&KeyLock| shard::split(&held.name).0 == dictionary;
+        let exclusive = owner.held.iter().filter(of).any(|KeyLock { name, .. }| {
             let shard = self.shard(name.borrow()).lock();
             let held = shard.entries.get(&name.borrow()).and_then(|entry| entry.held_by(owner.txn));
             held == Some(Mode::Exclusive)
@@ -75,11 +75,11 @@ impl LockTable {
     }
 
     /// Locks the whole dictionary; its smaller ranges are of no use then.
-    fn take_all(&self, owner: &mut Locks, dictionary: u64, mode: Mode, patience: Duration) -> bool {
+    fn take_all(&self, owner: &mut Locks, dictionary: u64, mode: Mode, timeout: Duration) -> bool {
         let all = Range::all();
         if !owner.covers_range(dictionary, &all, mode) {
             let target = Target::Range(dictionary, all.clone());
-            if self.wait_for(owner, target, mode, false, patience).is_err() {
+            if self.wait_for(owner, target, mode, false, timeout).is_err() {
                 return false;
             }
             let smaller = owner.ranges.insert(dictionary, vec![(all.clone(), mode)]);
@@ -103,10 +103,10 @@ impl LockTable {
     fn drop_keys_of(&self, owner: &mut Locks, dictionary: u64) {
         let (covered, rest) = std::mem::take(&mut owner.held)
             .into_iter()
-            .partition(|held: &Held| shard::split(&held.name).0 == dictionary);
+            .partition(|held: &KeyLock| shard::split(&held.name).0 == dictionary);
         owner.held = rest;
-        let covered: Vec<Held> = covered;
-        for Held { name, .. } in &covered {
+        let covered: Vec<KeyLock> = covered;
+        for KeyLock { name, .. } in &covered {
             let size = shard::cost(name);
             owner.bytes = owner.bytes.saturating_sub(size);
             // Whoever waits for such a key now waits for the range; it is asked again when the

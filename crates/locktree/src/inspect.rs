@@ -8,7 +8,7 @@ use os::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// See [`LockTable::on_refusal`].
-pub(crate) type Told = Box<dyn Fn(&Refusal) + Send + Sync>;
+pub(crate) type RefusalHook = Box<dyn Fn(&Refusal) + Send + Sync>;
 
 /// One lock that is held or waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,12 +121,12 @@ impl LockTable {
     /// may look at the table. Only the first call counts.
     pub fn on_refusal(&self, tell: impl Fn(&Refusal) + Send + Sync + 'static) {
         // Whoever comes second is told nothing, as documented.
-        let _first = self.told.set(Box::new(tell));
+        let _first = self.on_refusal.set(Box::new(tell));
     }
 
     /// What [`LockTable::on_refusal`] is to hear of a request that is about to leave its queue.
     pub(crate) fn refusal(&self, waits: &Waits, number: u64, error: &Error) -> Option<Refusal> {
-        self.told.get()?;
+        self.on_refusal.get()?;
         let is_deadlock = match error {
             Error::Deadlock { .. } => true,
             Error::Timeout { .. } => false,
@@ -139,7 +139,7 @@ impl LockTable {
 
     /// Called where no lock of the table is held.
     pub(crate) fn tell(&self, refusal: Option<Refusal>) {
-        if let (Some(tell), Some(refusal)) = (self.told.get(), refusal) {
+        if let (Some(tell), Some(refusal)) = (self.on_refusal.get(), refusal) {
             tell(&refusal);
         }
     }

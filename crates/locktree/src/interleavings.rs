@@ -113,7 +113,7 @@ fn range_and_its_keys_exclude_each_other_and_wake_each_other() {
 }
 
 /// The order of a dictionary's keys is made while others lock and open keys there, forgotten by the
-/// keeper, and made again.
+/// maintenance thread, and made again.
 #[test]
 fn ranges_see_every_key_whenever_their_order_is_made_and_forgotten() {
     shuttle::check_random(

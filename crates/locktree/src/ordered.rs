@@ -15,7 +15,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Bound;
 
 /// Dictionaries without entries that are remembered, so that one written to again and again is not
-/// made anew each time.
+/// made again each time.
 const MOST_EMPTY: usize = 32;
 
 /// A name that is ordered by its key, among names of one dictionary.
@@ -85,6 +85,7 @@ impl Dictionaries {
         names.entries += 1;
         if let Some(ordered) = &mut names.ordered {
             ordered.insert(ByKey(name.clone()));
+            debug_assert_eq!(ordered.len(), names.entries, "every entry is in order");
         }
     }
 
@@ -94,9 +95,11 @@ impl Dictionaries {
         let (dictionary, key) = shard::split(name);
         let Some(at) = self.find(dictionary) else { return };
         let names = &mut self.all[at];
+        assert!(names.entries > 0, "an entry is taken out once");
         names.entries -= 1;
         if let Some(ordered) = &mut names.ordered {
             ordered.remove(key);
+            debug_assert_eq!(ordered.len(), names.entries, "every entry is in order");
         }
         if names.entries == 0 {
             self.empty += 1;
@@ -129,6 +132,7 @@ impl Dictionaries {
         self.places.clear();
         self.places.extend(self.all.iter().enumerate().map(|(at, names)| (names.dictionary, at)));
         self.empty = 0;
+        assert_eq!(self.places.len(), self.all.len(), "a dictionary has one place");
     }
 
     /// The names of a dictionary within a range, ascending. `all` walks over every name of the shard,

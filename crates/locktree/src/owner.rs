@@ -35,7 +35,7 @@ impl Interrupt {
 /// The locks of one transaction.
 pub struct Locks {
     pub(crate) txn: u64,
-    pub(crate) held: Vec<Held>,
+    pub(crate) held: Vec<KeyLock>,
     /// Ranges held, by dictionary, for coverage checks without asking the table.
     pub(crate) ranges: BTreeMap<u64, Vec<(Range, Mode)>>,
     /// Dictionaries whose key locks became one dictionary lock.
@@ -47,7 +47,7 @@ pub struct Locks {
 }
 
 /// One key lock.
-pub(crate) struct Held {
+pub(crate) struct KeyLock {
     pub(crate) name: Name,
     /// The mode it was first granted in.
     pub(crate) mode: Mode,

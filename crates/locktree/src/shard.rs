@@ -178,6 +178,8 @@ impl Entry {
             Some(own) => own.mode = own.mode.max(mode),
             None => self.holders.push(Holder { txn, mode }),
         }
+        let exclusive = self.holders.iter().any(|holder| holder.mode == Mode::Exclusive);
+        debug_assert!(!exclusive || self.holders.len() == 1, "an exclusive lock has one holder");
     }
 
     fn is_idle(&self) -> bool {
@@ -263,7 +265,9 @@ impl Shard {
             return Released::default();
         };
         let entry = occupied.get_mut();
-        let exclusive = entry.held_by(txn) == Some(Mode::Exclusive);
+        let mode = entry.held_by(txn);
+        debug_assert!(mode.is_some(), "a lock that is opened is held");
+        let exclusive = mode == Some(Mode::Exclusive);
         entry.holders.retain(|holder| holder.txn != txn);
         let commit = commit.filter(|_| exclusive);
         if let Some(ts) = commit {
@@ -288,6 +292,7 @@ impl Shard {
 
     pub(crate) fn waiter_leaves(&mut self, name: &Name) {
         let Some(entry) = self.entries.get_mut(&name.borrow()) else { return };
+        debug_assert!(entry.waiters > 0, "a request leaves the queue it joined");
         entry.waiters = entry.waiters.saturating_sub(1);
         if entry.is_idle() {
             self.entries.remove(&name.borrow());

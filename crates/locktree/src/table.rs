@@ -1,9 +1,9 @@
 //! The lock table: granting, waiting, releasing.
 
-use crate::inspect::{Counters, Told};
-use crate::owner::{Held, Interrupt, Locks, Owner};
+use crate::inspect::{Counters, RefusalHook};
+use crate::owner::{Interrupt, KeyLock, Locks, Owner};
 use crate::shard::{self, Entry, Fast, Name, NameRef, Shard};
-use crate::wait::{HeldRange, Outcome, Request, Target, Waiter, Waits};
+use crate::wait::{HeldRange, Request, Target, WaitOutcome, Waiter, Waits};
 use crate::{Error, Granted, Mode, Range};
 use os::sync::Mutex;
 use os::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -72,7 +72,7 @@ pub struct LockTable {
     any_escalated: AtomicBool,
     pub(crate) counters: Counters,
     /// Who hears of refused requests.
-    pub(crate) told: OnceLock<Told>,
+    pub(crate) on_refusal: OnceLock<RefusalHook>,
     /// See [`LockTable::ask_while_waiting`].
     may_wait: OnceLock<MayWait>,
 }
@@ -94,7 +94,7 @@ impl LockTable {
             escalated: Mutex::default(),
             any_escalated: AtomicBool::new(false),
             counters: Counters::default(),
-            told: OnceLock::new(),
+            on_refusal: OnceLock::new(),
             may_wait: OnceLock::new(),
         })
     }
@@ -148,7 +148,7 @@ impl LockTable {
         };
         if let Some(name) = new {
             owner.bytes += shard::cost(&name);
-            owner.held.push(Held { name, mode, granted });
+            owner.held.push(KeyLock { name, mode, granted });
             self.within_memory(owner, timeout)?;
         }
         Ok(self.with_escalated(dictionary, granted))
@@ -271,7 +271,7 @@ impl LockTable {
         self.settle(number, &waiter, outcome, waited)
     }
 
-    fn sleep(&self, waiter: &Waiter, started: Duration, timeout: Duration) -> Outcome {
+    fn sleep(&self, waiter: &Waiter, started: Duration, timeout: Duration) -> WaitOutcome {
         if self.options.waiting == Waiting::Alone {
             self.clock.sleep(timeout);
             return waiter.outcome();
@@ -286,11 +286,11 @@ impl LockTable {
             }
             if may_wait.is_some_and(|may_wait| !may_wait()) {
                 // Changes nothing where it was granted meanwhile.
-                waiter.finish(Outcome::Interrupted);
+                waiter.finish(WaitOutcome::Interrupted);
                 return waiter.outcome();
             }
             let outcome = waiter.sleep(left.min(longest));
-            if outcome != Outcome::Waiting {
+            if outcome != WaitOutcome::Waiting {
                 return outcome;
             }
         }
@@ -301,10 +301,10 @@ impl LockTable {
         &self,
         number: u64,
         waiter: &Waiter,
-        outcome: Outcome,
+        outcome: WaitOutcome,
         waited_ms: u64,
     ) -> Result<(), Error> {
-        if outcome == Outcome::Granted {
+        if outcome == WaitOutcome::Granted {
             return Ok(());
         }
         let mut waits = self.waits.lock();
@@ -314,7 +314,7 @@ impl LockTable {
             return Ok(());
         }
         let outcome = waiter.outcome();
-        if outcome == Outcome::Interrupted {
+        if outcome == WaitOutcome::Interrupted {
             self.leave(&mut waits, number);
             return Err(Error::Interrupted);
         }
@@ -336,7 +336,7 @@ impl LockTable {
         if let Some(number) = waits.by_txn.get(&interrupt.txn())
             && let Some(request) = waits.requests.get(number)
         {
-            request.waiter.finish(Outcome::Interrupted);
+            request.waiter.finish(WaitOutcome::Interrupted);
         }
     }
 
@@ -346,7 +346,7 @@ impl LockTable {
         }
         let mut waited_for: Vec<Name> = Vec::new();
         let mut ranged: BTreeSet<u64> = BTreeSet::new();
-        for Held { name, .. } in owner.held.drain(..) {
+        for KeyLock { name, .. } in owner.held.drain(..) {
             let mut shard = self.shard(name.borrow()).lock();
             let released = shard.release(&name, owner.txn, commit);
             // Under the shard's lock, as a request that looked before has raised it by then.
@@ -384,6 +384,9 @@ impl LockTable {
         for dictionary in ranges.keys() {
             self.drop_ranges(&mut waits, *dictionary, owner.txn, |_| true);
         }
+        let holds = |held: &HeldRange| held.txn == owner.txn;
+        debug_assert!(!waits.ranges.values().flatten().any(holds), "all its ranges are open");
+        debug_assert!(!waits.by_txn.contains_key(&owner.txn), "who ends waits for nothing");
         ranged.extend(ranges.keys());
         for name in waited_for {
             if !ranged.contains(&shard::split(&name).0) {
@@ -406,7 +409,9 @@ impl LockTable {
         let Some(held) = waits.ranges.get_mut(&dictionary) else { return };
         let before = held.len();
         held.retain(|held| held.txn != txn || !condemned(held));
-        self.ranges_of(dictionary).fetch_sub(before - held.len(), Ordering::SeqCst);
+        let gone = before - held.len();
+        let counted = self.ranges_of(dictionary).fetch_sub(gone, Ordering::SeqCst);
+        assert!(counted >= gone, "ranges are counted while they are held");
         if held.is_empty() {
             waits.ranges.remove(&dictionary);
         }
@@ -431,7 +436,8 @@ impl LockTable {
                 self.grant_queue(waits, &name);
             }
             Target::Range(dictionary, _) => {
-                self.ranges_of(dictionary).fetch_sub(1, Ordering::SeqCst);
+                let counted = self.ranges_of(dictionary).fetch_sub(1, Ordering::SeqCst);
+                assert!(counted > 0, "ranges are counted while they are waited for");
                 self.grant_in(waits, dictionary);
             }
         }
@@ -473,7 +479,7 @@ impl LockTable {
                 waits.ranges.entry(dictionary).or_default().push(held);
             }
         }
-        request.waiter.finish(Outcome::Granted);
+        request.waiter.finish(WaitOutcome::Granted);
         true
     }
 
@@ -629,7 +635,8 @@ impl LockTable {
     /// Bytes of lock memory in use, exact. Looks at every shard.
     pub fn bytes(&self) -> u64 {
         let unreported: i64 = self.shards.iter().map(|shard| shard.lock().unreported).sum();
-        (self.bytes.load(Ordering::Relaxed) + unreported).cast_unsigned()
+        // A shard that reports while others are looked at may be counted twice: not below zero.
+        (self.bytes.load(Ordering::Relaxed) + unreported).max(0).cast_unsigned()
     }
 
     /// True where the sum, whatever the shards have not yet reported, is at most `bytes`.

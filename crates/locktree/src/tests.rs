@@ -399,7 +399,7 @@ proptest! {
                 continue;
             }
             if what == 1 {
-                // As the keeper does each second.
+                // As the maintenance thread does each second.
                 table.prune(u64::MAX);
             }
             let mode = if exclusive { Mode::Exclusive } else { Mode::Shared };

@@ -29,7 +29,7 @@ pub(crate) struct Request {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum WaitOutcome {
     Waiting,
     Granted,
     Interrupted,
@@ -37,31 +37,31 @@ pub(crate) enum Outcome {
 
 /// Where one request sleeps.
 pub(crate) struct Waiter {
-    outcome: Mutex<Outcome>,
+    outcome: Mutex<WaitOutcome>,
     wake: Condvar,
 }
 
 impl Waiter {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { outcome: Mutex::new(Outcome::Waiting), wake: Condvar::new() })
+        Arc::new(Self { outcome: Mutex::new(WaitOutcome::Waiting), wake: Condvar::new() })
     }
 
-    pub(crate) fn finish(&self, outcome: Outcome) {
+    pub(crate) fn finish(&self, outcome: WaitOutcome) {
         let mut state = self.outcome.lock();
-        if *state == Outcome::Waiting {
+        if *state == WaitOutcome::Waiting {
             *state = outcome;
             self.wake.notify_one();
         }
     }
 
-    pub(crate) fn outcome(&self) -> Outcome {
+    pub(crate) fn outcome(&self) -> WaitOutcome {
         *self.outcome.lock()
     }
 
     /// Sleeps until finished or for `time`.
-    pub(crate) fn sleep(&self, time: Duration) -> Outcome {
+    pub(crate) fn sleep(&self, time: Duration) -> WaitOutcome {
         let mut state = self.outcome.lock();
-        if *state == Outcome::Waiting {
+        if *state == WaitOutcome::Waiting {
             let _ = self.wake.wait_for(&mut state, time);
         }
         *state
@@ -93,7 +93,8 @@ impl Waits {
     pub(crate) fn add(&mut self, request: Request) -> u64 {
         self.next += 1;
         let number = self.next;
-        self.by_txn.insert(request.txn, number);
+        let waited_in = self.by_txn.insert(request.txn, number);
+        debug_assert_eq!(waited_in, None, "a transaction waits in one request");
         match &request.target {
             Target::Key(name) => {
                 let queue = self.queues.entry(name.clone()).or_default();
@@ -114,7 +115,8 @@ impl Waits {
 
     pub(crate) fn remove(&mut self, number: u64) -> Option<Request> {
         let request = self.requests.remove(&number)?;
-        self.by_txn.remove(&request.txn);
+        let waited_in = self.by_txn.remove(&request.txn);
+        debug_assert_eq!(waited_in, Some(number), "a transaction waits in one request");
         match &request.target {
             Target::Key(name) => {
                 if let Some(queue) = self.queues.get_mut(name) {

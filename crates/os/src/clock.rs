@@ -1,4 +1,4 @@
-//! Time, as the house sees it.
+//! Time, as the system sees it.
 
 use std::time::Duration;
 

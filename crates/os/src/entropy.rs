@@ -1,4 +1,4 @@
-//! Random bytes, as the house sees them.
+//! Random bytes, as the system sees them.
 
 /// A source of random bytes. The real one is fit for keys and salts.
 pub trait Entropy: Send + Sync {

@@ -12,12 +12,12 @@ compile_error!("FernDB keeps 64-bit offsets in usize; it is built for 64-bit mac
 mod aligned;
 mod clock;
 mod entropy;
-mod lane;
 mod machine;
 mod process;
 pub mod real;
 pub mod sim;
 mod spawn;
+mod stripe;
 pub mod sync;
 mod vfs;
 mod waits;
@@ -25,13 +25,13 @@ mod waits;
 pub use aligned::{AlignedBuf, DIRECT_ALIGN};
 pub use clock::Clock;
 pub use entropy::Entropy;
-pub use lane::{LANES, Padded, lane};
 pub use machine::{
     Memory, USAGE_BLOCK_BYTES, Usage, cpu_count, memory, raise_open_file_limit, resident_bytes,
     stolen, usage,
 };
 pub use process::{Daemon, Signal, daemonize, keep_new_files_private, on_signals};
 pub use spawn::{Job, JoinHandle, Panicked, Spawner, work_in_background};
+pub use stripe::{Padded, STRIPES, stripe};
 pub use vfs::{File, LockGuard, OpenOptions, Space, Vfs};
 pub use waits::{Wait, Waits};
 

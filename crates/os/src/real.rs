@@ -1,6 +1,6 @@
 //! The machine itself behind the traits: Linux files, clocks, randomness, threads.
 //!
-//! The only file of the house that may ask the standard library for the time.
+//! The only file of the workspace that may ask the standard library for the time.
 
 mod files;
 

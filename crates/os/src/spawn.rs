@@ -1,4 +1,4 @@
-//! Threads, as the house sees them: every one has a name.
+//! Threads, as the system sees them: every one has a name.
 
 use std::io;
 use std::thread;

@@ -1,4 +1,4 @@
-//! Files and directories as the house sees them.
+//! Files and directories as the system sees them.
 //!
 //! What is always true, in both twins:
 //! 1. Bytes written are durable only after `sync_data` or `sync_all` on the same file.

@@ -229,7 +229,7 @@ impl Code {
 }
 
 thread_local! {
-    /// Of the last match on this thread: making it anew costs as much as a match in a short text.
+    /// Of the last match on this thread: making it again costs as much as a match in a short text.
     static SPARE: Cell<Option<Match>> = const { Cell::new(None) };
 }
 

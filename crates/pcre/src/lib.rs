@@ -1,6 +1,6 @@
 //! PCRE2 for clients' patterns: with limits, and stopped with the operation.
 //!
-//! A pattern can take for ever over a text: the library's limits count from anew at each place a match
+//! A pattern can take for ever over a text: the library's limits count again at each place a match
 //! is tried at, and one step may go over all of the text. So a [`Regex`] is compiled with a callout
 //! in front, which polls wherever a match is tried, and is allowed few steps there, fewer the longer
 //! the text is. What needs more is compiled again with a callout before every item of the pattern, and
@@ -85,7 +85,7 @@ pub struct Regex {
 struct Inner {
     pattern: Box<str>,
     options: Options,
-    /// Calls out nowhere: for short texts.
+    /// Calls out nowhere: for short strings.
     plain: Code,
     /// Calls out where a match is tried. `None`: does not compile, being too large with the callout; a match
     /// is tried at some places at a time, without.
@@ -103,7 +103,7 @@ impl Regex {
         }
         limits::poll_work(1 + pattern.len()).map_err(Invalid::Operation)?;
         let plain = Code::compile(pattern, options, Calls::Nowhere).map_err(Invalid::Pattern)?;
-        // Twice: most texts are short, but for one that is not it is compiled once more.
+        // Twice: most strings are short, but for one that is not it is compiled once more.
         let memory = limits::charge(Part::Values, pattern.len() + 2 * plain.bytes());
         let memory = memory.map_err(Invalid::Operation)?;
         let (fast, thorough) = (OnceLock::new(), OnceLock::new());

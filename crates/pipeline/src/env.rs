@@ -3,7 +3,7 @@
 use crate::stage::merge::MergeSpec;
 use crate::stage::metadata::Metadata;
 use crate::stage::out::Out;
-use crate::{MEMORY_LIMIT_BYTES, Pipeline, Source, Spill};
+use crate::{DocumentSource, MEMORY_LIMIT_BYTES, Pipeline, SpillStorage};
 use bson::raw::RawDocumentBuf;
 use errors::{Code, Error, Result};
 use expr::agg::Variables;
@@ -82,16 +82,16 @@ pub trait Env: Send + Sync {
         from: &Namespace,
         pipeline: &Pipeline,
         variables: &Arc<Variables>,
-    ) -> Result<Box<dyn Source>>;
+    ) -> Result<Box<dyn DocumentSource>>;
 
-    /// How `$lookup` should find documents whose `field` equals something in an order of texts.
+    /// How `$lookup` should find documents whose `field` equals something in a collation.
     fn lookup_hint(&self, from: &Namespace, field: &str, under: Option<&Collation>) -> LookupHint {
         let _ = (from, field, under);
         LookupHint::Hash
     }
 
     /// A fresh temporary file.
-    fn create_spill(&self) -> Result<Box<dyn Spill>>;
+    fn create_spill(&self) -> Result<Box<dyn SpillStorage>>;
 
     /// Begins replacing a collection's content.
     fn out(&self, out: &Out) -> Result<Box<dyn OutWriter>>;
@@ -100,7 +100,7 @@ pub trait Env: Send + Sync {
     fn merge(&self, spec: &MergeSpec, variables: &Arc<Variables>) -> Result<Box<dyn OutWriter>>;
 
     /// The documents of a stage that tells about the server or a collection.
-    fn metadata(&self, request: &Metadata) -> Result<Box<dyn Source>>;
+    fn metadata(&self, request: &Metadata) -> Result<Box<dyn DocumentSource>>;
 }
 
 /// The error of a stage that may not spill.

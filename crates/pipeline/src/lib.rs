@@ -29,9 +29,9 @@ mod tests;
 
 pub use env::{Env, ExecOptions, LookupHint, Namespace, OutWriter};
 pub use parse::{Pipeline, PipelineContext};
-pub use source::{EmptySource, Source, VecSource};
-pub use spill::Spill;
-pub use stage::Stage;
+pub use source::{DocumentSource, EmptySource, VecSource};
+pub use spill::SpillStorage;
+pub use stage::PipelineStage;
 pub use transform::Transform;
 pub use update_pipeline::UpdatePipeline;
 
@@ -39,7 +39,7 @@ pub use update_pipeline::UpdatePipeline;
 pub const MEMORY_LIMIT_BYTES: usize = 100 << 20;
 
 /// The largest document a stage may hand on: 16 MiB and what internal fields may add.
-pub const MAX_DOCUMENT_BYTES: usize = (16 << 20) + (16 << 10);
+pub const MAX_INTERNAL_DOCUMENT_BYTES: usize = (16 << 20) + (16 << 10);
 
 /// How deep pipelines may nest in `$lookup`, `$unionWith` and `$facet`.
 pub const MAX_NESTING: usize = 20;

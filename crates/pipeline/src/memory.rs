@@ -11,12 +11,12 @@ use limits::{Growth, Part};
 const LEAST_RUN_BYTES: usize = 256 << 10;
 
 /// The memory of one stage.
-pub(crate) struct Held {
+pub(crate) struct StageMemory {
     growth: Growth,
     limit: usize,
 }
 
-impl Held {
+impl StageMemory {
     /// Of a stage that may hold so many bytes itself.
     pub(crate) fn within(limit: usize) -> Self {
         Self { growth: Growth::new(Part::Stages), limit }

@@ -6,7 +6,7 @@
 //! - `$limit` (with `$skip`) after `$sort` makes it a top-k sort;
 //! - `$unwind` of what a `$lookup` just made is done by the `$lookup`.
 
-use crate::stage::Stage;
+use crate::stage::PipelineStage;
 use crate::stage::lookup::Lookup;
 use crate::stage::sort::Sort;
 use crate::transform::Mode;
@@ -16,9 +16,11 @@ use expr::filter::Node;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-pub(crate) fn optimize(mut stages: Vec<Stage>) -> Vec<Stage> {
-    stages.retain(|stage| !matches!(stage, Stage::Match(filter) if filter.matches_everything()));
-    stages.retain(|stage| !matches!(stage, Stage::Skip(0)));
+pub(crate) fn optimize(mut stages: Vec<PipelineStage>) -> Vec<PipelineStage> {
+    stages.retain(
+        |stage| !matches!(stage, PipelineStage::Match(filter) if filter.matches_everything()),
+    );
+    stages.retain(|stage| !matches!(stage, PipelineStage::Skip(0)));
     let mut at = 0;
     while at + 1 < stages.len() {
         if step(&mut stages, at) {
@@ -33,35 +35,35 @@ pub(crate) fn optimize(mut stages: Vec<Stage>) -> Vec<Stage> {
 }
 
 /// Tries every rule on two neighbours.
-fn step(stages: &mut Vec<Stage>, at: usize) -> bool {
+fn step(stages: &mut Vec<PipelineStage>, at: usize) -> bool {
     let (first, second) = (stages[at].clone(), stages[at + 1].clone());
     match (&first, &second) {
-        (Stage::Match(a), Stage::Match(b)) => {
-            stages[at] = Stage::Match(Arc::new(both(a, b)));
+        (PipelineStage::Match(a), PipelineStage::Match(b)) => {
+            stages[at] = PipelineStage::Match(Arc::new(both(a, b)));
             stages.remove(at + 1);
             true
         }
-        (_, Stage::Match(filter)) => move_match(stages, at, &first, filter),
-        (Stage::Limit(a), Stage::Limit(b)) => {
-            stages[at] = Stage::Limit(*a.min(b));
+        (_, PipelineStage::Match(filter)) => move_match(stages, at, &first, filter),
+        (PipelineStage::Limit(a), PipelineStage::Limit(b)) => {
+            stages[at] = PipelineStage::Limit(*a.min(b));
             stages.remove(at + 1);
             true
         }
-        (Stage::Skip(a), Stage::Skip(b)) => {
-            stages[at] = Stage::Skip(a.saturating_add(*b));
+        (PipelineStage::Skip(a), PipelineStage::Skip(b)) => {
+            stages[at] = PipelineStage::Skip(a.saturating_add(*b));
             stages.remove(at + 1);
             true
         }
-        (before, Stage::Limit(_) | Stage::Skip(_)) if one_of_one(before) => {
+        (before, PipelineStage::Limit(_) | PipelineStage::Skip(_)) if one_of_one(before) => {
             stages.swap(at, at + 1);
             true
         }
-        (Stage::Lookup(lookup), Stage::Unwind(unwind))
+        (PipelineStage::Lookup(lookup), PipelineStage::Unwind(unwind))
             if lookup.unwind.is_none() && lookup.as_path == unwind.path =>
         {
             let mut joined = Lookup::clone(lookup);
             joined.unwind = Some(Arc::clone(unwind));
-            stages[at] = Stage::Lookup(Arc::new(joined));
+            stages[at] = PipelineStage::Lookup(Arc::new(joined));
             stages.remove(at + 1);
             true
         }
@@ -70,10 +72,12 @@ fn step(stages: &mut Vec<Stage>, at: usize) -> bool {
 }
 
 /// Whether the stage makes exactly one document of each.
-fn one_of_one(stage: &Stage) -> bool {
+fn one_of_one(stage: &PipelineStage) -> bool {
     match stage {
-        Stage::Transform(_) | Stage::ReplaceRoot(_) | Stage::GraphLookup(_) => true,
-        Stage::Lookup(lookup) => lookup.unwind.is_none(),
+        PipelineStage::Transform(_)
+        | PipelineStage::ReplaceRoot(_)
+        | PipelineStage::GraphLookup(_) => true,
+        PipelineStage::Lookup(lookup) => lookup.unwind.is_none(),
         _ => false,
     }
 }
@@ -84,7 +88,12 @@ fn both(a: &Filter, b: &Filter) -> Filter {
 }
 
 /// Moves those conjuncts of a `$match` before a stage that the stage does not concern.
-fn move_match(stages: &mut Vec<Stage>, at: usize, before: &Stage, filter: &Filter) -> bool {
+fn move_match(
+    stages: &mut Vec<PipelineStage>,
+    at: usize,
+    before: &PipelineStage,
+    filter: &Filter,
+) -> bool {
     let parts: Vec<Node> = match filter.root() {
         Node::And(parts) => parts.clone(),
         node => vec![node.clone()],
@@ -95,7 +104,10 @@ fn move_match(stages: &mut Vec<Stage>, at: usize, before: &Stage, filter: &Filte
         return false;
     }
     let make = |parts: Vec<Node>| {
-        Stage::Match(Arc::new(Filter::new(Node::And(parts), Arc::clone(filter.variables()))))
+        PipelineStage::Match(Arc::new(Filter::new(
+            Node::And(parts),
+            Arc::clone(filter.variables()),
+        )))
     };
     stages[at] = make(ahead);
     stages[at + 1] = before.clone();
@@ -105,22 +117,22 @@ fn move_match(stages: &mut Vec<Stage>, at: usize, before: &Stage, filter: &Filte
     true
 }
 
-fn may_pass(part: &Node, filter: &Filter, before: &Stage) -> bool {
+fn may_pass(part: &Node, filter: &Filter, before: &PipelineStage) -> bool {
     let part = Filter::new(part.clone(), Arc::clone(filter.variables()));
     let Some(paths) = filter_paths(&part) else { return false };
     let apart = |other: &str| paths.iter().all(|path| are_apart(path, other));
     match before {
-        Stage::Sort(sort) => sort.limit.is_none(),
-        Stage::Unwind(unwind) => {
+        PipelineStage::Sort(sort) => sort.limit.is_none(),
+        PipelineStage::Unwind(unwind) => {
             let index = unwind.index.as_ref().map(|path| path.join("."));
             apart(&unwind.dotted()) && index.is_none_or(|path| apart(&path))
         }
-        Stage::Lookup(lookup) => {
+        PipelineStage::Lookup(lookup) => {
             let index = lookup.unwind.as_ref().and_then(|unwind| unwind.index.as_ref());
             apart(&lookup.as_path.join(".")) && index.is_none_or(|path| apart(&path.join(".")))
         }
-        Stage::GraphLookup(lookup) => apart(&lookup.as_path.join(".")),
-        Stage::Transform(stage) => {
+        PipelineStage::GraphLookup(lookup) => apart(&lookup.as_path.join(".")),
+        PipelineStage::Transform(stage) => {
             let changed = stage.transform.changed_paths();
             if !changed.iter().all(|path| apart(path)) {
                 return false;
@@ -174,15 +186,15 @@ fn by_chance(node: &Node) -> bool {
 }
 
 /// Tells every sort how many documents are wanted of it.
-fn limit_sorts(stages: &mut [Stage]) {
+fn limit_sorts(stages: &mut [PipelineStage]) {
     for at in 0..stages.len() {
-        let Stage::Sort(sort) = &stages[at] else { continue };
+        let PipelineStage::Sort(sort) = &stages[at] else { continue };
         let mut skipped = 0_u64;
         let mut wanted = None;
         for after in &stages[at + 1..] {
             match after {
-                Stage::Skip(skip) => skipped = skipped.saturating_add(*skip),
-                Stage::Limit(limit) => {
+                PipelineStage::Skip(skip) => skipped = skipped.saturating_add(*skip),
+                PipelineStage::Limit(limit) => {
                     wanted = Some(skipped.saturating_add(*limit));
                     break;
                 }
@@ -191,7 +203,7 @@ fn limit_sorts(stages: &mut [Stage]) {
         }
         if let Some(wanted) = wanted {
             let limit = Some(sort.limit.map_or(wanted, |known| known.min(wanted)));
-            stages[at] = Stage::Sort(Arc::new(Sort { limit, ..Sort::clone(sort) }));
+            stages[at] = PipelineStage::Sort(Arc::new(Sort { limit, ..Sort::clone(sort) }));
         }
     }
 }
@@ -229,24 +241,24 @@ fn fields_of<'e>(
     Some(fields)
 }
 
-pub(crate) fn reads(stage: &Stage) -> Reads {
+pub(crate) fn reads(stage: &PipelineStage) -> Reads {
     match stage {
-        Stage::Match(filter) => Reads::passing(match_fields(filter)),
-        Stage::Limit(_) | Stage::Skip(_) | Stage::Sample(_) => {
+        PipelineStage::Match(filter) => Reads::passing(match_fields(filter)),
+        PipelineStage::Limit(_) | PipelineStage::Skip(_) | PipelineStage::Sample(_) => {
             Reads::passing(Some(BTreeSet::new()))
         }
-        Stage::Sort(sort) => Reads::passing(Some(
+        PipelineStage::Sort(sort) => Reads::passing(Some(
             sort.pattern.paths().iter().map(|path| path.as_str().to_owned()).collect(),
         )),
-        Stage::Unwind(unwind) => Reads::passing(Some([unwind.dotted()].into())),
-        Stage::Transform(stage) => {
+        PipelineStage::Unwind(unwind) => Reads::passing(Some([unwind.dotted()].into())),
+        PipelineStage::Transform(stage) => {
             let mut fields = fields_of(stage.transform.expressions());
             if let Some(fields) = &mut fields {
                 fields.extend(stage.transform.kept_paths());
             }
             Reads { fields, exhaustive: stage.transform.mode() == Mode::Include }
         }
-        Stage::Group(group) => {
+        PipelineStage::Group(group) => {
             let inputs = group.fields.iter().map(|(_, spec)| spec.input());
             let mut fields = fields_of(inputs.chain([&group.id]));
             if let Some(fields) = &mut fields {
@@ -254,29 +266,31 @@ pub(crate) fn reads(stage: &Stage) -> Reads {
             }
             Reads { fields, exhaustive: true }
         }
-        Stage::BucketAuto(bucket) => {
+        PipelineStage::BucketAuto(bucket) => {
             Reads { fields: fields_of(bucket.expressions()), exhaustive: true }
         }
-        Stage::Window(window) => {
+        PipelineStage::Window(window) => {
             let mut fields = fields_of(window.expressions());
             if let Some(fields) = &mut fields {
                 fields.extend(window.sort_paths());
             }
             Reads::passing(fields)
         }
-        Stage::Densify(densify) => Reads::passing(Some(densify.paths().into_iter().collect())),
-        Stage::ReplaceRoot(root) => {
+        PipelineStage::Densify(densify) => {
+            Reads::passing(Some(densify.paths().into_iter().collect()))
+        }
+        PipelineStage::ReplaceRoot(root) => {
             Reads { fields: fields_of([&root.expression]), exhaustive: true }
         }
-        Stage::Lookup(lookup) => {
+        PipelineStage::Lookup(lookup) => {
             let mut fields = fields_of(lookup.lets.iter().map(|(_, expression)| expression));
             if let (Some(fields), Some((local, _))) = (&mut fields, &lookup.equality) {
                 fields.insert(local.clone());
             }
             Reads::passing(fields)
         }
-        Stage::GraphLookup(lookup) => Reads::passing(fields_of([&lookup.start_with])),
-        Stage::Facet(facet) => {
+        PipelineStage::GraphLookup(lookup) => Reads::passing(fields_of([&lookup.start_with])),
+        PipelineStage::Facet(facet) => {
             let mut all = BTreeSet::new();
             for (_, pipeline) in &facet.pipelines {
                 match needed_fields(pipeline.stages()) {
@@ -286,14 +300,14 @@ pub(crate) fn reads(stage: &Stage) -> Reads {
             }
             Reads { fields: Some(all), exhaustive: true }
         }
-        Stage::Redact(_)
-        | Stage::UnionWith(_)
-        | Stage::Documents(_)
-        | Stage::Out(_)
-        | Stage::Merge(_)
-        | Stage::GeoNear(_)
-        | Stage::RankFusion(_)
-        | Stage::Metadata(_) => Reads::everything(),
+        PipelineStage::Redact(_)
+        | PipelineStage::UnionWith(_)
+        | PipelineStage::Documents(_)
+        | PipelineStage::Out(_)
+        | PipelineStage::Merge(_)
+        | PipelineStage::GeoNear(_)
+        | PipelineStage::RankFusion(_)
+        | PipelineStage::Metadata(_) => Reads::everything(),
     }
 }
 
@@ -311,7 +325,7 @@ fn match_fields(filter: &Filter) -> Option<BTreeSet<String>> {
 }
 
 /// The fields of the input that matter to a list of stages; `None` is all.
-pub(crate) fn needed_fields(stages: &[Stage]) -> Option<BTreeSet<String>> {
+pub(crate) fn needed_fields(stages: &[PipelineStage]) -> Option<BTreeSet<String>> {
     let mut needed = BTreeSet::new();
     for stage in stages {
         let reads = stage.reads();
@@ -324,59 +338,65 @@ pub(crate) fn needed_fields(stages: &[Stage]) -> Option<BTreeSet<String>> {
 }
 
 /// Calls back for every expression of the stages, also in pipelines inside them.
-pub(crate) fn visit(stages: &[Stage], callback: &mut dyn FnMut(&Expression)) {
+pub(crate) fn visit(stages: &[PipelineStage], callback: &mut dyn FnMut(&Expression)) {
     for stage in stages {
         match stage {
-            Stage::Match(filter) => filter.expressions().into_iter().for_each(&mut *callback),
-            Stage::Transform(stage) => {
+            PipelineStage::Match(filter) => {
+                filter.expressions().into_iter().for_each(&mut *callback);
+            }
+            PipelineStage::Transform(stage) => {
                 stage.transform.expressions().into_iter().for_each(&mut *callback);
             }
-            Stage::Group(group) => {
+            PipelineStage::Group(group) => {
                 callback(&group.id);
                 group.fields.iter().for_each(|(_, spec)| callback(spec.input()));
             }
-            Stage::BucketAuto(bucket) => {
+            PipelineStage::BucketAuto(bucket) => {
                 bucket.expressions().into_iter().for_each(&mut *callback);
             }
-            Stage::Window(window) => window.expressions().into_iter().for_each(&mut *callback),
-            Stage::ReplaceRoot(computed) | Stage::Redact(computed) | Stage::Documents(computed) => {
+            PipelineStage::Window(window) => {
+                window.expressions().into_iter().for_each(&mut *callback);
+            }
+            PipelineStage::ReplaceRoot(computed)
+            | PipelineStage::Redact(computed)
+            | PipelineStage::Documents(computed) => {
                 callback(&computed.expression);
             }
-            Stage::Lookup(lookup) => {
+            PipelineStage::Lookup(lookup) => {
                 lookup.lets.iter().for_each(|(_, expression)| callback(expression));
                 visit(lookup.pipeline.stages(), callback);
             }
-            Stage::GraphLookup(lookup) => {
+            PipelineStage::GraphLookup(lookup) => {
                 callback(&lookup.start_with);
                 let restriction = lookup.restriction().map(Filter::expressions);
                 restriction.into_iter().flatten().for_each(&mut *callback);
             }
-            Stage::Facet(facet) => {
+            PipelineStage::Facet(facet) => {
                 facet.pipelines.iter().for_each(|(_, p)| visit(p.stages(), callback));
             }
-            Stage::UnionWith(union) => visit(union.pipeline.stages(), callback),
-            Stage::RankFusion(fusion) => {
+            PipelineStage::UnionWith(union) => visit(union.pipeline.stages(), callback),
+            PipelineStage::RankFusion(fusion) => {
                 fusion.inputs.iter().for_each(|input| visit(input.pipeline.stages(), callback));
             }
-            Stage::GeoNear(near) => {
+            PipelineStage::GeoNear(near) => {
                 near.expressions().for_each(&mut *callback);
                 near.query.expressions().into_iter().for_each(&mut *callback);
             }
-            Stage::Sort(_)
-            | Stage::Limit(_)
-            | Stage::Skip(_)
-            | Stage::Unwind(_)
-            | Stage::Sample(_)
-            | Stage::Densify(_)
-            | Stage::Out(_)
-            | Stage::Merge(_)
-            | Stage::Metadata(_) => {}
+            PipelineStage::Sort(_)
+            | PipelineStage::Limit(_)
+            | PipelineStage::Skip(_)
+            | PipelineStage::Unwind(_)
+            | PipelineStage::Sample(_)
+            | PipelineStage::Densify(_)
+            | PipelineStage::Out(_)
+            | PipelineStage::Merge(_)
+            | PipelineStage::Metadata(_) => {}
         }
     }
 }
 
 /// Whether an expression of the stages reads one of these fields of the documents.
-pub(crate) fn read_one_of(stages: &[Stage], names: &[&str]) -> bool {
+pub(crate) fn read_one_of(stages: &[PipelineStage], names: &[&str]) -> bool {
     let mut found = false;
     visit(stages, &mut |expression| {
         found |= names.iter().any(|name| expression.dependencies().fields.contains(*name));
@@ -385,7 +405,7 @@ pub(crate) fn read_one_of(stages: &[Stage], names: &[&str]) -> bool {
 }
 
 /// Whether the stages yield the same whatever values these variables have.
-pub(crate) fn is_independent_of(stages: &[Stage], ids: &[VarId]) -> bool {
+pub(crate) fn is_independent_of(stages: &[PipelineStage], ids: &[VarId]) -> bool {
     let mut independent = !has_chance(stages);
     visit(stages, &mut |expression| {
         let found = expression.dependencies();
@@ -395,7 +415,7 @@ pub(crate) fn is_independent_of(stages: &[Stage], ids: &[VarId]) -> bool {
 }
 
 /// Whether the stages read no variable and nothing by chance.
-pub(crate) fn is_uncorrelated(stages: &[Stage]) -> bool {
+pub(crate) fn is_uncorrelated(stages: &[PipelineStage]) -> bool {
     let mut uncorrelated = !has_chance(stages);
     visit(stages, &mut |expression| {
         let found = expression.dependencies();
@@ -404,15 +424,15 @@ pub(crate) fn is_uncorrelated(stages: &[Stage]) -> bool {
     uncorrelated
 }
 
-fn has_chance(stages: &[Stage]) -> bool {
+fn has_chance(stages: &[PipelineStage]) -> bool {
     stages.iter().any(|stage| match stage {
-        Stage::Sample(_) => true,
-        Stage::Match(filter) => by_chance(filter.root()),
-        Stage::GeoNear(near) => by_chance(near.query.root()),
-        Stage::Facet(facet) => facet.pipelines.iter().any(|(_, p)| has_chance(p.stages())),
-        Stage::Lookup(lookup) => has_chance(lookup.pipeline.stages()),
-        Stage::UnionWith(union) => has_chance(union.pipeline.stages()),
-        Stage::RankFusion(fusion) => {
+        PipelineStage::Sample(_) => true,
+        PipelineStage::Match(filter) => by_chance(filter.root()),
+        PipelineStage::GeoNear(near) => by_chance(near.query.root()),
+        PipelineStage::Facet(facet) => facet.pipelines.iter().any(|(_, p)| has_chance(p.stages())),
+        PipelineStage::Lookup(lookup) => has_chance(lookup.pipeline.stages()),
+        PipelineStage::UnionWith(union) => has_chance(union.pipeline.stages()),
+        PipelineStage::RankFusion(fusion) => {
             fusion.inputs.iter().any(|input| has_chance(input.pipeline.stages()))
         }
         _ => false,

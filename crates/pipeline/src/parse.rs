@@ -1,8 +1,8 @@
 //! From an array of stage documents to a [`Pipeline`], and its execution.
 
 use crate::env::{Env, Namespace};
-use crate::stage::{self, Stage};
-use crate::{MAX_NESTING, MAX_STAGES, Source};
+use crate::stage::{self, PipelineStage};
+use crate::{DocumentSource, MAX_NESTING, MAX_STAGES};
 use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
 use expr::agg::{Scored, Variables};
@@ -69,7 +69,7 @@ impl PipelineContext {
 /// A parsed pipeline.
 #[derive(Clone, Debug, Default)]
 pub struct Pipeline {
-    stages: Vec<Stage>,
+    stages: Vec<PipelineStage>,
 }
 
 impl Pipeline {
@@ -114,17 +114,17 @@ impl Pipeline {
     }
 
     /// A pipeline of these stages.
-    pub fn from_stages(stages: Vec<Stage>) -> Self {
+    pub fn from_stages(stages: Vec<PipelineStage>) -> Self {
         Self { stages }
     }
 
     /// The stages, first to last.
-    pub fn stages(&self) -> &[Stage] {
+    pub fn stages(&self) -> &[PipelineStage] {
         &self.stages
     }
 
     /// The stages, taken out: a planner keeps what it cannot push down.
-    pub fn into_stages(self) -> Vec<Stage> {
+    pub fn into_stages(self) -> Vec<PipelineStage> {
         self.stages
     }
 
@@ -135,21 +135,21 @@ impl Pipeline {
 
     /// Whether the pipeline ends in `$out` or `$merge`.
     pub fn writes(&self) -> bool {
-        matches!(self.stages.last(), Some(Stage::Out(_) | Stage::Merge(_)))
+        matches!(self.stages.last(), Some(PipelineStage::Out(_) | PipelineStage::Merge(_)))
     }
 
     /// The collection written to.
     pub fn target(&self) -> Option<&Namespace> {
         match self.stages.last() {
-            Some(Stage::Out(out)) => Some(&out.target),
-            Some(Stage::Merge(merge)) => Some(&merge.spec.into),
+            Some(PipelineStage::Out(out)) => Some(&out.target),
+            Some(PipelineStage::Merge(merge)) => Some(&merge.spec.into),
             _ => None,
         }
     }
 
     /// Whether the first stage makes the documents itself, so that the collection is not read.
     pub fn has_own_source(&self) -> bool {
-        self.stages.first().is_some_and(Stage::is_source)
+        self.stages.first().is_some_and(PipelineStage::is_source)
     }
 
     /// Every other collection the pipeline reads.
@@ -180,15 +180,15 @@ impl Pipeline {
     /// Lays the stages over a source.
     pub fn execute(
         &self,
-        input: Box<dyn Source>,
+        input: Box<dyn DocumentSource>,
         env: &Arc<dyn Env>,
         variables: &Arc<Variables>,
-    ) -> Result<Box<dyn Source>> {
+    ) -> Result<Box<dyn DocumentSource>> {
         let mut source = input;
         for stage in &self.stages {
             source = stage.execute(source, env, variables)?;
         }
-        if matches!(self.stages.first(), Some(Stage::RankFusion(_))) {
+        if matches!(self.stages.first(), Some(PipelineStage::RankFusion(_))) {
             source = Box::new(stage::rank_fusion::StripSource(source));
         }
         Ok(source)
@@ -209,9 +209,9 @@ impl Pipeline {
         crate::text_score::check_places(&self.stages, ctx.inside == Inside::Facet)?;
         let first = self.stages.first();
         if ctx.inside == Inside::Nothing && ctx.collection.is_none() {
-            let fine = first.is_some_and(Stage::is_source);
+            let fine = first.is_some_and(PipelineStage::is_source);
             if !fine {
-                let shown = first.map_or("an empty pipeline", Stage::name);
+                let shown = first.map_or("an empty pipeline", PipelineStage::name);
                 return Err(Error::new(
                     Code::INVALID_NAMESPACE,
                     format!(
@@ -222,8 +222,8 @@ impl Pipeline {
         }
         for (at, stage) in self.stages.iter().enumerate() {
             let name = stage.name();
-            let first_only = stage.is_source() || matches!(stage, Stage::GeoNear(_));
-            if at > 0 && matches!(stage, Stage::RankFusion(_)) {
+            let first_only = stage.is_source() || matches!(stage, PipelineStage::GeoNear(_));
+            if at > 0 && matches!(stage, PipelineStage::RankFusion(_)) {
                 return Err(Error::location(
                     10_170_100,
                     "$rankFusion must be a pipeline's first stage",
@@ -235,7 +235,7 @@ impl Pipeline {
                     format!("{name} is only valid as the first stage in a pipeline."),
                 ));
             }
-            if matches!(stage, Stage::Out(_) | Stage::Merge(_)) {
+            if matches!(stage, PipelineStage::Out(_) | PipelineStage::Merge(_)) {
                 if ctx.inside != Inside::Nothing {
                     return Err(not_inside(name, ctx.inside));
                 }
@@ -246,7 +246,9 @@ impl Pipeline {
                     ));
                 }
             }
-            if ctx.inside == Inside::Facet && (first_only || matches!(stage, Stage::Facet(_))) {
+            if ctx.inside == Inside::Facet
+                && (first_only || matches!(stage, PipelineStage::Facet(_)))
+            {
                 return Err(not_inside(name, ctx.inside));
             }
         }

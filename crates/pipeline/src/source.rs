@@ -5,7 +5,7 @@ use errors::Result;
 use std::sync::Arc;
 
 /// A stream of documents.
-pub trait Source: Send {
+pub trait DocumentSource: Send {
     /// The next document, or `None` at the end (and ever after).
     fn next(&mut self) -> Result<Option<RawDocumentBuf>>;
 
@@ -14,7 +14,7 @@ pub trait Source: Send {
     fn park(&mut self) {}
 }
 
-impl Source for Box<dyn Source> {
+impl DocumentSource for Box<dyn DocumentSource> {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         (**self).next()
     }
@@ -28,7 +28,7 @@ impl Source for Box<dyn Source> {
 #[derive(Debug, Default)]
 pub struct EmptySource;
 
-impl Source for EmptySource {
+impl DocumentSource for EmptySource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         Ok(None)
     }
@@ -45,7 +45,7 @@ impl VecSource {
     }
 }
 
-impl Source for VecSource {
+impl DocumentSource for VecSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         limits::poll()?;
         Ok(self.0.next())
@@ -64,7 +64,7 @@ impl SharedSource {
     }
 }
 
-impl Source for SharedSource {
+impl DocumentSource for SharedSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         limits::poll()?;
         let document = self.documents.get(self.at).cloned();

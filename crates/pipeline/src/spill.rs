@@ -5,7 +5,7 @@
 //! the stage that made it.
 
 use crate::env::Env;
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use errors::{Code, Error, Result};
 use os::{File, OpenOptions, Vfs};
 use std::cmp::Ordering;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A temporary file: appended to, read anywhere.
-pub trait Spill: Send + Sync {
+pub trait SpillStorage: Send + Sync {
     /// Appends bytes; they stand at the returned offset.
     fn append(&mut self, bytes: &[u8]) -> Result<u64>;
 
@@ -38,7 +38,7 @@ impl FileSpill {
     }
 }
 
-impl Spill for FileSpill {
+impl SpillStorage for FileSpill {
     fn append(&mut self, bytes: &[u8]) -> Result<u64> {
         let at = self.len;
         self.file.write_all_at(bytes, at).map_err(io_error)?;
@@ -88,7 +88,7 @@ const FAN_IN: usize = 64;
 
 /// Sorted runs in a spill.
 pub(crate) struct Runs {
-    spill: Box<dyn Spill>,
+    spill: Box<dyn SpillStorage>,
     /// Where each run begins and ends.
     extents: Vec<(u64, u64)>,
     end: u64,
@@ -156,7 +156,7 @@ impl RunWriter {
         Self { start, end: start, buffer: Vec::new() }
     }
 
-    fn add(&mut self, spill: &mut dyn Spill, key: &[u8], value: &[u8]) -> Result<()> {
+    fn add(&mut self, spill: &mut dyn SpillStorage, key: &[u8], value: &[u8]) -> Result<()> {
         self.buffer.extend_from_slice(&(key.len() as u32).to_le_bytes());
         self.buffer.extend_from_slice(&(value.len() as u32).to_le_bytes());
         self.buffer.extend_from_slice(key);
@@ -171,7 +171,7 @@ impl RunWriter {
         Ok(())
     }
 
-    fn flush(&mut self, spill: &mut dyn Spill) -> Result<()> {
+    fn flush(&mut self, spill: &mut dyn SpillStorage) -> Result<()> {
         if !self.buffer.is_empty() {
             spill.append(&self.buffer)?;
             self.end += self.buffer.len() as u64;
@@ -183,7 +183,7 @@ impl RunWriter {
 
 /// The merged stream of several runs.
 pub(crate) struct Merged {
-    spill: Box<dyn Spill>,
+    spill: Box<dyn SpillStorage>,
     heads: Heads,
 }
 
@@ -236,7 +236,7 @@ impl Ord for Head {
 }
 
 impl Heads {
-    fn open(spill: &dyn Spill, runs: &[(u64, u64)]) -> Result<Self> {
+    fn open(spill: &dyn SpillStorage, runs: &[(u64, u64)]) -> Result<Self> {
         let mut heads = Self { heap: BinaryHeap::new(), readers: Vec::new() };
         for (run, (start, end)) in runs.iter().enumerate() {
             heads.readers.push(Reader::new(*start, *end));
@@ -245,14 +245,14 @@ impl Heads {
         Ok(heads)
     }
 
-    fn refill(&mut self, spill: &dyn Spill, run: usize) -> Result<()> {
+    fn refill(&mut self, spill: &dyn SpillStorage, run: usize) -> Result<()> {
         if let Some(key) = self.readers[run].next_key(spill)? {
             self.heap.push(Head { key, run });
         }
         Ok(())
     }
 
-    fn next(&mut self, spill: &dyn Spill) -> Result<Option<Record>> {
+    fn next(&mut self, spill: &dyn SpillStorage) -> Result<Option<Record>> {
         let Some(Head { key, run }) = self.heap.pop() else { return Ok(None) };
         let value = self.readers[run].value(spill)?;
         poll_record(key.len() + value.len())?;
@@ -277,7 +277,7 @@ impl Reader {
     }
 
     /// Makes sure `wanted` bytes stand in the buffer.
-    fn fill(&mut self, spill: &dyn Spill, wanted: usize) -> Result<()> {
+    fn fill(&mut self, spill: &dyn SpillStorage, wanted: usize) -> Result<()> {
         let have = self.buffer.len() - self.used;
         if have >= wanted {
             return Ok(());
@@ -293,21 +293,21 @@ impl Reader {
         if self.buffer.len() < wanted { Err(ended_early()) } else { Ok(()) }
     }
 
-    fn take(&mut self, spill: &dyn Spill, len: usize) -> Result<&[u8]> {
+    fn take(&mut self, spill: &dyn SpillStorage, len: usize) -> Result<&[u8]> {
         self.fill(spill, len)?;
         let from = self.used;
         self.used += len;
         Ok(&self.buffer[from..from + len])
     }
 
-    fn length(&mut self, spill: &dyn Spill) -> Result<usize> {
+    fn length(&mut self, spill: &dyn SpillStorage) -> Result<usize> {
         let mut word = [0; 4];
         word.copy_from_slice(self.take(spill, 4)?);
         Ok(u32::from_le_bytes(word) as usize)
     }
 
     /// The key of the next record; its [`Self::value`] must be taken before the next one's.
-    fn next_key(&mut self, spill: &dyn Spill) -> Result<Option<Vec<u8>>> {
+    fn next_key(&mut self, spill: &dyn SpillStorage) -> Result<Option<Vec<u8>>> {
         if self.used == self.buffer.len() && self.at == self.end {
             return Ok(None);
         }
@@ -317,7 +317,7 @@ impl Reader {
     }
 
     /// The value of the record whose key was read last.
-    fn value(&mut self, spill: &dyn Spill) -> Result<Vec<u8>> {
+    fn value(&mut self, spill: &dyn SpillStorage) -> Result<Vec<u8>> {
         let len = std::mem::take(&mut self.value_len);
         if len <= READ_BYTES {
             return self.take(spill, len).map(<[u8]>::to_vec);
@@ -341,7 +341,7 @@ impl Reader {
     }
 
     /// The next record.
-    pub(crate) fn next(&mut self, spill: &dyn Spill) -> Result<Option<Record>> {
+    pub(crate) fn next(&mut self, spill: &dyn SpillStorage) -> Result<Option<Record>> {
         let Some(key) = self.next_key(spill)? else { return Ok(None) };
         let value = self.value(spill)?;
         poll_record(key.len() + value.len())?;
@@ -357,13 +357,13 @@ fn ended_early() -> Error {
 pub(crate) struct Spool {
     memory: Vec<bson::raw::RawDocumentBuf>,
     bytes: usize,
-    held: Held,
-    overflow: Option<(Box<dyn Spill>, RunWriter)>,
+    held: StageMemory,
+    overflow: Option<(Box<dyn SpillStorage>, RunWriter)>,
 }
 
 impl Spool {
     pub(crate) fn new(env: &dyn Env) -> Self {
-        let held = Held::within(env.options().memory_limit_bytes);
+        let held = StageMemory::within(env.options().memory_limit_bytes);
         Self { memory: Vec::new(), bytes: 0, held, overflow: None }
     }
 
@@ -399,8 +399,8 @@ impl Spool {
 /// A spool that is complete.
 pub(crate) struct SealedSpool {
     memory: Vec<bson::raw::RawDocumentBuf>,
-    _held: Held,
-    overflow: Option<(Box<dyn Spill>, u64)>,
+    _held: StageMemory,
+    overflow: Option<(Box<dyn SpillStorage>, u64)>,
 }
 
 /// One reading of a spool.
@@ -417,7 +417,7 @@ impl SpoolSource {
     }
 }
 
-impl crate::Source for SpoolSource {
+impl crate::DocumentSource for SpoolSource {
     fn next(&mut self) -> Result<Option<bson::raw::RawDocumentBuf>> {
         if let Some(document) = self.spool.memory.get(self.at) {
             self.at += 1;

@@ -30,7 +30,7 @@ pub mod window;
 
 use crate::env::{Env, Namespace};
 use crate::parse::PipelineContext;
-use crate::{Source, optimize};
+use crate::{DocumentSource, optimize};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::Filter;
@@ -41,7 +41,7 @@ use std::sync::Arc;
 /// One parsed stage.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Stage {
+pub enum PipelineStage {
     /// `$match`
     Match(Arc<Filter>),
     /// `$project $addFields $set $unset`
@@ -110,7 +110,7 @@ impl Computed {
 pub(crate) fn parse(
     spec: &RawDocument,
     ctx: &PipelineContext,
-    stages: &mut Vec<Stage>,
+    stages: &mut Vec<PipelineStage>,
 ) -> Result<()> {
     let mut elements = spec.iter_elements();
     let (Some(first), None) = (elements.next().transpose()?, elements.next()) else {
@@ -135,9 +135,9 @@ pub(crate) fn parse(
 
 /// How a stage is read.
 enum Parser {
-    One(fn(RawBsonRef<'_>, &PipelineContext) -> Result<Stage>),
+    One(fn(RawBsonRef<'_>, &PipelineContext) -> Result<PipelineStage>),
     /// A name that stands for several stages.
-    Several(fn(RawBsonRef<'_>, &PipelineContext, &mut Vec<Stage>) -> Result<()>),
+    Several(fn(RawBsonRef<'_>, &PipelineContext, &mut Vec<PipelineStage>) -> Result<()>),
     /// A stage whose documents the environment has.
     Metadata,
     /// Known and not served: the code, and the text around the name.
@@ -178,7 +178,7 @@ const PARSERS: &[(&str, Parser)] = &[
     ("$querySettings", Parser::Metadata),
     ("$queryStats", Parser::Metadata),
     ("$rankFusion", Parser::One(rank_fusion::parse)),
-    ("$redact", Parser::One(|value, ctx| Ok(Stage::Redact(Computed::parse(value, ctx)?)))),
+    ("$redact", Parser::One(|value, ctx| Ok(PipelineStage::Redact(Computed::parse(value, ctx)?)))),
     ("$replaceRoot", Parser::One(|value, ctx| replace_root::parse("$replaceRoot", value, ctx))),
     ("$replaceWith", Parser::One(|value, ctx| replace_root::parse("$replaceWith", value, ctx))),
     ("$sample", Parser::One(|value, _| sample::parse(value))),
@@ -203,7 +203,7 @@ pub fn names() -> impl Iterator<Item = (&'static str, Option<i32>)> {
     })
 }
 
-impl Stage {
+impl PipelineStage {
     /// The name as the client writes it.
     pub fn name(&self) -> &'static str {
         match self {
@@ -302,10 +302,10 @@ impl Stage {
     /// Lays this stage over a source.
     pub fn execute(
         &self,
-        input: Box<dyn Source>,
+        input: Box<dyn DocumentSource>,
         env: &Arc<dyn Env>,
         variables: &Arc<Variables>,
-    ) -> Result<Box<dyn Source>> {
+    ) -> Result<Box<dyn DocumentSource>> {
         let run = Run { input, env: Arc::clone(env), variables: Arc::clone(variables) };
         Ok(match self {
             Self::Match(filter) => Box::new(matching::MatchSource::new(run, Arc::clone(filter))),
@@ -363,7 +363,7 @@ impl Stage {
 
 /// What every stage's source begins with.
 pub struct Run {
-    pub(crate) input: Box<dyn Source>,
+    pub(crate) input: Box<dyn DocumentSource>,
     pub(crate) env: Arc<dyn Env>,
     pub(crate) variables: Arc<Variables>,
 }
@@ -382,7 +382,7 @@ pub(crate) fn check_depth(depth: usize) -> Result<()> {
 
 /// Refuses a document past MongoDB's limit.
 pub(crate) fn check_document_size(bytes: usize) -> Result<()> {
-    if bytes <= crate::MAX_DOCUMENT_BYTES {
+    if bytes <= crate::MAX_INTERNAL_DOCUMENT_BYTES {
         return Ok(());
     }
     Err(Error::new(
@@ -390,7 +390,7 @@ pub(crate) fn check_document_size(bytes: usize) -> Result<()> {
         format!(
             "BSONObj size: {bytes} (0x{bytes:X}) is invalid. Size must be between 0 and \
              {}(16MB)",
-            crate::MAX_DOCUMENT_BYTES
+            crate::MAX_INTERNAL_DOCUMENT_BYTES
         ),
     ))
 }

@@ -7,7 +7,7 @@ mod spilling;
 mod stages;
 mod windows;
 
-use crate::{PipelineContext, Source};
+use crate::{DocumentSource, PipelineContext};
 use bson::raw::{RawArrayBuf, RawDocumentBuf};
 use bson::{Bson, DateTime, Document};
 use errors::Result;
@@ -33,7 +33,7 @@ fn context() -> PipelineContext {
     PipelineContext::new(&crate::Namespace::new("db", "c"), parse)
 }
 
-fn collect(mut source: Box<dyn Source>) -> Result<Vec<Document>> {
+fn collect(mut source: Box<dyn DocumentSource>) -> Result<Vec<Document>> {
     let mut found = Vec::new();
     while let Some(document) = source.next()? {
         found.push(Document::try_from(&*document).unwrap());

@@ -4,14 +4,14 @@
 //! score goes with each document until a stage makes others of them.
 
 use crate::optimize::visit;
-use crate::stage::Stage;
+use crate::stage::PipelineStage;
 use errors::{Error, Result};
 use expr::text_score::{FIELD, unavailable};
 
 /// Refuses a search behind the first stage, or anywhere `inside` another stage.
-pub(crate) fn check_places(stages: &[Stage], inside: bool) -> Result<()> {
-    let searches = |stage: &Stage| match stage {
-        Stage::Match(filter) => filter.text().is_some(),
+pub(crate) fn check_places(stages: &[PipelineStage], inside: bool) -> Result<()> {
+    let searches = |stage: &PipelineStage| match stage {
+        PipelineStage::Match(filter) => filter.text().is_some(),
         _ => false,
     };
     if stages.iter().skip(usize::from(!inside)).any(searches) {
@@ -24,16 +24,16 @@ pub(crate) fn check_places(stages: &[Stage], inside: bool) -> Result<()> {
 }
 
 /// Whether a stage reads the score; an error where one does that has none.
-pub(crate) fn reads(stages: &[Stage], searched: bool) -> Result<bool> {
+pub(crate) fn reads(stages: &[PipelineStage], searched: bool) -> Result<bool> {
     let mut there = searched;
     let mut read = false;
     for (at, stage) in stages.iter().enumerate() {
-        if matches!(stage, Stage::RankFusion(_)) {
+        if matches!(stage, PipelineStage::RankFusion(_)) {
             // What follows reads the score that it gives, none of the collection's.
             return reads(&stages[..at], searched);
         }
         let reads = match stage {
-            Stage::Facet(facet) => {
+            PipelineStage::Facet(facet) => {
                 let mut any = false;
                 for (_, pipeline) in &facet.pipelines {
                     any |= reads(pipeline.stages(), there)?;
@@ -52,24 +52,24 @@ pub(crate) fn reads(stages: &[Stage], searched: bool) -> Result<bool> {
 }
 
 /// Whether what comes out are no longer the documents that went in.
-fn makes_others(stage: &Stage) -> bool {
+fn makes_others(stage: &PipelineStage) -> bool {
     matches!(
         stage,
-        Stage::Group(_)
-            | Stage::BucketAuto(_)
-            | Stage::Facet(_)
-            | Stage::Documents(_)
-            | Stage::Metadata(_)
+        PipelineStage::Group(_)
+            | PipelineStage::BucketAuto(_)
+            | PipelineStage::Facet(_)
+            | PipelineStage::Documents(_)
+            | PipelineStage::Metadata(_)
     )
 }
 
-fn stage_reads(stage: &Stage) -> bool {
+fn stage_reads(stage: &PipelineStage) -> bool {
     let of_sort = match stage {
-        Stage::Sort(sort) => sort.pattern.uses_text_score(),
-        Stage::Group(group) => {
+        PipelineStage::Sort(sort) => sort.pattern.uses_text_score(),
+        PipelineStage::Group(group) => {
             group.fields.iter().any(|(_, spec)| spec.sort_paths().iter().any(|path| *path == FIELD))
         }
-        Stage::Window(window) => window.sort_paths().iter().any(|path| *path == FIELD),
+        PipelineStage::Window(window) => window.sort_paths().iter().any(|path| *path == FIELD),
         _ => false,
     };
     let mut found = of_sort;
@@ -78,9 +78,11 @@ fn stage_reads(stage: &Stage) -> bool {
     };
     match stage {
         // Their pipelines read other documents.
-        Stage::Lookup(lookup) => lookup.lets.iter().for_each(|(_, expression)| look(expression)),
-        Stage::GraphLookup(lookup) => look(&lookup.start_with),
-        Stage::UnionWith(_) | Stage::RankFusion(_) => {}
+        PipelineStage::Lookup(lookup) => {
+            lookup.lets.iter().for_each(|(_, expression)| look(expression));
+        }
+        PipelineStage::GraphLookup(lookup) => look(&lookup.start_with),
+        PipelineStage::UnionWith(_) | PipelineStage::RankFusion(_) => {}
         stage => visit(std::slice::from_ref(stage), &mut look),
     }
     found

@@ -66,7 +66,7 @@ impl Tree {
 }
 
 /// What a value in a projection asks for, before the mode is known.
-enum Asked<'a> {
+enum FieldRequest<'a> {
     Yes,
     No,
     Value(RawBsonRef<'a>),
@@ -89,10 +89,10 @@ impl Transform {
         for (path, value) in asked {
             has_id |= path == "_id" || path.starts_with("_id.");
             let action = match (value, mode) {
-                (Asked::Yes, Mode::Exclude) if path == "_id" => continue,
-                (Asked::Yes, _) => Action::Include,
-                (Asked::No, _) => Action::Exclude,
-                (Asked::Value(value), _) => Action::Compute(compute(value, ctx)?),
+                (FieldRequest::Yes, Mode::Exclude) if path == "_id" => continue,
+                (FieldRequest::Yes, _) => Action::Include,
+                (FieldRequest::No, _) => Action::Exclude,
+                (FieldRequest::Value(value), _) => Action::Compute(compute(value, ctx)?),
             };
             transform.put(&path, action)?;
         }
@@ -362,7 +362,7 @@ fn flatten<'a>(
     spec: &'a RawDocument,
     prefix: &str,
     depth: usize,
-    asked: &mut Vec<(String, Asked<'a>)>,
+    asked: &mut Vec<(String, FieldRequest<'a>)>,
 ) -> Result<()> {
     check_depth(depth)?;
     for element in spec.iter_elements() {
@@ -388,37 +388,37 @@ fn flatten<'a>(
             | RawBsonRef::Double(_)
             | RawBsonRef::Decimal128(_) => {
                 let yes = expr::agg::is_truthy(value);
-                asked.push((path, if yes { Asked::Yes } else { Asked::No }));
+                asked.push((path, if yes { FieldRequest::Yes } else { FieldRequest::No }));
             }
-            _ => asked.push((path, Asked::Value(value))),
+            _ => asked.push((path, FieldRequest::Value(value))),
         }
     }
     Ok(())
 }
 
 /// Inclusion or exclusion: the first field other than `_id` that says so decides.
-fn mode_of(asked: &[(String, Asked<'_>)]) -> Result<Mode> {
+fn mode_of(asked: &[(String, FieldRequest<'_>)]) -> Result<Mode> {
     let mut mode = None;
     for (path, value) in asked.iter().filter(|(path, _)| path != "_id") {
         let wanted = match value {
-            Asked::Yes | Asked::Value(_) => Mode::Include,
-            Asked::No => Mode::Exclude,
+            FieldRequest::Yes | FieldRequest::Value(_) => Mode::Include,
+            FieldRequest::No => Mode::Exclude,
         };
         match (mode, value) {
             (None, _) => mode = Some(wanted),
-            (Some(Mode::Exclude), Asked::Yes) => {
+            (Some(Mode::Exclude), FieldRequest::Yes) => {
                 return Err(Error::location(
                     31253,
                     format!("Cannot do inclusion on field {path} in exclusion projection"),
                 ));
             }
-            (Some(Mode::Exclude), Asked::Value(_)) => {
+            (Some(Mode::Exclude), FieldRequest::Value(_)) => {
                 return Err(Error::location(
                     31252,
                     "Cannot use expression other than $meta in exclusion projection",
                 ));
             }
-            (Some(_), Asked::No) if mode != Some(Mode::Exclude) => {
+            (Some(_), FieldRequest::No) if mode != Some(Mode::Exclude) => {
                 return Err(Error::location(
                     31254,
                     format!("Cannot do exclusion on field {path} in inclusion projection"),
@@ -430,7 +430,7 @@ fn mode_of(asked: &[(String, Asked<'_>)]) -> Result<Mode> {
     let id = asked.iter().find(|(path, _)| path == "_id").map(|(_, value)| value);
     Ok(match (mode, id) {
         (Some(mode), _) => mode,
-        (None, Some(Asked::No)) => Mode::Exclude,
+        (None, Some(FieldRequest::No)) => Mode::Exclude,
         (None, _) => Mode::Include,
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::env::Namespace;
 use crate::parse::PipelineContext;
-use crate::stage::{self, Stage, replace_root};
+use crate::stage::{self, PipelineStage, replace_root};
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::agg::Variables;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// A parsed pipeline update.
 #[derive(Clone, Debug)]
 pub struct UpdatePipeline {
-    stages: Vec<Stage>,
+    stages: Vec<PipelineStage>,
     variables: Arc<Variables>,
 }
 
@@ -30,9 +30,9 @@ impl UpdatePipeline {
             };
             let before = parsed.len();
             stage::parse(spec, &inner, &mut parsed)?;
-            let allowed = parsed[before..]
-                .iter()
-                .all(|stage| matches!(stage, Stage::Transform(_) | Stage::ReplaceRoot(_)));
+            let allowed = parsed[before..].iter().all(|stage| {
+                matches!(stage, PipelineStage::Transform(_) | PipelineStage::ReplaceRoot(_))
+            });
             if !allowed {
                 let name = expr::raw::first_name(spec).unwrap_or("");
                 return Err(Error::new(
@@ -54,8 +54,8 @@ impl UpdatePipeline {
         for stage in &self.stages {
             let input = current.as_deref().unwrap_or(document);
             let made = match stage {
-                Stage::Transform(stage) => stage.transform.apply(input, variables)?,
-                Stage::ReplaceRoot(root) => {
+                PipelineStage::Transform(stage) => stage.transform.apply(input, variables)?,
+                PipelineStage::ReplaceRoot(root) => {
                     replace_root::replace(&root.expression, input, variables)?
                 }
                 // `parse` lets nothing else in.

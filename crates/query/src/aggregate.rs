@@ -9,14 +9,14 @@ mod geo_near;
 mod merge;
 mod out;
 
-pub(crate) use env::{QueryEnv, temporary_file};
+pub(crate) use env::QueryEnv;
 
 use crate::canonical::{Canonical, Purpose, check_view_collation, collation_of, parse_context};
 use crate::context::OpContext;
 use crate::count::counting;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
 use crate::examined::note_sort;
-use crate::exec::{At, Stage as ExecStage};
+use crate::exec::{ExecContext, PlanStage};
 use crate::explain::{Shape, explain_query};
 use crate::plan::Access;
 use crate::request::{AggregateRequest, AggregateTarget, Verbosity};
@@ -28,7 +28,7 @@ use errors::{Code, Error, Result};
 use expr::Filter;
 use expr::agg::Variables;
 use expr::filter::{Node, ParseContext};
-use pipeline::{EmptySource, Pipeline, PipelineContext, Source, Stage};
+use pipeline::{DocumentSource, EmptySource, Pipeline, PipelineContext, PipelineStage};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -58,8 +58,8 @@ pub fn aggregate(
 /// Stages that write, or tell of the server, have no place in a transaction.
 fn check_in_transaction(pipeline: &Pipeline) -> Result<()> {
     let refused = pipeline.stages().iter().find_map(|stage| match stage {
-        Stage::Out(..) => Some("$out"),
-        Stage::Merge(..) => Some("$merge"),
+        PipelineStage::Out(..) => Some("$out"),
+        PipelineStage::Merge(..) => Some("$merge"),
         _ => None,
     });
     match refused {
@@ -99,14 +99,16 @@ impl Prepared {
             }
         };
         let pipeline = Pipeline::parse(request.pipeline, &context)?;
-        if namespace.is_some() && matches!(pipeline.stages().first(), Some(Stage::Documents(_))) {
+        if namespace.is_some()
+            && matches!(pipeline.stages().first(), Some(PipelineStage::Documents(_)))
+        {
             return Err(Error::new(
                 Code::INVALID_NAMESPACE,
                 "'$documents' can only be run with {aggregate: 1}, not on a collection",
             ));
         }
         let series = collection.as_ref().is_some_and(|c| c.options().time_series.is_some());
-        if series && matches!(pipeline.stages().first(), Some(Stage::RankFusion(_))) {
+        if series && matches!(pipeline.stages().first(), Some(PipelineStage::RankFusion(_))) {
             return Err(Error::location(
                 10_557_301,
                 "$rankFusion is not supported on time-series collections",
@@ -116,7 +118,7 @@ impl Prepared {
         Ok(Self { pipeline, namespace, parse })
     }
 
-    fn execute_own(&self, env: &QueryEnv) -> Result<Box<dyn Source>> {
+    fn execute_own(&self, env: &QueryEnv) -> Result<Box<dyn DocumentSource>> {
         self.pipeline.execute(Box::new(EmptySource), &env.shared(), &self.parse.variables)
     }
 }
@@ -133,7 +135,7 @@ pub(crate) fn open(
     pipeline: Pipeline,
     parse: &ParseContext,
     hint: Option<RawBsonRef<'_>>,
-) -> Result<Box<dyn Source>> {
+) -> Result<Box<dyn DocumentSource>> {
     let shared = env.shared();
     if pipeline.has_own_source() {
         return pipeline.execute(Box::new(EmptySource), &shared, &parse.variables);
@@ -148,9 +150,9 @@ pub(crate) fn open(
 }
 
 /// Documents without the text score that they carry.
-struct StripSource(Box<dyn Source>);
+struct StripSource(Box<dyn DocumentSource>);
 
-impl Source for StripSource {
+impl DocumentSource for StripSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         Ok(self.0.next()?.map(expr::text_score::strip))
     }
@@ -173,7 +175,7 @@ fn resolve(
         let collection = env.collection(&ns)?;
         let view = collection.as_ref().and_then(|c| Some((c, c.options().view.as_ref()?)));
         let Some((collection, view)) = view else {
-            if stages.iter().skip(1).any(|stage| matches!(stage, Stage::GeoNear(_))) {
+            if stages.iter().skip(1).any(|stage| matches!(stage, PipelineStage::GeoNear(_))) {
                 return Err(Error::location(
                     40603,
                     "$geoNear is only valid as the first stage in an optimized pipeline.",
@@ -249,7 +251,7 @@ impl Head {
         let mut stages = pipeline.into_stages();
         let mut conjuncts = Vec::new();
         let mut near_output = None;
-        if let Some(Stage::GeoNear(near)) = stages.first().cloned() {
+        if let Some(PipelineStage::GeoNear(near)) = stages.first().cloned() {
             stages.remove(0);
             if let Some(collection) = &collection {
                 conjuncts.push(geo_near::condition(collection, &near, variables)?);
@@ -259,19 +261,19 @@ impl Head {
         let mut stages = stages.into_iter().peekable();
         // What comes after `$geoNear` may read what it writes.
         while near_output.is_none()
-            && let Some(Stage::Match(filter)) =
-                stages.next_if(|stage| matches!(stage, Stage::Match(_)))
+            && let Some(PipelineStage::Match(filter)) =
+                stages.next_if(|stage| matches!(stage, PipelineStage::Match(_)))
         {
             conjuncts.push(filter.root().clone());
         }
         let filter = Filter::new(Node::And(conjuncts), Arc::clone(variables));
-        let mut rest: Vec<Stage> = stages.collect();
+        let mut rest: Vec<PipelineStage> = stages.collect();
         let ctx = env.reading();
         let mut query = Canonical::of_filter(&ctx, collection, filter, hint, Purpose::Read)?;
         // Its documents come by their distance, so that no other order can be had of an index.
         let by_distance = near_output.is_some();
         query.near_output = near_output;
-        if let Some(Stage::Sort(sort)) = rest.first().filter(|_| !by_distance) {
+        if let Some(PipelineStage::Sort(sort)) = rest.first().filter(|_| !by_distance) {
             query.sort = Some(sort.pattern.clone());
             query.limit = sort.limit.unwrap_or(0);
         }
@@ -289,12 +291,12 @@ impl Head {
         plan.keep_order();
         // An index that offers the order takes the sort's place; its limit stays.
         if query.sort.is_some() && plan.access().sorted {
-            rest[0] = Stage::Limit(if query.limit == 0 { u64::MAX } else { query.limit });
+            rest[0] = PipelineStage::Limit(if query.limit == 0 { u64::MAX } else { query.limit });
             if query.limit == 0 {
                 rest.remove(0);
             }
         }
-        if rest.iter().any(|stage| matches!(stage, Stage::Sort(_))) {
+        if rest.iter().any(|stage| matches!(stage, PipelineStage::Sort(_))) {
             note_sort();
         }
         (query.sort, query.limit) = (None, 0);
@@ -308,7 +310,7 @@ impl Head {
     }
 
     /// The stages of the plan and the state that they read.
-    fn stages(self) -> Result<(Box<dyn ExecStage>, Snapshot, Pipeline)> {
+    fn stages(self) -> Result<(Box<dyn PlanStage>, Snapshot, Pipeline)> {
         let make = if self.counts { counting } else { Canonical::stages };
         let stage = match self.plan {
             HeadPlan::Run(settled) => settled.stages(&self.query, &self.catalog, make)?,
@@ -320,21 +322,21 @@ impl Head {
     }
 }
 
-fn fields_of(rest: &[Stage]) -> Option<BTreeSet<String>> {
+fn fields_of(rest: &[PipelineStage]) -> Option<BTreeSet<String>> {
     Pipeline::from_stages(rest.to_vec()).needed_fields()
 }
 
 /// A plan's rows as documents of a pipeline.
 struct StageSource {
-    stage: Box<dyn ExecStage>,
+    stage: Box<dyn PlanStage>,
     snapshot: Snapshot,
     interrupt: Arc<InterruptSlot>,
 }
 
-impl Source for StageSource {
+impl DocumentSource for StageSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
-        let at = At::new(&self.snapshot, &*self.interrupt);
-        if !self.stage.advance(&at)? {
+        let exec = ExecContext::new(&self.snapshot, &*self.interrupt);
+        if !self.stage.advance(&exec)? {
             return Ok(None);
         }
         let row = self.stage.row();
@@ -352,7 +354,7 @@ impl Source for StageSource {
 
 /// A pipeline's documents as rows of a cursor.
 struct SourceRows {
-    source: Box<dyn Source>,
+    source: Box<dyn DocumentSource>,
     current: Option<RawDocumentBuf>,
 }
 

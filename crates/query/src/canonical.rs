@@ -6,15 +6,16 @@
 use crate::context::OpContext;
 use crate::examined::{note_sort, note_way};
 use crate::exec::{
-    EmptyStage, LimitStage, MEMORY_LIMIT_BYTES, SkipStage, SortStage, Stage, TempFiles,
+    EmptyStage, LimitStage, MEMORY_LIMIT_BYTES, PlanStage, SkipStage, SortStage, TempFiles,
     build_access,
 };
+use crate::index_filter::IndexFilter;
 use crate::plan::hint::{self, Hint};
 use crate::plan::{
     AccessPath, Decision, IndexScan, KeyLimits, NearOutput, PlannerInput, choose, may_hint,
     near_scan,
 };
-use crate::plan_cache::{IndexFilter, PlanCache};
+use crate::plan_cache::PlanCache;
 use crate::projection::{ProjectStage, RecordIdStage, ReturnKeyStage, Shape};
 use crate::request::FindRequest;
 use crate::text;
@@ -89,7 +90,7 @@ pub(crate) fn parse_filter(
     }
 }
 
-/// The order of texts that an operation asks for: the client's, else the collection's. A view has
+/// The collation that an operation asks for: the client's, else the collection's. A view has
 /// no other than its own.
 pub(crate) fn collation_of(
     given: Option<&RawDocument>,
@@ -326,7 +327,7 @@ impl Canonical {
         &self,
         catalog: &Arc<Catalog>,
         access: &crate::plan::Access,
-    ) -> Result<Box<dyn Stage>> {
+    ) -> Result<Box<dyn PlanStage>> {
         let Some(collection) = &self.collection else {
             note_way("EOF", None);
             return Ok(Box::new(EmptyStage::default()));
@@ -436,7 +437,7 @@ fn key_limits(
         let mut fields = given.iter();
         for part in scan.parts() {
             let field = fields.next().transpose()?;
-            // The index tells of texts only where it orders them as the query does.
+            // The index tells of strings only where it orders them as the query does.
             let fits =
                 |value: RawBsonRef<'_>| collation == query || !keystring::is_collatable(value);
             let Some((_, value)) =

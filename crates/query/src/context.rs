@@ -28,7 +28,7 @@ impl Interrupt for Uninterrupted {
 
 /// What a statement of a retryable write did.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub enum StatementOutcome {
     /// So many documents of the batch were inserted, from this one on.
     Inserted(u32),
     /// An update that matched, or upserted.
@@ -50,10 +50,10 @@ pub enum Outcome {
 /// is named by its place in the batch.
 pub trait StatementLog: Send {
     /// What the statement did when it was sent before.
-    fn done(&mut self, statement: usize) -> Result<Option<Outcome>>;
+    fn done(&mut self, statement: usize) -> Result<Option<StatementOutcome>>;
 
     /// Writes what it does, as part of the transaction that does it.
-    fn write(&mut self, txn: &mut Txn, statement: usize, outcome: &Outcome) -> Result<()>;
+    fn write(&mut self, txn: &mut Txn, statement: usize, outcome: &StatementOutcome) -> Result<()>;
 
     /// The transaction that was written to last ended.
     fn ended(&mut self, committed: bool);
@@ -82,12 +82,12 @@ pub struct OpContext<'a> {
     /// `bypassEmptyTsReplacement`: empty timestamps are stored as they come.
     pub keep_empty_timestamps: bool,
     /// What is done as a whole outside a transaction.
-    pub whole: Whole,
+    pub atomicity: Atomicity,
 }
 
 /// What a write outside a transaction does as a whole or not at all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Whole {
+pub enum Atomicity {
     /// Each update and delete statement; of an insert each document.
     #[default]
     Statement,
@@ -111,7 +111,7 @@ impl<'a> OpContext<'a> {
             comment: None,
             bypass_validation: false,
             keep_empty_timestamps: false,
-            whole: Whole::default(),
+            atomicity: Atomicity::default(),
         }
     }
 
@@ -171,7 +171,7 @@ impl<'a> OpContext<'a> {
     }
 
     /// What a statement did when it was sent before.
-    pub(crate) fn done(&mut self, statement: usize) -> Result<Option<Outcome>> {
+    pub(crate) fn done(&mut self, statement: usize) -> Result<Option<StatementOutcome>> {
         let statement = self.first_statement + statement;
         self.statements.as_deref_mut().map_or(Ok(None), |log| log.done(statement))
     }

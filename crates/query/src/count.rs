@@ -3,7 +3,7 @@
 use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::OpContext;
 use crate::examined::note_way;
-use crate::exec::{At, CountScan, Stage, build_access};
+use crate::exec::{CountScan, ExecContext, PlanStage, build_access};
 use crate::plan::Access;
 use crate::request::CountRequest;
 use catalog::{Catalog, Namespace};
@@ -30,13 +30,13 @@ pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>
     }
     let settled = query.settle(ctx, Some(&BTreeSet::new()), counting)?;
     let mut stage = settled.stages(&query, ctx.catalog, counting)?;
-    let at = At::new(&query.snapshot, &*ctx.interrupt);
+    let exec = ExecContext::new(&query.snapshot, &*ctx.interrupt);
     let enough = match request.limit {
         0 => u64::MAX,
         limit => limit.saturating_add(request.skip),
     };
     let mut found = 0;
-    while found < enough && stage.advance(&at)? {
+    while found < enough && stage.advance(&exec)? {
         found += 1;
     }
     Ok(windowed(found, request))
@@ -53,7 +53,7 @@ pub(crate) fn counting(
     query: &Canonical,
     _: &Arc<Catalog>,
     access: &Access,
-) -> Result<Box<dyn Stage>> {
+) -> Result<Box<dyn PlanStage>> {
     let Some(collection) = &query.collection else {
         return Ok(Box::new(crate::exec::EmptyStage::default()));
     };

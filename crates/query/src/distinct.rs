@@ -3,7 +3,7 @@
 
 use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::OpContext;
-use crate::exec::At;
+use crate::exec::ExecContext;
 use crate::request::DistinctRequest;
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
 use catalog::Namespace;
@@ -34,9 +34,9 @@ pub fn distinct(
     let fields = BTreeSet::from([request.key.to_owned()]);
     let settled = query.settle(ctx, Some(&fields), Canonical::stages)?;
     let mut stage = settled.stages(&query, ctx.catalog, Canonical::stages)?;
-    let at = At::new(&query.snapshot, &*ctx.interrupt);
+    let exec = ExecContext::new(&query.snapshot, &*ctx.interrupt);
     let mut values = Values::new(request.key, &query);
-    while stage.advance(&at)? {
+    while stage.advance(&exec)? {
         values.take(stage.row().document()?)?;
     }
     values.finish()
@@ -58,7 +58,7 @@ const VALUE_BYTES: usize = 160;
 
 struct Values {
     path: Path,
-    /// Which texts are one.
+    /// Which strings are one.
     under: Option<Collation>,
     found: Found,
 }

@@ -63,16 +63,16 @@ pub fn plans_taken() -> Plans {
     EXAMINED.with(|examined| examined.borrow().plans.clone())
 }
 
-/// Goes on with the plans of an earlier request.
-pub fn go_on_with(plans: &Plans) {
+/// Restores the plans of an earlier request, for the plan summary of a later batch.
+pub fn restore_plan_summary(plans: &Plans) {
     EXAMINED.with(|examined| examined.borrow_mut().plans.clone_from(plans));
 }
 
 impl Examined {
     /// The plans in short: `IXSCAN { a: 1 }, COLLSCAN`; `None` where there was none.
     pub fn plan_summary(&self) -> Option<String> {
-        let texts: Vec<String> = self.plans.0.iter().map(Way::text).collect();
-        (!texts.is_empty()).then(|| texts.join(", "))
+        let ways: Vec<String> = self.plans.0.iter().map(Way::text).collect();
+        (!ways.is_empty()).then(|| ways.join(", "))
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) use build::build_access;
 pub(crate) use ixscan::CountScan;
 pub(crate) use scan::EmptyStage;
 pub(crate) use sort::{MEMORY_LIMIT_BYTES, SortStage};
-pub(crate) use spill::TempFiles;
+pub(crate) use spill::{TempFiles, temporary_file};
 pub(crate) use stats::{Counters, Report, number};
 pub(crate) use tail::{LimitStage, SkipStage};
 
@@ -47,7 +47,7 @@ const INTERRUPT_PERIOD: u64 = 128;
 /// What a plan runs on: a snapshot, a transaction's view, or, where what it finds is about to be
 /// changed, the transaction itself.
 #[derive(Clone, Copy)]
-pub(crate) struct At<'a> {
+pub(crate) struct ExecContext<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) txn: Option<&'a Txn>,
     pub(crate) interrupt: &'a dyn Interrupt,
@@ -55,7 +55,7 @@ pub(crate) struct At<'a> {
     pub(crate) budget: Option<&'a Budget>,
 }
 
-impl<'a> At<'a> {
+impl<'a> ExecContext<'a> {
     /// On a snapshot alone.
     pub(crate) fn new(snapshot: &'a Snapshot, interrupt: &'a dyn Interrupt) -> Self {
         Self { snapshot, txn: None, interrupt, budget: None }
@@ -164,9 +164,9 @@ fn passes(filter: Option<&Filter>, document: &[u8]) -> Result<bool> {
 }
 
 /// One step of a plan.
-pub(crate) trait Stage: Send {
+pub(crate) trait PlanStage: Send {
     /// Goes to the next row; false at the end. May read the disk.
-    fn advance(&mut self, at: &At<'_>) -> Result<bool>;
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool>;
 
     /// The row it stands on.
     fn row(&self) -> &Row;

@@ -5,7 +5,7 @@
 use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::OpContext;
 use crate::count;
-use crate::exec::{At, Counters, Report, number};
+use crate::exec::{Counters, ExecContext, Report, number};
 use crate::request::{
     CountRequest, DeleteRequest, DistinctRequest, FindAndModifyRequest, FindRequest, UpdateRequest,
     Verbosity,
@@ -227,8 +227,8 @@ pub(crate) fn explain_query(
     }
     let clock = &ctx.catalog.os().clock;
     let start = clock.monotonic();
-    let at = At::new(&query.snapshot, &*ctx.interrupt);
-    while shape.run && stage.advance(&at)? {}
+    let exec = ExecContext::new(&query.snapshot, &*ctx.interrupt);
+    while shape.run && stage.advance(&exec)? {}
     let elapsed_ms = (clock.monotonic().saturating_sub(start)).as_millis() as u64;
     let report = (shape.wrap)(stage.report());
     let mut statistics = doc! {

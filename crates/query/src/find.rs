@@ -4,7 +4,7 @@ use crate::canonical::{Canonical, Purpose};
 use crate::context::OpContext;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
 use crate::examined::note_id_lookup;
-use crate::exec::{At, Stage};
+use crate::exec::{ExecContext, PlanStage};
 use crate::request::FindRequest;
 use bson::raw::{RawBsonRef, RawDocument};
 use catalog::{Namespace, Snapshot, Value};
@@ -95,15 +95,15 @@ impl Rows for OneRow {
 
 /// Stages that run by themselves on a snapshot.
 pub(crate) struct StageRows {
-    pub(crate) stage: Box<dyn Stage>,
+    pub(crate) stage: Box<dyn PlanStage>,
     pub(crate) snapshot: Snapshot,
     pub(crate) interrupt: Arc<InterruptSlot>,
 }
 
 impl Rows for StageRows {
     fn next(&mut self) -> Result<Option<&RawDocument>> {
-        let at = At::new(&self.snapshot, &*self.interrupt);
-        if !self.stage.advance(&at)? {
+        let exec = ExecContext::new(&self.snapshot, &*self.interrupt);
+        if !self.stage.advance(&exec)? {
             return Ok(None);
         }
         self.stage.row().document().map(Some)

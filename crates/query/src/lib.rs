@@ -13,6 +13,7 @@ mod examined;
 mod exec;
 mod explain;
 mod find;
+mod index_filter;
 mod plan;
 mod plan_cache;
 mod projection;
@@ -26,11 +27,11 @@ mod view;
 mod write;
 
 pub use aggregate::{aggregate, explain_aggregate};
-pub use context::{Interrupt, OpContext, Outcome, StatementLog, Uninterrupted, Whole};
+pub use context::{Atomicity, Interrupt, OpContext, StatementLog, StatementOutcome, Uninterrupted};
 pub use count::count;
 pub use cursor::QueryCursor;
 pub use distinct::distinct;
-pub use examined::{Examined, Plans, go_on_with, plans_taken, take_examined};
+pub use examined::{Examined, Plans, plans_taken, restore_plan_summary, take_examined};
 pub use explain::{
     explain_count, explain_delete, explain_distinct, explain_find, explain_find_and_modify,
     explain_update,
@@ -40,7 +41,7 @@ pub use plan_cache::{
     bound_plan_caches, clear_filters, clear_plan_cache, clear_plan_of, list_filters,
     plan_cache_bytes, plan_cache_stats, set_filter,
 };
-pub use repeat::Repeats;
+pub use repeat::DdlRetries;
 pub use request::{
     AggregateRequest, AggregateTarget, CountRequest, DeleteRequest, DeleteResult, DeleteStatement,
     DistinctRequest, FindAndModifyRequest, FindAndModifyResult, FindRequest, InsertRequest,

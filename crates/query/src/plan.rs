@@ -81,7 +81,7 @@ pub(crate) enum AccessPath {
 #[derive(Clone, Debug)]
 pub(crate) struct MergeScan {
     pub(crate) branches: Vec<Access>,
-    /// That order, and the order of texts in it.
+    /// That order, and the collation in it.
     pub(crate) order: (SortPattern, Option<Collation>),
     /// No document is found by two of them.
     pub(crate) disjoint: bool,

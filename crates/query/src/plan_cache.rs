@@ -3,7 +3,7 @@
 //!
 //! A first trial's choice is remembered but not used: the next query of the shape is tried again,
 //! and where its choice costs no more than was remembered it becomes active. A plan that later
-//! costs much more than it did in its trial is tried anew (`crate::settle`).
+//! costs much more than it did in its trial is tried again (`crate::settle`).
 //!
 //! Always true: a choice is used only while the collection has the indexes it was made among; the
 //! memory of all choices of the process is bounded.
@@ -14,10 +14,11 @@ pub use admin::{
     clear_filters, clear_plan_cache, clear_plan_of, list_filters, plan_cache_stats, set_filter,
 };
 
+use crate::index_filter::IndexFilter;
 use crate::plan::{Route, Shape};
 use bson::raw::RawDocumentBuf;
 use bson::{DateTime, Document};
-use catalog::{Collection, Index};
+use catalog::Collection;
 use limits::KeyMap;
 use parking_lot::Mutex;
 use std::hash::Hasher;
@@ -111,7 +112,7 @@ pub(crate) struct Choice {
 
 impl PlanCache {
     pub(crate) fn of(collection: &Collection) -> Arc<Self> {
-        collection.annex()
+        collection.extension()
     }
 
     /// The active choice for a shape.
@@ -204,30 +205,4 @@ fn fingerprint(collection: &Collection) -> u64 {
         hash.write_u8(u8::from(index.spec().hidden));
     }
     hash.finish()
-}
-
-/// The indexes that an operator allows for a shape of query.
-#[derive(Debug)]
-pub(crate) struct IndexFilter {
-    query: Document,
-    sort: Document,
-    projection: Document,
-    collation: Option<Document>,
-    names: Vec<String>,
-    keys: Vec<Document>,
-}
-
-impl IndexFilter {
-    /// Whether an index is one of them.
-    pub(crate) fn holds(&self, index: &Index) -> bool {
-        let spec = index.spec();
-        self.names.contains(&spec.name)
-            || Document::try_from(spec.key.as_ref()).is_ok_and(|key| self.keys.contains(&key))
-    }
-
-    /// Whether the index on `_id` is one of them.
-    pub(crate) fn holds_id(&self) -> bool {
-        self.names.iter().any(|name| name == "_id_")
-            || self.keys.iter().any(|key| key.len() == 1 && key.contains_key("_id"))
-    }
 }

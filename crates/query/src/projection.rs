@@ -1,6 +1,6 @@
 //! Shaping documents for the client: projections, `returnKey`, `showRecordId`.
 
-use crate::exec::{At, Counters, Report, Row, Stage};
+use crate::exec::{Counters, ExecContext, PlanStage, Report, Row};
 use crate::plan::IndexScan;
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::spec::BinarySubtype;
@@ -82,7 +82,7 @@ impl Shape {
 
 /// Projects every row's document.
 pub(crate) struct ProjectStage {
-    input: Box<dyn Stage>,
+    input: Box<dyn PlanStage>,
     shape: Shape,
     filter: Filter,
     sort: Option<SortPattern>,
@@ -93,7 +93,7 @@ pub(crate) struct ProjectStage {
 
 impl ProjectStage {
     pub(crate) fn new(
-        input: Box<dyn Stage>,
+        input: Box<dyn PlanStage>,
         shape: Shape,
         filter: Filter,
         sort: Option<SortPattern>,
@@ -104,9 +104,9 @@ impl ProjectStage {
     }
 }
 
-impl Stage for ProjectStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
-        if !self.input.advance(at)? {
+impl PlanStage for ProjectStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
+        if !self.input.advance(exec)? {
             self.counters.finished = true;
             return Ok(false);
         }
@@ -140,23 +140,23 @@ impl Stage for ProjectStage {
 
 /// `returnKey`: the index key instead of the document; nothing where no index was used.
 pub(crate) struct ReturnKeyStage {
-    input: Box<dyn Stage>,
+    input: Box<dyn PlanStage>,
     paths: Vec<Path>,
     row: Row,
     counters: Counters,
 }
 
 impl ReturnKeyStage {
-    pub(crate) fn new(input: Box<dyn Stage>, scan: Option<&IndexScan>) -> Self {
+    pub(crate) fn new(input: Box<dyn PlanStage>, scan: Option<&IndexScan>) -> Self {
         let parts = scan.map_or(&[][..], IndexScan::parts);
         let paths = parts.iter().map(|part| Path::new(&part.path)).collect();
         Self { input, paths, row: Row::default(), counters: Counters::default() }
     }
 }
 
-impl Stage for ReturnKeyStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
-        if !self.input.advance(at)? {
+impl PlanStage for ReturnKeyStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
+        if !self.input.advance(exec)? {
             self.counters.finished = true;
             return Ok(false);
         }
@@ -188,20 +188,20 @@ impl Stage for ReturnKeyStage {
 
 /// `showRecordId`: adds the document's place, which here is its key.
 pub(crate) struct RecordIdStage {
-    input: Box<dyn Stage>,
+    input: Box<dyn PlanStage>,
     row: Row,
     counters: Counters,
 }
 
 impl RecordIdStage {
-    pub(crate) fn new(input: Box<dyn Stage>) -> Self {
+    pub(crate) fn new(input: Box<dyn PlanStage>) -> Self {
         Self { input, row: Row::default(), counters: Counters::default() }
     }
 }
 
-impl Stage for RecordIdStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
-        if !self.input.advance(at)? {
+impl PlanStage for RecordIdStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
+        if !self.input.advance(exec)? {
             self.counters.finished = true;
             return Ok(false);
         }
@@ -234,7 +234,7 @@ fn record_id(id_key: &[u8]) -> RawBson {
     RawBson::Binary(Binary { subtype: BinarySubtype::Generic, bytes: id_key.to_vec() })
 }
 
-/// What a document was sorted by, as an array; texts under a collation as their sort keys.
+/// What a document was sorted by, as an array; strings under a collation as their sort keys.
 fn sort_values(
     sort: &SortPattern,
     document: &RawDocument,

@@ -21,11 +21,11 @@ fn met_ddl(error: &Error) -> bool {
 
 /// The repetitions of one operation.
 #[derive(Debug, Default)]
-pub struct Repeats {
+pub struct DdlRetries {
     attempts: u32,
 }
 
-impl Repeats {
+impl DdlRetries {
     /// After an attempt that failed so and left nothing behind: waits a little, and says whether
     /// to try again.
     ///

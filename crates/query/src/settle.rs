@@ -11,7 +11,7 @@
 use crate::canonical::Canonical;
 use crate::context::{Interrupt, OpContext};
 use crate::examined::{set_examined, take_examined};
-use crate::exec::{At, Budget, Report, Row, Stage};
+use crate::exec::{Budget, ExecContext, PlanStage, Report, Row};
 use crate::plan::{Access, AccessPath, Decision, Shape};
 use crate::plan_cache::{Choice, PlanCache, Shown};
 use bson::{DateTime, Document};
@@ -33,7 +33,7 @@ const MARGIN: f64 = 1.2;
 const MARGIN_OF_SCAN: f64 = 2.0;
 
 /// Makes the stages of a query from one of its plans.
-pub(crate) type Maker = fn(&Canonical, &Arc<Catalog>, &Access) -> Result<Box<dyn Stage>>;
+pub(crate) type Maker = fn(&Canonical, &Arc<Catalog>, &Access) -> Result<Box<dyn PlanStage>>;
 
 /// A plan that is to run.
 #[derive(Debug)]
@@ -271,11 +271,14 @@ impl Canonical {
         make: Maker,
     ) -> Result<Tried> {
         let budget = Budget::of_trial(budget);
-        let at = At { budget: Some(&budget), ..At::new(ground.snapshot, ground.interrupt) };
+        let exec = ExecContext {
+            budget: Some(&budget),
+            ..ExecContext::new(ground.snapshot, ground.interrupt)
+        };
         let mut stage = make(self, ground.catalog, access)?;
         let mut rows = 0;
         let finished = loop {
-            match stage.advance(&at) {
+            match stage.advance(&exec) {
                 Ok(true) => {
                     rows += 1;
                     if rows >= ENOUGH_ROWS as u64 {
@@ -298,7 +301,7 @@ impl Settled {
         query: &Arc<Canonical>,
         catalog: &Arc<Catalog>,
         make: Maker,
-    ) -> Result<Box<dyn Stage>> {
+    ) -> Result<Box<dyn PlanStage>> {
         let stage = make(query, catalog, &self.access)?;
         Ok(match self.watch {
             None => stage,
@@ -335,7 +338,7 @@ impl Settled {
 /// in its trial; where it costs much more there is a new trial, and the rows are those of the plan
 /// that it chooses.
 struct WatchedStage {
-    stage: Box<dyn Stage>,
+    stage: Box<dyn PlanStage>,
     /// `None` once the plan is no longer in doubt.
     watch: Option<Box<Watch>>,
     query: Arc<Canonical>,
@@ -347,41 +350,41 @@ struct WatchedStage {
 }
 
 impl WatchedStage {
-    fn look_ahead(&mut self, watch: Box<Watch>, at: &At<'_>) -> Result<()> {
+    fn look_ahead(&mut self, watch: Box<Watch>, exec: &ExecContext<'_>) -> Result<()> {
         let budget = Budget::of_run(watch.allowance);
-        let watched = At { budget: Some(&budget), ..*at };
+        let watched = ExecContext { budget: Some(&budget), ..*exec };
         while self.ahead.len() < watch.rows {
             match self.stage.advance(&watched) {
                 Ok(true) => self.ahead.push_back(self.stage.row().clone()),
                 Ok(false) => return Ok(()),
-                Err(_) if budget.is_spent() => return self.choose_again(watch, at),
+                Err(_) if budget.is_spent() => return self.choose_again(watch, exec),
                 Err(error) => return Err(error),
             }
         }
         Ok(())
     }
 
-    fn choose_again(&mut self, watch: Box<Watch>, at: &At<'_>) -> Result<()> {
+    fn choose_again(&mut self, watch: Box<Watch>, exec: &ExecContext<'_>) -> Result<()> {
         self.ahead.clear();
         let Watch { shape, decision, .. } = *watch;
         if let Some(collection) = &self.query.collection {
             PlanCache::of(collection).doubt(&shape);
         }
         let ground =
-            Ground { catalog: &self.catalog, snapshot: at.snapshot, interrupt: at.interrupt };
+            Ground { catalog: &self.catalog, snapshot: exec.snapshot, interrupt: exec.interrupt };
         let access = self.query.try_and_note(ground, decision, shape, self.make)?;
         self.stage = (self.make)(&self.query, &self.catalog, &access)?;
         Ok(())
     }
 }
 
-impl Stage for WatchedStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+impl PlanStage for WatchedStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         if let Some(watch) = self.watch.take() {
-            self.look_ahead(watch, at)?;
+            self.look_ahead(watch, exec)?;
         }
         self.row = self.ahead.pop_front();
-        if self.row.is_some() { Ok(true) } else { self.stage.advance(at) }
+        if self.row.is_some() { Ok(true) } else { self.stage.advance(exec) }
     }
 
     fn row(&self) -> &Row {

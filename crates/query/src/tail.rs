@@ -7,7 +7,7 @@ use crate::canonical::{Canonical, Purpose};
 use crate::context::OpContext;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
 use crate::examined::note_way;
-use crate::exec::{ArrivalStage, LimitStage, SkipStage, Stage};
+use crate::exec::{ArrivalStage, LimitStage, PlanStage, SkipStage};
 use crate::find::StageRows;
 use crate::plan::hint::Hint;
 use crate::projection::ProjectStage;
@@ -61,7 +61,7 @@ pub fn find_tailable(
     let filter = (!query.filter.matches_everything()).then(|| query.filter.clone());
     note_way("COLLSCAN", None);
     let scan = ArrivalStage::new(&collection, order, false, filter).tailing();
-    let mut stage: Box<dyn Stage> = Box::new(scan);
+    let mut stage: Box<dyn PlanStage> = Box::new(scan);
     if query.skip > 0 {
         stage = Box::new(SkipStage::new(stage, query.skip));
     }

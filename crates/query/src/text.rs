@@ -3,7 +3,7 @@
 //! Always true: a bound filter's search is over the fields of the one text index its collection has.
 
 use crate::canonical::Canonical;
-use crate::exec::{At, Report, Row, Stage};
+use crate::exec::{ExecContext, PlanStage, Report, Row};
 use crate::plan::hint::Hint;
 use crate::plan::{Access, AccessPath, Decision};
 use catalog::{Collection, Index, Timestamp};
@@ -106,19 +106,19 @@ pub(crate) fn check_tailable(filter: &Filter) -> Result<()> {
 
 /// The rows' documents without the score they carry.
 pub(crate) struct StripStage {
-    input: Box<dyn Stage>,
+    input: Box<dyn PlanStage>,
     row: Row,
 }
 
 impl StripStage {
-    pub(crate) fn new(input: Box<dyn Stage>) -> Self {
+    pub(crate) fn new(input: Box<dyn PlanStage>) -> Self {
         Self { input, row: Row::default() }
     }
 }
 
-impl Stage for StripStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
-        if !self.input.advance(at)? {
+impl PlanStage for StripStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
+        if !self.input.advance(exec)? {
             return Ok(false);
         }
         let input = self.input.row();

@@ -4,7 +4,7 @@
 //! Always true: a document goes only where the indexed value is a date (or an array with one) that
 //! is old enough, and for a partial index only where its filter matches.
 
-use crate::context::{Interrupt, OpContext, Whole};
+use crate::context::{Atomicity, Interrupt, OpContext};
 use crate::request::{DeleteRequest, DeleteStatement};
 use crate::write::delete;
 use bson::raw::RawDocumentBuf;
@@ -93,7 +93,7 @@ fn expire(
     };
     let request = DeleteRequest { deletes: &[statement], ordered: true, let_variables: None };
     let mut ctx = OpContext::new(catalog, Arc::clone(interrupt));
-    ctx.whole = Whole::Part;
+    ctx.atomicity = Atomicity::Part;
     let result = delete(&mut ctx, ns, &request)?;
     match result.errors.into_iter().next() {
         Some(failed) => Err(failed.error),
@@ -119,7 +119,7 @@ struct State {
 
 impl Stop {
     /// Waits for the next pass; false where the end was asked for.
-    fn rest(&self) -> bool {
+    fn wait(&self) -> bool {
         let mut state = self.state.lock();
         while !state.asked {
             let period = state.period;
@@ -162,7 +162,7 @@ impl TtlMonitor {
             // Nobody's memory: an expiry holds no more than a batch of keys.
             let _scope =
                 limits::enter(Arc::<Stop>::clone(&stop_of_thread), limits::Account::new(u64::MAX));
-            while stop_of_thread.rest() {
+            while stop_of_thread.wait() {
                 report(expire_documents(&catalog_of_thread, &interrupt));
             }
         });
@@ -170,7 +170,7 @@ impl TtlMonitor {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Changes how long it rests between two passes; the rest begins anew.
+    /// Changes how long it waits between two passes; the wait begins again.
     pub fn set_period(&self, period: Duration) {
         self.stop.state.lock().period = period;
         self.stop.wake.notify_all();

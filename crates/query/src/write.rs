@@ -22,8 +22,8 @@ pub use update::update;
 pub(crate) use insert::as_stored;
 pub(crate) use targets::{Targets, lock};
 
-use crate::context::{OpContext, Outcome, Whole};
-use crate::repeat::Repeats;
+use crate::context::{Atomicity, OpContext, StatementOutcome};
+use crate::repeat::DdlRetries;
 use crate::request::WriteError;
 use bson::raw::RawArray;
 use catalog::{DEADLOCK, Namespace, Txn, TxnKind, is_retryable, thread_commits};
@@ -53,7 +53,7 @@ pub(crate) fn in_transaction<T>(
 pub(crate) fn remembered<T>(
     ctx: &mut OpContext<'_>,
     mut step: impl FnMut(&mut Txn) -> Result<T>,
-    describe: impl Fn(&T) -> Vec<(usize, Outcome)>,
+    describe: impl Fn(&T) -> Vec<(usize, StatementOutcome)>,
 ) -> Result<T> {
     if let Some(txn) = ctx.txn.as_deref_mut() {
         let savepoint = txn.savepoint();
@@ -65,7 +65,7 @@ pub(crate) fn remembered<T>(
         return result;
     }
     let mut attempts = 0;
-    let mut repeats = Repeats::default();
+    let mut retries = DdlRetries::default();
     loop {
         let mut txn = ctx.catalog.begin(TxnKind::Statement);
         ctx.interrupt.works_in(txn.id());
@@ -84,7 +84,7 @@ pub(crate) fn remembered<T>(
         }
         match result {
             Err(error) if is_retryable(&error) => back_off(ctx, &mut attempts)?,
-            Err(error) if repeats.again(&error, ctx.catalog, &*ctx.interrupt)? => {}
+            Err(error) if retries.again(&error, ctx.catalog, &*ctx.interrupt)? => {}
             other => return other,
         }
     }
@@ -98,13 +98,13 @@ pub(crate) fn statement<T>(
     mut run: impl FnMut(&mut OpContext<'_>) -> Result<T>,
 ) -> Result<T> {
     let savepoint = ctx.txn.as_ref().map(|txn| txn.savepoint());
-    let mut repeats = Repeats::default();
+    let mut retries = DdlRetries::default();
     let result = loop {
         let before = thread_commits();
         let result = run(ctx);
         let repeatable = ctx.reads_newest() && thread_commits() == before;
         match &result {
-            Err(error) if repeatable && repeats.again(error, ctx.catalog, &*ctx.interrupt)? => {}
+            Err(error) if repeatable && retries.again(error, ctx.catalog, &*ctx.interrupt)? => {}
             _ => break result,
         }
     };
@@ -124,11 +124,11 @@ pub(crate) fn as_a_whole<T>(
     if ctx.txn.is_some() {
         return statement(ctx, run);
     }
-    if ctx.whole == Whole::Part {
+    if ctx.atomicity == Atomicity::Part {
         return run(ctx);
     }
     let mut attempts = 0;
-    let mut repeats = Repeats::default();
+    let mut retries = DdlRetries::default();
     loop {
         let mut txn = ctx.catalog.begin(TxnKind::Statement);
         ctx.interrupt.works_in(txn.id());
@@ -142,7 +142,7 @@ pub(crate) fn as_a_whole<T>(
         };
         match result {
             Err(error) if is_retryable(&error) => back_off(ctx, &mut attempts)?,
-            Err(error) if repeats.again(&error, ctx.catalog, &*ctx.interrupt)? => {}
+            Err(error) if retries.again(&error, ctx.catalog, &*ctx.interrupt)? => {}
             other => return other,
         }
     }

@@ -23,7 +23,7 @@ const MAX_DEPTH: usize = 150;
 
 /// What the prelude keeps for the server.
 #[derive(Clone)]
-pub(crate) struct Kit<'js> {
+pub(crate) struct Helpers<'js> {
     pub(crate) ctx: Ctx<'js>,
     pub(crate) make: Function<'js>,
     pub(crate) tag: Function<'js>,
@@ -31,7 +31,7 @@ pub(crate) struct Kit<'js> {
 
 type Js<T> = rquickjs::Result<T>;
 
-impl<'js> Kit<'js> {
+impl<'js> Helpers<'js> {
     /// One value more on its way in or out.
     fn poll(&self) -> Js<()> {
         limits::poll().map_err(|stopped| self.failure(stopped.message()))

@@ -1,17 +1,18 @@
-//! The engine of one thread: a `QuickJS` runtime with limits, and a world for each script it met.
+//! The engine of one thread: a `QuickJS` runtime with limits, and a JavaScript context for each
+//! script it met.
 //!
-//! From → to: a script's world is made at its first call on a thread [`Engine::world`]; it goes
-//! when the operation is done and its script is gone, or was not called for half a minute
-//! [`forget_what_ended`]; of many worlds the one that was not used for longest goes. With the last world
-//! the engine goes, which is what gives all memory back; so it does after code that ran out of memory or
-//! was stopped in the middle.
+//! From → to: a script's context is made at its first call on a thread [`Engine::context_of`]; it
+//! goes when the operation is done and its script is gone, or was not called for half a minute
+//! [`forget_what_ended`]; of many contexts the one that was not used for longest goes. With the
+//! last context the engine goes, which is what gives all memory back; so it does after code that
+//! ran out of memory or was stopped in the middle.
 //!
 //! Always true:
-//! 1. Worlds share nothing a client's code can reach; none has files, sockets or timers.
+//! 1. Contexts share nothing a client's code can reach; none has files, sockets or timers.
 //! 2. A call that has ended in time is one whose operation may go on: code that slept until its
 //!    operation's time was over has not answered.
 
-use crate::convert::Kit;
+use crate::convert::Helpers;
 use crate::heap::{self, Heap};
 use crate::{Script, host};
 use bson::raw::RawDocument;
@@ -23,14 +24,14 @@ use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Bytes that the worlds of a thread may hold together.
+/// Bytes that the contexts of a thread may hold together.
 const MAX_HEAP_BYTES: usize = 128 << 20;
 /// Bytes of a thread's stack that a client's code may use.
 const MAX_STACK_BYTES: usize = 512 << 10;
 /// Worlds a thread keeps.
-const MAX_WORLDS: usize = 8;
+const MAX_CONTEXTS: usize = 8;
 
-/// A world that was not called for so long goes.
+/// A context that was not called for so long goes.
 const IDLE: Duration = Duration::from_secs(30);
 
 /// The longest that `sleep` does not look up.
@@ -53,7 +54,7 @@ fn sleep(milliseconds: f64) {
     let mut left = Duration::try_from_secs_f64(milliseconds / 1000.0).unwrap_or_default();
     while !left.is_zero() && host.check().is_ok() {
         let nap = left.min(NAP);
-        host.rest(nap);
+        host.sleep(nap);
         left -= nap;
     }
 }
@@ -63,16 +64,16 @@ fn now() -> Duration {
     host::current().map_or(Duration::ZERO, |host| host.now())
 }
 
-/// Drops the worlds of scripts that are gone, or were not called for a while.
+/// Drops the contexts of scripts that are gone, or were not called for a while.
 pub(crate) fn forget_what_ended(now: Duration) {
     ENGINE.with(|engine| {
         if let Ok(mut slot) = engine.try_borrow_mut()
             && let Some(engine) = &mut *slot
         {
-            engine.worlds.retain(|world| {
-                world.script.strong_count() > 0 && now.saturating_sub(world.called) < IDLE
+            engine.contexts.retain(|state| {
+                state.script.strong_count() > 0 && now.saturating_sub(state.called) < IDLE
             });
-            if engine.worlds.is_empty() {
+            if engine.contexts.is_empty() {
                 *slot = None;
             }
         }
@@ -81,31 +82,31 @@ pub(crate) fn forget_what_ended(now: Duration) {
 
 /// One thread's. Fields are dropped in their order: what lives in the runtime first.
 struct Engine {
-    worlds: Vec<World>,
+    contexts: Vec<ContextState>,
     runtime: Runtime,
 }
 
-struct World {
+struct ContextState {
     script: Weak<()>,
     /// There until it is dropped.
     function: Option<Persistent<Function<'static>>>,
-    kit: Option<Persistent<Object<'static>>>,
+    prelude: Option<Persistent<Object<'static>>>,
     context: Context,
     /// When it was last.
     called: Duration,
 }
 
-/// What a world offers while it is entered.
-pub(crate) struct Inside<'js> {
-    pub(crate) kit: Kit<'js>,
+/// What a context offers while it is entered.
+pub(crate) struct Entered<'js> {
+    pub(crate) helpers: Helpers<'js>,
     pub(crate) function: Function<'js>,
     pub(crate) taken: Function<'js>,
 }
 
-/// Runs `step` in the script's world on this thread.
+/// Runs `step` in the script's context on this thread.
 pub(crate) fn enter<T>(
     script: &Script,
-    step: impl for<'js> FnOnce(&Inside<'js>) -> rquickjs::Result<T>,
+    step: impl for<'js> FnOnce(&Entered<'js>) -> rquickjs::Result<T>,
 ) -> Result<T> {
     ENGINE.with(|engine| {
         let mut engine = engine
@@ -129,45 +130,45 @@ impl Engine {
         runtime.set_memory_limit(MAX_HEAP_BYTES);
         runtime.set_max_stack_size(MAX_STACK_BYTES);
         runtime.set_interrupt_handler(Some(Box::new(|| check().is_err())));
-        Ok(Self { worlds: Vec::new(), runtime })
+        Ok(Self { contexts: Vec::new(), runtime })
     }
 
     fn run<T>(
         &mut self,
         script: &Script,
-        step: impl for<'js> FnOnce(&Inside<'js>) -> rquickjs::Result<T>,
+        step: impl for<'js> FnOnce(&Entered<'js>) -> rquickjs::Result<T>,
     ) -> std::result::Result<T, Failure> {
         let _of_a_call_before = heap::take_refusal();
-        let world = self.world(script).map_err(|error| Failure { error, is_fatal: true })?;
+        let state = self.context_of(script).map_err(|error| Failure { error, is_fatal: true })?;
         if let Some(host) = host::current() {
             host.begin();
         }
-        world.context.with(|ctx| {
-            let inside = world.inside(&ctx).map_err(|error| caught(&ctx, error))?;
-            let done = step(&inside).map_err(|error| caught(&ctx, error))?;
+        state.context.with(|ctx| {
+            let entered = state.enter(&ctx).map_err(|error| caught(&ctx, error))?;
+            let done = step(&entered).map_err(|error| caught(&ctx, error))?;
             check().map_err(|error| Failure { error, is_fatal: false })?;
             Ok(done)
         })
     }
 
-    /// The script's world, last in the list.
-    fn world(&mut self, script: &Script) -> Result<&World> {
-        let is_its = |world: &World| world.script.as_ptr() == Arc::as_ptr(&script.name);
-        if let Some(at) = self.worlds.iter().position(is_its) {
-            let mut world = self.worlds.remove(at);
-            world.called = now();
-            self.worlds.push(world);
+    /// The script's context, last in the list.
+    fn context_of(&mut self, script: &Script) -> Result<&ContextState> {
+        let is_its = |state: &ContextState| state.script.as_ptr() == Arc::as_ptr(&script.name);
+        if let Some(at) = self.contexts.iter().position(is_its) {
+            let mut state = self.contexts.remove(at);
+            state.called = now();
+            self.contexts.push(state);
         } else {
-            if self.worlds.len() >= MAX_WORLDS {
-                self.worlds.remove(0);
+            if self.contexts.len() >= MAX_CONTEXTS {
+                self.contexts.remove(0);
             }
-            self.worlds.push(World::new(&self.runtime, script)?);
+            self.contexts.push(ContextState::new(&self.runtime, script)?);
         }
-        self.worlds.last().ok_or_else(|| failed("there is no world"))
+        self.contexts.last().ok_or_else(|| failed("there is no JavaScript context"))
     }
 }
 
-impl World {
+impl ContextState {
     fn new(runtime: &Runtime, script: &Script) -> Result<Self> {
         let context = Context::full(runtime).map_err(|error| refused(&error))?;
         let stored = match host::current().filter(|_| script.knows_stored) {
@@ -176,55 +177,55 @@ impl World {
         };
         let made = context.with(|ctx| {
             let make = || -> rquickjs::Result<_> {
-                let kit: Object<'_> = ctx.eval(PRELUDE)?;
-                let inside = of_kit(&ctx, &kit)?;
+                let prelude: Object<'_> = ctx.eval(PRELUDE)?;
+                let helpers = helpers_of(&ctx, &prelude)?;
                 ctx.globals().set("sleep", Function::new(ctx.clone(), sleep)?)?;
                 for globals in [&stored, &script.scope].into_iter().flatten() {
-                    set_globals(&inside, globals)?;
+                    set_globals(&helpers, globals)?;
                 }
                 let function = function(&ctx, &script.source)?;
-                Ok((Persistent::save(&ctx, function), Persistent::save(&ctx, kit)))
+                Ok((Persistent::save(&ctx, function), Persistent::save(&ctx, prelude)))
             };
             make().map_err(|error| caught(&ctx, error).error)
         });
-        let (function, kit) = made?;
+        let (function, prelude) = made?;
         let called = now();
-        let (function, kit) = (Some(function), Some(kit));
-        Ok(Self { script: Arc::downgrade(&script.name), function, kit, context, called })
+        let (function, prelude) = (Some(function), Some(prelude));
+        Ok(Self { script: Arc::downgrade(&script.name), function, prelude, context, called })
     }
 
-    fn inside<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<Inside<'js>> {
+    fn enter<'js>(&self, ctx: &Ctx<'js>) -> rquickjs::Result<Entered<'js>> {
         let gone = || rquickjs::Error::Unknown;
-        let kit = self.kit.clone().ok_or_else(gone)?.restore(ctx)?;
+        let prelude = self.prelude.clone().ok_or_else(gone)?.restore(ctx)?;
         let function = self.function.clone().ok_or_else(gone)?.restore(ctx)?;
-        Ok(Inside { taken: kit.get("taken")?, kit: of_kit(ctx, &kit)?, function })
+        Ok(Entered { taken: prelude.get("taken")?, helpers: helpers_of(ctx, &prelude)?, function })
     }
 }
 
-impl Drop for World {
-    /// What is persistent is freed only where it is restored; it keeps the whole world alive.
+impl Drop for ContextState {
+    /// What is persistent is freed only where it is restored; it keeps the whole context alive.
     fn drop(&mut self) {
-        let (function, kit) = (self.function.take(), self.kit.take());
+        let (function, prelude) = (self.function.take(), self.prelude.take());
         self.context.with(|ctx| {
             drop(function.map(|function| function.restore(&ctx)));
-            drop(kit.map(|kit| kit.restore(&ctx)));
+            drop(prelude.map(|prelude| prelude.restore(&ctx)));
         });
     }
 }
 
-fn of_kit<'js>(ctx: &Ctx<'js>, kit: &Object<'js>) -> rquickjs::Result<Kit<'js>> {
-    Ok(Kit { ctx: ctx.clone(), make: kit.get("make")?, tag: kit.get("tag")? })
+fn helpers_of<'js>(ctx: &Ctx<'js>, prelude: &Object<'js>) -> rquickjs::Result<Helpers<'js>> {
+    Ok(Helpers { ctx: ctx.clone(), make: prelude.get("make")?, tag: prelude.get("tag")? })
 }
 
 /// Code among them becomes functions.
-fn set_globals(inside: &Kit<'_>, globals: &RawDocument) -> rquickjs::Result<()> {
+fn set_globals(helpers: &Helpers<'_>, globals: &RawDocument) -> rquickjs::Result<()> {
     for element in globals {
-        let (name, value) = element.map_err(|error| inside.failure(&error))?;
+        let (name, value) = element.map_err(|error| helpers.failure(&error))?;
         let value = match code_of(value) {
-            Some(code) => function(&inside.ctx, code)?.into_value(),
-            None => inside.value(value)?,
+            Some(code) => function(&helpers.ctx, code)?.into_value(),
+            None => helpers.value(value)?,
         };
-        inside.ctx.globals().set(name.as_str(), value)?;
+        helpers.ctx.globals().set(name.as_str(), value)?;
     }
     Ok(())
 }

@@ -23,8 +23,8 @@ pub trait Host: Send + Sync {
     /// The server's time, from some point on.
     fn now(&self) -> Duration;
 
-    /// Lets the thread rest, for code that calls `sleep`.
-    fn rest(&self, time: Duration);
+    /// Lets the thread sleep, for code that calls `sleep`.
+    fn sleep(&self, time: Duration);
 
     /// What the operation's database stores for code, by name (`system.js`). May read the disk.
     fn stored(&self) -> Result<RawDocumentBuf>;

@@ -1,8 +1,8 @@
 //! A client's JavaScript: `$where`, `$function`, `$accumulator`, `mapReduce`.
 //!
 //! A [`Script`] is parsed with the operation it came in, and called from whatever thread runs that
-//! operation; `QuickJS` runs it, in a world of its own, with a limit of memory, of stack, and of
-//! the time that the thread's [`Host`] grants.
+//! operation; `QuickJS` runs it, in a JavaScript context of its own, with a limit of memory, of
+//! stack, and of the time that the thread's [`Host`] grants.
 //!
 //! Always true: nothing here opens a file, asks the time for the server, or knows of collections;
 //! a script that fails is an error (`JSInterpreterFailure`), never a panic. All unsafe code is the
@@ -69,39 +69,39 @@ impl Script {
 
     /// Its value for these arguments.
     pub fn call(&self, arguments: &[RawBsonRef<'_>]) -> Result<RawBson> {
-        engine::enter(self, |inside| {
-            let mut args = Args::new(inside.kit.ctx.clone(), arguments.len());
+        engine::enter(self, |entered| {
+            let mut args = Args::new(entered.helpers.ctx.clone(), arguments.len());
             for argument in arguments {
-                args.push_arg(inside.kit.value(*argument)?)?;
+                args.push_arg(entered.helpers.value(*argument)?)?;
             }
-            let value: Value<'_> = inside.function.call_arg(args)?;
-            inside.kit.bson(&value)
+            let value: Value<'_> = entered.function.call_arg(args)?;
+            entered.helpers.bson(&value)
         })
     }
 
     /// Whether it holds for a document, which it finds as `this` and as `obj`.
     pub fn holds(&self, document: &RawDocument) -> Result<bool> {
-        engine::enter(self, |inside| {
-            let object = inside.kit.object(document)?;
-            inside.kit.ctx.globals().set("obj", object.clone())?;
-            let mut args = Args::new(inside.kit.ctx.clone(), 0);
+        engine::enter(self, |entered| {
+            let object = entered.helpers.object(document)?;
+            entered.helpers.ctx.globals().set("obj", object.clone())?;
+            let mut args = Args::new(entered.helpers.ctx.clone(), 0);
             args.this(object)?;
-            let value: Value<'_> = inside.function.call_arg(args)?;
+            let value: Value<'_> = entered.function.call_arg(args)?;
             Ok(value.get::<Coerced<bool>>()?.0)
         })
     }
 
     /// Calls it with a document as `this`, and hands over what it gave to `emit`.
     pub fn map(&self, document: &RawDocument) -> Result<Vec<(RawBson, RawBson)>> {
-        engine::enter(self, |inside| {
-            let mut args = Args::new(inside.kit.ctx.clone(), 0);
-            args.this(inside.kit.object(document)?)?;
-            let _unused: Value<'_> = inside.function.call_arg(args)?;
-            let taken: Vec<Vec<Value<'_>>> = inside.taken.call(())?;
+        engine::enter(self, |entered| {
+            let mut args = Args::new(entered.helpers.ctx.clone(), 0);
+            args.this(entered.helpers.object(document)?)?;
+            let _unused: Value<'_> = entered.function.call_arg(args)?;
+            let taken: Vec<Vec<Value<'_>>> = entered.taken.call(())?;
             let mut pairs = Vec::with_capacity(taken.len());
             for pair in &taken {
                 let [key, value] = &pair[..] else { continue };
-                pairs.push((inside.kit.bson(key)?, inside.kit.bson(value)?));
+                pairs.push((entered.helpers.bson(key)?, entered.helpers.bson(value)?));
             }
             Ok(pairs)
         })

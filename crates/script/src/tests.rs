@@ -163,7 +163,7 @@ impl Host for Patient {
         Duration::ZERO
     }
 
-    fn rest(&self, _time: Duration) {}
+    fn sleep(&self, _time: Duration) {}
 
     fn stored(&self) -> Result<RawDocumentBuf> {
         Ok(RawDocumentBuf::new())
@@ -206,7 +206,7 @@ fn what_code_holds_is_charged_and_refused_where_there_is_no_room() {
             assert!(used(&account) < 2 << 20, "the engine went: {}", used(&account));
             call(4_000_000).unwrap();
             drop((keeps, hosted));
-            assert_eq!(account.total(), 0, "the last world has ended");
+            assert_eq!(account.total(), 0, "the last context has ended");
         });
     });
     assert_eq!(account.total(), 0, "the thread has ended");
@@ -251,7 +251,7 @@ impl Host for Ticking {
         Duration::from_secs(self.seconds.load(Ordering::Relaxed))
     }
 
-    fn rest(&self, time: Duration) {
+    fn sleep(&self, time: Duration) {
         assert!(time <= Duration::from_millis(10), "it looks up now and then");
     }
 

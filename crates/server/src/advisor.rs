@@ -117,13 +117,13 @@ fn read(os: &Os, path: &Path) -> Option<String> {
 pub(crate) struct Advisor {
     redzone_percent: u8,
     rows: usize,
-    before: Option<Figures>,
+    before: Option<AdvisorSample>,
     told: BTreeSet<&'static str>,
 }
 
 /// What the advice is drawn from.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Figures {
+struct AdvisorSample {
     uptime_ms: f64,
     syncs: f64,
     sync_micros: f64,
@@ -135,7 +135,7 @@ struct Figures {
     disk_size: f64,
 }
 
-impl Figures {
+impl AdvisorSample {
     fn of(row: &[(String, Number)]) -> Self {
         let mut all = Self::default();
         for (name, number) in row {
@@ -170,14 +170,14 @@ impl Advisor {
     pub(crate) fn look(&mut self, row: &[(String, Number)], service: &commands::Service) {
         self.rows += 1;
         if self.rows % LOOK == 1 {
-            let now = Figures::of(row);
+            let now = AdvisorSample::of(row);
             for advice in self.learn(now).into_iter().chain(service.index_advice()) {
                 tell(&advice);
             }
         }
     }
 
-    fn learn(&mut self, now: Figures) -> Vec<String> {
+    fn learn(&mut self, now: AdvisorSample) -> Vec<String> {
         let before = self.before.replace(now);
         let mut all = Vec::new();
         let mut once = |kind, advice: Option<String>| {
@@ -196,7 +196,7 @@ impl Advisor {
     }
 }
 
-fn slow_syncs(before: &Figures, now: &Figures) -> Option<String> {
+fn slow_syncs(before: &AdvisorSample, now: &AdvisorSample) -> Option<String> {
     let (syncs, micros) = (now.syncs - before.syncs, now.sync_micros - before.sync_micros);
     (syncs >= FEW_SYNCS && micros / syncs >= SLOW_SYNC.as_micros() as f64).then(|| {
         format!(
@@ -207,7 +207,7 @@ fn slow_syncs(before: &Figures, now: &Figures) -> Option<String> {
     })
 }
 
-fn small_cache(before: &Figures, now: &Figures) -> Option<String> {
+fn small_cache(before: &AdvisorSample, now: &AdvisorSample) -> Option<String> {
     let seconds = (now.uptime_ms - before.uptime_ms) / 1000.0;
     let (hits, misses) = (now.hits - before.hits, now.misses - before.misses);
     let busy = seconds > 0.0 && misses / seconds >= FEW_MISSES && misses >= (hits + misses) / 5.0;
@@ -258,7 +258,8 @@ mod tests {
     fn slow_disks_and_small_caches_are_told_once() {
         let mut advisor =
             Advisor { redzone_percent: 5, rows: 0, before: None, told: BTreeSet::new() };
-        let mut figures = Figures { cache: 95.0, cache_limit: 100.0, ..Figures::default() };
+        let mut figures =
+            AdvisorSample { cache: 95.0, cache_limit: 100.0, ..AdvisorSample::default() };
         assert!(advisor.learn(figures).is_empty());
         figures.uptime_ms += 60_000.0;
         figures.syncs += 10.0;

@@ -14,7 +14,7 @@ mod parse;
 mod settings;
 mod size;
 
-pub use parse::{Asked, parse};
+pub use parse::{CommandLine, parse};
 pub use settings::Settings;
 pub use size::parse_size;
 pub(crate) use size::parse_switch;

@@ -11,7 +11,7 @@
 
 use crate::advisor::{self, Advisor};
 use crate::allocator;
-use crate::config::{Asked, Settings, parse};
+use crate::config::{CommandLine, Settings, parse};
 use crate::exposure::Exposure;
 use crate::log::{Destination, Log};
 use crate::net::{Listener, NetOptions, NetStats, Server};
@@ -61,8 +61,8 @@ fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     os::keep_new_files_private();
     let os = Os::real();
     let settings = match parse(&os, argv, VERSION_AND_COMMIT)? {
-        Asked::Start(settings) => *settings,
-        Asked::Print(text) => {
+        CommandLine::Start(settings) => *settings,
+        CommandLine::Print(text) => {
             say(&text);
             return Ok(());
         }
@@ -278,7 +278,7 @@ fn greet(settings: &Settings, port: u16, status_port: Option<u16>) {
     ));
 }
 
-/// Keeps house until somebody asks for the end; says how long running requests may go on.
+/// Runs the periodic work until a shutdown is requested; says how long running requests may go on.
 fn wait_for_the_end(events: &Receiver<Event>, log: &Log, service: &commands::Service) -> Duration {
     loop {
         match events.recv_timeout(HOUSEKEEPING) {

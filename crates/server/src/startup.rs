@@ -240,8 +240,8 @@ mod tests {
             let words = ["fernd", "--nounixsocket", "--port", "0"].iter().chain(more);
             let argv: Vec<String> = words.map(|word| (*word).to_owned()).collect();
             match crate::config::parse(&Os::real(), &argv, "1").unwrap() {
-                crate::config::Asked::Start(settings) => *settings,
-                crate::config::Asked::Print(text) => panic!("{text}"),
+                crate::config::CommandLine::Start(settings) => *settings,
+                crate::config::CommandLine::Print(text) => panic!("{text}"),
             }
         };
         let os = Os::real();

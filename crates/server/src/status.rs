@@ -1,4 +1,4 @@
-//! The status port and the history: what the server shows of itself, beside its clients' door.
+//! The status port and the history: what the server shows of itself, beside the port for clients.
 //!
 //! Always true: neither keeps the server from running. A port in use, a history that cannot be
 //! written: a warning, and the server goes on without.
@@ -9,7 +9,7 @@ use crate::net::{Endpoint, Listener};
 use crate::wiring::run_locally;
 use bson::{Document, RawDocumentBuf};
 use commands::{ConnectionInfo, Sampler};
-use dashboard::{ShowValues, Source, StatusPort};
+use dashboard::{ShowValues, StatusPort, StatusSource};
 use history::History;
 use os::{JoinHandle, Os};
 use parking_lot::{Condvar, Mutex};
@@ -117,7 +117,7 @@ struct Page {
     connection: Arc<commands::Connection>,
 }
 
-impl Source for Page {
+impl StatusSource for Page {
     fn command(&self, database: &str, command: &Document) -> RawDocumentBuf {
         run_locally(&self.service, &self.connection, database, command)
     }

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 const SHARDS: usize = 16;
 /// How often a waiting request looks whether it was told to stop.
-const PATIENCE: Duration = Duration::from_millis(20);
+const RETURN_WAIT: Duration = Duration::from_millis(20);
 
 struct Entry<V> {
     /// `None` while a request has it.
@@ -71,7 +71,7 @@ impl<V> Checkouts<V> {
                 entry.runner = runner;
                 return Ok(CheckedOut { registry: self, id, value: Some(value) });
             }
-            shard.returned.wait_for(&mut map, PATIENCE);
+            shard.returned.wait_for(&mut map, RETURN_WAIT);
             check()?;
         }
     }

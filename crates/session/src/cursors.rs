@@ -55,9 +55,9 @@ pub struct NewCursor<C> {
     pub cursor: C,
 }
 
-/// Who asks for a cursor's next batch.
+/// A request for the next batch of a cursor: who sends it, and for what.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Asks<'a> {
+pub struct GetMoreRequest<'a> {
     /// `db.collection` the client takes it for.
     pub namespace: &'a str,
     /// The client's session.
@@ -186,7 +186,11 @@ impl<C> Cursors<C> {
     }
 
     /// Takes a cursor to run it. Whoever asks must be who it was made for.
-    pub fn check_out(&self, id: CursorId, asks: Asks<'_>) -> Result<CheckedOut<'_, C>> {
+    pub fn check_out(
+        &self,
+        id: CursorId,
+        request: GetMoreRequest<'_>,
+    ) -> Result<CheckedOut<'_, C>> {
         let mut shard = self.shard(id).lock();
         let entry =
             shard.get_mut(&id).filter(|entry| !entry.doomed).ok_or_else(|| not_found(id))?;
@@ -196,10 +200,10 @@ impl<C> Cursors<C> {
                 format!("cursor id {id} is already in use"),
             ));
         }
-        check_owner(id, entry.session, asks.session)?;
-        check_transaction(id, entry.transaction, asks.transaction)?;
-        check_connection(id, entry.connection, asks.connection)?;
-        let namespace = asks.namespace;
+        check_owner(id, entry.session, request.session)?;
+        check_transaction(id, entry.transaction, request.transaction)?;
+        check_connection(id, entry.connection, request.connection)?;
+        let namespace = request.namespace;
         if &*entry.namespace != namespace {
             return Err(Error::new(
                 Code::UNAUTHORIZED,
@@ -210,7 +214,7 @@ impl<C> Cursors<C> {
                 ),
             ));
         }
-        entry.runner = asks.operation;
+        entry.runner = request.operation;
         Ok(CheckedOut {
             registry: self,
             id,
@@ -328,13 +332,13 @@ fn not_found(id: CursorId) -> Error {
     Error::new(Code::CURSOR_NOT_FOUND, format!("cursor id {id} not found"))
 }
 
-fn check_owner(id: CursorId, owner: Option<SessionId>, asks: Option<SessionId>) -> Result<()> {
-    match (owner, asks) {
-        (None, Some(asks)) => Err(Error::location(
+fn check_owner(id: CursorId, owner: Option<SessionId>, requester: Option<SessionId>) -> Result<()> {
+    match (owner, requester) {
+        (None, Some(requester)) => Err(Error::location(
             50736,
             format!(
                 "Cannot run getMore on cursor {id}, which was not created in a session, in \
-                 session {asks}"
+                 session {requester}"
             ),
         )),
         (Some(owner), None) => Err(Error::location(
@@ -344,11 +348,11 @@ fn check_owner(id: CursorId, owner: Option<SessionId>, asks: Option<SessionId>) 
                  without an lsid"
             ),
         )),
-        (Some(owner), Some(asks)) if owner != asks => Err(Error::location(
+        (Some(owner), Some(requester)) if owner != requester => Err(Error::location(
             50738,
             format!(
                 "Cannot run getMore on cursor {id}, which was created in session {owner}, in \
-                 session {asks}"
+                 session {requester}"
             ),
         )),
         _ => Ok(()),
@@ -356,8 +360,8 @@ fn check_owner(id: CursorId, owner: Option<SessionId>, asks: Option<SessionId>) 
 }
 
 /// A connection's transaction and its cursors belong together, as in TokuMX.
-fn check_connection(id: CursorId, owner: Option<u64>, asks: Option<u64>) -> Result<()> {
-    if owner == asks {
+fn check_connection(id: CursorId, owner: Option<u64>, requester: Option<u64>) -> Result<()> {
+    if owner == requester {
         return Ok(());
     }
     Err(Error::location(
@@ -366,13 +370,13 @@ fn check_connection(id: CursorId, owner: Option<u64>, asks: Option<u64>) -> Resu
     ))
 }
 
-fn check_transaction(id: CursorId, owner: Option<i64>, asks: Option<i64>) -> Result<()> {
-    match (owner, asks) {
-        (None, Some(asks)) => Err(Error::location(
+fn check_transaction(id: CursorId, owner: Option<i64>, requester: Option<i64>) -> Result<()> {
+    match (owner, requester) {
+        (None, Some(requester)) => Err(Error::location(
             50740,
             format!(
                 "Cannot run getMore on cursor {id}, which was not created in a transaction, in \
-                 transaction {asks}"
+                 transaction {requester}"
             ),
         )),
         (Some(owner), None) => Err(Error::location(
@@ -382,11 +386,11 @@ fn check_transaction(id: CursorId, owner: Option<i64>, asks: Option<i64>) -> Res
                  without a txnNumber"
             ),
         )),
-        (Some(owner), Some(asks)) if owner != asks => Err(Error::location(
+        (Some(owner), Some(requester)) if owner != requester => Err(Error::location(
             50739,
             format!(
                 "Cannot run getMore on cursor {id}, which was created in transaction {owner}, in \
-                 transaction {asks}"
+                 transaction {requester}"
             ),
         )),
         _ => Ok(()),
@@ -472,8 +476,8 @@ mod tests {
         })
     }
 
-    fn by(namespace: &str, session: Option<SessionId>) -> Asks<'_> {
-        Asks { namespace, session, operation: 9, ..Asks::default() }
+    fn by(namespace: &str, session: Option<SessionId>) -> GetMoreRequest<'_> {
+        GetMoreRequest { namespace, session, operation: 9, ..GetMoreRequest::default() }
     }
 
     #[test]
@@ -523,8 +527,10 @@ mod tests {
             (park(&cursors, Some(one), false), None, 50737),
             (park(&cursors, Some(one), false), Some(SessionId([2; 16])), 50738),
         ];
-        for (id, asks, code) in codes {
-            let Err(error) = cursors.check_out(id, by("a.b", asks)) else { panic!("mismatch") };
+        for (id, requester, code) in codes {
+            let Err(error) = cursors.check_out(id, by("a.b", requester)) else {
+                panic!("mismatch")
+            };
             assert_eq!(error.code().0, code);
         }
     }

@@ -14,7 +14,7 @@ mod sessions;
 
 pub use checkouts::{CheckedOut as CheckedOutState, Checkouts};
 pub use cursors::{
-    Asks, CheckedOut, CursorId, CursorInfo, CursorStats, Cursors, Killed, NewCursor,
+    CheckedOut, CursorId, CursorInfo, CursorStats, Cursors, GetMoreRequest, Killed, NewCursor,
 };
 pub use operation::{OpProgress, OpSnapshot, Operation, Operations, Running, Start};
 pub use sessions::{SessionId, SessionInfo, Sessions};

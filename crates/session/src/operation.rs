@@ -154,11 +154,6 @@ impl Operation {
         self.details.lock().namespace.clone()
     }
 
-    /// Whether a deadline is set, so that callers read the clock only then.
-    pub fn has_deadline(&self) -> bool {
-        self.deadline.load(Ordering::Relaxed) != NONE
-    }
-
     /// Fails where the running operation was killed, ran past its deadline, or the server stops.
     /// `now` is asked only where there is a deadline.
     pub fn check(&self, now: impl FnOnce() -> Duration) -> Result<()> {
@@ -301,14 +296,6 @@ impl Operations {
         slots.values().any(|slot| slot.kill(number, code))
     }
 
-    /// Tells the operations of a session to stop; counts them.
-    pub fn kill_session(&self, session: SessionId, but: u64) -> usize {
-        let running = self.list();
-        let of_session =
-            running.iter().filter(|op| op.session == Some(session) && op.number != but);
-        of_session.filter(|op| self.kill(op.number, Code::INTERRUPTED)).count()
-    }
-
     /// From here on every [`Operation::check_wait`] fails with `InterruptedAtShutdown`.
     pub fn end_waits(&self) {
         self.stopping.waits.store(true, Ordering::Relaxed);
@@ -328,11 +315,6 @@ impl Operations {
     pub fn begin_shutdown(&self) {
         self.end_waits();
         self.stopping.all.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether [`Operations::begin_shutdown`] was called.
-    pub fn is_shutting_down(&self) -> bool {
-        self.stopping.all.load(Ordering::Relaxed)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::features::Feature;
 use crate::world::{Down, World};
 use anyhow::{Result, bail, ensure};
-use engine::{Durability, Error};
+use engine::{Cause, Durability, Error};
 use os::sim::Faults;
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Of a disk that is not full.
 const PLENTY: u64 = 1 << 40;
 /// Steps and seconds within which writes must come back once there is room.
-const PATIENCE: usize = 60;
+const MAX_TRIES: usize = 60;
 
 impl World {
     /// Begins or ends a time in which calls fail.
@@ -81,7 +81,7 @@ impl World {
         self.stop_faults();
         // Nobody holds a lock.
         self.clients.clear();
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_TRIES {
             if self.down.is_some() || self.sim.is_crashed() {
                 return Ok(());
             }
@@ -143,16 +143,16 @@ impl World {
         // Within the red zone the engine finds no room where the disk has some.
         let keeps_free = self.setup.options.fs_redzone_percent > 0;
         match error {
-            Error::Corruption(text) => {
-                ensure!(damaged, "{what} reports damage where there is none: {text}");
-                ensure!(names_a_place(text), "damage without a place: {text}");
+            Error::Corruption(cause) => {
+                ensure!(damaged, "{what} reports damage where there is none: {cause}");
+                ensure!(has_place(cause), "damage without a place: {cause}");
                 self.tally.damages_detected += 1;
                 self.down.get_or_insert(Down::Stopped);
                 self.ended |= what == "read everything" || what == "verify";
             }
-            Error::Io(text) | Error::Stopped(text) => {
+            Error::Io(_) | Error::Stopped(_) => {
                 let caused = now.io_errors > mark.io_errors || damaged;
-                ensure!(caused, "{what} fails without a cause: {text}");
+                ensure!(caused, "{what} fails without a cause: {error}");
                 if self.engine()?.stats().stopped.is_some() {
                     self.down.get_or_insert(Down::Stopped);
                 }
@@ -179,10 +179,13 @@ impl World {
         let now = self.sim.injected();
         match error {
             Error::NoSpace(_) if now.out_of_space > self.mark.out_of_space => Ok(()),
-            Error::Corruption(text) | Error::InvalidOption(text) | Error::Io(text)
-                if now.damage > 0 =>
-            {
-                ensure!(names_a_place(text), "damage without a place: {text}");
+            Error::Corruption(_) | Error::InvalidOption(_) | Error::Io(_) if now.damage > 0 => {
+                let has_place = match error {
+                    Error::Corruption(cause) | Error::Io(cause) => has_place(cause),
+                    // A version that is not known: the file is in the text.
+                    other => other.to_string().contains('/'),
+                };
+                ensure!(has_place, "damage without a place: {error}");
                 self.tally.damages_detected += 1;
                 self.tally.ended_by_damage += 1;
                 self.ended = true;
@@ -193,7 +196,9 @@ impl World {
     }
 }
 
-/// A file, a position, a number: something to look for.
-fn names_a_place(text: &str) -> bool {
-    text.contains('/') || text.contains(|c: char| c.is_ascii_digit()) || text.contains("root")
+/// A file, a page or a position of the log: something to look for.
+fn has_place(cause: &Cause) -> bool {
+    let placed = cause.file().is_some() || cause.page().is_some();
+    // The root of the checkpoint has no position of its own.
+    placed || cause.log_position().is_some() || cause.to_string().contains("root")
 }

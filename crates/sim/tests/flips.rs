@@ -217,7 +217,7 @@ fn flipped_bit_after_a_crash_is_named_or_harmless() {
 
 /// Once a mark says that the last record was synced, no damage to it passes for a torn tail.
 #[test]
-fn flipped_bit_after_a_crash_at_rest_loses_nothing() {
+fn flipped_bit_after_a_crash_while_idle_loses_nothing() {
     flips(End::KilledAtRest);
 }
 

@@ -49,7 +49,7 @@ impl Counter {
 
     /// Adds `n`.
     pub fn add(&self, n: u64) {
-        self.0[os::lane() % PARTS].0.fetch_add(n, Ordering::Relaxed);
+        self.0[os::stripe() % PARTS].0.fetch_add(n, Ordering::Relaxed);
     }
 
     /// The sum so far.
@@ -80,7 +80,7 @@ impl Gauge {
 }
 
 #[derive(Clone)]
-enum Source {
+enum MetricSource {
     Counter(Counter),
     Gauge(Gauge),
     Histogram(Histogram),
@@ -91,7 +91,7 @@ enum Source {
 struct Metric {
     unit: Unit,
     help: &'static str,
-    source: Source,
+    source: MetricSource,
 }
 
 /// All metrics of a server. Clones share them.
@@ -132,25 +132,25 @@ impl Registry {
 
     /// The counter of this name, made where missing.
     pub fn counter(&self, name: &str, unit: Unit, help: &'static str) -> Counter {
-        let made = || Source::Counter(Counter::default());
+        let made = || MetricSource::Counter(Counter::default());
         match self.get_or_make(name, unit, help, made) {
-            Source::Counter(counter) => counter,
+            MetricSource::Counter(counter) => counter,
             _ => panic!("metric {name} exists and is not a counter"),
         }
     }
 
     /// The gauge of this name, made where missing.
     pub fn gauge(&self, name: &str, unit: Unit, help: &'static str) -> Gauge {
-        match self.get_or_make(name, unit, help, || Source::Gauge(Gauge::default())) {
-            Source::Gauge(gauge) => gauge,
+        match self.get_or_make(name, unit, help, || MetricSource::Gauge(Gauge::default())) {
+            MetricSource::Gauge(gauge) => gauge,
             _ => panic!("metric {name} exists and is not a gauge"),
         }
     }
 
     /// The histogram of this name, made where missing.
     pub fn histogram(&self, name: &str, unit: Unit, help: &'static str) -> Histogram {
-        match self.get_or_make(name, unit, help, || Source::Histogram(Histogram::default())) {
-            Source::Histogram(histogram) => histogram,
+        match self.get_or_make(name, unit, help, || MetricSource::Histogram(Histogram::default())) {
+            MetricSource::Histogram(histogram) => histogram,
             _ => panic!("metric {name} exists and is not a histogram"),
         }
     }
@@ -164,7 +164,7 @@ impl Registry {
         help: &'static str,
         read: impl Fn() -> i64 + Send + Sync + 'static,
     ) {
-        let metric = Metric { unit, help, source: Source::Computed(Arc::new(read)) };
+        let metric = Metric { unit, help, source: MetricSource::Computed(Arc::new(read)) };
         self.metrics.lock().insert(name.to_owned(), metric);
     }
 
@@ -173,8 +173,8 @@ impl Registry {
         name: &str,
         unit: Unit,
         help: &'static str,
-        make: impl FnOnce() -> Source,
-    ) -> Source {
+        make: impl FnOnce() -> MetricSource,
+    ) -> MetricSource {
         let mut metrics = self.metrics.lock();
         let metric =
             metrics.entry(name.to_owned()).or_insert_with(|| Metric { unit, help, source: make() });
@@ -211,7 +211,7 @@ impl Metric {
     }
 }
 
-impl Source {
+impl MetricSource {
     fn read(&self) -> Value {
         match self {
             Self::Counter(counter) => Value::Counter(counter.get()),

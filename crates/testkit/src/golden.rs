@@ -6,7 +6,7 @@ use std::path::Path;
 /// Reads `tests/golden/<name>` of the crate at `manifest_dir` (pass `env!("CARGO_MANIFEST_DIR")`)
 /// and compares it with what the code encodes today.
 ///
-/// Where `encoded` differs the test fails; run with `FERN_GOLDEN=write` to write the file anew,
+/// Where `encoded` differs the test fails; run with `FERN_GOLDEN=write` to write the file again,
 /// which is right only together with a new format version.
 pub fn golden(manifest_dir: &str, name: &str, encoded: &[u8]) -> Vec<u8> {
     let committed = golden_to_decode(manifest_dir, name, encoded);

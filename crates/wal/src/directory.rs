@@ -113,6 +113,8 @@ pub(crate) fn scan(os: &Os, dir: &Path) -> Result<Found> {
             }
         }
     }
+    let in_order = |run: &Run| !run.segments.is_empty() && run.first() <= run.end;
+    debug_assert!(found.runs.iter().all(in_order), "a run has segments, and ends behind its start");
     Ok(found)
 }
 

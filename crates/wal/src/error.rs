@@ -79,6 +79,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// The file, or for a log that is not whole the directory, that it is about.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Io { file, .. }
+            | Self::NoSpace { file }
+            | Self::Corruption { file, .. }
+            | Self::Version { file, .. } => Some(file),
+            Self::Missing { dir, .. } => Some(dir),
+            Self::TooLong { .. } | Self::Stopped { .. } => None,
+        }
+    }
+
     pub(crate) fn io(operation: &'static str, file: &Path, source: io::Error) -> Self {
         let file = file.to_path_buf();
         match source.kind() {

@@ -214,6 +214,7 @@ impl Replay {
                 break;
             };
             self.pos = lsn + frame_bytes(len) as u64;
+            debug_assert!(self.pos <= end, "a frame ends inside its run");
             if frame.kind == FrameKind::Data {
                 return Ok(Some((lsn, len)));
             }

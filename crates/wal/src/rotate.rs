@@ -15,6 +15,8 @@ impl Wal {
     /// The segment in use is full: make it safe, then begin the next one.
     pub(crate) fn next_segment(&self, writer: &mut Writer) -> Result<()> {
         let full = writer.segment().header;
+        let written = self.written_lsn();
+        assert_eq!(written, full.end_lsn(), "a segment is left where it is full");
         self.sync_file(&*writer.file)?;
         self.synced.fetch_max(full.end_lsn(), Ordering::AcqRel);
         let begin = Begin {
@@ -139,6 +141,8 @@ impl Wal {
         let ready = maker.name(number, from, file)?;
         // A spare that had the name is gone: the file that has it now is no spare.
         writer.spares.retain(|spare| *spare != ready.path);
+        let last = writer.ready.back().map_or(writer.segment().header.number, |last| last.number);
+        assert_eq!(number, last + 1, "files are made ready in their order");
         writer.ready.push_back(ready);
         self.limit.fetch_add(self.options.file_bytes() - HEADER_BYTES as u64, Ordering::AcqRel);
         drop(writer);
@@ -182,6 +186,8 @@ impl Wal {
                 let oldest = writer.segments.pop_front().map(|segment| segment.path);
                 writer.spares.extend(oldest);
             }
+            let first = writer.segments.front().map(|segment| segment.header.first_lsn);
+            assert!(first.is_some(), "the segment in use stays");
             let more = if self.are_names_held() {
                 0
             } else {

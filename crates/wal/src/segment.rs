@@ -82,6 +82,7 @@ impl SegmentHeader {
         copy[48..56].copy_from_slice(&self.previous.to_le_bytes());
         let crc = crc32c::crc32c(&copy[..508]);
         copy[508..].copy_from_slice(&crc.to_le_bytes());
+        debug_assert_eq!(Self::decode_copy(self.number, &copy), Ok(*self), "it reads as written");
         let mut out = [0; HEADER_BYTES];
         out[..COPY].copy_from_slice(&copy);
         out[COPY..].copy_from_slice(&copy);

@@ -221,6 +221,9 @@ impl Wal {
         tail.end += frame_bytes(len) as u64;
         tail.data_end = tail.end;
         let end = tail.end;
+        debug_assert!(end.is_multiple_of(ALIGN as u64), "frames end on whole words");
+        let limit = self.limit.load(Ordering::Acquire);
+        debug_assert!(end <= limit, "what is in the buffer has files");
         drop(tail);
         self.metrics.appends.inc();
         self.metrics.append_bytes.add(end - start);
@@ -415,6 +418,8 @@ impl Wal {
                 self.next_segment(writer)?;
                 header = writer.segment().header;
             }
+            let inside = header.first_lsn <= lsn && lsn < header.end_lsn();
+            assert!(inside, "what is written lies inside the segment in use");
             let room = (header.end_lsn() - lsn) as usize;
             let piece = &writer.pending[*done..];
             let piece = &piece[..room.min(piece.len())];
@@ -432,6 +437,8 @@ impl Wal {
             self.metrics.write_bytes.add(piece.len() as u64);
             *done += piece.len();
             self.written.store(lsn + piece.len() as u64, Ordering::Release);
+            let synced = self.synced_lsn();
+            debug_assert!(synced <= self.written_lsn(), "only what was written is synced");
         }
         Ok(())
     }
@@ -478,6 +485,7 @@ impl Tail {
 
     /// Appends a mark where more records were synced than the last mark says.
     fn mark(&mut self, salt: u64, synced: Lsn) {
+        debug_assert!(synced <= self.end, "only what was appended is synced");
         if synced.min(self.data_end) > self.marked {
             let start = self.buf.len();
             encode_frame(FrameKind::Mark, salt, self.end, &synced.to_le_bytes(), &mut self.buf);

@@ -173,7 +173,7 @@ fn files_keep_their_names_while_the_directory_is_copied() {
     wal.hold_names();
     let listed: Vec<PathBuf> = sim.files().into_keys().collect();
     assert!(!wal.prepare().unwrap() && wal.remove_spares().unwrap() == 0);
-    assert_eq!(sim.files().into_keys().collect::<Vec<_>>(), listed, "at rest nothing changes");
+    assert_eq!(sim.files().into_keys().collect::<Vec<_>>(), listed, "idle, nothing changes");
     write(20);
     let after = sim.files();
     assert!(listed.iter().all(|path| after.contains_key(path)), "{listed:?}");

@@ -6,10 +6,13 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool for people at a terminal")]
 
 mod bench;
+mod dependencies;
 mod drivers;
 mod gates;
 mod manual;
 mod package;
+mod ratchets;
+mod retired;
 mod run;
 mod servers;
 mod steps;
@@ -37,8 +40,10 @@ enum Task {
         #[arg(long)]
         only: Option<String>,
     },
-    /// The house rules that no compiler checks: layers, headers, leftovers, the map.
+    /// The project rules that no compiler checks: layers, headers, leftovers, the map.
     Tidy,
+    /// Licences, duplicate versions and unused dependencies, as `deny.toml` says.
+    Dependencies,
     /// PyMongo's own test suite against `fernd`, failures grouped.
     Pymongo {
         /// Arguments handed on to the script (`--help` lists them).
@@ -169,6 +174,7 @@ fn carry_out(task: Task) -> Result<()> {
     match task {
         Task::Test { only } => steps::test(only.as_deref()),
         Task::Tidy => tidy::tidy(),
+        Task::Dependencies => dependencies::dependencies(),
         Task::Pymongo { arguments } => {
             drivers::script(Build::Alone, "pymongo_suite.py", &arguments)
         }

@@ -38,3 +38,21 @@ fn describe(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
+
+/// All files of a folder and its folders whose names end so.
+pub(crate) fn files(folder: &Path, kind: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(files(&path, kind)?);
+        } else if path.extension().is_some_and(|extension| extension == kind) {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+pub(crate) fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Tries of a fifth of a second.
-const PATIENCE: u32 = 150;
+const MAX_TRIES: u32 = 150;
 
 /// Lines of a server's log that a failure shows.
 const COMPLAINTS: usize = 20;
@@ -39,7 +39,7 @@ impl Server {
             .spawn()
             .with_context(|| format!("cannot start {}", fernd.display()))?;
         let mut server = Self { process, port, directory };
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_TRIES {
             if TcpStream::connect(("127.0.0.1", port)).is_ok() {
                 return Ok(server);
             }

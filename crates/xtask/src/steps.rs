@@ -2,7 +2,7 @@
 
 use crate::drivers::{self, Build};
 use crate::run::{cargo, run, target};
-use crate::{bench, manual, package, tidy, tools};
+use crate::{bench, dependencies, manual, package, tidy, tools};
 use anyhow::{Result, bail};
 
 type Step = (&'static str, fn() -> Result<()>);
@@ -11,6 +11,8 @@ type Step = (&'static str, fn() -> Result<()>);
 const STEPS: &[Step] = &[
     ("fmt", || run(&mut cargo(&["fmt", "--all", "--check"]))),
     ("tidy", tidy::tidy),
+    // One second: over `cargo metadata`, nothing is built.
+    ("dependencies", dependencies::dependencies),
     ("clippy", clippy),
     ("unit", unit),
     ("sim", || sim(&words("--seeds 200 --known"))),

@@ -1,6 +1,6 @@
-//! The house rules that no compiler checks.
+//! The project rules that no compiler checks.
 //!
-//! 1. A crate depends only on what `layers.toml` lists for it.
+//! 1. A crate depends only on what `layers.toml` lists for it, which lists nothing else.
 //! 2. Every source file opens with `//!`; none is a `mod.rs`.
 //! 3. No leftover `todo!`, `unimplemented!` or FIXME.
 //! 4. Every crate is named in `docs/ARCHITECTURE.md`, and every path named there, in `docs/WHERE.md`
@@ -8,9 +8,13 @@
 //! 5. No file carries a path of one machine.
 //! 6. Every relative link of a Markdown file leads to a file, and the manual's summary names each of
 //!    its pages.
+//! 7. No retired name of `docs/GLOSSARY.md` stands in the code.
+//! 8. The counts of `ratchets.toml` get no worse.
 
-use crate::run::root;
-use anyhow::{Context, Result, bail};
+use crate::ratchets::ratchets;
+use crate::retired::RetiredNames;
+use crate::run::{files, read, root};
+use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -18,9 +22,12 @@ use std::path::{Path, PathBuf};
 pub(crate) fn tidy() -> Result<()> {
     let root = root();
     let mut breaches = layers(&root)?;
-    for file in sources(&root.join("crates"))? {
+    let retired = RetiredNames::parse(&read(&root.join("docs/GLOSSARY.md"))?)?;
+    for file in files(&root.join("crates"), "rs")? {
         breaches.extend(source(&root, &file)?);
+        breaches.extend(names(&root, &file, &retired)?);
     }
+    breaches.extend(ratchets(&root)?);
     breaches.extend(map(&root)?);
     for page in documents(&root)? {
         breaches.extend(links(&root, &page)?);
@@ -33,13 +40,14 @@ pub(crate) fn tidy() -> Result<()> {
     for breach in &breaches {
         eprintln!("tidy: {breach}");
     }
-    bail!("{} breaches of the house rules", breaches.len());
+    bail!("{} breaches of the project rules", breaches.len());
 }
 
 fn layers(root: &Path) -> Result<Vec<String>> {
-    let floors: BTreeMap<String, BTreeMap<String, Vec<String>>> =
+    const SECTIONS: [&str; 2] = ["dependencies", "dev-dependencies"];
+    let layers: BTreeMap<String, BTreeMap<String, Vec<String>>> =
         toml::from_str(&read(&root.join("layers.toml"))?)?;
-    let allowed: BTreeMap<_, _> = floors.into_values().flatten().collect();
+    let allowed: BTreeMap<_, _> = layers.into_values().flatten().collect();
     let mut breaches = Vec::new();
     for entry in std::fs::read_dir(root.join("crates"))? {
         let manifest = entry?.path().join("Cargo.toml");
@@ -53,6 +61,14 @@ fn layers(root: &Path) -> Result<Vec<String>> {
             breaches.push(format!("crate `{name}` is not in layers.toml"));
             continue;
         };
+        let uses = |name: &str| {
+            SECTIONS
+                .iter()
+                .any(|section| table.get(*section).is_some_and(|t| t.get(name).is_some()))
+        };
+        for edge in may.iter().filter(|edge| !uses(edge)) {
+            breaches.push(format!("layers.toml lets `{name}` use `{edge}`, which it does not"));
+        }
         for (section, extra) in [("dependencies", None), ("dev-dependencies", Some("testkit"))] {
             let Some(uses) = table.get(section).and_then(toml::Value::as_table) else { continue };
             for used in uses.keys().filter(|used| allowed.contains_key(*used)) {
@@ -85,6 +101,16 @@ fn source(root: &Path, file: &Path) -> Result<Vec<String>> {
         }
     }
     Ok(breaches)
+}
+
+/// The file that names what is retired, in order to test it, is the exception.
+fn names(root: &Path, file: &Path, retired: &RetiredNames) -> Result<Vec<String>> {
+    let shown = file.strip_prefix(root).unwrap_or(file);
+    if shown.ends_with("xtask/src/retired.rs") {
+        return Ok(Vec::new());
+    }
+    let member = shown.iter().nth(1).unwrap_or_default().to_string_lossy();
+    Ok(retired.breaches(&shown.display().to_string(), &member, &read(file)?))
 }
 
 fn map(root: &Path) -> Result<Vec<String>> {
@@ -157,25 +183,4 @@ fn summary(pages: &Path) -> Result<Vec<String>> {
         }
     }
     Ok(breaches)
-}
-
-fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
-    files(folder, "rs")
-}
-
-fn files(folder: &Path, kind: &str) -> Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            found.extend(files(&path, kind)?);
-        } else if path.extension().is_some_and(|extension| extension == kind) {
-            found.push(path);
-        }
-    }
-    Ok(found)
-}
-
-fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }

@@ -2,7 +2,7 @@
 //! environment and npm packages, both pinned by files in `tests/`.
 //!
 //! Always true: an install that was finished leaves a stamp with the pins it was made from, and is
-//! made anew only when the pins change.
+//! made again only when the pins change.
 
 use crate::run::{root, run, target};
 use anyhow::{Context, Result, bail};

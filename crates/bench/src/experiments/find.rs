@@ -1,6 +1,6 @@
 //! Clients that ask, and read what they get to the end.
 
-use super::PATIENCE;
+use super::QUERY_TIMEOUT;
 use crate::meter::now;
 use crate::phase::{Client, MakeClient, Room, Work};
 use anyhow::ensure;
@@ -60,7 +60,7 @@ impl Client for Finder {
     fn step(&mut self) -> Work<'_> {
         Box::pin(async move {
             let Ask { filter, sort, limit, at_least } = (self.finds.ask)(&mut self.rng);
-            let mut find = self.collection.find(filter.clone()).max_time(PATIENCE);
+            let mut find = self.collection.find(filter.clone()).max_time(QUERY_TIMEOUT);
             if let Some(sort) = sort {
                 find = find.sort(sort);
             }

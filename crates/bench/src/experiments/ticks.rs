@@ -47,7 +47,7 @@ pub(super) fn phases(options: &Options) -> Vec<Phase> {
     let share = options.share(classes.len());
     for (class, unit, ask) in classes {
         let seed = options.seed;
-        let asked = Asked { docs, tickers, seed };
+        let asked = TickData { docs, tickers, seed };
         let finds = Finds {
             collection: COLLECTION,
             class,
@@ -61,17 +61,17 @@ pub(super) fn phases(options: &Options) -> Vec<Phase> {
     phases
 }
 
-type AskOf = fn(Asked, &mut ChaCha8Rng) -> Ask;
+type AskOf = fn(TickData, &mut ChaCha8Rng) -> Ask;
 
-/// What is there to be asked for.
+/// The data that the queries ask for.
 #[derive(Clone, Copy)]
-struct Asked {
+struct TickData {
     docs: u64,
     tickers: u64,
     seed: u64,
 }
 
-impl Asked {
+impl TickData {
     /// One of the 200 tickers of this seed.
     fn ticker(self, rng: &mut ChaCha8Rng) -> u64 {
         let one = rng.random_range(0..ASKED);
@@ -97,12 +97,12 @@ fn between(from: u64, to: u64) -> Document {
     doc! { "$gte": at(from), "$lt": at(to) }
 }
 
-fn last(asked: Asked, rng: &mut ChaCha8Rng) -> Ask {
+fn last(asked: TickData, rng: &mut ChaCha8Rng) -> Ask {
     let filter = doc! { "ticker": name(asked.ticker(rng)) };
     Ask { filter, sort: Some(doc! { "time": -1 }), limit: Some(1), at_least: 1 }
 }
 
-fn hour(asked: Asked, rng: &mut ChaCha8Rng) -> Ask {
+fn hour(asked: TickData, rng: &mut ChaCha8Rng) -> Ask {
     let ticker = asked.ticker(rng);
     let candles = asked.candles(ticker);
     let from = rng.random_range(0..candles.saturating_sub(12).max(1));
@@ -110,14 +110,14 @@ fn hour(asked: Asked, rng: &mut ChaCha8Rng) -> Ask {
     Ask { filter, sort: Some(doc! { "time": 1 }), at_least: candles.min(12), ..Ask::default() }
 }
 
-fn day(asked: Asked, rng: &mut ChaCha8Rng) -> Ask {
+fn day(asked: TickData, rng: &mut ChaCha8Rng) -> Ask {
     let ticker = asked.ticker(rng);
     let filter = doc! { "ticker": name(ticker), "time": between(0, DAY) };
     Ask { filter, at_least: asked.candles(ticker), ..Ask::default() }
 }
 
 /// Ten minutes of every ticker, at one of ten moments.
-fn interval(asked: Asked, rng: &mut ChaCha8Rng) -> Ask {
+fn interval(asked: TickData, rng: &mut ChaCha8Rng) -> Ask {
     let one = rng.random_range(0..INTERVALS);
     let mut chosen = crate::phase::chance(asked.seed, u64::MAX - ASKED - one);
     let from = chosen.random_range(0..(asked.docs / asked.tickers).saturating_sub(2).max(1));
@@ -125,7 +125,7 @@ fn interval(asked: Asked, rng: &mut ChaCha8Rng) -> Ask {
     Ask { filter: doc! { "time": between(from, from + 2) }, at_least, ..Ask::default() }
 }
 
-fn whole(asked: Asked, _rng: &mut ChaCha8Rng) -> Ask {
+fn whole(asked: TickData, _rng: &mut ChaCha8Rng) -> Ask {
     Ask { at_least: asked.docs, ..Ask::default() }
 }
 
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_there() {
-        let asked = Asked { docs: 1000, tickers: 10, seed: 1 };
+        let asked = TickData { docs: 1000, tickers: 10, seed: 1 };
         let mut rng = crate::phase::chance(1, 7);
         for _ in 0..1000 {
             assert!(asked.ticker(&mut rng) < 10);

@@ -1,14 +1,14 @@
 //! An index with `prepareUnique` becomes unique: its entries stand under other keys then, so it is
-//! built anew beside the old one, and takes its place in one transaction.
+//! rebuilt beside the old one, and takes its place in one transaction.
 
 use super::online::Build;
 use super::{IndexChange, IndexSelector, clone_index, selected, with_indexes};
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
 use crate::ddl::{drop_index_records, write_record};
+use crate::ddl_lock::Check;
 use crate::failure::from_engine;
 use crate::namespace::Namespace;
-use crate::turns::Check;
 use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
 use engine::{Direction, Durability, KeyRange, Snapshot};
@@ -38,7 +38,7 @@ impl Catalog {
         if only_look {
             return Ok(true);
         }
-        let (collection, guard, _turn) = self.lock_for_build(namespace, check)?;
+        let (collection, guard, _ddl_guard) = self.lock_for_build(namespace, check)?;
         let Some(index) = prepared(&collection, selector)? else { return Ok(false) };
         let change = IndexChange { unique: true, ..IndexChange::default() };
         let spec = index.spec.with_change(change)?;
@@ -71,12 +71,12 @@ impl Catalog {
             drop_index_records(txn, old.dictionary).map_err(from_engine)?;
             build.finish(txn)
         })?;
-        let turn = self.turns.take(&mut txn);
+        let ddl_guard = self.ddl_lock.take(&mut txn);
         let committed = txn.commit_with(Durability::Buffered, |created| {
             *visible = true;
             self.publish(&Arc::new(with_new(created)));
         });
-        drop(turn);
+        drop(ddl_guard);
         committed.map_err(from_engine)?.visible();
         Ok(())
     }

@@ -4,8 +4,8 @@
 //! it; of a unique index `keystring(parts)` → `keystring(_id)` ++ type bits. Type bits are empty
 //! for the usual types, so most entries have an empty value. An entry of a clustering index holds
 //! its document too: the value's length as a varint, the value, the document. Under a collation
-//! texts are sort keys: those of the parts under the index's, that of `_id` under the collection's.
-//! Parts of geometry hold cells, see [`geo`]. On disk: `docs/formats/catalog.md`.
+//! strings are sort keys: those of the parts under the index's, that of `_id` under the
+//! collection's. Parts of geometry hold cells, see [`geo`]. On disk: `docs/formats/catalog.md`.
 //!
 //! Arrays, as MongoDB has it: an array on a path gives one key per element, a missing field is
 //! null, an empty array at the end of a path is undefined, two arrays side by side are refused.
@@ -65,9 +65,9 @@ pub struct KeyMaker {
     text: Option<TextKeys>,
     /// What the parts hold, where some hold geometry.
     geo: Option<geo::GeoParts>,
-    /// The order of texts in the parts.
+    /// The collation of the parts.
     collation: Option<Collation>,
-    /// The order of texts in `_id`.
+    /// The collation in `_id`.
     id_collation: Option<Collation>,
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn bad_key(error: keystring::Error) -> Error {
 }
 
 impl KeyMaker {
-    /// Of an index of a collection whose `_id` has this order of texts.
+    /// Of an index of a collection whose `_id` has this collation.
     pub fn new(spec: &IndexSpec, id_collation: Option<Collation>) -> Self {
         Self {
             paths: spec
@@ -354,7 +354,7 @@ impl KeyMaker {
     }
 
     /// The values of an entry: the parts, then `_id`, with their exact types. Under a collation
-    /// texts come as their sort keys, see [`keystring::decode_collated`].
+    /// strings come as their sort keys, see [`keystring::decode_collated`].
     pub fn values(&self, key: &[u8], value: &[u8]) -> Result<Vec<Bson>> {
         let mut directions: SmallVec<[Direction; 8]> = self.directions.iter().copied().collect();
         directions.push(Direction::Ascending);

@@ -7,9 +7,9 @@ mod geo;
 
 use super::text::{self, TextIndex};
 use super::wildcard::{Wildcard, is_wildcard};
-use crate::options::{truth, whole_number};
 use crate::shape::StorageOptions;
 use crate::text::document_text;
+use crate::values::{truth, whole_number};
 use ::geo::Grid;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Code, Error, Result};
@@ -91,7 +91,7 @@ pub struct IndexSpec {
     pub expire_after_seconds: Option<i64>,
     /// Of a text index: what it is over.
     pub text: Option<TextIndex>,
-    /// The order of texts; `None` is that of their bytes.
+    /// The collation; `None` compares bytes.
     pub collation: Option<Collation>,
     /// The client did not say, so the collection's will be taken.
     pub(crate) inherits_collation: bool,
@@ -429,7 +429,7 @@ impl IndexSpec {
         self.parts.iter().any(|part| part.kind == PartKind::Hashed)
     }
 
-    /// Whether it is over texts.
+    /// Whether it is over strings.
     pub fn is_text(&self) -> bool {
         self.text.is_some()
     }

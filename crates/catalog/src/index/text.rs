@@ -7,8 +7,8 @@
 //! Always true: the values beside the term are no arrays, so one entry tells one document.
 
 use super::spec::{IndexSpec, KeyPart, PartKind, check_path, direction};
-use crate::options::whole_number;
 use crate::text::document_text;
+use crate::values::whole_number;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Code, Error, Result};
 use fulltext::{Fields, Language, Version};

@@ -269,7 +269,7 @@ fn read_projection(
             RawBsonRef::Boolean(_)
             | RawBsonRef::Int32(_)
             | RawBsonRef::Int64(_)
-            | RawBsonRef::Double(_) => fields.push((path.clone(), crate::options::truth(value))),
+            | RawBsonRef::Double(_) => fields.push((path.clone(), crate::values::truth(value))),
             _ => {
                 return Err(Error::new(
                     Code::location(51271),

@@ -29,7 +29,7 @@ const BETWEEN_ROUNDS: Duration = Duration::from_mins(5);
 
 /// How it was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Wanted {
+struct CompactionRequest {
     free_space_mb: i64,
     once: bool,
 }
@@ -45,12 +45,12 @@ pub(crate) struct AutoCompact {
 #[derive(Default)]
 struct Shared {
     /// `None`: it is off, or to end.
-    wanted: Mutex<Option<Wanted>>,
+    wanted: Mutex<Option<CompactionRequest>>,
     changed: Condvar,
 }
 
 impl AutoCompact {
-    fn enable(&self, os: &Os, catalog: &Arc<Catalog>, wanted: Wanted) -> Result<()> {
+    fn enable(&self, os: &Os, catalog: &Arc<Catalog>, wanted: CompactionRequest) -> Result<()> {
         let mut thread = self.thread.lock();
         if let Some(running) = *self.state.wanted.lock() {
             if running == wanted {
@@ -101,7 +101,7 @@ impl AutoCompact {
 }
 
 impl Shared {
-    fn compact(&self, catalog: &Catalog, wanted: Wanted) {
+    fn compact(&self, catalog: &Catalog, wanted: CompactionRequest) {
         while self.round(catalog, wanted).is_ok() && !wanted.once {
             let mut until = self.wanted.lock();
             if until.is_some() {
@@ -115,7 +115,7 @@ impl Shared {
 
     /// Compacts every collection that is worth it. An error is that it was told to end, or one of the
     /// disk, which whoever writes is told.
-    fn round(&self, catalog: &Catalog, wanted: Wanted) -> Result<()> {
+    fn round(&self, catalog: &Catalog, wanted: CompactionRequest) -> Result<()> {
         for database in catalog.databases() {
             for collection in catalog.collections(&database) {
                 if collection.is_view() || collection.is_dropped() {
@@ -154,7 +154,7 @@ impl Service {
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let enable = fields[0].bool()?;
-    let mut wanted = Wanted { free_space_mb: FREE_SPACE_MB, once: false };
+    let mut wanted = CompactionRequest { free_space_mb: FREE_SPACE_MB, once: false };
     for field in fields[1..].iter().filter(|field| !field.is_null()) {
         match field.name {
             "freeSpaceTargetMB" => wanted.free_space_mb = free_space_target(field)?,

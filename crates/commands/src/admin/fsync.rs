@@ -8,7 +8,7 @@
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::Command;
-use crate::write_gate::Held;
+use crate::write_gate::GateHold;
 use bson::RawBsonRef;
 use errors::{Code, Error, Result};
 use std::time::Duration;
@@ -27,10 +27,10 @@ pub(crate) const CHECKPOINT: Command =
     Command::new("checkpoint", "Writes a checkpoint now (TokuMX).", checkpoint).admin_only();
 
 /// How long the lock waits for commands that write, unless the client says otherwise.
-const PATIENCE_MS: i32 = 90_000;
+const TIMEOUT_MS: i32 = 90_000;
 
 fn sync(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let (mut lock, mut patience_ms) = (false, PATIENCE_MS);
+    let (mut lock, mut timeout_ms) = (false, TIMEOUT_MS);
     for field in fields[1..].iter().filter(|field| !field.is_null()) {
         match field.name {
             "lock" => lock = field.bool()?,
@@ -41,7 +41,7 @@ fn sync(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
                 let RawBsonRef::Int32(millis) = field.value else {
                     return Err(field.wrong_type("int"));
                 };
-                patience_ms = millis;
+                timeout_ms = millis;
             }
             _ => return Err(field.unknown()),
         }
@@ -52,8 +52,8 @@ fn sync(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         context.reply.i32("numFiles", 1);
         return Ok(());
     }
-    let patience = Duration::from_millis(u64::try_from(patience_ms).unwrap_or(0));
-    let hold = || -> Result<Held> {
+    let timeout = Duration::from_millis(u64::try_from(timeout_ms).unwrap_or(0));
+    let hold = || -> Result<GateHold> {
         service.pause_expiry();
         let backup = service.catalog.engine().backup().map_err(catalog::from_engine);
         match backup.and_then(|backup| service.catalog.sync().map(|()| backup)) {
@@ -65,7 +65,7 @@ fn sync(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
     };
     let check = || context.check_interrupt();
-    let count = service.write_gate.close(&*service.os.clock, patience, check, hold)?;
+    let count = service.write_gate.close(&*service.os.clock, timeout, check, hold)?;
     context.reply.str("info", "now locked against writes, use db.fsyncUnlock() to unlock");
     context.reply.long("lockCount", count);
     context.reply.str("seeAlso", "http://dochub.mongodb.org/core/fsynccommand");

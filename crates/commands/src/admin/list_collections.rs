@@ -2,7 +2,7 @@
 
 use super::parse_list_cursor;
 use crate::context::Context;
-use crate::crud::batch::{Documents, Wanted, first_batch};
+use crate::crud::batch::{CursorOptions, Documents, first_batch};
 use crate::fields::Field;
 use crate::registry::Command;
 use crate::writer::Writer;
@@ -15,7 +15,7 @@ pub(crate) const LIST_COLLECTIONS: Command =
     Command::new("listCollections", "The collections and views of a database.", run).api_v1();
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let mut wanted = Wanted { batch_size: Some(u64::MAX), ..Wanted::default() };
+    let mut wanted = CursorOptions { batch_size: Some(u64::MAX), ..CursorOptions::default() };
     let mut name_only = false;
     let mut filter = None;
     for field in &fields[1..] {

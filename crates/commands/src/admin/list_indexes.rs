@@ -3,7 +3,7 @@
 use super::list_collections::write_id_index;
 use super::{is_a_view, parse_list_cursor};
 use crate::context::Context;
-use crate::crud::batch::{Documents, Wanted, first_batch};
+use crate::crud::batch::{CursorOptions, Documents, first_batch};
 use crate::fields::Field;
 use crate::registry::Command;
 use crate::writer::Writer;
@@ -15,7 +15,7 @@ pub(crate) const LIST_INDEXES: Command =
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let namespace = context.namespace_or_uuid(&fields[0])?;
     let mut build_uuids = false;
-    let mut wanted = Wanted { batch_size: Some(u64::MAX), ..Wanted::default() };
+    let mut wanted = CursorOptions { batch_size: Some(u64::MAX), ..CursorOptions::default() };
     for field in &fields[1..] {
         match field.name {
             "cursor" => wanted = parse_list_cursor(field, "listIndexes.cursor")?,

@@ -1,4 +1,4 @@
-//! `reIndex`: writes a collection and its indexes anew, in another storage shape if asked.
+//! `reIndex`: rewrites a collection and its indexes, in another storage shape if asked.
 //!
 //! With `options` the new shape is committed first, then everything is rewritten in it; without,
 //! what waits in buffers is moved down and what nobody sees any more is dropped. Reads and writes

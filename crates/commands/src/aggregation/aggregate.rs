@@ -2,7 +2,7 @@
 
 use super::sources::with_server_source;
 use crate::context::Context;
-use crate::crud::batch::{Documents, Wanted, first_batch};
+use crate::crud::batch::{CursorOptions, Documents, first_batch};
 use crate::crud::explain::{verbosity_of, write_explain};
 use crate::fields::{Field, inner, missing};
 use crate::registry::{Command, Counter};
@@ -54,7 +54,7 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
     }
     let mut op = context.op();
     let cursor = query::aggregate(&mut op, &target, &request)?;
-    let wanted = Wanted { batch_size: aggregate.batch_size, ..Wanted::default() };
+    let wanted = CursorOptions { batch_size: aggregate.batch_size, ..CursorOptions::default() };
     first_batch(context, &aggregate.namespace, Documents::Query(cursor), None, &wanted)
 }
 

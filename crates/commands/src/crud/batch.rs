@@ -81,9 +81,9 @@ impl Parked {
     }
 }
 
-/// What a client wants of a new cursor.
+/// What a client asks of a new cursor.
 #[derive(Default)]
-pub(crate) struct Wanted {
+pub(crate) struct CursorOptions {
     /// `batchSize`; none takes the default.
     pub(crate) batch_size: Option<u64>,
     /// One batch and no cursor.
@@ -100,7 +100,7 @@ pub(crate) fn first_batch(
     namespace: &str,
     documents: Documents,
     limit: Option<u64>,
-    wanted: &Wanted,
+    wanted: &CursorOptions,
 ) -> Result<()> {
     let await_data = wanted.await_data;
     let mut parked = Parked {

@@ -7,12 +7,12 @@
 //! Always true: an operation that cannot be read ends the command before anything was written; one
 //! that fails has a document with its error, and where `ordered` is the last.
 
-use super::batch::{Documents, Wanted, first_batch};
+use super::batch::{CursorOptions, Documents, first_batch};
 use super::write_reply::batch;
 use super::{delete, update};
 use crate::context::Context;
 use crate::fields::{Field, inner, missing};
-use crate::profiler::Figures;
+use crate::profiler::OpFigures;
 use crate::registry::{Command, Counter};
 use crate::transactions::statements::Log;
 use crate::writer::Writer;
@@ -45,7 +45,7 @@ struct BulkWrite<'a> {
     ordered: bool,
     errors_only: bool,
     let_variables: Option<&'a RawDocument>,
-    wanted: Wanted,
+    wanted: CursorOptions,
 }
 
 /// One operation and the collection it is for.
@@ -100,13 +100,13 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     metrics.documents_inserted.fetch_add(results.inserted + results.upserted, Ordering::Relaxed);
     metrics.documents_updated.fetch_add(results.modified, Ordering::Relaxed);
     metrics.documents_deleted.fetch_add(results.deleted, Ordering::Relaxed);
-    context.figures = Figures {
+    context.figures = OpFigures {
         inserted: Some(results.inserted),
         matched: Some(results.matched),
         modified: Some(results.modified),
         upserted: results.upserted,
         deleted: Some(results.deleted),
-        ..Figures::default()
+        ..OpFigures::default()
     };
     context.statement_failed = results.errors > 0;
     first_batch(context, CURSOR_NAMESPACE, Documents::list(results.items), None, &bulk.wanted)?;
@@ -328,7 +328,7 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<BulkWrite<'a
         ordered: true,
         errors_only: false,
         let_variables: None,
-        wanted: Wanted { batch_size: Some(u64::MAX), ..Wanted::default() },
+        wanted: CursorOptions { batch_size: Some(u64::MAX), ..CursorOptions::default() },
     };
     for field in &fields[1..] {
         match field.name {

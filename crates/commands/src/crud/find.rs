@@ -1,6 +1,6 @@
 //! `find`.
 
-use super::batch::{Documents, Wanted, first_batch};
+use super::batch::{CursorOptions, Documents, first_batch};
 use super::explain::{verbosity_of, write_explain};
 use crate::aggregation::sources::find_as_pipeline;
 use crate::context::Context;
@@ -17,7 +17,7 @@ pub(crate) const FIND: Command =
 struct Find<'a> {
     namespace: Namespace,
     request: FindRequest<'a>,
-    wanted: Wanted,
+    wanted: CursorOptions,
     tailable: bool,
     await_data: bool,
 }
@@ -71,7 +71,7 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Find<'a>> {
     let mut find = Find {
         namespace,
         request: FindRequest::default(),
-        wanted: Wanted::default(),
+        wanted: CursorOptions::default(),
         tailable: false,
         await_data: false,
     };

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::fields::{Field, missing};
 use crate::registry::{Command, Counter};
 use errors::{Code, Error, Result};
-use session::{Asks, CursorId};
+use session::{CursorId, GetMoreRequest};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -35,14 +35,14 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     context.connection.operation.set_namespace(context.database(), collection);
     let service = context.service;
     let number = context.connection.operation.number();
-    let asks = Asks {
+    let request = GetMoreRequest {
         namespace: &namespace,
         session: context.arguments.session,
         transaction: context.transaction(),
         connection: context.bound_to(),
         operation: number,
     };
-    let mut out = service.cursors.check_out(id, asks)?;
+    let mut out = service.cursors.check_out(id, request)?;
     if context.arguments.max_time_ms.is_some() && !out.cursor().await_data {
         // The cursor itself is fine and stays.
         out.park(context.started);
@@ -51,7 +51,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         ));
     }
     let parked = out.cursor();
-    query::go_on_with(&parked.plans);
+    query::restore_plan_summary(&parked.plans);
     context.figures.cursor = id.0;
     context.figures.originating.clone_from(&parked.command);
     if parked.time_left.is_some() {

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::{Command, Counter};
 use errors::Result;
-use query::{InsertRequest, Whole};
+use query::{Atomicity, InsertRequest};
 use std::sync::atomic::Ordering;
 
 pub(crate) const INSERT: Command = Command::new("insert", "Stores documents.", run)
@@ -40,10 +40,13 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let service = context.service;
     service.metrics.count(Counter::Insert, documents.len() as u64);
     // As in TokuMX: OP_INSERT without `continueOnError` is all or nothing.
-    let whole =
-        if ordered && context.request.op.is_legacy() { Whole::Insert } else { Whole::Statement };
+    let atomicity = if ordered && context.request.op.is_legacy() {
+        Atomicity::Insert
+    } else {
+        Atomicity::Statement
+    };
     let mut op = context.op();
-    op.whole = whole;
+    op.atomicity = atomicity;
     let request = InsertRequest { documents: &documents, ordered };
     let result = query::insert(&mut op, &namespace, &request)?;
     service.metrics.documents_inserted.fetch_add(result.n, Ordering::Relaxed);

@@ -13,111 +13,116 @@ use std::sync::atomic::Ordering::Relaxed;
 use telemetry::prometheus::Kind::{self, Counter, Gauge};
 use telemetry::prometheus::{Exposition, Kind::Histogram};
 
-/// Collections whose use is told at most: each is a dozen lines.
+/// Collections whose use is exported at most: each is a dozen lines.
 const MAX_COLLECTIONS: usize = 1000;
 
 /// A key of `engineStatus` under its name here. Times in microseconds become seconds.
-struct Told {
+struct MetricSpec {
     name: &'static str,
     kind: Kind,
     help: &'static str,
     key: &'static str,
 }
 
-const fn told(name: &'static str, kind: Kind, key: &'static str, help: &'static str) -> Told {
-    Told { name, kind, help, key }
+const fn metric(
+    name: &'static str,
+    kind: Kind,
+    key: &'static str,
+    help: &'static str,
+) -> MetricSpec {
+    MetricSpec { name, kind, help, key }
 }
 
-static ENGINE: &[Told] = &[
-    told("fern_cache_bytes", Gauge, "CT_SIZE_CURRENT", "Memory the engine holds."),
-    told("fern_cache_limit_bytes", Gauge, "CT_SIZE_LIMIT", "The setting cacheSize."),
-    told("fern_cache_hits_total", Counter, "FERN_CACHE_HITS", "Pages found in memory."),
-    told("fern_cache_full_misses_total", Counter, "FERN_MISS_FULL", "Pages read from disk."),
-    told(
+static ENGINE: &[MetricSpec] = &[
+    metric("fern_cache_bytes", Gauge, "CT_SIZE_CURRENT", "Memory the engine holds."),
+    metric("fern_cache_limit_bytes", Gauge, "CT_SIZE_LIMIT", "The setting cacheSize."),
+    metric("fern_cache_hits_total", Counter, "FERN_CACHE_HITS", "Pages found in memory."),
+    metric("fern_cache_full_misses_total", Counter, "FERN_MISS_FULL", "Pages read from disk."),
+    metric(
         "fern_cache_full_miss_seconds_total",
         Counter,
         "FERN_MISS_FULL_TIME",
         "Time of reading pages from disk.",
     ),
-    told(
+    metric(
         "fern_cache_partial_misses_total",
         Counter,
         "FERN_MISS_PARTIAL",
         "Pages decompressed from memory.",
     ),
-    told(
+    metric(
         "fern_cache_partial_miss_seconds_total",
         Counter,
         "FERN_MISS_PARTIAL_TIME",
         "Time of decompressing pages from memory.",
     ),
-    told("fern_cache_evictions_total", Counter, "CT_EVICTIONS", "Full and partial evictions."),
-    told("fern_cache_prefetches_total", Counter, "CT_PREFETCHES", "Pages read ahead."),
-    told(
+    metric("fern_cache_evictions_total", Counter, "CT_EVICTIONS", "Full and partial evictions."),
+    metric("fern_cache_prefetches_total", Counter, "CT_PREFETCHES", "Pages read ahead."),
+    metric(
         "fern_cache_prefetches_used_total",
         Counter,
         "FERN_PREFETCHES_USED",
         "Pages read ahead and then asked for.",
     ),
-    told(
+    metric(
         "fern_cache_prefetches_wasted_total",
         Counter,
         "FERN_PREFETCHES_WASTED",
         "Pages read ahead and evicted before anybody asked.",
     ),
-    told(
+    metric(
         "fern_checkpoint_failures_total",
         Counter,
         "CP_CHECKPOINT_COUNT_FAIL",
         "Failed checkpoints.",
     ),
-    told(
+    metric(
         "fern_checkpoint_last_duration_seconds",
         Gauge,
         "CP_TIME_CHECKPOINT_DURATION_LAST",
         "How long the last checkpoint took.",
     ),
-    told(
+    metric(
         "fern_checkpoint_last_end_timestamp_seconds",
         Gauge,
         "CP_TIME_LAST_CHECKPOINT_END",
         "When the last checkpoint ended.",
     ),
-    told("fern_log_bytes", Gauge, "FERN_LOG_BYTES", "Log files on disk."),
-    told("fern_memtable_bytes", Gauge, "FERN_MEMTABLE_BYTES", "Writes that wait to be drained."),
-    told(
+    metric("fern_log_bytes", Gauge, "FERN_LOG_BYTES", "Log files on disk."),
+    metric("fern_memtable_bytes", Gauge, "FERN_MEMTABLE_BYTES", "Writes that wait to be drained."),
+    metric(
         "fern_memtable_limit_bytes",
         Gauge,
         "FERN_MEMTABLE_LIMIT",
         "How much may wait before writers are slowed.",
     ),
-    told("fern_jobs_queued", Gauge, "FERN_JOBS_QUEUED", "Trees with background work to do."),
-    told("fern_merged_bytes_total", Counter, "FERN_MERGED_BYTES", "Bytes that merges wrote."),
-    told(
+    metric("fern_jobs_queued", Gauge, "FERN_JOBS_QUEUED", "Trees with background work to do."),
+    metric("fern_merged_bytes_total", Counter, "FERN_MERGED_BYTES", "Bytes that merges wrote."),
+    metric(
         "fern_write_amplification_ratio",
         Gauge,
         "FERN_WRITE_AMPLIFICATION",
         "Bytes written to disk for each byte taken in.",
     ),
-    told(
+    metric(
         "fern_compression_ratio",
         Gauge,
         "FT_DISK_FLUSH_OVERALL_COMPRESSION_RATIO",
         "Uncompressed to compressed bytes of what was written.",
     ),
-    told("fern_file_bytes", Gauge, "FERN_FILE_BYTES", "Size of the data file."),
-    told("fern_file_live_bytes", Gauge, "FERN_FILE_LIVE_BYTES", "Of it, what is in use."),
-    told("fern_disk_free_bytes", Gauge, "FERN_DISK_FREE", "Free on the disk of the data."),
-    told("fern_disk_size_bytes", Gauge, "FERN_DISK_SIZE", "The disk of the data."),
-    told("fern_locks_bytes", Gauge, "LTM_SIZE_CURRENT", "Memory of locks."),
-    told("fern_locks_waiting", Gauge, "LTM_LOCK_REQUESTS_PENDING", "Lock requests that wait."),
-    told("fern_lock_waits_total", Counter, "LTM_WAIT_COUNT", "Lock requests that had to wait."),
-    told("fern_lock_wait_seconds_total", Counter, "LTM_WAIT_TIME", "Time they waited."),
-    told("fern_lock_timeouts_total", Counter, "LTM_TIMEOUT_COUNT", "Those that waited in vain."),
-    told("fern_deadlocks_total", Counter, "LTM_DEADLOCK_COUNT", "Deadlocks found."),
-    told("fern_transactions_live", Gauge, "TXN_LIVE", "Transactions of the engine."),
-    told("fern_snapshots", Gauge, "FERN_SNAPSHOTS", "States of the data that somebody reads."),
-    told("fern_dictionaries", Gauge, "YDB_LAYER_NUM_OPEN_DBS", "Collections and indexes."),
+    metric("fern_file_bytes", Gauge, "FERN_FILE_BYTES", "Size of the data file."),
+    metric("fern_file_live_bytes", Gauge, "FERN_FILE_LIVE_BYTES", "Of it, what is in use."),
+    metric("fern_disk_free_bytes", Gauge, "FERN_DISK_FREE", "Free on the disk of the data."),
+    metric("fern_disk_size_bytes", Gauge, "FERN_DISK_SIZE", "The disk of the data."),
+    metric("fern_locks_bytes", Gauge, "LTM_SIZE_CURRENT", "Memory of locks."),
+    metric("fern_locks_waiting", Gauge, "LTM_LOCK_REQUESTS_PENDING", "Lock requests that wait."),
+    metric("fern_lock_waits_total", Counter, "LTM_WAIT_COUNT", "Lock requests that had to wait."),
+    metric("fern_lock_wait_seconds_total", Counter, "LTM_WAIT_TIME", "Time they waited."),
+    metric("fern_lock_timeouts_total", Counter, "LTM_TIMEOUT_COUNT", "Those that waited in vain."),
+    metric("fern_deadlocks_total", Counter, "LTM_DEADLOCK_COUNT", "Deadlocks found."),
+    metric("fern_transactions_live", Gauge, "TXN_LIVE", "Transactions of the engine."),
+    metric("fern_snapshots", Gauge, "FERN_SNAPSHOTS", "States of the data that somebody reads."),
+    metric("fern_dictionaries", Gauge, "YDB_LAYER_NUM_OPEN_DBS", "Collections and indexes."),
 ];
 
 impl Service {
@@ -129,7 +134,7 @@ impl Service {
         self.clients(&mut page);
         self.collections(&mut page);
         let facts = Facts::gather(self);
-        for Told { name, kind, help, key } in ENGINE {
+        for MetricSpec { name, kind, help, key } in ENGINE {
             let Some(figure) = facts.figure(key) else { continue };
             page.family(name, *kind, help);
             match figure {
@@ -277,15 +282,15 @@ impl Service {
 
     fn collections(&self, page: &mut Exposition) {
         let all = self.metrics.top_all();
-        let told = || all.iter().take(MAX_COLLECTIONS);
+        let listed = || all.iter().take(MAX_COLLECTIONS);
         page.family("fern_collection_operations_total", Counter, "Operations, by collection.");
-        for (namespace, entry) in told() {
+        for (namespace, entry) in listed() {
             for (kind, usage) in TOP_FIELDS.iter().zip(entry).filter(|(_, usage)| usage.count > 0) {
                 page.value(&[("ns", namespace), ("type", kind)], usage.count as f64);
             }
         }
         page.family("fern_collection_operation_seconds_total", Counter, "The time they took.");
-        for (namespace, entry) in told() {
+        for (namespace, entry) in listed() {
             for (kind, usage) in TOP_FIELDS.iter().zip(entry).filter(|(_, usage)| usage.count > 0) {
                 page.micros(&[("ns", namespace), ("type", kind)], usage.micros);
             }
@@ -305,9 +310,9 @@ mod tests {
 
     #[test]
     fn every_figure_is_a_key_of_the_engine_and_named_once() {
-        let names: BTreeSet<_> = ENGINE.iter().map(|told| told.name).collect();
+        let names: BTreeSet<_> = ENGINE.iter().map(|metric| metric.name).collect();
         assert_eq!(names.len(), ENGINE.len());
-        for Told { name, kind, help, key } in ENGINE {
+        for MetricSpec { name, kind, help, key } in ENGINE {
             assert!(is_key(key), "{key}");
             assert!(help.ends_with('.'), "{name}");
             assert_eq!(name.ends_with("_total"), *kind == Counter, "{name}");

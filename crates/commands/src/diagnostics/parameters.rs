@@ -213,7 +213,7 @@ static PARAMETERS: &[Parameter] = &[
     fixed("maxAcceptableLogicalClockDriftSecs", |_| Bson::Int64(MAX_DRIFT_SECONDS as i64)),
     fixed("maxBSONDepth", |_| Bson::Int32(200)),
     fixed("maxSessions", |service| Bson::Int32(service.sessions.most() as i32)),
-    int("maxTransactionLockRequestTimeoutMillis", 0, |service| &service.lock_patience_ms),
+    int("maxTransactionLockRequestTimeoutMillis", 0, |service| &service.lock_timeout_ms),
     whole(
         "minSnapshotHistoryWindowInSeconds",
         0,
@@ -274,14 +274,14 @@ const OF_SECURITY: [&str; 18] = [
 
 /// What `getParameter` was asked for.
 #[derive(Default)]
-struct Wanted {
+struct ParameterSelection {
     all: bool,
     details: bool,
     /// Only those that may be set then.
     set_at: Option<When>,
 }
 
-impl Wanted {
+impl ParameterSelection {
     fn parse(field: &Field<'_>) -> Result<Self> {
         let RawBsonRef::Document(options) = field.value else {
             return Ok(Self {
@@ -324,7 +324,7 @@ impl Wanted {
 }
 
 fn get(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    let wanted = Wanted::parse(&fields[0])?;
+    let wanted = ParameterSelection::parse(&fields[0])?;
     let service = context.service;
     let mut found = Vec::new();
     for name in storage_defaults::NAMES {

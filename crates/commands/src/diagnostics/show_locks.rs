@@ -3,7 +3,7 @@
 
 use crate::admin::parse_list_cursor;
 use crate::context::Context;
-use crate::crud::batch::{Documents, Wanted, first_batch};
+use crate::crud::batch::{CursorOptions, Documents, first_batch};
 use crate::fields::Field;
 use crate::registry::Command;
 use crate::writer::Writer;
@@ -86,7 +86,7 @@ fn reply(
     name: &str,
     list: Vec<RawDocumentBuf>,
 ) -> Result<()> {
-    let mut cursor: Option<Wanted> = None;
+    let mut cursor: Option<CursorOptions> = None;
     for field in &fields[1..] {
         match field.name {
             "cursor" => cursor = Some(parse_list_cursor(field, "cursor")?),

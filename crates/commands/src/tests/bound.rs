@@ -367,7 +367,7 @@ fn lock_timeout_of_a_connection_is_its_own() {
 }
 
 /// Its transactions wait for no lock.
-fn with_no_patience(client: &Client) {
+fn with_no_lock_timeout(client: &Client) {
     client.ok("db", doc! { "setClientLockTimeout": 0 });
 }
 
@@ -375,7 +375,7 @@ fn with_no_patience(client: &Client) {
 fn serializable_reads_do_not_change_until_the_end() {
     let client = Client::new();
     let other = client.another(2);
-    with_no_patience(&other);
+    with_no_lock_timeout(&other);
     for id in [1, 2] {
         client.ok("db", insert(id));
     }
@@ -400,7 +400,7 @@ fn serializable_write_skew_has_a_victim() {
     for id in [1, 2] {
         client.ok("db", insert(id));
     }
-    with_no_patience(&other);
+    with_no_lock_timeout(&other);
     for client in [&client, &other] {
         begin(client, "serializable");
         assert_eq!(all(client).len(), 2);
@@ -415,7 +415,7 @@ fn serializable_write_skew_has_a_victim() {
 fn serializable_scans_of_an_index_keep_its_entries_and_documents() {
     let client = Client::new();
     let other = client.another(2);
-    with_no_patience(&other);
+    with_no_lock_timeout(&other);
     let by_n = doc! { "key": { "n": 1 }, "name": "n" };
     client.ok("db", doc! { "createIndexes": "c", "indexes": [by_n] });
     let documents: Vec<_> = (0..9).map(|id| doc! { "_id": id, "n": id * 10, "x": 0 }).collect();
@@ -452,7 +452,7 @@ fn serializable_scans_of_an_index_keep_its_entries_and_documents() {
 fn serializable_reader_of_a_missing_collection_keeps_it_missing() {
     let client = Client::new();
     let other = client.another(2);
-    with_no_patience(&other);
+    with_no_lock_timeout(&other);
     begin(&client, "serializable");
     assert!(all(&client).is_empty());
     begin(&other, "mvcc");

@@ -45,7 +45,7 @@ impl Machine {
 
 /// How sure what a command did is when it is answered.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sure {
+enum AckDurability {
     /// As the write concern asks.
     AsAsked,
     /// Durable, whatever is asked; it takes no write concern.
@@ -62,7 +62,7 @@ struct Row {
     before: Vec<(&'static str, Document)>,
     run: (&'static str, Document),
     kept: fn(&Client) -> bool,
-    sure: Sure,
+    sure: AckDurability,
 }
 
 fn row(
@@ -72,11 +72,11 @@ fn row(
 ) -> Row {
     let name = run.1.keys().next().unwrap().clone();
     let command = COMMANDS.iter().find(|command| command.name == name).unwrap().name;
-    Row { command, before: before.to_vec(), run, kept, sure: Sure::AsAsked }
+    Row { command, before: before.to_vec(), run, kept, sure: AckDurability::AsAsked }
 }
 
 impl Row {
-    fn sure(mut self, sure: Sure) -> Self {
+    fn sure(mut self, sure: AckDurability) -> Self {
         self.sure = sure;
         self
     }
@@ -206,7 +206,7 @@ fn writes() -> Vec<Row> {
             &[("db", indexed()), ("db", statement(insert(1), true))],
             |c| ids(c, "c").is_empty(),
         )
-        .sure(Sure::Nothing),
+        .sure(AckDurability::Nothing),
     ]
 }
 
@@ -276,11 +276,12 @@ fn definitions() -> Vec<Row> {
                 reply.to_string().contains("5000")
             },
         )
-        .sure(Sure::Always),
+        .sure(AckDurability::Always),
         row(("admin", doc! { "renameCollection": "db.c", "to": "db.d" }), one, |c| {
             collections(c) == ["d"]
         }),
-        row(("db", doc! { "profile": 1 }), &[], |c| has(c, "system.profile")).sure(Sure::Always),
+        row(("db", doc! { "profile": 1 }), &[], |c| has(c, "system.profile"))
+            .sure(AckDurability::Always),
         row(
             ("admin", doc! { "setDefaultRWConcern": 1, "defaultWriteConcern": { "w": 1 } }),
             &[],
@@ -289,11 +290,11 @@ fn definitions() -> Vec<Row> {
                 reply.get_document("defaultWriteConcern").unwrap().get_i32("w").ok() == Some(1)
             },
         )
-        .sure(Sure::AlwaysOnMember { initiated: true }),
+        .sure(AckDurability::AlwaysOnMember { initiated: true }),
         row(("admin", doc! { "replSetInitiate": {} }), &[], |c| {
             c.run("admin", doc! { "replSetGetConfig": 1 }).get_f64("ok").ok() == Some(1.0)
         })
-        .sure(Sure::AlwaysOnMember { initiated: false }),
+        .sure(AckDurability::AlwaysOnMember { initiated: false }),
         row(
             (
                 "admin",
@@ -311,7 +312,7 @@ fn definitions() -> Vec<Row> {
                 reply.get_document("config").unwrap().get_i32("version").ok() == Some(77)
             },
         )
-        .sure(Sure::AlwaysOnMember { initiated: true }),
+        .sure(AckDurability::AlwaysOnMember { initiated: true }),
         row(
             ("admin", doc! { "setFeatureCompatibilityVersion": "7.0", "confirm": true }),
             &[],
@@ -320,7 +321,7 @@ fn definitions() -> Vec<Row> {
                 batch_len(&c.ok("admin", find)) == 1
             },
         )
-        .sure(Sure::Always),
+        .sure(AckDurability::Always),
         row(
             ("admin", doc! { "applyOps": [{ "op": "i", "ns": "db.c", "o": { "_id": 3 } }] }),
             one,
@@ -345,7 +346,7 @@ fn definitions() -> Vec<Row> {
             )],
             |c| batch_len(&c.ok("admin", doc! { "find": "system.users" })) == 1,
         ),
-        row(("admin", doc! { "getLastError": 1 }), &[], |_| true).sure(Sure::Nothing),
+        row(("admin", doc! { "getLastError": 1 }), &[], |_| true).sure(AckDurability::Nothing),
     ]
 }
 
@@ -401,7 +402,7 @@ fn what_was_acknowledged_as_durable_survives_a_crash_at_once_after() {
             assert!(survived, "{} under {concern:?}, member {member}: gone", row.run.1);
         };
         match row.sure {
-            Sure::AsAsked => {
+            AckDurability::AsAsked => {
                 check(false, false, Some(&journal));
                 check(true, true, Some(&journal));
                 check(true, true, Some(&majority));
@@ -411,12 +412,12 @@ fn what_was_acknowledged_as_durable_survives_a_crash_at_once_after() {
                 let unsynced = survives(&row, false, false, Some(&doc! { "w": 1 }));
                 assert!(!unsynced, "{} is on disk though nobody asked for it", row.run.1);
             }
-            Sure::Always => {
+            AckDurability::Always => {
                 check(false, false, None);
                 check(true, true, None);
             }
-            Sure::AlwaysOnMember { initiated } => check(true, initiated, None),
-            Sure::Nothing => {}
+            AckDurability::AlwaysOnMember { initiated } => check(true, initiated, None),
+            AckDurability::Nothing => {}
         }
     }
 }
@@ -424,7 +425,7 @@ fn what_was_acknowledged_as_durable_survives_a_crash_at_once_after() {
 #[test]
 fn write_whose_wait_for_the_disk_failed_happened_and_says_what_failed() {
     // Rewriting goes to the disk before the wait does, and finds it full there.
-    let waits_first = |row: &&Row| row.sure == Sure::AsAsked && row.command != "reIndex";
+    let waits_first = |row: &&Row| row.sure == AckDurability::AsAsked && row.command != "reIndex";
     for row in rows().iter().filter(waits_first) {
         let machine = Machine::new(false, false);
         prepare(&machine, row);
@@ -449,7 +450,7 @@ fn write_whose_wait_for_the_disk_failed_happened_and_says_what_failed() {
 
 #[test]
 fn command_that_is_always_durable_says_that_what_it_did_is_not_on_disk() {
-    for row in rows().iter().filter(|row| row.sure == Sure::Always) {
+    for row in rows().iter().filter(|row| row.sure == AckDurability::Always) {
         let machine = Machine::new(false, false);
         prepare(&machine, row);
         let Machine { disk, client, .. } = &machine;

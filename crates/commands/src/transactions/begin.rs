@@ -67,8 +67,8 @@ fn begin(context: &Context<'_>) -> Result<Open> {
     // Only a time that the client names needs a state of its own: nobody is told that of now.
     let concern = &context.arguments.read_concern;
     let state = concern.at.map(|time| service.replication.clock.state_at(time)).transpose()?;
-    let patience = Duration::from_millis(service.lock_patience_ms.load(Ordering::Relaxed));
-    let txn = service.catalog.begin_clients(state.as_ref(), patience);
+    let lock_timeout = Duration::from_millis(service.lock_timeout_ms.load(Ordering::Relaxed));
+    let txn = service.catalog.begin_clients(state.as_ref(), lock_timeout);
     service.transactions.started.fetch_add(1, Ordering::Relaxed);
     Ok(Open { txn, started: context.started })
 }

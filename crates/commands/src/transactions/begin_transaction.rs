@@ -32,8 +32,8 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if bound::is_live(connection) {
         return Err(Error::location(16787, "transaction already exists"));
     }
-    let patience = bound::patience(service, connection);
-    let txn = service.catalog.begin_bound(isolation, patience).map_err(bound::inside)?;
+    let lock_timeout = bound::lock_timeout(service, connection);
+    let txn = service.catalog.begin_bound(isolation, lock_timeout).map_err(bound::inside)?;
     connection.txn_id.store(txn.id(), Ordering::Relaxed);
     *connection.bound.lock() = Some(Box::new(Bound { txn }));
     service.transactions.started.fetch_add(1, Ordering::Relaxed);

@@ -89,7 +89,7 @@ pub(crate) fn enter(context: &mut Context<'_>) -> Result<()> {
         ));
     }
     let Some(mut bound) = context.connection.bound.lock().take() else { return Ok(()) };
-    bound.txn.begin_statement(patience(context.service, context.connection));
+    bound.txn.begin_statement(lock_timeout(context.service, context.connection));
     let savepoint = Some(bound.txn.savepoint());
     context.bound = Some(Running { bound, savepoint });
     Ok(())
@@ -140,7 +140,7 @@ pub(crate) fn leave(context: &mut Context<'_>, failed: bool) {
 }
 
 /// How long the connection's requests wait for locks.
-pub(crate) fn patience(service: &Service, connection: &Connection) -> Duration {
+pub(crate) fn lock_timeout(service: &Service, connection: &Connection) -> Duration {
     let own = connection.lock_timeout_ms.load(Ordering::Relaxed);
     let of_server = || service.catalog.engine().options().lock_timeout;
     u64::try_from(own).map_or_else(|_| of_server(), Duration::from_millis)

@@ -2,7 +2,7 @@
 //!
 //! Outside a transaction a statement waits as long as the server's `lockTimeout` says.
 
-use super::bound::patience;
+use super::bound::lock_timeout;
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::Command;
@@ -23,7 +23,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if millis < 0 {
         return Err(Error::location(17356, "lock timeout must be >= 0"));
     }
-    let was = patience(context.service, context.connection).as_millis();
+    let was = lock_timeout(context.service, context.connection).as_millis();
     context.connection.lock_timeout_ms.store(millis, Ordering::Relaxed);
     context.reply.number("was", u64::try_from(was).unwrap_or(u64::MAX));
     Ok(())

@@ -15,7 +15,7 @@ use crate::fail_point::FailPoints;
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use catalog::{Catalog, Txn};
 use errors::{Code, Error, Result};
-use query::{FindAndModifyResult, Outcome, StatementLog};
+use query::{FindAndModifyResult, StatementLog, StatementOutcome};
 use session::SessionId;
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(crate) struct Run {
 pub(crate) enum Saved {
     /// The transaction of this number was committed.
     Committed,
-    Statement(Outcome),
+    Statement(StatementOutcome),
 }
 
 /// A row's value.
@@ -49,8 +49,10 @@ impl Row {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let (kind, body) = match &self.saved {
             Saved::Committed => (0, Vec::new()),
-            Saved::Statement(Outcome::Inserted(count)) => (1, count.to_le_bytes().to_vec()),
-            Saved::Statement(Outcome::Updated { n, modified, upserted }) => {
+            Saved::Statement(StatementOutcome::Inserted(count)) => {
+                (1, count.to_le_bytes().to_vec())
+            }
+            Saved::Statement(StatementOutcome::Updated { n, modified, upserted }) => {
                 let mut body = RawDocumentBuf::new();
                 body.append(cstr!("n"), *n as i64);
                 body.append(cstr!("m"), *modified as i64);
@@ -59,8 +61,8 @@ impl Row {
                 }
                 (2, body.into_bytes())
             }
-            Saved::Statement(Outcome::Deleted(n)) => (3, n.to_le_bytes().to_vec()),
-            Saved::Statement(Outcome::FoundAndModified(found)) => {
+            Saved::Statement(StatementOutcome::Deleted(n)) => (3, n.to_le_bytes().to_vec()),
+            Saved::Statement(StatementOutcome::FoundAndModified(found)) => {
                 let mut body = RawDocumentBuf::new();
                 body.append(cstr!("n"), found.n as i64);
                 if let Some(existing) = found.updated_existing {
@@ -99,9 +101,9 @@ impl Row {
         let number = number(2);
         let saved = match kind {
             0 => Saved::Committed,
-            1 => Saved::Statement(Outcome::Inserted(u32::from_le_bytes(fixed(body)?))),
+            1 => Saved::Statement(StatementOutcome::Inserted(u32::from_le_bytes(fixed(body)?))),
             2 => Saved::Statement(decode_update(RawDocument::from_bytes(body)?)?),
-            3 => Saved::Statement(Outcome::Deleted(u64::from_le_bytes(fixed(body)?))),
+            3 => Saved::Statement(StatementOutcome::Deleted(u64::from_le_bytes(fixed(body)?))),
             4 => Saved::Statement(decode_find(RawDocument::from_bytes(body)?)?),
             _ => return Err(damaged("unknown kind")),
         };
@@ -112,7 +114,9 @@ impl Row {
     pub(crate) fn run(&self, first: u32) -> Option<Run> {
         match &self.saved {
             Saved::Committed => None,
-            Saved::Statement(Outcome::Inserted(count)) => Some(Run { first, count: *count }),
+            Saved::Statement(StatementOutcome::Inserted(count)) => {
+                Some(Run { first, count: *count })
+            }
             Saved::Statement(_) => Some(Run { first, count: 1 }),
         }
     }
@@ -126,13 +130,13 @@ fn count(body: &RawDocument, name: &str) -> Result<u64> {
     u64::try_from(body.get_i64(name).map_err(damaged)?).map_err(damaged)
 }
 
-fn decode_update(body: &RawDocument) -> Result<Outcome> {
+fn decode_update(body: &RawDocument) -> Result<StatementOutcome> {
     let upserted = body.get("u")?.map(RawBson::from);
-    Ok(Outcome::Updated { n: count(body, "n")?, modified: count(body, "m")?, upserted })
+    Ok(StatementOutcome::Updated { n: count(body, "n")?, modified: count(body, "m")?, upserted })
 }
 
-fn decode_find(body: &RawDocument) -> Result<Outcome> {
-    Ok(Outcome::FoundAndModified(FindAndModifyResult {
+fn decode_find(body: &RawDocument) -> Result<StatementOutcome> {
+    Ok(StatementOutcome::FoundAndModified(FindAndModifyResult {
         n: count(body, "n")?,
         updated_existing: body.get("e")?.and_then(RawBsonRef::as_bool),
         upserted: body.get("u")?.map(RawBson::from),
@@ -249,7 +253,7 @@ impl<'a> Log<'a> {
         })
     }
 
-    fn put(&mut self, txn: &mut Txn, first: u32, outcome: Outcome) -> Result<()> {
+    fn put(&mut self, txn: &mut Txn, first: u32, outcome: StatementOutcome) -> Result<()> {
         let saved = Saved::Statement(outcome);
         let row = Row { number: self.number, wall_ms: self.wall_ms, saved };
         txn.put_session_row(&self.session.0, first, &row.encode())?;
@@ -259,7 +263,7 @@ impl<'a> Log<'a> {
 }
 
 impl StatementLog for Log<'_> {
-    fn done(&mut self, statement: usize) -> Result<Option<Outcome>> {
+    fn done(&mut self, statement: usize) -> Result<Option<StatementOutcome>> {
         let id = self.ids.of(statement);
         let behind = self.known.partition_point(|run| run.first <= id);
         let run = self.known[..behind].last().filter(|run| id - run.first < run.count);
@@ -275,18 +279,18 @@ impl StatementLog for Log<'_> {
         }
     }
 
-    fn write(&mut self, txn: &mut Txn, statement: usize, outcome: &Outcome) -> Result<()> {
+    fn write(&mut self, txn: &mut Txn, statement: usize, outcome: &StatementOutcome) -> Result<()> {
         let statements = match outcome {
-            Outcome::Inserted(count) => *count,
+            StatementOutcome::Inserted(count) => *count,
             _ => 1,
         };
         for _ in 0..statements {
             self.meet_fail_point()?;
         }
-        if let (Outcome::Inserted(count), Ids::Each(_)) = (outcome, &self.ids) {
+        if let (StatementOutcome::Inserted(count), Ids::Each(_)) = (outcome, &self.ids) {
             return (statement..statement + *count as usize).try_for_each(|one| {
                 let first = self.ids.of(one);
-                self.put(txn, first, Outcome::Inserted(1))
+                self.put(txn, first, StatementOutcome::Inserted(1))
             });
         }
         let first = self.ids.of(statement);
@@ -315,10 +319,10 @@ mod tests {
             value: Some(RawDocumentBuf::new()),
         };
         let outcomes = [
-            Outcome::Inserted(7),
-            Outcome::Updated { n: 1, modified: 0, upserted },
-            Outcome::Deleted(1),
-            Outcome::FoundAndModified(found),
+            StatementOutcome::Inserted(7),
+            StatementOutcome::Updated { n: 1, modified: 0, upserted },
+            StatementOutcome::Deleted(1),
+            StatementOutcome::FoundAndModified(found),
         ];
         let statements = outcomes.map(Saved::Statement);
         std::iter::once(Saved::Committed)

@@ -230,7 +230,7 @@ const history = (from, to, step) => ask(
 let generation = 0;
 let fresh = false;
 
-// Everything of the stretch anew.
+// Everything of the stretch again.
 async function reload() {
   generation += 1;
   fresh = false;

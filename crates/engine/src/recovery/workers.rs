@@ -44,6 +44,7 @@ impl Share {
     const ALL: Self = Self { number: 0, of: 1 };
 
     fn has(self, key: &[u8]) -> bool {
+        debug_assert!(self.number < self.of, "share {} of {}", self.number, self.of);
         self.of == 1 || xxh3_64(key) % self.of == self.number
     }
 }
@@ -80,8 +81,11 @@ impl Workers {
                 for batch in batches {
                     // A thread that ended without a word would be waited for.
                     let apply = AssertUnwindSafe(|| apply(&environment, &batch, share));
-                    let bug =
-                        |_| Err(Error::Io("a bug in the recovery; the log says where".to_owned()));
+                    let bug = |_| {
+                        Err(Error::Io(
+                            "a bug in the recovery; the log says where".to_owned().into(),
+                        ))
+                    };
                     if done.send(catch_unwind(apply).unwrap_or_else(bug)).is_err() {
                         return;
                     }
@@ -132,7 +136,7 @@ impl Workers {
         }
         let mut sum = 0;
         for _ in &self.feeds {
-            let gone = |_| Error::Io("a thread of the recovery ended early".to_owned());
+            let gone = |_| Error::Io("a thread of the recovery ended early".to_owned().into());
             sum += self.results.recv().map_err(gone)??;
         }
         Ok(sum)
@@ -185,9 +189,7 @@ pub(super) fn each_needed(
             Ok(Operation::Create { .. } | Operation::Drop { .. } | Operation::Reshape { .. }) => {
                 continue;
             }
-            Err(e) => {
-                return Err(Error::Corruption(format!("log position {}: {e}", piece.position)));
-            }
+            Err(e) => return Err(Error::in_record(piece.position, e)),
         };
         if target.id != id {
             target = Target::find(environment, id, piece)?;
@@ -217,9 +219,8 @@ impl Target {
             // Dropped before the checkpoint.
             None if id < environment.directory.next_id() => None,
             None => {
-                let text =
-                    format!("log position {}: dictionary {id} was never created", piece.position);
-                return Err(Error::Corruption(text));
+                let text = format_args!("dictionary {id} was never created");
+                return Err(Error::in_record(piece.position, text));
             }
         };
         Ok(Self { id, dictionary })

@@ -28,7 +28,7 @@ fn commit_that_sleeps_is_woken_by_the_one_before() {
             let snapshots = &snapshots;
             scope.spawn(move || assert!(snapshots.publish(timestamp)));
         }
-        while snapshots.sleeping.load(Ordering::SeqCst) < 3 {
+        while snapshots.waiters.load(Ordering::SeqCst) < 3 {
             yield_now();
         }
         assert!(snapshots.publish(1));
@@ -45,7 +45,7 @@ fn commits_behind_one_that_is_never_published_stop_waiting() {
             let snapshots = &snapshots;
             scope.spawn(move || snapshots.publish(timestamp))
         });
-        while snapshots.sleeping.load(Ordering::SeqCst) < 3 {
+        while snapshots.waiters.load(Ordering::SeqCst) < 3 {
             yield_now();
         }
         snapshots.abandon();
@@ -116,7 +116,7 @@ fn short_snapshots_behind_a_long_one_take_no_room() {
         snapshots.release(Watch::Nothing, 0, previous);
         previous = next;
     }
-    let live = snapshots.lane(Watch::Nothing, 0).live.lock();
+    let live = snapshots.stripe(Watch::Nothing, 0).live.lock();
     assert!(live.queue.len() < 50, "{} entries", live.queue.len());
     assert_eq!(live.timestamps().collect::<Vec<_>>(), [long, 999]);
 }
@@ -136,13 +136,13 @@ fn random_snapshots_agree_with_a_map() {
                 assert!(snapshots.publish(timestamp));
             }
             1 | 2 if held.len() < 60 => {
-                let lane = number / 5 % 3;
-                held.push((lane, snapshots.register(Watch::Nothing, lane)));
+                let stripe = number / 5 % 3;
+                held.push((stripe, snapshots.register(Watch::Nothing, stripe)));
                 *live.entry(timestamp).or_default() += 1;
             }
             _ if !held.is_empty() => {
-                let (lane, gone) = held.swap_remove(number / 5 % held.len());
-                snapshots.release(Watch::Nothing, lane, gone);
+                let (stripe, gone) = held.swap_remove(number / 5 % held.len());
+                snapshots.release(Watch::Nothing, stripe, gone);
                 let count = live.get_mut(&gone).unwrap();
                 *count -= 1;
                 if *count == 0 {
@@ -165,16 +165,16 @@ fn nobody_registers_below_what_was_said_to_be_the_oldest() {
     // The greatest answer to `oldest` so far: a snapshot taken after it must not be older.
     let said = AtomicU64::new(0);
     std::thread::scope(|scope| {
-        for lane in 0..2 {
+        for stripe in 0..2 {
             let (snapshots, done, said) = (&snapshots, &done, &said);
             scope.spawn(move || {
                 while !done.load(Ordering::SeqCst) {
                     let before = said.load(Ordering::SeqCst);
-                    let timestamp = snapshots.register(Watch::Nothing, lane);
+                    let timestamp = snapshots.register(Watch::Nothing, stripe);
                     assert!(timestamp >= before, "{timestamp} was taken after {before} was said");
                     // While it lives, nobody may be told of a newer one.
                     assert!(snapshots.oldest() <= timestamp);
-                    snapshots.release(Watch::Nothing, lane, timestamp);
+                    snapshots.release(Watch::Nothing, stripe, timestamp);
                 }
             });
         }

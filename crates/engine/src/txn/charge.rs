@@ -24,6 +24,8 @@ impl Charge {
             Some(held) if wanted <= held.bytes() && wanted >= held.bytes() / 2 => return false,
             Some(held) => cache.resize(held, wanted),
         }
+        let held = self.0.as_ref().map_or(0, Reservation::bytes);
+        assert!(held >= wanted, "memory is counted before it is used");
         true
     }
 }

@@ -12,67 +12,51 @@
 //! other way round, so that one of the two sees the other.
 
 use super::Txn;
-use super::holder::{Holder, Readers};
-use crate::door::Door;
 use crate::environment::Environment;
+use crate::handle::EngineHandle;
+use crate::holder::{Holder, SharedLocks};
 use crate::{Error, OnConflict, Result, TxnOptions};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long the beginning rests between two looks at the writers: at first, and at most.
-const REST: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
-
-/// The serializable transactions that live.
-#[derive(Default)]
-pub(crate) struct Serializable(AtomicUsize);
-
-impl Serializable {
-    /// Whether covered writes must lock, too.
-    pub(crate) fn any(&self) -> bool {
-        self.0.load(Ordering::SeqCst) > 0
-    }
-
-    pub(crate) fn leave(&self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
+/// How long the beginning waits between two looks at the writers: at first, and at most.
+const POLL: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
 
 impl Txn {
     /// Starts a transaction whose reads lock, over the newest state. Waits for the writers that
     /// took no locks a range would meet, as long as for a lock.
     pub(crate) fn begin_serializable(
-        door: &Arc<Door>,
+        handle: &Arc<EngineHandle>,
         lock_timeout: Option<Duration>,
     ) -> Result<Self> {
-        door.serializable.0.fetch_add(1, Ordering::SeqCst);
-        let patience = lock_timeout.unwrap_or(door.options.lock_timeout);
-        if let Err(error) = wait_for_bare_writers(door, patience) {
-            door.serializable.leave();
+        handle.serializable.enter();
+        let timeout = lock_timeout.unwrap_or(handle.options.lock_timeout);
+        if let Err(error) = wait_for_unlocked_writers(handle, timeout) {
+            handle.serializable.leave();
             return Err(error);
         }
         let options = TxnOptions { on_conflict: OnConflict::Latest, lock_timeout };
-        let mut txn = Self::begin(door, options);
+        let mut txn = Self::begin(handle, options);
         if let Some(owner) = txn.holder.take() {
-            txn.holder = Holder::Shared(Readers::new(owner, patience));
+            txn.holder = Holder::Shared(SharedLocks::new(owner, timeout));
         }
         Ok(txn)
     }
 }
 
 /// It holds no lock yet, so nobody it waits for waits for it.
-fn wait_for_bare_writers(environment: &Environment, patience: Duration) -> Result<()> {
+fn wait_for_unlocked_writers(environment: &Environment, lock_timeout: Duration) -> Result<()> {
     let clock = &environment.os.clock;
     let started = clock.monotonic();
-    let mut rest = REST.0;
-    while environment.live.has_bare_writer() {
+    let mut pause = POLL.0;
+    while environment.live.has_unlocked_writer() {
         let waited = clock.monotonic().saturating_sub(started);
-        if waited >= patience {
+        if waited >= lock_timeout {
             return Err(Error::LockTimeout { waited_ms: waited.as_millis() as u64 });
         }
         environment.check_wait()?;
-        clock.sleep(rest);
-        rest = (rest * 2).min(REST.1);
+        clock.sleep(pause);
+        pause = (pause * 2).min(POLL.1);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::{open, tiny};
 use engine::{
     Background, Committed, Compression, DictionaryId, DictionaryOptions, Direction, Durability,
-    Engine, Error, KeyRange, OnConflict, Options, Timestamp, TxnOptions,
+    Engine, Error, KeyRange, OnConflict, Options, Oversized, Timestamp, TxnOptions,
 };
 use os::Os;
 use os::sim::{Fault, Faults, SimOs, Survival};
@@ -249,9 +249,9 @@ fn too_large_is_refused_and_the_transaction_goes_on() {
     let mut txn = engine.begin(TxnOptions::default());
     txn.put(ROOT, b"k", &[0; 5000]).unwrap();
     let refused = txn.put(ROOT, b"l", &vec![0; engine::MAX_VALUE_BYTES + 1]).unwrap_err();
-    assert!(matches!(refused, Error::TooLarge { what: "value", .. }));
+    assert!(matches!(refused, Error::TooLarge { what: Oversized::Value, .. }));
     let refused = txn.put(ROOT, &vec![0; engine::MAX_KEY_BYTES + 1], b"").unwrap_err();
-    assert!(matches!(refused, Error::TooLarge { what: "key", .. }));
+    assert!(matches!(refused, Error::TooLarge { what: Oversized::Key, .. }));
     txn.commit(Durability::Buffered).unwrap().durable().unwrap();
     assert_eq!(get(&engine, ROOT, b"k").unwrap().len(), 5000);
 }
@@ -342,7 +342,7 @@ fn sharing() -> Options {
 }
 
 #[test]
-fn memory_for_writes_takes_what_the_cache_has_left_and_gives_way_to_pages() {
+fn memory_for_writes_takes_what_the_cache_has_left_and_yields_to_pages() {
     let sim = SimOs::new(1);
     let options = sharing();
     let engine = open(&sim.os(), options).unwrap();
@@ -431,7 +431,7 @@ fn cleaner_drops_what_an_ended_snapshot_kept() {
 }
 
 #[test]
-fn engine_at_rest_drains_its_memory() {
+fn idle_engine_drains_its_memory() {
     // How much of 3 MB is still in memory only, a minute after it was written?
     let left = |cleaner_period: Duration, reads_per_round: usize, writes_per_round: u8| {
         let sim = SimOs::new(1);
@@ -458,7 +458,7 @@ fn engine_at_rest_drains_its_memory() {
         engine.stats().memtable_bytes
     };
     let period = Duration::from_secs(2);
-    assert!(left(period, 0, 0) < 100_000, "at rest it becomes leaves");
+    assert!(left(period, 0, 0) < 100_000, "idle, it becomes leaves");
     assert!(left(period, 200, 0) < 100_000, "whoever reads, as nobody writes");
     assert!(left(period, 0, 5) < 100_000, "and where only the server itself does");
     assert!(left(period, 0, 20) > 2_000_000, "not while somebody writes");

@@ -132,7 +132,7 @@ fn contents(engine: &Engine) -> engine::Result<Contents> {
 }
 
 #[derive(Default)]
-struct Told {
+struct Acknowledged {
     /// The last commit that was acknowledged as synced.
     synced: u64,
     /// The last commit that was tried.
@@ -142,16 +142,16 @@ struct Told {
 /// Commits from `first` on, with checkpoints and background work between.
 fn work(
     engine: &Engine,
-    told: &mut Told,
+    acknowledged: &mut Acknowledged,
     first: u64,
     last: u64,
     checkpoint_every: u64,
 ) -> Result<(), Failure> {
     for n in first..=last {
-        told.tried = told.tried.max(n);
+        acknowledged.tried = acknowledged.tried.max(n);
         if n.is_multiple_of(3) {
             commit(engine, n, Durability::Synced)?;
-            told.synced = told.synced.max(n);
+            acknowledged.synced = acknowledged.synced.max(n);
         } else {
             commit(engine, n, Durability::Buffered)?;
         }
@@ -164,17 +164,21 @@ fn work(
         }
         if n.is_multiple_of(checkpoint_every) {
             engine.checkpoint()?;
-            told.synced = told.synced.max(n);
+            acknowledged.synced = acknowledged.synced.max(n);
         }
     }
     Ok(())
 }
 
-fn check(engine: &Engine, told: &Told) -> Result<u64, Failure> {
+fn check(engine: &Engine, acknowledged: &Acknowledged) -> Result<u64, Failure> {
     let clock = engine.snapshot().get(ROOT, CLOCK)?;
     let n = clock.map_or(0, |value| u64::from_le_bytes(value[..].try_into().unwrap()));
-    assert!(n >= told.synced, "commit {} was acknowledged, {n} came back", told.synced);
-    assert!(n <= told.tried, "commit {n} was never tried");
+    assert!(
+        n >= acknowledged.synced,
+        "commit {} was acknowledged, {n} came back",
+        acknowledged.synced
+    );
+    assert!(n <= acknowledged.tried, "commit {n} was never tried");
     assert_eq!(contents(engine)?, expected(n), "state after {n} commits");
     let shapes = engine.dictionaries().into_iter().map(|(id, options)| (id.0, options)).collect();
     assert_eq!(expected_shapes(n), shapes, "options after {n} commits");
@@ -190,21 +194,21 @@ fn stride(default: u64) -> u64 {
 fn run(last: u64, checkpoint_every: u64, plan: &CrashPlan) {
     let report = crash_everywhere(
         plan,
-        |os: &Os, told: &mut Told| {
+        |os: &Os, acknowledged: &mut Acknowledged| {
             let engine = open(os, tiny())?;
-            work(&engine, told, 1, last, checkpoint_every)?;
+            work(&engine, acknowledged, 1, last, checkpoint_every)?;
             engine.close()?;
-            told.synced = last;
+            acknowledged.synced = last;
             Ok(())
         },
-        |os: &Os, told: &mut Told| {
+        |os: &Os, acknowledged: &mut Acknowledged| {
             let engine = open(os, tiny())?;
-            let n = check(&engine, told)?;
-            told.synced = told.synced.max(n);
+            let n = check(&engine, acknowledged)?;
+            acknowledged.synced = acknowledged.synced.max(n);
             // Life goes on after a recovery, and must survive the next crash.
-            work(&engine, told, n + 1, n + 1, 2)?;
+            work(&engine, acknowledged, n + 1, n + 1, 2)?;
             engine.sync()?;
-            told.synced = told.synced.max(n + 1);
+            acknowledged.synced = acknowledged.synced.max(n + 1);
             Ok(())
         },
     );
@@ -241,7 +245,7 @@ fn every_single_fault_keeps_what_was_acknowledged() {
     let calls = {
         let sim = SimOs::new(11);
         let engine = open(&sim.os(), tiny()).unwrap();
-        work(&engine, &mut Told::default(), 1, 24, 8).unwrap();
+        work(&engine, &mut Acknowledged::default(), 1, 24, 8).unwrap();
         engine.close().unwrap();
         sim.syscalls()
     };
@@ -250,17 +254,17 @@ fn every_single_fault_keeps_what_was_acknowledged() {
         for n in (1..=calls).step_by(stride(2) as usize) {
             let sim = SimOs::new(11);
             sim.fault_at(n, fault);
-            let mut told = Told::default();
+            let mut acknowledged = Acknowledged::default();
             let result = open(&sim.os(), tiny()).map_err(Failure::from).and_then(|engine| {
-                work(&engine, &mut told, 1, 24, 8)?;
+                work(&engine, &mut acknowledged, 1, 24, 8)?;
                 engine.close()?;
-                told.synced = 24;
+                acknowledged.synced = 24;
                 Ok(())
             });
             *if result.is_err() { &mut noticed } else { &mut unnoticed } += 1;
             let os = sim.reboot_with(Survival::Nothing);
             let engine = open(&os, tiny()).unwrap_or_else(|e| panic!("{fault:?} at {n}: {e}"));
-            check(&engine, &told).unwrap_or_else(|e| panic!("{fault:?} at {n}: {e}"));
+            check(&engine, &acknowledged).unwrap_or_else(|e| panic!("{fault:?} at {n}: {e}"));
         }
     }
     assert!(noticed > 20, "{noticed} faults were noticed, {unnoticed} were not");

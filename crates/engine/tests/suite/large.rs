@@ -77,7 +77,7 @@ fn it_reads_its_own_writes_and_nobody_else_does() {
     assert!(txn.insert(ROOT, &key(15), b"again").unwrap(), "it deleted it");
     expected.insert(key(15).to_vec(), b"again".to_vec());
     assert_eq!(committed(&engine, ROOT), before);
-    // A cursor meets what was there when it was opened, through seeks and rests.
+    // A cursor meets what was there when it was opened, through seeks and pauses.
     let range = KeyRange { lower: Bound::Excluded(key(100).into()), upper: Bound::Unbounded };
     let mut cursor = txn.cursor(ROOT, range, Direction::Forward).unwrap();
     txn.put(ROOT, &key(101), b"later").unwrap();

@@ -83,7 +83,7 @@ fn full_disk_lets_a_drop_through_and_writes_come_back() {
 }
 
 #[test]
-fn writes_come_back_where_others_than_the_keeper_made_the_log_segment() {
+fn writes_come_back_where_others_than_the_maintenance_thread_made_the_log_segment() {
     let sim = SimOs::new(6);
     let os = sim.os();
     let engine = open(&os, tiny()).unwrap();
@@ -99,8 +99,8 @@ fn writes_come_back_where_others_than_the_keeper_made_the_log_segment() {
     let refused = refused.unwrap_or_default();
     assert!(refused.contains("next segment of the log"), "{refused}");
     sim.set_faults(Faults::default());
-    // There is room, and before the keeper looks again a drop, which a full disk lets through, has
-    // begun a segment: it is nearly empty and wants no successor yet.
+    // There is room, and before the maintenance thread looks again a drop, which a full disk lets
+    // through, has begun a segment: it is nearly empty and wants no successor yet.
     let newest = || os.vfs.list_dir(Path::new("/data/journal")).unwrap().into_iter().max();
     let full = newest();
     let mut drops = dropped.into_iter();
@@ -194,7 +194,7 @@ fn checkpoint_writes_what_changed_and_an_idle_engine_none() {
 }
 
 #[test]
-fn keeper_makes_its_round_while_there_is_always_work() {
+fn maintenance_runs_while_there_is_always_work() {
     let sim = SimOs::new(7);
     let engine = open(&sim.os(), tiny()).unwrap();
     let (kept, dropped) = (create(&engine), create(&engine));

@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 #[derive(Debug)]
 pub struct Accumulator {
     state: State,
-    /// The order of texts.
+    /// The collation.
     under: Option<Collation>,
 }
 

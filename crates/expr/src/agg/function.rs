@@ -25,7 +25,7 @@ pub(crate) struct Function {
 #[derive(Debug)]
 enum Eval {
     Plain(for<'a, 'b> fn(&'b mut [Value<'a>]) -> Result<Value<'a>>),
-    /// Compares values, so that it depends on the order of texts.
+    /// Compares values, so that it depends on the collation.
     Ordered(for<'a, 'b> fn(&'b mut [Value<'a>], Option<&Collation>) -> Result<Value<'a>>),
 }
 
@@ -41,7 +41,7 @@ impl Function {
         }
     }
 
-    /// Whether the order of texts makes a difference.
+    /// Whether the collation makes a difference.
     pub(crate) fn is_ordered(&self) -> bool {
         matches!(self.eval, Eval::Ordered(_))
     }

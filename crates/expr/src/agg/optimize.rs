@@ -181,7 +181,7 @@ impl Node {
         }
     }
 
-    /// Whether the result depends on the order of texts, which is not known yet.
+    /// Whether the result depends on the collation, which is not known yet.
     fn is_ordered(&self) -> bool {
         let compares = match self {
             Self::Call(function, _) => function.is_ordered(),

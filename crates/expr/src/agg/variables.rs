@@ -90,7 +90,7 @@ fn check_user_name(name: &str) -> Result<()> {
 pub struct Variables {
     now: DateTime,
     cluster_time: Option<Timestamp>,
-    /// The order of texts that the command runs under; `None` is that of their bytes.
+    /// The collation that the command runs under; `None` compares bytes.
     collation: Option<Collation>,
     /// Few entries, one for each variable, looked up by a linear scan.
     values: Vec<(VarId, Option<Arc<Made>>)>,
@@ -117,14 +117,14 @@ impl Variables {
         self
     }
 
-    /// Sets the order of texts. Before anything is parsed: what is parsed may depend on it.
+    /// Sets the collation. Before anything is parsed: what is parsed may depend on it.
     #[must_use]
     pub fn with_collation(mut self, collation: Option<Collation>) -> Self {
         self.collation = collation;
         self
     }
 
-    /// The order of texts; `None` is that of their bytes.
+    /// The collation; `None` compares bytes.
     pub fn collation(&self) -> Option<&Collation> {
         self.collation.as_ref()
     }

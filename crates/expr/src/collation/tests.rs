@@ -79,7 +79,7 @@ fn wrong_documents_are_refused_with_mongodbs_codes() {
     }
 }
 
-/// Texts compare as the collation has it, wherever they stand; patterns do not care.
+/// Strings compare as the collation has it, wherever they stand; patterns do not care.
 #[test]
 fn comparisons_follow_the_collation() {
     let ctx = ignoring_case();

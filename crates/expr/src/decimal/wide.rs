@@ -77,6 +77,24 @@ impl Wide {
         (quotient, rest)
     }
 
+    /// The whole part of the square root, and whether that is all of it; of a value from 10^60 to
+    /// below 10^74, so that the root and its neighbours fit.
+    pub(super) fn root(self) -> (u128, bool) {
+        let rough = (self.high as f64 * 2_f64.powi(128) + self.low as f64).sqrt();
+        let mut root = rough as u128;
+        // The guess has 15 digits, and each of Newton's steps doubles them.
+        for _ in 0..3 {
+            root = u128::midpoint(root, self.div_rem(root).0.low);
+        }
+        while Self::product(root, root) > self {
+            root -= 1;
+        }
+        while Self::product(root + 1, root + 1) <= self {
+            root += 1;
+        }
+        (root, Self::product(root, root) == self)
+    }
+
     /// Decimal digits; one for zero.
     pub(super) fn digits(self) -> u32 {
         if self.high == 0 {
@@ -84,6 +102,20 @@ impl Wide {
         }
         let (quotient, _) = self.div_rem(10_u128.pow(38));
         38 + quotient.digits()
+    }
+
+    /// Whether it is a multiple of `10^power`.
+    pub(super) fn ends_in_zeros(self, power: u32) -> bool {
+        let (mut value, mut left) = (self, power);
+        while left > 0 && value != Self::from(0) {
+            let step = left.min(37);
+            let (quotient, rest) = value.div_rem(10_u128.pow(step));
+            if rest != 0 {
+                return false;
+            }
+            (value, left) = (quotient, left - step);
+        }
+        true
     }
 
     /// Divided by `10^power`, rounded half to even.

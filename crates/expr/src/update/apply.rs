@@ -4,7 +4,7 @@
 
 use super::operation::{Effect, Operation};
 use super::tree::{FieldKey, Fields, Node, merge};
-use super::{Operators, Outcome, UpdateContext};
+use super::{Operators, UpdateContext, UpdateOutcome};
 use crate::path::array_index;
 use crate::raw::{self, Element, Writer};
 use crate::show;
@@ -24,7 +24,7 @@ pub(super) struct Place<'d> {
     pub(super) document: &'d RawDocument,
     /// Whether an upsert is being built.
     pub(super) is_insert: bool,
-    /// The order of texts.
+    /// The collation.
     pub(super) under: Option<&'d Collation>,
     path: Vec<String>,
 }
@@ -47,7 +47,7 @@ pub(super) fn apply(
     document: &RawDocument,
     ctx: &UpdateContext,
     is_insert: bool,
-) -> Result<Outcome> {
+) -> Result<UpdateOutcome> {
     for (source, destination) in &operators.renames {
         check_rename(document, source, destination)?;
     }
@@ -60,7 +60,7 @@ pub(super) fn apply(
     let open = walk.out.begin();
     let modified = walk.fields_of(&operators.tree.root, document)?;
     walk.out.end(open);
-    Ok(Outcome { document: walk.out.finish()?, modified })
+    Ok(UpdateOutcome { document: walk.out.finish()?, modified })
 }
 
 /// Neither end of a rename may be inside an array.

@@ -40,7 +40,7 @@ enum Task {
         place: Place,
     },
     /// What a running server does, a second at a time.
-    Stats(stats::Asked),
+    Stats(stats::StatsOptions),
 }
 
 #[derive(Args)]

@@ -7,10 +7,10 @@
 //! ahead fails, the walk reads again and reports what it meets.
 
 use crate::error::Result;
-use crate::merge::{Merge, Source};
+use crate::merge::{Merge, MergeSource};
 use crate::message::{Direction, Place};
 use crate::node::{Child, Node, reads};
-use crate::readers::{Pending, Readers};
+use crate::readers::{Pending, ReadPool};
 use crate::segment::{Ahead, Bounds, Pace, Reading, Segment, SegmentIter};
 use crate::tree::{State, Tree, memory};
 use cachetable::Entry;
@@ -106,7 +106,7 @@ impl Open {
 
     fn pace(&self) -> Pace {
         let paces = self.merge.sources().iter().map(|source| match source {
-            Source::Segment(iter) => iter.pace(),
+            MergeSource::Segment(iter) => iter.pace(),
             _ => Pace::default(),
         });
         paces.max().unwrap_or_default()
@@ -127,7 +127,7 @@ impl Open {
             let ahead = ahead.and_then(|at| upcoming.swap_remove(at).ahead.wait().ok());
             let mut iter =
                 SegmentIter::unopened(segment, bounds.clone(), self.direction, Reading::Cached)?;
-            iter.hasten(pace, ahead);
+            iter.expedite(pace, ahead);
             iters.push(Box::new(iter));
         }
         read_together(&mut iters, place, &tree.context().readers)?;
@@ -136,8 +136,8 @@ impl Open {
         }
         let merge = std::mem::replace(&mut self.merge, Merge::new(Vec::new(), self.direction));
         let mut sources = merge.into_sources();
-        sources.retain(|source| !matches!(source, Source::Segment(_)));
-        sources.extend(iters.into_iter().map(Source::Segment));
+        sources.retain(|source| !matches!(source, MergeSource::Segment(_)));
+        sources.extend(iters.into_iter().map(MergeSource::Segment));
         self.merge = Merge::new(sources, self.direction);
         self.bounds = bounds;
         Ok(())
@@ -180,7 +180,7 @@ fn child_at<'a>(
 fn read_together(
     iters: &mut [Box<SegmentIter>],
     place: Option<Place<'_>>,
-    readers: &Arc<Readers>,
+    readers: &Arc<ReadPool>,
 ) -> Result<()> {
     let mut missing = Vec::new();
     for (at, iter) in iters.iter_mut().enumerate() {

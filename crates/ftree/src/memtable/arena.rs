@@ -5,7 +5,7 @@
 //! is taken from the cache's bound before.
 //!
 //! Threads that bump one counter pass its cache line, and those of records side by side, to and fro.
-//! In a large arena each lane of threads takes a block of its own and small pieces out of that.
+//! In a large arena each stripe takes a block of its own and small pieces out of that.
 //!
 //! Chunks are not zeroed: an allocator zeroes a large one by giving its pages back to the kernel,
 //! which then maps and clears them again, one fault each.
@@ -21,15 +21,15 @@ use std::sync::Arc;
 const FIRST: usize = 2 << 10;
 const LARGEST: usize = 1 << 20;
 const ALIGN: usize = 16;
-/// What a lane takes at once, and the largest piece that is taken out of it.
+/// What a stripe takes at once, and the largest piece that is taken out of it.
 const BLOCK: usize = 16 << 10;
 const PIECE: usize = 2 << 10;
 /// Room for a block's own [`Chunk`] at its beginning.
 const BLOCK_HEAD: usize = 64;
-const BLOCK_LANES: usize = 8;
+const BLOCK_STRIPES: usize = 8;
 
-/// Each lane's block, a [`Chunk`] inside a chunk; null before its first piece.
-type Lanes = [Padded<AtomicPtr<Chunk>>; BLOCK_LANES];
+/// Each stripe's block, a [`Chunk`] inside a chunk; null before its first piece.
+type Stripes = [Padded<AtomicPtr<Chunk>>; BLOCK_STRIPES];
 
 struct Chunk {
     data: *mut u8,
@@ -40,7 +40,7 @@ struct Chunk {
 pub(super) struct Arena {
     current: AtomicPtr<Chunk>,
     /// Null while the arena is small.
-    lanes: AtomicPtr<Lanes>,
+    stripes: AtomicPtr<Stripes>,
     /// Every chunk, for freeing; the lock also serialises growing.
     chunks: Mutex<Chunks>,
     bytes: AtomicU64,
@@ -65,7 +65,7 @@ impl Arena {
         let memory = cache.reserve(Part::Memtables, beside);
         Self {
             current: AtomicPtr::new(std::ptr::null_mut()),
-            lanes: AtomicPtr::new(std::ptr::null_mut()),
+            stripes: AtomicPtr::new(std::ptr::null_mut()),
             chunks: Mutex::new(Chunks { all: Vec::new(), memory }),
             bytes: AtomicU64::new(beside),
             cache: Arc::clone(cache),
@@ -88,19 +88,19 @@ impl Arena {
     /// `size` bytes holding anything, aligned to 16, for as long as the arena lives.
     pub(super) fn allocate(&self, size: usize) -> *mut u8 {
         let size = size.next_multiple_of(ALIGN);
-        // SAFETY: null, or made by `add_lanes` in memory that lives as long as the arena.
-        match unsafe { self.lanes.load(Ordering::Acquire).as_ref() } {
-            Some(lanes) if size <= PIECE => {
-                self.allocate_in(&lanes[os::lane() % BLOCK_LANES], size)
+        // SAFETY: null, or made by `add_stripes` in memory that lives as long as the arena.
+        match unsafe { self.stripes.load(Ordering::Acquire).as_ref() } {
+            Some(stripes) if size <= PIECE => {
+                self.allocate_in(&stripes[os::stripe() % BLOCK_STRIPES], size)
             }
             _ => self.allocate_shared(size),
         }
     }
 
-    /// A piece of a lane's block, or of its next one.
-    fn allocate_in(&self, lane: &AtomicPtr<Chunk>, size: usize) -> *mut u8 {
+    /// A piece of a stripe's block, or of its next one.
+    fn allocate_in(&self, stripe: &AtomicPtr<Chunk>, size: usize) -> *mut u8 {
         loop {
-            let current = lane.load(Ordering::Acquire);
+            let current = stripe.load(Ordering::Acquire);
             if let Some(place) = take(current, size) {
                 return place;
             }
@@ -109,9 +109,9 @@ impl Arena {
             let used = AtomicUsize::new(BLOCK_HEAD);
             // SAFETY: `BLOCK` bytes that nobody else has, aligned to 16, begin with room for it.
             unsafe { block.write(Chunk { data: start, capacity: BLOCK, used }) };
-            // Where another thread of the lane was first, its block is used and ours is not.
+            // Where another thread of the stripe was first, its block is used and ours is not.
             let (release, acquire) = (Ordering::AcqRel, Ordering::Acquire);
-            let _first = lane.compare_exchange(current, block, release, acquire);
+            let _first = stripe.compare_exchange(current, block, release, acquire);
         }
     }
 
@@ -140,24 +140,24 @@ impl Arena {
         }
         let chunk = self.add(&mut chunks, usual.min(LARGEST).max(size));
         let place = take(chunk, size);
-        if usual >= LARGEST && self.lanes.load(Ordering::Relaxed).is_null() {
-            self.add_lanes(chunk);
+        if usual >= LARGEST && self.stripes.load(Ordering::Relaxed).is_null() {
+            self.add_stripes(chunk);
         }
         self.current.store(chunk, Ordering::Release);
         place
     }
 
-    /// Gives lanes their blocks from now on. In the chunk: idle dictionaries are many.
-    fn add_lanes(&self, chunk: *mut Chunk) {
-        let room = size_of::<Lanes>() + align_of::<Lanes>();
+    /// Gives stripes their blocks from now on. In the chunk: idle dictionaries are many.
+    fn add_stripes(&self, chunk: *mut Chunk) {
+        let room = size_of::<Stripes>() + align_of::<Stripes>();
         let Some(start) = take(chunk, room) else { return };
         // SAFETY: `room` bytes that nobody else has hold it wherever its alignment begins.
-        let lanes = unsafe {
-            let lanes: *mut Lanes = start.add(start.align_offset(align_of::<Lanes>())).cast();
-            lanes.write(std::array::from_fn(no_blocks));
-            lanes
+        let stripes = unsafe {
+            let stripes: *mut Stripes = start.add(start.align_offset(align_of::<Stripes>())).cast();
+            stripes.write(std::array::from_fn(no_blocks));
+            stripes
         };
-        self.lanes.store(lanes, Ordering::Release);
+        self.stripes.store(stripes, Ordering::Release);
     }
 
     fn add(&self, chunks: &mut Chunks, capacity: usize) -> *mut Chunk {
@@ -184,6 +184,7 @@ fn take(chunk: *mut Chunk, size: usize) -> Option<*mut u8> {
     if chunk.used.load(Ordering::Relaxed) + size > chunk.capacity {
         return None;
     }
+    debug_assert!(size.is_multiple_of(ALIGN), "what is handed out stays aligned");
     let at = chunk.used.fetch_add(size, Ordering::Relaxed);
     if at + size > chunk.capacity {
         return None;

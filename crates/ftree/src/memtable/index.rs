@@ -109,6 +109,7 @@ impl Index {
         let Some(mut newer) = (unsafe { newest.as_ref() }) else {
             slot.store(tagged(new, hash), Ordering::Release);
             totals.keys += 1;
+            debug_assert!(totals.keys < capacity(table), "a probe always ends at a free slot");
             return true;
         };
         if newer.ts() < record.ts() {
@@ -121,6 +122,7 @@ impl Index {
             match newer.older() {
                 Some(next) if next.ts() >= record.ts() => newer = next,
                 _ => {
+                    debug_assert!(newer.ts() > record.ts(), "versions stand newest first");
                     record.older.store(newer.older.load(Ordering::Acquire), Ordering::Relaxed);
                     newer.older.store(new, Ordering::Release);
                     return true;
@@ -163,6 +165,7 @@ fn slots<'a>(table: *mut Table) -> &'a [Slot] {
 }
 
 fn new_table(arena: &Arena, count: usize) -> *mut Table {
+    assert!(count.is_power_of_two(), "a mask needs a power of two");
     let table: *mut Table =
         arena.allocate_zeroed(size_of::<Table>() + count * size_of::<Slot>()).cast();
     // SAFETY: the arena gave zeroed room for the header and the slots behind it.

@@ -103,7 +103,7 @@ fn versions_of_one_key_keep_their_order() {
     );
 }
 
-/// What the drainer relies on: once sealed and quiet, nothing comes any more.
+/// What the drainer relies on: once sealed and quiescent, nothing comes any more.
 #[test]
 fn sealed_and_quiet_table_is_complete() {
     shuttle::check_random(
@@ -122,7 +122,7 @@ fn sealed_and_quiet_table_is_complete() {
                 let table = Arc::clone(&table);
                 thread::spawn(move || {
                     table.seal(1);
-                    while !table.quiet() {
+                    while !table.is_quiescent() {
                         thread::yield_now();
                     }
                     keys(MemIter::forward(table, None)).len()

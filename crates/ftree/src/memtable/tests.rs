@@ -73,7 +73,7 @@ fn sealed_table_refuses_and_becomes_quiet() {
     assert!(table.insert(b"a", table.hash(b"a"), 1, Message::Delete));
     table.seal(1);
     assert!(!table.insert(b"b", table.hash(b"b"), 2, Message::Delete));
-    assert!(table.quiet());
+    assert!(table.is_quiescent());
     assert_eq!(table.entries(), 1);
 }
 

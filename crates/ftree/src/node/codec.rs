@@ -15,12 +15,12 @@
 //! page each, so a checkpoint writes only nodes that changed. On disk: `docs/formats/node.md`.
 
 use super::parts::bounds_of;
-use super::{Attached, Child, MAX_FANOUT, Node, Parts, StoredNode};
+use super::{Attached, Child, Node, Parts, StoredNode};
 use crate::bytes::{Reader, put_bytes, put_varint};
 use crate::error::{Error, Result};
 use crate::format::{ChildFacts, NodeFacts, NodeSummary, RunFacts, SegmentFacts};
 use crate::home::Home;
-use crate::options::TreeOptions;
+use crate::options::{MAX_FANOUT, TreeOptions};
 use crate::segment::{Bounds, Descriptor, Role, Segment};
 use blockfile::{PageRef, SegmentId};
 use std::collections::BTreeMap;
@@ -32,7 +32,8 @@ const MAX_HEIGHT: u32 = 64;
 
 /// A node's bytes. Its child nodes must have been stored.
 pub(crate) fn encode(node: &Node, out: &mut Vec<u8>) {
-    let bounds = &node.bounds;
+    assert!((1..=MAX_HEIGHT).contains(&node.height), "a tree is at most 64 nodes high");
+    let (bounds, start) = (&node.bounds, out.len());
     out.push(VERSION);
     out.push(node.height as u8);
     out.push(u8::from(bounds.lower.is_some()) | u8::from(bounds.upper.is_some()) << 1);
@@ -67,6 +68,7 @@ pub(crate) fn encode(node: &Node, out: &mut Vec<u8>) {
             put_varint(out, *share);
         }
     }
+    debug_assert!(decode(&out[start..]).is_some(), "a node reads as it was written");
 }
 
 /// What a node's bytes say, before anything it names was read.

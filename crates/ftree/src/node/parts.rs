@@ -1,10 +1,10 @@
 //! A node being changed: opened, edited, and closed again as one or several nodes.
 
 use super::reads::Reads;
-use super::{Attached, Child, MAX_FANOUT, Node, Score};
+use super::{Attached, Child, Node, Score};
 use crate::home::Home;
 use crate::message::head;
-use crate::options::TreeOptions;
+use crate::options::{MAX_FANOUT, TreeOptions};
 use crate::segment::{Bounds, Segment};
 use cachetable::Part;
 use std::ops::Range;
@@ -36,6 +36,7 @@ impl Shares {
     /// The same over other children: the node may have been split or fused meanwhile. A child gets
     /// a share where the run may have keys of it.
     fn spread(&self, children: &[Bounds], run: &Segment) -> Box<[u64]> {
+        assert_eq!(self.places.len(), self.bytes.len(), "every place has its bytes");
         if self.places == children {
             return self.bytes.as_slice().into();
         }
@@ -131,6 +132,8 @@ impl Parts {
     /// until it is closed.
     pub(crate) fn replace(&mut self, old: Range<usize>, new: Vec<Child>, pivots: Vec<Arc<[u8]>>) {
         assert!(!new.is_empty() && pivots.len() + 1 == new.len(), "pivots separate children");
+        let there = old.start < old.end && old.end <= self.children.len();
+        assert!(there, "children that are replaced are there");
         let count = new.len();
         let inner = old.start..old.end - 1;
         self.pivots.splice(inner, pivots);
@@ -153,6 +156,8 @@ impl Parts {
 
     /// Puts nodes in the place of one child.
     pub(crate) fn replace_node(&mut self, child: usize, nodes: Vec<Arc<Node>>) {
+        let adjoin = |pair: &[Arc<Node>]| pair[0].bounds.upper == pair[1].bounds.lower;
+        debug_assert!(nodes.windows(2).all(adjoin), "the parts of a node are neighbours");
         let uppers = nodes.iter().take(nodes.len() - 1).map(|node| {
             node.bounds.upper.clone().expect("only the last of several nodes can be open above")
         });
@@ -184,11 +189,13 @@ impl Parts {
 
     /// Takes in the right neighbour, `pivot` between the two. Runs both have are one.
     pub(crate) fn fuse(&mut self, pivot: Arc<[u8]>, right: Self) {
+        assert_eq!(self.height, right.height, "nodes of one height are fused");
         let (left_width, right_width) = (self.children.len(), right.children.len());
         self.bounds.upper = right.bounds.upper;
         self.pivots.push(pivot);
         self.pivots.extend(right.pivots);
         self.children.extend(right.children);
+        assert_eq!(self.pivots.len() + 1, self.children.len(), "pivots separate children");
         for attached in &mut self.runs {
             let theirs = right.runs.iter().find(|theirs| theirs.run.id() == attached.run.id());
             let mut shares = attached.shares.to_vec();
@@ -230,6 +237,7 @@ impl Parts {
     }
 
     fn slice(&self, children: Range<usize>) -> Self {
+        assert!(children.start < children.end, "a node has at least one child");
         let first = self.child_bounds(children.start);
         let last = self.child_bounds(children.end - 1);
         let runs = self.runs.iter().map(|attached| Attached {
@@ -251,7 +259,11 @@ impl Parts {
     pub(super) fn close_one(mut self, options: &TreeOptions, home: &Home) -> Arc<Node> {
         assert!(self.children.len() <= MAX_FANOUT && self.pivots.len() + 1 == self.children.len());
         assert!(self.pivots.is_sorted_by(|left, right| left < right), "pivots ascend");
+        debug_assert!(self.children_fit(), "children lie one level below, each in its place");
+        let aged = self.runs.is_sorted_by(|newer, older| newer.sequence >= older.sequence);
+        debug_assert!(aged, "runs stand newest first");
         for attached in &mut self.runs {
+            assert_eq!(attached.shares.len(), self.children.len(), "a run has a share per child");
             attached.live = 0;
             for (child, share) in attached.shares.iter().enumerate() {
                 attached.live |= u64::from(*share > 0) << child;
@@ -274,7 +286,11 @@ impl Parts {
             buffered_below: buffered + below(|node| node.buffered_below),
             excess_below: below(|node| node.excess_below),
             garbage_below: self.children.iter().map(Child::garbage).sum(),
-            light_below: self.children.iter().map(Child::light).sum(),
+            lightly_compressed_below: self
+                .children
+                .iter()
+                .map(Child::lightly_compressed_bytes)
+                .sum(),
             bounds: self.bounds,
             pivots: self.pivots.into(),
             children: self.children.into(),
@@ -294,6 +310,15 @@ impl Parts {
         });
         node.score_below = below.max().unwrap_or_default().max(node.score);
         Arc::new(node)
+    }
+
+    fn children_fit(&self) -> bool {
+        self.children.iter().enumerate().all(|(at, child)| match child {
+            Child::Node(node) => {
+                node.height + 1 == self.height && node.bounds == self.child_bounds(at)
+            }
+            Child::Empty | Child::Leaf(_) => self.height == 1,
+        })
     }
 
     fn memory(&self) -> u64 {

@@ -201,6 +201,8 @@ impl SegmentBuilder {
     /// Writes what is left and makes the segment readable. The segment has at least one entry.
     pub(crate) fn finish(mut self) -> Result<Arc<Segment>> {
         assert!(self.content.entries > 0, "a segment has at least one entry");
+        assert!(self.content.keys <= self.content.entries, "a key has at least one entry");
+        assert!(self.content.min_ts <= self.content.max_ts, "timestamps lie between their bounds");
         self.finish_page()?;
         let mut raw = std::mem::take(&mut self.raw);
         self.index.finish(&mut raw);

@@ -152,7 +152,7 @@ impl SegmentIter {
     }
 
     /// Goes on at the pace of the walk it is a part of, with what was read ahead for it.
-    pub(crate) fn hasten(&mut self, pace: Pace, ahead: Option<Ahead>) {
+    pub(crate) fn expedite(&mut self, pace: Pace, ahead: Option<Ahead>) {
         self.pace = pace;
         self.ahead = ahead.unwrap_or_default();
     }

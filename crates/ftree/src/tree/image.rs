@@ -164,7 +164,7 @@ impl Tree {
             root,
             flushed_ts: header.flushed_ts,
             sequence: header.sequence,
-            settled: AtomicBool::new(false),
+            installed: AtomicBool::new(false),
         };
         Ok(Self::with_state(context, home, options, state))
     }

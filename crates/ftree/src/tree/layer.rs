@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::memtable::{MemIter, MemTable};
-use crate::merge::Source;
+use crate::merge::MergeSource;
 use crate::message::{Direction, Place};
 use crate::overlay::{Overlay, OverlayIter};
 use std::sync::Arc;
@@ -48,11 +48,15 @@ impl Layer {
     }
 
     /// Its entries from `place` on, in a direction. An overlay reads the disk.
-    pub(crate) fn source(&self, place: Option<Place<'_>>, direction: Direction) -> Result<Source> {
+    pub(crate) fn source(
+        &self,
+        place: Option<Place<'_>>,
+        direction: Direction,
+    ) -> Result<MergeSource> {
         Ok(match self {
             Layer::Table(table) => memory(Arc::clone(table), place, direction),
             Layer::Overlay(overlay) => {
-                Source::Overlay(Box::new(OverlayIter::new(overlay, place, direction)?))
+                MergeSource::Overlay(Box::new(OverlayIter::new(overlay, place, direction)?))
             }
         })
     }
@@ -63,8 +67,8 @@ pub(crate) fn memory(
     table: Arc<MemTable>,
     place: Option<Place<'_>>,
     direction: Direction,
-) -> Source {
-    Source::Memory(match direction {
+) -> MergeSource {
+    MergeSource::Memory(match direction {
         Direction::Forward => MemIter::forward(table, place),
         Direction::Backward => MemIter::backward(table, place),
     })

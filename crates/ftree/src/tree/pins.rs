@@ -1,13 +1,13 @@
 //! Where readers find the tree's current state, without meeting each other.
 //!
 //! A tree that is little used has one place for all threads, because idle trees are many. Used often it
-//! gets slots, one for each stripe of threads: each holds its own counted handle on the state, so that
+//! gets slots, one for each stripe: each holds its own counted handle on the state, so that
 //! threads in different slots share no cache line that anybody writes. Swapping the state writes every
 //! slot; a reader holds a slot's lock only to copy the handle.
 //!
 //! Slots are swapped one after the other, so for a moment threads see different states. That is
 //! right for reads as long as nothing is inserted that only the new state shows: writers wait
-//! until the new state is *settled*, in every slot.
+//! until the new state is *installed*, in every slot.
 //!
 //! Always true: `one` is locked while slots are made or swapped, and holds the newest state that any
 //! slot shows.
@@ -62,7 +62,7 @@ pub(super) struct Pins {
 
 impl Pins {
     pub(super) fn new(state: &Arc<State>, cache: &Arc<CacheTable>) -> Self {
-        state.settled.store(true, Ordering::Release);
+        state.installed.store(true, Ordering::Release);
         Self {
             one: RwLock::new(Arc::clone(state)),
             uses: AtomicU32::new(0),
@@ -74,7 +74,7 @@ impl Pins {
     /// The state as of now, for a read or an insert.
     pub(super) fn pin(&self) -> Pin {
         let Some((slots, _)) = self.slots.get() else { return self.pin_one() };
-        Pin::Slot(Arc::clone(&slots[os::lane() % SLOTS].0.read()))
+        Pin::Slot(Arc::clone(&slots[os::stripe() % SLOTS].0.read()))
     }
 
     fn pin_one(&self) -> Pin {
@@ -87,7 +87,7 @@ impl Pins {
     /// The state itself, to be kept: for cursors and images. Does not count as a use.
     pub(super) fn pin_state(&self) -> Arc<State> {
         match self.slots.get() {
-            Some((slots, _)) => Arc::clone(&slots[os::lane() % SLOTS].0.read().0),
+            Some((slots, _)) => Arc::clone(&slots[os::stripe() % SLOTS].0.read().0),
             None => Arc::clone(&self.one.read()),
         }
     }
@@ -114,7 +114,7 @@ impl Pins {
             // What the old state kept alive goes below, outside of every lock.
             *slot.0.write() = handle(state);
         }
-        state.settled.store(true, Ordering::Release);
+        state.installed.store(true, Ordering::Release);
         drop(one);
         drop(old);
     }

@@ -81,10 +81,13 @@ impl Tree {
                     flushed_ts = flushed_ts.max(layer.flushed_ts());
                 }
             }
+            assert!(sequence >= old.sequence, "runs only get younger");
+            assert!(flushed_ts >= old.flushed_ts, "what is flushed stays flushed");
+            assert!(sealed.len() <= old.sealed.len(), "work seals nothing");
             let active = Arc::clone(&old.active);
             // The active memtable stays, so inserts need not wait for the slots.
-            let settled = AtomicBool::new(true);
-            let state = State { active, sealed, root, flushed_ts, sequence, settled };
+            let installed = AtomicBool::new(true);
+            let state = State { active, sealed, root, flushed_ts, sequence, installed };
             self.pins.publish(&Arc::new(state));
             old
         };

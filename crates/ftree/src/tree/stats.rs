@@ -23,9 +23,9 @@ pub struct Debt {
     pub excess_bytes: u64,
     /// Entries in leaves, hidden or deleted, that idle work drops once no snapshot needs them.
     pub garbage_entries: u64,
-    /// Bytes of leaves that were compressed in haste; [`Effort::Quiet`](super::Effort::Quiet) work
-    /// writes them anew.
-    pub light_bytes: u64,
+    /// Bytes of lightly compressed leaves; [`Effort::Quiet`](super::Effort::Quiet) work
+    /// rewrites them.
+    pub lightly_compressed_bytes: u64,
     /// Reads have paid for a flush: [`Effort::Wanted`](super::Effort::Wanted) finds it.
     pub wanted: bool,
     /// How urgent the most urgent work on disk is: 1000 and above is needed, 0 is none.
@@ -130,7 +130,7 @@ impl Tree {
             buffered_bytes: state.root.buffered_below,
             excess_bytes: state.root.excess_below,
             garbage_entries: state.root.garbage_below,
-            light_bytes: state.root.light_below,
+            lightly_compressed_bytes: state.root.lightly_compressed_below,
             wanted: self.home.wanted.load(Ordering::Relaxed),
             urgency: state.root.score_below.0,
         }

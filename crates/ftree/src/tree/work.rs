@@ -30,7 +30,7 @@ use crate::message::Visibility;
 use crate::segment::Segment;
 use claims::Claim;
 use plan::{Chosen, Plan};
-use rewrite::Anew;
+use rewrite::LargeRewrite;
 use std::sync::Arc;
 
 /// How much a call of [`Tree::work`] is willing to do.
@@ -39,13 +39,13 @@ pub enum Effort {
     /// Only what is over its budget.
     Needed,
     /// The same, and no merge beside as many as may be under way
-    /// ([`Merges`](crate::Merges)).
+    /// ([`MergeLimiter`](crate::MergeLimiter)).
     Paced,
     /// Only what reads have asked for ([`Debt::wanted`](super::Debt::wanted)).
     Wanted,
     /// Anything that makes reads cheaper: the cleaner.
     Idle,
-    /// The same where nobody has written for a while: also leaves that were compressed in haste.
+    /// The same where nobody has written for a while: also lightly compressed leaves.
     Quiet,
 }
 
@@ -57,7 +57,7 @@ pub enum Progress {
     /// Other threads are at all there is to do, or an insert into a sealed memtable is ending.
     Busy,
     /// There is nothing to do but merges, and as many as may be are under way.
-    PutOff,
+    Deferred,
     /// One unit is done.
     Done(Work),
 }
@@ -73,7 +73,7 @@ pub enum Work {
     Flush,
     /// Two neighbours became one.
     Fuse,
-    /// Leaves were written anew, or a node took on the tree's new shape.
+    /// Leaves were rewritten, or a node took on the tree's new shape.
     Rewrite,
 }
 
@@ -86,7 +86,7 @@ impl Tree {
         let (plan, claim) = match self.choose(visibility.oldest(), effort) {
             Chosen::Unit(plan, claim) => (plan, claim),
             Chosen::Busy => return Ok(Progress::Busy),
-            Chosen::PutOff => return Ok(Progress::PutOff),
+            Chosen::Deferred => return Ok(Progress::Deferred),
             Chosen::Nothing => return Ok(Progress::Idle),
         };
         let mut unit = Unit::new(self, visibility, claim);
@@ -110,16 +110,16 @@ impl Tree {
     /// go on, and what is damaged is left as it is, to be read as far as it can be.
     fn blame(&self, plan: &Plan, failed: Option<&Area>, error: &Error) {
         let Some(segment) = error.damaged_segment() else { return };
-        let mut desk = self.claims.desk();
+        let mut claims = self.claims.table();
         match plan {
             Plan::Merge { node, newest } => {
                 let merged = runs::ids(&node.runs[..*newest]);
                 let known = merged.contains(&segment);
-                desk.condemn_runs(if known { vec![segment] } else { merged }, error);
+                claims.condemn_runs(if known { vec![segment] } else { merged }, error);
             }
             _ => {
                 if let Some(area) = failed {
-                    desk.condemn(area.clone(), error);
+                    claims.condemn(area.clone(), error);
                 }
             }
         }
@@ -127,7 +127,7 @@ impl Tree {
 
     /// What background work has found damaged since the tree was opened, and leaves alone.
     pub fn damage(&self) -> Vec<String> {
-        self.claims.desk().damage()
+        self.claims.table().damage()
     }
 
     fn count_unit(&self, plan: &Plan, work: Work) {
@@ -153,9 +153,9 @@ struct Unit<'a> {
     failed: Option<Area>,
     /// What a drain leaves of its layer.
     rest: Option<Layer>,
-    /// Leaves are written anew also where they could stay.
-    anew: Option<Anew>,
-    /// Leaves that were written anew since the last publish.
+    /// Leaves are rewritten also where they could stay.
+    large_rewrite: Option<LargeRewrite>,
+    /// Leaves that were rewritten since the last publish.
     replaced: Vec<Arc<Segment>>,
     claim: Claim<'a>,
 }
@@ -168,7 +168,7 @@ impl<'a> Unit<'a> {
             edits: Vec::new(),
             failed: None,
             rest: None,
-            anew: None,
+            large_rewrite: None,
             replaced: Vec::new(),
             claim,
         }
@@ -202,7 +202,7 @@ impl<'a> Unit<'a> {
                 Ok(if children.len() > 1 { Work::Fuse } else { Work::Flush })
             }
             Plan::Close { area } => {
-                // Whatever is edited is closed anew.
+                // Whatever is edited is closed again.
                 self.edits.push(Edit::Flushed { area: area.clone(), runs: Vec::new() });
                 Ok(Work::Rewrite)
             }

@@ -8,7 +8,7 @@ use expr::update::{PipelineUpdate, UpdateContext};
 use expr::{Filter, Projection, SortPattern, Update};
 
 /// `{d: document, f: filter, u: update, af: array filters, p: projection, s: sort}`: each is parsed,
-/// and what parses is applied to the document. Results must be documents the door lets through.
+/// and what parses is applied to the document. Results must be documents that the server accepts.
 pub(super) const LANGUAGE: Target = Target {
     name: "language",
     corpus: || {

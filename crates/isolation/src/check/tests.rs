@@ -28,7 +28,7 @@ fn together(all: &[&[Op]]) -> Vec<Txn> {
         client: client as u32,
         begin: 0,
         end: 100,
-        outcome: Outcome::Committed,
+        outcome: TxnOutcome::Committed,
         ops: ops.to_vec(),
     };
     all.iter().enumerate().map(txn).collect()
@@ -63,7 +63,7 @@ fn transaction_that_misses_its_own_write_is_internal() {
 #[test]
 fn aborted_and_intermediate_and_invented_values_are_found() {
     let mut aborted = together(&[&[append(1, 1)], &[list(1, &[1])]]);
-    aborted[0].outcome = Outcome::Aborted;
+    aborted[0].outcome = TxnOutcome::Aborted;
     assert_eq!(kinds(&aborted), [Anomaly::AbortedRead]);
     let between = together(&[&[write(1, 1), write(1, 2)], &[register(1, Some(1))]]);
     assert!(kinds(&between).contains(&Anomaly::IntermediateRead));
@@ -138,14 +138,14 @@ fn acknowledged_write_that_a_later_reader_misses_is_found() {
     history[1].end = 300;
     assert_eq!(kinds(&history), [Anomaly::ReadSkew]);
     // Who heard nothing may have been too early, or never.
-    history[0].outcome = Outcome::Unknown;
+    history[0].outcome = TxnOutcome::Unknown;
     assert!(kinds(&history).is_empty());
 }
 
 #[test]
 fn unknown_transaction_counts_once_it_was_seen() {
     let mut history = together(&[&[append(1, 1), append(2, 1)], &[list(1, &[1]), list(2, &[])]]);
-    history[0].outcome = Outcome::Unknown;
+    history[0].outcome = TxnOutcome::Unknown;
     assert_eq!(kinds(&history), [Anomaly::ReadSkew]);
 }
 
@@ -209,7 +209,7 @@ fn simulate(seed: u64, level: Level, fault: Fault) -> Vec<Txn> {
                 client: client as u32,
                 begin: clock,
                 end: u64::MAX,
-                outcome: Outcome::Unknown,
+                outcome: TxnOutcome::Unknown,
                 ops: Vec::new(),
             };
             let left = random.random_range(1..5);
@@ -253,7 +253,7 @@ fn simulate(seed: u64, level: Level, fault: Fault) -> Vec<Txn> {
             }
         }
         current.txn.end = clock;
-        current.txn.outcome = if aborts { Outcome::Aborted } else { Outcome::Committed };
+        current.txn.outcome = if aborts { TxnOutcome::Aborted } else { TxnOutcome::Committed };
         history.push(current.txn);
     }
     history

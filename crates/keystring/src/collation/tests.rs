@@ -11,7 +11,7 @@ fn collation(locale: &str, bend: impl FnOnce(&mut CollationRequest)) -> Collatio
     Collation::new(&request).unwrap()
 }
 
-/// The texts ascend strictly, as compared and as keys.
+/// The strings ascend strictly, as compared and as keys.
 fn ascending(collation: &Collation, texts: &[&str]) {
     for pair in texts.windows(2) {
         let (a, b) = (pair[0], pair[1]);

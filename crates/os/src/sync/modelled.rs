@@ -1,4 +1,4 @@
-//! The same names over shuttle's scheduler, with as much of their interfaces as the house uses.
+//! The same names over shuttle's scheduler, with as much of their interfaces as the workspace uses.
 //!
 //! Always true: an atomic has the size and the bit patterns of the standard library's, so that
 //! zeroed memory is a valid one; a wait with a timeout may time out at any moment, for shuttle

@@ -5,14 +5,14 @@
 
 mod granularity;
 
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::parse::PipelineContext;
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::spill::{Spool, SpoolSource};
 use crate::stage::group::key_bytes;
 use crate::stage::shorthand::{check_group_by, read_output};
 use crate::stage::sort::{Sort, SortSource};
-use crate::stage::{Run, Stage, check_document_size, object};
+use crate::stage::{PipelineStage, Run, check_document_size, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Error, Result};
 use expr::accumulator::{Accumulator, AccumulatorSpec};
@@ -43,7 +43,7 @@ impl BucketAuto {
     }
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let spec = object(value, |kind| {
         Error::location(
             40240,
@@ -89,7 +89,13 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
     };
     let group_by = Expression::parse(group_by, &ctx.parse.names)?.optimize();
     let source = value.into();
-    Ok(Stage::BucketAuto(Arc::new(BucketAuto { source, group_by, buckets, fields, granularity })))
+    Ok(PipelineStage::BucketAuto(Arc::new(BucketAuto {
+        source,
+        group_by,
+        buckets,
+        fields,
+        granularity,
+    })))
 }
 
 /// Wraps every document as `{k: groupBy value, d: document}` so that it can be sorted by `k`.
@@ -98,7 +104,7 @@ struct Keyed {
     stage: Arc<BucketAuto>,
 }
 
-impl Source for Keyed {
+impl DocumentSource for Keyed {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         let Some(document) = self.run.input.next()? else { return Ok(None) };
         let key = self.stage.group_by.evaluate(&document, &self.run.variables)?;
@@ -184,7 +190,7 @@ impl Buckets {
         let mut last_key = Vec::new();
         let mut max = min.clone();
         let (mut taken, mut current) = (0, Some(first));
-        let mut held = Held::within(usize::MAX);
+        let mut held = StageMemory::within(usize::MAX);
         while let Some(wrapped) = current.take() {
             let key = key_bytes(key_of(&wrapped)?, variables.collation(), Vec::new())?;
             if taken >= wanted
@@ -252,7 +258,7 @@ fn rounded_up(series: &Granularity, max: RawBsonRef<'_>, next: Option<f64>) -> R
     })
 }
 
-impl Source for BucketAutoSource {
+impl DocumentSource for BucketAutoSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         self.open()?;
         match &mut self.buckets {

@@ -4,12 +4,12 @@
 //! partition has bounds of its own). Each partition remembers its next point on the grid; when a
 //! document arrives, the points before it are made.
 
-use crate::memory::Held;
-use crate::source::Source;
+use crate::memory::StageMemory;
+use crate::source::DocumentSource;
 use crate::stage::group::key_bytes;
 use crate::stage::sort::{Sort, SortSource};
 use crate::stage::window::{missing, unknown, wrong_type};
-use crate::stage::{Run, Stage, object};
+use crate::stage::{PipelineStage, Run, object};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Bson, DateTime, Document};
 use errors::{Error, Result};
@@ -109,7 +109,7 @@ impl Densify {
     }
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<PipelineStage> {
     let spec = object(value, |kind| {
         Error::location(
             5733200,
@@ -146,7 +146,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Stage> {
         };
     let step = read_step(step, unit)?;
     let bounds = read_bounds(bounds, unit, !partitions.is_empty())?;
-    Ok(Stage::Densify(Arc::new(Densify {
+    Ok(PipelineStage::Densify(Arc::new(Densify {
         source: value.into(),
         field: field.to_owned(),
         value: Expression::field(field)?,
@@ -276,7 +276,7 @@ pub(crate) struct DensifySource {
     places: KeyMap<Vec<u8>, usize>,
     tracks: Vec<Track>,
     bytes: usize,
-    held: Held,
+    held: StageMemory,
     /// A document that waits until the points before it are made: its track and its point.
     waiting: Option<(RawDocumentBuf, usize, Point)>,
     /// The least and the greatest value seen.
@@ -298,7 +298,7 @@ impl DensifySource {
         let Run { input, env, variables } = run;
         let inner = Run { input, env: Arc::clone(&env), variables: Arc::clone(&variables) };
         let sorted = SortSource::new(inner, Arc::new(Sort { pattern, limit: None }));
-        let held = Held::within(env.options().memory_limit_bytes);
+        let held = StageMemory::within(env.options().memory_limit_bytes);
         Self {
             run: Run { input: Box::new(sorted), env, variables },
             stage,
@@ -446,7 +446,7 @@ impl DensifySource {
     }
 }
 
-impl Source for DensifySource {
+impl DocumentSource for DensifySource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         loop {
             if let Some(at) = self.finishing {

@@ -1,17 +1,17 @@
 //! `$documents`: documents written in the pipeline itself.
 
 use crate::parse::PipelineContext;
-use crate::source::{Source, VecSource};
-use crate::stage::{Computed, Stage};
+use crate::source::{DocumentSource, VecSource};
+use crate::stage::{Computed, PipelineStage};
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
 use errors::{Error, Result};
 use expr::agg::Variables;
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
-    Ok(Stage::Documents(Computed::parse(value, ctx)?))
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
+    Ok(PipelineStage::Documents(Computed::parse(value, ctx)?))
 }
 
-pub(crate) fn source(list: &Computed, variables: &Variables) -> Result<Box<dyn Source>> {
+pub(crate) fn source(list: &Computed, variables: &Variables) -> Result<Box<dyn DocumentSource>> {
     const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
     let refuse = |what: &str| {
         Error::location(5858203, format!("error during evaluation of $documents: {what}"))

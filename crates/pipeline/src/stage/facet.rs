@@ -5,9 +5,9 @@
 
 use crate::Pipeline;
 use crate::parse::{Inside, PipelineContext};
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::spill::{Spool, SpoolSource};
-use crate::stage::{Run, Stage, check_document_size};
+use crate::stage::{PipelineStage, Run, check_document_size};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::raw::Writer;
@@ -22,7 +22,7 @@ pub struct Facet {
     pub pipelines: Vec<(String, Pipeline)>,
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let spec = match value {
         RawBsonRef::Document(spec) if !spec.is_empty() => spec,
         other => {
@@ -54,7 +54,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
         let pipeline = Pipeline::parse(stages, &inner)?.optimize();
         pipelines.push((name.to_owned(), pipeline));
     }
-    Ok(Stage::Facet(Arc::new(Facet { source: value.into(), pipelines })))
+    Ok(PipelineStage::Facet(Arc::new(Facet { source: value.into(), pipelines })))
 }
 
 fn check_name(name: &str) -> Result<()> {
@@ -85,7 +85,7 @@ impl FacetSource {
     }
 }
 
-impl Source for FacetSource {
+impl DocumentSource for FacetSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if std::mem::replace(&mut self.done, true) {
             return Ok(None);

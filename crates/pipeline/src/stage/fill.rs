@@ -3,7 +3,7 @@
 
 use crate::parse::PipelineContext;
 use crate::stage::window::{missing, unknown, window_stage, wrong_type};
-use crate::stage::{Stage, object, transform};
+use crate::stage::{PipelineStage, object, transform};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Error, Result};
 use expr::agg::parse_fields;
@@ -12,7 +12,7 @@ use expr::raw::{self, Writer};
 pub(crate) fn parse(
     value: RawBsonRef<'_>,
     ctx: &PipelineContext,
-    stages: &mut Vec<Stage>,
+    stages: &mut Vec<PipelineStage>,
 ) -> Result<()> {
     let spec = object(value, |kind| {
         Error::failed_to_parse(format!(

@@ -3,7 +3,7 @@
 //! The stage is parsed here and answered by whoever has the collection's indexes.
 
 use crate::parse::{Pipeline, PipelineContext};
-use crate::stage::{Stage, object};
+use crate::stage::{PipelineStage, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::Filter;
@@ -50,7 +50,7 @@ fn text(name: &str, value: RawBsonRef<'_>, code: i32) -> Result<String> {
     }
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let spec = object(value, |kind| {
         Error::location(
             10065,
@@ -153,20 +153,20 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
             "$geoNear requires constant expressions for near, minDistance and maxDistance",
         ));
     }
-    Ok(Stage::GeoNear(Arc::new(stage)))
+    Ok(PipelineStage::GeoNear(Arc::new(stage)))
 }
 
 impl GeoNear {
     /// Whether the stages after this one ask for what it has measured. If so they leave it out of
     /// what they yield, at the end of them or before they write.
-    pub fn is_asked(rest: &mut Vec<Stage>, ctx: &PipelineContext) -> Result<bool> {
+    pub fn is_asked(rest: &mut Vec<PipelineStage>, ctx: &PipelineContext) -> Result<bool> {
         if !crate::optimize::read_one_of(rest, &MEASURED) {
             return Ok(false);
         }
         let names = expr::raw::array(MEASURED.map(RawBsonRef::String));
         let unset = expr::raw::document_of("$unset", names.as_raw_bson_ref());
         let unset = Pipeline::parse_documents(&[&unset], ctx)?.into_stages();
-        let writes = matches!(rest.last(), Some(Stage::Out(_) | Stage::Merge(_)));
+        let writes = matches!(rest.last(), Some(PipelineStage::Out(_) | PipelineStage::Merge(_)));
         let end = rest.len() - usize::from(writes);
         rest.splice(end..end, unset);
         Ok(true)

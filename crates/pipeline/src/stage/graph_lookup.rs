@@ -5,13 +5,13 @@
 
 use crate::Pipeline;
 use crate::env::{LookupHint, Namespace};
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::parse::PipelineContext;
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::stage::group::key_bytes;
 use crate::stage::lookup::{foreign_keys, local_values};
 use crate::stage::unwind::set_path;
-use crate::stage::{Run, Stage, check_document_size, object};
+use crate::stage::{PipelineStage, Run, check_document_size, object};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::Path;
@@ -39,7 +39,7 @@ pub struct GraphLookup {
     restrict: Option<Filter>,
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let spec = object(value, |kind| {
         Error::failed_to_parse(format!(
             "the $graphLookup stage specification must be an object, but found {kind}"
@@ -98,7 +98,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
             ));
         }
     };
-    Ok(Stage::GraphLookup(Arc::new(GraphLookup {
+    Ok(PipelineStage::GraphLookup(Arc::new(GraphLookup {
         source: value.into(),
         from: Namespace::new(&ctx.database, from),
         as_path: split_path(&as_name)?,
@@ -151,7 +151,7 @@ enum Searched {
 struct Nodes {
     documents: Vec<RawDocumentBuf>,
     places: KeyMap<Vec<u8>, Vec<usize>>,
-    held: Held,
+    held: StageMemory,
 }
 
 impl GraphLookupSource {
@@ -167,7 +167,7 @@ impl GraphLookupSource {
         {
             return Ok(None);
         }
-        let held = Held::within(env.options().memory_limit_bytes);
+        let held = StageMemory::within(env.options().memory_limit_bytes);
         let path = [Path::new(&lookup.connect_to)];
         let pipeline = Pipeline::from_stages(self.restriction());
         let mut source = env.aggregate(&lookup.from, &pipeline, variables)?;
@@ -191,15 +191,19 @@ impl GraphLookupSource {
         Ok(Some(nodes))
     }
 
-    fn restriction(&self) -> Vec<Stage> {
-        self.lookup.restrict.iter().map(|filter| Stage::Match(Arc::new(filter.clone()))).collect()
+    fn restriction(&self) -> Vec<PipelineStage> {
+        self.lookup
+            .restrict
+            .iter()
+            .map(|filter| PipelineStage::Match(Arc::new(filter.clone())))
+            .collect()
     }
 
     /// All documents whose `connectToField` is one of these.
     fn neighbours(
         &mut self,
         frontier: Vec<RawBson>,
-        held: &mut Held,
+        held: &mut StageMemory,
     ) -> Result<Vec<RawDocumentBuf>> {
         if matches!(self.nodes, Searched::Undecided) {
             self.nodes = self
@@ -224,7 +228,7 @@ impl GraphLookupSource {
             Predicate::In(InSet::new(frontier, Vec::new(), self.run.variables.collation())?);
         let leaf = Leaf { path: Path::new(&self.lookup.connect_to), predicate };
         let filter = Filter::new(Node::Leaf(leaf), Arc::clone(&self.run.variables));
-        let mut stages = vec![Stage::Match(Arc::new(filter))];
+        let mut stages = vec![PipelineStage::Match(Arc::new(filter))];
         stages.extend(self.restriction());
         let pipeline = Pipeline::from_stages(stages);
         let Run { env, variables, .. } = &self.run;
@@ -254,7 +258,7 @@ impl GraphLookupSource {
         let mut asked: KeySet<Vec<u8>> = KeySet::default();
         let mut visited: KeySet<Vec<u8>> = KeySet::default();
         let mut result = RawArrayBuf::new();
-        let mut held = Held::within(limit);
+        let mut held = StageMemory::within(limit);
         let mut bytes = 0;
         for depth in 0_u64.. {
             self.run.env.check_interrupt()?;
@@ -273,7 +277,7 @@ impl GraphLookupSource {
                 break;
             }
             frontier = Vec::new();
-            let mut passing = Held::within(limit);
+            let mut passing = StageMemory::within(limit);
             for found in self.neighbours(fresh, &mut passing)? {
                 let id = found.get("_id")?.unwrap_or(RawBsonRef::Null);
                 let id = key_bytes(id, None, Vec::new())?;
@@ -302,7 +306,7 @@ impl GraphLookupSource {
     }
 }
 
-impl Source for GraphLookupSource {
+impl DocumentSource for GraphLookupSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         let Some(document) = self.run.input.next()? else { return Ok(None) };
         let found = self.search(&document)?;

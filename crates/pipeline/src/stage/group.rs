@@ -4,11 +4,11 @@
 //! In memory, groups come out in the order they were first seen; spilled, in key order. MongoDB
 //! promises neither.
 
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::parse::PipelineContext;
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::spill::{Merged, Record, Runs, document_from};
-use crate::stage::{Run, Stage, check_document_size, object};
+use crate::stage::{PipelineStage, Run, check_document_size, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::accumulator::{Accumulator, AccumulatorSpec};
@@ -29,7 +29,7 @@ pub struct Group {
     pub spec: RawBson,
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let spec = object(value, |_| {
         Error::location(15947, "a group's fields must be specified in an object")
     })?;
@@ -50,7 +50,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
     }
     let id =
         id.ok_or_else(|| Error::location(15955, "a group specification must include an _id"))?;
-    Ok(Stage::Group(Arc::new(Group { id, fields, spec: value.into() })))
+    Ok(PipelineStage::Group(Arc::new(Group { id, fields, spec: value.into() })))
 }
 
 /// One `name: {$accumulator: …}`.
@@ -87,7 +87,7 @@ pub(crate) fn parse_field(
     }
 }
 
-/// The bytes that tell groups apart: values equal in an order of texts, equal bytes.
+/// The bytes that tell groups apart: values equal in a collation, equal bytes.
 pub(crate) fn key_bytes(
     value: RawBsonRef<'_>,
     under: Option<&Collation>,
@@ -159,7 +159,7 @@ pub(crate) struct GroupSource {
     run: Run,
     group: Arc<Group>,
     state: State,
-    held: Held,
+    held: StageMemory,
 }
 
 enum State {
@@ -184,7 +184,7 @@ impl Table {
 
 impl GroupSource {
     pub(crate) fn new(run: Run, group: Arc<Group>) -> Self {
-        let held = Held::within(run.env.options().memory_limit_bytes);
+        let held = StageMemory::within(run.env.options().memory_limit_bytes);
         Self { run, group, state: State::Waiting, held }
     }
 
@@ -304,7 +304,7 @@ fn spill(runs: &mut Runs, table: &mut Table) -> Result<()> {
     )
 }
 
-impl Source for GroupSource {
+impl DocumentSource for GroupSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if matches!(self.state, State::Waiting) {
             self.state = self.gather()?;

@@ -1,7 +1,7 @@
 //! `$limit` and `$skip`.
 
-use crate::source::{EmptySource, Source};
-use crate::stage::{Run, Stage};
+use crate::source::{DocumentSource, EmptySource};
+use crate::stage::{PipelineStage, Run};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::number::Number;
@@ -28,19 +28,19 @@ fn count(value: RawBsonRef<'_>, name: &str, code: i32) -> Result<u64> {
     u64::try_from(whole).map_err(|_| refuse("Expected a non-negative number in"))
 }
 
-pub(crate) fn parse_limit(value: RawBsonRef<'_>) -> Result<Stage> {
+pub(crate) fn parse_limit(value: RawBsonRef<'_>) -> Result<PipelineStage> {
     match count(value, "$limit", 5107201)? {
         0 => Err(Error::location(15958, "the limit must be positive")),
-        limit => Ok(Stage::Limit(limit)),
+        limit => Ok(PipelineStage::Limit(limit)),
     }
 }
 
-pub(crate) fn parse_skip(value: RawBsonRef<'_>) -> Result<Stage> {
-    count(value, "$skip", 5107200).map(Stage::Skip)
+pub(crate) fn parse_skip(value: RawBsonRef<'_>) -> Result<PipelineStage> {
+    count(value, "$skip", 5107200).map(PipelineStage::Skip)
 }
 
 pub(crate) struct LimitSource {
-    input: Box<dyn Source>,
+    input: Box<dyn DocumentSource>,
     left: u64,
 }
 
@@ -50,7 +50,7 @@ impl LimitSource {
     }
 }
 
-impl Source for LimitSource {
+impl DocumentSource for LimitSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if self.left == 0 {
             return Ok(None);
@@ -81,7 +81,7 @@ impl SkipSource {
     }
 }
 
-impl Source for SkipSource {
+impl DocumentSource for SkipSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         while self.left > 0 {
             if self.left.is_multiple_of(128) {

@@ -11,11 +11,11 @@ mod table;
 
 use crate::Pipeline;
 use crate::env::{LookupHint, Namespace};
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::parse::{Inside, PipelineContext};
-use crate::source::{EmptySource, SharedSource, Source};
+use crate::source::{DocumentSource, EmptySource, SharedSource};
 use crate::stage::unwind::{Unwind, set_path};
-use crate::stage::{Run, Stage, check_document_size};
+use crate::stage::{PipelineStage, Run, check_document_size};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Error, Result};
 use expr::agg::{Expression, VarId, Variables, parse_fields, split_path};
@@ -59,7 +59,7 @@ impl Lookup {
     }
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let RawBsonRef::Document(spec) = value else {
         return Err(Error::failed_to_parse(format!(
             "the $lookup stage specification must be an object, but found {}",
@@ -119,7 +119,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
         ));
     }
     let ids: Vec<VarId> = lets.iter().map(|(id, _)| *id).collect();
-    Ok(Stage::Lookup(Arc::new(Lookup {
+    Ok(PipelineStage::Lookup(Arc::new(Lookup {
         source: value.into(),
         correlation: find_correlation(&pipeline, &ids),
         uncorrelated: equality.is_none()
@@ -185,7 +185,7 @@ fn read_lets(
 
 /// Finds a leading equality between something of the foreign document and something of the outer.
 fn find_correlation(pipeline: &Pipeline, lets: &[VarId]) -> Option<(Expression, Expression)> {
-    let Some(Stage::Match(filter)) = pipeline.stages().first() else { return None };
+    let Some(PipelineStage::Match(filter)) = pipeline.stages().first() else { return None };
     let parts = match filter.root() {
         Node::And(parts) => parts.as_slice(),
         node => std::slice::from_ref(node),
@@ -226,7 +226,7 @@ pub(crate) struct LookupSource {
     lookup: Arc<Lookup>,
     strategy: Strategy,
     /// The outer document whose matches are being unwound, the matches and the next index.
-    open: Option<(RawDocumentBuf, Box<dyn Source>, i64)>,
+    open: Option<(RawDocumentBuf, Box<dyn DocumentSource>, i64)>,
 }
 
 enum Strategy {
@@ -234,7 +234,7 @@ enum Strategy {
     /// The whole result, the same for every document.
     Cached {
         documents: Arc<[RawDocumentBuf]>,
-        _held: Held,
+        _held: StageMemory,
     },
     Table(Arc<Table>),
     /// Ask per document.
@@ -253,7 +253,7 @@ impl LookupSource {
         if lookup.uncorrelated {
             let mut source = self.open_pipeline(&lookup.pipeline, variables)?;
             // Without room for it the pipeline runs for each document.
-            let mut held = Held::within(env.options().memory_limit_bytes);
+            let mut held = StageMemory::within(env.options().memory_limit_bytes);
             let (mut documents, mut bytes) = (Vec::new(), 0);
             while let Some(document) = source.next()? {
                 bytes += document.as_bytes().len() + 64;
@@ -286,7 +286,7 @@ impl LookupSource {
         &self,
         pipeline: &Pipeline,
         variables: &Arc<Variables>,
-    ) -> Result<Box<dyn Source>> {
+    ) -> Result<Box<dyn DocumentSource>> {
         match &self.lookup.from {
             Some(from) => self.run.env.aggregate(from, pipeline, variables),
             None => pipeline.execute(Box::new(EmptySource), &self.run.env, variables),
@@ -294,7 +294,7 @@ impl LookupSource {
     }
 
     /// The matches of one outer document.
-    fn matches(&mut self, document: &RawDocument) -> Result<Box<dyn Source>> {
+    fn matches(&mut self, document: &RawDocument) -> Result<Box<dyn DocumentSource>> {
         if matches!(self.strategy, Strategy::Undecided) {
             self.decide()?;
         }
@@ -319,7 +319,7 @@ impl LookupSource {
             Strategy::PerDocument | Strategy::Undecided => {
                 let mut stages = Vec::new();
                 if let Some(filter) = leading_filter(&lookup, document, &variables)? {
-                    stages.push(Stage::Match(Arc::new(filter)));
+                    stages.push(PipelineStage::Match(Arc::new(filter)));
                 }
                 if stages.is_empty() {
                     return self.open_pipeline(&lookup.pipeline, &variables);
@@ -375,7 +375,7 @@ fn with_index(
     }
 }
 
-impl Source for LookupSource {
+impl DocumentSource for LookupSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if let Some(unwind) = self.lookup.unwind.clone() {
             return self.next_unwound(&unwind);

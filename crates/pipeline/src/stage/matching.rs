@@ -1,14 +1,14 @@
 //! `$match`.
 
 use crate::parse::PipelineContext;
-use crate::source::Source;
-use crate::stage::{Run, Stage};
+use crate::source::DocumentSource;
+use crate::stage::{PipelineStage, Run};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::Filter;
 use std::sync::Arc;
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let RawBsonRef::Document(filter) = value else {
         return Err(Error::location(15959, "the match filter must be an expression in an object"));
     };
@@ -16,7 +16,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
     if filter.uses_where() {
         return Err(Error::bad_value("$where is not allowed in this context"));
     }
-    Ok(Stage::Match(Arc::new(filter)))
+    Ok(PipelineStage::Match(Arc::new(filter)))
 }
 
 pub(crate) struct MatchSource {
@@ -31,7 +31,7 @@ impl MatchSource {
     }
 }
 
-impl Source for MatchSource {
+impl DocumentSource for MatchSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         while let Some(document) = self.run.input.next()? {
             if self.filter.matches_with(&document, &self.run.variables)? {

@@ -5,7 +5,7 @@
 
 use crate::env::Namespace;
 use crate::parse::PipelineContext;
-use crate::stage::Stage;
+use crate::stage::PipelineStage;
 use crate::stage::out::check_target;
 use crate::stage::window::wrong_type;
 use crate::update_pipeline::UpdatePipeline;
@@ -195,7 +195,7 @@ fn merged(existing: &RawDocument, incoming: &RawDocument) -> Result<RawDocumentB
     out.finish()
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let spec = match value {
         RawBsonRef::String(name) => MergeSpec {
             into: Namespace::new(&ctx.database, name),
@@ -215,7 +215,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
         }
     };
     check_target(&spec.into, "$merge")?;
-    Ok(Stage::Merge(Arc::new(Merge { source: value.into(), spec })))
+    Ok(PipelineStage::Merge(Arc::new(Merge { source: value.into(), spec })))
 }
 
 fn parse_spec(spec: &RawDocument, ctx: &PipelineContext) -> Result<MergeSpec> {

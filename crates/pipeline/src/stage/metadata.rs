@@ -2,7 +2,7 @@
 
 use crate::parse::PipelineContext;
 use crate::stage::window::{unknown, wrong_type};
-use crate::stage::{Stage, object};
+use crate::stage::{PipelineStage, object};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::agg::parse_fields;
@@ -31,7 +31,7 @@ pub(crate) fn parse(
     name: &'static str,
     value: RawBsonRef<'_>,
     ctx: &PipelineContext,
-) -> Result<Stage> {
+) -> Result<PipelineStage> {
     let spec = object(value, |kind| match name {
         "$indexStats" => not_empty(),
         "$collStats" => Error::location(
@@ -62,7 +62,7 @@ pub(crate) fn parse(
             format!("{{aggregate: 1}} is not valid for '{name}'; a collection is required."),
         ));
     }
-    Ok(Stage::Metadata(Arc::new(Metadata { name, spec: spec.to_owned() })))
+    Ok(PipelineStage::Metadata(Arc::new(Metadata { name, spec: spec.to_owned() })))
 }
 
 fn not_empty() -> Error {

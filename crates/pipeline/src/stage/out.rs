@@ -2,10 +2,10 @@
 
 use crate::env::{Namespace, OutWriter};
 use crate::parse::PipelineContext;
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::stage::merge::Merge;
 use crate::stage::window::{missing, unknown, wrong_type};
-use crate::stage::{Run, Stage};
+use crate::stage::{PipelineStage, Run};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::agg::parse_fields;
@@ -36,7 +36,7 @@ impl Out {
     }
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let (target, time_series) = match value {
         RawBsonRef::String(name) => (Namespace::new(&ctx.database, name), None),
         RawBsonRef::Document(spec) => {
@@ -65,7 +65,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
         }
     };
     check_target(&target, "$out")?;
-    Ok(Stage::Out(Arc::new(Out { target, time_series })))
+    Ok(PipelineStage::Out(Arc::new(Out { target, time_series })))
 }
 
 /// Refuses targets that no pipeline may write to.
@@ -119,7 +119,7 @@ impl WriteSource {
     }
 }
 
-impl Source for WriteSource {
+impl DocumentSource for WriteSource {
     /// Writes everything at the first pull; yields nothing.
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if std::mem::replace(&mut self.done, true) {

@@ -10,11 +10,11 @@
 //! documents with the pipeline's end.
 
 use crate::env::{Namespace, no_disk_use};
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::parse::{Inside, Pipeline, PipelineContext};
-use crate::source::{Source, VecSource};
+use crate::source::{DocumentSource, VecSource};
 use crate::stage::window::{missing, unknown, wrong_type};
-use crate::stage::{Run, Stage};
+use crate::stage::{PipelineStage, Run};
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::SortPattern;
@@ -60,7 +60,7 @@ pub struct Input {
     pub order: Option<SortPattern>,
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let RawBsonRef::Document(spec) = value else {
         return Err(Error::failed_to_parse(format!(
             "$rankFusion must take a nested object but found: a value of type {}",
@@ -104,7 +104,12 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
         weigh(&mut inputs, object("$rankFusion.combination", "weights", weights)?)?;
     }
     let from = Namespace::new(&ctx.database, collection);
-    Ok(Stage::RankFusion(Arc::new(RankFusion { source: value.into(), from, inputs, details })))
+    Ok(PipelineStage::RankFusion(Arc::new(RankFusion {
+        source: value.into(),
+        from,
+        inputs,
+        details,
+    })))
 }
 
 /// Null is as if it was not given.
@@ -167,8 +172,8 @@ fn parse_input(name: &str, stages: RawBsonRef<'_>, ctx: &PipelineContext) -> Res
     }
     let pipeline = Pipeline::parse(stages, &ctx.nested(Inside::Union, ctx.collection.clone())?)?;
     let order = pipeline.stages().iter().rev().find_map(|stage| match stage {
-        Stage::Sort(sort) if sort.pattern.uses_text_score() => Some(None),
-        Stage::Sort(sort) => Some(Some(sort.pattern.clone())),
+        PipelineStage::Sort(sort) if sort.pattern.uses_text_score() => Some(None),
+        PipelineStage::Sort(sort) => Some(Some(sort.pattern.clone())),
         _ => None,
     });
     Ok(Input {
@@ -266,12 +271,12 @@ pub(crate) struct FusionSource {
     run: Run,
     fusion: Arc<RankFusion>,
     fused: Option<VecSource>,
-    held: Held,
+    held: StageMemory,
 }
 
 impl FusionSource {
     pub(crate) fn new(run: Run, fusion: Arc<RankFusion>) -> Self {
-        let held = Held::within(run.env.options().memory_limit_bytes);
+        let held = StageMemory::within(run.env.options().memory_limit_bytes);
         Self { run, fusion, fused: None, held }
     }
 
@@ -365,7 +370,7 @@ fn id_key(document: &RawDocument) -> Result<Vec<u8>> {
     Ok(key.into_bytes())
 }
 
-impl Source for FusionSource {
+impl DocumentSource for FusionSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if self.fused.is_none() {
             self.fused = Some(self.fuse()?);
@@ -375,9 +380,9 @@ impl Source for FusionSource {
 }
 
 /// Documents without the score that they carry.
-pub(crate) struct StripSource(pub(crate) Box<dyn Source>);
+pub(crate) struct StripSource(pub(crate) Box<dyn DocumentSource>);
 
-impl Source for StripSource {
+impl DocumentSource for StripSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         Ok(self.0.next()?.map(text_score::strip))
     }

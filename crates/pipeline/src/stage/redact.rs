@@ -1,6 +1,6 @@
 //! `$redact`: keeps, prunes or descends into each level of a document.
 
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::stage::{Computed, Run, check_depth};
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
@@ -97,7 +97,7 @@ impl RedactSource {
     }
 }
 
-impl Source for RedactSource {
+impl DocumentSource for RedactSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         let mut passed = 0_u32;
         while let Some(document) = self.run.input.next()? {

@@ -1,15 +1,19 @@
 //! `$replaceRoot` and `$replaceWith`.
 
 use crate::parse::PipelineContext;
-use crate::source::Source;
-use crate::stage::{Computed, Run, Stage, check_document_size, object};
+use crate::source::DocumentSource;
+use crate::stage::{Computed, PipelineStage, Run, check_document_size, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::agg::{Expression, MEASURED, Variables, value_to_string};
 use expr::text_score;
 use std::sync::Arc;
 
-pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(
+    name: &str,
+    value: RawBsonRef<'_>,
+    ctx: &PipelineContext,
+) -> Result<PipelineStage> {
     let root = if name == "$replaceWith" {
         value
     } else {
@@ -40,7 +44,7 @@ pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) ->
             )
         })?
     };
-    Ok(Stage::ReplaceRoot(Computed::parse(root, ctx)?))
+    Ok(PipelineStage::ReplaceRoot(Computed::parse(root, ctx)?))
 }
 
 /// The new root of one document.
@@ -80,7 +84,7 @@ impl ReplaceRootSource {
     }
 }
 
-impl Source for ReplaceRootSource {
+impl DocumentSource for ReplaceRootSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         match self.run.input.next()? {
             Some(document) => {

@@ -4,16 +4,16 @@
 //! order of their draws, so any subset in any order is equally likely. What exceeds the memory
 //! limit is an ordinary sort that spills.
 
-use crate::memory::Held;
-use crate::source::Source;
+use crate::memory::StageMemory;
+use crate::source::DocumentSource;
 use crate::spill::{Merged, Runs, document_from};
-use crate::stage::{Run, Stage, object};
+use crate::stage::{PipelineStage, Run, object};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::number::Number;
 use std::collections::BTreeMap;
 
-pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<PipelineStage> {
     let spec = object(value, |_| {
         Error::location(28745, "the $sample stage specification must be an object")
     })?;
@@ -38,14 +38,14 @@ pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Stage> {
         size = Some(whole as u64);
     }
     let size = size.ok_or_else(|| Error::location(28749, "$sample stage must specify a size"))?;
-    Ok(Stage::Sample(size))
+    Ok(PipelineStage::Sample(size))
 }
 
 pub(crate) struct SampleSource {
     run: Run,
     size: u64,
     state: State,
-    held: Held,
+    held: StageMemory,
     emitted: u64,
 }
 
@@ -57,7 +57,7 @@ enum State {
 
 impl SampleSource {
     pub(crate) fn new(run: Run, size: u64) -> Self {
-        let held = Held::within(run.env.options().memory_limit_bytes);
+        let held = StageMemory::within(run.env.options().memory_limit_bytes);
         Self { run, size, state: State::Waiting, held, emitted: 0 }
     }
 
@@ -111,7 +111,7 @@ fn write_run(runs: &mut Runs, held: BTreeMap<(u64, u64), RawDocumentBuf>) -> Res
     runs.write(records)
 }
 
-impl Source for SampleSource {
+impl DocumentSource for SampleSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if self.emitted >= self.size {
             return Ok(None);

@@ -4,7 +4,7 @@ use crate::parse::PipelineContext;
 use crate::stage::group::{Group, parse_field};
 use crate::stage::sort::Sort;
 use crate::stage::transform::TransformStage;
-use crate::stage::{Stage, object};
+use crate::stage::{PipelineStage, object};
 use crate::transform::Transform;
 use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Error, Result};
@@ -16,7 +16,7 @@ use keystring::{Collation, Direction};
 use std::sync::Arc;
 
 /// `{$group: {_id: null, name: {$sum: 1}}}`, `{$project: {_id: 0}}`.
-pub(crate) fn count(value: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Result<()> {
+pub(crate) fn count(value: RawBsonRef<'_>, stages: &mut Vec<PipelineStage>) -> Result<()> {
     let RawBsonRef::String(name) = value else {
         return Err(Error::location(40156, "the count field must be a non-empty string"));
     };
@@ -35,14 +35,14 @@ pub(crate) fn count(value: RawBsonRef<'_>, stages: &mut Vec<Stage>) -> Result<()
     if name == "_id" {
         return Err(Error::location(15948, "a group's _id may only be specified once"));
     }
-    stages.push(Stage::Group(Arc::new(Group {
+    stages.push(PipelineStage::Group(Arc::new(Group {
         id: Expression::constant(RawBson::Null),
         fields: vec![(name.to_owned(), AccumulatorSpec::sum_of_one())],
         spec: group_spec(RawBsonRef::Null, name)?,
     })));
     let mut without_id = RawDocumentBuf::new();
     without_id.append(cstr!("_id"), false);
-    stages.push(Stage::Transform(Arc::new(TransformStage {
+    stages.push(PipelineStage::Transform(Arc::new(TransformStage {
         name: "$project",
         transform: Transform::unset(["_id"])?,
         spec: RawBson::Document(without_id),
@@ -79,7 +79,7 @@ fn with_id(id: &RawDocument, output: RawBsonRef<'_>) -> Result<RawBson> {
 pub(crate) fn sort_by_count(
     value: RawBsonRef<'_>,
     ctx: &PipelineContext,
-    stages: &mut Vec<Stage>,
+    stages: &mut Vec<PipelineStage>,
 ) -> Result<()> {
     match value {
         RawBsonRef::Document(spec) => {
@@ -106,13 +106,13 @@ pub(crate) fn sort_by_count(
             ));
         }
     }
-    stages.push(Stage::Group(Arc::new(Group {
+    stages.push(PipelineStage::Group(Arc::new(Group {
         id: Expression::parse(value, &ctx.parse.names)?.optimize(),
         fields: vec![("count".to_owned(), AccumulatorSpec::sum_of_one())],
         spec: group_spec(value, "count")?,
     })));
     let pattern = SortPattern::new([(Path::new("count"), Direction::Descending)]);
-    stages.push(Stage::Sort(Arc::new(Sort { pattern, limit: None })));
+    stages.push(PipelineStage::Sort(Arc::new(Sort { pattern, limit: None })));
     Ok(())
 }
 
@@ -120,7 +120,7 @@ pub(crate) fn sort_by_count(
 pub(crate) fn bucket(
     value: RawBsonRef<'_>,
     ctx: &PipelineContext,
-    stages: &mut Vec<Stage>,
+    stages: &mut Vec<PipelineStage>,
 ) -> Result<()> {
     let spec = object(value, |kind| {
         Error::location(
@@ -153,9 +153,9 @@ pub(crate) fn bucket(
             (fields, with_id(&switch, output)?)
         }
     };
-    stages.push(Stage::Group(Arc::new(Group { id, fields, spec: shown })));
+    stages.push(PipelineStage::Group(Arc::new(Group { id, fields, spec: shown })));
     let pattern = SortPattern::new([(Path::new("_id"), Direction::Ascending)]);
-    stages.push(Stage::Sort(Arc::new(Sort { pattern, limit: None })));
+    stages.push(PipelineStage::Sort(Arc::new(Sort { pattern, limit: None })));
     Ok(())
 }
 

@@ -4,10 +4,10 @@
 //! documents are held, in a heap.
 
 use crate::env::no_disk_use;
-use crate::memory::Held;
-use crate::source::Source;
+use crate::memory::StageMemory;
+use crate::source::DocumentSource;
 use crate::spill::{Merged, Runs, document_from};
-use crate::stage::{Run, Stage, object};
+use crate::stage::{PipelineStage, Run, object};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::SortPattern;
@@ -38,14 +38,14 @@ impl Sort {
     }
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<PipelineStage> {
     let spec =
         object(value, |_| Error::location(15973, "the $sort key specification must be an object"))?;
     if spec.is_empty() {
         return Err(Error::location(15976, "$sort stage must have at least one sort key"));
     }
     let pattern = SortPattern::parse(spec)?;
-    Ok(Stage::Sort(Arc::new(Sort { pattern, limit: None })))
+    Ok(PipelineStage::Sort(Arc::new(Sort { pattern, limit: None })))
 }
 
 /// Key, arrival, document: the derived order is the order of the output.
@@ -89,7 +89,7 @@ pub(crate) struct SortSource {
     run: Run,
     sort: Arc<Sort>,
     state: State,
-    held: Held,
+    held: StageMemory,
     emitted: u64,
 }
 
@@ -102,7 +102,7 @@ enum State {
 
 impl SortSource {
     pub(crate) fn new(run: Run, sort: Arc<Sort>) -> Self {
-        let held = Held::within(run.env.options().memory_limit_bytes);
+        let held = StageMemory::within(run.env.options().memory_limit_bytes);
         Self { run, sort, state: State::Waiting, held, emitted: 0 }
     }
 
@@ -194,7 +194,7 @@ fn spill(runs: &mut Runs, list: &mut Vec<Entry>) -> Result<()> {
     runs.write(sorted.iter().map(|e| Ok((e.key.as_slice(), e.document.0.as_bytes()))))
 }
 
-impl Source for SortSource {
+impl DocumentSource for SortSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if self.sort.limit.is_some_and(|limit| self.emitted >= limit) {
             self.end();

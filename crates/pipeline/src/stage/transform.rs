@@ -1,8 +1,8 @@
 //! `$project $addFields $set $unset`.
 
 use crate::parse::PipelineContext;
-use crate::source::Source;
-use crate::stage::{Run, Stage};
+use crate::source::DocumentSource;
+use crate::stage::{PipelineStage, Run};
 use crate::transform::Transform;
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
@@ -19,7 +19,11 @@ pub struct TransformStage {
     pub spec: RawBson,
 }
 
-pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(
+    name: &str,
+    value: RawBsonRef<'_>,
+    ctx: &PipelineContext,
+) -> Result<PipelineStage> {
     let name = match name {
         "$project" => "$project",
         "$addFields" => "$addFields",
@@ -50,7 +54,7 @@ pub(crate) fn parse(name: &str, value: RawBsonRef<'_>, ctx: &PipelineContext) ->
                 .map_err(|e| e.context(&format!("Invalid {name}")))?
         }
     };
-    Ok(Stage::Transform(Arc::new(TransformStage {
+    Ok(PipelineStage::Transform(Arc::new(TransformStage {
         name,
         transform: transform.optimize(),
         spec: value.into(),
@@ -101,7 +105,7 @@ impl TransformSource {
     }
 }
 
-impl Source for TransformSource {
+impl DocumentSource for TransformSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         match self.run.input.next()? {
             Some(document) => self.stage.transform.apply(&document, &self.run.variables).map(Some),

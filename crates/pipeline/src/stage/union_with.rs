@@ -3,9 +3,9 @@
 use crate::Pipeline;
 use crate::env::Namespace;
 use crate::parse::{Inside, PipelineContext};
-use crate::source::{EmptySource, Source};
+use crate::source::{DocumentSource, EmptySource};
 use crate::stage::window::wrong_type;
-use crate::stage::{Run, Stage};
+use crate::stage::{PipelineStage, Run};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::agg::parse_fields;
@@ -22,7 +22,7 @@ pub struct UnionWith {
     pub pipeline: Pipeline,
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let (coll, stages) = match value {
         RawBsonRef::String(coll) => (Some(coll), None),
         RawBsonRef::Document(spec) => {
@@ -61,13 +61,13 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stag
         ));
     }
     let from = coll.map(|coll| Namespace::new(&ctx.database, coll));
-    Ok(Stage::UnionWith(Arc::new(UnionWith { source: value.into(), from, pipeline })))
+    Ok(PipelineStage::UnionWith(Arc::new(UnionWith { source: value.into(), from, pipeline })))
 }
 
 pub(crate) struct UnionSource {
     run: Run,
     union: Arc<UnionWith>,
-    other: Option<Box<dyn Source>>,
+    other: Option<Box<dyn DocumentSource>>,
 }
 
 impl UnionSource {
@@ -76,7 +76,7 @@ impl UnionSource {
     }
 }
 
-impl Source for UnionSource {
+impl DocumentSource for UnionSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if let Some(other) = &mut self.other {
             return other.next();

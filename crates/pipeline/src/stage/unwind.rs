@@ -1,7 +1,7 @@
 //! `$unwind`: one document per element of an array.
 
-use crate::source::Source;
-use crate::stage::{Run, Stage};
+use crate::source::DocumentSource;
+use crate::stage::{PipelineStage, Run};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::raw::{self, Writer};
@@ -40,7 +40,7 @@ impl Unwind {
     }
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<PipelineStage> {
     let (mut path, mut index, mut preserve) = (None, None, false);
     match value {
         RawBsonRef::String(text) => path = Some(text.to_owned()),
@@ -93,7 +93,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<Stage> {
             format!("path option to $unwind stage should be prefixed with a '$': {path}"),
         ));
     };
-    Ok(Stage::Unwind(Arc::new(Unwind {
+    Ok(PipelineStage::Unwind(Arc::new(Unwind {
         path: expr::agg::split_path(path)?,
         index: index.map(|name| expr::agg::split_path(&name)).transpose()?,
         preserve,
@@ -205,7 +205,7 @@ impl UnwindSource {
     }
 }
 
-impl Source for UnwindSource {
+impl DocumentSource for UnwindSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         let mut passed = 0_u32;
         loop {

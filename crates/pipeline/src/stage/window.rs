@@ -16,7 +16,7 @@ pub use parse::names;
 pub(crate) use parse::{missing, parse, unknown, window_stage, wrong_type};
 
 use crate::env::Env;
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::stage::group::key_bytes;
 use crate::stage::sort::{Sort, SortSource};
 use crate::stage::{Run, check_document_size};
@@ -72,7 +72,7 @@ struct Keyed {
     stage: Arc<SetWindowFields>,
 }
 
-impl Source for Keyed {
+impl DocumentSource for Keyed {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         let Some(document) = self.run.input.next()? else { return Ok(None) };
         let mut key = RawDocumentBuf::new();
@@ -102,7 +102,7 @@ pub(crate) struct WindowSource {
     variables: Arc<Variables>,
     /// Holds the outputs' values while a document is put together.
     values: Variables,
-    input: Box<dyn Source>,
+    input: Box<dyn DocumentSource>,
     sort_key: Option<Expression>,
     partition: Partition,
     runners: Vec<Runner>,
@@ -117,11 +117,12 @@ impl WindowSource {
     pub(crate) fn new(run: Run, stage: Arc<SetWindowFields>) -> Result<Self> {
         let (env, variables) = (Arc::clone(&run.env), Arc::clone(&run.variables));
         let again = |input| Run { input, env: Arc::clone(&env), variables: Arc::clone(&variables) };
-        let sorted = |input: Box<dyn Source>, pattern: SortPattern| -> Box<dyn Source> {
-            let sort = Arc::new(Sort { pattern, limit: None });
-            Box::new(SortSource::new(again(input), sort))
-        };
-        let input: Box<dyn Source> = match (&stage.partition_by, &stage.sort_by) {
+        let sorted =
+            |input: Box<dyn DocumentSource>, pattern: SortPattern| -> Box<dyn DocumentSource> {
+                let sort = Arc::new(Sort { pattern, limit: None });
+                Box::new(SortSource::new(again(input), sort))
+            };
+        let input: Box<dyn DocumentSource> = match (&stage.partition_by, &stage.sort_by) {
             (None, None) => run.input,
             (None, Some(pattern)) => sorted(run.input, pattern.clone()),
             (Some(_), pattern) => {
@@ -218,7 +219,7 @@ impl WindowSource {
     }
 }
 
-impl Source for WindowSource {
+impl DocumentSource for WindowSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         if self.done {
             return Ok(None);

@@ -4,8 +4,8 @@ use crate::stage::merge::{MergeAction, MergeSpec};
 use crate::stage::metadata::Metadata;
 use crate::stage::out::Out;
 use crate::{
-    Env, ExecOptions, LookupHint, Namespace, OutWriter, Pipeline, PipelineContext, Source, Spill,
-    VecSource,
+    DocumentSource, Env, ExecOptions, LookupHint, Namespace, OutWriter, Pipeline, PipelineContext,
+    SpillStorage, VecSource,
 };
 use bson::Document;
 use bson::raw::RawDocumentBuf;
@@ -57,7 +57,7 @@ impl World {
         &self,
         pipeline: &Pipeline,
         ctx: &PipelineContext,
-    ) -> Result<Box<dyn Source>> {
+    ) -> Result<Box<dyn DocumentSource>> {
         let input = Box::new(VecSource::new(self.documents("c")));
         pipeline.execute(input, &self.env(), &ctx.parse.variables)
     }
@@ -85,7 +85,7 @@ impl Env for World {
         from: &Namespace,
         pipeline: &Pipeline,
         variables: &Arc<Variables>,
-    ) -> Result<Box<dyn Source>> {
+    ) -> Result<Box<dyn DocumentSource>> {
         self.aggregations.fetch_add(1, Ordering::Relaxed);
         let input = Box::new(VecSource::new(self.documents(&from.collection)));
         pipeline.execute(input, &self.env(), variables)
@@ -95,7 +95,7 @@ impl Env for World {
         self.hint
     }
 
-    fn create_spill(&self) -> Result<Box<dyn Spill>> {
+    fn create_spill(&self) -> Result<Box<dyn SpillStorage>> {
         self.spills.fetch_add(1, Ordering::Relaxed);
         Ok(Box::new(MemorySpill::default()))
     }
@@ -117,7 +117,7 @@ impl Env for World {
         }))
     }
 
-    fn metadata(&self, _: &Metadata) -> Result<Box<dyn Source>> {
+    fn metadata(&self, _: &Metadata) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(crate::EmptySource))
     }
 }
@@ -125,7 +125,7 @@ impl Env for World {
 #[derive(Default)]
 struct MemorySpill(Vec<u8>);
 
-impl Spill for MemorySpill {
+impl SpillStorage for MemorySpill {
     fn append(&mut self, bytes: &[u8]) -> Result<u64> {
         let at = self.0.len() as u64;
         self.0.extend_from_slice(bytes);

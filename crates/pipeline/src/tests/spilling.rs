@@ -106,7 +106,7 @@ fn many_runs_are_merged_in_rounds() {
 
 #[test]
 fn file_spill_reads_back_what_was_appended() {
-    use crate::spill::{FileSpill, Spill};
+    use crate::spill::{FileSpill, SpillStorage};
     let sim = os::sim::SimOs::new(1);
     let vfs = sim.os().vfs;
     let directory = std::path::Path::new("/tmp-spill");

@@ -2,7 +2,7 @@
 
 use super::memory::World;
 use super::{array, check, context, fails, fails_with, raw, run, sorted};
-use crate::{ExecOptions, LookupHint, Pipeline, Stage, UpdatePipeline};
+use crate::{ExecOptions, LookupHint, Pipeline, PipelineStage, UpdatePipeline};
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, Document, bson, doc};
 use std::sync::Arc;
@@ -466,7 +466,7 @@ fn malformed_pipelines_are_refused() {
 
 fn optimised(stages: &[Document]) -> Vec<&'static str> {
     let pipeline = Pipeline::parse(&array(stages), &context()).unwrap().optimize();
-    pipeline.stages().iter().map(Stage::name).collect()
+    pipeline.stages().iter().map(PipelineStage::name).collect()
 }
 
 #[test]
@@ -508,9 +508,9 @@ fn limits_reach_the_sort() {
         doc! {"$limit": 7},
     ];
     let pipeline = Pipeline::parse(&array(&stages), &context()).unwrap().optimize();
-    let names: Vec<_> = pipeline.stages().iter().map(Stage::name).collect();
+    let names: Vec<_> = pipeline.stages().iter().map(PipelineStage::name).collect();
     assert_eq!(names, ["$sort", "$skip", "$limit", "$project"]);
-    let Stage::Sort(sort) = &pipeline.stages()[0] else { panic!("a sort") };
+    let PipelineStage::Sort(sort) = &pipeline.stages()[0] else { panic!("a sort") };
     assert_eq!(sort.limit, Some(12));
 }
 

@@ -5,8 +5,9 @@ use super::open;
 use super::out::CollectionWriter;
 use crate::context::{Interrupt, OpContext};
 use crate::cursor::InterruptSlot;
+use crate::exec::temporary_file;
 use crate::plan_cache::plan_cache_stats;
-use crate::repeat::Repeats;
+use crate::repeat::DdlRetries;
 use crate::request::AggregateTarget;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, DateTime, Document, doc};
@@ -15,13 +16,13 @@ use errors::{Code, Error, Result};
 use expr::agg::Variables;
 use expr::filter::ParseContext;
 use keystring::Collation;
-use pipeline::spill::FileSpill;
 use pipeline::stage::merge::MergeSpec;
 use pipeline::stage::metadata::Metadata;
 use pipeline::stage::out::Out;
-use pipeline::{Env, ExecOptions, LookupHint, OutWriter, Pipeline, Source, Spill, VecSource};
+use pipeline::{
+    DocumentSource, Env, ExecOptions, LookupHint, OutWriter, Pipeline, SpillStorage, VecSource,
+};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The world of one command.
 #[derive(Clone)]
@@ -123,7 +124,7 @@ impl Env for QueryEnv {
         from: &pipeline::Namespace,
         pipeline: &Pipeline,
         variables: &Arc<Variables>,
-    ) -> Result<Box<dyn Source>> {
+    ) -> Result<Box<dyn DocumentSource>> {
         let ns = Namespace::new(&from.database, &from.collection)?;
         if self.depth == pipeline::MAX_NESTING {
             return Err(Error::new(
@@ -141,12 +142,12 @@ impl Env for QueryEnv {
             text: true,
             ..ParseContext::default()
         };
-        let mut repeats = Repeats::default();
+        let mut retries = DdlRetries::default();
         loop {
             match open(&env, &ns, pipeline.clone(), &parse, None) {
                 Err(error)
                     if self.state.is_none()
-                        && repeats.again(&error, &self.catalog, &*self.interrupt)? => {}
+                        && retries.again(&error, &self.catalog, &*self.interrupt)? => {}
                 other => return other,
             }
         }
@@ -180,7 +181,7 @@ impl Env for QueryEnv {
         }
     }
 
-    fn create_spill(&self) -> Result<Box<dyn Spill>> {
+    fn create_spill(&self) -> Result<Box<dyn SpillStorage>> {
         temporary_file(&self.catalog)
     }
 
@@ -194,7 +195,7 @@ impl Env for QueryEnv {
         Ok(Box::new(MergeWriter::create(self.clone(), spec.clone(), Arc::clone(variables))?))
     }
 
-    fn metadata(&self, request: &Metadata) -> Result<Box<dyn Source>> {
+    fn metadata(&self, request: &Metadata) -> Result<Box<dyn DocumentSource>> {
         let ns = self.namespace.as_ref();
         let documents = match (request.name(), ns) {
             ("$collStats", Some(ns)) => vec![coll_stats(&self.catalog, ns, request)?],
@@ -213,19 +214,6 @@ impl Env for QueryEnv {
             .collect::<std::result::Result<Vec<_>, _>>()?;
         Ok(Box::new(VecSource::new(documents)))
     }
-}
-
-/// A fresh temporary file.
-pub(crate) fn temporary_file(catalog: &Catalog) -> Result<Box<dyn Spill>> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let os = catalog.os();
-    let directory = catalog.temporary_directory();
-    os.vfs
-        .create_dir_all(directory)
-        .map_err(|error| Error::new(Code::INTERNAL_ERROR, format!("temporary file: {error}")))?;
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("spill-{:016x}-{number}", os.entropy.next_u64());
-    Ok(Box::new(FileSpill::create(Arc::clone(&os.vfs), directory.join(name))?))
 }
 
 fn coll_stats(catalog: &Catalog, ns: &Namespace, request: &Metadata) -> Result<Document> {

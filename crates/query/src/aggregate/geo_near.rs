@@ -11,7 +11,7 @@ use expr::agg::Variables;
 use expr::filter::{Node, ParseContext};
 use expr::raw::document_of;
 use pipeline::stage::geo_near::GeoNear;
-use pipeline::{PipelineContext, Stage};
+use pipeline::{PipelineContext, PipelineStage};
 use std::sync::Arc;
 
 /// What the documents must satisfy.
@@ -35,7 +35,7 @@ pub(super) fn condition(
 pub(super) fn output(
     collection: &Collection,
     stage: &GeoNear,
-    rest: &mut Vec<Stage>,
+    rest: &mut Vec<PipelineStage>,
     variables: &Arc<Variables>,
 ) -> Result<Arc<NearOutput>> {
     let parse = ParseContext { variables: Arc::clone(variables), ..ParseContext::default() };

@@ -183,7 +183,7 @@ impl OutWriter for MergeWriter {
     }
 }
 
-/// Whether a unique index of this order of texts covers exactly these fields.
+/// Whether a unique index of this collation covers exactly these fields.
 fn identifies(collection: &Collection, on: &[String], under: Option<&Collation>) -> bool {
     if matches!(on, [only] if only == "_id") {
         return collection.collation() == under;

@@ -7,7 +7,7 @@
 //! would leave documents out, so it is an error.
 
 use super::stats::Report;
-use super::{At, Row, Stage, passes};
+use super::{ExecContext, PlanStage, Row, passes};
 use crate::examined::Tally;
 use catalog::{
     Collection, Cursor, DictionaryId, Direction, arrival_key, arrival_of, arrivals_from,
@@ -54,10 +54,10 @@ impl ArrivalStage {
         self
     }
 
-    fn open(&self, at: &At<'_>) -> Result<Cursor> {
+    fn open(&self, exec: &ExecContext<'_>) -> Result<Cursor> {
         let direction = if self.backward { Direction::Backward } else { Direction::Forward };
         if let Some(last) = self.last
-            && at.get(self.order, &arrival_key(last))?.is_none()
+            && exec.get(self.order, &arrival_key(last))?.is_none()
         {
             return Err(Error::new(
                 Code::CAPPED_POSITION_LOST,
@@ -68,7 +68,7 @@ impl ArrivalStage {
                 ),
             ));
         }
-        at.cursor(self.order, arrivals_from(self.last.map_or(0, |last| last + 1)), direction)
+        exec.cursor(self.order, arrivals_from(self.last.map_or(0, |last| last + 1)), direction)
     }
 }
 
@@ -80,21 +80,21 @@ impl Drop for ArrivalStage {
     }
 }
 
-impl Stage for ArrivalStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+impl PlanStage for ArrivalStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         if self.counters.finished && !self.tails {
             return Ok(false);
         }
         let mut cursor = match self.cursor.take() {
             Some(cursor) => cursor,
-            None => self.open(at)?,
+            None => self.open(exec)?,
         };
         while let Some((key, id_key)) = cursor.next().map_err(catalog::from_engine)? {
             self.last = arrival_of(key).or(self.last);
             self.counters.works += 1;
             self.counters.documents += 1;
-            at.tick(self.counters.works)?;
-            let Some(document) = at.get(self.collection.primary(), id_key)? else { continue };
+            exec.tick(self.counters.works)?;
+            let Some(document) = exec.get(self.collection.primary(), id_key)? else { continue };
             if !passes(self.filter.as_ref(), &document)? {
                 continue;
             }

@@ -1,6 +1,6 @@
 //! From an access plan to stages.
 
-use super::Stage;
+use super::PlanStage;
 use super::arrival::ArrivalStage;
 use super::fetch::FetchStage;
 use super::geo_near::NearStage;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub(crate) fn build_access(
     collection: &Arc<Collection>,
     access: &Access,
-) -> Result<Box<dyn Stage>> {
+) -> Result<Box<dyn PlanStage>> {
     let residual = access.residual.clone();
     note_access(&access.path);
     Ok(match &access.path {
@@ -53,7 +53,7 @@ pub(crate) fn build_access(
         }
         AccessPath::Intersection(scans) => {
             let [first, second] = &**scans;
-            let input = |scan: &IndexScan| -> Result<Box<dyn Stage>> {
+            let input = |scan: &IndexScan| -> Result<Box<dyn PlanStage>> {
                 note_way("IXSCAN", scan.index.as_ref());
                 Ok(Box::new(IndexStage::new(collection, scan.clone(), None)?))
             };
@@ -70,7 +70,7 @@ pub(crate) fn build_access(
     })
 }
 
-fn build_all(collection: &Arc<Collection>, branches: &[Access]) -> Result<Vec<Box<dyn Stage>>> {
+fn build_all(collection: &Arc<Collection>, branches: &[Access]) -> Result<Vec<Box<dyn PlanStage>>> {
     branches.iter().map(|branch| build_access(collection, branch)).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use super::budget::{COST_BYTES, FETCH_COST};
 use super::stats::Report;
-use super::{At, Row, Stage, passes};
+use super::{ExecContext, PlanStage, Row, passes};
 use crate::examined::Tally;
 use catalog::Collection;
 use errors::Result;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 pub(super) struct FetchStage {
     collection: Arc<Collection>,
-    input: Box<dyn Stage>,
+    input: Box<dyn PlanStage>,
     filter: Option<Filter>,
     row: Row,
     counters: Tally,
@@ -20,7 +20,7 @@ pub(super) struct FetchStage {
 impl FetchStage {
     pub(super) fn new(
         collection: &Arc<Collection>,
-        input: Box<dyn Stage>,
+        input: Box<dyn PlanStage>,
         filter: Option<Filter>,
     ) -> Self {
         Self {
@@ -35,27 +35,27 @@ impl FetchStage {
 
 /// The document of a row that may have it already; `None` where it is gone.
 pub(super) fn document_of(
-    at: &At<'_>,
+    exec: &ExecContext<'_>,
     collection: &Collection,
     row: &Row,
 ) -> Result<Option<Vec<u8>>> {
     if !row.document.is_empty() {
         return Ok(Some(row.document.clone()));
     }
-    Ok(at.get_to_copy(collection.primary(), &row.id_key)?.map(|document| document.to_vec()))
+    Ok(exec.get_to_copy(collection.primary(), &row.id_key)?.map(|document| document.to_vec()))
 }
 
-impl Stage for FetchStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
-        while self.input.advance(at)? {
+impl PlanStage for FetchStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
+        while self.input.advance(exec)? {
             self.counters.works += 1;
             let input = self.input.row();
             if input.document.is_empty() {
-                let found = at.get_to_copy(self.collection.primary(), &input.id_key)?;
+                let found = exec.get_to_copy(self.collection.primary(), &input.id_key)?;
                 let Some(document) = found else {
                     continue;
                 };
-                at.spend(FETCH_COST + document.len() as u64 / COST_BYTES)?;
+                exec.spend(FETCH_COST + document.len() as u64 / COST_BYTES)?;
                 self.row.set(&input.id_key, &document);
             } else {
                 self.row.set(&input.id_key, &input.document);

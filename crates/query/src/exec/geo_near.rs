@@ -12,7 +12,7 @@ use super::id_set::IdSet;
 use super::ixscan::IndexStage;
 use super::sort::MEMORY_LIMIT_BYTES;
 use super::stats::{Report, number};
-use super::{At, Row, Stage, passes};
+use super::{ExecContext, PlanStage, Row, passes};
 use crate::examined::Tally;
 use crate::plan::{NearOutput, NearScan, ring_bounds};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -163,15 +163,15 @@ impl NearStage {
     }
 
     /// Scans the ring at hand to its end.
-    fn gather(&mut self, at: &At<'_>) -> Result<()> {
-        while self.entries.advance(at)? {
+    fn gather(&mut self, exec: &ExecContext<'_>) -> Result<()> {
+        while self.entries.advance(exec)? {
             self.counters.works += 1;
             let entry = self.entries.row();
             if self.seen.contains(&entry.id_key) {
                 continue;
             }
             self.seen.insert(&entry.id_key)?;
-            let Some(document) = document_of(at, &self.collection, entry)? else { continue };
+            let Some(document) = document_of(exec, &self.collection, entry)? else { continue };
             self.counters.documents += 1;
             let NearScan { near, path, .. } = &self.target;
             let Some((distance, _)) = near.nearest(path, RawDocument::from_bytes(&document)?)?
@@ -219,14 +219,14 @@ fn grid_of(target: &NearScan) -> Grid {
     target.scan.index.as_ref().map_or_else(Grid::default, |index| index.spec().grid)
 }
 
-impl Stage for NearStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+impl PlanStage for NearStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         loop {
             if let Some(found) = self.nearest() {
                 self.row.id_key = found.id_key;
                 self.row.document = found.document;
                 if self.row.document.is_empty() {
-                    let stored = at.get(self.collection.primary(), &self.row.id_key)?;
+                    let stored = exec.get(self.collection.primary(), &self.row.id_key)?;
                     let Some(stored) = stored else { continue };
                     self.row.document.extend_from_slice(&stored);
                 }
@@ -243,7 +243,7 @@ impl Stage for NearStage {
                     return Ok(false);
                 }
                 State::Between => self.open_ring()?,
-                State::Scanning => self.gather(at)?,
+                State::Scanning => self.gather(exec)?,
             }
         }
     }

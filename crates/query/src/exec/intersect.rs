@@ -8,15 +8,15 @@
 
 use super::id_set::{IdSet, KEY_BYTES};
 use super::stats::Report;
-use super::{At, Counters, Row, Stage};
+use super::{Counters, ExecContext, PlanStage, Row};
 use errors::Result;
 
 /// What the id keys of the first scan may take in memory.
 const MEMORY_BYTES: usize = 64 << 20;
 
 pub(super) struct IntersectStage {
-    first: Box<dyn Stage>,
-    second: Box<dyn Stage>,
+    first: Box<dyn PlanStage>,
+    second: Box<dyn PlanStage>,
     /// What the first scan found; `None` before it was read, and where it was too much.
     found: Option<IdSet>,
     read: bool,
@@ -25,13 +25,13 @@ pub(super) struct IntersectStage {
 }
 
 impl IntersectStage {
-    pub(super) fn new(first: Box<dyn Stage>, second: Box<dyn Stage>) -> Self {
+    pub(super) fn new(first: Box<dyn PlanStage>, second: Box<dyn PlanStage>) -> Self {
         Self { first, second, found: None, read: false, bytes: 0, counters: Counters::default() }
     }
 
-    fn read_first(&mut self, at: &At<'_>) -> Result<()> {
+    fn read_first(&mut self, exec: &ExecContext<'_>) -> Result<()> {
         let mut found = IdSet::default();
-        while self.first.advance(at)? {
+        while self.first.advance(exec)? {
             self.counters.works += 1;
             let key = &self.first.row().id_key;
             self.bytes += key.len() + KEY_BYTES;
@@ -45,16 +45,16 @@ impl IntersectStage {
     }
 }
 
-impl Stage for IntersectStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+impl PlanStage for IntersectStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         if !std::mem::replace(&mut self.read, true) {
-            self.read_first(at)?;
+            self.read_first(exec)?;
         }
         if self.found.as_ref().is_some_and(IdSet::is_empty) {
             self.counters.finished = true;
             return Ok(false);
         }
-        while self.second.advance(at)? {
+        while self.second.advance(exec)? {
             self.counters.works += 1;
             if self.found.as_ref().is_none_or(|found| found.contains(&self.second.row().id_key)) {
                 self.counters.advanced += 1;

@@ -10,7 +10,7 @@ use super::budget::{COST_BYTES, SEEK_COST};
 use super::id_set::IdSet;
 use super::ranges::{Check, Ranges, damaged};
 use super::stats::Report;
-use super::{At, Counters, Row, Stage, passes};
+use super::{Counters, ExecContext, PlanStage, Row, passes};
 use crate::examined::{Tally, note_way};
 use crate::plan::IndexScan;
 use crate::plan::interval::Intervals;
@@ -85,17 +85,17 @@ impl IndexStage {
     }
 
     /// Opens the next range; false where there is none.
-    fn open(&mut self, at: &At<'_>) -> Result<bool> {
+    fn open(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         let Some(range) = self.ranges.next() else { return Ok(false) };
         if let (Some(index), 0) = (&self.scan.index, self.seeks) {
-            if !at.is_trial() {
+            if !exec.is_trial() {
                 index.note_use();
             }
-            at.hold_shape(index, self.scan.planned_multikey)?;
+            exec.hold_shape(index, self.scan.planned_multikey)?;
         }
-        at.spend(SEEK_COST)?;
+        exec.spend(SEEK_COST)?;
         let direction = if self.scan.backward { Direction::Backward } else { Direction::Forward };
-        self.cursor = Some(at.cursor(self.dictionary(), range, direction)?);
+        self.cursor = Some(exec.cursor(self.dictionary(), range, direction)?);
         self.seeks += 1;
         Ok(true)
     }
@@ -134,7 +134,7 @@ enum Step {
 
 impl IndexStage {
     /// Looks at the next entry of the open range.
-    fn step(&mut self, at: &At<'_>) -> Result<Step> {
+    fn step(&mut self, exec: &ExecContext<'_>) -> Result<Step> {
         let Some(cursor) = &mut self.cursor else { return Ok(Step::RangeEnd) };
         let Some((key, value)) = cursor.next().map_err(catalog::from_engine)? else {
             return Ok(Step::RangeEnd);
@@ -142,12 +142,12 @@ impl IndexStage {
         if let Check::SeekTo(target) = self.ranges.check(key)? {
             cursor.seek(&target).map_err(catalog::from_engine)?;
             self.seeks += 1;
-            at.spend(SEEK_COST)?;
+            exec.spend(SEEK_COST)?;
             return Ok(Step::Skipped);
         }
         let Some(index) = &self.scan.index else {
             self.counters.documents += 1;
-            at.spend(value.len() as u64 / COST_BYTES)?;
+            exec.spend(value.len() as u64 / COST_BYTES)?;
             if !passes(self.filter.as_ref(), value)? {
                 return Ok(Step::Skipped);
             }
@@ -179,7 +179,7 @@ impl IndexStage {
         let values = index.keys().values(key, value)?;
         // A null in the entry may be a missing field: only the document knows.
         if values.iter().any(|value| matches!(value, Bson::Null | Bson::Undefined)) {
-            let Some(document) = at.get(self.collection.primary(), &id_key)? else {
+            let Some(document) = exec.get(self.collection.primary(), &id_key)? else {
                 return Ok(Step::Skipped);
             };
             self.counters.documents += 1;
@@ -218,16 +218,16 @@ fn put_together(scan: &IndexScan, mut values: Vec<Bson>) -> Result<RawDocumentBu
     Ok(RawDocumentBuf::try_from(&document)?)
 }
 
-impl Stage for IndexStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+impl PlanStage for IndexStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         loop {
-            if self.cursor.is_none() && !self.open(at)? {
+            if self.cursor.is_none() && !self.open(exec)? {
                 self.counters.finished = true;
                 return Ok(false);
             }
             self.counters.works += 1;
-            at.tick(self.counters.works)?;
-            match self.step(at)? {
+            exec.tick(self.counters.works)?;
+            match self.step(exec)? {
                 Step::RangeEnd => {
                     self.counters.works -= 1;
                     self.cursor = None;
@@ -265,15 +265,15 @@ impl Stage for IndexStage {
         // As MongoDB has it, a term's entries have no bounds to show.
         let is_text = scan.index.as_ref().is_some_and(|index| index.spec().is_text());
         for (at, part) in scan.parts().iter().enumerate().filter(|_| !is_text) {
-            let texts = match scan.bounds.get(at) {
+            let shown = match scan.bounds.get(at) {
                 Some(_) if part.kind == PartKind::Wildcard => {
                     let path = scan.parts().get(at + 1).map_or("", |next| &next.path);
                     vec![format!("[\"{path}\", \"{path}\"]")]
                 }
-                Some(intervals) => intervals.texts(part.descending != scan.backward),
+                Some(intervals) => intervals.shown(part.descending != scan.backward),
                 None => Vec::new(),
             };
-            bounds.insert(part.path.clone(), texts);
+            bounds.insert(part.path.clone(), shown);
             let paths = if multikey & 1 << at != 0 { vec![part.path.clone()] } else { Vec::new() };
             multikey_paths.insert(part.path.clone(), paths);
         }
@@ -322,9 +322,9 @@ impl Stage for IndexStage {
 /// The collection in the order of `_id`, shown as MongoDB shows it: an index scan and a fetch.
 pub(super) struct ClusteredStage(pub(super) IndexStage);
 
-impl Stage for ClusteredStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
-        self.0.advance(at)
+impl PlanStage for ClusteredStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
+        self.0.advance(exec)
     }
 
     fn row(&self) -> &Row {
@@ -363,7 +363,7 @@ impl CountScan {
     pub(crate) fn of(
         collection: &Arc<Collection>,
         access: &crate::plan::Access,
-    ) -> Result<Option<Box<dyn Stage>>> {
+    ) -> Result<Option<Box<dyn PlanStage>>> {
         let crate::plan::AccessPath::Index(scan) = &access.path else { return Ok(None) };
         if access.residual.is_some() || scan.index.is_none() {
             return Ok(None);
@@ -374,9 +374,9 @@ impl CountScan {
     }
 }
 
-impl Stage for CountScan {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
-        self.0.advance(at)
+impl PlanStage for CountScan {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
+        self.0.advance(exec)
     }
 
     fn row(&self) -> &Row {

@@ -5,7 +5,7 @@
 
 use super::id_set::IdSet;
 use super::stats::Report;
-use super::{At, Counters, Row, Stage};
+use super::{Counters, ExecContext, PlanStage, Row};
 use bson::Document;
 use errors::Result;
 use expr::SortPattern;
@@ -14,9 +14,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 pub(crate) struct MergeStage {
-    inputs: Vec<Box<dyn Stage>>,
+    inputs: Vec<Box<dyn PlanStage>>,
     pattern: SortPattern,
-    /// The order of texts.
+    /// The collation.
     under: Option<Collation>,
     /// The key and the input of each head; of equal keys the first input's.
     heads: BinaryHeap<Reverse<(Vec<u8>, usize)>>,
@@ -30,7 +30,7 @@ pub(crate) struct MergeStage {
 
 impl MergeStage {
     pub(crate) fn new(
-        inputs: Vec<Box<dyn Stage>>,
+        inputs: Vec<Box<dyn PlanStage>>,
         (pattern, under): (SortPattern, Option<Collation>),
         disjoint: bool,
     ) -> Self {
@@ -47,8 +47,8 @@ impl MergeStage {
     }
 
     /// Takes the next row of an input among the heads.
-    fn pull(&mut self, input: usize, at: &At<'_>) -> Result<()> {
-        if self.inputs[input].advance(at)? {
+    fn pull(&mut self, input: usize, exec: &ExecContext<'_>) -> Result<()> {
+        if self.inputs[input].advance(exec)? {
             let document = self.inputs[input].row().document()?;
             let key = self.pattern.key(document, self.under.as_ref())?;
             self.heads.push(Reverse((key, input)));
@@ -57,16 +57,16 @@ impl MergeStage {
     }
 }
 
-impl Stage for MergeStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+impl PlanStage for MergeStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         if self.counters.works == 0 {
             for input in 0..self.inputs.len() {
-                self.pull(input, at)?;
+                self.pull(input, exec)?;
             }
         }
         loop {
             if let Some(last) = self.current.take() {
-                self.pull(last, at)?;
+                self.pull(last, exec)?;
             }
             self.counters.works += 1;
             let Some(Reverse((_, input))) = self.heads.pop() else {

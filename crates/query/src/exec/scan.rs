@@ -2,7 +2,7 @@
 
 use super::budget::COST_BYTES;
 use super::stats::Report;
-use super::{At, Counters, Row, Stage, copied_bytes, passes};
+use super::{Counters, ExecContext, PlanStage, Row, copied_bytes, passes};
 use crate::examined::Tally;
 use bson::raw::RawBson;
 use catalog::{Collection, Cursor, Direction, KeyRange};
@@ -45,11 +45,12 @@ impl Drop for CollectionStage {
     }
 }
 
-impl Stage for CollectionStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+impl PlanStage for CollectionStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         if self.cursor.is_none() {
             let direction = if self.backward { Direction::Backward } else { Direction::Forward };
-            self.cursor = Some(at.cursor(self.collection.primary(), KeyRange::all(), direction)?);
+            self.cursor =
+                Some(exec.cursor(self.collection.primary(), KeyRange::all(), direction)?);
         }
         let Some(cursor) = &mut self.cursor else { return Ok(false) };
         if self.counters.finished {
@@ -58,8 +59,8 @@ impl Stage for CollectionStage {
         while let Some((key, value)) = cursor.next().map_err(catalog::from_engine)? {
             self.counters.works += 1;
             self.counters.documents += 1;
-            at.tick(self.counters.works)?;
-            at.spend(value.len() as u64 / COST_BYTES)?;
+            exec.tick(self.counters.works)?;
+            exec.spend(value.len() as u64 / COST_BYTES)?;
             if !passes(self.filter.as_ref(), value)? {
                 continue;
             }
@@ -68,7 +69,7 @@ impl Stage for CollectionStage {
                 let key = key.to_vec();
                 cursor.park();
                 limits::admit(needed)?;
-                let Some(value) = at.get(self.collection.primary(), &key)? else { continue };
+                let Some(value) = exec.get(self.collection.primary(), &key)? else { continue };
                 self.row.set(&key, &value);
             } else {
                 self.row.set(key, value);
@@ -135,13 +136,13 @@ impl Drop for IdStage {
     }
 }
 
-impl Stage for IdStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+impl PlanStage for IdStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         if std::mem::replace(&mut self.counters.finished, true) {
             return Ok(false);
         }
         self.counters.works += 1;
-        let Some(document) = at.get_to_copy(self.collection.primary(), &self.id_key)? else {
+        let Some(document) = exec.get_to_copy(self.collection.primary(), &self.id_key)? else {
             return Ok(false);
         };
         self.counters.keys += 1;
@@ -186,8 +187,8 @@ pub(crate) struct EmptyStage {
     counters: Counters,
 }
 
-impl Stage for EmptyStage {
-    fn advance(&mut self, _: &At<'_>) -> Result<bool> {
+impl PlanStage for EmptyStage {
+    fn advance(&mut self, _: &ExecContext<'_>) -> Result<bool> {
         self.counters.finished = true;
         Ok(false)
     }

@@ -7,7 +7,7 @@
 
 use super::spill::{SpillFile, SpillReader, TempFiles};
 use super::stats::Report;
-use super::{At, Counters, Row, Stage};
+use super::{Counters, ExecContext, PlanStage, Row};
 use bson::{Bson, Document};
 use errors::{Code, Error, Result};
 use expr::SortPattern;
@@ -49,9 +49,9 @@ fn sorted(entries: Vec<Entry>) -> Result<Vec<Entry>> {
 const LEAST_RUN_BYTES: usize = 256 << 10;
 
 pub(crate) struct SortStage {
-    input: Box<dyn Stage>,
+    input: Box<dyn PlanStage>,
     pattern: SortPattern,
-    /// The order of texts.
+    /// The collation.
     under: Option<Collation>,
     limit: Option<usize>,
     memory_limit: usize,
@@ -71,7 +71,7 @@ pub(crate) struct SortStage {
 impl SortStage {
     /// `disk` is where to spill; `None` forbids it.
     pub(crate) fn new(
-        input: Box<dyn Stage>,
+        input: Box<dyn PlanStage>,
         (pattern, under): (SortPattern, Option<Collation>),
         limit: Option<usize>,
         memory_limit: usize,
@@ -97,8 +97,8 @@ impl SortStage {
         }
     }
 
-    fn load(&mut self, at: &At<'_>) -> Result<()> {
-        while self.input.advance(at)? {
+    fn load(&mut self, exec: &ExecContext<'_>) -> Result<()> {
+        while self.input.advance(exec)? {
             self.counters.works += 1;
             let row = self.input.row();
             let entry = Entry {
@@ -232,10 +232,10 @@ fn read_entry(reader: &mut SpillReader) -> Result<Option<Entry>> {
     Ok(Some(Entry { sequence, key: part()?, id_key: part()?, document: part()? }))
 }
 
-impl Stage for SortStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+impl PlanStage for SortStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         if matches!(self.state, State::Loading) {
-            self.load(at)?;
+            self.load(exec)?;
         }
         let reached = self.limit.is_some_and(|limit| self.handed >= limit as u64);
         let entry = if reached { None } else { self.next_entry()? };

@@ -1,10 +1,11 @@
 //! A find's sort on disk: written once from front to back, then read in parts.
 
-use crate::aggregate::temporary_file;
 use catalog::Catalog;
 use errors::{Code, Error, Result};
-use pipeline::Spill;
+use pipeline::SpillStorage;
+use pipeline::spill::FileSpill;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes gathered before they are written, and read at once.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -25,9 +26,22 @@ impl TempFiles {
     }
 }
 
+/// A fresh temporary file.
+pub(crate) fn temporary_file(catalog: &Catalog) -> Result<Box<dyn SpillStorage>> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let os = catalog.os();
+    let directory = catalog.temporary_directory();
+    os.vfs
+        .create_dir_all(directory)
+        .map_err(|error| Error::new(Code::INTERNAL_ERROR, format!("temporary file: {error}")))?;
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("spill-{:016x}-{number}", os.entropy.next_u64());
+    Ok(Box::new(FileSpill::create(Arc::clone(&os.vfs), directory.join(name))?))
+}
+
 /// A temporary file.
 pub(crate) struct SpillFile {
-    file: Box<dyn Spill>,
+    file: Box<dyn SpillStorage>,
     written: u64,
     buffer: Vec<u8>,
 }
@@ -62,7 +76,7 @@ impl SpillFile {
     }
 
     /// Ends writing.
-    pub(crate) fn finish(mut self) -> Result<Arc<dyn Spill>> {
+    pub(crate) fn finish(mut self) -> Result<Arc<dyn SpillStorage>> {
         self.flush()?;
         Ok(Arc::from(self.file))
     }
@@ -70,7 +84,7 @@ impl SpillFile {
 
 /// Reads a part of a temporary file.
 pub(crate) struct SpillReader {
-    file: Arc<dyn Spill>,
+    file: Arc<dyn SpillStorage>,
     next: u64,
     end: u64,
     buffer: Vec<u8>,
@@ -79,7 +93,7 @@ pub(crate) struct SpillReader {
 
 impl SpillReader {
     /// Reads what was written from `start` to `end`.
-    pub(crate) fn new(file: &Arc<dyn Spill>, start: u64, end: u64) -> Self {
+    pub(crate) fn new(file: &Arc<dyn SpillStorage>, start: u64, end: u64) -> Self {
         Self { file: Arc::clone(file), next: start, end, buffer: Vec::new(), at: 0 }
     }
 

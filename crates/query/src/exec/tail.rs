@@ -1,29 +1,29 @@
 //! Skip and limit.
 
 use super::stats::Report;
-use super::{At, Counters, Row, Stage};
+use super::{Counters, ExecContext, PlanStage, Row};
 use bson::Bson;
 use errors::Result;
 
 /// Leaves out the first rows.
 pub(crate) struct SkipStage {
-    input: Box<dyn Stage>,
+    input: Box<dyn PlanStage>,
     skip: u64,
     left: u64,
     counters: Counters,
 }
 
 impl SkipStage {
-    pub(crate) fn new(input: Box<dyn Stage>, skip: u64) -> Self {
+    pub(crate) fn new(input: Box<dyn PlanStage>, skip: u64) -> Self {
         Self { input, skip, left: skip, counters: Counters::default() }
     }
 }
 
-impl Stage for SkipStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+impl PlanStage for SkipStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         loop {
             self.counters.works += 1;
-            if !self.input.advance(at)? {
+            if !self.input.advance(exec)? {
                 self.counters.works -= 1;
                 self.counters.finished = true;
                 return Ok(false);
@@ -53,20 +53,20 @@ impl Stage for SkipStage {
 
 /// Ends after so many rows.
 pub(crate) struct LimitStage {
-    input: Box<dyn Stage>,
+    input: Box<dyn PlanStage>,
     limit: u64,
     counters: Counters,
 }
 
 impl LimitStage {
-    pub(crate) fn new(input: Box<dyn Stage>, limit: u64) -> Self {
+    pub(crate) fn new(input: Box<dyn PlanStage>, limit: u64) -> Self {
         Self { input, limit, counters: Counters::default() }
     }
 }
 
-impl Stage for LimitStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
-        if self.counters.advanced >= self.limit || !self.input.advance(at)? {
+impl PlanStage for LimitStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
+        if self.counters.advanced >= self.limit || !self.input.advance(exec)? {
             self.counters.finished = true;
             return Ok(false);
         }

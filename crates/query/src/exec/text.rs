@@ -10,7 +10,7 @@ use super::fetch::FetchStage;
 use super::ixscan::IndexStage;
 use super::stats::Report;
 use super::union::UnionStage;
-use super::{At, MEMORY_LIMIT_BYTES, Row, Stage, passes};
+use super::{ExecContext, MEMORY_LIMIT_BYTES, PlanStage, Row, passes};
 use crate::examined::{Tally, note_way};
 use crate::plan::TextScan;
 use bson::Document;
@@ -31,19 +31,19 @@ pub(super) fn build(
     collection: &Arc<Collection>,
     scan: &TextScan,
     residual: Option<Filter>,
-) -> Result<Box<dyn Stage>> {
+) -> Result<Box<dyn PlanStage>> {
     note_way("IXSCAN", Some(&scan.index));
     let mut scans = Vec::with_capacity(scan.scans.len());
     for term in &scan.scans {
         scans.push(IndexStage::new(collection, term.clone(), None)?);
     }
-    let input: Box<dyn Stage> = if scan.scores {
+    let input: Box<dyn PlanStage> = if scan.scores {
         Box::new(TextOrStage::new(collection, scan, scans, residual))
     } else {
-        let united: Box<dyn Stage> = if scans.len() == 1 {
+        let united: Box<dyn PlanStage> = if scans.len() == 1 {
             Box::new(scans.remove(0))
         } else {
-            let boxed = scans.into_iter().map(|scan| Box::new(scan) as Box<dyn Stage>);
+            let boxed = scans.into_iter().map(|scan| Box::new(scan) as Box<dyn PlanStage>);
             Box::new(UnionStage::new(boxed.collect()))
         };
         Box::new(FetchStage::new(collection, united, residual))
@@ -89,13 +89,13 @@ impl TextOrStage {
     }
 
     /// Reads the entries of all terms. May read the disk.
-    fn load(&mut self, at: &At<'_>) -> Result<Vec<(Vec<u8>, f64)>> {
+    fn load(&mut self, exec: &ExecContext<'_>) -> Result<Vec<(Vec<u8>, f64)>> {
         let mut places: KeyMap<Vec<u8>, usize> = KeyMap::default();
         let mut found: Vec<(Vec<u8>, f64)> = Vec::new();
         let mut bytes = 0;
         for scan in &mut self.scans {
             scan.read_score(self.score_at);
-            while scan.advance(at)? {
+            while scan.advance(exec)? {
                 self.counters.works += 1;
                 let (id_key, score) = (&scan.row().id_key, scan.score());
                 if let Some(place) = places.get(id_key) {
@@ -121,16 +121,16 @@ impl TextOrStage {
     }
 }
 
-impl Stage for TextOrStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+impl PlanStage for TextOrStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         let mut found = match self.found.take() {
             Some(found) => found,
-            None => self.load(at)?.into_iter(),
+            None => self.load(exec)?.into_iter(),
         };
         while let Some((id_key, score)) = found.next() {
             self.counters.works += 1;
-            at.tick(self.counters.works)?;
-            let Some(document) = at.get(self.collection.primary(), &id_key)? else { continue };
+            exec.tick(self.counters.works)?;
+            let Some(document) = exec.get(self.collection.primary(), &id_key)? else { continue };
             self.counters.documents += 1;
             if !passes(self.filter.as_ref(), &document)? {
                 continue;
@@ -161,22 +161,22 @@ impl Stage for TextOrStage {
         let mut report = Report::new("TEXT_OR", *self.counters)
             .filtering(self.filter.as_ref())
             .counting("docsExamined", self.counters.documents);
-        report.inputs = self.scans.iter().map(Stage::report).collect();
+        report.inputs = self.scans.iter().map(PlanStage::report).collect();
         report
     }
 }
 
 /// Holds documents against what the index does not tell.
 struct TextMatchStage {
-    input: Box<dyn Stage>,
+    input: Box<dyn PlanStage>,
     scan: TextScan,
     rejected: u64,
     counters: Tally,
 }
 
-impl Stage for TextMatchStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
-        while self.input.advance(at)? {
+impl PlanStage for TextMatchStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
+        while self.input.advance(exec)? {
             self.counters.works += 1;
             if self.scan.search.verifies(self.input.row().document()?)? {
                 self.counters.advanced += 1;

@@ -2,26 +2,26 @@
 
 use super::id_set::IdSet;
 use super::stats::Report;
-use super::{At, Counters, Row, Stage};
+use super::{Counters, ExecContext, PlanStage, Row};
 use errors::Result;
 
 pub(super) struct UnionStage {
-    inputs: Vec<Box<dyn Stage>>,
+    inputs: Vec<Box<dyn PlanStage>>,
     current: usize,
     seen: IdSet,
     counters: Counters,
 }
 
 impl UnionStage {
-    pub(super) fn new(inputs: Vec<Box<dyn Stage>>) -> Self {
+    pub(super) fn new(inputs: Vec<Box<dyn PlanStage>>) -> Self {
         Self { inputs, current: 0, seen: IdSet::default(), counters: Counters::default() }
     }
 }
 
-impl Stage for UnionStage {
-    fn advance(&mut self, at: &At<'_>) -> Result<bool> {
+impl PlanStage for UnionStage {
+    fn advance(&mut self, exec: &ExecContext<'_>) -> Result<bool> {
         while let Some(input) = self.inputs.get_mut(self.current) {
-            if !input.advance(at)? {
+            if !input.advance(exec)? {
                 self.current += 1;
                 continue;
             }

@@ -3,22 +3,22 @@
 //! Always true: every document that satisfies the predicate has a key in the intervals. Where the
 //! result is `exact` the reverse holds too, so the predicate need not be asked again.
 //!
-//! Under collations: an index tells of texts, and of what may hold some, only where it orders them
-//! as the query does; patterns are about the texts' bytes, whatever the collation.
+//! Under collations: an index tells of strings, and of what may hold some, only where it orders
+//! them as the query does; patterns are about the strings' bytes, whatever the collation.
 
 use super::interval::{Interval, Intervals, kind_bounds};
 use bson::raw::{RawBson, RawBsonRef, RawRegexRef};
 use expr::filter::{Comparison, InSet, Node, Pattern, Predicate};
 use keystring::{Collation, is_collatable};
 
-/// How texts are ordered by a query, and by the index that bounds are for.
+/// How strings are ordered by a query, and by the index that bounds are for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Texts<'c> {
+pub(crate) struct Collations<'c> {
     pub(crate) query: Option<&'c Collation>,
     pub(crate) index: Option<&'c Collation>,
 }
 
-impl Texts<'_> {
+impl Collations<'_> {
     /// Whether the index tells of a value what the query asks.
     fn agree_on(self, value: RawBsonRef<'_>) -> bool {
         self.query == self.index || !is_collatable(value)
@@ -60,33 +60,37 @@ impl Bounds {
 }
 
 /// The bounds of a predicate; `None` where it says nothing an index could use.
-pub(crate) fn of_predicate(predicate: &Predicate, texts: Texts<'_>) -> Option<Bounds> {
+pub(crate) fn of_predicate(predicate: &Predicate, collations: Collations<'_>) -> Option<Bounds> {
     if let Some((comparison, value)) = predicate.as_comparison() {
-        return of_comparison(comparison, value, texts);
+        return of_comparison(comparison, value, collations);
     }
     match predicate {
-        Predicate::In(set) => of_set(set, texts),
-        Predicate::Regex(pattern) => Some(of_pattern(pattern, texts)),
+        Predicate::In(set) => of_set(set, collations),
+        Predicate::Regex(pattern) => Some(of_pattern(pattern, collations)),
         Predicate::Exists => Some(Bounds::loose(Intervals::all())),
-        Predicate::ElemMatchValue(inner) => of_element(inner, texts),
+        Predicate::ElemMatchValue(inner) => of_element(inner, collations),
         _ => None,
     }
 }
 
 /// The bounds of a negated predicate, for parts that never hold arrays.
-pub(crate) fn of_negation(predicate: &Predicate, texts: Texts<'_>) -> Option<Bounds> {
-    let bounds = of_predicate(predicate, texts)?;
+pub(crate) fn of_negation(predicate: &Predicate, collations: Collations<'_>) -> Option<Bounds> {
+    let bounds = of_predicate(predicate, collations)?;
     bounds.exact.then(|| Bounds::loose(bounds.intervals.complement()))
 }
 
-fn of_comparison(comparison: Comparison, value: &RawBson, texts: Texts<'_>) -> Option<Bounds> {
+fn of_comparison(
+    comparison: Comparison,
+    value: &RawBson,
+    collations: Collations<'_>,
+) -> Option<Bounds> {
     let reference = value.as_raw_bson_ref();
-    if !texts.agree_on(reference) {
+    if !collations.agree_on(reference) {
         return None;
     }
-    let point = |value| Intervals::union(vec![Interval::point(value)], texts.index);
+    let point = |value| Intervals::union(vec![Interval::point(value)], collations.index);
     match (comparison, reference) {
-        (Comparison::Eq, RawBsonRef::Array(_)) => Some(of_array(value, texts)),
+        (Comparison::Eq, RawBsonRef::Array(_)) => Some(of_array(value, collations)),
         (_, RawBsonRef::Array(_)) => None,
         (Comparison::Eq | Comparison::Lte | Comparison::Gte, RawBsonRef::Null)
         | (Comparison::Eq, RawBsonRef::Undefined) => Some(null()),
@@ -109,7 +113,7 @@ fn of_comparison(comparison: Comparison, value: &RawBson, texts: Texts<'_>) -> O
                 Comparison::Gt => Interval::new(value, false, end, end_inclusive),
                 _ => Interval::new(value, true, end, end_inclusive),
             };
-            let bounds = Intervals::union(vec![interval], texts.index);
+            let bounds = Intervals::union(vec![interval], collations.index);
             Some(match reference {
                 RawBsonRef::Document(_)
                 | RawBsonRef::RegularExpression(_)
@@ -138,7 +142,7 @@ fn null() -> Bounds {
 }
 
 /// An array is stored element by element: look for its first, or for it as an element.
-fn of_array(value: &RawBson, texts: Texts<'_>) -> Bounds {
+fn of_array(value: &RawBson, collations: Collations<'_>) -> Bounds {
     let mut points = vec![Interval::point(value.clone())];
     if let RawBson::Array(array) = value {
         match array.into_iter().next() {
@@ -146,30 +150,30 @@ fn of_array(value: &RawBson, texts: Texts<'_>) -> Bounds {
             _ => points.push(Interval::point(RawBson::Undefined)),
         }
     }
-    Bounds::loose(Intervals::union(points, texts.index))
+    Bounds::loose(Intervals::union(points, collations.index))
 }
 
-fn of_set(set: &InSet, texts: Texts<'_>) -> Option<Bounds> {
+fn of_set(set: &InSet, collations: Collations<'_>) -> Option<Bounds> {
     let mut parts = Vec::new();
     let mut exact = true;
     for value in set.values() {
-        let bounds = of_comparison(Comparison::Eq, value, texts)?;
+        let bounds = of_comparison(Comparison::Eq, value, collations)?;
         exact &= bounds.exact;
         parts.extend_from_slice(bounds.intervals.as_slice());
     }
     for pattern in set.patterns() {
-        let bounds = of_pattern(pattern, texts);
+        let bounds = of_pattern(pattern, collations);
         exact &= bounds.exact;
         parts.extend_from_slice(bounds.intervals.as_slice());
     }
-    Some(Bounds { intervals: Intervals::union(parts, texts.index), exact })
+    Some(Bounds { intervals: Intervals::union(parts, collations.index), exact })
 }
 
-/// Texts by the pattern's literal prefix, and the pattern itself as a stored value. Sort keys have no
-/// prefixes to look for.
-fn of_pattern(pattern: &Pattern, texts: Texts<'_>) -> Bounds {
+/// Strings by the pattern's literal prefix, and the pattern itself as a stored value. Sort keys
+/// have no prefixes to look for.
+fn of_pattern(pattern: &Pattern, collations: Collations<'_>) -> Bounds {
     let (start, end, inclusive) = kind_bounds(RawBsonRef::String(""));
-    let prefix = pattern.literal_prefix().filter(|_| texts.index.is_none());
+    let prefix = pattern.literal_prefix().filter(|_| collations.index.is_none());
     let strings = if let Some((prefix, _)) = prefix {
         let end = successor(&prefix).map_or(end, RawBson::String);
         Interval::new(RawBson::String(prefix), true, end, false)
@@ -182,7 +186,7 @@ fn of_pattern(pattern: &Pattern, texts: Texts<'_>) -> Bounds {
     } else {
         parts.push(Interval::new(RawBson::MinKey, true, RawBson::MaxKey, true));
     }
-    Bounds::loose(Intervals::union(parts, texts.index))
+    Bounds::loose(Intervals::union(parts, collations.index))
 }
 
 fn stored_pattern(pattern: &Pattern) -> Option<RawBson> {
@@ -208,7 +212,7 @@ fn successor(prefix: &str) -> Option<String> {
 }
 
 /// One element must satisfy all of it, so the bounds of its parts may be cut with each other.
-fn of_element(inner: &Node, texts: Texts<'_>) -> Option<Bounds> {
+fn of_element(inner: &Node, collations: Collations<'_>) -> Option<Bounds> {
     let parts = match inner {
         Node::And(parts) => &parts[..],
         other => std::slice::from_ref(other),
@@ -220,7 +224,7 @@ fn of_element(inner: &Node, texts: Texts<'_>) -> Option<Bounds> {
             continue;
         }
         // An element that is an array itself stands whole in the key: its kind decides.
-        if let Some(bounds) = of_predicate(&leaf.predicate, texts)
+        if let Some(bounds) = of_predicate(&leaf.predicate, collations)
             && bounds.exact
         {
             found = Some(match found {
@@ -242,8 +246,9 @@ mod tests {
         let raw = bson::RawDocumentBuf::try_from(filter).unwrap();
         let filter = Filter::parse(&raw, &ParseContext::default()).unwrap();
         let Node::Leaf(leaf) = filter.root() else { panic!("{:?} is no leaf", filter.root()) };
-        let bounds = of_predicate(&leaf.predicate, Texts { query: None, index: None }).unwrap();
-        assert_eq!(bounds.intervals.texts(false), expected, "{raw:?}");
+        let bounds =
+            of_predicate(&leaf.predicate, Collations { query: None, index: None }).unwrap();
+        assert_eq!(bounds.intervals.shown(false), expected, "{raw:?}");
     }
 
     #[test]

@@ -7,16 +7,16 @@
 //! an `$elemMatch` ties them to one element.
 //!
 //! An index in another collation than the query's is a candidate too: it bounds, orders and covers
-//! whatever holds no texts.
+//! whatever holds no strings.
 
-use super::bounds::{Bounds, Texts};
+use super::bounds::{Bounds, Collations};
 use super::exploded::exploded;
 use super::hint::Hint;
 use super::implied::{excludes_missing, holds_all};
 use super::interval::{Interval, Intervals};
 use super::predicates::{PathPredicate, path_predicates};
 use super::{Access, AccessPath, IndexScan, MergeScan, geo, id_parts, wildcard};
-use crate::plan_cache::IndexFilter;
+use crate::index_filter::IndexFilter;
 use ::geo::Grid;
 use bson::RawBson;
 use catalog::index::{KeyPart, PartKind};
@@ -53,12 +53,12 @@ pub(crate) struct PlannerInput<'a> {
 }
 
 impl PlannerInput<'_> {
-    /// The order of texts that the query asks for.
+    /// The collation that the query asks for.
     pub(super) fn collation(&self) -> Option<&Collation> {
         self.filter.variables().collation()
     }
 
-    /// The order of texts in an index; `None` is the one on `_id`.
+    /// The collation in an index; `None` is the one on `_id`.
     pub(super) fn collation_of<'a>(
         &'a self,
         index: Option<&'a Arc<Index>>,
@@ -84,11 +84,11 @@ impl Candidate {
     }
 }
 
-/// What the filter says about paths, to indexes of each kind of order of texts.
+/// What the filter says about paths, to indexes of each kind of collation.
 pub(super) struct Predicates<'f> {
     conjuncts: &'f [Node],
     query: Option<&'f Collation>,
-    /// The index orders texts as the query does.
+    /// The index orders strings as the query does.
     same: OnceCell<Vec<PathPredicate>>,
     /// The index orders them by their bytes, the query does not.
     bytes: OnceCell<Vec<PathPredicate>>,
@@ -108,8 +108,8 @@ impl<'f> Predicates<'f> {
             None => &self.bytes,
             Some(_) => &self.other,
         };
-        let texts = Texts { query: self.query, index };
-        cell.get_or_init(|| path_predicates(self.conjuncts, texts))
+        let collations = Collations { query: self.query, index };
+        cell.get_or_init(|| path_predicates(self.conjuncts, collations))
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the filter implies: that a partial or sparse index holds everything that matches.
 
-use super::bounds::Texts;
+use super::bounds::Collations;
 use super::candidates::Predicates;
 use super::predicates::PathPredicate;
 use catalog::Index;
@@ -28,7 +28,7 @@ pub(super) fn implied(
     predicates: &[PathPredicate],
     collation: Option<&Collation>,
 ) -> bool {
-    let texts = Texts { query: collation, index: collation };
+    let collations = Collations { query: collation, index: collation };
     match node {
         Node::AlwaysTrue => true,
         Node::And(parts) => parts.iter().all(|part| implied(part, predicates, collation)),
@@ -37,7 +37,8 @@ pub(super) fn implied(
             predicates.iter().any(|known| known.needs_field && known.path == path.as_str())
         }
         Node::Leaf(Leaf { path, predicate }) => {
-            let Some(wanted) = super::bounds::of_predicate(predicate, texts).filter(|b| b.exact)
+            let Some(wanted) =
+                super::bounds::of_predicate(predicate, collations).filter(|b| b.exact)
             else {
                 return false;
             };

@@ -22,7 +22,7 @@ pub(crate) struct Interval {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Intervals {
     list: Vec<Interval>,
-    /// The order of texts in them.
+    /// The collation in them.
     under: Option<Collation>,
 }
 
@@ -52,7 +52,7 @@ impl Interval {
     fn holds_collatable(&self) -> bool {
         let kind = |value: &RawBson| keystring::canonical_type(&value.as_raw_bson_ref());
         let text = keystring::canonical_type(&RawBsonRef::String(""));
-        // Texts, documents and arrays follow each other; binary data comes next.
+        // Strings, documents and arrays follow each other; binary data comes next.
         let binary = keystring::canonical_type(&RawBsonRef::Binary(RawBinaryRef {
             subtype: BinarySubtype::Generic,
             bytes: &[],
@@ -106,7 +106,7 @@ impl Intervals {
         }
     }
 
-    /// The union of any intervals, in an order of texts.
+    /// The union of any intervals, in a collation.
     pub(crate) fn union(mut parts: Vec<Interval>, under: Option<&Collation>) -> Self {
         parts.retain(|part| !part.is_empty(under));
         parts.sort_by(|a, b| {
@@ -202,7 +202,7 @@ impl Intervals {
     }
 
     /// As `explain` shows it: `["[1, 5)"]`, reversed for a scan that runs against the values.
-    pub(crate) fn texts(&self, reversed: bool) -> Vec<String> {
+    pub(crate) fn shown(&self, reversed: bool) -> Vec<String> {
         let text = |interval: &Interval| {
             let value = |v: &RawBson| catalog::text::value_text(v.as_raw_bson_ref());
             let (first, first_in, last, last_in) = if reversed {
@@ -218,11 +218,11 @@ impl Intervals {
                 if last_in { ']' } else { ')' }
             )
         };
-        let mut texts: Vec<String> = self.list.iter().map(text).collect();
+        let mut shown: Vec<String> = self.list.iter().map(text).collect();
         if reversed {
-            texts.reverse();
+            shown.reverse();
         }
-        texts
+        shown
     }
 }
 
@@ -293,8 +293,8 @@ mod tests {
             ],
             None,
         );
-        assert_eq!(union.texts(false), ["[1, 4]", "[5, 7)", "(7, 9]"]);
-        assert_eq!(union.texts(true), ["[9, 7)", "(7, 5]", "[4, 1]"]);
+        assert_eq!(union.shown(false), ["[1, 4]", "[5, 7)", "(7, 9]"]);
+        assert_eq!(union.shown(true), ["[9, 7)", "(7, 5]", "[4, 1]"]);
     }
 
     #[test]
@@ -302,9 +302,9 @@ mod tests {
         let a =
             Intervals::union(vec![interval(1, true, 5, true), interval(8, true, 9, true)], None);
         let b = Intervals::union(vec![interval(3, false, 8, true)], None);
-        assert_eq!(a.intersect(&b).texts(false), ["(3, 5]", "[8, 8]"]);
+        assert_eq!(a.intersect(&b).shown(false), ["(3, 5]", "[8, 8]"]);
         assert!(a.intersect(&a.complement()).is_empty());
-        assert_eq!(a.complement().texts(false), ["[MinKey, 1)", "(5, 8)", "(9, MaxKey]"]);
+        assert_eq!(a.complement().shown(false), ["[MinKey, 1)", "(5, 8)", "(9, MaxKey]"]);
         assert!(Intervals::none().complement().is_all());
     }
 }

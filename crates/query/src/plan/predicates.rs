@@ -1,6 +1,6 @@
 //! The conjuncts of a filter as predicates on paths.
 
-use super::bounds::{self, Bounds, Texts};
+use super::bounds::{self, Bounds, Collations};
 use expr::filter::{GeoTest, Leaf, Node, Predicate};
 use std::sync::Arc;
 
@@ -35,18 +35,21 @@ pub(crate) fn conjuncts(root: &Node) -> &[Node] {
     }
 }
 
-/// What the conjuncts say about paths to an index of this order of texts.
-pub(crate) fn path_predicates(conjuncts: &[Node], texts: Texts<'_>) -> Vec<PathPredicate> {
+/// What the conjuncts say about paths to an index of this collation.
+pub(crate) fn path_predicates(
+    conjuncts: &[Node],
+    collations: Collations<'_>,
+) -> Vec<PathPredicate> {
     let mut found = Vec::new();
     for (at, node) in conjuncts.iter().enumerate() {
         match node {
             Node::Leaf(leaf) => {
-                let place = Place { prefix: "", conjunct: at, element: None, depth: 0, texts };
+                let place = Place { prefix: "", conjunct: at, element: None, depth: 0, collations };
                 of_leaf(leaf, place, &mut found);
             }
             Node::Not(inner) => {
                 if let Node::Leaf(leaf) = &**inner
-                    && let Some(bounds) = bounds::of_negation(&leaf.predicate, texts)
+                    && let Some(bounds) = bounds::of_negation(&leaf.predicate, collations)
                 {
                     found.push(PathPredicate {
                         path: leaf.path.as_str().to_owned(),
@@ -73,11 +76,11 @@ struct Place<'p> {
     conjunct: usize,
     element: Option<usize>,
     depth: usize,
-    texts: Texts<'p>,
+    collations: Collations<'p>,
 }
 
 fn of_leaf(leaf: &Leaf, place: Place<'_>, found: &mut Vec<PathPredicate>) {
-    let Place { prefix, conjunct, element, depth, texts } = place;
+    let Place { prefix, conjunct, element, depth, collations } = place;
     if leaf.path.components().is_empty() || depth > MAX_DEPTH {
         return;
     }
@@ -94,7 +97,7 @@ fn of_leaf(leaf: &Leaf, place: Place<'_>, found: &mut Vec<PathPredicate>) {
         }
         return;
     }
-    let bounds = bounds::of_predicate(&leaf.predicate, texts);
+    let bounds = bounds::of_predicate(&leaf.predicate, collations);
     let needs_field = needs_field(&leaf.predicate);
     let geo = match &leaf.predicate {
         Predicate::Geo(test) => Some(Arc::clone(test)),

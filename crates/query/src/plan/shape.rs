@@ -1,8 +1,8 @@
 //! The shape of a query: what it asks, without the values it asks for. Queries of one shape share
 //! a cached plan and an operator's index filters.
 //!
-//! Always true: what decides which indexes may serve a predicate is part of the shape: null, texts
-//! and arrays are told from other values.
+//! Always true: what decides which indexes may serve a predicate is part of the shape: null,
+//! strings and arrays are told from other values.
 
 use bson::raw::RawBsonRef;
 use expr::SortPattern;

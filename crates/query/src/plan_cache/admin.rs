@@ -1,8 +1,9 @@
 //! What an operator sees and says of plans: `$planCacheStats`, the planCache commands.
 
-use super::{Entry, IndexFilter, PlanCache};
+use super::{Entry, PlanCache};
 use crate::canonical::{Canonical, Purpose};
 use crate::context::OpContext;
+use crate::index_filter::IndexFilter;
 use crate::plan::Shape;
 use crate::request::FindRequest;
 use bson::raw::{RawBsonRef, RawDocument};

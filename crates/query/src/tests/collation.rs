@@ -1,12 +1,12 @@
-//! Collations: whatever the orders of texts of collection, indexes and query are, plans give what a
-//! walk over the collection gives, and an index serves texts only in its own order.
+//! Collations: whatever the collations of collection, indexes and query are, plans give what a
+//! walk over the collection gives, and an index serves strings only in its own order.
 
 use super::model::{INDEXES, document, filter, ids, sort};
 use super::*;
 use catalog::CollectionOptions;
 use expr::SortPattern;
 
-/// What a client may say about texts.
+/// What a client may say about strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
     Unsaid,
@@ -55,7 +55,7 @@ fn index_of(room: &Room, key: &Document, order: Order, more: Document) {
     room.index(spec);
 }
 
-/// What is asked, and in which order of texts.
+/// What is asked, and in which collation.
 struct Question {
     filter: RawDocumentBuf,
     sort: RawDocumentBuf,
@@ -187,10 +187,10 @@ fn an_index_serves_texts_only_in_its_own_order() {
     check(&room, (doc! {}, doc! { "w": 1, "n": 1 }), IgnoringCase, &[1, 2, 5, 0, 4, 3], INDEX);
     check(&room, (doc! {}, doc! { "w": -1, "n": -1 }), IgnoringCase, &[3, 4, 0, 5, 2, 1], INDEX);
     check(&room, (doc! {}, doc! { "w": 1 }), Unsaid, &[1, 4, 3, 2, 0, 5], &["SORT", "COLLSCAN"]);
-    // Where no text can lie, the order of texts does not matter.
+    // Where no text can lie, the collation does not matter.
     check(&room, (doc! { "w": { "$gt": 5 } }, doc! { "w": 1 }), Unsaid, &[], INDEX);
     check(&room, (doc! { "w": null }, doc! {}), Unsaid, &[], INDEX);
-    // A pattern is about the bytes, and looks at all texts.
+    // A pattern is about the bytes, and looks at all strings.
     check(&room, (doc! { "w": { "$regex": "^[aä]" } }, doc! {}), IgnoringCase, &[2, 5], INDEX);
     check(&room, (doc! { "w": { "$regex": "^A" } }, doc! {}), Unsaid, &[1], INDEX);
 }

@@ -204,7 +204,7 @@ fn updates_in_pipeline_form_see_the_document() {
 #[test]
 fn a_sort_beyond_its_memory_gives_the_same_from_disk() {
     use crate::canonical::{Canonical, Purpose};
-    use crate::exec::{At, SortStage, Stage, TempFiles};
+    use crate::exec::{ExecContext, PlanStage, SortStage, TempFiles};
     let documents: Vec<Document> =
         (0..500).map(|i| doc! { "_id": i, "n": (i * 7919) % 31, "pad": "x".repeat(50) }).collect();
     let room = Room::with(&documents);
@@ -215,9 +215,9 @@ fn a_sort_beyond_its_memory_gives_the_same_from_disk() {
         let input = query.stages(&room.catalog, &query.decide(None)?.winner)?;
         let disk = disk.then(|| TempFiles::of(&room.catalog));
         let mut stage = SortStage::new(input, (pattern.clone(), None), limit, memory, disk);
-        let at = At::new(&query.snapshot, &Uninterrupted);
+        let exec = ExecContext::new(&query.snapshot, &Uninterrupted);
         let mut ids = Vec::new();
-        while stage.advance(&at)? {
+        while stage.advance(&exec)? {
             ids.push(stage.row().document()?.get_i32("_id").unwrap());
         }
         Ok(ids)

@@ -4,7 +4,7 @@
 use super::model::{INDEXES, document, filter, ids, scalar, sort};
 use super::*;
 use crate::canonical::{Canonical, Purpose};
-use crate::exec::At;
+use crate::exec::ExecContext;
 use crate::plan::{Access, AccessPath};
 use crate::{
     clear_filters, clear_plan_cache, explain_find, list_filters, plan_cache_stats, set_filter,
@@ -212,9 +212,9 @@ fn an_operators_filter_goes_before_scores_trials_and_hints() {
 /// What a plan finds.
 fn run(room: &Room, query: &Canonical, access: &Access) -> Result<Vec<Document>> {
     let mut stage = query.stages(&room.catalog, access)?;
-    let at = At::new(&query.snapshot, &Uninterrupted);
+    let exec = ExecContext::new(&query.snapshot, &Uninterrupted);
     let mut found = Vec::new();
-    while stage.advance(&at)? {
+    while stage.advance(&exec)? {
         found.push(Document::try_from(stage.row().document()?).unwrap());
     }
     Ok(found)

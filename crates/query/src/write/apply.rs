@@ -7,7 +7,7 @@ use bson::{DateTime, Timestamp};
 use catalog::Catalog;
 use errors::{Error, Result};
 use expr::filter::{MatchDetails, ParseContext};
-use expr::update::{Outcome, Update, UpdateContext};
+use expr::update::{Update, UpdateContext, UpdateOutcome};
 use expr::{Filter, Path};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -60,7 +60,7 @@ impl Change {
     }
 
     /// The document after the change.
-    pub(crate) fn apply(&self, document: &RawDocument, filter: &Filter) -> Result<Outcome> {
+    pub(crate) fn apply(&self, document: &RawDocument, filter: &Filter) -> Result<UpdateOutcome> {
         let mut context = self.context;
         if self.update.is_positional() {
             context.details = filter.matches_with_details(document)?.unwrap_or_default();

@@ -3,7 +3,7 @@
 use super::targets::{Targets, lock};
 use super::{UntilFull, as_a_whole, check_target, note, remembered, statement as in_statement};
 use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
-use crate::context::{OpContext, Outcome, Whole};
+use crate::context::{Atomicity, OpContext, StatementOutcome};
 use crate::request::{DeleteRequest, DeleteResult, DeleteStatement};
 use bson::raw::RawDocument;
 use catalog::{Namespace, Txn};
@@ -20,7 +20,7 @@ pub fn delete(
     let mut result = DeleteResult::default();
     let mut space = UntilFull::default();
     for (index, statement) in request.deletes.iter().enumerate() {
-        if let Some(Outcome::Deleted(n)) = ctx.done(index)? {
+        if let Some(StatementOutcome::Deleted(n)) = ctx.done(index)? {
             result.n += n;
             continue;
         }
@@ -53,7 +53,7 @@ fn run(
     if statement.only_one {
         return delete_matching(ctx, ns, index, statement, &filter, n);
     }
-    let parts = ctx.whole == Whole::Part;
+    let parts = ctx.atomicity == Atomicity::Part;
     let done = as_a_whole(ctx, |ctx| {
         // Of a whole only the last attempt counts.
         let mut deleted = 0;
@@ -97,7 +97,7 @@ fn delete_matching(
             };
             let deleted = remembered(ctx, delete_rows, |deleted| match deleted {
                 0 => Vec::new(),
-                deleted => vec![(index, Outcome::Deleted(*deleted))],
+                deleted => vec![(index, StatementOutcome::Deleted(*deleted))],
             })?;
             *n += deleted;
             if statement.only_one && deleted == 1 {

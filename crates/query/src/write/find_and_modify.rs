@@ -6,7 +6,7 @@ use super::time_series::check_find_and_modify;
 use super::update::insert_upserted;
 use super::{check_target, remembered};
 use crate::canonical::{Canonical, Purpose, collation_of, parse_context};
-use crate::context::{OpContext, Outcome};
+use crate::context::{OpContext, StatementOutcome};
 use crate::exec::Row;
 use crate::projection::Shape;
 use crate::request::{FindAndModifyRequest, FindAndModifyResult, FindRequest};
@@ -63,7 +63,7 @@ fn run(
             return Err(Error::failed_to_parse("Cannot specify both an update and remove=true"));
         }
     };
-    if let Some(Outcome::FoundAndModified(result)) = ctx.done(0)? {
+    if let Some(StatementOutcome::FoundAndModified(result)) = ctx.done(0)? {
         return Ok(result);
     }
     let mut attempts = 0;
@@ -86,7 +86,10 @@ fn run(
                     taken.map(found).transpose()
                 };
                 let taken = remembered(ctx, step, |taken| {
-                    taken.iter().map(|r| (0, Outcome::FoundAndModified(r.clone()))).collect()
+                    taken
+                        .iter()
+                        .map(|r| (0, StatementOutcome::FoundAndModified(r.clone())))
+                        .collect()
                 })?;
                 if let Some(result) = taken {
                     return Ok(result);
@@ -152,7 +155,9 @@ fn upsert(
 ) -> Result<FindAndModifyResult> {
     let document = change.upsert(filter)?;
     let result = show(document.clone())?;
-    insert_upserted(ctx, ns, &document, || vec![(0, Outcome::FoundAndModified(result.clone()))])?;
+    insert_upserted(ctx, ns, &document, || {
+        vec![(0, StatementOutcome::FoundAndModified(result.clone()))]
+    })?;
     Ok(result)
 }
 
@@ -164,7 +169,7 @@ fn found(
     score: Option<f64>,
 ) -> Result<FindAndModifyResult> {
     let updated_existing = (!request.remove).then_some(true);
-    // It was found with a score, and is shown with that one also where its texts changed.
+    // It was found with a score, and is shown with that one also where its strings changed.
     let shown = match score {
         Some(score) => text_score::with(&shown, score),
         None => shown,

@@ -1,14 +1,14 @@
 //! `insert`: batches of documents, many in one engine transaction.
 //!
 //! Always true: a document that fails leaves nothing; the others of the batch stay, unless the
-//! batch is to be all or nothing ([`Whole::Insert`]).
+//! batch is to be all or nothing ([`Atomicity::Insert`]).
 
 use super::apply::next_timestamp;
 use super::{
     CHUNK_BYTES, CHUNK_DOCUMENTS, UntilFull, as_a_whole, check_target, is_full, new_object_id,
     note, remembered,
 };
-use crate::context::{OpContext, Outcome, Whole};
+use crate::context::{Atomicity, OpContext, StatementOutcome};
 use crate::request::{InsertRequest, InsertResult, WriteError};
 use bson::Timestamp;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
@@ -25,7 +25,7 @@ pub fn insert(
     request: &InsertRequest<'_>,
 ) -> Result<InsertResult> {
     check_target(ctx, ns)?;
-    if ctx.whole != Whole::Insert {
+    if ctx.atomicity != Atomicity::Insert {
         return insert_parts(ctx, ns, request);
     }
     let mut failed = None;
@@ -61,7 +61,7 @@ fn insert_parts(
         let step = |txn: &mut Txn| insert_chunk(txn, ns, &chunk, skip, request.ordered);
         let outcomes = |part: &InsertResult| {
             runs_of(part, skip, end - next, request.ordered)
-                .map(|(first, count)| (next + first, Outcome::Inserted(count)))
+                .map(|(first, count)| (next + first, StatementOutcome::Inserted(count)))
                 .collect()
         };
         let insert = || ensure(ctx, ns).and_then(|()| remembered(ctx, step, outcomes));

@@ -7,7 +7,7 @@
 use super::{CHUNK_BYTES, CHUNK_DOCUMENTS};
 use crate::canonical::Canonical;
 use crate::context::OpContext;
-use crate::exec::{At, Row, Stage};
+use crate::exec::{ExecContext, PlanStage, Row};
 use bson::raw::RawDocument;
 use catalog::{Collection, Namespace, Snapshot, Txn, Value};
 use errors::Result;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Candidates of one statement, over one snapshot.
 pub(crate) struct Targets {
     collection: Arc<Collection>,
-    stage: Box<dyn Stage>,
+    stage: Box<dyn PlanStage>,
     query: Arc<Canonical>,
     snapshot: Snapshot,
     /// What is read from here on does not see what the statement has written.
@@ -44,7 +44,7 @@ impl Targets {
     /// first of them see its writes; before the statement writes any itself they are frozen, so
     /// that no document is met again where the statement has moved it to.
     pub(crate) fn take(&mut self, ctx: &OpContext<'_>, only_one: bool) -> Result<Vec<Row>> {
-        let at = At {
+        let exec = ExecContext {
             snapshot: &self.snapshot,
             txn: ctx.txn.as_deref().filter(|_| !self.frozen),
             interrupt: &*ctx.interrupt,
@@ -55,7 +55,7 @@ impl Targets {
         let limit = if only_one { 1 } else { CHUNK_DOCUMENTS };
         let mut ended = false;
         while rows.len() < limit && bytes < CHUNK_BYTES {
-            ended = !self.stage.advance(&at)?;
+            ended = !self.stage.advance(&exec)?;
             if ended {
                 break;
             }

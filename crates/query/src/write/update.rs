@@ -5,7 +5,7 @@ use super::targets::{Targets, lock};
 use super::time_series::check_update;
 use super::{UntilFull, as_a_whole, check_target, note, remembered, statement as in_statement};
 use crate::canonical::{Canonical, Purpose, collation_of, parse_context, sort_of};
-use crate::context::{OpContext, Outcome};
+use crate::context::{OpContext, StatementOutcome};
 use crate::exec::Row;
 use crate::request::{UpdateRequest, UpdateResult, UpdateStatement};
 use bson::raw::{RawBson, RawDocument, RawDocumentBuf};
@@ -26,7 +26,7 @@ pub fn update(
     let mut result = UpdateResult::default();
     let mut space = UntilFull::default();
     for (index, statement) in request.updates.iter().enumerate() {
-        if let Some(Outcome::Updated { n, modified, upserted }) = ctx.done(index)? {
+        if let Some(StatementOutcome::Updated { n, modified, upserted }) = ctx.done(index)? {
             result.n += n;
             result.n_modified += modified;
             result.upserted.extend(upserted.map(|id| (index, id)));
@@ -141,7 +141,7 @@ fn change_all(
             0 => Vec::new(),
             n => {
                 let modified = part.modified;
-                vec![(index, Outcome::Updated { n, modified, upserted: None })]
+                vec![(index, StatementOutcome::Updated { n, modified, upserted: None })]
             }
         })?;
         done.matched += part.matched;
@@ -188,7 +188,7 @@ fn insert_new(
         .get("_id")?
         .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "an upserted document has an _id"))?
         .into();
-    let outcome = || Outcome::Updated { n: 1, modified: 0, upserted: Some(id.clone()) };
+    let outcome = || StatementOutcome::Updated { n: 1, modified: 0, upserted: Some(id.clone()) };
     insert_upserted(ctx, ns, &document, || vec![(index, outcome())])?;
     Ok(id)
 }
@@ -198,7 +198,7 @@ pub(crate) fn insert_upserted(
     ctx: &mut OpContext<'_>,
     ns: &Namespace,
     document: &RawDocumentBuf,
-    describe: impl Fn() -> Vec<(usize, Outcome)>,
+    describe: impl Fn() -> Vec<(usize, StatementOutcome)>,
 ) -> Result<()> {
     if ctx.txn.is_none() {
         ctx.catalog.ensure_collection(ns)?;

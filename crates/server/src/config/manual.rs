@@ -68,12 +68,12 @@ fn value(option: &Opt) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Asked, Settings, parse};
+    use crate::config::{CommandLine, Settings, parse};
 
     fn settings(arguments: &[String]) -> Option<Settings> {
         let argv: Vec<String> =
             std::iter::once("fernd".to_owned()).chain(arguments.iter().cloned()).collect();
-        let Ok(Asked::Start(mut settings)) = parse(&os::Os::real(), &argv, "1.2.3") else {
+        let Ok(CommandLine::Start(mut settings)) = parse(&os::Os::real(), &argv, "1.2.3") else {
             return None;
         };
         // what tells only that something was asked for

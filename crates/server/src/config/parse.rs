@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// What the command line asks for.
 #[derive(Debug)]
-pub enum Asked {
+pub enum CommandLine {
     /// Print this and end well: `--help`, `--version`.
     Print(String),
     /// Start with these settings.
@@ -25,11 +25,11 @@ pub(crate) type Given = (&'static Opt, String);
 ///
 /// # Errors
 /// One line for the operator.
-pub fn parse(os: &Os, argv: &[String], version: &'static str) -> Result<Asked, ConfigError> {
+pub fn parse(os: &Os, argv: &[String], version: &'static str) -> Result<CommandLine, ConfigError> {
     let mut warnings = Vec::new();
     let command_line = match command_line(argv, version, &mut warnings)? {
         Ok(pairs) => pairs,
-        Err(print) => return Ok(Asked::Print(print)),
+        Err(print) => return Ok(CommandLine::Print(print)),
     };
     let mut given = Vec::new();
     let config = command_line.iter().rev().find(|(flag, _)| flag == "config");
@@ -43,7 +43,8 @@ pub fn parse(os: &Os, argv: &[String], version: &'static str) -> Result<Asked, C
     for pair in &command_line {
         given.push(check(pair)?);
     }
-    Settings::from_given(given, warnings, argv).map(|settings| Asked::Start(Box::new(settings)))
+    Settings::from_given(given, warnings, argv)
+        .map(|settings| CommandLine::Start(Box::new(settings)))
 }
 
 /// The flags of the command line, in order; or a text to print.

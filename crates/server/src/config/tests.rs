@@ -1,12 +1,12 @@
 //! The command line and files together.
 
-use super::{Asked, ConfigError, Settings, parse};
+use super::{CommandLine, ConfigError, Settings, parse};
 use bson::doc;
 use os::Os;
 use std::path::Path;
 use std::time::Duration;
 
-fn parsed(arguments: &[&str]) -> Result<Asked, ConfigError> {
+fn parsed(arguments: &[&str]) -> Result<CommandLine, ConfigError> {
     let argv: Vec<String> =
         std::iter::once(&"fernd").chain(arguments).map(|word| (*word).to_owned()).collect();
     parse(&Os::real(), &argv, "1.2.3")
@@ -14,8 +14,8 @@ fn parsed(arguments: &[&str]) -> Result<Asked, ConfigError> {
 
 fn settings(arguments: &[&str]) -> Settings {
     match parsed(arguments).unwrap() {
-        Asked::Start(settings) => *settings,
-        Asked::Print(text) => panic!("prints {text}"),
+        CommandLine::Start(settings) => *settings,
+        CommandLine::Print(text) => panic!("prints {text}"),
     }
 }
 
@@ -25,7 +25,7 @@ fn refusal(arguments: &[&str]) -> String {
     line
 }
 
-fn with_file(text: &str, arguments: &[&str]) -> Result<Asked, ConfigError> {
+fn with_file(text: &str, arguments: &[&str]) -> Result<CommandLine, ConfigError> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("conf");
     std::fs::write(&path, text).unwrap();
@@ -57,10 +57,12 @@ fn the_status_port_has_options_of_its_own() {
     let s = settings(&["--statusPort", "0", "--bind_ip_all"]);
     assert_eq!((s.status_port, s.status_bind_ip), (0, vec!["127.0.0.1".to_owned()]));
     let yaml = "statusPort: 28018\nstatusBindIp: 127.0.0.1,::1\n";
-    let Ok(Asked::Start(s)) = with_file(yaml, &[]) else { panic!("refused") };
+    let Ok(CommandLine::Start(s)) = with_file(yaml, &[]) else { panic!("refused") };
     assert_eq!((s.status_port, s.status_bind_ip.len()), (28018, 2));
     assert_eq!(s.parsed.get_i32("statusPort").ok(), Some(28018));
-    let Ok(Asked::Start(s)) = with_file("dbpath=/x\nstatusPort=28019\n", &[]) else { panic!() };
+    let Ok(CommandLine::Start(s)) = with_file("dbpath=/x\nstatusPort=28019\n", &[]) else {
+        panic!()
+    };
     assert_eq!(s.status_port, 28019);
     assert!(refusal(&["--statusPort", "65536"]).contains("statusPort"));
 }
@@ -117,7 +119,7 @@ fn flags_take_their_value_with_a_space_or_an_equals_sign() {
 fn the_command_line_wins_over_the_file() {
     let yaml = "net: {port: 1111, maxIncomingConnections: 50}\nsystemLog: {verbosity: 2}\n\
                 operationProfiling: {mode: all}\n";
-    let Ok(Asked::Start(s)) = with_file(yaml, &["--port", "2222"]) else { panic!("refused") };
+    let Ok(CommandLine::Start(s)) = with_file(yaml, &["--port", "2222"]) else { panic!("refused") };
     assert_eq!((s.port, s.max_connections, s.verbosity), (2222, Some(50), 2));
     assert_eq!(s.profile_level, 2);
 }
@@ -127,7 +129,7 @@ fn a_tokumx_file_is_taken_with_one_warning_for_what_means_nothing() {
     let text = "dbpath=/x\nport=27018\ncacheSize=134217728\nlogFlushPeriod=100\ndirectio=off\n\
                 cleanerPeriod=2\nloaderMaxMemory=100M\nfsRedzone=5\nlockTimeout=4000\nnohttpinterface=true\njournal=true\n\
                 auth=false\n";
-    let Ok(Asked::Start(s)) = with_file(text, &[]) else { panic!("refused") };
+    let Ok(CommandLine::Start(s)) = with_file(text, &[]) else { panic!("refused") };
     assert_eq!((s.port, s.cache_size), (27018, Some(128 << 20)));
     assert_eq!(s.warnings.len(), 3);
 }
@@ -220,8 +222,8 @@ fn compressors_are_refused_even_to_switch_them_off() {
 
 #[test]
 fn help_and_version_are_printed() {
-    let Ok(Asked::Print(text)) = parsed(&["--version"]) else { panic!("no version") };
+    let Ok(CommandLine::Print(text)) = parsed(&["--version"]) else { panic!("no version") };
     assert!(text.contains("1.2.3"));
-    let Ok(Asked::Print(text)) = parsed(&["--help"]) else { panic!("no help") };
+    let Ok(CommandLine::Print(text)) = parsed(&["--help"]) else { panic!("no help") };
     assert!(text.contains("--cacheSize") && text.contains("--bind_ip"));
 }

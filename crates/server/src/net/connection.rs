@@ -74,7 +74,7 @@ pub(crate) struct Deferred {
 
 /// What becomes of a connection after a worker served it for a while.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum ServeOutcome {
     /// Nothing came for a while.
     Park,
     /// Its next message needs so many bytes, for which there is no room now.
@@ -86,7 +86,7 @@ pub(crate) enum Outcome {
 }
 
 /// What a worker keeps from request to request and from connection to connection.
-pub(crate) struct Desk {
+pub(crate) struct WorkerBuffers {
     inbox: Inbox,
     outbox: Vec<u8>,
     /// Replies before they are packed.
@@ -94,7 +94,7 @@ pub(crate) struct Desk {
     codec: Codec,
 }
 
-impl Desk {
+impl WorkerBuffers {
     /// `charge` is for the receive buffer.
     pub(crate) fn new(charge: Charge) -> Self {
         let (outbox, plain) = (Vec::new(), Vec::new());
@@ -153,19 +153,19 @@ enum Pause {
 pub(crate) fn serve<S: Service>(
     serving: &Serving<'_, S>,
     connection: &mut Connection<S>,
-    desk: &mut Desk,
-) -> Outcome {
-    desk.inbox.load(std::mem::take(&mut connection.partial));
+    buffers: &mut WorkerBuffers,
+) -> ServeOutcome {
+    buffers.inbox.load(std::mem::take(&mut connection.partial));
     if let Some(room) = &mut connection.room {
         room.move_to(Part::Requests);
     }
-    let outcome = match serve_until(serving, connection, desk) {
+    let outcome = match serve_until(serving, connection, buffers) {
         Ok(outcome) => outcome,
-        Err(Ended(reason)) => Outcome::Close(reason),
+        Err(Ended(reason)) => ServeOutcome::Close(reason),
     };
     // The next connection must not find this one's bytes.
-    let partial = desk.inbox.unload();
-    if !matches!(outcome, Outcome::Close(_)) {
+    let partial = buffers.inbox.unload();
+    if !matches!(outcome, ServeOutcome::Close(_)) {
         connection.partial = partial;
         if let Some(room) = &mut connection.room {
             room.move_to(Part::PartialRequests);
@@ -177,36 +177,38 @@ pub(crate) fn serve<S: Service>(
 fn serve_until<S: Service>(
     serving: &Serving<'_, S>,
     connection: &mut Connection<S>,
-    desk: &mut Desk,
-) -> Result<Outcome, Ended> {
+    buffers: &mut WorkerBuffers,
+) -> Result<ServeOutcome, Ended> {
     if let Some(deferred) = connection.deferred.take() {
-        let out = &mut desk.outgoing();
+        let out = &mut buffers.outgoing();
         let (frame, waited_until) = (&deferred.frame[..], Some(deferred.until));
         let mut exchange = Exchange { serving, connection, frame, waited_until, out };
         exchange.answer_plain(deferred.packed)?;
         if connection.deferred.is_some() {
-            return Ok(Outcome::Defer);
+            return Ok(ServeOutcome::Defer);
         }
     }
     loop {
-        match serve_arrived(serving, connection, desk)? {
-            Pause::Room(needed) => return Ok(Outcome::AwaitRoom(needed)),
-            Pause::Deferred => return Ok(Outcome::Defer),
-            Pause::Stopping => return Ok(Outcome::Close(None)),
+        match serve_arrived(serving, connection, buffers)? {
+            Pause::Room(needed) => return Ok(ServeOutcome::AwaitRoom(needed)),
+            Pause::Deferred => return Ok(ServeOutcome::Defer),
+            Pause::Stopping => return Ok(ServeOutcome::Close(None)),
             Pause::Incomplete if serving.stopping.load(Ordering::Relaxed) => {
-                return Ok(Outcome::Close(None));
+                return Ok(ServeOutcome::Close(None));
             }
             Pause::Incomplete => {}
         }
-        if !desk.inbox.held().is_empty() && !is_worth_waiting(serving, connection, desk)? {
-            return Ok(Outcome::Park);
+        if !buffers.inbox.held().is_empty() && !is_worth_waiting(serving, connection, buffers)? {
+            return Ok(ServeOutcome::Park);
         }
-        match desk.inbox.fill(|into| connection.stream.read(into)) {
-            Ok(0) => return Ok(Outcome::Close(None)),
+        match buffers.inbox.fill(|into| connection.stream.read(into)) {
+            Ok(0) => return Ok(ServeOutcome::Close(None)),
             Ok(received) => serving.stats.received(received),
             Err(error) => match error.kind() {
                 io::ErrorKind::Interrupted => {}
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return Ok(Outcome::Park),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                    return Ok(ServeOutcome::Park);
+                }
                 _ => return Err(error.into()),
             },
         }
@@ -217,7 +219,7 @@ fn serve_until<S: Service>(
 fn is_worth_waiting<S: Service>(
     serving: &Serving<'_, S>,
     connection: &mut Connection<S>,
-    desk: &Desk,
+    buffers: &WorkerBuffers,
 ) -> Result<bool, Ended> {
     let now = serving.clock.monotonic();
     let began = *connection.began.get_or_insert(now);
@@ -226,7 +228,7 @@ fn is_worth_waiting<S: Service>(
     if time >= serving.options.message_timeout {
         return Err(Ended(Some("a message did not arrive in time".to_owned())));
     }
-    Ok(!is_slow(desk.inbox.held().len(), time + SENDING_GRACE)
+    Ok(!is_slow(buffers.inbox.held().len(), time + SENDING_GRACE)
         || connection.stream.is_readable()?)
 }
 
@@ -239,11 +241,11 @@ pub(crate) fn is_slow(bytes: usize, time: Duration) -> bool {
 fn serve_arrived<S: Service>(
     serving: &Serving<'_, S>,
     connection: &mut Connection<S>,
-    desk: &mut Desk,
+    buffers: &mut WorkerBuffers,
 ) -> Result<Pause, Ended> {
     loop {
-        let needed = desk.inbox.needed();
-        let needed = needed.map_err(|error| lost(&error, &desk.inbox, &connection.stream))?;
+        let needed = buffers.inbox.needed();
+        let needed = needed.map_err(|error| lost(&error, &buffers.inbox, &connection.stream))?;
         let Some(message) = needed else { return Ok(Pause::Incomplete) };
         // The largest document of it is copied while it runs.
         let needed = message + message.min(wire::MAX_DOCUMENT_SIZE);
@@ -255,14 +257,14 @@ fn serve_arrived<S: Service>(
                 return Ok(Pause::Room(needed));
             }
         }
-        let frame = desk.inbox.frame();
-        let frame = frame.map_err(|error| lost(&error, &desk.inbox, &connection.stream))?;
+        let frame = buffers.inbox.frame();
+        let frame = frame.map_err(|error| lost(&error, &buffers.inbox, &connection.stream))?;
         let Some(range) = frame else { return Ok(Pause::Incomplete) };
         connection.began = None;
-        let Desk { inbox, outbox, plain, codec } = &mut *desk;
+        let WorkerBuffers { inbox, outbox, plain, codec } = &mut *buffers;
         let bytes = inbox.bytes(range.clone());
         answer(serving, connection, bytes, &mut Outgoing { outbox, plain, codec })?;
-        desk.inbox.consume(&range);
+        buffers.inbox.consume(&range);
         connection.room = None;
         if connection.deferred.is_some() {
             return Ok(Pause::Deferred);

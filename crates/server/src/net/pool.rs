@@ -4,7 +4,7 @@
 //! nor a worker ends by one, and each opened connection is counted down and closed.
 
 use crate::log;
-use crate::net::connection::{Connection, Desk, Outcome, Serving, serve};
+use crate::net::connection::{Connection, ServeOutcome, Serving, WorkerBuffers, serve};
 use crate::net::inbox::Partial;
 use crate::net::listener::{Endpoint, Listener};
 use crate::net::parked::Parked;
@@ -438,7 +438,7 @@ impl<S: Service> Poller<S> {
             Ok(left) => {
                 for ((_, state), left) in busy.iter().zip(left) {
                     if left {
-                        let _told = survive(|| self.shared.service.client_left(state));
+                        let _told = catch_panic(|| self.shared.service.client_left(state));
                     }
                 }
             }
@@ -449,7 +449,7 @@ impl<S: Service> Poller<S> {
     }
 
     /// Takes in whoever waits at a listener; `false` when the machine has no descriptors left and
-    /// the listener rests for a while.
+    /// the listener pauses for a while.
     fn accept_from(&self, at: usize) -> bool {
         for _ in 0..ACCEPT_BATCH {
             match self.listeners[at].accept() {
@@ -491,7 +491,7 @@ impl<S: Service> Poller<S> {
         }
         let quiet = options.quiet.load(Ordering::Relaxed);
         let remote = if quiet { String::new() } else { peer.remote.clone() };
-        let Some(state) = survive(|| shared.service.open_connection(peer)) else { return };
+        let Some(state) = catch_panic(|| shared.service.open_connection(peer)) else { return };
         shared.stats.open.fetch_add(1, Ordering::Relaxed);
         shared.stats.accepted.fetch_add(1, Ordering::Relaxed);
         let id = shared.service.number(&state);
@@ -553,7 +553,8 @@ fn dispatch<S: Service>(shared: &Arc<Shared<S>>, connection: Box<Connection<S>>)
 
 /// A worker's life: take a ready connection, serve it until it is silent, take the next.
 fn work<S: Service>(shared: &Arc<Shared<S>>) {
-    let mut desk = Desk::new(shared.options.memory.charge_regardless(Part::Requests, 0));
+    let mut buffers =
+        WorkerBuffers::new(shared.options.memory.charge_regardless(Part::Requests, 0));
     let serving = Serving {
         service: &*shared.service,
         clock: &*shared.os.clock,
@@ -566,18 +567,19 @@ fn work<S: Service>(shared: &Arc<Shared<S>>) {
         log::set_context_number("conn", connection.id);
         shared.stats.active.fetch_add(1, Ordering::Relaxed);
         let changes = shared.changes.load(Ordering::SeqCst);
-        let served = survive(|| serve(&serving, &mut connection, &mut desk));
+        let served = catch_panic(|| serve(&serving, &mut connection, &mut buffers));
         shared.stats.active.fetch_sub(1, Ordering::Relaxed);
         let outcome = served.unwrap_or_else(|| {
             // Nobody knows what it left in the buffers.
-            desk = Desk::new(shared.options.memory.charge_regardless(Part::Requests, 0));
-            Outcome::Close(Some("a message could not be served because of a bug".to_owned()))
+            buffers =
+                WorkerBuffers::new(shared.options.memory.charge_regardless(Part::Requests, 0));
+            ServeOutcome::Close(Some("a message could not be served because of a bug".to_owned()))
         });
-        let deferred = outcome == Outcome::Defer;
+        let deferred = outcome == ServeOutcome::Defer;
         match outcome {
-            Outcome::Park | Outcome::Defer => park(shared, connection),
-            Outcome::AwaitRoom(needed) => await_room(shared, connection, needed),
-            Outcome::Close(reason) => close(shared, &connection, reason.as_deref()),
+            ServeOutcome::Park | ServeOutcome::Defer => park(shared, connection),
+            ServeOutcome::AwaitRoom(needed) => await_room(shared, connection, needed),
+            ServeOutcome::Close(reason) => close(shared, &connection, reason.as_deref()),
         }
         if deferred && shared.changes.load(Ordering::SeqCst) != changes {
             // What it waits for may have come between its look and its parking.
@@ -587,7 +589,7 @@ fn work<S: Service>(shared: &Arc<Shared<S>>) {
 }
 
 /// Runs what may meet a bug; `None` where it did. The panic hook has logged where and why.
-fn survive<T>(work: impl FnOnce() -> T) -> Option<T> {
+fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
@@ -678,7 +680,7 @@ fn close<S: Service>(shared: &Shared<S>, connection: &Connection<S>, reason: Opt
     let busy = shared.busy.lock().remove(&connection.id);
     drop(busy);
     connection.stream.shut_down();
-    let _met_a_bug = survive(|| shared.service.close_connection(&connection.state)).is_none();
+    let _met_a_bug = catch_panic(|| shared.service.close_connection(&connection.state)).is_none();
     let left = shared.stats.open.fetch_sub(1, Ordering::Relaxed) - 1;
     if let Some(reason) = reason {
         tracing::info!(target: "NETWORK", connectionId = connection.id, reason,

@@ -1,8 +1,8 @@
 //! What is special about the specifications of `2dsphere` and `2d` indexes.
 
 use super::{IndexSpec, KeyPart, PartKind, cannot};
-use crate::options::whole_number;
 use crate::text::value_text;
+use crate::values::whole_number;
 use bson::raw::{RawBsonRef, cstr};
 use errors::{Code, Error, Result};
 

@@ -11,8 +11,9 @@ use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf, cstr};
 use errors::{Error, Result};
 use pcre::{Captures, Failure, Invalid, Regex};
 
+/// Which result an operator gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+enum MatchResult {
     Match,
     First,
     All,
@@ -22,7 +23,7 @@ enum Wanted {
 #[derive(Clone, Debug)]
 pub(crate) struct RegexCall {
     name: &'static str,
-    wanted: Wanted,
+    wanted: MatchResult,
     input: Node,
     regex: Node,
     options: Option<Node>,
@@ -37,9 +38,9 @@ impl RegexCall {
         depth: usize,
     ) -> Result<Self> {
         let (name, wanted) = match name {
-            "$regexMatch" => ("$regexMatch", Wanted::Match),
-            "$regexFind" => ("$regexFind", Wanted::First),
-            _ => ("$regexFindAll", Wanted::All),
+            "$regexMatch" => ("$regexMatch", MatchResult::Match),
+            "$regexFind" => ("$regexFind", MatchResult::First),
+            _ => ("$regexFindAll", MatchResult::All),
         };
         let RawBsonRef::Document(document) = value else {
             return Err(Error::location(
@@ -159,15 +160,17 @@ impl RegexCall {
         }
         let (Some(subject), Some(regex)) = (input.as_str(), compiled) else {
             return Ok(match self.wanted {
-                Wanted::Match => Value::bool(false),
-                Wanted::First => Value::NULL,
-                Wanted::All => List::default().finish(),
+                MatchResult::Match => Value::bool(false),
+                MatchResult::First => Value::NULL,
+                MatchResult::All => List::default().finish(),
             });
         };
         match self.wanted {
-            Wanted::Match => Ok(Value::bool(regex.is_match(subject).map_err(|e| self.failed(e))?)),
-            Wanted::First => self.first(regex, subject),
-            Wanted::All => self.all(regex, subject),
+            MatchResult::Match => {
+                Ok(Value::bool(regex.is_match(subject).map_err(|e| self.failed(e))?))
+            }
+            MatchResult::First => self.first(regex, subject),
+            MatchResult::All => self.all(regex, subject),
         }
     }
 

@@ -18,7 +18,7 @@
 //! claimed, and gives its claim back after it has published. So what it read is still so.
 
 use crate::error::Error;
-use crate::merges::Merging;
+use crate::merge_limiter::MergePermit;
 use crate::node::Node;
 use crate::segment::Bounds;
 use os::sync::{Mutex, MutexGuard};
@@ -45,11 +45,11 @@ impl Area {
 
 /// The claims on one tree.
 #[derive(Default)]
-pub(in crate::tree) struct Claims(Mutex<Desk>);
+pub(in crate::tree) struct Claims(Mutex<ClaimTable>);
 
 /// Everything that is decided under one lock.
 #[derive(Default)]
-pub(super) struct Desk {
+pub(super) struct ClaimTable {
     held: Vec<(u64, Area)>,
     newest_ticket: u64,
     /// The ticket of the unit that drains.
@@ -65,7 +65,7 @@ pub(super) struct Desk {
     condemned_runs: BTreeMap<u64, String>,
 }
 
-impl Desk {
+impl ClaimTable {
     pub(super) fn is_free(&self, area: &Area) -> bool {
         self.held.iter().all(|(_, held)| !held.meets(area))
     }
@@ -120,51 +120,51 @@ impl Desk {
 pub(super) struct Claim<'a> {
     claims: &'a Claims,
     ticket: u64,
-    /// Of a merge, its place among those of all trees.
-    merging: Option<Merging<'a>>,
+    /// Of a merge, its permit.
+    permit: Option<MergePermit<'a>>,
 }
 
 impl Claims {
-    pub(super) fn desk(&self) -> MutexGuard<'_, Desk> {
+    pub(super) fn table(&self) -> MutexGuard<'_, ClaimTable> {
         self.0.lock()
     }
 
     /// A claim of one area, which is free.
-    pub(super) fn claim(&self, desk: &mut Desk, area: Area) -> Claim<'_> {
-        debug_assert!(desk.is_free(&area));
-        let claim = self.ticket(desk);
-        desk.held.push((claim.ticket, area));
+    pub(super) fn claim(&self, claims: &mut ClaimTable, area: Area) -> Claim<'_> {
+        debug_assert!(claims.is_free(&area));
+        let claim = self.ticket(claims);
+        claims.held.push((claim.ticket, area));
         claim
     }
 
     /// The claim of the one unit that drains.
-    pub(super) fn claim_drain(&self, desk: &mut Desk) -> Claim<'_> {
-        debug_assert!(!desk.is_draining());
-        let claim = self.ticket(desk);
-        desk.draining = Some(claim.ticket);
+    pub(super) fn claim_drain(&self, claims: &mut ClaimTable) -> Claim<'_> {
+        debug_assert!(!claims.is_draining());
+        let claim = self.ticket(claims);
+        claims.draining = Some(claim.ticket);
         claim
     }
 
-    fn ticket(&self, desk: &mut Desk) -> Claim<'_> {
-        desk.newest_ticket += 1;
-        Claim { claims: self, ticket: desk.newest_ticket, merging: None }
+    fn ticket(&self, claims: &mut ClaimTable) -> Claim<'_> {
+        claims.newest_ticket += 1;
+        Claim { claims: self, ticket: claims.newest_ticket, permit: None }
     }
 }
 
 impl<'a> Claim<'a> {
-    /// Keeps a merge's place for as long as the claim is held.
-    pub(super) fn merging(self, place: Option<Merging<'a>>) -> Self {
+    /// Keeps a merge's permit for as long as the claim is held.
+    pub(super) fn with_permit(self, permit: Option<MergePermit<'a>>) -> Self {
         let mut claim = self;
-        claim.merging = place;
+        claim.permit = permit;
         claim
     }
 
     /// Claims one area more, if it is free and `still` finds there what the unit counts on.
     pub(super) fn extend(&self, area: Area, still: impl FnOnce(&Area) -> bool) -> bool {
-        let mut desk = self.claims.desk();
-        let granted = desk.is_sound(&area) && still(&area);
+        let mut claims = self.claims.table();
+        let granted = claims.is_sound(&area) && still(&area);
         if granted {
-            desk.held.push((self.ticket, area));
+            claims.held.push((self.ticket, area));
         }
         granted
     }
@@ -172,8 +172,10 @@ impl<'a> Claim<'a> {
 
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
-        let mut desk = self.claims.desk();
-        desk.held.retain(|(ticket, _)| *ticket != self.ticket);
-        desk.draining = desk.draining.filter(|ticket| *ticket != self.ticket);
+        let mut claims = self.claims.table();
+        let held = claims.held.iter().any(|(ticket, _)| *ticket == self.ticket);
+        debug_assert!(held || claims.draining == Some(self.ticket), "a claim is given back once");
+        claims.held.retain(|(ticket, _)| *ticket != self.ticket);
+        claims.draining = claims.draining.filter(|ticket| *ticket != self.ticket);
     }
 }

@@ -1,13 +1,13 @@
 //! Writing leaves: what waits for a range of them, merged into what they hold.
 
-use super::rewrite::Anew;
+use super::rewrite::LargeRewrite;
 use super::runs::{ids, memory, segment, segments, span_bounds};
 use super::{Area, Edit, Tree, Unit};
 use crate::bytes::common_prefix;
 use crate::error::Result;
 use crate::home::count;
 use crate::memtable::MemTable;
-use crate::merge::Source;
+use crate::merge::MergeSource;
 use crate::message::{Entry, Message};
 use crate::node::{Child, Node};
 use crate::options::TreeOptions;
@@ -47,9 +47,9 @@ impl Unit<'_> {
         let incoming: u64 = children.clone().map(|child| node.waiting(child)).sum::<u64>()
             + table.map_or(0, |(_, share)| share);
         let mut leaves = LeafWriter::new(self.tree, options, incoming);
-        leaves.anew = self.anew.take();
+        leaves.large_rewrite = self.large_rewrite.take();
         let mut retain = Retain::new(self.visibility, true);
-        let may_keep = children.len() == 1 && self.anew.is_none();
+        let may_keep = children.len() == 1 && self.large_rewrite.is_none();
         let bounds = span_bounds(node, &children);
         let (mut runs, mut replaced) = (Vec::new(), Vec::new());
         for child in children {
@@ -61,7 +61,8 @@ impl Unit<'_> {
             sources.extend(table.map(|(table, _)| memory(table, &bounds)));
             sources.extend(segments(live, &bounds)?);
             if let Child::Leaf(leaf) = &node.children[child] {
-                let first = sources.iter().filter_map(Source::entry).map(|entry| entry.key).min();
+                let first =
+                    sources.iter().filter_map(MergeSource::entry).map(|entry| entry.key).min();
                 let behind = first.is_some_and(|first| first > &leaf.content().max_key[..]);
                 if may_keep && behind && leaf.content().raw_bytes >= options.page_size / 2 {
                     // Everything comes behind a leaf that is full enough: it stays as it is.
@@ -69,8 +70,8 @@ impl Unit<'_> {
                 } else {
                     leaves.expect(leaf.content().raw_bytes);
                     leaves.displaces = leaf.is_mostly_cached();
-                    let light = options.light_compression() != options.compression;
-                    if table.is_some() && leaves.displaces && light {
+                    let lighter = options.light_compression() != options.compression;
+                    if table.is_some() && leaves.displaces && lighter {
                         leaves.role = Role::LightLeaf;
                     }
                     sources.push(segment(leaf, &bounds)?);
@@ -82,7 +83,7 @@ impl Unit<'_> {
                 leaves.add(entry)
             })?;
         }
-        self.anew = leaves.anew.take();
+        self.large_rewrite = leaves.large_rewrite.take();
         let leaves = leaves.finish(replaced)?;
         self.count_dropped(&retain);
         let area = Area { height: node.height, bounds };
@@ -105,8 +106,8 @@ struct LeafWriter<'a> {
     /// The leaf whose entries come is in use.
     displaces: bool,
     role: Role,
-    /// The large values that are written anew, too.
-    anew: Option<Anew>,
+    /// The large values that are rewritten, too.
+    large_rewrite: Option<LargeRewrite>,
     builder: Option<SegmentBuilder>,
     leaves: Vec<Arc<Segment>>,
 }
@@ -129,7 +130,7 @@ impl<'a> LeafWriter<'a> {
             written: 0,
             displaces: false,
             role: Role::Leaf,
-            anew: None,
+            large_rewrite: None,
             builder: None,
             leaves: Vec::new(),
         }
@@ -165,9 +166,9 @@ impl<'a> LeafWriter<'a> {
         }
         let (home, options, displaces) = (&self.tree.home, &self.options, self.displaces);
         let value;
-        let entry = match (entry.message, &mut self.anew) {
-            (Message::Large(reference), Some(anew)) => {
-                match anew.take(entry.key, home, reference)? {
+        let entry = match (entry.message, &mut self.large_rewrite) {
+            (Message::Large(reference), Some(large_rewrite)) => {
+                match large_rewrite.take(entry.key, home, reference)? {
                     Some(taken) => {
                         value = taken;
                         Entry { message: Message::Put(&value.0), ..entry }

@@ -2,10 +2,10 @@
 //!
 //! Draining comes first, because it frees memory, but for what is overdue; then the node with the
 //! highest score, in it the merge of too many runs, the heaviest child where it is over its budget,
-//! a merge of a tier, a fuse. In idle time whatever is buffered sinks, and leaves full of dead versions, or compressed in
-//! haste, are rewritten.
+//! a merge of a tier, a fuse. In idle time whatever is buffered is flushed down, and leaves that
+//! are full of dead versions or lightly compressed are rewritten.
 
-use super::claims::{Area, Claim, Desk};
+use super::claims::{Area, Claim, ClaimTable};
 use super::{Effort, Layer, Tree};
 use crate::node::{Child, NEEDED, Node, Score};
 use crate::options::TreeOptions;
@@ -84,20 +84,20 @@ pub(super) enum Chosen<'a> {
     /// Something, but others are at it.
     Busy,
     /// Merges, and others are at as many as may be.
-    PutOff,
+    Deferred,
     Nothing,
 }
 
 impl Tree {
     /// The most urgent unit that meets no claim, claimed.
     pub(super) fn choose(&self, oldest: u64, effort: Effort) -> Chosen<'_> {
-        let mut desk = self.claims.desk();
+        let mut claims = self.claims.table();
         // Pinned behind the lock: what was published by a unit that holds no claim any more is
         // in it.
         let state = self.pin();
         let layer = state.sealed.last();
-        let quiet = |layer: &&Layer| layer.table().is_none_or(|table| table.quiet());
-        let drainable = layer.filter(quiet).filter(|_| !desk.is_draining());
+        let quiescent = |layer: &&Layer| layer.table().is_none_or(|table| table.is_quiescent());
+        let drainable = layer.filter(quiescent).filter(|_| !claims.is_draining());
         let urgent = state.root.score_below;
         let enough = match effort {
             Effort::Needed | Effort::Paced => NEEDED,
@@ -106,66 +106,66 @@ impl Tree {
         if effort == Effort::Wanted {
             // Asked for again by whoever reads on while we look.
             self.home.wanted.store(false, Ordering::Relaxed);
-            let plan = wanted(&desk, &state.root);
+            let plan = wanted(&claims, &state.root);
             let Some((plan, area)) = plan.and_then(|plan| plan.area().map(|area| (plan, area)))
             else {
                 return Chosen::Nothing;
             };
             self.home.wanted.store(true, Ordering::Relaxed);
-            return Chosen::Unit(plan, self.claims.claim(&mut desk, area));
+            return Chosen::Unit(plan, self.claims.claim(&mut claims, area));
         }
         let between = urgent.0.saturating_sub(OVERDUE.0) / OVERDUE_STEP;
-        let drain_first = u64::from(desk.since_drain) >= between.min(BETWEEN_DRAINS)
-            && desk.flushed >= due(&state.root, desk.drained);
-        let (mut plan, mut merging, mut put_off) = (None, None, false);
+        let drain_first = u64::from(claims.since_drain) >= between.min(BETWEEN_DRAINS)
+            && claims.flushed >= due(&state.root, claims.drained);
+        let (mut plan, mut permit, mut deferred) = (None, None, false);
         if !(drain_first && drainable.is_some()) {
             let options = &self.options();
             let best = |merges| {
-                let mut search = Search { desk: &desk, options, enough, merges, best: None };
+                let mut search = Search { claims: &claims, options, enough, merges, best: None };
                 search.visit(&state.root);
                 search.best.map(|(_, plan)| plan)
             };
             plan = best(true);
             if matches!(plan, Some(Plan::Merge { .. })) {
-                merging = self.context.merges.begin(effort == Effort::Paced);
-                put_off = merging.is_none();
+                permit = self.context.merge_limiter.begin(effort == Effort::Paced);
+                deferred = permit.is_none();
             }
-            if put_off {
+            if deferred {
                 plan = best(false);
             }
         }
         if plan.is_none()
             && let Some(layer) = drainable
         {
-            (desk.since_drain, desk.flushed) = (0, 0);
-            desk.drained = layer.table().map_or(0, |table| table.weight());
+            (claims.since_drain, claims.flushed) = (0, 0);
+            claims.drained = layer.table().map_or(0, |table| table.weight());
             let plan = Plan::Drain { root: Arc::clone(&state.root), layer: layer.clone() };
-            return Chosen::Unit(plan, self.claims.claim_drain(&mut desk));
+            return Chosen::Unit(plan, self.claims.claim_drain(&mut claims));
         }
         if plan.is_none() && matches!(effort, Effort::Idle | Effort::Quiet) {
-            plan = garbage(&desk, &state.root, oldest);
+            plan = garbage(&claims, &state.root, oldest);
         }
         if plan.is_none() && effort == Effort::Quiet {
-            plan = light(&desk, &state.root);
+            plan = lightly_compressed(&claims, &state.root);
         }
         let Some((plan, area)) = plan.and_then(|plan| plan.area().map(|area| (plan, area))) else {
-            let busy = layer.is_some() || (desk.is_busy() && urgent >= enough);
-            return match put_off {
-                true => Chosen::PutOff,
+            let busy = layer.is_some() || (claims.is_busy() && urgent >= enough);
+            return match deferred {
+                true => Chosen::Deferred,
                 false if busy => Chosen::Busy,
                 false => Chosen::Nothing,
             };
         };
-        desk.since_drain += 1;
-        desk.flushed += plan.flushed_bytes();
-        let claim = self.claims.claim(&mut desk, area).merging(merging);
+        claims.since_drain += 1;
+        claims.flushed += plan.flushed_bytes();
+        let claim = self.claims.claim(&mut claims, area).with_permit(permit);
         Chosen::Unit(plan, claim)
     }
 }
 
 /// Looks for the best unit below a node.
 struct Search<'a> {
-    desk: &'a Desk,
+    claims: &'a ClaimTable,
     options: &'a TreeOptions,
     enough: Score,
     /// Merges, too.
@@ -201,9 +201,9 @@ impl Search<'_> {
     /// What this node needs most, unless somebody is at it.
     fn plan(&self, node: &Arc<Node>) -> Option<Plan> {
         let options = self.options;
-        let free = |plan: Plan| plan.area().filter(|area| self.desk.is_free(area)).map(|_| plan);
+        let free = |plan: Plan| plan.area().filter(|area| self.claims.is_free(area)).map(|_| plan);
         // A run that cannot be read is merged no more, nor what is older.
-        let sound = self.desk.sound_runs(node);
+        let sound = self.claims.sound_runs(node);
         let merge = |newest| {
             let plan = Plan::Merge { node: Arc::clone(node), newest };
             if self.merges { free(plan) } else { None }
@@ -216,7 +216,7 @@ impl Search<'_> {
             return merge(node.tier(options).min(sound));
         }
         // What others are moving on is as good as gone.
-        let movable = movable(self.desk, node);
+        let movable = movable(self.claims, node);
         let moving: u64 = node.buffered - movable.iter().map(|(bytes, _)| bytes).sum::<u64>();
         if node.buffered - moving <= options.buffer_bytes {
             let tier = node.tier(options).min(sound);
@@ -224,7 +224,7 @@ impl Search<'_> {
                 return merge(tier);
             }
             if let Some(left) = node.leaves_to_fuse(options)
-                && self.desk.is_readable(node, left..left + 2)
+                && self.claims.is_readable(node, left..left + 2)
             {
                 let node = Arc::clone(node);
                 return free(Plan::Rewrite { node, children: left..left + 2 });
@@ -243,10 +243,10 @@ impl Search<'_> {
 }
 
 /// Bytes that wait for children, those that somebody can and nobody does move on yet.
-fn movable(desk: &Desk, node: &Node) -> Vec<(u64, usize)> {
+fn movable(claims: &ClaimTable, node: &Node) -> Vec<(u64, usize)> {
     let children = (0..node.children.len()).map(|child| (node.waiting(child), child));
     let waiting = children.filter(|(bytes, _)| *bytes > 0);
-    waiting.filter(|(_, child)| desk.is_sound(&Area::of_child(node, *child))).collect()
+    waiting.filter(|(_, child)| claims.is_sound(&Area::of_child(node, *child))).collect()
 }
 
 fn heaviest(movable: Vec<(u64, usize)>) -> Option<usize> {
@@ -255,23 +255,23 @@ fn heaviest(movable: Vec<(u64, usize)>) -> Option<usize> {
 }
 
 /// The flush that reads have paid most for.
-fn wanted(desk: &Desk, root: &Arc<Node>) -> Option<Plan> {
-    fn visit(desk: &Desk, node: &Arc<Node>, best: &mut Option<(u64, Plan)>) {
+fn wanted(claims: &ClaimTable, root: &Arc<Node>) -> Option<Plan> {
+    fn visit(claims: &ClaimTable, node: &Arc<Node>, best: &mut Option<(u64, Plan)>) {
         let noted = node.reads.noted();
         if node.reads.is_due()
             && best.as_ref().is_none_or(|(most, _)| noted > *most)
-            && let Some(child) = heaviest(movable(desk, node))
+            && let Some(child) = heaviest(movable(claims, node))
         {
             *best = Some((noted, flush(node, child)));
         }
         for child in &node.children {
             if let Child::Node(below) = child {
-                visit(desk, below, best);
+                visit(claims, below, best);
             }
         }
     }
     let mut best = None;
-    visit(desk, root, &mut best);
+    visit(claims, root, &mut best);
     best.map(|(_, plan)| plan)
 }
 
@@ -296,18 +296,19 @@ fn flush(node: &Arc<Node>, child: usize) -> Plan {
     }
 }
 
-/// A leaf that was compressed in haste.
-fn light(desk: &Desk, node: &Arc<Node>) -> Option<Plan> {
-    let mut light = node.children.iter().enumerate().filter(|(_, child)| child.light() > 0);
+/// A lightly compressed leaf.
+fn lightly_compressed(claims: &ClaimTable, node: &Arc<Node>) -> Option<Plan> {
+    let mut light =
+        node.children.iter().enumerate().filter(|(_, child)| child.lightly_compressed_bytes() > 0);
     light.find_map(|(at, child)| match child {
-        Child::Node(below) => self::light(desk, below),
+        Child::Node(below) => lightly_compressed(claims, below),
         _ => Some(flush(node, at))
-            .filter(|plan| plan.area().is_some_and(|area| desk.is_sound(&area))),
+            .filter(|plan| plan.area().is_some_and(|area| claims.is_sound(&area))),
     })
 }
 
 /// A leaf that is worth rewriting for the versions and deletes nobody sees any more.
-fn garbage(desk: &Desk, node: &Arc<Node>, oldest: u64) -> Option<Plan> {
+fn garbage(claims: &ClaimTable, node: &Arc<Node>, oldest: u64) -> Option<Plan> {
     if node.garbage_below == 0 {
         return None;
     }
@@ -315,8 +316,8 @@ fn garbage(desk: &Desk, node: &Arc<Node>, oldest: u64) -> Option<Plan> {
     dirty.find_map(|(at, child)| match child {
         // All of it can go: no snapshot is older than the leaf's newest version.
         Child::Leaf(leaf) if leaf.content().max_ts <= oldest => Some(flush(node, at))
-            .filter(|plan| plan.area().is_some_and(|area| desk.is_sound(&area))),
-        Child::Node(below) => garbage(desk, below, oldest),
+            .filter(|plan| plan.area().is_some_and(|area| claims.is_sound(&area))),
+        Child::Node(below) => garbage(claims, below, oldest),
         Child::Leaf(_) | Child::Empty => None,
     })
 }

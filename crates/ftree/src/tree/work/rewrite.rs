@@ -3,14 +3,14 @@
 //!
 //! A [`Walk`] holds a key and nothing else: every step begins at the root that is there then. Down
 //! to the next leaf it first moves what waits in the buffers above, each level once per node; then
-//! the leaf is written anew together with what waits for it, and with its right neighbours where
-//! the tree's leaves are to be larger than they are. The large values of a leaf are written anew
+//! the leaf is rewritten together with what waits for it, and with its right neighbours where
+//! the tree's leaves are to be larger than they are. The large values of a leaf are rewritten
 //! some at a time: the leaf is then written several times, each time with newer references.
 //!
 //! Always true: a step is one unit of work, claimed and published as any other; what is left of
 //! the walk was rewritten after the walk began.
 
-use super::claims::{Area, Claim, Desk};
+use super::claims::{Area, Claim, ClaimTable};
 use super::plan::Plan;
 use super::{Tree, Unit};
 use crate::error::Result;
@@ -47,7 +47,7 @@ impl Walk {
         let droppable = match &node.children[child] {
             Child::Leaf(leaf) => {
                 self.all
-                    || leaf.is_light()
+                    || leaf.is_lightly_compressed()
                     || leaf.content().garbage() > 0 && leaf.content().max_ts <= oldest
             }
             Child::Empty | Child::Node(_) => false,
@@ -89,17 +89,17 @@ impl Tree {
             Next::Leaves(plan, claim, key, bytes) => (plan, claim, Ok((key, bytes))),
         };
         let mut unit = Unit::new(self, visibility, claim);
-        unit.anew = walk.all.then(|| Anew::new(walk.within.clone()));
+        unit.large_rewrite = walk.all.then(|| LargeRewrite::new(walk.within.clone()));
         unit.carry_out(&plan)?;
         unit.publish(None);
         count(&self.home.counters.rewrites, 1);
-        let anew = unit.anew.take().unwrap_or_default();
+        let large_rewrite = unit.large_rewrite.take().unwrap_or_default();
         Ok(match next {
-            Ok(_) if anew.is_short => {
-                walk.within = anew.reached;
-                Step::Passed(anew.bytes)
+            Ok(_) if large_rewrite.is_short => {
+                walk.within = large_rewrite.reached;
+                Step::Passed(large_rewrite.bytes)
             }
-            Ok((key, bytes)) => walk.pass(key, bytes + anew.bytes),
+            Ok((key, bytes)) => walk.pass(key, bytes + large_rewrite.bytes),
             Err(height) => {
                 walk.pushed = height;
                 Step::Passed(0)
@@ -108,20 +108,20 @@ impl Tree {
     }
 
     fn next_of(&self, walk: &Walk, oldest: u64) -> Next<'_> {
-        let mut desk = self.claims.desk();
+        let mut claims = self.claims.table();
         // Pinned behind the lock, as every unit that claims does.
         let mut node = Arc::clone(&self.pin().root);
         let behind = walk.behind.as_deref();
         loop {
             let child = behind.map_or(0, |key| node.child_after(key));
             let Child::Node(below) = &node.children[child] else {
-                return self.leaves(walk, &mut desk, &node, child, oldest);
+                return self.leaves(walk, &mut claims, &node, child, oldest);
             };
             let at_its_edge = node.child_bounds(child).lower.as_deref() == behind;
             if node.height < walk.pushed && at_its_edge && node.waiting(child) > 0 {
                 let (height, below) = (node.height, Arc::clone(below));
                 let plan = Plan::Flush { node, child, below };
-                return match self.claim(&mut desk, &plan) {
+                return match self.claim(&mut claims, &plan) {
                     Some(claim) => Next::Push(plan, claim, height),
                     None => Next::Busy,
                 };
@@ -135,7 +135,7 @@ impl Tree {
     fn leaves(
         &self,
         walk: &Walk,
-        desk: &mut Desk,
+        claims: &mut ClaimTable,
         node: &Arc<Node>,
         first: usize,
         oldest: u64,
@@ -158,7 +158,7 @@ impl Tree {
             end += 1;
         }
         let plan = Plan::Rewrite { node: Arc::clone(node), children: start..end };
-        match self.claim(desk, &plan) {
+        match self.claim(claims, &plan) {
             Some(claim) => {
                 Next::Leaves(plan, claim, node.child_bounds(end - 1).upper, bytes(first..end))
             }
@@ -166,15 +166,15 @@ impl Tree {
         }
     }
 
-    fn claim(&self, desk: &mut Desk, plan: &Plan) -> Option<Claim<'_>> {
-        let area: Area = plan.area().filter(|area| desk.is_free(area))?;
-        Some(self.claims.claim(desk, area))
+    fn claim(&self, claims: &mut ClaimTable, plan: &Plan) -> Option<Claim<'_>> {
+        let area: Area = plan.area().filter(|area| claims.is_free(area))?;
+        Some(self.claims.claim(claims, area))
     }
 }
 
-/// The large values that a unit writes anew: from a key on, as many as fit.
+/// The large values that a unit writes again: from a key on, as many as fit.
 #[derive(Default)]
-pub(super) struct Anew {
+pub(super) struct LargeRewrite {
     after: Option<Arc<[u8]>>,
     /// The last key whose values were taken.
     reached: Option<Arc<[u8]>>,
@@ -184,12 +184,13 @@ pub(super) struct Anew {
     is_short: bool,
 }
 
-impl Anew {
+impl LargeRewrite {
     fn new(after: Option<Arc<[u8]>>) -> Self {
         Self { after, ..Self::default() }
     }
 
-    /// The value, and what it takes of the cache's bound, where it is to be written anew; keys come in order. May read the disk.
+    /// The value, and what it takes of the cache's bound, where it is to be rewritten; keys come in
+    /// order. May read the disk.
     pub(super) fn take(
         &mut self,
         key: &[u8],

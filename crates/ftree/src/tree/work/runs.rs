@@ -4,7 +4,7 @@ use super::{Area, Edit, Unit};
 use crate::error::Result;
 use crate::home::count;
 use crate::memtable::{MemIter, MemTable};
-use crate::merge::{Merge, Source};
+use crate::merge::{Merge, MergeSource};
 use crate::message::{Direction, Entry, Place};
 use crate::node::{Attached, Node, Shares};
 use crate::retain::Retain;
@@ -46,7 +46,7 @@ impl Unit<'_> {
         &mut self,
         target: &Node,
         age: Option<u64>,
-        inputs: impl Iterator<Item = Result<(Vec<Source>, Bounds)>>,
+        inputs: impl Iterator<Item = Result<(Vec<MergeSource>, Bounds)>>,
     ) -> Result<()> {
         let tree = self.tree;
         let mut retain = Retain::new(self.visibility, false);
@@ -79,7 +79,7 @@ impl Unit<'_> {
     /// Hands what is to be kept of the merged sources to `out`, in order.
     pub(super) fn merge(
         &self,
-        sources: Vec<Source>,
+        sources: Vec<MergeSource>,
         bounds: &Bounds,
         retain: &mut Retain<'_>,
         mut out: impl FnMut(Entry<'_>, u64) -> Result<()>,
@@ -128,12 +128,12 @@ pub(super) fn span_bounds(node: &Node, span: &Range<usize>) -> Bounds {
     Bounds { lower, upper: node.child_bounds(span.end - 1).upper }
 }
 
-pub(super) fn memory(table: &Arc<MemTable>, bounds: &Bounds) -> Source {
+pub(super) fn memory(table: &Arc<MemTable>, bounds: &Bounds) -> MergeSource {
     let from = bounds.lower.as_ref().map(|lower| Place::behind(lower));
-    Source::Memory(MemIter::forward(Arc::clone(table), from).reading_ahead())
+    MergeSource::Memory(MemIter::forward(Arc::clone(table), from).reading_ahead())
 }
 
-pub(super) fn segment(segment: &Arc<Segment>, bounds: &Bounds) -> Result<Source> {
+pub(super) fn segment(segment: &Arc<Segment>, bounds: &Bounds) -> Result<MergeSource> {
     let bounds = bounds.clone();
     let iter = SegmentIter::new(
         Arc::clone(segment),
@@ -142,13 +142,13 @@ pub(super) fn segment(segment: &Arc<Segment>, bounds: &Bounds) -> Result<Source>
         Direction::Forward,
         Reading::Streaming,
     )?;
-    Ok(Source::Segment(Box::new(iter)))
+    Ok(MergeSource::Segment(Box::new(iter)))
 }
 
 pub(super) fn segments<'a>(
     attached: impl Iterator<Item = &'a Attached>,
     bounds: &Bounds,
-) -> Result<Vec<Source>> {
+) -> Result<Vec<MergeSource>> {
     attached.map(|attached| segment(&attached.run, bounds)).collect()
 }
 

@@ -5,7 +5,7 @@
 use crate::server::{Server, ServerOptions, now, rest};
 use crate::transaction::{Acknowledged, Running, Way};
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use isolation::Outcome;
+use isolation::TxnOutcome;
 use mongodb::bson::{Document, doc};
 use mongodb::sync::Client;
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,9 +129,9 @@ fn transfer(client: &Client, way: Way, id: i64) -> Transfer {
         return Transfer::Refused;
     }
     match running.commit().0 {
-        Outcome::Committed => Transfer::Done,
-        Outcome::Unknown => Transfer::Unknown,
-        Outcome::Aborted => Transfer::Refused,
+        TxnOutcome::Committed => Transfer::Done,
+        TxnOutcome::Unknown => Transfer::Unknown,
+        TxnOutcome::Aborted => Transfer::Refused,
     }
 }
 
@@ -145,7 +145,7 @@ fn look(server: &Server, way: Way, stop: &AtomicBool) -> Result<u64> {
             running.abort();
             continue;
         };
-        if running.commit().0 == Outcome::Committed {
+        if running.commit().0 == TxnOutcome::Committed {
             check_sum(&accounts)?;
             looks += 1;
         }

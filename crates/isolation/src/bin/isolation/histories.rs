@@ -5,7 +5,7 @@
 use crate::server::{Server, ServerOptions, now, rest};
 use crate::transaction::{Running, Way};
 use anyhow::{Result, bail};
-use isolation::{Anomaly, Op, Outcome, Txn, check};
+use isolation::{Anomaly, Op, Txn, TxnOutcome, check};
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::sync::Client;
 use rand::rngs::StdRng;
@@ -141,7 +141,7 @@ impl Run<'_> {
         let begin = self.micros();
         let kills = self.server.kills();
         let (mut ops, mut torn) = (Vec::new(), Vec::new());
-        let mut outcome = Outcome::Aborted;
+        let mut outcome = TxnOutcome::Aborted;
         match Running::begin(driver, self.options.way) {
             Ok(mut running) => {
                 let mut done = true;
@@ -164,19 +164,19 @@ impl Run<'_> {
                     running.abort();
                     if self.options.way == Way::None {
                         // What is done is done.
-                        outcome = Outcome::Unknown;
+                        outcome = TxnOutcome::Unknown;
                     }
                 }
             }
             Err(_) => rest(Duration::from_millis(10)),
         }
         let mut note = |outcome, ops| {
-            let end = if outcome == Outcome::Unknown { u64::MAX } else { self.micros() };
+            let end = if outcome == TxnOutcome::Unknown { u64::MAX } else { self.micros() };
             history.push(Txn { client, begin, end, outcome, ops });
         };
         note(outcome, ops);
         if !torn.is_empty() {
-            note(Outcome::Unknown, torn);
+            note(TxnOutcome::Unknown, torn);
         }
     }
 

@@ -1,7 +1,7 @@
 //! One transaction by either of the two ways: a modern session, or TokuMX's commands, which bind it
 //! to the connection.
 
-use isolation::{Level, Outcome};
+use isolation::{Level, TxnOutcome};
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::error::{Error, ErrorKind, Result};
 use mongodb::options::{Acknowledgment, ReadConcern, WriteConcern};
@@ -149,7 +149,7 @@ impl Running {
     }
 
     /// Commits; where the answer did not come nobody knows.
-    pub(crate) fn commit(&mut self) -> (Outcome, Option<Error>) {
+    pub(crate) fn commit(&mut self) -> (TxnOutcome, Option<Error>) {
         let result = match (&mut self.session, self.way) {
             (Some(session), _) => session.commit_transaction().run(),
             (None, Way::None) => Ok(()),
@@ -159,7 +159,7 @@ impl Running {
             }
         };
         match result {
-            Ok(()) => (Outcome::Committed, None),
+            Ok(()) => (TxnOutcome::Committed, None),
             Err(error) => (after_failed_commit(&error), Some(error)),
         }
     }
@@ -174,11 +174,11 @@ impl Running {
     }
 }
 
-fn after_failed_commit(error: &Error) -> Outcome {
+fn after_failed_commit(error: &Error) -> TxnOutcome {
     let refused = matches!(*error.kind, ErrorKind::Command(_));
     if refused && !error.contains_label("UnknownTransactionCommitResult") {
-        Outcome::Aborted
+        TxnOutcome::Aborted
     } else {
-        Outcome::Unknown
+        TxnOutcome::Unknown
     }
 }

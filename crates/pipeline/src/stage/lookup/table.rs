@@ -5,9 +5,9 @@
 
 use super::{Lookup, equality_filter, local_values};
 use crate::env::{Env, Namespace};
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use crate::stage::group::key_bytes;
-use crate::{Pipeline, Source};
+use crate::{DocumentSource, Pipeline};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Result};
 use expr::agg::Variables;
@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub(super) struct Table {
     documents: Vec<RawDocumentBuf>,
     places: KeyMap<Vec<u8>, Vec<u32>>,
-    held: Held,
+    held: StageMemory,
 }
 
 /// The documents found, a copy of each at a time.
@@ -31,7 +31,7 @@ pub(super) struct FoundSource {
     checked: Option<Filter>,
 }
 
-impl Source for FoundSource {
+impl DocumentSource for FoundSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         for at in self.found.by_ref() {
             limits::poll()?;
@@ -56,7 +56,7 @@ impl Table {
         env: &Arc<dyn Env>,
         variables: &Arc<Variables>,
     ) -> Result<Option<Self>> {
-        let held = Held::within(env.options().memory_limit_bytes);
+        let held = StageMemory::within(env.options().memory_limit_bytes);
         let mut source = env.aggregate(from, &Pipeline::default(), variables)?;
         let mut table = Self { documents: Vec::new(), places: KeyMap::default(), held };
         let path = lookup.equality.as_ref().map(|(_, foreign)| [Path::new(foreign)]);

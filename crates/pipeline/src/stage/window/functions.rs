@@ -2,7 +2,7 @@
 
 use super::bounds::{Bounds, Slide};
 use super::partition::Partition;
-use crate::memory::Held;
+use crate::memory::StageMemory;
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
 use errors::{Error, Result};
 use expr::SortPattern;
@@ -108,7 +108,7 @@ impl Scene<'_> {
 /// The state of one function in one partition.
 pub(super) struct Runner {
     slide: Slide,
-    held: Held,
+    held: StageMemory,
     state: State,
 }
 
@@ -168,7 +168,7 @@ impl Runner {
                 State::None
             }
         };
-        Ok(Self { slide: Slide::default(), held: Held::within(usize::MAX), state })
+        Ok(Self { slide: Slide::default(), held: StageMemory::within(usize::MAX), state })
     }
 
     /// Roughly the memory held.

@@ -4,7 +4,7 @@ use super::SetWindowFields;
 use super::bounds::{Bounds, read_unit};
 use super::functions::{Function, Rank};
 use crate::parse::PipelineContext;
-use crate::stage::{Stage, object};
+use crate::stage::{PipelineStage, object};
 use crate::transform::Transform;
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
 use errors::{Error, Result};
@@ -17,7 +17,7 @@ use expr::raw::Writer;
 use keystring::Direction;
 use std::sync::Arc;
 
-pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Stage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let spec = object(value, |kind| {
         Error::failed_to_parse(format!(
             "the $setWindowFields stage specification must be an object, found {kind}"
@@ -61,7 +61,7 @@ pub(crate) fn window_stage(
     sort_by: Option<&RawDocument>,
     output: &RawDocument,
     ctx: &PipelineContext,
-) -> Result<Stage> {
+) -> Result<PipelineStage> {
     let names = &ctx.parse.names;
     let partition_by = partition_by.map(|value| Expression::parse(value, names)).transpose()?;
     let sort_by = sort_by.map(SortPattern::parse).transpose()?.filter(|sort| !sort.is_empty());
@@ -92,7 +92,7 @@ pub(crate) fn window_stage(
     let place = place.map_err(|error| error.context("Invalid $setWindowFields"))?;
     let partition_by = partition_by.map(Expression::optimize);
     let stage = SetWindowFields { source, partition_by, sort_by, outputs, place };
-    Ok(Stage::Window(Arc::new(stage)))
+    Ok(PipelineStage::Window(Arc::new(stage)))
 }
 
 /// `{$function: argument, window: {...}}`.

@@ -3,8 +3,8 @@
 //! A block on disk is documents one after the other; each begins with its own length.
 
 use crate::env::{Env, ExecOptions};
-use crate::memory::Held;
-use crate::spill::{Spill, document_from};
+use crate::memory::StageMemory;
+use crate::spill::{SpillStorage, document_from};
 use bson::raw::RawDocumentBuf;
 use errors::{Code, Error, Result};
 use std::collections::VecDeque;
@@ -20,9 +20,9 @@ pub(super) struct Partition {
     options: ExecOptions,
     memory: Vec<Arc<RawDocumentBuf>>,
     bytes: usize,
-    held: Held,
+    held: StageMemory,
     len: usize,
-    spill: Option<Box<dyn Spill>>,
+    spill: Option<Box<dyn SpillStorage>>,
     blocks: Vec<Block>,
     /// The block being gathered.
     open: Vec<u8>,
@@ -43,7 +43,7 @@ impl Partition {
             options,
             memory: Vec::new(),
             bytes: 0,
-            held: Held::within(options.memory_limit_bytes),
+            held: StageMemory::within(options.memory_limit_bytes),
             len: 0,
             spill: None,
             blocks: Vec::new(),

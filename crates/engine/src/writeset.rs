@@ -4,11 +4,11 @@
 //! (a later write copies the map), so a statement never meets its own writes. Keys and values are
 //! shared, so copying a map copies no bytes of theirs.
 //!
-//! A set that grows too large for memory moves to a [`Spill`], whole, and stays there. Always
+//! A set that grows too large for memory moves to a [`SpillTree`], whole, and stays there. Always
 //! true: writes are either all in the maps or all in the spill.
 
 use crate::{Direction, KeyRange, Result, Value};
-use ftree::{Spill, SpillCursor, SpillView};
+use ftree::{SpillCursor, SpillTree, SpillView};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -45,7 +45,7 @@ pub(crate) struct WriteSet {
 
 /// A write set on disk.
 struct Spilled {
-    spill: Spill,
+    spill: SpillTree,
     /// The spill's clock at savepoint 0; it ticks as the undo list would grow.
     start: u64,
 }
@@ -179,12 +179,13 @@ impl WriteSet {
     }
 
     /// The set on disk, if it was too large for memory.
-    pub(crate) fn spilled(&self) -> Option<&Spill> {
+    pub(crate) fn spilled(&self) -> Option<&SpillTree> {
         self.spill.as_ref().map(|spilled| &spilled.spill)
     }
 
     /// Moves everything to an empty spill. After an error all is in memory as before.
-    pub(crate) fn spill_to(&mut self, mut spill: Spill) -> Result<()> {
+    pub(crate) fn spill_to(&mut self, mut spill: SpillTree) -> Result<()> {
+        assert!(self.spill.is_none(), "writes are spilled once");
         let mut maps = self.dictionaries.clone();
         // Walking the undo list back gives what each noted write wrote, and what was before all.
         let mut noted = Vec::with_capacity(self.undo.len());
@@ -243,7 +244,9 @@ impl WriteSet {
             // What it replaced stays in memory for the way back.
             self.undo.push(Undo { dictionary, key, before });
         } else if let Some(before) = before {
-            self.bytes = self.bytes.saturating_sub(WRITE_BYTES + size(&before));
+            let freed = WRITE_BYTES + size(&before);
+            debug_assert!(self.bytes >= freed, "what is replaced was counted");
+            self.bytes = self.bytes.saturating_sub(freed);
         }
     }
 
@@ -277,6 +280,7 @@ impl WriteSet {
                 None => writes.remove(&key),
             };
             let value = undone.flatten().map_or(0, |value| value.len() as u64);
+            debug_assert!(self.bytes >= size + value, "what is undone was counted");
             self.bytes = self.bytes.saturating_sub(size + value);
         }
     }
@@ -323,7 +327,7 @@ mod tests {
         found
     }
 
-    fn spill() -> Spill {
+    fn spill() -> SpillTree {
         let os = os::sim::SimOs::new(1).os();
         let registry = telemetry::Registry::new();
         os.vfs.create_dir_all("/s".as_ref()).unwrap();
@@ -331,7 +335,12 @@ mod tests {
         let options = blockfile::Options::default();
         let (blocks, _) = blockfile::BlockFile::open(&os, "/s".as_ref(), options, metrics).unwrap();
         let cache = Arc::new(cachetable::CacheTable::new(1 << 20));
-        Spill::create(&ftree::Context::new(blocks, cache), 1 << 63, ftree::TreeOptions::tiny(), 0)
+        SpillTree::create(
+            &ftree::Context::new(blocks, cache),
+            1 << 63,
+            ftree::TreeOptions::tiny(),
+            0,
+        )
     }
 
     #[test]

@@ -11,9 +11,9 @@
 //!
 //! What is always true:
 //! 1. Each wait ends soon after its operation was killed, its time is over or the server stops.
-//! 2. Changes are committed one by one ([`Turns`]), and nothing is waited for in a turn: what a change
-//!    locks is locked before ([`Catalog::begin_change`]), and in a turn a lock that is not free is an
-//!    error. So one change that waits holds up no other.
+//! 2. Changes are committed one by one ([`DdlLock`]), and nothing is waited for under that lock:
+//!    what a change locks is locked before ([`Catalog::begin_change`]), and then a lock that is not
+//!    free is an error. So one change that waits holds up no other.
 
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Shared};
@@ -30,43 +30,43 @@ use std::time::Duration;
 
 /// How long a change of the metadata keeps new writers out while it waits for those inside; it tries
 /// again and again, and lets writers pass in between.
-pub(crate) const METADATA_TURN: Duration = Duration::from_millis(100);
+pub(crate) const METADATA_SLICE: Duration = Duration::from_millis(100);
 /// How long a change waits for statements, which end by themselves.
 const MOST_WAIT: Duration = Duration::from_mins(1);
 /// How often a write that waits asks whether to go on.
 const SLICE: Duration = Duration::from_millis(25);
 
-/// Asked between the turns of a wait whether to go on.
+/// Asked between the slices of a wait whether to go on.
 pub type Check<'a> = &'a dyn Fn() -> Result<()>;
 
 /// While it lives, no write is inside the collection.
 pub(crate) type MetadataGuard = ArcRwLockWriteGuard<RawRwLock, ()>;
 
-/// The turns in which changes of the metadata are committed, and the number of the next collection.
-pub(crate) struct Turns(Mutex<u64>);
+/// Serialises the commits of changes of the metadata; holds the number of the next collection.
+pub(crate) struct DdlLock(Mutex<u64>);
 
-/// One change at a time.
-pub(crate) struct Turn<'a>(MutexGuard<'a, u64>);
+/// Held while one change is committed.
+pub(crate) struct DdlGuard<'a>(MutexGuard<'a, u64>);
 
-impl Turns {
+impl DdlLock {
     pub(crate) fn new(next_number: u64) -> Self {
         Self(Mutex::new(next_number))
     }
 
-    /// The turn of a change whose transaction has locked what it needs: from now on a lock that is
+    /// The lock for a change whose transaction has locked what it needs: from now on a lock that is
     /// not free is an error to it.
-    pub(crate) fn take(&self, txn: &mut engine::Txn) -> Turn<'_> {
+    pub(crate) fn take(&self, txn: &mut engine::Txn) -> DdlGuard<'_> {
         txn.set_lock_timeout(Duration::ZERO);
-        Turn(self.0.lock())
+        DdlGuard(self.0.lock())
     }
 
     /// A number that no collection has had.
     pub(crate) fn new_number(&self) -> u64 {
-        Turn(self.0.lock()).new_number()
+        DdlGuard(self.0.lock()).new_number()
     }
 }
 
-impl Turn<'_> {
+impl DdlGuard<'_> {
     /// A number that no collection has had.
     pub(crate) fn new_number(&mut self) -> u64 {
         let number = *self.0;
@@ -104,18 +104,19 @@ impl WriterGuard {
         Some(Self::new(guard, collection, is_client))
     }
 
-    /// Waits for `patience`; a statement goes on waiting where it is no client's transaction that it
-    /// waits for.
+    /// Waits for `lock_timeout`; a statement goes on waiting where it is no client's transaction
+    /// that it waits for.
     pub(crate) fn enter(
         clock: &dyn Clock,
         collection: &Collection,
-        patience: Duration,
+        lock_timeout: Duration,
         is_client: bool,
     ) -> Result<Self> {
         let metadata = &collection.shared.metadata;
         let gives_up = || is_client || has_clients_inside(collection);
-        let guard = wait(clock, patience, gives_up, |slice| metadata.try_read_arc_for(slice))?;
-        let guard = guard.ok_or_else(|| lock_timeout('I', &collection.namespace, patience))?;
+        let guard = wait(clock, lock_timeout, gives_up, |slice| metadata.try_read_arc_for(slice))?;
+        let guard =
+            guard.ok_or_else(|| lock_timed_out('I', &collection.namespace, lock_timeout))?;
         Ok(Self::new(guard, collection, is_client))
     }
 
@@ -132,18 +133,18 @@ fn has_clients_inside(collection: &Collection) -> bool {
     collection.shared.clients_inside.load(Ordering::Relaxed) > 0
 }
 
-/// Tries for `patience` and, as long as `gives_up` says no, longer. Fails where the operation on this
-/// thread may not go on waiting.
+/// Tries for `lock_timeout` and, as long as `gives_up` says no, longer. Fails where the operation
+/// on this thread may not go on waiting.
 pub(crate) fn wait<T>(
     clock: &dyn Clock,
-    patience: Duration,
+    lock_timeout: Duration,
     gives_up: impl Fn() -> bool,
     mut try_for: impl FnMut(Duration) -> Option<T>,
 ) -> Result<Option<T>> {
     let started = clock.monotonic();
     loop {
         let waited = clock.monotonic().saturating_sub(started);
-        let left = patience.saturating_sub(waited);
+        let left = lock_timeout.saturating_sub(waited);
         if left.is_zero() && gives_up() {
             return Ok(None);
         }
@@ -165,7 +166,7 @@ impl Catalog {
         let clock = &self.os().clock;
         let started = clock.monotonic();
         loop {
-            if let Some(guard) = collection.shared.metadata.try_write_arc_for(METADATA_TURN) {
+            if let Some(guard) = collection.shared.metadata.try_write_arc_for(METADATA_SLICE) {
                 return Ok(guard);
             }
             let waited = clock.monotonic().saturating_sub(started);
@@ -173,7 +174,7 @@ impl Catalog {
                 && has_clients_inside(collection)
                 || waited >= MOST_WAIT;
             if is_over {
-                return Err(lock_timeout('X', &collection.namespace, waited));
+                return Err(lock_timed_out('X', &collection.namespace, waited));
             }
             check()?;
             limits::check_wait()?;
@@ -189,11 +190,12 @@ impl Catalog {
         mut prepare: impl FnMut(&mut engine::Txn) -> Result<T>,
     ) -> Result<(engine::Txn, T)> {
         let clock = &self.os().clock;
-        let patience = self.engine().options().lock_timeout;
+        let lock_timeout = self.engine().options().lock_timeout;
         let started = clock.monotonic();
         loop {
-            let lock_timeout = Some(METADATA_TURN.min(patience));
-            let mut txn = self.engine().begin(TxnOptions { lock_timeout, ..TxnOptions::default() });
+            let slice = Some(METADATA_SLICE.min(lock_timeout));
+            let options = TxnOptions { lock_timeout: slice, ..TxnOptions::default() };
+            let mut txn = self.engine().begin(options);
             let error = match prepare(&mut txn) {
                 Ok(prepared) => return Ok((txn, prepared)),
                 Err(error) => error,
@@ -202,7 +204,7 @@ impl Catalog {
                 return Err(error);
             }
             let waited = clock.monotonic().saturating_sub(started);
-            if waited >= patience {
+            if waited >= lock_timeout {
                 let waited_ms = waited.as_millis() as u64;
                 return Err(from_engine(engine::Error::LockTimeout { waited_ms }));
             }
@@ -218,7 +220,7 @@ pub(crate) fn lock_name(txn: &mut engine::Txn, namespace: &Namespace) -> Result<
 }
 
 /// The refusal of whoever waited too long for a collection.
-pub(crate) fn lock_timeout(mode: char, namespace: &Namespace, waited: Duration) -> Error {
+pub(crate) fn lock_timed_out(mode: char, namespace: &Namespace, waited: Duration) -> Error {
     let mode = if mode == 'X' { "X" } else { "IX" };
     Error::new(
         Code::LOCK_TIMEOUT,
@@ -232,7 +234,7 @@ mod tests {
     use os::sim::SimOs;
 
     #[test]
-    fn waits_end_with_patience_only_where_they_may_give_up() {
+    fn waits_end_with_the_lock_timeout_only_where_they_may_give_up() {
         let clock = SimOs::new(1).os().clock;
         // (who may give up, tries until it is free) → granted, tries made
         for (gives_up, free_at, granted, tries) in

@@ -1,11 +1,11 @@
-//! The log's thread and the keeper's: what has a period of its own and must not wait until the
-//! flushers have nothing to do.
+//! The log thread and the maintenance thread: what has a period of its own and must not wait until
+//! the flushers have nothing to do.
 //!
 //! ```text
-//!  fern-log     writes the log out early, so that a commit finds room in the buffer; to disk every
-//!               logFlushPeriod
-//!  fern-keeper  makes the next log segment ready, forgets locks no snapshot asks about, lets go of
-//!               dropped dictionaries, watches the disk's free space and gives space back to it
+//!  fern-log       writes the log out early, so that a commit finds room in the buffer; to disk
+//!                 every logFlushPeriod
+//!  fern-maintain  makes the next log segment ready, forgets locks no snapshot asks about, releases
+//!                 dropped dictionaries, watches the disk's free space and gives space back to it
 //! ```
 
 use crate::environment::Environment;
@@ -15,13 +15,13 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How often the keeper makes its round.
+/// How often the maintenance thread makes its round.
 pub(crate) const ROUND: Duration = Duration::from_secs(1);
 /// So many bytes of log in memory wake the log's thread before its time.
 const WRITE_EARLY: u64 = 1 << 20;
 /// Rounds without commits and background work after which the engine counts as idle.
 const IDLE_ROUNDS: u64 = 3;
-/// Snapshots taken in a second that are nobody's work: of who watches the server.
+/// Snapshots taken in a second that are nobody's work: of monitoring clients.
 const FEW_SNAPSHOTS: u64 = 100;
 /// Commits in a second that are nobody's load: the server's own.
 const FEW_COMMITS: u64 = 10;
@@ -29,54 +29,54 @@ const FEW_COMMITS: u64 = 10;
 /// look into each of them first, and flushers take only what others leave of the processors.
 const UNWRITTEN_ROUNDS: u64 = 1;
 /// A memtable of so many bytes is drained then: less would be slivers.
-const REST_SEALS: u64 = 1 << 20;
+const IDLE_SEAL_BYTES: u64 = 1 << 20;
 /// Holes punched in one round.
 const PUNCHES: usize = 64;
 /// Bytes moved towards the file's start in one idle round.
 const MOVE_BYTES: u64 = 16 << 20;
 
-/// Wakes the log's thread.
+/// An event that wakes the log thread.
 #[derive(Default)]
-pub(crate) struct Bell {
-    rung: AtomicBool,
+pub(crate) struct Notify {
+    notified: AtomicBool,
     lock: Mutex<()>,
     changed: Condvar,
 }
 
-impl Bell {
-    /// Cheap where it was rung already.
-    pub(crate) fn ring(&self) {
-        if !self.rung.load(Ordering::Relaxed) && !self.rung.swap(true, Ordering::AcqRel) {
+impl Notify {
+    /// Cheap where it was notified already.
+    pub(crate) fn notify(&self) {
+        if !self.notified.load(Ordering::Relaxed) && !self.notified.swap(true, Ordering::AcqRel) {
             let _not_between_look_and_wait = self.lock.lock();
             self.changed.notify_one();
         }
     }
 
-    /// Returns when it is rung, or after `time`.
+    /// Returns when it is notified, or after `time`.
     fn wait(&self, time: Duration) {
         let mut guard = self.lock.lock();
-        if !self.rung.load(Ordering::Acquire) {
+        if !self.notified.load(Ordering::Acquire) {
             let _ = self.changed.wait_for(&mut guard, time);
         }
-        self.rung.store(false, Ordering::Release);
+        self.notified.store(false, Ordering::Release);
     }
 }
 
-/// What the keeper remembers between its rounds.
+/// What the maintenance thread remembers between its rounds.
 #[derive(Default)]
-pub(crate) struct Keeper {
+pub(crate) struct Maintenance {
     last_round: AtomicU64,
     commits_seen: AtomicU64,
-    quiet_rounds: AtomicU64,
+    rounds_without_work: AtomicU64,
     snapshots_seen: AtomicU64,
     /// Rounds in which hardly anybody wrote.
     rounds_unwritten: AtomicU64,
     /// Rounds in which nobody wrote and hardly anybody read.
-    rounds_at_rest: AtomicU64,
+    idle_rounds: AtomicU64,
     /// There was no room for the next log segment.
     log_full: AtomicBool,
     /// The data file as it was when moving segments was of no more use.
-    settled: Mutex<Option<blockfile::Space>>,
+    compacted: Mutex<Option<blockfile::Space>>,
 }
 
 impl Environment {
@@ -88,7 +88,7 @@ impl Environment {
         let mut synced = self.os.clock.monotonic();
         while !self.jobs.stopping() {
             let since = self.os.clock.monotonic().saturating_sub(synced);
-            self.log.bell.wait(period.saturating_sub(since));
+            self.log.wake.wait(period.saturating_sub(since));
             let now = self.os.clock.monotonic();
             if now.saturating_sub(synced) >= period {
                 synced = now;
@@ -99,18 +99,18 @@ impl Environment {
         }
     }
 
-    pub(crate) fn run_keeper(&self) {
+    pub(crate) fn run_maintenance(&self) {
         while !self.jobs.stopping() {
-            self.jobs.rest_quietly(ROUND / 10);
+            self.jobs.pause(ROUND / 10);
             self.report("prepare the log", self.prepare_log());
-            self.report("keep house", self.keep_house());
+            self.report("maintenance", self.maintenance_tick());
         }
     }
 
     /// The log has grown to `end`: much of it in memory is written out before it fills the buffer.
     pub(crate) fn log_grew(&self, end: u64) {
         if end.saturating_sub(self.wal().written_lsn()) > WRITE_EARLY {
-            self.log.bell.ring();
+            self.log.wake.notify();
         }
         self.count_log_memory();
     }
@@ -135,7 +135,7 @@ impl Environment {
         // damaged record from a torn one.
         let end = wal.data_end();
         if self.log.seen_end.swap(end, Ordering::Relaxed) == end {
-            unless_full(self.check(wal.mark_synced()))?;
+            ignore_no_space(self.check(wal.mark_synced()))?;
         }
         Ok(())
     }
@@ -145,69 +145,69 @@ impl Environment {
     pub(crate) fn prepare_log(&self) -> Result<()> {
         // A drop or a checkpoint may have begun a segment meanwhile, which is empty and wants nothing:
         // as long as writes are refused it stays so.
-        if self.wal().wants_file() || self.keeper.log_full.load(Ordering::Relaxed) {
+        if self.wal().wants_file() || self.maintenance.log_full.load(Ordering::Relaxed) {
             let prepared = self.check(self.wal().prepare());
             let full = matches!(prepared, Err(Error::NoSpace(_)));
-            if full != self.keeper.log_full.swap(full, Ordering::Relaxed) {
+            if full != self.maintenance.log_full.swap(full, Ordering::Relaxed) {
                 self.take_or_refuse_writes();
             }
-            unless_full(prepared.map(drop))?;
+            ignore_no_space(prepared.map(drop))?;
         }
         Ok(())
     }
 
     /// The write budget fitted, and one round, where it is due.
-    pub(crate) fn keep_house(&self) -> Result<()> {
+    pub(crate) fn maintenance_tick(&self) -> Result<()> {
         self.fit_budget();
         self.watch_disk();
-        if !self.is_due(&self.keeper.last_round, ROUND) {
+        if !self.is_due(&self.maintenance.last_round, ROUND) {
             return Ok(());
         }
-        self.note_rest();
+        self.note_idle();
         self.drop_invisible();
         self.locks.prune(self.snapshots.oldest_watching());
-        unless_full(self.give_space_back())
+        ignore_no_space(self.give_space_back())
     }
 
     /// Before the round looks at commits.
-    fn note_rest(&self) {
-        let seen = self.keeper.commits_seen.load(Ordering::Relaxed);
+    fn note_idle(&self) {
+        let seen = self.maintenance.commits_seen.load(Ordering::Relaxed);
         let written = self.counters.commits.get().saturating_sub(seen);
-        let rests = written == 0 && !self.is_read();
-        self.keeper.snapshots_seen.store(self.snapshots.taken(), Ordering::Relaxed);
-        let rounds = self.keeper.rounds_at_rest.load(Ordering::Relaxed);
-        let rounds = if rests { rounds + 1 } else { 0 };
-        self.keeper.rounds_at_rest.store(rounds, Ordering::Relaxed);
-        let unwritten = self.keeper.rounds_unwritten.load(Ordering::Relaxed);
+        let idle = written == 0 && !self.is_read();
+        self.maintenance.snapshots_seen.store(self.snapshots.taken(), Ordering::Relaxed);
+        let rounds = self.maintenance.idle_rounds.load(Ordering::Relaxed);
+        let rounds = if idle { rounds + 1 } else { 0 };
+        self.maintenance.idle_rounds.store(rounds, Ordering::Relaxed);
+        let unwritten = self.maintenance.rounds_unwritten.load(Ordering::Relaxed);
         let unwritten = if written <= FEW_COMMITS { unwritten + 1 } else { 0 };
-        self.keeper.rounds_unwritten.store(unwritten, Ordering::Relaxed);
+        self.maintenance.rounds_unwritten.store(unwritten, Ordering::Relaxed);
         if unwritten >= UNWRITTEN_ROUNDS && self.options.is_cleaning() {
             for dictionary in self.directory.all() {
-                if dictionary.tree.debt().active_bytes >= REST_SEALS {
+                if dictionary.tree.debt().active_bytes >= IDLE_SEAL_BYTES {
                     self.seal(&dictionary);
                 }
             }
         }
     }
 
-    /// More was read since the last round than by who only watches.
+    /// More was read since the last round than by monitoring clients alone.
     fn is_read(&self) -> bool {
-        let seen = self.keeper.snapshots_seen.load(Ordering::Relaxed);
+        let seen = self.maintenance.snapshots_seen.load(Ordering::Relaxed);
         self.snapshots.taken().saturating_sub(seen) > FEW_SNAPSHOTS
     }
 
     /// Nobody has used the engine for some rounds: the time is the cleaner's.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        let keeper = &self.keeper;
-        keeper.rounds_at_rest.load(Ordering::Relaxed) >= IDLE_ROUNDS
-            && keeper.commits_seen.load(Ordering::Relaxed) == self.counters.commits.get()
+    pub(crate) fn is_idle(&self) -> bool {
+        let state = &self.maintenance;
+        state.idle_rounds.load(Ordering::Relaxed) >= IDLE_ROUNDS
+            && state.commits_seen.load(Ordering::Relaxed) == self.counters.commits.get()
             && !self.is_read()
     }
 
     pub(crate) fn take_or_refuse_writes(&self) {
         let reason = if self.is_red() {
             Some(self.red_zone_reason())
-        } else if self.keeper.log_full.load(Ordering::Relaxed) {
+        } else if self.maintenance.log_full.load(Ordering::Relaxed) {
             Some("the disk has no room for the next segment of the log".to_owned())
         } else {
             None
@@ -219,11 +219,12 @@ impl Environment {
     /// or the disk is short, otherwise only what is much more than the next work will take again.
     fn give_space_back(&self) -> Result<()> {
         let commits = self.counters.commits.get();
-        let busy = self.keeper.commits_seen.swap(commits, Ordering::Relaxed) != commits
+        let busy = self.maintenance.commits_seen.swap(commits, Ordering::Relaxed) != commits
             || self.jobs.queued() > 0;
-        let quiet = if busy { 0 } else { self.keeper.quiet_rounds.load(Ordering::Relaxed) + 1 };
-        self.keeper.quiet_rounds.store(quiet, Ordering::Relaxed);
-        let idle = quiet >= IDLE_ROUNDS;
+        let rounds =
+            if busy { 0 } else { self.maintenance.rounds_without_work.load(Ordering::Relaxed) + 1 };
+        self.maintenance.rounds_without_work.store(rounds, Ordering::Relaxed);
+        let idle = rounds >= IDLE_ROUNDS;
         let space = self.blocks.space();
         let much = space.unused_bytes > space.used_end_bytes / 4;
         if space.unused_bytes > 0 && (idle || much || self.health.is_full()) {
@@ -231,10 +232,10 @@ impl Environment {
         }
         // A quarter of the file is holes: the segments at its end move into them.
         let holes = space.free_bytes > space.used_end_bytes / 4;
-        if idle && holes && *self.keeper.settled.lock() != Some(space) {
+        if idle && holes && *self.maintenance.compacted.lock() != Some(space) {
             let moved = self.check(self.blocks.compact(MOVE_BYTES))?;
             if moved == 0 {
-                *self.keeper.settled.lock() = Some(self.blocks.space());
+                *self.maintenance.compacted.lock() = Some(self.blocks.space());
             }
         }
         Ok(())
@@ -242,7 +243,7 @@ impl Environment {
 }
 
 /// On a full disk there is nothing to do but to wait for room.
-fn unless_full(result: Result<()>) -> Result<()> {
+fn ignore_no_space(result: Result<()>) -> Result<()> {
     match result {
         Err(Error::NoSpace(_)) => Ok(()),
         other => other,
@@ -254,15 +255,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bell_rung_before_the_wait_is_heard() {
-        let bell = Bell::default();
-        bell.ring();
-        bell.ring();
-        bell.wait(Duration::from_secs(20));
-        assert!(!bell.rung.load(Ordering::Relaxed), "heard once");
+    fn notification_before_the_wait_is_kept() {
+        let notify = Notify::default();
+        notify.notify();
+        notify.notify();
+        notify.wait(Duration::from_secs(20));
+        assert!(!notify.notified.load(Ordering::Relaxed), "heard once");
         std::thread::scope(|scope| {
-            let waiter = scope.spawn(|| bell.wait(Duration::from_secs(20)));
-            bell.ring();
+            let waiter = scope.spawn(|| notify.wait(Duration::from_secs(20)));
+            notify.notify();
             waiter.join().unwrap();
         });
     }

@@ -4,8 +4,8 @@
 //! Always true: the locks open when the transaction ends, whoever still has a view of it; a view
 //! then fails instead of reading without a lock.
 
-use crate::door::ToLocks;
 use crate::environment::Environment;
+use crate::handle::LockTableRef;
 use crate::{DictionaryId, Error, KeyRange, Result};
 use locktree::{Granted, LockTable, Locks, Mode, Owner, Range};
 use parking_lot::Mutex;
@@ -16,9 +16,9 @@ use std::time::Duration;
 /// The locks of one transaction.
 pub(crate) enum Holder {
     /// Its writes lock. `None` once it has ended.
-    Alone(Option<Owner<ToLocks>>),
+    Alone(Option<Owner<LockTableRef>>),
     /// Its reads lock too.
-    Shared(Arc<Readers>),
+    Shared(Arc<SharedLocks>),
 }
 
 impl Holder {
@@ -28,9 +28,9 @@ impl Holder {
         table: &LockTable,
         dictionary: DictionaryId,
         key: &[u8],
-        patience: Duration,
+        lock_timeout: Duration,
     ) -> Result<Granted> {
-        self.with(|owner| table.acquire(owner, dictionary.0, key, Mode::Exclusive, patience))
+        self.with(|owner| table.acquire(owner, dictionary.0, key, Mode::Exclusive, lock_timeout))
     }
 
     /// Locks all of a dictionary exclusively. May wait.
@@ -38,10 +38,10 @@ impl Holder {
         &mut self,
         table: &LockTable,
         dictionary: DictionaryId,
-        patience: Duration,
+        lock_timeout: Duration,
     ) -> Result<()> {
         self.with(|owner| {
-            table.acquire_range(owner, dictionary.0, Range::all(), Mode::Exclusive, patience)
+            table.acquire_range(owner, dictionary.0, Range::all(), Mode::Exclusive, lock_timeout)
         })
     }
 
@@ -57,7 +57,7 @@ impl Holder {
     }
 
     /// The locks, to open them.
-    pub(crate) fn take(&mut self) -> Option<Owner<ToLocks>> {
+    pub(crate) fn take(&mut self) -> Option<Owner<LockTableRef>> {
         match self {
             Self::Alone(owner) => owner.take(),
             Self::Shared(readers) => readers.owner.lock().take(),
@@ -65,7 +65,7 @@ impl Holder {
     }
 
     /// Those who lock what they read.
-    pub(crate) fn readers(&self) -> Option<&Arc<Readers>> {
+    pub(crate) fn readers(&self) -> Option<&Arc<SharedLocks>> {
         match self {
             Self::Alone(_) => None,
             Self::Shared(readers) => Some(readers),
@@ -75,27 +75,28 @@ impl Holder {
 
 /// The locks of a serializable transaction, as its cursors and views share them. They are used by
 /// one thread at a time; one that waits for a lock keeps the others out.
-pub(crate) struct Readers {
+pub(crate) struct SharedLocks {
     /// `None` once the transaction has ended.
-    owner: Mutex<Option<Owner<ToLocks>>>,
-    patience_nanos: AtomicU64,
+    owner: Mutex<Option<Owner<LockTableRef>>>,
+    lock_timeout_nanos: AtomicU64,
 }
 
-impl Readers {
-    pub(crate) fn new(owner: Owner<ToLocks>, patience: Duration) -> Arc<Self> {
-        let readers = Self { owner: Mutex::new(Some(owner)), patience_nanos: AtomicU64::new(0) };
-        readers.set_patience(patience);
+impl SharedLocks {
+    pub(crate) fn new(owner: Owner<LockTableRef>, lock_timeout: Duration) -> Arc<Self> {
+        let readers =
+            Self { owner: Mutex::new(Some(owner)), lock_timeout_nanos: AtomicU64::new(0) };
+        readers.set_lock_timeout(lock_timeout);
         Arc::new(readers)
     }
 
     /// How long reads wait for locks from now on.
-    pub(crate) fn set_patience(&self, patience: Duration) {
-        let nanos = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
-        self.patience_nanos.store(nanos, Ordering::Relaxed);
+    pub(crate) fn set_lock_timeout(&self, lock_timeout: Duration) {
+        let nanos = u64::try_from(lock_timeout.as_nanos()).unwrap_or(u64::MAX);
+        self.lock_timeout_nanos.store(nanos, Ordering::Relaxed);
     }
 
-    fn patience(&self) -> Duration {
-        Duration::from_nanos(self.patience_nanos.load(Ordering::Relaxed))
+    fn lock_timeout(&self) -> Duration {
+        Duration::from_nanos(self.lock_timeout_nanos.load(Ordering::Relaxed))
     }
 
     /// Locks a key before it is read. May wait.
@@ -106,8 +107,8 @@ impl Readers {
         key: &[u8],
         mode: Mode,
     ) -> Result<()> {
-        let patience = self.patience();
-        self.with(|owner| environment.locks.acquire(owner, dictionary.0, key, mode, patience))?;
+        let lock_timeout = self.lock_timeout();
+        self.with(|owner| environment.locks.acquire(owner, dictionary.0, key, mode, lock_timeout))?;
         Ok(())
     }
 
@@ -119,10 +120,10 @@ impl Readers {
         range: &KeyRange,
         mode: Mode,
     ) -> Result<()> {
-        let patience = self.patience();
+        let lock_timeout = self.lock_timeout();
         let range = Range { lower: range.lower.clone(), upper: range.upper.clone() };
         self.with(|owner| {
-            environment.locks.acquire_range(owner, dictionary.0, range, mode, patience)
+            environment.locks.acquire_range(owner, dictionary.0, range, mode, lock_timeout)
         })
     }
 

@@ -8,17 +8,17 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-/// A place for one value of a type that only its owner knows.
+/// An extension record: room for one value of a type that only its owner knows.
 #[derive(Default)]
-pub(crate) struct Annex(OnceLock<Arc<dyn Any + Send + Sync>>);
+pub(crate) struct Extension(OnceLock<Arc<dyn Any + Send + Sync>>);
 
-impl fmt::Debug for Annex {
+impl fmt::Debug for Extension {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_tuple("Annex").field(&self.0.get().is_some()).finish()
+        out.debug_tuple("Extension").field(&self.0.get().is_some()).finish()
     }
 }
 
-impl Annex {
+impl Extension {
     fn get<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
         let kept = self.0.get_or_init(|| Arc::new(T::default()));
         // Another type has no place here: it gets a value that is not kept.
@@ -28,7 +28,7 @@ impl Annex {
 
 impl Collection {
     /// What the query layer keeps with the collection. There is place for one type.
-    pub fn annex<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
-        self.shared.annex.get()
+    pub fn extension<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
+        self.shared.extension.get()
     }
 }
