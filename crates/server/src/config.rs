@@ -6,6 +6,8 @@
 
 mod file;
 #[cfg(test)]
+mod man;
+#[cfg(test)]
 mod manual;
 mod options;
 mod parse;

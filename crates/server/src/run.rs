@@ -38,6 +38,11 @@ const HOUSEKEEPING: Duration = Duration::from_secs(4);
 /// FernDB's own version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// What `--version` prints behind the program's name. The commit is `unknown` where neither git nor the
+/// builder told it (`build.rs`).
+const VERSION_AND_COMMIT: &str =
+    concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("FERN_GIT_VERSION"), ")");
+
 /// Runs the server as `argv` asks, until it is told to stop. The result is the exit code.
 pub fn main(argv: &[String]) -> std::process::ExitCode {
     match start_and_serve(argv) {
@@ -53,7 +58,7 @@ pub fn main(argv: &[String]) -> std::process::ExitCode {
 fn start_and_serve(argv: &[String]) -> Result<(), StartError> {
     os::keep_new_files_private();
     let os = Os::real();
-    let settings = match parse(&os, argv, VERSION)? {
+    let settings = match parse(&os, argv, VERSION_AND_COMMIT)? {
         CommandLine::Start(settings) => *settings,
         CommandLine::Print(text) => {
             say(&text);
@@ -202,7 +207,7 @@ fn watch_signals(os: &Os, sender: &SyncSender<Event>) -> Result<(), StartError> 
 
 fn announce(settings: &Settings, cache_size: u64) {
     tracing::info!(target: "CONTROL", id = 4615611, pid = std::process::id(), port = settings.port,
-        dbPath = %settings.dbpath.display(), cacheSize = cache_size, version = VERSION,
+        dbPath = %settings.dbpath.display(), cacheSize = cache_size, version = VERSION, commit = env!("FERN_GIT_VERSION"),
         "FernDB starting");
     for warning in &settings.warnings {
         tracing::warn!(target: "CONTROL", id = 5123300, startupWarning = true, "{warning}");

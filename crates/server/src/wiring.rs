@@ -207,7 +207,7 @@ pub(crate) fn server_info(
         argv: settings.argv.clone(),
         parsed_options,
         version: version.to_owned(),
-        git_version: option_env!("FERN_GIT_VERSION").unwrap_or("unknown").to_owned(),
+        git_version: env!("FERN_GIT_VERSION").to_owned(),
         host,
         port,
         replica_set,

@@ -125,3 +125,57 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 fn open(place: &Place) -> anyhow::Result<DataDirectory> {
     DataDirectory::open(&Os::real(), &place.dbpath, place.log_dir.as_deref())
 }
+
+/// The man pages and shell completions in `packaging/`, written from the arguments above; a test
+/// fails when one is stale.
+#[cfg(test)]
+mod tests {
+    use super::Arguments;
+    use clap::CommandFactory;
+    use clap_complete::{Shell, generate};
+    use clap_mangen::Man;
+    use std::path::PathBuf;
+
+    /// A page for the program and one for each of its tasks.
+    fn man_pages() -> Vec<(String, Vec<u8>)> {
+        let mut command = Arguments::command();
+        command.build();
+        // Built, a task has the name `fern-TASK` for display, which pages and their files take.
+        let tasks = command.get_subcommands().filter(|task| task.get_name() != "help").cloned();
+        let tasks = tasks.map(|task| task.version(env!("CARGO_PKG_VERSION")));
+        let mut pages = Vec::new();
+        for command in tasks.chain([Arguments::command()]) {
+            let name = command.get_display_name().unwrap_or(command.get_name());
+            let (name, mut page) = (format!("man/{name}.1"), Vec::new());
+            Man::new(command).render(&mut page).unwrap();
+            pages.push((name, page));
+        }
+        pages
+    }
+
+    #[test]
+    fn man_pages_and_completions_are_fresh() {
+        let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging"));
+        let mut files = man_pages();
+        for (shell, name) in
+            [(Shell::Bash, "fern.bash"), (Shell::Zsh, "_fern"), (Shell::Fish, "fern.fish")]
+        {
+            let mut script = Vec::new();
+            generate(shell, &mut Arguments::command(), "fern", &mut script);
+            files.push((format!("completions/{name}"), script));
+        }
+        assert!(files.len() >= 8, "{}", files.len());
+        for (name, text) in files {
+            let path = folder.join(&name);
+            if std::env::var("FERN_GOLDEN").is_ok_and(|mode| mode == "write") {
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(&path, &text).unwrap();
+            }
+            assert!(
+                std::fs::read(&path).unwrap_or_default() == text,
+                "packaging/{name} is stale: \
+                 FERN_GOLDEN=write cargo test -p fern --bin fern completions_are_fresh"
+            );
+        }
+    }
+}

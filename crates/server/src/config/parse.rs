@@ -76,7 +76,8 @@ fn command_line(
     Ok(Ok(pairs))
 }
 
-fn command(version: &'static str) -> Command {
+/// The command line as clap knows it, made from the table of options.
+pub(crate) fn command(version: &'static str) -> Command {
     let mut command = Command::new("fernd")
         .about("FernDB: MongoDB's protocol on a fractal tree")
         .version(version)

@@ -1,0 +1,92 @@
+# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.
+function __fish_fern_global_optspecs
+    string join \n h/help V/version
+end
+
+function __fish_fern_needs_command
+    # Figure out if the current invocation already has a command.
+    set -l cmd (commandline -opc)
+    set -e cmd[1]
+    argparse -s (__fish_fern_global_optspecs) -- $cmd 2>/dev/null
+    or return
+    if set -q argv[1]
+        # Also print the command, so this can be used to figure out what it is.
+        echo $argv[1]
+        return 1
+    end
+    return 0
+end
+
+function __fish_fern_using_subcommand
+    set -l cmd (__fish_fern_needs_command)
+    test -z "$cmd"
+    and return 1
+    contains -- $cmd[1] $argv
+end
+
+complete -c fern -n "__fish_fern_needs_command" -s h -l help -d 'Print help'
+complete -c fern -n "__fish_fern_needs_command" -s V -l version -d 'Print version'
+complete -c fern -n "__fish_fern_needs_command" -f -a "inspect" -d 'Superblock, segments, trees and log, with sizes and ratios'
+complete -c fern -n "__fish_fern_needs_command" -f -a "bench" -d 'Runs one of the experiments against a server, or against two in turns'
+complete -c fern -n "__fish_fern_needs_command" -f -a "check" -d 'Reads every page and every log record and names what is damaged; exit status 1 then'
+complete -c fern -n "__fish_fern_needs_command" -f -a "stats" -d 'What a running server does, a second at a time'
+complete -c fern -n "__fish_fern_needs_command" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -l logDir -d 'Where the log is, if not in the data directory' -r -F
+complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -l json -d 'For programs'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -s h -l help -d 'Print help'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -a "superblock" -d 'Both superblocks and what the newest checkpoint says'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -a "segments" -d 'Every segment: kind, place, size, tree'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -a "trees" -d 'A line for each tree'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -a "tree" -d 'The nodes, runs and leaves of one tree'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -a "log" -d 'The log\'s files and what is in it behind the checkpoint'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and not __fish_seen_subcommand_from superblock segments trees tree log help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from superblock" -l json -d 'For programs'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from superblock" -s h -l help -d 'Print help'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from segments" -l json -d 'For programs'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from segments" -s h -l help -d 'Print help'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from trees" -l json -d 'For programs'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from trees" -s h -l help -d 'Print help'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from tree" -l json -d 'For programs'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from tree" -s h -l help -d 'Print help'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from log" -l json -d 'For programs'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from log" -s h -l help -d 'Print help'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from help" -f -a "superblock" -d 'Both superblocks and what the newest checkpoint says'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from help" -f -a "segments" -d 'Every segment: kind, place, size, tree'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from help" -f -a "trees" -d 'A line for each tree'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from help" -f -a "tree" -d 'The nodes, runs and leaves of one tree'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from help" -f -a "log" -d 'The log\'s files and what is in it behind the checkpoint'
+complete -c fern -n "__fish_fern_using_subcommand inspect; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c fern -n "__fish_fern_using_subcommand bench" -l uri -d 'The server, as a connection string' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l vs -d 'A second server that gets the same work, in turns; ratios are printed' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l vs-pid -d 'The second server\'s process on this machine, where its status tells neither CPU nor memory' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l docs -d 'Documents: of the collection that is read, or inserted at most. Without: what suits a minute' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l seconds -d 'Seconds measured, on each server; loading comes on top' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l warm-up -d 'Seconds of each timed phase before its evenness is judged; its rate counts them' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l rest -d 'Seconds without work behind each load, in which a server may put its data in order; what it does then is counted nowhere' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l clients -d 'Clients that work at once. Several numbers with commas share the seconds' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l seed -d 'Where data and schedule come from' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l out -d 'Write report.html, report.json, seconds.csv and pictures into this directory' -r -F
+complete -c fern -n "__fish_fern_using_subcommand bench" -l batch -d 'Documents in one insert or update command' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l payload -d 'iibench: bytes of one more field, `cf1`' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l compressible -d 'iibench: how many percent of `cf1` compress to nothing' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l queries -d 'iibench: clients that query while others insert' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l slice -d 'Seconds of a turn with `--vs`' -r
+complete -c fern -n "__fish_fern_using_subcommand bench" -l keep -d 'Leave the data on the server'
+complete -c fern -n "__fish_fern_using_subcommand bench" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c fern -n "__fish_fern_using_subcommand check" -l logDir -d 'Where the log is, if not in the data directory' -r -F
+complete -c fern -n "__fish_fern_using_subcommand check" -l json -d 'For programs'
+complete -c fern -n "__fish_fern_using_subcommand check" -s h -l help -d 'Print help'
+complete -c fern -n "__fish_fern_using_subcommand stats" -l back -d 'How far the pictures reach back, in seconds' -r
+complete -c fern -n "__fish_fern_using_subcommand stats" -l seconds -d 'End after so many seconds' -r
+complete -c fern -n "__fish_fern_using_subcommand stats" -l lines -d 'A line a second, as `mongostat` writes them; by itself where the output is no terminal'
+complete -c fern -n "__fish_fern_using_subcommand stats" -s h -l help -d 'Print help'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect bench check stats help" -f -a "inspect" -d 'Superblock, segments, trees and log, with sizes and ratios'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect bench check stats help" -f -a "bench" -d 'Runs one of the experiments against a server, or against two in turns'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect bench check stats help" -f -a "check" -d 'Reads every page and every log record and names what is damaged; exit status 1 then'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect bench check stats help" -f -a "stats" -d 'What a running server does, a second at a time'
+complete -c fern -n "__fish_fern_using_subcommand help; and not __fish_seen_subcommand_from inspect bench check stats help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c fern -n "__fish_fern_using_subcommand help; and __fish_seen_subcommand_from inspect" -f -a "superblock" -d 'Both superblocks and what the newest checkpoint says'
+complete -c fern -n "__fish_fern_using_subcommand help; and __fish_seen_subcommand_from inspect" -f -a "segments" -d 'Every segment: kind, place, size, tree'
+complete -c fern -n "__fish_fern_using_subcommand help; and __fish_seen_subcommand_from inspect" -f -a "trees" -d 'A line for each tree'
+complete -c fern -n "__fish_fern_using_subcommand help; and __fish_seen_subcommand_from inspect" -f -a "tree" -d 'The nodes, runs and leaves of one tree'
+complete -c fern -n "__fish_fern_using_subcommand help; and __fish_seen_subcommand_from inspect" -f -a "log" -d 'The log\'s files and what is in it behind the checkpoint'

@@ -1,0 +1,43 @@
+complete -c fernd -s f -l config -d 'configuration file: YAML, or key = value lines' -r
+complete -c fernd -l dbpath -d 'data directory (default: ./fern-data, made if missing)' -r
+complete -c fernd -l port -d 'port to listen on (default: 27017)' -r
+complete -c fernd -l bind_ip -d 'addresses or names to listen at, with commas (default: localhost)' -r
+complete -c fernd -l bind_ip_all -d 'listen at every address' -r
+complete -c fernd -l ipv6 -d 'listen at IPv6 addresses too' -r
+complete -c fernd -l maxConns -d 'connections at most (default: 65536, or what open files allow)' -r
+complete -c fernd -l nounixsocket -d 'no Unix domain socket' -r
+complete -c fernd -l unixSocketPrefix -d 'directory of the Unix domain socket (default: /tmp)' -r
+complete -c fernd -l filePermissions -d 'octal permissions of the socket file (default: 0700)' -r
+complete -c fernd -l statusPort -d 'port of the status page and /metrics, 0: none (default: 28017)' -r
+complete -c fernd -l statusBindIp -d 'addresses the status port listens at, with commas (default: 127.0.0.1)' -r
+complete -c fernd -l statusShowValues -d 'who sees what clients sent: local (this machine), always, never (default: local)' -r
+complete -c fernd -l logpath -d 'write the log to this file, not to standard output' -r
+complete -c fernd -l logappend -d 'go on at the end of an old log file' -r
+complete -c fernd -l quiet -d 'do not log connections' -r
+complete -c fernd -l verbose -d 'log more; -vv still more' -r
+complete -c fernd -l slowms -d 'log operations slower than this (default: 100)' -r
+complete -c fernd -l profile -d 'what every database\'s system.profile has: 0 or off, 1 or slowOp, 2 or all (default: off)' -r
+complete -c fernd -l fork -d 'go to the background; needs --logpath' -r
+complete -c fernd -l pidfilepath -d 'write the process number to this file' -r
+complete -c fernd -l noauth -d 'ask nobody who he is: the only way so far' -r
+complete -c fernd -l noscripting -d 'run no JavaScript of clients' -r
+complete -c fernd -l setParameter -d 'name=value; a server parameter at start' -r
+complete -c fernd -l replSet -d 'be the one member of a replica set of this name' -r
+complete -c fernd -l replset -d 'the same as replSet' -r
+complete -c fernd -l replSetAutoInitiate -d 'initiate the replica set at the first start, without replSetInitiate' -r
+complete -c fernd -l cacheSize -d 'memory for the engine, with k, m, g or t (default: half of the machine\'s)' -r
+complete -c fernd -l directio -d 'bypass the page cache of the system' -r
+complete -c fernd -l checkpointPeriod -d 'seconds between checkpoints, 0: never (default: 60)' -r
+complete -c fernd -l cleanerPeriod -d 'seconds between cleaner runs, 0: never (default: 2)' -r
+complete -c fernd -l cleanerIterations -d 'nodes per cleaner run (default: 5)' -r
+complete -c fernd -l logFlushPeriod -d 'milliseconds between log flushes, 0: at every commit (default: 100)' -r
+complete -c fernd -l journalCommitInterval -d 'the same as logFlushPeriod' -r
+complete -c fernd -l lockTimeout -d 'milliseconds to wait for a lock (default: 4000)' -r
+complete -c fernd -l locktreeMaxMemory -d 'memory for locks (default: a tenth of cacheSize)' -r
+complete -c fernd -l fsRedzone -d 'percent of the disk to keep free; below it writes are refused (default: 5)' -r
+complete -c fernd -l logDir -d 'directory of the redo log (default: journal in dbpath)' -r
+complete -c fernd -l tmpDir -d 'directory for spilled data (default: tmp in dbpath)' -r
+complete -c fernd -l wiredTigerCacheSizeGB -d 'cacheSize in gigabytes, for a mongod configuration' -r
+complete -c fernd -s v -d 'log more; -vv still more'
+complete -c fernd -s h -l help -d 'Print help'
+complete -c fernd -s V -l version -d 'Print version'
