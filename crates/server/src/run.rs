@@ -38,10 +38,8 @@ const HOUSEKEEPING: Duration = Duration::from_secs(4);
 /// FernDB's own version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The commit it was built from; `unknown` where neither git nor the builder told it.
-pub const COMMIT: &str = env!("FERN_GIT_VERSION");
-
-/// What `--version` prints behind the program's name.
+/// What `--version` prints behind the program's name. The commit is `unknown` where neither git nor the
+/// builder told it (`build.rs`).
 const VERSION_AND_COMMIT: &str =
     concat!(env!("CARGO_PKG_VERSION"), " (commit ", env!("FERN_GIT_VERSION"), ")");
 
@@ -209,7 +207,7 @@ fn watch_signals(os: &Os, sender: &SyncSender<Event>) -> Result<(), StartError> 
 
 fn announce(settings: &Settings, cache_size: u64) {
     tracing::info!(target: "CONTROL", id = 4615611, pid = std::process::id(), port = settings.port,
-        dbPath = %settings.dbpath.display(), cacheSize = cache_size, version = VERSION, commit = COMMIT,
+        dbPath = %settings.dbpath.display(), cacheSize = cache_size, version = VERSION, commit = env!("FERN_GIT_VERSION"),
         "FernDB starting");
     for warning in &settings.warnings {
         tracing::warn!(target: "CONTROL", id = 5123300, startupWarning = true, "{warning}");

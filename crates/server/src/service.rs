@@ -47,7 +47,7 @@ pub struct Request<'a> {
     pub exhaust_allowed: bool,
     /// The client's number for the message.
     pub request_id: i32,
-    /// `CommandLine` again after it was to wait until then ([`Reply::wait`]).
+    /// Asked again after it was to wait until then ([`Reply::wait`]).
     pub waited_until: Option<Duration>,
 }
 
