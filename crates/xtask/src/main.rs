@@ -10,6 +10,7 @@ mod dependencies;
 mod drivers;
 mod gates;
 mod manual;
+mod package;
 mod ratchets;
 mod retired;
 mod run;
@@ -141,6 +142,15 @@ enum Task {
     BenchSmoke(bench::Options),
     /// The manual's shell examples, run as a reader would.
     Manual,
+    /// The Debian package, under `target/package`.
+    Package {
+        /// Install it in a fresh Debian root, start, upgrade, remove and purge it there.
+        #[arg(long)]
+        check: bool,
+        /// Of the tests' build, which is quick to make and has assertions; not for users.
+        #[arg(long)]
+        fast: bool,
+    },
     /// Ten thousand open connections, a thousand of them active.
     Connections {
         /// Arguments handed on to the script (`--help` lists them).
@@ -192,6 +202,9 @@ fn carry_out(task: Task) -> Result<()> {
         Task::Gates { arguments } => gates::gates(&arguments),
         Task::BenchSmoke(options) => bench::smoke(Build::Release, &options),
         Task::Manual => manual::examples(Build::Alone),
+        Task::Package { check, fast } => {
+            package::package(if fast { Build::Alone } else { Build::Release }, check)
+        }
         Task::Connections { arguments } => {
             drivers::script(Build::Alone, "connections.py", &arguments)
         }

@@ -3,7 +3,8 @@
 //! 1. A crate depends only on what `layers.toml` lists for it, which lists nothing else.
 //! 2. Every source file opens with `//!`; none is a `mod.rs`.
 //! 3. No leftover `todo!`, `unimplemented!` or FIXME.
-//! 4. Every crate is named in `docs/ARCHITECTURE.md`, and every path named there exists.
+//! 4. Every crate is named in `docs/ARCHITECTURE.md`, and every path named there, in `docs/WHERE.md`
+//!    or in `SECURITY.md` exists.
 //! 5. No file carries a path of one machine.
 //! 6. Every relative link of a Markdown file leads to a file, and the manual's summary names each of
 //!    its pages.
@@ -122,19 +123,32 @@ fn map(root: &Path) -> Result<Vec<String>> {
             breaches.push(format!("docs/ARCHITECTURE.md does not name crate `{name}`"));
         }
     }
-    for path in named.iter().filter(|name| name.contains('/') && !name.contains(' ')) {
-        if !path.starts_with('/') && !path.contains("::") && !root.join(path).exists() {
-            breaches.push(format!("docs/ARCHITECTURE.md names `{path}`, which does not exist"));
-        }
+    for page in ["docs/ARCHITECTURE.md", "docs/WHERE.md", "SECURITY.md"] {
+        breaches.extend(named_paths(root, page, &read(&root.join(page))?));
     }
     Ok(breaches)
+}
+
+/// What a page has in backticks and looks like a path of the repository leads somewhere.
+fn named_paths(root: &Path, page: &str, text: &str) -> Vec<String> {
+    // in blocks of code, backticks and slashes are something else
+    let prose: Vec<&str> = text.split("```").step_by(2).collect();
+    let named: BTreeSet<&str> =
+        prose.iter().flat_map(|part| part.split('`').skip(1).step_by(2)).collect();
+    let missing = named.iter().filter(|name| {
+        let is_path = name.contains('/') && !name.contains(' ') && !name.contains("::");
+        is_path && !name.starts_with('/') && !root.join(name).exists()
+    });
+    missing.map(|path| format!("{page} names `{path}`, which does not exist")).collect()
 }
 
 /// Markdown: at the root, in `docs` and in `bench`.
 fn documents(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = files(&root.join("docs"), "md")?;
     found.extend(files(&root.join("bench"), "md")?);
-    found.extend(["README.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root.join(name)));
+    found.extend(
+        ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"].map(|name| root.join(name)),
+    );
     Ok(found)
 }
 
