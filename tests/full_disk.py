@@ -25,7 +25,7 @@ RED_ZONE = 0.05
 OUT_OF_DISK_SPACE = 14031
 # How far below the red zone free space may be at any time: a checkpoint's last resort, and one file of
 # the log. And how far above it writes may end: there was room that nobody could use.
-LESS, MORE = (0.01, 2 * MIB), (0.01, 16 * MIB)
+LESS, MORE = (0.01, 4 * MIB), (0.01, 16 * MIB)
 
 
 class FileSystem:
