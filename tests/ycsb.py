@@ -23,7 +23,7 @@ from fernd import TICKS, Fernd, validate
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ycsb-java")
 
 # In the order that YCSB recommends: the first four leave the number of records as it is, D adds some,
-# E starts anew.
+# E starts from an empty collection again.
 WORKLOADS = {
     "A": {"readproportion": 0.5, "updateproportion": 0.5, "requestdistribution": "zipfian"},
     "B": {"readproportion": 0.95, "updateproportion": 0.05, "requestdistribution": "zipfian"},

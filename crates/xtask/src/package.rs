@@ -11,15 +11,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where a file of the package comes from: the build, or the repository.
-enum From {
+enum Origin {
     Build(&'static str),
     Repository(&'static str),
 }
 
-use From::{Build as Built, Repository};
+use Origin::{Build as Built, Repository};
 
 /// Path in the package, origin, permissions.
-const FILES: &[(&str, From, &str)] = &[
+const FILES: &[(&str, Origin, &str)] = &[
     ("usr/bin/fernd", Built("fernd"), "755"),
     ("usr/bin/fern", Built("fern"), "755"),
     ("etc/fernd.conf", Repository("packaging/debian/fernd.conf"), "644"),
@@ -83,8 +83,8 @@ fn write(programs: &Path, version: &str) -> Result<PathBuf> {
     let tree = folder.join("tree");
     // what an earlier run left; there is nothing after the first
     let _left = std::fs::remove_dir_all(&tree);
-    for (path, from, mode) in FILES {
-        let source = match from {
+    for (path, origin, mode) in FILES {
+        let source = match origin {
             Built(name) => programs.join(name),
             Repository(path) => root().join(path),
         };

@@ -62,7 +62,7 @@ struct Row {
     before: Vec<(&'static str, Document)>,
     run: (&'static str, Document),
     kept: fn(&Client) -> bool,
-    sure: AckDurability,
+    durability: AckDurability,
 }
 
 fn row(
@@ -72,12 +72,12 @@ fn row(
 ) -> Row {
     let name = run.1.keys().next().unwrap().clone();
     let command = COMMANDS.iter().find(|command| command.name == name).unwrap().name;
-    Row { command, before: before.to_vec(), run, kept, sure: AckDurability::AsAsked }
+    Row { command, before: before.to_vec(), run, kept, durability: AckDurability::AsAsked }
 }
 
 impl Row {
-    fn sure(mut self, sure: AckDurability) -> Self {
-        self.sure = sure;
+    fn with_durability(mut self, durability: AckDurability) -> Self {
+        self.durability = durability;
         self
     }
 }
@@ -206,7 +206,7 @@ fn writes() -> Vec<Row> {
             &[("db", indexed()), ("db", statement(insert(1), true))],
             |c| ids(c, "c").is_empty(),
         )
-        .sure(AckDurability::Nothing),
+        .with_durability(AckDurability::Nothing),
     ]
 }
 
@@ -276,12 +276,12 @@ fn definitions() -> Vec<Row> {
                 reply.to_string().contains("5000")
             },
         )
-        .sure(AckDurability::Always),
+        .with_durability(AckDurability::Always),
         row(("admin", doc! { "renameCollection": "db.c", "to": "db.d" }), one, |c| {
             collections(c) == ["d"]
         }),
         row(("db", doc! { "profile": 1 }), &[], |c| has(c, "system.profile"))
-            .sure(AckDurability::Always),
+            .with_durability(AckDurability::Always),
         row(
             ("admin", doc! { "setDefaultRWConcern": 1, "defaultWriteConcern": { "w": 1 } }),
             &[],
@@ -290,11 +290,11 @@ fn definitions() -> Vec<Row> {
                 reply.get_document("defaultWriteConcern").unwrap().get_i32("w").ok() == Some(1)
             },
         )
-        .sure(AckDurability::AlwaysOnMember { initiated: true }),
+        .with_durability(AckDurability::AlwaysOnMember { initiated: true }),
         row(("admin", doc! { "replSetInitiate": {} }), &[], |c| {
             c.run("admin", doc! { "replSetGetConfig": 1 }).get_f64("ok").ok() == Some(1.0)
         })
-        .sure(AckDurability::AlwaysOnMember { initiated: false }),
+        .with_durability(AckDurability::AlwaysOnMember { initiated: false }),
         row(
             (
                 "admin",
@@ -312,7 +312,7 @@ fn definitions() -> Vec<Row> {
                 reply.get_document("config").unwrap().get_i32("version").ok() == Some(77)
             },
         )
-        .sure(AckDurability::AlwaysOnMember { initiated: true }),
+        .with_durability(AckDurability::AlwaysOnMember { initiated: true }),
         row(
             ("admin", doc! { "setFeatureCompatibilityVersion": "7.0", "confirm": true }),
             &[],
@@ -321,7 +321,7 @@ fn definitions() -> Vec<Row> {
                 batch_len(&c.ok("admin", find)) == 1
             },
         )
-        .sure(AckDurability::Always),
+        .with_durability(AckDurability::Always),
         row(
             ("admin", doc! { "applyOps": [{ "op": "i", "ns": "db.c", "o": { "_id": 3 } }] }),
             one,
@@ -346,7 +346,8 @@ fn definitions() -> Vec<Row> {
             )],
             |c| batch_len(&c.ok("admin", doc! { "find": "system.users" })) == 1,
         ),
-        row(("admin", doc! { "getLastError": 1 }), &[], |_| true).sure(AckDurability::Nothing),
+        row(("admin", doc! { "getLastError": 1 }), &[], |_| true)
+            .with_durability(AckDurability::Nothing),
     ]
 }
 
@@ -401,7 +402,7 @@ fn what_was_acknowledged_as_durable_survives_a_crash_at_once_after() {
             let survived = survives(&row, member, initiated, concern);
             assert!(survived, "{} under {concern:?}, member {member}: gone", row.run.1);
         };
-        match row.sure {
+        match row.durability {
             AckDurability::AsAsked => {
                 check(false, false, Some(&journal));
                 check(true, true, Some(&journal));
@@ -425,7 +426,8 @@ fn what_was_acknowledged_as_durable_survives_a_crash_at_once_after() {
 #[test]
 fn write_whose_wait_for_the_disk_failed_happened_and_says_what_failed() {
     // Rewriting goes to the disk before the wait does, and finds it full there.
-    let waits_first = |row: &&Row| row.sure == AckDurability::AsAsked && row.command != "reIndex";
+    let waits_first =
+        |row: &&Row| row.durability == AckDurability::AsAsked && row.command != "reIndex";
     for row in rows().iter().filter(waits_first) {
         let machine = Machine::new(false, false);
         prepare(&machine, row);
@@ -450,7 +452,7 @@ fn write_whose_wait_for_the_disk_failed_happened_and_says_what_failed() {
 
 #[test]
 fn command_that_is_always_durable_says_that_what_it_did_is_not_on_disk() {
-    for row in rows().iter().filter(|row| row.sure == AckDurability::Always) {
+    for row in rows().iter().filter(|row| row.durability == AckDurability::Always) {
         let machine = Machine::new(false, false);
         prepare(&machine, row);
         let Machine { disk, client, .. } = &machine;
