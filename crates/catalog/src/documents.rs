@@ -12,9 +12,9 @@ use crate::index::{DocumentKeys, IndexKey, hexadecimal};
 use crate::text::document_text;
 use crate::txn::Txn;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bsonval::Path;
 use engine::{Direction, KeyRange};
 use errors::{Code, Error, Result};
-use expr::Path;
 use keystring::Collation;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -381,7 +381,7 @@ fn duplicate(
     pattern: &RawDocument,
     value: &RawDocument,
 ) -> Error {
-    let collation = collation.map(expr::collation::to_document);
+    let collation = collation.map(bsonval::collation::to_document);
     let mut extra = bson::Document::new();
     let parts = [("keyPattern", Some(pattern)), ("keyValue", Some(value))];
     for (name, raw) in parts.into_iter().chain([("collation", collation.as_deref())]) {

@@ -17,11 +17,11 @@ use super::wildcard::WildcardValue;
 use super::{IndexSpec, PartKind, Wildcard};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use bson::{Bson, RawBson};
+use bsonval::Path;
+use bsonval::path::{Component, array_index};
 use errors::{Code, Error, Result};
-use expr::Path;
-use expr::filter::Filter;
-use expr::path::{Component, array_index};
 use keystring::{Collation, Direction, KeyBuilder};
+use matcher::Filter;
 use smallvec::SmallVec;
 
 /// Bytes of entries that a document may have in an index where they multiply: by paths, by arrays of
@@ -100,9 +100,9 @@ pub(crate) fn id_key(id: RawBsonRef<'_>, collation: Option<&Collation>) -> Resul
 /// On disk, so it never changes.
 pub fn hash(value: RawBsonRef<'_>, collation: Option<&Collation>) -> Result<i64> {
     match collation.filter(|_| keystring::is_collatable(value)) {
-        None => expr::hashed_key(value),
+        None => bsonval::hashed_key(value),
         Some(collation) => {
-            expr::hashed_key(collation.transform(value).map_err(bad_key)?.as_raw_bson_ref())
+            bsonval::hashed_key(collation.transform(value).map_err(bad_key)?.as_raw_bson_ref())
         }
     }
 }

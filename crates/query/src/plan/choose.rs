@@ -9,9 +9,9 @@ use super::near::near_scan;
 use super::predicates::conjuncts;
 use super::{Access, AccessPath, Decision, MergeScan, rivals};
 use bson::raw::RawBson;
+use bsonval::SortPattern;
 use errors::{Code, Error, Result};
-use expr::SortPattern;
-use expr::filter::{Filter, Leaf, Node, Predicate};
+use matcher::{Filter, Leaf, Node, Predicate};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

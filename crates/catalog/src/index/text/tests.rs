@@ -120,7 +120,7 @@ fn keys_are_terms_with_scores_between_values() {
 #[test]
 fn entries_depend_on_texts_and_their_language() {
     let maker = |key: Document| KeyMaker::new(&parse(&doc! { "key": key }).unwrap(), None);
-    let depends = |maker: &KeyMaker, path: &str| maker.depends_on(&[expr::Path::new(path)]);
+    let depends = |maker: &KeyMaker, path: &str| maker.depends_on(&[bsonval::Path::new(path)]);
     let named = maker(doc! { "p": 1, "a.b": "text" });
     for path in ["a", "a.b", "a.0.b", "a.language", "language", "p", "p.x"] {
         assert!(depends(&named, path), "{path}");
