@@ -9,18 +9,18 @@ mod online;
 mod unique;
 
 use crate::catalog::Catalog;
-use crate::collection::{Collection, Index};
-use crate::ddl::{drop_index_records, write_record};
-use crate::ddl_lock::{Check, MetadataGuard, lock_name};
+use crate::collection::{Collection, Index, clone_index, with_indexes};
+use crate::ddl::write_record;
 use crate::failure::from_engine;
-use crate::index::IndexSpec;
-use crate::metadata;
+use crate::metadata::{self, drop_index_records};
+use crate::metadata_lock::{Check, MetadataGuard, lock_name};
 use crate::namespace::Namespace;
 use crate::options::TimeSeries;
-use crate::text::document_text;
 use bson::raw::RawDocument;
+use bsonval::show::document as document_text;
 use engine::{DictionaryId, Durability, Engine, Timestamp, TxnOptions};
 use errors::{Code, Error, Result};
+use indexkeys::{IndexChange, IndexSpec, same_pattern};
 use online::Build;
 use parking_lot::{ArcMutexGuard, RawMutex};
 use std::sync::Arc;
@@ -53,19 +53,6 @@ pub enum IndexSelector<'a> {
     Name(&'a str),
     /// By key pattern.
     Key(&'a RawDocument),
-}
-
-/// What `collMod` may change about an index.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct IndexChange {
-    /// Hide it from the planner, or show it again.
-    pub hidden: Option<bool>,
-    /// A new `expireAfterSeconds`.
-    pub expire_after_seconds: Option<i64>,
-    /// Refuse keys that another document has, or take them again.
-    pub prepare_unique: Option<bool>,
-    /// The dictionary now holds the entries of a unique index, see `unique.rs`.
-    pub(crate) unique: bool,
 }
 
 impl Catalog {
@@ -315,18 +302,6 @@ fn cannot_find(namespace: &Namespace, selector: IndexSelector<'_>) -> Error {
     Error::new(Code::INDEX_NOT_FOUND, format!("cannot find index {index} for ns {namespace}"))
 }
 
-/// Drops the dictionaries of builds that a crash interrupted.
-pub(crate) fn drop_unfinished(engine: &Engine, dictionaries: &[DictionaryId]) -> Result<()> {
-    let mut txn = engine.begin(TxnOptions::default());
-    for dictionary in dictionaries {
-        drop_index_records(&mut txn, *dictionary).map_err(from_engine)?;
-        txn.delete(DictionaryId::ROOT, &metadata::building_key(*dictionary))
-            .map_err(from_engine)?;
-    }
-    txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
-    Ok(())
-}
-
 /// The specifications that do not exist yet; conflicts with existing ones are errors.
 pub(crate) fn missing_indexes(
     collection: &Collection,
@@ -466,38 +441,10 @@ pub(crate) fn selected(
     }
 }
 
-/// Whether two key patterns name the same fields in the same order and directions.
-pub fn same_pattern(a: &RawDocument, b: &RawDocument) -> bool {
-    keystring::compare_documents(a, b).is_eq()
-}
-
 pub(crate) fn is_id_pattern(key: &RawDocument) -> bool {
     let mut fields = key.iter().flatten();
     matches!((fields.next(), fields.next()), (Some((name, value)), None)
         if name.as_str() == "_id" && value.as_str().is_none())
-}
-
-pub(crate) fn with_indexes(collection: &Collection, indexes: Vec<Arc<Index>>) -> Collection {
-    Collection {
-        namespace: collection.namespace.clone(),
-        uuid: collection.uuid,
-        number: collection.number,
-        options: collection.options.clone(),
-        primary: collection.primary,
-        order: collection.order,
-        indexes,
-        shared: Arc::clone(&collection.shared),
-    }
-}
-
-pub(crate) fn clone_index(index: &Index, created: Timestamp) -> Index {
-    Index {
-        spec: index.spec.clone(),
-        dictionary: index.dictionary,
-        created,
-        state: Arc::clone(&index.state),
-        keys: index.keys.clone(),
-    }
 }
 
 #[cfg(test)]

@@ -18,37 +18,21 @@ use crate::cap::Cap;
 use crate::catalog::{Catalog, not_found};
 use crate::collection::Collection;
 use crate::ddl::with_options;
-use crate::ddl_lock::{Check, lock_name};
 use crate::documents::required_id;
 use crate::failure::from_engine;
+use crate::metadata_lock::{Check, lock_name};
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use crate::txn::{Txn, TxnKind};
 use bson::raw::RawDocument;
 use engine::{DictionaryId, Direction, KeyRange};
 use errors::{Code, Error, Result};
-use parking_lot::{Condvar, Mutex};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Documents that go in one transaction where a whole collection is emptied or trimmed.
 const CHUNK_DOCUMENTS: usize = 1000;
-
-/// Tells readers at the end of a collection that something has arrived.
-#[derive(Debug, Default)]
-pub(crate) struct Arrivals {
-    commits: Mutex<u64>,
-    woken: Condvar,
-}
-
-impl Arrivals {
-    /// To be called once the arrivals are visible.
-    pub(crate) fn tell(&self) {
-        *self.commits.lock() += 1;
-        self.woken.notify_all();
-    }
-}
 
 impl Collection {
     /// The cap, where it has one.
@@ -64,17 +48,13 @@ impl Collection {
     /// A number that grows with every commit to a capped collection. Take it before the snapshot
     /// that is read to its end, then wait for another one.
     pub fn commits_seen(&self) -> u64 {
-        *self.shared.arrivals.commits.lock()
+        self.shared.arrivals.seen()
     }
 
     /// Waits until [`Collection::commits_seen`] is no longer `seen`, or for `time`; says whether
     /// it changed.
     pub fn wait_for_commit(&self, seen: u64, time: Duration) -> bool {
-        let mut commits = self.shared.arrivals.commits.lock();
-        if *commits == seen {
-            self.shared.arrivals.woken.wait_for(&mut commits, time);
-        }
-        *commits != seen
+        self.shared.arrivals.wait(seen, time)
     }
 }
 
@@ -267,7 +247,7 @@ impl Catalog {
         let (mut txn, order) = self.begin_change(check, |txn| {
             lock_name(txn, namespace)?;
             for index in &collection.indexes {
-                crate::ddl::drop_index_records(txn, index.dictionary).map_err(from_engine)?;
+                crate::metadata::drop_index_records(txn, index.dictionary).map_err(from_engine)?;
             }
             match collection.order {
                 Some(order) => Ok(order),

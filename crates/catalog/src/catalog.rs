@@ -10,14 +10,15 @@ use crate::collection::Collection;
 use crate::counts::{self, Stripe};
 use crate::ddl_lock::DdlLock;
 use crate::failure::from_engine;
-use crate::index::IndexSpec;
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::observer::OpObserver;
 use crate::options::CollectionOptions;
-use crate::shape::StorageOptions;
+use crate::shape;
 use engine::{DictionaryId, DictionaryOptions, Direction, Engine, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
+use indexkeys::IndexSpec;
+use indexkeys::StorageOptions;
 use os::{Os, Wait, Waits};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -121,7 +122,7 @@ impl Catalog {
             storage_defaults: RwLock::default(),
         });
         if !unfinished.is_empty() {
-            crate::build::drop_unfinished(&catalog.engine, &unfinished)?;
+            metadata::drop_unfinished(&catalog.engine, &unfinished)?;
         }
         catalog.sweep_temporary()?;
         if !known {
@@ -264,7 +265,7 @@ impl Catalog {
     /// The shape of a new collection's documents.
     pub(crate) fn shape_of_collection(&self, options: &CollectionOptions) -> DictionaryOptions {
         let base = DictionaryOptions { leaf_filter: true, ..DictionaryOptions::default() };
-        options.storage.or(self.storage_defaults()).over(base)
+        shape::over(&options.storage.or(self.storage_defaults()), base)
     }
 
     /// The shape of a new index: its own, else the collection's for indexes, else the
@@ -276,6 +277,6 @@ impl Catalog {
     ) -> DictionaryOptions {
         let base = DictionaryOptions { leaf_filter: spec.unique, ..DictionaryOptions::default() };
         let inherited = collection.index_storage.or(collection.storage);
-        spec.storage.or(inherited).or(self.storage_defaults()).over(base)
+        shape::over(&spec.storage.or(inherited).or(self.storage_defaults()), base)
     }
 }

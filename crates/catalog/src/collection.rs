@@ -8,18 +8,19 @@
 //!    commit is visible; it only grows. A plan made after its snapshot was taken may trust it.
 //! 2. `persisted` is a subset of `observed` and is what `ROOT` holds.
 
-use crate::capped::Arrivals;
+use crate::arrivals::Arrivals;
 use crate::counts::Counts;
 use crate::extension::Extension;
-use crate::index::IndexSpec;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use bson::Uuid;
 use bson::raw::RawBsonRef;
 use engine::{DictionaryId, Snapshot, Timestamp};
 use errors::Result;
+use indexkeys::IndexSpec;
 use keystring::Collation;
 use parking_lot::{Mutex, RwLock};
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -117,6 +118,11 @@ const COLLECTION_BYTES: usize = size_of::<Collection>() + size_of::<Shared>() + 
 const INDEX_BYTES: usize = size_of::<Index>() + size_of::<IndexState>() + 256;
 
 impl Collection {
+    /// What the query layer keeps with the collection. There is place for one type.
+    pub fn extension<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
+        self.shared.extension.get()
+    }
+
     /// Bytes of memory that its metadata take, about.
     pub(crate) fn memory_bytes(&self) -> usize {
         let options = self.options.shown.as_bytes().len() + 2 * self.namespace.as_str().len();
@@ -172,7 +178,7 @@ impl Collection {
 
     /// The dictionary key of the document with this `_id`.
     pub fn id_key(&self, id: RawBsonRef<'_>) -> Result<Vec<u8>> {
-        crate::index::id_key(id, self.collation())
+        indexkeys::id_key(id, self.collation())
     }
 
     /// The secondary indexes. The one on `_id` is the primary dictionary itself.
@@ -225,7 +231,7 @@ pub struct Index {
     /// The commit that made it visible; older snapshots cannot use it.
     pub(crate) created: Timestamp,
     pub(crate) state: Arc<IndexState>,
-    pub(crate) keys: crate::index::KeyMaker,
+    pub(crate) keys: indexkeys::KeyMaker,
 }
 
 /// What all versions of one index share.
@@ -313,7 +319,7 @@ impl Index {
     }
 
     /// Makes and reads its keys.
-    pub fn keys(&self) -> &crate::index::KeyMaker {
+    pub fn keys(&self) -> &indexkeys::KeyMaker {
         &self.keys
     }
 
@@ -345,5 +351,30 @@ impl Index {
     /// How it was used since the server started.
     pub fn used(&self) -> IndexUse {
         self.state.used.read()
+    }
+}
+
+/// The next version of the collection, with these indexes.
+pub(crate) fn with_indexes(collection: &Collection, indexes: Vec<Arc<Index>>) -> Collection {
+    Collection {
+        namespace: collection.namespace.clone(),
+        uuid: collection.uuid,
+        number: collection.number,
+        options: collection.options.clone(),
+        primary: collection.primary,
+        order: collection.order,
+        indexes,
+        shared: Arc::clone(&collection.shared),
+    }
+}
+
+/// The index as a part of another version, which is there from `created` on.
+pub(crate) fn clone_index(index: &Index, created: Timestamp) -> Index {
+    Index {
+        spec: index.spec.clone(),
+        dictionary: index.dictionary,
+        created,
+        state: Arc::clone(&index.state),
+        keys: index.keys.clone(),
     }
 }

@@ -5,13 +5,13 @@
 //! in memory follows as soon as it is visible (also where the disk then fails the commit), the
 //! locks open. A crash in between leaves the engine's state, which the next start reads.
 
-use crate::build::with_indexes;
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Shared};
 use crate::counts::{self, Stripe};
-use crate::ddl_lock::{Check, DdlGuard, MetadataGuard, lock_name};
+use crate::ddl_lock::DdlGuard;
 use crate::failure::from_engine;
-use crate::metadata;
+use crate::metadata::{self, drop_index_records};
+use crate::metadata_lock::{Check, MetadataGuard, lock_name};
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use crate::sweep::TEMPORARY_PREFIX;
@@ -453,16 +453,6 @@ pub(crate) fn write_record(txn: &mut engine::Txn, collection: &Collection) -> en
     let record = metadata::write_collection(collection);
     let key = metadata::namespace_key(&collection.namespace);
     txn.put(DictionaryId::ROOT, &key, record.as_bytes())
-}
-
-/// Drops an index's dictionary and its mask as part of `txn`.
-pub(crate) fn drop_index_records(
-    txn: &mut engine::Txn,
-    dictionary: DictionaryId,
-) -> engine::Result<()> {
-    txn.drop_dictionary(dictionary)?;
-    // Written only inside the collection, which nobody is now.
-    txn.write_covered(DictionaryId::ROOT, &metadata::multikey_key(dictionary), None)
 }
 
 /// Drops everything of a collection as part of `txn`, which is the only writer inside.

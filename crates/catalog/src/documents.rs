@@ -8,13 +8,13 @@
 
 use crate::collection::{Collection, Index};
 use crate::failure::from_engine;
-use crate::index::{DocumentKeys, IndexKey, hexadecimal};
-use crate::text::document_text;
 use crate::txn::Txn;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bsonval::Path;
+use bsonval::show::document as document_text;
 use engine::{Direction, KeyRange};
 use errors::{Code, Error, Result};
+use indexkeys::{DocumentKeys, IndexKey, hexadecimal};
 use keystring::Collation;
 use smallvec::SmallVec;
 use std::cmp::Ordering;

@@ -3,7 +3,6 @@
 //! Always true: it is made when it is first asked for, lives as long as the collection (every
 //! version of its metadata has the same), and is never written to disk.
 
-use crate::collection::Collection;
 use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -19,16 +18,10 @@ impl fmt::Debug for Extension {
 }
 
 impl Extension {
-    fn get<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
+    /// What is kept; there is place for one type.
+    pub(crate) fn get<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
         let kept = self.0.get_or_init(|| Arc::new(T::default()));
         // Another type has no place here: it gets a value that is not kept.
         Arc::clone(kept).downcast().unwrap_or_default()
-    }
-}
-
-impl Collection {
-    /// What the query layer keeps with the collection. There is place for one type.
-    pub fn extension<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
-        self.shared.extension.get()
     }
 }

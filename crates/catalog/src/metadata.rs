@@ -12,14 +12,15 @@
 //! Always true: what is read back is checked; a record of a newer version is refused.
 
 use crate::collection::{Collection, Index, IndexState, Shared};
-use crate::index::{IndexSpec, KeyMaker};
+use crate::failure::from_engine;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::spec::BinarySubtype;
 use bson::{Binary, Uuid};
-use engine::{DictionaryId, Timestamp};
+use engine::{DictionaryId, Durability, Engine, Timestamp, TxnOptions};
 use errors::{Code, Error, Result};
+use indexkeys::{IndexSpec, KeyMaker};
 use keystring::{Collation, SORT_KEY_VERSION};
 use std::sync::Arc;
 
@@ -175,6 +176,27 @@ fn number(document: &RawDocument, key: &str) -> Result<u64> {
 
 fn damaged(what: impl std::fmt::Display) -> Error {
     Error::new(Code::INTERNAL_ERROR, format!("damaged catalog record: {what}"))
+}
+
+/// Drops an index's dictionary and its mask as part of `txn`.
+pub(crate) fn drop_index_records(
+    txn: &mut engine::Txn,
+    dictionary: DictionaryId,
+) -> engine::Result<()> {
+    txn.drop_dictionary(dictionary)?;
+    // Written only inside the collection, which nobody is now.
+    txn.write_covered(DictionaryId::ROOT, &multikey_key(dictionary), None)
+}
+
+/// Drops the dictionaries of builds that a crash interrupted.
+pub(crate) fn drop_unfinished(engine: &Engine, dictionaries: &[DictionaryId]) -> Result<()> {
+    let mut txn = engine.begin(TxnOptions::default());
+    for dictionary in dictionaries {
+        drop_index_records(&mut txn, *dictionary).map_err(from_engine)?;
+        txn.delete(DictionaryId::ROOT, &building_key(*dictionary)).map_err(from_engine)?;
+    }
+    txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
+    Ok(())
 }
 
 #[cfg(test)]

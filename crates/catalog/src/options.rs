@@ -12,12 +12,12 @@ pub use clustered::Clustered;
 pub use time_series::TimeSeries;
 
 use crate::cap::Cap;
-use crate::shape::StorageOptions;
 use crate::validation::Validation;
-use crate::values::truth;
 use bson::raw::{CStr, RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::types::{option_bool, option_integer};
 use errors::{Code, Error, Result};
+use indexkeys::StorageOptions;
+use indexkeys::values::truth;
 use keystring::Collation;
 
 /// The largest pipeline of a view: as much as a document may hold.
@@ -332,7 +332,7 @@ impl CollectionOptions {
     pub(crate) fn with_storage(&self, change: &RawDocument) -> Result<Self> {
         let mut options = self.clone();
         options.storage = StorageOptions::parse(change)?.or(self.storage);
-        options.shown = crate::shape::reshaped(&self.shown, change)?;
+        options.shown = indexkeys::reshaped(&self.shown, change)?;
         Ok(options)
     }
 
@@ -539,7 +539,7 @@ fn unbuilt(what: &str) -> Error {
 mod tests {
     use super::*;
     use bson::{Document, doc};
-    use engine::Compression;
+    use indexkeys::Compression;
 
     fn parse(command: &Document) -> Result<CollectionOptions> {
         CollectionOptions::parse(&RawDocumentBuf::try_from(command).unwrap())

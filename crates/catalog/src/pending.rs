@@ -11,23 +11,22 @@
 //! 2. Rolled back to a savepoint, the names are those of then; locks stay.
 
 use crate::build::{
-    CreatedIndexes, IndexSelector, MAX_INDEXES, clone_index, missing_indexes, selected,
-    too_many_indexes, with_indexes,
+    CreatedIndexes, IndexSelector, MAX_INDEXES, missing_indexes, selected, too_many_indexes,
 };
 use crate::catalog::{Catalog, not_found};
 use crate::collection::{Collection, Index, Shared};
-use crate::ddl::{check_rename, drop_index_records, drop_records, exists, renamed, write_record};
-use crate::ddl_lock::{Check, ClientInside, MetadataGuard, lock_timed_out, wait};
+use crate::ddl::{check_rename, drop_records, exists, renamed, write_record};
 use crate::documents::required_id;
 use crate::failure::from_engine;
-use crate::index::IndexSpec;
-use crate::metadata;
+use crate::metadata::{self, drop_index_records};
+use crate::metadata_lock::{Check, ClientInside, MetadataGuard, lock_timed_out, wait};
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use crate::txn::Txn;
 use bson::raw::RawDocument;
 use engine::{DictionaryId, Direction, KeyRange, Timestamp};
 use errors::{Code, Error, Result};
+use indexkeys::IndexSpec;
 use std::sync::Arc;
 
 /// Documents that are indexed between two questions whether to go on.

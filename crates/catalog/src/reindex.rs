@@ -6,16 +6,16 @@
 //! writes go on [`Catalog::rewrite_indexes`]. A crash in between leaves the new options and a
 //! dictionary of both shapes, which reads as before; another `reIndex` rewrites the rest.
 
-use crate::build::{IndexSelector, clone_index, is_id_pattern, selected, with_indexes};
+use crate::build::{IndexSelector, is_id_pattern, selected};
 use crate::catalog::{Catalog, not_found};
 use crate::collection::Collection;
-use crate::ddl_lock::{Check, lock_name};
 use crate::failure::from_engine;
+use crate::metadata_lock::{Check, lock_name};
 use crate::namespace::Namespace;
-use crate::shape::StorageOptions;
 use bson::raw::RawDocument;
 use engine::{DictionaryId, DictionaryOptions, Rewrite};
 use errors::{Code, Error, Result};
+use indexkeys::StorageOptions;
 use std::sync::Arc;
 
 /// What the index that is the collection itself is called, also where it has a name of its own.

@@ -107,7 +107,7 @@ impl CollectionStats {
 impl IndexStats {
     /// Whether clients see it.
     pub fn is_shown(&self) -> bool {
-        self.name != crate::index::INTERNAL_TIME_INDEX
+        self.name != indexkeys::INTERNAL_TIME_INDEX
     }
 
     /// Bytes on disk that it costs beside the documents.

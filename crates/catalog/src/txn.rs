@@ -8,9 +8,9 @@
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
 use crate::counts::{self, Stripe};
-use crate::ddl_lock::{METADATA_SLICE, WriterGuard};
 use crate::failure::from_engine;
 use crate::metadata;
+use crate::metadata_lock::{METADATA_SLICE, WriterGuard};
 use crate::namespace::Namespace;
 use crate::pending::{Names, Taken};
 use engine::{

@@ -10,11 +10,11 @@
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
 use crate::failure::from_engine;
-use crate::index::IndexKey;
 use crate::namespace::Namespace;
 use bson::raw::{RawBsonRef, RawDocument};
 use engine::{Direction, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
+use indexkeys::IndexKey;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use xxhash_rust::xxh3::xxh3_128_with_seed;

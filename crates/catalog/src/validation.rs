@@ -5,9 +5,9 @@
 //! `DocumentValidationFailure`, its `errInfo` telling why, or under `warn` is logged and kept.
 
 use crate::namespace::Namespace;
-use crate::text::value_text;
 use bson::raw::{CStr, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::{Bson, Document, RawBson};
+use bsonval::show::value as value_text;
 use errors::{Code, Error, Result};
 use keystring::Collation;
 use matcher::{ParseContext, Validator};

@@ -876,11 +876,11 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
 /// had done anything. Only where the service waits for the disk afterwards may it have
 /// written something.
 fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
-    let before = catalog::thread_commits();
+    let before = engine::thread_commits();
     let mut retries = DdlRetries::default();
     let result = loop {
         let result = (context.command.run)(context, fields);
-        context.committed = catalog::thread_commits() != before;
+        context.committed = engine::thread_commits() != before;
         // A cursor that failed has lost its place.
         let repeatable = !context.committed
             && !context.inside

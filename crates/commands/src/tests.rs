@@ -39,7 +39,8 @@ use crate::{
     Connection, ConnectionInfo, OpKind, Parts, Reply, Request, ServerInfo, Service, SilentHost,
 };
 use bson::{Document, RawDocumentBuf, doc};
-use catalog::{Catalog, CatalogOptions, Engine};
+use catalog::{Catalog, CatalogOptions};
+use engine::Engine;
 use os::Os;
 use std::sync::Arc;
 

@@ -35,7 +35,7 @@ pub(crate) use text::{TextScan, is_conjunct_text};
 use bson::raw::RawBson;
 use bsonval::{Path, SortPattern};
 use catalog::Index;
-use catalog::index::{KeyPart, PartKind};
+use indexkeys::{KeyPart, PartKind};
 use interval::Intervals;
 use keystring::Collation;
 use matcher::{Filter, GeoNear};

@@ -15,19 +15,19 @@
 //! 3. A marker in `ROOT` names each dictionary until the commit that makes the index visible; a
 //!    crash before leaves markers, and the next start drops what they name.
 
-use super::drop_unfinished;
 use crate::catalog::Catalog;
 use crate::collection::{ChangeLog, Collection, Index};
 use crate::documents::{difference, duplicate_key};
 use crate::failure::from_engine;
-use crate::index::{IndexKey, IndexSpec};
 use crate::metadata;
+use crate::metadata::drop_unfinished;
 use bson::raw::{RawBsonRef, RawDocument};
 use engine::{
     DictionaryId, DictionaryOptions, Direction, Durability, Engine, KeyRange, OnConflict, Snapshot,
     Sorter, Timestamp, TxnOptions,
 };
 use errors::{Code, Error, Result};
+use indexkeys::{IndexKey, IndexSpec};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,12 +1,13 @@
 //! Builds with writers beside them: the writes are done from the build's own questions whether to
 //! go on, so each run is the same.
 
-use crate::index::id_key;
-use crate::{Catalog, CatalogOptions, IndexSpec, Namespace, TxnKind};
+use crate::{Catalog, CatalogOptions, Namespace, TxnKind};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Document, doc};
 use engine::Engine;
 use errors::{Code, Error, Result};
+use indexkeys::IndexSpec;
+use indexkeys::id_key;
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -2,17 +2,19 @@
 //! rebuilt beside the old one, and takes its place in one transaction.
 
 use super::online::Build;
-use super::{IndexChange, IndexSelector, clone_index, selected, with_indexes};
+use super::{IndexSelector, selected};
 use crate::catalog::Catalog;
-use crate::collection::{Collection, Index};
-use crate::ddl::{drop_index_records, write_record};
-use crate::ddl_lock::Check;
+use crate::collection::{Collection, Index, clone_index, with_indexes};
+use crate::ddl::write_record;
 use crate::failure::from_engine;
+use crate::metadata::drop_index_records;
+use crate::metadata_lock::Check;
 use crate::namespace::Namespace;
 use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
 use engine::{Direction, Durability, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
+use indexkeys::IndexChange;
 use std::sync::Arc;
 
 /// How many bytes of `_id`s an error lists; MongoDB stops there too, below the size of a reply.

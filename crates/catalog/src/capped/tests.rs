@@ -1,10 +1,10 @@
 //! Capped collections: what stays, what goes, and in which order it is read.
 
 use super::*;
-use crate::index::id_key;
 use crate::{CatalogOptions, Engine};
 use bson::raw::RawDocumentBuf;
 use bson::{Document, doc};
+use indexkeys::id_key;
 use proptest::prelude::*;
 
 fn open(engine: &Engine) -> Arc<Catalog> {
@@ -128,7 +128,7 @@ fn a_collection_becomes_capped_where_it_stands() {
     let catalog = open(&Engine::temporary());
     catalog.ensure_collection(&name()).unwrap();
     let index = raw(&doc! { "key": { "t": 1 }, "name": "t_1" });
-    let index = crate::IndexSpec::parse(&index).unwrap();
+    let index = indexkeys::IndexSpec::parse(&index).unwrap();
     catalog.create_indexes(&name(), &[index], &|| Ok(())).unwrap();
     insert_all(&catalog, 0..10);
     let bytes = raw(&doc! { "_id": 1, "t": "x" }).as_bytes().len() as i64;

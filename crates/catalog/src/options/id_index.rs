@@ -1,10 +1,10 @@
 //! `idIndex`: the description of the index that every collection has, which it may only repeat.
 
 use super::invalid_type;
-use crate::index::IndexSpec;
 use bson::raw::{RawBsonRef, RawDocument};
 use bsonval::types::option_integer;
 use errors::{Code, Error, Result};
+use indexkeys::IndexSpec;
 
 /// Reads the option; its key can be no other than `{_id: 1}`.
 pub(super) fn parse(document: &RawDocument) -> Result<IndexSpec> {

@@ -9,9 +9,9 @@
 //! unique, as everywhere.
 
 use super::{invalid, invalid_type};
-use crate::index::{INTERNAL_TIME_INDEX, IndexSpec};
 use bson::raw::{CStr, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use errors::{Code, Error, Result};
+use indexkeys::{INTERNAL_TIME_INDEX, IndexSpec};
 
 /// The longest span a bucket may be given, in seconds: a year.
 const MAX_SPAN_SECONDS: i64 = 31_536_000;
@@ -187,7 +187,7 @@ impl TimeSeries {
                 key.append(<&CStr>::try_from(path.as_str()).ok()?, 1);
             }
             let mut index = RawDocumentBuf::new();
-            let usual = crate::index::default_index_name(&key);
+            let usual = indexkeys::default_index_name(&key);
             index.append(cstr!("name"), name.map_or(usual, str::to_owned));
             index.append(cstr!("key"), key);
             Some(index)

@@ -10,7 +10,7 @@
 use crate::plan::KeyLimits;
 use crate::plan::interval::{Interval, Intervals};
 use bson::raw::RawBson;
-use catalog::KeyRange;
+use engine::KeyRange;
 use errors::{Code, Error, Result};
 use keystring::{Collation, Direction, Discriminator, KeyBuilder};
 use std::ops::Bound;

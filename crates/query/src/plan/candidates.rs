@@ -20,8 +20,9 @@ use crate::index_filter::IndexFilter;
 use ::geo::Grid;
 use bson::RawBson;
 use bsonval::{Path, SortPattern};
-use catalog::index::{KeyPart, PartKind};
-use catalog::{Collection, Index, Timestamp};
+use catalog::{Collection, Index};
+use engine::Timestamp;
+use indexkeys::{KeyPart, PartKind};
 use keystring::{Collation, Direction};
 use matcher::{Filter, Node};
 use smallvec::SmallVec;
@@ -331,7 +332,7 @@ fn hashed_bounds<'p>(
         return Intervals::all();
     }
     let point = |interval: &Interval| {
-        let hash = catalog::index::hash(interval.low.as_raw_bson_ref(), collation).ok()?;
+        let hash = indexkeys::hash(interval.low.as_raw_bson_ref(), collation).ok()?;
         Some(Interval::point(RawBson::Int64(hash)))
     };
     wanted

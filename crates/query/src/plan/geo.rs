@@ -10,7 +10,7 @@ use ::geo::{Cap, Grid, Region, cell, grid};
 use bson::raw::RawBson;
 use bsonval::Path;
 use catalog::Index;
-use catalog::index::PartKind;
+use indexkeys::PartKind;
 use matcher::{GeoNear, Leaf, Node, Predicate};
 
 /// Whether some predicate asks of a geometric part what it can tell.

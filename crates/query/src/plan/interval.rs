@@ -204,7 +204,7 @@ impl Intervals {
     /// As `explain` shows it: `["[1, 5)"]`, reversed for a scan that runs against the values.
     pub(crate) fn shown(&self, reversed: bool) -> Vec<String> {
         let text = |interval: &Interval| {
-            let value = |v: &RawBson| catalog::text::value_text(v.as_raw_bson_ref());
+            let value = |v: &RawBson| bsonval::show::value(v.as_raw_bson_ref());
             let (first, first_in, last, last_in) = if reversed {
                 (&interval.high, interval.high_inclusive, &interval.low, interval.low_inclusive)
             } else {

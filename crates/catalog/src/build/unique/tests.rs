@@ -1,12 +1,11 @@
 //! Keys that are guarded before an index is unique, and what becomes of the index.
 
-use crate::{
-    Catalog, CatalogOptions, IndexChange, IndexSelector, IndexSpec, Namespace, Txn, TxnKind,
-};
+use crate::{Catalog, CatalogOptions, IndexSelector, Namespace, Txn, TxnKind};
 use bson::raw::RawDocumentBuf;
 use bson::{Document, doc};
 use engine::Engine;
 use errors::{Code, Result};
+use indexkeys::{IndexChange, IndexSpec};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,7 +75,7 @@ fn what_the_same_transaction_gave_up_is_free() {
     let catalog = prepared(&[1]);
     let mut txn = catalog.begin_clients(None, Duration::ZERO);
     let collection = txn.open_for_write(&ns()).unwrap().unwrap();
-    let key = crate::index::id_key(bson::RawBsonRef::Int32(0), None).unwrap();
+    let key = indexkeys::id_key(bson::RawBsonRef::Int32(0), None).unwrap();
     txn.delete_document(&collection, &key, &raw(&doc! { "_id": 0, "a": 1 })).unwrap();
     insert(&mut txn, &doc! { "_id": 5, "a": 1 }).unwrap();
     let own = insert(&mut txn, &doc! { "_id": 6, "a": 1 }).unwrap_err();

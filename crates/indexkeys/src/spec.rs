@@ -7,12 +7,12 @@ mod geo;
 
 use super::text::{self, TextIndex};
 use super::wildcard::{Wildcard, is_wildcard};
-use crate::shape::StorageOptions;
-use crate::text::document_text;
+use crate::StorageOptions;
 use crate::values::{truth, whole_number};
 use ::geo::Grid;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bsonval::path::is_reserved_name;
+use bsonval::show::document as document_text;
 use errors::{Code, Error, Result};
 use keystring::Collation;
 use matcher::{Filter, ParseContext};
@@ -94,7 +94,7 @@ pub struct IndexSpec {
     /// The collation; `None` compares bytes.
     pub collation: Option<Collation>,
     /// The client did not say, so the collection's will be taken.
-    pub(crate) inherits_collation: bool,
+    pub inherits_collation: bool,
     /// The grid of a `2d` part.
     pub grid: Grid,
     /// The storage shape.
@@ -110,6 +110,19 @@ pub struct PartialFilter {
     pub document: RawDocumentBuf,
     /// Parsed.
     pub filter: Filter,
+}
+
+/// What `collMod` may change about an index.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IndexChange {
+    /// Hide it from the planner, or show it again.
+    pub hidden: Option<bool>,
+    /// A new `expireAfterSeconds`.
+    pub expire_after_seconds: Option<i64>,
+    /// Refuse keys that another document has, or take them again.
+    pub prepare_unique: Option<bool>,
+    /// The dictionary now holds the entries of a unique index.
+    pub unique: bool,
 }
 
 impl IndexSpec {
@@ -193,7 +206,7 @@ impl IndexSpec {
 
     /// The index in a collection that has a collation of its own: where the client said nothing it
     /// is the collection's. The one on `_id` has no other.
-    pub(crate) fn in_collection(&self, default: Option<&Collation>) -> Result<Self> {
+    pub fn in_collection(&self, default: Option<&Collation>) -> Result<Self> {
         let mut index = self.clone();
         if self.is_id() && !self.inherits_collation && self.collation.as_ref() != default {
             let shown = |collation: Option<&Collation>| {
@@ -250,7 +263,7 @@ impl IndexSpec {
                 ) {
                     return Err(Error::type_mismatch(format!(
                         "The field '{name}' has value {}, which is not convertible to bool",
-                        crate::text::value_text(value)
+                        bsonval::show::value(value)
                     )));
                 }
                 let set = truth(value);
@@ -371,12 +384,12 @@ impl IndexSpec {
     }
 
     /// The same index with another storage shape, as `reIndex` gives it.
-    pub(crate) fn with_storage(&self, change: &RawDocument) -> Result<Self> {
-        Self::parse(&crate::shape::reshaped(&self.shown, change)?)
+    pub fn with_storage(&self, change: &RawDocument) -> Result<Self> {
+        Self::parse(&crate::reshaped(&self.shown, change)?)
     }
 
     /// The same index with options changed by `collMod`.
-    pub(crate) fn with_change(&self, change: crate::build::IndexChange) -> Result<Self> {
+    pub fn with_change(&self, change: IndexChange) -> Result<Self> {
         let mut shown = RawDocumentBuf::new();
         let replaced = |name: &str| {
             name == "hidden" && change.hidden.is_some()
@@ -458,6 +471,11 @@ impl IndexSpec {
 /// The index on the time field that every collection of measurements has. MongoDB finds measurements
 /// by time through their buckets, without an index that a client could see.
 pub const INTERNAL_TIME_INDEX: &str = "_fern_time_";
+
+/// Whether two key patterns name the same fields in the same order and directions.
+pub fn same_pattern(a: &RawDocument, b: &RawDocument) -> bool {
+    keystring::compare_documents(a, b).is_eq()
+}
 
 /// `a_1_b_-1`, the name clients give when the user gives none.
 pub fn default_index_name(key: &RawDocument) -> String {
@@ -649,7 +667,7 @@ fn expire_seconds(value: RawBsonRef<'_>) -> Result<i64> {
         Some(_) => Err(cannot(&format!(
             "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a \
              different number than {}",
-            crate::text::value_text(value)
+            bsonval::show::value(value)
         ))),
         None => Err(cannot(&format!(
             "TTL index 'expireAfterSeconds' option must be numeric, but received a type of {}",

@@ -90,7 +90,7 @@ enum Found<'a> {
 type Slots<'a> = SmallVec<[Slot<'a>; 4]>;
 
 /// The dictionary key of a document: the keystring of its `_id` under the collection's collation.
-pub(crate) fn id_key(id: RawBsonRef<'_>, collation: Option<&Collation>) -> Result<Vec<u8>> {
+pub fn id_key(id: RawBsonRef<'_>, collation: Option<&Collation>) -> Result<Vec<u8>> {
     let mut builder = KeyBuilder::new();
     builder.append_under(id, Direction::Ascending, collation).map_err(bad_key)?;
     Ok(builder.into_bytes())
@@ -119,7 +119,7 @@ pub(super) fn check_bytes(bytes: usize) -> Result<()> {
 }
 
 /// The keystring's complaint in the client's words.
-pub(crate) fn bad_key(error: keystring::Error) -> Error {
+pub fn bad_key(error: keystring::Error) -> Error {
     match error {
         keystring::Error::TooDeep => Error::new(Code::OVERFLOW, error.to_string()),
         keystring::Error::Bson(text) => Error::new(Code::INVALID_BSON, text),
@@ -343,7 +343,7 @@ impl KeyMaker {
     }
 
     /// The part of a key of an index that is not unique before the document's id.
-    pub(crate) fn values_of<'a>(&self, key: &'a [u8]) -> Result<&'a [u8]> {
+    pub fn values_of<'a>(&self, key: &'a [u8]) -> Result<&'a [u8]> {
         let end = keystring::skip(key, &self.directions).map_err(bad_key)?;
         Ok(&key[..end])
     }
@@ -371,7 +371,7 @@ impl KeyMaker {
 
     /// The part values of an entry's key, for messages: types are the default ones, and sort keys
     /// are shown in hexadecimal, as MongoDB does.
-    pub(crate) fn parts_of(&self, key: &[u8], value: &[u8]) -> Vec<RawBson> {
+    pub fn parts_of(&self, key: &[u8], value: &[u8]) -> Vec<RawBson> {
         self.values(key, value)
             .map(|values| {
                 values
@@ -391,7 +391,7 @@ impl KeyMaker {
 }
 
 /// `0x…`, as messages show a sort key.
-pub(crate) fn hexadecimal(bytes: impl IntoIterator<Item = u8>) -> String {
+pub fn hexadecimal(bytes: impl IntoIterator<Item = u8>) -> String {
     bytes.into_iter().fold("0x".to_owned(), |mut text, byte| {
         text.extend(
             [byte >> 4, byte & 0xF]

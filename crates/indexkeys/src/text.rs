@@ -7,9 +7,9 @@
 //! Always true: the values beside the term are no arrays, so one entry tells one document.
 
 use super::spec::{IndexSpec, KeyPart, PartKind, check_path, direction};
-use crate::text::document_text;
 use crate::values::whole_number;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bsonval::show::document as document_text;
 use errors::{Code, Error, Result};
 use fulltext::{Fields, Language, Version};
 use std::collections::BTreeMap;

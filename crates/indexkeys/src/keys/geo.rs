@@ -10,11 +10,11 @@
 //!    and the part holds smallest cells only.
 
 use super::{DocumentKeys, Found, KeyMaker, Slot, Slots, walk};
-use crate::index::{IndexSpec, PartKind};
-use crate::text::{document_text, value_text};
+use crate::{IndexSpec, PartKind};
 use ::geo::parse::number;
 use ::geo::{Geometry, Grid, cell};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
+use bsonval::show::{document as document_text, value as value_text};
 use errors::{Code, Error, Result};
 
 /// The most entries a document may have.

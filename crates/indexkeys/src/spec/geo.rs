@@ -1,9 +1,9 @@
 //! What is special about the specifications of `2dsphere` and `2d` indexes.
 
 use super::{IndexSpec, KeyPart, PartKind, cannot};
-use crate::text::value_text;
 use crate::values::whole_number;
 use bson::raw::{RawBsonRef, cstr};
+use bsonval::show::value as value_text;
 use errors::{Code, Error, Result};
 
 /// The version of a `2dsphere` index that names none. All versions hold the same here.

@@ -1,7 +1,7 @@
 //! Text indexes: what is shown of them, what is refused, their keys.
 
 use super::*;
-use crate::index::KeyMaker;
+use crate::KeyMaker;
 use bson::{Bson, Document, bson, doc};
 
 fn parse(spec: &Document) -> Result<IndexSpec> {

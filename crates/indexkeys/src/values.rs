@@ -3,7 +3,7 @@
 use bson::raw::RawBsonRef;
 
 /// A number of any BSON type, if it is whole.
-pub(crate) fn whole_number(value: RawBsonRef<'_>) -> Option<i64> {
+pub fn whole_number(value: RawBsonRef<'_>) -> Option<i64> {
     match value {
         RawBsonRef::Int32(v) => Some(i64::from(v)),
         RawBsonRef::Int64(v) => Some(v),
@@ -13,7 +13,7 @@ pub(crate) fn whole_number(value: RawBsonRef<'_>) -> Option<i64> {
 }
 
 /// Truth of a value as MongoDB reads options: false, 0, null and missing are false.
-pub(crate) fn truth(value: RawBsonRef<'_>) -> bool {
+pub fn truth(value: RawBsonRef<'_>) -> bool {
     match value {
         RawBsonRef::Boolean(v) => v,
         RawBsonRef::Null | RawBsonRef::Undefined => false,
