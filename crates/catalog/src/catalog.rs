@@ -51,8 +51,6 @@ pub struct Catalog {
     options: CatalogOptions,
     pub(crate) namespaces: RwLock<BTreeMap<String, Arc<Collection>>>,
     pub(crate) ddl_lock: DdlLock,
-    /// The dictionary of the sessions' records.
-    pub(crate) session_rows: DictionaryId,
     /// The shape of what is created without one.
     storage_defaults: RwLock<StorageOptions>,
 }
@@ -112,9 +110,7 @@ impl Catalog {
             }
         }
         engine.ask_while_waiting(|| limits::check_wait().is_ok());
-        let session_rows = crate::session_records::open(&engine)?;
         let catalog = Arc::new(Self {
-            session_rows,
             engine,
             options,
             namespaces: RwLock::new(namespaces),

@@ -26,8 +26,6 @@ use std::sync::Arc;
 
 /// Where the format's version stands.
 pub(crate) const VERSION_KEY: &[u8] = b"v";
-/// Where the dictionary of the sessions' records is named.
-pub(crate) const SESSIONS_KEY: &[u8] = b"s";
 /// The format this code writes and reads.
 pub(crate) const VERSION: u32 = 3;
 /// Key prefix of the collections.

@@ -11,8 +11,8 @@ use crate::counts::{self, Stripe};
 use crate::failure::from_engine;
 use crate::metadata;
 use crate::metadata_lock::{METADATA_SLICE, WriterGuard};
+use crate::names::{Names, Taken};
 use crate::namespace::Namespace;
-use crate::pending::{Names, Taken};
 use engine::{
     Cursor, DictionaryId, Direction, Durability, KeyRange, OnConflict, Snapshot, TxnOptions, Value,
 };
