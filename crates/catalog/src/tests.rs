@@ -3,8 +3,10 @@
 use super::*;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Document, doc};
+use engine::Engine;
 use errors::{Code, Result};
 use indexkeys::id_key;
+use indexkeys::{IndexChange, IndexSpec};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -5,11 +5,11 @@
 //! none then and has one now gives that one, so that reading it fails instead of finding nothing.
 
 use crate::catalog::Catalog;
-use crate::collection::Collection;
+use crate::data::txn::Txn;
 use crate::failure::from_engine;
-use crate::metadata;
-use crate::namespace::Namespace;
-use crate::txn::Txn;
+use crate::metadata::collection::Collection;
+use crate::metadata::namespace::Namespace;
+use crate::metadata::records;
 use engine::{DictionaryId, Snapshot};
 use errors::{Code, Error, Result};
 use std::sync::Arc;
@@ -31,14 +31,14 @@ impl Catalog {
             return Ok(current);
         }
         let get = |key: &[u8]| state.get(DictionaryId::ROOT, key).map_err(from_engine);
-        let Some(record) = get(&metadata::namespace_key(namespace))? else { return Ok(current) };
-        let past = metadata::read_collection(&record)?;
+        let Some(record) = get(&records::namespace_key(namespace))? else { return Ok(current) };
+        let past = records::read_collection(&record)?;
         if current.as_ref().is_some_and(|current| current.number == past.number) {
             return Ok(current);
         }
         for index in &past.indexes {
-            let mask = get(&metadata::multikey_key(index.dictionary))?;
-            let mask = mask.map_or(0, |value| metadata::read_multikey(&value));
+            let mask = get(&records::multikey_key(index.dictionary))?;
+            let mask = mask.map_or(0, |value| records::read_multikey(&value));
             index.state.observed.store(mask, Ordering::Release);
             index.state.persisted.store(mask, Ordering::Release);
         }

@@ -1,8 +1,8 @@
 //! What a collection weighs.
 
 use crate::catalog::Catalog;
-use crate::collection::Collection;
-use crate::collection::IndexUse;
+use crate::metadata::collection::Collection;
+use crate::metadata::collection::IndexUse;
 use engine::{DictionaryId, DictionaryOptions, DictionaryStats};
 
 /// Sizes of one collection.

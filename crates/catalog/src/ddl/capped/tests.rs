@@ -1,9 +1,10 @@
 //! Capped collections: what stays, what goes, and in which order it is read.
 
 use super::*;
-use crate::{CatalogOptions, Engine};
+use crate::CatalogOptions;
 use bson::raw::RawDocumentBuf;
 use bson::{Document, doc};
+use engine::Engine;
 use indexkeys::id_key;
 use proptest::prelude::*;
 

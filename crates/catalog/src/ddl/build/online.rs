@@ -16,11 +16,11 @@
 //!    crash before leaves markers, and the next start drops what they name.
 
 use crate::catalog::Catalog;
-use crate::collection::{ChangeLog, Collection, Index};
-use crate::documents::{difference, duplicate_key};
+use crate::data::documents::{difference, duplicate_key};
 use crate::failure::from_engine;
-use crate::metadata;
-use crate::metadata::drop_unfinished;
+use crate::metadata::collection::{ChangeLog, Collection, Index};
+use crate::metadata::records;
+use crate::metadata::records::drop_unfinished;
 use bson::raw::{RawBsonRef, RawDocument};
 use engine::{
     DictionaryId, DictionaryOptions, Direction, Durability, Engine, KeyRange, OnConflict, Snapshot,
@@ -71,7 +71,7 @@ impl Build {
         for spec in specs {
             let options = catalog.shape_of_index(&collection.options, &spec);
             let dictionary = create(&mut txn, options)?;
-            indexes.push(metadata::new_index(
+            indexes.push(records::new_index(
                 spec,
                 collection.collation(),
                 dictionary,
@@ -101,13 +101,13 @@ impl Build {
     /// exclusive metadata lock since before the last [`Build::catch_up`].
     pub(super) fn finish(&self, txn: &mut engine::Txn) -> Result<()> {
         for dictionary in self.dictionaries() {
-            txn.delete(DictionaryId::ROOT, &metadata::building_key(dictionary))
+            txn.delete(DictionaryId::ROOT, &records::building_key(dictionary))
                 .map_err(from_engine)?;
         }
         txn.drop_dictionary(self.changes.dictionary()).map_err(from_engine)?;
         for index in &self.indexes {
             let mask = index.state.observed.load(Ordering::Acquire);
-            let key = metadata::multikey_key(index.dictionary);
+            let key = records::multikey_key(index.dictionary);
             txn.put(DictionaryId::ROOT, &key, &mask.to_le_bytes()).map_err(from_engine)?;
             index.state.persisted.store(mask, Ordering::Release);
         }
@@ -284,7 +284,7 @@ impl Build {
 /// A dictionary that a crash does not leave behind.
 fn create(txn: &mut engine::Txn, options: DictionaryOptions) -> Result<DictionaryId> {
     let dictionary = txn.create_dictionary(options).map_err(from_engine)?;
-    txn.put(DictionaryId::ROOT, &metadata::building_key(dictionary), &[]).map_err(from_engine)?;
+    txn.put(DictionaryId::ROOT, &records::building_key(dictionary), &[]).map_err(from_engine)?;
     Ok(dictionary)
 }
 

@@ -4,7 +4,7 @@
 //! Always true: a validator that is kept was parsed; a document that it refuses fails with
 //! `DocumentValidationFailure`, its `errInfo` telling why, or under `warn` is logged and kept.
 
-use crate::namespace::Namespace;
+use crate::metadata::namespace::Namespace;
 use bson::raw::{CStr, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::{Bson, Document, RawBson};
 use bsonval::show::value as value_text;

@@ -4,9 +4,9 @@
 //! keeps clients out of `system.` collections.
 
 use crate::catalog::Catalog;
-use crate::collection::Collection;
-use crate::namespace::Namespace;
-use crate::txn::TxnKind;
+use crate::data::txn::TxnKind;
+use crate::metadata::collection::Collection;
+use crate::metadata::namespace::Namespace;
 use bson::raw::{RawDocument, RawDocumentBuf};
 use engine::{Direction, KeyRange};
 use errors::{Code, Error, Result};

@@ -11,8 +11,8 @@ mod time_series;
 pub use clustered::Clustered;
 pub use time_series::TimeSeries;
 
-use crate::cap::Cap;
-use crate::validation::Validation;
+use crate::metadata::cap::Cap;
+use crate::metadata::validation::Validation;
 use bson::raw::{CStr, RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::types::{option_bool, option_integer};
 use errors::{Code, Error, Result};

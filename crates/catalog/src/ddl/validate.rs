@@ -8,9 +8,9 @@
 //! exact count must agree too.
 
 use crate::catalog::Catalog;
-use crate::collection::{Collection, Index};
 use crate::failure::from_engine;
-use crate::namespace::Namespace;
+use crate::metadata::collection::{Collection, Index};
+use crate::metadata::namespace::Namespace;
 use bson::raw::{RawBsonRef, RawDocument};
 use engine::{Direction, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
@@ -96,7 +96,7 @@ impl Catalog {
         let id_index = collection.options.id_index_name().to_owned();
         report.keys_per_index.push((id_index, report.records));
         self.verify(&collection, &mut report);
-        for wrong in crate::capped::check_order(&snapshot, &collection)? {
+        for wrong in crate::ddl::capped::check_order(&snapshot, &collection)? {
             report.say(wrong);
         }
         for (index, expected) in collection.indexes.iter().zip(expected) {
@@ -156,7 +156,7 @@ fn tally_document(
     non_compliant: &mut u64,
 ) -> Result<()> {
     let document = RawDocument::from_bytes(value)?;
-    crate::documents::check_document(document)?;
+    crate::data::documents::check_document(document)?;
     if !collection.options.validation.complies(document) {
         *non_compliant += 1;
     }

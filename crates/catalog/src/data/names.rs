@@ -2,9 +2,9 @@
 //!
 //! Always true: a copy of it is all that a savepoint needs to go back to the names of then.
 
-use crate::collection::Collection;
-use crate::metadata_lock::{ClientInside, MetadataGuard};
-use crate::namespace::Namespace;
+use crate::data::metadata_lock::{ClientInside, MetadataGuard};
+use crate::metadata::collection::Collection;
+use crate::metadata::namespace::Namespace;
 use engine::DictionaryId;
 use std::sync::Arc;
 

@@ -6,12 +6,12 @@
 //! writes go on [`Catalog::rewrite_indexes`]. A crash in between leaves the new options and a
 //! dictionary of both shapes, which reads as before; another `reIndex` rewrites the rest.
 
-use crate::build::{IndexSelector, is_id_pattern, selected};
 use crate::catalog::{Catalog, not_found};
-use crate::collection::Collection;
+use crate::data::metadata_lock::{Check, lock_name};
+use crate::ddl::build::{IndexSelector, is_id_pattern, selected};
 use crate::failure::from_engine;
-use crate::metadata_lock::{Check, lock_name};
-use crate::namespace::Namespace;
+use crate::metadata::collection::Collection;
+use crate::metadata::namespace::Namespace;
 use bson::raw::RawDocument;
 use engine::{DictionaryId, DictionaryOptions, Rewrite};
 use errors::{Code, Error, Result};

@@ -6,9 +6,9 @@
 //! a transaction that is too large), the document is rolled back to a savepoint; nothing else of
 //! the transaction is lost.
 
-use crate::collection::{Collection, Index};
+use crate::data::txn::Txn;
 use crate::failure::from_engine;
-use crate::txn::Txn;
+use crate::metadata::collection::{Collection, Index};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bsonval::Path;
 use bsonval::show::document as document_text;

@@ -4,12 +4,12 @@
 use super::online::Build;
 use super::{IndexSelector, selected};
 use crate::catalog::Catalog;
-use crate::collection::{Collection, Index, clone_index, with_indexes};
-use crate::ddl::write_record;
+use crate::data::metadata_lock::Check;
+use crate::ddl::collections::write_record;
 use crate::failure::from_engine;
-use crate::metadata::drop_index_records;
-use crate::metadata_lock::Check;
-use crate::namespace::Namespace;
+use crate::metadata::collection::{Collection, Index, clone_index, with_indexes};
+use crate::metadata::namespace::Namespace;
+use crate::metadata::records::drop_index_records;
 use bson::raw::RawDocument;
 use bson::{Bson, Document, doc};
 use engine::{Direction, Durability, KeyRange, Snapshot};

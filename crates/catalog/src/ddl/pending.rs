@@ -10,20 +10,20 @@
 //! 1. Of a committed collection that it changed, the transaction alone writes documents.
 //! 2. Rolled back to a savepoint, the names are those of then; locks stay.
 
-use crate::build::{
+use crate::catalog::{Catalog, not_found};
+use crate::data::documents::required_id;
+use crate::data::metadata_lock::{Check, ClientInside, MetadataGuard, lock_timed_out, wait};
+use crate::data::names::{Names, Taken};
+use crate::data::txn::Txn;
+use crate::ddl::build::{
     CreatedIndexes, IndexSelector, MAX_INDEXES, missing_indexes, selected, too_many_indexes,
 };
-use crate::catalog::{Catalog, not_found};
-use crate::collection::{Collection, Index, Shared};
-use crate::ddl::{check_rename, drop_records, exists, renamed, write_record};
-use crate::documents::required_id;
+use crate::ddl::collections::{check_rename, drop_records, exists, renamed, write_record};
 use crate::failure::from_engine;
-use crate::metadata::{self, drop_index_records};
-use crate::metadata_lock::{Check, ClientInside, MetadataGuard, lock_timed_out, wait};
-use crate::names::{Names, Taken};
-use crate::namespace::Namespace;
-use crate::options::CollectionOptions;
-use crate::txn::Txn;
+use crate::metadata::collection::{Collection, Index, Shared};
+use crate::metadata::namespace::Namespace;
+use crate::metadata::options::CollectionOptions;
+use crate::metadata::records::{self, drop_index_records};
 use bson::raw::RawDocument;
 use engine::{DictionaryId, Direction, KeyRange, Timestamp};
 use errors::{Code, Error, Result};
@@ -133,7 +133,7 @@ impl Txn {
         self.lock_free_name(namespace)?;
         let storage = self.catalog.shape_of_collection(options);
         let primary = self.engine.create_dictionary(storage).map_err(from_engine)?;
-        let order = crate::ddl::create_order(&mut self.engine, options, storage)?;
+        let order = crate::ddl::collections::create_order(&mut self.engine, options, storage)?;
         let collection = Arc::new(Collection {
             namespace: namespace.clone(),
             uuid: self.catalog.new_uuid(),
@@ -153,7 +153,7 @@ impl Txn {
 
     /// Locks a name under which this transaction sees nothing; nobody else takes it then.
     fn lock_free_name(&mut self, namespace: &Namespace) -> Result<()> {
-        let locked = self.engine.lock(DictionaryId::ROOT, &metadata::namespace_key(namespace));
+        let locked = self.engine.lock(DictionaryId::ROOT, &records::namespace_key(namespace));
         locked.map_err(|error| self.failed(error))?;
         match self.collection(namespace) {
             Some(existing) => Err(exists(namespace, &existing)),
@@ -201,7 +201,7 @@ impl Txn {
         if let Some(target) = &target {
             self.drop_taken(target)?;
         }
-        let deleted = self.engine.delete(DictionaryId::ROOT, &metadata::namespace_key(from));
+        let deleted = self.engine.delete(DictionaryId::ROOT, &records::namespace_key(from));
         deleted.map_err(|error| self.failed(error))?;
         let collection = Arc::new(renamed(&source, to));
         self.names.set(from, None);
@@ -288,7 +288,7 @@ impl Txn {
             let options = self.catalog.shape_of_index(&collection.options, &spec);
             let dictionary = self.engine.create_dictionary(options).map_err(from_engine)?;
             let collation = collection.collation();
-            let index = Arc::new(metadata::new_index(spec, collation, dictionary, Timestamp(0)));
+            let index = Arc::new(records::new_index(spec, collation, dictionary, Timestamp(0)));
             self.fill_index(&collection, &index, check)?;
             if !is_made {
                 self.names.built.push(dictionary);

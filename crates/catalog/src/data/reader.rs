@@ -2,11 +2,11 @@
 //! an index has no arrays where its plan says so. Both are told by rows of `ROOT`, which whoever
 //! changes them locks; so the reader locks the row.
 
-use crate::collection::Index;
+use crate::data::txn::Txn;
 use crate::failure::from_engine;
-use crate::metadata;
-use crate::namespace::Namespace;
-use crate::txn::Txn;
+use crate::metadata::collection::Index;
+use crate::metadata::namespace::Namespace;
+use crate::metadata::records;
 use engine::{DictionaryId, Snapshot, Value};
 use errors::{Code, Error, Result};
 
@@ -37,7 +37,7 @@ impl Reader<'_> {
     /// The collection is not there; for a serializable reader it will not come either. Fails with
     /// `WriteConflict` where it came just now. May wait.
     pub fn hold_absence(self, namespace: &Namespace) -> Result<()> {
-        if !self.locks() || self.get(&metadata::namespace_key(namespace))?.is_none() {
+        if !self.locks() || self.get(&records::namespace_key(namespace))?.is_none() {
             return Ok(());
         }
         Err(changed())
@@ -49,8 +49,8 @@ impl Reader<'_> {
         if !self.locks() {
             return Ok(());
         }
-        let row = self.get(&metadata::multikey_key(index.dictionary))?;
-        let stored = row.map_or(0, |value| metadata::read_multikey(&value));
+        let row = self.get(&records::multikey_key(index.dictionary))?;
+        let stored = row.map_or(0, |value| records::read_multikey(&value));
         if stored & !planned == 0 { Ok(()) } else { Err(changed()) }
     }
 }

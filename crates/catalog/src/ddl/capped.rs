@@ -14,16 +14,16 @@
 //! 2. A commit of inserts leaves the collection within its cap; updates may pass it until then.
 //! 3. No arrival below `first` is left.
 
-use crate::cap::Cap;
 use crate::catalog::{Catalog, not_found};
-use crate::collection::Collection;
-use crate::ddl::with_options;
-use crate::documents::required_id;
+use crate::data::documents::required_id;
+use crate::data::metadata_lock::{Check, lock_name};
+use crate::data::txn::{Txn, TxnKind};
+use crate::ddl::collections::with_options;
 use crate::failure::from_engine;
-use crate::metadata_lock::{Check, lock_name};
-use crate::namespace::Namespace;
-use crate::options::CollectionOptions;
-use crate::txn::{Txn, TxnKind};
+use crate::metadata::cap::Cap;
+use crate::metadata::collection::Collection;
+use crate::metadata::namespace::Namespace;
+use crate::metadata::options::CollectionOptions;
 use bson::raw::RawDocument;
 use engine::{DictionaryId, Direction, KeyRange};
 use errors::{Code, Error, Result};
@@ -247,7 +247,8 @@ impl Catalog {
         let (mut txn, order) = self.begin_change(check, |txn| {
             lock_name(txn, namespace)?;
             for index in &collection.indexes {
-                crate::metadata::drop_index_records(txn, index.dictionary).map_err(from_engine)?;
+                crate::metadata::records::drop_index_records(txn, index.dictionary)
+                    .map_err(from_engine)?;
             }
             match collection.order {
                 Some(order) => Ok(order),

@@ -6,13 +6,13 @@
 //! 2. Counts and multikey marks are written in the same commit as the documents they describe.
 
 use crate::catalog::Catalog;
-use crate::collection::{Collection, Index};
-use crate::counts::{self, Stripe};
+use crate::data::metadata_lock::{METADATA_SLICE, WriterGuard};
+use crate::data::names::{Names, Taken};
 use crate::failure::from_engine;
-use crate::metadata;
-use crate::metadata_lock::{METADATA_SLICE, WriterGuard};
-use crate::names::{Names, Taken};
-use crate::namespace::Namespace;
+use crate::metadata::collection::{Collection, Index};
+use crate::metadata::counts::{self, Stripe};
+use crate::metadata::namespace::Namespace;
+use crate::metadata::records;
 use engine::{
     Cursor, DictionaryId, Direction, Durability, KeyRange, OnConflict, Snapshot, TxnOptions, Value,
 };
@@ -520,12 +520,12 @@ impl Txn {
             if self.names.has_dropped_index(index.dictionary) {
                 continue;
             }
-            let key = metadata::multikey_key(index.dictionary);
+            let key = records::multikey_key(index.dictionary);
             let before = self
                 .engine
                 .get_for_update(DictionaryId::ROOT, &key)
                 .map_err(from_engine)?
-                .map_or(0, |value| metadata::read_multikey(&value));
+                .map_or(0, |value| records::read_multikey(&value));
             let mask = before | mask;
             self.engine.put(DictionaryId::ROOT, &key, &mask.to_le_bytes()).map_err(from_engine)?;
         }

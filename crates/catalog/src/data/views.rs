@@ -5,8 +5,8 @@
 //! the mutex that every change of the catalog holds.
 
 use crate::catalog::Catalog;
-use crate::namespace::Namespace;
-use crate::options::{CollectionOptions, View};
+use crate::metadata::namespace::Namespace;
+use crate::metadata::options::{CollectionOptions, View};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
 use std::collections::{BTreeMap, BTreeSet};

@@ -11,15 +11,15 @@
 //!
 //! What is always true:
 //! 1. Each wait ends soon after its operation was killed, its time is over or the server stops.
-//! 2. Changes are committed one by one ([`crate::ddl_lock`]), and nothing is waited for under that lock:
+//! 2. Changes are committed one by one ([`crate::metadata::ddl_lock`]), and nothing is waited for under that lock:
 //!    what a change locks is locked before ([`Catalog::begin_change`]), and then a lock that is not
 //!    free is an error. So one change that waits holds up no other.
 
 use crate::catalog::Catalog;
-use crate::collection::{Collection, Shared};
 use crate::failure::{from_engine, is_retryable};
-use crate::metadata;
-use crate::namespace::Namespace;
+use crate::metadata::collection::{Collection, Shared};
+use crate::metadata::namespace::Namespace;
+use crate::metadata::records;
 use engine::{DictionaryId, TxnOptions};
 use errors::{Code, Error, Result};
 use os::Clock;
@@ -183,7 +183,7 @@ impl Catalog {
 
 /// Locks a name, whether there is something under it or not. Part of [`Catalog::begin_change`].
 pub(crate) fn lock_name(txn: &mut engine::Txn, namespace: &Namespace) -> Result<()> {
-    txn.lock(DictionaryId::ROOT, &metadata::namespace_key(namespace)).map_err(from_engine)
+    txn.lock(DictionaryId::ROOT, &records::namespace_key(namespace)).map_err(from_engine)
 }
 
 /// The refusal of whoever waited too long for a collection.

@@ -8,11 +8,11 @@
 //!    commit is visible; it only grows. A plan made after its snapshot was taken may trust it.
 //! 2. `persisted` is a subset of `observed` and is what `ROOT` holds.
 
-use crate::arrivals::Arrivals;
-use crate::counts::Counts;
-use crate::extension::Extension;
-use crate::namespace::Namespace;
-use crate::options::CollectionOptions;
+use crate::metadata::arrivals::Arrivals;
+use crate::metadata::counts::Counts;
+use crate::metadata::extension::Extension;
+use crate::metadata::namespace::Namespace;
+use crate::metadata::options::CollectionOptions;
 use bson::Uuid;
 use bson::raw::RawBsonRef;
 use engine::{DictionaryId, Snapshot, Timestamp};

@@ -1,7 +1,7 @@
 //! Locks as operators read them: of which index, between which keys.
 
 use crate::catalog::Catalog;
-use crate::collection::{Collection, Index};
+use crate::metadata::collection::{Collection, Index};
 use bson::{Bson, Document, doc};
 use engine::{DictionaryId, LockInfo};
 use keystring::Direction;

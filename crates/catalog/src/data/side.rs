@@ -5,8 +5,8 @@
 //! time, so writes take no lock and cannot conflict.
 
 use crate::catalog::Catalog;
+use crate::data::txn::Txn;
 use crate::failure::from_engine;
-use crate::txn::Txn;
 use engine::{DictionaryId, DictionaryOptions, Durability, TxnOptions};
 use errors::Result;
 
