@@ -13,7 +13,7 @@ use super::stats::Report;
 use super::{Counters, ExecContext, PlanStage, Row, passes};
 use crate::examined::{Tally, note_way};
 use crate::plan::IndexScan;
-use crate::plan::interval::Intervals;
+use bounds::Intervals;
 use bson::raw::RawBson;
 use bson::{Bson, Document, RawDocumentBuf};
 use catalog::Collection;

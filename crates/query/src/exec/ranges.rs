@@ -8,7 +8,7 @@
 //! hold exactly the keys whose every part lies in its intervals.
 
 use crate::plan::KeyLimits;
-use crate::plan::interval::{Interval, Intervals};
+use bounds::{Interval, Intervals};
 use bson::raw::RawBson;
 use engine::KeyRange;
 use errors::{Code, Error, Result};

@@ -9,15 +9,15 @@
 //! An index in another collation than the query's is a candidate too: it bounds, orders and covers
 //! whatever holds no strings.
 
-use super::bounds::{Bounds, Collations};
-use super::exploded::exploded;
 use super::hint::Hint;
 use super::implied::{excludes_missing, holds_all};
-use super::interval::{Interval, Intervals};
-use super::predicates::{PathPredicate, path_predicates};
 use super::{Access, AccessPath, IndexScan, MergeScan, geo, id_parts, wildcard};
 use crate::index_filter::IndexFilter;
 use ::geo::Grid;
+use bounds::exploded;
+use bounds::{Bounds, Collations};
+use bounds::{Interval, Intervals};
+use bounds::{PathPredicate, path_predicates};
 use bson::RawBson;
 use bsonval::{Path, SortPattern};
 use catalog::{Collection, Index};

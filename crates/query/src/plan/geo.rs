@@ -4,9 +4,9 @@
 //! settle it. A geospatial index lacks documents without geometry, so it is used only for what such
 //! documents cannot satisfy.
 
-use super::interval::{Interval, Intervals};
-use super::predicates::PathPredicate;
 use ::geo::{Cap, Grid, Region, cell, grid};
+use bounds::PathPredicate;
+use bounds::{Interval, Intervals};
 use bson::raw::RawBson;
 use bsonval::Path;
 use catalog::Index;

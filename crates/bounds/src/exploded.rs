@@ -3,31 +3,31 @@
 //!
 //! Always true: the bounds are disjoint, and together they are the bounds of the one scan.
 
-use super::interval::Intervals;
+use crate::interval::Intervals;
 
 /// Into how many scans one may be split.
 const MAX_SCANS: usize = 200;
 
 /// A scan split into several.
-pub(super) struct Exploded {
+pub struct Exploded {
     /// The bounds of each.
-    pub(super) bounds: Vec<Vec<Intervals>>,
+    pub bounds: Vec<Vec<Intervals>>,
     /// Against the index's order.
-    pub(super) backward: bool,
+    pub backward: bool,
     /// So many leading parts have one value in each scan.
     prefix: usize,
 }
 
 impl Exploded {
     /// The leading parts, as a mask of multikey parts has them.
-    pub(super) fn parts(&self) -> u32 {
+    pub fn parts(&self) -> u32 {
         1_u32.checked_shl(self.prefix as u32).map_or(u32::MAX, |end| end - 1)
     }
 }
 
 /// The fewest scans that come in the order asked for. `provides` says whether a scan of some bounds
 /// does, and if so whether backward.
-pub(super) fn exploded(
+pub fn exploded(
     bounds: &[Intervals],
     provides: impl Fn(&[Intervals]) -> Option<bool>,
 ) -> Option<Exploded> {

@@ -5,17 +5,29 @@
 //!
 //! Under collations: an index tells of strings, and of what may hold some, only where it orders
 //! them as the query does; patterns are about the strings' bytes, whatever the collation.
+//!
+//! Nothing here knows an index or a collection: filters in, intervals of values out.
+#![forbid(unsafe_code)]
 
-use super::interval::{Interval, Intervals, kind_bounds};
+mod exploded;
+mod interval;
+mod predicates;
+
+pub use exploded::{Exploded, exploded};
+pub use interval::{Interval, Intervals, kind_bounds};
+pub use predicates::{PathPredicate, conjuncts, path_predicates};
+
 use bson::raw::{RawBson, RawBsonRef, RawRegexRef};
 use keystring::{Collation, is_collatable};
 use matcher::{Comparison, InSet, Node, Pattern, Predicate};
 
 /// How strings are ordered by a query, and by the index that bounds are for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Collations<'c> {
-    pub(crate) query: Option<&'c Collation>,
-    pub(crate) index: Option<&'c Collation>,
+pub struct Collations<'c> {
+    /// The query's; `None` compares bytes.
+    pub query: Option<&'c Collation>,
+    /// The index's.
+    pub index: Option<&'c Collation>,
 }
 
 impl Collations<'_> {
@@ -27,9 +39,11 @@ impl Collations<'_> {
 
 /// The intervals of one predicate over the keys of its path.
 #[derive(Clone, Debug)]
-pub(crate) struct Bounds {
-    pub(crate) intervals: Intervals,
-    pub(crate) exact: bool,
+pub struct Bounds {
+    /// Where the keys lie.
+    pub intervals: Intervals,
+    /// Every document with a key there satisfies the predicate.
+    pub exact: bool,
 }
 
 impl Bounds {
@@ -42,7 +56,7 @@ impl Bounds {
     }
 
     /// How selective it looks: a value beats a list, a list beats a range.
-    pub(crate) fn rank(&self) -> u32 {
+    pub fn rank(&self) -> u32 {
         match &self.intervals {
             list if list.is_empty() || list.is_point() => 4,
             list if list.is_points() => 3,
@@ -60,7 +74,7 @@ impl Bounds {
 }
 
 /// The bounds of a predicate; `None` where it says nothing an index could use.
-pub(crate) fn of_predicate(predicate: &Predicate, collations: Collations<'_>) -> Option<Bounds> {
+pub fn of_predicate(predicate: &Predicate, collations: Collations<'_>) -> Option<Bounds> {
     if let Some((comparison, value)) = predicate.as_comparison() {
         return of_comparison(comparison, value, collations);
     }
@@ -74,7 +88,7 @@ pub(crate) fn of_predicate(predicate: &Predicate, collations: Collations<'_>) ->
 }
 
 /// The bounds of a negated predicate, for parts that never hold arrays.
-pub(crate) fn of_negation(predicate: &Predicate, collations: Collations<'_>) -> Option<Bounds> {
+pub fn of_negation(predicate: &Predicate, collations: Collations<'_>) -> Option<Bounds> {
     let bounds = of_predicate(predicate, collations)?;
     bounds.exact.then(|| Bounds::loose(bounds.intervals.complement()))
 }

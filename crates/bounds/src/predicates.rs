@@ -1,6 +1,6 @@
 //! The conjuncts of a filter as predicates on paths.
 
-use super::bounds::{self, Bounds, Collations};
+use crate::{Bounds, Collations, of_negation, of_predicate};
 use matcher::{GeoTest, Leaf, Node, Predicate};
 use std::sync::Arc;
 
@@ -9,25 +9,27 @@ const MAX_DEPTH: usize = 8;
 
 /// What one conjunct says about one path.
 #[derive(Clone, Debug)]
-pub(crate) struct PathPredicate {
-    pub(crate) path: String,
-    pub(crate) bounds: Bounds,
+pub struct PathPredicate {
+    /// The path.
+    pub path: String,
+    /// What it says about the keys there.
+    pub bounds: Bounds,
     /// The conjunct it comes from.
-    pub(crate) conjunct: usize,
+    pub conjunct: usize,
     /// Set inside an `$elemMatch`: predicates with the same number speak of the same element.
-    pub(crate) element: Option<usize>,
+    pub element: Option<usize>,
     /// The paths of the `$elemMatch` it stands in, as a prefix.
-    pub(crate) element_path: String,
+    pub element_path: String,
     /// Holds only where the path has no array.
-    pub(crate) scalar_only: bool,
+    pub scalar_only: bool,
     /// No document without the field satisfies it.
-    pub(crate) needs_field: bool,
+    pub needs_field: bool,
     /// What it asks of geometry.
-    pub(crate) geo: Option<Arc<GeoTest>>,
+    pub geo: Option<Arc<GeoTest>>,
 }
 
 /// The conjuncts of a filter.
-pub(crate) fn conjuncts(root: &Node) -> &[Node] {
+pub fn conjuncts(root: &Node) -> &[Node] {
     match root {
         Node::And(parts) => parts,
         Node::AlwaysTrue => &[],
@@ -36,10 +38,7 @@ pub(crate) fn conjuncts(root: &Node) -> &[Node] {
 }
 
 /// What the conjuncts say about paths to an index of this collation.
-pub(crate) fn path_predicates(
-    conjuncts: &[Node],
-    collations: Collations<'_>,
-) -> Vec<PathPredicate> {
+pub fn path_predicates(conjuncts: &[Node], collations: Collations<'_>) -> Vec<PathPredicate> {
     let mut found = Vec::new();
     for (at, node) in conjuncts.iter().enumerate() {
         match node {
@@ -49,7 +48,7 @@ pub(crate) fn path_predicates(
             }
             Node::Not(inner) => {
                 if let Node::Leaf(leaf) = &**inner
-                    && let Some(bounds) = bounds::of_negation(&leaf.predicate, collations)
+                    && let Some(bounds) = of_negation(&leaf.predicate, collations)
                 {
                     found.push(PathPredicate {
                         path: leaf.path.as_str().to_owned(),
@@ -97,7 +96,7 @@ fn of_leaf(leaf: &Leaf, place: Place<'_>, found: &mut Vec<PathPredicate>) {
         }
         return;
     }
-    let bounds = bounds::of_predicate(&leaf.predicate, collations);
+    let bounds = of_predicate(&leaf.predicate, collations);
     let needs_field = needs_field(&leaf.predicate);
     let geo = match &leaf.predicate {
         Predicate::Geo(test) => Some(Arc::clone(test)),
@@ -106,7 +105,7 @@ fn of_leaf(leaf: &Leaf, place: Place<'_>, found: &mut Vec<PathPredicate>) {
     let bounds = match bounds {
         Some(bounds) => bounds,
         None if needs_field => {
-            Bounds { intervals: super::interval::Intervals::all(), exact: false }
+            Bounds { intervals: crate::interval::Intervals::all(), exact: false }
         }
         None => return,
     };

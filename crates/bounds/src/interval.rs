@@ -11,16 +11,20 @@ use std::cmp::Ordering;
 
 /// One interval; both ends are values.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Interval {
-    pub(crate) low: RawBson,
-    pub(crate) low_inclusive: bool,
-    pub(crate) high: RawBson,
-    pub(crate) high_inclusive: bool,
+pub struct Interval {
+    /// The lower end.
+    pub low: RawBson,
+    /// Whether the lower end belongs to it.
+    pub low_inclusive: bool,
+    /// The upper end.
+    pub high: RawBson,
+    /// Whether the upper end belongs to it.
+    pub high_inclusive: bool,
 }
 
 /// A union of intervals.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Intervals {
+pub struct Intervals {
     list: Vec<Interval>,
     /// The collation in them.
     under: Option<Collation>,
@@ -31,16 +35,13 @@ fn order(a: &RawBson, b: &RawBson, under: Option<&Collation>) -> Ordering {
 }
 
 impl Interval {
-    pub(crate) fn new(
-        low: RawBson,
-        low_inclusive: bool,
-        high: RawBson,
-        high_inclusive: bool,
-    ) -> Self {
+    /// From `low` to `high`.
+    pub fn new(low: RawBson, low_inclusive: bool, high: RawBson, high_inclusive: bool) -> Self {
         Self { low, low_inclusive, high, high_inclusive }
     }
 
-    pub(crate) fn point(value: RawBson) -> Self {
+    /// One value.
+    pub fn point(value: RawBson) -> Self {
         Self::new(value.clone(), true, value, true)
     }
 
@@ -94,12 +95,12 @@ impl Interval {
 
 impl Intervals {
     /// Nothing.
-    pub(crate) fn none() -> Self {
+    pub fn none() -> Self {
         Self { list: Vec::new(), under: None }
     }
 
     /// Everything.
-    pub(crate) fn all() -> Self {
+    pub fn all() -> Self {
         Self {
             list: vec![Interval::new(RawBson::MinKey, true, RawBson::MaxKey, true)],
             under: None,
@@ -107,7 +108,7 @@ impl Intervals {
     }
 
     /// The union of any intervals, in a collation.
-    pub(crate) fn union(mut parts: Vec<Interval>, under: Option<&Collation>) -> Self {
+    pub fn union(mut parts: Vec<Interval>, under: Option<&Collation>) -> Self {
         parts.retain(|part| !part.is_empty(under));
         parts.sort_by(|a, b| {
             order(&a.low, &b.low, under).then(b.low_inclusive.cmp(&a.low_inclusive))
@@ -132,7 +133,7 @@ impl Intervals {
     }
 
     /// What lies in both.
-    pub(crate) fn intersect(&self, other: &Self) -> Self {
+    pub fn intersect(&self, other: &Self) -> Self {
         let (mut a, mut b) = (0, 0);
         let mut out = Vec::new();
         let under = self.under.as_ref().or(other.under.as_ref());
@@ -150,7 +151,7 @@ impl Intervals {
     }
 
     /// Everything else.
-    pub(crate) fn complement(&self) -> Self {
+    pub fn complement(&self) -> Self {
         let mut out = Vec::new();
         let (mut low, mut low_inclusive) = (RawBson::MinKey, true);
         for interval in &self.list {
@@ -167,42 +168,44 @@ impl Intervals {
         Self { list: out, under: self.under.clone() }
     }
 
-    pub(crate) fn as_slice(&self) -> &[Interval] {
+    /// The intervals, ascending.
+    pub fn as_slice(&self) -> &[Interval] {
         &self.list
     }
 
     /// One of the intervals alone.
-    pub(crate) fn single(&self, at: usize) -> Self {
+    pub fn single(&self, at: usize) -> Self {
         Self { list: self.list[at..=at].to_vec(), under: self.under.clone() }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing lies in it.
+    pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
     /// Whether it is exactly one value.
-    pub(crate) fn is_point(&self) -> bool {
+    pub fn is_point(&self) -> bool {
         matches!(&self.list[..], [only] if only.is_point(self.under.as_ref()))
     }
 
     /// Whether it is a list of values.
-    pub(crate) fn is_points(&self) -> bool {
+    pub fn is_points(&self) -> bool {
         self.list.iter().all(|interval| interval.is_point(self.under.as_ref()))
     }
 
     /// Whether values on which collations differ may lie in it.
-    pub(crate) fn holds_collatable(&self) -> bool {
+    pub fn holds_collatable(&self) -> bool {
         self.list.iter().any(Interval::holds_collatable)
     }
 
     /// Whether it is everything.
-    pub(crate) fn is_all(&self) -> bool {
+    pub fn is_all(&self) -> bool {
         matches!(&self.list[..], [only] if only.low == RawBson::MinKey && only.high == RawBson::MaxKey
             && only.low_inclusive && only.high_inclusive)
     }
 
     /// As `explain` shows it: `["[1, 5)"]`, reversed for a scan that runs against the values.
-    pub(crate) fn shown(&self, reversed: bool) -> Vec<String> {
+    pub fn shown(&self, reversed: bool) -> Vec<String> {
         let text = |interval: &Interval| {
             let value = |v: &RawBson| bsonval::show::value(v.as_raw_bson_ref());
             let (first, first_in, last, last_in) = if reversed {
@@ -228,7 +231,7 @@ impl Intervals {
 
 /// The smallest value of `value`'s kind, which is inclusive, and the end of its kind with whether
 /// that end belongs to it.
-pub(crate) fn kind_bounds(value: RawBsonRef<'_>) -> (RawBson, RawBson, bool) {
+pub fn kind_bounds(value: RawBsonRef<'_>) -> (RawBson, RawBson, bool) {
     let object = || RawBson::Document(RawDocumentBuf::new());
     let array = || RawBson::Array(bson::raw::RawArrayBuf::new());
     let binary =
