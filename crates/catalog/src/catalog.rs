@@ -6,18 +6,19 @@
 //! Lock order: metadata locks of collections, by namespace → a name's lock in `ROOT` → the DDL lock
 //! → the map → the engine.
 
-use crate::collection::Collection;
-use crate::counts::{self, Stripe};
-use crate::ddl_lock::DdlLock;
 use crate::failure::from_engine;
-use crate::index::IndexSpec;
-use crate::metadata;
-use crate::namespace::Namespace;
+use crate::metadata::collection::Collection;
+use crate::metadata::counts::{self, Stripe};
+use crate::metadata::ddl_lock::DdlLock;
+use crate::metadata::namespace::Namespace;
+use crate::metadata::options::CollectionOptions;
+use crate::metadata::records;
 use crate::observer::OpObserver;
-use crate::options::CollectionOptions;
-use crate::shape::StorageOptions;
+use crate::shape;
 use engine::{DictionaryId, DictionaryOptions, Direction, Engine, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
+use indexkeys::IndexSpec;
+use indexkeys::StorageOptions;
 use os::{Os, Wait, Waits};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -50,8 +51,6 @@ pub struct Catalog {
     options: CatalogOptions,
     pub(crate) namespaces: RwLock<BTreeMap<String, Arc<Collection>>>,
     pub(crate) ddl_lock: DdlLock,
-    /// The dictionary of the sessions' records.
-    pub(crate) session_rows: DictionaryId,
     /// The shape of what is created without one.
     storage_defaults: RwLock<StorageOptions>,
 }
@@ -71,25 +70,24 @@ impl Catalog {
         let mut unfinished = Vec::new();
         while let Some((key, value)) = cursor.next().map_err(from_engine)? {
             match key.first() {
-                _ if key == metadata::VERSION_KEY => {
+                _ if key == records::VERSION_KEY => {
                     check_version(value)?;
                     known = true;
                 }
-                Some(&metadata::NAMESPACE_PREFIX) => {
-                    let collection = Arc::new(metadata::read_collection(value)?);
+                Some(&records::NAMESPACE_PREFIX) => {
+                    let collection = Arc::new(records::read_collection(value)?);
                     by_number.insert(collection.number, Arc::clone(&collection));
                     namespaces.insert(collection.namespace.as_str().to_owned(), collection);
                 }
                 Some(&counts::PREFIX) => stripes.extend(Stripe::read(key, value)),
-                Some(&metadata::BUILDING_PREFIX) => {
+                Some(&records::BUILDING_PREFIX) => {
                     if let Some(Ok(dictionary)) = key.get(1..).map(<[u8; 8]>::try_from) {
                         unfinished.push(DictionaryId(u64::from_be_bytes(dictionary)));
                     }
                 }
                 Some(b'm') => {
                     if let Some(Ok(dictionary)) = key.get(1..).map(<[u8; 8]>::try_from) {
-                        masks
-                            .insert(u64::from_be_bytes(dictionary), metadata::read_multikey(value));
+                        masks.insert(u64::from_be_bytes(dictionary), records::read_multikey(value));
                     }
                 }
                 _ => {}
@@ -111,9 +109,7 @@ impl Catalog {
             }
         }
         engine.ask_while_waiting(|| limits::check_wait().is_ok());
-        let session_rows = crate::session_records::open(&engine)?;
         let catalog = Arc::new(Self {
-            session_rows,
             engine,
             options,
             namespaces: RwLock::new(namespaces),
@@ -121,7 +117,7 @@ impl Catalog {
             storage_defaults: RwLock::default(),
         });
         if !unfinished.is_empty() {
-            crate::build::drop_unfinished(&catalog.engine, &unfinished)?;
+            records::drop_unfinished(&catalog.engine, &unfinished)?;
         }
         catalog.sweep_temporary()?;
         if !known {
@@ -141,7 +137,7 @@ impl Catalog {
 
     fn write_version(&self) -> Result<()> {
         let mut txn = self.engine.begin(engine::TxnOptions::default());
-        txn.put(counts::DICTIONARY, metadata::VERSION_KEY, &metadata::VERSION.to_le_bytes())
+        txn.put(counts::DICTIONARY, records::VERSION_KEY, &records::VERSION.to_le_bytes())
             .map_err(from_engine)?;
         txn.commit(engine::Durability::Buffered).map_err(from_engine)?.visible();
         Ok(())
@@ -252,10 +248,10 @@ pub(crate) fn not_found(namespace: &Namespace) -> Error {
 
 fn check_version(value: &[u8]) -> Result<()> {
     match value.try_into().map(u32::from_le_bytes) {
-        Ok(metadata::VERSION) => Ok(()),
+        Ok(records::VERSION) => Ok(()),
         other => Err(Error::new(
             Code::UNSUPPORTED_FORMAT,
-            format!("the catalog's format is {other:?}, this server reads {}", metadata::VERSION),
+            format!("the catalog's format is {other:?}, this server reads {}", records::VERSION),
         )),
     }
 }
@@ -264,7 +260,7 @@ impl Catalog {
     /// The shape of a new collection's documents.
     pub(crate) fn shape_of_collection(&self, options: &CollectionOptions) -> DictionaryOptions {
         let base = DictionaryOptions { leaf_filter: true, ..DictionaryOptions::default() };
-        options.storage.or(self.storage_defaults()).over(base)
+        shape::over(&options.storage.or(self.storage_defaults()), base)
     }
 
     /// The shape of a new index: its own, else the collection's for indexes, else the
@@ -276,6 +272,6 @@ impl Catalog {
     ) -> DictionaryOptions {
         let base = DictionaryOptions { leaf_filter: spec.unique, ..DictionaryOptions::default() };
         let inherited = collection.index_storage.or(collection.storage);
-        spec.storage.or(inherited).or(self.storage_defaults()).over(base)
+        shape::over(&spec.storage.or(inherited).or(self.storage_defaults()), base)
     }
 }

@@ -1,7 +1,7 @@
 //! The interface for what must see every change: replication, change streams, triggers.
 
-use crate::collection::Collection;
-use crate::txn::Txn;
+use crate::data::txn::Txn;
+use crate::metadata::collection::Collection;
 use bson::raw::RawDocument;
 use errors::Result;
 

@@ -1,10 +1,12 @@
 //! The catalog against an engine in memory: what is written, dropped, renamed, counted, reopened.
 
 use super::*;
-use crate::index::id_key;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Document, doc};
+use engine::Engine;
 use errors::{Code, Result};
+use indexkeys::id_key;
+use indexkeys::{IndexChange, IndexSpec};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;

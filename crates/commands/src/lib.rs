@@ -29,6 +29,7 @@ mod replication;
 mod reply;
 mod scripting;
 mod service;
+mod session_records;
 mod sessions;
 mod transactions;
 mod write_gate;
@@ -42,6 +43,7 @@ pub use host::{Allocator, Host, LogEvent, Network, Severity, SilentHost};
 pub use replication::ReplicaSetOptions;
 pub use reply::Reply;
 pub use service::{OpKind, Parts, Request, ServerInfo, Service, Wake};
+pub use session_records::SessionRecords;
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use crate::diagnostics::current_op::who_has;
 use crate::host::{LogEvent, Severity};
 use crate::service::Service;
 use bson::{Bson, Document, doc};
-use catalog::storage::Refusal;
+use engine::Refusal;
 use parking_lot::Mutex;
 use std::sync::Arc;
 

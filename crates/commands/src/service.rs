@@ -25,6 +25,7 @@ use crate::replication::reply::{write_times, write_topology_of_error};
 use crate::replication::{ReplicaSetOptions, Replication, Role};
 use crate::reply::{Reply, write_error, write_labels};
 use crate::scripting::{ScriptHost, Scripting};
+use crate::session_records::SessionRecords;
 use crate::transactions::{self, LIFETIME_SECONDS, LOCK_TIMEOUT_MS, SessionState, bound, labels};
 use crate::write_gate::WriteGate;
 use bson::{Document, RawBsonRef, RawDocument};
@@ -112,6 +113,8 @@ pub struct ServerInfo {
 pub struct Parts {
     /// The collections.
     pub catalog: Arc<Catalog>,
+    /// What its sessions have done.
+    pub session_records: SessionRecords,
     /// Clock and randomness.
     pub os: Os,
     /// What the server says about itself.
@@ -125,6 +128,7 @@ pub struct Parts {
 /// Runs commands.
 pub struct Service {
     pub(crate) catalog: Arc<Catalog>,
+    pub(crate) session_records: SessionRecords,
     pub(crate) os: Os,
     pub(crate) info: ServerInfo,
     pub(crate) host: Arc<dyn Host>,
@@ -250,6 +254,7 @@ impl Service {
             replication: Replication::new(replica_set, &parts.catalog, &parts.os),
             started: parts.os.clock.monotonic(),
             catalog: parts.catalog,
+            session_records: parts.session_records,
             os: parts.os,
             info: parts.info,
             host: parts.host,
@@ -876,11 +881,11 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
 /// had done anything. Only where the service waits for the disk afterwards may it have
 /// written something.
 fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
-    let before = catalog::thread_commits();
+    let before = engine::thread_commits();
     let mut retries = DdlRetries::default();
     let result = loop {
         let result = (context.command.run)(context, fields);
-        context.committed = catalog::thread_commits() != before;
+        context.committed = engine::thread_commits() != before;
         // A cursor that failed has lost its place.
         let repeatable = !context.committed
             && !context.inside

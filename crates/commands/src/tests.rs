@@ -36,10 +36,12 @@ mod transactions;
 mod validation;
 
 use crate::{
-    Connection, ConnectionInfo, OpKind, Parts, Reply, Request, ServerInfo, Service, SilentHost,
+    Connection, ConnectionInfo, OpKind, Parts, Reply, Request, ServerInfo, Service, SessionRecords,
+    SilentHost,
 };
 use bson::{Document, RawDocumentBuf, doc};
-use catalog::{Catalog, CatalogOptions, Engine};
+use catalog::{Catalog, CatalogOptions};
+use engine::Engine;
 use os::Os;
 use std::sync::Arc;
 
@@ -90,8 +92,14 @@ impl Client {
             replica_set,
             ..ServerInfo::default()
         };
-        let service =
-            Service::new(Parts { catalog, os, info, host, memory: limits::Account::new(1 << 30) });
+        let service = Service::new(Parts {
+            session_records: SessionRecords::open(&catalog).unwrap(),
+            catalog,
+            os,
+            info,
+            host,
+            memory: limits::Account::new(1 << 30),
+        });
         Self::on(service, 1)
     }
 

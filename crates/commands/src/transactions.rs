@@ -32,7 +32,8 @@ pub(crate) use rules::{check, is_end};
 
 use crate::context::Context;
 use crate::service::Service;
-use catalog::{Catalog, Txn};
+use crate::session_records::SessionRecords;
+use catalog::Txn;
 use errors::{Code, Error, Result};
 use session::{CheckedOutState, SessionId};
 use statements::{Log, Row, Run};
@@ -87,9 +88,9 @@ pub(crate) struct TxnCounters {
 
 impl SessionState {
     /// What the records on disk tell of a session that this process has not seen yet.
-    pub(crate) fn load(catalog: &Catalog, id: SessionId) -> Result<Self> {
+    pub(crate) fn load(records: &SessionRecords, id: SessionId) -> Result<Self> {
         let mut state = Self { number: -1, phase: Phase::Fresh };
-        for (statement, value) in catalog.session_rows(&id.0)? {
+        for (statement, value) in records.of(&id.0)? {
             let row = Row::decode(&value)?;
             if row.number < state.number {
                 continue;
@@ -143,7 +144,7 @@ pub(crate) fn enter(context: &mut Context<'_>) -> Result<()> {
     )?;
     let recorded = matches!(state.phase, Phase::Recorded) && numbered.number == state.number;
     if state.number == i64::MIN || recorded {
-        *state = SessionState::load(&service.catalog, id)?;
+        *state = SessionState::load(&service.session_records, id)?;
     }
     expire(service, &mut state, id, context.started);
     if numbered.in_transaction {
@@ -240,7 +241,7 @@ impl Service {
     /// Deletes the records of sessions that have not been used for as long as one lives.
     pub(crate) fn forget_old_records(&self) -> Result<u64> {
         let oldest = self.os.clock.wall_ms() - session::Sessions::TIMEOUT.as_millis() as i64;
-        self.catalog.forget_session_rows(|id, value| {
+        self.session_records.forget(|id, value| {
             let old = Row::decode(value).map_or(true, |row| row.wall_ms < oldest);
             old && !self.sessions.lives(SessionId(*id))
         })

@@ -2,7 +2,8 @@
 
 use crate::request::FindAndModifyResult;
 use bson::raw::RawBson;
-use catalog::{Catalog, Collection, Names, Namespace, Reader, Snapshot, Txn};
+use catalog::{Catalog, Collection, Names, Namespace, Reader, Txn};
+use engine::Snapshot;
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 

@@ -8,8 +8,8 @@
 //! entry once ([`Tally`]).
 
 use crate::exec::Counters;
+use bsonval::show::document as document_text;
 use catalog::Index;
-use catalog::text::document_text;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};

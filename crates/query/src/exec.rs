@@ -35,9 +35,8 @@ pub(crate) use tail::{LimitStage, SkipStage};
 
 use crate::context::Interrupt;
 use bson::raw::RawDocument;
-use catalog::{
-    Cursor, DictionaryId, Direction, Index, KeyRange, Reader, Snapshot, Txn, Value, from_engine,
-};
+use catalog::{Index, Reader, Txn, from_engine};
+use engine::{Cursor, DictionaryId, Direction, KeyRange, Snapshot, Value};
 use errors::Result;
 use matcher::Filter;
 

@@ -7,7 +7,8 @@ use crate::examined::note_id_lookup;
 use crate::exec::{ExecContext, PlanStage};
 use crate::request::FindRequest;
 use bson::raw::{RawBsonRef, RawDocument};
-use catalog::{Namespace, Snapshot, Value};
+use catalog::Namespace;
+use engine::{Snapshot, Value};
 use errors::Result;
 use std::sync::Arc;
 

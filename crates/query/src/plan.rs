@@ -8,16 +8,12 @@
 //! Always true: an access plan yields every document that matches, perhaps more; what its bounds
 //! do not settle stands in its residual filter.
 
-pub(crate) mod bounds;
 mod candidates;
 mod choose;
-mod exploded;
 mod geo;
 pub(crate) mod hint;
 mod implied;
-pub(crate) mod interval;
 mod near;
-mod predicates;
 mod rivals;
 mod route;
 mod shape;
@@ -32,11 +28,11 @@ pub(crate) use route::Route;
 pub(crate) use shape::Shape;
 pub(crate) use text::{TextScan, is_conjunct_text};
 
+use bounds::Intervals;
 use bson::raw::RawBson;
 use bsonval::{Path, SortPattern};
 use catalog::Index;
-use catalog::index::{KeyPart, PartKind};
-use interval::Intervals;
+use indexkeys::{KeyPart, PartKind};
 use keystring::Collation;
 use matcher::{Filter, GeoNear};
 use std::sync::Arc;

@@ -3,8 +3,10 @@
 use crate::*;
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf};
 use bson::{Bson, Document, doc};
-use catalog::{Catalog, CatalogOptions, Engine, IndexSpec, Namespace};
+use catalog::{Catalog, CatalogOptions, Namespace};
+use engine::Engine;
 use errors::{Code, Result};
+use indexkeys::IndexSpec;
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -56,7 +58,7 @@ impl Room {
         let mut spec = spec;
         let key = raw(spec.get_document("key").unwrap());
         if !spec.contains_key("name") {
-            spec.insert("name", catalog::default_index_name(&key));
+            spec.insert("name", indexkeys::default_index_name(&key));
         }
         let spec = IndexSpec::parse(&raw(&spec)).unwrap();
         self.catalog.create_indexes(&self.ns, &[spec], &|| Ok(())).unwrap();

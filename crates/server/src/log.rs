@@ -345,10 +345,10 @@ fn render(clock: &dyn Clock, metadata: &Metadata<'_>, fields: Fields) -> (String
 fn component(target: &str) -> &str {
     let krate = target.split("::").next().unwrap_or(target);
     match krate {
-        "engine" | "ftree" | "cachetable" | "blockfile" | "catalog" => "STORAGE",
+        "engine" | "ftree" | "cachetable" | "blockfile" | "catalog" | "indexkeys" => "STORAGE",
         "wal" => "JOURNAL",
         "commands" | "session" => "COMMAND",
-        "query" | "pipeline" | "bsonval" | "expr" | "matcher" | "update" => "QUERY",
+        "query" | "pipeline" | "bounds" | "bsonval" | "expr" | "matcher" | "update" => "QUERY",
         "server" | "wire" => "NETWORK",
         "os" | "fernd" => "CONTROL",
         _ if krate.chars().all(|c| c.is_ascii_uppercase() || c == '_') => krate,

@@ -18,9 +18,9 @@ use crate::net::{Listener, NetOptions, NetStats, Server};
 use crate::startup::{self, ExitCode, StartError};
 use crate::status::{self, Recorder};
 use crate::wiring::{self, Commands, Event, Program};
-use catalog::storage::Engine;
 use catalog::{Catalog, CatalogOptions};
-use commands::Parts;
+use commands::{Parts, SessionRecords};
+use engine::Engine;
 use os::{Os, Signal};
 use std::io::{self, Write};
 use std::path::Path;
@@ -223,13 +223,16 @@ fn build_service(
     memory: Arc<limits::Account>,
 ) -> Result<Arc<commands::Service>, StartError> {
     let spill = settings.tmp_dir.clone().unwrap_or_else(|| settings.dbpath.join("tmp"));
-    let catalog =
-        Catalog::open(engine.clone(), CatalogOptions::new(os.clone(), spill)).map_err(|error| {
-            let text = format!("cannot read the catalog: {}", error.message());
-            StartError::new(ExitCode::DataDirectory, text)
-        })?;
+    let unreadable = |error: errors::Error| {
+        let text = format!("cannot read the catalog: {}", error.message());
+        StartError::new(ExitCode::DataDirectory, text)
+    };
+    let options = CatalogOptions::new(os.clone(), spill);
+    let catalog = Catalog::open(engine.clone(), options).map_err(unreadable)?;
+    let session_records = SessionRecords::open(&catalog).map_err(unreadable)?;
     let host = Arc::new(program);
-    Ok(commands::Service::new(Parts { os: os.clone(), catalog, info, host, memory }))
+    let parts = Parts { os: os.clone(), catalog, session_records, info, host, memory };
+    Ok(commands::Service::new(parts))
 }
 
 /// What all of the process is to stay below: the cache, a quarter of it and 64 MB.

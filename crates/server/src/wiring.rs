@@ -8,11 +8,11 @@ use crate::net::NetStats;
 use crate::service::{Peer, Reply, Request, Service, Via, Wake};
 use crate::startup::{ExitCode, StartError};
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use catalog::storage::{Engine, Options};
 use commands::{
     Allocator, ConnectionInfo, Host, LogEvent, LogSettings, Network, OpKind, ReplicaSetOptions,
     ServerInfo, Severity,
 };
+use engine::{Engine, Options};
 use history::History;
 use os::Os;
 use std::sync::Arc;
@@ -330,8 +330,8 @@ pub(crate) fn open_engine(
 }
 
 /// The engine's refusal as the operator reads it.
-pub(crate) fn engine_error(settings: &Settings, error: &catalog::storage::Error) -> StartError {
-    use catalog::storage::Error;
+pub(crate) fn engine_error(settings: &Settings, error: &engine::Error) -> StartError {
+    use engine::Error;
     let path = settings.dbpath.display();
     match error {
         Error::Locked(_) => StartError::new(

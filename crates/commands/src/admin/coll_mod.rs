@@ -7,8 +7,9 @@ use crate::context::Context;
 use crate::fields::{Field, inner};
 use crate::registry::Command;
 use bson::raw::{RawBsonRef, RawDocumentBuf, cstr};
-use catalog::{Collection, IndexChange, IndexSelector, Namespace, STORAGE_OPTIONS, same_pattern};
+use catalog::{Collection, IndexSelector, Namespace};
 use errors::{Code, Error, Result};
+use indexkeys::{IndexChange, STORAGE_OPTIONS, same_pattern};
 
 pub(crate) const COLL_MOD: Command = Command::new(
     "collMod",

@@ -8,8 +8,8 @@ use super::auto_compact::free_space_target;
 use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::Command;
-use catalog::storage::Rewrite;
 use catalog::{IndexSelector, ReindexProgress};
+use engine::Rewrite;
 use errors::Result;
 
 pub(crate) const COMPACT: Command =

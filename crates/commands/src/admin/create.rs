@@ -5,8 +5,9 @@ use crate::fields::Field;
 use crate::registry::Command;
 use bson::raw::RawBsonRef;
 use bson::{RawArray, Uuid};
-use catalog::{CollectionOptions, IndexSpec, Namespace, same_pattern};
+use catalog::{CollectionOptions, Namespace};
 use errors::{Code, Error, Result};
+use indexkeys::{IndexSpec, same_pattern};
 use matcher::ParseContext;
 use pipeline::{Pipeline, PipelineContext};
 
@@ -62,7 +63,7 @@ pub(crate) fn make(
             }
         }
     }
-    if let Some(note) = catalog::substitution(context.body) {
+    if let Some(note) = indexkeys::substitution(context.body) {
         context.reply.str("note", &note);
     }
     Ok(())

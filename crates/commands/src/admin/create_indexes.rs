@@ -3,8 +3,8 @@
 use crate::context::Context;
 use crate::fields::{Field, missing};
 use crate::registry::Command;
-use catalog::IndexSpec;
 use errors::{Error, Result};
+use indexkeys::IndexSpec;
 
 pub(crate) const CREATE_INDEXES: Command =
     Command::new("createIndexes", "Builds indexes.", run).api_v1().write_concern();
@@ -28,12 +28,12 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if indexes.is_empty() {
         return Err(Error::bad_value("Must specify at least one index to create"));
     }
-    let substitution = indexes.iter().find_map(|index| catalog::substitution(index));
+    let substitution = indexes.iter().find_map(|index| indexkeys::substitution(index));
     let specs = indexes
         .into_iter()
         .map(|spec| {
             if ignores_unknown {
-                IndexSpec::parse(&catalog::known_options(spec)?)
+                IndexSpec::parse(&indexkeys::known_options(spec)?)
             } else {
                 IndexSpec::parse(spec)
             }

@@ -13,9 +13,8 @@ use crate::diagnostics::build_info::FEATURE_VERSION;
 use crate::fields::Field;
 use crate::registry::Command;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, doc};
-use catalog::{
-    Collection, Direction, KeyRange, Namespace, Snapshot, Txn, TxnKind, from_engine, is_retryable,
-};
+use catalog::{Collection, Namespace, Txn, TxnKind, from_engine, is_retryable};
+use engine::{Direction, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 

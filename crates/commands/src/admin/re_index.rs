@@ -9,8 +9,8 @@ use crate::context::Context;
 use crate::fields::Field;
 use crate::registry::Command;
 use bson::RawBsonRef;
-use catalog::storage::Rewrite;
 use catalog::{IndexSelector, ReindexProgress};
+use engine::Rewrite;
 use errors::Result;
 
 pub(crate) const RE_INDEX: Command =
@@ -77,7 +77,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         }
         reply.end(was);
     }
-    if let Some(note) = options.and_then(catalog::substitution) {
+    if let Some(note) = options.and_then(indexkeys::substitution) {
         reply.str("note", &note);
     }
     Ok(())

@@ -9,7 +9,7 @@ use crate::registry::Command;
 use crate::writer::Writer;
 use bson::RawBsonRef;
 use catalog::Namespace;
-use catalog::storage::DictionaryOptions;
+use engine::DictionaryOptions;
 use errors::{Error, Result};
 
 pub(crate) const COLL_STATS: Command =

@@ -426,7 +426,7 @@ fn parse_op<'a>(op: &'a RawDocument, infos: &[Namespace]) -> Result<Op<'a>> {
     let namespace = usize::try_from(at).ok().and_then(|at| infos.get(at)).ok_or_else(|| {
         Error::bad_value(format!(
             "BulkWrite ops entry {} has an invalid nsInfo index.",
-            catalog::text::document_text(op)
+            bsonval::show::document(op)
         ))
     })?;
     let kind = match kind.name {

@@ -8,7 +8,7 @@ use crate::fields::Field;
 use crate::registry::Command;
 use crate::service::Service;
 use crate::writer::Writer;
-use catalog::storage::{PageStats, Part, Stats};
+use engine::{PageStats, Part, Stats};
 use errors::Result;
 use std::sync::Arc;
 use telemetry::{Registry, Value};

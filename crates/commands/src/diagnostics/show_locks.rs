@@ -35,7 +35,7 @@ fn live(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             locks.entry(lock.txn).or_default().push(lock);
         }
     }
-    let describe = |txn: catalog::storage::TxnInfo| {
+    let describe = |txn: engine::TxnInfo| {
         let mut writer = Writer::new();
         writer.number("txnid", txn.id);
         let list = writer.begin_array("rowLocks");

@@ -6,9 +6,9 @@
 use crate::fields::Field;
 use crate::service::Service;
 use bson::Bson;
-use catalog::StorageOptions;
-use catalog::storage::DictionaryOptions;
+use engine::DictionaryOptions;
 use errors::{Error, Result};
+use indexkeys::StorageOptions;
 
 /// The parameters' names.
 pub(crate) const NAMES: [&str; 4] =
@@ -16,7 +16,7 @@ pub(crate) const NAMES: [&str; 4] =
 
 /// The storage option a parameter is the default of.
 fn option(parameter: &str) -> Option<&'static str> {
-    catalog::STORAGE_OPTIONS.into_iter().find(|option| {
+    indexkeys::STORAGE_OPTIONS.into_iter().find(|option| {
         parameter.strip_prefix("default").is_some_and(|name| name.eq_ignore_ascii_case(option))
     })
 }
@@ -27,7 +27,8 @@ pub(crate) fn read(service: &Service, parameter: &str) -> Bson {
     let own = DictionaryOptions::default();
     match option(parameter) {
         Some("compression") => {
-            Bson::String(catalog::compression_name(set.compression.unwrap_or(own.compression)))
+            let set = set.compression.map(indexkeys::compression_name);
+            Bson::String(set.unwrap_or_else(|| catalog::compression_name(own.compression)))
         }
         Some("pageSize") => Bson::Int64(i64::from(set.page_size.unwrap_or(own.page_size))),
         Some("readPageSize") => {

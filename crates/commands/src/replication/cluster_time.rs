@@ -18,7 +18,8 @@
 
 use bson::raw::RawDocumentBuf;
 use bson::{Timestamp, doc};
-use catalog::{Catalog, Namespace, Snapshot, Timestamp as CommitTime};
+use catalog::{Catalog, Namespace};
+use engine::{Snapshot, Timestamp as CommitTime};
 use errors::{Code, Error, Result};
 use os::Os;
 use parking_lot::{Mutex, MutexGuard};
@@ -295,7 +296,7 @@ impl ClusterClock {
     fn store(&self, term: i64, lease: u64) -> Result<()> {
         let document = doc! { "_id": "self", "term": term, "lease": lease as i64 };
         let document = RawDocumentBuf::try_from(&document)?;
-        catalog::besides_the_task(|| self.catalog.put_system_document(&namespace()?, &document))?;
+        engine::besides_the_task(|| self.catalog.put_system_document(&namespace()?, &document))?;
         self.catalog.sync()
     }
 
@@ -399,7 +400,8 @@ fn namespace() -> Result<Namespace> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use catalog::{CatalogOptions, Engine};
+    use catalog::CatalogOptions;
+    use engine::Engine;
 
     #[test]
     fn replies_go_on_within_the_old_lease_while_a_new_one_is_stored() {

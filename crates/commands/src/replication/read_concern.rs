@@ -8,7 +8,7 @@ use super::Replication;
 use crate::fields::{Field, inner};
 use crate::registry::Command;
 use bson::{RawBsonRef, RawDocument, Timestamp};
-use catalog::Snapshot;
+use engine::Snapshot;
 use errors::{Code, Error, Result};
 
 /// What can read one state again and again.

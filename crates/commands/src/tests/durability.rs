@@ -5,7 +5,7 @@ use super::Client;
 use crate::registry::COMMANDS;
 use crate::{ReplicaSetOptions, SilentHost};
 use bson::{Binary, Bson, Document, doc, spec::BinarySubtype};
-use catalog::Engine;
+use engine::Engine;
 use os::sim::{Fault, SimOs, Survival};
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -283,7 +283,7 @@ fn measurements_show_the_indexes_that_mongodb_makes() {
         "find": "plain", "filter": { "t": { "$gt": bson::DateTime::MIN } } } },
     );
     assert!(explained.to_string().contains("IXSCAN"), "{explained}");
-    let own = doc! { "key": { "x": 1 }, "name": catalog::INTERNAL_TIME_INDEX };
+    let own = doc! { "key": { "x": 1 }, "name": indexkeys::INTERNAL_TIME_INDEX };
     let refused = client.run("db", doc! { "createIndexes": "plain", "indexes": [own] });
     assert_eq!(refused.get_i32("code").unwrap(), 2);
 }

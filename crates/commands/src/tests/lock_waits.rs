@@ -2,7 +2,7 @@
 
 use super::Client;
 use bson::{Binary, Document, doc, spec::BinarySubtype};
-use catalog::Engine;
+use engine::Engine;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -2,10 +2,11 @@
 //! newest state never hears of a snapshot.
 
 use super::Client;
-use crate::{Parts, ReplicaSetOptions, ServerInfo, Service, SilentHost};
+use crate::{Parts, ReplicaSetOptions, ServerInfo, Service, SessionRecords, SilentHost};
 use bson::raw::RawDocument;
 use bson::{Binary, Bson, Document, doc, spec::BinarySubtype};
-use catalog::{Catalog, CatalogOptions, Collection, Engine, OpObserver, Txn};
+use catalog::{Catalog, CatalogOptions, Collection, OpObserver, Txn};
+use engine::Engine;
 use errors::Result;
 use os::Os;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -203,7 +204,9 @@ fn statement_that_ends_by_a_bug_takes_its_transaction_with_it() {
     let catalog = Catalog::open(Engine::temporary(), options).unwrap();
     let (info, host) = (ServerInfo::default(), Arc::new(SilentHost));
     let memory = limits::Account::new(1 << 30);
-    let client = Client::on(Service::new(Parts { catalog, os, info, host, memory }), 1);
+    let session_records = SessionRecords::open(&catalog).unwrap();
+    let client =
+        Client::on(Service::new(Parts { session_records, catalog, os, info, host, memory }), 1);
     client.ok("db", doc! { "create": "c" });
     let insert = |documents: Vec<Document>| doc! { "insert": "c", "documents": documents };
     client.ok("db", statement(insert(vec![doc! { "_id": 1 }]), true));

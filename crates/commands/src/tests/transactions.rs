@@ -297,10 +297,10 @@ fn old_records_are_forgotten() {
     let client = Client::new();
     client.ok("db", retryable(insert(1), 0));
     assert_eq!(client.service.forget_old_records().unwrap(), 0);
-    assert_eq!(client.service.catalog.session_rows(&[1; 16]).unwrap().len(), 1);
-    let gone = client.service.catalog.forget_session_rows(|_, _| true).unwrap();
+    assert_eq!(client.service.session_records.of(&[1; 16]).unwrap().len(), 1);
+    let gone = client.service.session_records.forget(|_, _| true).unwrap();
     assert_eq!(gone, 1);
-    assert!(client.service.catalog.session_rows(&[1; 16]).unwrap().is_empty());
+    assert!(client.service.session_records.of(&[1; 16]).unwrap().is_empty());
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn commit(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let mut txn = open.txn;
     if txn.has_writes() {
         let row = Row { number, wall_ms: service.os.clock.wall_ms(), saved: Saved::Committed };
-        txn.put_session_row(&id.0, 0, &row.encode())?;
+        service.session_records.put(&mut txn, &id.0, 0, &row.encode())?;
     }
     let committed = txn.commit();
     end_cursors(service, id, number);

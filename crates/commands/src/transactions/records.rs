@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 /// the time of the operation is told by its second.
 pub(crate) fn records(service: &Service) -> Result<Vec<RawDocumentBuf>> {
     let mut newest: BTreeMap<[u8; 16], Row> = BTreeMap::new();
-    service.catalog.each_session_row(|session, value| {
+    service.session_records.each(|session, value| {
         let row = Row::decode(value)?;
         if newest.get(session).is_none_or(|known| known.number <= row.number) {
             newest.insert(*session, row);

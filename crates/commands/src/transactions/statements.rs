@@ -12,8 +12,9 @@
 
 use crate::context::Context;
 use crate::fail_point::FailPoints;
+use crate::session_records::SessionRecords;
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
-use catalog::{Catalog, Txn};
+use catalog::Txn;
 use errors::{Code, Error, Result};
 use query::{FindAndModifyResult, StatementLog, StatementOutcome};
 use session::SessionId;
@@ -179,7 +180,7 @@ impl Ids {
 
 /// The memory of one request.
 pub(crate) struct Log<'a> {
-    catalog: Arc<Catalog>,
+    records: &'a SessionRecords,
     session: SessionId,
     number: i64,
     wall_ms: i64,
@@ -200,7 +201,7 @@ impl<'a> Log<'a> {
     pub(super) fn new(context: &Context<'a>, session: SessionId, number: i64) -> Result<Self> {
         let service = context.service;
         Ok(Self {
-            catalog: Arc::clone(&service.catalog),
+            records: &service.session_records,
             session,
             number,
             wall_ms: service.os.clock.wall_ms(),
@@ -256,7 +257,7 @@ impl<'a> Log<'a> {
     fn put(&mut self, txn: &mut Txn, first: u32, outcome: StatementOutcome) -> Result<()> {
         let saved = Saved::Statement(outcome);
         let row = Row { number: self.number, wall_ms: self.wall_ms, saved };
-        txn.put_session_row(&self.session.0, first, &row.encode())?;
+        self.records.put(txn, &self.session.0, first, &row.encode())?;
         self.pending.extend(row.run(first));
         Ok(())
     }
@@ -268,7 +269,7 @@ impl StatementLog for Log<'_> {
         let behind = self.known.partition_point(|run| run.first <= id);
         let run = self.known[..behind].last().filter(|run| id - run.first < run.count);
         let Some(run) = run else { return Ok(None) };
-        let stored = self.catalog.session_row(&self.session.0, run.first)?;
+        let stored = self.records.one(&self.session.0, run.first)?;
         let stored = stored.ok_or_else(|| damaged("the row of a statement is missing"))?;
         match Row::decode(&stored)? {
             Row { number, saved: Saved::Statement(outcome), .. } if number == self.number => {

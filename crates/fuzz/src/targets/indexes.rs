@@ -3,11 +3,11 @@
 use crate::Target;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Document, doc};
-use catalog::IndexSpec;
-use catalog::index::{KeyMaker, RecordKey};
 use fulltext::{Fields, Language, Query, Search, Sensitivity, Version};
 use geo::cell::{self, Area};
 use geo::{Geometry, Region, grid};
+use indexkeys::IndexSpec;
+use indexkeys::{KeyMaker, RecordKey};
 use std::sync::Arc;
 
 /// `{s: index specification, d: document, g: {operator: region}, q: search}`: the document's keys

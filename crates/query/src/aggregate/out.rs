@@ -7,8 +7,9 @@ use super::QueryEnv;
 use crate::request::InsertRequest;
 use crate::write::insert;
 use bson::raw::{RawDocument, RawDocumentBuf, cstr};
-use catalog::{Collection, CollectionOptions, IndexSpec, Namespace, TEMPORARY_PREFIX, TimeSeries};
+use catalog::{Collection, CollectionOptions, Namespace, TEMPORARY_PREFIX, TimeSeries};
 use errors::{Code, Error, Result};
+use indexkeys::IndexSpec;
 use pipeline::{Env, OutWriter};
 
 /// Documents gathered before they are inserted.

@@ -9,9 +9,8 @@
 use super::stats::Report;
 use super::{ExecContext, PlanStage, Row, passes};
 use crate::examined::Tally;
-use catalog::{
-    Collection, Cursor, DictionaryId, Direction, arrival_key, arrival_of, arrivals_from,
-};
+use catalog::{Collection, arrival_key, arrival_of, arrivals_from};
+use engine::{Cursor, DictionaryId, Direction};
 use errors::{Code, Error, Result};
 use matcher::Filter;
 use std::sync::Arc;

@@ -13,12 +13,13 @@ use super::stats::Report;
 use super::{Counters, ExecContext, PlanStage, Row, passes};
 use crate::examined::{Tally, note_way};
 use crate::plan::IndexScan;
-use crate::plan::interval::Intervals;
+use bounds::Intervals;
 use bson::raw::RawBson;
 use bson::{Bson, Document, RawDocumentBuf};
-use catalog::index::PartKind;
-use catalog::{Collection, Cursor, DictionaryId, Direction};
+use catalog::Collection;
+use engine::{Cursor, DictionaryId, Direction};
 use errors::Result;
+use indexkeys::PartKind;
 use matcher::Filter;
 use std::sync::Arc;
 

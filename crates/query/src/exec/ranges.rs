@@ -8,9 +8,9 @@
 //! hold exactly the keys whose every part lies in its intervals.
 
 use crate::plan::KeyLimits;
-use crate::plan::interval::{Interval, Intervals};
+use bounds::{Interval, Intervals};
 use bson::raw::RawBson;
-use catalog::KeyRange;
+use engine::KeyRange;
 use errors::{Code, Error, Result};
 use keystring::{Collation, Direction, Discriminator, KeyBuilder};
 use std::ops::Bound;

@@ -75,7 +75,7 @@ impl TextOrStage {
         scans: Vec<IndexStage>,
         filter: Option<Filter>,
     ) -> Self {
-        let prefix = scan.index.spec().text.as_ref().map_or(0, catalog::index::TextIndex::prefix);
+        let prefix = scan.index.spec().text.as_ref().map_or(0, indexkeys::TextIndex::prefix);
         Self {
             collection: Arc::clone(collection),
             scans,

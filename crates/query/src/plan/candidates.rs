@@ -9,19 +9,20 @@
 //! An index in another collation than the query's is a candidate too: it bounds, orders and covers
 //! whatever holds no strings.
 
-use super::bounds::{Bounds, Collations};
-use super::exploded::exploded;
 use super::hint::Hint;
 use super::implied::{excludes_missing, holds_all};
-use super::interval::{Interval, Intervals};
-use super::predicates::{PathPredicate, path_predicates};
 use super::{Access, AccessPath, IndexScan, MergeScan, geo, id_parts, wildcard};
 use crate::index_filter::IndexFilter;
 use ::geo::Grid;
+use bounds::exploded;
+use bounds::{Bounds, Collations};
+use bounds::{Interval, Intervals};
+use bounds::{PathPredicate, path_predicates};
 use bson::RawBson;
 use bsonval::{Path, SortPattern};
-use catalog::index::{KeyPart, PartKind};
-use catalog::{Collection, Index, Timestamp};
+use catalog::{Collection, Index};
+use engine::Timestamp;
+use indexkeys::{KeyPart, PartKind};
 use keystring::{Collation, Direction};
 use matcher::{Filter, Node};
 use smallvec::SmallVec;
@@ -331,7 +332,7 @@ fn hashed_bounds<'p>(
         return Intervals::all();
     }
     let point = |interval: &Interval| {
-        let hash = catalog::index::hash(interval.low.as_raw_bson_ref(), collation).ok()?;
+        let hash = indexkeys::hash(interval.low.as_raw_bson_ref(), collation).ok()?;
         Some(Interval::point(RawBson::Int64(hash)))
     };
     wanted

@@ -4,10 +4,10 @@ use super::candidates::{
     BOUNDED, Candidate, PlannerInput, Predicates, candidates, index_candidate, of_index, without,
 };
 use super::hint::Hint;
-use super::interval::Intervals;
 use super::near::near_scan;
-use super::predicates::conjuncts;
 use super::{Access, AccessPath, Decision, MergeScan, rivals};
+use bounds::Intervals;
+use bounds::conjuncts;
 use bson::raw::RawBson;
 use bsonval::SortPattern;
 use errors::{Code, Error, Result};

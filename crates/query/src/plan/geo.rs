@@ -4,13 +4,13 @@
 //! settle it. A geospatial index lacks documents without geometry, so it is used only for what such
 //! documents cannot satisfy.
 
-use super::interval::{Interval, Intervals};
-use super::predicates::PathPredicate;
 use ::geo::{Cap, Grid, Region, cell, grid};
+use bounds::PathPredicate;
+use bounds::{Interval, Intervals};
 use bson::raw::RawBson;
 use bsonval::Path;
 use catalog::Index;
-use catalog::index::PartKind;
+use indexkeys::PartKind;
 use matcher::{GeoNear, Leaf, Node, Predicate};
 
 /// Whether some predicate asks of a geometric part what it can tell.

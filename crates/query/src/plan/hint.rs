@@ -2,8 +2,9 @@
 
 use crate::plan::id_parts;
 use bson::raw::{RawBsonRef, RawDocument};
-use catalog::{Collection, Index, same_pattern};
+use catalog::{Collection, Index};
 use errors::{Error, Result};
+use indexkeys::same_pattern;
 use std::sync::Arc;
 
 /// A hint that was understood.

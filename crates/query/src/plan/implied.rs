@@ -1,8 +1,8 @@
 //! What the filter implies: that a partial or sparse index holds everything that matches.
 
-use super::bounds::Collations;
 use super::candidates::Predicates;
-use super::predicates::PathPredicate;
+use bounds::Collations;
+use bounds::PathPredicate;
 use catalog::Index;
 use keystring::Collation;
 use matcher::{Leaf, Node, Predicate};
@@ -37,8 +37,7 @@ pub(super) fn implied(
             predicates.iter().any(|known| known.needs_field && known.path == path.as_str())
         }
         Node::Leaf(Leaf { path, predicate }) => {
-            let Some(wanted) =
-                super::bounds::of_predicate(predicate, collations).filter(|b| b.exact)
+            let Some(wanted) = bounds::of_predicate(predicate, collations).filter(|b| b.exact)
             else {
                 return false;
             };

@@ -3,8 +3,8 @@
 use super::candidates::{PlannerInput, Predicates, part_bounds, rank, without};
 use super::hint::Hint;
 use super::implied::holds_all;
-use super::predicates::conjuncts;
 use super::{Access, AccessPath, IndexScan, NearScan, geo};
+use bounds::conjuncts;
 use bsonval::SortPattern;
 use catalog::Index;
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 //! queries have no rival, and cost no trial.
 
 use super::candidates::{BOUNDED, Candidate, PlannerInput, without};
-use super::interval::Intervals;
 use super::{Access, AccessPath, Decision, IndexScan};
+use bounds::Intervals;
 use bsonval::SortPattern;
 use matcher::Node;
 

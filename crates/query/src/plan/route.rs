@@ -1,7 +1,7 @@
 //! Which way a plan takes, without the values it looks for: what a plan cache remembers.
 
 use super::{Access, AccessPath, IndexScan};
-use catalog::DictionaryId;
+use engine::DictionaryId;
 
 /// A way to documents. Two plans of one shape of query are the same where their routes are.
 #[derive(Clone, Debug, PartialEq, Eq)]

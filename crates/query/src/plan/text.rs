@@ -7,9 +7,9 @@
 use super::candidates::{PlannerInput, Predicates, without};
 use super::choose::union;
 use super::implied::implied;
-use super::interval::{Interval, Intervals};
 use super::{Access, AccessPath, IndexScan};
 use crate::text::text_index;
+use bounds::{Interval, Intervals};
 use bson::raw::RawBson;
 use bson::{Bson, Document};
 use bsonval::SortPattern;
@@ -35,7 +35,7 @@ pub(crate) struct TextScan {
 
 /// Whether the filter's `$text` is a conjunct by itself.
 pub(crate) fn is_conjunct_text(filter: &Filter) -> bool {
-    super::predicates::conjuncts(filter.root()).iter().any(|node| matches!(node, Node::Text(_)))
+    bounds::conjuncts(filter.root()).iter().any(|node| matches!(node, Node::Text(_)))
 }
 
 /// How to answer a filter with a `$text`; `None` where there is none, or no index can.

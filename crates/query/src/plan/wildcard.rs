@@ -3,11 +3,11 @@
 //! Always true: a path is taken only where its bounds hold no documents, no arrays and no missing
 //! fields, because such an index does not hold these, see [`Wildcard`].
 
-use super::interval::{Interval, Intervals, kind_bounds};
-use super::predicates::PathPredicate;
+use bounds::PathPredicate;
+use bounds::{Interval, Intervals, kind_bounds};
 use bson::raw::{RawArrayBuf, RawBson, RawDocumentBuf};
 use bsonval::path::array_index;
-use catalog::index::{IndexSpec, KeyPart, PartKind, Wildcard};
+use indexkeys::{IndexSpec, KeyPart, PartKind, Wildcard};
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 

@@ -48,7 +48,7 @@ fn room_of(order: Order) -> Room {
 }
 
 fn index_of(room: &Room, key: &Document, order: Order, more: Document) {
-    let name = format!("{}-{order:?}", catalog::default_index_name(&raw(key)));
+    let name = format!("{}-{order:?}", indexkeys::default_index_name(&raw(key)));
     let mut spec = doc! { "key": key, "name": name };
     spec.extend(order.document().map(|c| ("collation".to_owned(), Bson::Document(c))));
     spec.extend(more);

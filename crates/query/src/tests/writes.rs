@@ -402,9 +402,9 @@ fn a_full_disk_is_an_error_of_the_statements_that_find_no_room() {
     let sim = os::sim::SimOs::new(1);
     sim.set_faults(os::sim::Faults { capacity_bytes: 64 << 20, ..os::sim::Faults::default() });
     let os = os::Os { vfs: sim.os().vfs, ..os::Os::real() };
-    let mut options = catalog::storage::Options::new("/data");
+    let mut options = engine::Options::new("/data");
     options.cache_size = 64 << 20;
-    options.background = catalog::storage::Background::ManualThreads;
+    options.background = engine::Background::ManualThreads;
     let engine = Engine::open(os, Arc::new(telemetry::Registry::new()), options).unwrap();
     let options = CatalogOptions::new(os::Os::real(), std::env::temp_dir());
     let catalog = Catalog::open(engine, options).unwrap();

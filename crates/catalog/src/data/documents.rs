@@ -1,0 +1,451 @@
+//! Documents inside a transaction: insert, update, delete, with exact index upkeep.
+//!
+//! From → to: keys of all indexes are made first, so that a document that cannot be indexed
+//! changes nothing [`Txn::insert_document`]; then the primary, then each index. Only changed index
+//! entries are written. Where an index refuses after something was written (a unique key, a key or
+//! a transaction that is too large), the document is rolled back to a savepoint; nothing else of
+//! the transaction is lost.
+
+use crate::data::txn::Txn;
+use crate::failure::from_engine;
+use crate::metadata::collection::{Collection, Index};
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bsonval::Path;
+use bsonval::show::document as document_text;
+use engine::{Direction, KeyRange};
+use errors::{Code, Error, Result};
+use indexkeys::{DocumentKeys, IndexKey, RecordKey, SUFFIX_BYTES, hexadecimal};
+use keystring::Collation;
+use smallvec::SmallVec;
+use std::cmp::Ordering;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// The largest document, in bytes.
+pub const MAX_DOCUMENT_BYTES: usize = 16 << 20;
+/// How deep a stored document may nest.
+pub const MAX_DOCUMENT_DEPTH: usize = 180;
+
+type AllKeys = SmallVec<[DocumentKeys; 4]>;
+
+impl Txn {
+    /// Inserts a document that has an `_id`. Any error leaves the transaction as it was.
+    pub fn insert_document(
+        &mut self,
+        collection: &Arc<Collection>,
+        document: &RawDocument,
+    ) -> Result<()> {
+        if !self.bypasses_validation {
+            collection.options.validation.check_insert(&collection.namespace, document)?;
+        }
+        if let Some(series) = &collection.options.time_series {
+            series.check_document(document)?;
+        }
+        let mut key = collection.id_key(required_id(document)?)?;
+        let mut keys = all_keys(collection, document, &key)?;
+        let savepoint = self.savepoint();
+        while !self.insert_record(collection, &key, document)? {
+            if collection.has_unique_ids() {
+                return Err(duplicate_id(collection, required_id(document)?));
+            }
+            key = self.shared_id_key(collection, document)?;
+            keys = all_keys(collection, document, &key)?;
+        }
+        let inserted = self.write_inserted(collection, document, &key, &keys);
+        if inserted.is_err() {
+            // A caller that goes on with its next document must not commit a part of this one.
+            self.rollback_to(savepoint);
+        }
+        inserted
+    }
+
+    /// A record key for a measurement whose `_id` another one has. Random, not the next in turn:
+    /// with a million of one `_id` that would be a search.
+    fn shared_id_key(&self, collection: &Collection, document: &RawDocument) -> Result<Vec<u8>> {
+        let mut key = collection.id_key(required_id(document)?)?;
+        let mut suffix = [0; SUFFIX_BYTES];
+        self.catalog.os().entropy.fill(&mut suffix);
+        key.extend_from_slice(&suffix);
+        Ok(key)
+    }
+
+    /// False where a document stands under the key.
+    fn insert_record(
+        &mut self,
+        collection: &Collection,
+        key: &[u8],
+        document: &RawDocument,
+    ) -> Result<bool> {
+        let inserted = self.engine.insert(collection.primary, key, document.as_bytes());
+        inserted.map_err(|error| self.failed(error))
+    }
+
+    fn write_inserted(
+        &mut self,
+        collection: &Arc<Collection>,
+        document: &RawDocument,
+        key: &[u8],
+        keys: &[DocumentKeys],
+    ) -> Result<()> {
+        self.note_change(collection, key)?;
+        self.arrive(collection, key, document.as_bytes().len())?;
+        for (index, keys) in collection.indexes.iter().zip(keys) {
+            self.note_multikey(index, keys.multikey);
+            for entry in &keys.entries {
+                self.add_entry(collection, index, entry)?;
+            }
+        }
+        collection.shared.used.wrote(1, 0);
+        for (index, keys) in collection.indexes.iter().zip(keys) {
+            index.state.used.wrote(keys.entries.len(), 0);
+        }
+        self.count(collection, 1, document.as_bytes().len() as i64);
+        self.observe(|txn, observer| observer.inserted(txn, collection, document))
+    }
+
+    /// Replaces `old`, which stands under `key`, by `new`; `_id` stays. `touched` names the paths
+    /// that may differ, `None` any: indexes over other paths are not looked at. A duplicate key
+    /// leaves the transaction as it was.
+    pub fn update_document(
+        &mut self,
+        collection: &Arc<Collection>,
+        key: &[u8],
+        old: &RawDocument,
+        new: &RawDocument,
+        touched: Option<&[Path]>,
+    ) -> Result<()> {
+        if !self.bypasses_validation {
+            collection.options.validation.check_update(&collection.namespace, old, new)?;
+        }
+        if let Some(series) = &collection.options.time_series {
+            series.check_document(new)?;
+        }
+        let old_keys = touched_keys(collection, old, key, touched)?;
+        let new_keys = touched_keys(collection, new, key, touched)?;
+        let unique_grows = collection.indexes.iter().zip(old_keys.iter().zip(&new_keys)).any(
+            |(index, (old, new))| {
+                (index.spec.unique || index.spec.guards_keys()) && old.entries != new.entries
+            },
+        );
+        let savepoint = unique_grows.then(|| self.savepoint());
+        let put = self.engine.put(collection.primary, key, new.as_bytes());
+        put.map_err(|error| self.failed(error))?;
+        self.note_change(collection, key)?;
+        for (index, (old, new)) in collection.indexes.iter().zip(old_keys.iter().zip(&new_keys)) {
+            self.note_multikey(index, new.multikey);
+            if let Err(error) = self.change_entries(collection, index, old, new) {
+                if let (Code::DUPLICATE_KEY, Some(savepoint)) = (error.code(), savepoint) {
+                    self.rollback_to(savepoint);
+                }
+                return Err(error);
+            }
+        }
+        let growth = new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
+        self.resize(collection, growth)?;
+        self.count(collection, 0, growth);
+        self.observe(|txn, observer| observer.updated(txn, collection, old, new))
+    }
+
+    /// Deletes `document`, which stands under `key`.
+    pub fn delete_document(
+        &mut self,
+        collection: &Arc<Collection>,
+        key: &[u8],
+        document: &RawDocument,
+    ) -> Result<()> {
+        self.leave(collection, key, document.as_bytes().len())?;
+        self.erase_document(collection, key, document)
+    }
+
+    /// As [`Txn::delete_document`]; the caller sees to the order of a capped collection.
+    pub(crate) fn erase_document(
+        &mut self,
+        collection: &Arc<Collection>,
+        key: &[u8],
+        document: &RawDocument,
+    ) -> Result<()> {
+        let keys = all_keys(collection, document, key)?;
+        let deleted = self.engine.delete(collection.primary, key);
+        deleted.map_err(|error| self.failed(error))?;
+        self.note_change(collection, key)?;
+        for (index, keys) in collection.indexes.iter().zip(&keys) {
+            for entry in &keys.entries {
+                self.remove_entry(index, entry)?;
+            }
+        }
+        collection.shared.used.wrote(0, 1);
+        for (index, keys) in collection.indexes.iter().zip(&keys) {
+            index.state.used.wrote(0, keys.entries.len());
+        }
+        self.count(collection, -1, -(document.as_bytes().len() as i64));
+        self.observe(|txn, observer| observer.deleted(txn, collection, document))
+    }
+
+    /// Tells a build of indexes that a document changed.
+    fn note_change(&mut self, collection: &Collection, key: &[u8]) -> Result<()> {
+        let Some(changes) = collection.shared.changes() else { return Ok(()) };
+        let noted = self.engine.write_covered(changes.dictionary(), &changes.row(key), Some(&[]));
+        noted.map_err(|error| self.failed(error))
+    }
+
+    fn change_entries(
+        &mut self,
+        collection: &Collection,
+        index: &Arc<Index>,
+        old: &DocumentKeys,
+        new: &DocumentKeys,
+    ) -> Result<()> {
+        let (gone, added) = difference(&old.entries, &new.entries);
+        if !(gone.is_empty() && added.is_empty()) {
+            index.state.used.wrote(added.len(), gone.len());
+        }
+        for entry in gone {
+            self.remove_entry(index, entry)?;
+        }
+        for (entry, retyped) in added {
+            if retyped {
+                self.put_entry(index, entry)?;
+            } else {
+                self.add_entry(collection, index, entry)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds an entry that is new; a unique index refuses one that another document holds.
+    pub(crate) fn add_entry(
+        &mut self,
+        collection: &Collection,
+        index: &Arc<Index>,
+        entry: &IndexKey,
+    ) -> Result<()> {
+        if index.spec.guards_keys() {
+            self.guard_key(collection, index, entry)?;
+        }
+        if !index.spec.unique {
+            return self.put_entry(index, entry);
+        }
+        let inserted = self.engine.insert(index.dictionary, &entry.key, &entry.value);
+        if !inserted.map_err(|error| self.failed(error))? {
+            return Err(duplicate_key(collection, index, entry));
+        }
+        Ok(())
+    }
+
+    /// Refuses an entry with the values of another document's, in an index that may hold such and
+    /// must take no more. Who adds the same values at the same time deletes the same key, at which
+    /// nothing stands: so one waits for the other, and a snapshot from before is a conflict.
+    fn guard_key(
+        &mut self,
+        collection: &Collection,
+        index: &Arc<Index>,
+        entry: &IndexKey,
+    ) -> Result<()> {
+        let values = index.keys.values_of(&entry.key)?;
+        let deleted = self.engine.delete(index.dictionary, values);
+        deleted.map_err(|error| self.failed(error))?;
+        for view in [self.engine.view(), self.catalog.snapshot()] {
+            let mut cursor = view
+                .cursor(index.dictionary, starting_with(values), Direction::Forward)
+                .map_err(from_engine)?;
+            while let Some((key, _)) = cursor.next().map_err(from_engine)? {
+                if key == entry.key {
+                    continue;
+                }
+                // This transaction may have deleted it, which only its own writes tell.
+                let held = self.engine.get_for_update(index.dictionary, key);
+                if held.map_err(|error| self.failed(error))?.is_some() {
+                    return Err(duplicate_key(collection, index, entry));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// An entry of a non-unique index holds its document's id: whoever writes it holds the
+    /// document's lock, so it needs none of its own.
+    fn put_entry(&mut self, index: &Index, entry: &IndexKey) -> Result<()> {
+        let (key, value) = (&entry.key, &entry.value);
+        let written = if index.spec.unique {
+            self.engine.put(index.dictionary, key, value)
+        } else {
+            self.engine.write_covered(index.dictionary, key, Some(value))
+        };
+        written.map_err(|error| self.failed(error))
+    }
+
+    fn remove_entry(&mut self, index: &Index, entry: &IndexKey) -> Result<()> {
+        let removed = if index.spec.unique {
+            self.engine.delete(index.dictionary, &entry.key)
+        } else {
+            self.engine.write_covered(index.dictionary, &entry.key, None)
+        };
+        removed.map_err(|error| self.failed(error))
+    }
+
+    fn observe(
+        &mut self,
+        mut tell: impl FnMut(&mut Self, &dyn crate::observer::OpObserver) -> Result<()>,
+    ) -> Result<()> {
+        if self.catalog.observers().is_empty() {
+            return Ok(());
+        }
+        let catalog = Arc::clone(&self.catalog);
+        catalog.observers().iter().try_for_each(|observer| tell(self, observer.as_ref()))
+    }
+}
+
+/// The `_id` of a document that is about to be stored.
+pub(crate) fn required_id(document: &RawDocument) -> Result<RawBsonRef<'_>> {
+    document
+        .get("_id")?
+        .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "a stored document has an _id"))
+}
+
+fn all_keys(collection: &Collection, document: &RawDocument, key: &[u8]) -> Result<AllKeys> {
+    let record = RecordKey::of(document, key)?;
+    collection.indexes.iter().map(|index| index.keys.make(document, record)).collect()
+}
+
+/// The keys in the indexes that `touched` may change; none in the others.
+fn touched_keys(
+    collection: &Collection,
+    document: &RawDocument,
+    key: &[u8],
+    touched: Option<&[Path]>,
+) -> Result<AllKeys> {
+    let record = RecordKey::of(document, key)?;
+    collection
+        .indexes
+        .iter()
+        .map(|index| match touched {
+            Some(paths) if !index.keys.depends_on(paths) => Ok(DocumentKeys::default()),
+            _ => index.keys.make(document, record),
+        })
+        .collect()
+}
+
+/// An entry to write, and whether only its type bits changed.
+pub(crate) type Added<'a> = (&'a IndexKey, bool);
+
+/// Entries only in `old`, and entries new or with other type bits in `new`. Both ascend.
+pub(crate) fn difference<'a>(
+    old: &'a [IndexKey],
+    new: &'a [IndexKey],
+) -> (Vec<&'a IndexKey>, Vec<Added<'a>>) {
+    let (mut gone, mut added) = (Vec::new(), Vec::new());
+    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    loop {
+        let order = match (old.peek(), new.peek()) {
+            (None, None) => return (gone, added),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(a), Some(b)) => a.key.cmp(&b.key),
+        };
+        let before = (order != Ordering::Greater).then(|| old.next()).flatten();
+        let after = (order != Ordering::Less).then(|| new.next()).flatten();
+        match (before, after) {
+            (Some(before), None) => gone.push(before),
+            (None, Some(after)) => added.push((after, false)),
+            (Some(before), Some(after)) if before.value != after.value => added.push((after, true)),
+            _ => {}
+        }
+    }
+}
+
+fn duplicate_id(collection: &Collection, id: RawBsonRef<'_>) -> Error {
+    let mut pattern = RawDocumentBuf::new();
+    pattern.append(cstr!("_id"), 1);
+    let mut value = RawDocumentBuf::new();
+    match (collection.collation(), id) {
+        (Some(collation), RawBsonRef::String(text)) => {
+            value.append(cstr!("_id"), hexadecimal(collation.sort_key(text)));
+        }
+        _ => value.append(cstr!("_id"), id),
+    }
+    duplicate(collection, "_id_", collection.collation(), &pattern, &value)
+}
+
+/// The keys that begin with these bytes.
+pub(crate) fn starting_with(prefix: &[u8]) -> KeyRange {
+    let mut end = prefix.to_vec();
+    while end.last() == Some(&u8::MAX) {
+        end.pop();
+    }
+    let upper = match end.last_mut() {
+        Some(last) => {
+            *last += 1;
+            Bound::Excluded(end)
+        }
+        None => Bound::Unbounded,
+    };
+    KeyRange { lower: Bound::Included(prefix.to_vec()), upper }
+}
+
+/// The error for an entry whose key another document holds.
+pub(crate) fn duplicate_key(collection: &Collection, index: &Index, entry: &IndexKey) -> Error {
+    let mut value = RawDocumentBuf::new();
+    let parts = index.keys.parts_of(&entry.key, &entry.value);
+    for ((path, _), part) in index.spec.key.iter().flatten().zip(&parts) {
+        value.append(path, part.as_raw_bson_ref());
+    }
+    let collation = index.spec.collation.as_ref();
+    duplicate(collection, &index.spec.name, collation, &index.spec.key, &value)
+}
+
+fn duplicate(
+    collection: &Collection,
+    index: &str,
+    collation: Option<&Collation>,
+    pattern: &RawDocument,
+    value: &RawDocument,
+) -> Error {
+    let collation = collation.map(bsonval::collation::to_document);
+    let mut extra = bson::Document::new();
+    let parts = [("keyPattern", Some(pattern)), ("keyValue", Some(value))];
+    for (name, raw) in parts.into_iter().chain([("collation", collation.as_deref())]) {
+        if let Some(raw) = raw
+            && let Ok(document) = bson::Document::try_from(raw)
+        {
+            extra.insert(name, document);
+        }
+    }
+    Error::new(
+        Code::DUPLICATE_KEY,
+        format!(
+            "E11000 duplicate key error collection: {} index: {index}{} dup key: {}",
+            collection.namespace,
+            collation.map_or_else(String::new, |c| format!(" collation: {}", document_text(&c))),
+            document_text(value)
+        ),
+    )
+    .with_extra(extra)
+}
+
+/// Checks that every byte of a document is well-formed and that it nests at most
+/// [`MAX_DOCUMENT_DEPTH`] deep. What is stored was checked by this once.
+pub fn check_document(document: &RawDocument) -> Result<()> {
+    check_nested(document, 1)
+}
+
+fn check_nested(document: &RawDocument, depth: usize) -> Result<()> {
+    if depth > MAX_DOCUMENT_DEPTH {
+        return Err(Error::new(
+            Code::OVERFLOW,
+            format!(
+                "cannot insert document because it exceeds {MAX_DOCUMENT_DEPTH} levels of nesting"
+            ),
+        ));
+    }
+    for element in document {
+        match element?.1 {
+            RawBsonRef::Document(inner) => check_nested(inner, depth + 1)?,
+            RawBsonRef::Array(inner) => {
+                check_nested(RawDocument::from_bytes(inner.as_bytes())?, depth + 1)?;
+            }
+            RawBsonRef::JavaScriptCodeWithScope(code) => check_nested(code.scope, depth + 1)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}

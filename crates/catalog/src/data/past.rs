@@ -1,0 +1,73 @@
+//! What stood under a name in an older state: for whoever reads a fixed state, a transaction's or
+//! that of a cluster time, while others drop, rename and create.
+//!
+//! Always true: the collection that is found is one whose documents the state has. A name that had
+//! none then and has one now gives that one, so that reading it fails instead of finding nothing.
+
+use crate::catalog::Catalog;
+use crate::data::txn::Txn;
+use crate::failure::from_engine;
+use crate::metadata::collection::Collection;
+use crate::metadata::namespace::Namespace;
+use crate::metadata::records;
+use engine::{DictionaryId, Snapshot};
+use errors::{Code, Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Catalog {
+    /// The collection or view of this name in a state. May read the disk.
+    pub fn collection_in(
+        &self,
+        namespace: &Namespace,
+        state: &Snapshot,
+    ) -> Result<Option<Arc<Collection>>> {
+        let current = self.collection(namespace);
+        let is_there = |collection: &Arc<Collection>| {
+            !collection.is_view() && state.has_dictionary(collection.primary)
+        };
+        // What locks its reads sees the newest state.
+        if state.locks() || current.as_ref().is_some_and(is_there) {
+            return Ok(current);
+        }
+        let get = |key: &[u8]| state.get(DictionaryId::ROOT, key).map_err(from_engine);
+        let Some(record) = get(&records::namespace_key(namespace))? else { return Ok(current) };
+        let past = records::read_collection(&record)?;
+        if current.as_ref().is_some_and(|current| current.number == past.number) {
+            return Ok(current);
+        }
+        for index in &past.indexes {
+            let mask = get(&records::multikey_key(index.dictionary))?;
+            let mask = mask.map_or(0, |value| records::read_multikey(&value));
+            index.state.observed.store(mask, Ordering::Release);
+            index.state.persisted.store(mask, Ordering::Release);
+        }
+        Ok(Some(Arc::new(past)))
+    }
+}
+
+impl Txn {
+    /// The collection whose documents this transaction reads: as it made it, else as it was in the
+    /// state that it reads. May read the disk.
+    pub fn collection_to_read(&self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
+        match self.names.find(namespace) {
+            Some(own) => Ok(own.cloned()),
+            None if self.reads_a_fixed_state() => {
+                self.catalog.collection_in(namespace, &self.engine.snapshot())
+            }
+            None => Ok(self.catalog.collection(namespace)),
+        }
+    }
+
+    /// There is no collection to write to; where the state that is read has one, somebody dropped
+    /// it, which is a conflict.
+    pub(crate) fn absent_for_write(&self, namespace: &Namespace) -> Result<()> {
+        match self.collection_to_read(namespace)? {
+            Some(_) => Err(Error::new(
+                Code::WRITE_CONFLICT,
+                format!("{namespace} was dropped or renamed after this transaction began"),
+            )),
+            None => Ok(()),
+        }
+    }
+}

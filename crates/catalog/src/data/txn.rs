@@ -1,0 +1,534 @@
+//! A transaction over documents: the engine's, with metadata locks and counts beside it.
+//!
+//! Always true:
+//! 1. A collection written to is locked shared until the transaction ends, so its metadata and
+//!    indexes stay what they were at the first write.
+//! 2. Counts and multikey marks are written in the same commit as the documents they describe.
+
+use crate::catalog::Catalog;
+use crate::data::metadata_lock::{METADATA_SLICE, WriterGuard};
+use crate::data::names::{Names, Taken};
+use crate::failure::from_engine;
+use crate::metadata::collection::{Collection, Index};
+use crate::metadata::counts::{self, Stripe};
+use crate::metadata::namespace::Namespace;
+use crate::metadata::records;
+use engine::{
+    Cursor, DictionaryId, Direction, Durability, KeyRange, OnConflict, Snapshot, TxnOptions, Value,
+};
+use errors::{Code, Error, Result};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// What a transaction is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TxnKind {
+    /// One statement, repeated by the server where it conflicts; writes go over the newest state.
+    Statement,
+    /// A client's transaction over several statements, under snapshot isolation.
+    Transaction,
+}
+
+/// What a transaction that lives on a connection sees of others: TokuMX's three levels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Isolation {
+    /// The state at its start. A document that was changed since cannot be written.
+    Mvcc,
+    /// The newest state, under locks on all that it has read.
+    Serializable,
+    /// In each statement the newest committed state. It is asked for as `readUncommitted`: nobody
+    /// is shown what is not committed, which that level allows and does not demand.
+    ReadCommitted,
+}
+
+/// Whose transaction it is, and so how it meets others.
+#[derive(Clone, Copy)]
+enum Client {
+    /// Nobody's: the server repeats it.
+    Statement,
+    /// A session's. It waits so long for locks; what it waits for will mostly have been changed
+    /// when it comes, which is a conflict.
+    Session(Duration),
+    /// A connection's. It waits so long for locks, and then says so.
+    Connection(Isolation, Duration),
+}
+
+impl Client {
+    fn lock_timeout(self) -> Option<Duration> {
+        match self {
+            Self::Statement => None,
+            Self::Session(lock_timeout) | Self::Connection(_, lock_timeout) => Some(lock_timeout),
+        }
+    }
+}
+
+/// A read-write transaction. Dropping it aborts it.
+pub struct Txn {
+    pub(crate) engine: engine::Txn,
+    pub(crate) catalog: Arc<Catalog>,
+    client: Client,
+    /// What it makes of the names, published by its commit.
+    pub(crate) names: Names,
+    pub(crate) taken: Vec<Taken>,
+    touched: SmallVec<[Touched; 1]>,
+    multikey: Vec<(Arc<Index>, u32)>,
+    pub(crate) bypasses_validation: bool,
+}
+
+struct Touched {
+    /// As this transaction has it now…
+    collection: Arc<Collection>,
+    /// …and as it was at the first write.
+    base: Arc<Collection>,
+    /// `None` where nobody else writes there.
+    guard: Option<WriterGuard>,
+    /// This transaction has dropped it.
+    is_dropped: bool,
+    documents: i64,
+    bytes: i64,
+}
+
+/// A place to roll back to.
+pub struct Savepoint {
+    engine: engine::Savepoint,
+    names: Names,
+    counts: SmallVec<[(i64, i64); 1]>,
+}
+
+impl Catalog {
+    /// Starts a transaction whose snapshot is now.
+    pub fn begin(self: &Arc<Self>, kind: TxnKind) -> Txn {
+        let on_conflict = match kind {
+            TxnKind::Statement => OnConflict::Latest,
+            TxnKind::Transaction => OnConflict::Fail,
+        };
+        let options = TxnOptions { on_conflict, lock_timeout: None };
+        Txn::over(self, self.engine().begin(options), Client::Statement)
+    }
+
+    /// Starts a session's transaction over several statements, on the state of `snapshot` or of
+    /// now. It waits `lock_timeout` for locks: what it waits for will mostly have been changed when
+    /// it comes, which is a conflict.
+    pub fn begin_clients(
+        self: &Arc<Self>,
+        snapshot: Option<&Snapshot>,
+        lock_timeout: Duration,
+    ) -> Txn {
+        let options =
+            TxnOptions { on_conflict: OnConflict::Fail, lock_timeout: Some(lock_timeout) };
+        let engine = match snapshot {
+            Some(snapshot) => self.engine().begin_at(options, snapshot),
+            None => self.engine().begin(options),
+        };
+        Txn::over(self, engine, Client::Session(lock_timeout))
+    }
+
+    /// Starts a connection's transaction over several statements. It waits `lock_timeout` for
+    /// locks.
+    pub fn begin_bound(
+        self: &Arc<Self>,
+        isolation: Isolation,
+        lock_timeout: Duration,
+    ) -> Result<Txn> {
+        let with = |on_conflict| TxnOptions { on_conflict, lock_timeout: Some(lock_timeout) };
+        let engine = match isolation {
+            Isolation::Mvcc => self.engine().begin(with(OnConflict::Fail)),
+            Isolation::ReadCommitted => self.engine().begin(with(OnConflict::Latest)),
+            Isolation::Serializable => {
+                self.engine().begin_serializable(Some(lock_timeout)).map_err(from_engine)?
+            }
+        };
+        Ok(Txn::over(self, engine, Client::Connection(isolation, lock_timeout)))
+    }
+}
+
+impl Txn {
+    fn over(catalog: &Arc<Catalog>, engine: engine::Txn, client: Client) -> Self {
+        Self {
+            engine,
+            catalog: Arc::clone(catalog),
+            client,
+            names: Names::default(),
+            taken: Vec::new(),
+            touched: SmallVec::new(),
+            multikey: Vec::new(),
+            bypasses_validation: false,
+        }
+    }
+
+    /// Whether this is a client's transaction over several statements.
+    pub(crate) fn is_clients(&self) -> bool {
+        !matches!(self.client, Client::Statement)
+    }
+
+    /// Whether it lives on a connection: TokuMX's kind.
+    pub(crate) fn is_connections(&self) -> bool {
+        matches!(self.client, Client::Connection(..))
+    }
+
+    /// Whether its statements see what was committed before them, not only before its begin.
+    pub(crate) fn sees_each_state(&self) -> bool {
+        matches!(self.client, Client::Connection(isolation, _) if isolation != Isolation::Mvcc)
+    }
+
+    /// Whether all of its statements read the state of its begin.
+    pub(crate) fn reads_a_fixed_state(&self) -> bool {
+        matches!(self.client, Client::Session(_) | Client::Connection(Isolation::Mvcc, _))
+    }
+
+    /// How long it waits for locks.
+    pub(crate) fn lock_timeout(&self) -> Duration {
+        let of_engine = || self.catalog.engine().options().lock_timeout;
+        self.client.lock_timeout().unwrap_or_else(of_engine)
+    }
+
+    /// A change of metadata is short where no transaction makes it: nobody's statement, which the
+    /// server repeats, waits for its end also where no lock is waited for.
+    fn least_lock_timeout(&self) -> Duration {
+        if self.is_clients() { Duration::ZERO } else { METADATA_SLICE }
+    }
+
+    /// What a failed engine call means here. A session's transaction that found a lock taken has
+    /// met a conflict.
+    pub(crate) fn failed(&self, error: engine::Error) -> Error {
+        use engine::Error as E;
+        match (self.client, error) {
+            (Client::Session(_), E::LockTimeout { .. } | E::Deadlock) => {
+                from_engine(E::WriteConflict)
+            }
+            (_, other) => from_engine(other),
+        }
+    }
+
+    /// A statement of a connection's transaction begins: below `mvcc` it sees the newest state.
+    /// From now on locks are waited for `lock_timeout`.
+    pub fn begin_statement(&mut self, lock_timeout: Duration) {
+        let Client::Connection(isolation, _) = self.client else { return };
+        self.client = Client::Connection(isolation, lock_timeout);
+        self.engine.set_lock_timeout(lock_timeout);
+        if isolation != Isolation::Mvcc {
+            self.engine.refresh_snapshot();
+        }
+    }
+
+    /// The state it reads, without its own writes.
+    pub fn snapshot(&self) -> Snapshot {
+        self.engine.snapshot()
+    }
+
+    /// What it reads, with its own writes as of now; may outlive it.
+    pub fn view(&self) -> Snapshot {
+        self.engine.view()
+    }
+
+    /// Whether a commit has anything to do.
+    pub fn has_writes(&self) -> bool {
+        !self.touched.is_empty() || !self.names.is_empty()
+    }
+
+    /// Names this transaction in lock tables.
+    pub fn id(&self) -> u64 {
+        self.engine.id()
+    }
+
+    /// The catalog it works in.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// Whether the writes from now on go past the collections' validators.
+    pub fn bypass_validation(&mut self, bypass: bool) {
+        self.bypasses_validation = bypass;
+    }
+
+    /// The collection, locked against metadata changes until this transaction ends; `None` where
+    /// it does not exist. May wait for a change of its metadata to end.
+    pub fn open_for_write(&mut self, namespace: &Namespace) -> Result<Option<Arc<Collection>>> {
+        let is_it =
+            |touched: &&Touched| !touched.is_dropped && touched.collection.namespace == *namespace;
+        if let Some(touched) = self.touched.iter().find(is_it) {
+            return Ok(Some(Arc::clone(&touched.collection)));
+        }
+        loop {
+            let Some(found) = self.collection(namespace) else {
+                self.absent_for_write(namespace)?;
+                return Ok(None);
+            };
+            if found.is_view() {
+                return Err(Error::new(
+                    Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
+                    format!("Namespace {namespace} is a view, not a collection"),
+                ));
+            }
+            let is_taken = self.taken.iter().any(|taken| taken.number == found.number);
+            let guard = if is_taken { None } else { Some(self.enter(&found)?) };
+            let Some(collection) = self.collection(namespace) else { return Ok(None) };
+            if collection.order.is_some() && self.is_clients() {
+                return Err(Error::new(
+                    Code::OPERATION_NOT_SUPPORTED_IN_TRANSACTION,
+                    format!(
+                        "Collection '{namespace}' is a capped collection. Writes in transactions \
+                         are not allowed on capped collections."
+                    ),
+                ));
+            }
+            if collection.number == found.number {
+                self.touched.push(Touched {
+                    collection: Arc::clone(&collection),
+                    base: Arc::clone(&collection),
+                    guard,
+                    is_dropped: false,
+                    documents: 0,
+                    bytes: 0,
+                });
+                return Ok(Some(collection));
+            }
+        }
+    }
+
+    fn enter(&self, collection: &Collection) -> Result<WriterGuard> {
+        if let Some(guard) = WriterGuard::try_enter(collection, self.is_clients()) {
+            return Ok(guard);
+        }
+        let lock_timeout = self.lock_timeout().max(self.least_lock_timeout());
+        let clock = &*self.catalog.os().clock;
+        self.catalog
+            .waiting(|| WriterGuard::enter(clock, collection, lock_timeout, self.is_clients()))
+    }
+
+    /// Reads a value: this transaction's own write, else its snapshot's.
+    pub fn get(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
+        self.engine.get(dictionary, key).map_err(|error| self.failed(error))
+    }
+
+    /// Locks a document by its id key, then reads its newest version.
+    pub fn get_for_update(
+        &mut self,
+        collection: &Collection,
+        id_key: &[u8],
+    ) -> Result<Option<Value>> {
+        let found = self.engine.get_for_update(collection.primary, id_key);
+        found.map_err(|error| self.failed(error))
+    }
+
+    /// As [`Txn::get`], of what is about to be changed.
+    pub fn get_to_change(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
+        self.engine.get_to_change(dictionary, key).map_err(|error| self.failed(error))
+    }
+
+    /// Whether its reads lock.
+    pub(crate) fn locks_reads(&self) -> bool {
+        matches!(self.client, Client::Connection(Isolation::Serializable, _))
+    }
+
+    /// As [`Txn::cursor`], over what is about to be changed.
+    pub fn cursor_to_change(
+        &self,
+        dictionary: DictionaryId,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Result<Cursor> {
+        let cursor = self.engine.cursor_to_change(dictionary, range, direction);
+        cursor.map_err(|error| self.failed(error))
+    }
+
+    /// A cursor over the snapshot and this transaction's writes as of now.
+    pub fn cursor(
+        &self,
+        dictionary: DictionaryId,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Result<Cursor> {
+        self.engine.cursor(dictionary, range, direction).map_err(|error| self.failed(error))
+    }
+
+    /// The commit timestamp whose state this transaction reads.
+    pub fn snapshot_timestamp(&self) -> engine::Timestamp {
+        self.engine.snapshot_timestamp()
+    }
+
+    /// How many documents of `collection` this transaction has added so far.
+    pub(crate) fn documents_added(&self, collection: &Collection) -> i64 {
+        self.touched
+            .iter()
+            .find(|touched| touched.collection.number == collection.number)
+            .map_or(0, |touched| touched.documents)
+    }
+
+    /// Marks a place to roll back to.
+    pub fn savepoint(&self) -> Savepoint {
+        Savepoint {
+            engine: self.engine.savepoint(),
+            names: self.names.clone(),
+            counts: self.touched.iter().map(|t| (t.documents, t.bytes)).collect(),
+        }
+    }
+
+    /// Undoes the writes since `savepoint`; locks and multikey marks stay.
+    pub fn rollback_to(&mut self, savepoint: Savepoint) {
+        self.engine.rollback_to(savepoint.engine);
+        if !self.names.is_untouched() {
+            let gone = std::mem::replace(&mut self.names, savepoint.names);
+            let names = &self.names;
+            self.touched.retain(|touched| {
+                let number = touched.base.number;
+                names.has_made(number) || !gone.has_made(number)
+            });
+            for touched in &mut self.touched {
+                let number = touched.base.number;
+                let version = names.version_of(number).unwrap_or(&touched.base);
+                touched.collection = Arc::clone(version);
+                touched.is_dropped = names.has_dropped(number);
+            }
+        }
+        let zero = std::iter::repeat((0, 0));
+        for (touched, before) in
+            self.touched.iter_mut().zip(savepoint.counts.into_iter().chain(zero))
+        {
+            (touched.documents, touched.bytes) = before;
+        }
+    }
+
+    /// Makes the writes visible. Whoever acknowledges them as durable waits for the disk once, for
+    /// all of a command's: [`Catalog::sync`].
+    ///
+    /// # Errors
+    /// Nothing of it is visible.
+    pub fn commit(mut self) -> Result<engine::Timestamp> {
+        self.write_multikey_marks()?;
+        let mut stripes: SmallVec<[(usize, Stripe); 1]> = SmallVec::new();
+        let mut written = Ok(());
+        for (at, touched) in self.touched.iter().enumerate() {
+            if touched.is_dropped || (touched.documents, touched.bytes) == (0, 0) {
+                continue;
+            }
+            let stripe = touched.collection.shared.counts.borrow();
+            stripes.push((at, stripe));
+            // Whoever borrowed the stripe is its only writer.
+            written = self.engine.write_covered(
+                counts::DICTIONARY,
+                &Stripe::key(touched.collection.number, stripe.number),
+                Some(&Stripe::value(
+                    stripe.documents + touched.documents,
+                    stripe.bytes + touched.bytes,
+                )),
+            );
+            if written.is_err() {
+                break;
+            }
+        }
+        let lent = || stripes.iter().map(|(at, stripe)| (&self.touched[*at], *stripe));
+        let mut published = false;
+        let committed = match written {
+            Ok(()) => self.engine.commit_with(Durability::Buffered, |timestamp| {
+                published = true;
+                self.catalog.publish_names(&self.names, timestamp);
+                for (touched, stripe) in lent() {
+                    let counts = &touched.collection.shared.counts;
+                    counts.publish(stripe, touched.documents, touched.bytes);
+                }
+                for (index, mask) in &self.multikey {
+                    if self.names.has_dropped_index(index.dictionary) {
+                        continue;
+                    }
+                    index.state.persisted.fetch_or(*mask, Ordering::AcqRel);
+                }
+            }),
+            Err(error) => Err(error),
+        };
+        if published {
+            for touched in self.touched.iter().filter(|touched| touched.collection.order.is_some())
+            {
+                touched.collection.shared.arrivals.tell();
+            }
+        } else {
+            for (touched, stripe) in lent() {
+                touched.collection.shared.counts.give_back(stripe);
+            }
+        }
+        Ok(committed.map_err(from_engine)?.visible())
+    }
+
+    /// Forgets the writes and opens the locks.
+    pub fn abort(self) {
+        self.engine.abort();
+    }
+
+    /// Puts a newer version of a collection of its own in the place of the one it has written to.
+    pub(crate) fn replace_touched(&mut self, collection: &Arc<Collection>) {
+        if let Some(touched) = self.find_touched(collection.number) {
+            touched.collection = Arc::clone(collection);
+        }
+    }
+
+    /// A collection that this transaction has dropped, if it has written there.
+    pub(crate) fn forget_touched(&mut self, number: u64) {
+        if let Some(touched) = self.find_touched(number) {
+            touched.is_dropped = true;
+        }
+    }
+
+    /// Gives its share of a collection's metadata back; says whether it had one.
+    pub(crate) fn release(&mut self, number: u64) -> bool {
+        self.find_touched(number).is_some_and(|touched| touched.guard.take().is_some())
+    }
+
+    /// Takes the share again that [`Txn::release`] gave back; false where somebody else was
+    /// quicker.
+    pub(crate) fn reacquire(&mut self, number: u64) -> bool {
+        // Whoever is before it is done soon, or changes the collection.
+        let lock_timeout = self.lock_timeout().max(METADATA_SLICE * 10);
+        let catalog = Arc::clone(&self.catalog);
+        let Some(touched) = self.find_touched(number) else { return false };
+        let clock = &*catalog.os().clock;
+        touched.guard = WriterGuard::enter(clock, &touched.base, lock_timeout, true).ok();
+        let current = catalog.collection(&touched.base.namespace);
+        touched.guard.is_some()
+            && current.is_some_and(|current| Arc::ptr_eq(&current, &touched.base))
+    }
+
+    fn find_touched(&mut self, number: u64) -> Option<&mut Touched> {
+        self.touched.iter_mut().find(|touched| touched.base.number == number)
+    }
+
+    /// Adds to the counts of a collection that [`Txn::open_for_write`] returned.
+    pub(crate) fn count(&mut self, collection: &Collection, documents: i64, bytes: i64) {
+        if let Some(touched) =
+            self.touched.iter_mut().find(|touched| touched.collection.number == collection.number)
+        {
+            touched.documents += documents;
+            touched.bytes += bytes;
+        }
+    }
+
+    /// Notes that a document has arrays in the parts of `mask`.
+    pub(crate) fn note_multikey(&mut self, index: &Arc<Index>, mask: u32) {
+        if mask == 0 || mask & !index.state.persisted.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        index.state.observed.fetch_or(mask, Ordering::AcqRel);
+        match self.multikey.iter_mut().find(|(known, _)| known.dictionary == index.dictionary) {
+            Some((_, known)) => *known |= mask,
+            None => self.multikey.push((Arc::clone(index), mask)),
+        }
+    }
+
+    fn write_multikey_marks(&mut self) -> Result<()> {
+        for (index, mask) in &self.multikey {
+            if self.names.has_dropped_index(index.dictionary) {
+                continue;
+            }
+            let key = records::multikey_key(index.dictionary);
+            let before = self
+                .engine
+                .get_for_update(DictionaryId::ROOT, &key)
+                .map_err(from_engine)?
+                .map_or(0, |value| records::read_multikey(&value));
+            let mask = before | mask;
+            self.engine.put(DictionaryId::ROOT, &key, &mask.to_le_bytes()).map_err(from_engine)?;
+        }
+        Ok(())
+    }
+}

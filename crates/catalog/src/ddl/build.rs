@@ -1,0 +1,451 @@
+//! Building and dropping indexes, and changing their options.
+//!
+//! From → to: an index is filled while reads and writes go on (`online.rs`); then the collection's
+//! record is written in one transaction, under the exclusive metadata lock. One build of a
+//! collection runs at a time, others wait. An index that becomes unique is built again
+//! (`unique.rs`).
+
+mod online;
+mod unique;
+
+use crate::catalog::Catalog;
+use crate::data::metadata_lock::{Check, MetadataGuard, lock_name};
+use crate::ddl::collections::write_record;
+use crate::failure::from_engine;
+use crate::metadata::collection::{Collection, Index, clone_index, with_indexes};
+use crate::metadata::namespace::Namespace;
+use crate::metadata::options::TimeSeries;
+use crate::metadata::records::{self, drop_index_records};
+use bson::raw::RawDocument;
+use bsonval::show::document as document_text;
+use engine::{DictionaryId, Durability, Engine, Timestamp, TxnOptions};
+use errors::{Code, Error, Result};
+use indexkeys::{IndexChange, IndexSpec, same_pattern};
+use online::Build;
+use parking_lot::{ArcMutexGuard, RawMutex};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The most indexes a collection may have, `_id` included.
+pub(crate) const MAX_INDEXES: usize = 64;
+/// How often who waits for another build looks whether to go on waiting.
+const TURN: Duration = Duration::from_millis(100);
+
+type BuildTurn = ArcMutexGuard<RawMutex, ()>;
+
+/// What `createIndexes` did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CreatedIndexes {
+    /// Indexes before, `_id` included.
+    pub before: usize,
+    /// Indexes after.
+    pub after: usize,
+    /// The collection did not exist.
+    pub created_collection: bool,
+}
+
+/// Which indexes `dropIndexes` means.
+#[derive(Clone, Copy, Debug)]
+pub enum IndexSelector<'a> {
+    /// `"*"`: all but `_id`.
+    All,
+    /// By name.
+    Name(&'a str),
+    /// By key pattern.
+    Key(&'a RawDocument),
+}
+
+impl Catalog {
+    /// Builds indexes, creating the collection where it does not exist. Existing ones are left
+    /// alone. `check` is asked now and then whether to go on. Waits for the collection's writers
+    /// at its begin and at its end; in between reads and writes go on.
+    pub fn create_indexes(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        specs: &[IndexSpec],
+        check: Check<'_>,
+    ) -> Result<CreatedIndexes> {
+        let created_collection = self.collection(namespace).is_none();
+        let (collection, guard, _ddl_guard) = self.lock_for_build(namespace, check)?;
+        let before = collection.shown_index_count();
+        let wanted = missing_indexes(&collection, specs)?;
+        if wanted.is_empty() {
+            return Ok(CreatedIndexes { before, after: before, created_collection });
+        }
+        let after = before + wanted.len();
+        if after > MAX_INDEXES {
+            return Err(too_many_indexes(namespace, &wanted[0]));
+        }
+        self.build_online(&collection, guard, wanted, check, |build, visible| {
+            self.make_visible(&collection, build, visible)
+        })?;
+        Ok(CreatedIndexes { before, after, created_collection })
+    }
+
+    /// Builds indexes while the collection's writers go on, and has `show` commit them with no
+    /// writer left; it says whether they became visible.
+    fn build_online(
+        self: &Arc<Self>,
+        collection: &Arc<Collection>,
+        guard: MetadataGuard,
+        wanted: Vec<IndexSpec>,
+        check: Check<'_>,
+        show: impl FnOnce(&Build, &mut bool) -> Result<()>,
+    ) -> Result<()> {
+        let mut build = Build::begin(self, collection, wanted)?;
+        drop(guard);
+        let mut built = build.run(check);
+        // Also a build that failed has to have the writers out, before it stops asking for changes.
+        let guard = loop {
+            match self.lock_metadata(collection, &|| Ok(())) {
+                Ok(guard) => break guard,
+                Err(_) => built = built.and_then(|()| check()),
+            }
+        };
+        let built = built.and_then(|()| build.catch_up(check).map(drop));
+        let mut visible = false;
+        let built = built.and_then(|()| show(&build, &mut visible));
+        // What is visible stays, also where the disk then failed the commit.
+        if visible {
+            build.end();
+        } else {
+            build.abandon()?;
+        }
+        drop(guard);
+        built
+    }
+
+    /// The collection, created where it does not exist, locked against changes, and the right to
+    /// build.
+    pub(crate) fn lock_for_build(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        check: Check<'_>,
+    ) -> Result<(Arc<Collection>, MetadataGuard, BuildTurn)> {
+        loop {
+            let found = self.ensure_collection(namespace)?;
+            if found.is_view() {
+                return Err(Error::new(
+                    Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
+                    format!("Cannot create indexes on a view: {namespace}"),
+                ));
+            }
+            let build_guard = loop {
+                if let Some(build_guard) = found.shared.building.try_lock_arc_for(TURN) {
+                    break build_guard;
+                }
+                check()?;
+            };
+            let guard = self.lock_metadata(&found, check)?;
+            match self.collection(namespace) {
+                Some(current) if current.number == found.number => {
+                    return Ok((current, guard, build_guard));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Commits the built indexes to the collection as it stands now.
+    fn make_visible(
+        &self,
+        collection: &Collection,
+        build: &Build,
+        visible: &mut bool,
+    ) -> Result<()> {
+        // What changed meanwhile (options, other indexes) stays changed.
+        let current = self.collection(&collection.namespace);
+        let Some(current) = current.filter(|current| current.number == collection.number) else {
+            return Err(Error::new(
+                Code::INDEX_BUILD_ABORTED,
+                format!(
+                    "Index build aborted: collection {} was dropped or renamed",
+                    collection.namespace
+                ),
+            ));
+        };
+        // A transaction may have made indexes meanwhile: both may be too much.
+        let specs: Vec<IndexSpec> = build.indexes.iter().map(|index| index.spec.clone()).collect();
+        let still_missing = missing_indexes(&current, &specs)?;
+        if let Some(first) = specs.first()
+            && current.indexes.len() + 1 + specs.len() > MAX_INDEXES
+        {
+            return Err(too_many_indexes(&current.namespace, first));
+        }
+        if still_missing.len() < specs.len() {
+            return Err(Error::new(
+                Code::INDEX_BUILD_ABORTED,
+                format!(
+                    "Index build aborted: somebody else made the same index of {} meanwhile",
+                    current.namespace
+                ),
+            ));
+        }
+        let with_built = |created| {
+            let mut indexes = current.indexes.clone();
+            indexes.extend(build.indexes.iter().map(|index| Arc::new(clone_index(index, created))));
+            with_indexes(&current, indexes)
+        };
+        let (mut txn, ()) = self.begin_change(&|| Ok(()), |txn| {
+            write_record(txn, &with_built(Timestamp(0))).map_err(from_engine)?;
+            build.finish(txn)
+        })?;
+        let ddl_guard = self.ddl_lock.take(&mut txn);
+        let committed = txn.commit_with(Durability::Buffered, |created| {
+            *visible = true;
+            self.publish(&Arc::new(with_built(created)));
+        });
+        drop(ddl_guard);
+        committed.map_err(from_engine)?.visible();
+        Ok(())
+    }
+
+    /// Drops indexes; says how many there were, `_id` included. Waits for the writers.
+    pub fn drop_indexes(
+        &self,
+        namespace: &Namespace,
+        selectors: &[IndexSelector<'_>],
+        check: Check<'_>,
+    ) -> Result<usize> {
+        self.change_indexes(namespace, check, |collection, txn| {
+            let mut kept = collection.indexes.clone();
+            for selector in selectors {
+                for name in selected(collection, *selector)? {
+                    let Some(at) = kept.iter().position(|index| index.spec.name == name) else {
+                        continue;
+                    };
+                    drop_index_records(txn, kept.remove(at).dictionary).map_err(from_engine)?;
+                }
+            }
+            Ok((collection.shown_index_count(), kept))
+        })
+    }
+
+    /// Changes options of one index; gives back the options it had.
+    pub fn change_index(
+        &self,
+        namespace: &Namespace,
+        selector: IndexSelector<'_>,
+        change: IndexChange,
+        check: Check<'_>,
+    ) -> Result<IndexChange> {
+        self.change_indexes(namespace, check, |collection, _| {
+            let names = selected(collection, selector).map_err(|error| match error.code() {
+                Code::INVALID_OPTIONS if change.hidden.is_some() => {
+                    Error::bad_value("can't hide _id index")
+                }
+                Code::INVALID_OPTIONS => {
+                    Error::new(Code::INVALID_OPTIONS, "the _id field does not support TTL indexes")
+                }
+                Code::INDEX_NOT_FOUND => cannot_find(namespace, selector),
+                _ => error,
+            })?;
+            let mut indexes = collection.indexes.clone();
+            let mut before = IndexChange::default();
+            for index in indexes.iter_mut().filter(|index| names.contains(&index.spec.name)) {
+                let requested = change;
+                let mut change = change;
+                if index.spec.unique {
+                    change.prepare_unique = None;
+                }
+                before = IndexChange {
+                    hidden: Some(index.spec.hidden),
+                    expire_after_seconds: index.spec.expire_after_seconds,
+                    // A unique index has no need of it.
+                    prepare_unique: if index.spec.unique {
+                        requested.prepare_unique
+                    } else {
+                        Some(index.spec.prepare_unique)
+                    },
+                    unique: false,
+                };
+                let mut changed = clone_index(index, index.created);
+                changed.spec = index.spec.with_change(change)?;
+                *index = Arc::new(changed);
+            }
+            Ok((before, indexes))
+        })
+    }
+
+    fn change_indexes<T>(
+        &self,
+        namespace: &Namespace,
+        check: Check<'_>,
+        change: impl Fn(&Collection, &mut engine::Txn) -> Result<(T, Vec<Arc<Index>>)>,
+    ) -> Result<T> {
+        let (collection, guard) = self.lock_current(namespace, check)?;
+        if collection.is_view() {
+            return Err(Error::new(
+                Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
+                format!("Namespace {namespace} is a view, not a collection"),
+            ));
+        }
+        let (mut txn, (result, indexes)) = self.begin_change(check, |txn| {
+            lock_name(txn, namespace)?;
+            change(&collection, txn)
+        })?;
+        let ddl_guard = self.ddl_lock.take(&mut txn);
+        self.commit_changed(txn, with_indexes(&collection, indexes))?;
+        drop(ddl_guard);
+        drop(guard);
+        Ok(result)
+    }
+}
+
+/// What `collMod` says of an index that is not there.
+fn cannot_find(namespace: &Namespace, selector: IndexSelector<'_>) -> Error {
+    let index = match selector {
+        IndexSelector::All => "*".to_owned(),
+        IndexSelector::Name(name) => name.to_owned(),
+        IndexSelector::Key(key) => document_text(key),
+    };
+    Error::new(Code::INDEX_NOT_FOUND, format!("cannot find index {index} for ns {namespace}"))
+}
+
+/// The specifications that do not exist yet; conflicts with existing ones are errors.
+pub(crate) fn missing_indexes(
+    collection: &Collection,
+    specs: &[IndexSpec],
+) -> Result<Vec<IndexSpec>> {
+    let mut wanted: Vec<IndexSpec> = Vec::new();
+    for spec in specs {
+        let spec = spec.in_collection(collection.collation())?;
+        if spec.is_id() {
+            continue;
+        }
+        if collection.options.time_series.is_some() {
+            TimeSeries::check_index(&spec)?;
+        }
+        if collection.order.is_some() && spec.expire_after_seconds.is_some() {
+            return Err(Error::new(
+                Code::CANNOT_CREATE_INDEX,
+                "Cannot create TTL index on a capped collection",
+            ));
+        }
+        let existing = collection.indexes.iter().map(|index| &index.spec);
+        let existing = existing.filter(|known| spec.is_internal() || !known.is_internal());
+        let known: Vec<&IndexSpec> = existing.chain(wanted.iter()).collect();
+        let mut exists = false;
+        for known in &known {
+            exists |= conflict(known, &spec)?;
+        }
+        let other = known.iter().find(|known| known.is_text());
+        if let (Some(other), true, false) = (other, spec.is_text(), exists) {
+            return Err(Error::new(
+                Code::CANNOT_CREATE_INDEX,
+                format!(
+                    "only one text index per collection allowed, found existing text index \"{}\"",
+                    other.name
+                ),
+            ));
+        }
+        if !exists {
+            wanted.push(spec);
+        }
+    }
+    Ok(wanted)
+}
+
+pub(crate) fn too_many_indexes(namespace: &Namespace, first: &IndexSpec) -> Error {
+    Error::new(
+        Code::CANNOT_CREATE_INDEX,
+        format!(
+            "add index fails, too many indexes for {namespace} key:{}",
+            document_text(&first.key)
+        ),
+    )
+}
+
+/// Whether `known` already is what `spec` asks for; an error where both cannot be.
+fn conflict(known: &IndexSpec, spec: &IndexSpec) -> Result<bool> {
+    let both = || {
+        format!(
+            "Requested index: {}, existing index: {}",
+            document_text(&spec.shown),
+            document_text(&known.shown)
+        )
+    };
+    match (known.name == spec.name, known.same_signature(spec)) {
+        (false, false) => Ok(false),
+        (true, false) => Err(Error::new(
+            Code::INDEX_KEY_SPECS_CONFLICT,
+            format!(
+                "An existing index has the same name as the requested index. When index names are \
+                 not specified, they are auto generated and can cause conflicts. Please refer to \
+                 our documentation. {}",
+                both()
+            ),
+        )),
+        (true, true) if known.same_options(spec) => Ok(true),
+        (true, true) => Err(Error::new(
+            Code::INDEX_OPTIONS_CONFLICT,
+            format!(
+                "An equivalent index already exists with the same name but different options. {}",
+                both()
+            ),
+        )),
+        (false, true) if known.same_options(spec) => Err(Error::new(
+            Code::INDEX_OPTIONS_CONFLICT,
+            format!("Index already exists with a different name: {}", known.name),
+        )),
+        (false, true) => Err(Error::new(
+            Code::INDEX_OPTIONS_CONFLICT,
+            format!(
+                "An equivalent index already exists with a different name and options. {}",
+                both()
+            ),
+        )),
+    }
+}
+
+pub(crate) fn selected(
+    collection: &Collection,
+    selector: IndexSelector<'_>,
+) -> Result<Vec<String>> {
+    let no_id = || match &collection.options.clustered {
+        None => Error::new(Code::INVALID_OPTIONS, "cannot drop _id index"),
+        Some(_) => Error::location(5979800, "Cannot drop the clustered index."),
+    };
+    let names = |indexes: &[Arc<Index>]| indexes.iter().map(|i| i.spec.name.clone()).collect();
+    let shown: Vec<Arc<Index>> = collection.shown_indexes().cloned().collect();
+    match selector {
+        IndexSelector::All => Ok(names(&shown)),
+        IndexSelector::Name(name) if name == collection.options.id_index_name() => Err(no_id()),
+        IndexSelector::Name(name) => match shown.iter().find(|index| index.spec.name == name) {
+            Some(index) => Ok(names(std::slice::from_ref(index))),
+            None => Err(Error::new(
+                Code::INDEX_NOT_FOUND,
+                format!("index not found with name [{name}]"),
+            )),
+        },
+        IndexSelector::Key(key) => {
+            let found: Vec<Arc<Index>> =
+                shown.into_iter().filter(|index| same_pattern(&index.spec.key, key)).collect();
+            match &found[..] {
+                [] if is_id_pattern(key) => Err(no_id()),
+                [] => Err(Error::new(
+                    Code::INDEX_NOT_FOUND,
+                    format!("can't find index with key: {}", document_text(key)),
+                )),
+                [_] => Ok(names(&found)),
+                _ => Err(Error::new(
+                    Code::AMBIGUOUS_INDEX_KEY_PATTERN,
+                    format!(
+                        "{} indexes found for key: {}, identify by name instead.",
+                        found.len(),
+                        document_text(key)
+                    ),
+                )),
+            }
+        }
+    }
+}
+
+pub(crate) fn is_id_pattern(key: &RawDocument) -> bool {
+    let mut fields = key.iter().flatten();
+    matches!((fields.next(), fields.next()), (Some((name, value)), None)
+        if name.as_str() == "_id" && value.as_str().is_none())
+}
+
+#[cfg(test)]
+mod tests;

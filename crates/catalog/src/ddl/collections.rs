@@ -1,0 +1,482 @@
+//! Changes to the set of collections: create, drop, rename.
+//!
+//! From → to: the collection's exclusive metadata lock is taken, then what the change locks in the
+//! engine, then the DDL lock ([`crate::metadata::ddl_lock`]); the change is committed to the engine, the map
+//! in memory follows as soon as it is visible (also where the disk then fails the commit), the
+//! locks open. A crash in between leaves the engine's state, which the next start reads.
+
+use crate::catalog::Catalog;
+use crate::data::metadata_lock::{Check, MetadataGuard, lock_name};
+use crate::ddl::sweep::TEMPORARY_PREFIX;
+use crate::failure::from_engine;
+use crate::metadata::collection::{Collection, Shared};
+use crate::metadata::counts::{self, Stripe};
+use crate::metadata::ddl_lock::DdlGuard;
+use crate::metadata::namespace::Namespace;
+use crate::metadata::options::CollectionOptions;
+use crate::metadata::records::{self, drop_index_records};
+use bson::Uuid;
+use bson::raw::{RawArray, RawBsonRef, RawDocument};
+use engine::{DictionaryId, DictionaryOptions, Durability};
+use errors::{Code, Error, Result};
+use std::sync::Arc;
+
+impl Catalog {
+    /// Creates a collection or view. Fails with `NamespaceExists` where the name is taken.
+    pub fn create_collection(
+        &self,
+        namespace: &Namespace,
+        options: &CollectionOptions,
+        check: Check<'_>,
+    ) -> Result<Arc<Collection>> {
+        self.create_collection_as(namespace, options, None, check)
+    }
+
+    /// As [`Catalog::create_collection`], under the UUID that the collection has elsewhere. Fails
+    /// with `NamespaceExists` where another has it here.
+    pub fn create_collection_as(
+        &self,
+        namespace: &Namespace,
+        options: &CollectionOptions,
+        uuid: Option<Uuid>,
+        check: Check<'_>,
+    ) -> Result<Arc<Collection>> {
+        namespace.check_writable()?;
+        if let Some(existing) = self.collection(namespace) {
+            return Err(exists(namespace, &existing));
+        }
+        let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
+        let mut ddl_guard = self.ddl_lock.take(&mut txn);
+        if let Some(existing) = self.collection(namespace) {
+            return Err(exists(namespace, &existing));
+        }
+        if let Some(other) = uuid.and_then(|uuid| self.collection_of(uuid)) {
+            return Err(Error::new(
+                Code::NAMESPACE_EXISTS,
+                format!("the UUID for {namespace} belongs to {}", other.namespace),
+            ));
+        }
+        self.create_locked(&mut ddl_guard, txn, namespace, options, uuid)
+    }
+
+    /// The collection with this UUID. Looks at all of them.
+    pub fn collection_of(&self, uuid: Uuid) -> Option<Arc<Collection>> {
+        self.namespaces.read().values().find(|collection| collection.uuid == uuid).cloned()
+    }
+
+    /// The collection, created with default options where it does not exist.
+    pub fn ensure_collection(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
+        if let Some(existing) = self.collection(namespace) {
+            return Ok(existing);
+        }
+        namespace.check_writable()?;
+        self.ensure_system_collection(namespace)
+    }
+
+    /// As [`Catalog::ensure_collection`], also for names that no client may write to. For what the
+    /// server keeps in documents of its own.
+    pub fn ensure_system_collection(&self, namespace: &Namespace) -> Result<Arc<Collection>> {
+        if let Some(existing) = self.collection(namespace) {
+            return Ok(existing);
+        }
+        let (mut txn, ()) = self.begin_change(&|| Ok(()), |txn| lock_name(txn, namespace))?;
+        let mut ddl_guard = self.ddl_lock.take(&mut txn);
+        if let Some(existing) = self.collection(namespace) {
+            return Ok(existing);
+        }
+        self.create_locked(&mut ddl_guard, txn, namespace, &CollectionOptions::default(), None)
+    }
+
+    fn create_locked(
+        &self,
+        ddl_guard: &mut DdlGuard<'_>,
+        mut txn: engine::Txn,
+        namespace: &Namespace,
+        options: &CollectionOptions,
+        uuid: Option<Uuid>,
+    ) -> Result<Arc<Collection>> {
+        self.check_case(namespace.database())?;
+        options.validation.check_place(namespace)?;
+        if options.view.is_some() {
+            self.check_view(namespace, options)?;
+        }
+        let storage = self.shape_of_collection(options);
+        let primary = match options.view {
+            Some(_) => DictionaryId(0),
+            None => txn.create_dictionary(storage).map_err(from_engine)?,
+        };
+        let order = create_order(&mut txn, options, storage)?;
+        let collection = Collection {
+            namespace: namespace.clone(),
+            uuid: uuid.unwrap_or_else(|| self.new_uuid()),
+            number: ddl_guard.new_number(),
+            options: options.clone(),
+            primary,
+            order,
+            indexes: Vec::new(),
+            shared: Arc::new(Shared::default()),
+        };
+        self.commit_changed(txn, collection)
+    }
+
+    pub(crate) fn check_case(&self, database: &str) -> Result<()> {
+        match self
+            .databases()
+            .into_iter()
+            .find(|known| known != database && known.eq_ignore_ascii_case(database))
+        {
+            None => Ok(()),
+            Some(known) => Err(Error::new(
+                Code::DATABASE_DIFFER_CASE,
+                format!(
+                    "db already exists with different case already have: [{known}] trying to \
+                     create [{database}]"
+                ),
+            )),
+        }
+    }
+
+    /// Drops a collection with its indexes; says what it was. Waits for its writers.
+    pub fn drop_collection(
+        &self,
+        namespace: &Namespace,
+        check: Check<'_>,
+    ) -> Result<Arc<Collection>> {
+        let (collection, guard) = self.lock_current(namespace, check)?;
+        let prepare = |txn: &mut engine::Txn| drop_records(txn, &collection).map_err(from_engine);
+        let (mut txn, ()) = self.begin_change(check, prepare)?;
+        let _ddl_guard = self.ddl_lock.take(&mut txn);
+        let dropped = txn.commit_with(Durability::Buffered, |_| {
+            self.namespaces.write().remove(namespace.as_str());
+            collection.shared.end();
+        });
+        dropped.map_err(from_engine)?.visible();
+        drop(guard);
+        Ok(collection)
+    }
+
+    /// Drops every collection of a database; says how many there were.
+    pub fn drop_database(&self, database: &str, check: Check<'_>) -> Result<usize> {
+        crate::metadata::namespace::check_database(database)?;
+        let same = |a: &[Arc<Collection>], b: &[Arc<Collection>]| {
+            a.iter().map(|c| c.number).eq(b.iter().map(|c| c.number))
+        };
+        let round = || -> Result<Option<_>> {
+            let found = self.collections(database);
+            let guards: Vec<_> =
+                found.iter().map(|c| self.lock_metadata(c, check)).collect::<Result<_>>()?;
+            let collections = self.collections(database);
+            if !same(&found, &collections) {
+                return Ok(None);
+            }
+            let (mut txn, ()) = self.begin_change(check, |txn| {
+                let mut all = collections.iter();
+                all.try_for_each(|collection| drop_records(txn, collection)).map_err(from_engine)
+            })?;
+            let ddl_guard = self.ddl_lock.take(&mut txn);
+            let still = same(&self.collections(database), &collections);
+            Ok(still.then_some((collections, guards, txn, ddl_guard)))
+        };
+        let (collections, guards, txn, _ddl_guard) = loop {
+            if let Some(locked) = round()? {
+                break locked;
+            }
+        };
+        let dropped = txn.commit_with(Durability::Buffered, |_| {
+            let mut namespaces = self.namespaces.write();
+            for collection in &collections {
+                namespaces.remove(collection.namespace.as_str());
+                collection.shared.end();
+            }
+        });
+        dropped.map_err(from_engine)?.visible();
+        drop(guards);
+        Ok(collections.len())
+    }
+
+    /// Renames a collection, also into another database; with `drop_target` over an existing one.
+    pub fn rename_collection(
+        &self,
+        from: &Namespace,
+        to: &Namespace,
+        drop_target: bool,
+        check: Check<'_>,
+    ) -> Result<()> {
+        let (guards, (mut txn, (renamed, target))) = loop {
+            let (guards, found) = self.lock_pair(from, to, check)?;
+            let begun = self.begin_change(check, |txn| {
+                let (first, second) = if from <= to { (from, to) } else { (to, from) };
+                lock_name(txn, first)?;
+                lock_name(txn, second)?;
+                let target = self.collection(to);
+                // Under its name's lock nothing is created there any more; it may have been before.
+                if target.as_ref().is_some_and(|target| !found.contains(&target.number)) {
+                    return Ok(None);
+                }
+                let source = self.collection(from);
+                let source = check_rename(from, to, source, target.as_ref(), drop_target)?;
+                if let Some(target) = &target {
+                    drop_records(txn, target).map_err(from_engine)?;
+                }
+                let renamed = Arc::new(renamed(&source, to));
+                txn.delete(DictionaryId::ROOT, &records::namespace_key(from))
+                    .map_err(from_engine)?;
+                write_record(txn, &renamed).map_err(from_engine)?;
+                Ok(Some((renamed, target)))
+            })?;
+            if let (txn, Some(prepared)) = begun {
+                break (guards, (txn, prepared));
+            }
+        };
+        let _ddl_guard = self.ddl_lock.take(&mut txn);
+        if target.is_none() {
+            self.check_case(to.database())?;
+        }
+        let committed = txn.commit_with(Durability::Buffered, |_| {
+            let mut namespaces = self.namespaces.write();
+            namespaces.remove(from.as_str());
+            namespaces.insert(to.as_str().to_owned(), renamed);
+            drop(namespaces);
+            if let Some(target) = &target {
+                target.shared.end();
+            }
+        });
+        committed.map_err(from_engine)?.visible();
+        drop(guards);
+        Ok(())
+    }
+
+    /// Changes what is demanded of documents: some of `validator`, `validationLevel`,
+    /// `validationAction`. Waits for the writers; what is stored is not looked at.
+    pub fn change_validation(
+        &self,
+        namespace: &Namespace,
+        change: &RawDocument,
+        check: Check<'_>,
+    ) -> Result<()> {
+        self.change_options(namespace, check, |collection| {
+            if let (true, Some(Ok((name, _)))) = (collection.is_view(), change.iter().next()) {
+                return Err(Error::new(
+                    Code::INVALID_OPTIONS,
+                    format!("option not supported on a view: {}", name.as_str()),
+                ));
+            }
+            let options = collection.options.with_validation(change)?;
+            options.validation.check_place(namespace)?;
+            Ok(options)
+        })
+    }
+
+    /// Changes what a view is of: another source, another pipeline.
+    pub fn change_view(
+        &self,
+        namespace: &Namespace,
+        on: Option<&str>,
+        pipeline: Option<&RawArray>,
+        check: Check<'_>,
+    ) -> Result<()> {
+        self.change_options(namespace, check, |view| view.options.with_view(on, pipeline))
+    }
+
+    /// Changes how long documents live, or the pace of measurements.
+    pub fn change_layout(
+        &self,
+        namespace: &Namespace,
+        expire_after: Option<RawBsonRef<'_>>,
+        time_series: Option<&RawDocument>,
+        check: Check<'_>,
+    ) -> Result<()> {
+        self.change_options(namespace, check, |collection| {
+            collection.options.with_layout(expire_after, time_series)
+        })
+    }
+
+    /// Says whether change streams are to tell what documents were before and after.
+    pub fn change_images(
+        &self,
+        namespace: &Namespace,
+        change: &RawDocument,
+        check: Check<'_>,
+    ) -> Result<()> {
+        self.change_options(namespace, check, |collection| collection.options.with_images(change))
+    }
+
+    /// Gives a collection or view other options, made from what it is under its metadata lock.
+    fn change_options(
+        &self,
+        namespace: &Namespace,
+        check: Check<'_>,
+        change: impl FnOnce(&Collection) -> Result<CollectionOptions>,
+    ) -> Result<()> {
+        let (collection, guard) = self.lock_current(namespace, check)?;
+        let options = change(&collection)?;
+        let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
+        let _ddl_guard = self.ddl_lock.take(&mut txn);
+        self.check_view(namespace, &options)?;
+        self.commit_changed(txn, with_options(&collection, options))?;
+        drop(guard);
+        Ok(())
+    }
+
+    /// The collection's current version under its exclusive metadata lock.
+    pub(crate) fn lock_current(
+        &self,
+        namespace: &Namespace,
+        check: Check<'_>,
+    ) -> Result<(Arc<Collection>, MetadataGuard)> {
+        loop {
+            let found = self.require(namespace)?;
+            let guard = self.lock_metadata(&found, check)?;
+            let current = self.require(namespace)?;
+            if current.number == found.number {
+                return Ok((current, guard));
+            }
+        }
+    }
+
+    /// Locks what stands under both names, in the order of the names; says the numbers of what that
+    /// is.
+    fn lock_pair(
+        &self,
+        a: &Namespace,
+        b: &Namespace,
+        check: Check<'_>,
+    ) -> Result<(Vec<MetadataGuard>, Vec<u64>)> {
+        let (first, second) = if a <= b { (a, b) } else { (b, a) };
+        loop {
+            let look =
+                || [self.collection(first), self.collection(second).filter(|_| first != second)];
+            let found = look();
+            let locked = found.iter().flatten().map(|c| self.lock_metadata(c, check));
+            let guards: Vec<_> = locked.collect::<Result<_>>()?;
+            let number = |c: &Option<Arc<Collection>>| c.as_ref().map(|c| c.number);
+            if look().iter().map(number).eq(found.iter().map(number)) {
+                return Ok((guards, found.iter().filter_map(number).collect()));
+            }
+        }
+    }
+
+    /// Ends a change of the catalog: the collection's record is written with whatever else `txn`
+    /// did, and its new version is what others find from the commit on.
+    pub(crate) fn commit_changed(
+        &self,
+        mut txn: engine::Txn,
+        changed: Collection,
+    ) -> Result<Arc<Collection>> {
+        let changed = Arc::new(changed);
+        write_record(&mut txn, &changed).map_err(from_engine)?;
+        let committed = txn.commit_with(Durability::Buffered, |_| self.publish(&changed));
+        committed.map_err(from_engine)?.visible();
+        Ok(changed)
+    }
+
+    /// Swaps a collection's new version into the map.
+    pub(crate) fn publish(&self, collection: &Arc<Collection>) {
+        self.namespaces
+            .write()
+            .insert(collection.namespace.as_str().to_owned(), Arc::clone(collection));
+    }
+
+    pub(crate) fn new_uuid(&self) -> Uuid {
+        let mut bytes = [0; 16];
+        self.os().entropy.fill(&mut bytes);
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        Uuid::from_bytes(bytes)
+    }
+}
+
+/// Refuses what cannot be renamed so; the collection that can.
+pub(crate) fn check_rename(
+    from: &Namespace,
+    to: &Namespace,
+    source: Option<Arc<Collection>>,
+    target: Option<&Arc<Collection>>,
+    drop_target: bool,
+) -> Result<Arc<Collection>> {
+    let source = source.ok_or_else(|| {
+        Error::new(Code::NAMESPACE_NOT_FOUND, format!("Source collection {from} does not exist"))
+    })?;
+    if source.is_view() {
+        return Err(Error::new(
+            Code::COMMAND_NOT_SUPPORTED_ON_VIEW,
+            format!("cannot rename view: {from}"),
+        ));
+    }
+    // What `$out` has filled takes its name so.
+    if source.options.time_series.is_some() && !from.collection().starts_with(TEMPORARY_PREFIX) {
+        return Err(Error::new(
+            Code::ILLEGAL_OPERATION,
+            format!("cannot rename the time-series collection {from}"),
+        ));
+    }
+    if from == to {
+        return Err(Error::new(Code::ILLEGAL_OPERATION, "Can't rename a collection to itself"));
+    }
+    from.check_writable()?;
+    to.check_writable()?;
+    match target {
+        Some(_) if !drop_target => {
+            Err(Error::new(Code::NAMESPACE_EXISTS, "target namespace exists"))
+        }
+        Some(target) if target.is_view() => Err(Error::new(
+            Code::NAMESPACE_EXISTS,
+            format!("a view already exists with that name: {to}"),
+        )),
+        _ => Ok(source),
+    }
+}
+
+/// The collection under another name.
+pub(crate) fn renamed(collection: &Collection, to: &Namespace) -> Collection {
+    let indexes = collection.indexes.clone();
+    Collection { namespace: to.clone(), ..with_indexes(collection, indexes) }
+}
+
+/// The collection with other options.
+pub(crate) fn with_options(collection: &Collection, options: CollectionOptions) -> Collection {
+    Collection { options, ..with_indexes(collection, collection.indexes.clone()) }
+}
+
+/// The order dictionary of a collection that is to be capped.
+pub(crate) fn create_order(
+    txn: &mut engine::Txn,
+    options: &CollectionOptions,
+    storage: DictionaryOptions,
+) -> Result<Option<DictionaryId>> {
+    let capped = options.capped.map(|_| txn.create_dictionary(storage));
+    capped.transpose().map_err(from_engine)
+}
+
+/// Writes a collection's record as part of `txn`.
+pub(crate) fn write_record(txn: &mut engine::Txn, collection: &Collection) -> engine::Result<()> {
+    let record = records::write_collection(collection);
+    let key = records::namespace_key(&collection.namespace);
+    txn.put(DictionaryId::ROOT, &key, record.as_bytes())
+}
+
+/// Drops everything of a collection as part of `txn`, which is the only writer inside.
+pub(crate) fn drop_records(txn: &mut engine::Txn, collection: &Collection) -> engine::Result<()> {
+    if !collection.is_view() {
+        txn.drop_dictionary(collection.primary)?;
+    }
+    if let Some(order) = collection.order {
+        txn.drop_dictionary(order)?;
+    }
+    for index in &collection.indexes {
+        drop_index_records(txn, index.dictionary)?;
+    }
+    for number in collection.shared.counts.stripe_numbers() {
+        txn.write_covered(counts::DICTIONARY, &Stripe::key(collection.number, number), None)?;
+    }
+    txn.delete(DictionaryId::ROOT, &records::namespace_key(&collection.namespace))
+}
+
+pub(crate) fn exists(namespace: &Namespace, existing: &Collection) -> Error {
+    let what = if existing.is_view() { "A view" } else { "Collection" };
+    let message = match what {
+        "Collection" => format!("Collection {namespace} already exists."),
+        _ => format!("{what} already exists. NS: {namespace}"),
+    };
+    Error::new(Code::NAMESPACE_EXISTS, message)
+}

@@ -1,0 +1,254 @@
+//! `validate`: do the documents and every index say the same?
+//!
+//! Both ways at once: the keys that the documents ought to have are summed up as hashes beside
+//! the entries that the index holds. Equal counts and equal sums mean equal sets; where they
+//! differ, a second walk names the entries.
+//!
+//! Always true: it looks at one snapshot, taken while no write was inside the collection, so the
+//! exact count must agree too.
+
+use crate::catalog::Catalog;
+use crate::failure::from_engine;
+use crate::metadata::collection::{Collection, Index};
+use crate::metadata::namespace::Namespace;
+use bson::raw::{RawBsonRef, RawDocument};
+use engine::{Direction, KeyRange, Snapshot};
+use errors::{Code, Error, Result};
+use indexkeys::{IndexKey, RecordKey};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+/// How many damaged things are named.
+const MAX_NAMED: usize = 20;
+
+/// What `validate` found.
+#[derive(Clone, Debug, Default)]
+pub struct ValidateReport {
+    /// Documents walked.
+    pub records: u64,
+    /// Documents that are no BSON or stand under a wrong key.
+    pub invalid_documents: u64,
+    /// Documents that the collection's validator would refuse; they are valid all the same.
+    pub non_compliant: u64,
+    /// Entries per index, `_id_` first.
+    pub keys_per_index: Vec<(String, u64)>,
+    /// Indexes that disagree with the documents.
+    pub invalid_indexes: Vec<String>,
+    /// What is wrong, in words; empty where all is well.
+    pub errors: Vec<String>,
+}
+
+impl ValidateReport {
+    /// Whether everything agreed.
+    pub fn valid(&self) -> bool {
+        self.errors.is_empty()
+    }
+
+    fn say(&mut self, text: String) {
+        if self.errors.len() < MAX_NAMED {
+            self.errors.push(text);
+        }
+    }
+}
+
+/// Number and sum of hashes of a set of entries.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Tally {
+    entries: u64,
+    sum: u128,
+}
+
+impl Tally {
+    fn add(&mut self, key: &[u8], value: &[u8]) {
+        let key = xxh3_128_with_seed(key, 1);
+        let value = xxh3_128_with_seed(value, key as u64);
+        self.entries += 1;
+        self.sum = self.sum.wrapping_add(key ^ value.rotate_left(17));
+    }
+}
+
+impl Catalog {
+    /// Walks a collection and all its indexes. `check` is asked now and then whether to go on.
+    pub fn validate(
+        &self,
+        namespace: &Namespace,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<ValidateReport> {
+        let found = self.require(namespace)?;
+        if found.is_view() {
+            return Err(Error::new(Code::COMMAND_NOT_SUPPORTED_ON_VIEW, "Cannot validate a view"));
+        }
+        let guard = self.lock_metadata(&found, check)?;
+        let collection = self.require(namespace)?;
+        let snapshot = self.snapshot();
+        let count = collection.count();
+        drop(guard);
+        let mut report = ValidateReport::default();
+        let mut expected = vec![Tally::default(); collection.indexes.len()];
+        walk_documents(&snapshot, &collection, &mut expected, &mut report, check)?;
+        if count != report.records {
+            report.say(format!(
+                "the count says {count} documents, the collection holds {}",
+                report.records
+            ));
+        }
+        let id_index = collection.options.id_index_name().to_owned();
+        report.keys_per_index.push((id_index, report.records));
+        self.verify(&collection, &mut report);
+        for wrong in crate::ddl::capped::check_order(&snapshot, &collection)? {
+            report.say(wrong);
+        }
+        for (index, expected) in collection.indexes.iter().zip(expected) {
+            check_index(&snapshot, &collection, index, expected, &mut report, check)?;
+        }
+        Ok(report)
+    }
+}
+
+impl Catalog {
+    /// Lets the engine check the structure of every dictionary: pivots, checksums, watermarks.
+    fn verify(&self, collection: &Collection, report: &mut ValidateReport) {
+        let indexes =
+            collection.indexes.iter().map(|index| (index.spec.name.as_str(), index.dictionary));
+        let id_index = (collection.options.id_index_name(), collection.primary);
+        for (name, dictionary) in std::iter::once(id_index).chain(indexes) {
+            match self.engine().verify(dictionary) {
+                Err(error) if !collection.is_dropped() => {
+                    report.invalid_indexes.push(name.to_owned());
+                    report.say(format!("index {name}: {error}"));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn walk_documents(
+    snapshot: &Snapshot,
+    collection: &Collection,
+    expected: &mut [Tally],
+    report: &mut ValidateReport,
+    check: &dyn Fn() -> Result<()>,
+) -> Result<()> {
+    let mut cursor = snapshot
+        .cursor(collection.primary, KeyRange::all(), Direction::Forward)
+        .map_err(from_engine)?;
+    while let Some((key, value)) = cursor.next().map_err(from_engine)? {
+        report.records += 1;
+        if report.records.is_multiple_of(1024) {
+            check()?;
+        }
+        let compliance = &mut report.non_compliant;
+        if let Err(error) = tally_document(collection, key, value, expected, compliance) {
+            report.invalid_documents += 1;
+            report.say(format!("document under key {key:02x?}: {error}"));
+        }
+    }
+    Ok(())
+}
+
+fn tally_document(
+    collection: &Collection,
+    key: &[u8],
+    value: &[u8],
+    expected: &mut [Tally],
+    non_compliant: &mut u64,
+) -> Result<()> {
+    let document = RawDocument::from_bytes(value)?;
+    crate::data::documents::check_document(document)?;
+    if !collection.options.validation.complies(document) {
+        *non_compliant += 1;
+    }
+    let id = document.get("_id")?.unwrap_or(RawBsonRef::Null);
+    if !collection.is_record_key(key, &collection.id_key(id)?) {
+        return Err(Error::new(Code::INTERNAL_ERROR, "stands under the key of another _id"));
+    }
+    let record = RecordKey::new(id, key);
+    for (index, tally) in collection.indexes.iter().zip(expected) {
+        let keys = index.keys.make(document, record)?;
+        if keys.multikey & !index.state.observed.load(Ordering::Acquire) != 0 {
+            return Err(Error::new(
+                Code::INTERNAL_ERROR,
+                format!("has arrays that index {} has not marked", index.spec.name),
+            ));
+        }
+        for IndexKey { key, value } in &keys.entries {
+            tally.add(key, value);
+        }
+    }
+    Ok(())
+}
+
+fn check_index(
+    snapshot: &Snapshot,
+    collection: &Collection,
+    index: &Arc<Index>,
+    expected: Tally,
+    report: &mut ValidateReport,
+    check: &dyn Fn() -> Result<()>,
+) -> Result<()> {
+    let mut held = Tally::default();
+    let mut cursor = snapshot
+        .cursor(index.dictionary, KeyRange::all(), Direction::Forward)
+        .map_err(from_engine)?;
+    while let Some((key, value)) = cursor.next().map_err(from_engine)? {
+        held.add(key, value);
+        if held.entries.is_multiple_of(4096) {
+            check()?;
+        }
+    }
+    report.keys_per_index.push((index.spec.name.clone(), held.entries));
+    if held != expected {
+        report.invalid_indexes.push(index.spec.name.clone());
+        report.say(format!(
+            "index {} holds {} entries, the documents have {}",
+            index.spec.name, held.entries, expected.entries
+        ));
+        name_differences(snapshot, collection, index, report)?;
+    }
+    Ok(())
+}
+
+/// Looks every key up, both ways, and names what is missing or too much.
+fn name_differences(
+    snapshot: &Snapshot,
+    collection: &Collection,
+    index: &Index,
+    report: &mut ValidateReport,
+) -> Result<()> {
+    let mut cursor = snapshot
+        .cursor(collection.primary, KeyRange::all(), Direction::Forward)
+        .map_err(from_engine)?;
+    while let Some((record, value)) = cursor.next().map_err(from_engine)? {
+        let Ok(keys) = RawDocument::from_bytes(value)
+            .map_err(Error::from)
+            .and_then(|d| index.keys.make(d, RecordKey::of(d, record)?))
+        else {
+            continue;
+        };
+        for entry in keys.entries {
+            let held = snapshot.get(index.dictionary, &entry.key).map_err(from_engine)?;
+            if held.is_none_or(|held| held[..] != entry.value[..]) {
+                report.say(format!("index {} lacks {:02x?}", index.spec.name, entry.key));
+            }
+        }
+    }
+    let mut cursor = snapshot
+        .cursor(index.dictionary, KeyRange::all(), Direction::Forward)
+        .map_err(from_engine)?;
+    while let Some((key, value)) = cursor.next().map_err(from_engine)? {
+        let record = index.keys.id_of(key, value).unwrap_or_default();
+        let document = snapshot.get(collection.primary, record).map_err(from_engine)?;
+        let belongs = document.is_some_and(|document| {
+            RawDocument::from_bytes(&document[..])
+                .map_err(Error::from)
+                .and_then(|d| index.keys.make(d, RecordKey::of(d, record)?))
+                .is_ok_and(|keys| keys.entries.iter().any(|entry| entry.key == key))
+        });
+        if !belongs {
+            report.say(format!("index {} has {key:02x?} of no document", index.spec.name));
+        }
+    }
+    Ok(())
+}

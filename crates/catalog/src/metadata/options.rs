@@ -1,0 +1,672 @@
+//! What a collection is made with: storage shape and view definition.
+//!
+//! Always true: an option that cannot be honoured was refused when it was parsed; what is kept is
+//! shown by `listCollections` as it was given.
+
+mod clustered;
+mod encrypted;
+mod id_index;
+mod time_series;
+
+pub use clustered::Clustered;
+pub use time_series::TimeSeries;
+
+use crate::metadata::cap::Cap;
+use crate::metadata::validation::Validation;
+use bson::raw::{CStr, RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use bsonval::types::{option_bool, option_integer};
+use errors::{Code, Error, Result};
+use indexkeys::StorageOptions;
+use indexkeys::values::truth;
+use keystring::Collation;
+
+/// The largest pipeline of a view: as much as a document may hold.
+const MAX_VIEW_BYTES: usize = 16 << 20;
+
+/// A view: a pipeline over another collection.
+#[derive(Clone, PartialEq, Debug)]
+pub struct View {
+    /// The collection or view below, in the same database.
+    pub on: String,
+    /// What is done with its documents.
+    pub pipeline: RawArrayBuf,
+}
+
+/// What a collection is created with.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct CollectionOptions {
+    /// The storage shape, of the documents and of indexes that have none of their own.
+    pub storage: StorageOptions,
+    /// `indexOptionDefaults`: the shape of indexes that have none of their own, before `storage`.
+    pub index_storage: StorageOptions,
+    /// Set for a view.
+    pub view: Option<View>,
+    /// How much it may hold, where that is limited.
+    pub capped: Option<Cap>,
+    /// Set where the order of `_id` was asked for by name.
+    pub clustered: Option<Clustered>,
+    /// Set for a collection of measurements.
+    pub time_series: Option<TimeSeries>,
+    /// How long documents live: by the time field of measurements, else by `_id`.
+    pub expire_after_seconds: Option<i64>,
+    /// What is demanded of documents.
+    pub validation: Validation,
+    /// `changeStreamPreAndPostImages`: kept and shown; there are no change streams yet to tell them.
+    pub images: bool,
+    /// The collation, where an operation or an index does not say; `None` compares
+    /// bytes.
+    pub collation: Option<Collation>,
+    /// The options as given, for `listCollections`.
+    pub shown: RawDocumentBuf,
+}
+
+impl CollectionOptions {
+    /// Reads the options among the fields of a `create` command. Fields that are not options of
+    /// a collection (`create`, `comment`, …) are left to the caller.
+    pub fn parse(command: &RawDocument) -> Result<Self> {
+        let mut options = Self::default();
+        let mut given = Given::default();
+        for element in command {
+            let (key, value) = element?;
+            let null = matches!(value, RawBsonRef::Null | RawBsonRef::Undefined);
+            // It may be of several types, of which null is none.
+            if !null || key.as_str() == "clusteredIndex" {
+                options.take(key, value, &mut given)?;
+            }
+        }
+        options.settle(&given)?;
+        Ok(options)
+    }
+
+    /// Takes an option; those that are weighed against others stay in `given`.
+    fn take<'a>(&mut self, key: &CStr, value: RawBsonRef<'a>, given: &mut Given<'a>) -> Result<()> {
+        if self.storage.take(key.as_str(), value)? {
+            if !is_empty(value) {
+                self.shown.append(key, value);
+            }
+            return Ok(());
+        }
+        match key.as_str() {
+            "indexOptionDefaults" => {
+                self.index_storage = index_defaults(value)?;
+                if !is_empty(value) {
+                    self.shown.append(key, value);
+                }
+            }
+            "capped" => given.capped = option_bool(value).unwrap_or(false),
+            "size" => given.size = option_integer(value),
+            "max" => given.max = option_integer(value),
+            "idIndex" => given.id_index = Some(document(key, value)?),
+            "collation" => self.collation = bsonval::collation::parse(document(key, value)?)?,
+            "viewOn" => given.view_on = Some(text(key, value)?),
+            "pipeline" => {
+                given.pipeline = Some(value.as_array().ok_or_else(|| wrong_type(key, "array"))?);
+            }
+            "clusteredIndex" => {
+                given.clustered = true;
+                self.clustered = Clustered::parse(key, value)?;
+            }
+            "timeseries" => self.time_series = Some(TimeSeries::parse(value)?),
+            "expireAfterSeconds" => {
+                self.expire_after_seconds = Some(clustered::seconds(value)?);
+            }
+            "changeStreamPreAndPostImages" => given.images = Some(images("create", value)?),
+            "encryptedFields" => given.encrypted = Some(value),
+            name if Validation::is_option(name) => {
+                self.validation.take("create", name, value)?;
+            }
+            name => refuse_unbuilt(name, value)?,
+        }
+        Ok(())
+    }
+
+    /// Weighs the options against each other, and shows what is left.
+    fn settle(&mut self, given: &Given<'_>) -> Result<()> {
+        self.check_layout(given)?;
+        self.capped = match (given.capped, given.size) {
+            (true, Some(size)) => Some(Cap::new(size, given.max)?),
+            (true, None) => {
+                return Err(invalid("the 'size' field is required when 'capped' is true"));
+            }
+            (false, _) if given.size.or(given.max).is_some() => {
+                return Err(invalid(
+                    "the 'capped' field needs to be true when either the 'size' or 'max' fields \
+                     are present",
+                ));
+            }
+            (false, _) => None,
+        };
+        if let Some(value) = given.encrypted {
+            let view_or_series = given.view_on.is_some() || self.time_series.is_some();
+            let beside = encrypted::Beside { capped: self.capped.is_some(), view_or_series };
+            encrypted::refuse(value, &beside)?;
+        }
+        if let Some(document) = given.id_index {
+            id_index::parse(document)?.in_collection(self.collation.as_ref())?;
+        }
+        self.validation.settle(self.collation.as_ref())?;
+        match (given.view_on, given.pipeline) {
+            (None, None) => {}
+            (None, Some(_)) => {
+                return Err(invalid("'pipeline' requires 'viewOn' to also be specified"));
+            }
+            (Some(on), pipeline) => return self.become_view(on, pipeline),
+        }
+        self.images = given.images == Some(true);
+        show_cap(self.capped, &mut self.shown);
+        self.validation.show(&mut self.shown);
+        self.show_layout();
+        self.show_images();
+        self.show_collation();
+        Ok(())
+    }
+
+    /// A view has a source, a pipeline and a collation; other options are checked and dropped.
+    fn become_view(&mut self, on: &str, pipeline: Option<&RawArray>) -> Result<()> {
+        if on.is_empty() {
+            return Err(Error::bad_value("'viewOn' cannot be empty"));
+        }
+        let view = View { on: on.to_owned(), pipeline: view_pipeline(pipeline)? };
+        let mut shown = RawDocumentBuf::new();
+        shown.append(bson::raw::cstr!("viewOn"), view.on.as_str());
+        shown.append(bson::raw::cstr!("pipeline"), view.pipeline.clone());
+        let collation = self.collation.take();
+        *self = Self { view: Some(view), collation, shown, ..Self::default() };
+        self.show_collation();
+        Ok(())
+    }
+
+    /// Refuses layouts that exclude each other.
+    fn check_layout(&self, given: &Given<'_>) -> Result<()> {
+        let is_view = given.view_on.is_some();
+        let refused = |number: i32, text: &str| Err(Error::location(number, text));
+        // Also where `clusteredIndex` is false.
+        if given.clustered && given.capped {
+            return refused(6_049_200, "A capped collection cannot have a clustered index");
+        }
+        if self.clustered.is_some() {
+            if given.max.is_some() {
+                return refused(6_049_204, "'max' is not allowed on a clustered collection");
+            }
+            if is_view {
+                return refused(
+                    6_026_500,
+                    "The 'clusteredIndex' option is not supported with views",
+                );
+            }
+            if self.time_series.is_some() {
+                return Err(invalid(
+                    "The 'clusteredIndex' option is not supported with time-series collections",
+                ));
+            }
+            if given.id_index.is_some() {
+                return Err(invalid(
+                    "The 'clusteredIndex' option is not supported with the 'idIndex' option",
+                ));
+            }
+        }
+        if self.time_series.is_some() {
+            let beside = match given {
+                _ if is_view => "viewOn",
+                _ if given.capped => "capped",
+                _ if given.id_index.is_some() => "idIndex",
+                _ if given.images.is_some() => "changeStreamPreAndPostImages",
+                _ if !self.validation.is_empty() => "validator",
+                _ => return Ok(()),
+            };
+            return Err(invalid(&format!(
+                "the 'timeseries' and '{beside}' options exclude each other"
+            )));
+        }
+        if self.expire_after_seconds.is_some() && (self.clustered.is_none() || is_view) {
+            return Err(invalid(
+                "'expireAfterSeconds' is only supported on time-series collections or when the \
+                 'clusteredIndex' option is specified",
+            ));
+        }
+        if is_view && given.id_index.is_some() {
+            return Err(invalid("'viewOn' and 'idIndex' cannot both be specified"));
+        }
+        if is_view && given.images == Some(true) {
+            return Err(invalid("option not supported on a view: changeStreamPreAndPostImages"));
+        }
+        Ok(())
+    }
+
+    fn show_layout(&mut self) {
+        if let Some(clustered) = &self.clustered {
+            self.shown.append(bson::raw::cstr!("clusteredIndex"), clustered.shown());
+        }
+        if let Some(series) = &self.time_series {
+            self.shown.append(bson::raw::cstr!("timeseries"), series.shown());
+        }
+        if let Some(seconds) = self.expire_after_seconds {
+            self.shown.append(bson::raw::cstr!("expireAfterSeconds"), seconds);
+        }
+    }
+
+    /// The same options with another life of documents, or another pace of measurements, as
+    /// `collMod` gives them.
+    pub(crate) fn with_layout(
+        &self,
+        expire_after: Option<RawBsonRef<'_>>,
+        time_series: Option<&RawDocument>,
+    ) -> Result<Self> {
+        let mut options = self.clone();
+        if let Some(value) = expire_after {
+            if self.clustered.is_none() && self.time_series.is_none() {
+                return Err(invalid(
+                    "'expireAfterSeconds' is only supported on time-series collections and \
+                     clustered collections",
+                ));
+            }
+            options.expire_after_seconds = clustered::expire_after(value)?;
+        }
+        if let Some(change) = time_series {
+            let Some(series) = &self.time_series else {
+                return Err(invalid(
+                    "option only supported on a time-series collection: timeseries",
+                ));
+            };
+            options.time_series = Some(series.changed(change)?);
+        }
+        options.shown = RawDocumentBuf::new();
+        for element in &self.shown {
+            let (name, value) = element?;
+            if !matches!(name.as_str(), "clusteredIndex" | "timeseries" | "expireAfterSeconds") {
+                options.shown.append(name, value);
+            }
+        }
+        options.show_layout();
+        Ok(options)
+    }
+
+    /// The name of the order of `_id` among the indexes.
+    pub fn id_index_name(&self) -> &str {
+        self.clustered.as_ref().map_or("_id_", |clustered| &clustered.name)
+    }
+
+    /// The field whose date decides when a document expires, and after how long.
+    pub fn expiry(&self) -> Option<(&str, i64)> {
+        let seconds = self.expire_after_seconds?;
+        Some((self.time_series.as_ref().map_or("_id", |series| &series.time_field), seconds))
+    }
+
+    fn show_images(&mut self) {
+        if self.images {
+            let mut shown = RawDocumentBuf::new();
+            shown.append(bson::raw::cstr!("enabled"), true);
+            self.shown.append(bson::raw::cstr!("changeStreamPreAndPostImages"), shown);
+        }
+    }
+
+    /// The same options with images or without, as `collMod` gives `{enabled: …}`.
+    pub(crate) fn with_images(&self, change: &RawDocument) -> Result<Self> {
+        let mut options = self.clone();
+        options.images = images("collMod", RawBsonRef::Document(change))?;
+        if self.view.is_some() || self.time_series.is_some() {
+            return Err(invalid(
+                "option not supported on a view or a time-series collection: \
+                 changeStreamPreAndPostImages",
+            ));
+        }
+        options.shown = RawDocumentBuf::new();
+        for element in &self.shown {
+            let (name, value) = element?;
+            if name.as_str() != "changeStreamPreAndPostImages" {
+                options.shown.append(name, value);
+            }
+        }
+        options.show_images();
+        Ok(options)
+    }
+
+    fn show_collation(&mut self) {
+        if let Some(collation) = &self.collation {
+            let shown = bsonval::collation::to_document(collation);
+            self.shown.append(bson::raw::cstr!("collation"), shown);
+        }
+    }
+
+    /// The same options with another storage shape, as `reIndex` and `collMod` give it.
+    pub(crate) fn with_storage(&self, change: &RawDocument) -> Result<Self> {
+        let mut options = self.clone();
+        options.storage = StorageOptions::parse(change)?.or(self.storage);
+        options.shown = indexkeys::reshaped(&self.shown, change)?;
+        Ok(options)
+    }
+
+    /// The same options with another cap.
+    pub(crate) fn with_cap(&self, cap: Option<Cap>) -> Result<Self> {
+        let mut options = self.clone();
+        options.capped = cap;
+        options.shown = RawDocumentBuf::new();
+        show_cap(cap, &mut options.shown);
+        for element in &self.shown {
+            let (name, value) = element?;
+            if !matches!(name.as_str(), "capped" | "size" | "max") {
+                options.shown.append(name, value);
+            }
+        }
+        Ok(options)
+    }
+
+    /// The same options of a view with another source or pipeline, as `collMod` gives them.
+    pub(crate) fn with_view(&self, on: Option<&str>, pipeline: Option<&RawArray>) -> Result<Self> {
+        let Some(view) = &self.view else {
+            return Err(invalid("option only supported on a view: viewOn"));
+        };
+        let on = on.map_or_else(|| view.on.clone(), str::to_owned);
+        let pipeline = pipeline.map_or_else(|| view.pipeline.clone(), RawArray::to_owned);
+        let mut options = self.clone();
+        options.shown = RawDocumentBuf::new();
+        for element in &self.shown {
+            let (name, value) = element?;
+            match name.as_str() {
+                "viewOn" => options.shown.append(name, on.as_str()),
+                "pipeline" => options.shown.append(name, pipeline.clone()),
+                _ => options.shown.append(name, value),
+            }
+        }
+        options.view = Some(View { on, pipeline });
+        Ok(options)
+    }
+
+    /// The same options with others of validation, as `collMod` gives them.
+    pub(crate) fn with_validation(&self, change: &RawDocument) -> Result<Self> {
+        let mut options = self.clone();
+        for element in change {
+            let (name, value) = element?;
+            options.validation.take("collMod", name.as_str(), value)?;
+        }
+        options.validation.settle(self.collation.as_ref())?;
+        options.shown = RawDocumentBuf::new();
+        for element in &self.shown {
+            let (name, value) = element?;
+            if !Validation::is_option(name.as_str()) {
+                options.shown.append(name, value);
+            }
+        }
+        options.validation.show(&mut options.shown);
+        Ok(options)
+    }
+}
+
+/// Options that are weighed against others before they count.
+#[derive(Default)]
+struct Given<'a> {
+    capped: bool,
+    size: Option<i64>,
+    max: Option<i64>,
+    /// `clusteredIndex` was given, be it as false.
+    clustered: bool,
+    id_index: Option<&'a RawDocument>,
+    view_on: Option<&'a str>,
+    pipeline: Option<&'a RawArray>,
+    images: Option<bool>,
+    encrypted: Option<RawBsonRef<'a>>,
+}
+
+/// The stages of a view, without the nulls that MongoDB passes over.
+pub fn view_pipeline(given: Option<&RawArray>) -> Result<RawArrayBuf> {
+    let mut stages = RawArrayBuf::new();
+    for stage in given.into_iter().flatten() {
+        match stage? {
+            RawBsonRef::Null | RawBsonRef::Undefined => {}
+            stage => stages.push(stage),
+        }
+    }
+    if stages.as_bytes().len() > MAX_VIEW_BYTES {
+        return Err(Error::new(
+            Code::VIEW_PIPELINE_MAX_SIZE_EXCEEDED,
+            format!("View pipeline exceeds the maximum of {MAX_VIEW_BYTES} bytes"),
+        ));
+    }
+    Ok(stages)
+}
+
+/// `{enabled: <boolean>}`.
+fn images(command: &str, value: RawBsonRef<'_>) -> Result<bool> {
+    let place = format!("{command}.changeStreamPreAndPostImages");
+    let document = value.as_document().ok_or_else(|| invalid_type(&place, value, "object"))?;
+    let mut enabled = None;
+    for element in document {
+        let (name, value) = element?;
+        match (name.as_str(), value) {
+            ("enabled", RawBsonRef::Null | RawBsonRef::Undefined) => {}
+            ("enabled", RawBsonRef::Boolean(value)) => enabled = Some(value),
+            ("enabled", value) => {
+                return Err(invalid_type(&format!("{place}.enabled"), value, "bool"));
+            }
+            (other, _) => {
+                return Err(Error::location(
+                    40415,
+                    format!("BSON field '{place}.{other}' is an unknown field."),
+                ));
+            }
+        }
+    }
+    enabled.ok_or_else(|| {
+        Error::location(
+            40414,
+            format!("BSON field '{place}.enabled' is missing but a required field"),
+        )
+    })
+}
+
+fn is_empty(value: RawBsonRef<'_>) -> bool {
+    value.as_document().is_some_and(RawDocument::is_empty)
+}
+
+/// Shows a cap as `listCollections` does.
+fn show_cap(cap: Option<Cap>, shown: &mut RawDocumentBuf) {
+    let Some(cap) = cap else { return };
+    shown.append(bson::raw::cstr!("capped"), true);
+    let mut number = |name: &CStr, value: u64| match i32::try_from(value) {
+        Ok(small) => shown.append(name, small),
+        Err(_) => shown.append(name, value as i64),
+    };
+    number(bson::raw::cstr!("size"), cap.bytes);
+    if let Some(max) = cap.documents {
+        number(bson::raw::cstr!("max"), max);
+    }
+}
+
+/// `indexOptionDefaults: {storageEngine: {…}}`.
+fn index_defaults(value: RawBsonRef<'_>) -> Result<StorageOptions> {
+    let mut storage = StorageOptions::default();
+    let document = value.as_document().ok_or_else(|| {
+        Error::type_mismatch(
+            "BSON field 'create.indexOptionDefaults' is the wrong type, expected type 'object'",
+        )
+    })?;
+    for element in document {
+        let (name, value) = element?;
+        if name.as_str() != "storageEngine" || !storage.take(name.as_str(), value)? {
+            return Err(Error::location(
+                40415,
+                format!(
+                    "BSON field 'create.indexOptionDefaults.{}' is an unknown field.",
+                    name.as_str()
+                ),
+            ));
+        }
+    }
+    Ok(storage)
+}
+
+/// Options MongoDB has and this server has not built yet are refused, never dropped silently.
+fn refuse_unbuilt(name: &str, value: RawBsonRef<'_>) -> Result<()> {
+    match name {
+        "primaryKey" => Err(unbuilt("the option 'primaryKey' is")),
+        "partitioned" if truth(value) => Err(unbuilt("partitioned collections are")),
+        _ => Ok(()),
+    }
+}
+
+fn text<'a>(key: &CStr, value: RawBsonRef<'a>) -> Result<&'a str> {
+    value.as_str().ok_or_else(|| wrong_type(key, "string"))
+}
+
+fn document<'a>(key: &CStr, value: RawBsonRef<'a>) -> Result<&'a RawDocument> {
+    value.as_document().ok_or_else(|| wrong_type(key, "object"))
+}
+
+/// The refusal of a value at a place (`create.timeseries.timeField`) for its type.
+pub(crate) fn invalid_type(place: &str, value: RawBsonRef<'_>, expected: &str) -> Error {
+    Error::type_mismatch(format!(
+        "BSON field '{place}' is the wrong type '{}', expected type '{expected}'",
+        bsonval::types::name_of(value)
+    ))
+}
+
+fn wrong_type(key: &CStr, expected: &str) -> Error {
+    Error::type_mismatch(format!(
+        "BSON field 'create.{}' is the wrong type, expected type '{expected}'",
+        key.as_str()
+    ))
+}
+
+fn invalid(message: &str) -> Error {
+    Error::new(Code::INVALID_OPTIONS, message)
+}
+
+fn unbuilt(what: &str) -> Error {
+    Error::new(Code::INVALID_OPTIONS, format!("{what} not supported yet"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bson::{Document, doc};
+    use indexkeys::Compression;
+
+    fn parse(command: &Document) -> Result<CollectionOptions> {
+        CollectionOptions::parse(&RawDocumentBuf::try_from(command).unwrap())
+    }
+
+    #[test]
+    fn storage_options_are_kept_and_shown_as_given() {
+        let command = doc! {
+            "create": "c", "compression": "quicklz", "pageSize": "4MB", "fanout": 16,
+            "indexOptionDefaults": { "storageEngine": { "fern": { "compression": "none" } } },
+        };
+        let options = parse(&command).unwrap();
+        assert_eq!(options.storage.compression, Some(Compression::Lz4));
+        assert_eq!(options.index_storage.compression, Some(Compression::None));
+        assert_eq!(options.shown.iter().count(), 4);
+        assert_eq!(CollectionOptions::parse(&options.shown).unwrap(), options);
+    }
+
+    #[test]
+    fn changed_storage_reads_back_as_it_is_shown() {
+        let options = parse(&doc! { "compression": "lz4", "fanout": 8 }).unwrap();
+        let change = RawDocumentBuf::try_from(&doc! { "compression": "zlib", "pageSize": "64k" });
+        let changed = options.with_storage(&change.unwrap()).unwrap();
+        assert_eq!(changed.storage.compression, Some(Compression::Zlib(6)));
+        assert_eq!((changed.storage.page_size, changed.storage.fanout), (Some(64 << 10), Some(8)));
+        assert_eq!(CollectionOptions::parse(&changed.shown).unwrap(), changed);
+    }
+
+    #[test]
+    fn changed_validation_reads_back_as_it_is_shown() {
+        let options = parse(&doc! { "compression": "lz4", "validator": { "a": 1 } }).unwrap();
+        let change = doc! { "validator": { "b": { "$gt": 1 } }, "validationLevel": "moderate" };
+        let changed = options.with_validation(&RawDocumentBuf::try_from(&change).unwrap()).unwrap();
+        assert_ne!(changed, options);
+        assert_eq!(CollectionOptions::parse(&changed.shown).unwrap(), changed);
+    }
+
+    #[test]
+    fn layouts_read_back_as_they_are_shown() {
+        let series = doc! { "timeField": "t", "metaField": "m", "granularity": "minutes" };
+        let key = doc! { "key": { "_id": 1 }, "unique": true };
+        for (command, shown) in [
+            (
+                doc! { "timeseries": series, "expireAfterSeconds": 60.0 },
+                doc! {
+                    "timeseries": {
+                        "timeField": "t", "metaField": "m", "granularity": "minutes",
+                        "bucketMaxSpanSeconds": 86400,
+                    },
+                    "expireAfterSeconds": 60_i64,
+                },
+            ),
+            (
+                doc! { "clusteredIndex": key, "expireAfterSeconds": 5 },
+                doc! {
+                    "clusteredIndex": {
+                        "v": 2, "key": { "_id": 1 }, "name": "_id_", "unique": true,
+                    },
+                    "expireAfterSeconds": 5_i64,
+                },
+            ),
+        ] {
+            let options = parse(&command).unwrap();
+            assert_eq!(Document::try_from(&*options.shown).unwrap(), shown);
+            assert_eq!(CollectionOptions::parse(&options.shown).unwrap(), options);
+            let off = options.with_layout(Some(RawBsonRef::String("off")), None).unwrap();
+            assert_eq!(off.expire_after_seconds, None);
+            assert_eq!(CollectionOptions::parse(&off.shown).unwrap(), off);
+        }
+    }
+
+    #[test]
+    fn the_pace_of_measurements_only_grows() {
+        let options = parse(&doc! { "timeseries": { "timeField": "t", "granularity": "minutes" } });
+        let options = options.unwrap();
+        let changed = |granularity: &str| {
+            let change = RawDocumentBuf::try_from(&doc! { "granularity": granularity }).unwrap();
+            options.with_layout(None, Some(&change))
+        };
+        assert_eq!(changed("seconds").unwrap_err().code(), Code::INVALID_OPTIONS);
+        let hours = changed("hours").unwrap();
+        assert_eq!(CollectionOptions::parse(&hours.shown).unwrap(), hours);
+    }
+
+    #[test]
+    fn a_changed_cap_reads_back_as_it_is_shown() {
+        let options = parse(&doc! { "capped": true, "size": 100, "max": 3 }).unwrap();
+        let cap = Cap { bytes: 1 << 40, documents: Some(7) };
+        let changed = options.with_cap(Some(cap)).unwrap();
+        let read = CollectionOptions::parse(&changed.shown).unwrap();
+        assert_eq!((read.capped, changed.capped), (Some(cap), Some(cap)));
+    }
+
+    #[test]
+    fn what_cannot_be_honoured_is_refused() {
+        for (command, code) in [
+            (doc! { "compression": "best" }, 16442),
+            (doc! { "fanout": 2 }, 17288),
+            (doc! { "capped": true }, 72),
+            (doc! { "size": 100 }, 72),
+            (doc! { "capped": true, "size": 0 }, 2),
+            (doc! { "capped": true, "size": 100, "max": 1_i64 << 31 }, 2),
+            (doc! { "capped": true, "viewOn": "b" }, 72),
+            (doc! { "validator": { "a": { "$foo": 1 } } }, 2),
+            (doc! { "validationLevel": "loose" }, 2),
+            (doc! { "collation": { "locale": "xx" } }, 2),
+            (doc! { "collation": {} }, 40414),
+            (doc! { "pipeline": [] }, 72),
+            (doc! { "expireAfterSeconds": 5 }, 72),
+            (doc! { "clusteredIndex": true }, 5_979_703),
+            (doc! { "clusteredIndex": { "key": { "_id": 1 } } }, 40414),
+            (doc! { "clusteredIndex": { "unique": true } }, 40414),
+            (doc! { "clusteredIndex": { "key": { "a": 1 }, "unique": true } }, 197),
+            (doc! { "clusteredIndex": { "x": 1 } }, 40415),
+            (doc! { "timeseries": {} }, 40414),
+            (doc! { "timeseries": { "timeField": "t", "metaField": "t" } }, 72),
+            (doc! { "timeseries": { "timeField": "a.b" } }, 72),
+            (doc! { "timeseries": { "timeField": "_id" } }, 72),
+            (doc! { "timeseries": { "timeField": "t", "granularity": "days" } }, 2),
+            (doc! { "timeseries": { "timeField": "t", "bucketMaxSpanSeconds": 60 } }, 72),
+            (doc! { "timeseries": { "timeField": "t", "x": 1 } }, 40415),
+            (doc! { "timeseries": { "timeField": "t" }, "capped": true, "size": 1 }, 72),
+            (doc! { "timeseries": { "timeField": "t" }, "validator": { "a": 1 } }, 72),
+            (doc! { "timeseries": { "timeField": "t" }, "expireAfterSeconds": -1 }, 72),
+        ] {
+            assert_eq!(parse(&command).unwrap_err().code().0, code, "{command}");
+        }
+        assert!(parse(&doc! { "capped": false, "collation": { "locale": "simple" } }).is_ok());
+    }
+}

@@ -1,0 +1,130 @@
+//! What sessions have done, durable with what they did: rows of a dictionary of their own, written
+//! in the transactions that they are about. On disk: `docs/formats/session-records.md`.
+//!
+//! A row's key is the session's 16 bytes and a statement's number; what the value means is the
+//! concern of `transactions`. Rows of a session's older transactions stay until their statement
+//! numbers come again or the session is forgotten.
+//!
+//! Always true: only the session itself writes its rows, one request at a time, so they need no
+//! lock of their own and cannot conflict.
+
+use catalog::{Catalog, SESSION_RECORDS, Txn, TxnKind, from_engine};
+use engine::{DictionaryId, Direction, KeyRange, Value};
+use errors::Result;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Bytes of a session's name.
+const SESSION_BYTES: usize = 16;
+/// Rows looked at in one transaction when old ones are forgotten.
+const CHUNK_ROWS: usize = 1000;
+
+/// One row: the statement's number and the value.
+pub(crate) type SessionRow = (u32, Vec<u8>);
+
+fn key(session: &[u8; SESSION_BYTES], statement: u32) -> [u8; SESSION_BYTES + 4] {
+    let mut key = [0; SESSION_BYTES + 4];
+    key[..SESSION_BYTES].copy_from_slice(session);
+    key[SESSION_BYTES..].copy_from_slice(&statement.to_be_bytes());
+    key
+}
+
+/// The rows of all sessions.
+pub struct SessionRecords {
+    catalog: Arc<Catalog>,
+    dictionary: DictionaryId,
+}
+
+impl SessionRecords {
+    /// The records of a catalog, made where there are none yet. Waits for the disk.
+    pub fn open(catalog: &Arc<Catalog>) -> Result<Self> {
+        let dictionary = catalog.side_dictionary(SESSION_RECORDS)?;
+        Ok(Self { catalog: Arc::clone(catalog), dictionary })
+    }
+
+    /// Writes a row as part of a transaction.
+    pub(crate) fn put(
+        &self,
+        txn: &mut Txn,
+        session: &[u8; SESSION_BYTES],
+        statement: u32,
+        value: &[u8],
+    ) -> Result<()> {
+        txn.write_aside(self.dictionary, &key(session, statement), Some(value))
+    }
+
+    /// A session's rows, by statement.
+    pub(crate) fn of(&self, session: &[u8; SESSION_BYTES]) -> Result<Vec<SessionRow>> {
+        let range = KeyRange {
+            lower: Bound::Included(key(session, 0).to_vec()),
+            upper: Bound::Included(key(session, u32::MAX).to_vec()),
+        };
+        let snapshot = self.catalog.snapshot();
+        let mut cursor =
+            snapshot.cursor(self.dictionary, range, Direction::Forward).map_err(from_engine)?;
+        let mut rows = Vec::new();
+        while let Some((key, value)) = cursor.next().map_err(from_engine)? {
+            if let Some(Ok(statement)) = key.get(SESSION_BYTES..).map(<[u8; 4]>::try_from) {
+                rows.push((u32::from_be_bytes(statement), value.to_vec()));
+            }
+        }
+        Ok(rows)
+    }
+
+    /// One row's value.
+    pub(crate) fn one(
+        &self,
+        session: &[u8; SESSION_BYTES],
+        statement: u32,
+    ) -> Result<Option<Value>> {
+        let snapshot = self.catalog.snapshot();
+        snapshot.get(self.dictionary, &key(session, statement)).map_err(from_engine)
+    }
+
+    /// Shows every row of every session, by session and statement.
+    pub(crate) fn each(
+        &self,
+        mut show: impl FnMut(&[u8; SESSION_BYTES], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let mut cursor = self
+            .catalog
+            .snapshot()
+            .cursor(self.dictionary, KeyRange::all(), Direction::Forward)
+            .map_err(from_engine)?;
+        while let Some((key, value)) = cursor.next().map_err(from_engine)? {
+            if let Some(session) = key.first_chunk() {
+                show(session, value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the rows that `is_old` picks by session and value; says how many.
+    pub(crate) fn forget(
+        &self,
+        is_old: impl Fn(&[u8; SESSION_BYTES], &[u8]) -> bool,
+    ) -> Result<u64> {
+        let snapshot = self.catalog.snapshot();
+        let mut cursor = snapshot
+            .cursor(self.dictionary, KeyRange::all(), Direction::Forward)
+            .map_err(from_engine)?;
+        let mut forgotten = 0;
+        let mut txn = self.catalog.begin(TxnKind::Statement);
+        let mut rows = 0;
+        while let Some((key, value)) = cursor.next().map_err(from_engine)? {
+            let Some(session) = key.first_chunk() else { continue };
+            if is_old(session, value) {
+                txn.write_aside(self.dictionary, key, None)?;
+                forgotten += 1;
+                rows += 1;
+            }
+            if rows == CHUNK_ROWS {
+                txn.commit()?;
+                txn = self.catalog.begin(TxnKind::Statement);
+                rows = 0;
+            }
+        }
+        txn.commit()?;
+        Ok(forgotten)
+    }
+}

@@ -1,0 +1,26 @@
+//! Indexes: what they are made of and which keys a document has in them. BSON in, bytes out: nothing
+//! here stores anything.
+//!
+//! Always true: the keys of a document depend on nothing but the document, the index's specification
+//! and the collection's collation. Their bytes are a stored format: `docs/formats/catalog.md`.
+#![forbid(unsafe_code)]
+
+mod keys;
+mod shape;
+mod spec;
+mod text;
+pub mod values;
+mod wildcard;
+
+pub use keys::{
+    DocumentKeys, IndexKey, KeyMaker, RecordKey, SUFFIX_BYTES, hash, hexadecimal, id_key,
+};
+pub use shape::{
+    Compression, STORAGE_OPTIONS, StorageOptions, compression_name, reshaped, substitution,
+};
+pub use spec::{
+    INTERNAL_TIME_INDEX, IndexChange, IndexSpec, KeyPart, PartKind, default_index_name,
+    known_options, same_pattern,
+};
+pub use text::TextIndex;
+pub use wildcard::Wildcard;
