@@ -152,7 +152,7 @@ pub(super) fn check_bytes(bytes: usize) -> Result<()> {
 }
 
 /// The keystring's complaint in the client's words.
-pub fn bad_key(error: keystring::Error) -> Error {
+pub(crate) fn bad_key(error: keystring::Error) -> Error {
     match error {
         keystring::Error::TooDeep => Error::new(Code::OVERFLOW, error.to_string()),
         keystring::Error::Bson(text) => Error::new(Code::INVALID_BSON, text),

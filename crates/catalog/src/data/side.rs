@@ -17,13 +17,13 @@ impl Catalog {
     /// The dictionary that `ROOT` names under `key`, made where it does not exist yet. The keys in
     /// use are those of `docs/formats/catalog.md`.
     pub fn side_dictionary(&self, key: &'static [u8]) -> Result<DictionaryId> {
-        let root = self.engine.snapshot();
+        let root = self.engine().snapshot();
         if let Some(stored) = root.get(DictionaryId::ROOT, key).map_err(from_engine)?
             && let Ok(id) = stored[..].try_into()
         {
             return Ok(DictionaryId(u64::from_le_bytes(id)));
         }
-        let mut txn = self.engine.begin(TxnOptions::default());
+        let mut txn = self.engine().begin(TxnOptions::default());
         let made = txn.create_dictionary(DictionaryOptions::default()).map_err(from_engine)?;
         txn.put(DictionaryId::ROOT, key, &made.0.to_le_bytes()).map_err(from_engine)?;
         txn.commit(Durability::Buffered).map_err(from_engine)?.visible();

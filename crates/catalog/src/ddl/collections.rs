@@ -9,7 +9,7 @@ use crate::catalog::Catalog;
 use crate::data::metadata_lock::{Check, MetadataGuard, lock_name};
 use crate::ddl::sweep::TEMPORARY_PREFIX;
 use crate::failure::from_engine;
-use crate::metadata::collection::{Collection, Shared};
+use crate::metadata::collection::{Collection, Shared, with_indexes};
 use crate::metadata::counts::{self, Stripe};
 use crate::metadata::ddl_lock::DdlGuard;
 use crate::metadata::namespace::Namespace;

@@ -11,7 +11,7 @@
 //! 2. Rolled back to a savepoint, the names are those of then; locks stay.
 
 use crate::catalog::{Catalog, not_found};
-use crate::data::metadata_lock::{Check, ClientInside, MetadataGuard, lock_timed_out, wait};
+use crate::data::metadata_lock::{Check, ClientInside, lock_timed_out, wait};
 use crate::data::names::{Names, Taken};
 use crate::data::txn::Txn;
 use crate::ddl::build::{
@@ -19,7 +19,7 @@ use crate::ddl::build::{
 };
 use crate::ddl::collections::{check_rename, drop_records, exists, renamed, write_record};
 use crate::failure::from_engine;
-use crate::metadata::collection::{Collection, Index, Shared};
+use crate::metadata::collection::{Collection, Index, Shared, clone_index, with_indexes};
 use crate::metadata::namespace::Namespace;
 use crate::metadata::options::CollectionOptions;
 use crate::metadata::records::{self, drop_index_records};

@@ -10,8 +10,9 @@ use crate::catalog::{Catalog, not_found};
 use crate::data::metadata_lock::{Check, lock_name};
 use crate::ddl::build::{IndexSelector, is_id_pattern, selected};
 use crate::failure::from_engine;
-use crate::metadata::collection::Collection;
+use crate::metadata::collection::{Collection, clone_index, with_indexes};
 use crate::metadata::namespace::Namespace;
+use crate::shape;
 use bson::raw::RawDocument;
 use engine::{DictionaryId, DictionaryOptions, Rewrite};
 use errors::{Code, Error, Result};
@@ -59,7 +60,8 @@ impl Catalog {
             let mut before = Vec::new();
             for (name, dictionary) in &chosen {
                 let was = self.engine().dictionary_stats(*dictionary).map_err(from_engine)?.options;
-                txn.reshape_dictionary(*dictionary, storage.over(was)).map_err(from_engine)?;
+                txn.reshape_dictionary(*dictionary, shape::over(&storage, was))
+                    .map_err(from_engine)?;
                 before.push(Reindexed { name: name.clone(), was });
             }
             Ok(before)
