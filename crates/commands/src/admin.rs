@@ -29,7 +29,7 @@ pub(crate) mod validate;
 pub(crate) mod validate_db_metadata;
 
 use crate::crud::batch::CursorOptions;
-use crate::fields::{Field, inner};
+use dispatch::fields::{Field, inner};
 use errors::{Code, Error, Result};
 
 /// `cursor: {batchSize}` of the commands that list things.

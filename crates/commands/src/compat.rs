@@ -7,7 +7,8 @@ mod operators;
 
 use crate::diagnostics::build_info::MONGODB_VERSION;
 use crate::diagnostics::hello::MAX_WIRE_VERSION;
-use crate::registry::{COMMANDS, Command};
+use crate::command::Command;
+use crate::registry::COMMANDS;
 use crate::transactions::labels::labels_of;
 use std::fmt::Write;
 

@@ -10,26 +10,8 @@ use os::Clock;
 use parking_lot::Mutex;
 use query::Interrupt;
 use session::Operation;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-
-/// Where a connection comes from and ends.
-#[derive(Clone, Debug, Default)]
-pub struct ConnectionInfo {
-    /// `host:port` of the client, or what a Unix socket offers.
-    pub remote: String,
-    /// `host:port` it came in by.
-    pub local: String,
-}
-
-impl ConnectionInfo {
-    /// Whether the client is on this machine: a loopback address, or a Unix socket, whose ends have
-    /// no address of the network.
-    pub(crate) fn is_of_this_machine(&self) -> bool {
-        self.remote.parse::<SocketAddr>().map_or(true, |at| at.ip().to_canonical().is_loopback())
-    }
-}
 
 /// Whose word a connection carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

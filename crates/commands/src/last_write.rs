@@ -4,7 +4,8 @@
 //! of the message directly before the question, and asking does not change it.
 
 use crate::connection::Connection;
-use crate::registry::{Class, Command};
+use crate::command::Command;
+use dispatch::rules::Class;
 use crate::service::OpKind;
 use bson::{RawArray, RawBson, RawBsonRef, RawDocument};
 use errors::Error;
@@ -30,7 +31,7 @@ impl LastWrite {
             return Self { error: Some(error), ..Self::default() };
         }
         let n = match reply.get("n") {
-            Ok(Some(value)) => crate::fields::as_i64(value).unwrap_or(0),
+            Ok(Some(value)) => dispatch::fields::as_i64(value).unwrap_or(0),
             _ => 0,
         };
         match command.name {

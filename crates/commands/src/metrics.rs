@@ -3,7 +3,8 @@
 //! Always true: counting takes no lock, except `top`'s per-collection figures, which live in
 //! sharded maps.
 
-use crate::registry::{COMMANDS, Class, Counter};
+use crate::registry::COMMANDS;
+use dispatch::rules::{Class, Counter};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

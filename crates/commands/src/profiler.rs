@@ -12,7 +12,7 @@
 
 use crate::context::Context;
 use crate::host::{LogEvent, Severity};
-use crate::registry::Counter;
+use dispatch::rules::Counter;
 use crate::service::{OpKind, Service};
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, doc};

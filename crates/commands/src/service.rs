@@ -4,7 +4,7 @@
 //! a reply. A connection runs one request at a time.
 
 use crate::admin::auto_compact::AutoCompact;
-use crate::arguments::{Arguments, not_in_api};
+use dispatch::arguments::{Arguments, not_in_api};
 use crate::connection::{Connection, ConnectionInfo, OperationInterrupt, Origin};
 use crate::context::Context;
 use crate::crud::batch::Parked;
@@ -12,18 +12,20 @@ use crate::diagnostics::build_info::FEATURE_VERSION;
 use crate::diagnostics::feature_version;
 use crate::diagnostics::parameters::Settings;
 use crate::fail_point::{FailPointHit, FailPoints};
-use crate::fields::Field;
+use dispatch::fields::Field;
 use crate::host::{Host, LogEvent, Severity};
 use crate::index_advice::IndexAdvice;
 use crate::last_write;
 use crate::lock_log;
 use crate::metrics::Metrics;
 use crate::profiler::{Entry, Profiler};
-use crate::registry::{self, Class, Command, Counter};
+use crate::command::Command;
+use crate::registry::{self};
+use dispatch::rules::{Class, Counter};
 use crate::replication::cluster_parameters::ClusterParameters;
 use crate::replication::reply::{write_times, write_topology_of_error};
 use crate::replication::{ReplicaSetOptions, Replication, Role};
-use crate::reply::{Reply, write_error, write_labels};
+use dispatch::reply::{Reply, write_error, write_labels};
 use crate::scripting::{ScriptHost, Scripting};
 use crate::session_records::SessionRecords;
 use crate::transactions::{self, LIFETIME_SECONDS, LOCK_TIMEOUT_MS, SessionState, bound, labels};
@@ -41,48 +43,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-/// Which message a request came in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OpKind {
-    /// `OP_MSG`.
-    #[default]
-    Msg,
-    /// `OP_QUERY` on `$cmd`: answered by the server with `OP_REPLY`.
-    Query,
-    /// Another message from before `OP_MSG`, which the server translated. What becomes of a write
-    /// is told to `getLastError`.
-    Legacy {
-        /// It goes on with the message before it: an error of the earlier part stays.
-        goes_on: bool,
-    },
-}
-
-impl OpKind {
-    /// Is it a message that was translated?
-    pub(crate) fn is_legacy(self) -> bool {
-        matches!(self, Self::Legacy { .. })
-    }
-}
-
-/// A command as it came, its bytes already walked by `wire`.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// The database it is sent to.
-    pub database: &'a str,
-    /// The command document; its first field names the command.
-    pub body: &'a RawDocument,
-    /// The kind 1 sections of an `OP_MSG`.
-    pub sequences: &'a [(&'a str, Vec<&'a RawDocument>)],
-    /// Which message it came in.
-    pub op: OpKind,
-    /// The client takes a stream of replies.
-    pub exhaust_allowed: bool,
-    /// The message's own number.
-    pub request_id: i32,
-    /// It was to wait until this server time ([`Reply::wait`]) and is run again.
-    pub waited_until: Option<Duration>,
-}
 
 /// What the server says about itself.
 #[derive(Clone, Debug, Default)]
@@ -185,9 +145,6 @@ pub struct Service {
     /// Runs requests that wait for a change of the topology.
     wake: OnceLock<Wake>,
 }
-
-/// Runs waiting requests again.
-pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// Smaller replies are not charged: the worker that sends one holds as much anyway.
 const SMALL_REPLY: usize = 16 << 10;

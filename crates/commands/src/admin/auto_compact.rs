@@ -5,8 +5,8 @@
 //! or small; who asks for it gets what `compact` does, a collection after the other.
 
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use crate::service::Service;
 use catalog::{Catalog, IndexSelector};
 use engine::Rewrite;

@@ -1,8 +1,8 @@
 //! What can be done to a capped collection beside its use: made of another, copied, emptied.
 
 use crate::context::Context;
-use crate::fields::{Field, as_i64};
-use crate::registry::Command;
+use dispatch::fields::{Field, as_i64};
+use crate::command::Command;
 use catalog::Namespace;
 use errors::{Code, Error, Result};
 use std::sync::atomic::Ordering;

@@ -4,8 +4,8 @@
 
 use super::create::{check_expiry, check_view_pipeline};
 use crate::context::Context;
-use crate::fields::{Field, inner};
-use crate::registry::Command;
+use dispatch::fields::{Field, inner};
+use crate::command::Command;
 use bson::raw::{RawBsonRef, RawDocumentBuf, cstr};
 use catalog::{Collection, IndexSelector, Namespace};
 use errors::{Code, Error, Result};

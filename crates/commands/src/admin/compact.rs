@@ -6,8 +6,8 @@
 
 use super::auto_compact::free_space_target;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use catalog::{IndexSelector, ReindexProgress};
 use engine::Rewrite;
 use errors::Result;

@@ -2,8 +2,8 @@
 
 use crate::context::Context;
 use crate::fail_point::{FailPoint, Kind, Mode};
-use crate::fields::{Field, inner};
-use crate::registry::Command;
+use dispatch::fields::{Field, inner};
+use crate::command::Command;
 use bson::{Document, RawBsonRef};
 use errors::{Code, Error, Result};
 use std::sync::atomic::Ordering;

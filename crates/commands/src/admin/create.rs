@@ -1,8 +1,8 @@
 //! `create`: a collection or a view.
 
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use bson::raw::RawBsonRef;
 use bson::{RawArray, Uuid};
 use catalog::{CollectionOptions, Namespace};

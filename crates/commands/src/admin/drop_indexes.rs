@@ -1,8 +1,8 @@
 //! `dropIndexes`, which TokuMX's time called `deleteIndexes`.
 
 use crate::context::Context;
-use crate::fields::{Field, missing, type_name};
-use crate::registry::Command;
+use dispatch::fields::{Field, missing, type_name};
+use crate::command::Command;
 use bson::RawBsonRef;
 use catalog::IndexSelector;
 use errors::{Code, Error, Result};

@@ -6,8 +6,8 @@
 //! as they are, so that a copy of the data directory taken meanwhile opens like the directory itself.
 
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use crate::write_gate::GateHold;
 use bson::RawBsonRef;
 use errors::{Code, Error, Result};

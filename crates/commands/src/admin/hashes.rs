@@ -4,8 +4,8 @@
 //! `GridFS` file's bytes from its beginning.
 
 use crate::context::Context;
-use crate::fields::{Field, missing};
-use crate::registry::Command;
+use dispatch::fields::{Field, missing};
+use crate::command::Command;
 use bson::raw::{RawBsonRef, RawDocument};
 use bson::{RawDocumentBuf, doc};
 use catalog::{Collection, Namespace, from_engine};
@@ -126,7 +126,7 @@ fn file_md5(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 
 /// The bytes of the chunk that must come next.
 fn chunk_of(chunk: &RawDocument, expected: u64) -> Result<&[u8]> {
-    let number = chunk.get("n")?.and_then(crate::fields::as_i64);
+    let number = chunk.get("n")?.and_then(dispatch::fields::as_i64);
     if number != i64::try_from(expected).ok() {
         return Err(Error::location(
             10040,

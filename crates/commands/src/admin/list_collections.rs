@@ -3,9 +3,9 @@
 use super::parse_list_cursor;
 use crate::context::Context;
 use crate::crud::batch::{CursorOptions, Documents, first_batch};
-use crate::fields::Field;
-use crate::registry::Command;
-use crate::writer::Writer;
+use dispatch::fields::Field;
+use crate::command::Command;
+use dispatch::writer::Writer;
 use bson::RawDocumentBuf;
 use catalog::Collection;
 use errors::Result;

@@ -1,9 +1,9 @@
 //! `listDatabases`.
 
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
-use crate::writer::Writer;
+use dispatch::fields::Field;
+use crate::command::Command;
+use dispatch::writer::Writer;
 use catalog::Catalog;
 use errors::Result;
 use matcher::{Filter, ParseContext};

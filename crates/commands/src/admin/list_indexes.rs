@@ -4,9 +4,9 @@ use super::list_collections::write_id_index;
 use super::{is_a_view, parse_list_cursor};
 use crate::context::Context;
 use crate::crud::batch::{CursorOptions, Documents, first_batch};
-use crate::fields::Field;
-use crate::registry::Command;
-use crate::writer::Writer;
+use dispatch::fields::Field;
+use crate::command::Command;
+use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
 
 pub(crate) const LIST_INDEXES: Command =

@@ -10,8 +10,8 @@
 
 use crate::context::Context;
 use crate::diagnostics::build_info::FEATURE_VERSION;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use catalog::{Collection, Namespace, Txn, TxnKind, from_engine, is_retryable};
 use engine::{Direction, KeyRange, Snapshot};

@@ -6,8 +6,8 @@
 
 use super::stats::write_shape;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use bson::RawBsonRef;
 use catalog::{IndexSelector, ReindexProgress};
 use engine::Rewrite;
@@ -57,7 +57,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     reply.number("nIndexesWas", count);
     reply.number("nIndexes", count);
     let list = reply.begin_array("indexes");
-    let mut id = crate::writer::Writer::new();
+    let mut id = dispatch::writer::Writer::new();
     super::list_collections::write_id_index(&mut id, &collection);
     let specs = collection.shown_indexes().map(|index| index.spec().shown.clone());
     for (at, spec) in std::iter::once(id.finish()).chain(specs).enumerate() {

@@ -1,8 +1,8 @@
 //! `renameCollection`.
 
 use crate::context::Context;
-use crate::fields::{Field, missing};
-use crate::registry::Command;
+use dispatch::fields::{Field, missing};
+use crate::command::Command;
 use bson::RawBsonRef;
 use catalog::Namespace;
 use errors::{Code, Error, Result};

@@ -2,8 +2,8 @@
 //! Atlas refuses it, so that drivers tell their users what is wrong.
 
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use errors::{Error, Result};
 
 pub(crate) const CREATE_SEARCH_INDEXES: Command =

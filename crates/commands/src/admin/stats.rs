@@ -4,9 +4,9 @@
 
 use super::is_a_view;
 use crate::context::Context;
-use crate::fields::{Field, as_i64};
-use crate::registry::Command;
-use crate::writer::Writer;
+use dispatch::fields::{Field, as_i64};
+use crate::command::Command;
+use dispatch::writer::Writer;
 use bson::RawBsonRef;
 use catalog::Namespace;
 use engine::DictionaryOptions;

@@ -3,8 +3,8 @@
 //! Always true: what does not fit into the cache is read all the same, and leaves memory again.
 
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use errors::{Error, Result};
 
 pub(crate) const TOUCH: Command =

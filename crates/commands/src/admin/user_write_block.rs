@@ -5,8 +5,8 @@
 //! thought to be closed.
 
 use crate::context::Context;
-use crate::fields::{Field, missing};
-use crate::registry::Command;
+use dispatch::fields::{Field, missing};
+use crate::command::Command;
 use errors::{Code, Error, Result};
 
 pub(crate) const SET_USER_WRITE_BLOCK_MODE: Command =

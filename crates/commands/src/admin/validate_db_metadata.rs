@@ -4,8 +4,8 @@
 //! be refused.
 
 use crate::context::Context;
-use crate::fields::{Field, inner, missing};
-use crate::registry::Command;
+use dispatch::fields::{Field, inner, missing};
+use crate::command::Command;
 use bson::{RawBsonRef, doc};
 use errors::{Code, Result};
 

@@ -7,8 +7,9 @@
 //! Always true: keys are told apart, and ordered, as BSON values.
 
 use crate::context::Context;
-use crate::fields::{Field, inner, missing};
-use crate::registry::{Command, Counter};
+use dispatch::fields::{Field, inner, missing};
+use crate::command::Command;
+use dispatch::rules::Counter;
 use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use catalog::Namespace;
 use errors::{Code, Error, Result};

@@ -6,7 +6,7 @@
 //! 3. A reply with a cursor id other than 0 has a parked cursor behind it.
 
 use crate::context::Context;
-use crate::writer::Writer;
+use dispatch::writer::Writer;
 use bson::{RawDocument, RawDocumentBuf};
 use errors::Result;
 use limits::{Charge, LARGE_BYTES, Part};

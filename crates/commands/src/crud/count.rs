@@ -2,8 +2,9 @@
 
 use super::explain::{verbosity_of, write_explain};
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::{Command, Counter};
+use dispatch::fields::Field;
+use crate::command::Command;
+use dispatch::rules::Counter;
 use catalog::Namespace;
 use errors::{Error, Result};
 use query::CountRequest;

@@ -1,11 +1,13 @@
 //! `explain`: any explainable command, planned and perhaps run, and its plan shown.
 
 use super::query_shape;
-use crate::arguments::Arguments;
+use dispatch::arguments::Arguments;
 use crate::context::Context;
 use crate::diagnostics::build_info::MONGODB_VERSION;
-use crate::fields::Field;
-use crate::registry::{self, Command, Counter};
+use dispatch::fields::Field;
+use crate::command::Command;
+use crate::registry::{self};
+use dispatch::rules::Counter;
 use crate::service::check_database;
 use bson::RawDocument;
 use errors::{Code, Error, Result};

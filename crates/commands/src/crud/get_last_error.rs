@@ -2,9 +2,9 @@
 //! writes had no replies.
 
 use crate::context::Context;
-use crate::fields::Field;
+use dispatch::fields::Field;
 use crate::last_write::LastWrite;
-use crate::registry::Command;
+use crate::command::Command;
 use crate::replication::write_concern;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};

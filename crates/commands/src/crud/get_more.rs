@@ -2,8 +2,9 @@
 
 use super::batch::{Documents, Filled, Parked, fill};
 use crate::context::Context;
-use crate::fields::{Field, missing};
-use crate::registry::{Command, Counter};
+use dispatch::fields::{Field, missing};
+use crate::command::Command;
+use dispatch::rules::Counter;
 use errors::{Code, Error, Result};
 use session::{CursorId, GetMoreRequest};
 use std::sync::atomic::Ordering;

@@ -2,8 +2,9 @@
 
 use super::write_reply::{batch, write_errors, wrong_collection};
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::{Command, Counter};
+use dispatch::fields::Field;
+use crate::command::Command;
+use dispatch::rules::Counter;
 use errors::Result;
 use query::{Atomicity, InsertRequest};
 use std::sync::atomic::Ordering;

@@ -1,8 +1,8 @@
 //! `killCursors`.
 
 use crate::context::Context;
-use crate::fields::{Field, missing};
-use crate::registry::Command;
+use dispatch::fields::{Field, missing};
+use crate::command::Command;
 use errors::Result;
 use session::CursorId;
 use std::collections::BTreeSet;

@@ -3,8 +3,9 @@
 use super::explain::{verbosity_of, write_explain};
 use super::write_reply::{batch, write_errors, wrong_collection};
 use crate::context::Context;
-use crate::fields::{Field, inner, missing};
-use crate::registry::{Command, Counter};
+use dispatch::fields::{Field, inner, missing};
+use crate::command::Command;
+use dispatch::rules::Counter;
 use crate::transactions::statements::Log;
 use bson::{RawBsonRef, RawDocument};
 use catalog::Namespace;

@@ -2,8 +2,8 @@
 
 use super::hello::MAX_DOCUMENT_BYTES;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use errors::Result;
 
 /// The MongoDB release whose behaviour this server shows.

@@ -4,10 +4,10 @@
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::diagnostics::show_locks;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use crate::service::Service;
-use crate::writer::Writer;
+use dispatch::writer::Writer;
 use bson::{RawDocument, RawDocumentBuf};
 use catalog::ShownLock;
 use errors::{Error, Result};

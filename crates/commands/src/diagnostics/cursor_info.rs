@@ -3,8 +3,8 @@
 //! Always true: the figures are those of `serverStatus.metrics.cursor`.
 
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use errors::Result;
 
 pub(crate) const CURSOR_INFO: Command =

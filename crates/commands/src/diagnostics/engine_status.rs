@@ -4,10 +4,10 @@
 //! (rollback files, leaf entries, hot indexers, loaders, dirty evictions) are absent.
 
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use crate::service::Service;
-use crate::writer::Writer;
+use dispatch::writer::Writer;
 use engine::{PageStats, Part, Stats};
 use errors::Result;
 use std::sync::Arc;

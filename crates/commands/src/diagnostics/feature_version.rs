@@ -5,8 +5,8 @@
 
 use super::build_info::FEATURE_VERSION;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use crate::service::Service;
 use bson::{RawDocumentBuf, doc};
 use catalog::{Catalog, Namespace};

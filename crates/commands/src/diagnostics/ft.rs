@@ -5,8 +5,8 @@
 //! they are and need no parsing.
 
 use super::engine_status::{Facts, write};
-use crate::fields::{Field, as_i64, inner};
-use crate::writer::Writer;
+use dispatch::fields::{Field, as_i64, inner};
+use dispatch::writer::Writer;
 use Place::{In, Key, Never};
 use bson::RawBsonRef;
 use errors::{Error, Result};

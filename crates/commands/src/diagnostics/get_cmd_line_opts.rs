@@ -1,8 +1,8 @@
 //! `getCmdLineOpts`: how the server was started.
 
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use bson::Bson;
 use errors::Result;
 

@@ -4,8 +4,8 @@
 
 use super::server_status::{self, Shape};
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use errors::Result;
 
 pub(crate) const GET_DIAGNOSTIC_DATA: Command =

@@ -1,8 +1,8 @@
 //! `getLog`: the newest log lines.
 
 use crate::context::Context;
-use crate::fields::{Field, type_name};
-use crate::registry::Command;
+use dispatch::fields::{Field, type_name};
+use crate::command::Command;
 use bson::RawBsonRef;
 use errors::{Code, Error, Result};
 

@@ -4,9 +4,9 @@
 //! standalone's never does) or the server ends. It holds no thread meanwhile: it asks to be run again.
 
 use crate::context::Context;
-use crate::fields::{Field, inner};
+use dispatch::fields::{Field, inner};
 use crate::host::{LogEvent, Severity};
-use crate::registry::Command;
+use crate::command::Command;
 use crate::replication::Role;
 use crate::replication::reply::{topology_counter, write_topology};
 use crate::replication::status::write_hello;

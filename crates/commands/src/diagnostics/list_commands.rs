@@ -1,8 +1,10 @@
 //! `listCommands`: the registry, to the client.
 
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::{COMMANDS, Class, Command};
+use dispatch::fields::Field;
+use crate::command::Command;
+use crate::registry::COMMANDS;
+use dispatch::rules::Class;
 use errors::Result;
 
 pub(crate) const LIST_COMMANDS: Command =

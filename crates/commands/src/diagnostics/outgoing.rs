@@ -2,8 +2,8 @@
 //! `dropConnections` say so.
 
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use errors::Result;
 
 pub(crate) const CONN_POOL_STATS: Command =

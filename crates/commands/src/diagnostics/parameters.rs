@@ -7,8 +7,8 @@ use super::storage_defaults;
 use crate::admin::merge_authz::AUTH_SCHEMA_VERSION;
 use crate::connection::Origin;
 use crate::context::Context;
-use crate::fields::{Field, type_name};
-use crate::registry::Command;
+use dispatch::fields::{Field, type_name};
+use crate::command::Command;
 use crate::replication::cluster_time::MAX_DRIFT_SECONDS;
 use crate::service::Service;
 use bson::{Bson, RawBsonRef, doc};
@@ -290,7 +290,7 @@ impl ParameterSelection {
             });
         };
         let mut wanted = Self::default();
-        for option in crate::fields::inner(options, "getParameter") {
+        for option in dispatch::fields::inner(options, "getParameter") {
             let option = option?;
             match option.name {
                 "allParameters" => wanted.all = option.bool()?,
@@ -430,13 +430,13 @@ fn parse(parameter: &Parameter, field: &Field<'_>) -> Result<Value> {
             | RawBsonRef::Undefined
             | RawBsonRef::String("false" | "off" | "0") => false,
             RawBsonRef::Double(number) => number != 0.0,
-            other => crate::fields::as_i64(other) != Some(0),
+            other => dispatch::fields::as_i64(other) != Some(0),
         })),
         Shape::Whole(least, most) => {
             let number = match field.value {
                 RawBsonRef::Boolean(set) => Some(i64::from(set)),
                 RawBsonRef::Double(number) if number.is_nan() => None,
-                value => crate::fields::as_i64(value),
+                value => dispatch::fields::as_i64(value),
             };
             let number = number.ok_or_else(|| {
                 Error::bad_value(format!(

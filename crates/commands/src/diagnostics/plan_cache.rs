@@ -2,8 +2,8 @@
 //! and an operator says which indexes may serve a shape. Both live in memory: a restart ends them.
 
 use crate::context::Context;
-use crate::fields::{Field, missing};
-use crate::registry::Command;
+use dispatch::fields::{Field, missing};
+use crate::command::Command;
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use catalog::Namespace;
 use errors::{Code, Error, Result};

@@ -3,9 +3,9 @@
 //! Always true: a level that is reported as set is in effect; the reply shows what was before.
 
 use crate::context::Context;
-use crate::fields::Field;
+use dispatch::fields::Field;
 use crate::profiler::{self, Picked, Settings};
-use crate::registry::Command;
+use crate::command::Command;
 use bson::RawBsonRef;
 use errors::{Error, Result};
 use std::sync::Arc;

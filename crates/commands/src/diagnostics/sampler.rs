@@ -9,7 +9,7 @@ use super::server_status::{self, Shape};
 use crate::metrics::CLASSES;
 use crate::registry::COMMANDS;
 use crate::service::Service;
-use crate::writer::Writer;
+use dispatch::writer::Writer;
 use bson::{RawBsonRef, RawDocument};
 use history::Number;
 use std::sync::Arc;

@@ -12,8 +12,8 @@
 //! whoever draws takes differences.
 
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use bson::{Bson, RawBsonRef};
 use errors::{Code, Error, Result};
 

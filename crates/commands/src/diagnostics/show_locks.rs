@@ -4,9 +4,9 @@
 use crate::admin::parse_list_cursor;
 use crate::context::Context;
 use crate::crud::batch::{CursorOptions, Documents, first_batch};
-use crate::fields::Field;
-use crate::registry::Command;
-use crate::writer::Writer;
+use dispatch::fields::Field;
+use crate::command::Command;
+use dispatch::writer::Writer;
 use bson::{Bson, RawDocumentBuf};
 use catalog::ShownLock;
 use errors::Result;

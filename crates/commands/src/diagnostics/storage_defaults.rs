@@ -3,7 +3,7 @@
 //!
 //! Always true: they change nothing that exists, and last until the server ends.
 
-use crate::fields::Field;
+use dispatch::fields::Field;
 use crate::service::Service;
 use bson::Bson;
 use engine::DictionaryOptions;

@@ -9,11 +9,12 @@
 //! at all.
 
 use crate::admin::create;
-use crate::arguments::Arguments;
+use dispatch::arguments::Arguments;
 use crate::context::Context;
 use crate::crud::update::blank;
-use crate::fields::{Field, type_name};
-use crate::registry::{self, Command};
+use dispatch::fields::{Field, type_name};
+use crate::command::Command;
+use crate::registry::{self};
 use crate::service::Request;
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::spec::BinarySubtype;
@@ -266,7 +267,7 @@ fn update(context: &Context<'_>, namespace: &Namespace, entry: &Entry<'_>) -> Re
     let plain;
     let (update, is_delta) = match entry.object.get("$v")? {
         None => (RawBsonRef::Document(entry.object), false),
-        Some(version) => match crate::fields::as_i64(version) {
+        Some(version) => match dispatch::fields::as_i64(version) {
             Some(1) => {
                 plain = without_version(entry.object)?;
                 (RawBsonRef::Document(&plain), false)

@@ -6,8 +6,8 @@
 //! themselves; the others are about change streams and migrations, which there are none of to follow them yet.
 
 use crate::context::Context;
-use crate::fields::{Field, as_i64, missing, type_name};
-use crate::registry::Command;
+use dispatch::fields::{Field, as_i64, missing, type_name};
+use crate::command::Command;
 use crate::service::Service;
 use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, doc};
 use catalog::{Catalog, Namespace};

@@ -6,8 +6,8 @@
 
 use super::Replication;
 use crate::context::Context;
-use crate::fields::{Field, inner};
-use crate::registry::Command;
+use dispatch::fields::{Field, inner};
+use crate::command::Command;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, DateTime, Document, RawBsonRef, doc};
 use catalog::{Catalog, Namespace};
@@ -115,8 +115,8 @@ fn parse_write(field: &Field<'_>) -> Result<bool> {
         let part = part?;
         match (part.name, part.value) {
             ("w", RawBsonRef::String("majority")) => majority = Some(true),
-            ("w", value) if crate::fields::as_i64(value) == Some(1) => majority = Some(false),
-            ("wtimeout", value) if crate::fields::as_i64(value) == Some(0) => {}
+            ("w", value) if dispatch::fields::as_i64(value) == Some(1) => majority = Some(false),
+            ("wtimeout", value) if dispatch::fields::as_i64(value) == Some(0) => {}
             _ => return Err(part.not_yet()),
         }
     }

@@ -3,10 +3,10 @@
 use super::initiate::configured;
 use super::{Role, op_time};
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use crate::service::Service;
-use crate::writer::Writer;
+use dispatch::writer::Writer;
 use bson::{Bson, DateTime, Document, Timestamp, doc};
 use errors::Result;
 use std::sync::atomic::Ordering;

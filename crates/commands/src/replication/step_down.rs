@@ -3,8 +3,8 @@
 use super::Role;
 use super::initiate::configured;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use errors::{Code, Error, Result};
 use std::time::Duration;
 

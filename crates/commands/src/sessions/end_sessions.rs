@@ -2,8 +2,8 @@
 
 use super::parse_list;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use errors::Result;
 use std::collections::BTreeSet;
 

@@ -5,8 +5,8 @@
 
 use super::{EMPTY_USER, parse_list};
 use crate::context::Context;
-use crate::fields::{Field, inner, missing, type_name};
-use crate::registry::Command;
+use dispatch::fields::{Field, inner, missing, type_name};
+use crate::command::Command;
 use crate::service::Service;
 use bson::RawBsonRef;
 use errors::{Error, Result};
@@ -60,7 +60,7 @@ fn kill_by_pattern(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()
         for part in inner(pattern, "KillAllSessionsByPattern") {
             let part = part?;
             match part.name {
-                "lsid" => one = Some(crate::arguments::parse_lsid(&Field { ..part })?),
+                "lsid" => one = Some(dispatch::arguments::parse_lsid(&Field { ..part })?),
                 "uid" => match part.value {
                     RawBsonRef::Binary(digest) => is_ours &= digest.bytes == EMPTY_USER,
                     _ => return Err(part.wrong_type("binData")),

@@ -2,7 +2,7 @@
 //! the code of the refusal, after MongoDB 8.2.
 
 use super::Client;
-use crate::arguments::grammar::{GRAMMARS, Takes};
+use dispatch::arguments::grammar::{GRAMMARS, Takes};
 use bson::oid::ObjectId;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, DateTime, Decimal128, Document, Timestamp, Uuid, doc};

@@ -2,7 +2,7 @@
 
 use super::statements::Run;
 use super::{Open, Phase, SessionState, abort, no_such};
-use crate::arguments::Numbered;
+use dispatch::arguments::Numbered;
 use crate::context::Context;
 use crate::service::Service;
 use errors::{Code, Error, Result};

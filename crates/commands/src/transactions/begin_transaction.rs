@@ -2,8 +2,8 @@
 
 use super::bound::{self, Bound};
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use crate::replication::Role;
 use bson::RawBsonRef;
 use catalog::Isolation;

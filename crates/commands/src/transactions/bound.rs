@@ -14,7 +14,7 @@
 use super::is_end;
 use crate::connection::Connection;
 use crate::context::Context;
-use crate::registry::Class;
+use dispatch::rules::Class;
 use crate::service::Service;
 use bson::RawBsonRef;
 use catalog::{DEADLOCK, Savepoint, Txn};

@@ -3,8 +3,8 @@
 use super::statements::{Row, Saved};
 use super::{Phase, abort, bound, end_cursors};
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use errors::{Error, Result};
 use std::sync::atomic::Ordering;
 

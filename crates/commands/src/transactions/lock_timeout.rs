@@ -4,8 +4,8 @@
 
 use super::bound::lock_timeout;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use errors::{Error, Result};
 use std::sync::atomic::Ordering;
 

@@ -2,8 +2,8 @@
 
 use super::statements::{Row, Saved};
 use crate::service::Service;
-use crate::sessions::EMPTY_USER;
-use crate::writer::Writer;
+use dispatch::arguments::EMPTY_USER;
+use dispatch::writer::Writer;
 use bson::{RawDocumentBuf, Timestamp};
 use errors::Result;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! Which commands may carry a transaction number, and what may stand beside it.
 
-use crate::arguments::Arguments;
-use crate::registry::Command;
-use crate::replication::read_concern::Level;
+use dispatch::arguments::Arguments;
+use crate::command::Command;
+use dispatch::read_concern::Level;
 use errors::{Code, Error, Result};
 
 /// What may run in a transaction.

@@ -158,7 +158,7 @@ enum Ids {
 impl Ids {
     fn parse(body: &RawDocument) -> Result<Self> {
         let number = |value: RawBsonRef<'_>| {
-            let number = crate::fields::as_i64(value)
+            let number = dispatch::fields::as_i64(value)
                 .ok_or_else(|| Error::type_mismatch("a statement's number must be an int"))?;
             u32::try_from(number)
                 .map_err(|_| Error::bad_value("a statement's number must not be negative"))

@@ -5,8 +5,8 @@
 //! that scripts which restore what `was` read back what they set.
 
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
+use crate::command::Command;
 use errors::Result;
 use std::sync::atomic::Ordering;
 

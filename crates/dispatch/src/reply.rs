@@ -34,7 +34,7 @@ impl Reply {
 }
 
 /// Writes `{ok: 0.0, errmsg, code, codeName, …}`.
-pub(crate) fn write_error(writer: &mut Writer, error: &Error) {
+pub fn write_error(writer: &mut Writer, error: &Error) {
     writer.f64("ok", 0.0);
     writer.str("errmsg", error.message());
     writer.i32("code", error.code().0);
@@ -49,7 +49,7 @@ pub(crate) fn write_error(writer: &mut Writer, error: &Error) {
 }
 
 /// Writes `errorLabels`, where there are any.
-pub(crate) fn write_labels<T: AsRef<str>>(writer: &mut Writer, labels: &[T]) {
+pub fn write_labels<T: AsRef<str>>(writer: &mut Writer, labels: &[T]) {
     if labels.is_empty() {
         return;
     }

@@ -13,7 +13,7 @@ use errors::Result;
 
 /// What a field takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Takes {
+pub enum Takes {
     /// Anything, null too; the command has an error of its own for what it does not want.
     Any,
     /// The same, but null is "not given".
@@ -34,9 +34,9 @@ pub(crate) enum Takes {
 }
 
 /// The fields of one command.
-pub(crate) struct Grammar {
-    pub(crate) command: &'static str,
-    pub(crate) fields: &'static [(&'static str, Takes)],
+pub struct Grammar {
+    pub command: &'static str,
+    pub fields: &'static [(&'static str, Takes)],
 }
 
 /// A field that every command with a collection may carry to be sure which one it is.
@@ -47,7 +47,7 @@ const SHAPE: [(&str, Takes); 4] =
     [("compression", Own), ("fanout", Own), ("pageSize", Own), ("readPageSize", Own)];
 
 /// Sorted by command.
-pub(crate) static GRAMMARS: &[Grammar] = &[
+pub static GRAMMARS: &[Grammar] = &[
     Grammar {
         command: "aggregate",
         fields: &[
@@ -288,14 +288,14 @@ pub(crate) static GRAMMARS: &[Grammar] = &[
 ];
 
 /// The row of a command, where it has one.
-pub(crate) fn of(command: &str) -> Option<&'static Grammar> {
+pub fn of(command: &str) -> Option<&'static Grammar> {
     let at = GRAMMARS.binary_search_by(|grammar| grammar.command.cmp(command)).ok()?;
     Some(&GRAMMARS[at])
 }
 
 impl Grammar {
     /// Checks a field; says whether it was given at all.
-    pub(crate) fn admit(&self, field: &Field<'_>) -> Result<bool> {
+    pub fn admit(&self, field: &Field<'_>) -> Result<bool> {
         let Some((_, takes)) = self.fields.iter().find(|(name, _)| *name == field.name) else {
             return Err(field.unknown());
         };
