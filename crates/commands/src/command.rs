@@ -6,7 +6,7 @@
 use crate::context::Context;
 use dispatch::fields::Field;
 use dispatch::rules::{Class, Counter, Rules};
-use errors::Result;
+use errors::{Code, Error, Result};
 use std::ops::Deref;
 
 pub(crate) type Run = for<'a, 'b> fn(&mut Context<'a>, &'b [Field<'a>]) -> Result<()>;
@@ -134,4 +134,15 @@ impl Registry {
         let position = self.by_name[at].1;
         Some((position, self.commands[position]))
     }
+}
+
+/// Refuses a command of the `admin` database elsewhere; also one that is only explained.
+pub(crate) fn check_database(command: &Command, database: &str) -> Result<()> {
+    if !command.admin_only || database == "admin" {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::UNAUTHORIZED,
+        format!("{} may only be run against the admin database.", command.name),
+    ))
 }

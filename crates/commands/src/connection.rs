@@ -2,9 +2,10 @@
 //!
 //! Always true: it runs one request at a time; what it holds between requests is small.
 
-use crate::last_write::LastWrite;
-use crate::transactions::bound::Bound;
+use crate::last_write::LastWrites;
 use bson::RawDocumentBuf;
+use catalog::Txn;
+use dispatch::ConnectionInfo;
 use errors::Result;
 use os::Clock;
 use parking_lot::Mutex;
@@ -20,6 +21,11 @@ pub(crate) enum Origin {
     Client,
     /// The server's own, before it listens: it may set what is fixed afterwards.
     Startup,
+}
+
+/// A connection's transaction.
+pub(crate) struct Bound {
+    pub(crate) txn: Txn,
 }
 
 /// A client connection.
@@ -39,7 +45,7 @@ pub struct Connection {
     /// Bit `i` is set where hello agreed on the compressor of number `i`.
     pub(crate) compressors: AtomicU8,
     /// What became of the newest write; there once it wrote in the old way.
-    pub(crate) last_write: OnceLock<Mutex<LastWrite>>,
+    pub(crate) last_write: LastWrites,
     /// The transaction that `beginTransaction` began; not here while a request works in it.
     pub(crate) bound: Mutex<Option<Box<Bound>>>,
     /// The engine's number of that transaction; 0 without one.

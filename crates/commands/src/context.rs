@@ -1,18 +1,19 @@
 //! What a command's code holds while it runs.
 
-use dispatch::arguments::Arguments;
-use crate::connection::Connection;
-use dispatch::fields::Field;
-use crate::profiler::OpFigures;
 use crate::command::Command;
-use crate::service::{Request, Service};
+use crate::connection::Connection;
+use crate::profiler::OpFigures;
+use crate::service::Service;
 use crate::transactions::Checked;
 use crate::transactions::bound::Running;
 use crate::transactions::statements::Log;
-use dispatch::writer::Writer;
 use bson::spec::BinarySubtype;
 use bson::{RawBinaryRef, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, Uuid, doc};
 use catalog::{Namespace, Txn};
+use dispatch::Request;
+use dispatch::arguments::Arguments;
+use dispatch::fields::Field;
+use dispatch::writer::Writer;
 use engine::Snapshot;
 use errors::{Code, Error, Result};
 use os::Waits;

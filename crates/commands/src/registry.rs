@@ -115,6 +115,8 @@ pub(crate) static COMMANDS: &[&Command] = &[
 #[cfg(test)]
 mod tests {
     use super::COMMANDS;
+    use crate::command::Registry;
+    use dispatch::arguments::grammar::GRAMMARS;
     use std::collections::BTreeSet;
 
     #[test]
@@ -124,6 +126,15 @@ mod tests {
             for name in std::iter::once(&command.name).chain(command.aliases) {
                 assert!(names.insert(*name), "{name}");
             }
+        }
+    }
+
+    #[test]
+    fn grammars_name_commands() {
+        let registry = Registry::new(COMMANDS);
+        for grammar in GRAMMARS {
+            let (_, command) = registry.find(grammar.command).expect(grammar.command);
+            assert_eq!(command.name, grammar.command, "under its own name, not an alias");
         }
     }
 }

@@ -4,8 +4,8 @@ pub(crate) mod end_sessions;
 pub(crate) mod kill_sessions;
 pub(crate) mod start_session;
 
-use dispatch::fields::{Field, type_name};
 use bson::RawBsonRef;
+use dispatch::fields::{Field, type_name};
 use errors::{Error, Result};
 use session::SessionId;
 

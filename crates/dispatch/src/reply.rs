@@ -17,8 +17,8 @@ pub struct Reply {
     /// Close the connection instead of answering: a fail point asked for it.
     pub hang_up: bool,
     /// No answer yet: the same request is to be run again at this server time, with
-    /// [`Request::waited_until`](crate::Request), or when the service asks for it
-    /// ([`Service::on_change`](crate::Service::on_change)). No thread need wait for that.
+    /// [`Request::waited_until`](crate::Request), or when the service asks for it ([`Wake`](crate::Wake)).
+    /// No thread need wait for that.
     pub wait: Option<Duration>,
     /// For the document, until it is sent.
     pub memory: Option<Charge>,
@@ -30,6 +30,12 @@ impl Reply {
         let mut writer = Writer::new();
         write_error(&mut writer, error);
         Self { document: writer.finish(), ..Self::default() }
+    }
+}
+
+impl From<RawDocumentBuf> for Reply {
+    fn from(document: RawDocumentBuf) -> Self {
+        Self { document, ..Self::default() }
     }
 }
 

@@ -51,7 +51,7 @@ pub struct Request<'a> {
 }
 
 /// Where a connection comes from and ends.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionInfo {
     /// `host:port` of the client, or what a Unix socket offers.
     pub remote: String,

@@ -17,6 +17,7 @@ pub struct Open(usize);
 
 impl Writer {
     /// An empty document.
+    /// An empty document.
     pub fn new() -> Self {
         Self::with_capacity(256)
     }
@@ -46,11 +47,13 @@ impl Writer {
         self.bytes.push(0);
     }
 
+    /// An int.
     pub fn i32(&mut self, key: &str, value: i32) {
         self.key(0x10, key);
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
+    /// A long.
     pub fn i64(&mut self, key: &str, value: i64) {
         self.key(0x12, key);
         self.bytes.extend_from_slice(&value.to_le_bytes());
@@ -69,16 +72,19 @@ impl Writer {
         self.i64(key, i64::try_from(value).unwrap_or(i64::MAX));
     }
 
+    /// A double.
     pub fn f64(&mut self, key: &str, value: f64) {
         self.key(0x01, key);
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
+    /// A boolean.
     pub fn bool(&mut self, key: &str, value: bool) {
         self.key(0x08, key);
         self.bytes.push(u8::from(value));
     }
 
+    /// A string.
     pub fn str(&mut self, key: &str, value: &str) {
         self.key(0x02, key);
         self.bytes.extend_from_slice(&(value.len() as u32 + 1).to_le_bytes());

@@ -1,8 +1,8 @@
 //! `createIndexes`: builds indexes over what is stored.
 
+use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::{Field, missing};
-use crate::command::Command;
 use errors::{Error, Result};
 use indexkeys::IndexSpec;
 

@@ -1,8 +1,8 @@
 //! `drop` and `dropDatabase`.
 
+use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::{Field, as_i64, missing};
-use crate::command::Command;
 use errors::{Code, Error, Result};
 
 pub(crate) const DROP: Command =

@@ -3,12 +3,12 @@
 //! Always true: a digest is of one snapshot, of the documents' bytes in the order of `_id`, or of a
 //! `GridFS` file's bytes from its beginning.
 
-use crate::context::Context;
-use dispatch::fields::{Field, missing};
 use crate::command::Command;
+use crate::context::Context;
 use bson::raw::{RawBsonRef, RawDocument};
 use bson::{RawDocumentBuf, doc};
 use catalog::{Collection, Namespace, from_engine};
+use dispatch::fields::{Field, missing};
 use engine::{Direction, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
 use md5::{Digest, Md5};

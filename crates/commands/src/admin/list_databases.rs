@@ -1,10 +1,10 @@
 //! `listDatabases`.
 
-use crate::context::Context;
-use dispatch::fields::Field;
 use crate::command::Command;
-use dispatch::writer::Writer;
+use crate::context::Context;
 use catalog::Catalog;
+use dispatch::fields::Field;
+use dispatch::writer::Writer;
 use errors::Result;
 use matcher::{Filter, ParseContext};
 

@@ -1,11 +1,11 @@
 //! `listIndexes`.
 
+use super::is_a_view;
 use super::list_collections::write_id_index;
-use super::{is_a_view, parse_list_cursor};
-use crate::context::Context;
-use crate::crud::batch::{CursorOptions, Documents, first_batch};
-use dispatch::fields::Field;
+use crate::batch::{CursorOptions, Documents, first_batch, parse_list_cursor};
 use crate::command::Command;
+use crate::context::Context;
+use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
 

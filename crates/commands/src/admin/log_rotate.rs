@@ -1,8 +1,8 @@
 //! `logRotate`.
 
+use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::Field;
-use crate::command::Command;
 use errors::{Code, Error, Result};
 
 pub(crate) const LOG_ROTATE: Command =

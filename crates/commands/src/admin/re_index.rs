@@ -5,11 +5,11 @@
 //! go on meanwhile; `currentOp` says how far it is, `killOp` ends it and leaves what is done.
 
 use super::stats::write_shape;
-use crate::context::Context;
-use dispatch::fields::Field;
 use crate::command::Command;
+use crate::context::Context;
 use bson::RawBsonRef;
 use catalog::{IndexSelector, ReindexProgress};
+use dispatch::fields::Field;
 use engine::Rewrite;
 use errors::Result;
 

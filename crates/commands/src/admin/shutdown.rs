@@ -1,8 +1,8 @@
 //! `shutdown`: the server's clean end.
 
+use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::Field;
-use crate::command::Command;
 use errors::Result;
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! `usersInfo`: there are no users yet, and it says so.
 
+use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::Field;
-use crate::command::Command;
 use errors::Result;
 
 pub(crate) const USERS_INFO: Command =

@@ -1,14 +1,14 @@
 //! `aggregate`, on a collection or on a database.
 
 use super::sources::with_server_source;
-use crate::context::Context;
-use crate::crud::batch::{CursorOptions, Documents, first_batch};
-use crate::crud::explain::{verbosity_of, write_explain};
-use dispatch::fields::{Field, inner, missing};
+use crate::batch::{CursorOptions, Documents, first_batch};
 use crate::command::Command;
-use dispatch::rules::Counter;
-use dispatch::read_concern::Level;
+use crate::context::Context;
+use crate::crud::explain::{verbosity_of, write_explain};
 use bson::{RawArray, RawBsonRef, RawDocument};
+use dispatch::fields::{Field, inner, missing};
+use dispatch::read_concern::Level;
+use dispatch::rules::Counter;
 use errors::{Code, Error, Result};
 use query::{AggregateRequest, AggregateTarget, Verbosity};
 

@@ -6,11 +6,11 @@
 
 use crate::admin::list_collections::{describe, kind_of, write_id_index};
 use crate::context::Context;
+use bson::{RawBsonRef, RawDocumentBuf};
+use catalog::Collection;
 use dispatch::fields::{Field, inner};
 use dispatch::read_concern::Level;
 use dispatch::writer::Writer;
-use bson::{RawBsonRef, RawDocumentBuf};
-use catalog::Collection;
 use errors::{Code, Error, Result};
 use query::AggregateTarget;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! `count`.
 
 use super::explain::{verbosity_of, write_explain};
-use crate::context::Context;
-use dispatch::fields::Field;
 use crate::command::Command;
-use dispatch::rules::Counter;
+use crate::context::Context;
 use catalog::Namespace;
+use dispatch::fields::Field;
+use dispatch::rules::Counter;
 use errors::{Error, Result};
 use query::CountRequest;
 

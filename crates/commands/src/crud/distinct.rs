@@ -1,11 +1,11 @@
 //! `distinct`.
 
 use super::explain::{verbosity_of, write_explain};
-use crate::context::Context;
-use dispatch::fields::{Field, missing};
 use crate::command::Command;
-use dispatch::rules::Counter;
+use crate::context::Context;
 use catalog::Namespace;
+use dispatch::fields::{Field, missing};
+use dispatch::rules::Counter;
 use errors::{Error, Result};
 use query::DistinctRequest;
 

@@ -1,14 +1,14 @@
 //! `find`.
 
-use super::batch::{CursorOptions, Documents, first_batch};
 use super::explain::{verbosity_of, write_explain};
 use crate::aggregation::sources::find_as_pipeline;
-use crate::context::Context;
-use dispatch::fields::Field;
+use crate::batch::{CursorOptions, Documents, first_batch};
 use crate::command::Command;
-use dispatch::rules::Counter;
+use crate::context::Context;
 use bson::RawArray;
 use catalog::Namespace;
+use dispatch::fields::Field;
+use dispatch::rules::Counter;
 use errors::{Error, Result};
 use query::{AggregateRequest, AggregateTarget, FindRequest, OpContext, QueryCursor};
 

@@ -1,12 +1,12 @@
 //! `findAndModify`.
 
 use super::explain::{verbosity_of, write_explain};
-use crate::context::Context;
-use dispatch::fields::Field;
 use crate::command::Command;
-use dispatch::rules::Counter;
+use crate::context::Context;
 use bson::RawBsonRef;
 use catalog::Namespace;
+use dispatch::fields::Field;
+use dispatch::rules::Counter;
 use errors::{Error, Result};
 use query::FindAndModifyRequest;
 use std::sync::atomic::Ordering;

@@ -1,9 +1,9 @@
 //! `insert`.
 
 use super::write_reply::{batch, write_errors, wrong_collection};
+use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::Field;
-use crate::command::Command;
 use dispatch::rules::Counter;
 use errors::Result;
 use query::{Atomicity, InsertRequest};

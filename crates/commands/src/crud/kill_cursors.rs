@@ -1,8 +1,8 @@
 //! `killCursors`.
 
+use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::{Field, missing};
-use crate::command::Command;
 use errors::Result;
 use session::CursorId;
 use std::collections::BTreeSet;

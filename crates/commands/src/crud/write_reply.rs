@@ -2,9 +2,9 @@
 
 use super::super::diagnostics::hello::MAX_WRITE_BATCH;
 use crate::context::Context;
-use dispatch::fields::Field;
 use bson::RawDocument;
 use catalog::Namespace;
+use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 use query::WriteError;
 

@@ -1,8 +1,8 @@
 //! `connectionStatus`: who the client is to us.
 
+use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::Field;
-use crate::command::Command;
 use errors::Result;
 
 pub(crate) const CONNECTION_STATUS: Command =

@@ -3,10 +3,10 @@
 //! Always true: a figure is counted or measured. Keys of what this engine has no counterpart of
 //! (rollback files, leaf entries, hot indexers, loaders, dirty evictions) are absent.
 
-use crate::context::Context;
-use dispatch::fields::Field;
 use crate::command::Command;
+use crate::context::Context;
 use crate::service::Service;
+use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use engine::{PageStats, Part, Stats};
 use errors::Result;

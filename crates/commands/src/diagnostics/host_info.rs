@@ -1,8 +1,8 @@
 //! `hostInfo`: the machine under the server.
 
+use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::Field;
-use crate::command::Command;
 use errors::Result;
 
 pub(crate) const HOST_INFO: Command =

@@ -1,9 +1,9 @@
 //! Connections to other servers, of which a single node has none: `connPoolStats` and
 //! `dropConnections` say so.
 
+use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::Field;
-use crate::command::Command;
 use errors::Result;
 
 pub(crate) const CONN_POOL_STATS: Command =

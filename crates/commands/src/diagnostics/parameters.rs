@@ -2,16 +2,16 @@
 //!
 //! Always true: a parameter listed as settable has an effect, and a command that fails has changed none.
 
-use super::log_levels::LogSettings;
 use super::storage_defaults;
-use crate::admin::merge_authz::AUTH_SCHEMA_VERSION;
+use crate::command::Command;
 use crate::connection::Origin;
 use crate::context::Context;
-use dispatch::fields::{Field, type_name};
-use crate::command::Command;
+use crate::log_levels::LogSettings;
 use crate::replication::cluster_time::MAX_DRIFT_SECONDS;
 use crate::service::Service;
+use crate::versions::AUTH_SCHEMA_VERSION;
 use bson::{Bson, RawBsonRef, doc};
+use dispatch::fields::{Field, type_name};
 use errors::{Code, Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;

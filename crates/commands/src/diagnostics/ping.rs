@@ -1,8 +1,8 @@
 //! `ping`: is anybody there?
 
+use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::Field;
-use crate::command::Command;
 use errors::Result;
 
 pub(crate) const PING: Command = Command::new("ping", "Answers, and nothing else.", run).api_v1();

@@ -1,9 +1,9 @@
 //! `top`: how much each collection was used, for mongotop.
 
-use crate::context::Context;
-use dispatch::fields::Field;
-use crate::metrics::{TOP_FIELDS, Usage};
 use crate::command::Command;
+use crate::context::Context;
+use crate::metrics::{TOP_FIELDS, Usage};
+use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use errors::Result;
 

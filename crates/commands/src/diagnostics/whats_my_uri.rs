@@ -1,8 +1,8 @@
 //! `whatsmyuri`: the client's address as we see it.
 
+use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::Field;
-use crate::command::Command;
 use errors::Result;
 
 pub(crate) const WHATS_MY_URI: Command =

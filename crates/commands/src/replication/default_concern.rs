@@ -5,12 +5,12 @@
 //! with `w: "majority"`, as MongoDB does since 5.0.
 
 use super::Replication;
-use crate::context::Context;
-use dispatch::fields::{Field, inner};
 use crate::command::Command;
+use crate::context::Context;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, DateTime, Document, RawBsonRef, doc};
 use catalog::{Catalog, Namespace};
+use dispatch::fields::{Field, inner};
 use errors::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

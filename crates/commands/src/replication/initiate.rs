@@ -2,11 +2,11 @@
 
 use super::config::{Config, replica_set_id};
 use super::{ReplicaSetOptions, Role};
-use crate::context::Context;
-use dispatch::fields::Field;
 use crate::command::Command;
+use crate::context::Context;
 use bson::RawBsonRef;
 use bson::raw::RawDocumentBuf;
+use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 

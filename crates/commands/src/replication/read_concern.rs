@@ -5,9 +5,9 @@
 //! one state, which can be asked for again by its time.
 
 use super::Replication;
+use bson::Timestamp;
 use dispatch::read_concern::{Level, ReadConcern};
 use dispatch::rules::Rules;
-use bson::Timestamp;
 use engine::Snapshot;
 use errors::{Code, Error, Result};
 

@@ -27,8 +27,7 @@ pub(crate) fn settle(concern: &mut WriteConcern<'_>, replication: &Replication) 
     if !member && concern.nodes > 1 {
         return Err(Error::bad_value("cannot use 'w' > 1 when a host is not replicated"));
     }
-    if member && !concern.names_members && replication.default_is_majority.load(Ordering::Relaxed)
-    {
+    if member && !concern.names_members && replication.default_is_majority.load(Ordering::Relaxed) {
         concern.is_majority = true;
         concern.synced = true;
     }

@@ -1,9 +1,9 @@
 //! `endSessions` and `refreshSessions`: the client's word on which sessions it still uses.
 
 use super::parse_list;
+use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::Field;
-use crate::command::Command;
 use errors::Result;
 use std::collections::BTreeSet;
 

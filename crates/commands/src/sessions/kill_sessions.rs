@@ -4,11 +4,11 @@
 //! Fields that these commands do not know do not matter to them, as in MongoDB.
 
 use super::{EMPTY_USER, parse_list};
-use crate::context::Context;
-use dispatch::fields::{Field, inner, missing, type_name};
 use crate::command::Command;
+use crate::context::Context;
 use crate::service::Service;
 use bson::RawBsonRef;
+use dispatch::fields::{Field, inner, missing, type_name};
 use errors::{Error, Result};
 use session::SessionId;
 use std::collections::BTreeSet;

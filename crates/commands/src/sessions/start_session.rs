@@ -1,8 +1,8 @@
 //! `startSession`: makes a session id for clients that cannot.
 
+use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::Field;
-use crate::command::Command;
 use errors::Result;
 use session::{SessionId, Sessions};
 

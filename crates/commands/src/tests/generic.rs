@@ -197,7 +197,7 @@ fn security_finding_9_no_client_is_taken_for_the_server() {
     let client = Client::new();
     let set = doc! { "setParameter": 1, "enableTestCommands": 1 };
     for remote in ["", "127.0.0.1:1"] {
-        let info = crate::ConnectionInfo { remote: remote.to_owned(), ..Default::default() };
+        let info = dispatch::ConnectionInfo { remote: remote.to_owned(), ..Default::default() };
         let connection = client.service.open_connection(info);
         let other = Client { service: std::sync::Arc::clone(&client.service), connection };
         assert_eq!(other.run("admin", set.clone()).get_i32("code").ok(), Some(20), "{remote:?}");

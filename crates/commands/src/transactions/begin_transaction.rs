@@ -1,12 +1,12 @@
 //! `beginTransaction` (TokuMX): a transaction that is bound to the connection.
 
 use super::bound::{self, Bound};
-use crate::context::Context;
-use dispatch::fields::Field;
 use crate::command::Command;
+use crate::context::Context;
 use crate::replication::Role;
 use bson::RawBsonRef;
 use catalog::Isolation;
+use dispatch::fields::Field;
 use errors::{Error, Result};
 use std::sync::atomic::Ordering;
 

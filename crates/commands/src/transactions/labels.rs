@@ -14,7 +14,12 @@ pub(crate) fn label_of(context: &Context<'_>, code: Code) -> Option<&'static str
     if numbered.in_transaction {
         let ends = is_end(context.command);
         // Where other members were to know of the end, one of them may have committed it.
-        let unsure = || ends && write_concern::fails(&context.arguments.write_concern, &context.service.replication);
+        let unsure = || {
+            ends && write_concern::fails(
+                &context.arguments.write_concern,
+                &context.service.replication,
+            )
+        };
         if is_conflict(code) || code == Code::NO_SUCH_TRANSACTION && !unsure() {
             return Some(TRANSIENT_TRANSACTION);
         }
