@@ -18,7 +18,6 @@ use catalog::Txn;
 use errors::{Code, Error, Result};
 use query::{FindAndModifyResult, StatementLog, StatementOutcome};
 use session::SessionId;
-use std::sync::Arc;
 
 const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 18;

@@ -83,7 +83,7 @@ impl<S: Service> Exchange<'_, '_, S> {
             database: translated.database,
             body: &translated.body,
             sequences: &translated.sequences,
-            via,
+            op: via,
             exhaust_allowed: false,
             request_id,
             waited_until: self.waited_until,
