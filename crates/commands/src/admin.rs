@@ -28,24 +28,7 @@ pub(crate) mod users_info;
 pub(crate) mod validate;
 pub(crate) mod validate_db_metadata;
 
-use crate::crud::batch::CursorOptions;
-use crate::fields::{Field, inner};
-use errors::{Code, Error, Result};
-
-/// `cursor: {batchSize}` of the commands that list things.
-pub(crate) fn parse_list_cursor(field: &Field<'_>, place: &str) -> Result<CursorOptions> {
-    let mut wanted = CursorOptions::default();
-    for part in inner(field.document()?, place) {
-        let part = part?;
-        match part.name {
-            "batchSize" => wanted.batch_size = Some(part.non_negative()?),
-            _ => return Err(part.unknown()),
-        }
-    }
-    // Lists are short; their default batch is only bounded by size.
-    wanted.batch_size = wanted.batch_size.or(Some(u64::MAX));
-    Ok(wanted)
-}
+use errors::{Code, Error};
 
 /// The refusal of commands that want a collection and got a view.
 fn is_a_view(namespace: &catalog::Namespace) -> Error {

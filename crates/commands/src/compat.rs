@@ -5,10 +5,11 @@
 
 mod operators;
 
-use crate::diagnostics::build_info::MONGODB_VERSION;
+use crate::command::Command;
 use crate::diagnostics::hello::MAX_WIRE_VERSION;
-use crate::registry::{COMMANDS, Command};
-use crate::transactions::labels::labels_of;
+use crate::registry::COMMANDS;
+use crate::versions::MONGODB_VERSION;
+use dispatch::labels::labels_of;
 use std::fmt::Write;
 
 /// Options that are known and refused, with what the client sees.

@@ -2,34 +2,17 @@
 //!
 //! Always true: it runs one request at a time; what it holds between requests is small.
 
-use crate::last_write::LastWrite;
-use crate::transactions::bound::Bound;
+use crate::last_write::LastWrites;
 use bson::RawDocumentBuf;
+use catalog::Txn;
+use dispatch::ConnectionInfo;
 use errors::Result;
 use os::Clock;
 use parking_lot::Mutex;
 use query::Interrupt;
 use session::Operation;
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-
-/// Where a connection comes from and ends.
-#[derive(Clone, Debug, Default)]
-pub struct ConnectionInfo {
-    /// `host:port` of the client, or what a Unix socket offers.
-    pub remote: String,
-    /// `host:port` it came in by.
-    pub local: String,
-}
-
-impl ConnectionInfo {
-    /// Whether the client is on this machine: a loopback address, or a Unix socket, whose ends have
-    /// no address of the network.
-    pub(crate) fn is_of_this_machine(&self) -> bool {
-        self.remote.parse::<SocketAddr>().map_or(true, |at| at.ip().to_canonical().is_loopback())
-    }
-}
 
 /// Whose word a connection carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +21,11 @@ pub(crate) enum Origin {
     Client,
     /// The server's own, before it listens: it may set what is fixed afterwards.
     Startup,
+}
+
+/// A connection's transaction.
+pub(crate) struct Bound {
+    pub(crate) txn: Txn,
 }
 
 /// A client connection.
@@ -57,7 +45,7 @@ pub struct Connection {
     /// Bit `i` is set where hello agreed on the compressor of number `i`.
     pub(crate) compressors: AtomicU8,
     /// What became of the newest write; there once it wrote in the old way.
-    pub(crate) last_write: OnceLock<Mutex<LastWrite>>,
+    pub(crate) last_write: LastWrites,
     /// The transaction that `beginTransaction` began; not here while a request works in it.
     pub(crate) bound: Mutex<Option<Box<Bound>>>,
     /// The engine's number of that transaction; 0 without one.

@@ -1,18 +1,19 @@
 //! What a command's code holds while it runs.
 
-use crate::arguments::Arguments;
+use crate::command::Command;
 use crate::connection::Connection;
-use crate::fields::Field;
 use crate::profiler::OpFigures;
-use crate::registry::Command;
-use crate::service::{Request, Service};
+use crate::service::Service;
 use crate::transactions::Checked;
 use crate::transactions::bound::Running;
 use crate::transactions::statements::Log;
-use crate::writer::Writer;
 use bson::spec::BinarySubtype;
 use bson::{RawBinaryRef, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, Uuid, doc};
 use catalog::{Namespace, Txn};
+use dispatch::Request;
+use dispatch::arguments::Arguments;
+use dispatch::fields::Field;
+use dispatch::writer::Writer;
 use engine::Snapshot;
 use errors::{Code, Error, Result};
 use os::Waits;
@@ -154,7 +155,7 @@ impl<'a> Context<'a> {
     fn is_set(&self, name: &str) -> bool {
         match self.body.get(name) {
             Ok(Some(RawBsonRef::Boolean(given))) => given,
-            Ok(Some(number)) => crate::fields::as_i64(number).is_some_and(|n| n != 0),
+            Ok(Some(number)) => dispatch::fields::as_i64(number).is_some_and(|n| n != 0),
             _ => false,
         }
     }

@@ -1,6 +1,4 @@
 //! Commands that read and write documents.
-
-pub(crate) mod batch;
 pub(crate) mod bulk_write;
 pub(crate) mod count;
 pub(crate) mod delete;

@@ -15,7 +15,6 @@ pub(crate) mod hello;
 pub(crate) mod host_info;
 pub(crate) mod kill_op;
 pub(crate) mod list_commands;
-pub(crate) mod log_levels;
 pub(crate) mod outgoing;
 pub(crate) mod parameters;
 pub(crate) mod ping;

@@ -304,7 +304,7 @@ fn namespace(context: &Context<'_>) -> String {
 }
 
 fn has_time_limit(context: &Context<'_>) -> bool {
-    matches!(context.body.get("maxTimeMS"), Ok(Some(value)) if crate::fields::as_i64(value) != Some(0))
+    matches!(context.body.get("maxTimeMS"), Ok(Some(value)) if dispatch::fields::as_i64(value) != Some(0))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! The server implements [`Host`]; tests use [`SilentHost`].
 
-use crate::diagnostics::log_levels::LogSettings;
+use crate::log_levels::LogSettings;
 use bson::Document;
 use history::History;
 use std::sync::Arc;

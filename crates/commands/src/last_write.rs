@@ -3,12 +3,16 @@
 //! What is always true: it exists from a connection's first write of the old kind on; it speaks
 //! of the message directly before the question, and asking does not change it.
 
-use crate::connection::Connection;
-use crate::registry::{Class, Command};
-use crate::service::OpKind;
 use bson::{RawArray, RawBson, RawBsonRef, RawDocument};
+use dispatch::OpKind;
+use dispatch::rules::Class;
+use dispatch::rules::Rules;
 use errors::Error;
 use parking_lot::Mutex;
+use std::sync::OnceLock;
+
+/// Where a connection keeps it; there once it wrote in the old way.
+pub(crate) type LastWrites = OnceLock<Mutex<LastWrite>>;
 
 /// What `getLastError` tells; the default is "nothing happened".
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,12 +29,12 @@ pub(crate) struct LastWrite {
 
 impl LastWrite {
     /// Reads what a translated message came to out of its command's reply.
-    fn of(command: &Command, reply: &RawDocument) -> Self {
+    fn of(command: &Rules, reply: &RawDocument) -> Self {
         if let Some(error) = error_of(reply) {
             return Self { error: Some(error), ..Self::default() };
         }
         let n = match reply.get("n") {
-            Ok(Some(value)) => crate::fields::as_i64(value).unwrap_or(0),
+            Ok(Some(value)) => dispatch::fields::as_i64(value).unwrap_or(0),
             _ => 0,
         };
         match command.name {
@@ -68,10 +72,10 @@ fn upserted(reply: &RawDocument) -> Option<RawBson> {
 }
 
 /// Takes note of a request that ran.
-pub(crate) fn note(connection: &Connection, command: &Command, op: OpKind, reply: &RawDocument) {
+pub(crate) fn note(place: &LastWrites, command: &Rules, op: OpKind, reply: &RawDocument) {
     let OpKind::Legacy { goes_on } = op else {
         // Any other message makes the write before it old news.
-        if let Some(last) = connection.last_write.get()
+        if let Some(last) = place.get()
             && !command.legacy
         {
             *last.lock() = LastWrite::default();
@@ -82,9 +86,9 @@ pub(crate) fn note(connection: &Connection, command: &Command, op: OpKind, reply
         return;
     }
     let last = if command.class == Class::Write || command.name == "createIndexes" {
-        connection.last_write.get_or_init(Mutex::default)
+        place.get_or_init(Mutex::default)
     } else {
-        match connection.last_write.get() {
+        match place.get() {
             Some(last) => last,
             None => return,
         }
@@ -97,10 +101,10 @@ pub(crate) fn note(connection: &Connection, command: &Command, op: OpKind, reply
 }
 
 /// Takes note of a write that could not become a command.
-pub(crate) fn refused(connection: &Connection, error: &Error) {
+pub(crate) fn refused(place: &LastWrites, error: &Error) {
     let outcome = LastWrite {
         error: Some((error.code().0, error.message().to_owned())),
         ..LastWrite::default()
     };
-    *connection.last_write.get_or_init(Mutex::default).lock() = outcome;
+    *place.get_or_init(Mutex::default).lock() = outcome;
 }

@@ -3,7 +3,7 @@
 //! Always true: counting takes no lock, except `top`'s per-collection figures, which live in
 //! sharded maps.
 
-use crate::registry::{COMMANDS, Class, Counter};
+use dispatch::rules::{Class, Counter};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,8 +11,9 @@ use std::time::Duration;
 use telemetry::Histogram;
 
 /// How often one command ran and failed.
-#[derive(Default)]
 pub(crate) struct Runs {
+    /// The command's name.
+    pub(crate) command: &'static str,
     pub(crate) total: AtomicU64,
     pub(crate) failed: AtomicU64,
 }
@@ -46,7 +47,7 @@ pub(crate) struct Metrics {
     pub(crate) counters: [AtomicU64; 6],
     /// Times in microseconds, in the order of [`CLASSES`].
     pub(crate) latencies: [Histogram; 3],
-    /// In the order of [`COMMANDS`].
+    /// In the order of the commands.
     pub(crate) runs: Vec<Runs>,
     pub(crate) unknown_commands: AtomicU64,
     pub(crate) documents_returned: AtomicU64,
@@ -60,11 +61,13 @@ pub(crate) struct Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn new() -> Self {
+    /// Of commands of these names.
+    pub(crate) fn new(commands: impl Iterator<Item = &'static str>) -> Self {
+        let runs = |command| Runs { command, total: AtomicU64::new(0), failed: AtomicU64::new(0) };
         Self {
             counters: Default::default(),
             latencies: Default::default(),
-            runs: COMMANDS.iter().map(|_| Runs::default()).collect(),
+            runs: commands.map(runs).collect(),
             unknown_commands: AtomicU64::new(0),
             documents_returned: AtomicU64::new(0),
             documents_inserted: AtomicU64::new(0),

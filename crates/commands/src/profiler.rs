@@ -1,40 +1,23 @@
-//! The profiler: which finished operations are told of, in the log and in `system.profile`.
+//! The profiler's settings: which finished operations are told of, in the log and in `system.profile`.
 //!
 //! Level 0 writes no profile, level 1 the operations that are slow or that the filter picks, level
 //! 2 all. A database's level and filter are its own and live until the server ends; `slowms` and
 //! `sampleRate` are the server's. A filter takes the place of both. The log's "Slow query" needs no
 //! level.
 //!
-//! From → to: a command leaves its [`OpFigures`]; the thread knows what was looked at
-//! ([`Examined`]); both become one [`Entry`], in the log's words and in the profile's.
-//!
-//! Always true: an entry that cannot be written fails no operation; writing one makes none.
+//! Always true: a database without settings of its own has the server's usual level and no filter.
 
-use crate::context::Context;
-use crate::host::{LogEvent, Severity};
-use crate::registry::Counter;
-use crate::service::{OpKind, Service};
+use bson::RawDocument;
 use bson::raw::RawDocumentBuf;
-use bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, doc};
-use catalog::{CollectionOptions, Namespace, TxnKind};
-use errors::{Code, Error, Result};
+use errors::Result;
 use matcher::{Filter, ParseContext};
-use os::{Wait, Waits};
 use parking_lot::Mutex;
-use query::Examined;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
-use std::time::Duration;
 
 /// The collection that holds a database's entries.
 pub(crate) const COLLECTION: &str = "system.profile";
-/// What it may hold, in bytes, where the client did not make it.
-const PROFILE_BYTES: i64 = 1 << 20;
-/// A longer command would leave no room for others.
-const MAX_COMMAND_BYTES: usize = 50 << 10;
-/// How often an entry is tried to be written before it is left out.
-const WRITE_ATTEMPTS: usize = 5;
 
 /// The profiler's settings.
 pub(crate) struct Profiler {
@@ -59,7 +42,7 @@ pub(crate) struct Settings {
 /// A filter over entries.
 pub(crate) struct Picked {
     pub(crate) document: RawDocumentBuf,
-    filter: Filter,
+    pub(crate) filter: Filter,
 }
 
 impl Picked {
@@ -85,6 +68,11 @@ impl Profiler {
     pub(crate) fn settings(&self, database: &str) -> Settings {
         let own = self.databases.lock().get(database).cloned();
         own.unwrap_or_else(|| Settings { level: self.usual_level(), filter: None })
+    }
+
+    /// Whether some database has a level or a filter.
+    pub(crate) fn is_active(&self) -> bool {
+        self.active.load(Ordering::Relaxed)
     }
 
     fn usual_level(&self) -> i32 {
@@ -144,284 +132,4 @@ pub(crate) struct OpFigures {
     pub(crate) deleted: Option<u64>,
     /// Of `getMore`: the command that made the cursor.
     pub(crate) originating: Option<RawDocumentBuf>,
-}
-
-/// Makes the collection that a level above 0 of a database writes to.
-pub(crate) fn make_collection(context: &Context<'_>, database: &str) -> Result<()> {
-    let namespace = Namespace::new(database, COLLECTION)?;
-    let catalog = &context.service.catalog;
-    if catalog.collection(&namespace).is_some() {
-        return Ok(());
-    }
-    let options = RawDocumentBuf::try_from(&doc! { "capped": true, "size": PROFILE_BYTES })?;
-    let options = CollectionOptions::parse(&options)?;
-    match catalog.create_collection(&namespace, &options, &|| context.check_interrupt()) {
-        Err(error) if error.code() != Code::NAMESPACE_EXISTS => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// A finished operation.
-pub(crate) struct Entry<'a> {
-    pub(crate) context: &'a Context<'a>,
-    /// Without what it waited because the client asked for it.
-    pub(crate) time: Duration,
-    pub(crate) examined: Examined,
-    pub(crate) error: Option<&'a Error>,
-}
-
-impl Entry<'_> {
-    /// Tells of it where the settings want it.
-    pub(crate) fn tell(&self) {
-        let service = self.context.service;
-        let profiler = &service.profiler;
-        let is_slow =
-            || self.time.as_millis() >= u128::from(profiler.slow_ms()) && is_sampled(service);
-        if !profiler.active.load(Ordering::Relaxed) {
-            if is_slow() {
-                self.log();
-            }
-            return;
-        }
-        let database = self.database();
-        let settings = profiler.settings(database);
-        let picked = match &settings.filter {
-            None => is_slow(),
-            Some(picked) => RawDocumentBuf::try_from(&self.profile())
-                .is_ok_and(|entry| picked.filter.matches(&entry).unwrap_or(false)),
-        };
-        if picked {
-            self.log();
-        }
-        if !self.context.command.profiled {
-            return;
-        }
-        if settings.level == 2 || settings.level == 1 && picked {
-            // The operation itself went well.
-            let _unwritten = self.write(database);
-        }
-    }
-
-    /// The database whose profile it stands in.
-    fn database(&self) -> &str {
-        let collection = self.context.collection.as_ref();
-        collection.map_or(self.context.database(), Namespace::database)
-    }
-
-    /// A scan that an index would have spared.
-    fn note_scan(&self) {
-        if let Some(namespace) = &self.context.collection {
-            let Examined { scanned, found_by_scan, .. } = self.examined;
-            let advice = &self.context.service.index_advice;
-            advice.note_scan(namespace, self.command(), scanned, found_by_scan);
-        }
-    }
-
-    fn log(&self) {
-        self.note_scan();
-        let context = self.context;
-        let mut attributes = doc! { "type": "command", "ns": self.namespace() };
-        if let Some(application) = self.application() {
-            attributes.insert("appName", application);
-        }
-        self.add_figures(&mut attributes, "numYields");
-        attributes.insert("reslen", context.reply.len() as i64);
-        attributes.insert("remote", &context.connection.info.remote);
-        attributes.insert("protocol", self.protocol());
-        attributes.insert("durationMillis", self.time.as_millis() as i64);
-        context.service.host.log(&LogEvent {
-            severity: Severity::Info,
-            component: "COMMAND",
-            id: 51803,
-            context: &format!("conn{}", context.connection.id),
-            message: "Slow query",
-            attributes,
-        });
-    }
-
-    /// The entry as `system.profile` has it.
-    fn profile(&self) -> Document {
-        let context = self.context;
-        let mut entry = doc! { "op": self.kind(), "ns": self.namespace() };
-        self.add_figures(&mut entry, "numYield");
-        entry.insert("responseLength", context.reply.len() as i64);
-        entry.insert("protocol", self.protocol());
-        entry.insert("millis", self.time.as_millis() as i64);
-        entry.insert("ts", DateTime::from_millis(context.service.os.clock.wall_ms()));
-        let remote = &*context.connection.info.remote;
-        entry.insert("client", remote.rsplit_once(':').map_or(remote, |(host, _)| host));
-        if let Some(application) = self.application() {
-            entry.insert("appName", application);
-        }
-        entry.insert("allUsers", Vec::<Bson>::new());
-        entry.insert("user", "");
-        entry
-    }
-
-    /// What the log and the profile have in common.
-    fn add_figures(&self, to: &mut Document, yields: &str) {
-        let OpFigures { returned, inserted, matched, modified, deleted, .. } = self.context.figures;
-        to.insert("command", shortened(self.command()));
-        if let Some(originating) = &self.context.figures.originating {
-            to.insert("originatingCommand", shortened(originating));
-        }
-        if self.context.figures.cursor != 0 {
-            to.insert("cursorid", self.context.figures.cursor);
-        }
-        if let (Some(summary), true) =
-            (self.examined.plan_summary(), self.context.explained.is_none())
-        {
-            to.insert("planSummary", summary);
-            to.insert("keysExamined", self.examined.keys as i64);
-            to.insert("docsExamined", self.examined.documents as i64);
-        }
-        if self.examined.sorts {
-            to.insert("hasSortStage", true);
-        }
-        for (name, count) in [
-            ("nMatched", matched),
-            ("nModified", modified),
-            ("ninserted", inserted),
-            ("ndeleted", deleted),
-        ] {
-            if let Some(count) = count {
-                to.insert(name, count as i64);
-            }
-        }
-        if self.context.figures.upserted > 0 {
-            to.insert("upsert", true);
-        }
-        if self.context.figures.exhausted {
-            to.insert("cursorExhausted", true);
-        }
-        to.insert(yields, 0_i64);
-        if let Some(returned) = returned {
-            to.insert("nreturned", returned as i64);
-        }
-        if let Some(error) = self.error {
-            to.insert("ok", 0_i32);
-            to.insert("errMsg", error.message());
-            to.insert("errName", error.code().name().into_owned());
-            to.insert("errCode", error.code().0);
-        }
-        to.insert("locks", Document::new());
-        let waits = storage_waits(Waits::now().since(self.context.waits_before));
-        if !waits.is_empty() {
-            to.insert("storage", waits);
-        }
-    }
-
-    fn namespace(&self) -> String {
-        self.context.connection.operation.namespace()
-    }
-
-    fn kind(&self) -> &'static str {
-        match self.context.command.counter {
-            Counter::Query => "query",
-            Counter::GetMore => "getmore",
-            Counter::Insert => "insert",
-            Counter::Update => "update",
-            Counter::Delete => "remove",
-            Counter::Command => "command",
-        }
-    }
-
-    /// The command; of an update or delete of one statement that statement.
-    fn command(&self) -> &RawDocument {
-        let list = match self.context.command.counter {
-            Counter::Update => "updates",
-            Counter::Delete => "deletes",
-            _ => return self.context.body,
-        };
-        if let Some(section) = self.context.sequence(list) {
-            return match section {
-                [only] => only,
-                _ => self.context.body,
-            };
-        }
-        let statements = self.context.body.get_array(list).ok();
-        let mut statements = statements.into_iter().flatten().flatten();
-        match (statements.next(), statements.next()) {
-            (Some(RawBsonRef::Document(only)), None) => only,
-            _ => self.context.body,
-        }
-    }
-
-    fn protocol(&self) -> &'static str {
-        if self.context.request.op == OpKind::Msg { "op_msg" } else { "op_query" }
-    }
-
-    /// What the client calls itself.
-    fn application(&self) -> Option<&str> {
-        let client = self.context.connection.client_metadata()?;
-        client.get_document("application").ok()?.get_str("name").ok()
-    }
-
-    /// Adds it to the database's profile. May wait for whoever writes one at the same time.
-    fn write(&self, database: &str) -> Result<()> {
-        let catalog = &self.context.service.catalog;
-        let namespace = Namespace::new(database, COLLECTION)?;
-        if catalog.collection(&namespace).is_none() {
-            // Profiling makes no database.
-            if !catalog.database_exists(database) {
-                return Ok(());
-            }
-            make_collection(self.context, database)?;
-        }
-        let mut entry = doc! { "_id": query::new_object_id(&self.context.service.os) };
-        entry.extend(self.profile());
-        let entry = RawDocumentBuf::try_from(&entry)?;
-        for _ in 0..WRITE_ATTEMPTS {
-            let mut txn = catalog.begin(TxnKind::Statement);
-            let Some(collection) = txn.open_for_write(&namespace)? else { return Ok(()) };
-            let written = txn.insert_document(&collection, &entry);
-            match written.and_then(|()| txn.commit().map(drop)) {
-                Err(error) if catalog::is_retryable(&error) => {}
-                other => return other,
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What an operation waited for, in microseconds, under MongoDB's names where it has some: `cache` is
-/// the wait for room in memory. What was not waited for is not there.
-fn storage_waits(waits: Waits) -> Document {
-    let micros = |kind: Wait| waits.of(kind).as_micros() as i64;
-    let mut storage = Document::new();
-    if micros(Wait::DiskRead) > 0 {
-        storage.insert("data", doc! { "timeReadingMicros": micros(Wait::DiskRead) });
-    }
-    let mut waiting = Document::new();
-    for (name, kind) in [("cache", Wait::Throttle), ("lock", Wait::Lock), ("log", Wait::LogSync)] {
-        if micros(kind) > 0 {
-            waiting.insert(name, micros(kind));
-        }
-    }
-    if !waiting.is_empty() {
-        storage.insert("timeWaitingMicros", waiting);
-    }
-    storage
-}
-
-/// Whether `sampleRate` picks this operation.
-fn is_sampled(service: &Service) -> bool {
-    let rate = service.profiler.sample_rate();
-    // 53 bits are what a double holds.
-    let throw = || (service.os.entropy.next_u64() >> 11) as f64 / (1_u64 << 53) as f64;
-    rate >= 1.0 || throw() < rate
-}
-
-/// A command as entries show it: whole, or the text of its beginning.
-fn shortened(command: &RawDocument) -> Document {
-    if command.as_bytes().len() <= MAX_COMMAND_BYTES
-        && let Ok(command) = Document::try_from(command)
-    {
-        return command;
-    }
-    let name = match command.iter_elements().next() {
-        Some(Ok(first)) => first.key().as_str().to_owned(),
-        _ => String::new(),
-    };
-    doc! { "$truncated": format!("{{ {name}: ...") }
 }

@@ -1,160 +1,6 @@
-//! Every command by its name.
-//!
-//! Always true: the list is sorted by name once, names are unique, and a name that is not here
-//! answers `CommandNotFound`.
+//! Every command there is.
 
-use crate::context::Context;
-use crate::fields::Field;
-use errors::Result;
-use std::sync::LazyLock;
-
-/// What a command counts as in `serverStatus.opcounters`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Counter {
-    Insert,
-    Query,
-    Update,
-    Delete,
-    GetMore,
-    Command,
-}
-
-/// What a command counts as in `serverStatus.opLatencies` and `top`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Class {
-    Read,
-    Write,
-    Other,
-}
-
-pub(crate) type Run = for<'a, 'b> fn(&mut Context<'a>, &'b [Field<'a>]) -> Result<()>;
-
-/// A command: its name, its rules and its code.
-#[expect(clippy::struct_excessive_bools, reason = "independent rules, not states")]
-pub(crate) struct Command {
-    pub(crate) name: &'static str,
-    pub(crate) aliases: &'static [&'static str],
-    /// One line for `listCommands` and `docs/COMPAT.md`.
-    pub(crate) about: &'static str,
-    pub(crate) run: Run,
-    /// Writes the reply of `explain`.
-    pub(crate) explain: Option<Run>,
-    pub(crate) counter: Counter,
-    pub(crate) class: Class,
-    pub(crate) admin_only: bool,
-    pub(crate) api_v1: bool,
-    /// What it does is as durable as the client asks before it is acknowledged: the service waits,
-    /// not the command's code. Without this or the next a command writes nothing; the service
-    /// checks that.
-    pub(crate) write_concern: bool,
-    /// What it does is durable before it is acknowledged, whatever is asked.
-    pub(crate) durable: bool,
-    pub(crate) read_concern: bool,
-    /// Only connections that wrote in the old way know it.
-    pub(crate) legacy: bool,
-    /// The profiler tells of it.
-    pub(crate) profiled: bool,
-    /// The kind 1 sections it takes.
-    pub(crate) sequences: &'static [&'static str],
-}
-
-impl Command {
-    /// A command with the commonest rules.
-    pub(crate) const fn new(name: &'static str, about: &'static str, run: Run) -> Self {
-        Self {
-            name,
-            aliases: &[],
-            about,
-            run,
-            explain: None,
-            counter: Counter::Command,
-            class: Class::Other,
-            admin_only: false,
-            api_v1: false,
-            write_concern: false,
-            durable: false,
-            read_concern: false,
-            legacy: false,
-            profiled: true,
-            sequences: &[],
-        }
-    }
-
-    /// Other spellings.
-    pub(crate) const fn aliases(mut self, aliases: &'static [&'static str]) -> Self {
-        self.aliases = aliases;
-        self
-    }
-
-    /// Only `admin` may be asked.
-    pub(crate) const fn admin_only(mut self) -> Self {
-        self.admin_only = true;
-        self
-    }
-
-    /// It belongs to API version 1.
-    pub(crate) const fn api_v1(mut self) -> Self {
-        self.api_v1 = true;
-        self
-    }
-
-    /// It reads documents.
-    pub(crate) const fn reads(mut self, counter: Counter) -> Self {
-        self.class = Class::Read;
-        self.counter = counter;
-        self.read_concern = true;
-        self
-    }
-
-    /// It writes documents.
-    pub(crate) const fn writes(mut self, counter: Counter) -> Self {
-        self.class = Class::Write;
-        self.counter = counter;
-        self.write_concern = true;
-        self
-    }
-
-    /// It writes, and takes a write concern.
-    pub(crate) const fn write_concern(mut self) -> Self {
-        self.write_concern = true;
-        self
-    }
-
-    /// Whether it may leave something behind; then its reply waits for the disk.
-    pub(crate) const fn leaves_something(&self) -> bool {
-        self.write_concern || self.durable
-    }
-
-    /// What it writes is durable when it is acknowledged.
-    pub(crate) const fn durable(mut self) -> Self {
-        self.durable = true;
-        self
-    }
-
-    /// It takes documents in kind 1 sections.
-    pub(crate) const fn sequences(mut self, names: &'static [&'static str]) -> Self {
-        self.sequences = names;
-        self
-    }
-
-    /// It belongs to the old way of writing.
-    pub(crate) const fn legacy(mut self) -> Self {
-        self.legacy = true;
-        self
-    }
-
-    /// `system.profile` has no entry of it.
-    pub(crate) const fn unprofiled(mut self) -> Self {
-        self.profiled = false;
-        self
-    }
-
-    /// It can be explained.
-    pub(crate) const fn explains(mut self, explain: Run) -> Self {
-        self.explain = Some(explain);
-        self
-    }
-}
+use crate::command::Command;
 
 /// All commands, in the order of `docs/COMPAT.md`.
 pub(crate) static COMMANDS: &[&Command] = &[
@@ -266,36 +112,29 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::diagnostics::show_locks::SHOW_PENDING_LOCK_REQUESTS,
 ];
 
-/// Names and aliases, sorted, with the command's position in [`COMMANDS`].
-static BY_NAME: LazyLock<Vec<(&'static str, usize)>> = LazyLock::new(|| {
-    let mut names: Vec<_> = COMMANDS
-        .iter()
-        .enumerate()
-        .flat_map(|(at, command)| {
-            std::iter::once(command.name)
-                .chain(command.aliases.iter().copied())
-                .map(move |n| (n, at))
-        })
-        .collect();
-    names.sort_unstable();
-    names
-});
-
-/// The command of a name, and its position in [`COMMANDS`].
-pub(crate) fn find(name: &str) -> Option<(usize, &'static Command)> {
-    let at = BY_NAME.binary_search_by(|(other, _)| (*other).cmp(name)).ok()?;
-    let position = BY_NAME[at].1;
-    Some((position, COMMANDS[position]))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::COMMANDS;
+    use crate::command::Registry;
+    use dispatch::arguments::grammar::GRAMMARS;
+    use std::collections::BTreeSet;
 
     #[test]
     fn names_are_unique() {
-        for pair in BY_NAME.windows(2) {
-            assert_ne!(pair[0].0, pair[1].0);
+        let mut names = BTreeSet::new();
+        for command in COMMANDS {
+            for name in std::iter::once(&command.name).chain(command.aliases) {
+                assert!(names.insert(*name), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn grammars_name_commands() {
+        let registry = Registry::new(COMMANDS);
+        for grammar in GRAMMARS {
+            let (_, command) = registry.find(grammar.command).expect(grammar.command);
+            assert_eq!(command.name, grammar.command, "under its own name, not an alias");
         }
     }
 }

@@ -4,7 +4,6 @@
 //! and where nothing does by the limit of one call.
 
 use crate::connection::OperationInterrupt;
-use crate::service::Service;
 use bson::raw::{CString, RawDocumentBuf, cstr};
 use catalog::{Catalog, Namespace};
 use errors::{Code, Error, Result};
@@ -38,10 +37,14 @@ pub(crate) struct ScriptHost {
 }
 
 impl ScriptHost {
-    pub(crate) fn new(service: &Service, interrupt: &Arc<OperationInterrupt>) -> Self {
+    pub(crate) fn new(
+        scripting: &Arc<Scripting>,
+        catalog: &Arc<Catalog>,
+        interrupt: &Arc<OperationInterrupt>,
+    ) -> Self {
         Self {
-            scripting: Arc::clone(&service.scripting),
-            catalog: Arc::clone(&service.catalog),
+            scripting: Arc::clone(scripting),
+            catalog: Arc::clone(catalog),
             interrupt: Arc::clone(interrupt),
             call_ends: AtomicU64::new(u64::MAX),
         }

@@ -4,32 +4,37 @@
 //! a reply. A connection runs one request at a time.
 
 use crate::admin::auto_compact::AutoCompact;
-use crate::arguments::{Arguments, not_in_api};
-use crate::connection::{Connection, ConnectionInfo, OperationInterrupt, Origin};
+use crate::batch::Parked;
+use crate::command::{Command, Registry, check_database};
+use crate::connection::{Connection, OperationInterrupt, Origin};
 use crate::context::Context;
-use crate::crud::batch::Parked;
-use crate::diagnostics::build_info::FEATURE_VERSION;
 use crate::diagnostics::feature_version;
 use crate::diagnostics::parameters::Settings;
 use crate::fail_point::{FailPointHit, FailPoints};
-use crate::fields::Field;
+use crate::finished::Entry;
 use crate::host::{Host, LogEvent, Severity};
 use crate::index_advice::IndexAdvice;
 use crate::last_write;
 use crate::lock_log;
 use crate::metrics::Metrics;
-use crate::profiler::{Entry, Profiler};
-use crate::registry::{self, Class, Command, Counter};
+use crate::profiler::Profiler;
+use crate::registry::COMMANDS;
 use crate::replication::cluster_parameters::ClusterParameters;
 use crate::replication::reply::{write_times, write_topology_of_error};
 use crate::replication::{ReplicaSetOptions, Replication, Role};
-use crate::reply::{Reply, write_error, write_labels};
+use crate::replication::{read_concern, write_concern};
 use crate::scripting::{ScriptHost, Scripting};
 use crate::session_records::SessionRecords;
 use crate::transactions::{self, LIFETIME_SECONDS, LOCK_TIMEOUT_MS, SessionState, bound, labels};
+use crate::versions::FEATURE_VERSION;
 use crate::write_gate::WriteGate;
 use bson::{Document, RawBsonRef, RawDocument};
 use catalog::Catalog;
+use dispatch::arguments::{Arguments, not_in_api};
+use dispatch::fields::Field;
+use dispatch::reply::{Reply, write_error, write_labels};
+use dispatch::rules::{Class, Counter};
+use dispatch::{ConnectionInfo, OpKind, Request, Wake};
 use errors::{Code, Error, Result};
 use limits::{Charge, Part};
 use os::Os;
@@ -41,48 +46,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-
-/// Which message a request came in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OpKind {
-    /// `OP_MSG`.
-    #[default]
-    Msg,
-    /// `OP_QUERY` on `$cmd`: answered by the server with `OP_REPLY`.
-    Query,
-    /// Another message from before `OP_MSG`, which the server translated. What becomes of a write
-    /// is told to `getLastError`.
-    Legacy {
-        /// It goes on with the message before it: an error of the earlier part stays.
-        goes_on: bool,
-    },
-}
-
-impl OpKind {
-    /// Is it a message that was translated?
-    pub(crate) fn is_legacy(self) -> bool {
-        matches!(self, Self::Legacy { .. })
-    }
-}
-
-/// A command as it came, its bytes already walked by `wire`.
-#[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// The database it is sent to.
-    pub database: &'a str,
-    /// The command document; its first field names the command.
-    pub body: &'a RawDocument,
-    /// The kind 1 sections of an `OP_MSG`.
-    pub sequences: &'a [(&'a str, Vec<&'a RawDocument>)],
-    /// Which message it came in.
-    pub op: OpKind,
-    /// The client takes a stream of replies.
-    pub exhaust_allowed: bool,
-    /// The message's own number.
-    pub request_id: i32,
-    /// It was to wait until this server time ([`Reply::wait`]) and is run again.
-    pub waited_until: Option<Duration>,
-}
 
 /// What the server says about itself.
 #[derive(Clone, Debug, Default)]
@@ -137,6 +100,8 @@ pub struct Service {
     pub(crate) started: Duration,
     /// Names this start of the process in `topologyVersion`.
     pub(crate) process_id: bson::oid::ObjectId,
+    /// Every command.
+    pub(crate) registry: Registry,
     pub(crate) metrics: Metrics,
     pub(crate) replication: Replication,
     pub(crate) operations: Operations,
@@ -185,9 +150,6 @@ pub struct Service {
     /// Runs requests that wait for a change of the topology.
     wake: OnceLock<Wake>,
 }
-
-/// Runs waiting requests again.
-pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// Smaller replies are not charged: the worker that sends one holds as much anyway.
 const SMALL_REPLY: usize = 16 << 10;
@@ -260,7 +222,8 @@ impl Service {
             host: parts.host,
             memory: parts.memory,
             process_id: bson::oid::ObjectId::from_bytes(id),
-            metrics: Metrics::new(),
+            registry: Registry::new(COMMANDS),
+            metrics: Metrics::new(COMMANDS.iter().map(|command| command.name)),
             operations: Operations::default(),
             sessions,
             cursors: Cursors::default(),
@@ -350,7 +313,7 @@ impl Service {
             operation: Arc::clone(&operation),
             clock: Arc::clone(&self.os.clock),
         });
-        let script_host = Arc::new(ScriptHost::new(self, &interrupt));
+        let script_host = Arc::new(ScriptHost::new(&self.scripting, &self.catalog, &interrupt));
         let connection = Arc::new(Connection {
             id,
             info,
@@ -401,7 +364,7 @@ impl Service {
     pub fn run(&self, connection: &Connection, request: &Request<'_>) -> Reply {
         let started = self.os.clock.monotonic();
         let body = unwrap_query(request);
-        let (position, command) = match find_command(connection, body) {
+        let (position, command) = match find_command(&self.registry, connection, body) {
             Ok(found) => found,
             Err(error) => {
                 self.metrics.unknown_commands.fetch_add(1, Ordering::Relaxed);
@@ -454,7 +417,7 @@ impl Service {
             // Beside an error too: it may be one for something that was done before.
             let concern = context.arguments.write_concern;
             let failed = durable.as_ref().err();
-            concern.write_error(&self.replication, failed, &mut context.reply);
+            write_concern::write_error(&concern, &self.replication, failed, &mut context.reply);
             if let (Ok(()), Some(error)) = (&result, failed) {
                 let label = labels::label_of_concern(&context, error.code());
                 write_labels(&mut context.reply, label.as_slice());
@@ -470,14 +433,14 @@ impl Service {
         let document = reply.finish();
         let memory = self.reply_memory(admitted, document.as_bytes().len());
         let reply = Reply { document, exhaust, hang_up, wait: None, memory };
-        last_write::note(connection, command, request.op, &reply.document);
+        last_write::note(&connection.last_write, command, request.op, &reply.document);
         reply
     }
 
     /// A write of the old kind was refused before it became a command; `getLastError` tells.
     pub fn refuse_write(&self, connection: &Connection, error: &Error) {
         self.metrics.user_asserts.fetch_add(1, Ordering::Relaxed);
-        last_write::refused(connection, error);
+        last_write::refused(&connection.last_write, error);
     }
 
     /// Runs a command as a fail point wants it.
@@ -534,7 +497,9 @@ impl Service {
         let number = connection.operation.number();
         let running = self.operations.list();
         let is_read = running.iter().filter(|running| running.number == number).any(|running| {
-            registry::find(running.name).is_some_and(|(_, command)| command.class == Class::Read)
+            self.registry
+                .find(running.name)
+                .is_some_and(|(_, command)| command.class == Class::Read)
         });
         if is_read {
             connection.operation.kill(number, Code::INTERRUPTED);
@@ -715,12 +680,17 @@ fn dropped(name: &str) -> Option<&'static str> {
     })
 }
 
-fn find_command(connection: &Connection, body: &RawDocument) -> Result<(usize, &'static Command)> {
+fn find_command(
+    registry: &Registry,
+    connection: &Connection,
+    body: &RawDocument,
+) -> Result<(usize, &'static Command)> {
     let name = match body.iter_elements().next() {
         Some(element) => element?.key().as_str(),
         None => "",
     };
-    registry::find(name)
+    registry
+        .find(name)
         .filter(|(_, command)| !command.legacy || connection.last_write.get().is_some())
         .ok_or_else(|| match body.get("apiStrict") {
             Ok(Some(RawBsonRef::Boolean(true))) => not_in_api(name),
@@ -743,7 +713,7 @@ fn settle(context: &Context<'_>, arguments: &mut Arguments<'_>) -> Result<()> {
     }
     if arguments.read_concern.given {
         let starts = arguments.numbered.is_some_and(|numbered| numbered.starts);
-        arguments.read_concern.check(command, starts, replication)?;
+        read_concern::check(&arguments.read_concern, command, starts, replication)?;
     }
     if command.leaves_something() {
         // Nobody is told that nothing happened (no such transaction, not found) by a server that
@@ -751,7 +721,7 @@ fn settle(context: &Context<'_>, arguments: &mut Arguments<'_>) -> Result<()> {
         service.catalog.check_running()?;
     }
     if command.write_concern {
-        arguments.write_concern.settle(replication)?;
+        write_concern::settle(&mut arguments.write_concern, replication)?;
     }
     let role = replication.role(&service.os);
     if matches!(role, Role::Standalone | Role::Primary) {
@@ -808,17 +778,6 @@ fn wait_is_over(context: &Context<'_>) -> Result<()> {
     context.check_interrupt()
 }
 
-/// Refuses a command of the `admin` database elsewhere; also one that is only explained.
-pub(crate) fn check_database(command: &Command, database: &str) -> Result<()> {
-    if !command.admin_only || database == "admin" {
-        return Ok(());
-    }
-    Err(Error::new(
-        Code::UNAUTHORIZED,
-        format!("{} may only be run against the admin database.", command.name),
-    ))
-}
-
 fn execute(context: &mut Context<'_>) -> Result<()> {
     let command = context.command;
     let (mut arguments, fields) = Arguments::parse(command, context.body)?;
@@ -866,7 +825,8 @@ fn execute(context: &mut Context<'_>) -> Result<()> {
         transactions::leave(context, failed);
         return ended.unwrap_or_else(|bug| resume_unwind(bug)).map_err(bound::outside);
     }
-    context.read_state = context.arguments.read_concern.state(&service.replication)?;
+    context.read_state =
+        read_concern::state(&context.arguments.read_concern, &service.replication)?;
     bound::enter(context)?;
     if context.bound.is_some() {
         context.inside = true;

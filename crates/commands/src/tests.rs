@@ -35,12 +35,10 @@ mod text;
 mod transactions;
 mod validation;
 
-use crate::{
-    Connection, ConnectionInfo, OpKind, Parts, Reply, Request, ServerInfo, Service, SessionRecords,
-    SilentHost,
-};
+use crate::{Connection, Parts, ServerInfo, Service, SessionRecords, SilentHost};
 use bson::{Document, RawDocumentBuf, doc};
 use catalog::{Catalog, CatalogOptions};
+use dispatch::{ConnectionInfo, OpKind, Reply, Request};
 use engine::Engine;
 use os::Os;
 use std::sync::Arc;

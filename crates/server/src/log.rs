@@ -347,7 +347,7 @@ fn component(target: &str) -> &str {
     match krate {
         "engine" | "ftree" | "cachetable" | "blockfile" | "catalog" | "indexkeys" => "STORAGE",
         "wal" => "JOURNAL",
-        "commands" | "session" => "COMMAND",
+        "commands" | "dispatch" | "session" => "COMMAND",
         "query" | "pipeline" | "bounds" | "bsonval" | "expr" | "matcher" | "update" => "QUERY",
         "server" | "wire" => "NETWORK",
         "os" | "fernd" => "CONTROL",

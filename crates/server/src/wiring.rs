@@ -5,13 +5,13 @@
 use crate::config::Settings;
 use crate::log::Log;
 use crate::net::NetStats;
-use crate::service::{Peer, Reply, Request, Service, Via, Wake};
+use crate::service::Service;
 use crate::startup::{ExitCode, StartError};
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use commands::{
-    Allocator, ConnectionInfo, Host, LogEvent, LogSettings, Network, OpKind, ReplicaSetOptions,
-    ServerInfo, Severity,
+    Allocator, Host, LogEvent, LogSettings, Network, ReplicaSetOptions, ServerInfo, Severity,
 };
+use dispatch::{ConnectionInfo, OpKind, Reply, Request, Wake};
 use engine::{Engine, Options};
 use history::History;
 use os::Os;
@@ -39,8 +39,8 @@ pub(crate) struct Commands(pub(crate) Arc<commands::Service>);
 impl Service for Commands {
     type Connection = commands::Connection;
 
-    fn open_connection(&self, peer: Peer) -> Arc<commands::Connection> {
-        self.0.open_connection(ConnectionInfo { remote: peer.remote, local: peer.local })
+    fn open_connection(&self, peer: ConnectionInfo) -> Arc<commands::Connection> {
+        self.0.open_connection(peer)
     }
 
     fn number(&self, connection: &commands::Connection) -> u64 {
@@ -48,24 +48,7 @@ impl Service for Commands {
     }
 
     fn run(&self, connection: &commands::Connection, request: &Request<'_>) -> Reply {
-        let reply = self.0.run(
-            connection,
-            &commands::Request {
-                database: request.database,
-                body: request.body,
-                sequences: request.sequences,
-                op: match request.via {
-                    Via::Msg => OpKind::Msg,
-                    Via::Query => OpKind::Query,
-                    Via::Legacy { goes_on } => OpKind::Legacy { goes_on },
-                },
-                exhaust_allowed: request.exhaust_allowed,
-                request_id: request.request_id,
-                waited_until: request.waited_until,
-            },
-        );
-        let commands::Reply { document, exhaust, hang_up, wait, memory } = reply;
-        Reply { document, exhaust, hang_up, wait, memory }
+        self.0.run(connection, request)
     }
 
     fn agreed(&self, connection: &commands::Connection, compressor: wire::Compressor) -> bool {
@@ -287,12 +270,12 @@ pub(crate) fn run_locally(
         Ok(body) => body,
         Err(error) => {
             let error = errors::Error::bad_value(error.to_string());
-            return commands::Reply::error(&error).document;
+            return Reply::error(&error).document;
         }
     };
     let reply = service.run(
         connection,
-        &commands::Request {
+        &Request {
             database,
             body: &body,
             sequences: &[],

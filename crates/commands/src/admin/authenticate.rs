@@ -1,8 +1,8 @@
 //! The commands by which a client says who it is: there are no users yet, so nobody is known.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, missing};
-use crate::registry::Command;
+use dispatch::fields::{Field, missing};
 use errors::{Code, Error, Result};
 
 pub(crate) const SASL_START: Command =

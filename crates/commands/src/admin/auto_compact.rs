@@ -4,11 +4,11 @@
 //! ends when it is told to, between two units of its work. Nothing here must be compacted to stay fast
 //! or small; who asks for it gets what `compact` does, a collection after the other.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
 use crate::service::Service;
 use catalog::{Catalog, IndexSelector};
+use dispatch::fields::Field;
 use engine::Rewrite;
 use errors::{Code, Error, Result};
 use os::{JoinHandle, Os};

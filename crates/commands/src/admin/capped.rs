@@ -1,9 +1,9 @@
 //! What can be done to a capped collection beside its use: made of another, copied, emptied.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, as_i64};
-use crate::registry::Command;
 use catalog::Namespace;
+use dispatch::fields::{Field, as_i64};
 use errors::{Code, Error, Result};
 use std::sync::atomic::Ordering;
 

@@ -3,11 +3,11 @@
 //! changes what is stored).
 
 use super::create::{check_expiry, check_view_pipeline};
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, inner};
-use crate::registry::Command;
 use bson::raw::{RawBsonRef, RawDocumentBuf, cstr};
 use catalog::{Collection, IndexSelector, Namespace};
+use dispatch::fields::{Field, inner};
 use errors::{Code, Error, Result};
 use indexkeys::{IndexChange, STORAGE_OPTIONS, same_pattern};
 

@@ -5,10 +5,10 @@
 //! client names what must be free at least, it is held against the estimate that a dry run gives.
 
 use super::auto_compact::free_space_target;
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
 use catalog::{IndexSelector, ReindexProgress};
+use dispatch::fields::Field;
 use engine::Rewrite;
 use errors::Result;
 

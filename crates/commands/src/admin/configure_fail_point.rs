@@ -1,10 +1,10 @@
 //! `configureFailPoint`: makes commands fail on purpose, on servers started for tests.
 
+use crate::command::Command;
 use crate::context::Context;
 use crate::fail_point::{FailPoint, Kind, Mode};
-use crate::fields::{Field, inner};
-use crate::registry::Command;
 use bson::{Document, RawBsonRef};
+use dispatch::fields::{Field, inner};
 use errors::{Code, Error, Result};
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! `create`: a collection or a view.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
 use bson::raw::RawBsonRef;
 use bson::{RawArray, Uuid};
 use catalog::{CollectionOptions, Namespace};
+use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 use indexkeys::{IndexSpec, same_pattern};
 use matcher::ParseContext;

@@ -1,8 +1,8 @@
 //! `createIndexes`: builds indexes over what is stored.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, missing};
-use crate::registry::Command;
+use dispatch::fields::{Field, missing};
 use errors::{Error, Result};
 use indexkeys::IndexSpec;
 

@@ -1,9 +1,9 @@
 //! `drop` and `dropDatabase`.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, as_i64, missing};
-use crate::registry::Command;
 use crate::replication::cluster_parameters::ClusterParameters;
+use dispatch::fields::{Field, as_i64, missing};
 use errors::{Code, Error, Result};
 
 pub(crate) const DROP: Command =

@@ -1,10 +1,10 @@
 //! `dropIndexes`, which TokuMX's time called `deleteIndexes`.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, missing, type_name};
-use crate::registry::Command;
 use bson::RawBsonRef;
 use catalog::IndexSelector;
+use dispatch::fields::{Field, missing, type_name};
 use errors::{Code, Error, Result};
 
 pub(crate) const DROP_INDEXES: Command =

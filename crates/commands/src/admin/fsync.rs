@@ -5,11 +5,11 @@
 //! writes and no document expires, and the files of the newest checkpoint and the log from it on stay
 //! as they are, so that a copy of the data directory taken meanwhile opens like the directory itself.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
 use crate::write_gate::GateHold;
 use bson::RawBsonRef;
+use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 use std::time::Duration;
 

@@ -3,12 +3,12 @@
 //! Always true: a digest is of one snapshot, of the documents' bytes in the order of `_id`, or of a
 //! `GridFS` file's bytes from its beginning.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, missing};
-use crate::registry::Command;
 use bson::raw::{RawBsonRef, RawDocument};
 use bson::{RawDocumentBuf, doc};
 use catalog::{Collection, Namespace, from_engine};
+use dispatch::fields::{Field, missing};
 use engine::{Direction, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
 use md5::{Digest, Md5};
@@ -126,7 +126,7 @@ fn file_md5(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 
 /// The bytes of the chunk that must come next.
 fn chunk_of(chunk: &RawDocument, expected: u64) -> Result<&[u8]> {
-    let number = chunk.get("n")?.and_then(crate::fields::as_i64);
+    let number = chunk.get("n")?.and_then(dispatch::fields::as_i64);
     if number != i64::try_from(expected).ok() {
         return Err(Error::location(
             10040,

@@ -1,13 +1,12 @@
 //! `listCollections`.
 
-use super::parse_list_cursor;
+use crate::batch::{CursorOptions, Documents, first_batch, parse_list_cursor};
+use crate::command::Command;
 use crate::context::Context;
-use crate::crud::batch::{CursorOptions, Documents, first_batch};
-use crate::fields::Field;
-use crate::registry::Command;
-use crate::writer::Writer;
 use bson::RawDocumentBuf;
 use catalog::Collection;
+use dispatch::fields::Field;
+use dispatch::writer::Writer;
 use errors::Result;
 use matcher::{Filter, ParseContext};
 

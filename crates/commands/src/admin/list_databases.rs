@@ -1,10 +1,10 @@
 //! `listDatabases`.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
-use crate::writer::Writer;
 use catalog::Catalog;
+use dispatch::fields::Field;
+use dispatch::writer::Writer;
 use errors::Result;
 use matcher::{Filter, ParseContext};
 

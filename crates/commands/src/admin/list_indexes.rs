@@ -1,12 +1,12 @@
 //! `listIndexes`.
 
+use super::is_a_view;
 use super::list_collections::write_id_index;
-use super::{is_a_view, parse_list_cursor};
+use crate::batch::{CursorOptions, Documents, first_batch, parse_list_cursor};
+use crate::command::Command;
 use crate::context::Context;
-use crate::crud::batch::{CursorOptions, Documents, first_batch};
-use crate::fields::Field;
-use crate::registry::Command;
-use crate::writer::Writer;
+use dispatch::fields::Field;
+use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
 
 pub(crate) const LIST_INDEXES: Command =

@@ -1,8 +1,8 @@
 //! `logRotate`.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 
 pub(crate) const LOG_ROTATE: Command =

@@ -8,12 +8,12 @@
 //! this machine brings any, as MongoDB lets only such a one make the first user. Whoever reaches an
 //! open server over a network cannot leave an account for the day on which users are asked for.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::diagnostics::build_info::FEATURE_VERSION;
-use crate::fields::Field;
-use crate::registry::Command;
+use crate::versions::{AUTH_SCHEMA_VERSION, FEATURE_VERSION};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use catalog::{Collection, Namespace, Txn, TxnKind, from_engine, is_retryable};
+use dispatch::fields::Field;
 use engine::{Direction, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
 use std::sync::Arc;
@@ -25,9 +25,6 @@ pub(crate) const MERGE_AUTHZ_COLLECTIONS: Command = Command::new(
 )
 .admin_only()
 .write_concern();
-
-/// The form of users and roles that is taken over: that of every MongoDB since 3.0.
-pub(crate) const AUTH_SCHEMA_VERSION: i32 = 5;
 
 /// One kind of what is merged: where it is, where it is kept, and the field that names one.
 struct Part {

@@ -5,11 +5,11 @@
 //! go on meanwhile; `currentOp` says how far it is, `killOp` ends it and leaves what is done.
 
 use super::stats::write_shape;
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
 use bson::RawBsonRef;
 use catalog::{IndexSelector, ReindexProgress};
+use dispatch::fields::Field;
 use engine::Rewrite;
 use errors::Result;
 
@@ -57,7 +57,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     reply.number("nIndexesWas", count);
     reply.number("nIndexes", count);
     let list = reply.begin_array("indexes");
-    let mut id = crate::writer::Writer::new();
+    let mut id = dispatch::writer::Writer::new();
     super::list_collections::write_id_index(&mut id, &collection);
     let specs = collection.shown_indexes().map(|index| index.spec().shown.clone());
     for (at, spec) in std::iter::once(id.finish()).chain(specs).enumerate() {

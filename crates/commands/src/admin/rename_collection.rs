@@ -1,10 +1,10 @@
 //! `renameCollection`.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, missing};
-use crate::registry::Command;
 use bson::RawBsonRef;
 use catalog::Namespace;
+use dispatch::fields::{Field, missing};
 use errors::{Code, Error, Result};
 
 pub(crate) const RENAME_COLLECTION: Command =

@@ -1,9 +1,9 @@
 //! The commands of Atlas Search, which is no part of a server: each is refused as a MongoDB without
 //! Atlas refuses it, so that drivers tell their users what is wrong.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::{Error, Result};
 
 pub(crate) const CREATE_SEARCH_INDEXES: Command =

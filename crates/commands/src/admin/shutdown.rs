@@ -1,8 +1,8 @@
 //! `shutdown`: the server's clean end.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::Result;
 use std::time::Duration;
 

@@ -3,12 +3,12 @@
 //! Always true: counts are exact; sizes on disk are the engine's own.
 
 use super::is_a_view;
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, as_i64};
-use crate::registry::Command;
-use crate::writer::Writer;
 use bson::RawBsonRef;
 use catalog::Namespace;
+use dispatch::fields::{Field, as_i64};
+use dispatch::writer::Writer;
 use engine::DictionaryOptions;
 use errors::{Error, Result};
 

@@ -2,9 +2,9 @@
 //!
 //! Always true: what does not fit into the cache is read all the same, and leaves memory again.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::{Error, Result};
 
 pub(crate) const TOUCH: Command =

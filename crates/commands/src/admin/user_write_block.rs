@@ -4,9 +4,9 @@
 //! and whoever is not asked for a user may write all the same: a server that answered yes would be
 //! thought to be closed.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, missing};
-use crate::registry::Command;
+use dispatch::fields::{Field, missing};
 use errors::{Code, Error, Result};
 
 pub(crate) const SET_USER_WRITE_BLOCK_MODE: Command =

@@ -1,8 +1,8 @@
 //! `usersInfo`: there are no users yet, and it says so.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::Result;
 
 pub(crate) const USERS_INFO: Command =

@@ -1,8 +1,8 @@
 //! `validate`: walks a collection and its indexes and says whether they agree.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 
 pub(crate) const VALIDATE: Command =

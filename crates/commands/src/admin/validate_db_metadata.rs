@@ -3,10 +3,10 @@
 //! Always true: nothing is opened or changed; a database or collection that is not there has nothing to
 //! be refused.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, inner, missing};
-use crate::registry::Command;
 use bson::{RawBsonRef, doc};
+use dispatch::fields::{Field, inner, missing};
 use errors::{Code, Result};
 
 pub(crate) const VALIDATE_DB_METADATA: Command = Command::new(

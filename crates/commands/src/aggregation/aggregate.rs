@@ -1,13 +1,14 @@
 //! `aggregate`, on a collection or on a database.
 
 use super::sources::with_server_source;
+use crate::batch::{CursorOptions, Documents, first_batch};
+use crate::command::Command;
 use crate::context::Context;
-use crate::crud::batch::{CursorOptions, Documents, first_batch};
 use crate::crud::explain::{verbosity_of, write_explain};
-use crate::fields::{Field, inner, missing};
-use crate::registry::{Command, Counter};
-use crate::replication::read_concern::Level;
 use bson::{RawArray, RawBsonRef, RawDocument};
+use dispatch::fields::{Field, inner, missing};
+use dispatch::read_concern::Level;
+use dispatch::rules::Counter;
 use errors::{Code, Error, Result};
 use query::{AggregateRequest, AggregateTarget, Verbosity};
 
@@ -138,7 +139,7 @@ fn parse_target(context: &mut Context<'_>, field: &Field<'_>) -> Result<(Aggrega
         let name = namespace.as_str().to_owned();
         return Ok((AggregateTarget::Collection(namespace), name));
     }
-    if crate::fields::as_i64(field.value) != Some(1) {
+    if dispatch::fields::as_i64(field.value) != Some(1) {
         return Err(Error::failed_to_parse(
             "Invalid command format: the 'aggregate' field must specify a collection name or 1",
         ));

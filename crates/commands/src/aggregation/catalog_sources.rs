@@ -6,11 +6,11 @@
 
 use crate::admin::list_collections::{describe, kind_of, write_id_index};
 use crate::context::Context;
-use crate::fields::{Field, inner};
-use crate::replication::read_concern::Level;
-use crate::writer::Writer;
 use bson::{RawBsonRef, RawDocumentBuf};
 use catalog::Collection;
+use dispatch::fields::{Field, inner};
+use dispatch::read_concern::Level;
+use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
 use query::AggregateTarget;
 use std::sync::Arc;
@@ -219,7 +219,7 @@ fn check_query_stats(field: &Field<'_>) -> Result<()> {
                 )));
             }
             None => {
-                return Err(crate::fields::missing(
+                return Err(dispatch::fields::missing(
                     "$queryStats.transformIdentifiers",
                     "algorithm",
                 ));

@@ -6,11 +6,12 @@
 //!
 //! Always true: keys are told apart, and ordered, as BSON values.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, inner, missing};
-use crate::registry::{Command, Counter};
 use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use catalog::Namespace;
+use dispatch::fields::{Field, inner, missing};
+use dispatch::rules::Counter;
 use errors::{Code, Error, Result};
 use keystring::{Direction, KeyBuilder};
 use query::{AggregateRequest, AggregateTarget, FindRequest};

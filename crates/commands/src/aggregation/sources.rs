@@ -6,12 +6,12 @@
 
 use crate::context::Context;
 use crate::diagnostics::current_op::{Idle, operations};
-use crate::fields::{Field, inner};
-use crate::sessions::EMPTY_USER;
 use crate::transactions::records;
-use crate::writer::Writer;
 use bson::{RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use catalog::Namespace;
+use dispatch::arguments::EMPTY_USER;
+use dispatch::fields::{Field, inner};
+use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
 use query::{AggregateTarget, FindRequest};
 

@@ -7,18 +7,19 @@
 //! Always true: an operation that cannot be read ends the command before anything was written; one
 //! that fails has a document with its error, and where `ordered` is the last.
 
-use super::batch::{CursorOptions, Documents, first_batch};
 use super::write_reply::batch;
 use super::{delete, update};
+use crate::batch::{CursorOptions, Documents, first_batch};
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, inner, missing};
 use crate::profiler::OpFigures;
-use crate::registry::{Command, Counter};
 use crate::transactions::statements::Log;
-use crate::writer::Writer;
 use bson::raw::RawBson;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use catalog::Namespace;
+use dispatch::fields::{Field, inner, missing};
+use dispatch::rules::Counter;
+use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
 use query::{
     DeleteRequest, DeleteStatement, InsertRequest, OpContext, UpdateRequest, UpdateStatement,

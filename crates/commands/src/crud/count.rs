@@ -1,10 +1,11 @@
 //! `count`.
 
 use super::explain::{verbosity_of, write_explain};
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::{Command, Counter};
 use catalog::Namespace;
+use dispatch::fields::Field;
+use dispatch::rules::Counter;
 use errors::{Error, Result};
 use query::CountRequest;
 

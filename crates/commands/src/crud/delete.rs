@@ -3,12 +3,13 @@
 use super::explain::{verbosity_of, write_explain};
 use super::update::one_only;
 use super::write_reply::{batch, write_errors, wrong_collection};
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, inner, missing};
-use crate::registry::{Command, Counter};
 use crate::transactions::statements::Log;
 use bson::RawDocument;
 use catalog::Namespace;
+use dispatch::fields::{Field, inner, missing};
+use dispatch::rules::Counter;
 use errors::{Error, Result};
 use query::{DeleteRequest, DeleteStatement};
 use std::sync::atomic::Ordering;

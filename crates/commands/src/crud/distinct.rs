@@ -1,10 +1,11 @@
 //! `distinct`.
 
 use super::explain::{verbosity_of, write_explain};
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, missing};
-use crate::registry::{Command, Counter};
 use catalog::Namespace;
+use dispatch::fields::{Field, missing};
+use dispatch::rules::Counter;
 use errors::{Error, Result};
 use query::DistinctRequest;
 

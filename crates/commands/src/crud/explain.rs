@@ -1,13 +1,14 @@
 //! `explain`: any explainable command, planned and perhaps run, and its plan shown.
 
 use super::query_shape;
-use crate::arguments::Arguments;
+use crate::command::Command;
+use crate::command::check_database;
 use crate::context::Context;
-use crate::diagnostics::build_info::MONGODB_VERSION;
-use crate::fields::Field;
-use crate::registry::{self, Command, Counter};
-use crate::service::check_database;
+use crate::versions::MONGODB_VERSION;
 use bson::RawDocument;
+use dispatch::arguments::Arguments;
+use dispatch::fields::Field;
+use dispatch::rules::Counter;
 use errors::{Code, Error, Result};
 use query::Verbosity;
 
@@ -41,7 +42,7 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
         Some(element) => element?.key().as_str(),
         None => "",
     };
-    let Some((_, command)) = registry::find(name) else {
+    let Some((_, command)) = context.service.registry.find(name) else {
         return Err(Error::new(
             Code::COMMAND_NOT_FOUND,
             format!("Explain failed due to unknown command: {name}"),

@@ -1,13 +1,14 @@
 //! `find`.
 
-use super::batch::{CursorOptions, Documents, first_batch};
 use super::explain::{verbosity_of, write_explain};
 use crate::aggregation::sources::find_as_pipeline;
+use crate::batch::{CursorOptions, Documents, first_batch};
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::{Command, Counter};
 use bson::RawArray;
 use catalog::Namespace;
+use dispatch::fields::Field;
+use dispatch::rules::Counter;
 use errors::{Error, Result};
 use query::{AggregateRequest, AggregateTarget, FindRequest, OpContext, QueryCursor};
 

@@ -1,11 +1,12 @@
 //! `findAndModify`.
 
 use super::explain::{verbosity_of, write_explain};
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::{Command, Counter};
 use bson::RawBsonRef;
 use catalog::Namespace;
+use dispatch::fields::Field;
+use dispatch::rules::Counter;
 use errors::{Error, Result};
 use query::FindAndModifyRequest;
 use std::sync::atomic::Ordering;

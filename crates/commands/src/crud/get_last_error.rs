@@ -1,12 +1,12 @@
 //! `getLastError` and `resetError`: what became of the write before, for clients of the time when
 //! writes had no replies.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
 use crate::last_write::LastWrite;
-use crate::registry::Command;
 use crate::replication::write_concern;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use dispatch::fields::Field;
 use errors::{Error, Result};
 
 pub(crate) const GET_LAST_ERROR: Command =
@@ -26,7 +26,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         None => LastWrite::default(),
     };
     let concern = asked(&fields[1..])?;
-    let parsed = write_concern::parse(
+    let parsed = dispatch::write_concern::parse(
         context.command,
         &Field {
             place: "getLastError",
@@ -35,7 +35,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         },
     );
     let settled = parsed.and_then(|mut concern| {
-        concern.settle(&context.service.replication)?;
+        write_concern::settle(&mut concern, &context.service.replication)?;
         Ok(concern)
     });
     let synced = match settled {

@@ -1,9 +1,10 @@
 //! `getMore`: the next batch of a parked cursor.
 
-use super::batch::{Documents, Filled, Parked, fill};
+use crate::batch::{Documents, Filled, Parked, fill};
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, missing};
-use crate::registry::{Command, Counter};
+use dispatch::fields::{Field, missing};
+use dispatch::rules::Counter;
 use errors::{Code, Error, Result};
 use session::{CursorId, GetMoreRequest};
 use std::sync::atomic::Ordering;

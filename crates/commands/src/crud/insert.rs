@@ -1,9 +1,10 @@
 //! `insert`.
 
 use super::write_reply::{batch, write_errors, wrong_collection};
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::{Command, Counter};
+use dispatch::fields::Field;
+use dispatch::rules::Counter;
 use errors::Result;
 use query::{Atomicity, InsertRequest};
 use std::sync::atomic::Ordering;

@@ -1,8 +1,8 @@
 //! `killCursors`.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, missing};
-use crate::registry::Command;
+use dispatch::fields::{Field, missing};
 use errors::Result;
 use session::CursorId;
 use std::collections::BTreeSet;

@@ -5,9 +5,9 @@
 //! another field, operator, order, projection or collation is another shape. The hash is of this
 //! server's shapes: it is not the one that MongoDB has for the same query.
 
-use crate::fields::type_name;
-use crate::writer::Writer;
 use bson::raw::{RawBsonRef, RawDocument};
+use dispatch::fields::type_name;
+use dispatch::writer::Writer;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 

@@ -2,9 +2,9 @@
 
 use super::super::diagnostics::hello::MAX_WRITE_BATCH;
 use crate::context::Context;
-use crate::fields::Field;
 use bson::RawDocument;
 use catalog::Namespace;
+use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 use query::WriteError;
 
@@ -23,7 +23,7 @@ pub(crate) fn batch<'a>(
         }
         (Some(section), None) => section.to_vec(),
         (None, Some(field)) => field.documents()?,
-        (None, None) => return Err(crate::fields::missing(context.command.name, name)),
+        (None, None) => return Err(dispatch::fields::missing(context.command.name, name)),
     };
     if batch.is_empty() || batch.len() > MAX_WRITE_BATCH as usize {
         return Err(Error::new(

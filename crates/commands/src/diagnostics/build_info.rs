@@ -1,16 +1,11 @@
 //! `buildInfo`: the version clients decide by, and our own beside it.
 
 use super::hello::MAX_DOCUMENT_BYTES;
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use crate::versions::{MONGODB_VERSION, MONGODB_VERSION_PARTS};
+use dispatch::fields::Field;
 use errors::Result;
-
-/// The MongoDB release whose behaviour this server shows.
-pub(crate) const MONGODB_VERSION: &str = "8.0.14";
-const MONGODB_VERSION_PARTS: [i32; 4] = [8, 0, 14, 0];
-/// What data files of this server are compatible with, in MongoDB's words.
-pub(crate) const FEATURE_VERSION: &str = "8.0";
 
 pub(crate) const BUILD_INFO: Command =
     Command::new("buildInfo", "Version and build of this server.", run).aliases(&["buildinfo"]);

@@ -1,8 +1,8 @@
 //! `connectionStatus`: who the client is to us.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::Result;
 
 pub(crate) const CONNECTION_STATUS: Command =

@@ -1,15 +1,15 @@
 //! `currentOp`: what runs now, and which transactions are open though nothing runs in them. The
 //! aggregation stage of the same name reads [`operations`] too.
 
+use crate::command::Command;
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::diagnostics::show_locks;
-use crate::fields::Field;
-use crate::registry::Command;
 use crate::service::Service;
-use crate::writer::Writer;
 use bson::{RawDocument, RawDocumentBuf};
 use catalog::ShownLock;
+use dispatch::fields::Field;
+use dispatch::writer::Writer;
 use errors::{Error, Result};
 use matcher::{Filter, ParseContext};
 use session::{OpProgress, OpSnapshot};

@@ -2,9 +2,9 @@
 //!
 //! Always true: the figures are those of `serverStatus.metrics.cursor`.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::Result;
 
 pub(crate) const CURSOR_INFO: Command =

@@ -3,11 +3,11 @@
 //! Always true: a figure is counted or measured. Keys of what this engine has no counterpart of
 //! (rollback files, leaf entries, hot indexers, loaders, dirty evictions) are absent.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
 use crate::service::Service;
-use crate::writer::Writer;
+use dispatch::fields::Field;
+use dispatch::writer::Writer;
 use engine::{PageStats, Part, Stats};
 use errors::Result;
 use std::sync::Arc;

@@ -3,11 +3,10 @@
 //! Always true: a figure here stands in `serverStatus`, `engineStatus` or `top`, too; what the
 //! engine's registry counts follows under its own names.
 
-use super::build_info::MONGODB_VERSION;
 use super::engine_status::{Facts, Figure};
 use crate::metrics::{CLASSES, COUNTERS, TOP_FIELDS};
-use crate::registry::COMMANDS;
 use crate::service::Service;
+use crate::versions::MONGODB_VERSION;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use telemetry::prometheus::Kind::{self, Counter, Gauge};
@@ -184,15 +183,14 @@ impl Service {
         for (class, times) in CLASSES.iter().zip(&metrics.latencies) {
             page.histogram(&[("class", class)], &times.snapshot());
         }
-        let used =
-            || COMMANDS.iter().zip(&metrics.runs).filter(|(_, runs)| runs.total.load(Relaxed) > 0);
+        let used = || metrics.runs.iter().filter(|runs| runs.total.load(Relaxed) > 0);
         page.family("fern_commands_total", Counter, "Commands that were run, by name.");
-        for (command, runs) in used() {
-            page.value(&[("command", command.name)], read(&runs.total));
+        for runs in used() {
+            page.value(&[("command", runs.command)], read(&runs.total));
         }
         page.family("fern_command_failures_total", Counter, "Of these, those that failed.");
-        for (command, runs) in used() {
-            page.value(&[("command", command.name)], read(&runs.failed));
+        for runs in used() {
+            page.value(&[("command", runs.command)], read(&runs.failed));
         }
         page.family("fern_documents_total", Counter, "Documents, by what became of them.");
         for (name, count) in [

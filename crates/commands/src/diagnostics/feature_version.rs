@@ -3,13 +3,13 @@
 //! Always true: the version is stored before it is told to anybody. What this server stores is the same
 //! under all of them, so that going back is always possible.
 
-use super::build_info::FEATURE_VERSION;
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
 use crate::service::Service;
+use crate::versions::FEATURE_VERSION;
 use bson::{RawDocumentBuf, doc};
 use catalog::{Catalog, Namespace};
+use dispatch::fields::Field;
 use errors::{Error, Result};
 use std::sync::Arc;
 

@@ -5,10 +5,10 @@
 //! they are and need no parsing.
 
 use super::engine_status::{Facts, write};
-use crate::fields::{Field, as_i64, inner};
-use crate::writer::Writer;
 use Place::{In, Key, Never};
 use bson::RawBsonRef;
+use dispatch::fields::{Field, as_i64, inner};
+use dispatch::writer::Writer;
 use errors::{Error, Result};
 
 /// `ft: {scale: n}`: bytes are shown in units of `n`.

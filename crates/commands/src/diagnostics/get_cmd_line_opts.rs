@@ -1,9 +1,9 @@
 //! `getCmdLineOpts`: how the server was started.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
 use bson::Bson;
+use dispatch::fields::Field;
 use errors::Result;
 
 pub(crate) const GET_CMD_LINE_OPTS: Command =

@@ -3,9 +3,9 @@
 //! Always true: the sample is taken when it is asked for; what was before is `serverHistory`'s.
 
 use super::server_status::{self, Shape};
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::Result;
 
 pub(crate) const GET_DIAGNOSTIC_DATA: Command =

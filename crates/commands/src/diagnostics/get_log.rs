@@ -1,9 +1,9 @@
 //! `getLog`: the newest log lines.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, type_name};
-use crate::registry::Command;
 use bson::RawBsonRef;
+use dispatch::fields::{Field, type_name};
 use errors::{Code, Error, Result};
 
 const NAMES: [&str; 2] = ["global", "startupWarnings"];

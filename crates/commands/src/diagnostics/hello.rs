@@ -3,14 +3,14 @@
 //! Always true: an awaitable hello waits its whole time out, unless the topology changes (a
 //! standalone's never does) or the server ends. It holds no thread meanwhile: it asks to be run again.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, inner};
 use crate::host::{LogEvent, Severity};
-use crate::registry::Command;
 use crate::replication::Role;
 use crate::replication::reply::{topology_counter, write_topology};
 use crate::replication::status::write_hello;
 use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
+use dispatch::fields::{Field, inner};
 use errors::{Code, Error, Result};
 use session::Sessions;
 use std::sync::atomic::Ordering;

@@ -1,8 +1,8 @@
 //! `hostInfo`: the machine under the server.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::Result;
 
 pub(crate) const HOST_INFO: Command =

@@ -1,8 +1,8 @@
 //! `killOp`: tells a running operation to stop.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, missing};
-use crate::registry::Command;
+use dispatch::fields::{Field, missing};
 use errors::{Code, Error, Result};
 
 pub(crate) const KILL_OP: Command =

@@ -1,9 +1,9 @@
 //! Connections to other servers, of which a single node has none: `connPoolStats` and
 //! `dropConnections` say so.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::Result;
 
 pub(crate) const CONN_POOL_STATS: Command =

@@ -2,16 +2,16 @@
 //!
 //! Always true: a parameter listed as settable has an effect, and a command that fails has changed none.
 
-use super::log_levels::LogSettings;
 use super::storage_defaults;
-use crate::admin::merge_authz::AUTH_SCHEMA_VERSION;
+use crate::command::Command;
 use crate::connection::Origin;
 use crate::context::Context;
-use crate::fields::{Field, type_name};
-use crate::registry::Command;
+use crate::log_levels::LogSettings;
 use crate::replication::cluster_time::MAX_DRIFT_SECONDS;
 use crate::service::Service;
+use crate::versions::AUTH_SCHEMA_VERSION;
 use bson::{Bson, RawBsonRef, doc};
+use dispatch::fields::{Field, type_name};
 use errors::{Code, Error, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -290,7 +290,7 @@ impl ParameterSelection {
             });
         };
         let mut wanted = Self::default();
-        for option in crate::fields::inner(options, "getParameter") {
+        for option in dispatch::fields::inner(options, "getParameter") {
             let option = option?;
             match option.name {
                 "allParameters" => wanted.all = option.bool()?,
@@ -430,13 +430,13 @@ fn parse(parameter: &Parameter, field: &Field<'_>) -> Result<Value> {
             | RawBsonRef::Undefined
             | RawBsonRef::String("false" | "off" | "0") => false,
             RawBsonRef::Double(number) => number != 0.0,
-            other => crate::fields::as_i64(other) != Some(0),
+            other => dispatch::fields::as_i64(other) != Some(0),
         })),
         Shape::Whole(least, most) => {
             let number = match field.value {
                 RawBsonRef::Boolean(set) => Some(i64::from(set)),
                 RawBsonRef::Double(number) if number.is_nan() => None,
-                value => crate::fields::as_i64(value),
+                value => dispatch::fields::as_i64(value),
             };
             let number = number.ok_or_else(|| {
                 Error::bad_value(format!(

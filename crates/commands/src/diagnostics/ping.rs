@@ -1,8 +1,8 @@
 //! `ping`: is anybody there?
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::Result;
 
 pub(crate) const PING: Command = Command::new("ping", "Answers, and nothing else.", run).api_v1();

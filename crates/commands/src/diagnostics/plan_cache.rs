@@ -1,11 +1,11 @@
 //! The commands of MongoDB's plan cache: what is remembered of queries of one shape is forgotten,
 //! and an operator says which indexes may serve a shape. Both live in memory: a restart ends them.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, missing};
-use crate::registry::Command;
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use catalog::Namespace;
+use dispatch::fields::{Field, missing};
 use errors::{Code, Error, Result};
 use query::FindRequest;
 

@@ -2,11 +2,12 @@
 //!
 //! Always true: a level that is reported as set is in effect; the reply shows what was before.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::profiler::{self, Picked, Settings};
-use crate::registry::Command;
+use crate::finished;
+use crate::profiler::{Picked, Settings};
 use bson::RawBsonRef;
+use dispatch::fields::Field;
 use errors::{Error, Result};
 use std::sync::Arc;
 
@@ -32,7 +33,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     // Any other level only asks.
     if let Some(level) = i32::try_from(level).ok().filter(|level| (0..=2).contains(level)) {
         if level > 0 {
-            profiler::make_collection(context, context.database())?;
+            finished::make_collection(context, context.database())?;
         }
         let filter = filter.unwrap_or_else(|| was.filter.clone());
         profiler.set(context.database(), Settings { level, filter });

@@ -7,10 +7,9 @@
 use super::engine_status::{Facts, Figure};
 use super::server_status::{self, Shape};
 use crate::metrics::CLASSES;
-use crate::registry::COMMANDS;
 use crate::service::Service;
-use crate::writer::Writer;
 use bson::{RawBsonRef, RawDocument};
+use dispatch::writer::Writer;
 use history::Number;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -53,10 +52,10 @@ impl Sampler {
             };
             row.push((format!("engine.{key}"), number));
         }
-        for (command, runs) in COMMANDS.iter().zip(&self.service.metrics.runs) {
+        for runs in &self.service.metrics.runs {
             let total = runs.total.load(Relaxed);
             if total > 0 {
-                let name = format!("metrics.commands.{}.total", command.name);
+                let name = format!("metrics.commands.{}.total", runs.command);
                 row.push((name, Number::Whole(total as i64)));
             }
         }

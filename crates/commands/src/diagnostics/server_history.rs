@@ -11,10 +11,10 @@
 //! Without `to` it is until now, without `from` the last ten minutes. A counter is told as it stood;
 //! whoever draws takes differences.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
 use bson::{Bson, RawBsonRef};
+use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 
 pub(crate) const SERVER_HISTORY: Command =

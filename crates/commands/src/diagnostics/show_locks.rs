@@ -1,14 +1,14 @@
 //! `showLiveTransactions` and `showPendingLockRequests` (TokuMX): who holds which locks, and who
 //! waits for whom.
 
-use crate::admin::parse_list_cursor;
+use crate::batch::parse_list_cursor;
+use crate::batch::{CursorOptions, Documents, first_batch};
+use crate::command::Command;
 use crate::context::Context;
-use crate::crud::batch::{CursorOptions, Documents, first_batch};
-use crate::fields::Field;
-use crate::registry::Command;
-use crate::writer::Writer;
 use bson::{Bson, RawDocumentBuf};
 use catalog::ShownLock;
+use dispatch::fields::Field;
+use dispatch::writer::Writer;
 use errors::Result;
 use std::collections::BTreeMap;
 

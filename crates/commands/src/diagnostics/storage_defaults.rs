@@ -3,9 +3,9 @@
 //!
 //! Always true: they change nothing that exists, and last until the server ends.
 
-use crate::fields::Field;
 use crate::service::Service;
 use bson::Bson;
+use dispatch::fields::Field;
 use engine::DictionaryOptions;
 use errors::{Error, Result};
 use indexkeys::StorageOptions;

@@ -1,10 +1,10 @@
 //! `top`: how much each collection was used, for mongotop.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
 use crate::metrics::{TOP_FIELDS, Usage};
-use crate::registry::Command;
-use crate::writer::Writer;
+use dispatch::fields::Field;
+use dispatch::writer::Writer;
 use errors::Result;
 
 pub(crate) const TOP: Command =

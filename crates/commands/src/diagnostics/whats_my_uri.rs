@@ -1,8 +1,8 @@
 //! `whatsmyuri`: the client's address as we see it.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::Result;
 
 pub(crate) const WHATS_MY_URI: Command =

@@ -9,17 +9,17 @@
 //! at all.
 
 use crate::admin::create;
-use crate::arguments::Arguments;
+use crate::command::Command;
 use crate::context::Context;
 use crate::crud::update::blank;
-use crate::fields::{Field, type_name};
-use crate::registry::{self, Command};
-use crate::service::Request;
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::spec::BinarySubtype;
 use bson::{Bson, Document, Uuid, doc};
 use bsonval::raw::document_of;
 use catalog::Namespace;
+use dispatch::Request;
+use dispatch::arguments::Arguments;
+use dispatch::fields::{Field, type_name};
 use errors::{Code, Error, Result};
 use query::{
     DeleteRequest, DeleteStatement, InsertRequest, UpdateRequest, UpdateStatement, WriteError,
@@ -266,7 +266,7 @@ fn update(context: &Context<'_>, namespace: &Namespace, entry: &Entry<'_>) -> Re
     let plain;
     let (update, is_delta) = match entry.object.get("$v")? {
         None => (RawBsonRef::Document(entry.object), false),
-        Some(version) => match crate::fields::as_i64(version) {
+        Some(version) => match dispatch::fields::as_i64(version) {
             Some(1) => {
                 plain = without_version(entry.object)?;
                 (RawBsonRef::Document(&plain), false)
@@ -370,7 +370,7 @@ fn run_as_client(
         Some(first) => first?.key().as_str().to_owned(),
         None => String::new(),
     };
-    let Some((_, command)) = registry::find(&name) else {
+    let Some((_, command)) = context.service.registry.find(&name) else {
         return Err(Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'")));
     };
     let request =

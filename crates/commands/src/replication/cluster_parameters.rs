@@ -5,12 +5,12 @@
 //! that was never set has its default and the time 0. `defaultMaxTimeMS` limits reads that name no limit
 //! themselves; the others are about change streams and migrations, which there are none of to follow them yet.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, as_i64, missing, type_name};
-use crate::registry::Command;
 use crate::service::Service;
 use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, doc};
 use catalog::{Catalog, Namespace};
+use dispatch::fields::{Field, as_i64, missing, type_name};
 use errors::{Code, Error, Result};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

@@ -76,7 +76,7 @@ impl Config {
                 )));
             }
             Some(_) => return Err(Error::type_mismatch("the _id of a set is its name, a string")),
-            None => return Err(crate::fields::missing("ReplSetConfig", "_id")),
+            None => return Err(dispatch::fields::missing("ReplSetConfig", "_id")),
         }
         if given.get_bool("configsvr").unwrap_or(false) {
             return Err(invalid("a config server is not supported".to_owned()));
@@ -120,7 +120,7 @@ fn one_member(given: &Document) -> Result<Document> {
     let members = match given.get("members") {
         Some(Bson::Array(members)) => members,
         Some(_) => return Err(Error::type_mismatch("members must be an array")),
-        None => return Err(crate::fields::missing("ReplSetConfig", "members")),
+        None => return Err(dispatch::fields::missing("ReplSetConfig", "members")),
     };
     let [Bson::Document(member)] = &members[..] else {
         return Err(invalid(format!(
@@ -135,7 +135,7 @@ fn one_member(given: &Document) -> Result<Document> {
         ));
     }
     let Some(Bson::String(host)) = member.get("host") else {
-        return Err(crate::fields::missing("MemberConfig", "host"));
+        return Err(dispatch::fields::missing("MemberConfig", "host"));
     };
     let host = if host.contains(':') { host.clone() } else { format!("{host}:27017") };
     let id = member.get("_id").map_or(Some(0), whole).filter(|id| (0..=255).contains(id));

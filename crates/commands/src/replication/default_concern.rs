@@ -5,12 +5,12 @@
 //! with `w: "majority"`, as MongoDB does since 5.0.
 
 use super::Replication;
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, inner};
-use crate::registry::Command;
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, DateTime, Document, RawBsonRef, doc};
 use catalog::{Catalog, Namespace};
+use dispatch::fields::{Field, inner};
 use errors::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -115,8 +115,8 @@ fn parse_write(field: &Field<'_>) -> Result<bool> {
         let part = part?;
         match (part.name, part.value) {
             ("w", RawBsonRef::String("majority")) => majority = Some(true),
-            ("w", value) if crate::fields::as_i64(value) == Some(1) => majority = Some(false),
-            ("wtimeout", value) if crate::fields::as_i64(value) == Some(0) => {}
+            ("w", value) if dispatch::fields::as_i64(value) == Some(1) => majority = Some(false),
+            ("wtimeout", value) if dispatch::fields::as_i64(value) == Some(0) => {}
             _ => return Err(part.not_yet()),
         }
     }

@@ -2,11 +2,11 @@
 
 use super::config::{Config, replica_set_id};
 use super::{ReplicaSetOptions, Role};
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
 use bson::RawBsonRef;
 use bson::raw::RawDocumentBuf;
+use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ fn initiate(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             Config::of_one(&options.name, &options.address, &service.os)?
         }
         // The shell's own way of saying "the default".
-        value if crate::fields::as_i64(value) == Some(1) => {
+        value if dispatch::fields::as_i64(value) == Some(1) => {
             Config::of_one(&options.name, &options.address, &service.os)?
         }
         _ => return Err(fields[0].wrong_type("object")),

@@ -3,7 +3,7 @@
 
 use super::Replication;
 use crate::service::Service;
-use crate::writer::Writer;
+use dispatch::writer::Writer;
 use errors::Code;
 use std::sync::atomic::Ordering;
 

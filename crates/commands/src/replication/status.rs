@@ -2,12 +2,12 @@
 
 use super::initiate::configured;
 use super::{Role, op_time};
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
 use crate::service::Service;
-use crate::writer::Writer;
 use bson::{Bson, DateTime, Document, Timestamp, doc};
+use dispatch::fields::Field;
+use dispatch::writer::Writer;
 use errors::Result;
 use std::sync::atomic::Ordering;
 

@@ -2,9 +2,9 @@
 
 use super::Role;
 use super::initiate::configured;
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::{Code, Error, Result};
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! `endSessions` and `refreshSessions`: the client's word on which sessions it still uses.
 
 use super::parse_list;
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::Result;
 use std::collections::BTreeSet;
 

@@ -3,12 +3,13 @@
 //! Always true: without users every session is nobody's, so that a list of users names none of them.
 //! Fields that these commands do not know do not matter to them, as in MongoDB.
 
-use super::{EMPTY_USER, parse_list};
+use super::parse_list;
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::{Field, inner, missing, type_name};
-use crate::registry::Command;
 use crate::service::Service;
 use bson::RawBsonRef;
+use dispatch::arguments::EMPTY_USER;
+use dispatch::fields::{Field, inner, missing, type_name};
 use errors::{Error, Result};
 use session::SessionId;
 use std::collections::BTreeSet;
@@ -60,7 +61,7 @@ fn kill_by_pattern(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()
         for part in inner(pattern, "KillAllSessionsByPattern") {
             let part = part?;
             match part.name {
-                "lsid" => one = Some(crate::arguments::parse_lsid(&Field { ..part })?),
+                "lsid" => one = Some(dispatch::arguments::parse_lsid(&Field { ..part })?),
                 "uid" => match part.value {
                     RawBsonRef::Binary(digest) => is_ours &= digest.bytes == EMPTY_USER,
                     _ => return Err(part.wrong_type("binData")),

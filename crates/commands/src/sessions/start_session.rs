@@ -1,8 +1,8 @@
 //! `startSession`: makes a session id for clients that cannot.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::Result;
 use session::{SessionId, Sessions};
 

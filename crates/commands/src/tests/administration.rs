@@ -442,7 +442,7 @@ fn sessions_are_killed_by_id_user_and_pattern() {
     let lsid =
         |byte: u8| doc! { "id": Binary { subtype: BinarySubtype::Uuid, bytes: vec![byte; 16] } };
     let nobody =
-        Binary { subtype: BinarySubtype::Generic, bytes: crate::sessions::EMPTY_USER.to_vec() };
+        Binary { subtype: BinarySubtype::Generic, bytes: dispatch::arguments::EMPTY_USER.to_vec() };
     let somebody = Binary { subtype: BinarySubtype::Generic, bytes: vec![1; 32] };
     let user = doc! { "user": "u", "db": "admin" };
     for (command, left) in [

@@ -2,10 +2,10 @@
 //! the code of the refusal, after MongoDB 8.2.
 
 use super::Client;
-use crate::arguments::grammar::{GRAMMARS, Takes};
 use bson::oid::ObjectId;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, DateTime, Decimal128, Document, Timestamp, Uuid, doc};
+use dispatch::arguments::grammar::{GRAMMARS, Takes};
 
 mod collections;
 mod pipelines;

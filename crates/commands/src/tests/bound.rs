@@ -577,11 +577,11 @@ fn old_batch_insert_is_all_or_nothing() {
         let documents: Vec<_> = ids.iter().map(|id| doc! { "_id": id, "n": 0 }).collect();
         let command = doc! { "insert": "c", "documents": documents, "ordered": ordered };
         let body = bson::RawDocumentBuf::try_from(&command).unwrap();
-        let request = crate::Request {
+        let request = dispatch::Request {
             database: "db",
             body: &body,
             sequences: &[],
-            op: crate::OpKind::Legacy { goes_on: false },
+            op: dispatch::OpKind::Legacy { goes_on: false },
             exhaust_allowed: false,
             request_id: 1,
             waited_until: None,

@@ -234,11 +234,11 @@ fn documents_come_in_sections_too() {
     let document = bson::RawDocumentBuf::try_from(&doc! { "_id": 1 }).unwrap();
     let run = |name: &str| {
         let sequences = [(name, vec![&*document])];
-        let request = crate::Request {
+        let request = dispatch::Request {
             database: "db",
             body: &body,
             sequences: &sequences,
-            op: crate::OpKind::Msg,
+            op: dispatch::OpKind::Msg,
             exhaust_allowed: false,
             request_id: 1,
             waited_until: None,

@@ -67,18 +67,18 @@ fn awaitable_hello_holds_no_thread_and_waits_for_ten_minutes_at_most() {
     }));
     let hello = doc! { "hello": 1, "topologyVersion": topology, "maxAwaitTimeMS": i64::MAX };
     let body = bson::RawDocumentBuf::try_from(&hello).unwrap();
-    let request = crate::Request {
+    let request = dispatch::Request {
         database: "admin",
         body: &body,
         sequences: &[],
-        op: crate::OpKind::Msg,
+        op: dispatch::OpKind::Msg,
         exhaust_allowed: true,
         request_id: 1,
         waited_until: None,
     };
     let before = client.service.os.clock.monotonic();
     let waits = |waited_until| {
-        let request = crate::Request { waited_until, ..request };
+        let request = dispatch::Request { waited_until, ..request };
         client.service.run(&client.connection, &request).wait
     };
     let until = waits(None).expect("it returns at once and asks to be run again");

@@ -169,7 +169,7 @@ fn security_finding_11_only_op_query_wraps_commands() {
         let wrapped = doc! { name: { "ping": 1 }, "$readPreference": { "mode": "nearest" } };
         let body = bson::RawDocumentBuf::try_from(&wrapped).unwrap();
         let run = |op| {
-            let request = crate::Request {
+            let request = dispatch::Request {
                 database: "admin",
                 body: &body,
                 sequences: &[],
@@ -181,9 +181,9 @@ fn security_finding_11_only_op_query_wraps_commands() {
             let reply = client.service.run(&client.connection, &request);
             bson::Document::try_from(&reply.document).unwrap()
         };
-        assert_eq!(run(crate::OpKind::Query).get_f64("ok").ok(), Some(1.0), "{name}");
+        assert_eq!(run(dispatch::OpKind::Query).get_f64("ok").ok(), Some(1.0), "{name}");
         let text = format!("no such command: '{name}'");
-        assert_eq!(run(crate::OpKind::Msg).get_str("errmsg").ok(), Some(&*text));
+        assert_eq!(run(dispatch::OpKind::Msg).get_str("errmsg").ok(), Some(&*text));
         let hidden = doc! { name: { "drop": "c" } };
         assert_eq!(client.run("db", hidden).get_i32("code").ok(), Some(59));
     }
@@ -197,7 +197,7 @@ fn security_finding_9_no_client_is_taken_for_the_server() {
     let client = Client::new();
     let set = doc! { "setParameter": 1, "enableTestCommands": 1 };
     for remote in ["", "127.0.0.1:1"] {
-        let info = crate::ConnectionInfo { remote: remote.to_owned(), ..Default::default() };
+        let info = dispatch::ConnectionInfo { remote: remote.to_owned(), ..Default::default() };
         let connection = client.service.open_connection(info);
         let other = Client { service: std::sync::Arc::clone(&client.service), connection };
         assert_eq!(other.run("admin", set.clone()).get_i32("code").ok(), Some(20), "{remote:?}");

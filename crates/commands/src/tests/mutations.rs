@@ -4,8 +4,8 @@
 
 use super::Client;
 use crate::registry::COMMANDS;
-use crate::{OpKind, Request};
 use bson::{Bson, Document, RawDocument, RawDocumentBuf, doc};
+use dispatch::{OpKind, Request};
 
 /// A small generator, so that a failure repeats.
 struct Numbers(u64);

@@ -420,7 +420,7 @@ fn session_of_another_user_is_refused() {
     let reply = with_user(vec![7; 32]);
     assert_eq!((code(&reply), reply.get_str("codeName").unwrap()), (13, "Unauthorized"));
     assert_eq!(client.service.sessions.len(), 0);
-    assert_eq!(code(&with_user(crate::sessions::EMPTY_USER.to_vec())), 0);
+    assert_eq!(code(&with_user(dispatch::arguments::EMPTY_USER.to_vec())), 0);
     let inner = doc! { "id": lsid(1).get("id").unwrap().clone(), "txnNumber": 1_i64 };
     assert_eq!(code(&client.run("db", doc! { "find": "c", "lsid": inner })), 238);
 }

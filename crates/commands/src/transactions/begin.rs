@@ -2,9 +2,9 @@
 
 use super::statements::Run;
 use super::{Open, Phase, SessionState, abort, no_such};
-use crate::arguments::Numbered;
 use crate::context::Context;
 use crate::service::Service;
+use dispatch::arguments::Numbered;
 use errors::{Code, Error, Result};
 use session::SessionId;
 use std::sync::atomic::Ordering;

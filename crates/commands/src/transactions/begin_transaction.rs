@@ -1,12 +1,13 @@
 //! `beginTransaction` (TokuMX): a transaction that is bound to the connection.
 
-use super::bound::{self, Bound};
+use super::bound;
+use crate::command::Command;
+use crate::connection::Bound;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
 use crate::replication::Role;
 use bson::RawBsonRef;
 use catalog::Isolation;
+use dispatch::fields::Field;
 use errors::{Error, Result};
 use std::sync::atomic::Ordering;
 

@@ -12,12 +12,12 @@
 //! 3. A cursor that was opened in it ends with it.
 
 use super::is_end;
-use crate::connection::Connection;
+use crate::connection::{Bound, Connection};
 use crate::context::Context;
-use crate::registry::Class;
 use crate::service::Service;
 use bson::RawBsonRef;
-use catalog::{DEADLOCK, Savepoint, Txn};
+use catalog::{DEADLOCK, Savepoint};
+use dispatch::rules::Class;
 use errors::{Code, Error, Result};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -42,11 +42,6 @@ const REFUSED: [&str; 17] = [
     "setDefaultRWConcern",
     "validate",
 ];
-
-/// A connection's transaction.
-pub(crate) struct Bound {
-    pub(crate) txn: Txn,
-}
 
 /// The transaction in the hands of a request, and where the request began.
 pub(crate) struct Running {

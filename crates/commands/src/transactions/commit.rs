@@ -2,9 +2,9 @@
 
 use super::statements::{Row, Saved};
 use super::{Phase, abort, bound, end_cursors};
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::{Error, Result};
 use std::sync::atomic::Ordering;
 

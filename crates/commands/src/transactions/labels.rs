@@ -1,52 +1,12 @@
-//! Error labels: what a driver may do about an error.
+//! Which error labels a request's error carries.
 
 use super::is_end;
 use crate::context::Context;
+use crate::replication::write_concern;
+use dispatch::labels::{
+    NO_WRITES, RETRYABLE_WRITE, TRANSIENT_TRANSACTION, is_conflict, is_retryable,
+};
 use errors::{Code, Error};
-
-const RETRYABLE_WRITE: &str = "RetryableWriteError";
-const TRANSIENT_TRANSACTION: &str = "TransientTransactionError";
-/// Beside the one above: this attempt changed nothing, so an earlier attempt's error tells more.
-const NO_WRITES: &str = "NoWritesPerformed";
-
-/// The connection or the role changed: the same command may work elsewhere, or again.
-fn is_retryable(code: Code) -> bool {
-    matches!(
-        code,
-        Code::INTERRUPTED_AT_SHUTDOWN
-            | Code::INTERRUPTED_DUE_TO_REPL_STATE_CHANGE
-            | Code::NOT_WRITABLE_PRIMARY
-            | Code::NOT_PRIMARY_NO_SECONDARY_OK
-            | Code::NOT_PRIMARY_OR_SECONDARY
-            | Code::PRIMARY_STEPPED_DOWN
-            | Code::SHUTDOWN_IN_PROGRESS
-            | Code::HOST_NOT_FOUND
-            | Code::HOST_UNREACHABLE
-            | Code::NETWORK_TIMEOUT
-            | Code::SOCKET_EXCEPTION
-            | Code::EXCEEDED_TIME_LIMIT
-    )
-}
-
-/// The transaction lost against another; from its start it may win.
-fn is_conflict(code: Code) -> bool {
-    matches!(
-        code,
-        Code::WRITE_CONFLICT
-            | Code::LOCK_TIMEOUT
-            | Code::SNAPSHOT_UNAVAILABLE
-            | Code::SNAPSHOT_TOO_OLD
-            | Code::PREPARED_TRANSACTION_IN_PROGRESS
-    )
-}
-
-/// The labels that a code can carry: inside a transaction, and on a retryable write.
-pub(crate) fn labels_of(code: Code) -> Vec<&'static str> {
-    let retryable = is_retryable(code);
-    let transient = retryable || is_conflict(code) || code == Code::NO_SUCH_TRANSACTION;
-    let transient = transient.then_some(TRANSIENT_TRANSACTION);
-    transient.into_iter().chain(retryable.then_some(RETRYABLE_WRITE)).collect()
-}
 
 /// The label that an error of this request's carries by its code.
 pub(crate) fn label_of(context: &Context<'_>, code: Code) -> Option<&'static str> {
@@ -54,7 +14,12 @@ pub(crate) fn label_of(context: &Context<'_>, code: Code) -> Option<&'static str
     if numbered.in_transaction {
         let ends = is_end(context.command);
         // Where other members were to know of the end, one of them may have committed it.
-        let unsure = || ends && context.arguments.write_concern.fails(&context.service.replication);
+        let unsure = || {
+            ends && write_concern::fails(
+                &context.arguments.write_concern,
+                &context.service.replication,
+            )
+        };
         if is_conflict(code) || code == Code::NO_SUCH_TRANSACTION && !unsure() {
             return Some(TRANSIENT_TRANSACTION);
         }

@@ -3,9 +3,9 @@
 //! Outside a transaction a statement waits as long as the server's `lockTimeout` says.
 
 use super::bound::lock_timeout;
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::{Error, Result};
 use std::sync::atomic::Ordering;
 

@@ -2,9 +2,9 @@
 
 use super::statements::{Row, Saved};
 use crate::service::Service;
-use crate::sessions::EMPTY_USER;
-use crate::writer::Writer;
 use bson::{RawDocumentBuf, Timestamp};
+use dispatch::arguments::EMPTY_USER;
+use dispatch::writer::Writer;
 use errors::Result;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;

@@ -1,8 +1,8 @@
 //! Which commands may carry a transaction number, and what may stand beside it.
 
-use crate::arguments::Arguments;
-use crate::registry::Command;
-use crate::replication::read_concern::Level;
+use dispatch::arguments::Arguments;
+use dispatch::read_concern::Level;
+use dispatch::rules::Rules;
 use errors::{Code, Error, Result};
 
 /// What may run in a transaction.
@@ -27,12 +27,12 @@ const IN_TRANSACTION: [&str; 14] = [
 const RETRYABLE: [&str; 5] = ["bulkWrite", "delete", "findAndModify", "insert", "update"];
 
 /// Whether a command ends a transaction.
-pub(crate) fn is_end(command: &Command) -> bool {
+pub(crate) fn is_end(command: &Rules) -> bool {
     matches!(command.name, "commitTransaction" | "abortTransaction")
 }
 
 /// Refuses what may not be numbered, before the session is asked.
-pub(crate) fn check(command: &Command, arguments: &Arguments<'_>, database: &str) -> Result<()> {
+pub(crate) fn check(command: &Rules, arguments: &Arguments<'_>, database: &str) -> Result<()> {
     let Some(numbered) = arguments.numbered else { return Ok(()) };
     if !numbered.in_transaction {
         if RETRYABLE.contains(&command.name) {

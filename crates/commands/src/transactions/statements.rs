@@ -18,7 +18,6 @@ use catalog::Txn;
 use errors::{Code, Error, Result};
 use query::{FindAndModifyResult, StatementLog, StatementOutcome};
 use session::SessionId;
-use std::sync::Arc;
 
 const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 18;
@@ -158,7 +157,7 @@ enum Ids {
 impl Ids {
     fn parse(body: &RawDocument) -> Result<Self> {
         let number = |value: RawBsonRef<'_>| {
-            let number = crate::fields::as_i64(value)
+            let number = dispatch::fields::as_i64(value)
                 .ok_or_else(|| Error::type_mismatch("a statement's number must be an int"))?;
             u32::try_from(number)
                 .map_err(|_| Error::bad_value("a statement's number must not be negative"))

@@ -4,9 +4,9 @@
 //! Always honoured, for there is no such lock: nobody has to yield to it. The setting is kept, so
 //! that scripts which restore what `was` read back what they set.
 
+use crate::command::Command;
 use crate::context::Context;
-use crate::fields::Field;
-use crate::registry::Command;
+use dispatch::fields::Field;
 use errors::Result;
 use std::sync::atomic::Ordering;
 

@@ -14,9 +14,10 @@ use crate::legacy;
 use crate::net::inbox::{Inbox, Partial};
 use crate::net::pool::{NetOptions, NetStats};
 use crate::net::stream::Stream;
-use crate::service::{Reply, Request, Service, Via};
+use crate::service::Service;
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use dispatch::{OpKind, Reply, Request};
 use errors::Code;
 use limits::{Charge, LARGE_BYTES, Part};
 use os::Clock;
@@ -397,7 +398,7 @@ impl<S: Service> Exchange<'_, '_, S> {
             database,
             body: msg.body,
             sequences: &msg.sequences,
-            via: Via::Msg,
+            op: OpKind::Msg,
             exhaust_allowed: !silent && msg.flags.contains(MsgFlags::EXHAUST_ALLOWED),
             request_id: header.request_id,
             waited_until: self.waited_until.take(),

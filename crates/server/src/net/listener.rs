@@ -1,7 +1,7 @@
 //! Listening sockets: where clients may connect.
 
 use crate::net::stream::Stream;
-use crate::service::Peer;
+use dispatch::ConnectionInfo;
 use os::Vfs;
 use rustix::fs::{FileType, Mode};
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -131,18 +131,18 @@ impl Listener {
     }
 
     /// The next waiting connection with the names of both ends, if one waits.
-    pub(crate) fn accept(&self) -> io::Result<(Stream, Peer)> {
+    pub(crate) fn accept(&self) -> io::Result<(Stream, ConnectionInfo)> {
         match &self.socket {
             Socketed::Tcp(listener) => {
                 let (stream, remote) = listener.accept()?;
                 let local = stream.local_addr()?.to_string();
-                Ok((Stream::Tcp(stream), Peer { remote: remote.to_string(), local }))
+                Ok((Stream::Tcp(stream), ConnectionInfo { remote: remote.to_string(), local }))
             }
             Socketed::Unix(listener) => {
                 let (stream, _) = listener.accept()?;
                 let (remote, local) =
                     ("anonymous unix socket".to_owned(), self.endpoint.to_string());
-                Ok((Stream::Unix(stream), Peer { remote, local }))
+                Ok((Stream::Unix(stream), ConnectionInfo { remote, local }))
             }
         }
     }

@@ -10,7 +10,8 @@ use crate::net::listener::{Endpoint, Listener};
 use crate::net::parked::Parked;
 use crate::net::poll::{Poll, hung_up};
 use crate::net::stream::Stream;
-use crate::service::{Peer, Service};
+use crate::service::Service;
+use dispatch::ConnectionInfo;
 use limits::{Account, Part};
 use os::{JoinHandle, Os};
 use parking_lot::{Condvar, Mutex};
@@ -474,7 +475,7 @@ impl<S: Service> Poller<S> {
         }
     }
 
-    fn admit(&self, stream: Stream, peer: Peer) {
+    fn admit(&self, stream: Stream, peer: ConnectionInfo) {
         let (shared, options) = (&self.shared, &self.shared.options);
         let open = shared.stats.open();
         if open >= options.max_connections {

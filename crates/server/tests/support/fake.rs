@@ -2,10 +2,11 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use dispatch::{ConnectionInfo, OpKind, Reply, Request, Wake};
 use os::Os;
 use parking_lot::{Condvar, Mutex};
 use server::net::{Endpoint, Listener, NetOptions, NetStats, Server};
-use server::service::{Peer, Reply, Request, Service, Via, Wake};
+use server::service::Service;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -33,24 +34,24 @@ pub(crate) struct Commands {
 }
 
 impl Service for Commands {
-    type Connection = (u64, Peer);
+    type Connection = (u64, ConnectionInfo);
 
-    fn open_connection(&self, peer: Peer) -> Arc<(u64, Peer)> {
+    fn open_connection(&self, peer: ConnectionInfo) -> Arc<(u64, ConnectionInfo)> {
         let before = self.opened.fetch_add(1, Ordering::Relaxed);
         Arc::new((before as u64 + 1, peer))
     }
 
-    fn number(&self, connection: &(u64, Peer)) -> u64 {
+    fn number(&self, connection: &(u64, ConnectionInfo)) -> u64 {
         connection.0
     }
 
-    fn run(&self, (number, peer): &(u64, Peer), request: &Request<'_>) -> Reply {
+    fn run(&self, (number, peer): &(u64, ConnectionInfo), request: &Request<'_>) -> Reply {
         self.ran.fetch_add(1, Ordering::Relaxed);
         let (name, value) = request.body.iter().next().unwrap().unwrap();
         match name.as_str() {
             "ping" | "isMaster" => rawdoc! {
                 "ok": 1.0, "db": request.database, "id": *number as i64, "remote": peer.remote.as_str(),
-                "query": request.via == Via::Query,
+                "query": request.op == OpKind::Query,
                 "documents": request.sequences.iter().map(|(_, d)| d.len() as i32).sum::<i32>(),
             }
             .into(),
@@ -88,16 +89,16 @@ impl Service for Commands {
     }
 
     /// Called outside of a command: what panics here is met by the network's own code.
-    fn write_refused(&self, _: &(u64, Peer), _: &errors::Error) {
+    fn write_refused(&self, _: &(u64, ConnectionInfo), _: &errors::Error) {
         panic!("asked for by an insert that makes no sense");
     }
 
-    fn close_connection(&self, _: &(u64, Peer)) {
+    fn close_connection(&self, _: &(u64, ConnectionInfo)) {
         self.closed.fetch_add(1, Ordering::Relaxed);
         assert!(!self.close_panics.load(Ordering::Relaxed), "asked for");
     }
 
-    fn agreed(&self, _: &(u64, Peer), compressor: Compressor) -> bool {
+    fn agreed(&self, _: &(u64, ConnectionInfo), compressor: Compressor) -> bool {
         compressor == Compressor::Noop || !self.plain_only.load(Ordering::Relaxed)
     }
 
@@ -105,7 +106,7 @@ impl Service for Commands {
         assert!(self.changed.set(wake).is_ok(), "told once");
     }
 
-    fn client_left(&self, _: &(u64, Peer)) {
+    fn client_left(&self, _: &(u64, ConnectionInfo)) {
         self.left.fetch_add(1, Ordering::Relaxed);
         self.interrupt_all();
     }

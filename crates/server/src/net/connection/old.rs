@@ -5,8 +5,9 @@
 
 use super::{Ended, Envelope, Exchange};
 use crate::legacy::{self, Answer, Translated};
-use crate::service::{Reply, Request, Service, Via};
+use crate::service::Service;
 use bson::RawDocument;
+use dispatch::{OpKind, Reply, Request};
 use errors::Error;
 use wire::{Compressor, GetMore, Header, Insert, OpQuery, OpReply};
 
@@ -45,7 +46,7 @@ impl<S: Service> Exchange<'_, '_, S> {
             Err(error) => return self.write(Err(error), request_id),
         };
         for (at, part) in parts.iter().enumerate() {
-            let via = Via::Legacy { goes_on: at > 0 };
+            let via = OpKind::Legacy { goes_on: at > 0 };
             let reply = self.run_translated(part, via, request_id)?;
             if legacy::failed(&reply.document) && !legacy::continues(insert) {
                 break;
@@ -62,7 +63,7 @@ impl<S: Service> Exchange<'_, '_, S> {
     ) -> Result<(), Ended> {
         match translated {
             Ok(translated) => {
-                let via = Via::Legacy { goes_on: false };
+                let via = OpKind::Legacy { goes_on: false };
                 self.run_translated(&translated, via, request_id).map(drop)
             }
             Err(error) => {
@@ -75,14 +76,14 @@ impl<S: Service> Exchange<'_, '_, S> {
     fn run_translated(
         &self,
         translated: &Translated<'_>,
-        via: Via,
+        via: OpKind,
         request_id: i32,
     ) -> Result<Reply, Ended> {
         let reply = self.run(&Request {
             database: translated.database,
             body: &translated.body,
             sequences: &translated.sequences,
-            via,
+            op: via,
             exhaust_allowed: false,
             request_id,
             waited_until: self.waited_until,
@@ -101,8 +102,8 @@ impl<S: Service> Exchange<'_, '_, S> {
             Err(error) => return self.send_failure(envelope, &error),
         };
         let via = match translated.answer {
-            Answer::Command | Answer::Inline => Via::Query,
-            Answer::Batch | Answer::Plan => Via::Legacy { goes_on: false },
+            Answer::Command | Answer::Inline => OpKind::Query,
+            Answer::Batch | Answer::Plan => OpKind::Legacy { goes_on: false },
         };
         let reply = self.run_translated(&translated, via, request_id)?;
         if let Some(until) = reply.wait {

@@ -6,8 +6,9 @@
 //! 3. A reply with a cursor id other than 0 has a parked cursor behind it.
 
 use crate::context::Context;
-use crate::writer::Writer;
 use bson::{RawDocument, RawDocumentBuf};
+use dispatch::fields::{Field, inner};
+use dispatch::writer::Writer;
 use errors::Result;
 use limits::{Charge, LARGE_BYTES, Part};
 use query::{Plans, QueryCursor};
@@ -252,4 +253,19 @@ fn estimate(first: &RawDocument, count: u64) -> usize {
 
 fn fits(bytes: usize, count: u64, document: &RawDocument) -> bool {
     count == 0 || bytes + document.as_bytes().len() <= MAX_BATCH_BYTES
+}
+
+/// `cursor: {batchSize}` of the commands that list things.
+pub(crate) fn parse_list_cursor(field: &Field<'_>, place: &str) -> Result<CursorOptions> {
+    let mut wanted = CursorOptions::default();
+    for part in inner(field.document()?, place) {
+        let part = part?;
+        match part.name {
+            "batchSize" => wanted.batch_size = Some(part.non_negative()?),
+            _ => return Err(part.unknown()),
+        }
+    }
+    // Lists are short; their default batch is only bounded by size.
+    wanted.batch_size = wanted.batch_size.or(Some(u64::MAX));
+    Ok(wanted)
 }

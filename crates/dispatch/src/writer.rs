@@ -6,35 +6,36 @@
 use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf};
 
 /// A document being written.
-pub(crate) struct Writer {
+pub struct Writer {
     bytes: Vec<u8>,
 }
 
 /// Where an inner document or array began; given back to [`Writer::end`].
 #[derive(Clone, Copy)]
 #[must_use]
-pub(crate) struct Open(usize);
+pub struct Open(usize);
 
 impl Writer {
     /// An empty document.
-    pub(crate) fn new() -> Self {
+    /// An empty document.
+    pub fn new() -> Self {
         Self::with_capacity(256)
     }
 
     /// An empty document with room for `capacity` bytes.
-    pub(crate) fn with_capacity(capacity: usize) -> Self {
+    pub fn with_capacity(capacity: usize) -> Self {
         let mut bytes = Vec::with_capacity(capacity);
         bytes.extend_from_slice(&[0; 4]);
         Self { bytes }
     }
 
     /// Bytes written so far.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
     /// Bytes for which it has room.
-    pub(crate) fn capacity(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
@@ -46,18 +47,20 @@ impl Writer {
         self.bytes.push(0);
     }
 
-    pub(crate) fn i32(&mut self, key: &str, value: i32) {
+    /// An int.
+    pub fn i32(&mut self, key: &str, value: i32) {
         self.key(0x10, key);
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub(crate) fn i64(&mut self, key: &str, value: i64) {
+    /// A long.
+    pub fn i64(&mut self, key: &str, value: i64) {
         self.key(0x12, key);
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
     /// A figure that may pass 2^31: int where it fits, long above, as MongoDB's own counters.
-    pub(crate) fn number(&mut self, key: &str, value: u64) {
+    pub fn number(&mut self, key: &str, value: u64) {
         match i32::try_from(value) {
             Ok(small) => self.i32(key, small),
             Err(_) => self.i64(key, i64::try_from(value).unwrap_or(i64::MAX)),
@@ -65,21 +68,24 @@ impl Writer {
     }
 
     /// A counter: always a long.
-    pub(crate) fn long(&mut self, key: &str, value: u64) {
+    pub fn long(&mut self, key: &str, value: u64) {
         self.i64(key, i64::try_from(value).unwrap_or(i64::MAX));
     }
 
-    pub(crate) fn f64(&mut self, key: &str, value: f64) {
+    /// A double.
+    pub fn f64(&mut self, key: &str, value: f64) {
         self.key(0x01, key);
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub(crate) fn bool(&mut self, key: &str, value: bool) {
+    /// A boolean.
+    pub fn bool(&mut self, key: &str, value: bool) {
         self.key(0x08, key);
         self.bytes.push(u8::from(value));
     }
 
-    pub(crate) fn str(&mut self, key: &str, value: &str) {
+    /// A string.
+    pub fn str(&mut self, key: &str, value: &str) {
         self.key(0x02, key);
         self.bytes.extend_from_slice(&(value.len() as u32 + 1).to_le_bytes());
         self.bytes.extend_from_slice(value.as_bytes());
@@ -87,51 +93,54 @@ impl Writer {
     }
 
     /// Milliseconds since 1970.
-    pub(crate) fn date(&mut self, key: &str, value: i64) {
+    pub fn date(&mut self, key: &str, value: i64) {
         self.key(0x09, key);
         self.bytes.extend_from_slice(&value.to_le_bytes());
     }
 
-    pub(crate) fn timestamp(&mut self, key: &str, value: bson::Timestamp) {
+    /// A timestamp.
+    pub fn timestamp(&mut self, key: &str, value: bson::Timestamp) {
         self.key(0x11, key);
         self.bytes.extend_from_slice(&value.increment.to_le_bytes());
         self.bytes.extend_from_slice(&value.time.to_le_bytes());
     }
 
     /// Bytes of no particular kind.
-    pub(crate) fn binary(&mut self, key: &str, value: &[u8]) {
+    pub fn binary(&mut self, key: &str, value: &[u8]) {
         self.key(0x05, key);
         self.bytes.extend_from_slice(&(value.len() as i32).to_le_bytes());
         self.bytes.push(0);
         self.bytes.extend_from_slice(value);
     }
 
-    pub(crate) fn uuid(&mut self, key: &str, value: &[u8; 16]) {
+    /// A UUID.
+    pub fn uuid(&mut self, key: &str, value: &[u8; 16]) {
         self.key(0x05, key);
         self.bytes.extend_from_slice(&16_u32.to_le_bytes());
         self.bytes.push(4);
         self.bytes.extend_from_slice(value);
     }
 
-    pub(crate) fn object_id(&mut self, key: &str, value: bson::oid::ObjectId) {
+    /// An object id.
+    pub fn object_id(&mut self, key: &str, value: bson::oid::ObjectId) {
         self.key(0x07, key);
         self.bytes.extend_from_slice(&value.bytes());
     }
 
     /// A whole document.
-    pub(crate) fn document(&mut self, key: &str, value: &RawDocument) {
+    pub fn document(&mut self, key: &str, value: &RawDocument) {
         self.key(0x03, key);
         self.bytes.extend_from_slice(value.as_bytes());
     }
 
     /// A whole array, given as the document that carries it.
-    pub(crate) fn array(&mut self, key: &str, value: &bson::RawArray) {
+    pub fn array(&mut self, key: &str, value: &bson::RawArray) {
         self.key(0x04, key);
         self.bytes.extend_from_slice(value.as_bytes());
     }
 
     /// The next element of a batch, under its number.
-    pub(crate) fn element_document(&mut self, at: usize, value: &RawDocument) {
+    pub fn element_document(&mut self, at: usize, value: &RawDocument) {
         let mut digits = Digits::default();
         let key = digits.of(at);
         self.key(0x03, key);
@@ -139,32 +148,34 @@ impl Writer {
     }
 
     /// A document or array key's text for an array position.
-    pub(crate) fn element_str(&mut self, at: usize, value: &str) {
+    pub fn element_str(&mut self, at: usize, value: &str) {
         let mut digits = Digits::default();
         let key = digits.of(at);
         self.str(key, value);
     }
 
     /// A number in an array.
-    pub(crate) fn element_i32(&mut self, at: usize, value: i32) {
+    pub fn element_i32(&mut self, at: usize, value: i32) {
         let mut digits = Digits::default();
         self.i32(digits.of(at), value);
     }
 
-    pub(crate) fn element_i64(&mut self, at: usize, value: i64) {
+    /// A long as an array's element.
+    pub fn element_i64(&mut self, at: usize, value: i64) {
         let mut digits = Digits::default();
         let key = digits.of(at);
         self.i64(key, value);
     }
 
-    pub(crate) fn begin_element(&mut self, at: usize) -> Open {
+    /// Begins a document as an array's element.
+    pub fn begin_element(&mut self, at: usize) -> Open {
         let mut digits = Digits::default();
         let key = digits.of(at);
         self.begin_document(key)
     }
 
     /// Any value.
-    pub(crate) fn value(&mut self, key: &str, value: RawBsonRef<'_>) {
+    pub fn value(&mut self, key: &str, value: RawBsonRef<'_>) {
         match value {
             RawBsonRef::Document(document) => self.document(key, document),
             RawBsonRef::Array(array) => self.array(key, array),
@@ -181,30 +192,32 @@ impl Writer {
     }
 
     /// Any owned value.
-    pub(crate) fn bson(&mut self, key: &str, value: &Bson) {
+    pub fn bson(&mut self, key: &str, value: &Bson) {
         if let Ok(raw) = bson::RawBson::try_from(value.clone()) {
             self.value(key, raw.as_raw_bson_ref());
         }
     }
 
     /// All fields of another document, in their order.
-    pub(crate) fn fields(&mut self, document: &RawDocument) {
+    pub fn fields(&mut self, document: &RawDocument) {
         let bytes = document.as_bytes();
         self.bytes.extend_from_slice(&bytes[4..bytes.len() - 1]);
     }
 
     /// All fields of an owned document.
-    pub(crate) fn fields_of(&mut self, document: &bson::Document) {
+    pub fn fields_of(&mut self, document: &bson::Document) {
         if let Ok(raw) = RawDocumentBuf::try_from(document) {
             self.fields(&raw);
         }
     }
 
-    pub(crate) fn begin_document(&mut self, key: &str) -> Open {
+    /// Begins a document.
+    pub fn begin_document(&mut self, key: &str) -> Open {
         self.begin(0x03, key)
     }
 
-    pub(crate) fn begin_array(&mut self, key: &str) -> Open {
+    /// Begins an array.
+    pub fn begin_array(&mut self, key: &str) -> Open {
         self.begin(0x04, key)
     }
 
@@ -215,29 +228,29 @@ impl Writer {
     }
 
     /// Closes what `begin_*` opened.
-    pub(crate) fn end(&mut self, open: Open) {
+    pub fn end(&mut self, open: Open) {
         self.bytes.push(0);
         let size = (self.bytes.len() - open.0) as u32;
         self.bytes[open.0..open.0 + 4].copy_from_slice(&size.to_le_bytes());
     }
 
     /// Makes room for so many bytes more, so that growing does not copy what is written.
-    pub(crate) fn reserve(&mut self, bytes: usize) {
+    pub fn reserve(&mut self, bytes: usize) {
         self.bytes.reserve(bytes);
     }
 
     /// The same, and not a byte more.
-    pub(crate) fn reserve_exact(&mut self, bytes: usize) {
+    pub fn reserve_exact(&mut self, bytes: usize) {
         self.bytes.reserve_exact(bytes);
     }
 
     /// Forgets everything written.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.bytes.truncate(4);
     }
 
     /// The finished document.
-    pub(crate) fn finish(mut self) -> RawDocumentBuf {
+    pub fn finish(mut self) -> RawDocumentBuf {
         self.end(Open(0));
         RawDocumentBuf::from_bytes(self.bytes)
             .expect("`end` wrote the length and the terminator just now")

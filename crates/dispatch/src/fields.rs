@@ -7,14 +7,17 @@ use errors::{Code, Error, Result};
 
 /// A field and the place it stands in (`find`, `insert.documents.0`), for error texts.
 #[derive(Clone, Copy)]
-pub(crate) struct Field<'a> {
-    pub(crate) place: &'a str,
-    pub(crate) name: &'a str,
-    pub(crate) value: RawBsonRef<'a>,
+pub struct Field<'a> {
+    /// What it is a field of.
+    pub place: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Its value.
+    pub value: RawBsonRef<'a>,
 }
 
 /// What MongoDB calls a value's type.
-pub(crate) fn type_name(value: RawBsonRef<'_>) -> &'static str {
+pub fn type_name(value: RawBsonRef<'_>) -> &'static str {
     match value {
         RawBsonRef::Double(_) => "double",
         RawBsonRef::String(_) => "string",
@@ -41,13 +44,13 @@ pub(crate) fn type_name(value: RawBsonRef<'_>) -> &'static str {
 }
 
 /// A number as a whole one, as MongoDB reads it; `None` for what is no number.
-pub(crate) fn as_i64(value: RawBsonRef<'_>) -> Option<i64> {
+pub fn as_i64(value: RawBsonRef<'_>) -> Option<i64> {
     bsonval::types::option_integer(value)
 }
 
 impl<'a> Field<'a> {
     /// The refusal for a value of another type than the one wanted.
-    pub(crate) fn wrong_type(&self, wanted: &str) -> Error {
+    pub fn wrong_type(&self, wanted: &str) -> Error {
         Error::type_mismatch(format!(
             "BSON field '{}.{}' is the wrong type '{}', expected type '{wanted}'",
             self.place,
@@ -57,7 +60,7 @@ impl<'a> Field<'a> {
     }
 
     /// The refusal where several types would do. The misplaced quote is MongoDB 7's own.
-    pub(crate) fn wrong_types(&self, wanted: &str) -> Error {
+    pub fn wrong_types(&self, wanted: &str) -> Error {
         Error::type_mismatch(format!(
             "BSON field '{}.{}' is the wrong type '{}', expected types '[{wanted}']",
             self.place,
@@ -67,7 +70,7 @@ impl<'a> Field<'a> {
     }
 
     /// The refusal of a field nobody knows.
-    pub(crate) fn unknown(&self) -> Error {
+    pub fn unknown(&self) -> Error {
         Error::location(
             40415,
             format!("BSON field '{}.{}' is an unknown field.", self.place, self.name),
@@ -75,7 +78,7 @@ impl<'a> Field<'a> {
     }
 
     /// The refusal of something real that is not built yet.
-    pub(crate) fn not_yet(&self) -> Error {
+    pub fn not_yet(&self) -> Error {
         Error::new(
             Code::NOT_IMPLEMENTED,
             format!("{}.{} is not supported by this version of FernDB", self.place, self.name),
@@ -83,25 +86,28 @@ impl<'a> Field<'a> {
     }
 
     /// Whether the value is null, which MongoDB takes for "not given" in most optional fields.
-    pub(crate) fn is_null(&self) -> bool {
+    pub fn is_null(&self) -> bool {
         matches!(self.value, RawBsonRef::Null)
     }
 
-    pub(crate) fn document(&self) -> Result<&'a RawDocument> {
+    /// The document.
+    pub fn document(&self) -> Result<&'a RawDocument> {
         match self.value {
             RawBsonRef::Document(document) => Ok(document),
             _ => Err(self.wrong_type("object")),
         }
     }
 
-    pub(crate) fn array(&self) -> Result<&'a RawArray> {
+    /// The array.
+    pub fn array(&self) -> Result<&'a RawArray> {
         match self.value {
             RawBsonRef::Array(array) => Ok(array),
             _ => Err(self.wrong_type("array")),
         }
     }
 
-    pub(crate) fn str(&self) -> Result<&'a str> {
+    /// The string.
+    pub fn str(&self) -> Result<&'a str> {
         match self.value {
             RawBsonRef::String(text) => Ok(text),
             _ => Err(self.wrong_type("string")),
@@ -109,7 +115,7 @@ impl<'a> Field<'a> {
     }
 
     /// A boolean and nothing else.
-    pub(crate) fn strict_bool(&self) -> Result<bool> {
+    pub fn strict_bool(&self) -> Result<bool> {
         match self.value {
             RawBsonRef::Boolean(value) => Ok(value),
             _ => Err(self.wrong_type("bool")),
@@ -117,18 +123,18 @@ impl<'a> Field<'a> {
     }
 
     /// A boolean, or a number standing for one.
-    pub(crate) fn bool(&self) -> Result<bool> {
+    pub fn bool(&self) -> Result<bool> {
         let given = bsonval::types::option_bool(self.value);
         given.ok_or_else(|| self.wrong_types("bool, long, int, decimal, double"))
     }
 
     /// A whole number of any numeric type.
-    pub(crate) fn i64(&self) -> Result<i64> {
+    pub fn i64(&self) -> Result<i64> {
         as_i64(self.value).ok_or_else(|| self.wrong_types("long, int, decimal, double"))
     }
 
     /// A whole number not below zero (`skip`, `limit`, `batchSize`).
-    pub(crate) fn non_negative(&self) -> Result<u64> {
+    pub fn non_negative(&self) -> Result<u64> {
         let number = self.i64()?;
         u64::try_from(number).map_err(|_| {
             Error::bad_value(format!(
@@ -139,7 +145,7 @@ impl<'a> Field<'a> {
     }
 
     /// A cursor id: a long and nothing else.
-    pub(crate) fn long(&self) -> Result<i64> {
+    pub fn long(&self) -> Result<i64> {
         match self.value {
             RawBsonRef::Int64(number) => Ok(number),
             _ => Err(self.wrong_type("long")),
@@ -147,7 +153,7 @@ impl<'a> Field<'a> {
     }
 
     /// A UUID.
-    pub(crate) fn uuid(&self) -> Result<[u8; 16]> {
+    pub fn uuid(&self) -> Result<[u8; 16]> {
         match self.value {
             RawBsonRef::Binary(binary) if binary.subtype == BinarySubtype::Uuid => {
                 <[u8; 16]>::try_from(binary.bytes).map_err(|_| {
@@ -172,7 +178,7 @@ impl<'a> Field<'a> {
     }
 
     /// An index's name or key pattern.
-    pub(crate) fn hint(&self) -> Result<RawBsonRef<'a>> {
+    pub fn hint(&self) -> Result<RawBsonRef<'a>> {
         match self.value {
             RawBsonRef::String(_) | RawBsonRef::Document(_) => Ok(self.value),
             _ => Err(Error::failed_to_parse("Hint must be a string or an object")),
@@ -180,7 +186,7 @@ impl<'a> Field<'a> {
     }
 
     /// The elements of an array of documents.
-    pub(crate) fn documents(&self) -> Result<Vec<&'a RawDocument>> {
+    pub fn documents(&self) -> Result<Vec<&'a RawDocument>> {
         let mut list = Vec::new();
         for (at, element) in self.array()?.into_iter().enumerate() {
             match element? {
@@ -199,7 +205,7 @@ impl<'a> Field<'a> {
     }
 
     /// An array of strings.
-    pub(crate) fn strings(&self) -> Result<Vec<&'a str>> {
+    pub fn strings(&self) -> Result<Vec<&'a str>> {
         let mut list = Vec::new();
         for (at, element) in self.array()?.into_iter().enumerate() {
             match element? {
@@ -217,7 +223,7 @@ impl<'a> Field<'a> {
     }
 
     /// A collection's name; numbers and the like have a refusal of their own.
-    pub(crate) fn collection(&self) -> Result<&'a str> {
+    pub fn collection(&self) -> Result<&'a str> {
         match self.value {
             RawBsonRef::String(name) => Ok(name),
             other => Err(Error::new(
@@ -229,7 +235,7 @@ impl<'a> Field<'a> {
 }
 
 /// Walks the fields of an inner document (`updates[0]`, `cursor`) under its place.
-pub(crate) fn inner<'a>(
+pub fn inner<'a>(
     document: &'a RawDocument,
     place: &'a str,
 ) -> impl Iterator<Item = Result<Field<'a>>> {
@@ -240,6 +246,6 @@ pub(crate) fn inner<'a>(
 }
 
 /// The refusal of a command that lacks a field it needs.
-pub(crate) fn missing(place: &str, name: &str) -> Error {
+pub fn missing(place: &str, name: &str) -> Error {
     Error::location(40414, format!("BSON field '{place}.{name}' is missing but a required field"))
 }

@@ -3,8 +3,8 @@
 //! A component has a level of its own or its parent's; -1 stands for the parent's. Always true: the
 //! components are those of [`COMPONENTS`], and a level is from -1 to 5.
 
-use crate::fields::{as_i64, type_name};
 use bson::{Document, RawBsonRef, RawDocument};
+use dispatch::fields::{as_i64, type_name};
 use errors::{Error, Result};
 use std::collections::BTreeMap;
 

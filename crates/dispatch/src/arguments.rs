@@ -3,52 +3,60 @@
 //! Always true: whatever is accepted here is honoured; what the server's role decides is settled
 //! in `replication`, what the session's state decides in `transactions`.
 
-pub(crate) mod grammar;
+pub mod grammar;
 
 use crate::fields::{Field, inner};
-use crate::registry::Command;
-use crate::replication::read_concern::{self, ReadConcern};
-use crate::replication::write_concern::{self, WriteConcern};
-use crate::sessions::EMPTY_USER;
+use crate::read_concern::{self, ReadConcern};
+use crate::rules::Rules;
+use crate::write_concern::{self, WriteConcern};
 use bson::{RawBsonRef, RawDocument, Timestamp};
 use errors::{Code, Error, Result};
 use session::SessionId;
 use smallvec::SmallVec;
 
+/// The digest of nobody's name, SHA-256 of nothing: whose all sessions are while there are no users.
+pub const EMPTY_USER: [u8; 32] = [
+    0xe3, 0xb0, 0xc4, 0x42, 0x98, 0xfc, 0x1c, 0x14, 0x9a, 0xfb, 0xf4, 0xc8, 0x99, 0x6f, 0xb9, 0x24,
+    0x27, 0xae, 0x41, 0xe4, 0x64, 0x9b, 0x93, 0x4c, 0xa4, 0x95, 0x99, 0x1b, 0x78, 0x52, 0xb8, 0x55,
+];
+
 /// The fields of a command that are its own.
-pub(crate) type Fields<'a> = SmallVec<[Field<'a>; 12]>;
+pub type Fields<'a> = SmallVec<[Field<'a>; 12]>;
 
 /// A transaction number, and whether a transaction goes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Numbered {
+pub struct Numbered {
     /// `txnNumber`.
-    pub(crate) number: i64,
+    pub number: i64,
     /// `autocommit: false`: a statement of a transaction, not a retryable write.
-    pub(crate) in_transaction: bool,
+    pub in_transaction: bool,
     /// `startTransaction: true`.
-    pub(crate) starts: bool,
+    pub starts: bool,
 }
 
 /// The generic arguments of one request.
 #[derive(Default)]
-pub(crate) struct Arguments<'a> {
-    pub(crate) session: Option<SessionId>,
-    pub(crate) max_time_ms: Option<u64>,
-    pub(crate) comment: Option<RawBsonRef<'a>>,
-    pub(crate) write_concern: WriteConcern<'a>,
+pub struct Arguments<'a> {
+    /// `lsid`.
+    pub session: Option<SessionId>,
+    /// `maxTimeMS`, where it limits anything.
+    pub max_time_ms: Option<u64>,
+    /// `comment`.
+    pub comment: Option<RawBsonRef<'a>>,
+    /// `writeConcern`.
+    pub write_concern: WriteConcern<'a>,
     /// The client sent a write concern at all.
-    pub(crate) write_concern_given: bool,
-    pub(crate) read_concern: ReadConcern,
+    pub write_concern_given: bool,
+    /// `readConcern`.
+    pub read_concern: ReadConcern,
     /// The read preference lets a member answer that is not primary.
-    pub(crate) secondary_ok: bool,
+    pub secondary_ok: bool,
     /// The newest time the client has seen.
-    pub(crate) cluster_time: Option<Timestamp>,
+    pub cluster_time: Option<Timestamp>,
     /// The number of the session's transaction or retryable write.
-    pub(crate) numbered: Option<Numbered>,
-    /// `collectionUUID`: which collection the client takes it for, see [`Context::check_uuid`].
-    ///
-    /// [`Context::check_uuid`]: crate::context::Context::check_uuid
-    pub(crate) collection_uuid: Option<[u8; 16]>,
+    pub numbered: Option<Numbered>,
+    /// `collectionUUID`: which collection the client takes it for, which the command checks.
+    pub collection_uuid: Option<[u8; 16]>,
     txn_number: Option<i64>,
     autocommit: Option<bool>,
     start_transaction: Option<bool>,
@@ -59,7 +67,7 @@ pub(crate) struct Arguments<'a> {
 
 impl<'a> Arguments<'a> {
     /// Divides a command's fields into its own and the generic ones.
-    pub(crate) fn parse(command: &Command, body: &'a RawDocument) -> Result<(Self, Fields<'a>)> {
+    pub fn parse(command: &Rules, body: &'a RawDocument) -> Result<(Self, Fields<'a>)> {
         let mut arguments = Self::default();
         let mut own = Fields::new();
         let grammar = grammar::of(command.name);
@@ -104,7 +112,7 @@ impl<'a> Arguments<'a> {
     }
 
     /// Takes a generic field; says whether it was one.
-    fn take(&mut self, command: &Command, field: &Field<'a>) -> Result<bool> {
+    fn take(&mut self, command: &Rules, field: &Field<'a>) -> Result<bool> {
         match field.name {
             "lsid" => self.session = Some(parse_lsid(field)?),
             "comment" => self.comment = Some(field.value),
@@ -151,11 +159,11 @@ impl<'a> Arguments<'a> {
     }
 
     /// Whether only what belongs to API version 1 may be used.
-    pub(crate) fn is_strict(&self) -> bool {
+    pub fn is_strict(&self) -> bool {
         self.api_strict == Some(true)
     }
 
-    fn check_api(&self, command: &Command) -> Result<()> {
+    fn check_api(&self, command: &Rules) -> Result<()> {
         let Some(version) = self.api_version else {
             if self.api_strict.or(self.api_deprecation_errors).is_some() {
                 return Err(Error::location(
@@ -220,7 +228,7 @@ impl<'a> Arguments<'a> {
 }
 
 /// The refusal of a command that API version 1 does not have.
-pub(crate) fn not_in_api(command: &str) -> Error {
+pub fn not_in_api(command: &str) -> Error {
     Error::new(
         Code::API_STRICT_ERROR,
         format!(
@@ -254,7 +262,7 @@ fn is_unstable(command: &str, field: &str) -> bool {
 }
 
 /// `{id: <UUID>, uid: <digest of the user>}`.
-pub(crate) fn parse_lsid(field: &Field<'_>) -> Result<SessionId> {
+pub fn parse_lsid(field: &Field<'_>) -> Result<SessionId> {
     let document = field.document()?;
     let mut id = None;
     for part in inner(document, "OperationSessionInfo.lsid") {

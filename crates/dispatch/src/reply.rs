@@ -17,8 +17,8 @@ pub struct Reply {
     /// Close the connection instead of answering: a fail point asked for it.
     pub hang_up: bool,
     /// No answer yet: the same request is to be run again at this server time, with
-    /// [`Request::waited_until`](crate::Request), or when the service asks for it
-    /// ([`Service::on_change`](crate::Service::on_change)). No thread need wait for that.
+    /// [`Request::waited_until`](crate::Request), or when the service asks for it ([`Wake`](crate::Wake)).
+    /// No thread need wait for that.
     pub wait: Option<Duration>,
     /// For the document, until it is sent.
     pub memory: Option<Charge>,
@@ -33,8 +33,14 @@ impl Reply {
     }
 }
 
+impl From<RawDocumentBuf> for Reply {
+    fn from(document: RawDocumentBuf) -> Self {
+        Self { document, ..Self::default() }
+    }
+}
+
 /// Writes `{ok: 0.0, errmsg, code, codeName, …}`.
-pub(crate) fn write_error(writer: &mut Writer, error: &Error) {
+pub fn write_error(writer: &mut Writer, error: &Error) {
     writer.f64("ok", 0.0);
     writer.str("errmsg", error.message());
     writer.i32("code", error.code().0);
@@ -49,7 +55,7 @@ pub(crate) fn write_error(writer: &mut Writer, error: &Error) {
 }
 
 /// Writes `errorLabels`, where there are any.
-pub(crate) fn write_labels<T: AsRef<str>>(writer: &mut Writer, labels: &[T]) {
+pub fn write_labels<T: AsRef<str>>(writer: &mut Writer, labels: &[T]) {
     if labels.is_empty() {
         return;
     }

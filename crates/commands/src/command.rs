@@ -1,0 +1,148 @@
+//! A command: its rules and its code, and the list of all.
+//!
+//! Always true: the list is sorted by name once, names are unique, and a name that is not in it
+//! answers `CommandNotFound`.
+
+use crate::context::Context;
+use dispatch::fields::Field;
+use dispatch::rules::{Class, Counter, Rules};
+use errors::{Code, Error, Result};
+use std::ops::Deref;
+
+pub(crate) type Run = for<'a, 'b> fn(&mut Context<'a>, &'b [Field<'a>]) -> Result<()>;
+
+/// A command: its name, its rules and its code.
+pub(crate) struct Command {
+    pub(crate) rules: Rules,
+    pub(crate) run: Run,
+    /// Writes the reply of `explain`.
+    pub(crate) explain: Option<Run>,
+}
+
+impl Deref for Command {
+    type Target = Rules;
+
+    fn deref(&self) -> &Rules {
+        &self.rules
+    }
+}
+
+impl Command {
+    /// A command with the commonest rules.
+    pub(crate) const fn new(name: &'static str, about: &'static str, run: Run) -> Self {
+        Self { rules: Rules::new(name, about), run, explain: None }
+    }
+
+    /// Other spellings.
+    pub(crate) const fn aliases(mut self, aliases: &'static [&'static str]) -> Self {
+        self.rules.aliases = aliases;
+        self
+    }
+
+    /// Only `admin` may be asked.
+    pub(crate) const fn admin_only(mut self) -> Self {
+        self.rules.admin_only = true;
+        self
+    }
+
+    /// It belongs to API version 1.
+    pub(crate) const fn api_v1(mut self) -> Self {
+        self.rules.api_v1 = true;
+        self
+    }
+
+    /// It reads documents.
+    pub(crate) const fn reads(mut self, counter: Counter) -> Self {
+        self.rules.class = Class::Read;
+        self.rules.counter = counter;
+        self.rules.read_concern = true;
+        self
+    }
+
+    /// It writes documents.
+    pub(crate) const fn writes(mut self, counter: Counter) -> Self {
+        self.rules.class = Class::Write;
+        self.rules.counter = counter;
+        self.rules.write_concern = true;
+        self
+    }
+
+    /// It writes, and takes a write concern.
+    pub(crate) const fn write_concern(mut self) -> Self {
+        self.rules.write_concern = true;
+        self
+    }
+
+    /// What it writes is durable when it is acknowledged.
+    pub(crate) const fn durable(mut self) -> Self {
+        self.rules.durable = true;
+        self
+    }
+
+    /// It takes documents in kind 1 sections.
+    pub(crate) const fn sequences(mut self, names: &'static [&'static str]) -> Self {
+        self.rules.sequences = names;
+        self
+    }
+
+    /// It belongs to the old way of writing.
+    pub(crate) const fn legacy(mut self) -> Self {
+        self.rules.legacy = true;
+        self
+    }
+
+    /// `system.profile` has no entry of it.
+    pub(crate) const fn unprofiled(mut self) -> Self {
+        self.rules.profiled = false;
+        self
+    }
+
+    /// It can be explained.
+    pub(crate) const fn explains(mut self, explain: Run) -> Self {
+        self.explain = Some(explain);
+        self
+    }
+}
+
+/// All commands a service has.
+pub(crate) struct Registry {
+    /// In the order of `docs/COMPAT.md`.
+    commands: &'static [&'static Command],
+    /// Names and aliases, sorted, with the command's position in the list.
+    by_name: Vec<(&'static str, usize)>,
+}
+
+impl Registry {
+    pub(crate) fn new(commands: &'static [&'static Command]) -> Self {
+        let named = |(at, command): (usize, &&'static Command)| {
+            let names = std::iter::once(command.name).chain(command.aliases.iter().copied());
+            names.map(move |name| (name, at)).collect::<Vec<_>>()
+        };
+        let mut by_name: Vec<_> = commands.iter().enumerate().flat_map(named).collect();
+        by_name.sort_unstable();
+        Self { commands, by_name }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> &'static [&'static Command] {
+        self.commands
+    }
+
+    /// The command of a name, and its position among all.
+    pub(crate) fn find(&self, name: &str) -> Option<(usize, &'static Command)> {
+        let at = self.by_name.binary_search_by(|(other, _)| (*other).cmp(name)).ok()?;
+        let position = self.by_name[at].1;
+        Some((position, self.commands[position]))
+    }
+}
+
+/// Refuses a command of the `admin` database elsewhere; also one that is only explained.
+pub(crate) fn check_database(command: &Command, database: &str) -> Result<()> {
+    if !command.admin_only || database == "admin" {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::UNAUTHORIZED,
+        format!("{} may only be run against the admin database.", command.name),
+    ))
+}

@@ -1,0 +1,71 @@
+//! One request, as sockets hand it to whoever runs commands, and the connection it came by.
+
+use bson::RawDocument;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A kind 1 section of an `OP_MSG`: its name and its documents.
+pub type Sequence<'a> = (&'a str, Vec<&'a RawDocument>);
+
+/// Which message a request came in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OpKind {
+    /// `OP_MSG`.
+    #[default]
+    Msg,
+    /// `OP_QUERY` on `$cmd`: answered by the server with `OP_REPLY`.
+    Query,
+    /// Another message from before `OP_MSG`, which the server translated. What becomes of a write
+    /// is told to `getLastError`.
+    Legacy {
+        /// It goes on with the message before it: an error of the earlier part stays.
+        goes_on: bool,
+    },
+}
+
+impl OpKind {
+    /// Is it a message that was translated?
+    pub fn is_legacy(self) -> bool {
+        matches!(self, Self::Legacy { .. })
+    }
+}
+
+/// A command as it came, its bytes already walked by `wire`.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The database it is sent to.
+    pub database: &'a str,
+    /// The command document; its first field names the command.
+    pub body: &'a RawDocument,
+    /// The kind 1 sections of an `OP_MSG`.
+    pub sequences: &'a [Sequence<'a>],
+    /// Which message it came in.
+    pub op: OpKind,
+    /// The client takes a stream of replies.
+    pub exhaust_allowed: bool,
+    /// The message's own number.
+    pub request_id: i32,
+    /// It was to wait until this server time ([`Reply::wait`]) and is run again.
+    pub waited_until: Option<Duration>,
+}
+
+/// Where a connection comes from and ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionInfo {
+    /// `host:port` of the client, or what a Unix socket offers.
+    pub remote: String,
+    /// `host:port` it came in by.
+    pub local: String,
+}
+
+impl ConnectionInfo {
+    /// Whether the client is on this machine: a loopback address, or a Unix socket, whose ends have
+    /// no address of the network.
+    pub fn is_of_this_machine(&self) -> bool {
+        self.remote.parse::<SocketAddr>().map_or(true, |at| at.ip().to_canonical().is_loopback())
+    }
+}
+
+/// Runs waiting requests again.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;

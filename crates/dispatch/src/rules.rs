@@ -1,0 +1,91 @@
+//! What is known of a command without its code: its name and the rules that hold for it.
+//!
+//! Always true: what reads requests and what routes them decide by these rules alone.
+
+/// What a command counts as in `serverStatus.opcounters`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counter {
+    /// Inserted documents.
+    Insert,
+    /// Finds and counts.
+    Query,
+    /// Updates.
+    Update,
+    /// Deletes.
+    Delete,
+    /// Further batches.
+    GetMore,
+    /// Anything else.
+    Command,
+}
+
+/// What a command counts as in `serverStatus.opLatencies` and `top`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// It reads documents.
+    Read,
+    /// It writes documents.
+    Write,
+    /// Neither.
+    Other,
+}
+
+/// A command's name and rules.
+#[expect(clippy::struct_excessive_bools, reason = "independent rules, not states")]
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// Its name.
+    pub name: &'static str,
+    /// Other spellings.
+    pub aliases: &'static [&'static str],
+    /// One line for `listCommands` and `docs/COMPAT.md`.
+    pub about: &'static str,
+    /// What it counts as.
+    pub counter: Counter,
+    /// What its time counts as.
+    pub class: Class,
+    /// Only `admin` may be asked.
+    pub admin_only: bool,
+    /// It belongs to API version 1.
+    pub api_v1: bool,
+    /// What it does is as durable as the client asks before it is acknowledged: the service waits,
+    /// not the command's code. Without this or the next a command writes nothing; the service
+    /// checks that.
+    pub write_concern: bool,
+    /// What it does is durable before it is acknowledged, whatever is asked.
+    pub durable: bool,
+    /// It takes a read concern.
+    pub read_concern: bool,
+    /// Only connections that wrote in the old way know it.
+    pub legacy: bool,
+    /// The profiler tells of it.
+    pub profiled: bool,
+    /// The kind 1 sections it takes.
+    pub sequences: &'static [&'static str],
+}
+
+impl Rules {
+    /// The commonest rules.
+    pub const fn new(name: &'static str, about: &'static str) -> Self {
+        Self {
+            name,
+            aliases: &[],
+            about,
+            counter: Counter::Command,
+            class: Class::Other,
+            admin_only: false,
+            api_v1: false,
+            write_concern: false,
+            durable: false,
+            read_concern: false,
+            legacy: false,
+            profiled: true,
+            sequences: &[],
+        }
+    }
+
+    /// Whether it may leave something behind; then its reply waits for the disk.
+    pub const fn leaves_something(&self) -> bool {
+        self.write_concern || self.durable
+    }
+}
