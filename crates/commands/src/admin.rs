@@ -1,5 +1,6 @@
 //! Commands that change or describe databases, collections and indexes, and the server itself.
 
+pub(crate) mod apply_ops;
 pub(crate) mod authenticate;
 pub(crate) mod auto_compact;
 pub(crate) mod capped;

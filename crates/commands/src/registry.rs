@@ -94,7 +94,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::replication::step_down::REPL_SET_STEP_DOWN,
     &crate::replication::cluster_parameters::GET_CLUSTER_PARAMETER,
     &crate::replication::cluster_parameters::SET_CLUSTER_PARAMETER,
-    &crate::replication::apply_ops::APPLY_OPS,
+    &crate::admin::apply_ops::APPLY_OPS,
     &crate::replication::default_concern::GET_DEFAULT_RW_CONCERN,
     &crate::replication::default_concern::SET_DEFAULT_RW_CONCERN,
     &crate::sessions::start_session::START_SESSION,

@@ -16,7 +16,6 @@
 //! 2. The term grows with every start and every election, so no two primaries share one.
 //! 3. `topologyVersion.counter` grows with every change that `hello` shows.
 
-pub(crate) mod apply_ops;
 pub(crate) mod cluster_parameters;
 pub(crate) mod cluster_time;
 pub(crate) mod config;

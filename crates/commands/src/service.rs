@@ -517,7 +517,7 @@ impl Service {
         *self.ending.lock() = true;
         self.woken.notify_all();
         self.topology_changed();
-        self.end_auto_compact();
+        self.auto_compact.disable();
         self.write_gate.give_up();
     }
 

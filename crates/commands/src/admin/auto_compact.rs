@@ -6,7 +6,6 @@
 
 use crate::command::Command;
 use crate::context::Context;
-use crate::service::Service;
 use catalog::{Catalog, IndexSelector};
 use dispatch::fields::Field;
 use engine::Rewrite;
@@ -142,13 +141,6 @@ impl Shared {
             }
         }
         Ok(())
-    }
-}
-
-impl Service {
-    /// Ends what compacts in the background.
-    pub(crate) fn end_auto_compact(&self) {
-        self.auto_compact.disable();
     }
 }
 
