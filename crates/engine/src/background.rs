@@ -283,7 +283,7 @@ impl Environment {
     /// Starts the threads that drain and merge: recovery has work for them already.
     pub(crate) fn start_flushers(self: &Arc<Self>) -> Result<()> {
         self.jobs.last_clean.store(self.now_us(), Ordering::Relaxed);
-        for number in 1..=self.options.tuning.flushers {
+        for number in 1..=self.options.sizes.flushers {
             self.spawn(&format!("fern-flush-{number}"), Self::run_flusher)?;
         }
         Ok(())
@@ -543,7 +543,7 @@ impl Environment {
             self.is_idle() && self.blocks.dropped_bytes() > dropped + CLEANED_MUCH
         };
         let wants_space = || self.wants_space();
-        if !period.is_zero() && (grown > self.options.tuning.log_cap || cleaned() || wants_space())
+        if !period.is_zero() && (grown > self.options.sizes.log_cap || cleaned() || wants_space())
         {
             self.jobs.last_checkpoint.store(self.now_us(), Ordering::Relaxed);
             return true;

@@ -181,7 +181,7 @@ impl Environment {
             let flushed = dictionary.flushed(dictionary.tree.flushed_ts());
             let oldest = self.log.needed.lock().position_after(flushed);
             let behind = end.saturating_sub(oldest);
-            if behind > self.options.tuning.log_cap {
+            if behind > self.options.sizes.log_cap {
                 self.drain(&dictionary)?;
             }
         }

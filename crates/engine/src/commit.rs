@@ -139,7 +139,7 @@ impl Environment {
         let seen = txn.snapshot_timestamp().0;
         assert!(timestamp > seen, "commit {timestamp} is newer than what it has read, {seen}");
         drop((tail, copy));
-        if let Some(test) = self.options.tuning.before_publishing {
+        if let Some(test) = self.options.sizes.before_publishing {
             test();
         }
         let grown = self.apply(txn, timestamp);
@@ -161,10 +161,10 @@ impl Environment {
     /// Encodes the writes. What exceeds one record goes to the log now, as chunks; the rest is
     /// returned, with its memory where it is large.
     fn write_chunks(&self, txn: &Txn) -> Result<(Vec<u8>, Option<Chunks>, Option<Reservation>)> {
-        let room = txn.writes.longest().saturating_add(self.options.tuning.chunk_bytes as u64);
+        let room = txn.writes.longest().saturating_add(self.options.sizes.chunk_bytes as u64);
         let room = room.min(txn.writes.bytes());
         let copy = (room > COUNTED_RECORD).then(|| self.cache.reserve(Part::WriteSets, room));
-        let mut encoder = Encoder::with_room(txn.writes.bytes(), self.options.tuning.chunk_bytes);
+        let mut encoder = Encoder::with_room(txn.writes.bytes(), self.options.sizes.chunk_bytes);
         let mut chunks: Option<Chunks> = None;
         let written = self.encode(txn, &mut encoder, |encoder| {
             let chunks = chunks.get_or_insert_with(|| {
@@ -203,7 +203,7 @@ impl Environment {
                     Some(value) => Operation::Put { dictionary, key, value },
                     None => Operation::Delete { dictionary, key },
                 });
-                if encoder.bytes.len() >= self.options.tuning.chunk_bytes {
+                if encoder.bytes.len() >= self.options.sizes.chunk_bytes {
                     full(encoder)?;
                 }
                 Ok(())
@@ -278,7 +278,7 @@ impl Environment {
         let options = DictionaryOptions { compression: Compression::Lz4, ..Default::default() };
         let shape = tree_options(&options, &self.options);
         self.counters.spills.inc();
-        SpillTree::create(&self.trees, 1 << 63 | txn, shape, self.options.tuning.spill_bytes)
+        SpillTree::create(&self.trees, 1 << 63 | txn, shape, self.options.sizes.spill_bytes)
     }
 
     /// Puts the writes into the trees. Memory only, cannot fail: a spilled set is laid over the

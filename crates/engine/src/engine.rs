@@ -108,7 +108,7 @@ impl Engine {
         options.cache_size = 64 << 20;
         options.fs_redzone_percent = 0;
         options.background = Background::ManualThreads;
-        options.tuning.log_segment_bytes = 1 << 20;
+        options.sizes.log_segment_bytes = 1 << 20;
         change(&mut options);
         Self::open(os, Arc::new(Registry::new()), options).expect("a disk in memory does not fail")
     }
@@ -350,26 +350,26 @@ fn assemble(
     guard: LockGuard,
 ) -> Result<Arc<Environment>> {
     let mut file_options = blockfile::Options { direct: options.directio, ..Default::default() };
-    if options.tuning.tiny_trees {
+    if options.sizes.tiny_trees {
         // Nodes are as large as leaves there.
         file_options.reserve_one_in = 1;
     }
     let (blocks, image) =
         BlockFile::open(&os, &options.dir, file_options, blockfile::Metrics::new(&registry))?;
     mark_version(&os, &options.dir)?;
-    let segment_bytes = options.tuning.log_segment_bytes;
+    let segment_bytes = options.sizes.log_segment_bytes;
     let mut log_options = WalOptions { segment_bytes, ..WalOptions::default() };
     // Between two checkpoints the log grows by its cap, so this many segments are recycled.
-    let going_round = options.tuning.log_cap / log_options.segment_bytes + 2;
+    let going_round = options.sizes.log_cap / log_options.segment_bytes + 2;
     log_options.recycle = (going_round as usize).clamp(log_options.recycle, 32);
     let most = options.cache_size / LOG_BUFFER_SHARE;
     let most = usize::try_from(most).unwrap_or(usize::MAX).max(LEAST_LOG_BUFFER);
     log_options.buffer_bytes = log_options.buffer_bytes.min(most);
     let log = Wal::open(&os, &options.log_dir(), log_options, wal::Metrics::new(&registry))?;
     let lock_memory = options.locktree_max_memory.unwrap_or(options.cache_size / 10);
-    let capacity = match options.tuning.frame_bytes {
+    let capacity = match options.sizes.frame_bytes {
         0 => options.cache_size,
-        bytes => bytes + options.tuning.write_budget / 2,
+        bytes => bytes + options.sizes.write_budget / 2,
     };
     let cache = Arc::new(CacheTable::new(capacity));
     cache.set_compressing(options.compress_before_eviction.unwrap_or(options.directio));
@@ -383,7 +383,7 @@ fn assemble(
         readers,
         ftree::KeyHasher::new(&*os.entropy),
     );
-    trees.merge_limiter.allow((options.tuning.flushers / 2).max(1) as u32);
+    trees.merge_limiter.allow((options.sizes.flushers / 2).max(1) as u32);
     let locks = LockTable::new(
         Arc::clone(&os.clock),
         locktree::Options {

@@ -129,7 +129,7 @@ impl Environment {
 
 /// The tree's shape for a dictionary's options.
 pub(crate) fn tree_options(options: &DictionaryOptions, settings: &Options) -> TreeOptions {
-    if settings.tuning.tiny_trees {
+    if settings.sizes.tiny_trees {
         return TreeOptions { leaf_filter: options.leaf_filter, ..TreeOptions::tiny() };
     }
     TreeOptions {
@@ -138,7 +138,7 @@ pub(crate) fn tree_options(options: &DictionaryOptions, settings: &Options) -> T
         read_page_size: options.read_page_size as usize,
         fanout: usize::from(options.fanout),
         leaf_filter: options.leaf_filter,
-        buffer_bytes: settings.tuning.buffer_bytes,
+        buffer_bytes: settings.sizes.buffer_bytes,
         ..TreeOptions::default()
     }
 }

@@ -62,7 +62,7 @@ pub use options::{
 };
 pub use recovery::Recovered;
 pub use rewrite::Rewrite;
-pub use settings::{Background, Options, Tuning};
+pub use settings::{Background, Options, Sizes};
 pub use snapshot::Snapshot;
 pub use sorter::{Sorted, Sorter};
 pub use stats::{Pages, Stats};

@@ -186,20 +186,20 @@ impl Memory {
 impl Environment {
     /// Bytes all memtables may hold, for now.
     pub(crate) fn budget(&self) -> u64 {
-        self.memory.budget.load(Ordering::Relaxed).max(self.options.tuning.write_budget)
+        self.memory.budget.load(Ordering::Relaxed).max(self.options.sizes.write_budget)
     }
 
     /// Lets memtables have the room that nothing else in the cache has taken. Called about ten
     /// times a second.
     pub(crate) fn fit_budget(&self) {
-        let tuning = &self.options.tuning;
+        let sizes = &self.options.sizes;
         let parts = self.cache.parts();
         let others = parts.total().saturating_sub(parts.of(Part::Memtables));
         let room = self.cache.capacity().saturating_sub(others);
-        let fit = (room / 8 * 7).min(tuning.most_write_budget);
+        let fit = (room / 8 * 7).min(sizes.most_write_budget);
         let now = self.budget();
         let next = if fit < now { now - (now - fit).div_ceil(GIVES_WAY) } else { fit };
-        debug_assert!(next <= now.max(tuning.most_write_budget), "the budget has a bound");
+        debug_assert!(next <= now.max(sizes.most_write_budget), "the budget has a bound");
         self.memory.budget.store(next, Ordering::Relaxed);
         if next > now {
             self.memory.room.tell();
@@ -212,11 +212,11 @@ impl Environment {
 
     /// Bytes at which one memtable is sealed.
     fn memtable_limit(&self) -> u64 {
-        let tuning = &self.options.tuning;
-        if self.budget() > tuning.write_budget {
-            self.seals_at().min(LARGEST_MEMTABLE).max(tuning.memtable_bytes)
+        let sizes = &self.options.sizes;
+        if self.budget() > sizes.write_budget {
+            self.seals_at().min(LARGEST_MEMTABLE).max(sizes.memtable_bytes)
         } else {
-            tuning.memtable_bytes
+            sizes.memtable_bytes
         }
     }
 
@@ -256,14 +256,14 @@ impl Environment {
 
     /// Bytes of all memtables above which writers are slowed.
     fn slows_at(&self, budget: u64) -> u64 {
-        let grown = budget > self.options.tuning.write_budget;
+        let grown = budget > self.options.sizes.write_budget;
         budget / 8 * if grown { 7 } else { 6 }
     }
 
     /// Bytes of active memtables above which the largest are sealed.
     fn seals_at(&self) -> u64 {
         let budget = self.budget();
-        if budget > self.options.tuning.write_budget {
+        if budget > self.options.sizes.write_budget {
             let (share, of) = MEMTABLE_SHARE;
             budget / of * share
         } else {

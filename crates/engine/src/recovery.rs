@@ -247,8 +247,8 @@ impl Redo<'_> {
         self.first = false;
         self.environment.log.needed.lock().commit(timestamp, position);
         if positions.len() as u64 == u64::from(chunks) {
-            let tuning = &self.environment.options.tuning;
-            let is_large = positions.len() as u64 * tuning.chunk_bytes as u64 > tuning.spill_bytes;
+            let sizes = &self.environment.options.sizes;
+            let is_large = positions.len() as u64 * sizes.chunk_bytes as u64 > sizes.spill_bytes;
             let spilled = is_large
                 && match self.spill(txn, timestamp, &positions, (position, operations)) {
                     // A full disk: it stays in memory, as what is not drained does.

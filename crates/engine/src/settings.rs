@@ -53,14 +53,14 @@ pub struct Options {
     pub background: Background,
     /// Sizes that tests make tiny.
     #[doc(hidden)]
-    pub tuning: Tuning,
+    pub sizes: Sizes,
 }
 
 /// Sizes that follow from the others, and that tests make tiny so that everything happens within
 /// a thousand operations.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tuning {
+pub struct Sizes {
     /// Bytes of a log segment; 0 is chosen from the disk.
     pub log_segment_bytes: u64,
     /// Bytes all memtables may hold before writers are slowed; 0 is a quarter of the cache.
@@ -117,7 +117,7 @@ impl Options {
             compress_before_eviction: None,
             locktree_max_memory: None,
             background: Background::Threads,
-            tuning: Tuning::default(),
+            sizes: Sizes::default(),
         }
     }
 
@@ -138,28 +138,28 @@ impl Options {
             return Err(Error::InvalidOption(text));
         }
         let cache = self.cache_size;
-        let tuning = &mut self.tuning;
-        let most = match tuning.write_budget {
+        let sizes = &mut self.sizes;
+        let most = match sizes.write_budget {
             0 => (cache / 2).min(disk::write_memory(data_disk)),
             given => given,
         };
-        default_to(&mut tuning.most_write_budget, most);
-        default_to(&mut tuning.write_budget, (cache / 4).min(most));
-        let memtable = (tuning.write_budget / 2).min(64 * MIB).min(disk::unit_bytes(data_disk));
-        default_to(&mut tuning.memtable_bytes, memtable);
-        default_to(&mut tuning.buffer_bytes, (8 * MIB).min(disk::unit_bytes(data_disk)));
-        default_to(&mut tuning.spill_bytes, (cache / 16).clamp(MIB, 64 * MIB));
-        let log_cap = (tuning.most_write_budget * 2).clamp(64 * MIB, 512 * MIB);
-        default_to(&mut tuning.log_cap, disk::log_cap(log_disk, log_cap));
-        default_to(&mut tuning.log_segment_bytes, disk::log_file_bytes(log_disk));
-        if tuning.chunk_bytes == 0 {
-            tuning.chunk_bytes = MIB as usize;
+        default_to(&mut sizes.most_write_budget, most);
+        default_to(&mut sizes.write_budget, (cache / 4).min(most));
+        let memtable = (sizes.write_budget / 2).min(64 * MIB).min(disk::unit_bytes(data_disk));
+        default_to(&mut sizes.memtable_bytes, memtable);
+        default_to(&mut sizes.buffer_bytes, (8 * MIB).min(disk::unit_bytes(data_disk)));
+        default_to(&mut sizes.spill_bytes, (cache / 16).clamp(MIB, 64 * MIB));
+        let log_cap = (sizes.most_write_budget * 2).clamp(64 * MIB, 512 * MIB);
+        default_to(&mut sizes.log_cap, disk::log_cap(log_disk, log_cap));
+        default_to(&mut sizes.log_segment_bytes, disk::log_file_bytes(log_disk));
+        if sizes.chunk_bytes == 0 {
+            sizes.chunk_bytes = MIB as usize;
         }
-        if tuning.flushers == 0 {
+        if sizes.flushers == 0 {
             // Two at least: one can drain while the other merges.
-            tuning.flushers = os::cpu_count().clamp(2, 4);
+            sizes.flushers = os::cpu_count().clamp(2, 4);
         }
-        assert!(tuning.chunk_bytes > 0 && tuning.flushers > 0, "what is not given has a default");
+        assert!(sizes.chunk_bytes > 0 && sizes.flushers > 0, "what is not given has a default");
         self.locktree_max_memory.get_or_insert(cache / 10);
         Ok(self)
     }

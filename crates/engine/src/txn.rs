@@ -480,7 +480,7 @@ impl Txn {
     fn is_large(&self) -> bool {
         let Environment { cache, options, .. } = &***self.pinned.handle();
         let memory = self.writes.memory();
-        memory > options.tuning.spill_bytes
+        memory > options.sizes.spill_bytes
             || (memory > CROWDED_BYTES && cache.held(Part::WriteSets) > cache.capacity() / 8)
     }
 
