@@ -17,6 +17,9 @@
 use crate::dictionary::{Dictionary, Found};
 use crate::environment::Environment;
 use crate::health::Health;
+use crate::schedule::load::{CheckpointLoad, CleanerLoad, IdleWork, Load, ReadBackoff, TreeLoad};
+use crate::schedule::policy::{self, CheckpointReason, Decision};
+use crate::schedule::tuning::Tuning;
 use crate::{Error, Result};
 use ftree::{Effort, Progress, Work};
 use os::{JoinHandle, Wait, Waits};
@@ -26,27 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a flusher waits for what no unit of the queue will tell it of.
-const MOMENT: Duration = Duration::from_millis(1);
-/// How long a flusher that is not needed waits before it looks again.
-const SPARE: Duration = Duration::from_millis(10);
-/// A second flusher helps with what is so much over its budget (1000 is at it). One that works on
-/// evenly disturbs others less than two that come and go.
-const NEEDS_HELP: u64 = 3000;
-/// Background work backs off for foreground reads when readers waited for the disk for more than
-/// this fraction (one in so many) of the time that the unit took.
-const READ_WAIT_SHARE: u64 = 4;
-/// The back-off for foreground reads, as a multiple of the time that the unit took.
-const READ_BACKOFF_FACTOR: u64 = 3;
-/// Time after a back-off, in microseconds, in which no second flusher helps.
-const SINGLE_FLUSHER_US: u64 = 200_000;
-/// The longest back-off for foreground reads, in microseconds.
-const MAX_READ_BACKOFF_US: u64 = 1_000_000;
-/// Bytes that the cleaner of an idle engine may leave to the next checkpoint: it frees more than a
-/// period's work usually does, and the file must not grow by that.
-const CLEANED_MUCH: u64 = 256 << 20;
-/// How long a flusher waits after a failure before it tries again.
-const RETRY: Duration = Duration::from_millis(200);
+const TUNING: &Tuning = &Tuning::STANDARD;
 
 /// A dictionary is *waiting* while its tree may have a unit nobody is at; taking a unit leaves it
 /// waiting, for several workers can be in one tree. It is *blocked* from the moment a worker finds
@@ -68,10 +51,6 @@ struct Queue {
     look_from: u64,
     stop: bool,
 }
-
-/// Trees that are compared before a unit is begun in one of them: with tens of thousands in the queue
-/// comparing all would take longer than the unit, and keep whoever has news for the queue waiting.
-const COMPARED: usize = 256;
 
 /// How a worker's attempt at a unit ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -107,15 +86,15 @@ impl Queue {
 
     /// The trees to choose from: all that are ready, or, where they are many, some in turn.
     fn choice(&mut self) -> Vec<u64> {
-        if self.waiting.len() <= COMPARED {
+        if self.waiting.len() <= TUNING.compared {
             return self.ready().collect();
         }
         let is_ready = |id: &u64| !self.blocked.contains(id) && !self.deferred.contains(id);
         let (behind, ahead) =
             (self.waiting.range(..self.look_from), self.waiting.range(self.look_from..));
         let in_turn = ahead.chain(behind).map(|(id, _)| *id);
-        let choice: Vec<u64> = in_turn.filter(is_ready).take(COMPARED).collect();
-        debug_assert!(choice.len() <= COMPARED, "what one choice looks at is bounded");
+        let choice: Vec<u64> = in_turn.filter(is_ready).take(TUNING.compared).collect();
+        debug_assert!(choice.len() <= TUNING.compared, "what one choice looks at is bounded");
         self.look_from = choice.last().map_or(0, |last| last.wrapping_add(1));
         choice
     }
@@ -166,6 +145,12 @@ enum Job {
     Unit(Found, TreeLease, Effort),
     /// Others are enough for what there is.
     Spare,
+    /// What reads have paid for.
+    ServeReads,
+    /// A pass of the cleaner.
+    Clean,
+    /// Nothing.
+    Wait,
 }
 
 /// A worker's right to do one unit in a tree.
@@ -246,7 +231,7 @@ impl Jobs {
         let mut queue = self.queue.lock();
         if !queue.stop && queue.ready().next().is_none() {
             let waits = !queue.deferred.is_empty();
-            let _ = self.changed.wait_for(&mut queue, if waits { SPARE } else { time });
+            let _ = self.changed.wait_for(&mut queue, if waits { TUNING.spare_wait } else { time });
             queue.deferred.clear();
         }
     }
@@ -255,7 +240,7 @@ impl Jobs {
     fn wait_as_spare(&self) {
         let mut queue = self.queue.lock();
         if !queue.stop {
-            let _ = self.changed.wait_for(&mut queue, SPARE);
+            let _ = self.changed.wait_for(&mut queue, TUNING.spare_wait);
         }
     }
 
@@ -263,7 +248,7 @@ impl Jobs {
     fn leave(&self, lease: &TreeLease, outcome: UnitOutcome) {
         let mut queue = self.queue.lock();
         if queue.leave(lease, outcome) && !queue.stop {
-            let _ = self.changed.wait_for(&mut queue, MOMENT);
+            let _ = self.changed.wait_for(&mut queue, TUNING.busy_wait);
         } else if outcome == UnitOutcome::Done {
             self.changed.notify_one();
         }
@@ -333,21 +318,17 @@ impl Environment {
         // A commit that wants the processor gets it; writers are slowed where this falls behind.
         os::work_in_background();
         while !self.jobs.stopping() {
-            match self.work_once() {
-                Ok(true) => {}
-                Ok(false) => {
-                    if self.is_due(&self.jobs.last_wanted, RETRY) {
-                        self.report("drain what is read", self.serve_reads());
-                    } else if self.is_clean_due() {
-                        self.report("clean", self.clean());
-                    } else {
-                        self.jobs.wait_for_work(RETRY);
+            match self.take_job() {
+                Job::Unit(dictionary, lease, effort) => {
+                    if let Err(error) = self.run_unit(&dictionary, &lease, effort) {
+                        self.report("drain and merge", Err(error));
+                        self.jobs.pause(TUNING.retry);
                     }
                 }
-                Err(error) => {
-                    self.report("drain and merge", Err(error));
-                    self.jobs.pause(RETRY);
-                }
+                Job::Spare => self.jobs.wait_as_spare(),
+                Job::ServeReads => self.report("drain what is read", self.serve_reads()),
+                Job::Clean => self.report("clean", self.clean()),
+                Job::Wait => self.jobs.wait_for_work(TUNING.retry),
             }
         }
     }
@@ -356,7 +337,7 @@ impl Environment {
     /// is begun for some time. Merging makes reads cheaper later, but now competes with them.
     /// Counts for nothing where memory fills ([`Environment::take_job`]).
     fn back_off_for_reads(&self, busy: u64, waited: u64) {
-        if let Some(backoff) = read_backoff(busy, waited) {
+        if let Some(backoff) = policy::read_backoff(busy, waited, TUNING) {
             self.jobs.read_backoff_until.fetch_max(self.now_us() + backoff, Ordering::Relaxed);
         }
     }
@@ -377,16 +358,24 @@ impl Environment {
             self.checkpoint()?;
             return Ok(true);
         }
-        if self.work_once()? {
-            return Ok(true);
+        loop {
+            match self.take_job() {
+                Job::Unit(dictionary, lease, effort) => {
+                    self.run_unit(&dictionary, &lease, effort)?;
+                    return Ok(true);
+                }
+                Job::Spare => {
+                    self.jobs.wait_as_spare();
+                    return Ok(true);
+                }
+                Job::ServeReads => self.serve_reads()?,
+                Job::Clean => {
+                    self.clean()?;
+                    return Ok(false);
+                }
+                Job::Wait => return Ok(false),
+            }
         }
-        if self.is_due(&self.jobs.last_wanted, RETRY) {
-            self.serve_reads()?;
-        }
-        if self.is_clean_due() {
-            self.clean()?;
-        }
-        Ok(false)
     }
 
     /// Where nothing else is due: the flushes that reads have paid for, until there are none or
@@ -403,27 +392,34 @@ impl Environment {
         Ok(())
     }
 
-    /// Does one unit of the heaviest tree's work; false where no tree has any.
+    /// Does one unit of work, or waits a little while others are enough for what there is; false
+    /// where no tree has any.
     pub(crate) fn work_once(&self) -> Result<bool> {
-        let (dictionary, lease, effort) = match self.take_job() {
-            Some(Job::Unit(dictionary, lease, effort)) => (dictionary, lease, effort),
-            Some(Job::Spare) => {
-                self.jobs.wait_as_spare();
-                return Ok(true);
+        match self.take_unit() {
+            Job::Unit(dictionary, lease, effort) => {
+                self.run_unit(&dictionary, &lease, effort)?;
+                Ok(true)
             }
-            None => return Ok(false),
-        };
+            Job::Spare => {
+                self.jobs.wait_as_spare();
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn run_unit(&self, dictionary: &Dictionary, lease: &TreeLease, effort: Effort) -> Result<()> {
         let (before, started) = (dictionary.tree.debt().sealed_bytes, self.now_us());
         let (waited, own) = (self.cache.waited_for_disk(), Waits::now());
-        let worked = self.work_on(&dictionary, effort);
-        self.account(&dictionary);
+        let worked = self.work_on(dictionary, effort);
+        self.account(dictionary);
         let outcome = match worked {
             Ok(Progress::Idle) => UnitOutcome::Nothing,
             Ok(Progress::Busy) => UnitOutcome::Busy,
             Ok(Progress::Deferred) => UnitOutcome::Deferred,
             Ok(Progress::Done(_)) | Err(_) => UnitOutcome::Done,
         };
-        self.jobs.leave(&lease, outcome);
+        self.jobs.leave(lease, outcome);
         match worked {
             Ok(progress) => {
                 let drained = match progress {
@@ -440,7 +436,7 @@ impl Environment {
                     self.cache.waited_for_disk().saturating_sub(waited + own),
                 );
                 self.jobs.no_space.store(false, Ordering::Relaxed);
-                Ok(true)
+                Ok(())
             }
             Err(error) => {
                 let error = self.judge(error);
@@ -451,67 +447,85 @@ impl Environment {
         }
     }
 
-    /// The waiting dictionary with the largest debt, of those to choose from. Where writers will not
-    /// soon be slowed, nothing
-    /// during a back-off for reads, and nothing beside others at work unless a tree is far over its
-    /// budget or nobody uses the engine: otherwise one flusher is enough, and the other cores are
-    /// the clients'. While half of the flushers merge the others do not, unless nobody uses the
-    /// engine: a second's writes wait for drains meanwhile.
-    fn take_job(&self) -> Option<Job> {
+    /// What a flusher does next.
+    fn take_job(&self) -> Job {
         let mut queue = self.jobs.queue.lock();
-        let queue = &mut *queue;
-        let mut heaviest: Option<((u64, u64), Found)> = None;
-        let mut gone = Vec::new();
-        for id in queue.choice() {
-            let Some(dictionary) = self.directory.find(id) else {
-                gone.push(id);
-                continue;
-            };
-            let debt = urgency(&dictionary);
-            if heaviest.as_ref().is_none_or(|(most, _)| debt > *most) {
-                heaviest = Some((debt, dictionary));
+        let load = self.load(&mut queue);
+        match policy::decide(&load, TUNING) {
+            Decision::Unit { tree, effort } => self.enter(&mut queue, tree, effort),
+            Decision::Spare => Job::Spare,
+            Decision::ServeReads => {
+                self.jobs.last_wanted.store(self.now_us(), Ordering::Relaxed);
+                Job::ServeReads
             }
+            Decision::Clean => {
+                self.jobs.last_clean.store(self.now_us(), Ordering::Relaxed);
+                Job::Clean
+            }
+            Decision::Wait => Job::Wait,
         }
-        for id in gone {
-            queue.remove(id);
-        }
-        let ((_, urgency), dictionary) = heaviest?;
-        let (now, until) = (self.now_us(), self.jobs.read_backoff_until.load(Ordering::Relaxed));
-        let alone = (urgency < NEEDS_HELP && !self.is_idle()) || now < until + SINGLE_FLUSHER_US;
-        let spare = now < until || (!queue.running.is_empty() && alone);
-        if spare && !self.is_memory_filling() {
-            return Some(Job::Spare);
-        }
-        let effort = if self.is_idle() { Effort::Needed } else { Effort::Paced };
-        let lease = queue.enter(dictionary.id);
-        // Another worker may find something too, in this tree or in another one.
-        self.jobs.changed.notify_one();
-        Some(Job::Unit(dictionary, lease, effort))
     }
 
-    /// The cleaner's period is over, or nobody uses the engine and there is more to clean.
-    fn is_clean_due(&self) -> bool {
-        let more = self.jobs.cleaned.load(Ordering::Relaxed) && self.options.is_cleaning();
-        self.is_due(&self.jobs.last_clean, self.options.cleaner_period) || (more && self.is_idle())
+    /// What there is to do for who works besides something else: it leaves idle time to flushers.
+    fn take_unit(&self) -> Job {
+        let mut queue = self.jobs.queue.lock();
+        let load = self.load(&mut queue);
+        match policy::decide(&load, TUNING) {
+            Decision::Unit { tree, effort } => self.enter(&mut queue, tree, effort),
+            Decision::Spare => Job::Spare,
+            Decision::ServeReads | Decision::Clean | Decision::Wait => Job::Wait,
+        }
+    }
+
+    fn enter(&self, queue: &mut Queue, tree: u64, effort: Effort) -> Job {
+        let Some(dictionary) = self.directory.find(tree) else {
+            queue.remove(tree);
+            return Job::Spare;
+        };
+        let lease = queue.enter(tree);
+        // Another worker may find something too, in this tree or in another one.
+        self.jobs.changed.notify_one();
+        Job::Unit(dictionary, lease, effort)
+    }
+
+    /// What a flusher decides from. Forgets dictionaries that are gone.
+    fn load(&self, queue: &mut Queue) -> Load {
+        let now = self.now_us();
+        let since = |at: &AtomicU64| now.saturating_sub(at.load(Ordering::Relaxed));
+        let mut trees = Vec::new();
+        for id in queue.choice() {
+            match self.directory.find(id) {
+                Some(dictionary) => trees.push(tree_load(&dictionary)),
+                None => queue.remove(id),
+            }
+        }
+        let until = self.jobs.read_backoff_until.load(Ordering::Relaxed);
+        Load {
+            trees,
+            working: queue.running.len(),
+            since_filling_us: self.memory.since_filling(now),
+            reads: ReadBackoff {
+                left_us: until.saturating_sub(now),
+                since_us: now.saturating_sub(until),
+            },
+            activity: self.activity(),
+            since_wanted_us: since(&self.jobs.last_wanted),
+            cleaner: CleanerLoad {
+                period_us: micros(self.options.cleaner_period),
+                units: self.options.cleaner_iterations,
+                since_us: since(&self.jobs.last_clean),
+                found: self.jobs.cleaned.load(Ordering::Relaxed),
+            },
+        }
     }
 
     /// The cleaner: drains what lies in buffers for long, a little at a time.
     fn clean(&self) -> Result<()> {
         let mut cleaned = false;
-        let mut left = self.options.cleaner_iterations;
-        let mut all = self.directory.all();
-        let idle_work = |dictionary: &Arc<Dictionary>| {
-            let debt = dictionary.tree.debt();
-            (debt.buffered_bytes, debt.garbage_entries, debt.lightly_compressed_bytes)
-        };
-        all.retain(|dictionary| idle_work(dictionary) != (0, 0, 0));
-        all.sort_by_key(|dictionary| std::cmp::Reverse(idle_work(dictionary)));
-        for dictionary in all {
-            if left == 0 {
-                break;
-            }
-            left -= 1;
-            let effort = if dictionary.was_quiet() { Effort::Quiet } else { Effort::Idle };
+        let work: Vec<IdleWork> = self.directory.all().iter().map(|d| idle_work(d)).collect();
+        for id in policy::cleaner_pass(&work, self.options.cleaner_iterations) {
+            let Some(dictionary) = self.directory.find(id) else { continue };
+            let effort = policy::cleaner_effort(dictionary.was_quiet());
             let worked = self.check(self.work_on(&dictionary, effort))?;
             cleaned |= matches!(worked, Progress::Done(_));
         }
@@ -532,35 +546,45 @@ impl Environment {
         self.os.clock.monotonic().as_micros() as u64
     }
 
-    /// The period is over, or the log has grown so much that a recovery would take long, or the
-    /// cleaner has freed much that only a checkpoint gives back. A period of zero means never.
+    /// Whether a checkpoint is due now.
     fn is_checkpoint_due(&self) -> bool {
-        let period = self.options.checkpoint_period;
-        let grown =
-            self.wal().next_lsn().saturating_sub(self.jobs.checkpointed.load(Ordering::Relaxed));
-        let cleaned = || {
-            let dropped = self.jobs.dropped.load(Ordering::Relaxed);
-            self.is_idle() && self.blocks.dropped_bytes() > dropped + CLEANED_MUCH
+        let now = self.now_us();
+        let grown = self.jobs.checkpointed.load(Ordering::Relaxed);
+        let load = CheckpointLoad {
+            period_us: micros(self.options.checkpoint_period),
+            since_us: now.saturating_sub(self.jobs.last_checkpoint.load(Ordering::Relaxed)),
+            log_bytes: self.wal().next_lsn().saturating_sub(grown),
+            log_cap: self.options.sizes.log_cap,
+            idle: self.is_idle(),
+            dropped_bytes: self.blocks.dropped_bytes(),
+            dropped_before: self.jobs.dropped.load(Ordering::Relaxed),
+            short_of_space: self.is_short_of_space(),
+            since_space_us: self.room.since_checkpoint(now),
         };
-        let wants_space = || self.wants_space();
-        if !period.is_zero() && (grown > self.options.sizes.log_cap || cleaned() || wants_space())
-        {
-            self.jobs.last_checkpoint.store(self.now_us(), Ordering::Relaxed);
-            return true;
+        let reason = policy::checkpoint(&load, TUNING);
+        if reason == Some(CheckpointReason::Space) {
+            self.room.note_checkpoint(now);
         }
-        self.is_due(&self.jobs.last_checkpoint, period)
+        if reason.is_some() {
+            self.jobs.last_checkpoint.store(now, Ordering::Relaxed);
+        }
+        reason.is_some()
     }
 
     /// Whether `period` (zero is never) has passed since `last`, which then is now.
     pub(crate) fn is_due(&self, last: &AtomicU64, period: Duration) -> bool {
         let now = self.now_us();
-        let due = !period.is_zero()
-            && now.saturating_sub(last.load(Ordering::Relaxed)) >= period.as_micros() as u64;
+        let since = now.saturating_sub(last.load(Ordering::Relaxed));
+        let due = policy::is_due(since, micros(period));
         if due {
             last.store(now, Ordering::Relaxed);
         }
         due
     }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// A background thread that ends by a bug takes the engine with it: whoever waits for its work would
@@ -575,15 +599,19 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-/// How long no unit is begun after one of `busy` microseconds in which readers have `waited`.
-fn read_backoff(busy: u64, waited: u64) -> Option<u64> {
-    (waited > busy / READ_WAIT_SHARE).then(|| (busy * READ_BACKOFF_FACTOR).min(MAX_READ_BACKOFF_US))
+fn tree_load(dictionary: &Dictionary) -> TreeLoad {
+    let debt = dictionary.tree.debt();
+    TreeLoad { tree: dictionary.id, sealed_bytes: debt.sealed_bytes, urgency: debt.urgency }
 }
 
-/// What frees memory comes first, then what is most over its budget.
-fn urgency(dictionary: &Dictionary) -> (u64, u64) {
+fn idle_work(dictionary: &Dictionary) -> IdleWork {
     let debt = dictionary.tree.debt();
-    (debt.sealed_bytes, debt.urgency)
+    IdleWork {
+        tree: dictionary.id,
+        buffered_bytes: debt.buffered_bytes,
+        garbage_entries: debt.garbage_entries,
+        lightly_compressed_bytes: debt.lightly_compressed_bytes,
+    }
 }
 
 impl Jobs {
@@ -616,16 +644,16 @@ mod tests {
     #[test]
     fn few_trees_are_compared_at_a_time_and_each_has_its_turn() {
         let mut queue = Queue::default();
-        (0..COMPARED as u64).for_each(|id| queue.add(id));
+        (0..TUNING.compared as u64).for_each(|id| queue.add(id));
         let all: Vec<u64> = queue.ready().collect();
         assert_eq!([queue.choice(), queue.choice()], [all.clone(), all], "few are all compared");
         (0..10_000).for_each(|id| queue.add(id));
         queue.deferred.insert(77);
-        let turns = 10_000_usize.div_ceil(COMPARED);
+        let turns = 10_000_usize.div_ceil(TUNING.compared);
         let mut looked_at = BTreeSet::new();
         for _ in 0..turns {
             let choice = queue.choice();
-            assert_eq!(choice.len(), COMPARED);
+            assert_eq!(choice.len(), TUNING.compared);
             looked_at.extend(choice);
         }
         assert_eq!(looked_at.len(), 9_999);
@@ -667,14 +695,6 @@ mod tests {
         assert_eq!(queue.ready().count(), 2);
         assert!(!queue.leave(&late, UnitOutcome::Deferred));
         assert_eq!(queue.ready().count(), 2, "the merge ended after it had looked");
-    }
-
-    #[test]
-    fn units_rest_only_for_readers_who_wait_much() {
-        assert_eq!(read_backoff(40_000, 10_000), None);
-        assert_eq!(read_backoff(40_000, 10_001), Some(120_000));
-        assert_eq!(read_backoff(9_000_000, 80_000_000), Some(MAX_READ_BACKOFF_US));
-        assert_eq!(read_backoff(0, 0), None, "nobody was there");
     }
 
     #[test]

@@ -37,8 +37,6 @@ pub(crate) const MEASURED: Duration = Duration::from_millis(100);
 /// A commit without room waits so long for a checkpoint to give some back.
 const LONGEST_WAIT: Duration = Duration::from_secs(3);
 const WAIT_STEP: Duration = Duration::from_millis(10);
-/// The least time between two checkpoints that are written for the space they give back.
-const BETWEEN_CHECKPOINTS: Duration = Duration::from_secs(1);
 /// No counting: more than memory can hold is free.
 const PLENTY: u64 = u64::MAX;
 
@@ -78,6 +76,18 @@ impl Room {
         }
         let less = |left: u64| if left == PLENTY { Some(left) } else { left.checked_sub(bytes) };
         self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
+    }
+}
+
+impl Room {
+    /// How long ago a checkpoint was begun for the space it gives back, in microseconds.
+    pub(crate) fn since_checkpoint(&self, now_us: u64) -> u64 {
+        now_us.saturating_sub(self.checkpointed.load(Ordering::Relaxed))
+    }
+
+    /// One is begun now.
+    pub(crate) fn note_checkpoint(&self, now_us: u64) {
+        self.checkpointed.store(now_us, Ordering::Relaxed);
     }
 }
 
@@ -252,12 +262,11 @@ impl Environment {
     }
 
     /// Writers are out of room, or nearly: a checkpoint gives back what the last one still names.
-    pub(crate) fn wants_space(&self) -> bool {
+    pub(crate) fn is_short_of_space(&self) -> bool {
         let short = self.room.short.load(Ordering::Relaxed);
-        let now = self.now_us();
-        let recent = short > 0 && now.saturating_sub(short) < MEASURED.as_micros() as u64 * 5;
-        let wants = recent || self.health.is_full() || self.jobs.found_no_space();
-        wants && self.is_due(&self.room.checkpointed, BETWEEN_CHECKPOINTS)
+        let recent = short > 0
+            && self.now_us().saturating_sub(short) < MEASURED.as_micros() as u64 * 5;
+        recent || self.health.is_full() || self.jobs.found_no_space()
     }
 }
 

@@ -37,6 +37,7 @@ mod pacing;
 mod records;
 mod recovery;
 mod rewrite;
+mod schedule;
 mod settings;
 mod snapshot;
 mod snapshots;

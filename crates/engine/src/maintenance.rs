@@ -9,31 +9,16 @@
 //! ```
 
 use crate::environment::Environment;
+use crate::schedule::load::{Activity, Rounds, SpaceLoad, Usage};
+use crate::schedule::policy;
+use crate::schedule::tuning::Tuning;
 use crate::{Error, Result};
 use cachetable::Part;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How often the maintenance thread makes its round.
-pub(crate) const ROUND: Duration = Duration::from_secs(1);
-/// So many bytes of log in memory wake the log's thread before its time.
-const WRITE_EARLY: u64 = 1 << 20;
-/// Rounds without commits and background work after which the engine counts as idle.
-const IDLE_ROUNDS: u64 = 3;
-/// Snapshots taken in a second that are nobody's work: of monitoring clients.
-const FEW_SNAPSHOTS: u64 = 100;
-/// Commits in a second that are nobody's load: the server's own.
-const FEW_COMMITS: u64 = 10;
-/// Rounds in which hardly anybody has written, whoever reads, after which memtables are drained: reads
-/// look into each of them first, and flushers take only what others leave of the processors.
-const UNWRITTEN_ROUNDS: u64 = 1;
-/// A memtable of so many bytes is drained then: less would be slivers.
-const IDLE_SEAL_BYTES: u64 = 1 << 20;
-/// Holes punched in one round.
-const PUNCHES: usize = 64;
-/// Bytes moved towards the file's start in one idle round.
-const MOVE_BYTES: u64 = 16 << 20;
+const TUNING: &Tuning = &Tuning::STANDARD;
 
 /// An event that wakes the log thread.
 #[derive(Default)]
@@ -82,8 +67,8 @@ pub(crate) struct Maintenance {
 impl Environment {
     pub(crate) fn run_log(&self) {
         let period = match self.options.log_flush_period {
-            Duration::ZERO => ROUND,
-            period => period.min(ROUND),
+            Duration::ZERO => TUNING.round,
+            period => period.min(TUNING.round),
         };
         let mut synced = self.os.clock.monotonic();
         while !self.jobs.stopping() {
@@ -101,7 +86,7 @@ impl Environment {
 
     pub(crate) fn run_maintenance(&self) {
         while !self.jobs.stopping() {
-            self.jobs.pause(ROUND / 10);
+            self.jobs.pause(TUNING.round / 10);
             self.report("prepare the log", self.prepare_log());
             self.report("maintenance", self.maintenance_tick());
         }
@@ -109,7 +94,7 @@ impl Environment {
 
     /// The log has grown to `end`: much of it in memory is written out before it fills the buffer.
     pub(crate) fn log_grew(&self, end: u64) {
-        if end.saturating_sub(self.wal().written_lsn()) > WRITE_EARLY {
+        if end.saturating_sub(self.wal().written_lsn()) > TUNING.write_early_bytes {
             self.log.wake.notify();
         }
         self.count_log_memory();
@@ -160,7 +145,7 @@ impl Environment {
     pub(crate) fn maintenance_tick(&self) -> Result<()> {
         self.fit_budget();
         self.watch_disk();
-        if !self.is_due(&self.maintenance.last_round, ROUND) {
+        if !self.is_due(&self.maintenance.last_round, TUNING.round) {
             return Ok(());
         }
         self.note_idle();
@@ -171,37 +156,40 @@ impl Environment {
 
     /// Before the round looks at commits.
     fn note_idle(&self) {
-        let seen = self.maintenance.commits_seen.load(Ordering::Relaxed);
-        let written = self.counters.commits.get().saturating_sub(seen);
-        let idle = written == 0 && !self.is_read();
-        self.maintenance.snapshots_seen.store(self.snapshots.taken(), Ordering::Relaxed);
-        let rounds = self.maintenance.idle_rounds.load(Ordering::Relaxed);
-        let rounds = if idle { rounds + 1 } else { 0 };
-        self.maintenance.idle_rounds.store(rounds, Ordering::Relaxed);
-        let unwritten = self.maintenance.rounds_unwritten.load(Ordering::Relaxed);
-        let unwritten = if written <= FEW_COMMITS { unwritten + 1 } else { 0 };
-        self.maintenance.rounds_unwritten.store(unwritten, Ordering::Relaxed);
-        if unwritten >= UNWRITTEN_ROUNDS && self.options.is_cleaning() {
+        let state = &self.maintenance;
+        let activity = self.activity();
+        state.snapshots_seen.store(self.snapshots.taken(), Ordering::Relaxed);
+        let rounds = policy::after_round(activity.rounds, activity.since, TUNING);
+        state.idle_rounds.store(rounds.idle, Ordering::Relaxed);
+        state.rounds_unwritten.store(rounds.unwritten, Ordering::Relaxed);
+        if let Some(least) = policy::seals_unwritten(rounds, self.options.is_cleaning(), TUNING) {
             for dictionary in self.directory.all() {
-                if dictionary.tree.debt().active_bytes >= IDLE_SEAL_BYTES {
+                if dictionary.tree.debt().active_bytes >= least {
                     self.seal(&dictionary);
                 }
             }
         }
     }
 
-    /// More was read since the last round than by monitoring clients alone.
-    fn is_read(&self) -> bool {
-        let seen = self.maintenance.snapshots_seen.load(Ordering::Relaxed);
-        self.snapshots.taken().saturating_sub(seen) > FEW_SNAPSHOTS
+    /// How much the engine is used.
+    pub(crate) fn activity(&self) -> Activity {
+        let state = &self.maintenance;
+        let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        Activity {
+            rounds: Rounds {
+                idle: load(&state.idle_rounds),
+                unwritten: load(&state.rounds_unwritten),
+            },
+            since: Usage {
+                commits: self.counters.commits.get().saturating_sub(load(&state.commits_seen)),
+                snapshots: self.snapshots.taken().saturating_sub(load(&state.snapshots_seen)),
+            },
+        }
     }
 
     /// Nobody has used the engine for some rounds: the time is the cleaner's.
     pub(crate) fn is_idle(&self) -> bool {
-        let state = &self.maintenance;
-        state.idle_rounds.load(Ordering::Relaxed) >= IDLE_ROUNDS
-            && state.commits_seen.load(Ordering::Relaxed) == self.counters.commits.get()
-            && !self.is_read()
+        policy::is_idle(&self.activity(), TUNING)
     }
 
     pub(crate) fn take_or_refuse_writes(&self) {
@@ -224,16 +212,21 @@ impl Environment {
         let rounds =
             if busy { 0 } else { self.maintenance.rounds_without_work.load(Ordering::Relaxed) + 1 };
         self.maintenance.rounds_without_work.store(rounds, Ordering::Relaxed);
-        let idle = rounds >= IDLE_ROUNDS;
         let space = self.blocks.space();
-        let much = space.unused_bytes > space.used_end_bytes / 4;
-        if space.unused_bytes > 0 && (idle || much || self.health.is_full()) {
-            self.check(self.blocks.shrink(PUNCHES))?;
+        let load = SpaceLoad {
+            unused_bytes: space.unused_bytes,
+            free_bytes: space.free_bytes,
+            used_end_bytes: space.used_end_bytes,
+            rounds_without_work: rounds,
+            full: self.health.is_full(),
+            compacted: *self.maintenance.compacted.lock() == Some(space),
+        };
+        let gives = policy::give_space_back(&load, TUNING);
+        if gives.shrink {
+            self.check(self.blocks.shrink(TUNING.punches))?;
         }
-        // A quarter of the file is holes: the segments at its end move into them.
-        let holes = space.free_bytes > space.used_end_bytes / 4;
-        if idle && holes && *self.maintenance.compacted.lock() != Some(space) {
-            let moved = self.check(self.blocks.compact(MOVE_BYTES))?;
+        if gives.compact {
+            let moved = self.check(self.blocks.compact(TUNING.move_bytes))?;
             if moved == 0 {
                 *self.maintenance.compacted.lock() = Some(self.blocks.space());
             }

@@ -10,8 +10,11 @@
 //! The budget grows into what nothing else in the cache wants, and yields to pages within
 //! seconds: data that fits is updated many times before it is written once (ADR 17).
 
-use crate::dictionary::{Dictionary, Found};
+use crate::dictionary::Dictionary;
 use crate::environment::Environment;
+use crate::schedule::load::{BudgetLoad, CacheLoad, WriterLoad};
+use crate::schedule::policy::{self, Admission};
+use crate::schedule::tuning::Tuning;
 use crate::settings::Background;
 use crate::{Error, Result};
 use cachetable::Part;
@@ -21,41 +24,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A shorter sleep takes longer than it was asked to.
-const SHORTEST_DELAY_US: u64 = 200;
-const LONGEST_DELAY_US: u64 = 1000;
-/// Writes wait piece by piece, so that a large transaction's commit finds it has waited already.
-pub(crate) const PIECE: u64 = 16 << 10;
-const MOST_PIECES: u64 = 50;
-/// The rate of draining counts from so much busy time on…
-const LEAST_US: u64 = 200_000;
-/// …and is the mean of about so much: a drain is a second's work and frees all its memory at its
-/// end, and merges between drains free none.
-const WINDOW_US: u64 = 4_000_000;
-/// Taken for the rate of draining before it was measured, in bytes per second.
-const FIRST_RATE: u64 = 20 << 20;
-/// A writer at the hard bound gives up after this long without room: background work is stalled.
-const STUCK: Duration = Duration::from_mins(2);
-/// How often a writer at the hard bound asks for more than room: whether its operation goes on, and
-/// whether the disk is full. Each time it also says that memory fills ([`FILLING_US`]).
-const ROOM_CHECK: Duration = Duration::from_millis(25);
-/// A wait for memory above this is an event of its own (`longWaitEvents.cachePressure`).
-const LONG_STALL: Duration = Duration::from_secs(1);
-
-/// Between two looks for the largest memtables memory grows by one part in so many of the budget.
-const LOOKS: u64 = 64;
-
-/// What a writer has found of memory counts for so many microseconds.
-const FILLING_US: u64 = 100_000;
-
-/// A memtable that may grow with the budget is sealed at so much of it: a drain of data that is in
-/// memory is done before another one fills the rest…
-const MEMTABLE_SHARE: (u64, u64) = (2, 3);
-/// …and at this at the latest: a drain frees all of its memory at its end.
-const LARGEST_MEMTABLE: u64 = 256 << 20;
-/// A budget too large for what the cache has left shrinks by so much of the difference in a tenth
-/// of a second: writers are not held up at once because somebody reads.
-const GIVES_WAY: u64 = 16;
+const TUNING: &Tuning = &Tuning::STANDARD;
 
 /// Memtable memory of all dictionaries.
 #[derive(Default)]
@@ -151,31 +120,34 @@ impl Memory {
         let mut drained = self.drained.lock();
         drained.bytes += bytes;
         drained.busy_us += busy_us;
-        if drained.busy_us >= LEAST_US && drained.bytes > 0 {
+        if drained.busy_us >= TUNING.rate_least_us && drained.bytes > 0 {
             let rate = drained.bytes.saturating_mul(1_000_000) / drained.busy_us;
-            self.rate.store(rate.max(1 << 20), Ordering::Relaxed);
+            self.rate.store(rate.max(TUNING.least_rate), Ordering::Relaxed);
         }
-        if drained.busy_us >= WINDOW_US {
+        if drained.busy_us >= TUNING.rate_window_us {
             drained.bytes /= 2;
             drained.busy_us /= 2;
         }
     }
 
-    /// Nanoseconds one worker takes to drain `bytes`.
-    fn time_to_drain(&self, bytes: u64) -> u64 {
-        let rate = match self.rate.load(Ordering::Relaxed) {
-            0 => FIRST_RATE,
+    /// Bytes that one worker drains in a second.
+    fn drain_rate(&self) -> u64 {
+        match self.rate.load(Ordering::Relaxed) {
+            0 => TUNING.first_rate,
             rate => rate,
-        };
-        assert!(rate > 0, "draining has a speed");
-        bytes.saturating_mul(1_000_000_000) / rate
+        }
+    }
+
+    /// How long ago a writer found memory filling, in microseconds.
+    pub(crate) fn since_filling(&self, now_us: u64) -> u64 {
+        now_us.saturating_sub(self.filling.load(Ordering::Relaxed))
     }
 
     /// Adds a wait to what the calling thread's stripe owes; says how long to wait now, if at all.
     fn owe(&self, nanos: u64) -> Option<Duration> {
         let owed = &self.owed[os::stripe()].0;
         let all = owed.fetch_add(nanos, Ordering::Relaxed) + nanos;
-        if all < SHORTEST_DELAY_US * 1000 {
+        if !policy::pays_now(all, TUNING) {
             return None;
         }
         // Another thread of the stripe may have paid meanwhile.
@@ -195,79 +167,52 @@ impl Environment {
         let sizes = &self.options.sizes;
         let parts = self.cache.parts();
         let others = parts.total().saturating_sub(parts.of(Part::Memtables));
-        let room = self.cache.capacity().saturating_sub(others);
-        let fit = (room / 8 * 7).min(sizes.most_write_budget);
+        let cache = CacheLoad {
+            capacity: self.cache.capacity(),
+            others,
+            most: sizes.most_write_budget,
+            memtables: self.memory.total(),
+        };
         let now = self.budget();
-        let next = if fit < now { now - (now - fit).div_ceil(GIVES_WAY) } else { fit };
+        let (next, seals) = policy::fit_budget(now, &cache, TUNING);
         debug_assert!(next <= now.max(sizes.most_write_budget), "the budget has a bound");
         self.memory.budget.store(next, Ordering::Relaxed);
         if next > now {
             self.memory.room.tell();
         }
-        if self.memory.total() > next / 8 * 7 {
-            // It has shrunk below what nobody may have added to since.
+        if seals {
             self.seal_largest();
         }
     }
 
-    /// Bytes at which one memtable is sealed.
-    fn memtable_limit(&self) -> u64 {
+    fn budget_load(&self) -> BudgetLoad {
         let sizes = &self.options.sizes;
-        if self.budget() > sizes.write_budget {
-            self.seals_at().min(LARGEST_MEMTABLE).max(sizes.memtable_bytes)
-        } else {
-            sizes.memtable_bytes
+        BudgetLoad {
+            budget: self.budget(),
+            least: sizes.write_budget,
+            memtable_bytes: sizes.memtable_bytes,
         }
-    }
-
-    /// Writers will soon be slowed, unless memtables are drained.
-    fn is_memory_short(&self) -> bool {
-        self.memory.total() > self.seals_at()
     }
 
     /// Memory is short, and has grown by a part of the budget since the largest memtables were looked
     /// for. A look costs as much as there are dictionaries that were written to, which may be thousands,
     /// and where most of the memory waits to be drained it finds nothing to seal.
     fn is_look_due(&self) -> bool {
-        if !self.is_memory_short() {
+        if self.memory.total() <= policy::seals_at(&self.budget_load(), TUNING) {
             return false;
         }
         let Memory { next_look, .. } = &*self.memory;
         let total = self.memory.total();
-        let soon = total.saturating_add(self.budget() / LOOKS);
+        let soon = total.saturating_add(self.budget() / TUNING.seal_looks);
         let next = next_look.fetch_min(soon, Ordering::Relaxed);
         total >= next
             && next_look.compare_exchange(next, soon, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Somebody writes, and memory fills faster than what is at work empties it: writers are slowed,
-    /// or about to be.
-    pub(crate) fn is_memory_filling(&self) -> bool {
-        let met = self.memory.filling.load(Ordering::Relaxed);
-        self.now_us() < met.saturating_add(FILLING_US)
-    }
-
     /// A writer has found so much in memory.
-    fn note_filling(&self, total: u64, budget: u64) {
-        if total > u64::midpoint(self.seals_at(), self.slows_at(budget)) {
+    fn note_filling(&self, total: u64, budget: &BudgetLoad) {
+        if policy::is_filling(total, budget, TUNING) {
             self.memory.filling.store(self.now_us(), Ordering::Relaxed);
-        }
-    }
-
-    /// Bytes of all memtables above which writers are slowed.
-    fn slows_at(&self, budget: u64) -> u64 {
-        let grown = budget > self.options.sizes.write_budget;
-        budget / 8 * if grown { 7 } else { 6 }
-    }
-
-    /// Bytes of active memtables above which the largest are sealed.
-    fn seals_at(&self) -> u64 {
-        let budget = self.budget();
-        if budget > self.options.sizes.write_budget {
-            let (share, of) = MEMTABLE_SHARE;
-            budget / of * share
-        } else {
-            budget / 2
         }
     }
 
@@ -283,7 +228,7 @@ impl Environment {
         if before == 0 && bytes > 0 {
             self.memory.written.lock().insert(dictionary.id);
         }
-        if dictionary.tree.debt().active_bytes >= self.memtable_limit() {
+        if dictionary.tree.debt().active_bytes >= policy::memtable_limit(&self.budget_load(), TUNING) {
             self.seal(dictionary);
         } else if self.is_look_due() {
             self.seal_largest();
@@ -310,53 +255,37 @@ impl Environment {
     /// Seals the largest memtables where the active ones hold too much of the budget.
     fn seal_largest(&self) {
         let written: Vec<u64> = self.memory.written.lock().iter().copied().collect();
-        let mut tables: Vec<(u64, Found)> = Vec::with_capacity(written.len());
+        let mut active = Vec::with_capacity(written.len());
         for id in written {
             let Some(dictionary) = self.directory.find(id) else { continue };
-            let bytes = dictionary.tree.debt().active_bytes;
-            if bytes > 0 {
-                tables.push((bytes, dictionary));
-            }
+            active.push((id, dictionary.tree.debt().active_bytes));
         }
-        let mut active: u64 = tables.iter().map(|(bytes, _)| bytes).sum();
-        let seals_at = self.seals_at();
-        if active <= seals_at {
-            return;
-        }
-        tables.sort_by_key(|(bytes, dictionary)| (std::cmp::Reverse(*bytes), dictionary.id));
-        for (bytes, dictionary) in tables {
-            if active <= seals_at / 4 * 3 {
-                return;
+        for id in policy::to_seal(&active, &self.budget_load(), TUNING) {
+            if let Some(dictionary) = self.directory.find(id) {
+                self.seal(&dictionary);
             }
-            self.seal(&dictionary);
-            active -= bytes;
         }
     }
 
     /// Waits until a transaction of `bytes` may go on. Holds no lock but the transaction's own.
     pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
-        let budget = self.budget();
-        let total = self.memory.total() + bytes;
-        if self.options.background != Background::Threads {
-            // Nobody else does the work.
-            return if total > budget / 4 * 3 { self.make_room_alone() } else { Ok(()) };
+        let budget = self.budget_load();
+        let writer = WriterLoad {
+            bytes,
+            memtables: self.memory.total(),
+            drain_rate: self.memory.drain_rate(),
+            has_flushers: self.options.background == Background::Threads,
+        };
+        if writer.has_flushers {
+            self.note_filling(writer.memtables + bytes, &budget);
         }
-        self.note_filling(total, budget);
-        let soft = self.slows_at(budget);
-        debug_assert!(soft <= budget, "writes slow down before the budget is full");
-        if total <= soft {
-            return Ok(());
-        }
-        let hard = budget / 4 * 5;
-        if total > hard && self.memory.total() > budget / 2 {
-            return self.wait_for_room();
-        }
-        let over = total - soft;
-        let wait = u128::from(self.memory.time_to_drain(bytes)) * u128::from(over)
-            / u128::from((budget / 8).max(1));
-        let longest = Self::longest_delay(bytes) * 1000;
-        let wait = u64::try_from(wait).map_or(longest, |wait| wait.min(longest));
-        if let Some(delay) = self.memory.owe(wait) {
+        let delay = match policy::admit(&writer, &budget, TUNING) {
+            Admission::Now => return Ok(()),
+            Admission::Works => return self.make_room_alone(),
+            Admission::WhenRoom => return self.wait_for_room(),
+            Admission::After(nanos) => self.memory.owe(nanos),
+        };
+        if let Some(delay) = delay {
             self.counters.delays.inc();
             self.counters.delayed_micros.add(delay.as_micros() as u64);
             self.os.clock.sleep(delay);
@@ -368,7 +297,9 @@ impl Environment {
     /// Does the background's work where there is no background: until memory is below three quarters
     /// of the budget or there is nothing to drain.
     pub(crate) fn make_room_alone(&self) -> Result<()> {
-        let (soft, hard) = (self.budget() / 4 * 3, self.budget() / 4 * 5);
+        let budget = self.budget();
+        let soft = policy::works_alone_at(budget, TUNING);
+        let hard = policy::hard_bound(budget, TUNING);
         while self.memory.total() > soft {
             match self.work_once() {
                 Ok(true) => {}
@@ -384,7 +315,7 @@ impl Environment {
     /// bound it waits for them. On a full disk it does not: a start must not fail for want of space,
     /// and what is replayed is not more than the log holds.
     pub(crate) fn make_room_in_recovery(&self) -> Result<()> {
-        let hard = self.budget() / 4 * 5;
+        let hard = policy::hard_bound(self.budget(), TUNING);
         loop {
             match self.make_room_alone() {
                 Err(Error::NoSpace(_)) => return Ok(()),
@@ -394,19 +325,14 @@ impl Environment {
             if !waits || self.memory.total() <= hard || self.jobs.found_no_space() {
                 return Ok(());
             }
-            self.note_filling(self.memory.total(), self.budget());
-            self.memory.room.wait(ROOM_CHECK, || self.is_full());
+            self.note_filling(self.memory.total(), &self.budget_load());
+            self.memory.room.wait(TUNING.room_check, || self.is_full());
         }
     }
 
     /// The memtables have reached their hard bound.
     fn is_full(&self) -> bool {
-        self.memory.total() > self.budget() / 4 * 5
-    }
-
-    /// A millisecond for each piece of a transaction that is as large as a usual one.
-    fn longest_delay(bytes: u64) -> u64 {
-        LONGEST_DELAY_US * (bytes / PIECE).clamp(1, MOST_PIECES)
+        self.memory.total() > policy::hard_bound(self.budget(), TUNING)
     }
 
     /// Nothing was drained for long: says what there is to drain, and who is at it.
@@ -415,7 +341,7 @@ impl Environment {
         let (active, sealed) =
             debts.fold((0, 0), |(a, s), debt| (a + debt.active_bytes, s + debt.sealed_bytes));
         let (total, budget, queued) = (self.memory.total(), self.budget(), self.jobs.queued());
-        let text = format!("memory for writes stayed full for {} s", STUCK.as_secs());
+        let text = format!("memory for writes stayed full for {} s", TUNING.stuck.as_secs());
         tracing::error!(total, budget, active, sealed, queued, "{text}");
         Error::NoSpace(text.into())
     }
@@ -427,7 +353,7 @@ impl Environment {
         // Against the budget of each look: one that grew meanwhile lets memory above the old bound
         // be, and nobody would seal it.
         while self.is_full() {
-            self.note_filling(self.memory.total(), self.budget());
+            self.note_filling(self.memory.total(), &self.budget_load());
             self.health.check_writable()?;
             self.check_wait()?;
             if self.jobs.found_no_space() {
@@ -435,15 +361,15 @@ impl Environment {
                 return Err(Error::NoSpace(text.into()));
             }
             let waited = self.os.clock.monotonic().saturating_sub(started);
-            if waited > STUCK {
+            if waited > TUNING.stuck {
                 return Err(self.stalled());
             }
-            self.memory.room.wait(ROOM_CHECK, || self.is_full());
+            self.memory.room.wait(TUNING.room_check, || self.is_full());
         }
         let waited = self.os.clock.monotonic().saturating_sub(started);
         self.counters.delayed_micros.add(waited.as_micros() as u64);
         Waits::add(Wait::Throttle, waited);
-        if waited > LONG_STALL {
+        if waited > TUNING.long_stall {
             self.counters.long_stalls.inc();
             self.counters.long_stalled_micros.add(waited.as_micros() as u64);
         }

@@ -14,7 +14,7 @@ use crate::error::Oversized;
 use crate::handle::{EngineHandle, LockTableRef};
 use crate::holder::Holder;
 use crate::live::LiveTxn;
-use crate::pacing::PIECE;
+use crate::schedule::tuning::Tuning;
 use crate::snapshot::Own;
 use crate::snapshots::{Pinned, Watch};
 use crate::writeset::WriteSet;
@@ -464,7 +464,7 @@ impl Txn {
             self.environment().check(spilled)?;
         }
         let unpaced = self.writes.bytes().saturating_sub(self.paced);
-        if unpaced >= PIECE && self.writes.spilled().is_none() {
+        if unpaced >= Tuning::STANDARD.piece_bytes && self.writes.spilled().is_none() {
             self.environment().make_room(unpaced)?;
             self.paced += unpaced;
         }
