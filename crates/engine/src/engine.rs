@@ -1,29 +1,23 @@
 //! The handle: opening, closing, and everything that is not a transaction.
 
 use crate::backup::Backup;
-use crate::dictionary::Directory;
-use crate::disk::Room;
-use crate::environment::Environment;
+use crate::environment::{Environment, Opened};
 use crate::error::Cause;
 use crate::handle::{EngineHandle, PerThreadHandles};
-use crate::health::Health;
-use crate::live::{LiveTxns, Serializable, TxnInfo};
-use crate::log::Log;
-use crate::maintenance::Maintenance;
+use crate::live::TxnInfo;
 use crate::settings::{Background, Options};
 use crate::snapshot::Snapshot;
-use crate::snapshots::{Pinned, Snapshots};
-use crate::stats::{Counters, Stats};
+use crate::snapshots::Pinned;
+use crate::stats::Stats;
 use crate::txn::Txn;
 use crate::{DictionaryId, DictionaryOptions, Error, Result, TxnOptions, recovery};
 use blockfile::BlockFile;
 use cachetable::CacheTable;
 use ftree::ReadPool;
 use locktree::{LockInfo, LockTable, Refusal, Waiting};
-use os::{LockGuard, Os, Padded};
-use parking_lot::Mutex;
+use os::{LockGuard, Os};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use telemetry::Registry;
 use wal::{Wal, WalOptions};
@@ -172,7 +166,7 @@ impl Engine {
 
     /// Writes a checkpoint and returns when it is complete.
     pub fn checkpoint(&self) -> Result<()> {
-        self.environment().checkpoint()
+        self.environment().checkpoints.write()
     }
 
     /// Stops background work, drains memory, writes a checkpoint and closes the files. Later
@@ -189,7 +183,8 @@ impl Engine {
             // Draining may find no room; what was acknowledged is then at least in the log.
             let synced = environment.sync_log_to(environment.wal().next_lsn());
             // A checkpoint that succeeds has synced the log itself.
-            let written = environment.drain_all().and_then(|()| environment.checkpoint());
+            let written = environment.schedule.drain_all();
+            let written = written.and_then(|()| environment.checkpoints.write());
             written.map_err(|error| synced.err().unwrap_or(error))
         };
         environment.health.close();
@@ -278,8 +273,7 @@ impl Engine {
     pub fn ask_while_waiting(&self, may_wait: impl Fn() -> bool + Send + Sync + 'static) {
         let may_wait: Arc<dyn Fn() -> bool + Send + Sync> = Arc::new(may_wait);
         let environment = self.environment();
-        // Whoever comes second is not asked, as documented.
-        let _first = environment.may_wait.set(Arc::clone(&may_wait));
+        environment.may_wait.ask(Arc::clone(&may_wait));
         environment.locks.ask_while_waiting(move || may_wait());
     }
 
@@ -396,37 +390,14 @@ fn assemble(
             ..Default::default()
         },
     );
-    let environment = Arc::new(Environment {
-        health: Health::default(),
-        blocks,
-        cache,
-        trees,
-        directory: Directory::new(),
-        snapshots: Snapshots::default(),
-        locks,
-        live: LiveTxns::new(Arc::clone(&os.clock)),
-        serializable: Serializable::default(),
-        may_wait: OnceLock::new(),
-        log: Padded(Log::new(log_options.segment_bytes)),
-        commit_order: Padded::default(),
-        memory: Padded::default(),
-        jobs: Padded::default(),
-        maintenance: Maintenance::default(),
-        room: Room::default(),
-        checkpointing: Mutex::default(),
-        counters: Counters::new(&registry),
-        directory_lock: Mutex::new(Some(guard)),
-        os,
-        options,
-        registry,
-    });
-    environment.measure_disk();
+    let segment_bytes = log_options.segment_bytes;
+    let opened = Opened { blocks, cache, trees, locks, segment_bytes, guard };
+    let environment = Environment::new(os, registry, options, opened);
+    environment.free_space.measure();
     match recover(&environment, image.as_ref(), log) {
         Ok(recovered) => *environment.counters.recovered.lock() = recovered,
         Err(error) => {
-            environment.jobs.stop();
-            environment.jobs.join();
-            environment.trees.readers.stop();
+            environment.stop_threads();
             return Err(error);
         }
     }
@@ -444,7 +415,7 @@ fn recover(
     }
     let recovered = recovery::recover(environment, image, log)?;
     // On a full disk nothing is written before that is known.
-    environment.measure_disk();
+    environment.free_space.measure();
     if threads {
         environment.start_threads()?;
     }

@@ -61,7 +61,7 @@ impl Environment {
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<bool> {
         let dictionary = self.directory.newest(id)?;
-        self.drain(&dictionary)?;
+        self.schedule.drain(&dictionary)?;
         let mut walk = Walk::new(what == Rewrite::All);
         let mut passed = 0;
         loop {

@@ -21,7 +21,7 @@ impl Engine {
     /// An empty sorter.
     pub fn sorter(&self) -> Sorter {
         let handle = Arc::clone(self.handle());
-        let spill = handle.start_spill(handle.live.new_id());
+        let spill = handle.commits.start_spill(handle.live.new_id());
         Sorter { handle, spill }
     }
 }

@@ -21,7 +21,7 @@ use super::load::{
     Activity, BudgetLoad, CacheLoad, CheckpointLoad, CleanerLoad, IdleWork, Load, Rounds,
     SpaceLoad, TreeLoad, Usage, WriterLoad,
 };
-use super::tuning::Tuning;
+use crate::tuning::Tuning;
 use ftree::Effort;
 use std::cmp::Reverse;
 
@@ -108,7 +108,8 @@ pub(crate) fn cleaner_pass(work: &[IdleWork], units: u32) -> Vec<u64> {
     let size = |work: &IdleWork| {
         (work.buffered_bytes, work.garbage_entries, work.lightly_compressed_bytes)
     };
-    let mut with_work: Vec<&IdleWork> = work.iter().filter(|work| size(work) != (0, 0, 0)).collect();
+    let mut with_work: Vec<&IdleWork> =
+        work.iter().filter(|work| size(work) != (0, 0, 0)).collect();
     // A stable sort: of equals the first.
     with_work.sort_by_key(|work| Reverse(size(work)));
     with_work.iter().take(units as usize).map(|work| work.tree).collect()
@@ -244,8 +245,7 @@ pub(crate) fn to_seal(active: &[(u64, u64)], budget: &BudgetLoad, tuning: &Tunin
 /// Bytes of all memtables above which writers are slowed.
 pub(crate) fn slows_at(budget: &BudgetLoad, tuning: &Tuning) -> u64 {
     let grown = has_grown(budget);
-    let eighths =
-        if grown { tuning.grown_slows_at_eighths } else { tuning.least_slows_at_eighths };
+    let eighths = if grown { tuning.grown_slows_at_eighths } else { tuning.least_slows_at_eighths };
     budget.budget / 8 * eighths
 }
 

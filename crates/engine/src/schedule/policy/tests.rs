@@ -223,12 +223,7 @@ fn flusher_rows() -> Vec<Row<Load, Decision>> {
             unit(7, Effort::Paced),
             "then it does (ADR 21)",
         ),
-        (
-            "nothing to do",
-            calm(Vec::new()),
-            Decision::Wait,
-            "it is told when there is work",
-        ),
+        ("nothing to do", calm(Vec::new()), Decision::Wait, "it is told when there is work"),
         (
             "nothing to do, reads may have paid",
             Load { since_wanted_us: 200_000, ..calm(Vec::new()) },
@@ -825,10 +820,8 @@ fn writers_are_slowed_little_by_little() {
 fn space_rows() -> Vec<Row<SpaceLoad, GiveBack>> {
     let used = SpaceLoad { used_end_bytes: 400, ..SpaceLoad::default() };
     let rest = SpaceLoad { rounds_without_work: 3, ..used };
-    let (shrink, both) = (
-        GiveBack { shrink: true, compact: false },
-        GiveBack { shrink: true, compact: true },
-    );
+    let (shrink, both) =
+        (GiveBack { shrink: true, compact: false }, GiveBack { shrink: true, compact: true });
     vec![
         (
             "a little free, work goes on",
