@@ -110,11 +110,12 @@ impl Checkpointer {
         let state = &self.state;
         let now = micros(self.clock.monotonic());
         let since = |at: &AtomicU64| now.saturating_sub(at.load(Ordering::Relaxed));
-        let log_end = state.log_end.load(Ordering::Relaxed);
+        let (end, log_end) = (self.log.wal().next_lsn(), state.log_end.load(Ordering::Relaxed));
+        debug_assert!(log_end <= end, "the log only grows");
         let load = CheckpointLoad {
             period_us: micros(self.period),
             since_us: since(&state.begun),
-            log_bytes: self.log.wal().next_lsn().saturating_sub(log_end),
+            log_bytes: end.saturating_sub(log_end),
             log_cap: self.log_cap,
             idle: self.schedule.is_idle(),
             dropped_bytes: self.blocks.dropped_bytes(),

@@ -255,7 +255,9 @@ impl Log {
     pub(crate) fn flush(&self) -> Result<()> {
         self.count_memory();
         let wal = self.wal();
-        if wal.synced_lsn() < wal.next_lsn() {
+        let synced = wal.synced_lsn();
+        debug_assert!(synced <= wal.next_lsn(), "what is on disk was written");
+        if synced < wal.next_lsn() {
             self.sync_to(wal.next_lsn())?;
         }
         // Where nobody has written since the last time, nobody will soon bring the mark that tells a

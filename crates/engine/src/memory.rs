@@ -84,6 +84,7 @@ struct Drained {
 impl WriteBudget {
     /// A budget of these sizes.
     pub(crate) fn new(sizes: &Sizes) -> Self {
+        assert!(sizes.memtable_bytes > 0, "a memtable has a size");
         Self {
             least: sizes.write_budget,
             most: sizes.most_write_budget,
@@ -187,10 +188,12 @@ impl WriteBudget {
 
     /// Bytes that one worker drains in a second.
     pub(crate) fn drain_rate(&self) -> u64 {
-        match self.rate.load(Ordering::Relaxed) {
+        let rate = match self.rate.load(Ordering::Relaxed) {
             0 => TUNING.first_rate,
             rate => rate,
-        }
+        };
+        assert!(rate > 0, "draining has a speed");
+        rate
     }
 
     /// How long ago a writer found memory filling, in microseconds.

@@ -192,6 +192,7 @@ impl FreeSpace {
         }
         let Ok(space) = self.os.vfs.space(&self.dir) else { return };
         let owed = self.owed();
+        debug_assert!(owed.drains() <= owed.memory, "draining writes what is in memory");
         let stays_free = stays_free(space.total, percent);
         self.blocks.keep_free(stays_free);
         if let Some(wal) = self.log.opened() {

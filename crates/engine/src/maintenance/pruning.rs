@@ -26,6 +26,7 @@ impl Pruning {
             self.directory.remove(dictionary.id);
             self.counters.retired.lock().add_counters(&dictionary.tree.counters());
             self.memory.forget(&dictionary);
+            debug_assert!(self.directory.find(dictionary.id).is_none(), "nobody finds it any more");
             dictionary.tree.discard();
         }
     }

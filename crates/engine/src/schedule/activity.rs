@@ -39,6 +39,7 @@ impl Scheduler {
     pub(crate) fn end_round(&self) -> Usage {
         let (meter, activity) = (&self.activity, self.activity());
         let seen = meter.commits_seen.load(Ordering::Relaxed) + activity.since.commits;
+        debug_assert!(seen <= self.counters.commits.get(), "what was seen was counted");
         meter.commits_seen.store(seen, Ordering::Relaxed);
         meter.snapshots_seen.store(self.snapshots.taken(), Ordering::Relaxed);
         let rounds = policy::after_round(activity.rounds, activity.since, TUNING);

@@ -18,8 +18,8 @@
 mod tests;
 
 use super::load::{
-    Activity, BudgetLoad, CacheLoad, CheckpointLoad, CleanerLoad, IdleWork, Load, Rounds,
-    SpaceLoad, TreeLoad, Usage, WriterLoad,
+    Activity, BudgetLoad, CacheLoad, CheckpointLoad, CleanerLoad, IdleWork, Load, ReadBackoff,
+    Rounds, SpaceLoad, TreeLoad, Usage, WriterLoad,
 };
 use crate::tuning::Tuning;
 use ftree::Effort;
@@ -52,12 +52,14 @@ pub(crate) enum Decision {
 /// beside others at work unless a tree is far over its budget or nobody uses the engine: otherwise
 /// one flusher is enough, and the other cores are the clients' (ADR 21, 23).
 pub(crate) fn decide(load: &Load, tuning: &Tuning) -> Decision {
+    let ReadBackoff { left_us, since_us } = load.reads;
+    debug_assert!(left_us == 0 || since_us == 0, "a back-off lasts or is over");
     let idle = is_idle(&load.activity, tuning);
     let Some(heaviest) = heaviest(&load.trees) else {
         return when_nothing_is_needed(load, idle, tuning);
     };
-    let is_backing_off = load.reads.left_us > 0;
-    let is_single = is_backing_off || load.reads.since_us < tuning.single_flusher_us;
+    let is_backing_off = left_us > 0;
+    let is_single = is_backing_off || since_us < tuning.single_flusher_us;
     let is_enough = (heaviest.urgency < tuning.second_flusher_urgency && !idle) || is_single;
     let is_spare = is_backing_off || (load.working > 0 && is_enough);
     let is_filling = load.since_filling_us < tuning.filling_us;
@@ -112,7 +114,9 @@ pub(crate) fn cleaner_pass(work: &[IdleWork], units: u32) -> Vec<u64> {
         work.iter().filter(|work| size(work) != (0, 0, 0)).collect();
     // A stable sort: of equals the first.
     with_work.sort_by_key(|work| Reverse(size(work)));
-    with_work.iter().take(units as usize).map(|work| work.tree).collect()
+    let pass: Vec<u64> = with_work.iter().take(units as usize).map(|work| work.tree).collect();
+    debug_assert!(pass.len() <= units as usize, "a pass is bounded");
+    pass
 }
 
 /// How much the cleaner does in a tree to which nobody has written since its last visit, or
@@ -166,6 +170,7 @@ pub(crate) fn checkpoint(load: &CheckpointLoad, tuning: &Tuning) -> Option<Check
 pub(crate) fn after_round(before: Rounds, round: Usage, tuning: &Tuning) -> Rounds {
     let is_unused = round.commits == 0 && round.snapshots <= tuning.few_snapshots;
     let is_unwritten = round.commits <= tuning.few_commits;
+    debug_assert!(before.idle <= before.unwritten, "who is idle does not write");
     Rounds {
         idle: if is_unused { before.idle + 1 } else { 0 },
         unwritten: if is_unwritten { before.unwritten + 1 } else { 0 },
@@ -198,6 +203,7 @@ pub(crate) fn fit_budget(budget: u64, cache: &CacheLoad, tuning: &Tuning) -> (u6
         Some(over) => budget - over.div_ceil(tuning.budget_gives_way),
         None => fit,
     };
+    debug_assert!(next <= budget.max(cache.most), "the budget has a bound");
     (next, cache.memtables > next / 8 * tuning.grown_slows_at_eighths)
 }
 
@@ -236,6 +242,7 @@ pub(crate) fn to_seal(active: &[(u64, u64)], budget: &BudgetLoad, tuning: &Tunin
         if left <= seals_at / 4 * tuning.sealed_to_quarters {
             break;
         }
+        debug_assert!(left >= bytes, "what is left is what was not sealed");
         left -= bytes;
         sealed.push(tree);
     }
@@ -246,7 +253,9 @@ pub(crate) fn to_seal(active: &[(u64, u64)], budget: &BudgetLoad, tuning: &Tunin
 pub(crate) fn slows_at(budget: &BudgetLoad, tuning: &Tuning) -> u64 {
     let grown = has_grown(budget);
     let eighths = if grown { tuning.grown_slows_at_eighths } else { tuning.least_slows_at_eighths };
-    budget.budget / 8 * eighths
+    let at = budget.budget / 8 * eighths;
+    debug_assert!(at <= budget.budget, "writers are slowed before the budget is full");
+    at
 }
 
 /// Bytes of all memtables above which writers wait until there is room.
@@ -262,7 +271,9 @@ pub(crate) fn works_alone_at(budget: u64, tuning: &Tuning) -> u64 {
 /// Memory fills faster than what is at work empties it: a writer has found it above the middle
 /// between where memtables are sealed and where writers are slowed (ADR 21).
 pub(crate) fn is_filling(memtables: u64, budget: &BudgetLoad, tuning: &Tuning) -> bool {
-    memtables > u64::midpoint(seals_at(budget, tuning), slows_at(budget, tuning))
+    let (seals_at, slows_at) = (seals_at(budget, tuning), slows_at(budget, tuning));
+    debug_assert!(budget.budget < 8 || seals_at <= slows_at, "sealing comes before slowing");
+    memtables > u64::midpoint(seals_at, slows_at)
 }
 
 /// How a writer may go on.
@@ -295,6 +306,7 @@ pub(crate) fn admit(writer: &WriterLoad, budget: &BudgetLoad, tuning: &Tuning) -
     if full && writer.memtables > budget.budget / 2 {
         return Admission::WhenRoom;
     }
+    debug_assert!(total > soft, "who waits is above the soft bound");
     let over = u128::from(total - soft);
     let drains = writer.bytes.saturating_mul(1_000_000_000) / writer.drain_rate.max(1);
     let delay = u128::from(drains) * over / u128::from((budget.budget / 8).max(1));

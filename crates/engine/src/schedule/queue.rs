@@ -168,6 +168,7 @@ impl Queue {
         for dictionary in std::mem::take(&mut self.deferred) {
             self.change(dictionary, Event::SomebodyEnded);
         }
+        debug_assert!(self.deferred.is_empty(), "a merge that ended leaves nobody deferred");
     }
 
     fn ready(&self) -> impl Iterator<Item = u64> {
@@ -199,6 +200,7 @@ impl Queue {
     pub(crate) fn enter(&mut self, dictionary: u64) -> TreeLease {
         *self.working.entry(dictionary).or_default() += 1;
         let told = self.trees.get(&dictionary).map(|entry| entry.told);
+        debug_assert!(told.is_none_or(|told| told <= self.events), "events have a past");
         TreeLease { dictionary, told, units_ended: self.units_ended }
     }
 
@@ -212,6 +214,7 @@ impl Queue {
             _ => self.working.insert(dictionary, others),
         };
         let has_news = self.trees.get(&dictionary).map(|entry| entry.told) != told;
+        debug_assert!(seen <= self.units_ended, "units end after they begin");
         if outcome != UnitOutcome::Deferred {
             self.units_ended += 1;
             self.undefer();
