@@ -224,7 +224,7 @@ impl Queue {
             // Whoever waits to be told that the last of them is done would wait for good.
             UnitOutcome::Busy if others == 0 => self.change(dictionary, Event::BusyAlone),
             UnitOutcome::Busy if !has_news => self.change(dictionary, Event::BusyBesideOthers),
-            UnitOutcome::Deferred if self.units_ended == seen => {
+            UnitOutcome::Deferred if self.units_ended == seen && !has_news => {
                 self.change(dictionary, Event::OnlyMerges);
             }
             UnitOutcome::Nothing if !has_news => self.change(dictionary, Event::Nothing),

@@ -95,6 +95,17 @@ fn tree_that_needs_a_merge_beside_another_waits_until_somebody_is_done() {
 }
 
 #[test]
+fn tree_with_a_memtable_sealed_while_a_worker_looked_is_not_deferred() {
+    let mut queue = Queue::default();
+    queue.add(7);
+    queue.add(8);
+    let (_merging, looking) = (queue.enter(7), queue.enter(8));
+    queue.add(8);
+    assert!(!queue.leave(&looking, UnitOutcome::Deferred));
+    assert!(queue.ready().any(|tree| tree == 8), "a drain waits there for no merge");
+}
+
+#[test]
 fn two_that_wait_for_an_insert_to_end_look_again() {
     let mut queue = Queue::default();
     queue.add(7);
