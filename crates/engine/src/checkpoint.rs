@@ -42,9 +42,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How often the checkpoint thread looks whether one is due.
-const LOOK: Duration = Duration::from_millis(200);
-
 /// The last completed checkpoint, while none is being written.
 #[derive(Default)]
 struct Last {
@@ -93,7 +90,7 @@ impl Checkpointer {
     /// What the checkpoint thread does, until everything stops.
     pub(crate) fn run(&self) {
         while !self.schedule.queue.is_stopping() {
-            self.schedule.queue.pause(LOOK);
+            self.schedule.queue.pause(Tuning::STANDARD.checkpoint_look);
             if self.is_due() && self.has_changed() {
                 self.schedule.report("write a checkpoint", self.write());
             }

@@ -17,8 +17,8 @@ pub(crate) struct Tuning {
     pub(crate) read_backoff_factor: u64,
     /// The longest back-off, in microseconds: ADR 21.
     pub(crate) max_read_backoff_us: u64,
-    /// Time after a back-off, in microseconds, in which no second flusher helps: two looks of
-    /// [`wanted_period_us`](Self::wanted_period_us) long, chosen with ADR 21.
+    /// Time after a back-off, in microseconds, in which no second flusher helps: ADR 21, chosen
+    /// with the back-off, not measured by itself.
     pub(crate) single_flusher_us: u64,
     /// Time between two looks for trees whose reads have paid for a flush, in microseconds: five a
     /// second, as often as a flusher tries again after a failure.
@@ -70,28 +70,31 @@ pub(crate) struct Tuning {
     /// A memtable that may grow with the budget is sealed at so much of it, as a fraction: its
     /// drain is done before another one fills the rest. ADR 18.
     pub(crate) grown_share: (u64, u64),
-    /// As a fraction, where the budget has not grown: the design's half.
+    /// As a fraction, where the budget has not grown: the other half is for what comes while it is
+    /// drained. From before ADR 17, chosen.
     pub(crate) least_share: (u64, u64),
     /// A memtable is sealed at so many bytes at the latest: a drain frees all of its memory at its
     /// end. ADR 17.
     pub(crate) largest_memtable: u64,
     /// The largest memtables are sealed until the active ones hold so many quarters of what
-    /// they may.
+    /// they may: chosen, so that one look is not followed by the next at once.
     pub(crate) sealed_to_quarters: u64,
     /// Writers are slowed above so many eighths of a budget that has grown (ADR 18)…
     pub(crate) grown_slows_at_eighths: u64,
-    /// …and of one that has not.
+    /// …and of one that has not: chosen, so that a drain has a quarter of the budget's time.
     pub(crate) least_slows_at_eighths: u64,
-    /// Writers wait until there is room above so many quarters of the budget.
+    /// Writers wait until there is room above so many quarters of the budget: the bound of memory
+    /// that the design's gate G6 allows for.
     pub(crate) hard_quarters: u64,
-    /// Who has no flushers beside it works itself above so many quarters of the budget.
+    /// Who has no flushers beside it works itself above so many quarters of the budget: where
+    /// writers are slowed otherwise.
     pub(crate) alone_quarters: u64,
     /// The longest delay of a writer, in nanoseconds for each piece: the design's millisecond.
     pub(crate) longest_delay_ns: u64,
     /// A piece, in bytes: writes wait piece by piece, so that the commit of a large transaction
     /// finds that it has waited already.
     pub(crate) piece_bytes: u64,
-    /// The most pieces that one wait is for.
+    /// The most pieces that one wait is for: 50 ms, chosen.
     pub(crate) most_pieces: u64,
     /// A delay shorter than this, in nanoseconds, is owed until it is as long: a sleep of 10 µs
     /// takes 70. ADR 18.
@@ -119,6 +122,25 @@ pub(crate) struct Tuning {
     /// Between two looks for the largest memtables memory grows by one part in so many of the
     /// budget. A look costs as much as there are dictionaries that were written to.
     pub(crate) seal_looks: u64,
+
+    /// How often the checkpoint thread looks whether a checkpoint is due: chosen, well below the
+    /// shortest period that somebody sets.
+    pub(crate) checkpoint_look: Duration,
+    /// How often the disk's free space is measured: a fast disk writes 100 MB meanwhile (ADR 28).
+    pub(crate) measured: Duration,
+    /// A commit without disk space waits so long for a checkpoint to give some back: ADR 28.
+    pub(crate) space_wait: Duration,
+    /// How often it looks meanwhile.
+    pub(crate) space_look: Duration,
+    /// How long who drains a tree, or rewrites it, waits for others that are at work there.
+    pub(crate) beside_others: Duration,
+    /// While clients use the engine a unit of a rewrite is followed by a pause as long as it took,
+    /// at most this: the rewrite then takes half of one core and leaves the disk to others half of
+    /// the time.
+    pub(crate) rewrite_pause: Duration,
+    /// Commits and reads in a second that are nobody's work: of who watches the server, and of the
+    /// rewrite's own reports.
+    pub(crate) rewrite_few_uses: u64,
 
     /// Free space of the data file beyond one part in so many of what is in use is given back to
     /// the filesystem also while somebody works.
@@ -176,6 +198,13 @@ impl Tuning {
         least_rate: 1 << 20,
         filling_us: 100_000,
         seal_looks: 64,
+        checkpoint_look: Duration::from_millis(200),
+        measured: Duration::from_millis(100),
+        space_wait: Duration::from_secs(3),
+        space_look: Duration::from_millis(10),
+        beside_others: Duration::from_millis(1),
+        rewrite_pause: Duration::from_millis(500),
+        rewrite_few_uses: 50,
         much_free_share: 4,
         punches: 64,
         move_bytes: 16 << 20,

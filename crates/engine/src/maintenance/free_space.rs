@@ -25,25 +25,21 @@ use crate::log::Log;
 use crate::memory::WriteBudget;
 use crate::schedule::{Scheduler, is_due, micros};
 use crate::settings::{Background, Options};
+use crate::tuning::Tuning;
 use crate::{Error, Result};
 use blockfile::BlockFile;
 use os::{Os, Padded, Space};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
+const TUNING: &Tuning = &Tuning::STANDARD;
 const MIB: u64 = 1 << 20;
 /// Writes are refused where less room than this is left.
 const LEAST_ROOM: u64 = 256 << 10;
 /// A checkpoint that finds no room in the data file and its reserve takes about so much of the disk, at
 /// most.
 const CHECKPOINT_BYTES: u64 = 3 * MIB;
-/// The disk is measured so often where there is plenty.
-const MEASURED: Duration = Duration::from_millis(100);
-/// A commit without room waits so long for a checkpoint to give some back.
-const LONGEST_WAIT: Duration = Duration::from_secs(3);
-const WAIT_STEP: Duration = Duration::from_millis(10);
 /// No counting: more than memory can hold is free.
 const PLENTY: u64 = u64::MAX;
 
@@ -168,18 +164,18 @@ impl FreeSpace {
             }
             let waited = self.os.clock.monotonic().saturating_sub(started);
             let alone = !self.has_threads;
-            if alone || waited > LONGEST_WAIT || self.reclaimable() < bytes.max(LEAST_ROOM) {
+            if alone || waited > TUNING.space_wait || self.reclaimable() < bytes.max(LEAST_ROOM) {
                 return Err(Error::NoSpace(self.red_zone_reason().into()));
             }
             self.schedule.queue.wake();
-            self.os.clock.sleep(WAIT_STEP);
+            self.os.clock.sleep(TUNING.space_look);
             self.health.check_running()?;
         }
     }
 
     /// Looks at the disk, from time to time.
     pub(crate) fn watch(&self) {
-        if is_due(&self.measured, self.now_us(), MEASURED) {
+        if is_due(&self.measured, self.now_us(), TUNING.measured) {
             self.measure();
         }
     }
@@ -300,8 +296,8 @@ impl FreeSpace {
     /// Writers are out of room, or nearly: a checkpoint gives back what the last one still names.
     pub(crate) fn is_short_of_space(&self) -> bool {
         let short = self.short.load(Ordering::Relaxed);
-        let recent =
-            short > 0 && self.now_us().saturating_sub(short) < MEASURED.as_micros() as u64 * 5;
+        let recent = short > 0
+            && self.now_us().saturating_sub(short) < TUNING.measured.as_micros() as u64 * 5;
         recent || self.health.is_full() || self.schedule.found_no_space()
     }
 }

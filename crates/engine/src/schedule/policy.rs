@@ -11,6 +11,7 @@
 //! | which memtables are sealed | [`memtable_limit`], [`seals_at`], [`to_seal`] |
 //! | how long a writer waits | [`admit`], [`pays_now`] |
 //! | what the data file gives back | [`give_space_back`] |
+//! | how long a rewrite pauses | [`rewrite_pause`] |
 //!
 //! What is always true: the same arguments give the same answer, on every thread and at any time.
 
@@ -24,6 +25,7 @@ use super::load::{
 use crate::tuning::Tuning;
 use ftree::Effort;
 use std::cmp::Reverse;
+use std::time::Duration;
 
 /// What a flusher does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -339,4 +341,11 @@ pub(crate) fn give_space_back(space: &SpaceLoad, tuning: &Tuning) -> GiveBack {
         shrink: space.unused_bytes > 0 && (idle || much || space.full),
         compact: idle && space.free_bytes > share && !space.compacted,
     }
+}
+
+/// How long nothing is rewritten after a unit of a rewrite that took so long, in which clients used
+/// the engine so often.
+pub(crate) fn rewrite_pause(took: Duration, uses: u64, tuning: &Tuning) -> Duration {
+    let few = took.as_millis() * u128::from(tuning.rewrite_few_uses) / 1000 + 1;
+    if u128::from(uses) > few { took.min(tuning.rewrite_pause) } else { Duration::ZERO }
 }

@@ -6,10 +6,6 @@ use crate::Result;
 use crate::dictionary::Dictionary;
 use cachetable::Part;
 use ftree::{Effort, Progress};
-use std::time::Duration;
-
-/// How long who drains a tree waits for a flusher that is at it already.
-const BESIDE_A_FLUSHER: Duration = Duration::from_millis(1);
 
 impl Scheduler {
     /// Lets memtables have the room that nothing else in the cache has taken. Called about ten
@@ -85,7 +81,7 @@ impl Scheduler {
             let worked = self.work_on(dictionary, Effort::Needed);
             if self.health.check(worked)? == Progress::Busy {
                 // A flusher is at it.
-                self.clock.sleep(BESIDE_A_FLUSHER);
+                self.clock.sleep(TUNING.beside_others);
             }
             self.account(dictionary);
         }

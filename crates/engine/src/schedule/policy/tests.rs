@@ -43,6 +43,7 @@ fn tables_have_a_row_for_every_rule_of_the_decision_records() {
         named(&filling_rows()),
         named(&writer_rows()),
         named(&space_rows()),
+        named(&rewrite_rows()),
     ]
     .concat();
     assert!(all.len() >= 40, "{} situations", all.len());
@@ -865,4 +866,22 @@ fn space_rows() -> Vec<Row<SpaceLoad, GiveBack>> {
 #[test]
 fn data_file_gives_back_what_is_not_taken_again() {
     check(&space_rows(), |space| give_space_back(space, &TUNING));
+}
+
+fn rewrite_rows() -> Vec<Row<(u64, u64), u64>> {
+    vec![
+        ("nobody uses the engine", (40, 0), 0, "the rewrite goes on"),
+        ("its own reports", (40, 3), 0, "fifty uses a second are nobody's work"),
+        ("somebody uses the engine", (40, 4), 40, "half of the time is theirs"),
+        ("fifty uses in a second", (1000, 50), 0, "fifty uses a second are nobody's work"),
+        ("a unit of a second", (1000, 1000), 500, "half a second at most"),
+        ("a unit of no time", (0, 9), 0, "nobody was held up"),
+    ]
+}
+
+#[test]
+fn rewrite_pauses_for_clients_and_for_nobody_else() {
+    check(&rewrite_rows(), |(took_ms, uses)| {
+        rewrite_pause(Duration::from_millis(*took_ms), *uses, &TUNING).as_millis() as u64
+    });
 }
