@@ -345,7 +345,10 @@ fn idle_work(tree: u64, buffered: u64, garbage: u64, light: u64) -> IdleWork {
     }
 }
 
-fn cleaner_rows() -> Vec<Row<(Vec<IdleWork>, u32), Vec<u64>>> {
+/// What trees have, and the units of a pass.
+type Pass = (Vec<IdleWork>, u32);
+
+fn cleaner_rows() -> Vec<Row<Pass, Vec<u64>>> {
     let trees = vec![
         idle_work(1, 0, 0, 900),
         idle_work(2, 0, 0, 0),
@@ -732,7 +735,6 @@ fn writer(memtables: u64) -> WriterLoad {
     WriterLoad { bytes: 16 << 10, memtables, drain_rate: 16 * MIB, has_flushers: true }
 }
 
-#[expect(clippy::too_many_lines, reason = "a table")]
 fn writer_rows() -> Vec<Row<(WriterLoad, BudgetLoad), Admission>> {
     let piece = 16 << 10;
     vec![

@@ -193,13 +193,13 @@ impl Search<'_> {
             fuses_leaves: to_fuse.is_some(),
             fuses_nodes: nodes_to_fuse.is_some(),
             is_stale: node.own_score(options) < NEEDED,
-            only_needed: self.enough >= NEEDED,
         };
         let budget = NodeBudget {
             bytes: options.buffer_bytes,
             most_merged: options.most_merged(),
             runs: options.max_runs,
             tier: options.tier,
+            only_needed: self.enough >= NEEDED,
         };
         match policy::node_needs(&load, &budget) {
             NodeNeed::Merge(newest) => {

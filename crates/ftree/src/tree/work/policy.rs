@@ -119,8 +119,6 @@ pub(super) struct NodeLoad {
     pub(super) fuses_nodes: bool,
     /// It was urgent under options that have changed since.
     pub(super) is_stale: bool,
-    /// Only what is over its budget is worked on.
-    pub(super) only_needed: bool,
 }
 
 /// What a node may hold, from the tree's options.
@@ -134,6 +132,8 @@ pub(super) struct NodeBudget {
     pub(super) runs: usize,
     /// Runs of like size that are merged into one.
     pub(super) tier: usize,
+    /// Only what is over the budget is worked on.
+    pub(super) only_needed: bool,
 }
 
 /// What a node needs most.
@@ -175,7 +175,7 @@ pub(super) fn node_needs(node: &NodeLoad, budget: &NodeBudget) -> NodeNeed {
         NodeNeed::FuseLeaves
     } else if node.fuses_nodes {
         NodeNeed::FuseNodes
-    } else if !node.only_needed {
+    } else if !budget.only_needed {
         NodeNeed::Flush
     } else if node.is_stale {
         NodeNeed::Close
@@ -185,6 +185,7 @@ pub(super) fn node_needs(node: &NodeLoad, budget: &NodeBudget) -> NodeNeed {
 }
 
 /// Why no unit was found.
+#[expect(clippy::struct_excessive_bools, reason = "four facts, each of which can be or not")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct NoUnit {
     /// There was a merge, and as many as may be are under way.

@@ -90,11 +90,11 @@ fn drains_come_first_but_for_what_is_overdue() {
 
 #[test]
 fn nodes_get_what_they_need_most() {
-    let budget = NodeBudget { bytes: 800, most_merged: 1600, runs: 8, tier: 4 };
-    let node = NodeLoad { sound_runs: 3, buffered: 500, only_needed: true, ..NodeLoad::default() };
+    let needed = NodeBudget { bytes: 800, most_merged: 1600, runs: 8, tier: 4, only_needed: true };
+    let idle = NodeBudget { only_needed: false, ..needed };
+    let node = NodeLoad { sound_runs: 3, buffered: 500, ..NodeLoad::default() };
     let many = NodeLoad { sound_runs: 9, tier: 9, ..node };
     let much = NodeLoad { buffered: 1601, ..many };
-    let idle = NodeLoad { only_needed: false, ..node };
     check(
         &[
             ("within its budget", node, NodeNeed::Nothing, "nothing is due"),
@@ -172,15 +172,26 @@ fn nodes_get_what_they_need_most() {
                 NodeNeed::Close,
                 "it was urgent under the old ones, and is not under the new",
             ),
-            ("idle time", idle, NodeNeed::Flush, "whatever is buffered is flushed down"),
+        ],
+        |node| node_needs(node, &needed),
+    );
+    check(
+        &[
+            ("idle time", node, NodeNeed::Flush, "whatever is buffered is flushed down"),
             (
                 "idle time, options have changed",
-                NodeLoad { is_stale: true, ..idle },
+                NodeLoad { is_stale: true, ..node },
                 NodeNeed::Flush,
                 "the flush takes them on too",
             ),
+            (
+                "idle time, a tier",
+                NodeLoad { sound_runs: 5, tier: 4, ..node },
+                NodeNeed::Merge(4),
+                "what is due comes first",
+            ),
         ],
-        |node| node_needs(node, &budget),
+        |node| node_needs(node, &idle),
     );
 }
 
