@@ -47,9 +47,9 @@ const PLENTY: u64 = u64::MAX;
 const FAST_SECOND: u64 = 1024 * MIB;
 
 /// Bytes that commits may still take, or [`PLENTY`].
-struct Left(AtomicU64);
+struct BytesLeft(AtomicU64);
 
-impl Left {
+impl BytesLeft {
     /// Takes room for a commit of so many bytes, where there is as much.
     fn take(&self, bytes: u64) -> bool {
         if self.0.load(Ordering::Relaxed) == PLENTY {
@@ -62,7 +62,7 @@ impl Left {
 
 /// Room for writes, as the last look at the disk left it.
 pub(crate) struct FreeSpace {
-    left: Left,
+    left: BytesLeft,
     /// The last look found less than [`LEAST_ROOM`].
     red: AtomicBool,
     /// When writers were last out of room, or nearly, in microseconds of the monotonic clock.
@@ -129,7 +129,7 @@ impl FreeSpace {
         health: &Arc<Health>,
     ) -> Self {
         Self {
-            left: Left(AtomicU64::new(PLENTY)),
+            left: BytesLeft(AtomicU64::new(PLENTY)),
             red: AtomicBool::new(false),
             short: AtomicU64::new(0),
             measured: AtomicU64::new(0),
@@ -345,7 +345,7 @@ mod tests {
 
     #[test]
     fn room_is_taken_once() {
-        let room = Left(AtomicU64::new(PLENTY));
+        let room = BytesLeft(AtomicU64::new(PLENTY));
         assert!(room.take(u64::MAX), "there is plenty");
         room.0.store(100, Ordering::Relaxed);
         assert!(room.take(60) && !room.take(41) && room.take(40) && !room.take(1));

@@ -51,7 +51,7 @@ enum State {
 /// What happens to a tree: a row of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Event {
-    Told,
+    Queued,
     Done,
     BusyBesideOthers,
     BusyAlone,
@@ -64,7 +64,7 @@ enum Event {
 /// The table.
 fn next(state: Option<State>, event: Event) -> Option<State> {
     match (event, state) {
-        (Event::Told | Event::Done, _) => Some(State::Ready),
+        (Event::Queued | Event::Done, _) => Some(State::Ready),
         (_, None) | (Event::Nothing | Event::Gone, _) => None,
         (Event::BusyBesideOthers, _) => Some(State::Blocked),
         (Event::BusyAlone, _) | (Event::SomebodyEnded, Some(State::Deferred)) => Some(State::Ready),
@@ -147,7 +147,7 @@ impl Queue {
 
     /// There may be work in this tree.
     fn add(&mut self, dictionary: u64) {
-        self.say(dictionary, Event::Told);
+        self.say(dictionary, Event::Queued);
     }
 
     fn say(&mut self, dictionary: u64, event: Event) {

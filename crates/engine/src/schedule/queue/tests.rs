@@ -5,12 +5,12 @@ use super::*;
 #[test]
 fn every_transition_is_as_the_table_says() {
     use Event::{
-        BusyAlone, BusyBesideOthers, Done, Gone, Nothing, OnlyMerges, SomebodyEnded, Told,
+        BusyAlone, BusyBesideOthers, Done, Gone, Nothing, OnlyMerges, Queued, SomebodyEnded,
     };
     use State::{Blocked, Deferred, Ready};
     let all = [None, Some(Ready), Some(Blocked), Some(Deferred)];
     let table = [
-        (Told, [Some(Ready); 4]),
+        (Queued, [Some(Ready); 4]),
         (Done, [Some(Ready); 4]),
         (BusyBesideOthers, [None, Some(Blocked), Some(Blocked), Some(Blocked)]),
         (BusyAlone, [None, Some(Ready), Some(Ready), Some(Ready)]),
