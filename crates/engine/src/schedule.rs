@@ -16,7 +16,7 @@
 //!
 //! What is always true: nothing in [`policy`] reads a clock, takes a lock or has a state. So every
 //! decision that an ADR describes is a row of a table in its tests, and the simulator decides by
-//! the same functions as the threads do. See ADR 30.
+//! the same functions as the threads do. See ADR 31.
 
 mod activity;
 pub(crate) mod load;
