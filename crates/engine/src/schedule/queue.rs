@@ -6,10 +6,10 @@
 //! |---|---|---|---|---|
 //! | somebody says there may be work | ready | ready | ready | ready |
 //! | a worker did a unit in it, or failed to | ready | ready | ready | ready |
-//! | a worker found others at all there is, and is not the last to leave | – | blocked | blocked | blocked |
-//! | a worker found others at all there is, and is the last to leave | – | ready | ready | ready |
+//! | a worker found others at all there is, and leaves them there | – | blocked | blocked | blocked |
 //! | a worker found nothing but merges, and as many as may be run | – | deferred | deferred | deferred |
 //! | a worker found nothing | – | absent | absent | absent |
+//! | the last worker leaves, whatever it found | – | – | ready | – |
 //! | a worker's unit ended, in any tree | – | – | – | ready |
 //! | the dictionary is gone | – | absent | absent | absent |
 //!
@@ -54,7 +54,7 @@ enum Event {
     Queued,
     Done,
     BusyBesideOthers,
-    BusyAlone,
+    LastLeft,
     OnlyMerges,
     Nothing,
     SomebodyEnded,
@@ -67,9 +67,11 @@ fn next(state: Option<State>, event: Event) -> Option<State> {
         (Event::Queued | Event::Done, _) => Some(State::Ready),
         (_, None) | (Event::Nothing | Event::Gone, _) => None,
         (Event::BusyBesideOthers, _) => Some(State::Blocked),
-        (Event::BusyAlone, _) | (Event::SomebodyEnded, Some(State::Deferred)) => Some(State::Ready),
+        (Event::LastLeft, Some(State::Blocked)) | (Event::SomebodyEnded, Some(State::Deferred)) => {
+            Some(State::Ready)
+        }
         (Event::OnlyMerges, _) => Some(State::Deferred),
-        (Event::SomebodyEnded, state) => state,
+        (Event::LastLeft | Event::SomebodyEnded, state) => state,
     }
 }
 
@@ -221,14 +223,19 @@ impl Queue {
         }
         match outcome {
             UnitOutcome::Done => self.say(dictionary, Event::Done),
-            // Whoever waits to be told that the last of them is done would wait for good.
-            UnitOutcome::Busy if others == 0 => self.change(dictionary, Event::BusyAlone),
-            UnitOutcome::Busy if !has_news => self.change(dictionary, Event::BusyBesideOthers),
+            UnitOutcome::Busy if others > 0 && !has_news => {
+                self.change(dictionary, Event::BusyBesideOthers)
+            }
             UnitOutcome::Deferred if self.units_ended == seen && !has_news => {
                 self.change(dictionary, Event::OnlyMerges);
             }
             UnitOutcome::Nothing if !has_news => self.change(dictionary, Event::Nothing),
             UnitOutcome::Busy | UnitOutcome::Deferred | UnitOutcome::Nothing => {}
+        }
+        if others == 0 {
+            // Whoever waits to be told that the last of them is done would wait for good. This one
+            // goes on to look for work.
+            self.change(dictionary, Event::LastLeft);
         }
         // An insert into a sealed memtable is ending, or somebody outside the queue is at work.
         outcome == UnitOutcome::Busy && others == 0 && !has_news

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn every_transition_is_as_the_table_says() {
     use Event::{
-        BusyAlone, BusyBesideOthers, Done, Gone, Nothing, OnlyMerges, Queued, SomebodyEnded,
+        BusyBesideOthers, Done, Gone, LastLeft, Nothing, OnlyMerges, Queued, SomebodyEnded,
     };
     use State::{Blocked, Deferred, Ready};
     let all = [None, Some(Ready), Some(Blocked), Some(Deferred)];
@@ -13,7 +13,7 @@ fn every_transition_is_as_the_table_says() {
         (Queued, [Some(Ready); 4]),
         (Done, [Some(Ready); 4]),
         (BusyBesideOthers, [None, Some(Blocked), Some(Blocked), Some(Blocked)]),
-        (BusyAlone, [None, Some(Ready), Some(Ready), Some(Ready)]),
+        (LastLeft, [None, Some(Ready), Some(Ready), Some(Deferred)]),
         (OnlyMerges, [None, Some(Deferred), Some(Deferred), Some(Deferred)]),
         (Nothing, [None; 4]),
         (SomebodyEnded, [None, Some(Ready), Some(Blocked), Some(Ready)]),
@@ -103,6 +103,26 @@ fn tree_with_a_memtable_sealed_while_a_worker_looked_is_not_deferred() {
     queue.add(8);
     assert!(!queue.leave(&looking, UnitOutcome::Deferred));
     assert!(queue.ready().any(|tree| tree == 8), "a drain waits there for no merge");
+}
+
+#[test]
+fn last_worker_leaves_no_tree_blocked_whatever_it_found() {
+    let mut queue = Queue::default();
+    queue.add(7);
+    queue.add(8);
+    // Somebody outside the queue is at work in 7, then no more; a merge in 8 ends meanwhile.
+    let merging = queue.enter(8);
+    let (busy, deferred) = (queue.enter(7), queue.enter(7));
+    assert!(!queue.leave(&merging, UnitOutcome::Done));
+    assert!(!queue.leave(&busy, UnitOutcome::Busy));
+    assert!(!queue.leave(&deferred, UnitOutcome::Deferred));
+    assert!(queue.ready().any(|tree| tree == 7), "nobody is in it who could unblock it");
+    let nothing = queue.enter(7);
+    queue.add(7);
+    let busy = queue.enter(7);
+    assert!(!queue.leave(&busy, UnitOutcome::Busy));
+    assert!(!queue.leave(&nothing, UnitOutcome::Nothing));
+    assert!(queue.ready().any(|tree| tree == 7), "what came meanwhile is to be looked at");
 }
 
 #[test]
