@@ -29,7 +29,7 @@ impl Backup {
             log_position,
             timestamp: Timestamp(environment.snapshots.watermark()),
         };
-        environment.checkpoint()?;
+        environment.checkpoints.write()?;
         Ok(backup)
     }
 

@@ -14,62 +14,164 @@
 //! A crash anywhere shows the checkpoint before, and a log that reaches back to it. See
 //! `docs/flows/checkpoint.md`.
 
-use crate::checkpoint_root::{CheckpointDigest, CheckpointRoot, DictionaryImage, QUIESCENT};
-use crate::checkpoint_stats::CheckpointTimings;
-use crate::dictionary::Dictionary;
-use crate::environment::Environment;
+mod root;
+mod stats;
+
+pub(crate) use root::CheckpointRoot;
+pub use stats::CheckpointStats;
+
+use crate::commit::CommitOrder;
+use crate::counters::Counters;
+use crate::dictionary::{Dictionary, Directory};
+use crate::health::Health;
+use crate::live::LiveTxns;
+use crate::log::Log;
+use crate::maintenance::{FreeSpace, Pruning};
+use crate::schedule::load::CheckpointLoad;
+use crate::schedule::policy::{self, CheckpointReason};
+use crate::schedule::{Scheduler, micros};
+use crate::snapshots::Snapshots;
+use crate::tuning::Tuning;
 use crate::{Error, Result, Timestamp};
-use blockfile::{CheckpointMark, CheckpointWritten, Root};
-use ftree::{Effort, Progress};
+use blockfile::{BlockFile, CheckpointMark, CheckpointWritten, Root};
+use os::{Clock, Padded};
+use parking_lot::Mutex;
+use root::{CheckpointDigest, DictionaryImage, QUIESCENT};
+use stats::{CheckpointCounters, CheckpointTimings};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The last completed checkpoint, while none is being written.
 #[derive(Default)]
-pub(crate) struct Last {
+struct Last {
     digest: CheckpointDigest,
     log_end: u64,
     mark: Option<CheckpointMark>,
 }
 
-impl Environment {
+/// What is known of the last checkpoint.
+#[derive(Default)]
+pub(crate) struct CheckpointState {
+    /// Locked while one is being written.
+    last: Mutex<Last>,
+    counters: CheckpointCounters,
+    /// The log's end when the last one was begun.
+    log_end: AtomicU64,
+    /// Bytes of the data file that waited for the next one when it was complete.
+    dropped: AtomicU64,
+    // When it was last begun, and last begun for the space it gives back, in microseconds of the
+    // monotonic clock.
+    begun: AtomicU64,
+    begun_for_space: AtomicU64,
+}
+
+/// Writes checkpoints, one at a time.
+pub(crate) struct Checkpointer {
+    pub(crate) state: CheckpointState,
+    pub(crate) period: Duration,
+    /// Bytes of log between two checkpoints, at most.
+    pub(crate) log_cap: u64,
+    pub(crate) blocks: BlockFile,
+    pub(crate) log: Arc<Padded<Log>>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) schedule: Arc<Scheduler>,
+    pub(crate) free_space: Arc<FreeSpace>,
+    pub(crate) pruning: Pruning,
+    pub(crate) live: Arc<LiveTxns>,
+    pub(crate) order: Arc<Padded<Mutex<CommitOrder>>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl Checkpointer {
+    /// What the checkpoint thread does, until everything stops.
+    pub(crate) fn run(&self) {
+        while !self.schedule.queue.is_stopping() {
+            self.schedule.queue.pause(Tuning::STANDARD.checkpoint_look);
+            if self.is_due() && self.has_changed() {
+                self.schedule.report("write a checkpoint", self.write());
+            }
+        }
+    }
+
+    /// The period begins now.
+    pub(crate) fn start(&self) {
+        self.state.begun.store(micros(self.clock.monotonic()), Ordering::Relaxed);
+    }
+
+    /// Whether one is due now.
+    pub(crate) fn is_due(&self) -> bool {
+        let state = &self.state;
+        let now = micros(self.clock.monotonic());
+        let since = |at: &AtomicU64| now.saturating_sub(at.load(Ordering::Relaxed));
+        let (end, log_end) = (self.log.wal().next_lsn(), state.log_end.load(Ordering::Relaxed));
+        debug_assert!(log_end <= end, "the log only grows");
+        let load = CheckpointLoad {
+            period_us: micros(self.period),
+            since_us: since(&state.begun),
+            log_bytes: end.saturating_sub(log_end),
+            log_cap: self.log_cap,
+            idle: self.schedule.is_idle(),
+            dropped_bytes: self.blocks.dropped_bytes(),
+            dropped_before: state.dropped.load(Ordering::Relaxed),
+            short_of_space: self.free_space.is_short_of_space(),
+            since_space_us: since(&state.begun_for_space),
+        };
+        let reason = policy::checkpoint(&load, &Tuning::STANDARD);
+        if reason == Some(CheckpointReason::Space) {
+            state.begun_for_space.store(now, Ordering::Relaxed);
+        }
+        if reason.is_some() {
+            state.begun.store(now, Ordering::Relaxed);
+        }
+        reason.is_some()
+    }
+
+    /// Checkpoints since the start, in figures.
+    pub(crate) fn stats(&self) -> CheckpointStats {
+        self.state.counters.get()
+    }
+
     /// Writes a checkpoint. On `NoSpace` nothing has changed.
-    pub(crate) fn checkpoint(&self) -> Result<()> {
-        let mut last = self.checkpointing.lock();
+    pub(crate) fn write(&self) -> Result<()> {
+        let mut last = self.state.last.lock();
         self.health.check_running()?;
         let written = self.write_checkpoint(&mut last);
         if written.is_err() {
-            self.counters.checkpoint.failed();
+            self.state.counters.failed();
         }
         written
     }
 
     /// Whether a checkpoint would hold anything that the last one does not.
     pub(crate) fn has_changed(&self) -> bool {
-        let last = self.checkpointing.lock();
+        let last = self.state.last.lock();
         let same_blocks = last.mark.is_some_and(|mark| !self.blocks.has_changed_since(mark));
-        !same_blocks || self.wal().data_end() > last.log_end
+        !same_blocks || self.log.wal().data_end() > last.log_end
     }
 
     /// What recovery found.
     pub(crate) fn begin_after(&self, root: &CheckpointRoot) {
-        *self.checkpointing.lock() =
+        *self.state.last.lock() =
             Last { digest: CheckpointDigest::of(root), log_end: root.log_end, mark: None };
+        self.state.log_end.store(root.log_end, Ordering::Relaxed);
     }
 
     fn write_checkpoint(&self, last: &mut Last) -> Result<()> {
-        let clock = &self.os.clock;
+        let clock = &self.clock;
         let started = clock.monotonic();
         let mut timings =
             CheckpointTimings { begun_ms: clock.wall_ms(), ..CheckpointTimings::default() };
-        self.counters.checkpoint.begun(timings.begun_ms);
+        self.state.counters.begun(timings.begun_ms);
         match self.drain_laggards() {
             // Then the log stays longer.
             Err(Error::NoSpace(_)) => {}
             drained => drained?,
         }
-        self.drop_invisible();
+        self.pruning.drop_invisible();
         let begin = clock.monotonic();
         let timestamp = self.snapshots.watermark();
         let dictionaries = self.listed_at(timestamp);
@@ -92,7 +194,7 @@ impl Environment {
         // They pin what they name until the checkpoint is complete.
         let mut images = Vec::with_capacity(dictionaries.len());
         for (dictionary, (quiescent, capture)) in dictionaries.iter().zip(captures) {
-            let image = self.check(capture.image())?;
+            let image = self.health.check(capture.image())?;
             let until = dictionary.flushed(image.flushed_ts());
             timings.nodes += image.written();
             flushed = flushed.min(if quiescent { timestamp } else { until });
@@ -107,14 +209,14 @@ impl Environment {
         }
         timings.node_time = clock.monotonic().saturating_sub(storing);
         let mark = self.blocks.begin_checkpoint();
-        let log_end = self.wal().next_lsn();
+        let log_end = self.log.wal().next_lsn();
         assert!(log_end >= last.log_end, "the log only grows");
-        self.jobs.checkpointed.store(log_end, Ordering::Relaxed);
-        self.sync_log_to(log_end)?;
+        self.state.log_end.store(log_end, Ordering::Relaxed);
+        self.log.sync_to(log_end)?;
         self.note_quiet_moment(timestamp);
         // Never behind what was synced: the next start has to find this position in the log.
         let position = self.log.needed.lock().forget(flushed).min(log_end);
-        let first = self.wal().first_lsn();
+        let first = self.log.wal().first_lsn();
         debug_assert!(position >= first, "the log holds all that is needed of it");
         let visible = self.snapshots.watermark();
         assert!(timestamp <= visible, "a checkpoint holds what is visible");
@@ -129,13 +231,13 @@ impl Environment {
         timings.written = self.finish(mark, &root, &last.digest, position)?;
         let done = clock.monotonic();
         drop(images);
-        self.jobs.dropped.store(self.blocks.dropped_bytes(), Ordering::Relaxed);
+        self.state.dropped.store(self.blocks.dropped_bytes(), Ordering::Relaxed);
         *last = Last { digest: CheckpointDigest::of(&root), log_end, mark: Some(mark) };
-        self.check(self.wal().trim(position))?;
+        self.health.check(self.log.wal().trim(position))?;
         timings.finish = done.saturating_sub(finishing);
         let took = done.saturating_sub(started);
         self.counters.checkpoint_micros.record(took.as_micros() as u64);
-        self.counters.checkpoint.completed(&timings, clock.wall_ms(), took);
+        self.state.counters.completed(&timings, clock.wall_ms(), took);
         self.counters.checkpoints.inc();
         *self.counters.last_checkpoint.lock() = Some((Timestamp(timestamp), clock.wall_ms(), took));
         Ok(())
@@ -155,17 +257,17 @@ impl Environment {
             match finish(Root::Whole(&root.encode())) {
                 // Where there is no room for all of it, there may be for the change.
                 Err(blockfile::Error::NoSpace { .. }) if self.blocks.has_root() => {}
-                whole => return self.check(whole),
+                whole => return self.health.check(whole),
             }
         }
-        self.check(finish(Root::Change(&change)))
+        self.health.check(finish(Root::Change(&change)))
     }
 
     /// Where no commit is on its way, the log's end is where everything after `timestamp` begins.
     fn note_quiet_moment(&self, timestamp: u64) {
-        let order = self.commit_order.lock();
+        let order = self.order.lock();
         if order.newest == timestamp {
-            self.log.needed.lock().between(timestamp, self.wal().next_lsn());
+            self.log.needed.lock().between(timestamp, self.log.wal().next_lsn());
         }
     }
 
@@ -176,37 +278,13 @@ impl Environment {
 
     /// Drains trees with memtables so old that a recovery would have to replay too much log.
     fn drain_laggards(&self) -> Result<()> {
-        let end = self.wal().next_lsn();
+        let end = self.log.wal().next_lsn();
         for dictionary in self.directory.those(Dictionary::is_behind) {
             let flushed = dictionary.flushed(dictionary.tree.flushed_ts());
             let oldest = self.log.needed.lock().position_after(flushed);
             let behind = end.saturating_sub(oldest);
-            if behind > self.options.tuning.log_cap {
-                self.drain(&dictionary)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Empties one tree's memtables, as they are now, into its runs.
-    pub(crate) fn drain(&self, dictionary: &Dictionary) -> Result<()> {
-        self.seal(dictionary);
-        while dictionary.tree.debt().sealed > 0 {
-            let worked = self.work_on(dictionary, Effort::Needed);
-            if self.check(worked)? == Progress::Busy {
-                // A flusher is at it.
-                self.os.clock.sleep(Duration::from_millis(1));
-            }
-            self.account(dictionary);
-        }
-        Ok(())
-    }
-
-    /// Empties all memtables: before a clean close, so that the next start replays nothing.
-    pub(crate) fn drain_all(&self) -> Result<()> {
-        for dictionary in self.directory.all() {
-            if dictionary.dropped().is_none() {
-                self.drain(&dictionary)?;
+            if behind > self.log_cap {
+                self.schedule.drain(&dictionary)?;
             }
         }
         Ok(())

@@ -21,16 +21,24 @@
 //!
 //! See `docs/flows/commit.md`.
 
-use crate::dictionary::Found;
-use crate::environment::{Environment, tree_options};
+use crate::counters::Counters;
+use crate::dictionary::{Directory, Found};
+use crate::health::Health;
+use crate::log::Log;
+use crate::maintenance::FreeSpace;
 use crate::records::{self, Encoder, Operation};
+use crate::schedule::Scheduler;
+use crate::settings::Sizes;
+use crate::snapshots::Snapshots;
 use crate::txn::Txn;
 use crate::{Committed, Compression, DictionaryOptions, Durability, Error, Result, Timestamp};
-use cachetable::{Part, Reservation};
-use ftree::{Message, SpillTree};
-use os::{Wait, Waits};
+use cachetable::{CacheTable, Part, Reservation};
+use ftree::{Context, Message, SpillTree};
+use os::Padded;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::cell::Cell;
+use std::sync::Arc;
 use wal::Priority;
 
 /// A transaction that drops a dictionary may write so much more (the catalog's own entries) and is
@@ -70,7 +78,7 @@ pub(crate) struct CommitOrder {
 /// A commit that ends by a bug after it took its timestamp stops the engine, as a background thread
 /// that does: later commits would wait for its publishing for ever. Whether it is in the log only
 /// the next start knows.
-struct StopOnPanic<'a>(&'a Environment);
+struct StopOnPanic<'a>(&'a Committer);
 
 impl Drop for StopOnPanic<'_> {
     fn drop(&mut self) {
@@ -88,7 +96,24 @@ struct Chunks {
     position: u64,
 }
 
-impl Environment {
+/// Makes transactions' writes durable and visible, in one order.
+pub(crate) struct Committer {
+    pub(crate) order: Arc<Padded<Mutex<CommitOrder>>>,
+    pub(crate) log: Arc<Padded<Log>>,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) schedule: Arc<Scheduler>,
+    pub(crate) free_space: Arc<FreeSpace>,
+    pub(crate) trees: Arc<Context>,
+    pub(crate) cache: Arc<CacheTable>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) sizes: Sizes,
+    /// `logFlushPeriod` is zero: each commit waits for the disk.
+    pub(crate) syncs_each: bool,
+}
+
+impl Committer {
     pub(crate) fn commit(
         &self,
         txn: &mut Txn,
@@ -104,7 +129,7 @@ impl Environment {
             drop(txn.holder.take());
             let durable = match durability {
                 // What it has read may be of commits that are not on disk yet.
-                Durability::Synced => self.sync_log_to(self.wal().next_lsn()),
+                Durability::Synced => self.log.sync_to(self.log.wal().next_lsn()),
                 Durability::Buffered => Ok(()),
             };
             return Ok(Committed::new(seen.0, durable));
@@ -117,11 +142,11 @@ impl Environment {
             Priority::GivesSpaceBack
         } else {
             self.health.check_writable()?;
-            self.take_disk(bytes)?;
+            self.free_space.take(bytes)?;
             match txn.writes.spilled() {
                 // It will bring nothing into memory.
-                Some(spill) => self.check(spill.settle())?,
-                None => self.make_room(bytes.saturating_sub(txn.paced))?,
+                Some(spill) => self.health.check(spill.settle())?,
+                None => self.schedule.make_room(bytes.saturating_sub(txn.paced))?,
             }
             Priority::Ordinary
         };
@@ -139,7 +164,7 @@ impl Environment {
         let seen = txn.snapshot_timestamp().0;
         assert!(timestamp > seen, "commit {timestamp} is newer than what it has read, {seen}");
         drop((tail, copy));
-        if let Some(test) = self.options.tuning.before_publishing {
+        if let Some(test) = self.sizes.before_publishing {
             test();
         }
         let grown = self.apply(txn, timestamp);
@@ -153,28 +178,28 @@ impl Environment {
         self.counters.commits.inc();
         COMMITS.set(COMMITS.get() + 1);
         self.after_commit(txn, &grown);
-        let is_synced = durability == Durability::Synced || self.options.log_flush_period.is_zero();
-        let durable = if is_synced { self.sync_log_to(end) } else { Ok(()) };
+        let is_synced = durability == Durability::Synced || self.syncs_each;
+        let durable = if is_synced { self.log.sync_to(end) } else { Ok(()) };
         Ok(Committed::new(timestamp, durable))
     }
 
     /// Encodes the writes. What exceeds one record goes to the log now, as chunks; the rest is
     /// returned, with its memory where it is large.
     fn write_chunks(&self, txn: &Txn) -> Result<(Vec<u8>, Option<Chunks>, Option<Reservation>)> {
-        let room = txn.writes.longest().saturating_add(self.options.tuning.chunk_bytes as u64);
+        let room = txn.writes.longest().saturating_add(self.sizes.chunk_bytes as u64);
         let room = room.min(txn.writes.bytes());
         let copy = (room > COUNTED_RECORD).then(|| self.cache.reserve(Part::WriteSets, room));
-        let mut encoder = Encoder::with_room(txn.writes.bytes(), self.options.tuning.chunk_bytes);
+        let mut encoder = Encoder::with_room(txn.writes.bytes(), self.sizes.chunk_bytes);
         let mut chunks: Option<Chunks> = None;
         let written = self.encode(txn, &mut encoder, |encoder| {
             let chunks = chunks.get_or_insert_with(|| {
-                let position = self.wal().next_lsn();
+                let position = self.log.wal().next_lsn();
                 self.log.needed.lock().chunk(txn.id(), position);
                 Chunks { count: 0, position }
             });
             let head = records::chunk_head(txn.id(), chunks.count);
             let bytes = encoder.take();
-            self.append(&[&head, &bytes])?;
+            self.log.append(&[&head, &bytes])?;
             chunks.count += 1;
             Ok(())
         });
@@ -203,7 +228,7 @@ impl Environment {
                     Some(value) => Operation::Put { dictionary, key, value },
                     None => Operation::Delete { dictionary, key },
                 });
-                if encoder.bytes.len() >= self.options.tuning.chunk_bytes {
+                if encoder.bytes.len() >= self.sizes.chunk_bytes {
                     full(encoder)?;
                 }
                 Ok(())
@@ -233,15 +258,17 @@ impl Environment {
     ) -> Result<(u64, u64)> {
         let count = chunks.map_or(0, |chunks| chunks.count);
         let (mut order, timestamp, head, end) = loop {
-            let order = self.commit_order.lock();
+            let order = self.order.lock();
             let timestamp = order.newest + 1;
             let head = records::commit_head(txn, timestamp, count);
-            if let Some(end) = self.check(self.wal().try_append(&[&head, tail], priority))? {
+            if let Some(end) =
+                self.health.check(self.log.wal().try_append(&[&head, tail], priority))?
+            {
                 break (order, timestamp, head, end);
             }
             // Where the log has no room, nobody else waits for this one.
             drop(order);
-            self.check(self.wal().make_room(head.len() + tail.len(), priority))?;
+            self.health.check(self.log.wal().make_room(head.len() + tail.len(), priority))?;
         };
         order.newest = timestamp;
         let position = end.saturating_sub(wal::format::frame_bytes(head.len() + tail.len()) as u64);
@@ -253,14 +280,8 @@ impl Environment {
             }
         }
         drop(order);
-        self.log_grew(end);
+        self.log.grew(end);
         Ok((timestamp, end))
-    }
-
-    fn append(&self, pieces: &[&[u8]]) -> Result<u64> {
-        let end = self.check(self.wal().append(pieces))?;
-        self.log_grew(end);
-        Ok(end)
     }
 
     /// The transaction will not commit: its chunks need not be kept.
@@ -268,7 +289,7 @@ impl Environment {
         if let Some(chunks) = chunks {
             self.log.needed.lock().chunks_end(txn, chunks.position, None);
             // Only saves memory in a recovery; without it the chunks still count for nothing.
-            let _told = self.wal().append(&[&records::abort_record(txn)]);
+            let _told = self.log.wal().append(&[&records::abort_record(txn)]);
         }
     }
 
@@ -276,9 +297,9 @@ impl Environment {
     pub(crate) fn start_spill(&self, txn: u64) -> SpillTree {
         // Short-lived: compressed fast rather than well. The number is no dictionary's.
         let options = DictionaryOptions { compression: Compression::Lz4, ..Default::default() };
-        let shape = tree_options(&options, &self.options);
+        let shape = self.directory.shape(&options);
         self.counters.spills.inc();
-        SpillTree::create(&self.trees, 1 << 63 | txn, shape, self.options.tuning.spill_bytes)
+        SpillTree::create(&self.trees, 1 << 63 | txn, shape, self.sizes.spill_bytes)
     }
 
     /// Puts the writes into the trees. Memory only, cannot fail: a spilled set is laid over the
@@ -288,7 +309,7 @@ impl Environment {
         let mut grown = SmallVec::new();
         for (id, options) in &txn.created {
             if !txn.dropped.contains(id) {
-                self.create_dictionary(*id, *options, timestamp);
+                self.directory.create(*id, *options, timestamp);
             }
         }
         for id in txn.written() {
@@ -299,7 +320,7 @@ impl Environment {
             let mut grew = false;
             if let Some(spill) = txn.writes.spilled() {
                 dictionary.tree.adopt(spill, id, timestamp, self.snapshots.watermark());
-                self.jobs.queue(id);
+                self.schedule.queue.add(id);
                 grew = true;
             }
             for (key, value) in txn.writes.in_memory(id) {
@@ -312,7 +333,7 @@ impl Environment {
         }
         for (id, options) in &txn.reshaped {
             if let Some(dictionary) = self.directory.find(*id) {
-                self.reshape_dictionary(&dictionary, *options);
+                self.directory.reshape(&dictionary, *options);
             }
         }
         for id in &txn.dropped {
@@ -333,23 +354,14 @@ impl Environment {
         }
     }
 
-    pub(crate) fn sync_log_to(&self, end: u64) -> Result<()> {
-        let started = self.os.clock.monotonic();
-        self.check(self.wal().sync_to(end))?;
-        let waited = self.os.clock.monotonic().saturating_sub(started);
-        self.counters.sync_micros.record(waited.as_micros() as u64);
-        Waits::add(Wait::LogSync, waited);
-        Ok(())
-    }
-
     /// Accounts for the memory the commit took; seals memtables that are full.
     fn after_commit(&self, txn: &Txn, grown: &[Found]) {
         for dictionary in grown {
-            self.account(dictionary);
+            self.schedule.account(dictionary);
         }
         if !txn.dropped.is_empty() {
             self.counters.drops.inc();
-            self.jobs.wake();
+            self.schedule.queue.wake();
         }
     }
 }

@@ -3,8 +3,9 @@
 //! A dictionary is in the directory from its commit on; a dropped one stays until no snapshot is
 //! old enough to see it.
 
-use crate::{DictionaryId, DictionaryOptions, Error, Result};
-use ftree::{Tree, TreeOptions};
+use crate::settings::Sizes;
+use crate::{Compression, DictionaryId, DictionaryOptions, Error, Result};
+use ftree::{Context, Tree, TreeOptions};
 use os::{Padded, STRIPES};
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
@@ -61,7 +62,7 @@ impl Dictionary {
     }
 
     /// Changes the shape of what is written from now on; `shape` is the tree's word for it.
-    pub(crate) fn reshape(&self, options: DictionaryOptions, shape: TreeOptions) {
+    fn reshape(&self, options: DictionaryOptions, shape: TreeOptions) {
         *self.options.write() = options;
         self.tree.set_options(shape);
     }
@@ -131,7 +132,10 @@ const STRIPE_DICTIONARIES: usize = 1024;
 /// What one stripe has looked up.
 type Stripe = RwLock<BTreeMap<u64, Found>>;
 
+/// All dictionaries, and what their trees are made with.
 pub(crate) struct Directory {
+    trees: Arc<Context>,
+    sizes: Sizes,
     map: RwLock<BTreeMap<u64, Arc<Dictionary>>>,
     /// What each stripe has looked up and is still in `map`. Locked before `map`.
     stripes: Box<[Padded<Stripe>; STRIPES]>,
@@ -139,9 +143,57 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    pub(crate) fn new() -> Self {
+    /// No dictionary yet; trees share `trees`.
+    pub(crate) fn new(trees: &Arc<Context>, sizes: Sizes) -> Self {
         let stripes = Box::new(std::array::from_fn(|_| Padded::default()));
-        Self { map: RwLock::default(), stripes, next: AtomicU64::new(DictionaryId::ROOT.0 + 1) }
+        Self {
+            trees: Arc::clone(trees),
+            sizes,
+            map: RwLock::default(),
+            stripes,
+            next: AtomicU64::new(DictionaryId::ROOT.0 + 1),
+        }
+    }
+
+    /// Makes an empty dictionary, as commit `created` says.
+    pub(crate) fn create(
+        &self,
+        id: u64,
+        options: DictionaryOptions,
+        created: u64,
+    ) -> Arc<Dictionary> {
+        let tree = Tree::create(&self.trees, id, self.shape(&options));
+        // Commits before its own are none of its business: it has flushed them.
+        let _empty = tree.seal(created.saturating_sub(1));
+        let dictionary = Dictionary::new(id, options, tree, created);
+        self.add(Arc::clone(&dictionary));
+        dictionary
+    }
+
+    /// Makes the dictionary that is there from the first start.
+    pub(crate) fn create_root(&self) {
+        self.create(DictionaryId::ROOT.0, DictionaryOptions::default(), 0);
+    }
+
+    /// Changes a dictionary's shape, as the commit at hand or the log says.
+    pub(crate) fn reshape(&self, dictionary: &Dictionary, options: DictionaryOptions) {
+        dictionary.reshape(options, self.shape(&options));
+    }
+
+    /// The tree's shape for a dictionary's options.
+    pub(crate) fn shape(&self, options: &DictionaryOptions) -> TreeOptions {
+        if self.sizes.tiny_trees {
+            return TreeOptions { leaf_filter: options.leaf_filter, ..TreeOptions::tiny() };
+        }
+        TreeOptions {
+            compression: compression(options.compression),
+            page_size: u64::from(options.page_size),
+            read_page_size: options.read_page_size as usize,
+            fanout: usize::from(options.fanout),
+            leaf_filter: options.leaf_filter,
+            buffer_bytes: self.sizes.buffer_bytes,
+            ..TreeOptions::default()
+        }
     }
 
     /// A number no dictionary ever had.
@@ -212,5 +264,15 @@ impl Directory {
     /// Ids ascending.
     pub(crate) fn all(&self) -> Vec<Arc<Dictionary>> {
         self.map.read().values().cloned().collect()
+    }
+}
+
+fn compression(compression: Compression) -> blockfile::Compression {
+    match compression {
+        Compression::None => blockfile::Compression::None,
+        Compression::Lz4 => blockfile::Compression::Lz4,
+        Compression::Zlib(level) => blockfile::Compression::Zlib(level),
+        Compression::ZstdDefault => blockfile::Compression::Zstd(blockfile::DEFAULT_ZSTD_LEVEL),
+        Compression::Zstd(level) => blockfile::Compression::Zstd(level),
     }
 }

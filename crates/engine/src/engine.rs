@@ -1,29 +1,23 @@
 //! The handle: opening, closing, and everything that is not a transaction.
 
 use crate::backup::Backup;
-use crate::dictionary::Directory;
-use crate::disk::Room;
-use crate::environment::Environment;
+use crate::environment::{Environment, Opened};
 use crate::error::Cause;
 use crate::handle::{EngineHandle, PerThreadHandles};
-use crate::health::Health;
-use crate::live::{LiveTxns, Serializable, TxnInfo};
-use crate::log::Log;
-use crate::maintenance::Maintenance;
+use crate::live::TxnInfo;
 use crate::settings::{Background, Options};
 use crate::snapshot::Snapshot;
-use crate::snapshots::{Pinned, Snapshots};
-use crate::stats::{Counters, Stats};
+use crate::snapshots::Pinned;
+use crate::stats::Stats;
 use crate::txn::Txn;
 use crate::{DictionaryId, DictionaryOptions, Error, Result, TxnOptions, recovery};
 use blockfile::BlockFile;
 use cachetable::CacheTable;
 use ftree::ReadPool;
 use locktree::{LockInfo, LockTable, Refusal, Waiting};
-use os::{LockGuard, Os, Padded};
-use parking_lot::Mutex;
+use os::{LockGuard, Os};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use telemetry::Registry;
 use wal::{Wal, WalOptions};
@@ -108,7 +102,7 @@ impl Engine {
         options.cache_size = 64 << 20;
         options.fs_redzone_percent = 0;
         options.background = Background::ManualThreads;
-        options.tuning.log_segment_bytes = 1 << 20;
+        options.sizes.log_segment_bytes = 1 << 20;
         change(&mut options);
         Self::open(os, Arc::new(Registry::new()), options).expect("a disk in memory does not fail")
     }
@@ -172,7 +166,7 @@ impl Engine {
 
     /// Writes a checkpoint and returns when it is complete.
     pub fn checkpoint(&self) -> Result<()> {
-        self.environment().checkpoint()
+        self.environment().checkpoints.write()
     }
 
     /// Stops background work, drains memory, writes a checkpoint and closes the files. Later
@@ -189,7 +183,8 @@ impl Engine {
             // Draining may find no room; what was acknowledged is then at least in the log.
             let synced = environment.sync_log_to(environment.wal().next_lsn());
             // A checkpoint that succeeds has synced the log itself.
-            let written = environment.drain_all().and_then(|()| environment.checkpoint());
+            let written = environment.schedule.drain_all();
+            let written = written.and_then(|()| environment.checkpoints.write());
             written.map_err(|error| synced.err().unwrap_or(error))
         };
         environment.health.close();
@@ -278,8 +273,7 @@ impl Engine {
     pub fn ask_while_waiting(&self, may_wait: impl Fn() -> bool + Send + Sync + 'static) {
         let may_wait: Arc<dyn Fn() -> bool + Send + Sync> = Arc::new(may_wait);
         let environment = self.environment();
-        // Whoever comes second is not asked, as documented.
-        let _first = environment.may_wait.set(Arc::clone(&may_wait));
+        environment.may_wait.ask(Arc::clone(&may_wait));
         environment.locks.ask_while_waiting(move || may_wait());
     }
 
@@ -350,26 +344,26 @@ fn assemble(
     guard: LockGuard,
 ) -> Result<Arc<Environment>> {
     let mut file_options = blockfile::Options { direct: options.directio, ..Default::default() };
-    if options.tuning.tiny_trees {
+    if options.sizes.tiny_trees {
         // Nodes are as large as leaves there.
         file_options.reserve_one_in = 1;
     }
     let (blocks, image) =
         BlockFile::open(&os, &options.dir, file_options, blockfile::Metrics::new(&registry))?;
     mark_version(&os, &options.dir)?;
-    let segment_bytes = options.tuning.log_segment_bytes;
+    let segment_bytes = options.sizes.log_segment_bytes;
     let mut log_options = WalOptions { segment_bytes, ..WalOptions::default() };
     // Between two checkpoints the log grows by its cap, so this many segments are recycled.
-    let going_round = options.tuning.log_cap / log_options.segment_bytes + 2;
+    let going_round = options.sizes.log_cap / log_options.segment_bytes + 2;
     log_options.recycle = (going_round as usize).clamp(log_options.recycle, 32);
     let most = options.cache_size / LOG_BUFFER_SHARE;
     let most = usize::try_from(most).unwrap_or(usize::MAX).max(LEAST_LOG_BUFFER);
     log_options.buffer_bytes = log_options.buffer_bytes.min(most);
     let log = Wal::open(&os, &options.log_dir(), log_options, wal::Metrics::new(&registry))?;
     let lock_memory = options.locktree_max_memory.unwrap_or(options.cache_size / 10);
-    let capacity = match options.tuning.frame_bytes {
+    let capacity = match options.sizes.frame_bytes {
         0 => options.cache_size,
-        bytes => bytes + options.tuning.write_budget / 2,
+        bytes => bytes + options.sizes.write_budget / 2,
     };
     let cache = Arc::new(CacheTable::new(capacity));
     cache.set_compressing(options.compress_before_eviction.unwrap_or(options.directio));
@@ -383,7 +377,7 @@ fn assemble(
         readers,
         ftree::KeyHasher::new(&*os.entropy),
     );
-    trees.merge_limiter.allow((options.tuning.flushers / 2).max(1) as u32);
+    trees.merge_limiter.allow((options.sizes.flushers / 2).max(1) as u32);
     let locks = LockTable::new(
         Arc::clone(&os.clock),
         locktree::Options {
@@ -396,37 +390,14 @@ fn assemble(
             ..Default::default()
         },
     );
-    let environment = Arc::new(Environment {
-        health: Health::default(),
-        blocks,
-        cache,
-        trees,
-        directory: Directory::new(),
-        snapshots: Snapshots::default(),
-        locks,
-        live: LiveTxns::new(Arc::clone(&os.clock)),
-        serializable: Serializable::default(),
-        may_wait: OnceLock::new(),
-        log: Padded(Log::new(log_options.segment_bytes)),
-        commit_order: Padded::default(),
-        memory: Padded::default(),
-        jobs: Padded::default(),
-        maintenance: Maintenance::default(),
-        room: Room::default(),
-        checkpointing: Mutex::default(),
-        counters: Counters::new(&registry),
-        directory_lock: Mutex::new(Some(guard)),
-        os,
-        options,
-        registry,
-    });
-    environment.measure_disk();
+    let segment_bytes = log_options.segment_bytes;
+    let opened = Opened { blocks, cache, trees, locks, segment_bytes, guard };
+    let environment = Environment::new(os, registry, options, opened);
+    environment.free_space.measure();
     match recover(&environment, image.as_ref(), log) {
         Ok(recovered) => *environment.counters.recovered.lock() = recovered,
         Err(error) => {
-            environment.jobs.stop();
-            environment.jobs.join();
-            environment.trees.readers.stop();
+            environment.stop_threads();
             return Err(error);
         }
     }
@@ -444,7 +415,7 @@ fn recover(
     }
     let recovered = recovery::recover(environment, image, log)?;
     // On a full disk nothing is written before that is known.
-    environment.measure_disk();
+    environment.free_space.measure();
     if threads {
         environment.start_threads()?;
     }

@@ -1,154 +1,241 @@
-//! Everything one open engine consists of, shared by its handles and threads.
+//! Everything one open engine consists of, shared by its handles and threads: wiring only.
 //!
-//! Lock order: `checkpointing` → `commit_order` → `directory` → the log's index → the crates
-//! below. The lock table and the snapshot registry are called with none of these held, except
-//! that a commit publishes and releases last.
+//! Each part owns its state and holds the parts below that it works with:
+//!
+//! ```text
+//!  commits ─► checkpoints ─► maintenance (free space, pruning) ─► schedule ─► memory
+//!     └────────────┴──────────────┴─► log, snapshots, directory, locks, health, counters
+//! ```
+//!
+//! Lock order: a checkpoint's → `CommitOrder` → `directory` → the log's index → the crates below. The
+//! lock table and the snapshot registry are called with none of these held, except that a commit
+//! publishes and releases last.
 
-use crate::background::Jobs;
-use crate::checkpoint::Last;
-use crate::commit::CommitOrder;
-use crate::dictionary::{Dictionary, Directory};
-use crate::disk::Room;
+use crate::checkpoint::{CheckpointState, Checkpointer};
+use crate::commit::{CommitOrder, Committer};
+use crate::counters::Counters;
+use crate::dictionary::Directory;
 use crate::health::Health;
+use crate::interrupt::MayWait;
 use crate::live::{LiveTxns, Serializable};
 use crate::log::Log;
-use crate::maintenance::Maintenance;
-use crate::options::Compression;
-use crate::pacing::Memory;
+use crate::maintenance::{FreeSpace, LogWriter, Maintenance, Pruning};
+use crate::memory::WriteBudget;
+use crate::schedule::{Parts, Scheduler, Threads};
 use crate::settings::Options;
 use crate::snapshots::Snapshots;
-use crate::stats::Counters;
-use crate::{DictionaryId, DictionaryOptions, Error, Result};
+use crate::{Error, Result};
 use blockfile::BlockFile;
 use cachetable::CacheTable;
-use ftree::{Context, Tree, TreeOptions};
+use ftree::Context;
 use locktree::LockTable;
 use os::{LockGuard, Os, Padded};
 use parking_lot::Mutex;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use telemetry::Registry;
 
 pub(crate) struct Environment {
     pub(crate) os: Os,
     pub(crate) options: Options,
     pub(crate) registry: Arc<Registry>,
-    pub(crate) health: Health,
+    pub(crate) health: Arc<Health>,
     pub(crate) blocks: BlockFile,
     pub(crate) cache: Arc<CacheTable>,
     pub(crate) trees: Arc<Context>,
-    pub(crate) directory: Directory,
-    pub(crate) snapshots: Snapshots,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) locks: Arc<LockTable>,
-    pub(crate) live: LiveTxns,
+    pub(crate) live: Arc<LiveTxns>,
     pub(crate) serializable: Serializable,
-    /// See [`crate::Engine::ask_while_waiting`].
-    pub(crate) may_wait: OnceLock<Arc<dyn Fn() -> bool + Send + Sync>>,
+    pub(crate) may_wait: Arc<MayWait>,
     // What commits write to lies on lines of its own, away from what every read looks at.
-    pub(crate) log: Padded<Log>,
-    pub(crate) commit_order: Padded<Mutex<CommitOrder>>,
-    pub(crate) memory: Padded<Memory>,
-    pub(crate) jobs: Padded<Jobs>,
-    pub(crate) maintenance: Maintenance,
-    pub(crate) room: Room,
-    /// One checkpoint at a time.
-    pub(crate) checkpointing: Mutex<Last>,
-    pub(crate) counters: Counters,
+    pub(crate) log: Arc<Padded<Log>>,
+    pub(crate) memory: Arc<Padded<WriteBudget>>,
+    pub(crate) schedule: Arc<Scheduler>,
+    pub(crate) free_space: Arc<FreeSpace>,
+    pub(crate) pruning: Pruning,
+    pub(crate) maintenance: Arc<Maintenance>,
+    pub(crate) checkpoints: Arc<Checkpointer>,
+    pub(crate) log_writer: Arc<LogWriter>,
+    pub(crate) commits: Committer,
+    pub(crate) counters: Arc<Counters>,
+    threads: Threads,
     /// Held while the engine is open; dropped by close.
     pub(crate) directory_lock: Mutex<Option<LockGuard>>,
 }
 
+/// What is opened before the parts are put together.
+pub(crate) struct Opened {
+    pub(crate) blocks: BlockFile,
+    pub(crate) cache: Arc<CacheTable>,
+    pub(crate) trees: Arc<Context>,
+    pub(crate) locks: Arc<LockTable>,
+    /// Bytes of a log segment.
+    pub(crate) segment_bytes: u64,
+    pub(crate) guard: LockGuard,
+}
+
 impl Environment {
-    /// Makes an empty dictionary and puts it into the directory.
-    pub(crate) fn create_dictionary(
-        &self,
-        id: u64,
-        options: DictionaryOptions,
-        created: u64,
-    ) -> Arc<Dictionary> {
-        let shape = tree_options(&options, &self.options);
-        let tree = Tree::create(&self.trees, id, shape);
-        // Commits before its own are none of its business: it has flushed them.
-        let _empty = tree.seal(created.saturating_sub(1));
-        let dictionary = Dictionary::new(id, options, tree, created);
-        self.directory.add(Arc::clone(&dictionary));
-        dictionary
+    /// Puts the parts together.
+    pub(crate) fn new(
+        os: Os,
+        registry: Arc<Registry>,
+        options: Options,
+        opened: Opened,
+    ) -> Arc<Self> {
+        let Opened { blocks, cache, trees, locks, segment_bytes, guard } = opened;
+        let clock = &os.clock;
+        let sizes = options.sizes;
+        let (health, counters) = (Arc::new(Health::default()), Arc::new(Counters::new(&registry)));
+        let (snapshots, may_wait) = (Arc::new(Snapshots::default()), Arc::new(MayWait::default()));
+        let directory = Arc::new(Directory::new(&trees, sizes));
+        let live = Arc::new(LiveTxns::new(Arc::clone(clock)));
+        let log = Arc::new(Padded(Log::new(segment_bytes, &cache, clock, &health, &counters)));
+        let memory = Arc::new(Padded(WriteBudget::new(&sizes)));
+        let schedule = Arc::new(Scheduler::new(&Parts {
+            options: &options,
+            memory: &memory,
+            directory: &directory,
+            snapshots: &snapshots,
+            cache: &cache,
+            clock,
+            health: &health,
+            counters: &counters,
+            may_wait: &may_wait,
+        }));
+        let free_space =
+            Arc::new(FreeSpace::new(&options, &os, &blocks, &log, &memory, &schedule, &health));
+        let pruning = Pruning {
+            directory: Arc::clone(&directory),
+            snapshots: Arc::clone(&snapshots),
+            memory: Arc::clone(&memory),
+            counters: Arc::clone(&counters),
+        };
+        let maintenance = Arc::new(Maintenance {
+            last_round: AtomicU64::new(0),
+            rounds_without_work: AtomicU64::new(0),
+            compacted: Mutex::new(None),
+            free_space: Arc::clone(&free_space),
+            pruning: pruning.clone(),
+            schedule: Arc::clone(&schedule),
+            snapshots: Arc::clone(&snapshots),
+            locks: Arc::clone(&locks),
+            blocks: blocks.clone(),
+            health: Arc::clone(&health),
+            clock: Arc::clone(clock),
+        });
+        let order: Arc<Padded<Mutex<CommitOrder>>> = Arc::default();
+        let checkpoints = Arc::new(Checkpointer {
+            state: CheckpointState::default(),
+            period: options.checkpoint_period,
+            log_cap: sizes.log_cap,
+            blocks: blocks.clone(),
+            log: Arc::clone(&log),
+            directory: Arc::clone(&directory),
+            snapshots: Arc::clone(&snapshots),
+            schedule: Arc::clone(&schedule),
+            free_space: Arc::clone(&free_space),
+            pruning: pruning.clone(),
+            live: Arc::clone(&live),
+            order: Arc::clone(&order),
+            clock: Arc::clone(clock),
+            health: Arc::clone(&health),
+            counters: Arc::clone(&counters),
+        });
+        let log_writer = Arc::new(LogWriter::new(
+            &log,
+            &schedule,
+            &locks,
+            &cache,
+            clock,
+            options.log_flush_period,
+        ));
+        let commits = Committer {
+            order,
+            log: Arc::clone(&log),
+            snapshots: Arc::clone(&snapshots),
+            directory: Arc::clone(&directory),
+            schedule: Arc::clone(&schedule),
+            free_space: Arc::clone(&free_space),
+            trees: Arc::clone(&trees),
+            cache: Arc::clone(&cache),
+            health: Arc::clone(&health),
+            counters: Arc::clone(&counters),
+            sizes,
+            syncs_each: options.log_flush_period.is_zero(),
+        };
+        Arc::new(Self {
+            threads: Threads::new(&os.spawner, &health),
+            serializable: Serializable::default(),
+            directory_lock: Mutex::new(Some(guard)),
+            os,
+            options,
+            registry,
+            health,
+            blocks,
+            cache,
+            trees,
+            directory,
+            snapshots,
+            locks,
+            live,
+            may_wait,
+            log,
+            memory,
+            schedule,
+            free_space,
+            pruning,
+            maintenance,
+            checkpoints,
+            log_writer,
+            commits,
+            counters,
+        })
     }
 
-    /// Changes a dictionary's shape, as the commit at hand or the log says.
-    pub(crate) fn reshape_dictionary(&self, dictionary: &Dictionary, options: DictionaryOptions) {
-        dictionary.reshape(options, tree_options(&options, &self.options));
-    }
-
-    /// The dictionary that is there from the first start.
-    pub(crate) fn create_root(&self) {
-        self.create_dictionary(DictionaryId::ROOT.0, DictionaryOptions::default(), 0);
-    }
-
-    /// Frees what dropped dictionaries hold, once no snapshot can see them.
-    pub(crate) fn drop_invisible(&self) {
-        let oldest = self.snapshots.oldest_kept();
-        let invisible =
-            |dictionary: &Dictionary| dictionary.dropped().is_some_and(|dropped| dropped <= oldest);
-        for dictionary in self.directory.those(invisible) {
-            self.directory.remove(dictionary.id);
-            self.counters.retired.lock().add_counters(&dictionary.tree.counters());
-            self.forget_memory(&dictionary);
-            dictionary.tree.discard();
+    /// Starts the threads that drain and merge: recovery has work for them already.
+    pub(crate) fn start_flushers(&self) -> Result<()> {
+        self.schedule.start();
+        for number in 1..=self.options.sizes.flushers {
+            let schedule = Arc::clone(&self.schedule);
+            self.threads.start(&format!("fern-flush-{number}"), move || schedule.run_flusher())?;
         }
+        Ok(())
     }
 
-    /// Whether some dropped dictionaries are still held.
-    pub(crate) fn has_dropped(&self) -> bool {
-        !self.directory.those(|dictionary| dictionary.dropped().is_some()).is_empty()
+    /// Starts the other threads, which need the log.
+    pub(crate) fn start_threads(&self) -> Result<()> {
+        self.checkpoints.start();
+        let log_writer = Arc::clone(&self.log_writer);
+        log_writer.start();
+        self.threads.start("fern-log", move || log_writer.run())?;
+        let maintenance = Arc::clone(&self.maintenance);
+        self.threads.start("fern-maintain", move || maintenance.run())?;
+        let checkpoints = Arc::clone(&self.checkpoints);
+        self.threads.start("fern-checkpoint", move || checkpoints.run())
+    }
+
+    /// Ends the threads, at their next unit, and waits for that.
+    pub(crate) fn stop_threads(&self) {
+        self.schedule.queue.stop();
+        self.log.wake.notify();
+        self.threads.join();
+        self.trees.readers.stop();
+    }
+
+    /// A failed write or sync below stops the engine; a full disk and damage do not.
+    pub(crate) fn check<T, E: Into<Error>>(&self, result: Result<T, E>) -> Result<T> {
+        self.health.check(result)
+    }
+
+    /// Makes every commit up to this position of the log durable.
+    pub(crate) fn sync_log_to(&self, end: u64) -> Result<()> {
+        self.log.sync_to(end)
     }
 
     /// The log, open for writing.
     pub(crate) fn wal(&self) -> &wal::Wal {
-        self.log.wal.get().expect("recovery opens the log before anybody else sees the engine")
-    }
-
-    /// Fails where the operation on this thread may not go on waiting.
-    pub(crate) fn check_wait(&self) -> Result<()> {
-        let may_wait = self.may_wait.get().is_none_or(|may_wait| may_wait());
-        if may_wait { Ok(()) } else { Err(Error::Interrupted) }
-    }
-
-    /// A failed write or sync below stops the engine; a full disk and damage do not.
-    pub(crate) fn judge(&self, error: Error) -> Error {
-        match &error {
-            Error::Io(cause) => self.health.stop(&cause.to_string()),
-            Error::Stopped(cause) => self.health.stop(cause),
-            _ => error,
-        }
-    }
-
-    pub(crate) fn check<T, E: Into<Error>>(&self, result: Result<T, E>) -> Result<T> {
-        result.map_err(|error| self.judge(error.into()))
-    }
-}
-
-/// The tree's shape for a dictionary's options.
-pub(crate) fn tree_options(options: &DictionaryOptions, settings: &Options) -> TreeOptions {
-    if settings.tuning.tiny_trees {
-        return TreeOptions { leaf_filter: options.leaf_filter, ..TreeOptions::tiny() };
-    }
-    TreeOptions {
-        compression: compression(options.compression),
-        page_size: u64::from(options.page_size),
-        read_page_size: options.read_page_size as usize,
-        fanout: usize::from(options.fanout),
-        leaf_filter: options.leaf_filter,
-        buffer_bytes: settings.tuning.buffer_bytes,
-        ..TreeOptions::default()
-    }
-}
-
-fn compression(compression: Compression) -> blockfile::Compression {
-    match compression {
-        Compression::None => blockfile::Compression::None,
-        Compression::Lz4 => blockfile::Compression::Lz4,
-        Compression::Zlib(level) => blockfile::Compression::Zlib(level),
-        Compression::ZstdDefault => blockfile::Compression::Zstd(blockfile::DEFAULT_ZSTD_LEVEL),
-        Compression::Zstd(level) => blockfile::Compression::Zstd(level),
+        self.log.wal()
     }
 }

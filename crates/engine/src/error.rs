@@ -221,3 +221,11 @@ impl From<wal::Error> for Error {
         }
     }
 }
+
+/// On a full disk there is nothing to do but to wait for room.
+pub(crate) fn ignore_no_space(result: Result<()>) -> Result<()> {
+    match result {
+        Err(Error::NoSpace(_)) => Ok(()),
+        other => other,
+    }
+}

@@ -3,7 +3,7 @@
 //!
 //! Always true: any bytes may be handed in; the answer is what they say, or what is wrong.
 
-use crate::checkpoint_root::CheckpointRoot;
+use crate::checkpoint::CheckpointRoot;
 use crate::records::{Operation, Operations, Record};
 use crate::{DictionaryId, DictionaryOptions, Timestamp};
 

@@ -68,8 +68,54 @@ impl Health {
         }
     }
 
+    /// A failed write or sync below stops the engine; a full disk and damage do not.
+    pub(crate) fn judge(&self, error: Error) -> Error {
+        match &error {
+            Error::Io(cause) => self.stop(&cause.to_string()),
+            Error::Stopped(cause) => self.stop(cause),
+            _ => error,
+        }
+    }
+
+    /// As [`Health::judge`], of what may have failed.
+    pub(crate) fn check<T, E: Into<Error>>(&self, result: Result<T, E>) -> Result<T> {
+        result.map_err(|error| self.judge(error.into()))
+    }
+
     pub(crate) fn check_writable(&self) -> Result<()> {
         self.check_running()?;
         if self.is_full() { Err(self.no_space()) } else { Ok(()) }
+    }
+}
+
+/// A background thread that ends by a bug takes the engine with it: whoever waits for its work would
+/// wait for good.
+pub(crate) struct StopOnPanic<'a>(pub(crate) &'a Health);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _stopped = self.0.stop("a background thread ended by a bug; the log says where");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_that_panics_stops_the_engine() {
+        let health = Health::default();
+        drop(StopOnPanic(&health));
+        assert_eq!(health.stopped(), None);
+        let panicked = std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                let _watch = StopOnPanic(&health);
+                panic!("as by a bug");
+            });
+            thread.join().is_err()
+        });
+        assert!(panicked && health.check_writable().is_err());
     }
 }

@@ -4,12 +4,23 @@
 //! [`Needed`] index translates: sparse points (timestamp, position), and the first chunk of each
 //! large transaction, which lies before its commit record.
 
-use crate::maintenance::Notify;
-use parking_lot::Mutex;
+use crate::Result;
+use crate::counters::Counters;
+use crate::error::ignore_no_space;
+use crate::health::Health;
+use crate::tuning::Tuning;
+use cachetable::{CacheTable, Part};
+use os::{Clock, Wait, Waits};
+use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::OnceLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use wal::Wal;
+
+/// So many bytes of log in memory wake the log's thread before its time, so that a commit finds
+/// room in the buffer.
+const WRITE_EARLY_BYTES: u64 = Tuning::STANDARD.write_early_bytes;
 
 /// Bytes of log between two points of the index, usually.
 const POINT_BYTES: u64 = 64 << 10;
@@ -121,27 +132,141 @@ impl Needed {
     }
 }
 
+/// An event that wakes the log thread.
+#[derive(Default)]
+pub(crate) struct Notify {
+    notified: AtomicBool,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Notify {
+    /// Cheap where it was notified already.
+    pub(crate) fn notify(&self) {
+        if !self.notified.load(Ordering::Relaxed) && !self.notified.swap(true, Ordering::AcqRel) {
+            let _not_between_look_and_wait = self.lock.lock();
+            self.changed.notify_one();
+        }
+    }
+
+    /// Returns when it is notified, or after `time`.
+    pub(crate) fn wait(&self, time: Duration) {
+        let mut guard = self.lock.lock();
+        if !self.notified.load(Ordering::Acquire) {
+            let _ = self.changed.wait_for(&mut guard, time);
+        }
+        self.notified.store(false, Ordering::Release);
+    }
+}
+
+/// The log, and what is known of it.
 pub(crate) struct Log {
     /// Set once, when recovery has read the log to its end.
-    pub(crate) wal: OnceLock<Wal>,
+    opened: OnceLock<Wal>,
     pub(crate) needed: Mutex<Needed>,
     /// Notified where much of the log is in memory only.
     pub(crate) wake: Notify,
     /// Where records ended at the last flush.
-    pub(crate) seen_end: AtomicU64,
+    seen_end: AtomicU64,
     /// The memory of the log's buffers that the cache was told of last.
-    pub(crate) told_memory: AtomicU64,
+    told_memory: AtomicU64,
+    cache: Arc<CacheTable>,
+    clock: Arc<dyn Clock>,
+    health: Arc<Health>,
+    counters: Arc<Counters>,
 }
 
 impl Log {
-    pub(crate) fn new(segment_bytes: u64) -> Self {
+    pub(crate) fn new(
+        segment_bytes: u64,
+        cache: &Arc<CacheTable>,
+        clock: &Arc<dyn Clock>,
+        health: &Arc<Health>,
+        counters: &Arc<Counters>,
+    ) -> Self {
         Self {
-            wal: OnceLock::new(),
+            opened: OnceLock::new(),
             needed: Mutex::new(Needed::new(segment_bytes)),
             wake: Notify::default(),
             seen_end: AtomicU64::new(0),
             told_memory: AtomicU64::new(0),
+            cache: Arc::clone(cache),
+            clock: Arc::clone(clock),
+            health: Arc::clone(health),
+            counters: Arc::clone(counters),
         }
+    }
+
+    /// Recovery has read it to its end.
+    pub(crate) fn open(&self, wal: Wal) {
+        assert!(self.opened.set(wal).is_ok(), "the log is opened once");
+    }
+
+    /// The log, once it is open for writing.
+    pub(crate) fn opened(&self) -> Option<&Wal> {
+        self.opened.get()
+    }
+
+    /// The log, open for writing.
+    pub(crate) fn wal(&self) -> &Wal {
+        self.opened().expect("recovery opens the log before anybody else sees the engine")
+    }
+
+    /// Appends a record; says where it ends.
+    pub(crate) fn append(&self, pieces: &[&[u8]]) -> Result<u64> {
+        let end = self.health.check(self.wal().append(pieces))?;
+        self.grew(end);
+        Ok(end)
+    }
+
+    /// Returns when the log is on disk up to here.
+    pub(crate) fn sync_to(&self, end: u64) -> Result<()> {
+        let started = self.clock.monotonic();
+        self.health.check(self.wal().sync_to(end))?;
+        let waited = self.clock.monotonic().saturating_sub(started);
+        self.counters.sync_micros.record(waited.as_micros() as u64);
+        Waits::add(Wait::LogSync, waited);
+        Ok(())
+    }
+
+    /// It has grown to `end`: much of it in memory is written out before it fills the buffer.
+    pub(crate) fn grew(&self, end: u64) {
+        if end.saturating_sub(self.wal().written_lsn()) > WRITE_EARLY_BYTES {
+            self.wake.notify();
+        }
+        self.count_memory();
+    }
+
+    /// Counts the log's buffers into the cache's bound. They grow and shrink seldom.
+    fn count_memory(&self) {
+        let bytes = self.wal().memory_bytes();
+        if self.told_memory.load(Ordering::Relaxed) != bytes {
+            self.told_memory.store(bytes, Ordering::Relaxed);
+            self.cache.sample(Part::Log, bytes);
+        }
+    }
+
+    /// Writes what is in memory out, without a sync.
+    pub(crate) fn write_out(&self) -> Result<()> {
+        self.health.check(self.wal().write_out())
+    }
+
+    /// Brings everything to disk.
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.count_memory();
+        let wal = self.wal();
+        let synced = wal.synced_lsn();
+        debug_assert!(synced <= wal.next_lsn(), "what is on disk was written");
+        if synced < wal.next_lsn() {
+            self.sync_to(wal.next_lsn())?;
+        }
+        // Where nobody has written since the last time, nobody will soon bring the mark that tells a
+        // damaged record from a torn one.
+        let end = wal.data_end();
+        if self.seen_end.swap(end, Ordering::Relaxed) == end {
+            ignore_no_space(self.health.check(wal.mark_synced()))?;
+        }
+        Ok(())
     }
 }
 
@@ -194,5 +319,19 @@ mod tests {
         assert_eq!(needed.forget(9), 2 * POINT_BYTES);
         needed.release(held);
         assert_eq!(needed.forget(9), 10 * POINT_BYTES);
+    }
+
+    #[test]
+    fn notification_before_the_wait_is_kept() {
+        let notify = Notify::default();
+        notify.notify();
+        notify.notify();
+        notify.wait(Duration::from_secs(20));
+        assert!(!notify.notified.load(Ordering::Relaxed), "heard once");
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| notify.wait(Duration::from_secs(20)));
+            notify.notify();
+            waiter.join().unwrap();
+        });
     }
 }

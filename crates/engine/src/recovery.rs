@@ -12,16 +12,15 @@
 
 mod workers;
 
-use crate::checkpoint_root::CheckpointRoot;
+use crate::checkpoint::CheckpointRoot;
 use crate::dictionary::Dictionary;
-use crate::environment::{Environment, tree_options};
+use crate::environment::Environment;
 use crate::records::{Operation, Operations, Record};
 use crate::{Background, Error, Result};
 use blockfile::CheckpointImage;
 use ftree::{SpillTree, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use wal::Replay;
 use workers::{Batch, Piece, Workers};
 
@@ -90,7 +89,7 @@ pub(crate) fn recover(
     let flushed = open_trees(environment, root.as_ref())?;
     environment.log.needed.lock().start_at(image.map_or_else(|| log.first_lsn(), |i| i.lsn));
     let root = root.unwrap_or_default();
-    environment.begin_after(&root);
+    environment.checkpoints.begin_after(&root);
     environment.directory.taken_below(root.next_dictionary);
     environment.live.taken_below(root.next_txn);
     let newest = flushed.values().copied().min().unwrap_or(0).min(root.timestamp);
@@ -132,8 +131,7 @@ pub(crate) fn recover(
     }
     drop(redo);
     environment.snapshots.start_at(newest);
-    environment.commit_order.lock().newest = newest;
-    environment.jobs.checkpointed.store(root.log_end, Ordering::Relaxed);
+    environment.commits.order.lock().newest = newest;
     if let Some(wal::TornTail { lsn, file, offset }) = log.torn_tail() {
         tracing::warn!(
             lsn,
@@ -151,8 +149,8 @@ pub(crate) fn recover(
         }
         started => started?,
     };
-    assert!(environment.log.wal.set(wal).is_ok(), "the log is opened once");
-    environment.drop_invisible();
+    environment.log.open(wal);
+    environment.pruning.drop_invisible();
     let took = environment.os.clock.monotonic().saturating_sub(started);
     done.micros = took.as_micros() as u64;
     Ok(done)
@@ -165,13 +163,13 @@ fn open_trees(
     root: Option<&CheckpointRoot>,
 ) -> Result<BTreeMap<u64, u64>> {
     let Some(root) = root else {
-        environment.create_root();
+        environment.directory.create_root();
         return Ok(BTreeMap::from([(crate::DictionaryId::ROOT.0, 0)]));
     };
     let mut flushed = BTreeMap::new();
     let mut live = BTreeSet::new();
     for saved in &root.dictionaries {
-        let shape = tree_options(&saved.options, &environment.options);
+        let shape = environment.directory.shape(&saved.options);
         let tree = Tree::open(&environment.trees, saved.id, shape, &saved.image)?;
         live.extend(tree.segments());
         flushed.insert(saved.id, saved.flushed_in(root));
@@ -247,8 +245,8 @@ impl Redo<'_> {
         self.first = false;
         self.environment.log.needed.lock().commit(timestamp, position);
         if positions.len() as u64 == u64::from(chunks) {
-            let tuning = &self.environment.options.tuning;
-            let is_large = positions.len() as u64 * tuning.chunk_bytes as u64 > tuning.spill_bytes;
+            let sizes = &self.environment.options.sizes;
+            let is_large = positions.len() as u64 * sizes.chunk_bytes as u64 > sizes.spill_bytes;
             let spilled = is_large
                 && match self.spill(txn, timestamp, &positions, (position, operations)) {
                     // A full disk: it stays in memory, as what is not drained does.
@@ -312,7 +310,7 @@ impl Redo<'_> {
         chunks: &[u64],
         (position, operations): (u64, &[u8]),
     ) -> Result<()> {
-        let mut spill = self.environment.start_spill(txn);
+        let mut spill = self.environment.commits.start_spill(txn);
         let before = self.done.operations;
         let mut stage_all = || {
             for (number, chunk) in chunks.iter().enumerate() {
@@ -357,7 +355,7 @@ impl Redo<'_> {
         for id in spill.spaces() {
             if let Some(dictionary) = self.environment.directory.find(id) {
                 dictionary.tree.adopt(spill, id, timestamp, self.complete);
-                self.environment.jobs.queue(id);
+                self.environment.schedule.queue.add(id);
             }
         }
         Ok(())
@@ -377,7 +375,7 @@ impl Redo<'_> {
                     if timestamp > self.checkpoint && is_new {
                         let options = crate::options::validate(options)
                             .map_err(|e| Error::in_record(position, e))?;
-                        self.environment.create_dictionary(dictionary, options, timestamp);
+                        self.environment.directory.create(dictionary, options, timestamp);
                         self.flushed.insert(dictionary, 0);
                     }
                 }
@@ -387,7 +385,7 @@ impl Redo<'_> {
                     {
                         let options = crate::options::validate(options)
                             .map_err(|e| Error::in_record(position, e))?;
-                        self.environment.reshape_dictionary(&found, options);
+                        self.environment.directory.reshape(&found, options);
                     }
                 }
                 Operation::Drop { dictionary } => {
@@ -410,7 +408,7 @@ impl Redo<'_> {
         if self.workers.is_inline() {
             self.finish_batch()?;
         }
-        self.environment.make_room_in_recovery()
+        self.environment.schedule.make_room_in_recovery()
     }
 
     /// Waits for the batch that is being applied and accounts for it.
@@ -419,13 +417,13 @@ impl Redo<'_> {
         self.environment.snapshots.start_at(self.complete);
         for id in std::mem::take(&mut self.applying) {
             if let Some(dictionary) = self.environment.directory.find(id) {
-                self.environment.account(&dictionary);
+                self.environment.schedule.account(&dictionary);
             }
         }
         if std::mem::take(&mut self.dropping) {
             // Nobody will ask for what they hold: draining it would be for nothing.
-            self.environment.drop_invisible();
-            self.dropping = self.environment.has_dropped();
+            self.environment.pruning.drop_invisible();
+            self.dropping = self.environment.pruning.has_dropped();
         }
         Ok(())
     }

@@ -6,10 +6,13 @@
 //! leaves a valid tree of which the left part is new.
 
 use crate::environment::Environment;
+use crate::schedule::policy;
 use crate::settings::Background;
+use crate::tuning::Tuning;
 use crate::{DictionaryId, Engine, Error, Result};
 use ftree::{Step, Walk};
-use std::time::Duration;
+
+const TUNING: &Tuning = &Tuning::STANDARD;
 
 /// What is rewritten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,16 +22,6 @@ pub enum Rewrite {
     /// Where something waits in a buffer, or can be dropped.
     Untidy,
 }
-
-/// While clients use the engine a unit is followed by a pause as long as it took, at most this: the
-/// rewrite then takes half of one core and leaves the disk to others half of the time. While nobody
-/// does, it goes on.
-const MAX_PAUSE: Duration = Duration::from_millis(500);
-/// Commits and reads in a second that are nobody's work: of who watches the server, and of the
-/// rewrite's own reports.
-const FEW_USES: u64 = 50;
-/// How long it waits for other work that is where it wants to go on.
-const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 impl Engine {
     /// Bytes that [`Engine::rewrite`] will pass: pages uncompressed, large values as stored.
@@ -61,7 +54,7 @@ impl Environment {
         go_on: &mut dyn FnMut(u64) -> bool,
     ) -> Result<bool> {
         let dictionary = self.directory.newest(id)?;
-        self.drain(&dictionary)?;
+        self.schedule.drain(&dictionary)?;
         let mut walk = Walk::new(what == Rewrite::All);
         let mut passed = 0;
         loop {
@@ -74,7 +67,7 @@ impl Environment {
             let visibility = self.snapshots.visibility();
             match self.check(dictionary.tree.rewrite(&mut walk, &visibility))? {
                 Step::Busy => {
-                    self.os.clock.sleep(RETRY_PAUSE);
+                    self.os.clock.sleep(TUNING.beside_others);
                     if !go_on(passed) {
                         return Ok(false);
                     }
@@ -91,7 +84,7 @@ impl Environment {
             }
             if self.options.background == Background::Threads {
                 let took = self.os.clock.monotonic().saturating_sub(started);
-                let pause = pause_after(took, self.uses().saturating_sub(used));
+                let pause = policy::rewrite_pause(took, self.uses().saturating_sub(used), TUNING);
                 if !pause.is_zero() {
                     self.os.clock.sleep(pause);
                 }
@@ -102,27 +95,5 @@ impl Environment {
     /// What clients have done with the engine so far: commits, and snapshots taken to read.
     fn uses(&self) -> u64 {
         self.counters.commits.get() + self.snapshots.taken()
-    }
-}
-
-/// How long nothing is rewritten after a unit that took so long, in which clients used the engine so
-/// often.
-fn pause_after(took: Duration, uses: u64) -> Duration {
-    let few = took.as_millis() * u128::from(FEW_USES) / 1000 + 1;
-    if u128::from(uses) > few { took.min(MAX_PAUSE) } else { Duration::ZERO }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rewrite_rests_for_clients_and_for_nobody_else() {
-        let ms = Duration::from_millis;
-        for (took, uses, pause) in
-            [(40, 0, 0), (40, 3, 0), (40, 4, 40), (1000, 50, 0), (1000, 1000, 500), (0, 9, 0)]
-        {
-            assert_eq!(pause_after(ms(took), uses), ms(pause), "{uses} uses in {took} ms");
-        }
     }
 }

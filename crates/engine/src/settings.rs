@@ -1,6 +1,6 @@
 //! How an engine is opened.
 
-use crate::{Error, Result, disk};
+use crate::{Error, Result};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -53,14 +53,14 @@ pub struct Options {
     pub background: Background,
     /// Sizes that tests make tiny.
     #[doc(hidden)]
-    pub tuning: Tuning,
+    pub sizes: Sizes,
 }
 
 /// Sizes that follow from the others, and that tests make tiny so that everything happens within
 /// a thousand operations.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tuning {
+pub struct Sizes {
     /// Bytes of a log segment; 0 is chosen from the disk.
     pub log_segment_bytes: u64,
     /// Bytes all memtables may hold before writers are slowed; 0 is a quarter of the cache.
@@ -117,13 +117,8 @@ impl Options {
             compress_before_eviction: None,
             locktree_max_memory: None,
             background: Background::Threads,
-            tuning: Tuning::default(),
+            sizes: Sizes::default(),
         }
-    }
-
-    /// There is a cleaner.
-    pub(crate) fn is_cleaning(&self) -> bool {
-        !self.cleaner_period.is_zero() && self.cleaner_iterations > 0
     }
 
     /// Refuses what cannot be honoured and fills in what follows from the rest, where the data and
@@ -138,28 +133,28 @@ impl Options {
             return Err(Error::InvalidOption(text));
         }
         let cache = self.cache_size;
-        let tuning = &mut self.tuning;
-        let most = match tuning.write_budget {
-            0 => (cache / 2).min(disk::write_memory(data_disk)),
+        let sizes = &mut self.sizes;
+        let most = match sizes.write_budget {
+            0 => (cache / 2).min(write_memory(data_disk)),
             given => given,
         };
-        default_to(&mut tuning.most_write_budget, most);
-        default_to(&mut tuning.write_budget, (cache / 4).min(most));
-        let memtable = (tuning.write_budget / 2).min(64 * MIB).min(disk::unit_bytes(data_disk));
-        default_to(&mut tuning.memtable_bytes, memtable);
-        default_to(&mut tuning.buffer_bytes, (8 * MIB).min(disk::unit_bytes(data_disk)));
-        default_to(&mut tuning.spill_bytes, (cache / 16).clamp(MIB, 64 * MIB));
-        let log_cap = (tuning.most_write_budget * 2).clamp(64 * MIB, 512 * MIB);
-        default_to(&mut tuning.log_cap, disk::log_cap(log_disk, log_cap));
-        default_to(&mut tuning.log_segment_bytes, disk::log_file_bytes(log_disk));
-        if tuning.chunk_bytes == 0 {
-            tuning.chunk_bytes = MIB as usize;
+        default_to(&mut sizes.most_write_budget, most);
+        default_to(&mut sizes.write_budget, (cache / 4).min(most));
+        let memtable = (sizes.write_budget / 2).min(64 * MIB).min(unit_bytes(data_disk));
+        default_to(&mut sizes.memtable_bytes, memtable);
+        default_to(&mut sizes.buffer_bytes, (8 * MIB).min(unit_bytes(data_disk)));
+        default_to(&mut sizes.spill_bytes, (cache / 16).clamp(MIB, 64 * MIB));
+        let most = (sizes.most_write_budget * 2).clamp(64 * MIB, 512 * MIB);
+        default_to(&mut sizes.log_cap, log_cap(log_disk, most));
+        default_to(&mut sizes.log_segment_bytes, log_file_bytes(log_disk));
+        if sizes.chunk_bytes == 0 {
+            sizes.chunk_bytes = MIB as usize;
         }
-        if tuning.flushers == 0 {
+        if sizes.flushers == 0 {
             // Two at least: one can drain while the other merges.
-            tuning.flushers = os::cpu_count().clamp(2, 4);
+            sizes.flushers = os::cpu_count().clamp(2, 4);
         }
-        assert!(tuning.chunk_bytes > 0 && tuning.flushers > 0, "what is not given has a default");
+        assert!(sizes.chunk_bytes > 0 && sizes.flushers > 0, "what is not given has a default");
         self.locktree_max_memory.get_or_insert(cache / 10);
         Ok(self)
     }
@@ -176,5 +171,51 @@ impl Options {
 fn default_to(value: &mut u64, default: u64) {
     if *value == 0 {
         *value = default;
+    }
+}
+
+/// Bytes of a log file on a disk of so many: two files, the one in use and the next, are a 64th of it.
+fn log_file_bytes(total: u64) -> u64 {
+    let share = (total / 128).clamp(MIB, 32 * MIB);
+    1 << share.ilog2()
+}
+
+/// The most bytes of log between two checkpoints on a disk of so many, where memory allows `most`.
+fn log_cap(total: u64, most: u64) -> u64 {
+    most.min((total / 16).max(4 * log_file_bytes(total)))
+}
+
+/// The most bytes of memory for writes where the data is on a disk of so many: what is drained while
+/// writers fill the rest has to fit beside what it replaces.
+fn write_memory(total: u64) -> u64 {
+    (total / 8).max(4 * MIB)
+}
+
+/// Bytes that one unit of background work on such a disk is about: what it writes is there twice until
+/// the next checkpoint.
+fn unit_bytes(total: u64) -> u64 {
+    (total / 64).max(MIB)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn log_takes_its_share_of_a_small_disk() {
+        for (disk, file, cap) in [
+            (0, 1, 4),
+            (64, 1, 4),
+            (150, 1, 9),
+            (256, 2, 16),
+            (600, 4, 37),
+            (1024, 8, 64),
+            (2048, 16, 128),
+            (4096, 32, 256),
+            (1 << 20, 32, 256),
+        ] {
+            let found = (log_file_bytes(disk * MIB) / MIB, log_cap(disk * MIB, 256 * MIB) / MIB);
+            assert_eq!(found, (file, cap), "a disk of {disk} MiB");
+        }
     }
 }

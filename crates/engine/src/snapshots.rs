@@ -15,9 +15,11 @@
 //! stripe's first snapshot is announced and then the watermark read again; the one who asks reads
 //! the watermark and then the announcements; one of the two sees the other.
 
+mod history;
+
 use crate::handle::EngineHandle;
-use crate::history::History;
 use ftree::Visibility;
+use history::History;
 use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use os::sync::{Condvar, Mutex, spin_loop, yield_now};
 use os::{Padded, STRIPES};

@@ -2,7 +2,7 @@
 //! which a tree takes straight into leaves.
 //!
 //! Always true: entries come back ascending by key, each key once, with the value put last. Memory
-//! is bounded as a transaction's is (`Tuning::spill_bytes`) and counted as memtables; what exceeds
+//! is bounded as a transaction's is (`Sizes::spill_bytes`) and counted as memtables; what exceeds
 //! it lies in the data file, named by no checkpoint, and goes with the sorter and its last reader,
 //! or at the next start. Nothing of it is in the log.
 
@@ -21,7 +21,7 @@ impl Engine {
     /// An empty sorter.
     pub fn sorter(&self) -> Sorter {
         let handle = Arc::clone(self.handle());
-        let spill = handle.start_spill(handle.live.new_id());
+        let spill = handle.commits.start_spill(handle.live.new_id());
         Sorter { handle, spill }
     }
 }

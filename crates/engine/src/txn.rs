@@ -14,9 +14,9 @@ use crate::error::Oversized;
 use crate::handle::{EngineHandle, LockTableRef};
 use crate::holder::Holder;
 use crate::live::LiveTxn;
-use crate::pacing::PIECE;
 use crate::snapshot::Own;
 use crate::snapshots::{Pinned, Watch};
+use crate::tuning::Tuning;
 use crate::writeset::WriteSet;
 use crate::{
     Committed, DictionaryId, DictionaryOptions, Direction, Durability, Error, KeyRange, OnConflict,
@@ -437,7 +437,7 @@ impl Txn {
         published: impl FnOnce(Timestamp),
     ) -> Result<Committed> {
         let handle = Arc::clone(self.pinned.handle());
-        handle.commit(&mut self, durability, published)
+        handle.commits.commit(&mut self, durability, published)
     }
 
     /// Forgets the writes and opens the locks.
@@ -459,13 +459,13 @@ impl Txn {
     fn write(&mut self, dictionary: DictionaryId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         check_size(Oversized::Value, value.map_or(0, <[u8]>::len), MAX_VALUE_BYTES)?;
         if self.writes.spilled().is_none() && self.is_large() {
-            let spill = self.environment().start_spill(self.live.id);
+            let spill = self.environment().commits.start_spill(self.live.id);
             let spilled = self.writes.spill_to(spill);
             self.environment().check(spilled)?;
         }
         let unpaced = self.writes.bytes().saturating_sub(self.paced);
-        if unpaced >= PIECE && self.writes.spilled().is_none() {
-            self.environment().make_room(unpaced)?;
+        if unpaced >= Tuning::STANDARD.piece_bytes && self.writes.spilled().is_none() {
+            self.environment().schedule.make_room(unpaced)?;
             self.paced += unpaced;
         }
         let written = self.writes.write(dictionary.0, key, value);
@@ -480,7 +480,7 @@ impl Txn {
     fn is_large(&self) -> bool {
         let Environment { cache, options, .. } = &***self.pinned.handle();
         let memory = self.writes.memory();
-        memory > options.tuning.spill_bytes
+        memory > options.sizes.spill_bytes
             || (memory > CROWDED_BYTES && cache.held(Part::WriteSets) > cache.capacity() / 8)
     }
 

@@ -24,7 +24,7 @@ fn exit_status_tells_clean_damaged_and_impossible_apart() {
     let mut options = Options::new(dir.path());
     options.background = Background::Manual;
     options.fs_redzone_percent = 0;
-    options.tuning.log_segment_bytes = 1 << 20;
+    options.sizes.log_segment_bytes = 1 << 20;
     let engine = Engine::open(Os::real(), Arc::new(Registry::new()), options).unwrap();
     let mut txn = engine.begin(TxnOptions::default());
     for key in 0..2000_u32 {

@@ -36,12 +36,12 @@ fn open_engine(dir: &Path) -> engine::Result<Engine> {
     options.cache_size = 8 << 20;
     options.checkpoint_period = Duration::ZERO;
     options.fs_redzone_percent = 0;
-    options.tuning.write_budget = 256 << 10;
-    options.tuning.memtable_bytes = 32 << 10;
-    options.tuning.chunk_bytes = 2000;
-    options.tuning.log_segment_bytes = 64 << 10;
-    options.tuning.log_cap = 8 << 20;
-    options.tuning.tiny_trees = true;
+    options.sizes.write_budget = 256 << 10;
+    options.sizes.memtable_bytes = 32 << 10;
+    options.sizes.chunk_bytes = 2000;
+    options.sizes.log_segment_bytes = 64 << 10;
+    options.sizes.log_cap = 8 << 20;
+    options.sizes.tiny_trees = true;
     Engine::open(Os::real(), Arc::new(Registry::new()), options)
 }
 

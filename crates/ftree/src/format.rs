@@ -13,7 +13,7 @@ use crate::bytes::Reader;
 use crate::filter;
 use crate::memtable::hash;
 use crate::message::{Entry, Message, Place};
-use crate::node::{NodeImage, decode};
+use crate::node::{ChildImage, NodeImage, decode};
 use crate::page::{PageBuilder, PageView};
 use crate::segment::Descriptor;
 use crate::tree::parse_header;
@@ -94,9 +94,25 @@ pub struct NodeSummary {
     pub runs: Vec<(u64, u64, Vec<u64>)>,
 }
 
+impl NodeSummary {
+    fn of(node: NodeImage) -> Self {
+        let children = node.children.iter().map(|child| match child {
+            ChildImage::Empty => None,
+            ChildImage::Leaf(leaf) => Some(leaf.id),
+            ChildImage::Node(id, _) => Some(*id),
+        });
+        Self {
+            height: node.height,
+            pivots: node.pivots.iter().map(|pivot| pivot.to_vec()).collect(),
+            children: children.collect(),
+            runs: node.runs.into_iter().map(|(age, run, shares)| (run.id, age, shares)).collect(),
+        }
+    }
+}
+
 /// What a stored node says.
 pub fn read_node(bytes: &[u8]) -> Result<NodeSummary, &'static str> {
-    decode(bytes).map(NodeImage::into_summary).ok_or("node does not parse")
+    decode(bytes).map(NodeSummary::of).ok_or("node does not parse")
 }
 
 /// What a tree's image says: the flushed timestamp and the root.

@@ -1,6 +1,7 @@
 //! Golden files of every format of this crate, and decoders on damaged bytes.
 
 use crate::Direction;
+use crate::block::Block;
 use crate::filter;
 use crate::home::Home;
 use crate::message::{Entry, Message};
@@ -8,7 +9,7 @@ use crate::node::{Child, Parts, Shares, StoredNode, decode, encode};
 use crate::options::TreeOptions;
 use crate::page::{PageBuilder, PageView};
 use crate::segment::{
-    Block, Bounds, Content, Descriptor, Reading, Role, Segment, SegmentBuilder, SegmentIter,
+    Bounds, Content, Descriptor, Reading, Role, Segment, SegmentBuilder, SegmentIter,
 };
 use blockfile::{BlockFile, Compression, Metrics, Options, PageRef, SegmentId};
 use cachetable::CacheTable;

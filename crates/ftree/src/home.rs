@@ -1,10 +1,12 @@
-//! What every segment and node of one tree needs: its files, its cache, its counters.
+//! What every segment and node of one tree needs: its files, its cache, its counters, and what keeps
+//! the segments of large values.
 
-use crate::large::LargeValues;
 use blockfile::{BlockFile, SegmentId};
 use cachetable::CacheTable;
+use os::sync::Mutex;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Shared by a tree and everything of it that outlives it.
 pub(crate) struct Home {
@@ -104,3 +106,35 @@ impl Home {
         }
     }
 }
+
+/// Keeps one large value's segment.
+pub(crate) struct Large {
+    id: u64,
+    home: Arc<Home>,
+}
+
+impl Large {
+    pub(crate) fn new(id: u64, home: &Arc<Home>) -> Self {
+        Self { id, home: Arc::clone(home) }
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+impl Drop for Large {
+    fn drop(&mut self) {
+        {
+            let mut large = self.home.large.0.lock();
+            if large.get(&self.id).is_some_and(|kept| kept.strong_count() == 0) {
+                large.remove(&self.id);
+            }
+        }
+        self.home.release(self.id, 1);
+    }
+}
+
+/// The large values that something in memory keeps.
+#[derive(Default)]
+pub(crate) struct LargeValues(pub(crate) Mutex<BTreeMap<u64, Weak<Large>>>);

@@ -7,15 +7,13 @@
 //!
 //! On disk: `docs/formats/segment.md`, section "large values".
 
+use crate::block::{Block, decode_block, encode_block};
 use crate::bytes::{Reader, put_varint};
 use crate::error::{Error, Result};
-use crate::home::{Home, count};
-use crate::segment::{Block, decode_block, encode_block};
+use crate::home::{Home, Large, count};
 use blockfile::{Compression, MAX_PAGE_BYTES, PAGE_HEADER_BYTES, SegmentId};
 use cachetable::{Entry, Frame, FrameKey, Level, Loader, Page, Part, Rank};
-use os::sync::Mutex;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 /// The kind such segments have in the block file; runs are 1, leaves 2, nodes 3.
@@ -47,34 +45,6 @@ impl LargeRef {
     }
 }
 
-/// Keeps one large value's segment.
-pub(crate) struct Large {
-    id: u64,
-    home: Arc<Home>,
-}
-
-impl Large {
-    pub(crate) fn id(&self) -> u64 {
-        self.id
-    }
-}
-
-impl Drop for Large {
-    fn drop(&mut self) {
-        {
-            let mut large = self.home.large.0.lock();
-            if large.get(&self.id).is_some_and(|kept| kept.strong_count() == 0) {
-                large.remove(&self.id);
-            }
-        }
-        self.home.release(self.id, 1);
-    }
-}
-
-/// The large values that something in memory keeps.
-#[derive(Default)]
-pub(crate) struct LargeValues(Mutex<BTreeMap<u64, Weak<Large>>>);
-
 impl Home {
     /// Writes a value to a segment of its own.
     pub(crate) fn write_large(
@@ -100,7 +70,7 @@ impl Home {
         if let Some(kept) = large.get(&id).and_then(Weak::upgrade) {
             return kept;
         }
-        let kept = Arc::new(Large { id, home: Arc::clone(self) });
+        let kept = Arc::new(Large::new(id, self));
         large.insert(id, Arc::downgrade(&kept));
         kept
     }

@@ -17,8 +17,8 @@
 //!
 //! The engine above owns the log, timestamps and snapshots; this crate writes no log.
 
+mod block;
 mod bytes;
-mod cursor;
 mod error;
 mod fetch;
 mod filter;
@@ -45,7 +45,6 @@ mod spill;
 mod tree;
 mod value;
 
-pub use cursor::Cursor;
 pub use error::{Error, Result};
 pub use key_hasher::KeyHasher;
 pub use merge_limiter::MergeLimiter;
@@ -55,7 +54,7 @@ pub use readers::ReadPool;
 pub use segment::thread_page_reads;
 pub use spill::{SpillCursor, SpillTree, SpillView, Written};
 pub use tree::{
-    Capture, Context, Debt, Effort, NodesWritten, Progress, Report, Stats, Step, Tree, TreeImage,
-    Walk, Work,
+    Capture, Context, Cursor, Debt, Effort, NodesWritten, Progress, Report, Stats, Step, Tree,
+    TreeImage, Walk, Work,
 };
 pub use value::Value;

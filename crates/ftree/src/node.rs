@@ -19,7 +19,7 @@ mod codec;
 mod parts;
 pub(crate) mod reads;
 
-pub(crate) use codec::{Loader, NodeImage, decode, encode};
+pub(crate) use codec::{ChildImage, Loader, NodeImage, decode, encode};
 pub(crate) use parts::{Parts, Shares};
 
 use crate::message::head;

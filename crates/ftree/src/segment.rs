@@ -23,10 +23,10 @@ pub(crate) use build::SegmentBuilder;
 pub(crate) use iter::{Bounds, Reading, SegmentIter};
 pub use load::thread_page_reads;
 
+use crate::block::{Block, decode_block, encode_block, read_block};
 use crate::bytes::{Reader, put_bytes, put_varint};
 use crate::error::{Error, Result};
-use crate::home::{Home, count};
-use crate::large::Large;
+use crate::home::{Home, Large, count};
 use crate::message::{Kind, Place};
 use crate::page::PageView;
 use blockfile::{MAX_PAGE_BYTES, PAGE_HEADER_BYTES, PageRef, SegmentId};
@@ -67,13 +67,6 @@ impl Role {
             Role::Leaf | Role::LightLeaf => Level::Leaf,
         }
     }
-}
-
-/// A page and how long it is when decoded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Block {
-    pub(crate) page: PageRef,
-    pub(crate) raw_len: u32,
 }
 
 /// What a segment holds, known without reading it.
@@ -311,23 +304,6 @@ impl Drop for Segment {
     fn drop(&mut self) {
         self.home.release(self.descriptor.id, self.descriptor.pages + 2);
     }
-}
-
-pub(crate) fn encode_block(block: Block, out: &mut Vec<u8>) {
-    put_varint(out, block.page.offset);
-    put_varint(out, u64::from(block.page.len));
-    put_varint(out, u64::from(block.raw_len));
-}
-
-pub(crate) fn decode_block(bytes: &[u8], page: u32) -> Option<Block> {
-    let mut reader = Reader::new(bytes);
-    let block = read_block(&mut reader, page)?;
-    (reader.remaining() == 0).then_some(block)
-}
-
-fn read_block(reader: &mut Reader<'_>, page: u32) -> Option<Block> {
-    let (offset, len, raw_len) = (reader.varint()?, reader.number()?, reader.number()?);
-    Some(Block { page: PageRef { page, len, offset }, raw_len })
 }
 
 /// Ascending numbers, at most `most`, each as its distance from the one before.

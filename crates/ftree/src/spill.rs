@@ -13,11 +13,10 @@
 //! A *space* is the dictionary the writes are for. Never in a file that outlives the process, so
 //! the layout has no version.
 
-use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::message::{Direction, KeyRange, Message, Visibility};
 use crate::options::TreeOptions;
-use crate::tree::{Context, Effort, Progress, Tree};
+use crate::tree::{Context, Cursor, Effort, Progress, Tree};
 use crate::value::Value;
 use std::collections::BTreeSet;
 use std::ops::Bound;

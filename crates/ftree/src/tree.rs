@@ -9,6 +9,7 @@
 //!
 //! Lock order: claims → pins; `publish` → pins; `imaging` alone.
 
+mod cursor;
 mod image;
 mod layer;
 mod pins;
@@ -18,15 +19,14 @@ mod stats;
 mod verify;
 mod work;
 
+pub use cursor::Cursor;
 pub(crate) use image::parse_header;
 pub use image::{Capture, NodesWritten, TreeImage};
-pub(crate) use layer::memory;
 pub use stats::{Debt, Stats};
 pub use verify::Report;
 use work::Claims;
 pub use work::{Effort, Progress, Step, Walk, Work};
 
-use crate::cursor::Cursor;
 use crate::error::Result;
 use crate::home::Home;
 use crate::key_hasher::KeyHasher;

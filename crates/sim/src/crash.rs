@@ -81,7 +81,7 @@ impl World {
         self.stop_faults();
         if self.random.one_in(3) {
             self.setup.change(&mut self.random);
-            let changed = format!("{:?}", self.setup.options.tuning);
+            let changed = format!("{:?}", self.setup.options.sizes);
             self.note(changed);
         }
         for attempt in 0.. {

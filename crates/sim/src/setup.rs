@@ -1,7 +1,7 @@
 //! A random engine: sizes so small that everything happens within a thousand steps.
 
 use crate::features::{Feature, Features};
-use engine::{Background, Compression, DictionaryOptions, Options, Tuning};
+use engine::{Background, Compression, DictionaryOptions, Options, Sizes};
 use std::time::Duration;
 use testkit::Gen;
 
@@ -23,7 +23,7 @@ impl Setup {
         options.background = Background::Manual;
         let red_zone = features.has(Feature::FullDisk) && random.one_in(3);
         options.fs_redzone_percent = if red_zone { 5 } else { 0 };
-        options.tuning.tiny_trees = !random.one_in(4);
+        options.sizes.tiny_trees = !random.one_in(4);
         let mut setup = Self {
             options,
             keys: pick(random, &[8, 60, 60, 400]),
@@ -43,7 +43,7 @@ impl Setup {
         options.log_flush_period = Duration::from_millis(pick(random, &[0, 100, 100, 1000]));
         options.compress_before_eviction = Some(random.one_in(2));
         let budget = pick(random, &[24 << 10, 64 << 10, 256 << 10]);
-        options.tuning = Tuning {
+        options.sizes = Sizes {
             log_segment_bytes: pick(random, &[8 << 10, 16 << 10, 64 << 10]),
             write_budget: budget,
             most_write_budget: budget * pick(random, &[1, 1, 4]),
@@ -52,9 +52,9 @@ impl Setup {
             spill_bytes: pick(random, &[0, 600, 4 << 10]),
             log_cap: pick(random, &[16 << 10, 64 << 10, 256 << 10]),
             frame_bytes: pick(random, &[0, 16 << 10, 256 << 10]),
-            tiny_trees: options.tuning.tiny_trees,
+            tiny_trees: options.sizes.tiny_trees,
             before_publishing: Some(crate::client::before_publishing),
-            ..Tuning::default()
+            ..Sizes::default()
         };
     }
 }

@@ -31,11 +31,11 @@ fn options() -> Options {
     options.background = Background::Manual;
     options.checkpoint_period = Duration::ZERO;
     options.cleaner_period = Duration::ZERO;
-    options.tuning.write_budget = 32 << 10;
-    options.tuning.memtable_bytes = 4 << 10;
-    options.tuning.chunk_bytes = 300;
-    options.tuning.log_segment_bytes = 8 << 10;
-    options.tuning.tiny_trees = true;
+    options.sizes.write_budget = 32 << 10;
+    options.sizes.memtable_bytes = 4 << 10;
+    options.sizes.chunk_bytes = 300;
+    options.sizes.log_segment_bytes = 8 << 10;
+    options.sizes.tiny_trees = true;
     options
 }
 

@@ -118,7 +118,7 @@ pub(crate) fn sim(arguments: &[String]) -> Result<()> {
 fn interleavings() -> Result<()> {
     let mut command = cargo(&["test", "--quiet", "--profile", "fast", "--lib", "--target-dir"]);
     command.arg(target().join("shuttle")).env("RUSTFLAGS", "--cfg shuttle");
-    for package in ["wal", "locktree", "ftree"] {
+    for package in ["wal", "locktree", "ftree", "engine"] {
         command.args(["--package", package]);
     }
     run(command.arg("interleavings"))

@@ -54,7 +54,7 @@ fn wait_for_unlocked_writers(environment: &Environment, lock_timeout: Duration) 
         if waited >= lock_timeout {
             return Err(Error::LockTimeout { waited_ms: waited.as_millis() as u64 });
         }
-        environment.check_wait()?;
+        environment.may_wait.check()?;
         clock.sleep(pause);
         pause = (pause * 2).min(POLL.1);
     }

@@ -320,7 +320,7 @@ fn step_flushes_the_log_and_writes_checkpoints_when_due() {
 fn checkpoint_is_due_when_the_log_has_grown() {
     let sim = SimOs::new(1);
     let options = Options { checkpoint_period: Duration::from_hours(9), ..tiny() };
-    let cap = options.tuning.log_cap;
+    let cap = options.sizes.log_cap;
     let engine = open(&sim.os(), options).unwrap();
     for i in 0..500_u32 {
         put(&engine, ROOT, &i.to_be_bytes(), &[1; 200]);
@@ -336,8 +336,8 @@ fn checkpoint_is_due_when_the_log_has_grown() {
 /// Memory for writes may grow to a quarter of the cache, where pages leave it.
 fn sharing() -> Options {
     let mut options = Options { cache_size: 8 << 20, ..tiny() };
-    options.tuning.frame_bytes = 0;
-    options.tuning.most_write_budget = 2 << 20;
+    options.sizes.frame_bytes = 0;
+    options.sizes.most_write_budget = 2 << 20;
     options
 }
 
@@ -374,7 +374,7 @@ fn memory_for_writes_takes_what_the_cache_has_left_and_yields_to_pages() {
 fn memory_for_writes_that_shrinks_is_drained_though_nobody_writes() {
     let sim = SimOs::new(1);
     let mut options = sharing();
-    options.tuning.log_cap = 64 << 20;
+    options.sizes.log_cap = 64 << 20;
     let engine = open(&sim.os(), options.clone()).unwrap();
     for i in 0..12_000_u32 {
         put(&engine, ROOT, &i.to_be_bytes(), &[1; 1000]);
@@ -642,7 +642,7 @@ fn panic_where_asked() {
 fn bug_between_the_log_and_the_publishing_stops_the_engine_and_nobody_waits() {
     let sim = SimOs::new(1);
     let mut options = tiny();
-    options.tuning.before_publishing = Some(panic_where_asked);
+    options.sizes.before_publishing = Some(panic_where_asked);
     let engine = open(&sim.os(), options).unwrap();
     put(&engine, ROOT, b"before", b"v");
     let commit = |key: &[u8]| {

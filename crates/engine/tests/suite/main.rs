@@ -35,13 +35,13 @@ pub(crate) fn tiny() -> Options {
     options.checkpoint_period = Duration::ZERO;
     options.cleaner_period = Duration::ZERO;
     options.log_flush_period = Duration::from_secs(1);
-    options.tuning.write_budget = 64 << 10;
-    options.tuning.memtable_bytes = 12 << 10;
-    options.tuning.chunk_bytes = 300;
-    options.tuning.spill_bytes = 2 << 10;
-    options.tuning.log_segment_bytes = 16 << 10;
-    options.tuning.log_cap = 24 << 10;
-    options.tuning.tiny_trees = true;
+    options.sizes.write_budget = 64 << 10;
+    options.sizes.memtable_bytes = 12 << 10;
+    options.sizes.chunk_bytes = 300;
+    options.sizes.spill_bytes = 2 << 10;
+    options.sizes.log_segment_bytes = 16 << 10;
+    options.sizes.log_cap = 24 << 10;
+    options.sizes.tiny_trees = true;
     options
 }
 

@@ -1,9 +1,10 @@
 //! Everything a stored node says, for offline readers that walk a tree and name what is wrong.
 
+use crate::block::{Block, decode_block};
 use crate::bytes::Reader;
 use crate::large::LargeRef;
-use crate::node::{NodeImage, decode};
-use crate::segment::{Block, Descriptor, decode_block};
+use crate::node::{ChildImage, NodeImage, decode};
+use crate::segment::Descriptor;
 use crate::tree::parse_header;
 use blockfile::PageRef;
 
@@ -119,10 +120,31 @@ pub struct ImageFacts {
     pub root: NodeFacts,
 }
 
+impl NodeFacts {
+    fn of(node: NodeImage) -> Self {
+        let children = node.children.into_iter().map(|child| match child {
+            ChildImage::Empty => ChildFacts::Empty,
+            ChildImage::Leaf(leaf) => ChildFacts::Leaf(SegmentFacts::of(leaf)),
+            ChildImage::Node(segment, page) => ChildFacts::Node { segment, page },
+        });
+        let runs = node.runs.into_iter();
+        Self {
+            height: node.height,
+            lower: node.bounds.lower.map(|key| key.to_vec()),
+            upper: node.bounds.upper.map(|key| key.to_vec()),
+            pivots: node.pivots.iter().map(|pivot| pivot.to_vec()).collect(),
+            children: children.collect(),
+            runs: runs
+                .map(|(age, run, shares)| RunFacts { age, run: SegmentFacts::of(run), shares })
+                .collect(),
+        }
+    }
+}
+
 /// Everything a stored node says.
 pub fn node_facts(bytes: &[u8]) -> Result<NodeFacts, &'static str> {
     let image = decode(bytes).ok_or("node does not parse: version, pivots, bounds or run ages")?;
-    Ok(NodeImage::into_facts(image))
+    Ok(NodeFacts::of(image))
 }
 
 /// Everything a tree's image says.

@@ -18,7 +18,6 @@ use super::parts::bounds_of;
 use super::{Attached, Child, Node, Parts, StoredNode};
 use crate::bytes::{Reader, put_bytes, put_varint};
 use crate::error::{Error, Result};
-use crate::format::{ChildFacts, NodeFacts, NodeSummary, RunFacts, SegmentFacts};
 use crate::home::Home;
 use crate::options::{MAX_FANOUT, TreeOptions};
 use crate::segment::{Bounds, Descriptor, Role, Segment};
@@ -76,54 +75,18 @@ pub(crate) fn encode(node: &Node, out: &mut Vec<u8>) {
 
 /// What a node's bytes say, before anything it names was read.
 pub(crate) struct NodeImage {
-    height: u32,
-    bounds: Bounds,
-    pivots: Vec<Arc<[u8]>>,
-    children: Vec<ChildImage>,
-    runs: Vec<(u64, Descriptor, Vec<u64>)>,
+    pub(crate) height: u32,
+    pub(crate) bounds: Bounds,
+    pub(crate) pivots: Vec<Arc<[u8]>>,
+    pub(crate) children: Vec<ChildImage>,
+    pub(crate) runs: Vec<(u64, Descriptor, Vec<u64>)>,
 }
 
-enum ChildImage {
+/// What its bytes say of a child.
+pub(crate) enum ChildImage {
     Empty,
     Leaf(Descriptor),
     Node(u64, PageRef),
-}
-
-impl NodeImage {
-    pub(crate) fn into_summary(self) -> NodeSummary {
-        let children = self.children.iter().map(|child| match child {
-            ChildImage::Empty => None,
-            ChildImage::Leaf(leaf) => Some(leaf.id),
-            ChildImage::Node(id, _) => Some(*id),
-        });
-        NodeSummary {
-            height: self.height,
-            pivots: self.pivots.iter().map(|pivot| pivot.to_vec()).collect(),
-            children: children.collect(),
-            runs: self.runs.into_iter().map(|(age, run, shares)| (run.id, age, shares)).collect(),
-        }
-    }
-}
-
-impl NodeImage {
-    pub(crate) fn into_facts(self) -> NodeFacts {
-        let children = self.children.into_iter().map(|child| match child {
-            ChildImage::Empty => ChildFacts::Empty,
-            ChildImage::Leaf(leaf) => ChildFacts::Leaf(SegmentFacts::of(leaf)),
-            ChildImage::Node(segment, page) => ChildFacts::Node { segment, page },
-        });
-        let runs = self.runs.into_iter();
-        NodeFacts {
-            height: self.height,
-            lower: self.bounds.lower.map(|key| key.to_vec()),
-            upper: self.bounds.upper.map(|key| key.to_vec()),
-            pivots: self.pivots.iter().map(|pivot| pivot.to_vec()).collect(),
-            children: children.collect(),
-            runs: runs
-                .map(|(age, run, shares)| RunFacts { age, run: SegmentFacts::of(run), shares })
-                .collect(),
-        }
-    }
 }
 
 /// Parses a node's bytes; `None` where they are not a node's.

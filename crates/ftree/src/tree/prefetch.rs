@@ -1,10 +1,11 @@
 //! Reading at once what a batch of point reads would read one after the other.
 
 use super::{Layer, State, Tree};
+use crate::block::Block;
 use crate::error::Result;
 use crate::memtable::hash;
 use crate::node::Child;
-use crate::segment::{Block, Segment};
+use crate::segment::Segment;
 use cachetable::Entry;
 use std::collections::HashSet;
 use std::sync::Arc;

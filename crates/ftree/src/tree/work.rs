@@ -14,6 +14,7 @@ mod claims;
 mod drain;
 mod leaves;
 mod plan;
+mod policy;
 mod rewrite;
 mod runs;
 
@@ -85,9 +86,7 @@ impl Tree {
     pub fn work(&self, visibility: &Visibility, effort: Effort) -> Result<Progress> {
         let (plan, claim) = match self.choose(visibility.oldest(), effort) {
             Chosen::Unit(plan, claim) => (plan, claim),
-            Chosen::Busy => return Ok(Progress::Busy),
-            Chosen::Deferred => return Ok(Progress::Deferred),
-            Chosen::Nothing => return Ok(Progress::Idle),
+            Chosen::None(progress) => return Ok(progress),
         };
         let mut unit = Unit::new(self, visibility, claim);
         let work = match unit.carry_out(&plan) {

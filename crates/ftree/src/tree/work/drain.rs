@@ -4,6 +4,7 @@
 //! goes along into the leaf. That stays true while the drain runs: only drains bring anything to the
 //! top, one at a time, and units below move things down, never up.
 
+use super::policy::{self, Below};
 use super::runs::{memory, span_bounds, spans};
 use super::{Area, Layer, Unit};
 use crate::error::Result;
@@ -12,9 +13,6 @@ use crate::memtable::{MemIter, MemTable};
 use crate::message::Place;
 use crate::node::{Child, Node};
 use std::sync::Arc;
-
-/// A drain publishes its leaves when those they replace make so many of full size.
-const LEAVES_AT_ONCE: u64 = 8;
 
 impl Unit<'_> {
     /// Moves a layer below the root: a sealed memtable, or a piece of a large transaction.
@@ -64,25 +62,18 @@ impl Unit<'_> {
     /// readers meet them twice does not matter, a version is what it is.
     fn publish_leaves(&mut self) {
         let bytes: u64 = self.replaced.iter().map(|leaf| leaf.content().raw_bytes).sum();
-        if bytes >= self.tree.options().page_size * LEAVES_AT_ONCE {
+        if policy::publishes_now(bytes, self.tree.options().page_size) {
             self.publish(None);
         }
     }
 
     fn is_worth(&self, node: &Node, child: usize, share: u64) -> bool {
-        let page_size = self.tree.options().page_size;
-        match &node.children[child] {
-            _ if share == 0 => false,
-            Child::Empty => true,
-            // A leaf that is rewritten costs its size; buffered it would cost about four times
-            // the share over its way down.
-            Child::Leaf(leaf) => {
-                let size = leaf.content().raw_bytes;
-                share * 4 >= size || size <= page_size / 16
-            }
-            // Runs shorter than this would fill nodes with slivers.
-            Child::Node(_) => share >= page_size / 2,
-        }
+        let below = match &node.children[child] {
+            Child::Empty => Below::Empty,
+            Child::Leaf(leaf) => Below::Leaf(leaf.content().raw_bytes),
+            Child::Node(_) => Below::Node,
+        };
+        policy::goes_direct(share, below, self.tree.options().page_size)
     }
 
     /// A leaf must be ours, with what waits for it; a node below takes newer runs whoever works on

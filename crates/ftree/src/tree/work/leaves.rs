@@ -1,5 +1,6 @@
 //! Writing leaves: what waits for a range of them, merged into what they hold.
 
+use super::policy;
 use super::rewrite::LargeRewrite;
 use super::runs::{ids, memory, segment, segments, span_bounds};
 use super::{Area, Edit, Tree, Unit};
@@ -71,7 +72,7 @@ impl Unit<'_> {
                     leaves.expect(leaf.content().raw_bytes);
                     leaves.displaces = leaf.is_mostly_cached();
                     let lighter = options.light_compression() != options.compression;
-                    if table.is_some() && leaves.displaces && lighter {
+                    if policy::is_written_lightly(table.is_some(), leaves.displaces, lighter) {
                         leaves.role = Role::LightLeaf;
                     }
                     sources.push(segment(leaf, &bounds)?);

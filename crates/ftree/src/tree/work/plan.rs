@@ -6,26 +6,14 @@
 //! are full of dead versions or lightly compressed are rewritten.
 
 use super::claims::{Area, Claim, ClaimTable};
-use super::{Effort, Layer, Tree};
+use super::policy::{self, DrainLoad, NoUnit, NodeBudget, NodeLoad, NodeNeed};
+use super::{Effort, Layer, Progress, Tree};
 use crate::node::{Child, NEEDED, Node, Score};
 use crate::options::TreeOptions;
 use crate::segment::Bounds;
 use os::sync::atomic::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// A node this far over its budget is read badly, and then other units are done between two drains:
-/// one for each step further, so that writers, who wait for drains, are slowed little by little and
-/// not at once.
-const OVERDUE: Score = Score(2000);
-const OVERDUE_STEP: u64 = 250;
-const BETWEEN_DRAINS: u64 = 16;
-/// And where buffers hold so many times more than their budgets, as many bytes go into leaves between
-/// two drains as a drain brings; with less over, in proportion less. So what waits in buffers is bounded
-/// however long somebody writes.
-const MOST_OVER: u64 = 3;
-/// A node far over its bytes may have so many times more runs.
-const MANY_WHERE_MUCH: usize = 4;
 
 /// One unit of work to be done.
 pub(super) enum Plan {
@@ -71,21 +59,11 @@ impl Plan {
     }
 }
 
-/// Bytes that should go into leaves before the next drain, where the last one brought so many.
-fn due(root: &Node, drained: u64) -> u64 {
-    let within = root.buffered_below.saturating_sub(root.excess_below).max(1);
-    let over = u128::from(drained) * u128::from(root.excess_below);
-    u64::try_from(over / u128::from(within * MOST_OVER)).unwrap_or(u64::MAX).min(drained * 2)
-}
-
 /// What there is to do.
 pub(super) enum Chosen<'a> {
     Unit(Plan, Claim<'a>),
-    /// Something, but others are at it.
-    Busy,
-    /// Merges, and others are at as many as may be.
-    Deferred,
-    Nothing,
+    /// None: what is said about it.
+    None(Progress),
 }
 
 impl Tree {
@@ -99,24 +77,27 @@ impl Tree {
         let quiescent = |layer: &&Layer| layer.table().is_none_or(|table| table.is_quiescent());
         let drainable = layer.filter(quiescent).filter(|_| !claims.is_draining());
         let urgent = state.root.score_below;
-        let enough = match effort {
-            Effort::Needed | Effort::Paced => NEEDED,
-            Effort::Wanted | Effort::Idle | Effort::Quiet => Score(1),
-        };
+        let reach = policy::reach(effort);
+        let enough = reach.enough;
         if effort == Effort::Wanted {
             // Asked for again by whoever reads on while we look.
             self.home.wanted.store(false, Ordering::Relaxed);
             let plan = wanted(&claims, &state.root);
             let Some((plan, area)) = plan.and_then(|plan| plan.area().map(|area| (plan, area)))
             else {
-                return Chosen::Nothing;
+                return Chosen::None(Progress::Idle);
             };
             self.home.wanted.store(true, Ordering::Relaxed);
             return Chosen::Unit(plan, self.claims.claim(&mut claims, area));
         }
-        let between = urgent.0.saturating_sub(OVERDUE.0) / OVERDUE_STEP;
-        let drain_first = u64::from(claims.since_drain) >= between.min(BETWEEN_DRAINS)
-            && claims.flushed >= due(&state.root, claims.drained);
+        let drain_first = policy::drain_comes_first(&DrainLoad {
+            urgency: urgent.0,
+            units: claims.since_drain,
+            flushed: claims.flushed,
+            drained: claims.drained,
+            buffered: state.root.buffered_below,
+            excess: state.root.excess_below,
+        });
         let (mut plan, mut permit, mut deferred) = (None, None, false);
         if !(drain_first && drainable.is_some()) {
             let options = &self.options();
@@ -127,7 +108,7 @@ impl Tree {
             };
             plan = best(true);
             if matches!(plan, Some(Plan::Merge { .. })) {
-                permit = self.context.merge_limiter.begin(effort == Effort::Paced);
+                permit = self.context.merge_limiter.begin(reach.limits_merges);
                 deferred = permit.is_none();
             }
             if deferred {
@@ -142,19 +123,16 @@ impl Tree {
             let plan = Plan::Drain { root: Arc::clone(&state.root), layer: layer.clone() };
             return Chosen::Unit(plan, self.claims.claim_drain(&mut claims));
         }
-        if plan.is_none() && matches!(effort, Effort::Idle | Effort::Quiet) {
+        if plan.is_none() && reach.garbage {
             plan = garbage(&claims, &state.root, oldest);
         }
-        if plan.is_none() && effort == Effort::Quiet {
+        if plan.is_none() && reach.light {
             plan = lightly_compressed(&claims, &state.root);
         }
         let Some((plan, area)) = plan.and_then(|plan| plan.area().map(|area| (plan, area))) else {
-            let busy = layer.is_some() || (claims.is_busy() && urgent >= enough);
-            return match deferred {
-                true => Chosen::Deferred,
-                false if busy => Chosen::Busy,
-                false => Chosen::Nothing,
-            };
+            let (sealed, others) = (layer.is_some(), claims.is_busy());
+            let why = NoUnit { deferred, sealed, others, urgent: urgent >= enough };
+            return Chosen::None(policy::without_unit(why));
         };
         claims.since_drain += 1;
         claims.flushed += plan.flushed_bytes();
@@ -202,43 +180,44 @@ impl Search<'_> {
     fn plan(&self, node: &Arc<Node>) -> Option<Plan> {
         let options = self.options;
         let free = |plan: Plan| plan.area().filter(|area| self.claims.is_free(area)).map(|_| plan);
-        // A run that cannot be read is merged no more, nor what is older.
-        let sound = self.claims.sound_runs(node);
-        let merge = |newest| {
-            let plan = Plan::Merge { node: Arc::clone(node), newest };
-            if self.merges { free(plan) } else { None }
-        };
-        // Far over its bytes it needs them moved on, which a merge does not do: it would only write
-        // them once more.
-        let much = node.buffered > options.most_merged();
-        let many = if much { options.max_runs * MANY_WHERE_MUCH } else { options.max_runs };
-        if sound > many {
-            return merge(node.tier(options).min(sound));
-        }
-        // What others are moving on is as good as gone.
         let movable = movable(self.claims, node);
-        let moving: u64 = node.buffered - movable.iter().map(|(bytes, _)| bytes).sum::<u64>();
-        if node.buffered - moving <= options.buffer_bytes {
-            let tier = node.tier(options).min(sound);
-            if tier >= options.tier {
-                return merge(tier);
+        let to_fuse = node
+            .leaves_to_fuse(options)
+            .filter(|left| self.claims.is_readable(node, *left..left + 2));
+        let nodes_to_fuse = node.nodes_to_fuse(options);
+        let load = NodeLoad {
+            sound_runs: self.claims.sound_runs(node),
+            tier: node.tier(options),
+            buffered: node.buffered,
+            moving: node.buffered - movable.iter().map(|(bytes, _)| bytes).sum::<u64>(),
+            fuses_leaves: to_fuse.is_some(),
+            fuses_nodes: nodes_to_fuse.is_some(),
+            is_stale: node.own_score(options) < NEEDED,
+        };
+        let budget = NodeBudget {
+            bytes: options.buffer_bytes,
+            most_merged: options.most_merged(),
+            runs: options.max_runs,
+            tier: options.tier,
+            only_needed: self.enough >= NEEDED,
+        };
+        match policy::node_needs(&load, &budget) {
+            NodeNeed::Merge(newest) => {
+                let plan = Plan::Merge { node: Arc::clone(node), newest };
+                if self.merges { free(plan) } else { None }
             }
-            if let Some(left) = node.leaves_to_fuse(options)
-                && self.claims.is_readable(node, left..left + 2)
-            {
+            NodeNeed::Flush => heaviest(movable).map(|child| flush(node, child)),
+            NodeNeed::FuseLeaves => to_fuse.and_then(|left| {
                 let node = Arc::clone(node);
-                return free(Plan::Rewrite { node, children: left..left + 2 });
-            }
-            if let Some(left) = node.nodes_to_fuse(options) {
-                return free(fuse(node, left));
-            }
-            if self.enough >= NEEDED {
+                free(Plan::Rewrite { node, children: left..left + 2 })
+            }),
+            NodeNeed::FuseNodes => nodes_to_fuse.and_then(|left| free(fuse(node, left))),
+            NodeNeed::Close => {
                 let area = Area { height: node.height, bounds: node.bounds.clone() };
-                let stale = node.own_score(options) < NEEDED;
-                return if stale { free(Plan::Close { area }) } else { None };
+                free(Plan::Close { area })
             }
+            NodeNeed::Nothing => None,
         }
-        heaviest(movable).map(|child| flush(node, child))
     }
 }
 

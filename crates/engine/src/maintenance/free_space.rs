@@ -19,71 +19,74 @@
 //!
 //! What a checkpoint would give back is asked for before a write is refused.
 
-use crate::environment::Environment;
-use crate::settings::Background;
+use crate::error::ignore_no_space;
+use crate::health::Health;
+use crate::log::Log;
+use crate::memory::WriteBudget;
+use crate::schedule::{Scheduler, is_due, micros};
+use crate::settings::{Background, Options};
+use crate::tuning::Tuning;
 use crate::{Error, Result};
-use os::Space;
+use blockfile::BlockFile;
+use os::{Os, Padded, Space};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
+const TUNING: &Tuning = &Tuning::STANDARD;
 const MIB: u64 = 1 << 20;
 /// Writes are refused where less room than this is left.
 const LEAST_ROOM: u64 = 256 << 10;
 /// A checkpoint that finds no room in the data file and its reserve takes about so much of the disk, at
 /// most.
 const CHECKPOINT_BYTES: u64 = 3 * MIB;
-/// The disk is measured so often where there is plenty.
-pub(crate) const MEASURED: Duration = Duration::from_millis(100);
-/// A commit without room waits so long for a checkpoint to give some back.
-const LONGEST_WAIT: Duration = Duration::from_secs(3);
-const WAIT_STEP: Duration = Duration::from_millis(10);
-/// The least time between two checkpoints that are written for the space they give back.
-const BETWEEN_CHECKPOINTS: Duration = Duration::from_secs(1);
 /// No counting: more than memory can hold is free.
 const PLENTY: u64 = u64::MAX;
 
 /// Bytes that a fast disk writes in a second.
 const FAST_SECOND: u64 = 1024 * MIB;
 
+/// Bytes that commits may still take, or [`PLENTY`].
+struct BytesLeft(AtomicU64);
+
+impl BytesLeft {
+    /// Takes room for a commit of so many bytes, where there is as much.
+    fn take(&self, bytes: u64) -> bool {
+        if self.0.load(Ordering::Relaxed) == PLENTY {
+            return true;
+        }
+        let less = |left: u64| if left == PLENTY { Some(left) } else { left.checked_sub(bytes) };
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
+    }
+}
+
 /// Room for writes, as the last look at the disk left it.
-pub(crate) struct Room {
-    /// Bytes that commits may still take, or [`PLENTY`].
-    left: AtomicU64,
+pub(crate) struct FreeSpace {
+    left: BytesLeft,
     /// The last look found less than [`LEAST_ROOM`].
     red: AtomicBool,
     /// When writers were last out of room, or nearly, in microseconds of the monotonic clock.
     short: AtomicU64,
     measured: AtomicU64,
-    checkpointed: AtomicU64,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        let zero = || AtomicU64::new(0);
-        Self {
-            left: AtomicU64::new(PLENTY),
-            red: AtomicBool::new(false),
-            short: zero(),
-            measured: zero(),
-            checkpointed: zero(),
-        }
-    }
-}
-
-impl Room {
-    /// Takes room for a commit of so many bytes, where there is as much.
-    fn take(&self, bytes: u64) -> bool {
-        if self.left.load(Ordering::Relaxed) == PLENTY {
-            return true;
-        }
-        let less = |left: u64| if left == PLENTY { Some(left) } else { left.checked_sub(bytes) };
-        self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
-    }
+    /// There was no room for the next log segment.
+    log_full: AtomicBool,
+    dir: PathBuf,
+    /// The log's directory, where it is not in `dir`.
+    log_dir: Option<PathBuf>,
+    /// `fsRedzone`.
+    percent: u8,
+    has_threads: bool,
+    os: Os,
+    blocks: BlockFile,
+    log: Arc<Padded<Log>>,
+    memory: Arc<Padded<WriteBudget>>,
+    schedule: Arc<Scheduler>,
+    health: Arc<Health>,
 }
 
 /// What is yet to be written for commits that were taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Owed {
+struct Owed {
     /// Bytes in memtables: draining them writes at most as much.
     memory: u64,
     /// Bytes of the data file that are free and have space of the filesystem.
@@ -114,90 +117,101 @@ fn room_for_writes(space: Space, percent: u8, owed: Owed) -> u64 {
     space.available.saturating_sub(taken.saturating_add(owed.drains()))
 }
 
-/// Bytes of a log file on a disk of so many: two files, the one in use and the next, are a 64th of it.
-pub(crate) fn log_file_bytes(total: u64) -> u64 {
-    let share = (total / 128).clamp(MIB, 32 * MIB);
-    1 << share.ilog2()
-}
+impl FreeSpace {
+    /// Nothing is measured yet: there is plenty.
+    pub(crate) fn new(
+        options: &Options,
+        os: &Os,
+        blocks: &BlockFile,
+        log: &Arc<Padded<Log>>,
+        memory: &Arc<Padded<WriteBudget>>,
+        schedule: &Arc<Scheduler>,
+        health: &Arc<Health>,
+    ) -> Self {
+        Self {
+            left: BytesLeft(AtomicU64::new(PLENTY)),
+            red: AtomicBool::new(false),
+            short: AtomicU64::new(0),
+            measured: AtomicU64::new(0),
+            log_full: AtomicBool::new(false),
+            dir: options.dir.clone(),
+            log_dir: options.log_dir.clone(),
+            percent: options.fs_redzone_percent,
+            has_threads: options.background == Background::Threads,
+            os: os.clone(),
+            blocks: blocks.clone(),
+            log: Arc::clone(log),
+            memory: Arc::clone(memory),
+            schedule: Arc::clone(schedule),
+            health: Arc::clone(health),
+        }
+    }
 
-/// The most bytes of log between two checkpoints on a disk of so many, where memory allows `most`.
-pub(crate) fn log_cap(total: u64, most: u64) -> u64 {
-    most.min((total / 16).max(4 * log_file_bytes(total)))
-}
+    fn now_us(&self) -> u64 {
+        micros(self.os.clock.monotonic())
+    }
 
-/// The most bytes of memory for writes where the data is on a disk of so many: what is drained while
-/// writers fill the rest has to fit beside what it replaces.
-pub(crate) fn write_memory(total: u64) -> u64 {
-    (total / 8).max(4 * MIB)
-}
-
-/// Bytes that one unit of background work on such a disk is about: what it writes is there twice until
-/// the next checkpoint.
-pub(crate) fn unit_bytes(total: u64) -> u64 {
-    (total / 64).max(MIB)
-}
-
-impl Environment {
     /// Takes room for a commit of so many bytes. Waits a little where a checkpoint will give some back.
-    pub(crate) fn take_disk(&self, bytes: u64) -> Result<()> {
-        if self.options.fs_redzone_percent == 0 || self.room.take(bytes) {
+    pub(crate) fn take(&self, bytes: u64) -> Result<()> {
+        if self.percent == 0 || self.left.take(bytes) {
             return Ok(());
         }
         let started = self.os.clock.monotonic();
         loop {
-            self.measure_disk();
-            if self.room.take(bytes) {
+            self.measure();
+            if self.left.take(bytes) {
                 return Ok(());
             }
             let waited = self.os.clock.monotonic().saturating_sub(started);
-            let alone = self.options.background != Background::Threads;
-            if alone || waited > LONGEST_WAIT || self.reclaimable() < bytes.max(LEAST_ROOM) {
+            let alone = !self.has_threads;
+            if alone || waited > TUNING.space_wait || self.reclaimable() < bytes.max(LEAST_ROOM) {
                 return Err(Error::NoSpace(self.red_zone_reason().into()));
             }
-            self.jobs.wake();
-            self.os.clock.sleep(WAIT_STEP);
+            self.schedule.queue.wake();
+            self.os.clock.sleep(TUNING.space_look);
             self.health.check_running()?;
         }
     }
 
     /// Looks at the disk, from time to time.
-    pub(crate) fn watch_disk(&self) {
-        if self.is_due(&self.room.measured, MEASURED) {
-            self.measure_disk();
+    pub(crate) fn watch(&self) {
+        if is_due(&self.measured, self.now_us(), TUNING.measured) {
+            self.measure();
         }
     }
 
     /// Looks at the disk: sets what stays free, how much writers may take, and whether they are refused.
-    pub(crate) fn measure_disk(&self) {
-        let percent = self.options.fs_redzone_percent;
+    pub(crate) fn measure(&self) {
+        let percent = self.percent;
         if percent == 0 {
             return;
         }
-        let Ok(space) = self.os.vfs.space(&self.options.dir) else { return };
+        let Ok(space) = self.os.vfs.space(&self.dir) else { return };
         let owed = self.owed();
+        debug_assert!(owed.drains() <= owed.memory, "draining writes what is in memory");
         let stays_free = stays_free(space.total, percent);
         self.blocks.keep_free(stays_free);
-        if let Some(wal) = self.log.wal.get() {
+        if let Some(wal) = self.log.opened() {
             wal.keep_free(self.log_keeps_free(stays_free, owed));
         }
         let room = room_for_writes(space, percent, owed);
         // All that commits can bring before they wait for memory, and what a fast disk can take until
         // somebody looks again, on a machine that has other things to do.
-        let most = self.budget() / 4 * 5 + FAST_SECOND;
+        let most = self.memory.budget() / 4 * 5 + FAST_SECOND;
         let left = if room > most { PLENTY } else { room };
-        self.room.left.store(left, Ordering::Release);
+        self.left.0.store(left, Ordering::Release);
         if left != PLENTY && room < self.blocks.dropped_bytes().saturating_mul(2).max(LEAST_ROOM) {
-            self.room.short.store(self.now_us().max(1), Ordering::Relaxed);
+            self.short.store(self.now_us().max(1), Ordering::Relaxed);
         }
-        let was_red = self.room.red.load(Ordering::Relaxed);
+        let was_red = self.red.load(Ordering::Relaxed);
         // Some more than where it began, lest it begins and ends with each commit.
         let ends_at = LEAST_ROOM + (space.total / 256).min(4 * MIB);
         let red = room < if was_red { ends_at } else { LEAST_ROOM }
             && (was_red || self.reclaimable() < LEAST_ROOM);
         if red {
-            self.report("remove spare log files", self.remove_spare_log_files());
+            self.schedule.report("remove spare log files", self.remove_spare_log_files());
         }
-        if red != self.room.red.swap(red, Ordering::Relaxed) {
+        if red != self.red.swap(red, Ordering::Relaxed) {
             let Space { available, total } = space;
             tracing::warn!(
                 red,
@@ -212,17 +226,17 @@ impl Environment {
 
     /// The log may be on another disk, which has a red zone of its own.
     fn log_keeps_free(&self, beside_data: u64, owed: Owed) -> u64 {
-        match &self.options.log_dir {
+        match &self.log_dir {
             None => beside_data.saturating_add(owed.drains()),
             Some(dir) => {
                 let space = self.os.vfs.space(dir);
-                space.map_or(0, |space| stays_free(space.total, self.options.fs_redzone_percent))
+                space.map_or(0, |space| stays_free(space.total, self.percent))
             }
         }
     }
 
     fn owed(&self) -> Owed {
-        let log = self.log.wal.get().filter(|_| self.options.log_dir.is_none());
+        let log = self.log.opened().filter(|_| self.log_dir.is_none());
         Owed {
             memory: self.memory.total(),
             reusable: self.blocks.space().unused_bytes,
@@ -236,28 +250,55 @@ impl Environment {
     }
 
     fn remove_spare_log_files(&self) -> Result<()> {
-        match self.log.wal.get() {
-            Some(wal) => self.check(wal.remove_spares()).map(drop),
+        match self.log.opened() {
+            Some(wal) => self.health.check(wal.remove_spares()).map(drop),
             None => Ok(()),
         }
     }
 
-    pub(crate) fn is_red(&self) -> bool {
-        self.room.red.load(Ordering::Relaxed)
+    /// Makes the next log segment's file. Where there is no room for it writes are refused: what is
+    /// left of the segment in use is for what gives space back.
+    pub(crate) fn prepare_log(&self) -> Result<()> {
+        // A drop or a checkpoint may have begun a segment meanwhile, which is empty and wants nothing:
+        // as long as writes are refused it stays so.
+        let wal = self.log.wal();
+        if wal.wants_file() || self.log_full.load(Ordering::Relaxed) {
+            let prepared = self.health.check(wal.prepare());
+            let full = matches!(prepared, Err(Error::NoSpace(_)));
+            if full != self.log_full.swap(full, Ordering::Relaxed) {
+                self.take_or_refuse_writes();
+            }
+            ignore_no_space(prepared.map(drop))?;
+        }
+        Ok(())
     }
 
-    pub(crate) fn red_zone_reason(&self) -> String {
-        let percent = self.options.fs_redzone_percent;
+    fn take_or_refuse_writes(&self) {
+        let reason = if self.is_red() {
+            Some(self.red_zone_reason())
+        } else if self.log_full.load(Ordering::Relaxed) {
+            Some("the disk has no room for the next segment of the log".to_owned())
+        } else {
+            None
+        };
+        self.health.set_full(reason);
+    }
+
+    fn is_red(&self) -> bool {
+        self.red.load(Ordering::Relaxed)
+    }
+
+    fn red_zone_reason(&self) -> String {
+        let percent = self.percent;
         format!("less than fsRedzone, {percent} percent of the disk, would stay free")
     }
 
     /// Writers are out of room, or nearly: a checkpoint gives back what the last one still names.
-    pub(crate) fn wants_space(&self) -> bool {
-        let short = self.room.short.load(Ordering::Relaxed);
-        let now = self.now_us();
-        let recent = short > 0 && now.saturating_sub(short) < MEASURED.as_micros() as u64 * 5;
-        let wants = recent || self.health.is_full() || self.jobs.found_no_space();
-        wants && self.is_due(&self.room.checkpointed, BETWEEN_CHECKPOINTS)
+    pub(crate) fn is_short_of_space(&self) -> bool {
+        let short = self.short.load(Ordering::Relaxed);
+        let recent = short > 0
+            && self.now_us().saturating_sub(short) < TUNING.measured.as_micros() as u64 * 5;
+        recent || self.health.is_full() || self.schedule.found_no_space()
     }
 }
 
@@ -303,28 +344,10 @@ mod tests {
     }
 
     #[test]
-    fn log_takes_its_share_of_a_small_disk() {
-        for (disk, file, cap) in [
-            (0, 1, 4),
-            (64, 1, 4),
-            (150, 1, 9),
-            (256, 2, 16),
-            (600, 4, 37),
-            (1024, 8, 64),
-            (2048, 16, 128),
-            (4096, 32, 256),
-            (1 << 20, 32, 256),
-        ] {
-            let found = (log_file_bytes(disk * MIB) / MIB, log_cap(disk * MIB, 256 * MIB) / MIB);
-            assert_eq!(found, (file, cap), "a disk of {disk} MiB");
-        }
-    }
-
-    #[test]
     fn room_is_taken_once() {
-        let room = Room::default();
+        let room = BytesLeft(AtomicU64::new(PLENTY));
         assert!(room.take(u64::MAX), "there is plenty");
-        room.left.store(100, Ordering::Relaxed);
+        room.0.store(100, Ordering::Relaxed);
         assert!(room.take(60) && !room.take(41) && room.take(40) && !room.take(1));
         assert!(room.take(0));
     }

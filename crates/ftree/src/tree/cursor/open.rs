@@ -6,13 +6,14 @@
 //! Always true: what was read ahead is used only for the segment it was read from; where reading
 //! ahead fails, the walk reads again and reports what it meets.
 
+use super::super::layer::memory;
+use super::super::{State, Tree};
 use crate::error::Result;
 use crate::merge::{Merge, MergeSource};
 use crate::message::{Direction, Place};
 use crate::node::{Child, Node, reads};
 use crate::readers::{Pending, ReadPool};
 use crate::segment::{Ahead, Bounds, Pace, Reading, Segment, SegmentIter};
-use crate::tree::{State, Tree, memory};
 use cachetable::Entry;
 use std::sync::Arc;
 

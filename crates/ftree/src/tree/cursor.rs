@@ -6,10 +6,10 @@
 
 mod open;
 
+use super::Tree;
 use crate::error::Result;
 use crate::message::{Direction, KeyRange, Message, Place};
 use crate::node::reads;
-use crate::tree::Tree;
 use cachetable::{Entry, Frame};
 use open::Open;
 use std::ops::Bound;

@@ -1,0 +1,87 @@
+//! The log thread: writes the log out early, so that a commit finds room in the buffer, and to disk
+//! every `logFlushPeriod`.
+
+use crate::Result;
+use crate::log::Log;
+use crate::schedule::{Scheduler, is_due, micros};
+use crate::tuning::Tuning;
+use cachetable::{CacheTable, Part};
+use locktree::LockTable;
+use os::{Clock, Padded};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Brings the log to disk by its period.
+pub(crate) struct LogWriter {
+    log: Arc<Padded<Log>>,
+    schedule: Arc<Scheduler>,
+    locks: Arc<LockTable>,
+    cache: Arc<CacheTable>,
+    clock: Arc<dyn Clock>,
+    /// `logFlushPeriod`.
+    period: Duration,
+    /// When the log was flushed last where no thread does it, in microseconds of the monotonic clock.
+    last: AtomicU64,
+}
+
+impl LogWriter {
+    /// A writer that has flushed just now.
+    pub(crate) fn new(
+        log: &Arc<Padded<Log>>,
+        schedule: &Arc<Scheduler>,
+        locks: &Arc<LockTable>,
+        cache: &Arc<CacheTable>,
+        clock: &Arc<dyn Clock>,
+        period: Duration,
+    ) -> Self {
+        Self {
+            log: Arc::clone(log),
+            schedule: Arc::clone(schedule),
+            locks: Arc::clone(locks),
+            cache: Arc::clone(cache),
+            clock: Arc::clone(clock),
+            period,
+            last: AtomicU64::new(0),
+        }
+    }
+
+    /// What the log thread does, until everything stops.
+    pub(crate) fn run(&self) {
+        let round = Tuning::STANDARD.round;
+        let period = if self.period.is_zero() { round } else { self.period.min(round) };
+        let mut synced = self.clock.monotonic();
+        while !self.schedule.queue.is_stopping() {
+            let since = self.clock.monotonic().saturating_sub(synced);
+            self.log.wake.wait(period.saturating_sub(since));
+            let now = self.clock.monotonic();
+            if now.saturating_sub(synced) >= period {
+                synced = now;
+                self.schedule.report("flush the log", self.flush());
+            } else {
+                self.schedule.report("write the log", self.log.write_out());
+            }
+        }
+    }
+
+    /// Flushes where the period is over; says whether that brought anything to disk.
+    pub(crate) fn flush_if_due(&self) -> Result<bool> {
+        let wal = self.log.wal();
+        let unsynced = wal.synced_lsn() < wal.next_lsn();
+        if !is_due(&self.last, micros(self.clock.monotonic()), self.period) {
+            return Ok(false);
+        }
+        self.flush()?;
+        Ok(unsynced)
+    }
+
+    /// The period begins now.
+    pub(crate) fn start(&self) {
+        self.last.store(micros(self.clock.monotonic()), Ordering::Relaxed);
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.cache.sample(Part::Locks, self.locks.bytes());
+        self.log.flush()
+    }
+}

@@ -1,0 +1,100 @@
+//! Memory for writes, kept to its budget: which memtables are closed, so that they can be drained.
+
+use super::load::{BudgetLoad, CacheLoad};
+use super::{Scheduler, TUNING, policy};
+use crate::Result;
+use crate::dictionary::Dictionary;
+use cachetable::Part;
+use ftree::{Effort, Progress};
+
+impl Scheduler {
+    /// Lets memtables have the room that nothing else in the cache has taken. Called about ten
+    /// times a second.
+    pub(crate) fn fit_budget(&self) {
+        let parts = self.cache.parts();
+        let cache = CacheLoad {
+            capacity: self.cache.capacity(),
+            others: parts.total().saturating_sub(parts.of(Part::Memtables)),
+            most: self.memory.most,
+            memtables: self.memory.total(),
+        };
+        let (next, seals) = policy::fit_budget(self.memory.budget(), &cache, TUNING);
+        self.memory.fit(next);
+        if seals {
+            self.seal_largest();
+        }
+    }
+
+    pub(super) fn budget_load(&self) -> BudgetLoad {
+        let memory = &self.memory;
+        let (least, memtable_bytes) = (memory.least, memory.memtable_bytes);
+        BudgetLoad { budget: memory.budget(), least, memtable_bytes }
+    }
+
+    /// Brings the total up to date with one dictionary, and seals where it is time.
+    pub(crate) fn account(&self, dictionary: &Dictionary) {
+        self.memory.account(dictionary);
+        if self.directory.find(dictionary.id).is_none() {
+            self.memory.forget(dictionary);
+            return;
+        }
+        let budget = self.budget_load();
+        let active = dictionary.tree.debt().active_bytes;
+        if active >= policy::memtable_limit(&budget, TUNING) {
+            self.seal(dictionary);
+        } else if self.memory.total() > policy::seals_at(&budget, TUNING)
+            && self.memory.takes_look()
+        {
+            self.seal_largest();
+        }
+    }
+
+    /// Seals a dictionary's memtable at the watermark and queues it to be drained.
+    pub(crate) fn seal(&self, dictionary: &Dictionary) {
+        // Read before the seal: every commit up to it has finished inserting.
+        let watermark = self.snapshots.watermark();
+        if dictionary.tree.seal(watermark) {
+            self.counters.seals.inc();
+            self.queue.add(dictionary.id);
+        }
+    }
+
+    /// Seals the largest memtables where the active ones hold too much of the budget.
+    fn seal_largest(&self) {
+        let written = self.memory.written();
+        let mut active = Vec::with_capacity(written.len());
+        for id in written {
+            let Some(dictionary) = self.directory.find(id) else { continue };
+            active.push((id, dictionary.tree.debt().active_bytes));
+        }
+        for id in policy::to_seal(&active, &self.budget_load(), TUNING) {
+            if let Some(dictionary) = self.directory.find(id) {
+                self.seal(&dictionary);
+            }
+        }
+    }
+
+    /// Empties one tree's memtables, as they are now, into its runs.
+    pub(crate) fn drain(&self, dictionary: &Dictionary) -> Result<()> {
+        self.seal(dictionary);
+        while dictionary.tree.debt().sealed > 0 {
+            let worked = self.work_on(dictionary, Effort::Needed);
+            if self.health.check(worked)? == Progress::Busy {
+                // A flusher is at it.
+                self.clock.sleep(TUNING.beside_others);
+            }
+            self.account(dictionary);
+        }
+        Ok(())
+    }
+
+    /// Empties all memtables: before a clean close, so that the next start replays nothing.
+    pub(crate) fn drain_all(&self) -> Result<()> {
+        for dictionary in self.directory.all() {
+            if dictionary.dropped().is_none() {
+                self.drain(&dictionary)?;
+            }
+        }
+        Ok(())
+    }
+}

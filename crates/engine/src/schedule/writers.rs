@@ -1,0 +1,133 @@
+//! Writers are slowed before memory for writes is full.
+//!
+//! Total of all memtables → what happens: above half of the budget (two thirds of one that has
+//! grown), or a memtable above its own limit: the largest active ones are sealed and queued to be
+//! drained. Above three quarters (seven eighths): each transaction waits as it writes, 16 KiB by
+//! 16 KiB: an eighth further up as long as draining what it brings takes, at most 1 ms a piece. Waits
+//! too short to sleep for are owed until they are worth it. Above five quarters: a commit waits until
+//! there is room (hard bound); where the disk is full it fails instead.
+
+use super::load::{BudgetLoad, WriterLoad};
+use super::policy::{self, Admission};
+use super::{Scheduler, TUNING};
+use crate::{Error, Result};
+use os::{Wait, Waits};
+
+impl Scheduler {
+    /// A writer has found so much in memory.
+    fn note_filling(&self, total: u64, budget: &BudgetLoad) {
+        if policy::is_filling(total, budget, TUNING) {
+            self.memory.note_filling(self.now_us());
+        }
+    }
+
+    /// Waits until a transaction of `bytes` may go on. Holds no lock but the transaction's own.
+    pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
+        let budget = self.budget_load();
+        let writer = WriterLoad {
+            bytes,
+            memtables: self.memory.total(),
+            drain_rate: self.memory.drain_rate(),
+            has_flushers: self.has_flushers,
+        };
+        if writer.has_flushers {
+            self.note_filling(writer.memtables + bytes, &budget);
+        }
+        let delay = match policy::admit(&writer, &budget, TUNING) {
+            Admission::Now => return Ok(()),
+            Admission::Works => return self.make_room_alone(),
+            Admission::WhenRoom => return self.wait_for_room(),
+            Admission::After(nanos) => {
+                self.memory.owe(nanos, |owed| policy::pays_now(owed, TUNING))
+            }
+        };
+        if let Some(delay) = delay {
+            self.counters.delays.inc();
+            self.counters.delayed_micros.add(delay.as_micros() as u64);
+            self.clock.sleep(delay);
+            Waits::add(Wait::Throttle, delay);
+        }
+        Ok(())
+    }
+
+    /// Does the background's work where there is no background: until memory is below three quarters
+    /// of the budget or there is nothing to drain.
+    pub(crate) fn make_room_alone(&self) -> Result<()> {
+        let budget = self.memory.budget();
+        let soft = policy::works_alone_at(budget, TUNING);
+        let hard = policy::hard_bound(budget, TUNING);
+        while self.memory.total() > soft {
+            match self.work_once() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(Error::NoSpace(_)) if self.memory.total() <= hard => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Environment::make_room_alone`], beside flushers where there are some: above the hard
+    /// bound it waits for them. On a full disk it does not: a start must not fail for want of space,
+    /// and what is replayed is not more than the log holds.
+    pub(crate) fn make_room_in_recovery(&self) -> Result<()> {
+        let hard = policy::hard_bound(self.memory.budget(), TUNING);
+        loop {
+            match self.make_room_alone() {
+                Err(Error::NoSpace(_)) => return Ok(()),
+                made => made?,
+            }
+            if !self.has_flushers || self.memory.total() <= hard || self.found_no_space() {
+                return Ok(());
+            }
+            self.note_filling(self.memory.total(), &self.budget_load());
+            self.memory.room.wait(TUNING.room_check, || self.is_full());
+        }
+    }
+
+    /// The memtables have reached their hard bound.
+    fn is_full(&self) -> bool {
+        self.memory.total() > policy::hard_bound(self.memory.budget(), TUNING)
+    }
+
+    /// Nothing was drained for long: says what there is to drain, and who is at it.
+    fn stalled(&self) -> Error {
+        let debts = self.directory.all().into_iter().map(|dictionary| dictionary.tree.debt());
+        let (active, sealed) =
+            debts.fold((0, 0), |(a, s), debt| (a + debt.active_bytes, s + debt.sealed_bytes));
+        let (total, budget, queued) = (self.memory.total(), self.memory.budget(), self.queue.len());
+        let text = format!("memory for writes stayed full for {} s", TUNING.stuck.as_secs());
+        tracing::error!(total, budget, active, sealed, queued, "{text}");
+        Error::NoSpace(text.into())
+    }
+
+    fn wait_for_room(&self) -> Result<()> {
+        let started = self.clock.monotonic();
+        self.counters.stalls.inc();
+        self.queue.wake();
+        // Against the budget of each look: one that grew meanwhile lets memory above the old bound
+        // be, and nobody would seal it.
+        while self.is_full() {
+            self.note_filling(self.memory.total(), &self.budget_load());
+            self.health.check_writable()?;
+            self.may_wait.check()?;
+            if self.found_no_space() {
+                let text = "no room to drain memory to the disk".to_owned();
+                return Err(Error::NoSpace(text.into()));
+            }
+            let waited = self.clock.monotonic().saturating_sub(started);
+            if waited > TUNING.stuck {
+                return Err(self.stalled());
+            }
+            self.memory.room.wait(TUNING.room_check, || self.is_full());
+        }
+        let waited = self.clock.monotonic().saturating_sub(started);
+        self.counters.delayed_micros.add(waited.as_micros() as u64);
+        Waits::add(Wait::Throttle, waited);
+        if waited > TUNING.long_stall {
+            self.counters.long_stalls.inc();
+            self.counters.long_stalled_micros.add(waited.as_micros() as u64);
+        }
+        Ok(())
+    }
+}
