@@ -29,14 +29,14 @@ pub enum Task {
         #[command(subcommand)]
         section: Option<Show>,
     },
-    /// Runs one of the experiments against a server, or against two in turns.
-    Bench(HandedOn),
     /// Reads every page and every log record and names what is damaged; exit status 1 then.
     Check {
         /// The data directory and how it is shown.
         #[command(flatten)]
         place: Place,
     },
+    /// Runs one of the experiments against a server, or against two in turns.
+    Bench(HandedOn),
     /// What a running server does, a second at a time.
     Stats(HandedOn),
 }
