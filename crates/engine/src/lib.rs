@@ -42,6 +42,8 @@ mod snapshot;
 mod snapshots;
 mod sorter;
 mod stats;
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 mod txn;
 mod types;
 mod writeset;
