@@ -35,7 +35,7 @@ mod sweep;
 mod system;
 /// BSON in the one-line form MongoDB uses inside messages.
 pub mod text {
-    pub use expr::show::{document as document_text, value as value_text};
+    pub use bsonval::show::{document as document_text, value as value_text};
 }
 mod ddl_lock;
 mod txn;

@@ -16,8 +16,8 @@ use crate::shape::StorageOptions;
 use crate::validation::Validation;
 use crate::values::truth;
 use bson::raw::{CStr, RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use bsonval::types::{option_bool, option_integer};
 use errors::{Code, Error, Result};
-use expr::types::{option_bool, option_integer};
 use keystring::Collation;
 
 /// The largest pipeline of a view: as much as a document may hold.
@@ -97,7 +97,7 @@ impl CollectionOptions {
             "size" => given.size = option_integer(value),
             "max" => given.max = option_integer(value),
             "idIndex" => given.id_index = Some(document(key, value)?),
-            "collation" => self.collation = expr::collation::parse(document(key, value)?)?,
+            "collation" => self.collation = bsonval::collation::parse(document(key, value)?)?,
             "viewOn" => given.view_on = Some(text(key, value)?),
             "pipeline" => {
                 given.pipeline = Some(value.as_array().ok_or_else(|| wrong_type(key, "array"))?);
@@ -323,7 +323,7 @@ impl CollectionOptions {
 
     fn show_collation(&mut self) {
         if let Some(collation) = &self.collation {
-            let shown = expr::collation::to_document(collation);
+            let shown = bsonval::collation::to_document(collation);
             self.shown.append(bson::raw::cstr!("collation"), shown);
         }
     }
@@ -516,7 +516,7 @@ fn document<'a>(key: &CStr, value: RawBsonRef<'a>) -> Result<&'a RawDocument> {
 pub(crate) fn invalid_type(place: &str, value: RawBsonRef<'_>, expected: &str) -> Error {
     Error::type_mismatch(format!(
         "BSON field '{place}' is the wrong type '{}', expected type '{expected}'",
-        expr::types::name_of(value)
+        bsonval::types::name_of(value)
     ))
 }
 

@@ -9,8 +9,8 @@ use crate::text::value_text;
 use bson::raw::{CStr, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::{Bson, Document, RawBson};
 use errors::{Code, Error, Result};
-use expr::filter::{ParseContext, Validator};
 use keystring::Collation;
+use matcher::{ParseContext, Validator};
 
 /// Which writes are checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -289,7 +289,9 @@ fn parse_max_time(field: &Field<'_>) -> Result<Option<u64>> {
         return Ok(None);
     }
     let millis = field.i64()?;
-    if expr::types::is_number(field.value) && expr::types::exact_integer(field.value).is_none() {
+    if bsonval::types::is_number(field.value)
+        && bsonval::types::exact_integer(field.value).is_none()
+    {
         return Err(Error::failed_to_parse("maxTimeMS has non-integral value"));
     }
     if millis < 0 {

@@ -42,7 +42,7 @@ pub(crate) fn type_name(value: RawBsonRef<'_>) -> &'static str {
 
 /// A number as a whole one, as MongoDB reads it; `None` for what is no number.
 pub(crate) fn as_i64(value: RawBsonRef<'_>) -> Option<i64> {
-    expr::types::option_integer(value)
+    bsonval::types::option_integer(value)
 }
 
 impl<'a> Field<'a> {
@@ -118,7 +118,7 @@ impl<'a> Field<'a> {
 
     /// A boolean, or a number standing for one.
     pub(crate) fn bool(&self) -> Result<bool> {
-        let given = expr::types::option_bool(self.value);
+        let given = bsonval::types::option_bool(self.value);
         given.ok_or_else(|| self.wrong_types("bool, long, int, decimal, double"))
     }
 

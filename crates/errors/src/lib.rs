@@ -1,6 +1,6 @@
 //! The one table of error codes, names and labels that a client can see.
 //!
-//! Every floor from `expr` up returns [`Error`]; its number and name are MongoDB's, chosen here
+//! Every floor from `bsonval` up returns [`Error`]; its number and name are MongoDB's, chosen here
 //! once, so that drivers, tests and `docs/COMPAT.md` read the same list.
 //!
 //! Invariants, held by the tests below:

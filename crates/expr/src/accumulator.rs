@@ -7,7 +7,6 @@
 //! Always true: adding all documents to one state, and adding parts of them to several states
 //! that are merged in order, finish with the same value.
 
-pub(crate) mod quantile;
 mod ranked;
 mod scripted;
 mod state;
@@ -20,10 +19,10 @@ use scripted::Scripted;
 pub use state::Accumulator;
 pub use window::{WindowAccumulator, WindowSum};
 
-use crate::agg::{Expression, ParseContext, Value, Variables, parse_fields};
-use crate::raw;
-use crate::sort::SortPattern;
+use crate::agg::{Expression, ParseContext, Value, Variables, parse_fields, quantile};
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
+use bsonval::raw;
+use bsonval::sort::SortPattern;
 use errors::{Code, Error, Result};
 
 /// The most one accumulator may hold: it cannot spill by itself.
@@ -369,5 +368,5 @@ fn parse_operand(name: &str, value: RawBsonRef<'_>, ctx: &ParseContext) -> Resul
 
 /// Numbers of a value: itself, or of each element where it is an array (percentiles take both).
 pub(crate) fn number_of(value: &Value<'_>) -> Option<f64> {
-    value.get().and_then(crate::number::Number::from_bson).map(crate::number::Number::to_f64)
+    value.get().and_then(bsonval::number::Number::from_bson).map(bsonval::number::Number::to_f64)
 }

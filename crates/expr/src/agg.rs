@@ -24,7 +24,7 @@ mod object;
 mod optimize;
 mod parse;
 mod path;
-mod quantile;
+pub(crate) mod quantile;
 mod reduce;
 pub(crate) mod script;
 mod set;
@@ -35,19 +35,17 @@ mod variables;
 #[cfg(test)]
 mod tests;
 
-pub use crate::types::name_of as type_name;
 pub use convert::{double_to_string, value_to_string};
 pub use date::civil::{Civil, Unit, add_units};
 pub use optimize::Dependencies;
 pub use parse::fields as parse_fields;
 pub use path::{FieldPath, split as split_path};
-pub use value::{Made, Value, is_truthy};
+pub use value::{Made, Value};
 pub use variables::{ParseContext, Scored, VarId, Variables};
 
 pub(crate) use arith::{Spread, average};
 pub(crate) use array::read_n;
 pub(crate) use object::{Merger, merge_input};
-pub(crate) use value::size_of;
 pub(crate) use variables::empty_document;
 
 use bson::raw::{RawBson, RawBsonRef, RawDocument};

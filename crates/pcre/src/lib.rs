@@ -57,6 +57,22 @@ pub struct Options {
     pub extended: bool,
 }
 
+/// Reads the letters of `imsxu`; gives back one that is none of them.
+pub fn read_options(letters: &str) -> Result<Options, char> {
+    let mut options = Options::default();
+    for letter in letters.chars() {
+        match letter {
+            'i' => options.caseless = true,
+            'm' => options.multi_line = true,
+            's' => options.dotall = true,
+            'x' => options.extended = true,
+            'u' => {}
+            other => return Err(other),
+        }
+    }
+    Ok(options)
+}
+
 /// Why a pattern could not be compiled.
 #[derive(Debug)]
 pub enum Invalid {

@@ -10,9 +10,8 @@ use crate::stage::PipelineStage;
 use crate::stage::lookup::Lookup;
 use crate::stage::sort::Sort;
 use crate::transform::Mode;
-use expr::Filter;
 use expr::agg::{Expression, VarId};
-use expr::filter::Node;
+use matcher::{Filter, Node};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

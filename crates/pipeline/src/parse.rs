@@ -6,7 +6,6 @@ use crate::{DocumentSource, MAX_NESTING, MAX_STAGES};
 use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
 use expr::agg::{Scored, Variables};
-use expr::filter;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -18,7 +17,7 @@ pub struct PipelineContext {
     /// The collection, unless the command runs on the database (`aggregate: 1`).
     pub collection: Option<String>,
     /// Variables in scope and their values, for filters and expressions.
-    pub parse: filter::ParseContext,
+    pub parse: matcher::ParseContext,
     pub(crate) inside: Inside,
     pub(crate) depth: usize,
 }
@@ -34,7 +33,7 @@ pub(crate) enum Inside {
 
 impl PipelineContext {
     /// The context of a command on a collection.
-    pub fn new(ns: &Namespace, parse: filter::ParseContext) -> Self {
+    pub fn new(ns: &Namespace, parse: matcher::ParseContext) -> Self {
         Self {
             database: ns.database.clone(),
             collection: Some(ns.collection.clone()),
@@ -45,7 +44,7 @@ impl PipelineContext {
     }
 
     /// The context of a command on a database.
-    pub fn on_database(database: impl Into<String>, parse: filter::ParseContext) -> Self {
+    pub fn on_database(database: impl Into<String>, parse: matcher::ParseContext) -> Self {
         Self {
             database: database.into(),
             collection: None,

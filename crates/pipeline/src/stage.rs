@@ -33,8 +33,8 @@ use crate::parse::PipelineContext;
 use crate::{DocumentSource, optimize};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
-use expr::Filter;
 use expr::agg::{Expression, Variables};
+use matcher::Filter;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -236,7 +236,7 @@ impl PipelineStage {
     /// The stage as a document, for explain. What the optimiser changed shows as changed.
     pub fn to_document(&self) -> RawDocumentBuf {
         let value = self.argument();
-        expr::raw::document_of(self.name(), value.as_raw_bson_ref())
+        bsonval::raw::document_of(self.name(), value.as_raw_bson_ref())
     }
 
     fn argument(&self) -> RawBson {
@@ -250,7 +250,7 @@ impl PipelineStage {
             Self::Unwind(unwind) => RawBson::Document(unwind.to_document()),
             Self::ReplaceRoot(computed) => {
                 let root = computed.source.as_raw_bson_ref();
-                RawBson::Document(expr::raw::document_of("newRoot", root))
+                RawBson::Document(bsonval::raw::document_of("newRoot", root))
             }
             Self::Redact(computed) | Self::Documents(computed) => computed.source.clone(),
             Self::Lookup(lookup) => lookup.to_bson(),
@@ -258,7 +258,7 @@ impl PipelineStage {
             Self::Facet(facet) => facet.source.clone(),
             Self::Sample(size) => {
                 let size = RawBsonRef::Int64(i64::try_from(*size).unwrap_or(i64::MAX));
-                RawBson::Document(expr::raw::document_of("size", size))
+                RawBson::Document(bsonval::raw::document_of("size", size))
             }
             Self::BucketAuto(bucket) => bucket.source.clone(),
             Self::Window(window) => window.source.clone(),
@@ -402,6 +402,6 @@ pub(crate) fn object(
 ) -> Result<&RawDocument> {
     match value {
         RawBsonRef::Document(document) => Ok(document),
-        other => Err(refuse(expr::agg::type_name(other))),
+        other => Err(refuse(bsonval::types::name_of(other))),
     }
 }

@@ -12,7 +12,6 @@ use bson::raw::{RawArrayBuf, RawDocumentBuf};
 use bson::{Bson, DateTime, Document};
 use errors::Result;
 use expr::agg::{ParseContext, Variables};
-use expr::filter;
 use memory::World;
 use std::sync::Arc;
 
@@ -25,7 +24,7 @@ fn array(stages: &[Document]) -> RawArrayBuf {
 }
 
 fn context() -> PipelineContext {
-    let parse = filter::ParseContext {
+    let parse = matcher::ParseContext {
         names: ParseContext::new(),
         variables: Arc::new(Variables::new(DateTime::from_millis(0), 1)),
         text: true,

@@ -5,8 +5,8 @@
 
 use crate::optimize::visit;
 use crate::stage::PipelineStage;
+use bsonval::text_score::{FIELD, unavailable};
 use errors::{Error, Result};
-use expr::text_score::{FIELD, unavailable};
 
 /// Refuses a search behind the first stage, or anywhere `inside` another stage.
 pub(crate) fn check_places(stages: &[PipelineStage], inside: bool) -> Result<()> {

@@ -6,11 +6,11 @@
 
 use crate::stage::check_depth;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bsonval::path::check_field_path;
+use bsonval::raw::{self, Writer};
+use bsonval::text_score;
 use errors::{Error, Result};
 use expr::agg::{Expression, MEASURED, ParseContext, Variables};
-use expr::path::check_field_path;
-use expr::raw::{self, Writer};
-use expr::text_score;
 use limits::KeyMap;
 use std::collections::BTreeSet;
 
@@ -387,7 +387,7 @@ fn flatten<'a>(
             | RawBsonRef::Int64(_)
             | RawBsonRef::Double(_)
             | RawBsonRef::Decimal128(_) => {
-                let yes = expr::agg::is_truthy(value);
+                let yes = bsonval::types::is_true(value);
                 asked.push((path, if yes { FieldRequest::Yes } else { FieldRequest::No }));
             }
             _ => asked.push((path, FieldRequest::Value(value))),

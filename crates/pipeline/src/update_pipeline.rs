@@ -6,9 +6,8 @@ use crate::stage::{self, PipelineStage, replace_root};
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::agg::Variables;
-use expr::filter;
-use expr::update::PipelineUpdate;
 use std::sync::Arc;
+use update::PipelineUpdate;
 
 /// A parsed pipeline update.
 #[derive(Clone, Debug)]
@@ -19,7 +18,7 @@ pub struct UpdatePipeline {
 
 impl UpdatePipeline {
     /// Parses the array; only stages that make one document of one are allowed.
-    pub fn parse(stages: &RawArray, ctx: &filter::ParseContext) -> Result<Self> {
+    pub fn parse(stages: &RawArray, ctx: &matcher::ParseContext) -> Result<Self> {
         let inner = PipelineContext::new(&Namespace::new("", ""), ctx.clone());
         let mut parsed = Vec::new();
         for element in stages {
@@ -34,7 +33,7 @@ impl UpdatePipeline {
                 matches!(stage, PipelineStage::Transform(_) | PipelineStage::ReplaceRoot(_))
             });
             if !allowed {
-                let name = expr::raw::first_name(spec).unwrap_or("");
+                let name = bsonval::raw::first_name(spec).unwrap_or("");
                 return Err(Error::new(
                     Code::INVALID_OPTIONS,
                     format!("{name} is not allowed to be used within an update"),

@@ -25,9 +25,8 @@ use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Bson, Document, doc};
 use catalog::{Collection, MAX_VIEW_DEPTH, Namespace, Snapshot};
 use errors::{Code, Error, Result};
-use expr::Filter;
 use expr::agg::Variables;
-use expr::filter::{Node, ParseContext};
+use matcher::{Filter, Node, ParseContext};
 use pipeline::{DocumentSource, EmptySource, Pipeline, PipelineContext, PipelineStage};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -154,7 +153,7 @@ struct StripSource(Box<dyn DocumentSource>);
 
 impl DocumentSource for StripSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
-        Ok(self.0.next()?.map(expr::text_score::strip))
+        Ok(self.0.next()?.map(bsonval::text_score::strip))
     }
 
     fn park(&mut self) {

@@ -21,12 +21,12 @@ use crate::request::FindRequest;
 use crate::text;
 use bson::DateTime;
 use bson::raw::{RawBsonRef, RawDocument};
+use bsonval::SortPattern;
 use catalog::{Catalog, Collection, Namespace, Snapshot};
 use errors::{Code, Error, Result};
 use expr::agg::{self, Variables};
-use expr::filter::{Node, ParseContext};
-use expr::{Filter, SortPattern};
 use keystring::Collation;
+use matcher::{Filter, Node, ParseContext};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -97,7 +97,7 @@ pub(crate) fn collation_of(
     collection: Option<&Collection>,
 ) -> Result<Option<Collation>> {
     let default = collection.and_then(Collection::collation);
-    let Some(given) = expr::collation::parse_given(given)? else { return Ok(default.cloned()) };
+    let Some(given) = bsonval::collation::parse_given(given)? else { return Ok(default.cloned()) };
     if let Some(view) = collection.filter(|collection| collection.is_view()) {
         check_view_collation(view, given.as_ref())?;
     }

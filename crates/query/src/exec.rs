@@ -39,7 +39,7 @@ use catalog::{
     Cursor, DictionaryId, Direction, Index, KeyRange, Reader, Snapshot, Txn, Value, from_engine,
 };
 use errors::Result;
-use expr::Filter;
+use matcher::Filter;
 
 /// Rows between two questions whether to go on.
 const INTERRUPT_PERIOD: u64 = 128;

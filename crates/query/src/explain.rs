@@ -211,7 +211,7 @@ pub(crate) fn explain_query(
         "planCacheKey": hash,
     };
     if let Some(collation) = query.filter.variables().collation() {
-        let shown = Document::try_from(&expr::collation::to_document(collation))?;
+        let shown = Document::try_from(&bsonval::collation::to_document(collation))?;
         planner.insert("collation", shown);
     }
     planner.extend(doc! {

@@ -33,12 +33,12 @@ pub(crate) use shape::Shape;
 pub(crate) use text::{TextScan, is_conjunct_text};
 
 use bson::raw::RawBson;
+use bsonval::{Path, SortPattern};
 use catalog::Index;
 use catalog::index::{KeyPart, PartKind};
-use expr::filter::GeoNear;
-use expr::{Filter, Path, SortPattern};
 use interval::Intervals;
 use keystring::Collation;
+use matcher::{Filter, GeoNear};
 use std::sync::Arc;
 
 /// How the documents are reached, before sort, skip, limit and projection.

@@ -5,12 +5,12 @@ use crate::plan::IndexScan;
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document};
+use bsonval::{Path, SortPattern};
 use errors::{Error, Result};
-use expr::filter::ParseContext;
-use expr::projection::{Metadata, Projection};
-use expr::{Filter, Path, SortPattern};
 use keystring::Collation;
+use matcher::{Filter, ParseContext};
 use std::collections::BTreeSet;
+use update::projection::{Metadata, Projection};
 
 /// A parsed projection, with what the client gave.
 #[derive(Clone, Debug)]

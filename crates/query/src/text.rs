@@ -6,11 +6,10 @@ use crate::canonical::Canonical;
 use crate::exec::{ExecContext, PlanStage, Report, Row};
 use crate::plan::hint::Hint;
 use crate::plan::{Access, AccessPath, Decision};
+use bsonval::text_score;
 use catalog::{Collection, Index, Timestamp};
 use errors::{Code, Error, Result};
-use expr::Filter;
-use expr::filter::no_index;
-use expr::text_score;
+use matcher::{Filter, no_index};
 use std::sync::Arc;
 
 /// The collection's text index, where the planner may use it.

@@ -82,7 +82,7 @@ fn expire(
 ) -> Result<u64> {
     let filter = RawDocumentBuf::try_from(filter)?;
     let collation = match collation {
-        Some(collation) => expr::collation::to_document(collation),
+        Some(collation) => bsonval::collation::to_document(collation),
         None => RawDocumentBuf::try_from(&doc! { "locale": "simple" })?,
     };
     let statement = DeleteStatement {

@@ -348,7 +348,7 @@ fn component(target: &str) -> &str {
         "engine" | "ftree" | "cachetable" | "blockfile" | "catalog" => "STORAGE",
         "wal" => "JOURNAL",
         "commands" | "session" => "COMMAND",
-        "query" | "pipeline" | "expr" => "QUERY",
+        "query" | "pipeline" | "bsonval" | "expr" | "matcher" | "update" => "QUERY",
         "server" | "wire" => "NETWORK",
         "os" | "fernd" => "CONTROL",
         _ if krate.chars().all(|c| c.is_ascii_uppercase() || c == '_') => krate,

@@ -12,10 +12,10 @@ use crate::text::document_text;
 use crate::values::{truth, whole_number};
 use ::geo::Grid;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bsonval::path::is_reserved_name;
 use errors::{Code, Error, Result};
-use expr::filter::{Filter, ParseContext};
-use expr::path::is_reserved_name;
 use keystring::Collation;
+use matcher::{Filter, ParseContext};
 
 /// The most fields a compound index may have.
 const MAX_PARTS: usize = 32;
@@ -199,7 +199,7 @@ impl IndexSpec {
             let shown = |collation: Option<&Collation>| {
                 collation.map_or_else(
                     || "{ locale: \"simple\" }".to_owned(),
-                    |collation| document_text(&expr::collation::to_document(collation)),
+                    |collation| document_text(&bsonval::collation::to_document(collation)),
                 )
             };
             return Err(Error::bad_value(format!(
@@ -216,7 +216,7 @@ impl IndexSpec {
             if index.is_text() {
                 text::check(&index)?;
             }
-            index.shown.append(cstr!("collation"), expr::collation::to_document(collation));
+            index.shown.append(cstr!("collation"), bsonval::collation::to_document(collation));
             index.parse_partial()?;
         }
         Ok(index)
@@ -285,10 +285,10 @@ impl IndexSpec {
                         "The field 'collation' cannot be an empty object.",
                     ));
                 }
-                self.collation = expr::collation::parse(document)?;
+                self.collation = bsonval::collation::parse(document)?;
                 self.inherits_collation = false;
                 if let Some(collation) = &self.collation {
-                    self.shown.append(option, expr::collation::to_document(collation));
+                    self.shown.append(option, bsonval::collation::to_document(collation));
                 }
             }
             // Read with the key pattern, shown at the end.

@@ -94,7 +94,7 @@ pub(super) fn check(index: &IndexSpec) -> Result<()> {
     if let Some(collation) = &index.collation {
         return Err(cannot(format!(
             "Index type 'text' does not support collation: {}",
-            document_text(&expr::collation::to_document(collation))
+            document_text(&bsonval::collation::to_document(collation))
         )));
     }
     if index.unique || index.prepare_unique {

@@ -11,8 +11,8 @@
 use super::keys::check_bytes;
 use bson::raw::{RawBinaryRef, RawBsonRef, RawDocument};
 use bson::spec::BinarySubtype;
+use bsonval::Path;
 use errors::{Code, Error, Result};
-use expr::Path;
 
 /// The wildcard part of an index.
 #[derive(Clone, PartialEq, Eq, Debug)]

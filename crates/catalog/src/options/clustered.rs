@@ -5,8 +5,8 @@
 
 use super::{invalid, invalid_type, wrong_type};
 use bson::raw::{CStr, RawBsonRef, RawDocumentBuf, cstr};
+use bsonval::types::{option_bool, option_integer};
 use errors::{Code, Error, Result};
-use expr::types::{option_bool, option_integer};
 
 /// What the option says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -79,7 +79,7 @@ impl Clustered {
         }
         let mut fields = pattern.iter().flatten();
         let on_id = matches!((fields.next(), fields.next()), (Some((path, order)), None)
-            if path.as_str() == "_id" && expr::types::exact_integer(order) == Some(1));
+            if path.as_str() == "_id" && bsonval::types::exact_integer(order) == Some(1));
         if !on_id {
             return Err(Error::new(
                 Code::INVALID_INDEX_SPECIFICATION_OPTION,

@@ -98,7 +98,7 @@ fn check_field(field: &RawDocument) -> Result<&str> {
             Err(Error::location(6_338_406, format!("Cannot encrypt a field of type '{name}'")))
         }
         Some(name @ RawBsonRef::String(_)) => {
-            expr::types::TypeSet::default().add(name)?;
+            bsonval::types::TypeSet::default().add(name)?;
             Ok(path)
         }
         Some(other) => Err(invalid_type(&place("bsonType"), other, "string")),

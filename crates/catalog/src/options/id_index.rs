@@ -3,8 +3,8 @@
 use super::invalid_type;
 use crate::index::IndexSpec;
 use bson::raw::{RawBsonRef, RawDocument};
+use bsonval::types::option_integer;
 use errors::{Code, Error, Result};
-use expr::types::option_integer;
 
 /// Reads the option; its key can be no other than `{_id: 1}`.
 pub(super) fn parse(document: &RawDocument) -> Result<IndexSpec> {
@@ -38,7 +38,7 @@ pub(super) fn parse(document: &RawDocument) -> Result<IndexSpec> {
     }
     let mut parts = key.iter().flatten();
     let on_id = matches!((parts.next(), parts.next()), (Some((path, order)), None)
-        if path.as_str() == "_id" && expr::types::exact_integer(order) == Some(1));
+        if path.as_str() == "_id" && bsonval::types::exact_integer(order) == Some(1));
     if !on_id {
         return Err(Error::bad_value(
             "The field 'key' for an _id index must be {_id: 1}, but got another key pattern",
@@ -51,7 +51,7 @@ fn check_version(value: RawBsonRef<'_>) -> Result<()> {
     let Some(version) = option_integer(value) else {
         return Err(invalid_type("create.idIndex.v", value, "number"));
     };
-    if expr::types::exact_integer(value).is_none() {
+    if bsonval::types::exact_integer(value).is_none() {
         return Err(Error::bad_value("Index version must be representable as a 32-bit integer"));
     }
     if !matches!(version, 1 | 2) {

@@ -208,7 +208,7 @@ impl Pace {
     fn take(&mut self, command: &str, name: &str, value: RawBsonRef<'_>) -> Result<bool> {
         let place = || format!("{command}.timeseries.{name}");
         let seconds = |value| {
-            let given = expr::types::option_integer(value);
+            let given = bsonval::types::option_integer(value);
             let given = given.ok_or_else(|| invalid_type(&place(), value, "int"))?;
             if (1..=MAX_SPAN_SECONDS).contains(&given) {
                 return Ok(given);

@@ -65,7 +65,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     if let Some(RawBsonRef::Int32(_) | RawBsonRef::Int64(_) | RawBsonRef::Double(_)) = expire_after
     {
-        check_expiry(context, expire_after.and_then(expr::types::option_integer))?;
+        check_expiry(context, expire_after.and_then(bsonval::types::option_integer))?;
     }
     if collection.options().time_series.is_some() {
         // MongoDB passes over them: there is no cap to change.
@@ -122,7 +122,7 @@ fn check_index(collection: &Collection, selector: IndexSelector<'_>) -> Result<(
         IndexSelector::Key(key) => {
             let on_id = matches!(key.iter().next(), Some(Ok((path, _))) if path.as_str() == "_id");
             let found = indexes.iter().any(|index| same_pattern(&index.spec().key, key));
-            (on_id || found, expr::show::document(key))
+            (on_id || found, bsonval::show::document(key))
         }
     };
     if found {

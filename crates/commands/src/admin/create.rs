@@ -7,7 +7,7 @@ use bson::raw::RawBsonRef;
 use bson::{RawArray, Uuid};
 use catalog::{CollectionOptions, IndexSpec, Namespace, same_pattern};
 use errors::{Code, Error, Result};
-use expr::filter::ParseContext;
+use matcher::ParseContext;
 use pipeline::{Pipeline, PipelineContext};
 
 pub(crate) const CREATE: Command =

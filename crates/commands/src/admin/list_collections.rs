@@ -9,7 +9,7 @@ use crate::writer::Writer;
 use bson::RawDocumentBuf;
 use catalog::Collection;
 use errors::Result;
-use expr::filter::{Filter, ParseContext};
+use matcher::{Filter, ParseContext};
 
 pub(crate) const LIST_COLLECTIONS: Command =
     Command::new("listCollections", "The collections and views of a database.", run).api_v1();
@@ -105,7 +105,7 @@ pub(crate) fn write_id_index(writer: &mut Writer, collection: &Collection) {
         writer.bool("unique", true);
     }
     if let Some(collation) = collection.collation() {
-        writer.document("collation", &expr::collation::to_document(collation));
+        writer.document("collation", &bsonval::collation::to_document(collation));
     }
     if options.clustered.is_some() {
         if let Some(seconds) = options.expire_after_seconds {

@@ -6,7 +6,7 @@ use crate::registry::Command;
 use crate::writer::Writer;
 use catalog::Catalog;
 use errors::Result;
-use expr::filter::{Filter, ParseContext};
+use matcher::{Filter, ParseContext};
 
 pub(crate) const LIST_DATABASES: Command =
     Command::new("listDatabases", "The databases and their sizes.", run).admin_only().api_v1();

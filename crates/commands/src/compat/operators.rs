@@ -9,9 +9,10 @@ use bson::doc;
 use bson::raw::{RawArray, RawBsonRef, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::agg::{Expression, ParseContext};
-use expr::{Filter, Update, filter};
+use matcher::Filter;
 use pipeline::{Namespace, Pipeline, PipelineContext};
 use std::collections::BTreeMap;
+use update::Update;
 
 /// What the manual names beside the registries: of servers with Queryable Encryption, Atlas,
 /// sharding, or later versions.
@@ -53,12 +54,12 @@ pub(super) fn tables(text: &mut String) {
     family(text, "Accumulators", of(&accumulators, &[], |_| Ok(())));
     let functions = pipeline::stage::window::names();
     family(text, "Window functions", of(&functions, &[], |_| Ok(())));
-    let [top, under_field] = filter::operator_names();
+    let [top, under_field] = matcher::operator_names();
     family(text, "Query operators in place of a field", of(top, &[], |_| Ok(())));
     family(text, "Query operators of a field", of(under_field, manual::QUERY_FIELD, query_field));
-    let updates: Vec<_> = expr::update::operator_names().collect();
+    let updates: Vec<_> = update::operator_names().collect();
     family(text, "Update operators", of(&updates, manual::UPDATE, update));
-    let mut projections = expr::projection::operator_names().to_vec();
+    let mut projections = update::projection::operator_names().to_vec();
     // The positional operator is part of a path, `a.$`.
     projections.push("$");
     family(text, "Projection operators", of(&projections, &[], |_| Ok(())));
@@ -126,6 +127,6 @@ fn update(name: &str) -> Result<()> {
 }
 
 /// No variables but the system's.
-fn filter_context() -> filter::ParseContext {
-    filter::ParseContext { text: true, ..filter::ParseContext::default() }
+fn filter_context() -> matcher::ParseContext {
+    matcher::ParseContext { text: true, ..matcher::ParseContext::default() }
 }

@@ -9,7 +9,7 @@ use crate::transactions::statements::Log;
 use bson::{RawBsonRef, RawDocument};
 use catalog::Namespace;
 use errors::{Code, Error, Result};
-use expr::filter::ParseContext;
+use matcher::ParseContext;
 use pipeline::{Pipeline, PipelineContext};
 use query::{UpdateRequest, UpdateStatement};
 use std::sync::atomic::Ordering;

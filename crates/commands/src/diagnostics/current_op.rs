@@ -11,7 +11,7 @@ use crate::writer::Writer;
 use bson::{RawDocument, RawDocumentBuf};
 use catalog::ShownLock;
 use errors::{Error, Result};
-use expr::filter::{Filter, ParseContext};
+use matcher::{Filter, ParseContext};
 use session::{OpProgress, OpSnapshot};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -18,9 +18,9 @@ use crate::service::Request;
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::spec::BinarySubtype;
 use bson::{Bson, Document, Uuid, doc};
+use bsonval::raw::document_of;
 use catalog::Namespace;
 use errors::{Code, Error, Result};
-use expr::raw::document_of;
 use query::{
     DeleteRequest, DeleteStatement, InsertRequest, UpdateRequest, UpdateStatement, WriteError,
 };

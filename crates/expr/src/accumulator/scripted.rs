@@ -4,8 +4,9 @@
 //! BSON, so that `merge` sees what `accumulate` left.
 
 use crate::agg::script::{check_allowed, elements, function_of};
-use crate::agg::{Expression, ParseContext, Value, Variables, parse_fields, type_name};
+use crate::agg::{Expression, ParseContext, Value, Variables, parse_fields};
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument};
+use bsonval::types::name_of;
 use errors::{Error, Result};
 use script::Script;
 use std::sync::Arc;
@@ -26,10 +27,7 @@ impl Scripted {
         let RawBsonRef::Document(document) = value else {
             return Err(Error::location(
                 4544703,
-                format!(
-                    "$accumulator expects an object as an argument; found {}",
-                    type_name(value)
-                ),
+                format!("$accumulator expects an object as an argument; found {}", name_of(value)),
             ));
         };
         let names =
@@ -90,7 +88,7 @@ fn check_language(lang: Option<RawBsonRef<'_>>) -> Result<()> {
         }
         Some(other) => Err(Error::location(
             4544704,
-            format!("$accumulator lang must be a string; found: {}", type_name(other)),
+            format!("$accumulator lang must be a string; found: {}", name_of(other)),
         )),
     }
 }

@@ -2,11 +2,11 @@
 
 use crate::accumulator::ranked::Ranked;
 use crate::accumulator::scripted;
-use crate::accumulator::{Kind, number_of, quantile};
-use crate::agg::{Merger, Spread, Value, average, merge_input};
-use crate::number::{Number, Sum};
-use crate::raw;
+use crate::accumulator::{Kind, number_of};
+use crate::agg::{Merger, Spread, Value, average, merge_input, quantile};
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef};
+use bsonval::number::{Number, Sum};
+use bsonval::raw;
 use errors::{Code, Error, Result};
 use keystring::{Collation, Direction, KeyBuilder};
 use limits::KeySet;
@@ -370,7 +370,7 @@ fn keep_extreme(
     under: Option<&Collation>,
 ) {
     let better = best.as_ref().is_none_or(|best| {
-        crate::order::compare_under(value, best.as_raw_bson_ref(), under) == wanted
+        bsonval::order::compare_under(value, best.as_raw_bson_ref(), under) == wanted
     });
     if better {
         *best = Some(value.into());

@@ -104,3 +104,25 @@ fn malformed_accumulators_are_refused() {
     assert_eq!(code(doc! {"$firstN": {"input": 1}}), 5787906);
     assert_eq!(code(doc! {"$topN": {"sortBy": {"a": 1}, "output": 1}}), 5788003);
 }
+
+#[test]
+fn accumulators_follow_the_collation() {
+    let collation = RawDocumentBuf::try_from(&doc! { "locale": "en", "strength": 2 }).unwrap();
+    let variables = Variables::new(DateTime::from_millis(0), 0)
+        .with_collation(bsonval::collation::parse(&collation).unwrap());
+    for (accumulator, expected) in [
+        (doc! { "$addToSet": "$a" }, Bson::from(vec!["b", "A", "c"])),
+        (doc! { "$min": "$a" }, "A".into()),
+        (doc! { "$max": "$a" }, "c".into()),
+        (doc! { "$maxN": { "input": "$a", "n": 2 } }, vec!["c", "C"].into()),
+        (doc! { "$bottom": { "output": "$a", "sortBy": { "a": -1 } } }, "A".into()),
+    ] {
+        let spec = spec(&accumulator).unwrap();
+        let mut state = spec.start(RawBsonRef::Null, &variables).unwrap();
+        for text in ["b", "A", "c", "B", "C"] {
+            let document = RawDocumentBuf::try_from(&doc! { "a": text }).unwrap();
+            spec.add(&mut state, &document, &variables).unwrap();
+        }
+        assert_eq!(Bson::try_from(state.finish().unwrap()).unwrap(), expected, "{accumulator}");
+    }
+}

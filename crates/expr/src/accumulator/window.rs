@@ -8,9 +8,9 @@
 use crate::accumulator::state::{key_of, value_bytes};
 use crate::accumulator::{AccumulatorSpec, Kind, MAX_ACCUMULATOR_BYTES};
 use crate::agg::{Merger, Spread, Value, Variables, merge_input};
-use crate::decimal::Decimal;
-use crate::number::{Number, Sum};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
+use bsonval::decimal::Decimal;
+use bsonval::number::{Number, Sum};
 use errors::{Code, Error, Result};
 use keystring::{Collation, Direction};
 use std::collections::{BTreeMap, VecDeque};

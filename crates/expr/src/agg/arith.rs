@@ -7,11 +7,11 @@ mod totals;
 use crate::agg::Value;
 use crate::agg::compare::compare;
 use crate::agg::function::{ANY, Function, any_nullish, function, ordered, take};
-use crate::decimal::{Decimal, Rounding, functions};
-use crate::number::{Number, Sum};
-use crate::raw;
 use bson::DateTime;
 use bson::raw::RawBsonRef;
+use bsonval::decimal::{Decimal, Rounding, functions};
+use bsonval::number::{Number, Sum};
+use bsonval::raw;
 use errors::{Code, Error, Result};
 use keystring::Collation;
 use std::cmp::Ordering;
@@ -144,7 +144,7 @@ fn shift_date(base: DateTime, by: Number, back: bool) -> Result<DateTime> {
     let millis = match by {
         Number::Int(n) => Some(i64::from(n)),
         Number::Long(n) => Some(n),
-        Number::Double(n) => crate::number::exact_i64(n.round()),
+        Number::Double(n) => bsonval::number::exact_i64(n.round()),
         Number::Decimal(n) => n.round_to(0, Rounding::HalfEven).to_i64(),
     };
     let from = base.timestamp_millis();

@@ -6,11 +6,12 @@ use crate::agg::eval::{Scope, optional};
 use crate::agg::function::{ANY, Function, Named, any_nullish, function, ordered};
 use crate::agg::parse::Node;
 use crate::agg::value::{List, References};
-use crate::agg::{MAX_VALUE_BYTES, Value, check_size, type_name, value_to_string};
-use crate::number::Number;
-use crate::order::compare_under;
-use crate::raw;
+use crate::agg::{MAX_VALUE_BYTES, Value, check_size, value_to_string};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
+use bsonval::number::Number;
+use bsonval::order::compare_under;
+use bsonval::raw;
+use bsonval::types::name_of;
 use errors::{Code, Error, Result};
 use keystring::Collation;
 
@@ -378,7 +379,7 @@ pub(super) fn check_zip(arguments: &RawDocument) -> Result<()> {
         Some(RawBsonRef::Array(list)) => Ok(Some(list.into_iter().count())),
         Some(other) => Err(Error::location(
             code,
-            format!("{name} must be an array of expressions, found {}", type_name(other)),
+            format!("{name} must be an array of expressions, found {}", name_of(other)),
         )),
     };
     let inputs = list("inputs", 34461)?;
@@ -389,7 +390,7 @@ pub(super) fn check_zip(arguments: &RawDocument) -> Result<()> {
         Some(other) => {
             return Err(Error::location(
                 34463,
-                format!("useLongestLength must be a bool, found {}", type_name(other)),
+                format!("useLongestLength must be a bool, found {}", name_of(other)),
             ));
         }
     };

@@ -19,7 +19,7 @@ pub(super) const TABLE: &[Function] = &[
 
 /// The canonical order of values.
 pub(crate) fn compare(a: &Value<'_>, b: &Value<'_>, under: Option<&Collation>) -> Ordering {
-    crate::order::compare_under(a.bson(), b.bson(), under)
+    bsonval::order::compare_under(a.bson(), b.bson(), under)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "rows of the table share a signature")]

@@ -2,18 +2,19 @@
 
 mod binary;
 
+use crate::agg::Value;
 use crate::agg::date::{self, parse_any};
 use crate::agg::eval::{Scope, optional};
 use crate::agg::function::{Function, Named, function};
 use crate::agg::parse::Node;
-use crate::agg::{Value, type_name};
-use crate::decimal::Decimal;
-use crate::number::Number;
 use binary::Format;
 use bson::oid::ObjectId;
 use bson::raw::{RawArray, RawBinaryRef, RawBson, RawBsonRef, RawDocument};
 use bson::spec::BinarySubtype;
 use bson::{Bson, DateTime};
+use bsonval::decimal::Decimal;
+use bsonval::number::Number;
+use bsonval::types::name_of;
 use errors::{Code, Error, Result};
 use std::fmt::Write as _;
 
@@ -27,8 +28,8 @@ pub(super) const TABLE: &[Function] = &[
     function("$toDouble", 1, 1, |args| shorthand(args, Target::Double)),
     function("$toHashedIndexKey", 1, 1, |args| {
         let value = args[0].get().unwrap_or(RawBsonRef::Null);
-        limits::poll_work(crate::agg::size_of(value) / limits::BYTES_PER_UNIT)?;
-        Ok(RawBson::Int64(crate::hashed_key(value)?).into())
+        limits::poll_work(bsonval::raw::size_of_ref(value) / limits::BYTES_PER_UNIT)?;
+        Ok(RawBson::Int64(bsonval::hashed_key(value)?).into())
     }),
     function("$toInt", 1, 1, |args| shorthand(args, Target::Int)),
     function("$toLong", 1, 1, |args| shorthand(args, Target::Long)),
@@ -140,7 +141,7 @@ impl Target {
                 let number = Number::from_bson(other).ok_or_else(|| {
                     Error::failed_to_parse(format!(
                         "$convert's 'to' argument must be a string or number, but is {}",
-                        type_name(other)
+                        name_of(other)
                     ))
                 })?;
                 let number = number.to_exact_i32().ok_or_else(|| {
@@ -181,7 +182,7 @@ fn read_subtype(value: Option<RawBsonRef<'_>>) -> Result<u8> {
             4341108,
             format!(
                 "For BinData, $convert's 'subtype' argument must be a number, but is {}",
-                type_name(value)
+                name_of(value)
             ),
         )
     })?;
@@ -334,7 +335,9 @@ fn to_long(value: &Value<'_>, target: Target) -> Result<i64> {
         RawBsonRef::Int64(n) => Ok(n),
         RawBsonRef::Double(n) if n.is_nan() => Err(refuse("NaN")),
         RawBsonRef::Double(n) if n.is_infinite() => Err(refuse("infinity")),
-        RawBsonRef::Double(n) => crate::number::exact_i64(n.trunc()).ok_or_else(|| overflow(value)),
+        RawBsonRef::Double(n) => {
+            bsonval::number::exact_i64(n.trunc()).ok_or_else(|| overflow(value))
+        }
         RawBsonRef::Decimal128(n) => {
             let n = Decimal::from_bson(n);
             if n.is_nan() {
@@ -583,7 +586,7 @@ fn write_value(out: &mut String, value: RawBsonRef<'_>, depth: usize) {
         | RawBsonRef::Timestamp(_) => out.push_str(&print_scalar(value)),
         other => match Bson::try_from(other) {
             Ok(value) => push(out, format_args!("{value}")),
-            Err(_) => out.push_str(type_name(other)),
+            Err(_) => out.push_str(name_of(other)),
         },
     }
 }

@@ -5,11 +5,12 @@
 
 use crate::agg::function::Function;
 use crate::agg::parse::Node;
-use crate::agg::value::{List, size_of};
+use crate::agg::value::List;
 use crate::agg::variables::{VarId, Variables};
 use crate::agg::{Value, check_size};
-use crate::number::Number;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+use bsonval::number::Number;
+use bsonval::raw::size_of_ref;
 use errors::{Error, Result};
 use limits::{Growth, Part};
 use smallvec::SmallVec;
@@ -143,7 +144,7 @@ fn object<'a>(
     for (name, node) in fields {
         limits::poll()?;
         if let Some(value) = node.evaluate(scope)?.get() {
-            let bytes = built.as_bytes().len() + size_of(value);
+            let bytes = built.as_bytes().len() + size_of_ref(value);
             check_size(bytes)?;
             memory.reach(bytes)?;
             built.append(name, value);

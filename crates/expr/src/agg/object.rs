@@ -3,10 +3,11 @@
 use crate::agg::eval::{Scope, optional};
 use crate::agg::function::{ANY, Function, Named, function};
 use crate::agg::parse::Node;
-use crate::agg::value::{List, size_of};
+use crate::agg::value::List;
 use crate::agg::{Value, check_size, value_to_string};
-use crate::raw;
 use bson::raw::{CString, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bsonval::raw;
+use bsonval::raw::size_of_ref;
 use errors::{Error, Result};
 use limits::{Growth, KeyMap, Part};
 
@@ -69,7 +70,7 @@ impl Merger {
         for element in raw::elements(document) {
             let element = element?;
             let value = element.value()?;
-            self.charged.reach(self.memory() + size_of(value) + element.name().len())?;
+            self.charged.reach(self.memory() + size_of_ref(value) + element.name().len())?;
             self.set(element.key().to_owned(), value.into())?;
         }
         Ok(())
@@ -77,10 +78,10 @@ impl Merger {
 
     pub(crate) fn set(&mut self, key: CString, value: RawBson) -> Result<()> {
         limits::poll()?;
-        self.bytes += size_of(value.as_raw_bson_ref());
+        self.bytes += size_of_ref(value.as_raw_bson_ref());
         if let Some(at) = self.places.get(key.as_str()) {
             let old = std::mem::replace(&mut self.fields[*at].1, value);
-            self.bytes = self.bytes.saturating_sub(size_of(old.as_raw_bson_ref()));
+            self.bytes = self.bytes.saturating_sub(size_of_ref(old.as_raw_bson_ref()));
             return Ok(());
         }
         self.bytes += key.as_str().len() + 2;
@@ -185,7 +186,7 @@ fn array_to_object<'a>(args: &mut [Value<'a>]) -> Result<Value<'a>> {
                     40398,
                     format!(
                         "Unrecognised input type format for $arrayToObject: {}",
-                        crate::agg::type_name(other)
+                        bsonval::types::name_of(other)
                     ),
                 ));
             }
@@ -216,7 +217,7 @@ fn check_consistent(before: Option<bool>, now: bool, element: RawBsonRef<'_>) ->
         format!(
             "$arrayToObject requires a consistent input format. Elements mustall be arrays or all \
              be objects. {first} was detected, now found: {}",
-            crate::agg::type_name(element)
+            bsonval::types::name_of(element)
         ),
     ))
 }
@@ -239,7 +240,7 @@ fn from_pair(pair: &bson::raw::RawArray) -> Result<(&str, RawBsonRef<'_>)> {
             format!(
                 "$arrayToObject requires an array of key-value pairs, where the key must be of \
                  type string. Found key type: {}",
-                crate::agg::type_name(*key)
+                bsonval::types::name_of(*key)
             ),
         ));
     };
@@ -273,7 +274,7 @@ fn from_document(pair: &RawDocument) -> Result<(&str, RawBsonRef<'_>)> {
             format!(
                 "$arrayToObject requires an object with keys 'k' and 'v', where the value of 'k' \
                  must be of type string. Found type: {}",
-                crate::agg::type_name(key)
+                bsonval::types::name_of(key)
             ),
         ));
     };
@@ -328,7 +329,7 @@ pub(super) fn check_constant_field(
             4161107,
             format!(
                 "{name} requires 'field' to evaluate to type String, but got {}",
-                constant.map_or("missing", crate::agg::type_name)
+                constant.map_or("missing", bsonval::types::name_of)
             ),
         ));
     }
@@ -393,7 +394,7 @@ fn replace_field<'a>(
         ));
     };
     let mut memory = Growth::new(Part::Values);
-    memory.reach(document.as_bytes().len() + new.get().map_or(0, size_of))?;
+    memory.reach(document.as_bytes().len() + new.get().map_or(0, size_of_ref))?;
     let mut built = RawDocumentBuf::new();
     let mut placed = false;
     for element in raw::elements(document) {

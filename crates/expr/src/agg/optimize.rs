@@ -1,11 +1,12 @@
 //! Constant folding, and which fields an expression reads.
 
+use crate::agg::Value;
 use crate::agg::eval::Scope;
 use crate::agg::parse::Node;
 use crate::agg::path::Base;
 use crate::agg::script::Call;
 use crate::agg::variables::{VarId, Variables, empty_document};
-use crate::agg::{Value, size_of};
+use bsonval::raw::size_of_ref;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -175,8 +176,8 @@ impl Node {
     /// What a constant takes; nothing for what is none.
     fn constant_bytes(&self) -> usize {
         match self {
-            Self::Constant(Some(value)) => size_of(value.as_raw_bson_ref()),
-            Self::Folded(value) => size_of(value.as_raw_bson_ref()),
+            Self::Constant(Some(value)) => size_of_ref(value.as_raw_bson_ref()),
+            Self::Folded(value) => size_of_ref(value.as_raw_bson_ref()),
             _ => 0,
         }
     }
@@ -211,7 +212,7 @@ impl Node {
         let result = self.evaluate(&Scope::new(empty_document(), &variables)).map(Value::detach);
         match result {
             // No larger than what the client sent for it.
-            Ok(value) if value.get().map_or(0, size_of) <= parts + INLINE_BYTES => {
+            Ok(value) if value.get().map_or(0, size_of_ref) <= parts + INLINE_BYTES => {
                 Self::Constant(value.into_owned())
             }
             Ok(Value::Owned(made)) => Self::Folded(Arc::new(made)),

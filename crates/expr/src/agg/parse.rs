@@ -9,10 +9,11 @@ use crate::agg::script::{self, Script};
 use crate::agg::string::regex::RegexCall;
 use crate::agg::variables::{ParseContext, Scored, VarId};
 use crate::agg::{
-    GEO_NEAR_DISTANCE, GEO_NEAR_POINT, MAX_DEPTH, Made, array, convert, date, object, type_name,
+    GEO_NEAR_DISTANCE, GEO_NEAR_POINT, MAX_DEPTH, Made, array, convert, date, object,
 };
-use crate::text_score;
 use bson::raw::{CString, RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument};
+use bsonval::text_score;
+use bsonval::types::name_of;
 use errors::{Code, Error, Result};
 use std::sync::Arc;
 
@@ -165,7 +166,7 @@ fn literal_object(document: &RawDocument, ctx: &ParseContext, depth: usize) -> R
 }
 
 fn check_field_name(name: &str) -> Result<()> {
-    crate::path::check_field_name(name)?;
+    bsonval::path::check_field_name(name)?;
     if name.contains('.') {
         return Err(Error::location(
             16412,
@@ -328,11 +329,7 @@ fn named_call(
     let RawBsonRef::Document(document) = value else {
         return Err(Error::location(
             named.codes.0,
-            format!(
-                "{} requires an object as an argument, found: {}",
-                named.name,
-                type_name(value)
-            ),
+            format!("{} requires an object as an argument, found: {}", named.name, name_of(value)),
         ));
     };
     if named.name == "$zip" {
@@ -479,7 +476,7 @@ fn switch(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<Nod
     let RawBsonRef::Document(document) = value else {
         return Err(Error::location(
             40060,
-            format!("$switch requires an object as an argument, found: {}", type_name(value)),
+            format!("$switch requires an object as an argument, found: {}", name_of(value)),
         ));
     };
     let [branches, default] = fields(document, ["branches", "default"], |name| {
@@ -495,7 +492,7 @@ fn switch(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<Nod
         Some(other) => {
             return Err(Error::location(
                 40061,
-                format!("$switch expected an array for 'branches', found: {}", type_name(other)),
+                format!("$switch expected an array for 'branches', found: {}", name_of(other)),
             ));
         }
         None => {}
@@ -511,7 +508,7 @@ fn switch_branch(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Res
     let RawBsonRef::Document(branch) = value else {
         return Err(Error::location(
             40062,
-            format!("$switch expected each branch to be an object, found: {}", type_name(value)),
+            format!("$switch expected each branch to be an object, found: {}", name_of(value)),
         ));
     };
     let [case, then] = fields(branch, ["case", "then"], |name| {
@@ -599,7 +596,7 @@ fn reduce(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<Nod
     let RawBsonRef::Document(document) = value else {
         return Err(Error::location(
             40075,
-            format!("$reduce requires an object as an argument, found: {}", type_name(value)),
+            format!("$reduce requires an object as an argument, found: {}", name_of(value)),
         ));
     };
     let [input, initial, body] = fields(document, ["input", "initialValue", "in"], |name| {
@@ -630,7 +627,7 @@ fn sort_array(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result
     let RawBsonRef::Document(document) = value else {
         return Err(Error::location(
             2942500,
-            format!("$sortArray requires an object as an argument, found: {}", type_name(value)),
+            format!("$sortArray requires an object as an argument, found: {}", name_of(value)),
         ));
     };
     let [input, by] = fields(document, ["input", "sortBy"], |name| {

@@ -7,9 +7,9 @@ use crate::agg::Value;
 use crate::agg::eval::Scope;
 use crate::agg::value::List;
 use crate::agg::variables::{VarId, cluster_time_value};
-use crate::raw;
-use crate::text_score;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
+use bsonval::raw;
+use bsonval::text_score;
 use errors::{Error, Result};
 
 /// Where a path starts.
@@ -115,6 +115,6 @@ fn array_value<'a>(array: &'a RawArray, names: &[String], depth: usize) -> Resul
 
 /// Splits and checks a dotted path.
 pub fn split(path: &str) -> Result<Vec<String>> {
-    crate::path::check_field_path(path)?;
+    bsonval::path::check_field_path(path)?;
     Ok(path.split('.').map(str::to_owned).collect())
 }

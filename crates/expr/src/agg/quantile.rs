@@ -1,12 +1,13 @@
-//! `$percentile` and `$median` of the numbers of one array.
+//! `$percentile` and `$median`: their options, as expressions and as accumulators take them, and the
+//! numbers they ask for; as expressions, of the numbers of one array.
 
-use crate::accumulator::quantile;
 use crate::agg::eval::Scope;
 use crate::agg::parse::{Node, expression};
-use crate::agg::{ParseContext, Value, value_to_string};
-use crate::number::Number;
-use crate::raw;
-use bson::raw::{RawBson, RawBsonRef};
+use crate::agg::{Expression, ParseContext, Value, parse_fields, value_to_string};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
+use bsonval::number::Number;
+use bsonval::raw;
+use bsonval::types::name_of;
 use errors::{Error, Result};
 use limits::{Growth, Part};
 
@@ -36,7 +37,7 @@ impl Quantile {
                 ),
             ));
         };
-        let (input, wanted) = quantile::options(name, document, ctx)?;
+        let (input, wanted) = options(name, document, ctx)?;
         Ok(Self { input: expression(input, ctx, depth)?, wanted, as_array })
     }
 
@@ -54,9 +55,103 @@ impl Quantile {
             }
             other => numbers.extend(Number::from_bson(other).map(Number::to_f64)),
         }
-        Ok(match quantile::of(&self.wanted, numbers, self.as_array) {
+        Ok(match of(&self.wanted, numbers, self.as_array) {
             RawBson::Null => Value::NULL,
             found => found.into(),
         })
     }
+}
+
+/// `input`, and the shares of `p` (of `$median` the half).
+pub(crate) fn options<'v>(
+    name: &str,
+    document: &'v RawDocument,
+    ctx: &ParseContext,
+) -> Result<(RawBsonRef<'v>, Vec<f64>)> {
+    let unknown = |other: &str| {
+        Error::location(40415, format!("BSON field '{name}.{other}' is an unknown field."))
+    };
+    let [input, p, method] = parse_fields(document, ["input", "p", "method"], unknown)?;
+    let missing = |field: &str| {
+        Error::location(
+            40414,
+            format!("BSON field '{name}.{field}' is missing but a required field"),
+        )
+    };
+    let shares = match (name, p) {
+        ("$median", None) => None,
+        ("$median", Some(_)) => return Err(unknown("p")),
+        (_, p) => Some(p),
+    };
+    let input = input.ok_or_else(|| missing("input"))?;
+    let shares = shares.map(|p| p.ok_or_else(|| missing("p"))).transpose()?;
+    match method.ok_or_else(|| missing("method"))? {
+        RawBsonRef::String("approximate") => {}
+        RawBsonRef::String(_) => {
+            return Err(Error::bad_value(
+                "Currently only 'approximate' can be used as percentile 'method'.",
+            ));
+        }
+        other => {
+            return Err(Error::type_mismatch(format!(
+                "BSON field '{name}.method' is the wrong type '{}', expected type 'string'",
+                name_of(other)
+            )));
+        }
+    }
+    let shares = shares.map_or(Ok(vec![0.5]), |p| read_shares(p, ctx))?;
+    Ok((input, shares))
+}
+
+fn read_shares(value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<Vec<f64>> {
+    let expression = Expression::parse(value, ctx)?.optimize();
+    let Some(constant) = expression.as_constant() else {
+        return Err(Error::location(
+            7750300,
+            format!(
+                "The $percentile 'p' field must be an array of constant values, but found value: \
+                 {}.",
+                value_to_string(value)
+            ),
+        ));
+    };
+    let refuse = |code: i32, found: RawBsonRef<'_>| {
+        Error::location(
+            code,
+            format!(
+                "The $percentile 'p' field must be an array of numbers from [0.0, 1.0], but \
+                 found: {}",
+                value_to_string(found)
+            ),
+        )
+    };
+    let Some(RawBson::Array(list)) = constant.filter(|value| match value {
+        RawBson::Array(list) => !list.is_empty(),
+        _ => false,
+    }) else {
+        return Err(refuse(7750301, constant.map_or(RawBsonRef::Null, RawBson::as_raw_bson_ref)));
+    };
+    let mut shares = Vec::new();
+    for share in list {
+        let share = share?;
+        let number = Number::from_bson(share).ok_or_else(|| refuse(7750302, share))?.to_f64();
+        if !(0.0..=1.0).contains(&number) {
+            return Err(refuse(7750303, share));
+        }
+        shares.push(number);
+    }
+    Ok(shares)
+}
+
+/// The smallest number that at least the share `p` of all numbers do not exceed.
+pub(crate) fn of(wanted: &[f64], mut numbers: Vec<f64>, as_array: bool) -> RawBson {
+    numbers.sort_by(f64::total_cmp);
+    let pick = |p: &f64| {
+        let rank = (p * numbers.len() as f64).ceil() as usize;
+        numbers.get(rank.saturating_sub(1)).map_or(RawBson::Null, |n| RawBson::Double(*n))
+    };
+    if as_array {
+        return RawBson::Array(wanted.iter().map(pick).collect::<RawArrayBuf>());
+    }
+    wanted.first().map_or(RawBson::Null, pick)
 }

@@ -2,10 +2,11 @@
 
 use crate::agg::eval::Scope;
 use crate::agg::parse::{Node, expression};
-use crate::agg::{ParseContext, Value, type_name};
-use crate::raw;
+use crate::agg::{ParseContext, Value};
 pub(crate) use ::script::Script;
 use bson::raw::{RawArray, RawBsonRef};
+use bsonval::raw;
+use bsonval::types::name_of;
 use errors::{Error, Result};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> 
     let RawBsonRef::Document(document) = value else {
         return Err(Error::location(
             31260,
-            format!("$function requires an object as an argument, found: {}", type_name(value)),
+            format!("$function requires an object as an argument, found: {}", name_of(value)),
         ));
     };
     let field = |name: &str, code: i32, what: &str| {

@@ -3,11 +3,13 @@
 
 use crate::agg::compare::compare;
 use crate::agg::function::{ANY, Function, any_nullish, function, ordered};
-use crate::agg::value::{List, References, size_of};
-use crate::agg::{Value, check_size, is_truthy};
-use crate::order::compare_under;
-use crate::raw;
+use crate::agg::value::{List, References};
+use crate::agg::{Value, check_size};
 use bson::raw::RawBsonRef;
+use bsonval::order::compare_under;
+use bsonval::raw;
+use bsonval::raw::size_of_ref;
+use bsonval::types::is_true;
 use errors::{Error, Result};
 use keystring::Collation;
 use limits::{Growth, Part};
@@ -51,7 +53,7 @@ fn any_is<'a>(value: &Value<'_>, wanted: bool, code: i32, text: &str) -> Result<
         return Err(Error::location(code, format!("{text}{}", value.type_name())));
     };
     for element in raw::values(array) {
-        if is_truthy(element?) == wanted {
+        if is_true(element?) == wanted {
             return Ok(Value::bool(wanted));
         }
     }
@@ -101,7 +103,7 @@ fn difference<'a>(args: &mut [Value<'a>], under: Under<'_>) -> Result<Value<'a>>
 }
 
 /// What a member of a growing set takes beside its own bytes.
-const MEMBER_BYTES: usize = 2 * std::mem::size_of::<Ordered<'_, '_>>();
+const MEMBER_BYTES: usize = 2 * size_of::<Ordered<'_, '_>>();
 
 /// A value under its canonical order.
 pub(super) struct Ordered<'a, 'c>(Value<'a>, Under<'c>);
@@ -247,7 +249,7 @@ impl<'a, 'c> Union<'a, 'c> {
         }
         for member in value.elements().ok_or_else(|| not_a_set(value))? {
             let member = member?;
-            let bytes = size_of(member.bson());
+            let bytes = size_of_ref(member.bson());
             if self.members.insert(Ordered(member, self.under)) {
                 self.bytes += bytes;
                 self.memory.reach(self.bytes + self.members.len() * MEMBER_BYTES)?;

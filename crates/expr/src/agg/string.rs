@@ -8,8 +8,8 @@ use crate::agg::function::{ANY, Function, Named, any_nullish, function};
 use crate::agg::parse::Node;
 use crate::agg::value::{List, Text};
 use crate::agg::{Value, convert, value_to_string};
-use crate::number::Number;
 use bson::raw::RawBsonRef;
+use bsonval::number::Number;
 use errors::{Error, Result};
 use std::borrow::Cow;
 

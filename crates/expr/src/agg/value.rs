@@ -3,9 +3,9 @@
 //! Always true: a value of its own that is larger than [`UNCHARGED_BYTES`] is charged to the
 //! operation's memory from the moment its node has evaluated until it is dropped.
 
-use crate::raw;
-use crate::types::name_of;
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bsonval::raw::{self, size_of_ref};
+use bsonval::types::{is_true, name_of};
 use errors::Result;
 use limits::{Charge, Growth, Part, UNCHARGED_BYTES};
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Made {
     /// Charges the value where it is large and was not charged yet.
     pub(super) fn charge(&mut self) -> Result<()> {
         if self.charge.is_none() {
-            let bytes = size_of(self.as_raw_bson_ref());
+            let bytes = size_of_ref(self.as_raw_bson_ref());
             if bytes > UNCHARGED_BYTES {
                 self.charge = Some(Box::new(limits::charge(Part::Values, bytes)?));
             }
@@ -112,7 +112,7 @@ impl Value<'_> {
 
     /// Truth as a condition: false, zero, null, undefined and missing are false.
     pub fn is_truthy(&self) -> bool {
-        self.get().is_some_and(is_truthy)
+        self.get().is_some_and(is_true)
     }
 
     /// The value on its own, `None` when missing.
@@ -224,7 +224,7 @@ impl<'a> Elements<'_, 'a> {
             Self::Borrowed(inner) => Ok(inner.next().transpose()?.map(Value::Ref)),
             Self::Copied(inner) => {
                 let Some(element) = inner.next().transpose()? else { return Ok(None) };
-                limits::poll_work(size_of(element) / limits::BYTES_PER_UNIT)?;
+                limits::poll_work(size_of_ref(element) / limits::BYTES_PER_UNIT)?;
                 Value::from(RawBson::from(element)).charged().map(Some)
             }
         }
@@ -274,7 +274,7 @@ impl<'v> References<'v> {
 
     /// Makes room for half as many again. For a moment they stand in the old place and the new.
     fn grow(&mut self) -> Result<()> {
-        let bytes = |items: usize| items.saturating_mul(std::mem::size_of::<RawBsonRef<'_>>());
+        let bytes = |items: usize| items.saturating_mul(size_of::<RawBsonRef<'_>>());
         let (held, len) = (self.items.capacity(), self.items.len());
         let wanted = held.saturating_add(held / 2).max(FEW_REFERENCES);
         self.memory.reach(bytes(held.saturating_add(wanted)))?;
@@ -344,7 +344,7 @@ impl Default for List {
 impl List {
     /// Grows an array that nobody else needs any more; `None` where the value is no array.
     pub(crate) fn growing(value: Value<'_>) -> Result<Option<Self>> {
-        let bytes = value.get().map_or(0, size_of);
+        let bytes = value.get().map_or(0, size_of_ref);
         let mut memory = Growth::new(Part::Values);
         let (array, charge) = match value {
             Value::Owned(Made { value: RawBson::Array(array), charge }) => (array, charge),
@@ -367,7 +367,7 @@ impl List {
 
     /// Adds an element at the end.
     pub(crate) fn push(&mut self, element: RawBsonRef<'_>) -> Result<()> {
-        let size = size_of(element);
+        let size = size_of_ref(element);
         limits::poll_work(1 + size / limits::BYTES_PER_UNIT)?;
         // A type byte, the position's digits and a NUL beside the element.
         let bytes = self.built.as_bytes().len() + size + 12;
@@ -403,7 +403,7 @@ pub(crate) struct Text {
 impl Text {
     /// Grows a string that nobody else needs any more; `None` where the value is no string.
     pub(crate) fn growing(value: Value<'_>) -> Result<Option<Self>> {
-        let bytes = value.get().map_or(0, size_of);
+        let bytes = value.get().map_or(0, size_of_ref);
         let mut memory = Growth::new(Part::Values);
         let (built, charge) = match value {
             Value::Owned(Made { value: RawBson::String(built), charge }) => (built, charge),
@@ -466,33 +466,5 @@ impl From<RawBson> for Value<'_> {
 impl From<RawDocumentBuf> for Value<'_> {
     fn from(document: RawDocumentBuf) -> Self {
         RawBson::Document(document).into()
-    }
-}
-
-/// Truth of a present value as a condition.
-pub fn is_truthy(value: RawBsonRef<'_>) -> bool {
-    match value {
-        RawBsonRef::Null | RawBsonRef::Undefined | RawBsonRef::Boolean(false) => false,
-        RawBsonRef::Int32(n) => n != 0,
-        RawBsonRef::Int64(n) => n != 0,
-        RawBsonRef::Double(n) => n != 0.0,
-        RawBsonRef::Decimal128(n) => !crate::decimal::Decimal::from_bson(n).is_zero(),
-        _ => true,
-    }
-}
-
-/// Roughly the bytes of a value in BSON; no fewer than a fixed part.
-pub(crate) fn size_of(value: RawBsonRef<'_>) -> usize {
-    match value {
-        RawBsonRef::String(s) | RawBsonRef::Symbol(s) | RawBsonRef::JavaScriptCode(s) => {
-            s.len() + 5
-        }
-        RawBsonRef::Document(document) => document.as_bytes().len(),
-        RawBsonRef::Array(array) => array.as_bytes().len(),
-        RawBsonRef::Binary(binary) => binary.bytes.len() + 5,
-        RawBsonRef::JavaScriptCodeWithScope(code) => {
-            code.code.len() + code.scope.as_bytes().len() + 5
-        }
-        _ => 8,
     }
 }

@@ -3,9 +3,9 @@
 use crate::Target;
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{DateTime, Document, Timestamp, doc, oid::ObjectId};
-use expr::filter::{MatchDetails, ParseContext};
-use expr::update::{PipelineUpdate, UpdateContext};
-use expr::{Filter, Projection, SortPattern, Update};
+use bsonval::SortPattern;
+use matcher::{Filter, MatchDetails, ParseContext};
+use update::{PipelineUpdate, Projection, Update, UpdateContext};
 
 /// `{d: document, f: filter, u: update, af: array filters, p: projection, s: sort}`: each is parsed,
 /// and what parses is applied to the document. Results must be documents that the server accepts.

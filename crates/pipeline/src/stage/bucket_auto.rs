@@ -14,12 +14,12 @@ use crate::stage::shorthand::{check_group_by, read_output};
 use crate::stage::sort::{Sort, SortSource};
 use crate::stage::{PipelineStage, Run, check_document_size, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bsonval::number::Number;
+use bsonval::raw::Writer;
+use bsonval::{Path, SortPattern};
 use errors::{Error, Result};
 use expr::accumulator::{Accumulator, AccumulatorSpec};
 use expr::agg::{Expression, parse_fields};
-use expr::number::Number;
-use expr::raw::Writer;
-use expr::{Path, SortPattern};
 use granularity::Granularity;
 use keystring::Direction;
 use std::sync::Arc;
@@ -66,7 +66,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
             40241,
             format!(
                 "The $bucketAuto 'buckets' field must be a numeric value, but found type: {}.",
-                expr::agg::type_name(buckets)
+                bsonval::types::name_of(buckets)
             ),
         )
     })?;

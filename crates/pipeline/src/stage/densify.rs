@@ -12,10 +12,11 @@ use crate::stage::window::{missing, unknown, wrong_type};
 use crate::stage::{PipelineStage, Run, object};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Bson, DateTime, Document};
+use bsonval::number::Number;
+use bsonval::types::name_of;
+use bsonval::{Path, SortPattern, raw};
 use errors::{Error, Result};
-use expr::agg::{Expression, Unit, add_units, parse_fields, type_name};
-use expr::number::Number;
-use expr::{Path, SortPattern, raw};
+use expr::agg::{Expression, Unit, add_units, parse_fields};
 use keystring::Direction;
 use limits::KeyMap;
 use std::sync::Arc;
@@ -173,7 +174,7 @@ fn read_partitions(list: RawBsonRef<'_>) -> Result<Vec<(String, Expression)>> {
                 "BSON field '$densify.partitionByFields.{}' is the wrong type '{}', expected type \
                  'string'",
                 partitions.len(),
-                type_name(path)
+                name_of(path)
             )));
         };
         check_path(path)?;

@@ -9,8 +9,8 @@ use crate::source::DocumentSource;
 use crate::spill::{Spool, SpoolSource};
 use crate::stage::{PipelineStage, Run, check_document_size};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
+use bsonval::raw::Writer;
 use errors::{Error, Result};
-use expr::raw::Writer;
 use std::sync::Arc;
 
 /// A parsed facet.
@@ -47,7 +47,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
                 40170,
                 format!(
                     "arguments to $facet must be arrays, {name} is type {}",
-                    expr::agg::type_name(value)
+                    bsonval::types::name_of(value)
                 ),
             ));
         };
@@ -105,7 +105,7 @@ impl DocumentSource for FacetSource {
             let mut at = 0_usize;
             while let Some(document) = results.next()? {
                 self.run.env.check_interrupt()?;
-                let document = expr::text_score::strip(document);
+                let document = bsonval::text_score::strip(document);
                 out.value(&at.to_string(), RawBsonRef::Document(&document));
                 check_document_size(out.len())?;
                 at += 1;

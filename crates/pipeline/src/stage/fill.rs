@@ -5,9 +5,9 @@ use crate::parse::PipelineContext;
 use crate::stage::window::{missing, unknown, window_stage, wrong_type};
 use crate::stage::{PipelineStage, object, transform};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bsonval::raw::{self, Writer};
 use errors::{Error, Result};
 use expr::agg::parse_fields;
-use expr::raw::{self, Writer};
 
 pub(crate) fn parse(
     value: RawBsonRef<'_>,

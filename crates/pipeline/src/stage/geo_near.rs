@@ -5,10 +5,10 @@
 use crate::parse::{Pipeline, PipelineContext};
 use crate::stage::{PipelineStage, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bsonval::number::Number;
 use errors::{Code, Error, Result};
-use expr::Filter;
 use expr::agg::{Expression, MEASURED, Variables};
-use expr::number::Number;
+use matcher::Filter;
 use std::sync::Arc;
 
 /// A parsed `$geoNear`.
@@ -76,7 +76,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
         match name.as_str() {
             "near" => near = Some(expression(value)?),
             "distanceField" => distance_field = Some(value),
-            "spherical" => stage.spherical = expr::types::is_true(value),
+            "spherical" => stage.spherical = bsonval::types::is_true(value),
             "minDistance" => stage.least = Some(expression(value)?),
             "maxDistance" => stage.most = Some(expression(value)?),
             "query" => match value {
@@ -84,7 +84,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
                 other => {
                     return Err(Error::type_mismatch(format!(
                         "$geoNear parameter 'query' must be an object but found type: {}",
-                        expr::agg::type_name(other)
+                        bsonval::types::name_of(other)
                     )));
                 }
             },
@@ -96,7 +96,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
                 other => {
                     return Err(Error::type_mismatch(format!(
                         "$geoNear parameter 'key' must be of type string but found type: {}",
-                        expr::agg::type_name(other)
+                        bsonval::types::name_of(other)
                     )));
                 }
             },
@@ -163,8 +163,8 @@ impl GeoNear {
         if !crate::optimize::read_one_of(rest, &MEASURED) {
             return Ok(false);
         }
-        let names = expr::raw::array(MEASURED.map(RawBsonRef::String));
-        let unset = expr::raw::document_of("$unset", names.as_raw_bson_ref());
+        let names = bsonval::raw::array(MEASURED.map(RawBsonRef::String));
+        let unset = bsonval::raw::document_of("$unset", names.as_raw_bson_ref());
         let unset = Pipeline::parse_documents(&[&unset], ctx)?.into_stages();
         let writes = matches!(rest.last(), Some(PipelineStage::Out(_) | PipelineStage::Merge(_)));
         let end = rest.len() - usize::from(writes);
@@ -191,11 +191,11 @@ impl GeoNear {
                 5_860_403,
                 format!(
                     "$geoNear requires the near argument to be an object or array, but found {}",
-                    expr::agg::type_name(near.as_raw_bson_ref())
+                    bsonval::types::name_of(near.as_raw_bson_ref())
                 ),
             ));
         }
-        let mut out = expr::raw::document_of(operator, near.as_raw_bson_ref());
+        let mut out = bsonval::raw::document_of(operator, near.as_raw_bson_ref());
         for (name, bound) in [("minDistance", &self.least), ("maxDistance", &self.most)] {
             let Some(bound) = bound else { continue };
             let bound = value(bound)?;

@@ -13,12 +13,12 @@ use crate::stage::lookup::{foreign_keys, local_values};
 use crate::stage::unwind::set_path;
 use crate::stage::{PipelineStage, Run, check_document_size, object};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bsonval::Path;
+use bsonval::number::Number;
 use errors::{Code, Error, Result};
-use expr::Path;
 use expr::agg::{Expression, parse_fields, split_path};
-use expr::filter::{Filter, InSet, Leaf, Node, Predicate};
-use expr::number::Number;
 use limits::{KeyMap, KeySet};
+use matcher::{Filter, InSet, Leaf, Node, Predicate};
 use std::sync::Arc;
 
 /// A parsed `$graphLookup`.
@@ -67,7 +67,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
             40103,
             format!(
                 "expected string as argument for {name}, found: {}",
-                expr::agg::type_name(other)
+                bsonval::types::name_of(other)
             ),
         )),
     };
@@ -93,7 +93,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
                 40185,
                 format!(
                     "restrictSearchWithMatch must be an object, found {}",
-                    expr::agg::type_name(other)
+                    bsonval::types::name_of(other)
                 ),
             ));
         }
@@ -115,7 +115,10 @@ fn read_depth(value: RawBsonRef<'_>) -> Result<u64> {
     let number = Number::from_bson(value).ok_or_else(|| {
         Error::location(
             40100,
-            format!("maxDepth requires a numeric argument, found: {}", expr::agg::type_name(value)),
+            format!(
+                "maxDepth requires a numeric argument, found: {}",
+                bsonval::types::name_of(value)
+            ),
         )
     })?;
     let whole = number.to_exact_i64().ok_or_else(|| {

@@ -10,10 +10,10 @@ use crate::source::DocumentSource;
 use crate::spill::{Merged, Record, Runs, document_from};
 use crate::stage::{PipelineStage, Run, check_document_size, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bsonval::raw::Writer;
 use errors::{Code, Error, Result};
 use expr::accumulator::{Accumulator, AccumulatorSpec};
 use expr::agg::{Expression, Variables};
-use expr::raw::Writer;
 use keystring::{Collation, Direction, KeyBuilder};
 use limits::{KeyMap, LARGE_BYTES};
 use std::sync::Arc;
@@ -115,7 +115,7 @@ impl Group {
         out.value("_id", id);
         for ((name, _), state) in self.fields.iter().zip(states) {
             let value = state.finish()?;
-            check_document_size(out.len().saturating_add(expr::raw::size_of(&value)))?;
+            check_document_size(out.len().saturating_add(bsonval::raw::size_of(&value)))?;
             out.value(name, value.as_raw_bson_ref());
         }
         out.end(open);

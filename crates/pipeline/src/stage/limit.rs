@@ -3,8 +3,8 @@
 use crate::source::{DocumentSource, EmptySource};
 use crate::stage::{PipelineStage, Run};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
+use bsonval::number::Number;
 use errors::{Error, Result};
-use expr::number::Number;
 
 fn count(value: RawBsonRef<'_>, name: &str, code: i32) -> Result<u64> {
     let refuse = |what: &str| {

@@ -17,10 +17,10 @@ use crate::source::{DocumentSource, EmptySource, SharedSource};
 use crate::stage::unwind::{Unwind, set_path};
 use crate::stage::{PipelineStage, Run, check_document_size};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bsonval::{Path, raw};
 use errors::{Error, Result};
 use expr::agg::{Expression, VarId, Variables, parse_fields, split_path};
-use expr::filter::{Filter, InSet, Leaf, Node, Predicate};
-use expr::{Path, raw};
+use matcher::{Filter, InSet, Leaf, Node, Predicate};
 use std::sync::Arc;
 use table::Table;
 pub(crate) use table::foreign_keys;
@@ -63,7 +63,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
     let RawBsonRef::Document(spec) = value else {
         return Err(Error::failed_to_parse(format!(
             "the $lookup stage specification must be an object, but found {}",
-            expr::agg::type_name(value)
+            bsonval::types::name_of(value)
         )));
     };
     let [from, as_name, local, foreign, lets, stages] = parse_fields(
@@ -109,7 +109,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
         Some(other) => {
             return Err(Error::type_mismatch(format!(
                 "'pipeline' option must be specified as an array, found {}",
-                expr::agg::type_name(other)
+                bsonval::types::name_of(other)
             )));
         }
     };
@@ -140,7 +140,7 @@ fn read_string(value: Option<RawBsonRef<'_>>, name: &str) -> Result<Option<Strin
         Some(other) => Err(Error::failed_to_parse(format!(
             "$lookup argument '{name}' must be a string, found {name}: {} of type {}",
             expr::agg::value_to_string(other),
-            expr::agg::type_name(other)
+            bsonval::types::name_of(other)
         ))),
     }
 }
@@ -154,7 +154,7 @@ fn read_from(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Namespace> 
         )),
         other => Err(Error::failed_to_parse(format!(
             "$lookup argument 'from' must be a string, but found {}",
-            expr::agg::type_name(other)
+            bsonval::types::name_of(other)
         ))),
     }
 }
@@ -171,7 +171,7 @@ fn read_lets(
         Some(other) => {
             return Err(Error::failed_to_parse(format!(
                 "$lookup argument 'let' must be an object, but found {}",
-                expr::agg::type_name(other)
+                bsonval::types::name_of(other)
             )));
         }
     };
@@ -461,7 +461,7 @@ fn collect(value: RawBsonRef<'_>, names: &[&str], found: &mut Vec<RawBson>) -> R
             }
         }
         (RawBsonRef::Array(array), Some((first, rest))) => {
-            if let Some(index) = expr::path::array_index(first)
+            if let Some(index) = bsonval::path::array_index(first)
                 && let Some(element) = array.get(index as usize)?
             {
                 collect(element, rest, found)?;

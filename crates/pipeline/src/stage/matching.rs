@@ -5,7 +5,7 @@ use crate::source::DocumentSource;
 use crate::stage::{PipelineStage, Run};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
-use expr::Filter;
+use matcher::Filter;
 use std::sync::Arc;
 
 pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {

@@ -10,9 +10,9 @@ use crate::stage::out::check_target;
 use crate::stage::window::wrong_type;
 use crate::update_pipeline::UpdatePipeline;
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bsonval::raw::{self, Writer};
 use errors::{Code, Error, Result};
 use expr::agg::{Expression, VarId, Variables, parse_fields, split_path};
-use expr::raw::{self, Writer};
 use std::sync::Arc;
 
 /// A parsed stage.
@@ -127,7 +127,7 @@ impl MergeSpec {
     pub fn on_values(&self, incoming: &RawDocument) -> Result<Vec<(String, RawBson)>> {
         let mut found = Vec::with_capacity(self.on.len());
         for name in &self.on {
-            let value = expr::Path::new(name).get(incoming)?;
+            let value = bsonval::Path::new(name).get(incoming)?;
             match value {
                 // A document without `_id` gets a new one and matches nothing.
                 None if name == "_id" => {}
@@ -209,7 +209,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
                 51182,
                 format!(
                     "$merge requires a string or object argument, but found {}",
-                    expr::agg::type_name(other)
+                    bsonval::types::name_of(other)
                 ),
             ));
         }
@@ -260,7 +260,7 @@ fn parse_spec(spec: &RawDocument, ctx: &PipelineContext) -> Result<MergeSpec> {
                 51191,
                 format!(
                     "$merge 'whenMatched' field must be either a string or an array, but found {}",
-                    expr::agg::type_name(other)
+                    bsonval::types::name_of(other)
                 ),
             ));
         }
@@ -320,7 +320,7 @@ fn parse_into(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Namespace>
             51178,
             format!(
                 "$merge 'into' field must be either a string or an object, but found {}",
-                expr::agg::type_name(other)
+                bsonval::types::name_of(other)
             ),
         )),
     }
@@ -354,7 +354,7 @@ fn parse_on(value: Option<RawBsonRef<'_>>) -> Result<Vec<String>> {
                 51186,
                 format!(
                     "$merge 'on' field must be either a string or an array of strings, but found {}",
-                    expr::agg::type_name(other)
+                    bsonval::types::name_of(other)
                 ),
             ));
         }
@@ -398,7 +398,7 @@ fn parse_pipeline(
         Some(other) => {
             return Err(Error::type_mismatch(format!(
                 "BSON field '$merge.let' is the wrong type '{}', expected type 'object'",
-                expr::agg::type_name(other)
+                bsonval::types::name_of(other)
             )));
         }
     }

@@ -7,9 +7,9 @@ use crate::stage::merge::Merge;
 use crate::stage::window::{missing, unknown, wrong_type};
 use crate::stage::{PipelineStage, Run};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
+use bsonval::raw::Writer;
 use errors::{Code, Error, Result};
 use expr::agg::parse_fields;
-use expr::raw::Writer;
 use std::sync::Arc;
 
 /// A parsed `$out`.
@@ -59,7 +59,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
                 16990,
                 format!(
                     "$out only supports a string or object argument, but found {}",
-                    expr::agg::type_name(other)
+                    bsonval::types::name_of(other)
                 ),
             ));
         }

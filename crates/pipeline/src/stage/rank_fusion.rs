@@ -16,12 +16,12 @@ use crate::source::{DocumentSource, VecSource};
 use crate::stage::window::{missing, unknown, wrong_type};
 use crate::stage::{PipelineStage, Run};
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bsonval::SortPattern;
+use bsonval::number::Number;
+use bsonval::raw::Writer;
+use bsonval::text_score;
 use errors::{Code, Error, Result};
-use expr::SortPattern;
 use expr::agg::parse_fields;
-use expr::number::Number;
-use expr::raw::Writer;
-use expr::text_score;
 use keystring::{Direction, KeyBuilder};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
     let RawBsonRef::Document(spec) = value else {
         return Err(Error::failed_to_parse(format!(
             "$rankFusion must take a nested object but found: a value of type {}",
-            expr::agg::type_name(value)
+            bsonval::types::name_of(value)
         )));
     };
     let Some(collection) = &ctx.collection else {

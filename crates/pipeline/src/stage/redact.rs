@@ -3,9 +3,9 @@
 use crate::source::DocumentSource;
 use crate::stage::{Computed, Run, check_depth};
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
+use bsonval::raw::{self, Writer};
 use errors::{Error, Result};
 use expr::agg::value_to_string;
-use expr::raw::{self, Writer};
 use std::sync::Arc;
 
 pub(crate) struct RedactSource {

@@ -4,9 +4,9 @@ use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
 use crate::stage::{Computed, PipelineStage, Run, check_document_size, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bsonval::text_score;
 use errors::{Error, Result};
 use expr::agg::{Expression, MEASURED, Variables, value_to_string};
-use expr::text_score;
 use std::sync::Arc;
 
 pub(crate) fn parse(

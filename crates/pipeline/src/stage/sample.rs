@@ -9,8 +9,8 @@ use crate::source::DocumentSource;
 use crate::spill::{Merged, Runs, document_from};
 use crate::stage::{PipelineStage, Run, object};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
+use bsonval::number::Number;
 use errors::{Error, Result};
-use expr::number::Number;
 use std::collections::BTreeMap;
 
 pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<PipelineStage> {

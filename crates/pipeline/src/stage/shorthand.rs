@@ -7,12 +7,12 @@ use crate::stage::transform::TransformStage;
 use crate::stage::{PipelineStage, object};
 use crate::transform::Transform;
 use bson::raw::{CString, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bsonval::{Path, SortPattern};
 use errors::{Error, Result};
 use expr::accumulator::AccumulatorSpec;
 use expr::agg::{Expression, parse_fields};
-use expr::filter::ParseContext;
-use expr::{Path, SortPattern};
 use keystring::{Collation, Direction};
+use matcher::ParseContext;
 use std::sync::Arc;
 
 /// `{$group: {_id: null, name: {$sum: 1}}}`, `{$project: {_id: 0}}`.
@@ -83,7 +83,7 @@ pub(crate) fn sort_by_count(
 ) -> Result<()> {
     match value {
         RawBsonRef::Document(spec) => {
-            if !expr::raw::starts_with_dollar(spec) {
+            if !bsonval::raw::starts_with_dollar(spec) {
                 return Err(Error::location(
                     40147,
                     "the sortByCount field must be defined as a $-prefixed path or an expression \
@@ -162,7 +162,7 @@ pub(crate) fn bucket(
 pub(crate) fn check_group_by(value: RawBsonRef<'_>, code: i32, name: &str) -> Result<()> {
     let fine = match value {
         RawBsonRef::String(path) => path.starts_with('$'),
-        RawBsonRef::Document(spec) => expr::raw::starts_with_dollar(spec),
+        RawBsonRef::Document(spec) => bsonval::raw::starts_with_dollar(spec),
         _ => false,
     };
     if fine {
@@ -210,7 +210,7 @@ fn read_boundaries(value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<Vec<RawB
             40200,
             format!(
                 "The $bucket 'boundaries' field must be an array, but found type: {}.",
-                expr::agg::type_name(value)
+                bsonval::types::name_of(value)
             ),
         ));
     };
@@ -258,8 +258,8 @@ fn check_ascending(
             format!(
                 "All values in the the 'boundaries' option to $bucket must have the same type. \
                  Found conflicting types {} and {}.",
-                expr::agg::type_name(lower),
-                expr::agg::type_name(upper)
+                bsonval::types::name_of(lower),
+                bsonval::types::name_of(upper)
             ),
         ));
     }

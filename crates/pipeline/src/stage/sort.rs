@@ -9,9 +9,9 @@ use crate::source::DocumentSource;
 use crate::spill::{Merged, Runs, document_from};
 use crate::stage::{PipelineStage, Run, object};
 use bson::raw::{RawBsonRef, RawDocumentBuf};
+use bsonval::SortPattern;
+use bsonval::raw::Writer;
 use errors::{Error, Result};
-use expr::SortPattern;
-use expr::raw::Writer;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 

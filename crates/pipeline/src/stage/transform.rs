@@ -46,7 +46,7 @@ pub(crate) fn parse(
                     40272,
                     format!(
                         "{name} specification stage must be an object, got {}",
-                        expr::agg::type_name(value)
+                        bsonval::types::name_of(value)
                     ),
                 ));
             };

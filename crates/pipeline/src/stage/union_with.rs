@@ -42,7 +42,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
         other => {
             return Err(Error::failed_to_parse(format!(
                 "the $unionWith stage specification must be an object or string, but found {}",
-                expr::agg::type_name(other)
+                bsonval::types::name_of(other)
             )));
         }
     };

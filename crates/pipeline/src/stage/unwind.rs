@@ -3,8 +3,8 @@
 use crate::source::DocumentSource;
 use crate::stage::{PipelineStage, Run};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bsonval::raw::{self, Writer};
 use errors::{Error, Result};
-use expr::raw::{self, Writer};
 use std::sync::Arc;
 
 /// A parsed unwind.
@@ -58,7 +58,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<PipelineStage> {
                                 format!(
                                     "expected a boolean for the preserveNullAndEmptyArrays option \
                                      to $unwind stage, got {}",
-                                    expr::agg::type_name(value)
+                                    bsonval::types::name_of(value)
                                 ),
                             ));
                         };
@@ -79,7 +79,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<PipelineStage> {
                 format!(
                     "expected either a string or an object as specification for $unwind stage, \
                      got {}",
-                    expr::agg::type_name(other)
+                    bsonval::types::name_of(other)
                 ),
             ));
         }
@@ -106,7 +106,7 @@ fn read_path(value: RawBsonRef<'_>) -> Result<String> {
             28808,
             format!(
                 "expected a string as the path for $unwind stage, got {}",
-                expr::agg::type_name(value)
+                bsonval::types::name_of(value)
             ),
         )
     })
@@ -119,7 +119,7 @@ fn read_index(value: RawBsonRef<'_>) -> Result<String> {
             format!(
                 "expected a non-empty string for the includeArrayIndex  option to $unwind stage, \
                  got {}",
-                expr::agg::type_name(value)
+                bsonval::types::name_of(value)
             ),
         )
     })?;

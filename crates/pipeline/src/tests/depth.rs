@@ -8,11 +8,11 @@ use super::{array, context};
 use crate::Pipeline;
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use bson::{Bson, DateTime, Timestamp, bson, doc};
+use bsonval::SortPattern;
 use expr::agg::{Expression, ParseContext, Variables};
-use expr::filter::{Filter, MatchDetails, ParseContext as FilterContext};
-use expr::update::{Update, UpdateContext};
-use expr::{Projection, SortPattern};
+use matcher::{Filter, MatchDetails, ParseContext as FilterContext};
 use std::sync::Arc;
+use update::{Projection, Update, UpdateContext};
 
 /// Cases of the short form: a few seconds.
 const CASES: u32 = 2000;

@@ -11,11 +11,11 @@ use bson::raw::{RawBson, RawDocumentBuf};
 use bson::{Bson, DateTime, Document, Timestamp, bson, doc};
 use errors::{Code, Error, Result};
 use expr::agg::{Expression, ParseContext, Variables};
-use expr::filter::{Filter, MatchDetails, ParseContext as FilterContext};
-use expr::update::{Update, UpdateContext};
+use matcher::{Filter, MatchDetails, ParseContext as FilterContext};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use update::{Update, UpdateContext};
 
 /// Elements of the large arrays and fields of the large document.
 const LARGE: i32 = 20_000;
@@ -293,7 +293,7 @@ const NOT_OVER_VALUES: &[&str] = &[
 fn every_filter_operator_stops() {
     let (document, mut worst) = (large(), Worst::none());
     let ctx = FilterContext { names: ParseContext::new(), variables: variables(), text: true };
-    let [top, under_field] = expr::filter::operator_names();
+    let [top, under_field] = matcher::operator_names();
     for (name, is_top) in
         top.iter().map(|name| (*name, true)).chain(under_field.iter().map(|name| (*name, false)))
     {
@@ -349,7 +349,7 @@ fn every_update_operator_stops() {
         timestamp: Timestamp { time: 1, increment: 1 },
         keep_empty_timestamps: false,
     };
-    for name in expr::update::operator_names() {
+    for name in update::operator_names() {
         let argument = update_row(name).unwrap_or_else(|| panic!("{name} has no row"));
         let update = bson!({name: argument});
         let parsed = bson_of(&update);

@@ -537,7 +537,7 @@ fn needed_fields_stop_at_the_first_exhaustive_stage() {
 
 #[test]
 fn update_pipelines_allow_one_to_one_stages_only() {
-    use expr::update::PipelineUpdate;
+    use update::PipelineUpdate;
     let parse = |stages: &[Document]| UpdatePipeline::parse(&array(stages), &context().parse);
     let update = parse(&[doc! {"$set": {"b": {"$add": ["$a", 1]}}}, doc! {"$unset": "a"}]).unwrap();
     let document = RawDocumentBuf::try_from(&doc! {"_id": 1, "a": 1}).unwrap();

@@ -14,8 +14,8 @@ use bson::{Bson, DateTime, Document, doc};
 use catalog::{Catalog, Collection, Names, Namespace, Snapshot};
 use errors::{Code, Error, Result};
 use expr::agg::Variables;
-use expr::filter::ParseContext;
 use keystring::Collation;
+use matcher::ParseContext;
 use pipeline::stage::merge::MergeSpec;
 use pipeline::stage::metadata::Metadata;
 use pipeline::stage::out::Out;
@@ -285,7 +285,7 @@ fn index_stats(catalog: &Catalog, ns: &Namespace) -> Vec<Document> {
         id.extend(doc! { "unique": true, "clustered": true });
     }
     if let Some(collation) = collection.collation()
-        && let Ok(shown) = Document::try_from(&expr::collation::to_document(collation))
+        && let Ok(shown) = Document::try_from(&bsonval::collation::to_document(collation))
     {
         id.insert("collation", shown);
     }

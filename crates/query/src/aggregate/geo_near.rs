@@ -3,13 +3,12 @@
 use super::to_pipeline;
 use crate::plan::NearOutput;
 use bson::raw::RawBsonRef;
+use bsonval::raw::document_of;
 use catalog::Collection;
 use catalog::index::PartKind;
 use errors::{Code, Error, Result};
-use expr::Filter;
 use expr::agg::Variables;
-use expr::filter::{Node, ParseContext};
-use expr::raw::document_of;
+use matcher::{Filter, Node, ParseContext};
 use pipeline::stage::geo_near::GeoNear;
 use pipeline::{PipelineContext, PipelineStage};
 use std::sync::Arc;

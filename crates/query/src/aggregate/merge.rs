@@ -9,10 +9,9 @@ use crate::write::{Targets, as_stored, in_transaction, lock};
 use bson::raw::{RawBson, RawDocument, RawDocumentBuf};
 use catalog::{Collection, Namespace, Txn};
 use errors::{Code, Error, Result};
-use expr::Filter;
 use expr::agg::Variables;
-use expr::filter::{Leaf, Node, Predicate};
 use keystring::Collation;
+use matcher::{Filter, Leaf, Node, Predicate};
 use pipeline::OutWriter;
 use pipeline::stage::merge::{MergeAction, MergeSpec, WhenMatched};
 use std::borrow::Cow;
@@ -109,7 +108,10 @@ impl MergeWriter {
         let leaves = values
             .into_iter()
             .map(|(name, value): (String, RawBson)| {
-                Node::Leaf(Leaf { path: expr::Path::new(&name), predicate: Predicate::Eq(value) })
+                Node::Leaf(Leaf {
+                    path: bsonval::Path::new(&name),
+                    predicate: Predicate::Eq(value),
+                })
             })
             .collect();
         Ok(Some(Filter::new(Node::And(leaves), Arc::clone(&self.own))))
@@ -162,7 +164,7 @@ impl MergeWriter {
 
 impl OutWriter for MergeWriter {
     fn write(&mut self, document: RawDocumentBuf) -> Result<()> {
-        let document = expr::text_score::strip(document);
+        let document = bsonval::text_score::strip(document);
         let mut attempts = 0;
         loop {
             match self.put(&document) {

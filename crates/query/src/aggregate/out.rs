@@ -121,7 +121,7 @@ fn options_of(
 
 impl OutWriter for CollectionWriter {
     fn write(&mut self, document: RawDocumentBuf) -> Result<()> {
-        let document = expr::text_score::strip(document);
+        let document = bsonval::text_score::strip(document);
         self.bytes += document.as_bytes().len();
         self.batch.push(document);
         if self.batch.len() >= BATCH_DOCUMENTS || self.bytes >= BATCH_BYTES {

@@ -13,7 +13,7 @@ use catalog::{
     Collection, Cursor, DictionaryId, Direction, arrival_key, arrival_of, arrivals_from,
 };
 use errors::{Code, Error, Result};
-use expr::Filter;
+use matcher::Filter;
 use std::sync::Arc;
 
 pub(crate) struct ArrivalStage {

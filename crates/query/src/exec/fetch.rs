@@ -6,7 +6,7 @@ use super::{ExecContext, PlanStage, Row, passes};
 use crate::examined::Tally;
 use catalog::Collection;
 use errors::Result;
-use expr::Filter;
+use matcher::Filter;
 use std::sync::Arc;
 
 pub(super) struct FetchStage {

@@ -19,7 +19,7 @@ use bson::{Bson, Document, RawDocumentBuf};
 use catalog::index::PartKind;
 use catalog::{Collection, Cursor, DictionaryId, Direction};
 use errors::Result;
-use expr::Filter;
+use matcher::Filter;
 use std::sync::Arc;
 
 pub(super) struct IndexStage {
@@ -296,7 +296,7 @@ impl PlanStage for IndexStage {
         report = report.with("keyPattern", key).with("indexName", scan.name());
         let collation = spec.map_or(self.collection.collation(), |spec| spec.collation.as_ref());
         if let Some(collation) = collation
-            && let Ok(shown) = Document::try_from(&expr::collation::to_document(collation))
+            && let Ok(shown) = Document::try_from(&bsonval::collation::to_document(collation))
         {
             report = report.with("collation", shown);
         }

@@ -7,7 +7,7 @@ use crate::examined::Tally;
 use bson::raw::RawBson;
 use catalog::{Collection, Cursor, Direction, KeyRange};
 use errors::Result;
-use expr::Filter;
+use matcher::Filter;
 use std::sync::Arc;
 
 /// Every document in the order of `_id`.

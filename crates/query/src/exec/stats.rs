@@ -2,7 +2,7 @@
 
 use bson::raw::RawBson;
 use bson::{Bson, Document};
-use expr::Filter;
+use matcher::Filter;
 
 /// What every stage counts.
 #[derive(Clone, Copy, Debug, Default)]

@@ -15,12 +15,11 @@ use crate::examined::{Tally, note_way};
 use crate::plan::TextScan;
 use bson::Document;
 use bson::raw::RawDocument;
+use bsonval::text_score;
 use catalog::Collection;
 use errors::{Code, Error, Result};
-use expr::Filter;
-use expr::filter::TextNode;
-use expr::text_score;
 use limits::KeyMap;
+use matcher::{Filter, TextNode};
 use std::sync::Arc;
 
 /// What a found document costs beside its key.

@@ -8,8 +8,8 @@
 
 use super::interval::{Interval, Intervals, kind_bounds};
 use bson::raw::{RawBson, RawBsonRef, RawRegexRef};
-use expr::filter::{Comparison, InSet, Node, Pattern, Predicate};
 use keystring::{Collation, is_collatable};
+use matcher::{Comparison, InSet, Node, Pattern, Predicate};
 
 /// How strings are ordered by a query, and by the index that bounds are for.
 #[derive(Clone, Copy, Debug)]
@@ -240,7 +240,7 @@ fn of_element(inner: &Node, collations: Collations<'_>) -> Option<Bounds> {
 mod tests {
     use super::*;
     use bson::{Document, doc};
-    use expr::filter::{Filter, ParseContext};
+    use matcher::{Filter, ParseContext};
 
     fn check(filter: &Document, expected: &[&str]) {
         let raw = bson::RawDocumentBuf::try_from(filter).unwrap();

@@ -19,11 +19,11 @@ use super::{Access, AccessPath, IndexScan, MergeScan, geo, id_parts, wildcard};
 use crate::index_filter::IndexFilter;
 use ::geo::Grid;
 use bson::RawBson;
+use bsonval::{Path, SortPattern};
 use catalog::index::{KeyPart, PartKind};
 use catalog::{Collection, Index, Timestamp};
-use expr::filter::{Filter, Node};
-use expr::{Path, SortPattern};
 use keystring::{Collation, Direction};
+use matcher::{Filter, Node};
 use smallvec::SmallVec;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -216,7 +216,7 @@ pub(super) fn index_candidate(
             break;
         }
     }
-    let unique = index.is_none_or(|index| index.spec().unique);
+    let unique = index.map_or(input.collection.has_unique_ids(), |index| index.spec().unique);
     let single = unique && bounds.iter().all(Intervals::is_point);
     if single {
         score += BOUNDED;

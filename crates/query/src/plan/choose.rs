@@ -9,9 +9,9 @@ use super::near::near_scan;
 use super::predicates::conjuncts;
 use super::{Access, AccessPath, Decision, MergeScan, rivals};
 use bson::raw::RawBson;
+use bsonval::SortPattern;
 use errors::{Code, Error, Result};
-use expr::SortPattern;
-use expr::filter::{Filter, Leaf, Node, Predicate};
+use matcher::{Filter, Leaf, Node, Predicate};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -100,6 +100,9 @@ fn worth(input: &PlannerInput<'_>) -> u32 {
 
 /// `{_id: value, …}`.
 fn id_lookup(input: &PlannerInput<'_>, conjuncts: &[Node]) -> Option<Access> {
+    if !input.collection.has_unique_ids() {
+        return None;
+    }
     let agree = input.collation() == input.collection.collation();
     let at = conjuncts.iter().position(|node| {
         matches!(node, Node::Leaf(Leaf { path, predicate: Predicate::Eq(value) })

@@ -8,10 +8,10 @@ use super::interval::{Interval, Intervals};
 use super::predicates::PathPredicate;
 use ::geo::{Cap, Grid, Region, cell, grid};
 use bson::raw::RawBson;
+use bsonval::Path;
 use catalog::Index;
 use catalog::index::PartKind;
-use expr::Path;
-use expr::filter::{GeoNear, Leaf, Node, Predicate};
+use matcher::{GeoNear, Leaf, Node, Predicate};
 
 /// Whether some predicate asks of a geometric part what it can tell.
 pub(super) fn serves(index: &Index, predicates: &[PathPredicate]) -> bool {

@@ -4,8 +4,8 @@ use super::bounds::Collations;
 use super::candidates::Predicates;
 use super::predicates::PathPredicate;
 use catalog::Index;
-use expr::filter::{Leaf, Node, Predicate};
 use keystring::Collation;
+use matcher::{Leaf, Node, Predicate};
 
 /// Whether everything that matches satisfies the index's partial filter, where it has one.
 pub(super) fn holds_all(index: &Index, predicates: &Predicates<'_>) -> bool {

@@ -5,8 +5,8 @@ use super::hint::Hint;
 use super::implied::holds_all;
 use super::predicates::conjuncts;
 use super::{Access, AccessPath, IndexScan, NearScan, geo};
+use bsonval::SortPattern;
 use catalog::Index;
-use expr::SortPattern;
 use std::sync::Arc;
 
 /// Whether a hinted index may be asked: a geospatial one holds only what has geometry.

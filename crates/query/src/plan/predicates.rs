@@ -1,7 +1,7 @@
 //! The conjuncts of a filter as predicates on paths.
 
 use super::bounds::{self, Bounds, Collations};
-use expr::filter::{GeoTest, Leaf, Node, Predicate};
+use matcher::{GeoTest, Leaf, Node, Predicate};
 use std::sync::Arc;
 
 /// How deep `$elemMatch` is looked into.

@@ -6,8 +6,8 @@
 use super::candidates::{BOUNDED, Candidate, PlannerInput, without};
 use super::interval::Intervals;
 use super::{Access, AccessPath, Decision, IndexScan};
-use expr::SortPattern;
-use expr::filter::Node;
+use bsonval::SortPattern;
+use matcher::Node;
 
 /// As many rivals are tried at most.
 const MAX_RIVALS: usize = 15;

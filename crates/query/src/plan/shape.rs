@@ -5,9 +5,9 @@
 //! strings and arrays are told from other values.
 
 use bson::raw::RawBsonRef;
-use expr::SortPattern;
-use expr::filter::{Filter, Leaf, Node, Predicate};
+use bsonval::SortPattern;
 use keystring::{Collation, Direction};
+use matcher::{Filter, Leaf, Node, Predicate};
 use std::collections::BTreeSet;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -66,7 +66,7 @@ impl Shape {
 
 fn collated(collation: &Collation, out: &mut Vec<u8>) {
     out.push(b'c');
-    out.extend_from_slice(expr::collation::to_document(collation).as_bytes());
+    out.extend_from_slice(bsonval::collation::to_document(collation).as_bytes());
 }
 
 fn text(text: &str, out: &mut Vec<u8>) {

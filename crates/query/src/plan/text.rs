@@ -12,10 +12,10 @@ use super::{Access, AccessPath, IndexScan};
 use crate::text::text_index;
 use bson::raw::RawBson;
 use bson::{Bson, Document};
+use bsonval::SortPattern;
 use catalog::{Collection, Index};
 use errors::Result;
-use expr::SortPattern;
-use expr::filter::{Filter, Leaf, Node, Predicate, TextNode};
+use matcher::{Filter, Leaf, Node, Predicate, TextNode};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

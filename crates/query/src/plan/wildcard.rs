@@ -6,8 +6,8 @@
 use super::interval::{Interval, Intervals, kind_bounds};
 use super::predicates::PathPredicate;
 use bson::raw::{RawArrayBuf, RawBson, RawDocumentBuf};
+use bsonval::path::array_index;
 use catalog::index::{IndexSpec, KeyPart, PartKind, Wildcard};
-use expr::path::array_index;
 use std::collections::BTreeSet;
 use std::sync::{Arc, LazyLock};
 

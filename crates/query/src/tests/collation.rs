@@ -3,8 +3,8 @@
 
 use super::model::{INDEXES, document, filter, ids, sort};
 use super::*;
+use bsonval::SortPattern;
 use catalog::CollectionOptions;
-use expr::SortPattern;
 
 /// What a client may say about strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ proptest! {
                 said => said,
             };
             let under =
-                said.document().and_then(|c| expr::collation::parse(&raw(&c)).unwrap());
+                said.document().and_then(|c| bsonval::collation::parse(&raw(&c)).unwrap());
             let pattern = SortPattern::parse(&raw(&sort)).unwrap();
             let keys = |documents: &[Document]| -> Vec<Vec<u8>> {
                 documents.iter().map(|d| pattern.key(&raw(d), under.as_ref()).unwrap()).collect()

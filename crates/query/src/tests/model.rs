@@ -1,7 +1,7 @@
 //! Whatever the indexes, a query gives what a walk over the collection gives.
 
 use super::*;
-use expr::SortPattern;
+use bsonval::SortPattern;
 
 pub(super) fn scalar() -> impl Strategy<Value = Bson> {
     prop_oneof![

@@ -210,7 +210,7 @@ fn a_sort_beyond_its_memory_gives_the_same_from_disk() {
     let room = Room::with(&documents);
     let ctx = room.ctx();
     let query = Canonical::of_find(&ctx, &room.ns, &FindRequest::default(), Purpose::Read).unwrap();
-    let pattern = expr::SortPattern::parse(&raw(&doc! { "n": 1 })).unwrap();
+    let pattern = bsonval::SortPattern::parse(&raw(&doc! { "n": 1 })).unwrap();
     let sorted = |memory: usize, disk: bool, limit: Option<usize>| -> Result<Vec<i32>> {
         let input = query.stages(&room.catalog, &query.decide(None)?.winner)?;
         let disk = disk.then(|| TempFiles::of(&room.catalog));

@@ -1,8 +1,7 @@
 //! `$text`: plans, scores, rules, and that an index finds what a walk over the documents finds.
 
 use super::*;
-use expr::Filter;
-use expr::filter::ParseContext;
+use matcher::{Filter, ParseContext};
 use std::collections::BTreeMap;
 
 fn shops() -> Room {

@@ -10,7 +10,7 @@ use crate::{
     clear_filters, clear_plan_cache, explain_find, list_filters, plan_cache_stats, set_filter,
     take_examined,
 };
-use expr::SortPattern;
+use bsonval::SortPattern;
 
 /// `count` documents made from their numbers, after these indexes.
 fn room(indexes: &[Document], count: i32, make: impl Fn(i32) -> Document) -> Room {

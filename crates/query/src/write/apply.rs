@@ -4,13 +4,13 @@ use super::new_object_id;
 use crate::context::OpContext;
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{DateTime, Timestamp};
+use bsonval::Path;
 use catalog::Catalog;
 use errors::{Error, Result};
-use expr::filter::{MatchDetails, ParseContext};
-use expr::update::{Update, UpdateContext, UpdateOutcome};
-use expr::{Filter, Path};
+use matcher::{Filter, MatchDetails, ParseContext};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use update::{Update, UpdateContext, UpdateOutcome};
 
 /// What one statement does to documents.
 pub(crate) struct Change {

@@ -8,7 +8,7 @@ use crate::request::{DeleteRequest, DeleteResult, DeleteStatement};
 use bson::raw::RawDocument;
 use catalog::{Namespace, Txn};
 use errors::Result;
-use expr::Filter;
+use matcher::Filter;
 
 /// Runs delete statements.
 pub fn delete(

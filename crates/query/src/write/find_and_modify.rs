@@ -11,9 +11,10 @@ use crate::exec::Row;
 use crate::projection::Shape;
 use crate::request::{FindAndModifyRequest, FindAndModifyResult, FindRequest};
 use bson::raw::{RawDocument, RawDocumentBuf};
+use bsonval::text_score;
 use catalog::{Namespace, Txn};
 use errors::{Code, Error, Result};
-use expr::{Filter, text_score};
+use matcher::Filter;
 
 /// How often an upsert looks again after somebody else inserted the same key.
 const UPSERT_ATTEMPTS: u32 = 5;

@@ -14,9 +14,9 @@ use bson::Timestamp;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use catalog::{MAX_DOCUMENT_BYTES, Namespace, Txn, check_document};
 use errors::{Code, Error, Result};
-use expr::update::check_stored_id;
 use os::Os;
 use std::borrow::Cow;
+use update::check_stored_id;
 
 /// Inserts documents, creating the collection where it does not exist.
 pub fn insert(

@@ -11,7 +11,7 @@ use crate::exec::{ExecContext, PlanStage, Row};
 use bson::raw::RawDocument;
 use catalog::{Collection, Namespace, Snapshot, Txn, Value};
 use errors::Result;
-use expr::Filter;
+use matcher::Filter;
 use std::sync::Arc;
 
 /// Candidates of one statement, over one snapshot.

@@ -3,10 +3,11 @@
 
 use super::apply::Change;
 use crate::request::UpdateStatement;
+use bsonval::Path;
+use bsonval::path::Component;
 use catalog::{Collection, TimeSeries};
 use errors::{Code, Error, Result};
-use expr::path::Component;
-use expr::{Filter, Path};
+use matcher::Filter;
 
 /// Checks an update statement against what its collection is; others than of measurements pass.
 pub(super) fn check_update(

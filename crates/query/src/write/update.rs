@@ -11,7 +11,7 @@ use crate::request::{UpdateRequest, UpdateResult, UpdateStatement};
 use bson::raw::{RawBson, RawDocument, RawDocumentBuf};
 use catalog::{Namespace, Txn};
 use errors::{Code, Error, Result};
-use expr::Filter;
+use matcher::Filter;
 
 /// How often an upsert looks again after somebody else inserted the same key.
 const UPSERT_ATTEMPTS: u32 = 5;

@@ -4,8 +4,8 @@
 //! come. Integers are one 64-bit total until a wider number comes or they overflow; a total of
 //! nothing but ints is an int again where it fits.
 
-use crate::decimal::Decimal;
-use crate::number::Number;
+use bsonval::decimal::Decimal;
+use bsonval::number::Number;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Widest {

@@ -1,10 +1,11 @@
 //! The `sortBy` of `$sortArray`: a direction, or a pattern of dotted paths.
 
+use crate::agg::Value;
 use crate::agg::value::List;
-use crate::agg::{Value, type_name};
-use crate::number::Number;
-use crate::sort::ElementSort;
 use bson::raw::RawBsonRef;
+use bsonval::number::Number;
+use bsonval::sort::ElementSort;
+use bsonval::types::name_of;
 use errors::{Error, Result};
 use keystring::Collation;
 
@@ -23,7 +24,7 @@ impl SortBy {
                 format!(
                     "Illegal key in $sort specification: the sort direction must be 1 or -1, \
                      found {}",
-                    type_name(value)
+                    name_of(value)
                 ),
             ));
         }

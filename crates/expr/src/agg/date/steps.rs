@@ -11,7 +11,7 @@ use crate::agg::date::civil::{
 use crate::agg::date::{date_value, instant, read_zone};
 use crate::agg::eval::{Scope, optional};
 use crate::agg::parse::Node;
-use crate::number::Number;
+use bsonval::number::Number;
 use errors::{Error, Result};
 
 /// The unit argument; `None` where null.

@@ -5,10 +5,11 @@
 use crate::agg::eval::{Scope, optional};
 use crate::agg::parse::{Node, expression, fields};
 use crate::agg::value::List;
-use crate::agg::{ParseContext, Value, type_name};
-use crate::filter::read_options;
+use crate::agg::{ParseContext, Value};
 use bson::raw::{RawArrayBuf, RawBsonRef, RawDocumentBuf, cstr};
+use bsonval::types::name_of;
 use errors::{Error, Result};
+use pcre::read_options;
 use pcre::{Captures, Failure, Invalid, Regex};
 
 /// Which result an operator gives.
@@ -47,7 +48,7 @@ impl RegexCall {
                 51103,
                 format!(
                     "{name} expects an object of named arguments but found: {}",
-                    type_name(value)
+                    name_of(value)
                 ),
             ));
         };

@@ -3,8 +3,8 @@
 //! A series is a list of mantissas that repeats in every power of ten (or the powers of two).
 
 use bson::raw::RawBsonRef;
+use bsonval::number::Number;
 use errors::{Error, Result};
-use expr::number::Number;
 
 /// A series.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ impl Granularity {
                 40261,
                 format!(
                     "The $bucketAuto 'granularity' field must be a string, but found type: {}.",
-                    expr::agg::type_name(value)
+                    bsonval::types::name_of(value)
                 ),
             ));
         };
@@ -154,7 +154,7 @@ pub(super) fn number(value: RawBsonRef<'_>) -> Result<f64> {
             format!(
                 "$bucketAuto can specify a 'granularity' with numeric boundaries only, but found \
                  a value with type: {}",
-                expr::agg::type_name(value)
+                bsonval::types::name_of(value)
             ),
         )
     })?;

@@ -9,12 +9,13 @@ use crate::memory::StageMemory;
 use crate::stage::group::key_bytes;
 use crate::{DocumentSource, Pipeline};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bsonval::Path;
+use bsonval::multikey;
 use errors::{Code, Result};
 use expr::agg::Variables;
-use expr::multikey;
-use expr::{Filter, Path};
 use keystring::Collation;
 use limits::KeyMap;
+use matcher::Filter;
 use std::sync::Arc;
 
 pub(super) struct Table {

@@ -2,10 +2,10 @@
 
 use super::functions::Scene;
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument};
+use bsonval::SortPattern;
+use bsonval::number::Number;
 use errors::{Error, Result};
-use expr::SortPattern;
 use expr::agg::{Unit, add_units, value_to_string};
-use expr::number::Number;
 use keystring::Direction;
 use std::cmp::Ordering;
 
@@ -149,7 +149,7 @@ fn two<'a>(value: RawBsonRef<'a>, name: &str) -> Result<(RawBsonRef<'a>, RawBson
     let refuse = || {
         Error::failed_to_parse(format!(
             "Window bounds must be a 2-element array: {}",
-            expr::show::field(name, value)
+            bsonval::show::field(name, value)
         ))
     };
     let array: &RawArray = value.as_array().ok_or_else(refuse)?;
@@ -272,7 +272,7 @@ fn sort_value(at: usize, unit: Option<Unit>, scene: &mut Scene<'_>) -> Result<Ra
     }
     let found = match value.as_raw_bson_ref() {
         RawBsonRef::Undefined => "missing",
-        value => expr::agg::type_name(value),
+        value => bsonval::types::name_of(value),
     };
     let (code, wanted) = if unit.is_some() { (5429513, "Date") } else { (5429413, "number") };
     Err(Error::location(

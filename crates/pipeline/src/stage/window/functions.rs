@@ -4,12 +4,12 @@ use super::bounds::{Bounds, Slide};
 use super::partition::Partition;
 use crate::memory::StageMemory;
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
+use bsonval::SortPattern;
+use bsonval::decimal::Decimal;
+use bsonval::number::Number;
 use errors::{Error, Result};
-use expr::SortPattern;
 use expr::accumulator::{AccumulatorSpec, WindowAccumulator, WindowSum};
 use expr::agg::{Expression, Variables};
-use expr::decimal::Decimal;
-use expr::number::Number;
 use std::collections::VecDeque;
 
 /// What one output computes.

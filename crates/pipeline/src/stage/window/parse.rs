@@ -7,13 +7,14 @@ use crate::parse::PipelineContext;
 use crate::stage::{PipelineStage, object};
 use crate::transform::Transform;
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
+use bsonval::SortPattern;
+use bsonval::decimal::Decimal;
+use bsonval::number::Number;
+use bsonval::raw::Writer;
+use bsonval::types::name_of;
 use errors::{Error, Result};
-use expr::SortPattern;
 use expr::accumulator::{AccumulatorSpec, operator_names};
-use expr::agg::{Expression, ParseContext, parse_fields, type_name};
-use expr::decimal::Decimal;
-use expr::number::Number;
-use expr::raw::Writer;
+use expr::agg::{Expression, ParseContext, parse_fields};
 use keystring::Direction;
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ pub(crate) fn missing(stage: &str, field: &str) -> Error {
 pub(crate) fn wrong_type(field: &str, value: RawBsonRef<'_>, expected: &str) -> Error {
     Error::type_mismatch(format!(
         "BSON field '{field}' is the wrong type '{}', expected type '{expected}'",
-        type_name(value)
+        name_of(value)
     ))
 }
 
@@ -239,7 +240,7 @@ impl<'a> Parser<'a> {
         let RawBsonRef::Document(document) = self.argument else {
             return Err(Error::failed_to_parse(format!(
                 "Argument to {name} must be an object, found {}",
-                type_name(self.argument)
+                name_of(self.argument)
             )));
         };
         parse_fields(document, known, |other| {
@@ -376,7 +377,7 @@ impl<'a> Parser<'a> {
 
     fn min_max_scaler(&self) -> Result<Function> {
         let (input, low, high) = match self.argument {
-            RawBsonRef::Document(named) if !expr::raw::starts_with_dollar(named) => {
+            RawBsonRef::Document(named) if !bsonval::raw::starts_with_dollar(named) => {
                 let [input, low, high] = self.arguments(["input", "min", "max"])?;
                 (self.required(input, "input")?, low, high)
             }

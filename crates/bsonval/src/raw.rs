@@ -1,0 +1,474 @@
+//! Raw BSON read element by element and written without a tree of values in between.
+//!
+//! Always true:
+//! 1. [`Writer`] never checks what it copies; what it is given came out of a valid document, so what
+//!    it yields is one.
+//! 2. Going over elements or values polls at each: a loop over a client's data ends soon after its
+//!    operation is stopped.
+
+use bson::raw::{
+    CStr, RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, RawElement, RawIter,
+};
+use bson::spec::{BinarySubtype, ElementType};
+use errors::Result;
+
+/// One field of a document, with the bytes it is written as.
+#[derive(Clone)]
+pub struct Element<'a> {
+    inner: RawElement<'a>,
+    /// Type byte, name, NUL and value.
+    bytes: &'a [u8],
+}
+
+impl<'a> Element<'a> {
+    /// The field's name.
+    pub fn name(&self) -> &'a str {
+        self.inner.key().as_str()
+    }
+
+    /// The field's name as keys of documents are.
+    pub fn key(&self) -> &'a CStr {
+        self.inner.key()
+    }
+
+    /// The field's type.
+    pub fn element_type(&self) -> ElementType {
+        self.inner.element_type()
+    }
+
+    /// The field's value.
+    pub fn value(&self) -> Result<RawBsonRef<'a>> {
+        Ok(self.inner.value()?)
+    }
+
+    /// The whole field as bytes.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// The value's bytes.
+    pub fn body(&self) -> &'a [u8] {
+        &self.bytes[1 + self.inner.key().len() + 1..]
+    }
+}
+
+/// The fields of a document in order.
+pub struct Elements<'a> {
+    inner: RawIter<'a>,
+    rest: &'a [u8],
+}
+
+/// Iterates over the fields of a document.
+pub fn elements(document: &RawDocument) -> Elements<'_> {
+    Elements { inner: document.iter_elements(), rest: &document.as_bytes()[4..] }
+}
+
+/// Iterates over the elements of an array as fields named `0`, `1`, ...
+pub fn array_elements(array: &RawArray) -> Elements<'_> {
+    Elements { inner: array.iter_elements(), rest: &array.as_bytes()[4..] }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Result<Element<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let inner = match self.inner.next()? {
+            Ok(inner) => inner,
+            Err(error) => return Some(Err(error.into())),
+        };
+        if let Err(stopped) = limits::poll_work(1 + inner.size() / limits::BYTES_PER_UNIT) {
+            return Some(Err(stopped));
+        }
+        let (bytes, rest) = self.rest.split_at(1 + inner.key().len() + 1 + inner.size());
+        self.rest = rest;
+        Some(Ok(Element { inner, bytes }))
+    }
+}
+
+/// The value of a document's field. Looking for it goes over the fields before it, and counts as the work
+/// of going over all.
+pub fn field<'a>(document: &'a RawDocument, name: &str) -> Result<Option<RawBsonRef<'a>>> {
+    limits::poll_work(1 + document.as_bytes().len() / limits::BYTES_PER_UNIT)?;
+    match plain_field(document.as_bytes(), name.as_bytes()) {
+        Some(found) => Ok(found),
+        None => Ok(document.get(name)?),
+    }
+}
+
+/// The value of the first field of this name, where it and the fields before it are of the usual types
+/// and well formed. `None`: whoever checks everything must look for it.
+#[expect(clippy::option_option, reason = "not found, and not known, are two things")]
+fn plain_field<'a>(document: &'a [u8], name: &[u8]) -> Option<Option<RawBsonRef<'a>>> {
+    let mut rest = document.get(4..)?;
+    loop {
+        let (kind, after) = rest.split_first()?;
+        if *kind == 0 {
+            return after.is_empty().then_some(None);
+        }
+        // Ends at the NUL, or at what is not ASCII and would have to be checked.
+        let end = after.iter().position(|byte| *byte == 0 || !byte.is_ascii())?;
+        let (key, value) = after.split_at(end);
+        let value = value.strip_prefix(&[0])?;
+        let kind = ElementType::from(*kind)?;
+        let size = plain_size(kind, value)?;
+        let (value, following) = value.split_at_checked(size)?;
+        if key == name {
+            return plain_value(kind, value).map(Some);
+        }
+        rest = following;
+    }
+}
+
+/// The bytes that a value of a usual type takes.
+fn plain_size(kind: ElementType, value: &[u8]) -> Option<usize> {
+    Some(match kind {
+        ElementType::Null => 0,
+        ElementType::Boolean => 1,
+        ElementType::Int32 => 4,
+        ElementType::Double
+        | ElementType::Int64
+        | ElementType::DateTime
+        | ElementType::Timestamp => 8,
+        ElementType::ObjectId => 12,
+        ElementType::Decimal128 => 16,
+        ElementType::String => {
+            let length = length(value).filter(|length| *length > 0)?;
+            ended(value, length.checked_add(4)?)?
+        }
+        ElementType::EmbeddedDocument | ElementType::Array => {
+            ended(value, length(value).filter(|length| *length >= 5)?)?
+        }
+        ElementType::Binary => length(value)?.checked_add(5)?,
+        _ => return None,
+    })
+}
+
+/// So many bytes, of which the last is a NUL.
+fn ended(value: &[u8], size: usize) -> Option<usize> {
+    (value.get(size - 1) == Some(&0)).then_some(size)
+}
+
+fn length(value: &[u8]) -> Option<usize> {
+    let length = i32::from_le_bytes(*value.first_chunk()?);
+    usize::try_from(length).ok()
+}
+
+/// The value that these bytes, as long as [`plain_size`] says, are.
+fn plain_value(kind: ElementType, bytes: &[u8]) -> Option<RawBsonRef<'_>> {
+    Some(match kind {
+        ElementType::Null => RawBsonRef::Null,
+        ElementType::Boolean => match bytes {
+            [0] => RawBsonRef::Boolean(false),
+            [1] => RawBsonRef::Boolean(true),
+            _ => return None,
+        },
+        ElementType::Int32 => RawBsonRef::Int32(i32::from_le_bytes(*bytes.first_chunk()?)),
+        ElementType::Int64 => RawBsonRef::Int64(i64::from_le_bytes(*bytes.first_chunk()?)),
+        ElementType::Double => RawBsonRef::Double(f64::from_le_bytes(*bytes.first_chunk()?)),
+        ElementType::DateTime => {
+            let millis = i64::from_le_bytes(*bytes.first_chunk()?);
+            RawBsonRef::DateTime(bson::DateTime::from_millis(millis))
+        }
+        ElementType::ObjectId => {
+            RawBsonRef::ObjectId(bson::oid::ObjectId::from_bytes(*bytes.first_chunk()?))
+        }
+        ElementType::String => {
+            let (_, text) = bytes.get(4..)?.split_last()?;
+            RawBsonRef::String(std::str::from_utf8(text).ok()?)
+        }
+        ElementType::EmbeddedDocument => RawBsonRef::Document(RawDocument::from_bytes(bytes).ok()?),
+        _ => return None,
+    })
+}
+
+/// Roughly the bytes of a value in a document.
+pub fn size_of(value: &RawBson) -> usize {
+    size_of_ref(value.as_raw_bson_ref())
+}
+
+/// Roughly the bytes of a value in BSON, borrowed; no fewer than a fixed part.
+pub fn size_of_ref(value: RawBsonRef<'_>) -> usize {
+    match value {
+        RawBsonRef::String(s) | RawBsonRef::Symbol(s) | RawBsonRef::JavaScriptCode(s) => {
+            s.len() + 5
+        }
+        RawBsonRef::Document(document) => document.as_bytes().len(),
+        RawBsonRef::Array(array) => array.as_bytes().len(),
+        RawBsonRef::Binary(binary) => binary.bytes.len() + 5,
+        RawBsonRef::JavaScriptCodeWithScope(code) => {
+            code.code.len() + code.scope.as_bytes().len() + 5
+        }
+        _ => 8,
+    }
+}
+
+/// The values of an array.
+pub fn values(array: &RawArray) -> impl Iterator<Item = Result<RawBsonRef<'_>>> {
+    array.into_iter().map(|value| {
+        limits::poll()?;
+        Ok(value?)
+    })
+}
+
+/// Builds a document by appending bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Writer {
+    bytes: Vec<u8>,
+}
+
+/// A document begun with [`Writer::begin`] and not yet ended.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct Open(usize);
+
+impl Writer {
+    /// A writer that has room for `capacity` bytes.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { bytes: Vec::with_capacity(capacity) }
+    }
+
+    /// Begins a document (or an array's body): its length is filled in by [`Self::end`].
+    pub fn begin(&mut self) -> Open {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&[0; 4]);
+        Open(start)
+    }
+
+    /// Begins a field that holds a document.
+    pub fn begin_document(&mut self, name: &str) -> Open {
+        self.header(ElementType::EmbeddedDocument, name);
+        self.begin()
+    }
+
+    /// Begins a field that holds an array.
+    pub fn begin_array(&mut self, name: &str) -> Open {
+        self.header(ElementType::Array, name);
+        self.begin()
+    }
+
+    /// Ends what `open` began.
+    pub fn end(&mut self, open: Open) {
+        self.bytes.push(0);
+        let length = (self.bytes.len() - open.0) as u32;
+        self.bytes[open.0..open.0 + 4].copy_from_slice(&length.to_le_bytes());
+    }
+
+    /// Writes a field's type and name; its value must follow.
+    pub fn header(&mut self, kind: ElementType, name: &str) {
+        self.bytes.push(kind as u8);
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.push(0);
+    }
+
+    /// Copies a field.
+    pub fn element(&mut self, element: &Element<'_>) {
+        self.bytes.extend_from_slice(element.bytes());
+    }
+
+    /// Copies a field under another name.
+    pub fn element_as(&mut self, name: &str, element: &Element<'_>) {
+        self.header(element.element_type(), name);
+        self.bytes.extend_from_slice(element.body());
+    }
+
+    /// Writes a field.
+    pub fn value(&mut self, name: &str, value: RawBsonRef<'_>) {
+        self.header(value.element_type(), name);
+        put_value(&mut self.bytes, value);
+    }
+
+    /// Copies a value's bytes behind a [`Self::header`].
+    pub fn bytes(&mut self, value: &[u8]) {
+        self.bytes.extend_from_slice(value);
+    }
+
+    /// How many bytes stand written.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether nothing is written yet.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Takes back everything after the first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.bytes.truncate(len);
+    }
+
+    /// The bytes after the first `len`, which must be one finished value.
+    pub fn since(&self, len: usize) -> &[u8] {
+        &self.bytes[len..]
+    }
+
+    /// The bytes.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// The document, once the outermost `begin` was ended.
+    pub fn finish(self) -> Result<RawDocumentBuf> {
+        Ok(RawDocumentBuf::from_bytes(self.bytes)?)
+    }
+}
+
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(&(text.len() as u32 + 1).to_le_bytes());
+    out.extend_from_slice(text.as_bytes());
+    out.push(0);
+}
+
+fn put_value(out: &mut Vec<u8>, value: RawBsonRef<'_>) {
+    match value {
+        RawBsonRef::Double(v) => out.extend_from_slice(&v.to_le_bytes()),
+        RawBsonRef::String(v) | RawBsonRef::Symbol(v) | RawBsonRef::JavaScriptCode(v) => {
+            put_text(out, v);
+        }
+        RawBsonRef::Array(v) => out.extend_from_slice(v.as_bytes()),
+        RawBsonRef::Document(v) => out.extend_from_slice(v.as_bytes()),
+        RawBsonRef::Boolean(v) => out.push(u8::from(v)),
+        RawBsonRef::Null | RawBsonRef::Undefined | RawBsonRef::MinKey | RawBsonRef::MaxKey => {}
+        RawBsonRef::RegularExpression(v) => {
+            for text in [v.pattern, v.options] {
+                out.extend_from_slice(text.as_str().as_bytes());
+                out.push(0);
+            }
+        }
+        RawBsonRef::Int32(v) => out.extend_from_slice(&v.to_le_bytes()),
+        RawBsonRef::Int64(v) => out.extend_from_slice(&v.to_le_bytes()),
+        RawBsonRef::Timestamp(v) => {
+            out.extend_from_slice(&v.increment.to_le_bytes());
+            out.extend_from_slice(&v.time.to_le_bytes());
+        }
+        RawBsonRef::Binary(v) => {
+            let old = v.subtype == BinarySubtype::BinaryOld;
+            let inner = v.bytes.len() as u32;
+            out.extend_from_slice(&(if old { inner + 4 } else { inner }).to_le_bytes());
+            out.push(v.subtype.into());
+            if old {
+                out.extend_from_slice(&inner.to_le_bytes());
+            }
+            out.extend_from_slice(v.bytes);
+        }
+        RawBsonRef::ObjectId(v) => out.extend_from_slice(&v.bytes()),
+        RawBsonRef::DateTime(v) => out.extend_from_slice(&v.timestamp_millis().to_le_bytes()),
+        RawBsonRef::Decimal128(v) => out.extend_from_slice(&v.bytes()),
+        // The crate keeps the inside of these to itself: let it write them.
+        RawBsonRef::JavaScriptCodeWithScope(_) | RawBsonRef::DbPointer(_) => {
+            let mut document = RawDocumentBuf::new();
+            document.append(bson::raw::cstr!(""), value);
+            let bytes = document.as_bytes();
+            out.extend_from_slice(&bytes[6..bytes.len() - 1]);
+        }
+    }
+}
+
+/// An array of these values.
+pub fn array<'a>(values: impl IntoIterator<Item = RawBsonRef<'a>>) -> RawBson {
+    RawBson::Array(values.into_iter().collect())
+}
+
+/// A document of one field, for messages and tests.
+pub fn document_of(name: &str, value: RawBsonRef<'_>) -> RawDocumentBuf {
+    let mut writer = Writer::default();
+    let open = writer.begin();
+    writer.value(name, value);
+    writer.end(open);
+    writer.finish().expect("a document of one field is well formed")
+}
+
+/// Whether a document's first field has a `$` name.
+pub fn starts_with_dollar(document: &RawDocument) -> bool {
+    first_name(document).is_some_and(|name| name.starts_with('$'))
+}
+
+/// The name of a document's first field.
+pub fn first_name(document: &RawDocument) -> Option<&str> {
+    document.iter_elements().next()?.ok().map(|element| element.key().as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bson::{Bson, doc};
+
+    /// A document with a field of every type, named by its position.
+    fn of_all_types() -> RawDocumentBuf {
+        let values: Vec<Bson> = vec![
+            Bson::Double(1.5),
+            Bson::String("text \u{e4}".to_owned()),
+            Bson::Document(doc! {"a": 1, "b": {"a": 2}}),
+            Bson::Array(vec![Bson::Int32(1), Bson::Null]),
+            Bson::Binary(bson::Binary { subtype: BinarySubtype::Generic, bytes: vec![1, 2] }),
+            Bson::Undefined,
+            Bson::ObjectId(bson::oid::ObjectId::from_bytes([7; 12])),
+            Bson::Boolean(true),
+            Bson::DateTime(bson::DateTime::from_millis(-5)),
+            Bson::Null,
+            Bson::RegularExpression(bson::Regex {
+                pattern: "a".try_into().unwrap(),
+                options: "i".try_into().unwrap(),
+            }),
+            Bson::JavaScriptCode("f".to_owned()),
+            Bson::Symbol("s".to_owned()),
+            Bson::JavaScriptCodeWithScope(bson::JavaScriptCodeWithScope {
+                code: "f".to_owned(),
+                scope: doc! {"x": 1},
+            }),
+            Bson::Int32(-3),
+            Bson::Timestamp(bson::Timestamp { time: 1, increment: 2 }),
+            Bson::Int64(1 << 40),
+            Bson::Decimal128("1.25".parse().unwrap()),
+            Bson::MinKey,
+            Bson::MaxKey,
+        ];
+        let mut document = bson::Document::new();
+        for (at, value) in values.into_iter().enumerate() {
+            document.insert(at.to_string(), value);
+        }
+        RawDocumentBuf::try_from(&document).unwrap()
+    }
+
+    #[test]
+    fn a_field_is_what_the_bson_crate_finds() {
+        let document = of_all_types();
+        let fields = document.iter().count();
+        for name in (0..=fields).map(|at| at.to_string()).chain([String::new(), "1\0".to_owned()]) {
+            let (ours, theirs) = (field(&document, &name).unwrap(), document.get(&name).unwrap());
+            assert_eq!(ours, theirs, "{name}");
+            assert_eq!(ours.is_some(), name.parse::<usize>().is_ok_and(|at| at < fields), "{name}");
+        }
+        let usual = plain_field(document.as_bytes(), b"4").is_none()
+            && plain_field(document.as_bytes(), b"2").is_some();
+        assert!(usual, "a document is found without the crate, a binary value is not");
+        let twice = RawDocumentBuf::from_bytes(
+            [&[19, 0, 0, 0][..], b"\x10a\0\x01\0\0\0\x10a\0\x02\0\0\0\0"].concat(),
+        );
+        assert_eq!(field(&twice.unwrap(), "a").unwrap(), Some(RawBsonRef::Int32(1)), "the first");
+    }
+
+    #[test]
+    fn a_field_of_damaged_bytes_is_what_the_bson_crate_says() {
+        let whole = of_all_types().into_bytes();
+        let mut damaged = 0;
+        for at in 4..whole.len() - 1 {
+            for bit in 0..8 {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1 << bit;
+                let Ok(document) = RawDocument::from_bytes(&bytes) else { continue };
+                for name in ["0", "1", "2", "7", "9", "14", "19", "absent"] {
+                    match (field(document, name), document.get(name)) {
+                        (Ok(ours), Ok(theirs)) => {
+                            let same = format!("{ours:?}") == format!("{theirs:?}");
+                            assert!(same, "{at} {bit} {name}");
+                        }
+                        (Err(_), Err(_)) => damaged += 1,
+                        (ours, theirs) => panic!("{at} {bit} {name}: {ours:?}, {theirs:?}"),
+                    }
+                }
+            }
+        }
+        assert!(damaged > 100, "{damaged}");
+    }
+}

@@ -1,0 +1,139 @@
+//! One operator on one value.
+
+use super::array::{self, Pull, Push};
+use super::number;
+use super::{UpdateContext, apply::Place};
+use bson::raw::{RawBson, RawBsonRef};
+use bsonval::path::Path;
+use errors::Result;
+use keystring::Collation;
+use matcher::InSet;
+
+/// What an operator does where it stands.
+#[derive(Clone, Debug)]
+pub(super) enum Operation {
+    Set(RawBson),
+    SetOnInsert(RawBson),
+    Unset,
+    Inc(RawBson),
+    Mul(RawBson),
+    Min(RawBson),
+    Max(RawBson),
+    CurrentDate(Clock),
+    Bit(Vec<(BitOperator, RawBson)>),
+    Push(Push),
+    AddToSet(Vec<RawBson>),
+    /// From the front?
+    Pop(bool),
+    Pull(Box<Pull>),
+    PullAll(InSet),
+    /// The destination of a rename takes the value of the source.
+    RenameTo(Path),
+    /// The source of a rename goes away.
+    RenameFrom,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Clock {
+    Date,
+    Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BitOperator {
+    And,
+    Or,
+    Xor,
+}
+
+/// What becomes of the value.
+#[derive(Debug)]
+pub(super) enum Effect<'a> {
+    /// It stays, or stays away.
+    Keep,
+    /// It goes; an array element becomes null.
+    Remove,
+    /// It becomes this.
+    Value(RawBsonRef<'a>),
+    /// It becomes this.
+    Owned(RawBson),
+    /// It becomes the array with this body.
+    Array(Vec<u8>),
+}
+
+impl Operation {
+    /// Whether a missing field would be made, parents and all.
+    pub(super) fn creates(&self, place: &Place<'_>) -> bool {
+        match self {
+            Self::Set(_)
+            | Self::Inc(_)
+            | Self::Mul(_)
+            | Self::Min(_)
+            | Self::Max(_)
+            | Self::CurrentDate(_)
+            | Self::Bit(_)
+            | Self::Push(_)
+            | Self::AddToSet(_) => true,
+            Self::SetOnInsert(_) => place.is_insert,
+            Self::RenameTo(source) => matches!(source.get(place.document), Ok(Some(_))),
+            Self::Unset | Self::Pop(_) | Self::Pull(_) | Self::PullAll(_) | Self::RenameFrom => {
+                false
+            }
+        }
+    }
+
+    /// The effect on a value, or on a missing field.
+    pub(super) fn effect<'a>(
+        &'a self,
+        existing: Option<RawBsonRef<'a>>,
+        place: &'a Place<'a>,
+        ctx: &UpdateContext,
+    ) -> Result<Effect<'a>> {
+        Ok(match self {
+            Self::Set(value) => Effect::Value(value.as_raw_bson_ref()),
+            Self::SetOnInsert(value) if place.is_insert => Effect::Value(value.as_raw_bson_ref()),
+            Self::SetOnInsert(_) => Effect::Keep,
+            Self::Unset | Self::RenameFrom => match existing {
+                Some(_) => Effect::Remove,
+                None => Effect::Keep,
+            },
+            Self::Inc(operand) => number::increment(operand, existing, place)?,
+            Self::Mul(operand) => number::multiply(operand, existing, place)?,
+            Self::Min(value) => better(value, existing, place.under, std::cmp::Ordering::is_lt),
+            Self::Max(value) => better(value, existing, place.under, std::cmp::Ordering::is_gt),
+            Self::CurrentDate(Clock::Date) => Effect::Value(RawBsonRef::DateTime(ctx.now)),
+            Self::CurrentDate(Clock::Timestamp) => {
+                Effect::Value(RawBsonRef::Timestamp(ctx.timestamp))
+            }
+            Self::Bit(operands) => number::bits(operands, existing, place)?,
+            Self::Push(push) => push.effect(existing, place)?,
+            Self::AddToSet(values) => array::add_to_set(values, existing, place)?,
+            Self::Pop(front) => array::pop(*front, existing, place)?,
+            Self::Pull(pull) => {
+                array::remove_if(existing, |value| pull.matches(value, place.under))?
+            }
+            Self::PullAll(values) => {
+                array::remove_if(existing, |value| Ok(values.contains(value, place.under)))?
+            }
+            Self::RenameTo(source) => match source.get(place.document)? {
+                Some(value) => Effect::Value(value),
+                None => Effect::Keep,
+            },
+        })
+    }
+}
+
+fn better<'a>(
+    value: &'a RawBson,
+    existing: Option<RawBsonRef<'_>>,
+    under: Option<&Collation>,
+    wins: fn(std::cmp::Ordering) -> bool,
+) -> Effect<'a> {
+    let value = value.as_raw_bson_ref();
+    match existing {
+        Some(existing) if !wins(bsonval::order::compare_under(value, existing, under)) => {
+            Effect::Keep
+        }
+        _ => Effect::Value(value),
+    }
+}

@@ -1,0 +1,223 @@
+//! Operations by path: a tree in which no two operations meet.
+//!
+//! A node is an operation, or names fields (and array positions) below, or names elements by array
+//! filters; never two of these at once. The positional `$` stands beside field names until a
+//! document says which position it is.
+
+use super::operation::Operation;
+use bsonval::path::array_index;
+use errors::{Code, Error, Result};
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+/// A field name in the order in which new fields are added: numbers by value, others by bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FieldKey(pub(super) Box<str>);
+
+impl Ord for FieldKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        match (array_index(&self.0), array_index(&other.0)) {
+            (Some(a), Some(b)) => a.cmp(&b),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => self.0.as_bytes().cmp(other.0.as_bytes()),
+        }
+    }
+}
+
+impl PartialOrd for FieldKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Node {
+    Operation(Operation),
+    Fields(Fields),
+    /// By identifier; the empty one is `$[]`.
+    Elements(BTreeMap<Box<str>, Node>),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fields {
+    pub(super) by_name: BTreeMap<FieldKey, Node>,
+    /// What stands under `$`.
+    pub(super) positional: Option<Box<Node>>,
+}
+
+/// One component of an update path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step<'p> {
+    Field(&'p str),
+    /// `$`
+    Positional,
+    /// `$[]` or `$[identifier]`
+    Elements(&'p str),
+}
+
+impl<'p> Step<'p> {
+    pub(super) fn of(component: &'p str) -> Self {
+        if component == "$" {
+            return Self::Positional;
+        }
+        match component.strip_prefix("$[").and_then(|rest| rest.strip_suffix(']')) {
+            Some(identifier) => Self::Elements(identifier),
+            None => Self::Field(component),
+        }
+    }
+}
+
+/// The whole of an update's operations.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tree {
+    pub(super) root: Fields,
+}
+
+impl Tree {
+    /// Adds an operation at a path; refuses what meets another operation.
+    pub(super) fn insert(&mut self, path: &str, operation: Operation) -> Result<()> {
+        let mut fields = &mut self.root;
+        let components: Vec<&str> = path.split('.').collect();
+        let mut at = 0;
+        loop {
+            let last = at + 1 == components.len();
+            let conflict = || conflict(path, &components[..=at]);
+            let slot = match Step::of(components[at]) {
+                Step::Field(name) => Slot::Name(&mut fields.by_name, FieldKey(name.into())),
+                Step::Positional => Slot::Positional(&mut fields.positional),
+                // The first component is checked to be a field, later ones are taken below.
+                Step::Elements(_) => return Err(conflict()),
+            };
+            if last {
+                return slot.fill(Node::Operation(operation)).map_err(|()| conflict());
+            }
+            let mut child = slot.get_or_insert(next_kind(components[at + 1]));
+            at += 1;
+            // Array filters may follow each other directly.
+            while let Step::Elements(identifier) = Step::of(components[at]) {
+                let Node::Elements(elements) = child else {
+                    return Err(self::conflict(path, &components[..at]));
+                };
+                let slot = Slot::Element(elements, identifier.into());
+                if at + 1 == components.len() {
+                    let conflict = || self::conflict(path, &components[..=at]);
+                    return slot.fill(Node::Operation(operation)).map_err(|()| conflict());
+                }
+                child = slot.get_or_insert(next_kind(components[at + 1]));
+                at += 1;
+            }
+            match child {
+                Node::Fields(next) => fields = next,
+                _ => return Err(self::conflict(path, &components[..at])),
+            }
+        }
+    }
+
+    pub(super) fn is_positional(&self) -> bool {
+        fn fields(fields: &Fields) -> bool {
+            fields.positional.is_some() || fields.by_name.values().any(node)
+        }
+        fn node(node_: &Node) -> bool {
+            match node_ {
+                Node::Operation(_) => false,
+                Node::Fields(inner) => fields(inner),
+                Node::Elements(elements) => elements.values().any(node),
+            }
+        }
+        fields(&self.root)
+    }
+}
+
+enum Slot<'t> {
+    Name(&'t mut BTreeMap<FieldKey, Node>, FieldKey),
+    Positional(&'t mut Option<Box<Node>>),
+    Element(&'t mut BTreeMap<Box<str>, Node>, Box<str>),
+}
+
+impl<'t> Slot<'t> {
+    fn fill(self, node: Node) -> Result<(), ()> {
+        match self {
+            Self::Name(map, key) => match map.entry(key) {
+                std::collections::btree_map::Entry::Vacant(slot) => {
+                    slot.insert(node);
+                    Ok(())
+                }
+                std::collections::btree_map::Entry::Occupied(_) => Err(()),
+            },
+            Self::Positional(slot) if slot.is_none() => {
+                *slot = Some(Box::new(node));
+                Ok(())
+            }
+            Self::Positional(_) => Err(()),
+            Self::Element(map, key) => match map.entry(key) {
+                std::collections::btree_map::Entry::Vacant(slot) => {
+                    slot.insert(node);
+                    Ok(())
+                }
+                std::collections::btree_map::Entry::Occupied(_) => Err(()),
+            },
+        }
+    }
+
+    fn get_or_insert(self, empty: Node) -> &'t mut Node {
+        match self {
+            Self::Name(map, key) => map.entry(key).or_insert(empty),
+            Self::Positional(slot) => slot.get_or_insert_with(|| Box::new(empty)),
+            Self::Element(map, key) => map.entry(key).or_insert(empty),
+        }
+    }
+}
+
+/// What a node must be for this component to stand below it.
+fn next_kind(component: &str) -> Node {
+    match Step::of(component) {
+        Step::Elements(_) => Node::Elements(BTreeMap::new()),
+        Step::Field(_) | Step::Positional => Node::Fields(Fields::default()),
+    }
+}
+
+fn conflict(path: &str, at: &[&str]) -> Error {
+    conflict_at(path, &at.join("."))
+}
+
+pub(super) fn conflict_at(path: &str, at: &str) -> Error {
+    Error::new(
+        Code::CONFLICTING_UPDATE_OPERATORS,
+        format!("Updating the path '{path}' would create a conflict at '{at}'"),
+    )
+}
+
+/// Both nodes' operations at one place, `at`.
+pub(super) fn merge(a: &Node, b: &Node, at: &str) -> Result<Node> {
+    match (a, b) {
+        (Node::Fields(a), Node::Fields(b)) => {
+            let mut merged = a.clone();
+            for (key, node) in &b.by_name {
+                let below = format!("{at}.{}", key.0);
+                let node = match a.by_name.get(key) {
+                    Some(other) => merge(other, node, &below)?,
+                    None => node.clone(),
+                };
+                merged.by_name.insert(key.clone(), node);
+            }
+            merged.positional = match (&a.positional, &b.positional) {
+                (Some(a), Some(b)) => Some(Box::new(merge(a, b, &format!("{at}.$"))?)),
+                (a, b) => a.clone().or_else(|| b.clone()),
+            };
+            Ok(Node::Fields(merged))
+        }
+        (Node::Elements(a), Node::Elements(b)) => {
+            let mut merged = a.clone();
+            for (key, node) in b {
+                let node = match a.get(key) {
+                    Some(other) => merge(other, node, &format!("{at}.$[{key}]"))?,
+                    None => node.clone(),
+                };
+                merged.insert(key.clone(), node);
+            }
+            Ok(Node::Elements(merged))
+        }
+        _ => Err(conflict_at(at, at)),
+    }
+}

@@ -1,0 +1,86 @@
+//! The document an upsert begins with.
+
+use super::check;
+use bson::oid::ObjectId;
+use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bsonval::path::{Component, Path};
+use bsonval::raw::{self, Writer};
+use errors::Result;
+use std::collections::BTreeMap;
+
+/// Fields in order of appearance.
+#[derive(Default)]
+struct Level<'v> {
+    fields: Vec<(&'v str, Field<'v>)>,
+    by_name: BTreeMap<&'v str, usize>,
+}
+
+enum Field<'v> {
+    Value(RawBsonRef<'v>),
+    Below(Level<'v>),
+}
+
+impl<'v> Level<'v> {
+    /// No two paths overlap: the filter was checked.
+    fn insert(&mut self, components: &'v [Component], value: RawBsonRef<'v>) {
+        let Some((first, rest)) = components.split_first() else { return };
+        let at = *self.by_name.entry(first.name()).or_insert_with(|| {
+            let empty = Field::Below(Level::default());
+            self.fields.push((first.name(), empty));
+            self.fields.len() - 1
+        });
+        let field = &mut self.fields[at].1;
+        match field {
+            Field::Below(level) if !rest.is_empty() => level.insert(rest, value),
+            field => *field = Field::Value(value),
+        }
+    }
+
+    fn write(&self, out: &mut Writer) {
+        for (name, field) in &self.fields {
+            match field {
+                Field::Value(value) => out.value(name, *value),
+                Field::Below(level) => {
+                    let open = out.begin_document(name);
+                    level.write(out);
+                    out.end(open);
+                }
+            }
+        }
+    }
+}
+
+/// The filter's equalities as a document.
+pub(super) fn base(equalities: &[(Path, RawBson)]) -> Result<RawDocumentBuf> {
+    let mut top = Level::default();
+    for (path, value) in equalities {
+        if path.components().len() > check::MAX_STORED_DEPTH {
+            return Err(check::too_deep());
+        }
+        top.insert(path.components(), value.as_raw_bson_ref());
+    }
+    let mut out = Writer::default();
+    let open = out.begin();
+    top.write(&mut out);
+    out.end(open);
+    out.finish()
+}
+
+/// The document with its `_id`, or this one, in front.
+pub(super) fn with_id_first(document: &RawDocument, new_id: ObjectId) -> Result<RawDocumentBuf> {
+    let id = document.get("_id")?;
+    if let Some(id) = id {
+        check::check_stored_id(id)?;
+    }
+    let mut out = Writer::with_capacity(document.as_bytes().len() + 32);
+    let open = out.begin();
+    out.value("_id", id.unwrap_or(RawBsonRef::ObjectId(new_id)));
+    for element in raw::elements(document) {
+        let element = element?;
+        if element.name() != "_id" {
+            out.element(&element);
+        }
+    }
+    out.end(open);
+    out.finish()
+}
