@@ -20,8 +20,6 @@ pub struct Coverage {
     pub findings: PathBuf,
     /// Seconds for each target.
     pub seconds: u64,
-    /// A seed: the blind mutator's inputs instead, to compare.
-    pub blind: Option<u64>,
 }
 
 /// What a run of one target showed.
@@ -55,15 +53,11 @@ impl Coverage {
         write_inputs(&seeds, &kept::corpus(target))?;
         let mut command = self.command(target);
         command.arg(format!("-max_total_time={}", self.seconds)).arg("-print_final_stats=1");
-        if let Some(seed) = self.blind {
-            // Nothing is kept: it would only slow libFuzzer down.
-            command.env("FERN_FUZZ_SEED", seed.to_string()).arg(&seeds);
-        } else {
-            let found = self.work.join("found").join(target.name);
-            std::fs::create_dir_all(&found)?;
-            command.args([&found, &seeds]);
-        }
+        // What is new goes into the first folder.
+        let found = self.work.join("found").join(target.name);
+        std::fs::create_dir_all(&found)?;
         std::fs::create_dir_all(&self.findings)?;
+        command.args([&found, &seeds]);
         let output = output(&mut command)?;
         let text = String::from_utf8_lossy(&output.stderr);
         let log = self.work.join(format!("{}.log", target.name));
@@ -108,17 +102,18 @@ impl Coverage {
 impl Covered {
     /// From what libFuzzer prints: `#12 INITED cov: 34 ...`, `stat::number_of_executed_units: 56`.
     fn of(text: &str, failed: bool) -> Option<Self> {
-        let mut branches = text.lines().filter_map(|line| {
+        let count = |line: &str| {
             let behind = line.starts_with('#').then(|| line.split(" cov: ").nth(1))??;
             behind.split(' ').next()?.parse().ok()
-        });
-        let branches_before = branches.next()?;
+        };
+        let branches_before =
+            text.lines().filter(|line| line.contains("INITED")).find_map(count)?;
         let units =
             text.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
         Some(Self {
             inputs: units?.trim().parse().ok()?,
             branches_before,
-            branches: branches.last().unwrap_or(branches_before),
+            branches: text.lines().filter_map(count).last().unwrap_or(branches_before),
             failed,
         })
     }
@@ -147,6 +142,7 @@ mod tests {
     #[test]
     fn what_libfuzzer_prints_is_read() {
         let text = "INFO: Seed: 1\n\
+            #4\tpulse  cov: 2100 ft: 2800 corp: 3/700b exec/s: 0 rss: 60Mb\n\
             #7\tINITED cov: 2931 ft: 3204 corp: 6/1250b exec/s: 0 rss: 60Mb\n\
             #90\tNEW    cov: 2933 ft: 3300 corp: 7/1300b lim: 434 exec/s: 0 rss: 60Mb\n\
             Done 512 runs in 2 second(s)\n\

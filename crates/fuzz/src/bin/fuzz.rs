@@ -40,12 +40,9 @@ struct Led {
     /// Seconds for each target.
     #[arg(long, default_value_t = 60, requires = "covering")]
     seconds: u64,
-    /// The blind mutator's inputs, from the seed: which branches do they take?
-    #[arg(long, requires = "covering")]
-    blind: bool,
     /// Afterwards, keeps up to so many bytes of inputs for each target in the repository: the fewest
     /// that take all branches.
-    #[arg(long, value_name = "BYTES", requires = "covering", conflicts_with = "blind")]
+    #[arg(long, value_name = "BYTES", requires = "covering")]
     keep: Option<usize>,
 }
 
@@ -105,7 +102,6 @@ fn cover(arguments: &Arguments, chosen: &[&Target], program: PathBuf) -> Result<
         work: arguments.out.join("coverage"),
         findings: arguments.out.clone(),
         seconds: arguments.led.seconds,
-        blind: arguments.led.blind.then_some(arguments.seed),
     };
     let mut failed = 0;
     for target in chosen {
