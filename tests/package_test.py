@@ -186,6 +186,8 @@ def life(machine, package, newer):
     client.close()
     machine.stop()
     assert machine.run("fern", "check", f"/{DATA}")
+    # done by `fern-client`, in the name of `fern`
+    assert "Usage: fern bench " in machine.run("fern", "bench", "--help")
     print(f"package: installed {first}; {printed}; 1000 documents written through the unit's command")
 
     machine.install(newer)

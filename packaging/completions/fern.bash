@@ -104,7 +104,7 @@ _fern() {
 
     case "${cmd}" in
         fern)
-            opts="-h -V --help --version inspect bench check stats help"
+            opts="-h -V --help --version inspect check bench stats help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -210,7 +210,7 @@ _fern() {
             return 0
             ;;
         fern__subcmd__help)
-            opts="inspect bench check stats help"
+            opts="inspect check bench stats help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

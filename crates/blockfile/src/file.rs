@@ -169,13 +169,6 @@ impl BlockFile {
         SegmentWriter::new(self.clone(), id, kind)
     }
 
-    /// Writes a whole segment, not yet durable.
-    pub fn write_segment(&self, kind: u8, bytes: &[u8]) -> Result<SegmentId> {
-        let mut writer = self.start_segment(kind);
-        writer.append(bytes)?;
-        writer.finish()
-    }
-
     /// Fills `buf` from byte `offset` of a segment. Touches the disk. The caller knows that the
     /// segment is not freed meanwhile, or holds a [`Pin`] from before.
     pub fn read(&self, id: SegmentId, offset: u64, buf: &mut [u8]) -> Result<()> {

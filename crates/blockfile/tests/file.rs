@@ -30,6 +30,13 @@ fn bytes_of(file: &BlockFile, id: blockfile::SegmentId) -> Result<Vec<u8>, Error
     Ok(bytes)
 }
 
+/// Writes a whole segment, not yet durable.
+fn write_segment(file: &BlockFile, kind: u8, bytes: &[u8]) -> Result<blockfile::SegmentId, Error> {
+    let mut writer = file.start_segment(kind);
+    writer.append(bytes)?;
+    writer.finish()
+}
+
 #[test]
 fn new_file_has_no_image_and_keeps_its_identity() {
     let sim = SimOs::new(1);
@@ -47,7 +54,7 @@ fn long_root_and_many_segments_come_back() {
     let sim = SimOs::new(1);
     let file = open(&sim.os());
     let root = Gen::new(1).bytes(5 << 20);
-    let ids: Vec<_> = (0..300).map(|n| file.write_segment(2, &[n as u8; 10]).unwrap()).collect();
+    let ids: Vec<_> = (0..300).map(|n| write_segment(&file, 2, &[n as u8; 10]).unwrap()).collect();
     file.checkpoint(&root, 1).unwrap();
     let (file, image) = try_open(&sim.reboot_with(Survival::Nothing)).unwrap();
     assert_eq!(image.unwrap().root, root);
@@ -94,14 +101,14 @@ fn abandoned_writer_gives_its_space_back() {
 fn pinned_segment_stays_readable_until_the_pin_goes() {
     let sim = SimOs::new(1);
     let file = open(&sim.os());
-    let id = file.write_segment(1, b"pinned").unwrap();
+    let id = write_segment(&file, 1, b"pinned").unwrap();
     file.checkpoint(b"", 1).unwrap();
     let pin = file.pin();
     file.free(id).unwrap();
     assert!(matches!(file.free(id), Err(Error::Corruption { .. })), "freed once");
     for _ in 0..3 {
         file.checkpoint(b"", 1).unwrap();
-        file.write_segment(1, &[0xff; 4096]).unwrap();
+        write_segment(&file, 1, &[0xff; 4096]).unwrap();
     }
     assert_eq!(bytes_of(&file, id).unwrap(), b"pinned");
     let later = file.pin();
@@ -138,10 +145,10 @@ fn pinned_checkpoint_can_be_copied_while_later_ones_are_written() {
 fn segment_freed_after_the_mark_is_in_the_checkpoint() {
     let sim = SimOs::new(1);
     let file = open(&sim.os());
-    let id = file.write_segment(1, b"captured").unwrap();
+    let id = write_segment(&file, 1, b"captured").unwrap();
     let mark = file.begin_checkpoint();
     file.free(id).unwrap();
-    let later = file.write_segment(1, b"too late").unwrap();
+    let later = write_segment(&file, 1, b"too late").unwrap();
     file.finish_checkpoint(mark, b"root", 5).unwrap();
     let file = open(&sim.reboot_with(Survival::Nothing));
     assert_eq!(bytes_of(&file, id).unwrap(), b"captured");
@@ -153,16 +160,16 @@ fn ids_of_lost_segments_are_not_given_again() {
     let sim = SimOs::new(1);
     let file = open(&sim.os());
     file.checkpoint(b"", 1).unwrap();
-    let lost = file.write_segment(1, b"lost").unwrap();
+    let lost = write_segment(&file, 1, b"lost").unwrap();
     let file = open(&sim.reboot_with(Survival::Nothing));
-    assert!(file.write_segment(1, b"new").unwrap() > lost);
+    assert!(write_segment(&file, 1, b"new").unwrap() > lost);
 }
 
 #[test]
 fn reference_past_the_end_of_a_segment_is_corruption() {
     let sim = SimOs::new(1);
     let file = open(&sim.os());
-    let id = file.write_segment(1, &[1; 100]).unwrap();
+    let id = write_segment(&file, 1, &[1; 100]).unwrap();
     for (offset, len) in [(1, 100), (101, 0), (u64::MAX, 2), (100, 1)] {
         let result = file.read(id, offset, &mut vec![0; len]);
         assert!(matches!(result, Err(Error::Corruption { .. })), "{offset} {len}");
@@ -176,7 +183,7 @@ fn misdirected_lost_or_flipped_write_is_caught() {
     for fault in [Fault::Misdirected, Fault::Dropped, Fault::WriteFlip] {
         let sim = SimOs::new(1);
         let file = open(&sim.os());
-        file.write_segment(1, &[0; 9000]).unwrap();
+        write_segment(&file, 1, &[0; 9000]).unwrap();
         let mut writer = file.start_segment(1);
         let page = writer.append_page(1, Compression::None, &[5; 4000]).unwrap();
         // the file was extended before, so that finishing is one write
@@ -224,7 +231,7 @@ fn damaged_newest_superblock_gives_the_older_checkpoint() {
 fn damaged_table_or_root_is_corruption() {
     let sim = SimOs::new(1);
     let file = open(&sim.os());
-    let id = file.write_segment(1, &[1; 100]).unwrap();
+    let id = write_segment(&file, 1, &[1; 100]).unwrap();
     file.checkpoint(b"root", 1).unwrap();
     let bytes = sim.files()[&PathBuf::from(FILE)].clone();
     let superblock = Superblock::decode(&bytes).unwrap();
@@ -240,12 +247,12 @@ fn damaged_table_or_root_is_corruption() {
 fn full_disk_changes_nothing_and_the_same_call_works_later() {
     let sim = SimOs::new(1);
     let file = open(&sim.os());
-    let first = file.write_segment(1, &[1; 9000]).unwrap();
+    let first = write_segment(&file, 1, &[1; 9000]).unwrap();
     file.checkpoint(b"one", 1).unwrap();
     sim.set_faults(Faults { capacity_bytes: 40 << 10, ..Faults::default() });
     let mut fit = Vec::new();
     let error = loop {
-        match file.write_segment(1, &[2; 6000]) {
+        match write_segment(&file, 1, &[2; 6000]) {
             Ok(id) => fit.push(id),
             Err(e) => break e,
         }
@@ -284,7 +291,7 @@ fn what_is_kept_free_stays_free_but_for_a_checkpoint() {
     let fill = || {
         let mut written = Vec::new();
         loop {
-            match file.write_segment(1, &vec![7; 100_000]) {
+            match write_segment(&file, 1, &vec![7; 100_000]) {
                 Ok(id) => written.push(id),
                 Err(error) => {
                     assert!(matches!(error, Error::NoSpace { .. }), "{error}");
@@ -309,7 +316,7 @@ fn what_is_kept_free_stays_free_but_for_a_checkpoint() {
     let used = sim.os().vfs.space(Path::new(DIR)).unwrap();
     let capacity_bytes = used.total - used.available + (100 << 10);
     sim.set_faults(Faults { capacity_bytes, ..Faults::default() });
-    assert!(file.write_segment(1, &vec![7; 100_000]).is_err());
+    assert!(write_segment(&file, 1, &vec![7; 100_000]).is_err());
     file.checkpoint(vec![3; 60_000].as_slice(), 3).unwrap();
     file.checkpoint(vec![4; 60_000].as_slice(), 4).unwrap();
 }
@@ -319,13 +326,13 @@ fn failed_sync_stops_the_file_and_recovery_shows_a_checkpoint() {
     let sim = SimOs::new(1);
     let file = open(&sim.os());
     file.checkpoint(b"one", 1).unwrap();
-    let id = file.write_segment(1, &[1; 100]).unwrap();
+    let id = write_segment(&file, 1, &[1; 100]).unwrap();
     // grows the file now, so that the checkpoint's calls are: table, root, sync
-    file.free(file.write_segment(1, &[1; 16_000]).unwrap()).unwrap();
+    file.free(write_segment(&file, 1, &[1; 16_000]).unwrap()).unwrap();
     sim.fault_at(sim.syscalls() + 3, Fault::Io);
     assert!(matches!(file.checkpoint(b"two", 2), Err(Error::Io { operation: "sync", .. })));
     assert!(matches!(file.checkpoint(b"two", 2), Err(Error::Stopped { .. })));
-    assert!(matches!(file.write_segment(1, b"x"), Err(Error::Stopped { .. })));
+    assert!(matches!(write_segment(&file, 1, b"x"), Err(Error::Stopped { .. })));
     assert!(matches!(file.shrink(1), Err(Error::Stopped { .. })));
     assert_eq!(bytes_of(&file, id).unwrap(), [1; 100], "reading goes on");
     let (_, image) = try_open(&sim.reboot_with(Survival::Nothing)).unwrap();
@@ -336,7 +343,7 @@ fn failed_sync_stops_the_file_and_recovery_shows_a_checkpoint() {
 fn compaction_moves_segments_down_and_returns_the_tail() {
     let sim = SimOs::new(1);
     let file = open(&sim.os());
-    let ids: Vec<_> = (0..40).map(|n| file.write_segment(1, &[n; 8192]).unwrap()).collect();
+    let ids: Vec<_> = (0..40).map(|n| write_segment(&file, 1, &[n; 8192]).unwrap()).collect();
     file.checkpoint(b"", 1).unwrap();
     for id in &ids[..30] {
         file.free(*id).unwrap();
@@ -364,7 +371,7 @@ fn readers_see_right_bytes_while_others_write_free_and_compact() {
     let options = Options { grow_bytes: 64 << 10, reserve_bytes: 64 << 10, ..Options::default() };
     let metrics = Metrics::new(&Registry::new());
     let (file, _) = BlockFile::open(&Os::real(), dir.path(), options, metrics).unwrap();
-    let keep: Vec<_> = (0..20).map(|n| file.write_segment(1, &[n; 5000]).unwrap()).collect();
+    let keep: Vec<_> = (0..20).map(|n| write_segment(&file, 1, &[n; 5000]).unwrap()).collect();
     std::thread::scope(|scope| {
         for thread in 0..2_u64 {
             let file = &file;
@@ -372,7 +379,7 @@ fn readers_see_right_bytes_while_others_write_free_and_compact() {
                 let mut data = Gen::new(thread);
                 for _ in 0..60 {
                     let id =
-                        file.write_segment(2, &vec![9; 1 + data.below(40_000) as usize]).unwrap();
+                        write_segment(&file, 2, &vec![9; 1 + data.below(40_000) as usize]).unwrap();
                     file.free(id).unwrap();
                 }
             });
@@ -402,7 +409,7 @@ fn direct_io_reads_what_it_wrote_at_any_offset() {
     };
     let (file, _) = open();
     let bytes = Gen::new(2).bytes(100_000);
-    let id = file.write_segment(1, &bytes).unwrap();
+    let id = write_segment(&file, 1, &bytes).unwrap();
     file.checkpoint(b"root", 1).unwrap();
     drop(file);
     let (file, image) = open();

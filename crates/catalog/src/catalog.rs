@@ -13,7 +13,6 @@ use crate::metadata::ddl_lock::DdlLock;
 use crate::metadata::namespace::Namespace;
 use crate::metadata::options::CollectionOptions;
 use crate::metadata::records;
-use crate::observer::OpObserver;
 use crate::shape;
 use engine::{DictionaryId, DictionaryOptions, Direction, Engine, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
@@ -34,14 +33,12 @@ pub struct CatalogOptions {
     pub os: Os,
     /// Where sorts and groups may spill.
     pub temporary_directory: PathBuf,
-    /// Told of every change to a document, inside its transaction.
-    pub observers: Vec<Arc<dyn OpObserver>>,
 }
 
 impl CatalogOptions {
-    /// The usual room: no observers.
+    /// Both.
     pub fn new(os: Os, temporary_directory: PathBuf) -> Self {
-        Self { os, temporary_directory, observers: Vec::new() }
+        Self { os, temporary_directory }
     }
 }
 
@@ -175,10 +172,6 @@ impl Catalog {
         let result = wait();
         Waits::add(Wait::Lock, clock.monotonic().saturating_sub(started));
         result
-    }
-
-    pub(crate) fn observers(&self) -> &[Arc<dyn OpObserver>] {
-        &self.options.observers
     }
 
     /// A read-only view of everything committed by now. Take it *after* looking up collections

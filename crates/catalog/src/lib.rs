@@ -14,7 +14,6 @@ mod data;
 mod ddl;
 mod failure;
 mod metadata;
-mod observer;
 mod shape;
 
 pub use catalog::{Catalog, CatalogOptions};
@@ -38,7 +37,6 @@ pub use metadata::collection::{Collection, Index, IndexUse};
 pub use metadata::namespace::{Namespace, check_database};
 pub use metadata::options::{Clustered, CollectionOptions, TimeSeries, View, view_pipeline};
 pub use metadata::validation::Validation;
-pub use observer::OpObserver;
 pub use shape::compression_name;
 
 #[cfg(test)]

@@ -80,33 +80,6 @@ impl Engine {
         Ok(Self(Arc::new(Handle { environment, handles })))
     }
 
-    /// An engine over a simulated disk in memory, for tests of the floors above. No thread runs;
-    /// writers drain memory themselves.
-    pub fn temporary() -> Self {
-        Self::temporary_with(|_| {})
-    }
-
-    /// As [`Engine::temporary`], with other options.
-    pub fn temporary_with(change: impl FnOnce(&mut Options)) -> Self {
-        Self::temporary_over(&os::sim::SimOs::new(0).os(), change)
-    }
-
-    /// As [`Engine::temporary`], on a simulated disk that may crash and be started again.
-    pub fn temporary_on(disk: &Os) -> Self {
-        Self::temporary_over(disk, |_| {})
-    }
-
-    fn temporary_over(disk: &Os, change: impl FnOnce(&mut Options)) -> Self {
-        let os = Os { vfs: Arc::clone(&disk.vfs), ..Os::real() };
-        let mut options = Options::new("/temporary");
-        options.cache_size = 64 << 20;
-        options.fs_redzone_percent = 0;
-        options.background = Background::ManualThreads;
-        options.sizes.log_segment_bytes = 1 << 20;
-        change(&mut options);
-        Self::open(os, Arc::new(Registry::new()), options).expect("a disk in memory does not fail")
-    }
-
     /// Starts a transaction whose snapshot is now.
     pub fn begin(&self, options: TxnOptions) -> Txn {
         Txn::begin(self.0.handles.mine(), options)

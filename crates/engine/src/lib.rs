@@ -42,6 +42,8 @@ mod sorter;
 mod stats;
 mod step;
 mod tuning;
+#[cfg(any(test, feature = "testing"))]
+mod testing;
 mod txn;
 mod types;
 mod writeset;

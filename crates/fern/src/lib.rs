@@ -1,7 +1,7 @@
-//! The operator's tool: looks at a data directory, and checks it, without a server; shows the figures
-//! of one that runs.
+//! The operator's tool: looks at a data directory, and checks it, without a server. What needs one
+//! that runs, it hands on to `fern-client`.
 //!
-//! What is always true of the first two:
+//! What is always true:
 //! 1. Nothing in the directory is changed. The directory's lock is held meanwhile, so no server
 //!    changes it either.
 //! 2. Damage is named, with its place, and reading goes on with whatever can still be reached.
@@ -9,6 +9,7 @@
 //!    before anything is read or allocated after it.
 #![forbid(unsafe_code)]
 
+pub mod arguments;
 pub mod check;
 mod datafile;
 mod directory;
@@ -17,7 +18,6 @@ pub mod inspect;
 mod log;
 mod names;
 mod segment;
-pub mod stats;
 mod table;
 mod tree;
 

@@ -18,6 +18,29 @@ fn run(arguments: &[&str], path: &Path) -> (i32, String, String) {
     (out.status.code().unwrap(), text, String::from_utf8(out.stderr).unwrap())
 }
 
+/// Both programs lie in one folder; `fern-client` is another package's, so a script stands for it.
+#[test]
+fn what_needs_a_server_is_handed_on_with_all_its_words() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let fern = dir.path().join("fern");
+    fs::copy(env!("CARGO_BIN_EXE_fern"), &fern).unwrap();
+    let run = |words: &[&str]| Command::new(&fern).args(words).output().unwrap();
+    let out = run(&["stats", "--seconds", "1"]);
+    let error = String::from_utf8(out.stderr).unwrap();
+    assert!(error.contains("`fern stats` needs") && error.contains("fern-client"), "{error}");
+    assert_eq!((out.status.code(), error.lines().count()), (Some(2), 1), "{error}");
+
+    let client = dir.path().join("fern-client");
+    fs::write(&client, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();
+    fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
+    for words in [&["bench", "--help"][..], &["bench", "read", "--docs", "5", "-h"], &["stats"]] {
+        let out = run(words);
+        assert_eq!(String::from_utf8(out.stdout).unwrap().trim_end(), words.join(" "));
+        assert_eq!(out.status.code(), Some(7));
+    }
+}
+
 #[test]
 fn exit_status_tells_clean_damaged_and_impossible_apart() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,11 +1,20 @@
-//! Mutation fuzzing of every decoder of outside bytes, on the stable toolchain.
+//! Fuzzing of every decoder of outside bytes, on the stable toolchain.
 //!
 //! A target is a function that takes any bytes and must return, whatever they are, and a corpus of
-//! good inputs to start from. The harness mutates the corpus from a seed, so that every finding can be
-//! made again: `cargo xtask fuzz --target NAME --seed S`. A panic is a finding; so is an input that
-//! a target accepts and its own encoder then writes differently (the targets assert it).
+//! good inputs to start from. A panic is a finding; so is an input that a target accepts and its own
+//! encoder then writes differently (the targets assert it). There are two ways to make inputs:
+//!
+//! 1. The blind one mutates the corpus from a seed, so that every finding can be made again:
+//!    `cargo xtask fuzz --target NAME --seed S`. It needs nothing and is part of the tests.
+//! 2. LLVM's fuzzer keeps what took a branch that nothing took before, and goes on from there:
+//!    `cargo xtask fuzz --coverage`. It sees what is compared with what, so it writes magic numbers
+//!    and even checksums.
+//!
+//! What either found is a file in `findings`, which the tests play.
 #![forbid(unsafe_code)]
 
+pub mod coverage;
+pub mod kept;
 mod mutate;
 pub mod targets;
 
@@ -38,7 +47,7 @@ pub struct Finding {
 
 /// Feeds `rounds` mutated inputs to a target; stops at the first finding.
 pub fn run(target: &Target, seed: u64, rounds: u64) -> Result<(), Finding> {
-    let corpus = (target.corpus)();
+    let corpus = kept::corpus(target);
     assert!(!corpus.is_empty(), "target {} has no corpus", target.name);
     let mut mutator = Mutator::new(seed, corpus);
     let mut function = (target.start)();

@@ -1,4 +1,5 @@
-//! Every target, for a short while from a fixed seed; `cargo xtask fuzz` runs them for long.
+//! Every target, for a short while from a fixed seed, and every input that has ever found a bug;
+//! `cargo xtask fuzz` runs the targets for long.
 
 /// Inputs for each target; a few seconds in all.
 const ROUNDS: u64 = 10_000;
@@ -9,5 +10,18 @@ fn no_target_panics() {
         if let Err(finding) = fuzz::run(target, 1, ROUNDS) {
             panic!("{} in round {}: {:?}", finding.target, finding.round, finding.input);
         }
+    }
+}
+
+#[test]
+fn what_is_kept_and_what_once_found_a_bug_is_harmless() {
+    for target in fuzz::targets::ALL {
+        let mut function = (target.start)();
+        fuzz::kept::corpus(target).iter().for_each(|input| function(input));
+    }
+    for (name, target, input) in fuzz::kept::findings().unwrap() {
+        // the name stands in the output of a test that fails
+        println!("{name}");
+        (target.start)()(&input);
     }
 }

@@ -617,11 +617,6 @@ impl LockTable {
         }
     }
 
-    /// Whether commits are remembered at all, so that pruning has something to do.
-    pub fn remembers(&self) -> bool {
-        self.bytes() > 0
-    }
-
     /// Forgets half of the remembered commits, oldest first: locks that are held come first.
     pub(crate) fn forget_over_half(&self) {
         for shard in &self.shards {

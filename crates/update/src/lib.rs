@@ -120,11 +120,6 @@ impl Update {
         matches!(self.kind, Kind::Replacement(_))
     }
 
-    /// Whether this is a pipeline.
-    pub fn is_pipeline(&self) -> bool {
-        matches!(self.kind, Kind::Pipeline(_))
-    }
-
     /// Whether the positional operator `$` occurs, so that match details are needed.
     pub fn is_positional(&self) -> bool {
         match &self.kind {

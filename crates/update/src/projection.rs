@@ -158,11 +158,6 @@ impl Projection {
         self.mode == Mode::Exclude && self.root.fields.is_empty() && self.cuts.is_empty()
     }
 
-    /// Whether this names what to keep rather than what to leave out.
-    pub fn is_inclusion(&self) -> bool {
-        self.mode == Mode::Include
-    }
-
     /// Whether the positional `.$` occurs, so that match details are needed.
     pub fn is_positional(&self) -> bool {
         self.cuts.is_positional()

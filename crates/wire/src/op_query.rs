@@ -69,11 +69,6 @@ impl<'a> OpQuery<'a> {
         }
         Ok(query)
     }
-
-    /// The database if this is a command (`database.$cmd`), otherwise `None`.
-    pub fn command_database(&self) -> Option<&'a str> {
-        self.namespace.strip_suffix(".$cmd")
-    }
 }
 
 /// Appends an OP_QUERY; for tools and tests that speak as a client.

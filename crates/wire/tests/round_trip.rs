@@ -89,7 +89,7 @@ fn op_query_and_op_reply_come_back() {
     assert_eq!(header.request_id, 5);
     assert_eq!((got.flags, got.skip, got.number_to_return), (sent.flags, 3, -1));
     assert_eq!((got.query, got.fields), (query.as_ref(), Some(fields.as_ref())));
-    assert_eq!(got.command_database(), Some("admin"));
+    assert_eq!(got.namespace, sent.namespace);
 
     let reply = OpReply {
         flags: ReplyFlags::AWAIT_CAPABLE,

@@ -2,7 +2,7 @@
 //!
 //! What each leaves is checked: every phase did something and was measured, the pictures are there.
 
-use crate::drivers::{Build, programs};
+use crate::drivers::{Build, PROGRAMS, programs};
 use crate::run::{root, run, target};
 use crate::servers::Server;
 use anyhow::{Context, Result, ensure};
@@ -64,7 +64,7 @@ pub(crate) fn short() -> Result<()> {
 
 /// Runs the experiments, each against a server of its own; one of the short ones against two.
 pub(crate) fn smoke(build: Build, options: &Options) -> Result<()> {
-    let programs = programs(build, &["server", "fern"])?;
+    let programs = programs(build, PROGRAMS)?;
     let (fernd, fern) = (programs.join("fernd"), programs.join("fern"));
     let out =
         options.out.as_ref().map_or_else(|| target().join("bench-smoke"), |out| root().join(out));

@@ -1,10 +1,11 @@
 //! What the workspace depends on: licences, forbidden crates, duplicate versions and sources as
-//! `deny.toml` says, and no dependency that no source file names.
+//! `deny.toml` says, no dependency that no source file names, and no driver in programs that need
+//! none.
 //!
 //! Over `cargo metadata`, so that nothing needs to be installed: cargo-deny, whose file this reads,
 //! takes longer to build than the whole server.
 
-use crate::run::{cargo, files, read, root};
+use crate::run::{cargo, files, host, read, root};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,10 +14,12 @@ use std::path::Path;
 /// Checks all of it and reports all breaches at once.
 pub(crate) fn dependencies() -> Result<()> {
     let policy: toml::Table = toml::from_str(&read(&root().join("deny.toml"))?)?;
-    let mut breaches = linked(&policy, &metadata()?)?;
+    let metadata = metadata()?;
+    let mut breaches = linked(&policy, &metadata)?;
+    breaches.extend(APART.iter().flat_map(|(from, what)| reached(&metadata, from, what)));
     breaches.extend(unused(&root())?);
     if breaches.is_empty() {
-        println!("dependencies: as deny.toml says, and all used");
+        println!("dependencies: as deny.toml says, all used, {} programs apart", APART.len());
         return Ok(());
     }
     for breach in &breaches {
@@ -27,16 +30,56 @@ pub(crate) fn dependencies() -> Result<()> {
 
 /// The packages that are built on this kind of machine.
 fn metadata() -> Result<Value> {
-    let version = cargo(&["-vV"]).output()?.stdout;
-    let version = String::from_utf8(version)?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    let host = host.context("cargo -vV names its host")?;
-    let arguments = ["metadata", "--format-version", "1", "--locked", "--filter-platform", host];
+    let host = host()?;
+    let arguments = ["metadata", "--format-version", "1", "--locked", "--filter-platform", &host];
     let output = cargo(&arguments).output()?;
     if !output.status.success() {
         bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
     }
     Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Programs that do without these crates, however many crates lie between (ADR 33).
+const APART: &[(&str, &[&str])] = &[
+    ("fern", &["mongodb", "rustls", "tokio", "plotters"]),
+    ("server", &["mongodb", "rustls", "plotters"]),
+];
+
+/// Which of these crates a crate of the workspace links, and through which. Features are the whole
+/// workspace's, so an edge that only another program asks for may show, but none is missed.
+fn reached(metadata: &Value, from: &str, what: &[&str]) -> Vec<String> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let named: BTreeMap<String, String> = list(&metadata["packages"])
+        .iter()
+        .map(|package| (text(&package["id"]), text(&package["name"])))
+        .collect();
+    let linked = |edge: &Value| list(&edge["dep_kinds"]).iter().any(|kind| kind["kind"] != "dev");
+    let edges: BTreeMap<String, Vec<String>> = list(&metadata["resolve"]["nodes"])
+        .iter()
+        .map(|node| {
+            let linked = list(&node["deps"]).into_iter().filter(linked);
+            (text(&node["id"]), linked.map(|edge| text(&edge["pkg"])).collect())
+        })
+        .collect();
+    let members = list(&metadata["workspace_members"]);
+    let Some(start) = members.iter().map(text).find(|id| named.get(id).is_some_and(|n| n == from))
+    else {
+        return vec![format!("there is no crate `{from}`")];
+    };
+    let mut ways = BTreeMap::from([(start.clone(), from.to_owned())]);
+    let mut ahead = vec![start];
+    while let Some(id) = ahead.pop() {
+        let way = ways[&id].clone();
+        for next in edges.get(&id).into_iter().flatten().filter(|next| named.contains_key(*next)) {
+            if !ways.contains_key(next) {
+                ways.insert(next.clone(), format!("{way} > {}", named[next]));
+                ahead.push(next.clone());
+            }
+        }
+    }
+    let found = ways.iter().filter(|(id, _)| what.contains(&named[*id].as_str()));
+    found.map(|(_, way)| format!("`{from}` must do without the last of: {way}")).collect()
 }
 
 /// One package of the graph.
@@ -269,6 +312,29 @@ mod tests {
         ] {
             assert_eq!(names(source, "os"), named, "{source}");
         }
+    }
+
+    #[test]
+    fn what_a_program_reaches_is_found_over_any_number_of_crates() {
+        let package = |name: &str| serde_json::json!({ "id": name, "name": name });
+        let node = |name: &str, deps: &[(&str, Option<&str>)]| {
+            let edge = |(name, kind): &(&str, Option<&str>)| serde_json::json!({ "pkg": name, "dep_kinds": [{ "kind": kind }] });
+            serde_json::json!({ "id": name, "deps": deps.iter().map(edge).collect::<Vec<_>>() })
+        };
+        let packages = ["fern", "between", "tls", "tests"].map(package);
+        let metadata = serde_json::json!({
+            "packages": packages,
+            "workspace_members": ["fern"],
+            "resolve": { "nodes": [
+                node("fern", &[("between", None), ("tests", Some("dev"))]),
+                node("between", &[("tls", None)]),
+                node("tests", &[]),
+                node("tls", &[("between", None)]),
+            ] },
+        });
+        let found = reached(&metadata, "fern", &["tls", "tests"]);
+        assert_eq!(found, ["`fern` must do without the last of: fern > between > tls"]);
+        assert_eq!(reached(&metadata, "gone", &[]).len(), 1);
     }
 
     #[test]

@@ -18,10 +18,12 @@ pub(crate) enum Build {
     Release,
 }
 
+/// The packages whose programs users get.
+pub(crate) const PROGRAMS: &[&str] = &["server", "fern", "client"];
+
 /// Builds `fernd`; of a release, `fern` too, which gives it work.
 fn fernd(build: Build) -> Result<PathBuf> {
-    let packages: &[&str] =
-        if matches!(build, Build::Release) { &["server", "fern"] } else { &["server"] };
+    let packages = if matches!(build, Build::Release) { PROGRAMS } else { &["server"] };
     Ok(programs(build, packages)?.join("fernd"))
 }
 

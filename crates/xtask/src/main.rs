@@ -8,6 +8,7 @@
 mod bench;
 mod dependencies;
 mod drivers;
+mod fuzz;
 mod gates;
 mod manual;
 mod package;
@@ -82,8 +83,11 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Mutation fuzzing of every decoder of outside bytes.
+    /// Fuzzing of every decoder of outside bytes: blind mutations, or led by coverage.
     Fuzz {
+        /// With LLVM's fuzzer, which is led by the branches that inputs take; needs a C++ compiler.
+        #[arg(long)]
+        coverage: bool,
         /// Arguments handed on to the harness (`--help` lists them).
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
@@ -190,7 +194,7 @@ fn carry_out(task: Task) -> Result<()> {
         Task::MemoryBound { arguments } => {
             drivers::script(Build::Alone, "memory_bound.py", &arguments)
         }
-        Task::Fuzz { arguments } => steps::fuzz(&arguments),
+        Task::Fuzz { coverage, arguments } => fuzz::fuzz(coverage, &arguments),
         Task::Sim { arguments } => steps::sim(&arguments),
         Task::Valgrind => valgrind::valgrind(),
         Task::Iibench { arguments } => drivers::script(Build::Alone, "iibench.py", &arguments),

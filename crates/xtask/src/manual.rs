@@ -3,7 +3,7 @@
 //! A page is one reader: its blocks run in order, in one empty directory, with the programs of this
 //! build and mongosh at hand. Ports are free ones, so that nothing of the machine's is touched.
 
-use crate::drivers::{Build, programs};
+use crate::drivers::{Build, PROGRAMS, programs};
 use crate::run::{root, target};
 use crate::servers::free_port;
 use crate::tools;
@@ -16,7 +16,7 @@ const PORTS: [&str; 2] = ["27017", "27018"];
 
 /// Runs every page's examples.
 pub(crate) fn examples(build: Build) -> Result<()> {
-    let programs = programs(build, &["server", "fern"])?;
+    let programs = programs(build, PROGRAMS)?;
     let path = std::env::join_paths(
         [programs, tools::npm()?.join("node_modules/.bin")]
             .into_iter()

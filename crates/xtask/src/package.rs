@@ -1,9 +1,9 @@
-//! `cargo xtask package`: the Debian package of `fernd` and `fern`, and a test of it.
+//! `cargo xtask package`: the Debian package of `fernd`, `fern` and `fern-client`, and a test of it.
 //!
 //! What is in the package stands in [`FILES`]; its control files are in `packaging/debian`. The
 //! package is `target/package/fernd_VERSION_ARCHITECTURE.deb`.
 
-use crate::drivers::{Build, programs};
+use crate::drivers::{Build, PROGRAMS, programs};
 use crate::run::{root, run, target};
 use crate::tools;
 use anyhow::{Context, Result, bail};
@@ -22,6 +22,7 @@ use Origin::{Build as Built, Repository};
 const FILES: &[(&str, Origin, &str)] = &[
     ("usr/bin/fernd", Built("fernd"), "755"),
     ("usr/bin/fern", Built("fern"), "755"),
+    ("usr/bin/fern-client", Built("fern-client"), "755"),
     ("etc/fernd.conf", Repository("packaging/debian/fernd.conf"), "644"),
     ("lib/systemd/system/fernd.service", Repository("packaging/debian/fernd.service"), "644"),
     (
@@ -62,7 +63,7 @@ pub(crate) fn package(build: Build, check: bool) -> Result<()> {
         ("gzip", "to compress the man pages"),
         ("strip", "to leave debugging information out of the package (binutils)"),
     ])?;
-    let programs = programs(build, &["server", "fern"])?;
+    let programs = programs(build, PROGRAMS)?;
     let version = env!("CARGO_PKG_VERSION");
     let package = write(&programs, version)?;
     println!("{}", package.display());
@@ -90,7 +91,7 @@ fn write(programs: &Path, version: &str) -> Result<PathBuf> {
         };
         install(&source, &tree.join(path), mode)?;
     }
-    for name in ["fernd", "fern"] {
+    for name in ["fernd", "fern", "fern-client"] {
         run(Command::new("strip").arg(tree.join("usr/bin").join(name)))?;
     }
     man_pages(&tree)?;

@@ -34,6 +34,13 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// What the compiler calls this kind of machine.
+pub(crate) fn host() -> Result<String> {
+    let version = String::from_utf8(cargo(&["-vV"]).output()?.stdout)?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("cargo -vV names its host")?.to_owned())
+}
+
 fn describe(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")

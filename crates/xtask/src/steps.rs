@@ -102,12 +102,6 @@ fn unit() -> Result<()> {
     run(&mut cargo(&["test", "--profile", "fast", "--workspace", "--quiet"]))
 }
 
-/// The mutation fuzzer; its findings are written under `target/fuzz`.
-pub(crate) fn fuzz(arguments: &[String]) -> Result<()> {
-    let mut command = cargo(&["run", "--quiet", "--profile", "fast", "--package", "fuzz", "--"]);
-    run(command.arg("--out").arg(target().join("fuzz")).args(arguments))
-}
-
 /// The whole engine from seeds, with crashes and faults.
 pub(crate) fn sim(arguments: &[String]) -> Result<()> {
     let mut command = cargo(&["run", "--quiet", "--profile", "fast", "--package", "sim", "--"]);

@@ -100,7 +100,7 @@ impl Txn {
             index.state.used.wrote(keys.entries.len(), 0);
         }
         self.count(collection, 1, document.as_bytes().len() as i64);
-        self.observe(|txn, observer| observer.inserted(txn, collection, document))
+        Ok(())
     }
 
     /// Replaces `old`, which stands under `key`, by `new`; `_id` stays. `touched` names the paths
@@ -143,7 +143,7 @@ impl Txn {
         let growth = new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
         self.resize(collection, growth)?;
         self.count(collection, 0, growth);
-        self.observe(|txn, observer| observer.updated(txn, collection, old, new))
+        Ok(())
     }
 
     /// Deletes `document`, which stands under `key`.
@@ -178,7 +178,7 @@ impl Txn {
             index.state.used.wrote(0, keys.entries.len());
         }
         self.count(collection, -1, -(document.as_bytes().len() as i64));
-        self.observe(|txn, observer| observer.deleted(txn, collection, document))
+        Ok(())
     }
 
     /// Tells a build of indexes that a document changed.
@@ -281,17 +281,6 @@ impl Txn {
             self.engine.write_covered(index.dictionary, &entry.key, None)
         };
         removed.map_err(|error| self.failed(error))
-    }
-
-    fn observe(
-        &mut self,
-        mut tell: impl FnMut(&mut Self, &dyn crate::observer::OpObserver) -> Result<()>,
-    ) -> Result<()> {
-        if self.catalog.observers().is_empty() {
-            return Ok(());
-        }
-        let catalog = Arc::clone(&self.catalog);
-        catalog.observers().iter().try_for_each(|observer| tell(self, observer.as_ref()))
     }
 }
 

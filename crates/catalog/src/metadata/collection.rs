@@ -340,11 +340,6 @@ impl Index {
         self.state.observed.load(Ordering::Acquire)
     }
 
-    /// Whether some document has several keys in it, or had.
-    pub fn is_multikey(&self) -> bool {
-        self.multikey_parts() != 0
-    }
-
     /// The commit that made it visible.
     pub fn created(&self) -> Timestamp {
         self.created

@@ -3,15 +3,14 @@
 
 use super::Client;
 use crate::{Parts, ReplicaSetOptions, ServerInfo, Service, SessionRecords, SilentHost};
-use bson::raw::RawDocument;
 use bson::{Binary, Bson, Document, doc, spec::BinarySubtype};
-use catalog::{Catalog, CatalogOptions, Collection, OpObserver, Txn};
+use catalog::{Catalog, CatalogOptions};
 use engine::Engine;
-use errors::Result;
-use os::Os;
+use os::{Clock, Os};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 fn statement(mut command: Document, starts: bool) -> Document {
     let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
@@ -174,47 +173,68 @@ fn plain_operations_beside_creates_and_drops_never_hear_of_a_snapshot() {
     });
 }
 
-/// Ends the insertion of `{bug: true}` by a panic, without the hook's noise.
-struct Buggy;
+/// The machine's clock, which ends whoever asks it for the date by a panic, without the hook's
+/// noise, when it has been asked so many times.
+struct Buggy {
+    clock: Arc<dyn Clock>,
+    /// Questions until the panic; 0: none.
+    left: AtomicU64,
+}
 
-impl OpObserver for Buggy {
-    fn inserted(&self, _: &mut Txn, _: &Collection, document: &RawDocument) -> Result<()> {
-        if document.get_bool("bug").is_ok() {
+impl Clock for Buggy {
+    fn monotonic(&self) -> Duration {
+        self.clock.monotonic()
+    }
+
+    fn wall_ms(&self) -> i64 {
+        let count = |left: u64| left.checked_sub(1);
+        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count) == Ok(1) {
             resume_unwind(Box::new("planted"));
         }
-        Ok(())
+        self.clock.wall_ms()
     }
 
-    fn updated(&self, _: &mut Txn, _: &Collection, _: &RawDocument, _: &RawDocument) -> Result<()> {
-        Ok(())
-    }
-
-    fn deleted(&self, _: &mut Txn, _: &Collection, _: &RawDocument) -> Result<()> {
-        Ok(())
+    fn sleep(&self, time: Duration) {
+        self.clock.sleep(time);
     }
 }
 
+/// A statement asks for the date when it begins and for each `_id` it makes; whichever question
+/// ends it, nothing of half a statement can be committed.
 #[test]
 fn statement_that_ends_by_a_bug_takes_its_transaction_with_it() {
-    let os = Os::real();
-    let options = CatalogOptions {
-        observers: vec![Arc::new(Buggy)],
-        ..CatalogOptions::new(os.clone(), std::env::temp_dir())
-    };
-    let catalog = Catalog::open(Engine::temporary(), options).unwrap();
-    let (info, host) = (ServerInfo::default(), Arc::new(SilentHost));
-    let memory = limits::Account::new(1 << 30);
-    let session_records = SessionRecords::open(&catalog).unwrap();
-    let client =
-        Client::on(Service::new(Parts { session_records, catalog, os, info, host, memory }), 1);
-    client.ok("db", doc! { "create": "c" });
-    let insert = |documents: Vec<Document>| doc! { "insert": "c", "documents": documents };
-    client.ok("db", statement(insert(vec![doc! { "_id": 1 }]), true));
-    let half = insert(vec![doc! { "_id": 2 }, doc! { "_id": 3, "bug": true }]);
-    let ended = catch_unwind(AssertUnwindSafe(|| client.run("db", statement(half, false))));
-    assert!(ended.is_err());
-    let reply = client.run("admin", statement(doc! { "commitTransaction": 1 }, false));
-    assert_eq!(reply.get_i32("code").ok(), Some(251), "{reply}");
-    assert!(batch(&client.ok("db", doc! { "find": "c" })).is_empty());
-    client.ok("db", insert(vec![doc! { "_id": 2 }]));
+    let mut gone = 0;
+    for questions in 1.. {
+        let buggy = Arc::new(Buggy { clock: Os::real().clock, left: AtomicU64::new(0) });
+        let os = Os { clock: Arc::clone(&buggy) as Arc<dyn Clock>, ..Os::real() };
+        let options = CatalogOptions::new(os.clone(), std::env::temp_dir());
+        let catalog = Catalog::open(Engine::temporary(), options).unwrap();
+        let (info, host) = (ServerInfo::default(), Arc::new(SilentHost));
+        let memory = limits::Account::new(1 << 30);
+        let session_records = SessionRecords::open(&catalog).unwrap();
+        let parts = Parts { session_records, catalog, os, info, host, memory };
+        let client = Client::on(Service::new(parts), 1);
+        client.ok("db", doc! { "create": "c" });
+        let insert = |documents: Vec<Document>| doc! { "insert": "c", "documents": documents };
+        client.ok("db", statement(insert(vec![doc! { "_id": 1 }]), true));
+        let half = insert(vec![doc! { "_id": 2 }, doc! { "made": "_id" }]);
+        buggy.left.store(questions, Ordering::SeqCst);
+        let ended = catch_unwind(AssertUnwindSafe(|| client.run("db", statement(half, false))));
+        let asked_often_enough = buggy.left.swap(0, Ordering::SeqCst) == 0;
+        assert_eq!(ended.is_err(), asked_often_enough);
+        if !asked_often_enough {
+            break;
+        }
+        let reply = client.run("admin", statement(doc! { "commitTransaction": 1 }, false));
+        let found = batch(&client.ok("db", doc! { "find": "c" })).len();
+        if reply.get_i32("code").is_ok_and(|code| code == 251) {
+            gone += 1;
+            assert_eq!(found, 0, "after {questions} questions");
+            client.ok("db", insert(vec![doc! { "_id": 2 }]));
+        } else {
+            // It ended before it touched its transaction, or behind its last write.
+            assert!(found == 1 || found == 3, "{found} after {questions} questions: {reply}");
+        }
+    }
+    assert!(gone > 0, "no question is asked in the middle of the statement");
 }

@@ -721,20 +721,6 @@ fn threads_of_the_engine_work_on_a_real_disk() {
 }
 
 #[test]
-fn temporary_engine_takes_more_than_its_memory() {
-    let engine = Engine::temporary();
-    let mut txn = engine.begin(LATEST);
-    for i in 0..2000_u32 {
-        txn.put(ROOT, &i.to_be_bytes(), b"v").unwrap();
-    }
-    txn.commit(Durability::Synced).unwrap().durable().unwrap();
-    assert_eq!(
-        keys(engine.snapshot().cursor(ROOT, KeyRange::all(), Direction::Backward).unwrap()).len(),
-        2000
-    );
-}
-
-#[test]
 fn view_of_a_transaction_outlives_it_and_keeps_what_it_saw() {
     let engine = simulated();
     put(&engine, ROOT, b"a", b"1");

@@ -1,9 +1,12 @@
 //! Serializable transactions: what they read stays as it was until they end.
 
+use crate::{open, tiny};
 use engine::{
     Cursor, DictionaryId, DictionaryOptions, Direction, Durability, Engine, Error, KeyRange,
     OnConflict, TxnOptions,
 };
+use os::Os;
+use os::sim::SimOs;
 use std::ops::Bound;
 use std::time::Duration;
 
@@ -12,7 +15,8 @@ const LATEST: TxnOptions = TxnOptions { on_conflict: OnConflict::Latest, lock_ti
 
 /// An engine with a dictionary that holds `a` to `e`.
 fn filled() -> (Engine, DictionaryId) {
-    let engine = Engine::temporary();
+    let os = Os { vfs: SimOs::new(1).os().vfs, ..Os::real() };
+    let engine = open(&os, tiny()).unwrap();
     let mut txn = engine.begin(LATEST);
     let dictionary = txn.create_dictionary(DictionaryOptions::default()).unwrap();
     for key in [b"a", b"b", b"c", b"d", b"e"] {

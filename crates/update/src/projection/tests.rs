@@ -167,7 +167,7 @@ fn the_positional_operator_shows_the_matched_element() {
 #[test]
 fn metadata_is_shown_where_it_is_known() {
     let projection = parse(&doc! {"k": {"$meta": "sortKey"}}).unwrap();
-    assert!(projection.needs_sort_key() && !projection.is_inclusion());
+    assert!(projection.needs_sort_key());
     let meta = Metadata { sort_key: Some(RawBson::Int32(5)), ..Metadata::default() };
     let shown = projection.apply_with(&raw_doc(&doc! {"a": 1}), &meta).unwrap();
     assert_eq!(Document::try_from(&*shown).unwrap(), doc! {"a": 1, "k": 5});

@@ -1,0 +1,87 @@
+//! The words behind `fern`.
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// `fern`.
+#[derive(Parser)]
+#[command(
+    name = "fern",
+    version,
+    about = "Looks at FernDB, at a data directory without a server or at one that runs, and measures it"
+)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub task: Task,
+}
+
+/// What `fern` can do; the last two by `fern-client`, which has their options.
+#[derive(Subcommand)]
+pub enum Task {
+    /// Superblock, segments, trees and log, with sizes and ratios.
+    Inspect {
+        /// The data directory and how it is shown.
+        #[command(flatten)]
+        place: Place,
+        /// What to show; without one: everything but single segments and nodes.
+        #[command(subcommand)]
+        section: Option<Show>,
+    },
+    /// Reads every page and every log record and names what is damaged; exit status 1 then.
+    Check {
+        /// The data directory and how it is shown.
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Runs one of the experiments against a server, or against two in turns.
+    Bench(HandedOn),
+    /// What a running server does, a second at a time.
+    Stats(HandedOn),
+}
+
+/// Whatever stands behind the task, `--help` too.
+#[derive(Args)]
+#[command(disable_help_flag = true)]
+pub struct HandedOn {
+    /// What `fern-client` is given.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<OsString>,
+}
+
+/// A data directory.
+#[derive(Args)]
+pub struct Place {
+    /// The data directory.
+    pub dbpath: PathBuf,
+    /// Where the log is, if not in the data directory.
+    #[arg(long = "logDir", value_name = "PATH")]
+    pub log_dir: Option<PathBuf>,
+    /// For programs.
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// A part of a data directory.
+#[derive(Subcommand)]
+pub enum Show {
+    /// Both superblocks and what the newest checkpoint says.
+    Superblock,
+    /// Every segment: kind, place, size, tree.
+    Segments,
+    /// A line for each tree.
+    Trees,
+    /// The nodes, runs and leaves of one tree.
+    Tree {
+        /// The dictionary's number.
+        id: u64,
+    },
+    /// The log's files and what is in it behind the checkpoint.
+    Log,
+}
+
+/// The program's arguments, to make its man pages and completions from.
+pub fn command() -> clap::Command {
+    Arguments::command()
+}
