@@ -173,7 +173,7 @@ def honest(port, seconds, results):
             times.append(time.monotonic() - started)
             time.sleep(0.002)
     times.sort()
-    results.put((len(times), times[len(times) * 99 // 100] * 1000, times[-1] * 1000))
+    results.put(("honest", len(times), times[len(times) * 99 // 100] * 1000, times[-1] * 1000))
 
 
 def prepare(server):
@@ -188,23 +188,39 @@ def prepare(server):
 PROGRAM = 24 * MEGABYTE
 
 
-def uncounted(client):
+def uncounted_of(account):
     """Bytes that the allocator gave out and no account knows, beyond a tenth; below 0 where there is room."""
-    account = client.admin.command("serverStatus")["memoryAccount"]
     return account["allocator"]["allocated"] - account["total"] * 11 // 10 - PROGRAM
 
 
+def uncounted(client):
+    return uncounted_of(client.admin.command("serverStatus")["memoryAccount"])
+
+
 def accountant(port, seconds, results):
-    """Tells the most bytes that no account knew."""
-    most, ends = -PROGRAM, time.monotonic() + seconds
+    """Tells the most bytes that no account knew, and what was held when the process was largest."""
+    most, largest, ends = -PROGRAM, None, time.monotonic() + seconds
     with pymongo.MongoClient("127.0.0.1", port, directConnection=True) as client:
         while time.monotonic() < ends:
             try:
-                most = max(most, uncounted(client))
+                account = client.admin.command("serverStatus")["memoryAccount"]
+                most = max(most, uncounted_of(account))
+                if largest is None or account["resident"] > largest["resident"]:
+                    largest = account
             except PyMongoError:
                 pass
             time.sleep(0.1)
-    results.put(("uncounted", most))
+    results.put(("uncounted", most, largest))
+
+
+def show(account):
+    """One line: what the kernel, the allocator and the accounts say, and each part of a megabyte and more."""
+    parts = {**account["engine"]["parts"], **account["clients"]["parts"]}
+    held = ", ".join(f"{name} {bytes / MEGABYTE:.0f}" for name, bytes in parts.items() if bytes >= MEGABYTE)
+    sums = {"resident": account["resident"], "active": account["allocator"]["active"],
+            "allocated": account["allocator"]["allocated"], "accounts": account["total"]}
+    print("  largest seen: " + ", ".join(f"{name} {bytes / MEGABYTE:.0f}" for name, bytes in sums.items())
+          + f" MB; of it {held}", flush=True)
 
 
 def in_processes(jobs):
@@ -225,13 +241,15 @@ def attackers(server, case, seconds):
 
 def report(name, server, bound, told):
     peak = server.peak_resident()
-    apart = max((most for name, most in (t for t in told if t[0] == "uncounted")), default=0)
+    ((_, apart, largest),) = [t for t in told if t[0] == "uncounted"]
     told = [t for t in told if t[0] != "uncounted"]
     answered, failed = sum(a for a, *_ in told), sum(f for _, f, *_ in told)
     verdict = "within" if peak <= bound else "OVER"
     if apart > 0:
         verdict += f", {apart / MEGABYTE:.0f} MB in no account"
     print(f"| {name} | {peak / MEGABYTE:.0f} | {bound / MEGABYTE:.0f} | {verdict} | {answered} | {failed} |", flush=True)
+    if verdict != "within" and largest:
+        show(largest)
     return peak <= bound and apart <= 0
 
 
@@ -248,15 +266,15 @@ def alone(case, options, bound):
 def together(options, bound):
     with Fernd("--cacheSize", options.cache_size) as server:
         prepare(server)
-        ((_, before, _),) = in_processes([(honest, (server.port, 10))])
-        jobs = [(honest, (server.port, options.together))]
+        ((_, _, before, _),) = in_processes([(honest, (server.port, 10))])
+        jobs = [(honest, (server.port, options.together)), (accountant, (server.port, options.together))]
         for case in CASES:
             jobs += attackers(server, case, options.together)
         told = in_processes(jobs)
-        kept = report("all at once", server, bound, [t for t in told if len(t) == 2])
-        ((count, beside, worst),) = [t for t in told if len(t) == 3]
+        ((_, count, beside, worst),) = [t for t in told if t[0] == "honest"]
+        kept = report("all at once", server, bound, [t for t in told if t[0] != "honest"])
         print(f"honest client: p99 {before:.1f} ms alone, {beside:.1f} ms beside ({count} requests, "
-              f"worst {worst:.0f} ms)")
+              f"worst {worst:.0f} ms)", flush=True)
         return kept
 
 

@@ -143,6 +143,16 @@ impl Row {
         self.document.extend_from_slice(document);
     }
 
+    /// Takes over the key and the document as it is, where copying a small one would not be cheaper.
+    pub(crate) fn take(&mut self, id_key: &[u8], document: Vec<u8>) {
+        if document.len() > limits::LARGE_BYTES {
+            self.set(id_key, &[]);
+            self.document = document;
+        } else {
+            self.set(id_key, &document);
+        }
+    }
+
     /// Gives back the memory of a large document.
     pub(crate) fn release(&mut self) {
         if self.document.capacity() > limits::LARGE_BYTES {
@@ -175,7 +185,7 @@ pub(crate) trait PlanStage: Send {
     fn park(&mut self);
 
     /// Gives back the memory of the row, which nobody looks at any more.
-    fn release_row(&mut self) {}
+    fn release_row(&mut self);
 
     /// What `explain` tells of it and of the stages below.
     fn report(&self) -> Report;

@@ -66,16 +66,27 @@ pub(super) fn base(equalities: &[(Path, RawBson)]) -> Result<RawDocumentBuf> {
     out.finish()
 }
 
-/// The document with its `_id`, or this one, in front.
-pub(super) fn with_id_first(document: &RawDocument, new_id: ObjectId) -> Result<RawDocumentBuf> {
+/// The document with its `_id`, or this one, in front. Where it is there already nothing is copied:
+/// documents may be large.
+pub(super) fn with_id_first(document: RawDocumentBuf, new_id: ObjectId) -> Result<RawDocumentBuf> {
     let id = document.get("_id")?;
     if let Some(id) = id {
         check::check_stored_id(id)?;
     }
+    let (mut ids, mut leads) = (0, false);
+    for (at, element) in raw::elements(&document).enumerate() {
+        if element?.name() == "_id" {
+            ids += 1;
+            leads |= at == 0;
+        }
+    }
+    if leads && ids == 1 {
+        return Ok(document);
+    }
     let mut out = Writer::with_capacity(document.as_bytes().len() + 32);
     let open = out.begin();
     out.value("_id", id.unwrap_or(RawBsonRef::ObjectId(new_id)));
-    for element in raw::elements(document) {
+    for element in raw::elements(&document) {
         let element = element?;
         if element.name() != "_id" {
             out.element(&element);
