@@ -5,7 +5,8 @@
 //! drained. Above three quarters (seven eighths): each transaction waits as it writes, 16 KiB by
 //! 16 KiB: an eighth further up as long as draining what it brings takes, at most 1 ms a piece. Waits
 //! too short to sleep for are owed until they are worth it. Above five quarters: a commit waits until
-//! there is room (hard bound); where the disk is full it fails instead.
+//! there is room (hard bound); where the disk is full it fails instead. A large transaction waits earlier:
+//! above what everything that no eviction frees has left of the cache ([`Environment::hard_bound`]).
 //!
 //! The budget grows into what nothing else in the cache wants, and yields to pages within
 //! seconds: data that fits is updated many times before it is written once (ADR 17).
@@ -41,6 +42,10 @@ const STUCK: Duration = Duration::from_mins(2);
 const ROOM_CHECK: Duration = Duration::from_millis(25);
 /// A wait for memory above this is an event of its own (`longWaitEvents.cachePressure`).
 const LONG_STALL: Duration = Duration::from_secs(1);
+
+/// A transaction that brings more is large: it waits for the cache's bound, and small ones do not wait for
+/// it.
+const LARGE: u64 = 256 << 10;
 
 /// Between two looks for the largest memtables memory grows by one part in so many of the budget.
 const LOOKS: u64 = 64;
@@ -198,7 +203,9 @@ impl Environment {
         let room = self.cache.capacity().saturating_sub(others);
         let fit = (room / 8 * 7).min(tuning.most_write_budget);
         let now = self.budget();
-        let next = if fit < now { now - (now - fit).div_ceil(GIVES_WAY) } else { fit };
+        // Where no page is left that could go, memtables are what is too much.
+        let at_once = fit >= now || parts.total() > self.cache.capacity();
+        let next = if at_once { fit } else { now - (now - fit).div_ceil(GIVES_WAY) };
         debug_assert!(next <= now.max(tuning.most_write_budget), "the budget has a bound");
         self.memory.budget.store(next, Ordering::Relaxed);
         if next > now {
@@ -206,8 +213,23 @@ impl Environment {
         }
         if self.memory.total() > next / 8 * 7 {
             // It has shrunk below what nobody may have added to since.
-            self.seal_largest();
+            self.seal_largest(self.seals_at());
         }
+    }
+
+    /// Bytes of all memtables above which a transaction that brings `bytes` waits. For a large one it is no
+    /// more than what the rest of the cache, but for pages that can go, leaves of the bound; at least
+    /// the least budget.
+    fn hard_bound(&self, bytes: u64) -> u64 {
+        let most = self.budget() / 4 * 5;
+        if bytes < LARGE {
+            return most;
+        }
+        let parts = self.cache.parts();
+        let moves = [Part::Frames, Part::Compressed, Part::Holes, Part::Memtables];
+        let moves: u64 = moves.into_iter().map(|part| parts.of(part)).sum();
+        let left = (self.cache.capacity() + moves).saturating_sub(parts.total());
+        most.min(left.max(self.options.tuning.write_budget))
     }
 
     /// Bytes at which one memtable is sealed.
@@ -286,7 +308,7 @@ impl Environment {
         if dictionary.tree.debt().active_bytes >= self.memtable_limit() {
             self.seal(dictionary);
         } else if self.is_look_due() {
-            self.seal_largest();
+            self.seal_largest(self.seals_at());
         }
     }
 
@@ -307,8 +329,8 @@ impl Environment {
         }
     }
 
-    /// Seals the largest memtables where the active ones hold too much of the budget.
-    fn seal_largest(&self) {
+    /// Seals the largest memtables where the active ones hold more than `seals_at`.
+    fn seal_largest(&self, seals_at: u64) {
         let written: Vec<u64> = self.memory.written.lock().iter().copied().collect();
         let mut tables: Vec<(u64, Found)> = Vec::with_capacity(written.len());
         for id in written {
@@ -319,7 +341,6 @@ impl Environment {
             }
         }
         let mut active: u64 = tables.iter().map(|(bytes, _)| bytes).sum();
-        let seals_at = self.seals_at();
         if active <= seals_at {
             return;
         }
@@ -344,12 +365,11 @@ impl Environment {
         self.note_filling(total, budget);
         let soft = self.slows_at(budget);
         debug_assert!(soft <= budget, "writes slow down before the budget is full");
+        if (total > soft || bytes >= LARGE) && self.is_full_for(bytes) {
+            return self.wait_for_room(bytes);
+        }
         if total <= soft {
             return Ok(());
-        }
-        let hard = budget / 4 * 5;
-        if total > hard && self.memory.total() > budget / 2 {
-            return self.wait_for_room();
         }
         let over = total - soft;
         let wait = u128::from(self.memory.time_to_drain(bytes)) * u128::from(over)
@@ -404,6 +424,12 @@ impl Environment {
         self.memory.total() > self.budget() / 4 * 5
     }
 
+    /// A transaction of so many bytes has to wait, and there is something to wait for.
+    fn is_full_for(&self, bytes: u64) -> bool {
+        let (total, hard) = (self.memory.total(), self.hard_bound(bytes));
+        total + bytes > hard && total > hard / 2
+    }
+
     /// A millisecond for each piece of a transaction that is as large as a usual one.
     fn longest_delay(bytes: u64) -> u64 {
         LONGEST_DELAY_US * (bytes / PIECE).clamp(1, MOST_PIECES)
@@ -420,14 +446,18 @@ impl Environment {
         Error::NoSpace(text.into())
     }
 
-    fn wait_for_room(&self) -> Result<()> {
+    fn wait_for_room(&self, bytes: u64) -> Result<()> {
         let started = self.os.clock.monotonic();
         self.counters.stalls.inc();
         self.jobs.wake();
         // Against the budget of each look: one that grew meanwhile lets memory above the old bound
         // be, and nobody would seal it.
-        while self.is_full() {
+        while self.is_full_for(bytes) {
             self.note_filling(self.memory.total(), self.budget());
+            if bytes >= LARGE {
+                // Below the bound of small ones nobody else might do so.
+                self.seal_largest(self.seals_at().min(self.hard_bound(bytes) / 2));
+            }
             self.health.check_writable()?;
             self.check_wait()?;
             if self.jobs.found_no_space() {
@@ -438,7 +468,7 @@ impl Environment {
             if waited > STUCK {
                 return Err(self.stalled());
             }
-            self.memory.room.wait(ROOM_CHECK, || self.is_full());
+            self.memory.room.wait(ROOM_CHECK, || self.is_full_for(bytes));
         }
         let waited = self.os.clock.monotonic().saturating_sub(started);
         self.counters.delayed_micros.add(waited.as_micros() as u64);
