@@ -95,3 +95,29 @@ pub(super) fn with_id_first(document: RawDocumentBuf, new_id: ObjectId) -> Resul
     out.end(open);
     out.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_with_its_id_in_front_is_not_copied() {
+        let id = ObjectId::from_bytes([1; 12]);
+        let made = |fields: &[(&str, i32)]| {
+            let mut out = Writer::default();
+            let open = out.begin();
+            fields.iter().for_each(|(name, value)| out.value(name, RawBsonRef::Int32(*value)));
+            out.end(open);
+            out.finish().unwrap()
+        };
+        let document = made(&[("_id", 1), ("a", 2)]);
+        let place = document.as_bytes().as_ptr();
+        assert_eq!(with_id_first(document, id).unwrap().as_bytes().as_ptr(), place);
+        let moved = with_id_first(made(&[("a", 2), ("_id", 1)]), id).unwrap();
+        assert_eq!(moved, made(&[("_id", 1), ("a", 2)]));
+        let twice = with_id_first(made(&[("_id", 1), ("a", 2), ("_id", 3)]), id).unwrap();
+        assert_eq!(twice, made(&[("_id", 1), ("a", 2)]), "one of them");
+        let given = with_id_first(made(&[("a", 2)]), id).unwrap();
+        assert_eq!(given.get_object_id("_id").unwrap(), id);
+    }
+}
