@@ -219,7 +219,7 @@ impl Environment {
 
     /// Bytes of all memtables above which a transaction that brings `bytes` waits. For a large one it is no
     /// more than what the rest of the cache, but for pages that can go, leaves of the bound; at least
-    /// the least budget.
+    /// half of the least budget.
     fn hard_bound(&self, bytes: u64) -> u64 {
         let most = self.budget() / 4 * 5;
         if bytes < LARGE {
@@ -229,7 +229,7 @@ impl Environment {
         let moves = [Part::Frames, Part::Compressed, Part::Holes, Part::Memtables];
         let moves: u64 = moves.into_iter().map(|part| parts.of(part)).sum();
         let left = (self.cache.capacity() + moves).saturating_sub(parts.total());
-        most.min(left.max(self.options.tuning.write_budget))
+        most.min(left.max(self.options.tuning.write_budget / 2))
     }
 
     /// Bytes at which one memtable is sealed.
