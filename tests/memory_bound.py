@@ -4,7 +4,7 @@ client.
 The bound is the manual's: the cache, a quarter of it and 64 MB. Each case is somebody who wants much
 memory; each may get his answer, an error or a wait, and the process stays within the bound. With
 `--together SECONDS` all cases run at once, and the time of the honest client's requests is compared
-with what it was alone, and with what it is meanwhile at a second server. With `--collections N` so many collections with five indexes are made, and opened
+with what it was alone, and with what it is meanwhile at a second server: three times the greater is the bar. With `--collections N` so many collections with five indexes are made, and opened
 again after kill -9.
 
 Beside each case `serverStatus.memoryAccount` is asked again and again: what the allocator has given out
@@ -297,7 +297,7 @@ def together(options, bound):
         kept = report("all at once", server, bound, [t for t in told if t[0] not in ("honest", "control")])
         print(f"honest client: p99 {before:.1f} ms alone, {beside:.1f} ms beside ({count} requests, worst "
               f"{worst:.0f} ms), {elsewhere:.1f} ms at the same time at a server that nobody attacks", flush=True)
-        return kept
+        return kept and beside <= 3 * max(before, elsewhere)
 
 
 def idle_bytes(server, dictionaries):
@@ -315,17 +315,20 @@ def idle_bytes(server, dictionaries):
 
 
 def collections(options, bound):
-    """Many collections of five indexes: made at an even rate, within the bound, opened again soon."""
-    count, times = options.collections, []
+    """Many collections of five indexes: made at an even rate, within the bound, opened again soon. The rate is
+    that of the server's processor time, which others on the machine do not change; a stall shows as the longest."""
+    count, times, longest = options.collections, [], 0
     with Fernd("--cacheSize", options.cache_size) as server:
         with server.client() as client:
             indexes = [pymongo.IndexModel([(f"field{i}", 1)]) for i in range(5)]
             tenth = max(count // 10, 1)
             for at in range(0, count, tenth):
-                started = time.monotonic()
+                before = server.cpu_seconds()
                 for number in range(at, min(at + tenth, count)):
+                    started = time.monotonic()
                     client.many[f"c{number}"].create_indexes(indexes)
-                times.append(time.monotonic() - started)
+                    longest = max(longest, time.monotonic() - started)
+                times.append(server.cpu_seconds() - before)
             apart, peak = uncounted(client), server.peak_resident()
             client.admin.command("fsync")
         server.kill()
@@ -340,11 +343,12 @@ def collections(options, bound):
     mean = sum(times) / len(times)
     print(f"{count} collections of 5 indexes: {peak / MEGABYTE:.0f} MB, {after / MEGABYTE:.0f} MB when opened "
           f"again in {opened:.1f} s, {apart / MEGABYTE:.0f} MB in no account beyond the allowance; "
-          f"each tenth took {', '.join(f'{t:.1f}' for t in times)} s", flush=True)
+          f"each tenth took {', '.join(f'{t:.2f}' for t in times)} s of the server's processor time, the longest "
+          f"{longest * 1000:.0f} ms", flush=True)
     print(f"an idle dictionary takes {idle} bytes; the slowest tenth went at {mean / max(times):.2f} of the mean rate")
     assert found == count, found
     return (max(peak, after) <= bound and apart <= 0 and opened <= 10 and idle <= IDLE_DICTIONARY
-            and max(times) <= 2 * mean)
+            and max(times) <= 2 * mean and longest <= 1)
 
 
 def main():
