@@ -13,7 +13,8 @@
 //! 3. Where nothing can be evicted, a read goes on with a private buffer ([`Part::Bypass`]) that
 //!    never enters the table; a [`Reservation`] is never refused.
 //!
-//! Lock order: the load of a large page or the writing of a large value, the queue of scanned pages, then one shard at a time, nothing else inside.
+//! Lock order: the load of a large page or the writing of a large value, the queue of scanned pages,
+//! then one shard at a time, nothing else inside.
 #![forbid(unsafe_code)]
 
 mod account;
@@ -248,6 +249,7 @@ impl CacheTable {
         let large = bytes >= LARGE_PAGE as u64;
         let _one_at_a_time = large.then(|| self.writing_large.lock());
         let _memory = self.reserve(Part::Buffers, bytes);
+        debug_assert!(self.held(Part::Buffers) >= bytes, "memory is counted before it is used");
         write()
     }
 

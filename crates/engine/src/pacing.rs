@@ -229,7 +229,9 @@ impl Environment {
         let moves = [Part::Frames, Part::Compressed, Part::Holes, Part::Memtables];
         let moves: u64 = moves.into_iter().map(|part| parts.of(part)).sum();
         let left = (self.cache.capacity() + moves).saturating_sub(parts.total());
-        most.min(left.max(self.options.tuning.write_budget / 2))
+        let bound = most.min(left.max(self.options.tuning.write_budget / 2));
+        assert!(bound > 0, "a transaction waits for something that can come");
+        bound
     }
 
     /// Bytes at which one memtable is sealed.

@@ -81,6 +81,7 @@ impl SpillTree {
         payload.reserve_exact(len);
         payload.push(if value.is_some() { VALUE } else { DELETED });
         payload.extend_from_slice(value.unwrap_or_default());
+        debug_assert_eq!(payload.len(), len, "what was made room for and counted");
         self.tree.insert(&place, self.clock, Message::Put(&payload));
         if noted {
             let note = table_key(NOTES, self.clock, &[]);
