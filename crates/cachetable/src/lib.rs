@@ -13,7 +13,8 @@
 //! 3. Where nothing can be evicted, a read goes on with a private buffer ([`Part::Bypass`]) that
 //!    never enters the table; a [`Reservation`] is never refused.
 //!
-//! Lock order: the load of a large page, the queue of scanned pages, then one shard at a time, nothing else inside.
+//! Lock order: the load of a large page or the writing of a large value, the queue of scanned pages,
+//! then one shard at a time, nothing else inside.
 #![forbid(unsafe_code)]
 
 mod account;
@@ -122,6 +123,8 @@ pub struct CacheTable {
     once: Mutex<VecDeque<FrameKey>>,
     /// Held while a large page is read and decoded, which takes twice its size beside the frame.
     loading_large: Mutex<()>,
+    /// Held while a large value is compressed and written, which takes twice its size beside it.
+    writing_large: Mutex<()>,
     /// Pages stay compressed when their frames go.
     compressing: AtomicBool,
     /// The shard the next eviction starts at.
@@ -137,6 +140,7 @@ impl CacheTable {
             counters: Counters::default(),
             once: Mutex::default(),
             loading_large: Mutex::default(),
+            writing_large: Mutex::default(),
             compressing: AtomicBool::new(false),
             hand: AtomicUsize::new(0),
         }
@@ -237,6 +241,16 @@ impl CacheTable {
     pub fn reserve(&self, part: Part, bytes: u64) -> Reservation {
         let within = self.room_for(part, bytes);
         within.unwrap_or_else(|| Reservation::new(part, bytes, &self.account))
+    }
+
+    /// Runs `write`, which takes so many bytes beside the value that it writes. Large ones one at a time:
+    /// several at once would take a small cache's bound several times.
+    pub fn while_writing<T>(&self, bytes: u64, write: impl FnOnce() -> T) -> T {
+        let large = bytes >= LARGE_PAGE as u64;
+        let _one_at_a_time = large.then(|| self.writing_large.lock());
+        let _memory = self.reserve(Part::Buffers, bytes);
+        debug_assert!(self.held(Part::Buffers) >= bytes, "memory is counted before it is used");
+        write()
     }
 
     /// Changes what a reservation holds. Evicts to make room, but never refuses.

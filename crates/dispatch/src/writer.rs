@@ -5,6 +5,9 @@
 
 use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf};
 
+/// Room that a finished document may keep.
+const MOST_SPARE_BYTES: usize = 64 << 10;
+
 /// A document being written.
 pub struct Writer {
     bytes: Vec<u8>,
@@ -249,9 +252,12 @@ impl Writer {
         self.bytes.truncate(4);
     }
 
-    /// The finished document.
+    /// The finished document, without room for much more: it is charged by its length.
     pub fn finish(mut self) -> RawDocumentBuf {
         self.end(Open(0));
+        if self.bytes.capacity() - self.bytes.len() > MOST_SPARE_BYTES {
+            self.bytes.shrink_to_fit();
+        }
         RawDocumentBuf::from_bytes(self.bytes)
             .expect("`end` wrote the length and the terminator just now")
     }

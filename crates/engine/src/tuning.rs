@@ -86,6 +86,9 @@ pub(crate) struct Tuning {
     /// Writers wait until there is room above so many quarters of the budget: the bound of memory
     /// that the design's gate G6 allows for.
     pub(crate) hard_quarters: u64,
+    /// A transaction that brings so many bytes is large: it waits for the cache's bound, which the
+    /// documents of usual writers do not move (ADR 27).
+    pub(crate) large_bytes: u64,
     /// Who has no flushers beside it works itself above so many quarters of the budget: where
     /// writers are slowed otherwise.
     pub(crate) alone_quarters: u64,
@@ -184,6 +187,7 @@ impl Tuning {
         grown_slows_at_eighths: 7,
         least_slows_at_eighths: 6,
         hard_quarters: 5,
+        large_bytes: 256 << 10,
         alone_quarters: 3,
         longest_delay_ns: 1_000_000,
         piece_bytes: 16 << 10,

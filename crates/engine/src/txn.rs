@@ -457,8 +457,9 @@ impl Txn {
     }
 
     fn write(&mut self, dictionary: DictionaryId, key: &[u8], value: Option<&[u8]>) -> Result<()> {
-        check_size(Oversized::Value, value.map_or(0, <[u8]>::len), MAX_VALUE_BYTES)?;
-        if self.writes.spilled().is_none() && self.is_large() {
+        let len = value.map_or(0, <[u8]>::len);
+        check_size(Oversized::Value, len, MAX_VALUE_BYTES)?;
+        if self.writes.spilled().is_none() && self.is_large(len as u64) {
             let spill = self.environment().commits.start_spill(self.live.id);
             let spilled = self.writes.spill_to(spill);
             self.environment().check(spilled)?;
@@ -475,11 +476,12 @@ impl Txn {
         Ok(())
     }
 
-    /// The writes take more memory than one transaction should, or than this one should while
-    /// all transactions together take so much.
-    fn is_large(&self) -> bool {
+    /// The writes, with `more` bytes that come, take more memory than one transaction should, or than
+    /// this one should while all transactions together take so much. Asked before they come: a value of
+    /// megabytes is not first in memory and then copied.
+    fn is_large(&self, more: u64) -> bool {
         let Environment { cache, options, .. } = &***self.pinned.handle();
-        let memory = self.writes.memory();
+        let memory = self.writes.memory() + more;
         memory > options.sizes.spill_bytes
             || (memory > CROWDED_BYTES && cache.held(Part::WriteSets) > cache.capacity() / 8)
     }

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::home::{Home, Large, count};
 use blockfile::{Compression, MAX_PAGE_BYTES, PAGE_HEADER_BYTES, SegmentId};
 use cachetable::{Entry, Frame, FrameKey, Level, Loader, Page, Part, Rank};
+use os::sync::Mutex;
 use std::borrow::Cow;
 use std::sync::{Arc, Weak};
 
@@ -53,11 +54,13 @@ impl Home {
         value: &[u8],
     ) -> Result<(LargeRef, Arc<Large>)> {
         // What it is compressed to, and what is on its way to the disk.
-        let _while_written = self.cache.reserve(Part::Buffers, 2 * value.len() as u64);
-        let mut writer = self.blocks.start_segment(VALUE_KIND);
-        let page = writer.append_page(self.tree, compression, value)?;
-        let stored = writer.len();
-        let segment = writer.finish()?.0;
+        let beside = 2 * value.len() as u64;
+        let (page, stored, segment) = self.cache.while_writing(beside, || -> Result<_> {
+            let mut writer = self.blocks.start_segment(VALUE_KIND);
+            let page = writer.append_page(self.tree, compression, value)?;
+            let stored = writer.len();
+            Ok((page, stored, writer.finish()?.0))
+        })?;
         count(&self.counters.written_bytes, stored);
         count(&self.counters.large_values, 1);
         let block = Block { page, raw_len: value.len() as u32 };

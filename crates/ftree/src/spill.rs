@@ -18,6 +18,7 @@ use crate::message::{Direction, KeyRange, Message, Visibility};
 use crate::options::TreeOptions;
 use crate::tree::{Context, Cursor, Effort, Progress, Tree};
 use crate::value::Value;
+use cachetable::Part;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -26,6 +27,9 @@ const WRITES: u8 = 0;
 const NOTES: u8 = 1;
 /// Table and space.
 const PREFIX_BYTES: usize = 9;
+
+/// A longer value's copy goes with it, and is counted for as long as it is there.
+const KEPT_BYTES: usize = 64 << 10;
 
 const UNWRITTEN: u8 = 0;
 const DELETED: u8 = 1;
@@ -70,14 +74,19 @@ impl SpillTree {
         let place = writes_key(space, key);
         let mut payload = std::mem::take(&mut self.buffer);
         payload.clear();
+        let len = 1 + value.map_or(0, <[u8]>::len);
+        let cache = &self.tree.context().cache;
+        let _copy = (len > KEPT_BYTES).then(|| cache.reserve(Part::WriteSets, len as u64));
+        payload.reserve_exact(len);
         payload.push(if value.is_some() { VALUE } else { DELETED });
         payload.extend_from_slice(value.unwrap_or_default());
+        debug_assert_eq!(payload.len(), len, "what was made room for and counted");
         self.tree.insert(&place, self.clock, Message::Put(&payload));
         if noted {
             let note = table_key(NOTES, self.clock, &[]);
             self.tree.insert(&note, self.clock, Message::Put(&place[1..]));
         }
-        payload.shrink_to(1 << 16);
+        payload.shrink_to(KEPT_BYTES);
         self.buffer = payload;
         Ok(())
     }

@@ -160,16 +160,23 @@ pub(crate) fn bad_key(error: keystring::Error) -> Error {
     }
 }
 
+/// A list without room for more. Collected ones have room for four at least, and indexes are many.
+fn tight<T>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut list: Vec<T> = items.collect();
+    list.shrink_to_fit();
+    list
+}
+
 impl KeyMaker {
     /// Of an index of a collection whose `_id` has this collation.
     pub fn new(spec: &IndexSpec, id_collation: Option<Collation>) -> Self {
         Self {
-            paths: spec
-                .parts
-                .iter()
-                .filter(|part| part.kind != PartKind::Wildcard)
-                .map(|part| part.path.split('.').map(str::to_owned).collect())
-                .collect(),
+            paths: tight(
+                spec.parts
+                    .iter()
+                    .filter(|part| part.kind != PartKind::Wildcard)
+                    .map(|part| tight(part.path.split('.').map(str::to_owned))),
+            ),
             directions: spec
                 .parts
                 .iter()

@@ -190,6 +190,8 @@ impl IndexSpec {
             index.shown.append(option, value);
         }
         index.show_sphere_version()?;
+        // A copy has no room for more, and indexes are many.
+        index.shown = (*index.shown).to_owned();
         index.check_combinations(spec)?;
         index.parse_partial()?;
         Ok(index)
@@ -520,6 +522,8 @@ fn parse_key(key: &RawDocument) -> Result<Vec<KeyPart>> {
         parts.push(KeyPart { path: path.to_owned(), descending, kind });
     }
     geo::check_parts(&parts)?;
+    // Indexes are many, and most have one part.
+    parts.shrink_to_fit();
     Ok(parts)
 }
 

@@ -21,8 +21,10 @@ pub const LARGE_BYTES: usize = 256 << 10;
 /// How often who waits asks whether to go on waiting, should nobody tell of room.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Looks after which who waits gets an error: half a minute.
+/// Waits without news after which who waits gets an error: half a minute…
 const MAX_WAITS: u32 = 1500;
+/// …and news of room, which somebody ahead in line may have taken: not for ever either.
+const MAX_NEWS: u32 = 100 * MAX_WAITS;
 
 /// The lines of one account.
 #[derive(Default)]
@@ -154,13 +156,15 @@ impl Account {
         }
         let _waiting = self.wait_for_room();
         let ticket = self.join_line(part);
-        for _ in 0..MAX_WAITS {
+        let (mut waits, mut news) = (0, 0);
+        while waits < MAX_WAITS && news < MAX_NEWS {
             if let Some(charge) = self.try_admit_at(part, bytes, Some(ticket.number)) {
                 return Ok(charge);
             }
             go_on()?;
             let mut lines = self.admission.lines.lock();
-            self.admission.room.wait_for(&mut lines, LOOK_AGAIN);
+            let waited = self.admission.room.wait_for(&mut lines, LOOK_AGAIN);
+            *if waited.timed_out() { &mut waits } else { &mut news } += 1;
         }
         Err(Error::new(
             Code::EXCEEDED_MEMORY_LIMIT,

@@ -219,8 +219,8 @@ pub fn take_admitted() -> Option<Charge> {
 }
 
 /// Takes memory for the operation that runs on this thread, whether it fits or not: for what is small
-/// beside what it helps to give back.
-pub(crate) fn charge_regardless(part: Part, bytes: usize) -> Charge {
+/// beside what it helps to give back, and for what is there already.
+pub fn charge_regardless(part: Part, bytes: usize) -> Charge {
     OPERATION.with_borrow(|operation| match operation {
         Some(running) => running.account.charge_regardless(part, bytes as u64),
         None => Charge::free(part),

@@ -212,8 +212,19 @@ impl Transform {
 
     /// Makes the new document.
     pub fn apply(&self, document: &RawDocument, variables: &Variables) -> Result<RawDocumentBuf> {
+        self.apply_with_room(document, variables, 0)
+    }
+
+    /// The same where the values that it computes take `more` bytes, so that the result does not grow by
+    /// being copied.
+    pub(crate) fn apply_with_room(
+        &self,
+        document: &RawDocument,
+        variables: &Variables,
+        more: usize,
+    ) -> Result<RawDocumentBuf> {
         let job = Job { mode: self.mode, root: document, variables };
-        let mut out = Writer::with_capacity(document.as_bytes().len() + 32);
+        let mut out = Writer::with_capacity(document.as_bytes().len() + 32 + more);
         let open = out.begin();
         job.document(&self.root, Some(document), &mut out)?;
         out.end(open);

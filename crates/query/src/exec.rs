@@ -142,6 +142,16 @@ impl Row {
         self.document.extend_from_slice(document);
     }
 
+    /// Takes over the key and the document as it is, where copying a small one would not be cheaper.
+    pub(crate) fn take(&mut self, id_key: &[u8], document: Vec<u8>) {
+        if document.len() > limits::LARGE_BYTES {
+            self.set(id_key, &[]);
+            self.document = document;
+        } else {
+            self.set(id_key, &document);
+        }
+    }
+
     /// Gives back the memory of a large document.
     pub(crate) fn release(&mut self) {
         if self.document.capacity() > limits::LARGE_BYTES {
@@ -174,8 +184,68 @@ pub(crate) trait PlanStage: Send {
     fn park(&mut self);
 
     /// Gives back the memory of the row, which nobody looks at any more.
-    fn release_row(&mut self) {}
+    fn release_row(&mut self);
 
     /// What `explain` tells of it and of the stages below.
     fn report(&self) -> Report;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One row for ever.
+    struct Same(Row);
+
+    impl PlanStage for Same {
+        fn advance(&mut self, _: &ExecContext<'_>) -> Result<bool> {
+            Ok(true)
+        }
+
+        fn row(&self) -> &Row {
+            &self.0
+        }
+
+        fn park(&mut self) {}
+
+        fn release_row(&mut self) {
+            self.0.release();
+        }
+
+        fn report(&self) -> Report {
+            Report::new("SAME", Counters::default())
+        }
+    }
+
+    fn large() -> Vec<u8> {
+        vec![7; limits::LARGE_BYTES + 1]
+    }
+
+    #[test]
+    fn a_large_document_is_taken_over_without_a_copy_and_given_back() {
+        let (document, mut row) = (large(), Row::default());
+        let place = document.as_ptr();
+        row.take(b"key", document);
+        assert_eq!((row.document.as_ptr(), &row.id_key[..]), (place, &b"key"[..]));
+        row.release();
+        assert_eq!(row.document.capacity(), 0);
+        row.take(b"other", vec![1, 2, 3]);
+        assert_eq!((&row.id_key[..], &row.document[..]), (&b"other"[..], &[1, 2, 3][..]));
+    }
+
+    #[test]
+    fn stages_that_pass_rows_on_give_back_those_below() {
+        let below = || Box::new(Same(Row { id_key: vec![1], document: large() }));
+        let stages: [Box<dyn PlanStage>; 3] = [
+            Box::new(LimitStage::new(below(), 1)),
+            Box::new(SkipStage::new(below(), 0)),
+            Box::new(LimitStage::new(Box::new(SkipStage::new(below(), 0)), 1)),
+        ];
+        for mut stage in stages {
+            assert!(stage.row().document.len() > limits::LARGE_BYTES);
+            stage.release_row();
+            assert_eq!(stage.row().document.capacity(), 0, "{:?}", stage.report());
+            assert_eq!(stage.row().id_key, [1], "the place is kept");
+        }
+    }
 }

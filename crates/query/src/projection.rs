@@ -115,12 +115,18 @@ impl PlanStage for ProjectStage {
         let input = self.input.row();
         let sort = self.sort.as_ref();
         let projected = self.shape.apply(input.document()?, &self.filter, sort, &input.id_key)?;
-        self.row.set(&input.id_key, projected.as_bytes());
+        self.row.take(&input.id_key, projected.into_bytes());
+        self.input.release_row();
         Ok(true)
     }
 
     fn row(&self) -> &Row {
         &self.row
+    }
+
+    fn release_row(&mut self) {
+        self.row.release();
+        self.input.release_row();
     }
 
     fn park(&mut self) {
@@ -177,6 +183,11 @@ impl PlanStage for ReturnKeyStage {
         &self.row
     }
 
+    fn release_row(&mut self) {
+        self.row.release();
+        self.input.release_row();
+    }
+
     fn park(&mut self) {
         self.input.park();
     }
@@ -210,12 +221,18 @@ impl PlanStage for RecordIdStage {
         let input = self.input.row();
         let mut document = input.document()?.to_owned();
         document.append(cstr!("$recordId"), record_id(&input.id_key));
-        self.row.set(&input.id_key, document.as_bytes());
+        self.row.take(&input.id_key, document.into_bytes());
+        self.input.release_row();
         Ok(true)
     }
 
     fn row(&self) -> &Row {
         &self.row
+    }
+
+    fn release_row(&mut self) {
+        self.row.release();
+        self.input.release_row();
     }
 
     fn park(&mut self) {

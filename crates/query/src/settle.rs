@@ -354,9 +354,19 @@ impl WatchedStage {
     fn look_ahead(&mut self, watch: Box<Watch>, exec: &ExecContext<'_>) -> Result<()> {
         let budget = Budget::of_run(watch.allowance);
         let watched = ExecContext { budget: Some(&budget), ..*exec };
+        let mut bytes = 0;
         while self.ahead.len() < watch.rows {
             match self.stage.advance(&watched) {
-                Ok(true) => self.ahead.push_back(self.stage.row().clone()),
+                Ok(true) => {
+                    let row = self.stage.row();
+                    bytes += row.id_key.len() + row.document.len();
+                    self.ahead.push_back(row.clone());
+                    self.stage.release_row();
+                    // Large documents are not gathered to find out whether another plan is better.
+                    if bytes > limits::LARGE_BYTES {
+                        return Ok(());
+                    }
+                }
                 Ok(false) => return Ok(()),
                 Err(_) if budget.is_spent() => return self.choose_again(watch, exec),
                 Err(error) => return Err(error),
@@ -390,6 +400,13 @@ impl PlanStage for WatchedStage {
 
     fn row(&self) -> &Row {
         self.row.as_ref().unwrap_or_else(|| self.stage.row())
+    }
+
+    fn release_row(&mut self) {
+        if let Some(row) = &mut self.row {
+            row.release();
+        }
+        self.stage.release_row();
     }
 
     fn park(&mut self) {

@@ -123,14 +123,20 @@ impl PlanStage for StripStage {
         }
         let input = self.input.row();
         match text_score::without(input.document()?) {
-            Some(plain) => self.row.set(&input.id_key, plain.as_bytes()),
+            Some(plain) => self.row.take(&input.id_key, plain.into_bytes()),
             None => self.row.set(&input.id_key, &input.document),
         }
+        self.input.release_row();
         Ok(true)
     }
 
     fn row(&self) -> &Row {
         &self.row
+    }
+
+    fn release_row(&mut self) {
+        self.row.release();
+        self.input.release_row();
     }
 
     fn park(&mut self) {

@@ -34,11 +34,11 @@ impl Pages {
         Self { near: bound.saturating_sub(AHEAD_BYTES), seen: AtomicU64::new(0) }
     }
 
-    /// Clients hold `total` bytes by now. Where that is more than before and the process is near its
-    /// bound, nothing that is unused is kept.
+    /// Clients hold `total` bytes by now, more than before or less. Where the process is near its bound,
+    /// nothing that is unused is kept: neither what was freed just now nor what is in the way of what comes.
     pub(crate) fn watch(&self, total: u64) {
         let before = self.seen.swap(total, Ordering::Relaxed);
-        if total > before && os::resident_bytes() > self.near {
+        if total != before && os::resident_bytes() > self.near {
             give_back();
         }
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_looked_at_only_where_clients_take_more() {
+    fn pages_are_looked_at_where_what_clients_hold_changes() {
         let pages = Pages::below(100 << 20);
         assert_eq!(pages.near, 48 << 20);
         for total in [10, 5, 7] {

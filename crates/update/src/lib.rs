@@ -200,7 +200,7 @@ impl Update {
                 keep_id(&base, &result)?
             }
         };
-        let document = upsert::with_id_first(&document, new_id)?;
+        let document = upsert::with_id_first(document, new_id)?;
         check::size(&document)?;
         Ok(document)
     }
@@ -217,33 +217,27 @@ fn replaced(
     replacement: &RawDocument,
     ctx: &UpdateContext,
 ) -> Result<RawDocumentBuf> {
-    let kept = keep_id(document, replacement)?;
-    if ctx.keep_empty_timestamps {
-        return Ok(kept);
-    }
-    let empty = RawBsonRef::Timestamp(Timestamp { time: 0, increment: 0 });
-    let mut writer = Writer::with_capacity(kept.as_bytes().len());
-    let open = writer.begin();
-    for element in raw::elements(&kept) {
-        let element = element?;
-        if element.name() != "_id" && element.value()? == empty {
-            writer.value(element.name(), RawBsonRef::Timestamp(ctx.timestamp));
-        } else {
-            writer.element(&element);
-        }
-    }
-    writer.end(open);
-    writer.finish()
+    under_old_id(document, replacement, (!ctx.keep_empty_timestamps).then_some(ctx.timestamp))
 }
 
 /// `after` with `_id` first: the old one, which `after` may repeat but not change.
 fn keep_id(before: &RawDocument, after: &RawDocument) -> Result<RawDocumentBuf> {
+    under_old_id(before, after, None)
+}
+
+/// As [`keep_id`], with empty timestamps at the top filled. In one pass: documents may be large.
+fn under_old_id(
+    before: &RawDocument,
+    after: &RawDocument,
+    fill: Option<Timestamp>,
+) -> Result<RawDocumentBuf> {
     let (old, new) = (before.get("_id")?, after.get("_id")?);
     if let (Some(old), Some(new)) = (old, new)
         && !keystring::equal(old, new)
     {
         return Err(check::altered_id(new));
     }
+    let empty = RawBsonRef::Timestamp(Timestamp { time: 0, increment: 0 });
     let mut writer = Writer::with_capacity(after.as_bytes().len() + 32);
     let open = writer.begin();
     if let Some(id) = old.or(new) {
@@ -251,8 +245,12 @@ fn keep_id(before: &RawDocument, after: &RawDocument) -> Result<RawDocumentBuf> 
     }
     for element in raw::elements(after) {
         let element = element?;
-        if element.name() != "_id" {
-            writer.element(&element);
+        match fill {
+            _ if element.name() == "_id" => {}
+            Some(now) if element.value()? == empty => {
+                writer.value(element.name(), RawBsonRef::Timestamp(now));
+            }
+            _ => writer.element(&element),
         }
     }
     writer.end(open);

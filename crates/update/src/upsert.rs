@@ -66,16 +66,27 @@ pub(super) fn base(equalities: &[(Path, RawBson)]) -> Result<RawDocumentBuf> {
     out.finish()
 }
 
-/// The document with its `_id`, or this one, in front.
-pub(super) fn with_id_first(document: &RawDocument, new_id: ObjectId) -> Result<RawDocumentBuf> {
+/// The document with its `_id`, or this one, in front. Where it is there already nothing is copied:
+/// documents may be large.
+pub(super) fn with_id_first(document: RawDocumentBuf, new_id: ObjectId) -> Result<RawDocumentBuf> {
     let id = document.get("_id")?;
     if let Some(id) = id {
         check::check_stored_id(id)?;
     }
+    let (mut ids, mut leads) = (0, false);
+    for (at, element) in raw::elements(&document).enumerate() {
+        if element?.name() == "_id" {
+            ids += 1;
+            leads |= at == 0;
+        }
+    }
+    if leads && ids == 1 {
+        return Ok(document);
+    }
     let mut out = Writer::with_capacity(document.as_bytes().len() + 32);
     let open = out.begin();
     out.value("_id", id.unwrap_or(RawBsonRef::ObjectId(new_id)));
-    for element in raw::elements(document) {
+    for element in raw::elements(&document) {
         let element = element?;
         if element.name() != "_id" {
             out.element(&element);
@@ -83,4 +94,30 @@ pub(super) fn with_id_first(document: &RawDocument, new_id: ObjectId) -> Result<
     }
     out.end(open);
     out.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_with_its_id_in_front_is_not_copied() {
+        let id = ObjectId::from_bytes([1; 12]);
+        let made = |fields: &[(&str, i32)]| {
+            let mut out = Writer::default();
+            let open = out.begin();
+            fields.iter().for_each(|(name, value)| out.value(name, RawBsonRef::Int32(*value)));
+            out.end(open);
+            out.finish().unwrap()
+        };
+        let document = made(&[("_id", 1), ("a", 2)]);
+        let place = document.as_bytes().as_ptr();
+        assert_eq!(with_id_first(document, id).unwrap().as_bytes().as_ptr(), place);
+        let moved = with_id_first(made(&[("a", 2), ("_id", 1)]), id).unwrap();
+        assert_eq!(moved, made(&[("_id", 1), ("a", 2)]));
+        let twice = with_id_first(made(&[("_id", 1), ("a", 2), ("_id", 3)]), id).unwrap();
+        assert_eq!(twice, made(&[("_id", 1), ("a", 2)]), "one of them");
+        let given = with_id_first(made(&[("a", 2)]), id).unwrap();
+        assert_eq!(given.get_object_id("_id").unwrap(), id);
+    }
 }

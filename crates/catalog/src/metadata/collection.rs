@@ -115,7 +115,7 @@ impl ChangeLog {
 /// What a collection's metadata take beside its names and documents: its maps, counts and locks.
 const COLLECTION_BYTES: usize = size_of::<Collection>() + size_of::<Shared>() + 256;
 /// The same of an index.
-const INDEX_BYTES: usize = size_of::<Index>() + size_of::<IndexState>() + 256;
+const INDEX_BYTES: usize = size_of::<Index>() + size_of::<IndexState>() + 96;
 
 impl Collection {
     /// What the query layer keeps with the collection. There is place for one type.

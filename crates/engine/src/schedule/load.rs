@@ -148,6 +148,8 @@ pub(crate) struct WriterLoad {
     pub(crate) bytes: u64,
     /// Bytes that all memtables hold without them.
     pub(crate) memtables: u64,
+    /// Bytes that memtables may hold of the cache with every page evicted that can be.
+    pub(crate) left: u64,
     /// Bytes that one worker drains in a second, as measured last.
     pub(crate) drain_rate: u64,
     /// Flushers work beside it.

@@ -196,14 +196,16 @@ pub(crate) fn seals_unwritten(rounds: Rounds, is_cleaning: bool, tuning: &Tuning
 }
 
 /// The budget, fitted to what the cache has left: it grows at once, and shrinks little by little
-/// (ADR 17). Also whether what memtables hold is so near to it that the largest are sealed: a
+/// (ADR 17), or at once where the cache is over its bound (ADR 27). Also whether what memtables hold is so near to it that the largest are sealed: a
 /// budget can shrink below what nobody may add to any more (ADR 18).
 pub(crate) fn fit_budget(budget: u64, cache: &CacheLoad, tuning: &Tuning) -> (u64, bool) {
     let room = cache.capacity.saturating_sub(cache.others);
     let fit = (room / 8 * tuning.budget_eighths).min(cache.most);
+    // Where no page is left that could go, memtables are what is too much.
+    let is_over = cache.others.saturating_add(cache.memtables) > cache.capacity;
     let next = match budget.checked_sub(fit) {
-        Some(over) => budget - over.div_ceil(tuning.budget_gives_way),
-        None => fit,
+        Some(over) if !is_over => budget - over.div_ceil(tuning.budget_gives_way),
+        _ => fit,
     };
     debug_assert!(next <= budget.max(cache.most), "the budget has a bound");
     (next, cache.memtables > next / 8 * tuning.grown_slows_at_eighths)
@@ -229,10 +231,9 @@ pub(crate) fn memtable_limit(budget: &BudgetLoad, tuning: &Tuning) -> u64 {
 }
 
 /// Which of the active memtables, given as (dictionary, bytes), are sealed: the largest, where all
-/// together hold too much of the budget, until the rest hold clearly less.
-pub(crate) fn to_seal(active: &[(u64, u64)], budget: &BudgetLoad, tuning: &Tuning) -> Vec<u64> {
+/// together hold more than `seals_at`, until the rest hold clearly less.
+pub(crate) fn to_seal(active: &[(u64, u64)], seals_at: u64, tuning: &Tuning) -> Vec<u64> {
     let mut left: u64 = active.iter().map(|(_, bytes)| bytes).sum();
-    let seals_at = seals_at(budget, tuning);
     if left <= seals_at {
         return Vec::new();
     }
@@ -263,6 +264,25 @@ pub(crate) fn slows_at(budget: &BudgetLoad, tuning: &Tuning) -> u64 {
 /// Bytes of all memtables above which writers wait until there is room.
 pub(crate) fn hard_bound(budget: u64, tuning: &Tuning) -> u64 {
     budget / 4 * tuning.hard_quarters
+}
+
+/// The same for one writer: for a large one no more than what everything that no eviction frees has
+/// left of the cache, at least half of the least budget (ADR 27).
+pub(crate) fn hard_bound_of(writer: &WriterLoad, budget: &BudgetLoad, tuning: &Tuning) -> u64 {
+    let most = hard_bound(budget.budget, tuning);
+    if writer.bytes < tuning.large_bytes {
+        return most;
+    }
+    let bound = most.min(writer.left.max(budget.least / 2));
+    assert!(bound > 0 || budget.least < 2, "a transaction waits for something that can come");
+    bound
+}
+
+/// The writer has to wait, and there is something to wait for: a transaction larger than the budget
+/// waits for others, not for itself.
+pub(crate) fn is_full_for(writer: &WriterLoad, budget: &BudgetLoad, tuning: &Tuning) -> bool {
+    let hard = hard_bound_of(writer, budget, tuning);
+    writer.memtables.saturating_add(writer.bytes) > hard && writer.memtables > hard / 2
 }
 
 /// Bytes of all memtables above which who has no flushers beside it works itself.
@@ -300,13 +320,12 @@ pub(crate) fn admit(writer: &WriterLoad, budget: &BudgetLoad, tuning: &Tuning) -
         return if works { Admission::Works } else { Admission::Now };
     }
     let soft = slows_at(budget, tuning);
+    let may_wait = total > soft || writer.bytes >= tuning.large_bytes;
+    if may_wait && is_full_for(writer, budget, tuning) {
+        return Admission::WhenRoom;
+    }
     if total <= soft {
         return Admission::Now;
-    }
-    // A transaction larger than the budget waits for others, not for itself.
-    let full = total > hard_bound(budget.budget, tuning);
-    if full && writer.memtables > budget.budget / 2 {
-        return Admission::WhenRoom;
     }
     debug_assert!(total > soft, "who waits is above the soft bound");
     let over = u128::from(total - soft);

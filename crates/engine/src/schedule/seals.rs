@@ -21,7 +21,7 @@ impl Scheduler {
         let (next, seals) = policy::fit_budget(self.memory.budget(), &cache, TUNING);
         self.memory.fit(next);
         if seals {
-            self.seal_largest();
+            self.seal_largest(policy::seals_at(&self.budget_load(), TUNING));
         }
     }
 
@@ -42,10 +42,11 @@ impl Scheduler {
         let active = dictionary.tree.debt().active_bytes;
         if active >= policy::memtable_limit(&budget, TUNING) {
             self.seal(dictionary);
-        } else if self.memory.total() > policy::seals_at(&budget, TUNING)
-            && self.memory.takes_look()
-        {
-            self.seal_largest();
+            return;
+        }
+        let seals_at = policy::seals_at(&budget, TUNING);
+        if self.memory.total() > seals_at && self.memory.takes_look() {
+            self.seal_largest(seals_at);
         }
     }
 
@@ -59,15 +60,15 @@ impl Scheduler {
         }
     }
 
-    /// Seals the largest memtables where the active ones hold too much of the budget.
-    fn seal_largest(&self) {
+    /// Seals the largest memtables where the active ones hold more than `seals_at`.
+    pub(super) fn seal_largest(&self, seals_at: u64) {
         let written = self.memory.written();
         let mut active = Vec::with_capacity(written.len());
         for id in written {
             let Some(dictionary) = self.directory.find(id) else { continue };
             active.push((id, dictionary.tree.debt().active_bytes));
         }
-        for id in policy::to_seal(&active, &self.budget_load(), TUNING) {
+        for id in policy::to_seal(&active, seals_at, TUNING) {
             if let Some(dictionary) = self.directory.find(id) {
                 self.seal(&dictionary);
             }

@@ -5,12 +5,14 @@
 //! drained. Above three quarters (seven eighths): each transaction waits as it writes, 16 KiB by
 //! 16 KiB: an eighth further up as long as draining what it brings takes, at most 1 ms a piece. Waits
 //! too short to sleep for are owed until they are worth it. Above five quarters: a commit waits until
-//! there is room (hard bound); where the disk is full it fails instead.
+//! there is room (hard bound); where the disk is full it fails instead. A large transaction waits
+//! earlier: above what everything that no eviction frees has left of the cache.
 
 use super::load::{BudgetLoad, WriterLoad};
 use super::policy::{self, Admission};
 use super::{Scheduler, TUNING};
 use crate::{Error, Result};
+use cachetable::Part;
 use os::{Wait, Waits};
 
 impl Scheduler {
@@ -21,22 +23,36 @@ impl Scheduler {
         }
     }
 
-    /// Waits until a transaction of `bytes` may go on. Holds no lock but the transaction's own.
-    pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
-        let budget = self.budget_load();
-        let writer = WriterLoad {
+    fn writer_load(&self, bytes: u64) -> WriterLoad {
+        // Only large writers ask what the cache has left.
+        let left = if bytes < TUNING.large_bytes { u64::MAX } else { self.left_for_memtables() };
+        WriterLoad {
             bytes,
             memtables: self.memory.total(),
+            left,
             drain_rate: self.memory.drain_rate(),
             has_flushers: self.has_flushers,
-        };
+        }
+    }
+
+    /// What is not evicted leaves so much of the cache.
+    fn left_for_memtables(&self) -> u64 {
+        let parts = self.cache.parts();
+        let moves = [Part::Frames, Part::Compressed, Part::Holes, Part::Memtables];
+        let moves: u64 = moves.into_iter().map(|part| parts.of(part)).sum();
+        (self.cache.capacity() + moves).saturating_sub(parts.total())
+    }
+
+    /// Waits until a transaction of `bytes` may go on. Holds no lock but the transaction's own.
+    pub(crate) fn make_room(&self, bytes: u64) -> Result<()> {
+        let (writer, budget) = (self.writer_load(bytes), self.budget_load());
         if writer.has_flushers {
             self.note_filling(writer.memtables + bytes, &budget);
         }
         let delay = match policy::admit(&writer, &budget, TUNING) {
             Admission::Now => return Ok(()),
             Admission::Works => return self.make_room_alone(),
-            Admission::WhenRoom => return self.wait_for_room(),
+            Admission::WhenRoom => return self.wait_for_room(bytes),
             Admission::After(nanos) => {
                 self.memory.owe(nanos, |owed| policy::pays_now(owed, TUNING))
             }
@@ -101,14 +117,22 @@ impl Scheduler {
         Error::NoSpace(text.into())
     }
 
-    fn wait_for_room(&self) -> Result<()> {
+    fn wait_for_room(&self, bytes: u64) -> Result<()> {
         let started = self.clock.monotonic();
         self.counters.stalls.inc();
         self.queue.wake();
         // Against the budget of each look: one that grew meanwhile lets memory above the old bound
         // be, and nobody would seal it.
-        while self.is_full() {
-            self.note_filling(self.memory.total(), &self.budget_load());
+        let is_full =
+            || policy::is_full_for(&self.writer_load(bytes), &self.budget_load(), TUNING);
+        while is_full() {
+            let (writer, budget) = (self.writer_load(bytes), self.budget_load());
+            self.note_filling(writer.memtables, &budget);
+            if bytes >= TUNING.large_bytes {
+                // Below the bound of small ones nobody else might do so.
+                let hard = policy::hard_bound_of(&writer, &budget, TUNING);
+                self.seal_largest(policy::seals_at(&budget, TUNING).min(hard / 2));
+            }
             self.health.check_writable()?;
             self.may_wait.check()?;
             if self.found_no_space() {
@@ -119,7 +143,7 @@ impl Scheduler {
             if waited > TUNING.stuck {
                 return Err(self.stalled());
             }
-            self.memory.room.wait(TUNING.room_check, || self.is_full());
+            self.memory.room.wait(TUNING.room_check, is_full);
         }
         let waited = self.clock.monotonic().saturating_sub(started);
         self.counters.delayed_micros.add(waited.as_micros() as u64);

@@ -401,6 +401,32 @@ fn memory_for_writes_that_shrinks_is_drained_though_nobody_writes() {
 }
 
 #[test]
+fn large_transactions_wait_where_memory_is_lent_and_nothing_is_left_to_evict() {
+    let disk = SimOs::new(6).os();
+    let os = Os { vfs: disk.vfs, ..Os::real() };
+    let mut options = Options { cache_size: 16 << 20, ..sharing() };
+    options.background = Background::Threads;
+    options.tuning.write_budget = 1 << 20;
+    options.tuning.most_write_budget = 14 << 20;
+    options.tuning.memtable_bytes = 1 << 20;
+    options.tuning.spill_bytes = 4 << 20;
+    options.tuning.chunk_bytes = 1 << 20;
+    options.tuning.log_segment_bytes = 4 << 20;
+    options.tuning.log_cap = 64 << 20;
+    let engine = open(&os, options).unwrap();
+    while engine.stats().write_budget < 12 << 20 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    engine.lend_memory(12 << 20);
+    for i in 0..60_u32 {
+        put(&engine, ROOT, &i.to_be_bytes(), &[1; 300 << 10]);
+        let (_, parts) = engine.memory();
+        let held = parts.iter().find(|(name, _)| *name == "memtables").map_or(0, |(_, held)| held);
+        assert!(held <= 5 << 20, "{held} bytes where four megabytes are left");
+    }
+}
+
+#[test]
 fn cleaner_drops_what_an_ended_snapshot_kept() {
     let sim = SimOs::new(1);
     let options = Options { cleaner_period: Duration::from_secs(1), ..tiny() };

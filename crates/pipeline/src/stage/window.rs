@@ -190,7 +190,10 @@ impl WindowSource {
 
     fn compute(&mut self) -> Result<RawDocumentBuf> {
         let stage = Arc::clone(&self.stage);
-        let mut held = 0;
+        let (mut held, mut more) = (0, 0);
+        for (id, _) in &stage.outputs {
+            self.values.set(*id, None);
+        }
         for ((id, function), runner) in stage.outputs.iter().zip(&mut self.runners) {
             let mut scene = functions::Scene {
                 partition: &mut self.partition,
@@ -199,6 +202,7 @@ impl WindowSource {
                 sort_by: stage.sort_by.as_ref(),
             };
             let value = runner.value(function, self.at, &mut scene)?;
+            more += 16 + value.as_ref().map_or(0, length);
             self.values.set(*id, value);
             held += runner.bytes();
         }
@@ -213,9 +217,19 @@ impl WindowSource {
             ));
         }
         let document = self.partition.get(self.at)?;
-        let out = stage.place.apply(&document, &self.values)?;
+        let out = stage.place.apply_with_room(&document, &self.values, more)?;
         check_document_size(out.as_bytes().len())?;
         Ok(out)
+    }
+}
+
+/// Bytes of a value that may be long.
+fn length(value: &RawBson) -> usize {
+    match value {
+        RawBson::Array(array) => array.as_bytes().len(),
+        RawBson::Document(document) => document.as_bytes().len(),
+        RawBson::String(text) => text.len(),
+        _ => 0,
     }
 }
 

@@ -110,6 +110,10 @@ impl PlanStage for ArrivalStage {
         &self.row
     }
 
+    fn release_row(&mut self) {
+        self.row.release();
+    }
+
     fn park(&mut self) {
         self.counters.tell();
         if self.tails {

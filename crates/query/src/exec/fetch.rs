@@ -82,6 +82,7 @@ impl PlanStage for FetchStage {
 
     fn release_row(&mut self) {
         self.row.release();
+        self.input.release_row();
     }
 
     fn report(&self) -> Report {

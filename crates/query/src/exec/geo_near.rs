@@ -252,6 +252,10 @@ impl PlanStage for NearStage {
         &self.row
     }
 
+    fn release_row(&mut self) {
+        self.row.release();
+    }
+
     fn park(&mut self) {
         self.counters.tell();
         self.entries.park();

@@ -69,6 +69,10 @@ impl PlanStage for IntersectStage {
         self.second.row()
     }
 
+    fn release_row(&mut self) {
+        self.second.release_row();
+    }
+
     fn park(&mut self) {
         self.first.park();
         self.second.park();

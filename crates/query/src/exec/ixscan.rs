@@ -332,6 +332,10 @@ impl PlanStage for ClusteredStage {
         self.0.row()
     }
 
+    fn release_row(&mut self) {
+        self.0.release_row();
+    }
+
     fn park(&mut self) {
         self.0.park();
     }
@@ -382,6 +386,10 @@ impl PlanStage for CountScan {
 
     fn row(&self) -> &Row {
         self.0.row()
+    }
+
+    fn release_row(&mut self) {
+        self.0.release_row();
     }
 
     fn park(&mut self) {

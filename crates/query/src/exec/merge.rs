@@ -90,6 +90,13 @@ impl PlanStage for MergeStage {
         self.inputs[self.current.unwrap_or_default()].row()
     }
 
+    fn release_row(&mut self) {
+        // The others stand on rows that come later.
+        if let Some(current) = self.current {
+            self.inputs[current].release_row();
+        }
+    }
+
     fn park(&mut self) {
         for input in &mut self.inputs {
             input.park();

@@ -198,6 +198,8 @@ impl PlanStage for EmptyStage {
         &self.row
     }
 
+    fn release_row(&mut self) {}
+
     fn park(&mut self) {}
 
     fn report(&self) -> Report {

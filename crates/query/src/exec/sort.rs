@@ -255,6 +255,11 @@ impl PlanStage for SortStage {
         &self.row
     }
 
+    fn release_row(&mut self) {
+        self.row.release();
+        self.input.release_row();
+    }
+
     fn park(&mut self) {
         self.input.park();
     }

@@ -40,6 +40,10 @@ impl PlanStage for SkipStage {
         self.input.row()
     }
 
+    fn release_row(&mut self) {
+        self.input.release_row();
+    }
+
     fn park(&mut self) {
         self.input.park();
     }
@@ -77,6 +81,10 @@ impl PlanStage for LimitStage {
 
     fn row(&self) -> &Row {
         self.input.row()
+    }
+
+    fn release_row(&mut self) {
+        self.input.release_row();
     }
 
     fn park(&mut self) {

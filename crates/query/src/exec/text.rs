@@ -149,6 +149,10 @@ impl PlanStage for TextOrStage {
         &self.row
     }
 
+    fn release_row(&mut self) {
+        self.row.release();
+    }
+
     fn park(&mut self) {
         self.counters.tell();
         for scan in &mut self.scans {
@@ -189,6 +193,10 @@ impl PlanStage for TextMatchStage {
 
     fn row(&self) -> &Row {
         self.input.row()
+    }
+
+    fn release_row(&mut self) {
+        self.input.release_row();
     }
 
     fn park(&mut self) {

@@ -40,6 +40,12 @@ impl PlanStage for UnionStage {
         self.inputs[self.current].row()
     }
 
+    fn release_row(&mut self) {
+        if let Some(input) = self.inputs.get_mut(self.current) {
+            input.release_row();
+        }
+    }
+
     fn park(&mut self) {
         for input in &mut self.inputs {
             input.park();

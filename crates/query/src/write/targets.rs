@@ -63,6 +63,8 @@ impl Targets {
             let row = self.stage.row();
             bytes += row.document.len();
             rows.push(row.clone());
+            // Of a large document the plan's copy makes room for what becomes of it.
+            self.stage.release_row();
         }
         if let (Some(txn), false) = (&ctx.txn, ended || only_one || self.frozen) {
             self.snapshot = txn.view();

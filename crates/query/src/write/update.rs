@@ -11,6 +11,7 @@ use crate::request::{UpdateRequest, UpdateResult, UpdateStatement};
 use bson::raw::{RawBson, RawDocument, RawDocumentBuf};
 use catalog::{Namespace, Txn};
 use errors::{Code, Error, Result};
+use limits::{LARGE_BYTES, Part};
 use matcher::Filter;
 
 /// How often an upsert looks again after somebody else inserted the same key.
@@ -184,6 +185,8 @@ fn insert_new(
     filter: &Filter,
 ) -> Result<RawBson> {
     let document = change.upsert(filter)?;
+    let bytes = document.as_bytes().len();
+    let _made = (bytes > LARGE_BYTES).then(|| limits::charge_regardless(Part::Values, bytes));
     let id: RawBson = document
         .get("_id")?
         .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "an upserted document has an _id"))?

@@ -593,8 +593,8 @@ fn budget_rows() -> Vec<Row<(u64, CacheLoad), (u64, bool)>> {
         ),
         (
             "a scan has filled the cache, memtables are full",
-            (126 * MIB, CacheLoad { memtables: 120 * MIB, ..read }),
-            (119 * MIB, true),
+            (126 * MIB, CacheLoad { others: 136 * MIB, memtables: 120 * MIB, ..cache }),
+            (130_744_320, true),
             "what shrinks the budget seals memtables too, or writers wait for nobody (ADR 18)",
         ),
         (
@@ -604,10 +604,16 @@ fn budget_rows() -> Vec<Row<(u64, CacheLoad), (u64, bool)>> {
             "nothing changes",
         ),
         (
+            "the cache is over its bound",
+            (126 * MIB, CacheLoad { memtables: 120 * MIB, ..read }),
+            (14 * MIB, true),
+            "no page is left that could go, so memtables are what is too much (ADR 27)",
+        ),
+        (
             "more is lent than there is",
             (10, CacheLoad { others: 300 * MIB, ..cache }),
-            (9, false),
-            "it comes to nothing little by little; the least budget counts then",
+            (0, false),
+            "the least budget counts then",
         ),
     ]
 }
@@ -703,7 +709,7 @@ fn seal_rows() -> Vec<Row<(Active, BudgetLoad), Vec<u64>>> {
 
 #[test]
 fn largest_memtables_are_sealed() {
-    check(&seal_rows(), |(active, budget)| to_seal(active, budget, &TUNING));
+    check(&seal_rows(), |(active, budget)| to_seal(active, seals_at(budget, &TUNING), &TUNING));
 }
 
 fn filling_rows() -> Vec<Row<(u64, BudgetLoad), bool>> {
@@ -732,7 +738,8 @@ fn memory_fills_above_the_middle() {
 
 /// A writer of 16 KiB, where 16 MiB are drained in a second: a millisecond's worth.
 fn writer(memtables: u64) -> WriterLoad {
-    WriterLoad { bytes: 16 << 10, memtables, drain_rate: 16 * MIB, has_flushers: true }
+    let (drain_rate, left) = (16 * MIB, 1024 * MIB);
+    WriterLoad { bytes: 16 << 10, memtables, left, drain_rate, has_flushers: true }
 }
 
 fn writer_rows() -> Vec<Row<(WriterLoad, BudgetLoad), Admission>> {
@@ -791,6 +798,24 @@ fn writer_rows() -> Vec<Row<(WriterLoad, BudgetLoad), Admission>> {
             (WriterLoad { bytes: 100 * MIB, ..writer(32 * MIB) }, least()),
             Admission::After(50_000_000),
             "it waits for others, not for itself",
+        ),
+        (
+            "a large transaction, where the rest of the cache is taken",
+            (WriterLoad { bytes: MIB, left: 40 * MIB, ..writer(40 * MIB) }, least()),
+            Admission::WhenRoom,
+            "what no eviction frees has left no more (ADR 27)",
+        ),
+        (
+            "a small transaction there",
+            (WriterLoad { left: 40 * MIB, ..writer(40 * MIB) }, least()),
+            Admission::Now,
+            "it does not wait for the large ones' bound (ADR 27)",
+        ),
+        (
+            "a large transaction, where others have taken everything",
+            (WriterLoad { bytes: MIB, left: 0, ..writer(15 * MIB) }, least()),
+            Admission::Now,
+            "half of the least budget is writers' in any case (ADR 27)",
         ),
         (
             "nothing was drained yet",

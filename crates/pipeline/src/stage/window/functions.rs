@@ -207,6 +207,8 @@ impl Runner {
                 }
                 if moved || last.is_none() {
                     limits::poll_work(1 + window.value_bytes() / limits::BYTES_PER_UNIT)?;
+                    // Not both at once: either may be megabytes.
+                    *last = None;
                     *last = Some(window.value());
                 }
                 Ok(last.clone())
