@@ -37,6 +37,9 @@ pub(crate) const RESERVED_UNITS: u64 = 2;
 
 const MAGIC: &[u8; 8] = b"FERNDATA";
 const SUM_AT: usize = 504;
+/// What a count of segments or checkpoints may be: so many that none is ever reached, and far from
+/// where counting on would overflow.
+const COUNTS: std::ops::Range<u64> = 1..1 << 62;
 
 /// One decoded superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,7 +112,9 @@ impl Superblock {
             table: BlobPointer::decode(bytes[64..92].first_chunk().ok_or(SlotError::Invalid)?),
             root: BlobPointer::decode(bytes[92..120].first_chunk().ok_or(SlotError::Invalid)?),
         };
-        if u64::from(unit) != UNIT || decoded.next_segment == 0 || decoded.generation == 0 {
+        // Counters that something could overflow are of no file that was ever written.
+        let counts = [decoded.next_segment, decoded.generation];
+        if u64::from(unit) != UNIT || counts.iter().any(|count| !COUNTS.contains(count)) {
             return Err(SlotError::Invalid);
         }
         Ok(decoded)
@@ -157,6 +162,16 @@ mod tests {
             let mut bad = bytes;
             bad[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(Superblock::decode(&bad), None, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn counts_that_could_overflow_are_refused() {
+        for count in [0, COUNTS.end + 1, u64::MAX] {
+            let superblock = Superblock { next_segment: count, ..sample() };
+            assert_eq!(Superblock::decode(&superblock.encode()), None, "segment {count}");
+            let superblock = Superblock { generation: count, ..sample() };
+            assert_eq!(Superblock::decode(&superblock.encode()), None, "generation {count}");
         }
     }
 

@@ -11,7 +11,7 @@
 use crate::capped::Arrivals;
 use crate::counts::Counts;
 use crate::extension::Extension;
-use crate::index::IndexSpec;
+use crate::index::{IndexSpec, SUFFIX_BYTES};
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
 use bson::Uuid;
@@ -173,6 +173,18 @@ impl Collection {
     /// The dictionary key of the document with this `_id`.
     pub fn id_key(&self, id: RawBsonRef<'_>) -> Result<Vec<u8>> {
         crate::index::id_key(id, self.collation())
+    }
+
+    /// Whether a document whose `_id` makes `id_key` may stand under `key`.
+    pub(crate) fn is_record_key(&self, key: &[u8], id_key: &[u8]) -> bool {
+        let shared = self.options.time_series.is_some();
+        key.strip_prefix(id_key)
+            .is_some_and(|rest| rest.is_empty() || (shared && rest.len() == SUFFIX_BYTES))
+    }
+
+    /// Whether one `_id` is that of one document: not of measurements.
+    pub fn has_unique_ids(&self) -> bool {
+        self.options.time_series.is_none()
     }
 
     /// The secondary indexes. The one on `_id` is the primary dictionary itself.

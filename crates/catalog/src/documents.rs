@@ -8,7 +8,7 @@
 
 use crate::collection::{Collection, Index};
 use crate::failure::from_engine;
-use crate::index::{DocumentKeys, IndexKey, hexadecimal};
+use crate::index::{DocumentKeys, IndexKey, RecordKey, SUFFIX_BYTES, hexadecimal};
 use crate::text::document_text;
 use crate::txn::Txn;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
@@ -41,11 +41,17 @@ impl Txn {
         if let Some(series) = &collection.options.time_series {
             series.check_document(document)?;
         }
-        let id = required_id(document)?;
-        let key = collection.id_key(id)?;
-        let keys = all_keys(collection, document, id)?;
+        let mut key = collection.id_key(required_id(document)?)?;
+        let mut keys = all_keys(collection, document, &key)?;
         let savepoint = self.savepoint();
-        let inserted = self.write_inserted(collection, document, id, &key, &keys);
+        while !self.insert_record(collection, &key, document)? {
+            if collection.has_unique_ids() {
+                return Err(duplicate_id(collection, required_id(document)?));
+            }
+            key = self.shared_id_key(collection, document)?;
+            keys = all_keys(collection, document, &key)?;
+        }
+        let inserted = self.write_inserted(collection, document, &key, &keys);
         if inserted.is_err() {
             // A caller that goes on with its next document must not commit a part of this one.
             self.rollback_to(savepoint);
@@ -53,19 +59,34 @@ impl Txn {
         inserted
     }
 
+    /// A record key for a measurement whose `_id` another one has. Random, not the next in turn:
+    /// with a million of one `_id` that would be a search.
+    fn shared_id_key(&self, collection: &Collection, document: &RawDocument) -> Result<Vec<u8>> {
+        let mut key = collection.id_key(required_id(document)?)?;
+        let mut suffix = [0; SUFFIX_BYTES];
+        self.catalog.os().entropy.fill(&mut suffix);
+        key.extend_from_slice(&suffix);
+        Ok(key)
+    }
+
+    /// False where a document stands under the key.
+    fn insert_record(
+        &mut self,
+        collection: &Collection,
+        key: &[u8],
+        document: &RawDocument,
+    ) -> Result<bool> {
+        let inserted = self.engine.insert(collection.primary, key, document.as_bytes());
+        inserted.map_err(|error| self.failed(error))
+    }
+
     fn write_inserted(
         &mut self,
         collection: &Arc<Collection>,
         document: &RawDocument,
-        id: RawBsonRef<'_>,
         key: &[u8],
         keys: &[DocumentKeys],
     ) -> Result<()> {
-        let inserted = self.engine.insert(collection.primary, key, document.as_bytes());
-        let inserted = inserted.map_err(|error| self.failed(error))?;
-        if !inserted {
-            return Err(duplicate_id(collection, id));
-        }
         self.note_change(collection, key)?;
         self.arrive(collection, key, document.as_bytes().len())?;
         for (index, keys) in collection.indexes.iter().zip(keys) {
@@ -99,8 +120,8 @@ impl Txn {
         if let Some(series) = &collection.options.time_series {
             series.check_document(new)?;
         }
-        let old_keys = touched_keys(collection, old, touched)?;
-        let new_keys = touched_keys(collection, new, touched)?;
+        let old_keys = touched_keys(collection, old, key, touched)?;
+        let new_keys = touched_keys(collection, new, key, touched)?;
         let unique_grows = collection.indexes.iter().zip(old_keys.iter().zip(&new_keys)).any(
             |(index, (old, new))| {
                 (index.spec.unique || index.spec.guards_keys()) && old.entries != new.entries
@@ -143,7 +164,7 @@ impl Txn {
         key: &[u8],
         document: &RawDocument,
     ) -> Result<()> {
-        let keys = all_keys(collection, document, required_id(document)?)?;
+        let keys = all_keys(collection, document, key)?;
         let deleted = self.engine.delete(collection.primary, key);
         deleted.map_err(|error| self.failed(error))?;
         self.note_change(collection, key)?;
@@ -281,27 +302,25 @@ pub(crate) fn required_id(document: &RawDocument) -> Result<RawBsonRef<'_>> {
         .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "a stored document has an _id"))
 }
 
-fn all_keys(
-    collection: &Collection,
-    document: &RawDocument,
-    id: RawBsonRef<'_>,
-) -> Result<AllKeys> {
-    collection.indexes.iter().map(|index| index.keys.make(document, id)).collect()
+fn all_keys(collection: &Collection, document: &RawDocument, key: &[u8]) -> Result<AllKeys> {
+    let record = RecordKey::of(document, key)?;
+    collection.indexes.iter().map(|index| index.keys.make(document, record)).collect()
 }
 
 /// The keys in the indexes that `touched` may change; none in the others.
 fn touched_keys(
     collection: &Collection,
     document: &RawDocument,
+    key: &[u8],
     touched: Option<&[Path]>,
 ) -> Result<AllKeys> {
-    let id = required_id(document)?;
+    let record = RecordKey::of(document, key)?;
     collection
         .indexes
         .iter()
         .map(|index| match touched {
             Some(paths) if !index.keys.depends_on(paths) => Ok(DocumentKeys::default()),
-            _ => index.keys.make(document, id),
+            _ => index.keys.make(document, record),
         })
         .collect()
 }

@@ -5,8 +5,8 @@ mod spec;
 mod text;
 mod wildcard;
 
-pub use keys::{DocumentKeys, IndexKey, KeyMaker, hash};
-pub(crate) use keys::{hexadecimal, id_key};
+pub use keys::{DocumentKeys, IndexKey, KeyMaker, RecordKey, hash};
+pub(crate) use keys::{SUFFIX_BYTES, hexadecimal, id_key};
 pub use spec::{
     INTERNAL_TIME_INDEX, IndexSpec, KeyPart, PartKind, default_index_name, known_options,
 };

@@ -29,6 +29,9 @@ pub(crate) const VERSION_KEY: &[u8] = b"v";
 pub(crate) const SESSIONS_KEY: &[u8] = b"s";
 /// The format this code writes and reads.
 pub(crate) const VERSION: u32 = 3;
+/// The version of the record of a collection whose documents may share their `_id`: what knows
+/// nothing of that must not read it.
+const SHARED_IDS_VERSION: u32 = 4;
 /// Key prefix of the collections.
 pub(crate) const NAMESPACE_PREFIX: u8 = b'n';
 
@@ -71,7 +74,9 @@ pub(crate) fn write_collection(collection: &Collection) -> RawDocumentBuf {
         indexes.push(entry);
     }
     let mut record = RawDocumentBuf::new();
-    record.append(cstr!("v"), VERSION as i32);
+    let shares_ids = !collection.has_unique_ids();
+    let version = if shares_ids { SHARED_IDS_VERSION } else { VERSION };
+    record.append(cstr!("v"), version as i32);
     record.append(cstr!("ns"), collection.namespace.as_str());
     record.append(
         cstr!("uuid"),
@@ -101,7 +106,7 @@ fn has_sort_keys(collection: &Collection) -> bool {
 pub(crate) fn read_collection(value: &[u8]) -> Result<Collection> {
     let record = RawDocument::from_bytes(value)?;
     match record.get("v")? {
-        Some(RawBsonRef::Int32(v)) if v == VERSION as i32 => {}
+        Some(RawBsonRef::Int32(v)) if [VERSION, SHARED_IDS_VERSION].contains(&(v as u32)) => {}
         other => {
             return Err(Error::new(
                 Code::UNSUPPORTED_FORMAT,
@@ -213,6 +218,23 @@ mod tests {
     }
 
     #[test]
+    fn a_record_says_that_ids_may_be_shared() {
+        let raw = |document: &bson::Document| RawDocumentBuf::try_from(document).unwrap();
+        let mut collection = fixed();
+        collection.order = None;
+        let options = doc! { "timeseries": { "timeField": "t" } };
+        collection.options = CollectionOptions::parse(&raw(&options)).unwrap();
+        let written = write_collection(&collection);
+        assert_eq!(written.get_i32("v").unwrap(), 4);
+        assert!(!read_collection(written.as_bytes()).unwrap().has_unique_ids());
+        assert_eq!(write_collection(&fixed()).get_i32("v").unwrap(), 3);
+        let mut newer = bson::Document::try_from(&written).unwrap();
+        newer.insert("v", 5);
+        let refused = read_collection(raw(&newer).as_bytes()).err().unwrap();
+        assert_eq!(refused.code(), Code::UNSUPPORTED_FORMAT);
+    }
+
+    #[test]
     fn records_read_back() {
         let written = write_collection(&fixed());
         let read = read_collection(written.as_bytes()).unwrap();
@@ -253,7 +275,7 @@ mod tests {
             drop(read_collection(&damaged));
             drop(read_collection(&written[..at]));
         }
-        let newer = doc! { "v": 4, "ns": "db.c" };
+        let newer = doc! { "v": 5, "ns": "db.c" };
         let newer = RawDocumentBuf::try_from(&newer).unwrap();
         let error = read_collection(newer.as_bytes()).unwrap_err();
         assert_eq!(error.code(), Code::UNSUPPORTED_FORMAT);

@@ -18,9 +18,8 @@ use crate::catalog::{Catalog, not_found};
 use crate::collection::{Collection, Index, Shared};
 use crate::ddl::{check_rename, drop_index_records, drop_records, exists, renamed, write_record};
 use crate::ddl_lock::{Check, ClientInside, MetadataGuard, lock_timed_out, wait};
-use crate::documents::required_id;
 use crate::failure::from_engine;
-use crate::index::IndexSpec;
+use crate::index::{IndexSpec, RecordKey};
 use crate::metadata;
 use crate::namespace::Namespace;
 use crate::options::CollectionOptions;
@@ -373,9 +372,9 @@ impl Txn {
     ) -> Result<()> {
         let mut cursor = self.cursor(collection.primary, KeyRange::all(), Direction::Forward)?;
         let mut documents = 0_u64;
-        while let Some((_, value)) = cursor.next().map_err(|error| self.failed(error))? {
+        while let Some((key, value)) = cursor.next().map_err(|error| self.failed(error))? {
             let document = RawDocument::from_bytes(value)?;
-            let keys = index.keys.make(document, required_id(document)?)?;
+            let keys = index.keys.make(document, RecordKey::of(document, key)?)?;
             self.note_multikey(index, keys.multikey);
             for entry in &keys.entries {
                 self.add_entry(collection, index, entry)?;

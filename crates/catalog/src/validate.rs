@@ -10,7 +10,7 @@
 use crate::catalog::Catalog;
 use crate::collection::{Collection, Index};
 use crate::failure::from_engine;
-use crate::index::IndexKey;
+use crate::index::{IndexKey, RecordKey};
 use crate::namespace::Namespace;
 use bson::raw::{RawBsonRef, RawDocument};
 use engine::{Direction, KeyRange, Snapshot};
@@ -161,11 +161,12 @@ fn tally_document(
         *non_compliant += 1;
     }
     let id = document.get("_id")?.unwrap_or(RawBsonRef::Null);
-    if collection.id_key(id)? != key {
+    if !collection.is_record_key(key, &collection.id_key(id)?) {
         return Err(Error::new(Code::INTERNAL_ERROR, "stands under the key of another _id"));
     }
+    let record = RecordKey::new(id, key);
     for (index, tally) in collection.indexes.iter().zip(expected) {
-        let keys = index.keys.make(document, id)?;
+        let keys = index.keys.make(document, record)?;
         if keys.multikey & !index.state.observed.load(Ordering::Acquire) != 0 {
             return Err(Error::new(
                 Code::INTERNAL_ERROR,
@@ -219,10 +220,10 @@ fn name_differences(
     let mut cursor = snapshot
         .cursor(collection.primary, KeyRange::all(), Direction::Forward)
         .map_err(from_engine)?;
-    while let Some((_, value)) = cursor.next().map_err(from_engine)? {
+    while let Some((record, value)) = cursor.next().map_err(from_engine)? {
         let Ok(keys) = RawDocument::from_bytes(value)
             .map_err(Error::from)
-            .and_then(|d| index.keys.make(d, d.get("_id")?.unwrap_or(RawBsonRef::Null)))
+            .and_then(|d| index.keys.make(d, RecordKey::of(d, record)?))
         else {
             continue;
         };
@@ -237,14 +238,12 @@ fn name_differences(
         .cursor(index.dictionary, KeyRange::all(), Direction::Forward)
         .map_err(from_engine)?;
     while let Some((key, value)) = cursor.next().map_err(from_engine)? {
-        let document = match index.keys.id_of(key, value) {
-            Ok(id) => snapshot.get(collection.primary, id).map_err(from_engine)?,
-            Err(_) => None,
-        };
+        let record = index.keys.id_of(key, value).unwrap_or_default();
+        let document = snapshot.get(collection.primary, record).map_err(from_engine)?;
         let belongs = document.is_some_and(|document| {
             RawDocument::from_bytes(&document[..])
                 .map_err(Error::from)
-                .and_then(|d| index.keys.make(d, d.get("_id")?.unwrap_or(RawBsonRef::Null)))
+                .and_then(|d| index.keys.make(d, RecordKey::of(d, record)?))
                 .is_ok_and(|keys| keys.entries.iter().any(|entry| entry.key == key))
         });
         if !belongs {

@@ -66,9 +66,8 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     ("collations of type `search` and others that the rules compiled in do not have", "2 BadValue"),
     (
-        "a second measurement with the `_id` of another in a time-series collection; measurements \
-         are documents of their own here, `system.buckets` does not exist",
-        "11000 DuplicateKey",
+        "`system.buckets` of time-series collections: measurements are documents of their own here",
+        "238 NotImplemented",
     ),
     (
         "entries of `applyOps` that begin, prepare or end transactions, or come in several parts",

@@ -62,7 +62,9 @@ fn by_id(
     }
     let collection = ctx.collection(ns)?;
     let found = match &collection {
-        Some(collection) if collection.is_view() => return Ok(None),
+        Some(collection) if collection.is_view() || !collection.has_unique_ids() => {
+            return Ok(None);
+        }
         Some(collection) => match ctx.txn.as_deref() {
             Some(txn) => txn.get(collection.primary(), &collection.id_key(id)?)?,
             None => ctx

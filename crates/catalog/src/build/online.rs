@@ -20,9 +20,9 @@ use crate::catalog::Catalog;
 use crate::collection::{ChangeLog, Collection, Index};
 use crate::documents::{difference, duplicate_key};
 use crate::failure::from_engine;
-use crate::index::{IndexKey, IndexSpec};
+use crate::index::{IndexKey, IndexSpec, RecordKey};
 use crate::metadata;
-use bson::raw::{RawBsonRef, RawDocument};
+use bson::raw::RawDocument;
 use engine::{
     DictionaryId, DictionaryOptions, Direction, Durability, Engine, KeyRange, OnConflict, Snapshot,
     Sorter, Timestamp, TxnOptions,
@@ -166,7 +166,7 @@ impl Build {
             let document = RawDocument::from_bytes(value)?;
             for (number, index) in self.indexes.iter().enumerate() {
                 let space = number as u64;
-                for entry in keys(index, document)? {
+                for entry in keys(index, document, id)? {
                     if index.spec.unique
                         && let Some(held) = sorter.get(space, &entry.key).map_err(from_engine)?
                         && index.keys.id_of(&entry.key, &held)? != id
@@ -242,7 +242,7 @@ impl Build {
             return Ok(());
         }
         let keys_of = |index: &Index, document: Option<&[u8]>| match document {
-            Some(bytes) => keys(index, RawDocument::from_bytes(bytes)?),
+            Some(bytes) => keys(index, RawDocument::from_bytes(bytes)?, id),
             None => Ok(Vec::new()),
         };
         for (number, index) in self.indexes.iter().enumerate() {
@@ -288,9 +288,8 @@ fn create(txn: &mut engine::Txn, options: DictionaryOptions) -> Result<Dictionar
     Ok(dictionary)
 }
 
-fn keys(index: &Index, document: &RawDocument) -> Result<Vec<IndexKey>> {
-    let id = document.get("_id")?.unwrap_or(RawBsonRef::Null);
-    let keys = index.keys.make(document, id)?;
+fn keys(index: &Index, document: &RawDocument, record: &[u8]) -> Result<Vec<IndexKey>> {
+    let keys = index.keys.make(document, RecordKey::of(document, record)?)?;
     index.state.observed.fetch_or(keys.multikey, Ordering::AcqRel);
     Ok(keys.entries)
 }

@@ -3,7 +3,8 @@
 //! An entry of a non-unique index is `keystring(parts) ++ keystring(_id)` → type bits of all of
 //! it; of a unique index `keystring(parts)` → `keystring(_id)` ++ type bits. Type bits are empty
 //! for the usual types, so most entries have an empty value. An entry of a clustering index holds
-//! its document too: the value's length as a varint, the value, the document. Under a collation
+//! its document too: the value's length as a varint, the value, the document. Where a measurement
+//! shares its `_id`, what tells it apart follows the `_id` (see [`RecordKey`]). Under a collation
 //! strings are sort keys: those of the parts under the index's, that of `_id` under the
 //! collection's. Parts of geometry hold cells, see [`geo`]. On disk: `docs/formats/catalog.md`.
 //!
@@ -89,7 +90,39 @@ enum Found<'a> {
 
 type Slots<'a> = SmallVec<[Slot<'a>; 4]>;
 
-/// The dictionary key of a document: the keystring of its `_id` under the collection's collation.
+/// What a stored document is found by: the key of its record in the primary dictionary, and the
+/// `_id` that the key begins with.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordKey<'a> {
+    id: RawBsonRef<'a>,
+    bytes: &'a [u8],
+}
+
+impl<'a> RecordKey<'a> {
+    /// Of a document with this `_id` under `bytes`.
+    pub fn new(id: RawBsonRef<'a>, bytes: &'a [u8]) -> Self {
+        Self { id, bytes }
+    }
+
+    /// Of the document that stands under `bytes`. What has no `_id` is damaged, and counts as null.
+    pub fn of(document: &'a RawDocument, bytes: &'a [u8]) -> Result<Self> {
+        Ok(Self { id: document.get("_id")?.unwrap_or(RawBsonRef::Null), bytes })
+    }
+
+    /// What follows the keystring of the `_id`: nothing, or in a time-series collection what tells
+    /// measurements with one `_id` apart.
+    fn suffix(&self, id: &[u8]) -> Result<&'a [u8]> {
+        self.bytes
+            .strip_prefix(id)
+            .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "stands under the key of another _id"))
+    }
+}
+
+/// Bytes after the `_id` in the record key of a measurement whose `_id` another one has.
+pub(crate) const SUFFIX_BYTES: usize = 8;
+
+/// The dictionary key of a document: the keystring of its `_id` under the collection's collation,
+/// and in a time-series collection, where another measurement has it, [`SUFFIX_BYTES`] more.
 pub(crate) fn id_key(id: RawBsonRef<'_>, collation: Option<&Collation>) -> Result<Vec<u8>> {
     let mut builder = KeyBuilder::new();
     builder.append_under(id, Direction::Ascending, collation).map_err(bad_key)?;
@@ -180,7 +213,7 @@ impl KeyMaker {
     }
 
     /// The entries of a document.
-    pub fn make(&self, document: &RawDocument, id: RawBsonRef<'_>) -> Result<DocumentKeys> {
+    pub fn make(&self, document: &RawDocument, record: RecordKey<'_>) -> Result<DocumentKeys> {
         let mut keys = DocumentKeys::default();
         if let Some(filter) = &self.partial
             && !filter.matches(document)?
@@ -188,15 +221,15 @@ impl KeyMaker {
             return Ok(keys);
         }
         if let Some(text) = &self.text {
-            return self.make_text(text, document, id);
+            return self.make_text(text, document, record);
         }
         if self.hashed.is_some() {
-            keys = self.make_hashed(document, id)?;
+            keys = self.make_hashed(document, record)?;
             self.cluster(&mut keys, document)?;
             return Ok(keys);
         }
         if let Some(geo) = &self.geo {
-            keys = self.make_geo(geo, document, id)?;
+            keys = self.make_geo(geo, document, record)?;
             self.cluster(&mut keys, document)?;
             return Ok(keys);
         }
@@ -207,7 +240,7 @@ impl KeyMaker {
             keys.multikey |= 1 << (part.at() + 1);
         }
         let values = &wildcard.list[..];
-        let mut expansion = Expansion { maker: self, id, keys: &mut keys, values, bytes: 0 };
+        let mut expansion = Expansion { maker: self, record, keys: &mut keys, values, bytes: 0 };
         expansion.expand(document, slots)?;
         if keys.entries.len() > 1 {
             keys.entries.sort_unstable();
@@ -260,7 +293,7 @@ impl KeyMaker {
     }
 
     /// The one entry of a document in a hashed index, which takes no arrays.
-    fn make_hashed(&self, document: &RawDocument, id: RawBsonRef<'_>) -> Result<DocumentKeys> {
+    fn make_hashed(&self, document: &RawDocument, record: RecordKey<'_>) -> Result<DocumentKeys> {
         let mut slots: Slots<'_> = Slots::new();
         for (at, path) in self.paths.iter().enumerate() {
             let value = without_arrays(document, path)?;
@@ -281,7 +314,7 @@ impl KeyMaker {
         {
             slots[at] = Slot::Done(Some(RawBsonRef::Int64(hash(RawBsonRef::Null, None)?)));
         }
-        keys.entries.push(self.entry(&slots, id)?);
+        keys.entries.push(self.entry(&slots, record)?);
         Ok(keys)
     }
 
@@ -290,7 +323,7 @@ impl KeyMaker {
         &self,
         text: &TextKeys,
         document: &RawDocument,
-        id: RawBsonRef<'_>,
+        record: RecordKey<'_>,
     ) -> Result<DocumentKeys> {
         let term_at = text.index.prefix();
         let mut beside: SmallVec<[Option<RawBsonRef<'_>>; 4]> = SmallVec::new();
@@ -304,13 +337,13 @@ impl KeyMaker {
             let mut slots: Slots<'_> = beside.iter().map(|value| Slot::Done(*value)).collect();
             slots[term_at] = Slot::Done(Some(RawBsonRef::String(&term)));
             slots[term_at + 1] = Slot::Done(Some(RawBsonRef::Double(*score)));
-            keys.entries.push(self.entry(&slots, id)?);
+            keys.entries.push(self.entry(&slots, record)?);
         }
         keys.entries.sort_unstable();
         Ok(keys)
     }
 
-    fn entry(&self, slots: &Slots<'_>, id: RawBsonRef<'_>) -> Result<IndexKey> {
+    fn entry(&self, slots: &Slots<'_>, record: RecordKey<'_>) -> Result<IndexKey> {
         let mut builder = KeyBuilder::reusing(Vec::with_capacity(ENTRY_BYTES));
         for (slot, direction) in slots.iter().zip(&self.directions) {
             let value = match slot {
@@ -321,10 +354,18 @@ impl KeyMaker {
         }
         let parts_end = builder.as_bytes().len();
         let under = self.id_collation.as_ref();
-        builder.append_under(id, Direction::Ascending, under).map_err(bad_key)?;
+        builder.append_under(record.id, Direction::Ascending, under).map_err(bad_key)?;
         let (mut key, bits) = builder.finish();
+        let suffix = record.suffix(&key[parts_end..])?;
         if !self.unique {
+            key.extend_from_slice(suffix);
             return Ok(IndexKey { key, value: bits.as_bytes().to_vec() });
+        }
+        if !suffix.is_empty() {
+            return Err(Error::new(
+                Code::INTERNAL_ERROR,
+                "a unique index of a collection whose documents may share their _id",
+            ));
         }
         let mut value = key.split_off(parts_end);
         value.extend_from_slice(bits.as_bytes());
@@ -361,8 +402,14 @@ impl KeyMaker {
         let (value, _) = self.parted(value)?;
         let decode =
             if self.tells_values() { keystring::decode } else { keystring::decode_collated };
+        if !self.unique && self.tells_values() {
+            // What follows `_id` tells apart measurements that share it.
+            let (values, _) = keystring::decode_prefix(key, value, &directions).map_err(bad_key)?;
+            return Ok(values);
+        }
         if !self.unique {
-            return decode(key, value, &directions).map_err(bad_key);
+            let end = keystring::skip(key, &directions).map_err(bad_key)?;
+            return decode(&key[..end], value, &directions).map_err(bad_key);
         }
         let end = keystring::skip(value, &[Direction::Ascending]).map_err(bad_key)?;
         let whole = [key, &value[..end]].concat();
@@ -432,7 +479,7 @@ fn overlap(part: &[String], touched: &Path) -> bool {
 
 struct Expansion<'k, 'i> {
     maker: &'k KeyMaker,
-    id: RawBsonRef<'i>,
+    record: RecordKey<'i>,
     keys: &'k mut DocumentKeys,
     /// What the wildcard part holds.
     values: &'k [WildcardValue<'i>],
@@ -501,7 +548,7 @@ impl Expansion<'_, '_> {
                 let mut all: Slots<'_> = slots.iter().copied().collect();
                 all.insert(part.at(), Slot::Done(Some(value.path())));
                 all.insert(part.at() + 1, Slot::Done(Some(value.value)));
-                let entry = self.maker.entry(&all, self.id)?;
+                let entry = self.maker.entry(&all, self.record)?;
                 self.bytes += entry.key.len() + entry.value.len();
                 check_bytes(self.bytes)?;
                 self.keys.entries.push(entry);
@@ -510,7 +557,7 @@ impl Expansion<'_, '_> {
         }
         let all_missing = slots.iter().all(|slot| matches!(slot, Slot::Done(None)));
         if !(self.maker.sparse && all_missing) {
-            self.keys.entries.push(self.maker.entry(slots, self.id)?);
+            self.keys.entries.push(self.maker.entry(slots, self.record)?);
         }
         Ok(())
     }
@@ -585,6 +632,10 @@ fn refuse_ambiguous(array: &RawArray, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// The keystring of the number 7, for tests.
+#[cfg(test)]
+pub(super) const SEVEN: [u8; 2] = [0x2b, 0x0e];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -622,13 +673,16 @@ mod tests {
         assert_eq!(refused.code(), Code::CANNOT_BUILD_INDEX_KEYS);
         let maker = maker(doc! { "key": { "a": 1, "w.$**": 1, "z": 1 } });
         let raw = RawDocumentBuf::try_from(&doc! { "w": [1], "z": [2] }).unwrap();
-        assert_eq!(maker.make(&raw, RawBsonRef::Int32(7)).unwrap().multikey, 0b1100);
+        assert_eq!(
+            maker.make(&raw, RecordKey::new(RawBsonRef::Int32(7), &SEVEN)).unwrap().multikey,
+            0b1100
+        );
     }
 
     fn parts(spec: Document, document: &Document) -> Result<Vec<Vec<Bson>>> {
         let maker = maker(spec);
         let raw = RawDocumentBuf::try_from(document).unwrap();
-        let keys = maker.make(&raw, RawBsonRef::Int32(7))?;
+        let keys = maker.make(&raw, RecordKey::new(RawBsonRef::Int32(7), &SEVEN))?;
         Ok(keys
             .entries
             .iter()
@@ -736,6 +790,9 @@ mod tests {
     fn multikey_marks_name_the_parts() {
         let maker = maker(doc! { "key": { "a": 1, "b.c": 1 } });
         let raw = RawDocumentBuf::try_from(&doc! { "a": 1, "b": [{ "c": 1 }] }).unwrap();
-        assert_eq!(maker.make(&raw, RawBsonRef::Int32(1)).unwrap().multikey, 0b10);
+        assert_eq!(
+            maker.make(&raw, RecordKey::new(RawBsonRef::Int32(7), &SEVEN)).unwrap().multikey,
+            0b10
+        );
     }
 }

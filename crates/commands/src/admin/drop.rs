@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::fields::{Field, as_i64, missing};
 use crate::registry::Command;
+use crate::replication::cluster_parameters::ClusterParameters;
 use errors::{Code, Error, Result};
 
 pub(crate) const DROP: Command =
@@ -65,10 +66,20 @@ fn drop_database(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> 
             "Dropping the 'admin' database is prohibited.",
         ));
     }
+    if database == "local" && service.replication.options().is_some() {
+        return Err(Error::new(
+            Code::ILLEGAL_OPERATION,
+            "Cannot drop 'local' database while replication is active",
+        ));
+    }
     let collections = service.catalog.collections(database);
     let dropped = service.catalog.drop_database(database, &|| context.check_interrupt())?;
     for collection in &collections {
         service.metrics.forget(collection.namespace().as_str());
+    }
+    if database == "config" {
+        // Parameters of all members were stored there: they have their defaults again.
+        *service.cluster_parameters.lock() = ClusterParameters::load(&service.catalog)?;
     }
     if dropped > 0 {
         context.reply.str("dropped", database);

@@ -424,6 +424,11 @@ fn what_the_server_keeps_for_itself_is_not_written_by_clients() {
     assert_eq!(kept.get("readOperations"), Some(&Bson::Int64(5000)));
     // A name beside it is anybody's.
     client.ok("config", doc! { "insert": "clusterParametersOfMine", "documents": [{}] });
+    // With the database go the values that were stored there.
+    client.ok("config", doc! { "dropDatabase": 1 });
+    let kept = client.ok("admin", doc! { "getClusterParameter": "defaultMaxTimeMS" });
+    let kept = kept.get_array("clusterParameters").unwrap()[0].as_document().unwrap().clone();
+    assert_eq!(kept.get("readOperations"), Some(&Bson::Int64(0)));
 }
 
 #[test]

@@ -154,6 +154,65 @@ fn measurements_are_found_by_time_and_source() {
 }
 
 #[test]
+fn measurements_may_share_their_id() {
+    let client = Client::new();
+    series(&client);
+    let shared = |n: i32| doc! { "_id": 7, "t": at(n.into()), "sensor": "s", "n": n };
+    let many: Vec<Document> = (0..300).map(shared).collect();
+    client.ok("db", doc! { "insert": "c", "documents": many });
+    client.ok("db", doc! { "insert": "c", "documents": [{ "_id": 8, "t": at(0), "n": 300 }] });
+    let index = doc! { "key": { "n": 1 }, "name": "n_1" };
+    client.ok("db", doc! { "createIndexes": "c", "indexes": [index] });
+    client.ok("db", doc! { "insert": "c", "documents": [shared(300)] });
+    let find = |filter: Document, projection: Document| {
+        let find = doc! {
+            "find": "c", "filter": filter, "projection": projection, "batchSize": 1000,
+        };
+        first(&client.ok("db", find))
+    };
+    for (filter, count) in [
+        (doc! { "_id": 7 }, 301),
+        (doc! { "_id": 7, "n": { "$lt": 10 } }, 10),
+        (doc! { "_id": { "$gte": 7, "$lte": 7 } }, 301),
+        (doc! { "_id": { "$gt": 7, "$type": "number" } }, 1),
+        (doc! { "_id": { "$in": [7, 8] } }, 302),
+        (doc! { "$or": [{ "_id": 7 }, { "_id": 8 }] }, 302),
+        (doc! { "sensor": "s" }, 301),
+        (doc! { "n": 300 }, 2),
+    ] {
+        assert_eq!(find(filter.clone(), doc! {}).len(), count, "{filter}");
+        let number = doc! { "count": "c", "query": filter.clone() };
+        assert_eq!(client.ok("db", number).get_i32("n").unwrap(), count as i32, "{filter}");
+    }
+    // An entry tells the `_id` without the document.
+    let covered = find(doc! { "n": { "$gte": 299 } }, doc! { "_id": 1, "n": 1 });
+    let expected: Vec<_> = [(7, 299), (8, 300), (7, 300)].map(|(id, n)| (id, n)).to_vec();
+    let mut found: Vec<_> = covered
+        .iter()
+        .map(|row| (row.get_i32("_id").unwrap(), row.get_i32("n").unwrap()))
+        .collect();
+    found.sort_by_key(|row| (row.1, std::cmp::Reverse(row.0)));
+    assert_eq!(found, expected);
+    let rename = doc! { "q": { "sensor": "s" }, "u": { "$set": { "sensor": "z" } }, "multi": true };
+    let reply = client.ok("db", doc! { "update": "c", "updates": [rename] });
+    assert_eq!(reply.get_i32("nModified").unwrap(), 301);
+    let delete = |filter: Document, limit: i32| {
+        let deletes = doc! { "delete": "c", "deletes": [{ "q": filter, "limit": limit }] };
+        client.ok("db", deletes).get_i32("n").unwrap()
+    };
+    assert_eq!(delete(doc! { "_id": 7 }, 1), 1);
+    assert_eq!(delete(doc! { "n": { "$lt": 100 }, "sensor": "z" }, 0), 99);
+    assert_eq!(find(doc! { "_id": 7 }, doc! {}).len(), 201);
+    let valid = client.ok("db", doc! { "validate": "c", "full": true });
+    assert!(valid.get_bool("valid").unwrap(), "{valid}");
+    let restarted = client.restarted(2);
+    let valid = restarted.ok("db", doc! { "validate": "c" });
+    assert!(valid.get_bool("valid").unwrap(), "{valid}");
+    let count = restarted.ok("db", doc! { "count": "c", "query": { "_id": 7 } });
+    assert_eq!(count.get_i32("n").unwrap(), 201);
+}
+
+#[test]
 fn only_the_source_of_measurements_may_change() {
     let client = Client::new();
     series(&client);

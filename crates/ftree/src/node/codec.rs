@@ -27,8 +27,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const VERSION: u8 = 2;
-/// Trees grow by a factor of at least two per level: more levels are damage.
+/// The highest node that is written. Trees grow by a factor of at least two per level.
 const MAX_HEIGHT: u32 = 64;
+/// The highest node that is read: no data fills so many levels, so more are damage. Below
+/// [`MAX_HEIGHT`], so that a forged tree whose root splits is still written.
+const MAX_READ_HEIGHT: u32 = 48;
 
 /// A node's bytes. Its child nodes must have been stored.
 pub(crate) fn encode(node: &Node, out: &mut Vec<u8>) {
@@ -131,7 +134,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<NodeImage> {
     }
     let height = u32::from(reader.byte()?);
     let flags = reader.byte()?;
-    if flags > 3 || height == 0 || height > MAX_HEIGHT {
+    if flags > 3 || height == 0 || height > MAX_READ_HEIGHT {
         return None;
     }
     let mut bound = |there: bool| -> Option<Option<Arc<[u8]>>> {

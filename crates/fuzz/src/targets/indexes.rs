@@ -4,7 +4,7 @@ use crate::Target;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Document, doc};
 use catalog::IndexSpec;
-use catalog::index::KeyMaker;
+use catalog::index::{KeyMaker, RecordKey};
 use fulltext::{Fields, Language, Query, Search, Sensitivity, Version};
 use geo::cell::{self, Area};
 use geo::{Geometry, Region, grid};
@@ -46,7 +46,9 @@ pub(super) const INDEXES: Target = Target {
 fn check_keys(spec: &RawDocument, document: &RawDocument) {
     let Ok(spec) = IndexSpec::parse(spec) else { return };
     let keys = KeyMaker::new(&spec, None);
-    let Ok(made) = keys.make(document, RawBsonRef::Int32(7)) else { return };
+    let id = keystring_of_seven();
+    let record = RecordKey::new(RawBsonRef::Int32(7), &id);
+    let Ok(made) = keys.make(document, record) else { return };
     let ascending = made.entries.windows(2).all(|pair| pair[0].key < pair[1].key);
     assert!(ascending, "entries ascend and are distinct");
     for entry in &made.entries {
@@ -55,6 +57,13 @@ fn check_keys(spec: &RawDocument, document: &RawDocument) {
             keys.values(&entry.key, &entry.value).expect("an entry can be read");
         }
     }
+}
+
+fn keystring_of_seven() -> Vec<u8> {
+    let mut key = keystring::KeyBuilder::new();
+    let ascending = keystring::Direction::Ascending;
+    key.append(RawBsonRef::Int32(7), ascending).expect("a number fits into a key");
+    key.into_bytes()
 }
 
 fn check_geometry(regions: &RawDocument, document: &RawDocument) {

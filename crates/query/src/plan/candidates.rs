@@ -216,7 +216,7 @@ pub(super) fn index_candidate(
             break;
         }
     }
-    let unique = index.is_none_or(|index| index.spec().unique);
+    let unique = index.map_or(input.collection.has_unique_ids(), |index| index.spec().unique);
     let single = unique && bounds.iter().all(Intervals::is_point);
     if single {
         score += BOUNDED;

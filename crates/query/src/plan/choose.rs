@@ -100,6 +100,9 @@ fn worth(input: &PlannerInput<'_>) -> u32 {
 
 /// `{_id: value, …}`.
 fn id_lookup(input: &PlannerInput<'_>, conjuncts: &[Node]) -> Option<Access> {
+    if !input.collection.has_unique_ids() {
+        return None;
+    }
     let agree = input.collation() == input.collection.collation();
     let at = conjuncts.iter().position(|node| {
         matches!(node, Node::Leaf(Leaf { path, predicate: Predicate::Eq(value) })

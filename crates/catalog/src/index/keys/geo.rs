@@ -9,7 +9,7 @@
 //! 2. While a geometric part is not marked as multikey, every document has at most one point there
 //!    and the part holds smallest cells only.
 
-use super::{DocumentKeys, Found, KeyMaker, Slot, Slots, walk};
+use super::{DocumentKeys, Found, KeyMaker, RecordKey, Slot, Slots, walk};
 use crate::index::{IndexSpec, PartKind};
 use crate::text::{document_text, value_text};
 use ::geo::parse::number;
@@ -47,7 +47,7 @@ impl KeyMaker {
         &self,
         geo: &GeoParts,
         document: &RawDocument,
-        id: RawBsonRef<'_>,
+        record: RecordKey<'_>,
     ) -> Result<DocumentKeys> {
         let mut keys = DocumentKeys::default();
         let mut columns: Vec<Column<'_>> = Vec::with_capacity(self.paths.len());
@@ -90,7 +90,7 @@ impl KeyMaker {
                 .zip(&at)
                 .map(|(column, at)| Slot::Done(column.values[*at]))
                 .collect();
-            keys.entries.push(self.entry(&slots, id)?);
+            keys.entries.push(self.entry(&slots, record)?);
             if !turn(&mut at, &columns) {
                 break;
             }
@@ -277,13 +277,14 @@ fn place(grid: &Grid, value: RawBsonRef<'_>, parts: &[RawBsonRef<'_>]) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::keys::SEVEN;
     use bson::{Document, RawDocumentBuf, doc};
 
     fn keys(key: Document, document: &Document) -> Result<DocumentKeys> {
         let spec = doc! {"key": key, "name": "x"};
         let spec = IndexSpec::parse(&RawDocumentBuf::try_from(&spec).unwrap()).unwrap();
         let raw = RawDocumentBuf::try_from(document).unwrap();
-        KeyMaker::new(&spec, None).make(&raw, RawBsonRef::Int32(7))
+        KeyMaker::new(&spec, None).make(&raw, RecordKey::new(RawBsonRef::Int32(7), &SEVEN))
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "reads as a table")]

@@ -1,7 +1,8 @@
 //! Text indexes: what is shown of them, what is refused, their keys.
 
 use super::*;
-use crate::index::KeyMaker;
+use crate::index::keys::SEVEN;
+use crate::index::{KeyMaker, RecordKey};
 use bson::{Bson, Document, bson, doc};
 
 fn parse(spec: &Document) -> Result<IndexSpec> {
@@ -92,7 +93,7 @@ fn what_no_text_index_can_be_is_refused() {
 fn keys(spec: &Document, document: &Document) -> Result<Bson> {
     let maker = KeyMaker::new(&parse(spec)?, None);
     let raw = RawDocumentBuf::try_from(document).unwrap();
-    let made = maker.make(&raw, RawBsonRef::Int32(7))?;
+    let made = maker.make(&raw, RecordKey::new(RawBsonRef::Int32(7), &SEVEN))?;
     assert_eq!(made.multikey, 0);
     let values = made.entries.iter().map(|entry| {
         let mut values = maker.values(&entry.key, &entry.value).unwrap();
