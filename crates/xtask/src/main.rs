@@ -10,6 +10,7 @@ mod dependencies;
 mod drivers;
 mod fuzz;
 mod gates;
+mod instructions;
 mod manual;
 mod package;
 mod ratchets;
@@ -142,6 +143,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
+    /// Instructions an operation, counted by callgrind and held against bench/instructions.toml.
+    Instructions(instructions::Options),
     /// Every experiment of `fern bench`, end to end, against a server started for it.
     BenchSmoke(bench::Options),
     /// The manual's shell examples, run as a reader would.
@@ -204,6 +207,7 @@ fn carry_out(task: Task) -> Result<()> {
         Task::FullDisk { arguments } => drivers::script(Build::Alone, "full_disk.py", &arguments),
         Task::Isolation { arguments } => drivers::isolation(&arguments),
         Task::Gates { arguments } => gates::gates(&arguments),
+        Task::Instructions(options) => instructions::instructions(&options),
         Task::BenchSmoke(options) => bench::smoke(Build::Release, &options),
         Task::Manual => manual::examples(Build::Alone),
         Task::Package { check, fast } => {

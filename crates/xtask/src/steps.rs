@@ -2,7 +2,7 @@
 
 use crate::drivers::{self, Build};
 use crate::run::{cargo, run, target};
-use crate::{bench, dependencies, manual, tidy, tools};
+use crate::{bench, dependencies, instructions, manual, tidy, tools};
 use anyhow::{Result, bail};
 
 type Step = (&'static str, fn() -> Result<()>);
@@ -17,6 +17,8 @@ const STEPS: &[Step] = &[
     ("unit", unit),
     ("sim", || sim(&words("--seeds 200 --known"))),
     ("interleavings", interleavings),
+    // A minute: under callgrind, so whatever else the machine does.
+    ("instructions", || instructions::instructions(&instructions::Options::default())),
     ("mongosh", || drivers::mongosh(Build::WithTests)),
     ("node", || drivers::node(Build::WithTests)),
     ("legacy-java", || drivers::script(Build::WithTests, "legacy_java_test.py", &[])),
@@ -67,6 +69,7 @@ pub(crate) fn test(only: Option<&str>) -> Result<()> {
         ("python3", "for the driver tests"),
         ("node", "for the mongosh tests"),
         ("npm", "for the mongosh tests"),
+        ("valgrind", "to count instructions"),
     ])?;
     let mut passed = 0;
     for (name, step) in STEPS.iter().filter(|(step, _)| only.is_none_or(|o| o == *step)) {

@@ -1,0 +1,264 @@
+//! What a command costs, from its parsed message to its reply, in instructions.
+//!
+//! `cargo xtask instructions` runs it under callgrind. One connection over an engine in memory: no
+//! socket, no thread, no disk, so the same build counts the same everywhere.
+
+use bson::{Document, RawDocumentBuf, doc};
+use catalog::{Catalog, CatalogOptions, Engine};
+use commands::{
+    Connection, ConnectionInfo, OpKind, Parts, Request, ServerInfo, Service, SilentHost,
+};
+use os::Os;
+use std::cell::Cell;
+use std::sync::Arc;
+use testkit::Instructions;
+
+/// Documents of the collection that is read and updated.
+const DOCUMENTS: i32 = 2000;
+/// How often an operation is counted.
+const TIMES: u32 = 100;
+
+struct Client {
+    service: Arc<Service>,
+    connection: Arc<Connection>,
+}
+
+impl Client {
+    fn new() -> Self {
+        let os = Os::real();
+        let options = CatalogOptions::new(os.clone(), std::env::temp_dir());
+        let catalog =
+            Catalog::open(Engine::temporary(), options).expect("an engine in memory opens");
+        let memory = limits::Account::new(1 << 30);
+        let (info, host) = (ServerInfo::default(), Arc::new(SilentHost));
+        let service = Service::new(Parts { catalog, os, info, host, memory });
+        let info = ConnectionInfo { remote: "127.0.0.1:2".into(), local: "127.0.0.1:1".into() };
+        let connection = service.open_connection(info);
+        Self { service, connection }
+    }
+
+    /// Sends a command with its documents in a section of their own, as drivers do.
+    fn send(
+        &self,
+        body: &RawDocumentBuf,
+        section: Option<(&str, &[RawDocumentBuf])>,
+    ) -> RawDocumentBuf {
+        let sequences: Vec<(&str, Vec<_>)> = section
+            .into_iter()
+            .map(|(name, documents)| (name, documents.iter().map(|one| &**one).collect()))
+            .collect();
+        let request = Request {
+            database: "db",
+            body,
+            sequences: &sequences,
+            op: OpKind::Msg,
+            exhaust_allowed: false,
+            request_id: 1,
+            waited_until: None,
+        };
+        self.service.run(&self.connection, &request).document
+    }
+
+    fn ok(&self, command: Document) -> RawDocumentBuf {
+        let reply = self.send(&raw(command), None);
+        assert_eq!(reply.get_f64("ok").ok(), Some(1.0), "{reply:?}");
+        reply
+    }
+
+    /// Counts a command, of a number that is never the same.
+    fn row(&self, rows: &Instructions, name: &str, command: impl Fn(i32) -> Document) {
+        let bodies: Vec<_> = (0..=TIMES as i32).map(|number| raw(command(number))).collect();
+        rows.row(name, TIMES, 1, |number| {
+            let reply = self.send(&bodies[number as usize], None);
+            check(name, &reply);
+        });
+    }
+
+    /// Counts a command that goes through all documents, for each of them.
+    fn row_of_all(&self, rows: &Instructions, name: &str, command: Document) {
+        let body = raw(command);
+        rows.row(name, 2, DOCUMENTS as u32, |_| check(name, &self.send(&body, None)));
+    }
+}
+
+/// A reply that says so has gone through; walking it is not what is counted.
+fn check(name: &str, reply: &RawDocumentBuf) {
+    let bytes = reply.as_bytes();
+    let refused =
+        bytes.get(5..12) == Some(b"errmsg\0") || bytes.get(5..17) == Some(b"writeErrors\0");
+    assert!(!refused, "{name}: {reply:?}");
+}
+
+fn raw(document: Document) -> RawDocumentBuf {
+    RawDocumentBuf::try_from(&document).expect("a document")
+}
+
+fn person(number: i32) -> Document {
+    doc! {
+        "_id": number, "name": format!("person {number}"), "group": number % 20, "age": number % 80,
+        "score": f64::from(number) / 3.0, "text": "x".repeat(150),
+    }
+}
+
+fn main() {
+    let rows = Instructions::of_arguments();
+    let client = Client::new();
+    let people: Vec<_> = (0..DOCUMENTS).map(|number| raw(person(number))).collect();
+    client.send(&raw(doc! { "insert": "c" }), Some(("documents", &people)));
+    let index = |field: &str| doc! { "key": { field: 1 }, "name": field };
+    client.ok(doc! { "createIndexes": "c", "indexes": [index("name"), index("age")] });
+    reads(&client, &rows);
+    pipelines(&client, &rows);
+    writes(&client, &rows);
+    batches(&client, &rows);
+    transactions(&client, &rows);
+}
+
+fn reads(client: &Client, rows: &Instructions) {
+    client.row(rows, "ping", |_| doc! { "ping": 1 });
+    client.row(rows, "find by _id", |n| doc! { "find": "c", "filter": { "_id": n * 7 } });
+    client.row(rows, "find by a secondary key", |n| {
+        doc! { "find": "c", "filter": { "name": format!("person {}", n * 7) } }
+    });
+    client.row(rows, "find by _id, projected", |n| {
+        doc! { "find": "c", "filter": { "_id": n * 7 }, "projection": { "name": 1 } }
+    });
+    client.row(
+        rows,
+        "count by a secondary key",
+        |n| doc! { "count": "c", "query": { "age": n % 80 } },
+    );
+    let range = doc! {
+        "find": "c", "filter": { "_id": { "$gte": 500, "$lt": 600 } }, "batchSize": 1000,
+    };
+    let range = raw(range);
+    rows.row("range of 100, a document", 10, 100, |_| check("range", &client.send(&range, None)));
+    // Two documents come first, the rest in one getMore.
+    let open = doc! { "find": "c", "batchSize": 2 };
+    let cursors: Vec<_> = (0..3)
+        .map(|_| {
+            let reply = client.ok(open.clone());
+            let id = reply.get_document("cursor").and_then(|cursor| cursor.get_i64("id"));
+            raw(doc! { "getMore": id.expect("a cursor"), "collection": "c", "batchSize": 1500 })
+        })
+        .collect();
+    rows.row("getMore, a document", 2, 1500, |n| {
+        check("getMore", &client.send(&cursors[n as usize], None));
+    });
+    let scan = doc! { "count": "c", "query": { "score": { "$lt": 0.0 } } };
+    client.row_of_all(rows, "scan, a document", scan);
+    client.row_of_all(
+        rows,
+        "sort, a document",
+        doc! {
+            "find": "c", "sort": { "score": -1 }, "batchSize": 1, "singleBatch": true,
+        },
+    );
+    client.row_of_all(rows, "distinct, a document", doc! { "distinct": "c", "key": "group" });
+}
+
+fn pipelines(client: &Client, rows: &Instructions) {
+    let run =
+        |pipeline: Vec<Document>| doc! { "aggregate": "c", "pipeline": pipeline, "cursor": {} };
+    client.row(rows, "a small pipeline", |n| {
+        run(vec![
+            doc! { "$match": { "_id": n * 7 } },
+            doc! { "$project": { "name": 1, "twice": { "$multiply": ["$score", 2] } } },
+        ])
+    });
+    let group = doc! { "$group": { "_id": "$group", "sum": { "$sum": "$score" } } };
+    client.row_of_all(rows, "$group, a document", run(vec![group]));
+    let lookup = doc! { "$lookup": {
+        "from": "c", "localField": "age", "foreignField": "_id", "as": "other",
+    } };
+    let count = doc! { "$match": { "other.name": "nobody" } };
+    client.row_of_all(rows, "$lookup by _id, a document", run(vec![lookup, count]));
+}
+
+fn writes(client: &Client, rows: &Instructions) {
+    let update = |n: i32, change: Document| {
+        doc! { "update": "c", "updates": [{ "q": { "_id": n * 7 }, "u": change }] }
+    };
+    client.row(rows, "$set of 150 bytes", |n| {
+        update(n, doc! { "$set": { "text": "y".repeat(150) } })
+    });
+    client.row(rows, "$inc", |n| update(n, doc! { "$inc": { "score": 1 } }));
+    client.row(rows, "$inc of an indexed field", |n| update(n, doc! { "$inc": { "age": 1 } }));
+    client.row(rows, "replace", |n| update(n, person(n * 7)));
+    client.row(rows, "findAndModify", |n| {
+        doc! { "findAndModify": "c", "query": { "_id": n * 7 }, "update": { "$inc": { "score": 1 } } }
+    });
+    client.row(rows, "upsert of a new document", |n| {
+        doc! { "update": "c", "updates": [
+            { "q": { "_id": n + 100_000 }, "u": { "$set": { "a": 1 } }, "upsert": true },
+        ] }
+    });
+    client.row(rows, "delete by _id", |n| {
+        doc! { "delete": "c", "deletes": [{ "q": { "_id": n + 100_000 }, "limit": 1 }] }
+    });
+    client.ok(doc! { "create": "plain" });
+    client.row(rows, "insert of one", |n| doc! { "insert": "plain", "documents": [person(n)] });
+}
+
+/// Inserts of a thousand documents, by indexes.
+fn batches(client: &Client, rows: &Instructions) {
+    for indexes in [0, 1, 3, 8] {
+        let collection = format!("batches{indexes}");
+        client.ok(doc! { "create": &collection });
+        let specs: Vec<_> = (0..indexes)
+            .map(|n| doc! { "key": { format!("k{n}"): 1 }, "name": format!("k{n}") })
+            .collect();
+        if indexes > 0 {
+            client.ok(doc! { "createIndexes": &collection, "indexes": specs });
+        }
+        let of = |number: i32| {
+            let mut document = person(number);
+            let scattered = |n: i32| number.wrapping_mul(0x9E37_79B1_u32 as i32) ^ (n << 20);
+            document.extend((0..8).map(|n| (format!("k{n}"), scattered(n).into())));
+            raw(document)
+        };
+        let batches: Vec<Vec<_>> =
+            (0..3).map(|batch| (batch * 1000..(batch + 1) * 1000).map(of).collect()).collect();
+        let body = raw(doc! { "insert": &collection, "ordered": true });
+        let name = format!("insert of 1,000 with {indexes} indexes, a document");
+        rows.row(&name, 2, 1000, |n| {
+            check(&name, &client.send(&body, Some(("documents", &batches[n as usize]))));
+        });
+    }
+}
+
+fn transactions(client: &Client, rows: &Instructions) {
+    let session = doc! { "id": bson::Binary {
+        subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![7; 16],
+    } };
+    let number = Cell::new(1_i64);
+    rows.row("begin, two updates, commit", TIMES, 1, |n| {
+        number.set(number.get() + 1);
+        for at in 0..2 {
+            let mut update = doc! {
+                "update": "c",
+                "updates": [{ "q": { "_id": n as i32 * 2 + at }, "u": { "$inc": { "score": 1 } } }],
+                "lsid": session.clone(), "txnNumber": number.get(), "autocommit": false,
+            };
+            if at == 0 {
+                update.insert("startTransaction", true);
+            }
+            check("update", &client.send(&raw(update), None));
+        }
+        let commit = doc! {
+            "commitTransaction": 1, "lsid": session.clone(), "txnNumber": number.get(),
+            "autocommit": false, "$db": "admin",
+        };
+        let body = raw(commit);
+        let request = Request {
+            database: "admin",
+            body: &body,
+            sequences: &[],
+            op: OpKind::Msg,
+            exhaust_allowed: false,
+            request_id: 1,
+            waited_until: None,
+        };
+        check("commit", &client.service.run(&client.connection, &request).document);
+    });
+}

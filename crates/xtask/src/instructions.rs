@@ -1,0 +1,125 @@
+//! Instructions an operation, counted by callgrind: the same on every machine, whatever else it does.
+//!
+//! The examples named `instructions` of some crates print a row for each operation that they count;
+//! callgrind writes a file for each. The counts are held against `bench/instructions.toml`: one that
+//! is more than [`TOLERANCE`] above fails, one that is as much below is to be written there.
+
+use crate::run::{cargo, read, root, target};
+use crate::tools;
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The packages with such an example.
+const PACKAGES: [&str; 2] = ["commands", "engine"];
+/// By so much a count may be above the table's.
+const TOLERANCE: f64 = 0.03;
+/// The function that is counted, see `crates/testkit/src/instructions.rs`.
+const MEASURED: &str = "testkit::instructions::measured";
+
+/// What to count, and what to do with it.
+#[derive(Args, Default)]
+pub(crate) struct Options {
+    /// Write the counts into bench/instructions.toml.
+    #[arg(long)]
+    write: bool,
+    /// Of a build for users, which has no assertions; shown beside the table, not held against it.
+    #[arg(long)]
+    release: bool,
+    /// Only operations whose names begin so.
+    names: Vec<String>,
+}
+
+/// Counts, shows, and compares.
+pub(crate) fn instructions(options: &Options) -> Result<()> {
+    tools::require(&[("valgrind", "to count instructions (callgrind)")])?;
+    let mut counted = Vec::new();
+    for package in PACKAGES {
+        counted.extend(count(package, options)?);
+    }
+    ensure!(!counted.is_empty(), "no operation of that name");
+    let path = root().join("bench/instructions.toml");
+    let known = table(&path)?;
+    println!("{:>12} {:>12}        operation", "table", "counted");
+    let mut worse = Vec::new();
+    for (name, count) in &counted {
+        let before = known.get(name).and_then(toml::Value::as_integer);
+        let change = before.map(|before| *count as f64 / before as f64 - 1.0);
+        let shown = change.map_or_else(|| "new".to_owned(), |by| format!("{:+.1} %", by * 100.0));
+        let before = before.map_or_else(|| "-".to_owned(), |before| before.to_string());
+        println!("{before:>12} {count:>12} {shown:>8}  {name}");
+        if change.is_none_or(|by| by > TOLERANCE) {
+            worse.push(name.as_str());
+        }
+    }
+    if options.write {
+        return write(&path, known, &counted);
+    }
+    if !(options.release || worse.is_empty()) {
+        bail!(
+            "more than {} % above bench/instructions.toml, or not in it: {}; mend it, or say why in \
+             the commit that runs `cargo xtask instructions --write`",
+            TOLERANCE * 100.0,
+            worse.join(", ")
+        );
+    }
+    Ok(())
+}
+
+fn table(path: &Path) -> Result<toml::Table> {
+    if path.exists() { Ok(toml::from_str(&read(path)?)?) } else { Ok(toml::Table::new()) }
+}
+
+fn write(path: &Path, mut known: toml::Table, counted: &[(String, u64)]) -> Result<()> {
+    known.extend(counted.iter().map(|(name, count)| (name.clone(), (*count as i64).into())));
+    let head = "# Instructions an operation, of the build that tests use (profile fast): written by\n\
+                # `cargo xtask instructions --write`, held by `cargo xtask test`.\n\n";
+    std::fs::write(path, format!("{head}{}", toml::to_string(&known)?))?;
+    println!("written to {}", path.display());
+    Ok(())
+}
+
+/// The rows of a package's example, with the instructions of one operation.
+fn count(package: &str, options: &Options) -> Result<Vec<(String, u64)>> {
+    let profile = if options.release { "release" } else { "fast" };
+    let binary = build(package, profile)?;
+    let folder = target().join("instructions").join(package);
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    std::fs::create_dir_all(&folder)?;
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--quiet", "--collect-atstart=no"]);
+    command.arg(format!("--toggle-collect={MEASURED}"));
+    command.arg(format!("--dump-after={MEASURED}"));
+    command.arg(format!("--callgrind-out-file={}", folder.join("dump").display()));
+    command.arg(binary).args(&options.names).stderr(Stdio::inherit());
+    let output = command.output().context("valgrind cannot be started")?;
+    ensure!(output.status.success(), "counting the instructions of {package} failed");
+    let rows = String::from_utf8(output.stdout)?;
+    rows.lines()
+        .enumerate()
+        .map(|(at, row)| {
+            let (name, times) = row.split_once('\t').context("a row is a name and a number")?;
+            let total = total(&folder.join(format!("dump.{}", at + 1)))?;
+            Ok((name.to_owned(), total / times.parse::<u64>()?))
+        })
+        .collect()
+}
+
+/// All instructions of one dump.
+fn total(dump: &Path) -> Result<u64> {
+    let text = read(dump)?;
+    let line = text.lines().find_map(|line| line.strip_prefix("totals: "));
+    let line = line.or_else(|| text.lines().find_map(|line| line.strip_prefix("summary: ")));
+    let total = line.context("callgrind wrote no total")?;
+    Ok(total.trim().parse()?)
+}
+
+fn build(package: &str, profile: &str) -> Result<PathBuf> {
+    let mut command = cargo(&["build", "--quiet", "--profile", profile, "--package", package]);
+    command.args(["--example", "instructions"]).current_dir(root());
+    ensure!(command.status()?.success(), "the example of {package} does not build");
+    Ok(target().join(profile).join("examples/instructions"))
+}
