@@ -206,7 +206,7 @@ fn statement_that_ends_by_a_bug_takes_its_transaction_with_it() {
     let memory = limits::Account::new(1 << 30);
     let session_records = SessionRecords::open(&catalog).unwrap();
     let client =
-        Client::on(Service::new(Parts { session_records, catalog, os, info, host, memory }), 1);
+        Client::on(Service::new(Parts { catalog, session_records, os, info, host, memory }), 1);
     client.ok("db", doc! { "create": "c" });
     let insert = |documents: Vec<Document>| doc! { "insert": "c", "documents": documents };
     client.ok("db", statement(insert(vec![doc! { "_id": 1 }]), true));
