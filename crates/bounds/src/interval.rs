@@ -133,6 +133,7 @@ impl Intervals {
     }
 
     /// What lies in both.
+    #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {
         let (mut a, mut b) = (0, 0);
         let mut out = Vec::new();
@@ -151,6 +152,7 @@ impl Intervals {
     }
 
     /// Everything else.
+    #[must_use]
     pub fn complement(&self) -> Self {
         let mut out = Vec::new();
         let (mut low, mut low_inclusive) = (RawBson::MinKey, true);
@@ -174,6 +176,7 @@ impl Intervals {
     }
 
     /// One of the intervals alone.
+    #[must_use]
     pub fn single(&self, at: usize) -> Self {
         Self { list: self.list[at..=at].to_vec(), under: self.under.clone() }
     }

@@ -18,8 +18,13 @@ pub struct Writer {
 #[must_use]
 pub struct Open(usize);
 
+impl Default for Writer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Writer {
-    /// An empty document.
     /// An empty document.
     pub fn new() -> Self {
         Self::with_capacity(256)
@@ -33,6 +38,7 @@ impl Writer {
     }
 
     /// Bytes written so far.
+    #[expect(clippy::len_without_is_empty, reason = "a document has its length and its end")]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
