@@ -224,7 +224,7 @@ impl Queue {
         match outcome {
             UnitOutcome::Done => self.say(dictionary, Event::Done),
             UnitOutcome::Busy if others > 0 && !has_news => {
-                self.change(dictionary, Event::BusyBesideOthers)
+                self.change(dictionary, Event::BusyBesideOthers);
             }
             UnitOutcome::Deferred if self.units_ended == seen && !has_news => {
                 self.change(dictionary, Event::OnlyMerges);

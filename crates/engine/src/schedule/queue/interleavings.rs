@@ -171,8 +171,8 @@ fn is_found(without: Event) -> bool {
 }
 
 #[test]
-fn queue_that_leaves_a_blocked_tree_blocked_is_found() {
-    assert!(is_found(Event::Done), "who is blocked waits for a worker to be done");
+fn queue_that_does_not_take_up_new_work_is_found() {
+    assert!(is_found(Event::Queued), "a tree that is absent or blocked is ready again");
 }
 
 #[test]
