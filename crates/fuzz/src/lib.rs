@@ -45,6 +45,11 @@ pub struct Finding {
     pub input: Vec<u8>,
 }
 
+/// Whether a target returns from an input, rather than ends by a panic.
+pub fn returns(function: &mut Function, input: &[u8]) -> bool {
+    catch_unwind(AssertUnwindSafe(|| function(input))).is_ok()
+}
+
 /// Feeds `rounds` mutated inputs to a target; stops at the first finding.
 pub fn run(target: &Target, seed: u64, rounds: u64) -> Result<(), Finding> {
     let corpus = kept::corpus(target);
@@ -53,7 +58,7 @@ pub fn run(target: &Target, seed: u64, rounds: u64) -> Result<(), Finding> {
     let mut function = (target.start)();
     for round in 0..rounds {
         let input = mutator.next_input();
-        if catch_unwind(AssertUnwindSafe(|| function(&input))).is_err() {
+        if !returns(&mut function, &input) {
             return Err(Finding { target: target.name, round, input });
         }
     }
