@@ -406,13 +406,13 @@ fn large_transactions_wait_where_memory_is_lent_and_nothing_is_left_to_evict() {
     let os = Os { vfs: disk.vfs, ..Os::real() };
     let mut options = Options { cache_size: 16 << 20, ..sharing() };
     options.background = Background::Threads;
-    options.tuning.write_budget = 1 << 20;
-    options.tuning.most_write_budget = 14 << 20;
-    options.tuning.memtable_bytes = 1 << 20;
-    options.tuning.spill_bytes = 4 << 20;
-    options.tuning.chunk_bytes = 1 << 20;
-    options.tuning.log_segment_bytes = 4 << 20;
-    options.tuning.log_cap = 64 << 20;
+    options.sizes.write_budget = 1 << 20;
+    options.sizes.most_write_budget = 14 << 20;
+    options.sizes.memtable_bytes = 1 << 20;
+    options.sizes.spill_bytes = 4 << 20;
+    options.sizes.chunk_bytes = 1 << 20;
+    options.sizes.log_segment_bytes = 4 << 20;
+    options.sizes.log_cap = 64 << 20;
     let engine = open(&os, options).unwrap();
     while engine.stats().write_budget < 12 << 20 {
         std::thread::sleep(Duration::from_millis(10));
