@@ -4,10 +4,10 @@
 //! socket, no thread, no disk, so the same build counts the same everywhere.
 
 use bson::{Document, RawDocumentBuf, doc};
-use catalog::{Catalog, CatalogOptions, Engine};
-use commands::{
-    Connection, ConnectionInfo, OpKind, Parts, Request, ServerInfo, Service, SilentHost,
-};
+use catalog::{Catalog, CatalogOptions};
+use commands::{Connection, Parts, ServerInfo, Service, SessionRecords, SilentHost};
+use dispatch::{ConnectionInfo, OpKind, Request};
+use engine::Engine;
 use os::Os;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ impl Client {
             Catalog::open(Engine::temporary(), options).expect("an engine in memory opens");
         let memory = limits::Account::new(1 << 30);
         let (info, host) = (ServerInfo::default(), Arc::new(SilentHost));
-        let service = Service::new(Parts { catalog, os, info, host, memory });
+        let session_records = SessionRecords::open(&catalog).expect("an engine in memory opens");
+        let service = Service::new(Parts { session_records, catalog, os, info, host, memory });
         let info = ConnectionInfo { remote: "127.0.0.1:2".into(), local: "127.0.0.1:1".into() };
         let connection = service.open_connection(info);
         Self { service, connection }

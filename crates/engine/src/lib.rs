@@ -41,9 +41,9 @@ mod snapshots;
 mod sorter;
 mod stats;
 mod step;
-mod tuning;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
+mod tuning;
 mod txn;
 mod types;
 mod writeset;

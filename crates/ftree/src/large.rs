@@ -12,8 +12,7 @@ use crate::bytes::{Reader, put_varint};
 use crate::error::{Error, Result};
 use crate::home::{Home, Large, count};
 use blockfile::{Compression, MAX_PAGE_BYTES, PAGE_HEADER_BYTES, SegmentId};
-use cachetable::{Entry, Frame, FrameKey, Level, Loader, Page, Part, Rank};
-use os::sync::Mutex;
+use cachetable::{Entry, Frame, FrameKey, Level, Loader, Page, Rank};
 use std::borrow::Cow;
 use std::sync::{Arc, Weak};
 

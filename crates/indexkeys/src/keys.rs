@@ -119,7 +119,21 @@ impl<'a> RecordKey<'a> {
 }
 
 /// Bytes after the `_id` in the record key of a measurement whose `_id` another one has.
-pub const SUFFIX_BYTES: usize = 8;
+const SUFFIX_BYTES: usize = 9;
+/// The first of them. Scans end behind an `_id` at a byte of 255, and begin there.
+const SUFFIX_MARK: u8 = 0x80;
+
+/// The record key of a measurement whose `_id`, with this key, another one has.
+pub fn shared_id_key(mut id_key: Vec<u8>, random: [u8; SUFFIX_BYTES - 1]) -> Vec<u8> {
+    id_key.push(SUFFIX_MARK);
+    id_key.extend_from_slice(&random);
+    id_key
+}
+
+/// Whether this may follow the `_id` in the record key of such a measurement.
+pub fn is_suffix(bytes: &[u8]) -> bool {
+    bytes.len() == SUFFIX_BYTES && bytes[0] == SUFFIX_MARK
+}
 
 /// The dictionary key of a document: the keystring of its `_id` under the collection's collation,
 /// and in a time-series collection, where another measurement has it, [`SUFFIX_BYTES`] more.
@@ -761,6 +775,17 @@ mod tests {
         assert!(
             parts(doc! { "key": { "a": "hashed" }, "sparse": true }, &doc! {}).unwrap().is_empty()
         );
+    }
+
+    #[test]
+    fn measurements_that_share_their_id_stand_behind_it_and_before_what_follows() {
+        let id = id_key(RawBsonRef::Int32(7), None).unwrap();
+        for random in [[0; 8], [0xFF; 8]] {
+            let shared = shared_id_key(id.clone(), random);
+            assert!(is_suffix(&shared[id.len()..]));
+            assert!(shared > id && shared < [&id[..], &[0xFF]].concat());
+        }
+        assert!(!is_suffix(&[0; SUFFIX_BYTES]) && !is_suffix(&[SUFFIX_MARK]));
     }
 
     #[test]

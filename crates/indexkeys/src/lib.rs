@@ -13,7 +13,8 @@ pub mod values;
 mod wildcard;
 
 pub use keys::{
-    DocumentKeys, IndexKey, KeyMaker, RecordKey, SUFFIX_BYTES, hash, hexadecimal, id_key,
+    DocumentKeys, IndexKey, KeyMaker, RecordKey, hash, hexadecimal, id_key, is_suffix,
+    shared_id_key,
 };
 pub use shape::{
     Compression, STORAGE_OPTIONS, StorageOptions, compression_name, reshaped, substitution,

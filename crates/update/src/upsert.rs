@@ -2,7 +2,7 @@
 
 use super::check;
 use bson::oid::ObjectId;
-use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use bsonval::path::{Component, Path};
 use bsonval::raw::{self, Writer};
 use errors::Result;

@@ -14,7 +14,7 @@ use bsonval::Path;
 use bsonval::show::document as document_text;
 use engine::{Direction, KeyRange};
 use errors::{Code, Error, Result};
-use indexkeys::{DocumentKeys, IndexKey, RecordKey, SUFFIX_BYTES, hexadecimal};
+use indexkeys::{DocumentKeys, IndexKey, RecordKey, hexadecimal};
 use keystring::Collation;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
@@ -62,11 +62,9 @@ impl Txn {
     /// A record key for a measurement whose `_id` another one has. Random, not the next in turn:
     /// with a million of one `_id` that would be a search.
     fn shared_id_key(&self, collection: &Collection, document: &RawDocument) -> Result<Vec<u8>> {
-        let mut key = collection.id_key(required_id(document)?)?;
-        let mut suffix = [0; SUFFIX_BYTES];
-        self.catalog.os().entropy.fill(&mut suffix);
-        key.extend_from_slice(&suffix);
-        Ok(key)
+        let id_key = collection.id_key(required_id(document)?)?;
+        let random = self.catalog.os().entropy.next_u64();
+        Ok(indexkeys::shared_id_key(id_key, random.to_be_bytes()))
     }
 
     /// False where a document stands under the key.

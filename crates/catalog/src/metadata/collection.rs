@@ -17,7 +17,7 @@ use bson::Uuid;
 use bson::raw::RawBsonRef;
 use engine::{DictionaryId, Snapshot, Timestamp};
 use errors::Result;
-use indexkeys::{IndexSpec, SUFFIX_BYTES};
+use indexkeys::IndexSpec;
 use keystring::Collation;
 use parking_lot::{Mutex, RwLock};
 use std::any::Any;
@@ -185,7 +185,7 @@ impl Collection {
     pub(crate) fn is_record_key(&self, key: &[u8], id_key: &[u8]) -> bool {
         let shared = self.options.time_series.is_some();
         key.strip_prefix(id_key)
-            .is_some_and(|rest| rest.is_empty() || (shared && rest.len() == SUFFIX_BYTES))
+            .is_some_and(|rest| rest.is_empty() || (shared && indexkeys::is_suffix(rest)))
     }
 
     /// Whether one `_id` is that of one document: not of measurements.

@@ -123,8 +123,7 @@ impl Scheduler {
         self.queue.wake();
         // Against the budget of each look: one that grew meanwhile lets memory above the old bound
         // be, and nobody would seal it.
-        let is_full =
-            || policy::is_full_for(&self.writer_load(bytes), &self.budget_load(), TUNING);
+        let is_full = || policy::is_full_for(&self.writer_load(bytes), &self.budget_load(), TUNING);
         while is_full() {
             let (writer, budget) = (self.writer_load(bytes), self.budget_load());
             self.note_filling(writer.memtables, &budget);
