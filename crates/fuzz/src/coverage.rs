@@ -113,7 +113,7 @@ impl Covered {
         Some(Self {
             inputs: units?.trim().parse().ok()?,
             branches_before,
-            branches: text.lines().filter_map(count).last().unwrap_or(branches_before),
+            branches: text.lines().filter_map(count).next_back().unwrap_or(branches_before),
             failed,
         })
     }
