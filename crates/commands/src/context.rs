@@ -168,6 +168,8 @@ impl<'a> Context<'a> {
         // Commands that do not know the field have refused it.
         (op.bypass_validation, op.keep_empty_timestamps) = bypasses;
         op.comment = self.arguments.comment.map(Into::into);
+        let replication = &self.service.replication;
+        op.cluster_time = replication.keeps_time().then(|| replication.clock.now());
         op.snapshot = self.read_state.as_ref().map(|(_, snapshot)| snapshot.clone());
         if let Some(open) = self.state.as_mut().and_then(|state| state.open()) {
             op.txn = Some(&mut open.txn);

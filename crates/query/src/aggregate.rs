@@ -89,7 +89,7 @@ impl Prepared {
             AggregateTarget::Database(_) => None,
         };
         let collation = collation_of(request.collation, collection.as_deref())?;
-        let parse = parse_context(&[request.let_variables], collation, ctx.catalog)?;
+        let parse = parse_context(&[request.let_variables], collation, ctx)?;
         let (context, namespace) = match target {
             AggregateTarget::Collection(ns) => {
                 (PipelineContext::new(&to_pipeline(ns), parse.clone()), Some(ns.clone()))

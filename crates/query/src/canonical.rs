@@ -77,12 +77,12 @@ pub(crate) fn parse_filter(
     filter: Option<&RawDocument>,
     let_variables: Option<&RawDocument>,
     collation: Option<Collation>,
-    catalog: &Catalog,
+    ctx: &OpContext<'_>,
 ) -> Result<Filter> {
     match filter.filter(|filter| !filter.is_empty()) {
         None if collation.is_none() => Ok(Filter::all()),
         filter => {
-            let parse = parse_context(&[let_variables], collation, catalog)?;
+            let parse = parse_context(&[let_variables], collation, ctx)?;
             match filter {
                 None => Ok(Filter::new(Node::AlwaysTrue, parse.variables)),
                 Some(filter) => Filter::parse_query(filter, &parse),
@@ -120,11 +120,14 @@ pub(crate) fn check_view_collation(view: &Collection, wanted: Option<&Collation>
 pub(crate) fn parse_context(
     variable_documents: &[Option<&RawDocument>],
     collation: Option<Collation>,
-    catalog: &Catalog,
+    ctx: &OpContext<'_>,
 ) -> Result<ParseContext> {
-    let os = catalog.os();
+    let os = ctx.catalog.os();
     let now = DateTime::from_millis(os.clock.wall_ms());
     let mut variables = Variables::new(now, seed(os)).with_collation(collation);
+    if let Some(time) = ctx.cluster_time {
+        variables = variables.with_cluster_time(time);
+    }
     let mut names = agg::ParseContext::new();
     for given in variable_documents.iter().flatten() {
         variables.define_let(given, &mut names)?;
@@ -149,7 +152,7 @@ impl Canonical {
         let collection = ctx.collection(ns)?;
         let snapshot = purpose.state(ctx, collection.as_deref())?;
         let collation = collation_of(request.collation, collection.as_deref())?;
-        let parse = parse_context(&[request.let_variables], collation, ctx.catalog)?;
+        let parse = parse_context(&[request.let_variables], collation, ctx)?;
         let filter = match request.filter {
             Some(filter) if !filter.is_empty() => Filter::parse_query(filter, &parse)?,
             _ => Filter::new(Node::AlwaysTrue, Arc::clone(&parse.variables)),

@@ -82,6 +82,8 @@ pub struct OpContext<'a> {
     pub bypass_validation: bool,
     /// `bypassEmptyTsReplacement`: empty timestamps are stored as they come.
     pub keep_empty_timestamps: bool,
+    /// `$$CLUSTER_TIME`, on a member of a replica set.
+    pub cluster_time: Option<bson::Timestamp>,
     /// What is done as a whole outside a transaction.
     pub atomicity: Atomicity,
 }
@@ -112,6 +114,7 @@ impl<'a> OpContext<'a> {
             comment: None,
             bypass_validation: false,
             keep_empty_timestamps: false,
+            cluster_time: None,
             atomicity: Atomicity::default(),
         }
     }

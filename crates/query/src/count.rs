@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub fn count(ctx: &mut OpContext<'_>, ns: &Namespace, request: &CountRequest<'_>) -> Result<i64> {
     let collection = ctx.collection(ns)?;
     let collation = collation_of(request.collation, collection.as_deref())?;
-    let filter = parse_filter(request.filter, None, collation, ctx.catalog)?;
+    let filter = parse_filter(request.filter, None, collation, ctx)?;
     if let Some(view) = collection.as_ref().filter(|c| c.is_view()) {
         return crate::view::count(ctx, view, request);
     }

@@ -49,7 +49,7 @@ pub(crate) fn prepare(
 ) -> Result<Canonical> {
     let collection = ctx.collection(ns)?;
     let collation = collation_of(request.collation, collection.as_deref())?;
-    let filter = parse_filter(request.filter, None, collation, ctx.catalog)?;
+    let filter = parse_filter(request.filter, None, collation, ctx)?;
     Canonical::of_filter(ctx, collection, filter, request.hint, Purpose::Read)
 }
 

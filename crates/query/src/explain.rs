@@ -42,7 +42,7 @@ pub fn explain_count(
 ) -> Result<RawDocumentBuf> {
     let collection = ctx.collection(ns)?;
     let collation = collation_of(request.collation, collection.as_deref())?;
-    let filter = parse_filter(request.filter, None, collation, ctx.catalog)?;
+    let filter = parse_filter(request.filter, None, collation, ctx)?;
     let everything = filter.matches_everything() && request.hint.is_none();
     let query = Canonical::of_filter(ctx, collection, filter, request.hint, Purpose::Read)?;
     let considered = query.consider(ctx, Some(&BTreeSet::new()), count::counting)?;
@@ -88,7 +88,7 @@ pub fn explain_update(
     let collection = ctx.collection(ns)?;
     let collation = collation_of(statement.collation, collection.as_deref())?;
     let let_variables = request.let_variables;
-    let filter = parse_filter(Some(statement.filter), let_variables, collation, ctx.catalog)?;
+    let filter = parse_filter(Some(statement.filter), let_variables, collation, ctx)?;
     let mut query = Canonical::of_filter(ctx, collection, filter, statement.hint, Purpose::Read)?;
     query.limit = u64::from(!statement.multi);
     explain_write(ctx, ns, &query, verbosity, "UPDATE")
@@ -105,7 +105,7 @@ pub fn explain_delete(
     let collection = ctx.collection(ns)?;
     let collation = collation_of(statement.collation, collection.as_deref())?;
     let let_variables = request.let_variables;
-    let filter = parse_filter(Some(statement.filter), let_variables, collation, ctx.catalog)?;
+    let filter = parse_filter(Some(statement.filter), let_variables, collation, ctx)?;
     let mut query = Canonical::of_filter(ctx, collection, filter, statement.hint, Purpose::Read)?;
     query.limit = u64::from(statement.only_one);
     explain_write(ctx, ns, &query, verbosity, "DELETE")

@@ -136,6 +136,7 @@ pub(crate) fn as_a_whole<T>(
         let mut inside = OpContext::new(ctx.catalog, Arc::clone(&ctx.interrupt));
         inside.bypass_validation = ctx.bypass_validation;
         inside.keep_empty_timestamps = ctx.keep_empty_timestamps;
+        inside.cluster_time = ctx.cluster_time;
         inside.txn = Some(&mut txn);
         let result = match run(&mut inside) {
             Ok(value) => txn.commit().map(|_| value),

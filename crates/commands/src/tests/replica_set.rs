@@ -49,6 +49,28 @@ fn member_without_a_configuration_waits_for_one() {
 }
 
 #[test]
+fn expressions_read_the_cluster_time_of_a_member() {
+    let client = started(true);
+    let inserted = time(&client.ok("db", id(1)));
+    let set = doc! { "$set": { "seen": "$$CLUSTER_TIME" } };
+    client.ok("db", doc! { "update": "c", "updates": [{ "q": { "_id": 1 }, "u": [set.clone()] }] });
+    let later = doc! { "$expr": { "$lt": ["$seen", "$$CLUSTER_TIME"] } };
+    let found = client.ok("db", doc! { "find": "c", "filter": later.clone() });
+    let found = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap().clone();
+    let seen = found[0].as_document().unwrap().get_timestamp("seen").unwrap();
+    assert!(seen >= inserted && seen <= time(&client.ok("db", doc! { "count": "c" })));
+    assert_eq!(client.ok("db", doc! { "count": "c", "query": later }).get_i32("n").unwrap(), 1);
+    // The stage's own writes and its pipelines inside read it too.
+    let merge = doc! { "$merge": { "into": "c", "on": "_id", "whenMatched": [set.clone()] } };
+    let inner = doc! { "$lookup": { "from": "c", "pipeline": [set], "as": "inner" } };
+    client.ok("db", doc! { "aggregate": "c", "pipeline": [inner, merge], "cursor": {} });
+    let standalone = Client::new();
+    let pipeline = vec![doc! { "$documents": [{ "t": "$$CLUSTER_TIME" }] }];
+    let alone = doc! { "aggregate": 1, "pipeline": pipeline, "cursor": {} };
+    standalone.fails("db", alone, 51144, "not available");
+}
+
+#[test]
 fn configuration_and_times_survive_a_restart() {
     let client = started(true);
     let first = time(&client.ok("db", id(1)));

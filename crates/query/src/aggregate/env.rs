@@ -32,6 +32,7 @@ pub(crate) struct QueryEnv {
     interrupt: Arc<InterruptSlot>,
     bypass_validation: bool,
     keep_empty_timestamps: bool,
+    cluster_time: Option<bson::Timestamp>,
     options: ExecOptions,
     /// The state to read where it is not that of now, and what stands under names only there.
     state: Option<Snapshot>,
@@ -62,6 +63,7 @@ impl QueryEnv {
             interrupt: InterruptSlot::of(&ctx.interrupt),
             bypass_validation: ctx.bypass_validation,
             keep_empty_timestamps: ctx.keep_empty_timestamps,
+            cluster_time: ctx.cluster_time,
             options,
             namespace,
             depth: 0,
@@ -94,6 +96,7 @@ impl QueryEnv {
         let mut ctx = OpContext::new(&self.catalog, self.interrupt_dyn());
         ctx.snapshot.clone_from(&self.state);
         ctx.own.clone_from(&self.own);
+        ctx.cluster_time = self.cluster_time;
         ctx
     }
 
@@ -107,6 +110,7 @@ impl QueryEnv {
         let mut ctx = OpContext::new(&self.catalog, self.interrupt_dyn());
         ctx.bypass_validation = self.bypass_validation;
         ctx.keep_empty_timestamps = self.keep_empty_timestamps;
+        ctx.cluster_time = self.cluster_time;
         ctx
     }
 }

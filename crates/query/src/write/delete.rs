@@ -49,7 +49,7 @@ fn run(
     n: &mut u64,
 ) -> Result<()> {
     let collation = collation_of(statement.collation, ctx.collection(ns)?.as_deref())?;
-    let filter = parse_filter(Some(statement.filter), let_variables, collation, ctx.catalog)?;
+    let filter = parse_filter(Some(statement.filter), let_variables, collation, ctx)?;
     if statement.only_one {
         return delete_matching(ctx, ns, index, statement, &filter, n);
     }

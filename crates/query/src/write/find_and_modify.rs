@@ -50,7 +50,7 @@ fn run(
     let collection = ctx.collection(ns)?;
     check_find_and_modify(collection.as_deref(), request.remove)?;
     let collation = collation_of(request.collation, collection.as_deref())?;
-    let parse = parse_context(&[request.let_variables], collation, ctx.catalog)?;
+    let parse = parse_context(&[request.let_variables], collation, ctx)?;
     let shape = Shape::parse(request.projection, &parse)?;
     let change = match (request.remove, request.update) {
         (true, None) => None,

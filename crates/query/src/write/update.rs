@@ -68,7 +68,7 @@ fn run(
 ) -> Result<Done> {
     let collection = ctx.collection(ns)?;
     let collation = collation_of(statement.collation, collection.as_deref())?;
-    let parse = parse_context(&[let_variables, statement.constants], collation, ctx.catalog)?;
+    let parse = parse_context(&[let_variables, statement.constants], collation, ctx)?;
     let filter = Filter::parse_query(statement.filter, &parse)?;
     let change = if statement.is_delta {
         Change::of_delta(ctx, statement.update)?
