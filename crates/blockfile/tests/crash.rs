@@ -79,7 +79,7 @@ fn check(file: &BlockFile, shelf: &Shelf) -> Result<(), Failure> {
 fn checkpoint(file: &BlockFile, model: &mut Model, shelf: &Shelf) -> Result<(), Failure> {
     let mark = file.begin_checkpoint();
     // a segment written between the halves must not confuse it
-    write_segment(&file, 9, &[9; 5000])?;
+    write_segment(file, 9, &[9; 5000])?;
     model.checkpoints.truncate(model.completed);
     let index = model.checkpoints.len();
     model.checkpoints.push(shelf.clone());

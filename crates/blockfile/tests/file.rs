@@ -379,7 +379,7 @@ fn readers_see_right_bytes_while_others_write_free_and_compact() {
                 let mut data = Gen::new(thread);
                 for _ in 0..60 {
                     let id =
-                        write_segment(&file, 2, &vec![9; 1 + data.below(40_000) as usize]).unwrap();
+                        write_segment(file, 2, &vec![9; 1 + data.below(40_000) as usize]).unwrap();
                     file.free(id).unwrap();
                 }
             });

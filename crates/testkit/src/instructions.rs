@@ -1,4 +1,4 @@
-//! Counting instructions: what the examples named `instructions` say to `cargo xtask instructions`,
+//! Counting instructions: what some examples say to `cargo xtask instructions`,
 //! which runs them under callgrind.
 //!
 //! Callgrind counts inside [`measured`] alone, and writes what it has counted at each of its ends.

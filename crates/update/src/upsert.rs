@@ -106,7 +106,9 @@ mod tests {
         let made = |fields: &[(&str, i32)]| {
             let mut out = Writer::default();
             let open = out.begin();
-            fields.iter().for_each(|(name, value)| out.value(name, RawBsonRef::Int32(*value)));
+            for (name, value) in fields {
+                out.value(name, RawBsonRef::Int32(*value));
+            }
             out.end(open);
             out.finish().unwrap()
         };

@@ -1,18 +1,18 @@
 //! Instructions an operation, counted by callgrind: the same on every machine, whatever else it does.
 //!
-//! The examples named `instructions` of some crates print a row for each operation that they count;
+//! Some crates have an example that prints a row for each operation that it counts;
 //! callgrind writes a file for each. The counts are held against `bench/instructions.toml`: one that
 //! is more than [`TOLERANCE`] above fails, one that is as much below is to be written there.
 
-use crate::run::{cargo, read, root, target};
+use crate::run::{cargo, read, root, run, target};
 use crate::tools;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The packages with such an example.
-const PACKAGES: [&str; 2] = ["commands", "engine"];
+/// These examples.
+const EXAMPLES: [&str; 2] = ["command_instructions", "engine_instructions"];
 /// By so much a count may be above the table's.
 const TOLERANCE: f64 = 0.03;
 /// The function that is counted, see `crates/testkit/src/instructions.rs`.
@@ -35,8 +35,10 @@ pub(crate) struct Options {
 pub(crate) fn instructions(options: &Options) -> Result<()> {
     tools::require(&[("valgrind", "to count instructions (callgrind)")])?;
     let mut counted = Vec::new();
-    for package in PACKAGES {
-        counted.extend(count(package, options)?);
+    let profile = if options.release { "release" } else { "fast" };
+    build(profile)?;
+    for example in EXAMPLES {
+        counted.extend(count(example, profile, &options.names)?);
     }
     ensure!(!counted.is_empty(), "no operation of that name");
     let path = root().join("bench/instructions.toml");
@@ -80,11 +82,10 @@ fn write(path: &Path, mut known: toml::Table, counted: &[(String, u64)]) -> Resu
     Ok(())
 }
 
-/// The rows of a package's example, with the instructions of one operation.
-fn count(package: &str, options: &Options) -> Result<Vec<(String, u64)>> {
-    let profile = if options.release { "release" } else { "fast" };
-    let binary = build(package, profile)?;
-    let folder = target().join("instructions").join(package);
+/// The rows of an example, with the instructions of one operation.
+fn count(example: &str, profile: &str, names: &[String]) -> Result<Vec<(String, u64)>> {
+    let binary = target().join(profile).join("examples").join(example);
+    let folder = target().join("instructions").join(example);
     if folder.exists() {
         std::fs::remove_dir_all(&folder)?;
     }
@@ -94,9 +95,9 @@ fn count(package: &str, options: &Options) -> Result<Vec<(String, u64)>> {
     command.arg(format!("--toggle-collect={MEASURED}"));
     command.arg(format!("--dump-after={MEASURED}"));
     command.arg(format!("--callgrind-out-file={}", folder.join("dump").display()));
-    command.arg(binary).args(&options.names).stderr(Stdio::inherit());
+    command.arg(binary).args(names).stderr(Stdio::inherit());
     let output = command.output().context("valgrind cannot be started")?;
-    ensure!(output.status.success(), "counting the instructions of {package} failed");
+    ensure!(output.status.success(), "counting the instructions of {example} failed");
     let rows = String::from_utf8(output.stdout)?;
     rows.lines()
         .enumerate()
@@ -117,9 +118,11 @@ fn total(dump: &Path) -> Result<u64> {
     Ok(total.trim().parse()?)
 }
 
-fn build(package: &str, profile: &str) -> Result<PathBuf> {
-    let mut command = cargo(&["build", "--quiet", "--profile", profile, "--package", package]);
-    command.args(["--example", "instructions"]).current_dir(root());
-    ensure!(command.status()?.success(), "the example of {package} does not build");
-    Ok(target().join(profile).join("examples/instructions"))
+/// Builds all of the workspace's kind at once, as the tests do: what they have built is not built again.
+fn build(profile: &str) -> Result<()> {
+    let mut command = cargo(&["build", "--quiet", "--profile", profile, "--workspace"]);
+    for example in EXAMPLES {
+        command.args(["--example", example]);
+    }
+    run(&mut command)
 }

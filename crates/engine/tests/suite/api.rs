@@ -419,7 +419,7 @@ fn large_transactions_wait_where_memory_is_lent_and_nothing_is_left_to_evict() {
     }
     engine.lend_memory(12 << 20);
     for i in 0..60_u32 {
-        put(&engine, ROOT, &i.to_be_bytes(), &[1; 300 << 10]);
+        put(&engine, ROOT, &i.to_be_bytes(), &vec![1; 300 << 10]);
         let (_, parts) = engine.memory();
         let held = parts.iter().find(|(name, _)| *name == "memtables").map_or(0, |(_, held)| held);
         assert!(held <= 5 << 20, "{held} bytes where four megabytes are left");

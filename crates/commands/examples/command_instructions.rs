@@ -2,6 +2,7 @@
 //!
 //! `cargo xtask instructions` runs it under callgrind. One connection over an engine in memory: no
 //! socket, no thread, no disk, so the same build counts the same everywhere.
+#![expect(clippy::needless_pass_by_value, reason = "a command reads best written in place")]
 
 use bson::{Document, RawDocumentBuf, doc};
 use catalog::{Catalog, CatalogOptions};
@@ -32,7 +33,7 @@ impl Client {
         let memory = limits::Account::new(1 << 30);
         let (info, host) = (ServerInfo::default(), Arc::new(SilentHost));
         let session_records = SessionRecords::open(&catalog).expect("an engine in memory opens");
-        let service = Service::new(Parts { session_records, catalog, os, info, host, memory });
+        let service = Service::new(Parts { catalog, session_records, os, info, host, memory });
         let info = ConnectionInfo { remote: "127.0.0.1:2".into(), local: "127.0.0.1:1".into() };
         let connection = service.open_connection(info);
         Self { service, connection }
