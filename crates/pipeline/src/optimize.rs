@@ -6,10 +6,9 @@
 //! - `$limit` (with `$skip`) after `$sort` makes it a top-k sort;
 //! - `$unwind` of what a `$lookup` just made is done by the `$lookup`.
 
-use crate::stage::PipelineStage;
 use crate::stage::lookup::Lookup;
 use crate::stage::sort::Sort;
-use crate::transform::Mode;
+use crate::stage::{Output, Part, PipelineStage, StageSpec};
 use expr::agg::{Expression, VarId};
 use matcher::{Filter, Node};
 use std::collections::BTreeSet;
@@ -53,7 +52,9 @@ fn step(stages: &mut Vec<PipelineStage>, at: usize) -> bool {
             stages.remove(at + 1);
             true
         }
-        (before, PipelineStage::Limit(_) | PipelineStage::Skip(_)) if one_of_one(before) => {
+        (before, PipelineStage::Limit(_) | PipelineStage::Skip(_))
+            if before.spec().is_one_to_one() =>
+        {
             stages.swap(at, at + 1);
             true
         }
@@ -66,17 +67,6 @@ fn step(stages: &mut Vec<PipelineStage>, at: usize) -> bool {
             stages.remove(at + 1);
             true
         }
-        _ => false,
-    }
-}
-
-/// Whether the stage makes exactly one document of each.
-fn one_of_one(stage: &PipelineStage) -> bool {
-    match stage {
-        PipelineStage::Transform(_)
-        | PipelineStage::ReplaceRoot(_)
-        | PipelineStage::GraphLookup(_) => true,
-        PipelineStage::Lookup(lookup) => lookup.unwind.is_none(),
         _ => false,
     }
 }
@@ -97,8 +87,9 @@ fn move_match(
         Node::And(parts) => parts.clone(),
         node => vec![node.clone()],
     };
+    let spec = before.spec();
     let (ahead, behind): (Vec<Node>, Vec<Node>) =
-        parts.into_iter().partition(|part| may_pass(part, filter, before));
+        parts.into_iter().partition(|part| may_pass(part, filter, &*spec));
     if ahead.is_empty() {
         return false;
     }
@@ -116,45 +107,9 @@ fn move_match(
     true
 }
 
-fn may_pass(part: &Node, filter: &Filter, before: &PipelineStage) -> bool {
+fn may_pass(part: &Node, filter: &Filter, before: &dyn StageSpec) -> bool {
     let part = Filter::new(part.clone(), Arc::clone(filter.variables()));
-    let Some(paths) = filter_paths(&part) else { return false };
-    let apart = |other: &str| paths.iter().all(|path| are_apart(path, other));
-    match before {
-        PipelineStage::Sort(sort) => sort.limit.is_none(),
-        PipelineStage::Unwind(unwind) => {
-            let index = unwind.index.as_ref().map(|path| path.join("."));
-            apart(&unwind.dotted()) && index.is_none_or(|path| apart(&path))
-        }
-        PipelineStage::Lookup(lookup) => {
-            let index = lookup.unwind.as_ref().and_then(|unwind| unwind.index.as_ref());
-            apart(&lookup.as_path.join(".")) && index.is_none_or(|path| apart(&path.join(".")))
-        }
-        PipelineStage::GraphLookup(lookup) => apart(&lookup.as_path.join(".")),
-        PipelineStage::Transform(stage) => {
-            let changed = stage.transform.changed_paths();
-            if !changed.iter().all(|path| apart(path)) {
-                return false;
-            }
-            // Only whole top-level fields are certain to read the same after an inclusion.
-            stage.transform.mode() != Mode::Include || {
-                let kept = stage.transform.kept_paths();
-                paths.iter().all(|path| {
-                    let top = path.split('.').next().unwrap_or(path);
-                    kept.contains(top)
-                })
-            }
-        }
-        _ => false,
-    }
-}
-
-/// Neither path lies on the other.
-fn are_apart(a: &str, b: &str) -> bool {
-    let under = |long: &str, short: &str| {
-        long.strip_prefix(short).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-    };
-    !under(a, b) && !under(b, a)
+    filter_paths(&part).is_some_and(|paths| before.lets_match_pass(&paths))
 }
 
 /// The paths a filter reads; `None` where it reads everything or is not the same every time.
@@ -208,106 +163,43 @@ fn limit_sorts(stages: &mut [PipelineStage]) {
 }
 
 /// What a stage reads of its input.
-pub(crate) struct Reads {
+struct Reads {
     /// `None`: everything.
-    pub(crate) fields: Option<BTreeSet<String>>,
+    fields: Option<BTreeSet<String>>,
     /// Nothing but these fields (or what is computed from them) goes on.
-    pub(crate) exhaustive: bool,
+    exhaustive: bool,
 }
 
-impl Reads {
-    fn everything() -> Self {
-        Self { fields: None, exhaustive: true }
-    }
-
-    fn passing(fields: Option<BTreeSet<String>>) -> Self {
-        Self { fields, exhaustive: false }
-    }
+fn reads(stage: &dyn StageSpec) -> Reads {
+    let fields = match stage.output() {
+        Output::Whole => None,
+        _ => fields_of(&stage.parts()),
+    };
+    Reads { fields, exhaustive: stage.output() != Output::Passing }
 }
 
-/// The fields of several expressions; `None` where one wants the whole document.
-fn fields_of<'e>(
-    expressions: impl IntoIterator<Item = &'e Expression>,
-) -> Option<BTreeSet<String>> {
+/// The fields of the documents that come in which these parts read; `None` where one wants the whole
+/// document.
+fn fields_of(parts: &[Part<'_>]) -> Option<BTreeSet<String>> {
     let mut fields = BTreeSet::new();
-    for expression in expressions {
-        let found = expression.dependencies();
-        if found.whole {
-            return None;
+    for part in parts {
+        match part {
+            Part::Expression(expression) => {
+                let found = expression.dependencies();
+                if found.whole {
+                    return None;
+                }
+                fields.extend(found.fields);
+            }
+            Part::Field(path) => {
+                fields.insert(path.clone());
+            }
+            Part::Filter(filter) => fields.extend(match_fields(filter)?),
+            Part::Pipeline(pipeline) => fields.extend(needed_fields(pipeline.stages())?),
+            Part::OtherFilter(_) | Part::OtherPipeline(_) | Part::Collection(_) | Part::Chance => {}
         }
-        fields.extend(found.fields);
     }
     Some(fields)
-}
-
-pub(crate) fn reads(stage: &PipelineStage) -> Reads {
-    match stage {
-        PipelineStage::Match(filter) => Reads::passing(match_fields(filter)),
-        PipelineStage::Limit(_) | PipelineStage::Skip(_) | PipelineStage::Sample(_) => {
-            Reads::passing(Some(BTreeSet::new()))
-        }
-        PipelineStage::Sort(sort) => Reads::passing(Some(
-            sort.pattern.paths().iter().map(|path| path.as_str().to_owned()).collect(),
-        )),
-        PipelineStage::Unwind(unwind) => Reads::passing(Some([unwind.dotted()].into())),
-        PipelineStage::Transform(stage) => {
-            let mut fields = fields_of(stage.transform.expressions());
-            if let Some(fields) = &mut fields {
-                fields.extend(stage.transform.kept_paths());
-            }
-            Reads { fields, exhaustive: stage.transform.mode() == Mode::Include }
-        }
-        PipelineStage::Group(group) => {
-            let inputs = group.fields.iter().map(|(_, spec)| spec.input());
-            let mut fields = fields_of(inputs.chain([&group.id]));
-            if let Some(fields) = &mut fields {
-                fields.extend(group.fields.iter().flat_map(|(_, spec)| spec.sort_paths()));
-            }
-            Reads { fields, exhaustive: true }
-        }
-        PipelineStage::BucketAuto(bucket) => {
-            Reads { fields: fields_of(bucket.expressions()), exhaustive: true }
-        }
-        PipelineStage::Window(window) => {
-            let mut fields = fields_of(window.expressions());
-            if let Some(fields) = &mut fields {
-                fields.extend(window.sort_paths());
-            }
-            Reads::passing(fields)
-        }
-        PipelineStage::Densify(densify) => {
-            Reads::passing(Some(densify.paths().into_iter().collect()))
-        }
-        PipelineStage::ReplaceRoot(root) => {
-            Reads { fields: fields_of([&root.expression]), exhaustive: true }
-        }
-        PipelineStage::Lookup(lookup) => {
-            let mut fields = fields_of(lookup.lets.iter().map(|(_, expression)| expression));
-            if let (Some(fields), Some((local, _))) = (&mut fields, &lookup.equality) {
-                fields.insert(local.clone());
-            }
-            Reads::passing(fields)
-        }
-        PipelineStage::GraphLookup(lookup) => Reads::passing(fields_of([&lookup.start_with])),
-        PipelineStage::Facet(facet) => {
-            let mut all = BTreeSet::new();
-            for (_, pipeline) in &facet.pipelines {
-                match needed_fields(pipeline.stages()) {
-                    Some(fields) => all.extend(fields),
-                    None => return Reads::everything(),
-                }
-            }
-            Reads { fields: Some(all), exhaustive: true }
-        }
-        PipelineStage::Redact(_)
-        | PipelineStage::UnionWith(_)
-        | PipelineStage::Documents(_)
-        | PipelineStage::Out(_)
-        | PipelineStage::Merge(_)
-        | PipelineStage::GeoNear(_)
-        | PipelineStage::RankFusion(_)
-        | PipelineStage::Metadata(_) => Reads::everything(),
-    }
 }
 
 fn match_fields(filter: &Filter) -> Option<BTreeSet<String>> {
@@ -327,7 +219,7 @@ fn match_fields(filter: &Filter) -> Option<BTreeSet<String>> {
 pub(crate) fn needed_fields(stages: &[PipelineStage]) -> Option<BTreeSet<String>> {
     let mut needed = BTreeSet::new();
     for stage in stages {
-        let reads = stage.reads();
+        let reads = reads(&*stage.spec());
         needed.extend(reads.fields?);
         if reads.exhaustive {
             return Some(needed);
@@ -337,59 +229,19 @@ pub(crate) fn needed_fields(stages: &[PipelineStage]) -> Option<BTreeSet<String>
 }
 
 /// Calls back for every expression of the stages, also in pipelines inside them.
-pub(crate) fn visit(stages: &[PipelineStage], callback: &mut dyn FnMut(&Expression)) {
+fn visit(stages: &[PipelineStage], callback: &mut dyn FnMut(&Expression)) {
     for stage in stages {
-        match stage {
-            PipelineStage::Match(filter) => {
-                filter.expressions().into_iter().for_each(&mut *callback);
+        for part in stage.spec().parts() {
+            match part {
+                Part::Expression(expression) => callback(expression),
+                Part::Filter(filter) | Part::OtherFilter(filter) => {
+                    filter.expressions().into_iter().for_each(&mut *callback);
+                }
+                Part::Pipeline(pipeline) | Part::OtherPipeline(pipeline) => {
+                    visit(pipeline.stages(), callback);
+                }
+                Part::Field(_) | Part::Collection(_) | Part::Chance => {}
             }
-            PipelineStage::Transform(stage) => {
-                stage.transform.expressions().into_iter().for_each(&mut *callback);
-            }
-            PipelineStage::Group(group) => {
-                callback(&group.id);
-                group.fields.iter().for_each(|(_, spec)| callback(spec.input()));
-            }
-            PipelineStage::BucketAuto(bucket) => {
-                bucket.expressions().into_iter().for_each(&mut *callback);
-            }
-            PipelineStage::Window(window) => {
-                window.expressions().into_iter().for_each(&mut *callback);
-            }
-            PipelineStage::ReplaceRoot(computed)
-            | PipelineStage::Redact(computed)
-            | PipelineStage::Documents(computed) => {
-                callback(&computed.expression);
-            }
-            PipelineStage::Lookup(lookup) => {
-                lookup.lets.iter().for_each(|(_, expression)| callback(expression));
-                visit(lookup.pipeline.stages(), callback);
-            }
-            PipelineStage::GraphLookup(lookup) => {
-                callback(&lookup.start_with);
-                let restriction = lookup.restriction().map(Filter::expressions);
-                restriction.into_iter().flatten().for_each(&mut *callback);
-            }
-            PipelineStage::Facet(facet) => {
-                facet.pipelines.iter().for_each(|(_, p)| visit(p.stages(), callback));
-            }
-            PipelineStage::UnionWith(union) => visit(union.pipeline.stages(), callback),
-            PipelineStage::RankFusion(fusion) => {
-                fusion.inputs.iter().for_each(|input| visit(input.pipeline.stages(), callback));
-            }
-            PipelineStage::GeoNear(near) => {
-                near.expressions().for_each(&mut *callback);
-                near.query.expressions().into_iter().for_each(&mut *callback);
-            }
-            PipelineStage::Sort(_)
-            | PipelineStage::Limit(_)
-            | PipelineStage::Skip(_)
-            | PipelineStage::Unwind(_)
-            | PipelineStage::Sample(_)
-            | PipelineStage::Densify(_)
-            | PipelineStage::Out(_)
-            | PipelineStage::Merge(_)
-            | PipelineStage::Metadata(_) => {}
         }
     }
 }
@@ -424,16 +276,14 @@ pub(crate) fn is_uncorrelated(stages: &[PipelineStage]) -> bool {
 }
 
 fn has_chance(stages: &[PipelineStage]) -> bool {
-    stages.iter().any(|stage| match stage {
-        PipelineStage::Sample(_) => true,
-        PipelineStage::Match(filter) => by_chance(filter.root()),
-        PipelineStage::GeoNear(near) => by_chance(near.query.root()),
-        PipelineStage::Facet(facet) => facet.pipelines.iter().any(|(_, p)| has_chance(p.stages())),
-        PipelineStage::Lookup(lookup) => has_chance(lookup.pipeline.stages()),
-        PipelineStage::UnionWith(union) => has_chance(union.pipeline.stages()),
-        PipelineStage::RankFusion(fusion) => {
-            fusion.inputs.iter().any(|input| has_chance(input.pipeline.stages()))
-        }
-        _ => false,
+    stages.iter().any(|stage| {
+        stage.spec().parts().iter().any(|part| match part {
+            Part::Chance => true,
+            Part::Filter(filter) | Part::OtherFilter(filter) => by_chance(filter.root()),
+            Part::Pipeline(pipeline) | Part::OtherPipeline(pipeline) => {
+                has_chance(pipeline.stages())
+            }
+            Part::Expression(_) | Part::Field(_) | Part::Collection(_) => false,
+        })
     })
 }

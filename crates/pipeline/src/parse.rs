@@ -1,7 +1,7 @@
 //! From an array of stage documents to a [`Pipeline`], and its execution.
 
 use crate::env::{Env, Namespace};
-use crate::stage::{self, PipelineStage};
+use crate::stage::{self, PipelineStage, Place};
 use crate::{DocumentSource, MAX_NESTING, MAX_STAGES};
 use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
@@ -221,7 +221,8 @@ impl Pipeline {
         }
         for (at, stage) in self.stages.iter().enumerate() {
             let name = stage.name();
-            let first_only = stage.is_source() || matches!(stage, PipelineStage::GeoNear(_));
+            let place = stage.spec().place();
+            let first_only = matches!(place, Place::Source | Place::First);
             if at > 0 && matches!(stage, PipelineStage::RankFusion(_)) {
                 return Err(Error::location(
                     10_170_100,
@@ -234,7 +235,7 @@ impl Pipeline {
                     format!("{name} is only valid as the first stage in a pipeline."),
                 ));
             }
-            if matches!(stage, PipelineStage::Out(_) | PipelineStage::Merge(_)) {
+            if place == Place::Last {
                 if ctx.inside != Inside::Nothing {
                     return Err(not_inside(name, ctx.inside));
                 }
@@ -245,9 +246,7 @@ impl Pipeline {
                     ));
                 }
             }
-            if ctx.inside == Inside::Facet
-                && (first_only || matches!(stage, PipelineStage::Facet(_)))
-            {
+            if ctx.inside == Inside::Facet && (first_only || place == Place::OutsideFacet) {
                 return Err(not_inside(name, ctx.inside));
             }
         }

@@ -1,7 +1,8 @@
 //! The stages: one file each under `stage/`.
 //!
-//! Every stage file has a parsed form (kept behind an `Arc`, shared between runs) and, where it
-//! is not trivial, a source that does the work.
+//! Every stage file has a parsed form (kept behind an `Arc`, shared between runs), which says by
+//! [`StageSpec`] what the rest must know of the stage, and, where it is not trivial, a source that
+//! does the work.
 
 pub mod bucket_auto;
 pub mod densify;
@@ -23,14 +24,15 @@ pub mod replace_root;
 pub mod sample;
 pub mod shorthand;
 pub mod sort;
+mod spec;
 pub mod transform;
 pub mod union_with;
 pub mod unwind;
 pub mod window;
 
+use crate::DocumentSource;
 use crate::env::{Env, Namespace};
 use crate::parse::PipelineContext;
-use crate::{DocumentSource, optimize};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::agg::{Expression, Variables};
@@ -38,7 +40,11 @@ use matcher::Filter;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// One parsed stage.
+pub(crate) use spec::all_apart;
+pub use spec::{Output, Part, Place, StageSpec};
+
+/// One parsed stage. What others look into (the optimiser, the planner, updates) has a variant of its
+/// own; of all others only what [`StageSpec`] tells is known.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum PipelineStage {
@@ -46,8 +52,6 @@ pub enum PipelineStage {
     Match(Arc<Filter>),
     /// `$project $addFields $set $unset`
     Transform(Arc<transform::TransformStage>),
-    /// `$group`
-    Group(Arc<group::Group>),
     /// `$sort`, with the limit that followed it
     Sort(Arc<sort::Sort>),
     /// `$limit`
@@ -57,27 +61,11 @@ pub enum PipelineStage {
     /// `$unwind`
     Unwind(Arc<unwind::Unwind>),
     /// `$replaceRoot $replaceWith`
-    ReplaceRoot(Arc<Computed>),
+    ReplaceRoot(Arc<replace_root::ReplaceRoot>),
     /// `$lookup`
     Lookup(Arc<lookup::Lookup>),
-    /// `$graphLookup`
-    GraphLookup(Arc<graph_lookup::GraphLookup>),
-    /// `$facet`
-    Facet(Arc<facet::Facet>),
-    /// `$sample`
-    Sample(u64),
-    /// `$bucketAuto`
-    BucketAuto(Arc<bucket_auto::BucketAuto>),
-    /// `$setWindowFields`, and what `$fill` makes
-    Window(Arc<window::SetWindowFields>),
-    /// `$densify`
-    Densify(Arc<densify::Densify>),
-    /// `$redact`
-    Redact(Arc<Computed>),
-    /// `$unionWith`
-    UnionWith(Arc<union_with::UnionWith>),
     /// `$documents`
-    Documents(Arc<Computed>),
+    Documents(Arc<documents::Documents>),
     /// `$out`
     Out(Arc<out::Out>),
     /// `$merge`
@@ -86,8 +74,8 @@ pub enum PipelineStage {
     GeoNear(Arc<geo_near::GeoNear>),
     /// `$rankFusion`
     RankFusion(Arc<rank_fusion::RankFusion>),
-    /// `$collStats $indexStats $currentOp` and their kin
-    Metadata(Arc<metadata::Metadata>),
+    /// Every other stage.
+    Other(Arc<dyn StageSpec>),
 }
 
 /// An expression that is a stage's whole argument.
@@ -100,9 +88,9 @@ pub struct Computed {
 }
 
 impl Computed {
-    pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Arc<Self>> {
+    pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Self> {
         let expression = Expression::parse(value, &ctx.parse.names)?.optimize();
-        Ok(Arc::new(Self { expression, source: value.into() }))
+        Ok(Self { expression, source: value.into() })
     }
 }
 
@@ -178,7 +166,7 @@ const PARSERS: &[(&str, Parser)] = &[
     ("$querySettings", Parser::Metadata),
     ("$queryStats", Parser::Metadata),
     ("$rankFusion", Parser::One(rank_fusion::parse)),
-    ("$redact", Parser::One(|value, ctx| Ok(PipelineStage::Redact(Computed::parse(value, ctx)?)))),
+    ("$redact", Parser::One(redact::parse)),
     ("$replaceRoot", Parser::One(|value, ctx| replace_root::parse("$replaceRoot", value, ctx))),
     ("$replaceWith", Parser::One(|value, ctx| replace_root::parse("$replaceWith", value, ctx))),
     ("$sample", Parser::One(|value, _| sample::parse(value))),
@@ -204,98 +192,58 @@ pub fn names() -> impl Iterator<Item = (&'static str, Option<i32>)> {
 }
 
 impl PipelineStage {
+    /// A stage that nobody looks into.
+    pub(crate) fn other(spec: impl StageSpec + 'static) -> Self {
+        Self::Other(Arc::new(spec))
+    }
+
+    /// What the stage says of itself.
+    pub fn spec(&self) -> Arc<dyn StageSpec> {
+        match self {
+            Self::Match(filter) => filter.clone(),
+            Self::Transform(transform) => transform.clone(),
+            Self::Sort(sort) => sort.clone(),
+            Self::Limit(documents) => Arc::new(limit::Limit(*documents)),
+            Self::Skip(documents) => Arc::new(limit::Skip(*documents)),
+            Self::Unwind(unwind) => unwind.clone(),
+            Self::ReplaceRoot(root) => root.clone(),
+            Self::Lookup(lookup) => lookup.clone(),
+            Self::Documents(documents) => documents.clone(),
+            Self::Out(out) => out.clone(),
+            Self::Merge(merge) => merge.clone(),
+            Self::GeoNear(near) => near.clone(),
+            Self::RankFusion(fusion) => fusion.clone(),
+            Self::Other(spec) => spec.clone(),
+        }
+    }
+
     /// The name as the client writes it.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Match(_) => "$match",
-            Self::Transform(stage) => stage.name,
-            Self::Group(_) => "$group",
-            Self::Sort(_) => "$sort",
-            Self::Limit(_) => "$limit",
-            Self::Skip(_) => "$skip",
-            Self::Unwind(_) => "$unwind",
-            Self::ReplaceRoot(_) => "$replaceRoot",
-            Self::Lookup(_) => "$lookup",
-            Self::GraphLookup(_) => "$graphLookup",
-            Self::Facet(_) => "$facet",
-            Self::Sample(_) => "$sample",
-            Self::BucketAuto(_) => "$bucketAuto",
-            Self::Window(_) => "$setWindowFields",
-            Self::Densify(_) => "$densify",
-            Self::Redact(_) => "$redact",
-            Self::UnionWith(_) => "$unionWith",
-            Self::Documents(_) => "$documents",
-            Self::Out(_) => "$out",
-            Self::Merge(_) => "$merge",
-            Self::GeoNear(_) => "$geoNear",
-            Self::RankFusion(_) => "$rankFusion",
-            Self::Metadata(metadata) => metadata.name(),
-        }
+        self.spec().name()
     }
 
     /// The stage as a document, for explain. What the optimiser changed shows as changed.
     pub fn to_document(&self) -> RawDocumentBuf {
-        let value = self.argument();
-        bsonval::raw::document_of(self.name(), value.as_raw_bson_ref())
-    }
-
-    fn argument(&self) -> RawBson {
-        match self {
-            Self::Match(filter) => RawDocumentBuf::try_from(filter.to_document())
-                .map_or(RawBson::Null, RawBson::Document),
-            Self::Transform(stage) => stage.spec.clone(),
-            Self::Group(group) => group.spec.clone(),
-            Self::Sort(sort) => RawBson::Document(sort.to_document()),
-            Self::Limit(n) | Self::Skip(n) => RawBson::Int64(i64::try_from(*n).unwrap_or(i64::MAX)),
-            Self::Unwind(unwind) => RawBson::Document(unwind.to_document()),
-            Self::ReplaceRoot(computed) => {
-                let root = computed.source.as_raw_bson_ref();
-                RawBson::Document(bsonval::raw::document_of("newRoot", root))
-            }
-            Self::Redact(computed) | Self::Documents(computed) => computed.source.clone(),
-            Self::Lookup(lookup) => lookup.to_bson(),
-            Self::GraphLookup(lookup) => lookup.source.clone(),
-            Self::Facet(facet) => facet.source.clone(),
-            Self::Sample(size) => {
-                let size = RawBsonRef::Int64(i64::try_from(*size).unwrap_or(i64::MAX));
-                RawBson::Document(bsonval::raw::document_of("size", size))
-            }
-            Self::BucketAuto(bucket) => bucket.source.clone(),
-            Self::Window(window) => window.source.clone(),
-            Self::Densify(densify) => densify.source.clone(),
-            Self::UnionWith(union) => union.source.clone(),
-            Self::Out(out) => RawBson::Document(out.to_document()),
-            Self::Merge(merge) => merge.source.clone(),
-            Self::GeoNear(near) => near.source.clone(),
-            Self::RankFusion(fusion) => fusion.source.clone(),
-            Self::Metadata(metadata) => RawBson::Document(metadata.spec().clone()),
-        }
+        let spec = self.spec();
+        bsonval::raw::document_of(spec.name(), spec.argument().as_raw_bson_ref())
     }
 
     /// Whether the stage makes its documents itself and must stand first.
     pub fn is_source(&self) -> bool {
-        matches!(self, Self::Documents(_) | Self::Metadata(_) | Self::RankFusion(_))
+        self.spec().place() == Place::Source
     }
 
     pub(crate) fn foreign_namespaces(&self, found: &mut BTreeSet<Namespace>) {
-        match self {
-            Self::Lookup(lookup) => {
-                found.extend(lookup.from.clone());
-                found.extend(lookup.pipeline.foreign_namespaces());
-            }
-            Self::GraphLookup(lookup) => {
-                found.insert(lookup.from.clone());
-            }
-            Self::UnionWith(union) => {
-                found.extend(union.from.clone());
-                found.extend(union.pipeline.foreign_namespaces());
-            }
-            Self::Facet(facet) => {
-                for (_, pipeline) in &facet.pipelines {
+        for part in self.spec().parts() {
+            match part {
+                Part::Collection(from) => {
+                    found.insert(from.clone());
+                }
+                Part::Pipeline(pipeline) | Part::OtherPipeline(pipeline) => {
                     found.extend(pipeline.foreign_namespaces());
                 }
+                _ => {}
             }
-            _ => {}
         }
     }
 
@@ -307,57 +255,7 @@ impl PipelineStage {
         variables: &Arc<Variables>,
     ) -> Result<Box<dyn DocumentSource>> {
         let run = Run { input, env: Arc::clone(env), variables: Arc::clone(variables) };
-        Ok(match self {
-            Self::Match(filter) => Box::new(matching::MatchSource::new(run, Arc::clone(filter))),
-            Self::Transform(stage) => {
-                Box::new(transform::TransformSource::new(run, Arc::clone(stage)))
-            }
-            Self::Group(group) => Box::new(group::GroupSource::new(run, Arc::clone(group))),
-            Self::Sort(sort) => Box::new(sort::SortSource::new(run, Arc::clone(sort))),
-            Self::Limit(limit) => Box::new(limit::LimitSource::new(run, *limit)),
-            Self::Skip(skip) => Box::new(limit::SkipSource::new(run, *skip)),
-            Self::Unwind(unwind) => Box::new(unwind::UnwindSource::new(run, Arc::clone(unwind))),
-            Self::ReplaceRoot(root) => {
-                Box::new(replace_root::ReplaceRootSource::new(run, Arc::clone(root)))
-            }
-            Self::Lookup(lookup) => Box::new(lookup::LookupSource::new(run, Arc::clone(lookup))),
-            Self::GraphLookup(lookup) => {
-                Box::new(graph_lookup::GraphLookupSource::new(run, Arc::clone(lookup)))
-            }
-            Self::Facet(facet) => Box::new(facet::FacetSource::new(run, Arc::clone(facet))),
-            Self::Sample(size) => Box::new(sample::SampleSource::new(run, *size)),
-            Self::BucketAuto(bucket) => {
-                Box::new(bucket_auto::BucketAutoSource::new(run, Arc::clone(bucket)))
-            }
-            Self::Window(stage) => Box::new(window::WindowSource::new(run, Arc::clone(stage))?),
-            Self::Densify(stage) => Box::new(densify::DensifySource::new(run, Arc::clone(stage))),
-            Self::Redact(rule) => Box::new(redact::RedactSource::new(run, Arc::clone(rule))),
-            Self::UnionWith(union) => {
-                Box::new(union_with::UnionSource::new(run, Arc::clone(union)))
-            }
-            Self::Documents(list) => documents::source(list, variables)?,
-            Self::Out(out) => {
-                Box::new(out::WriteSource::new(run, out::Target::Out(Arc::clone(out))))
-            }
-            Self::Merge(merge) => {
-                Box::new(out::WriteSource::new(run, out::Target::Merge(Arc::clone(merge))))
-            }
-            Self::GeoNear(_) => {
-                return Err(Error::new(
-                    errors::Code::INTERNAL_ERROR,
-                    "$geoNear was not answered by an index",
-                ));
-            }
-            Self::RankFusion(fusion) => {
-                Box::new(rank_fusion::FusionSource::new(run, Arc::clone(fusion)))
-            }
-            Self::Metadata(metadata) => env.metadata(metadata)?,
-        })
-    }
-
-    /// The fields this stage reads of its input and whether it passes others on.
-    pub(crate) fn reads(&self) -> optimize::Reads {
-        optimize::reads(self)
+        self.spec().execute(run)
     }
 }
 

@@ -3,10 +3,10 @@
 //! Always true: a `$match` with `$text` is the first stage, so the collection's index answers it; the
 //! score goes with each document until a stage makes others of them.
 
-use crate::optimize::visit;
-use crate::stage::PipelineStage;
+use crate::stage::{Output, Part, PipelineStage, Place};
 use bsonval::text_score::{FIELD, unavailable};
 use errors::{Error, Result};
+use expr::agg::Expression;
 
 /// Refuses a search behind the first stage, or anywhere `inside` another stage.
 pub(crate) fn check_places(stages: &[PipelineStage], inside: bool) -> Result<()> {
@@ -32,58 +32,29 @@ pub(crate) fn reads(stages: &[PipelineStage], searched: bool) -> Result<bool> {
             // What follows reads the score that it gives, none of the collection's.
             return reads(&stages[..at], searched);
         }
-        let reads = match stage {
-            PipelineStage::Facet(facet) => {
-                let mut any = false;
-                for (_, pipeline) in &facet.pipelines {
-                    any |= reads(pipeline.stages(), there)?;
-                }
-                any
-            }
-            stage => stage_reads(stage),
-        };
-        if reads && !there {
+        let spec = stage.spec();
+        let mut here = false;
+        for part in spec.parts() {
+            here |= part_reads(&part, there)?;
+        }
+        if here && !there {
             return Err(unavailable());
         }
-        read |= reads;
-        there &= !makes_others(stage);
+        read |= here;
+        // What comes out may no longer be the documents that went in.
+        there &= spec.output() != Output::Gathered && spec.place() != Place::Source;
     }
     Ok(read)
 }
 
-/// Whether what comes out are no longer the documents that went in.
-fn makes_others(stage: &PipelineStage) -> bool {
-    matches!(
-        stage,
-        PipelineStage::Group(_)
-            | PipelineStage::BucketAuto(_)
-            | PipelineStage::Facet(_)
-            | PipelineStage::Documents(_)
-            | PipelineStage::Metadata(_)
-    )
-}
-
-fn stage_reads(stage: &PipelineStage) -> bool {
-    let of_sort = match stage {
-        PipelineStage::Sort(sort) => sort.pattern.uses_text_score(),
-        PipelineStage::Group(group) => {
-            group.fields.iter().any(|(_, spec)| spec.sort_paths().iter().any(|path| *path == FIELD))
-        }
-        PipelineStage::Window(window) => window.sort_paths().iter().any(|path| *path == FIELD),
-        _ => false,
-    };
-    let mut found = of_sort;
-    let mut look = |expression: &expr::agg::Expression| {
-        found |= expression.dependencies().fields.contains(FIELD);
-    };
-    match stage {
-        // Their pipelines read other documents.
-        PipelineStage::Lookup(lookup) => {
-            lookup.lets.iter().for_each(|(_, expression)| look(expression));
-        }
-        PipelineStage::GraphLookup(lookup) => look(&lookup.start_with),
-        PipelineStage::UnionWith(_) | PipelineStage::RankFusion(_) => {}
-        stage => visit(std::slice::from_ref(stage), &mut look),
-    }
-    found
+/// Whether a part of a stage reads the score of the documents that come in.
+fn part_reads(part: &Part<'_>, there: bool) -> Result<bool> {
+    let in_expression = |expression: &Expression| expression.dependencies().fields.contains(FIELD);
+    Ok(match part {
+        Part::Expression(expression) => in_expression(expression),
+        Part::Field(path) => path == FIELD,
+        Part::Filter(filter) => filter.expressions().into_iter().any(in_expression),
+        Part::Pipeline(pipeline) => reads(pipeline.stages(), there)?,
+        Part::OtherFilter(_) | Part::OtherPipeline(_) | Part::Collection(_) | Part::Chance => false,
+    })
 }

@@ -55,7 +55,7 @@ impl UpdatePipeline {
             let made = match stage {
                 PipelineStage::Transform(stage) => stage.transform.apply(input, variables)?,
                 PipelineStage::ReplaceRoot(root) => {
-                    replace_root::replace(&root.expression, input, variables)?
+                    replace_root::replace(&root.0.expression, input, variables)?
                 }
                 // `parse` lets nothing else in.
                 _ => input.to_owned(),

@@ -12,7 +12,7 @@ use crate::spill::{Spool, SpoolSource};
 use crate::stage::group::key_bytes;
 use crate::stage::shorthand::{check_group_by, read_output};
 use crate::stage::sort::{Sort, SortSource};
-use crate::stage::{PipelineStage, Run, check_document_size, object};
+use crate::stage::{Output, Part, PipelineStage, Run, StageSpec, check_document_size, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bsonval::number::Number;
 use bsonval::raw::Writer;
@@ -33,14 +33,6 @@ pub struct BucketAuto {
     buckets: u64,
     fields: Vec<(String, AccumulatorSpec)>,
     granularity: Option<Granularity>,
-}
-
-impl BucketAuto {
-    /// What the stage reads of a document.
-    pub(crate) fn expressions(&self) -> Vec<&Expression> {
-        let inputs = self.fields.iter().map(|(_, spec)| spec.input());
-        Some(&self.group_by).into_iter().chain(inputs).collect()
-    }
 }
 
 pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
@@ -89,13 +81,30 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
     };
     let group_by = Expression::parse(group_by, &ctx.parse.names)?.optimize();
     let source = value.into();
-    Ok(PipelineStage::BucketAuto(Arc::new(BucketAuto {
-        source,
-        group_by,
-        buckets,
-        fields,
-        granularity,
-    })))
+    Ok(PipelineStage::other(BucketAuto { source, group_by, buckets, fields, granularity }))
+}
+
+impl StageSpec for BucketAuto {
+    fn name(&self) -> &'static str {
+        "$bucketAuto"
+    }
+
+    fn argument(&self) -> RawBson {
+        self.source.clone()
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        let inputs = self.fields.iter().map(|(_, spec)| Part::Expression(spec.input()));
+        [Part::Expression(&self.group_by)].into_iter().chain(inputs).collect()
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(BucketAutoSource::new(run, self)))
+    }
+
+    fn output(&self) -> Output {
+        Output::Gathered
+    }
 }
 
 /// Wraps every document as `{k: groupBy value, d: document}` so that it can be sorted by `k`.

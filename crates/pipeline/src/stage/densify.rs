@@ -9,7 +9,7 @@ use crate::source::DocumentSource;
 use crate::stage::group::key_bytes;
 use crate::stage::sort::{Sort, SortSource};
 use crate::stage::window::{missing, unknown, wrong_type};
-use crate::stage::{PipelineStage, Run, object};
+use crate::stage::{Output, Part, PipelineStage, Run, StageSpec, object};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Bson, DateTime, Document};
 use bsonval::number::Number;
@@ -68,12 +68,6 @@ impl Point {
 }
 
 impl Densify {
-    /// The paths the stage reads.
-    pub(crate) fn paths(&self) -> Vec<String> {
-        let partitions = self.partitions.iter().map(|(path, _)| path.clone());
-        partitions.chain([self.field.clone()]).collect()
-    }
-
     /// The field's value as a point; `None` where it is null or missing.
     fn point(&self, value: RawBsonRef<'_>) -> Result<Option<Point>> {
         let point = match value {
@@ -147,7 +141,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<PipelineStage> {
         };
     let step = read_step(step, unit)?;
     let bounds = read_bounds(bounds, unit, !partitions.is_empty())?;
-    Ok(PipelineStage::Densify(Arc::new(Densify {
+    Ok(PipelineStage::other(Densify {
         source: value.into(),
         field: field.to_owned(),
         value: Expression::field(field)?,
@@ -155,7 +149,30 @@ pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<PipelineStage> {
         step,
         unit,
         bounds,
-    })))
+    }))
+}
+
+impl StageSpec for Densify {
+    fn name(&self) -> &'static str {
+        "$densify"
+    }
+
+    fn argument(&self) -> RawBson {
+        self.source.clone()
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        let partitions = self.partitions.iter().map(|(path, _)| path.clone());
+        partitions.chain([self.field.clone()]).map(Part::Field).collect()
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(DensifySource::new(run, self)))
+    }
+
+    fn output(&self) -> Output {
+        Output::Passing
+    }
 }
 
 fn check_path(path: &str) -> Result<()> {

@@ -7,7 +7,7 @@ use crate::Pipeline;
 use crate::parse::{Inside, PipelineContext};
 use crate::source::DocumentSource;
 use crate::spill::{Spool, SpoolSource};
-use crate::stage::{PipelineStage, Run, check_document_size};
+use crate::stage::{Output, Part, PipelineStage, Place, Run, StageSpec, check_document_size};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use bsonval::raw::Writer;
 use errors::{Error, Result};
@@ -54,7 +54,33 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
         let pipeline = Pipeline::parse(stages, &inner)?.optimize();
         pipelines.push((name.to_owned(), pipeline));
     }
-    Ok(PipelineStage::Facet(Arc::new(Facet { source: value.into(), pipelines })))
+    Ok(PipelineStage::other(Facet { source: value.into(), pipelines }))
+}
+
+impl StageSpec for Facet {
+    fn name(&self) -> &'static str {
+        "$facet"
+    }
+
+    fn argument(&self) -> RawBson {
+        self.source.clone()
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        self.pipelines.iter().map(|(_, pipeline)| Part::Pipeline(pipeline)).collect()
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(FacetSource::new(run, self)))
+    }
+
+    fn place(&self) -> Place {
+        Place::OutsideFacet
+    }
+
+    fn output(&self) -> Output {
+        Output::Gathered
+    }
 }
 
 fn check_name(name: &str) -> Result<()> {

@@ -3,7 +3,8 @@
 //! The stage is parsed here and answered by whoever has the collection's indexes.
 
 use crate::parse::{Pipeline, PipelineContext};
-use crate::stage::{PipelineStage, object};
+use crate::source::DocumentSource;
+use crate::stage::{Part, PipelineStage, Place, Run, StageSpec, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::number::Number;
 use errors::{Code, Error, Result};
@@ -156,6 +157,28 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
     Ok(PipelineStage::GeoNear(Arc::new(stage)))
 }
 
+impl StageSpec for GeoNear {
+    fn name(&self) -> &'static str {
+        "$geoNear"
+    }
+
+    fn argument(&self) -> RawBson {
+        self.source.clone()
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        self.expressions().map(Part::Expression).chain([Part::Filter(&self.query)]).collect()
+    }
+
+    fn execute(self: Arc<Self>, _: Run) -> Result<Box<dyn DocumentSource>> {
+        Err(Error::new(Code::INTERNAL_ERROR, "$geoNear was not answered by an index"))
+    }
+
+    fn place(&self) -> Place {
+        Place::First
+    }
+}
+
 impl GeoNear {
     /// Whether the stages after this one ask for what it has measured. If so they leave it out of
     /// what they yield, at the end of them or before they write.
@@ -172,8 +195,8 @@ impl GeoNear {
         Ok(true)
     }
 
-    /// The expressions that tell where and how far, then those of the query.
-    pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expression> {
+    /// The expressions that tell where and how far.
+    fn expressions(&self) -> impl Iterator<Item = &Expression> {
         [&self.near].into_iter().chain(&self.least).chain(&self.most)
     }
 

@@ -11,7 +11,9 @@ use crate::source::DocumentSource;
 use crate::stage::group::key_bytes;
 use crate::stage::lookup::{foreign_keys, local_values};
 use crate::stage::unwind::set_path;
-use crate::stage::{PipelineStage, Run, check_document_size, object};
+use crate::stage::{
+    Output, Part, PipelineStage, Run, StageSpec, all_apart, check_document_size, object,
+};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::Path;
 use bsonval::number::Number;
@@ -19,6 +21,7 @@ use errors::{Code, Error, Result};
 use expr::agg::{Expression, parse_fields, split_path};
 use limits::{KeyMap, KeySet};
 use matcher::{Filter, InSet, Leaf, Node, Predicate};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A parsed `$graphLookup`.
@@ -98,7 +101,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
             ));
         }
     };
-    Ok(PipelineStage::GraphLookup(Arc::new(GraphLookup {
+    Ok(PipelineStage::other(GraphLookup {
         source: value.into(),
         from: Namespace::new(&ctx.database, from),
         as_path: split_path(&as_name)?,
@@ -108,7 +111,39 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
         max_depth: max_depth.map(read_depth).transpose()?,
         depth_field: text(depth_field, "depthField")?.map(|name| split_path(&name)).transpose()?,
         restrict,
-    })))
+    }))
+}
+
+impl StageSpec for GraphLookup {
+    fn name(&self) -> &'static str {
+        "$graphLookup"
+    }
+
+    fn argument(&self) -> RawBson {
+        self.source.clone()
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        let restriction = self.restrict.iter().map(Part::OtherFilter);
+        let parts = [Part::Expression(&self.start_with), Part::Collection(&self.from)];
+        parts.into_iter().chain(restriction).collect()
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(GraphLookupSource::new(run, self)))
+    }
+
+    fn output(&self) -> Output {
+        Output::Passing
+    }
+
+    fn is_one_to_one(&self) -> bool {
+        true
+    }
+
+    fn lets_match_pass(&self, paths: &BTreeSet<String>) -> bool {
+        all_apart(paths, &self.as_path.join("."))
+    }
 }
 
 fn read_depth(value: RawBsonRef<'_>) -> Result<u64> {
@@ -318,12 +353,5 @@ impl DocumentSource for GraphLookupSource {
 
     fn park(&mut self) {
         self.run.input.park();
-    }
-}
-
-impl GraphLookup {
-    /// Whether every answer is found without the outer document's help but for `startWith`.
-    pub(crate) fn restriction(&self) -> Option<&Filter> {
-        self.restrict.as_ref()
     }
 }

@@ -8,7 +8,7 @@ use crate::memory::StageMemory;
 use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
 use crate::spill::{Merged, Record, Runs, document_from};
-use crate::stage::{PipelineStage, Run, check_document_size, object};
+use crate::stage::{Output, Part, PipelineStage, Run, StageSpec, check_document_size, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::raw::Writer;
 use errors::{Code, Error, Result};
@@ -50,7 +50,33 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
     }
     let id =
         id.ok_or_else(|| Error::location(15955, "a group specification must include an _id"))?;
-    Ok(PipelineStage::Group(Arc::new(Group { id, fields, spec: value.into() })))
+    Ok(PipelineStage::other(Group { id, fields, spec: value.into() }))
+}
+
+impl StageSpec for Group {
+    fn name(&self) -> &'static str {
+        "$group"
+    }
+
+    fn argument(&self) -> RawBson {
+        self.spec.clone()
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        let fields = self.fields.iter().flat_map(|(_, spec)| {
+            let sorted_by = spec.sort_paths().into_iter().map(Part::Field);
+            [Part::Expression(spec.input())].into_iter().chain(sorted_by)
+        });
+        [Part::Expression(&self.id)].into_iter().chain(fields).collect()
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(GroupSource::new(run, self)))
+    }
+
+    fn output(&self) -> Output {
+        Output::Gathered
+    }
 }
 
 /// One `name: {$accumulator: …}`.

@@ -1,10 +1,11 @@
 //! `$limit` and `$skip`.
 
 use crate::source::{DocumentSource, EmptySource};
-use crate::stage::{PipelineStage, Run};
-use bson::raw::{RawBsonRef, RawDocumentBuf};
+use crate::stage::{Output, Part, PipelineStage, Run, StageSpec};
+use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use bsonval::number::Number;
 use errors::{Error, Result};
+use std::sync::Arc;
 
 fn count(value: RawBsonRef<'_>, name: &str, code: i32) -> Result<u64> {
     let refuse = |what: &str| {
@@ -37,6 +38,62 @@ pub(crate) fn parse_limit(value: RawBsonRef<'_>) -> Result<PipelineStage> {
 
 pub(crate) fn parse_skip(value: RawBsonRef<'_>) -> Result<PipelineStage> {
     count(value, "$skip", 5107200).map(PipelineStage::Skip)
+}
+
+/// A parsed `$limit`: of how many documents.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit(pub(crate) u64);
+
+impl StageSpec for Limit {
+    fn name(&self) -> &'static str {
+        "$limit"
+    }
+
+    fn argument(&self) -> RawBson {
+        shown(self.0)
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        Vec::new()
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(LimitSource::new(run, self.0)))
+    }
+
+    fn output(&self) -> Output {
+        Output::Passing
+    }
+}
+
+/// A parsed `$skip`: of how many documents.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Skip(pub(crate) u64);
+
+impl StageSpec for Skip {
+    fn name(&self) -> &'static str {
+        "$skip"
+    }
+
+    fn argument(&self) -> RawBson {
+        shown(self.0)
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        Vec::new()
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(SkipSource::new(run, self.0)))
+    }
+
+    fn output(&self) -> Output {
+        Output::Passing
+    }
+}
+
+fn shown(documents: u64) -> RawBson {
+    RawBson::Int64(i64::try_from(documents).unwrap_or(i64::MAX))
 }
 
 pub(crate) struct LimitSource {

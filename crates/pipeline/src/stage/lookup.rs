@@ -15,12 +15,13 @@ use crate::memory::StageMemory;
 use crate::parse::{Inside, PipelineContext};
 use crate::source::{DocumentSource, EmptySource, SharedSource};
 use crate::stage::unwind::{Unwind, set_path};
-use crate::stage::{PipelineStage, Run, check_document_size};
+use crate::stage::{Output, Part, PipelineStage, Run, StageSpec, all_apart, check_document_size};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bsonval::{Path, raw};
 use errors::{Error, Result};
 use expr::agg::{Expression, VarId, Variables, parse_fields, split_path};
 use matcher::{Filter, InSet, Leaf, Node, Predicate};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use table::Table;
 pub(crate) use table::foreign_keys;
@@ -131,6 +132,41 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
         pipeline,
         unwind: None,
     })))
+}
+
+impl StageSpec for Lookup {
+    fn name(&self) -> &'static str {
+        "$lookup"
+    }
+
+    fn argument(&self) -> RawBson {
+        self.to_bson()
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        let lets = self.lets.iter().map(|(_, expression)| Part::Expression(expression));
+        let local = self.equality.iter().map(|(local, _)| Part::Field(local.clone()));
+        let from = self.from.iter().map(Part::Collection);
+        lets.chain(local).chain(from).chain([Part::OtherPipeline(&self.pipeline)]).collect()
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(LookupSource::new(run, self)))
+    }
+
+    fn output(&self) -> Output {
+        Output::Passing
+    }
+
+    fn is_one_to_one(&self) -> bool {
+        self.unwind.is_none()
+    }
+
+    fn lets_match_pass(&self, paths: &BTreeSet<String>) -> bool {
+        let index = self.unwind.as_ref().and_then(|unwind| unwind.index.as_ref());
+        all_apart(paths, &self.as_path.join("."))
+            && index.is_none_or(|index| all_apart(paths, &index.join(".")))
+    }
 }
 
 fn read_string(value: Option<RawBsonRef<'_>>, name: &str) -> Result<Option<String>> {

@@ -2,8 +2,8 @@
 
 use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
-use crate::stage::{PipelineStage, Run};
-use bson::raw::{RawBsonRef, RawDocumentBuf};
+use crate::stage::{Output, Part, PipelineStage, Run, StageSpec};
+use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use matcher::Filter;
 use std::sync::Arc;
@@ -19,6 +19,29 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
     Ok(PipelineStage::Match(Arc::new(filter)))
 }
 
+/// The parsed form of a `$match` is its filter.
+impl StageSpec for Filter {
+    fn name(&self) -> &'static str {
+        "$match"
+    }
+
+    fn argument(&self) -> RawBson {
+        RawDocumentBuf::try_from(self.to_document()).map_or(RawBson::Null, RawBson::Document)
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        vec![Part::Filter(self)]
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(MatchSource::new(run, self)))
+    }
+
+    fn output(&self) -> Output {
+        Output::Passing
+    }
+}
+
 pub(crate) struct MatchSource {
     run: Run,
     filter: Arc<Filter>,
@@ -26,7 +49,7 @@ pub(crate) struct MatchSource {
 }
 
 impl MatchSource {
-    pub(crate) fn new(run: Run, filter: Arc<Filter>) -> Self {
+    fn new(run: Run, filter: Arc<Filter>) -> Self {
         Self { run, filter, skipped: 0 }
     }
 }

@@ -5,9 +5,10 @@
 
 use crate::env::Namespace;
 use crate::parse::PipelineContext;
-use crate::stage::PipelineStage;
-use crate::stage::out::check_target;
+use crate::source::DocumentSource;
+use crate::stage::out::{Target, WriteSource, check_target};
 use crate::stage::window::wrong_type;
+use crate::stage::{Part, PipelineStage, Place, Run, StageSpec};
 use crate::update_pipeline::UpdatePipeline;
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::raw::{self, Writer};
@@ -216,6 +217,28 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
     };
     check_target(&spec.into, "$merge")?;
     Ok(PipelineStage::Merge(Arc::new(Merge { source: value.into(), spec })))
+}
+
+impl StageSpec for Merge {
+    fn name(&self) -> &'static str {
+        "$merge"
+    }
+
+    fn argument(&self) -> RawBson {
+        self.source.clone()
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        Vec::new()
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(WriteSource::new(run, Target::Merge(self))))
+    }
+
+    fn place(&self) -> Place {
+        Place::Last
+    }
 }
 
 fn parse_spec(spec: &RawDocument, ctx: &PipelineContext) -> Result<MergeSpec> {

@@ -1,9 +1,10 @@
 //! Stages whose documents the server makes: the environment answers them.
 
 use crate::parse::PipelineContext;
+use crate::source::DocumentSource;
 use crate::stage::window::{unknown, wrong_type};
-use crate::stage::{PipelineStage, object};
-use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
+use crate::stage::{Part, PipelineStage, Place, Run, StageSpec, object};
+use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::agg::parse_fields;
 use std::sync::Arc;
@@ -62,7 +63,29 @@ pub(crate) fn parse(
             format!("{{aggregate: 1}} is not valid for '{name}'; a collection is required."),
         ));
     }
-    Ok(PipelineStage::Metadata(Arc::new(Metadata { name, spec: spec.to_owned() })))
+    Ok(PipelineStage::other(Metadata { name, spec: spec.to_owned() }))
+}
+
+impl StageSpec for Metadata {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn argument(&self) -> RawBson {
+        RawBson::Document(self.spec.clone())
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        Vec::new()
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        run.env.metadata(&self)
+    }
+
+    fn place(&self) -> Place {
+        Place::Source
+    }
 }
 
 fn not_empty() -> Error {

@@ -5,8 +5,8 @@ use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
 use crate::stage::merge::Merge;
 use crate::stage::window::{missing, unknown, wrong_type};
-use crate::stage::{PipelineStage, Run};
-use bson::raw::{RawBsonRef, RawDocumentBuf};
+use crate::stage::{Part, PipelineStage, Place, Run, StageSpec};
+use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use bsonval::raw::Writer;
 use errors::{Code, Error, Result};
 use expr::agg::parse_fields;
@@ -66,6 +66,28 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
     };
     check_target(&target, "$out")?;
     Ok(PipelineStage::Out(Arc::new(Out { target, time_series })))
+}
+
+impl StageSpec for Out {
+    fn name(&self) -> &'static str {
+        "$out"
+    }
+
+    fn argument(&self) -> RawBson {
+        RawBson::Document(self.to_document())
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        Vec::new()
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(WriteSource::new(run, Target::Out(self))))
+    }
+
+    fn place(&self) -> Place {
+        Place::Last
+    }
 }
 
 /// Refuses targets that no pipeline may write to.

@@ -14,7 +14,7 @@ use crate::memory::StageMemory;
 use crate::parse::{Inside, Pipeline, PipelineContext};
 use crate::source::{DocumentSource, VecSource};
 use crate::stage::window::{missing, unknown, wrong_type};
-use crate::stage::{PipelineStage, Run};
+use crate::stage::{Part, PipelineStage, Place, Run, StageSpec};
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::SortPattern;
 use bsonval::number::Number;
@@ -110,6 +110,28 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
         inputs,
         details,
     })))
+}
+
+impl StageSpec for RankFusion {
+    fn name(&self) -> &'static str {
+        "$rankFusion"
+    }
+
+    fn argument(&self) -> RawBson {
+        self.source.clone()
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        self.inputs.iter().map(|input| Part::OtherPipeline(&input.pipeline)).collect()
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(FusionSource::new(run, self)))
+    }
+
+    fn place(&self) -> Place {
+        Place::Source
+    }
 }
 
 /// Null is as if it was not given.

@@ -1,20 +1,47 @@
 //! `$redact`: keeps, prunes or descends into each level of a document.
 
+use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
-use crate::stage::{Computed, Run, check_depth};
-use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
+use crate::stage::{Computed, Part, PipelineStage, Run, StageSpec, check_depth};
+use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::raw::{self, Writer};
 use errors::{Error, Result};
 use expr::agg::value_to_string;
 use std::sync::Arc;
 
-pub(crate) struct RedactSource {
+/// A parsed `$redact`: the rule.
+#[derive(Clone, Debug)]
+struct Redact(Computed);
+
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
+    Computed::parse(value, ctx).map(|rule| PipelineStage::other(Redact(rule)))
+}
+
+impl StageSpec for Redact {
+    fn name(&self) -> &'static str {
+        "$redact"
+    }
+
+    fn argument(&self) -> RawBson {
+        self.0.source.clone()
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        vec![Part::Expression(&self.0.expression)]
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(RedactSource::new(run, self)))
+    }
+}
+
+struct RedactSource {
     run: Run,
-    rule: Arc<Computed>,
+    rule: Arc<Redact>,
 }
 
 impl RedactSource {
-    pub(crate) fn new(run: Run, rule: Arc<Computed>) -> Self {
+    fn new(run: Run, rule: Arc<Redact>) -> Self {
         Self { run, rule }
     }
 
@@ -28,7 +55,7 @@ impl RedactSource {
         out: &mut Writer,
     ) -> Result<bool> {
         check_depth(depth)?;
-        let verdict = self.rule.expression.evaluate_in(root, level, &self.run.variables)?;
+        let verdict = self.rule.0.expression.evaluate_in(root, level, &self.run.variables)?;
         let descend = match verdict.as_str() {
             Some("prune") => return Ok(false),
             Some("keep") => false,

@@ -2,12 +2,18 @@
 
 use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
-use crate::stage::{Computed, PipelineStage, Run, check_document_size, object};
+use crate::stage::{
+    Computed, Output, Part, PipelineStage, Run, StageSpec, check_document_size, object,
+};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::text_score;
 use errors::{Error, Result};
 use expr::agg::{Expression, MEASURED, Variables, value_to_string};
 use std::sync::Arc;
+
+/// A parsed `$replaceRoot`: the new root.
+#[derive(Clone, Debug)]
+pub struct ReplaceRoot(pub Computed);
 
 pub(crate) fn parse(
     name: &str,
@@ -44,7 +50,34 @@ pub(crate) fn parse(
             )
         })?
     };
-    Ok(PipelineStage::ReplaceRoot(Computed::parse(root, ctx)?))
+    Ok(PipelineStage::ReplaceRoot(Arc::new(ReplaceRoot(Computed::parse(root, ctx)?))))
+}
+
+impl StageSpec for ReplaceRoot {
+    fn name(&self) -> &'static str {
+        "$replaceRoot"
+    }
+
+    fn argument(&self) -> RawBson {
+        let root = self.0.source.as_raw_bson_ref();
+        RawBson::Document(bsonval::raw::document_of("newRoot", root))
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        vec![Part::Expression(&self.0.expression)]
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(ReplaceRootSource::new(run, self)))
+    }
+
+    fn output(&self) -> Output {
+        Output::Reshaped
+    }
+
+    fn is_one_to_one(&self) -> bool {
+        true
+    }
 }
 
 /// The new root of one document.
@@ -75,11 +108,11 @@ pub(crate) fn replace(
 
 pub(crate) struct ReplaceRootSource {
     run: Run,
-    root: Arc<Computed>,
+    root: Arc<ReplaceRoot>,
 }
 
 impl ReplaceRootSource {
-    pub(crate) fn new(run: Run, root: Arc<Computed>) -> Self {
+    pub(crate) fn new(run: Run, root: Arc<ReplaceRoot>) -> Self {
         Self { run, root }
     }
 }
@@ -88,7 +121,7 @@ impl DocumentSource for ReplaceRootSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         match self.run.input.next()? {
             Some(document) => {
-                let mut new = replace(&self.root.expression, &document, &self.run.variables)?;
+                let mut new = replace(&self.root.0.expression, &document, &self.run.variables)?;
                 for name in MEASURED {
                     if let (Some(measured), None) = (document.get(name)?, new.get(name)?) {
                         new.append(<&bson::raw::CStr>::try_from(name)?, measured);

@@ -7,11 +7,16 @@
 use crate::memory::StageMemory;
 use crate::source::DocumentSource;
 use crate::spill::{Merged, Runs, document_from};
-use crate::stage::{PipelineStage, Run, object};
-use bson::raw::{RawBsonRef, RawDocumentBuf};
+use crate::stage::{Output, Part, PipelineStage, Run, StageSpec, object};
+use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use bsonval::number::Number;
 use errors::{Error, Result};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A parsed `$sample`: how many documents.
+#[derive(Clone, Copy, Debug)]
+struct Sample(u64);
 
 pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<PipelineStage> {
     let spec = object(value, |_| {
@@ -38,7 +43,30 @@ pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<PipelineStage> {
         size = Some(whole as u64);
     }
     let size = size.ok_or_else(|| Error::location(28749, "$sample stage must specify a size"))?;
-    Ok(PipelineStage::Sample(size))
+    Ok(PipelineStage::other(Sample(size)))
+}
+
+impl StageSpec for Sample {
+    fn name(&self) -> &'static str {
+        "$sample"
+    }
+
+    fn argument(&self) -> RawBson {
+        let size = RawBsonRef::Int64(i64::try_from(self.0).unwrap_or(i64::MAX));
+        RawBson::Document(bsonval::raw::document_of("size", size))
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        vec![Part::Chance]
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(SampleSource::new(run, self.0)))
+    }
+
+    fn output(&self) -> Output {
+        Output::Passing
+    }
 }
 
 pub(crate) struct SampleSource {

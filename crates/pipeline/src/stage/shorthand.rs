@@ -35,11 +35,11 @@ pub(crate) fn count(value: RawBsonRef<'_>, stages: &mut Vec<PipelineStage>) -> R
     if name == "_id" {
         return Err(Error::location(15948, "a group's _id may only be specified once"));
     }
-    stages.push(PipelineStage::Group(Arc::new(Group {
+    stages.push(PipelineStage::other(Group {
         id: Expression::constant(RawBson::Null),
         fields: vec![(name.to_owned(), AccumulatorSpec::sum_of_one())],
         spec: group_spec(RawBsonRef::Null, name)?,
-    })));
+    }));
     let mut without_id = RawDocumentBuf::new();
     without_id.append(cstr!("_id"), false);
     stages.push(PipelineStage::Transform(Arc::new(TransformStage {
@@ -106,11 +106,11 @@ pub(crate) fn sort_by_count(
             ));
         }
     }
-    stages.push(PipelineStage::Group(Arc::new(Group {
+    stages.push(PipelineStage::other(Group {
         id: Expression::parse(value, &ctx.parse.names)?.optimize(),
         fields: vec![("count".to_owned(), AccumulatorSpec::sum_of_one())],
         spec: group_spec(value, "count")?,
-    })));
+    }));
     let pattern = SortPattern::new([(Path::new("count"), Direction::Descending)]);
     stages.push(PipelineStage::Sort(Arc::new(Sort { pattern, limit: None })));
     Ok(())
@@ -153,7 +153,7 @@ pub(crate) fn bucket(
             (fields, with_id(&switch, output)?)
         }
     };
-    stages.push(PipelineStage::Group(Arc::new(Group { id, fields, spec: shown })));
+    stages.push(PipelineStage::other(Group { id, fields, spec: shown }));
     let pattern = SortPattern::new([(Path::new("_id"), Direction::Ascending)]);
     stages.push(PipelineStage::Sort(Arc::new(Sort { pattern, limit: None })));
     Ok(())

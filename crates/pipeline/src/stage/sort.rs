@@ -7,12 +7,12 @@ use crate::env::no_disk_use;
 use crate::memory::StageMemory;
 use crate::source::DocumentSource;
 use crate::spill::{Merged, Runs, document_from};
-use crate::stage::{PipelineStage, Run, object};
-use bson::raw::{RawBsonRef, RawDocumentBuf};
+use crate::stage::{Output, Part, PipelineStage, Run, StageSpec, object};
+use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use bsonval::SortPattern;
 use bsonval::raw::Writer;
 use errors::{Error, Result};
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 /// A parsed sort.
@@ -46,6 +46,33 @@ pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<PipelineStage> {
     }
     let pattern = SortPattern::parse(spec)?;
     Ok(PipelineStage::Sort(Arc::new(Sort { pattern, limit: None })))
+}
+
+impl StageSpec for Sort {
+    fn name(&self) -> &'static str {
+        "$sort"
+    }
+
+    fn argument(&self) -> RawBson {
+        RawBson::Document(self.to_document())
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        let paths = self.pattern.paths().iter();
+        paths.map(|path| Part::Field(path.as_str().to_owned())).collect()
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(SortSource::new(run, self)))
+    }
+
+    fn output(&self) -> Output {
+        Output::Passing
+    }
+
+    fn lets_match_pass(&self, _: &BTreeSet<String>) -> bool {
+        self.limit.is_none()
+    }
 }
 
 /// Key, arrival, document: the derived order is the order of the output.

@@ -2,10 +2,11 @@
 
 use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
-use crate::stage::{PipelineStage, Run};
-use crate::transform::Transform;
+use crate::stage::{Output, Part, PipelineStage, Run, StageSpec, all_apart};
+use crate::transform::{Mode, Transform};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A parsed stage.
@@ -59,6 +60,44 @@ pub(crate) fn parse(
         transform: transform.optimize(),
         spec: value.into(),
     })))
+}
+
+impl StageSpec for TransformStage {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn argument(&self) -> RawBson {
+        self.spec.clone()
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        let expressions = self.transform.expressions().into_iter().map(Part::Expression);
+        expressions.chain(self.transform.kept_paths().into_iter().map(Part::Field)).collect()
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(TransformSource::new(run, self)))
+    }
+
+    fn output(&self) -> Output {
+        if self.transform.mode() == Mode::Include { Output::Reshaped } else { Output::Passing }
+    }
+
+    fn is_one_to_one(&self) -> bool {
+        true
+    }
+
+    fn lets_match_pass(&self, paths: &BTreeSet<String>) -> bool {
+        if !self.transform.changed_paths().iter().all(|changed| all_apart(paths, changed)) {
+            return false;
+        }
+        // Only whole top-level fields are certain to read the same after an inclusion.
+        self.transform.mode() != Mode::Include || {
+            let kept = self.transform.kept_paths();
+            paths.iter().all(|path| kept.contains(path.split('.').next().unwrap_or(path)))
+        }
+    }
 }
 
 fn unset_names(value: RawBsonRef<'_>) -> Result<Vec<&str>> {

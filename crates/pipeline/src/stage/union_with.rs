@@ -5,7 +5,7 @@ use crate::env::Namespace;
 use crate::parse::{Inside, PipelineContext};
 use crate::source::{DocumentSource, EmptySource};
 use crate::stage::window::wrong_type;
-use crate::stage::{PipelineStage, Run};
+use crate::stage::{Part, PipelineStage, Run, StageSpec};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::agg::parse_fields;
@@ -61,7 +61,26 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
         ));
     }
     let from = coll.map(|coll| Namespace::new(&ctx.database, coll));
-    Ok(PipelineStage::UnionWith(Arc::new(UnionWith { source: value.into(), from, pipeline })))
+    Ok(PipelineStage::other(UnionWith { source: value.into(), from, pipeline }))
+}
+
+impl StageSpec for UnionWith {
+    fn name(&self) -> &'static str {
+        "$unionWith"
+    }
+
+    fn argument(&self) -> RawBson {
+        self.source.clone()
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        let from = self.from.iter().map(Part::Collection);
+        from.chain([Part::OtherPipeline(&self.pipeline)]).collect()
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(UnionSource::new(run, self)))
+    }
 }
 
 pub(crate) struct UnionSource {

@@ -1,10 +1,11 @@
 //! `$unwind`: one document per element of an array.
 
 use crate::source::DocumentSource;
-use crate::stage::{PipelineStage, Run};
+use crate::stage::{Output, Part, PipelineStage, Run, StageSpec, all_apart};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::raw::{self, Writer};
 use errors::{Error, Result};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A parsed unwind.
@@ -98,6 +99,33 @@ pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<PipelineStage> {
         index: index.map(|name| expr::agg::split_path(&name)).transpose()?,
         preserve,
     })))
+}
+
+impl StageSpec for Unwind {
+    fn name(&self) -> &'static str {
+        "$unwind"
+    }
+
+    fn argument(&self) -> RawBson {
+        RawBson::Document(self.to_document())
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        vec![Part::Field(self.dotted())]
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(UnwindSource::new(run, self)))
+    }
+
+    fn output(&self) -> Output {
+        Output::Passing
+    }
+
+    fn lets_match_pass(&self, paths: &BTreeSet<String>) -> bool {
+        let index = self.index.as_ref().map(|path| path.join("."));
+        all_apart(paths, &self.dotted()) && index.is_none_or(|index| all_apart(paths, &index))
+    }
 }
 
 fn read_path(value: RawBsonRef<'_>) -> Result<String> {

@@ -19,7 +19,7 @@ use crate::env::Env;
 use crate::source::DocumentSource;
 use crate::stage::group::key_bytes;
 use crate::stage::sort::{Sort, SortSource};
-use crate::stage::{Run, check_document_size};
+use crate::stage::{Output, Part, Run, StageSpec, check_document_size};
 use crate::transform::Transform;
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf, cstr};
 use bsonval::{Path, SortPattern};
@@ -44,25 +44,41 @@ pub struct SetWindowFields {
 }
 
 impl SetWindowFields {
-    /// What the stage reads of a document, besides the sort's paths.
-    pub(crate) fn expressions(&self) -> Vec<&Expression> {
-        let outputs = self.outputs.iter().flat_map(|(_, function)| function.expressions());
-        self.partition_by.iter().chain(outputs).collect()
-    }
-
-    /// The paths of the sort, and those functions sort by themselves.
-    pub(crate) fn sort_paths(&self) -> Vec<String> {
-        let paths = self.sort_by.iter().flat_map(SortPattern::paths);
-        let inner = self.outputs.iter().flat_map(|(_, function)| function.sort_paths());
-        paths.map(|path| path.as_str().to_owned()).chain(inner).collect()
-    }
-
     /// The one expression documents are sorted by, where it is one.
     fn sort_key(&self) -> Result<Option<Expression>> {
         match self.sort_by.as_ref().map(SortPattern::paths) {
             Some([only]) => Expression::field(only.as_str()).map(Some),
             _ => Ok(None),
         }
+    }
+}
+
+impl StageSpec for SetWindowFields {
+    fn name(&self) -> &'static str {
+        "$setWindowFields"
+    }
+
+    fn argument(&self) -> RawBson {
+        self.source.clone()
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        let sorted_by = self.sort_by.iter().flat_map(SortPattern::paths);
+        let outputs = self.outputs.iter().flat_map(|(_, function)| {
+            let sorted_by = function.sort_paths().into_iter().map(Part::Field);
+            function.expressions().into_iter().map(Part::Expression).chain(sorted_by)
+        });
+        let partition_by = self.partition_by.iter().map(Part::Expression);
+        let sorted_by = sorted_by.map(|path| Part::Field(path.as_str().to_owned()));
+        partition_by.chain(sorted_by).chain(outputs).collect()
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(Box::new(WindowSource::new(run, self)?))
+    }
+
+    fn output(&self) -> Output {
+        Output::Passing
     }
 }
 

@@ -2,9 +2,11 @@
 
 use super::memory::World;
 use super::{array, check, context, fails, fails_with, raw, run, sorted};
-use crate::{ExecOptions, LookupHint, Pipeline, PipelineStage, UpdatePipeline};
-use bson::raw::RawDocumentBuf;
+use crate::stage::{Part, Run, StageSpec};
+use crate::{DocumentSource, ExecOptions, LookupHint, Pipeline, PipelineStage, UpdatePipeline};
+use bson::raw::{RawBson, RawDocumentBuf};
 use bson::{Bson, Document, bson, doc};
+use errors::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -512,6 +514,52 @@ fn limits_reach_the_sort() {
     assert_eq!(names, ["$sort", "$skip", "$limit", "$project"]);
     let PipelineStage::Sort(sort) = &pipeline.stages()[0] else { panic!("a sort") };
     assert_eq!(sort.limit, Some(12));
+}
+
+#[test]
+fn chance_within_a_stage_is_seen() {
+    let graph = |restriction: Document| {
+        let stage = doc! {"$graphLookup": {
+            "from": "x", "startWith": "$a", "connectFromField": "a", "connectToField": "b",
+            "as": "found", "restrictSearchWithMatch": restriction,
+        }};
+        Pipeline::parse(&array(&[stage]), &context()).unwrap().is_uncorrelated()
+    };
+    assert!(graph(doc! {"c": 1}));
+    assert!(!graph(doc! {"$sampleRate": 0.5}));
+}
+
+/// A stage that says nothing of itself but what it must.
+#[derive(Debug)]
+struct Silent;
+
+impl StageSpec for Silent {
+    fn name(&self) -> &'static str {
+        "$silent"
+    }
+
+    fn argument(&self) -> RawBson {
+        RawBson::Null
+    }
+
+    fn parts(&self) -> Vec<Part<'_>> {
+        Vec::new()
+    }
+
+    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+        Ok(run.input)
+    }
+}
+
+#[test]
+fn nothing_moves_over_a_stage_that_does_not_say_so() {
+    let after = array(&[doc! {"$match": {"a": 1}}, doc! {"$limit": 1}]);
+    let mut stages = vec![PipelineStage::other(Silent)];
+    stages.extend(Pipeline::parse(&after, &context()).unwrap().into_stages());
+    let pipeline = Pipeline::from_stages(stages).optimize();
+    let names: Vec<_> = pipeline.stages().iter().map(PipelineStage::name).collect();
+    assert_eq!(names, ["$silent", "$match", "$limit"]);
+    assert_eq!(pipeline.needed_fields(), None);
 }
 
 #[test]

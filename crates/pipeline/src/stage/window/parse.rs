@@ -16,7 +16,6 @@ use errors::{Error, Result};
 use expr::accumulator::{AccumulatorSpec, operator_names};
 use expr::agg::{Expression, ParseContext, parse_fields};
 use keystring::Direction;
-use std::sync::Arc;
 
 pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let spec = object(value, |kind| {
@@ -93,7 +92,7 @@ pub(crate) fn window_stage(
     let place = place.map_err(|error| error.context("Invalid $setWindowFields"))?;
     let partition_by = partition_by.map(Expression::optimize);
     let stage = SetWindowFields { source, partition_by, sort_by, outputs, place };
-    Ok(PipelineStage::Window(Arc::new(stage)))
+    Ok(PipelineStage::other(stage))
 }
 
 /// `{$function: argument, window: {...}}`.
