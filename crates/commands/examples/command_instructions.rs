@@ -10,7 +10,6 @@ use commands::{Connection, Parts, ServerInfo, Service, SessionRecords, SilentHos
 use dispatch::{ConnectionInfo, OpKind, Request};
 use engine::Engine;
 use os::Os;
-use std::cell::Cell;
 use std::sync::Arc;
 use testkit::Instructions;
 
@@ -45,12 +44,21 @@ impl Client {
         body: &RawDocumentBuf,
         section: Option<(&str, &[RawDocumentBuf])>,
     ) -> RawDocumentBuf {
+        self.send_to("db", body, section)
+    }
+
+    fn send_to(
+        &self,
+        database: &str,
+        body: &RawDocumentBuf,
+        section: Option<(&str, &[RawDocumentBuf])>,
+    ) -> RawDocumentBuf {
         let sequences: Vec<(&str, Vec<_>)> = section
             .into_iter()
             .map(|(name, documents)| (name, documents.iter().map(|one| &**one).collect()))
             .collect();
         let request = Request {
-            database: "db",
+            database,
             body,
             sequences: &sequences,
             op: OpKind::Msg,
@@ -112,8 +120,9 @@ fn main() {
     reads(&client, &rows);
     pipelines(&client, &rows);
     writes(&client, &rows);
-    batches(&client, &rows);
+    // Before the batches: these fill memory, and whoever commits after them moves it on.
     transactions(&client, &rows);
+    batches(&client, &rows);
 }
 
 fn reads(client: &Client, rows: &Instructions) {
@@ -233,34 +242,34 @@ fn transactions(client: &Client, rows: &Instructions) {
     let session = doc! { "id": bson::Binary {
         subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![7; 16],
     } };
-    let number = Cell::new(1_i64);
-    rows.row("begin, two updates, commit", TIMES, 1, |n| {
-        number.set(number.get() + 1);
-        for at in 0..2 {
-            let mut update = doc! {
-                "update": "c",
-                "updates": [{ "q": { "_id": n as i32 * 2 + at }, "u": { "$inc": { "score": 1 } } }],
-                "lsid": session.clone(), "txnNumber": number.get(), "autocommit": false,
-            };
-            if at == 0 {
-                update.insert("startTransaction", true);
-            }
-            check("update", &client.send(&raw(update), None));
-        }
-        let commit = doc! {
-            "commitTransaction": 1, "lsid": session.clone(), "txnNumber": number.get(),
-            "autocommit": false, "$db": "admin",
+    // What stands in a command of the transaction of this number; `number` is never the same.
+    let within = |mut command: Document, number: i32| {
+        let ids = doc! {
+            "lsid": session.clone(), "txnNumber": i64::from(number) + 1, "autocommit": false,
         };
-        let body = raw(commit);
-        let request = Request {
-            database: "admin",
-            body: &body,
-            sequences: &[],
-            op: OpKind::Msg,
-            exhaust_allowed: false,
-            request_id: 1,
-            waited_until: None,
-        };
-        check("commit", &client.service.run(&client.connection, &request).document);
+        command.extend(ids);
+        command
+    };
+    let update = |number: i32, at: i32| {
+        let change = doc! { "q": { "_id": number * 2 + at }, "u": { "$inc": { "score": 1 } } };
+        within(doc! { "update": "c", "updates": [change] }, number)
+    };
+    // The uncounted call has the largest number, and numbers of a session only grow: it comes first
+    // here too.
+    let times = TIMES as i32;
+    let bodies: Vec<_> = (0..=times)
+        .map(|at| if at == times { 0 } else { at + 1 })
+        .map(|number| {
+            let mut first = update(number, 0);
+            first.insert("startTransaction", true);
+            let commit = within(doc! { "commitTransaction": 1, "$db": "admin" }, number);
+            [raw(first), raw(update(number, 1)), raw(commit)]
+        })
+        .collect();
+    rows.row("begin, two updates, commit", TIMES, 1, |number| {
+        let [first, second, commit] = &bodies[number as usize];
+        check("update", &client.send(first, None));
+        check("update", &client.send(second, None));
+        check("commit", &client.send_to("admin", commit, None));
     });
 }

@@ -147,26 +147,16 @@ impl<'a> Context<'a> {
     /// What `query` runs a part of a command in, apart from every transaction.
     pub(crate) fn internal_op(&self) -> OpContext<'_> {
         let mut op = OpContext::new(&self.service.catalog, self.interrupt());
-        op.bypass_validation = self.is_set("bypassDocumentValidation");
+        op.bypass_validation = self.arguments.bypass_validation;
         op
-    }
-
-    /// Whether a flag of the command is given and set.
-    fn is_set(&self, name: &str) -> bool {
-        match self.body.get(name) {
-            Ok(Some(RawBsonRef::Boolean(given))) => given,
-            Ok(Some(number)) => dispatch::fields::as_i64(number).is_some_and(|n| n != 0),
-            _ => false,
-        }
     }
 
     /// What `query` runs an operation in.
     pub(crate) fn op(&mut self) -> OpContext<'_> {
-        let bypasses =
-            (self.is_set("bypassDocumentValidation"), self.is_set("bypassEmptyTsReplacement"));
         let mut op = OpContext::new(&self.service.catalog, self.interrupt());
-        // Commands that do not know the field have refused it.
-        (op.bypass_validation, op.keep_empty_timestamps) = bypasses;
+        // Commands that do not know the fields have refused them.
+        op.bypass_validation = self.arguments.bypass_validation;
+        op.keep_empty_timestamps = self.arguments.keep_empty_timestamps;
         op.comment = self.arguments.comment.map(Into::into);
         let replication = &self.service.replication;
         op.cluster_time = replication.keeps_time().then(|| replication.clock.now());

@@ -5,7 +5,7 @@
 
 pub mod grammar;
 
-use crate::fields::{Field, inner};
+use crate::fields::{Field, as_i64, inner};
 use crate::read_concern::{self, ReadConcern};
 use crate::rules::Rules;
 use crate::write_concern::{self, WriteConcern};
@@ -57,12 +57,24 @@ pub struct Arguments<'a> {
     pub numbered: Option<Numbered>,
     /// `collectionUUID`: which collection the client takes it for, which the command checks.
     pub collection_uuid: Option<[u8; 16]>,
+    /// `bypassDocumentValidation`, of the commands that know it.
+    pub bypass_validation: bool,
+    /// `bypassEmptyTsReplacement`, of the commands that know it.
+    pub keep_empty_timestamps: bool,
     txn_number: Option<i64>,
     autocommit: Option<bool>,
     start_transaction: Option<bool>,
     api_version: Option<&'a str>,
     api_strict: Option<bool>,
     api_deprecation_errors: Option<bool>,
+}
+
+/// Whether a flag is set; a command that knows it refuses what is no flag.
+fn is_true(value: RawBsonRef<'_>) -> bool {
+    match value {
+        RawBsonRef::Boolean(given) => given,
+        number => as_i64(number).is_some_and(|n| n != 0),
+    }
 }
 
 impl<'a> Arguments<'a> {
@@ -91,6 +103,11 @@ impl<'a> Arguments<'a> {
                 if grammar.is_some() && field.name == "collectionUUID" {
                     arguments.collection_uuid = Some(field.uuid()?);
                     continue;
+                }
+                match field.name {
+                    "bypassDocumentValidation" => arguments.bypass_validation = is_true(value),
+                    "bypassEmptyTsReplacement" => arguments.keep_empty_timestamps = is_true(value),
+                    _ => {}
                 }
                 own.push(field);
             }

@@ -100,9 +100,9 @@ impl Parser<'_> {
                     continue;
                 }
                 let operation = reader(&self, &field)?;
-                let path = Path::new(field.name());
+                let components = field.name().split('.').count();
                 let below = check::depth_of(field.value()?, 0)?;
-                depth = depth.max(path.components().len() + below + 1);
+                depth = depth.max(components + below + 1);
                 tree.insert(field.name(), operation)?;
                 touched.push(fixed_part(field.name()));
             }

@@ -38,6 +38,8 @@ pub(super) struct IndexStage {
     /// The part of an entry that is a text score, where that is wanted.
     score_at: Option<usize>,
     score: f64,
+    /// Nobody asks for the rows, only how many there are.
+    counts_only: bool,
 }
 
 impl IndexStage {
@@ -60,6 +62,7 @@ impl IndexStage {
             seeks: 0,
             score_at: None,
             score: 0.0,
+            counts_only: false,
         })
     }
 
@@ -155,6 +158,10 @@ impl IndexStage {
             self.row.set(key, value);
             return Ok(Step::Entry);
         };
+        // Where no document has two entries, each is another document, whichever.
+        if self.counts_only && self.seen.is_none() {
+            return Ok(Step::Entry);
+        }
         let id_key = index.keys().id_of(key, value)?;
         if let Some(seen) = &mut self.seen
             && !seen.insert(id_key)?
@@ -360,7 +367,7 @@ impl PlanStage for ClusteredStage {
     }
 }
 
-/// Counts the entries of an index: nothing is fetched or put together.
+/// Counts the entries of an index: nothing is fetched or put together, and its rows are empty.
 pub(crate) struct CountScan(IndexStage);
 
 impl CountScan {
@@ -375,7 +382,9 @@ impl CountScan {
         }
         note_way("COUNT_SCAN", scan.index.as_ref());
         let scan = IndexScan { covered: false, ..scan.clone() };
-        Ok(Some(Box::new(Self(IndexStage::new(collection, scan, None)?))))
+        let mut stage = IndexStage::new(collection, scan, None)?;
+        stage.counts_only = true;
+        Ok(Some(Box::new(Self(stage))))
     }
 }
 

@@ -133,8 +133,33 @@ pub(super) fn candidates(
     let id = input.allowed.is_none_or(IndexFilter::holds_id).then_some(None);
     id.into_iter()
         .chain(input.collection.indexes().iter().filter(usable).map(Some))
+        .filter(|index| may_offer(input, *index, conjuncts, predicates))
         .flat_map(|index| of_index(input, index, conjuncts, predicates))
         .collect()
+}
+
+/// Whether an index can have a score at all: the filter bounds one of its parts, or there is an order
+/// that it may give, or it may tell everything.
+fn may_offer(
+    input: &PlannerInput<'_>,
+    index: Option<&Arc<Index>>,
+    conjuncts: &[Node],
+    predicates: &Predicates<'_>,
+) -> bool {
+    if input.sort.is_some_and(|sort| !sort.is_empty()) {
+        return true;
+    }
+    let parts = index.map_or(id_parts(), |index| &index.spec().parts[..]);
+    let bounded = predicates.of(input.collation_of(index)).iter();
+    let mut bounded = bounded.filter(|one| parts.iter().any(|part| part.path == one.path));
+    if bounded.next().is_some() {
+        return true;
+    }
+    index.is_some_and(|index| {
+        let residual = (!conjuncts.is_empty()).then_some(input.filter);
+        let spec = index.spec();
+        spec.wildcard.is_some() || spec.clustering || covers(input, parts, residual, true)
+    })
 }
 
 /// What an index offers: one candidate, of a wildcard one for each path that it could serve.
