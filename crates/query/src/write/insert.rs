@@ -12,6 +12,7 @@ use crate::context::{Atomicity, OpContext, StatementOutcome};
 use crate::request::{InsertRequest, InsertResult, WriteError};
 use bson::Timestamp;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
+use bson::spec::ElementType;
 use catalog::{MAX_DOCUMENT_BYTES, Namespace, Txn, check_document};
 use errors::{Code, Error, Result};
 use os::Os;
@@ -180,15 +181,16 @@ pub(crate) fn as_stored<'a>(
     keep_empty_timestamps: bool,
 ) -> Prepared<'a> {
     let (mut id, mut id_is_first, mut fills) = (None, false, false);
-    for (at, element) in document.iter().enumerate() {
-        let (name, value) = element?;
-        if name.as_str() == "_id" {
-            if id.replace(value).is_some() {
+    // The values that it does not ask about were checked, or made by the server.
+    for (at, element) in document.iter_elements().enumerate() {
+        let element = element?;
+        if element.key().as_str() == "_id" {
+            if id.replace(element.value()?).is_some() {
                 return Err(Error::bad_value("can't have multiple _id fields in one document"));
             }
             id_is_first = at == 0;
-        } else if !keep_empty_timestamps {
-            fills |= value == EMPTY_TIMESTAMP;
+        } else if !keep_empty_timestamps && element.element_type() == ElementType::Timestamp {
+            fills |= element.value()? == EMPTY_TIMESTAMP;
         }
     }
     if let Some(id) = id {
