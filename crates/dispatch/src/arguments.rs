@@ -36,6 +36,7 @@ pub struct Numbered {
 
 /// The generic arguments of one request.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "flags, as the client gives them")]
 pub struct Arguments<'a> {
     /// `lsid`.
     pub session: Option<SessionId>,

@@ -67,7 +67,8 @@ fn expressions_read_the_cluster_time_of_a_member() {
     let standalone = Client::new();
     let pipeline = vec![doc! { "$documents": [{ "t": "$$CLUSTER_TIME" }] }];
     let alone = doc! { "aggregate": 1, "pipeline": pipeline, "cursor": {} };
-    standalone.fails("db", alone, 51144, "not available");
+    let text = "Builtin variable '$$CLUSTER_TIME' is not available";
+    standalone.fails("db", alone, 51144, text);
 }
 
 #[test]
