@@ -2,7 +2,7 @@
 //!
 //! Some crates have an example that prints a row for each operation that it counts;
 //! callgrind writes a file for each. The counts are held against `bench/instructions.toml`: one that
-//! is more than [`TOLERANCE`] above fails, one that is as much below is to be written there.
+//! is more than [`TOLERANCE`] percent above fails, one that is as much below is to be written there.
 
 use crate::run::{cargo, read, root, run, target};
 use crate::tools;
@@ -13,14 +13,21 @@ use std::process::{Command, Stdio};
 
 /// These examples.
 const EXAMPLES: [&str; 2] = ["command_instructions", "engine_instructions"];
-/// By so much a count may be above the table's.
-const TOLERANCE: f64 = 0.03;
+/// Percent that a count may be above the table's. Runs of one build differ by 1.5 at most, but for the
+/// engine's drain and what reads after it: what it writes depends on the time between its writes.
+const TOLERANCE: f64 = 3.0;
+/// The same in the test command: processors of other makers copy memory in other ways, and none was
+/// tried yet.
+const TOLERANCE_ANYWHERE: f64 = 10.0;
 /// The function that is counted, see `crates/testkit/src/instructions.rs`.
 const MEASURED: &str = "testkit::instructions::measured";
 
 /// What to count, and what to do with it.
-#[derive(Args, Default)]
+#[derive(Args)]
 pub(crate) struct Options {
+    /// Percent that a count may be above the table's.
+    #[arg(long, default_value_t = TOLERANCE)]
+    tolerance: f64,
     /// Write the counts into bench/instructions.toml.
     #[arg(long)]
     write: bool,
@@ -29,6 +36,12 @@ pub(crate) struct Options {
     release: bool,
     /// Only operations whose names begin so.
     names: Vec<String>,
+}
+
+/// What the test command counts: everything.
+pub(crate) fn test() -> Result<()> {
+    let tolerance = TOLERANCE_ANYWHERE;
+    instructions(&Options { tolerance, write: false, release: false, names: Vec::new() })
 }
 
 /// Counts, shows, and compares.
@@ -51,7 +64,7 @@ pub(crate) fn instructions(options: &Options) -> Result<()> {
         let shown = change.map_or_else(|| "new".to_owned(), |by| format!("{:+.1} %", by * 100.0));
         let before = before.map_or_else(|| "-".to_owned(), |before| before.to_string());
         println!("{before:>12} {count:>12} {shown:>8}  {name}");
-        if change.is_none_or(|by| by > TOLERANCE) {
+        if change.is_none_or(|by| by * 100.0 > options.tolerance) {
             worse.push(name.as_str());
         }
     }
@@ -62,7 +75,7 @@ pub(crate) fn instructions(options: &Options) -> Result<()> {
         bail!(
             "more than {} % above bench/instructions.toml, or not in it: {}; mend it, or say why in \
              the commit that runs `cargo xtask instructions --write`",
-            TOLERANCE * 100.0,
+            options.tolerance,
             worse.join(", ")
         );
     }

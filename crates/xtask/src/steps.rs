@@ -17,8 +17,8 @@ const STEPS: &[Step] = &[
     ("unit", unit),
     ("sim", || sim(&words("--seeds 200 --known"))),
     ("interleavings", interleavings),
-    // A minute: under callgrind, so whatever else the machine does.
-    ("instructions", || instructions::instructions(&instructions::Options::default())),
+    // Under callgrind, so whatever else the machine does.
+    ("instructions", instructions::test),
     ("mongosh", || drivers::mongosh(Build::WithTests)),
     ("node", || drivers::node(Build::WithTests)),
     ("legacy-java", || drivers::script(Build::WithTests, "legacy_java_test.py", &[])),
