@@ -4,7 +4,8 @@ client.
 The bound is the manual's: the cache, a quarter of it and 64 MB. Each case is somebody who wants much
 memory; each may get his answer, an error or a wait, and the process stays within the bound. With
 `--together SECONDS` all cases run at once, and the time of the honest client's requests is compared
-with what it was alone, and with what it is meanwhile at a second server: three times the greater is the bar. With `--collections N` so many collections with five indexes are made, and opened
+with what it was alone, and with what it is meanwhile at a second server that nobody attacks: three times
+the greater is the bar. With `--collections N` so many collections with five indexes are made, and opened
 again after kill -9.
 
 Beside each case `serverStatus.memoryAccount` is asked again and again: what the allocator has given out

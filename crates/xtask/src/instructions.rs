@@ -1,8 +1,9 @@
-//! Instructions an operation, counted by callgrind: the same on every machine, whatever else it does.
+//! Instructions an operation, counted by callgrind: the same build counts the same, whatever else the
+//! machine does. Processors of another make may copy memory by other instructions.
 //!
-//! Some crates have an example that prints a row for each operation that it counts;
-//! callgrind writes a file for each. The counts are held against `bench/instructions.toml`: one that
-//! is more than [`TOLERANCE`] percent above fails, one that is as much below is to be written there.
+//! Some crates have an example that prints a row for each operation that it counts; callgrind writes a
+//! file for each. The counts are held against `bench/instructions.toml`: one that is more than
+//! [`TOLERANCE`] percent above fails.
 
 use crate::run::{cargo, read, root, run, target};
 use crate::tools;
