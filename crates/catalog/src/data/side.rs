@@ -8,7 +8,7 @@ use crate::catalog::Catalog;
 use crate::data::txn::Txn;
 use crate::failure::from_engine;
 use engine::{DictionaryId, DictionaryOptions, Durability, TxnOptions};
-use errors::Result;
+use errors::{Code, Error, Result};
 
 /// Where `ROOT` names the dictionary of the sessions' records.
 pub const SESSION_RECORDS: &[u8] = b"s";
@@ -18,9 +18,11 @@ impl Catalog {
     /// use are those of `docs/formats/catalog.md`.
     pub fn side_dictionary(&self, key: &'static [u8]) -> Result<DictionaryId> {
         let root = self.engine().snapshot();
-        if let Some(stored) = root.get(DictionaryId::ROOT, key).map_err(from_engine)?
-            && let Ok(id) = stored[..].try_into()
-        {
+        if let Some(stored) = root.get(DictionaryId::ROOT, key).map_err(from_engine)? {
+            // Made anew, it would forget what it was to remember.
+            let id = stored[..].try_into().map_err(|_| {
+                Error::new(Code::INTERNAL_ERROR, "damaged name of a dictionary in the catalog")
+            })?;
             return Ok(DictionaryId(u64::from_le_bytes(id)));
         }
         let mut txn = self.engine().begin(TxnOptions::default());
