@@ -8,6 +8,7 @@ mod iibench;
 mod insert;
 mod load;
 mod multikey;
+mod points;
 mod random_read;
 mod sysbench;
 mod ticks;
@@ -43,6 +44,8 @@ pub enum Experiment {
     Clustering,
     /// The mix of sysbench's OLTP test.
     Sysbench,
+    /// Single operations: what each costs the server beyond a ping.
+    Points,
 }
 
 impl Experiment {
@@ -69,6 +72,7 @@ impl Experiment {
             Self::Multikey => multikey::phases(options),
             Self::Clustering => clustering::phases(options),
             Self::Sysbench => sysbench::phases(options),
+            Self::Points => points::phases(options),
         }
     }
 }

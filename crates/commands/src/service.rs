@@ -38,7 +38,7 @@ use dispatch::{ConnectionInfo, OpKind, Request, Wake};
 use errors::{Code, Error, Result};
 use limits::{Charge, Part};
 use os::Os;
-use parking_lot::{Condvar, Mutex};
+use os::sync::{Condvar, Mutex};
 use query::{DdlRetries, TtlMonitor};
 use session::{Checkouts, Cursors, Killed, Operations, SessionId, Sessions, Start};
 use std::collections::{BTreeMap, BTreeSet};

@@ -6,8 +6,8 @@
 //! as its interrupt lets it.
 
 use errors::{Code, Error, Result};
+use os::sync::{Condvar, Mutex};
 use os::{Clock, Padded, STRIPES, stripe};
-use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 

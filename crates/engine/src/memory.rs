@@ -10,8 +10,8 @@
 use crate::dictionary::Dictionary;
 use crate::settings::Sizes;
 use crate::tuning::Tuning;
+use os::sync::{Condvar, Mutex};
 use os::{Padded, STRIPES};
-use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;

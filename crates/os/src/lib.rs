@@ -30,10 +30,10 @@ pub use machine::{
     stolen, usage,
 };
 pub use process::{Daemon, Signal, daemonize, keep_new_files_private, on_signals};
-pub use spawn::{Job, JoinHandle, Panicked, Spawner, work_in_background};
+pub use spawn::{Job, JoinHandle, Panicked, Spawner, ThreadNumber, work_in_background};
 pub use stripe::{Padded, STRIPES, stripe};
 pub use vfs::{File, LockGuard, OpenOptions, Space, Vfs};
-pub use waits::{Wait, Waits};
+pub use waits::{Wait, Waits, about_to_wait, before_waits};
 
 use std::sync::Arc;
 

@@ -148,6 +148,20 @@ fn getrusage() -> libc::rusage {
     }
 }
 
+/// What [`crate::ThreadNumber::processor_time`] says.
+pub(crate) fn processor_time_of(thread: libc::pid_t) -> Duration {
+    // The kernel's number for "processor time of this thread" (CPUCLOCK_PERTHREAD | CPUCLOCK_SCHED).
+    let clock: libc::clockid_t = (!thread << 3) | 6;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is valid for one timespec.
+    let told = unsafe { libc::clock_gettime(clock, &raw mut time) };
+    if told != 0 {
+        return Duration::ZERO;
+    }
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
 fn duration(time: libc::timeval) -> Duration {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let micros = u64::try_from(time.tv_usec).unwrap_or(0);

@@ -41,6 +41,7 @@ impl Clock for RealClock {
     }
 
     fn sleep(&self, time: Duration) {
+        crate::about_to_wait();
         std::thread::sleep(time);
     }
 }

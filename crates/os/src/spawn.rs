@@ -1,7 +1,9 @@
 //! Threads, as the system sees them: every one has a name.
 
+use rustix::process::Pid;
 use std::io;
 use std::thread;
+use std::time::Duration;
 
 /// Five steps: each is worth about a fifth of the processor to whoever competes.
 const BACKGROUND_NICE: i32 = 5;
@@ -71,4 +73,42 @@ impl JoinHandle {
 pub fn work_in_background() {
     // A thread's own priority, for Linux keeps one per thread.
     let _ = rustix::process::setpriority_process(None, BACKGROUND_NICE);
+}
+
+/// A thread as the system knows it. Of use only while the thread runs: its number may go to another
+/// afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadNumber(Pid);
+
+impl ThreadNumber {
+    /// The calling thread's.
+    pub fn of_this_thread() -> Self {
+        Self(rustix::thread::gettid())
+    }
+
+    /// As [`work_in_background`], for a thread that must still run.
+    pub fn work_in_background(self) {
+        let _ = rustix::process::setpriority_process(Some(self.0), BACKGROUND_NICE);
+    }
+
+    /// Processor time that the thread has used; none where the system does not tell.
+    pub fn processor_time(self) -> Duration {
+        crate::machine::processor_time_of(self.0.as_raw_nonzero().get())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threads_processor_time_grows_with_its_work() {
+        let own = ThreadNumber::of_this_thread();
+        let before = own.processor_time();
+        let mut sum = 0_u64;
+        while own.processor_time() == before {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(own.processor_time() > before);
+    }
 }

@@ -1,7 +1,8 @@
 //! Locks and atomics that a model checker can stand in for.
 //!
 //! The pieces of the engine where threads meet take these instead of `parking_lot`'s and the
-//! standard library's. Built as usual they are those very types. Built with
+//! standard library's. Built as usual they are those very types, but that who waits for a [`Condvar`]
+//! says so first ([`crate::about_to_wait`]). Built with
 //! `RUSTFLAGS="--cfg shuttle"` each operation is a point at which shuttle may let another thread
 //! go on, so that a test tries thousands of interleavings, and a seed names the one that failed:
 //! `cargo xtask test --only interleavings`.
@@ -18,8 +19,12 @@ pub use modelled::{
 };
 
 #[cfg(not(shuttle))]
+mod condvar;
+#[cfg(not(shuttle))]
+pub use condvar::Condvar;
+#[cfg(not(shuttle))]
 pub use parking_lot::{
-    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult,
+    Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, WaitTimeoutResult,
 };
 #[cfg(not(shuttle))]
 pub use std::hint::spin_loop;

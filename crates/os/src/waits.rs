@@ -1,9 +1,9 @@
-//! What a thread has waited for, so that whoever runs an operation on it can tell what its time
-//! went to.
+//! What a thread waits for: said before it waits, so that another can use the processor meanwhile; and
+//! summed up after it, so that whoever runs an operation can tell what its time went to.
 //!
 //! Always true: the sums only grow, and a thread sees its own alone.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::time::Duration;
 
 /// What is waited for.
@@ -25,6 +25,33 @@ pub struct Waits([Duration; 4]);
 
 thread_local! {
     static WAITS: Cell<Waits> = const { Cell::new(Waits([Duration::ZERO; 4])) };
+}
+
+thread_local! {
+    static BEFORE_WAITS: OnceCell<Box<dyn Fn()>> = const { OnceCell::new() };
+}
+
+/// From now on `call` is called whenever this thread says that it is about to wait. Said once for a
+/// thread; later ones are not taken.
+pub fn before_waits(call: impl Fn() + 'static) {
+    BEFORE_WAITS.with(|before| {
+        let _the_first_stays = before.set(Box::new(call));
+    });
+}
+
+/// Whether anybody is told before this thread waits.
+pub(crate) fn is_announced() -> bool {
+    BEFORE_WAITS.with(|before| before.get().is_some())
+}
+
+/// Said by a thread before it waits for something that may take longer than some microseconds: a lock,
+/// the disk, memory, time.
+pub fn about_to_wait() {
+    BEFORE_WAITS.with(|before| {
+        if let Some(call) = before.get() {
+            call();
+        }
+    });
 }
 
 impl Waits {
@@ -55,6 +82,20 @@ impl Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_called_before_waits_is_this_threads_own() {
+        let count = std::rc::Rc::new(Cell::new(0));
+        let called = std::rc::Rc::clone(&count);
+        about_to_wait();
+        before_waits(move || called.set(called.get() + 1));
+        about_to_wait();
+        std::thread::scope(|scope| {
+            scope.spawn(about_to_wait);
+        });
+        about_to_wait();
+        assert_eq!(count.get(), 2);
+    }
 
     #[test]
     fn a_thread_sees_what_it_waited_itself() {

@@ -13,7 +13,7 @@ use catalog::{Catalog, Index, Namespace};
 use errors::{Code, Error, Result};
 use keystring::Collation;
 use os::JoinHandle;
-use parking_lot::{Condvar, Mutex};
+use os::sync::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
 

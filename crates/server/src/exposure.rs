@@ -5,8 +5,8 @@
 //! the parameter `refuseOpenBind` makes a server that anybody can reach a refused start.
 
 use crate::config::{Settings, parse_switch};
-use crate::net::Endpoint;
 use crate::startup::{ExitCode, StartError};
+use net::Endpoint;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 

@@ -2,18 +2,15 @@
 //!
 //! The way in: [`config::Settings`] says what was asked for, [`startup`] checks that the machine
 //! can give it, [`run`] opens the rooms in order, [`net::Server`] serves, [`log`] tells of it.
-//! Nothing but `wiring` knows which commands stand behind [`service::Service`].
+//! Nothing but `wiring` knows which commands stand behind [`net::Service`].
 #![forbid(unsafe_code)]
 
 mod advisor;
 mod allocator;
 pub mod config;
 mod exposure;
-mod legacy;
 pub mod log;
-pub mod net;
 pub mod run;
-pub mod service;
 pub mod startup;
 mod status;
 mod wiring;

@@ -21,12 +21,12 @@ use os::{Clock, File, OpenOptions, Os};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::FileType;
 use serde_json::{Map, Value, json};
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use telemetry::Context;
 use tracing::field::{Field, Visit};
 use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -39,26 +39,6 @@ const MAX_ATTRIBUTE: usize = 10 * 1024;
 
 /// The component of lines that name none.
 const NO_COMPONENT: &str = "-";
-
-thread_local! {
-    static CONTEXT: RefCell<String> = const { RefCell::new(String::new()) };
-}
-
-/// Names what this thread works for from now on: the `ctx` of its lines.
-pub fn set_context(name: &str) {
-    CONTEXT.with_borrow_mut(|context| {
-        context.clear();
-        context.push_str(name);
-    });
-}
-
-/// [`set_context`] with a number, without an allocation: `conn17`.
-pub(crate) fn set_context_number(name: &str, number: u64) {
-    CONTEXT.with_borrow_mut(|context| {
-        context.clear();
-        let _never_fails = write!(context, "{name}{number}");
-    });
-}
 
 /// Where lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -325,10 +305,12 @@ fn render(clock: &dyn Clock, metadata: &Metadata<'_>, fields: Fields) -> (String
         Level::DEBUG => "D1",
         Level::TRACE => "D3",
     };
-    let context = CONTEXT.with_borrow(|context| match context.as_str() {
-        "" => std::thread::current().name().unwrap_or(NO_COMPONENT).to_owned(),
-        named => named.to_owned(),
-    });
+    let context = Context::current();
+    let context = if context.is_empty() {
+        std::thread::current().name().unwrap_or(NO_COMPONENT).to_owned()
+    } else {
+        context.to_string()
+    };
     let line = Line {
         severity,
         component: component(metadata.target()),
@@ -445,7 +427,7 @@ mod tests {
     #[test]
     fn a_line_has_mongods_shape() {
         let (_directory, lines) = in_file(0, |_| {
-            set_context_number("conn", 17);
+            Context::numbered("conn", 17).enter();
             tracing::info!(target: "NETWORK", id = 22943, remote = "1.2.3.4:5", n = 3, "Hi");
         });
         let line = &lines[0];

@@ -14,13 +14,13 @@ use crate::allocator;
 use crate::config::{CommandLine, Settings, parse};
 use crate::exposure::Exposure;
 use crate::log::{Destination, Log};
-use crate::net::{Listener, NetOptions, NetStats, Server};
 use crate::startup::{self, ExitCode, StartError};
 use crate::status::{self, Recorder};
 use crate::wiring::{self, Commands, Event, Program};
 use catalog::{Catalog, CatalogOptions};
 use commands::{Parts, SessionRecords};
 use engine::Engine;
+use net::{Listener, NetOptions, NetStats, Server};
 use os::{Os, Signal};
 use std::io::{self, Write};
 use std::path::Path;
@@ -177,7 +177,7 @@ fn open_log(os: &Os, settings: &Settings) -> Result<Arc<Log>, StartError> {
         StartError::new(ExitCode::BadOptions, format!("cannot open the log {path}: {error}"))
     })?;
     log.install();
-    crate::log::set_context("initandlisten");
+    telemetry::Context::named("initandlisten").enter();
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         let text = panic.payload_as_str().unwrap_or("no message");

@@ -5,7 +5,7 @@
 
 use crate::config::{ConfigError, Settings};
 use crate::exposure::check_bind;
-use crate::net::{BindError, Endpoint, Listener};
+use net::{BindError, Endpoint, Listener};
 use os::{Memory, Os};
 use std::fmt;
 use std::io;

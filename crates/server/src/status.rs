@@ -5,13 +5,13 @@
 
 use crate::advisor::Advisor;
 use crate::config::Settings;
-use crate::net::{Endpoint, Listener};
 use crate::wiring::run_locally;
 use bson::{Document, RawDocumentBuf};
 use commands::Sampler;
 use dashboard::{ShowValues, StatusPort, StatusSource};
 use dispatch::ConnectionInfo;
 use history::History;
+use net::{Endpoint, Listener};
 use os::{JoinHandle, Os};
 use parking_lot::{Condvar, Mutex};
 use std::io;

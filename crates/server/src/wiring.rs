@@ -4,8 +4,6 @@
 
 use crate::config::Settings;
 use crate::log::Log;
-use crate::net::NetStats;
-use crate::service::Service;
 use crate::startup::{ExitCode, StartError};
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use commands::{
@@ -14,6 +12,8 @@ use commands::{
 use dispatch::{ConnectionInfo, OpKind, Reply, Request, Wake};
 use engine::{Engine, Options};
 use history::History;
+use net::NetStats;
+use net::Service;
 use os::Os;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

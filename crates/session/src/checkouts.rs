@@ -14,7 +14,7 @@
 
 use crate::SessionId;
 use errors::Result;
-use parking_lot::{Condvar, Mutex};
+use os::sync::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;

@@ -6,9 +6,11 @@
 //! 3. A name means one metric: asking for it again gives the same one.
 #![forbid(unsafe_code)]
 
+mod context;
 mod histogram;
 pub mod prometheus;
 
+pub use context::Context;
 pub use histogram::{Histogram, HistogramSnapshot};
 
 use os::Padded;

@@ -3,7 +3,7 @@
 //! Always true: the number of commits only grows; who took it before a snapshot and waits for
 //! another one misses no commit that the snapshot does not show.
 
-use parking_lot::{Condvar, Mutex};
+use os::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// Tells readers at the end of a collection that something has arrived.

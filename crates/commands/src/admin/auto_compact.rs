@@ -10,8 +10,8 @@ use catalog::{Catalog, IndexSelector};
 use dispatch::fields::Field;
 use engine::Rewrite;
 use errors::{Code, Error, Result};
+use os::sync::{Condvar, Mutex};
 use os::{JoinHandle, Os};
-use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
 

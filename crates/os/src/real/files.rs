@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::vfs::{File, LockGuard, OpenOptions, Space, Vfs};
 
@@ -120,8 +120,28 @@ fn mode() -> Mode {
     Mode::RUSR | Mode::WUSR
 }
 
+impl RealFile {
+    /// Reads what the kernel has in memory; none where it has to fetch it, or cannot tell.
+    fn read_at_once(&self, buf: &mut [u8], offset: u64) -> Option<usize> {
+        let mut into = [io::IoSliceMut::new(buf)];
+        let read = rustix::io::preadv2(&self.file, &mut into, offset, ReadWriteFlags::NOWAIT);
+        // At the end of the file nothing is read, also by one who waits.
+        read.ok().filter(|read| *read > 0)
+    }
+}
+
 impl File for RealFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        if !crate::waits::is_announced() {
+            return self.file.read_at(buf, offset);
+        }
+        // What the kernel has in memory needs no wait.
+        if !self.direct
+            && let Some(read) = self.read_at_once(buf, offset)
+        {
+            return Ok(read);
+        }
+        crate::about_to_wait();
         self.file.read_at(buf, offset)
     }
 
@@ -139,10 +159,12 @@ impl File for RealFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        crate::about_to_wait();
         self.file.sync_data()
     }
 
     fn sync_all(&self) -> io::Result<()> {
+        crate::about_to_wait();
         self.file.sync_all()
     }
 

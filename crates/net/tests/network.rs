@@ -6,8 +6,8 @@ mod fake;
 
 use bson::rawdoc;
 use fake::{Commands, eventually, msg, ok, ping, start, start_with};
+use net::{Endpoint, Listener, NetOptions, Server, Service};
 use os::Os;
-use server::net::{Endpoint, Listener, NetOptions, Server};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -285,11 +285,7 @@ fn a_panic_in_a_command_is_an_internal_error_and_the_connection_goes_on() {
 #[test]
 fn a_panic_outside_of_a_command_ends_its_connection_alone() {
     // One worker at most: where it ends, nobody is served any more.
-    let running = start_with(NetOptions {
-        max_connections: 2,
-        park_after: Duration::from_millis(20),
-        ..NetOptions::default()
-    });
+    let running = start_with(NetOptions { max_connections: 2, ..NetOptions::default() });
     running.service.close_panics.store(true, Ordering::Relaxed);
     let mut other = running.connect();
     assert!(ok(&other.call(&ping())));
@@ -416,4 +412,137 @@ fn a_port_in_use_says_so() {
     let error = Listener::bind(&Endpoint::Tcp(running.address), &*os.vfs).unwrap_err();
     assert!(error.to_string().contains("already in use"));
     assert!(error.to_string().contains(&running.address.port().to_string()));
+}
+
+/// With so many permits; a worker without one ends after a tenth of a second.
+fn with_permits(permits: usize) -> fake::Running {
+    let worker_idle = Duration::from_millis(100);
+    start_with(NetOptions { permits, worker_idle, ..NetOptions::default() })
+}
+
+#[test]
+fn who_waits_gives_its_permit_on() {
+    let running = with_permits(1);
+    let mut clients: Vec<_> = (0..20).map(|_| running.connect()).collect();
+    for client in &mut clients {
+        client.send(&msg(MsgFlags::NONE, &rawdoc! { "meet": 20, "$db": "a" }));
+    }
+    for client in &mut clients {
+        assert!(ok(&client.receive().document), "each needed the others to run meanwhile");
+    }
+    eventually("spare threads end", || running.stats.threads() <= 2);
+    assert!(ok(&clients[0].call(&ping())));
+}
+
+#[test]
+fn requests_that_take_long_keep_nobody_waiting() {
+    let running = with_permits(2);
+    let mut long: Vec<_> = (0..4).map(|_| running.connect()).collect();
+    for client in &mut long {
+        client.send(&msg(MsgFlags::NONE, &rawdoc! { "spin": 1, "$db": "a" }));
+    }
+    eventually("all run", || running.service.ran.load(Ordering::Relaxed) == 4);
+    let mut other = running.connect();
+    for _ in 0..20 {
+        assert!(ok(&other.call(&ping())));
+    }
+    assert_eq!(running.stats.active(), 4);
+    running.service.interrupt_all();
+    for client in &mut long {
+        assert!(ok(&client.receive().document));
+        assert!(ok(&client.call(&ping())));
+    }
+    eventually("their threads end", || running.stats.threads() <= 3);
+}
+
+#[test]
+fn many_active_clients_take_few_threads() {
+    let running = with_permits(2);
+    let most = std::sync::atomic::AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..100 {
+            scope.spawn(|| {
+                let mut client = running.connect();
+                for _ in 0..50 {
+                    assert!(ok(&client.call(&ping())));
+                    most.fetch_max(running.stats.threads(), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let most = most.into_inner();
+    // One whose thread the system does not run for some milliseconds is taken for one that takes long.
+    assert!(most <= 16, "{most} threads served a hundred clients");
+    assert_eq!(running.stats.requests(), 100 * 50);
+}
+
+#[test]
+fn a_stream_to_a_slow_reader_holds_no_thread_and_arrives_whole() {
+    const REPLIES: i32 = 30;
+    let running = start();
+    let mut slow = running.connect();
+    let body = rawdoc! { "flood": REPLIES, "$db": "a" };
+    slow.send(&msg(MsgFlags::EXHAUST_ALLOWED, &body));
+    // A request of its own, which waits behind the stream.
+    slow.send(&msg(MsgFlags::NONE, &ping()));
+    eventually("nobody serves it", || {
+        running.service.ran.load(Ordering::Relaxed) > 0 && running.stats.active() == 0
+    });
+    std::thread::sleep(Duration::from_millis(50));
+    let ran = running.service.ran.load(Ordering::Relaxed);
+    assert!(ran < 20, "{ran} replies were made for somebody who reads none");
+    assert!(ok(&running.connect().call(&ping())));
+    let mut expected = 77;
+    for left in (0..=REPLIES).rev() {
+        let answer = slow.receive();
+        assert_eq!(
+            (answer.response_to, answer.document.get_i32("left").unwrap()),
+            (expected, left)
+        );
+        assert_eq!(answer.document.get_str("filler").unwrap().len(), 1_000_000);
+        expected = answer.request_id;
+    }
+    assert!(slow.receive().document.get("id").unwrap().is_some(), "the ping's answer");
+}
+
+#[test]
+fn a_client_that_sends_and_leaves_is_served_first() {
+    let running = start();
+    for round in 1..=50 {
+        let mut client = running.connect();
+        client.send(&msg(MsgFlags::MORE_TO_COME, &ping()));
+        drop(client);
+        eventually("it ran", || running.service.ran.load(Ordering::Relaxed) == round);
+        eventually("it is closed", || running.stats.open() == 0);
+    }
+}
+
+#[test]
+fn clients_that_come_go_and_ask_at_once_are_all_answered() {
+    let running = with_permits(2);
+    std::thread::scope(|scope| {
+        for number in 0..16 {
+            let running = &running;
+            scope.spawn(move || {
+                for round in 0..30 {
+                    let mut client = running.connect();
+                    for n in 0..(number + round) % 5 {
+                        // Two at once, cut at another place each time.
+                        let mut bytes = msg(MsgFlags::NONE, &ping());
+                        bytes
+                            .extend(msg(MsgFlags::NONE, &rawdoc! { "give": 9000 * n, "$db": "a" }));
+                        let cut = (number * 31 + round * 17) as usize % bytes.len();
+                        client.send(&bytes[..cut]);
+                        client.send(&bytes[cut..]);
+                        assert!(ok(&client.receive().document) && ok(&client.receive().document));
+                    }
+                }
+            });
+        }
+    });
+    eventually("all are closed", || running.stats.open() == 0);
+    let service = &running.service;
+    let (opened, closed) = (&service.opened, &service.closed);
+    assert_eq!(opened.load(Ordering::Relaxed), 16 * 30);
+    assert_eq!(closed.load(Ordering::Relaxed), 16 * 30);
 }

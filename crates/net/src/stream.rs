@@ -1,6 +1,5 @@
 //! A connected socket, TCP or Unix, as one type.
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,9 +9,6 @@ use std::time::Duration;
 /// Linux drops an idle mapping in a firewall after minutes; MongoDB probes after two as well.
 const KEEPALIVE: Duration = Duration::from_mins(2);
 
-/// How long one call of `write` may take nothing: whoever waits for a client is asked as often.
-const WRITE_TICK: Duration = Duration::from_secs(1);
-
 /// A connected socket.
 #[derive(Debug)]
 pub(crate) enum Stream {
@@ -21,28 +17,21 @@ pub(crate) enum Stream {
 }
 
 impl Stream {
-    /// Makes the socket blocking with the two timeouts, which is all a worker needs: no system
-    /// call but `read` and `write` per request.
-    pub(crate) fn prepare(&self, read: Duration, write: Duration) -> io::Result<()> {
-        let write = write.min(WRITE_TICK);
+    /// Makes the socket one that nobody waits for, so that a request takes two system calls: a read and
+    /// a write.
+    pub(crate) fn prepare(&self) -> io::Result<()> {
         match self {
             Self::Tcp(tcp) => {
-                tcp.set_nonblocking(false)?;
+                tcp.set_nonblocking(true)?;
                 tcp.set_nodelay(true)?;
                 let keepalive = socket2::TcpKeepalive::new().with_time(KEEPALIVE);
-                socket2::SockRef::from(tcp).set_tcp_keepalive(&keepalive)?;
-                tcp.set_read_timeout(Some(read))?;
-                tcp.set_write_timeout(Some(write))
+                socket2::SockRef::from(tcp).set_tcp_keepalive(&keepalive)
             }
-            Self::Unix(unix) => {
-                unix.set_nonblocking(false)?;
-                unix.set_read_timeout(Some(read))?;
-                unix.set_write_timeout(Some(write))
-            }
+            Self::Unix(unix) => unix.set_nonblocking(true),
         }
     }
 
-    /// Reads what is there; waits up to the read timeout for the first byte (`WouldBlock` then).
+    /// Reads what is there; `WouldBlock` where nothing is.
     pub(crate) fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(tcp) => (&*tcp).read(into),
@@ -50,50 +39,30 @@ impl Stream {
         }
     }
 
-    /// Whether [`Stream::read`] would find something, or the end.
-    pub(crate) fn is_readable(&self) -> io::Result<bool> {
-        let mut asked = [PollFd::new(self, PollFlags::IN)];
-        poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
-        Ok(!asked[0].revents().is_empty())
-    }
-
-    /// Writes both pieces, the second behind the first. Where the client took less than that in a while
-    /// it asks `give_up`, with the bytes that the client took by then, and whether that were any since
-    /// it was asked last; fails with `WouldBlock` where the answer is yes.
-    pub(crate) fn write_both(
-        &self,
-        first: &[u8],
-        second: &[u8],
-        mut give_up: impl FnMut(usize, bool) -> bool,
-    ) -> io::Result<()> {
-        let mut sent = 0;
+    /// Writes as much of both pieces, the second behind the first, as the socket has room for; `sent`
+    /// bytes of them were written before. Returns how many are written now.
+    pub(crate) fn write_both(&self, first: &[u8], second: &[u8], sent: usize) -> io::Result<usize> {
+        let mut written = sent;
         let mut pieces = [IoSlice::new(first), IoSlice::new(second)];
         let mut left = &mut pieces[..];
-        IoSlice::advance_slices(&mut left, 0);
+        IoSlice::advance_slices(&mut left, sent);
         while !left.is_empty() {
-            let written = match self {
+            let taken = match self {
                 Self::Tcp(tcp) => (&*tcp).write_vectored(left),
                 Self::Unix(unix) => (&*unix).write_vectored(left),
             };
-            match written {
+            match taken {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => {
-                    sent += count;
+                    written += count;
                     IoSlice::advance_slices(&mut left, count);
-                    if !left.is_empty() && give_up(sent, true) {
-                        return Err(io::ErrorKind::WouldBlock.into());
-                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-                    ) && !give_up(sent, false) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(written)
     }
 
     /// Ends both directions, also under a thread that is reading or writing.
@@ -133,7 +102,12 @@ mod tests {
                     got
                 });
                 let stream = Stream::Unix(near);
-                stream.write_both(&sent[..first], &sent[first..], |_, _| false).unwrap();
+                stream.prepare().unwrap();
+                let mut written = 0;
+                while written < sent.len() {
+                    written = stream.write_both(&sent[..first], &sent[first..], written).unwrap();
+                    std::thread::yield_now();
+                }
                 stream.shut_down();
                 reader.join().unwrap()
             });

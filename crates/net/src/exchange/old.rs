@@ -18,7 +18,7 @@ impl Envelope {
     }
 }
 
-impl<S: Service> Exchange<'_, '_, S> {
+impl<S: Service> Exchange<'_, S> {
     pub(super) fn answer_query(
         &mut self,
         header: Header,
@@ -107,7 +107,7 @@ impl<S: Service> Exchange<'_, '_, S> {
         };
         let reply = self.run_translated(&translated, via, request_id)?;
         if let Some(until) = reply.wait {
-            self.defer(self.frame.to_vec(), envelope.packed, until);
+            self.defer(self.frame.to_vec(), envelope.packed, Some(until));
             return Ok(());
         }
         let Reply { document, memory: _until_sent, .. } = reply;
@@ -143,7 +143,7 @@ impl<S: Service> Exchange<'_, '_, S> {
     }
 
     fn send_reply(&mut self, envelope: Envelope, reply: &OpReply<'_>) -> Result<(), Ended> {
-        let sent = self.send_with(envelope.packed, &[], |out, number| {
+        let sent = self.send_with(envelope.packed, None, |out, number| {
             wire::encode_reply(out, number, envelope.response_to, reply);
         });
         sent.map(drop)

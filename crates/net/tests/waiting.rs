@@ -8,7 +8,7 @@ mod fake;
 use bson::rawdoc;
 use fake::{Client, Running, eventually, msg, ok, ping, start, start_with};
 use limits::{Account, Part};
-use server::net::NetOptions;
+use net::NetOptions;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,11 +17,7 @@ use wire::{Compressor, MsgFlags};
 
 fn with_memory(bytes: u64, change: impl FnOnce(&mut NetOptions)) -> (Running, Arc<Account>) {
     let memory = Account::new(bytes);
-    let mut options = NetOptions {
-        park_after: Duration::from_millis(20),
-        memory: Arc::clone(&memory),
-        ..NetOptions::default()
-    };
+    let mut options = NetOptions { memory: Arc::clone(&memory), ..NetOptions::default() };
     change(&mut options);
     (start_with(options), memory)
 }
@@ -147,8 +143,7 @@ fn finding_2_a_wait_ends_when_its_time_has_come_also_in_a_stream() {
 
 #[test]
 fn finding_3_a_byte_now_and_then_holds_no_thread() {
-    let (running, _memory) =
-        with_memory(64 << 20, |options| options.park_after = Duration::from_secs(30));
+    let (running, _memory) = with_memory(64 << 20, |_| ());
     let mut slow = running.connect();
     let message = msg(MsgFlags::NONE, &ping());
     for byte in &message[..message.len() - 1] {

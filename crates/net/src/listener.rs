@@ -1,6 +1,6 @@
 //! Listening sockets: where clients may connect.
 
-use crate::net::stream::Stream;
+use crate::stream::Stream;
 use dispatch::ConnectionInfo;
 use os::Vfs;
 use rustix::fs::{FileType, Mode};
@@ -123,7 +123,7 @@ impl Listener {
     ///
     /// # Errors
     /// Where it is not one, or there are no descriptors.
-    pub(crate) fn tcp(&self) -> io::Result<TcpListener> {
+    pub fn tcp(&self) -> io::Result<TcpListener> {
         match &self.socket {
             Socketed::Tcp(listener) => listener.try_clone(),
             Socketed::Unix(_) => Err(io::Error::other("only addresses serve here")),

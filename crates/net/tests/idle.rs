@@ -5,7 +5,7 @@
 mod fake;
 
 use fake::{eventually, ok, ping, start_with};
-use server::net::NetOptions;
+use net::NetOptions;
 use std::time::Duration;
 
 #[test]
@@ -14,11 +14,8 @@ fn idle_connections_cost_little_and_give_their_threads_back() {
     // Both ends of every connection are in this process.
     let open_files = os::raise_open_file_limit().unwrap();
     assert!(open_files > 2 * COUNT as u64 + 200, "too few open files for this test: {open_files}");
-    let running = start_with(NetOptions {
-        park_after: Duration::from_millis(10),
-        worker_idle: Duration::from_millis(100),
-        ..NetOptions::default()
-    });
+    let running =
+        start_with(NetOptions { worker_idle: Duration::from_millis(100), ..NetOptions::default() });
     let before = os::resident_bytes();
     let mut clients: Vec<_> = (0..COUNT)
         .map(|_| {

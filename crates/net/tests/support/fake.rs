@@ -3,10 +3,10 @@
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use dispatch::{ConnectionInfo, OpKind, Reply, Request, Wake};
+use net::Service;
+use net::{Endpoint, Listener, NetOptions, NetStats, Server};
 use os::Os;
 use parking_lot::{Condvar, Mutex};
-use server::net::{Endpoint, Listener, NetOptions, NetStats, Server};
-use server::service::Service;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,6 +24,9 @@ pub(crate) struct Commands {
     pub(crate) close_panics: AtomicBool,
     pub(crate) interrupted: Mutex<bool>,
     pub(crate) wake: Condvar,
+    /// Requests to `meet` that have come. Who waits for them says so.
+    pub(crate) met: os::sync::Mutex<usize>,
+    pub(crate) all_met: os::sync::Condvar,
     /// Whose clock times of waits are.
     pub(crate) os: OnceLock<Os>,
     /// What requests to `await` wait for, and how to tell that it came.
@@ -67,12 +70,37 @@ impl Service for Commands {
                     .then(|| rawdoc! { "stream": left - 1, "$db": "x" });
                 Reply { exhaust: next, ..rawdoc! { "ok": 1.0, "left": left }.into() }
             }
+            "flood" => {
+                let left = value.as_i32().unwrap();
+                let next = (request.exhaust_allowed && left > 0)
+                    .then(|| rawdoc! { "flood": left - 1, "$db": "x" });
+                let document = rawdoc! { "ok": 1.0, "left": left, "filler": "x".repeat(1_000_000) };
+                Reply { exhaust: next, ..document.into() }
+            }
             "wait" => {
                 let mut interrupted = self.interrupted.lock();
                 if !*interrupted {
                     self.wake.wait_for(&mut interrupted, Duration::from_secs(20));
                 }
                 rawdoc! { "ok": 1.0, "interrupted": *interrupted }.into()
+            }
+            // Returns once so many requests of its kind were here: each waits for the last one.
+            "meet" => {
+                let all = value.as_i32().unwrap() as usize;
+                let mut met = self.met.lock();
+                *met += 1;
+                self.all_met.notify_all();
+                while *met < all {
+                    self.all_met.wait(&mut met);
+                }
+                rawdoc! { "ok": 1.0 }.into()
+            }
+            // Works until it is interrupted, and says nothing meanwhile.
+            "spin" => {
+                while !*self.interrupted.lock() {
+                    std::hint::spin_loop();
+                }
+                rawdoc! { "ok": 1.0 }.into()
             }
             "await" => {
                 let now = self.os.get().unwrap().clock.monotonic();
@@ -138,7 +166,7 @@ pub(crate) fn start_with(options: NetOptions) -> Running {
 }
 
 pub(crate) fn start() -> Running {
-    start_with(NetOptions { park_after: Duration::from_millis(20), ..NetOptions::default() })
+    start_with(NetOptions::default())
 }
 
 impl Running {

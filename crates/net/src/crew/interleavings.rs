@@ -1,0 +1,131 @@
+//! Workers that share permits, over a poller that is no more than a count, in every order shuttle finds:
+//! while a request can be run, somebody runs it, though others wait for what it brings. A crew that does
+//! not give permits on, or does not look whether somebody polls, is found by the same test.
+//!
+//! Run by `cargo xtask test --only interleavings`.
+
+use super::*;
+use shuttle::thread;
+
+const SCHEDULES: usize = 5000;
+const PERMITS: usize = 2;
+/// Requests that wait for each other: each for all of its group, which are more than there are permits.
+const GROUP: usize = 4;
+const GROUPS: usize = 2;
+
+/// The news of sockets, and what requests wait for.
+#[derive(Default)]
+struct World {
+    /// Requests that have come and nobody has taken.
+    news: usize,
+    taken: usize,
+    /// How many of each group run or have run.
+    met: [usize; GROUPS],
+    threads: usize,
+}
+
+struct Model {
+    crew: Crew,
+    world: Mutex<World>,
+    /// There is news, or all is done.
+    told: Condvar,
+    /// A group has grown.
+    grown: Condvar,
+    gives_on: bool,
+}
+
+impl Model {
+    fn satisfy(self: &Arc<Self>, need: Need) {
+        if need == Need::Thread {
+            self.world.lock().threads += 1;
+            let model = Arc::clone(self);
+            thread::spawn(move || model.work());
+        }
+    }
+
+    /// What the poller does; `None` where all requests were taken.
+    fn poll(&self) -> Option<usize> {
+        let mut world = self.world.lock();
+        loop {
+            if world.news > 0 {
+                world.news -= 1;
+                world.taken += 1;
+                return Some(world.taken - 1);
+            }
+            if world.taken == GROUP * GROUPS {
+                return None;
+            }
+            self.told.wait(&mut world);
+        }
+    }
+
+    fn work(self: Arc<Self>) {
+        let worker = Arc::new(Worker::of_this_thread());
+        self.crew.joined(&worker);
+        loop {
+            self.crew.begin_polling();
+            let request = self.poll();
+            let (need, _watch) = self.crew.end_polling();
+            self.satisfy(need);
+            let Some(request) = request else { break };
+            self.run(&worker, request % GROUPS);
+            if !self.crew.wait_for_permit(&worker, Duration::from_secs(1)) {
+                break;
+            }
+        }
+        // As where a server stops: nobody is needed any more.
+        let _need = self.crew.left(&worker);
+        self.told.notify_all();
+        self.crew.stop();
+    }
+
+    /// A request: waits for all of its group.
+    fn run(self: &Arc<Self>, worker: &Worker, group: usize) {
+        let mut world = self.world.lock();
+        world.met[group] += 1;
+        self.grown.notify_all();
+        if world.met[group] < GROUP && self.gives_on {
+            drop(world);
+            let need = self.crew.give_on(worker);
+            self.satisfy(need);
+            world = self.world.lock();
+        }
+        while world.met[group] < GROUP {
+            self.grown.wait(&mut world);
+        }
+    }
+}
+
+fn run(gives_on: bool) {
+    let model = Arc::new(Model {
+        crew: Crew::new(PERMITS, 100),
+        world: Mutex::default(),
+        told: Condvar::new(),
+        grown: Condvar::new(),
+        gives_on,
+    });
+    for _ in 0..PERMITS {
+        let need = model.crew.start_one();
+        model.satisfy(need);
+    }
+    for _ in 0..GROUP * GROUPS {
+        model.world.lock().news += 1;
+        model.told.notify_one();
+    }
+    let mut world = model.world.lock();
+    while world.met != [GROUP; GROUPS] {
+        model.grown.wait(&mut world);
+    }
+    assert!(world.threads <= GROUP * GROUPS + PERMITS, "{} threads", world.threads);
+}
+
+#[test]
+fn interleavings_of_workers_that_wait_for_each_other() {
+    shuttle::check_random(|| run(true), SCHEDULES);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn interleavings_find_a_crew_that_keeps_its_permits() {
+    shuttle::check_random(|| run(false), SCHEDULES);
+}

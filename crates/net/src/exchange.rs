@@ -1,0 +1,363 @@
+//! One request answered: a frame decoded, the request run, the replies sent.
+//!
+//! What is always true:
+//! 1. A request is answered by exactly one reply, unless it said "more to come" (none) or allowed
+//!    several (exhaust).
+//! 2. A reply looks like its request: OP_REPLY to OP_QUERY, packed if it was packed, with a
+//!    checksum if it had one.
+//! 3. A panic below becomes an `InternalError` reply; the connection and the server go on.
+//! 4. Nothing here waits for the client: what it does not take of a reply stays in
+//!    [`Progress::unsent`], and nothing more is sent until that is gone.
+
+use crate::connection::{Behind, Connection, Deferred, Progress, Unsent};
+use crate::crew::Worker;
+use crate::legacy;
+use crate::service::Service;
+use crate::settings::NetOptions;
+use bson::raw::cstr;
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use dispatch::{OpKind, Reply, Request};
+use errors::Code;
+use limits::{Charge, LARGE_BYTES, Part};
+use os::Clock;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use wire::{Codec, Compressor, Header, Message, MsgFlags, OpMsg};
+
+mod old;
+
+/// Bytes a second below which a client is slow: it makes way where others wait for the memory that it
+/// holds.
+const SLOW_BYTES_PER_SECOND: u64 = 64 << 10;
+
+/// Whether so many bytes in this time are few.
+pub(crate) fn is_slow(bytes: usize, time: Duration) -> bool {
+    (bytes as u128) < time.as_millis() * u128::from(SLOW_BYTES_PER_SECOND) / 1000
+}
+
+/// A larger reply is sent from where it was made.
+const COPIED_REPLY: usize = 4 * 1024;
+
+/// What connections are served with, by one worker.
+pub(crate) struct Serving<'s, S: Service> {
+    pub(crate) service: &'s S,
+    pub(crate) clock: &'s dyn Clock,
+    pub(crate) options: &'s NetOptions,
+    pub(crate) worker: &'s Worker,
+    pub(crate) stopping: &'s AtomicBool,
+    /// Others wait for room already.
+    pub(crate) crowded: &'s AtomicBool,
+}
+
+/// Why a connection cannot go on: a reason to log, or none where the client just left.
+pub(crate) struct Ended(pub(crate) Option<String>);
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe
+            | io::ErrorKind::ConnectionAborted => Self(None),
+            _ => Self(Some(error.to_string())),
+        }
+    }
+}
+
+/// How the reply to a request is to be sent.
+#[derive(Clone, Copy)]
+struct Envelope {
+    response_to: i32,
+    checksum: bool,
+    packed: Option<Compressor>,
+}
+
+/// Buffers and packers for replies, kept from request to request.
+pub(crate) struct Outgoing {
+    outbox: Vec<u8>,
+    /// Replies before they are packed.
+    plain: Vec<u8>,
+    codec: Codec,
+    /// For both buffers.
+    charge: Charge,
+}
+
+impl Outgoing {
+    /// Empty ones; `charge` is for them.
+    pub(crate) fn new(charge: Charge) -> Self {
+        Self { outbox: Vec::new(), plain: Vec::new(), codec: Codec::new(), charge }
+    }
+
+    /// Charges what the buffers take.
+    fn recharge(&mut self) {
+        let kept = (self.outbox.capacity() + self.plain.capacity()) as u64;
+        if kept != self.charge.bytes() {
+            self.charge.set(kept);
+        }
+    }
+
+    /// Gives large buffers back.
+    fn shrink(&mut self) {
+        for buffer in [&mut self.outbox, &mut self.plain] {
+            if buffer.capacity() > LARGE_BYTES {
+                *buffer = Vec::new();
+            }
+        }
+        self.recharge();
+    }
+}
+
+/// One request being answered: the connection and the worker's tools.
+pub(crate) struct Exchange<'s, S: Service> {
+    pub(crate) serving: &'s Serving<'s, S>,
+    pub(crate) connection: &'s Connection<S>,
+    pub(crate) progress: &'s mut Progress,
+    /// The request; unpacked by [`Self::answer`].
+    pub(crate) frame: &'s [u8],
+    /// It was to wait until then, and is run again.
+    pub(crate) waited_until: Option<Duration>,
+    pub(crate) out: &'s mut Outgoing,
+}
+
+impl<S: Service> Exchange<'_, S> {
+    /// Answers a frame as it came.
+    pub(crate) fn answer(mut self) -> Result<(), Ended> {
+        self.serving.worker.requested();
+        if self.frame[12..16] != wire::opcode::COMPRESSED.to_le_bytes() {
+            return self.answer_plain(None);
+        }
+        let closed = |error: wire::Error| Ended(Some(error.to_string()));
+        let compressor = wire::peek_compressor(self.frame).map_err(closed)?;
+        if !self.serving.service.agreed(&self.connection.state, compressor) {
+            let name = compressor.name();
+            return Err(Ended(Some(format!(
+                "packed by {name}, which was not agreed in the handshake"
+            ))));
+        }
+        let (plain, compressor) = self.out.codec.decompress(self.frame).map_err(closed)?;
+        let Self { serving, connection, progress, out, waited_until, .. } = self;
+        let mut unpacked =
+            Exchange { serving, connection, progress, frame: &plain, waited_until, out };
+        unpacked.answer_plain(Some(compressor))
+    }
+
+    /// Answers a plain frame, with replies packed or not.
+    pub(crate) fn answer_plain(&mut self, packed: Option<Compressor>) -> Result<(), Ended> {
+        match wire::decode(self.frame) {
+            Ok((header, Message::Msg(msg))) => self.answer_msg(header, &msg, packed),
+            Ok((header, Message::Query(query))) => self.answer_query(header, &query, packed),
+            Ok((header, Message::GetMore(more))) => self.answer_get_more(header, &more, packed),
+            Ok((header, Message::Insert(insert))) => self.insert(&insert, header.request_id),
+            Ok((header, Message::Update(update))) => {
+                self.write(legacy::update(&update), header.request_id)
+            }
+            Ok((header, Message::Delete(delete))) => {
+                self.write(legacy::delete(&delete), header.request_id)
+            }
+            Ok((header, Message::KillCursors(kill))) => {
+                self.write(Ok(legacy::kill_cursors(&kill)), header.request_id)
+            }
+            Ok((header, _)) => {
+                Err(Ended(Some(format!("operation {} is not served", header.opcode))))
+            }
+            Err(wire::Error::Answer(error)) => self.refuse(packed, &error),
+            Err(error) => Err(Ended(Some(error.to_string()))),
+        }
+    }
+
+    /// Answers a frame whose contents were refused, in the way its opcode is answered.
+    fn refuse(&mut self, packed: Option<Compressor>, error: &errors::Error) -> Result<(), Ended> {
+        let frame = self.frame;
+        let header = frame.first_chunk().and_then(|bytes| Header::parse(bytes).ok());
+        let Some(header) = header else { return Err(Ended(Some(error.to_string()))) };
+        let flags = wire::peek_msg_flags(frame).unwrap_or_default();
+        match header.opcode {
+            wire::opcode::MSG if flags.contains(MsgFlags::MORE_TO_COME) => return Ok(()),
+            wire::opcode::MSG => {}
+            wire::opcode::QUERY | wire::opcode::GET_MORE => {
+                let envelope = Envelope::of_query(header.request_id, packed);
+                return self.send_failure(envelope, error);
+            }
+            wire::opcode::INSERT | wire::opcode::UPDATE | wire::opcode::DELETE => {
+                self.serving.service.write_refused(&self.connection.state, error);
+                return Ok(());
+            }
+            _ => return Err(Ended(Some(error.to_string()))),
+        }
+        let checksum = flags.contains(MsgFlags::CHECKSUM_PRESENT);
+        let envelope = Envelope { response_to: header.request_id, checksum, packed };
+        self.send_error(envelope, error)
+    }
+
+    fn answer_msg(
+        &mut self,
+        header: Header,
+        msg: &OpMsg<'_>,
+        packed: Option<Compressor>,
+    ) -> Result<(), Ended> {
+        let mut envelope = Envelope {
+            response_to: header.request_id,
+            checksum: msg.flags.contains(MsgFlags::CHECKSUM_PRESENT),
+            packed,
+        };
+        let silent = msg.flags.contains(MsgFlags::MORE_TO_COME);
+        let database = match database_of(msg.body) {
+            Ok(database) => database,
+            Err(_) if silent => return Ok(()),
+            Err(error) => {
+                return self.send_error(envelope, &error);
+            }
+        };
+        let mut request = Request {
+            database,
+            body: msg.body,
+            sequences: &msg.sequences,
+            op: OpKind::Msg,
+            exhaust_allowed: !silent && msg.flags.contains(MsgFlags::EXHAUST_ALLOWED),
+            request_id: header.request_id,
+            waited_until: self.waited_until.take(),
+        };
+        let mut reply = self.run(&request);
+        if reply.hang_up {
+            return Err(Ended(None));
+        }
+        if let (Some(until), false) = (reply.wait, silent) {
+            self.defer(self.frame.to_vec(), packed, Some(until));
+            return Ok(());
+        }
+        if silent {
+            return Ok(());
+        }
+        // Each further reply answers the one before it, as if the client had asked in between.
+        while let Some(next) = reply.exhaust.take().filter(|_| request.exhaust_allowed) {
+            let Reply { document, memory, .. } = reply;
+            envelope.response_to = self.send(envelope, MsgFlags::MORE_TO_COME, document, memory)?;
+            if self.serving.stopping.load(Ordering::Relaxed) {
+                return Err(Ended(None));
+            }
+            request.request_id = envelope.response_to;
+            request.sequences = &[];
+            request.waited_until = None;
+            // As if the client had asked it in a message of its own.
+            let as_message = || {
+                let flags = msg.flags.with(MsgFlags::EXHAUST_ALLOWED);
+                let mut frame = Vec::new();
+                wire::encode_msg(&mut frame, envelope.response_to, 0, flags, &next);
+                frame
+            };
+            if self.progress.unsent.is_some() {
+                self.defer(as_message(), packed, None);
+                return Ok(());
+            }
+            reply = self.run(&Request { body: &next, ..request });
+            if let Some(until) = reply.wait {
+                self.defer(as_message(), packed, Some(until));
+                return Ok(());
+            }
+        }
+        let Reply { document, memory, .. } = reply;
+        self.send(envelope, MsgFlags::NONE, document, memory).map(drop)
+    }
+
+    fn run(&self, request: &Request<'_>) -> Reply {
+        let state = &*self.connection.state;
+        let run = || self.serving.service.run(state, request);
+        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+            // The panic hook has logged where and why.
+            let error = errors::Error::new(Code::INTERNAL_ERROR, "the command failed by a bug");
+            error_document(&error).into()
+        })
+    }
+
+    fn defer(&mut self, frame: Vec<u8>, packed: Option<Compressor>, until: Option<Duration>) {
+        self.progress.deferred = Some(Deferred { frame, packed, until });
+    }
+
+    /// Sends an error, without having run anything.
+    fn send_error(&mut self, envelope: Envelope, error: &errors::Error) -> Result<(), Ended> {
+        self.send(envelope, MsgFlags::NONE, error_document(error), None).map(drop)
+    }
+
+    /// Sends one reply, or begins to; returns its number. `memory` is for the document.
+    fn send(
+        &mut self,
+        envelope: Envelope,
+        flags: MsgFlags,
+        document: RawDocumentBuf,
+        memory: Option<Charge>,
+    ) -> Result<i32, Ended> {
+        let checksum = if envelope.checksum { MsgFlags::CHECKSUM_PRESENT } else { MsgFlags::NONE };
+        let (to, flags) = (envelope.response_to, flags.with(checksum));
+        let apart = document.as_bytes().len() > COPIED_REPLY
+            && envelope.packed.is_none()
+            && !envelope.checksum;
+        if apart {
+            let length = document.as_bytes().len();
+            self.send_with(None, Some(Behind { document, _memory: memory }), |out, number| {
+                wire::encode_msg_head(out, number, to, flags, length);
+            })
+        } else {
+            self.send_with(envelope.packed, None, |out, number| {
+                wire::encode_msg(out, number, to, flags, &document);
+            })
+        }
+    }
+
+    /// Sends what `encode` makes of the reply's number, and behind it a document that is not packed.
+    fn send_with(
+        &mut self,
+        packed: Option<Compressor>,
+        behind: Option<Behind>,
+        encode: impl FnOnce(&mut Vec<u8>, i32),
+    ) -> Result<i32, Ended> {
+        debug_assert!(self.progress.unsent.is_none(), "one reply at a time");
+        let number = self.progress.replies.checked_add(1).unwrap_or(1);
+        self.progress.replies = number;
+        let Outgoing { outbox, plain, codec, .. } = &mut *self.out;
+        outbox.clear();
+        match packed {
+            None => encode(outbox, number),
+            Some(compressor) => {
+                plain.clear();
+                encode(plain, number);
+                codec
+                    .compress(plain, compressor, outbox)
+                    .map_err(|error| Ended(Some(error.to_string())))?;
+            }
+        }
+        let document = behind.as_ref().map_or(&[][..], |behind| behind.document.as_bytes());
+        let length = outbox.len() + document.len();
+        self.serving.worker.sent(length);
+        let sent = self.connection.stream.write_both(outbox, document, 0)?;
+        if sent < length {
+            let now = self.serving.clock.monotonic();
+            let head = std::mem::take(outbox);
+            let charge = (self.serving.options.memory)
+                .charge_regardless(Part::Replies, head.capacity() as u64);
+            let (began, went_on, _memory) = (now, now, charge);
+            let unsent = Unsent { head, behind, sent, began, went_on, _memory };
+            self.progress.unsent = Some(unsent);
+        }
+        self.out.shrink();
+        Ok(number)
+    }
+}
+
+/// The `$db` of an OP_MSG.
+fn database_of(body: &RawDocument) -> errors::Result<&str> {
+    match body.get("$db") {
+        Ok(Some(RawBsonRef::String(database))) => Ok(database),
+        Ok(Some(_)) => Err(errors::Error::type_mismatch("$db must be a string")),
+        _ => Err(errors::Error::location(40571, "OP_MSG requests require a $db argument")),
+    }
+}
+
+fn error_document(error: &errors::Error) -> RawDocumentBuf {
+    let mut document = RawDocumentBuf::new();
+    document.append(cstr!("ok"), 0.0);
+    document.append(cstr!("errmsg"), error.message());
+    document.append(cstr!("code"), error.code().0);
+    document.append(cstr!("codeName"), error.code().name().as_ref());
+    document
+}

@@ -1,0 +1,245 @@
+//! A connection with a worker: what has arrived is run, until nothing is left to do without waiting.
+//!
+//! What is always true:
+//! 1. Nothing here waits for the client, for room or for a time: the connection is laid down instead, with
+//!    an [`Outcome`] that says for what.
+//! 2. A message of more than [`LARGE_BYTES`], packed or unpacked, is read and run only after it was let
+//!    into the account with its whole length.
+//! 3. While a reply is not taken, nothing more is read or run.
+
+use crate::connection::{Connection, Progress, Unsent};
+use crate::exchange::{Ended, Exchange, Outgoing, Serving};
+use crate::inbox::Inbox;
+use crate::service::Service;
+use limits::{Account, LARGE_BYTES, Part};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// People point browsers and health checks at the port.
+const TO_A_BROWSER: &[u8] = b"HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\n\
+    Content-Length: 92\r\n\r\n\
+    This is FernDB. It speaks MongoDB's wire protocol here, not HTTP: use mongosh or a driver.\r\n";
+
+/// Requests of one connection until others get a turn: a client may send many without waiting for replies.
+const TURN: usize = 64;
+
+/// What becomes of a connection after a worker served it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Nothing is left to do until its socket has news.
+    Quiet,
+    /// More is there, but it is the others' turn.
+    Again,
+    /// Its next message needs so many bytes, for which there is no room now.
+    AwaitRoom(usize),
+    /// Its request waits ([`Progress::deferred`]).
+    Defer,
+    /// It is over, for a reason worth logging or none.
+    Close(Option<String>),
+}
+
+/// What a worker keeps from request to request and from connection to connection.
+pub(crate) struct WorkerBuffers {
+    inbox: Inbox,
+    out: Outgoing,
+}
+
+impl WorkerBuffers {
+    /// Empty ones, charged to the account.
+    pub(crate) fn new(account: &Arc<Account>) -> Self {
+        Self {
+            inbox: Inbox::new(account.charge_regardless(Part::Requests, 0)),
+            out: Outgoing::new(account.charge_regardless(Part::Replies, 0)),
+        }
+    }
+}
+
+/// Why serving pauses.
+enum Pause {
+    /// There is no whole message.
+    Incomplete,
+    Room(usize),
+    Deferred,
+    Unsent,
+    Stopping,
+    Turn,
+}
+
+/// Serves a connection as far as it goes.
+pub(crate) fn serve<S: Service>(
+    serving: &Serving<'_, S>,
+    connection: &Connection<S>,
+    progress: &mut Progress,
+    buffers: &mut WorkerBuffers,
+) -> Outcome {
+    if !progress.partial.is_empty() {
+        buffers.inbox.load(std::mem::take(&mut progress.partial));
+    }
+    if let Some(room) = &mut progress.room {
+        room.move_to(Part::Requests);
+    }
+    let outcome = match serve_until(serving, connection, progress, buffers) {
+        Ok(outcome) => outcome,
+        Err(Ended(reason)) => Outcome::Close(reason),
+    };
+    // The next connection must not find this one's bytes.
+    if !buffers.inbox.held().is_empty() {
+        progress.partial = buffers.inbox.unload();
+    }
+    if let Some(room) = &mut progress.room {
+        room.move_to(Part::PartialRequests);
+    }
+    outcome
+}
+
+fn serve_until<S: Service>(
+    serving: &Serving<'_, S>,
+    connection: &Connection<S>,
+    progress: &mut Progress,
+    buffers: &mut WorkerBuffers,
+) -> Result<Outcome, Ended> {
+    if !send_rest(serving, connection, progress)? {
+        return Ok(Outcome::Quiet);
+    }
+    if let Some(deferred) = progress.deferred.take() {
+        let (frame, waited_until) = (&deferred.frame[..], deferred.until);
+        let out = &mut buffers.out;
+        let mut exchange = Exchange { serving, connection, progress, frame, waited_until, out };
+        exchange.answer_plain(deferred.packed)?;
+        if let Some(outcome) = laid_down(progress) {
+            return Ok(outcome);
+        }
+    }
+    let mut turn = TURN;
+    // A read that brings less than it has room for has emptied the socket: what comes later is news. But
+    // not of an end that was told of already.
+    let mut emptied = false;
+    loop {
+        match serve_arrived(serving, connection, progress, buffers, &mut turn)? {
+            Pause::Room(needed) => return Ok(Outcome::AwaitRoom(needed)),
+            Pause::Deferred => return Ok(Outcome::Defer),
+            Pause::Unsent => return Ok(Outcome::Quiet),
+            Pause::Turn => return Ok(Outcome::Again),
+            Pause::Stopping => return Ok(Outcome::Close(None)),
+            Pause::Incomplete if serving.stopping.load(Ordering::Relaxed) => {
+                return Ok(Outcome::Close(None));
+            }
+            Pause::Incomplete => {}
+        }
+        if !buffers.inbox.held().is_empty() {
+            note_half(serving, progress)?;
+        }
+        if emptied {
+            return Ok(Outcome::Quiet);
+        }
+        let filled = buffers.inbox.fill(|into| {
+            let received = connection.stream.read(into)?;
+            emptied = received < into.len() && !connection.hung_up.load(Ordering::Relaxed);
+            Ok(received)
+        });
+        match filled {
+            Ok(0) => return Ok(Outcome::Close(None)),
+            Ok(received) => serving.worker.received(received),
+            Err(error) => match error.kind() {
+                io::ErrorKind::Interrupted => {}
+                io::ErrorKind::WouldBlock => return Ok(Outcome::Quiet),
+                _ => return Err(error.into()),
+            },
+        }
+    }
+}
+
+/// Why nothing more may be run now, if so.
+fn laid_down(progress: &Progress) -> Option<Outcome> {
+    if progress.unsent.is_some() {
+        return Some(Outcome::Quiet);
+    }
+    progress.deferred.is_some().then_some(Outcome::Defer)
+}
+
+/// Sends what the client takes of a reply; whether nothing is left of it.
+fn send_rest<S: Service>(
+    serving: &Serving<'_, S>,
+    connection: &Connection<S>,
+    progress: &mut Progress,
+) -> Result<bool, Ended> {
+    let Some(Unsent { head, behind, sent, went_on, .. }) = &mut progress.unsent else {
+        return Ok(true);
+    };
+    let document = behind.as_ref().map_or(&[][..], |behind| behind.document.as_bytes());
+    let now_sent = connection.stream.write_both(head, document, *sent)?;
+    if now_sent > *sent {
+        (*sent, *went_on) = (now_sent, serving.clock.monotonic());
+    }
+    let done = *sent == head.len() + document.len();
+    if done {
+        progress.unsent = None;
+    }
+    Ok(done)
+}
+
+/// Notes that a message is half here. Fails where it took too long.
+fn note_half<S: Service>(serving: &Serving<'_, S>, progress: &mut Progress) -> Result<(), Ended> {
+    let now = serving.clock.monotonic();
+    let began = *progress.began.get_or_insert(now);
+    progress.went_on = now;
+    if now.saturating_sub(began) >= serving.options.message_timeout {
+        return Err(Ended(Some("a message did not arrive in time".to_owned())));
+    }
+    Ok(())
+}
+
+/// Runs every request that has arrived whole and for which there is room, at most `turn`.
+fn serve_arrived<S: Service>(
+    serving: &Serving<'_, S>,
+    connection: &Connection<S>,
+    progress: &mut Progress,
+    buffers: &mut WorkerBuffers,
+    turn: &mut usize,
+) -> Result<Pause, Ended> {
+    let WorkerBuffers { inbox, out } = buffers;
+    loop {
+        let needed = inbox.needed().map_err(|error| lost(&error, inbox, connection))?;
+        let Some(message) = needed else { return Ok(Pause::Incomplete) };
+        // The largest document of it is copied while it runs.
+        let needed = message + message.min(wire::MAX_DOCUMENT_SIZE);
+        if needed > LARGE_BYTES && progress.room.is_none() {
+            let crowded = serving.crowded.load(Ordering::Relaxed);
+            let admit = || serving.options.memory.try_admit(Part::Requests, needed as u64);
+            progress.room = if crowded { None } else { admit() };
+            if progress.room.is_none() {
+                return Ok(Pause::Room(needed));
+            }
+        }
+        let frame = inbox.frame().map_err(|error| lost(&error, inbox, connection))?;
+        let Some(range) = frame else { return Ok(Pause::Incomplete) };
+        let Some(left) = turn.checked_sub(1) else { return Ok(Pause::Turn) };
+        *turn = left;
+        progress.began = None;
+        let frame = inbox.bytes(range.clone());
+        let out = &mut *out;
+        let exchange = Exchange { serving, connection, progress, frame, waited_until: None, out };
+        exchange.answer()?;
+        inbox.consume(&range);
+        progress.room = None;
+        if progress.unsent.is_some() {
+            return Ok(Pause::Unsent);
+        }
+        if progress.deferred.is_some() {
+            return Ok(Pause::Deferred);
+        }
+        if serving.stopping.load(Ordering::Relaxed) {
+            return Ok(Pause::Stopping);
+        }
+    }
+}
+
+/// The end of a stream whose next header makes no sense.
+fn lost<S: Service>(error: &wire::Error, inbox: &Inbox, connection: &Connection<S>) -> Ended {
+    if inbox.held().starts_with(b"GET ") {
+        // Best effort: the connection is over either way.
+        let _lost = connection.stream.write_both(TO_A_BROWSER, &[], 0);
+    }
+    Ended(Some(error.to_string()))
+}

@@ -1,0 +1,119 @@
+//! How the network behaves, and what it tells of itself.
+
+use crate::crew::{Crew, Done};
+use limits::Account;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// How the network behaves.
+#[derive(Clone, Debug)]
+pub struct NetOptions {
+    /// Connections beyond these are closed at once.
+    pub max_connections: usize,
+    /// Requests that run at once and do not wait: as many as there are processors.
+    pub permits: usize,
+    /// A message must be whole so long after its first byte. The wait for room does not count.
+    pub message_timeout: Duration,
+    /// What half messages of connections together may take; over it the largest is closed.
+    pub partial_bytes: u64,
+    /// What messages are charged to.
+    pub memory: Arc<Account>,
+    /// A client that took nothing of a reply for this long is cut off.
+    pub write_timeout: Duration,
+    /// A worker without a permit and without work for this long ends.
+    pub worker_idle: Duration,
+    /// Address space of a worker's stack; only what is touched costs memory.
+    pub worker_stack_bytes: usize,
+    /// Connections and their ends are not logged.
+    pub quiet: Arc<AtomicBool>,
+}
+
+impl Default for NetOptions {
+    fn default() -> Self {
+        Self {
+            max_connections: 65_536,
+            permits: os::cpu_count().max(2),
+            message_timeout: Duration::from_mins(2),
+            partial_bytes: 1 << 30,
+            memory: Account::new(4 << 30),
+            write_timeout: Duration::from_mins(2),
+            worker_idle: Duration::from_secs(5),
+            worker_stack_bytes: 2 << 20,
+            quiet: Arc::default(),
+        }
+    }
+}
+
+/// What `serverStatus` tells of the network.
+#[derive(Default)]
+pub struct NetStats {
+    pub(crate) open: AtomicUsize,
+    pub(crate) accepted: AtomicU64,
+    pub(crate) rejected: AtomicU64,
+    pub(crate) deferred: AtomicUsize,
+    pub(crate) partial_closed: AtomicU64,
+    pub(crate) crew: OnceLock<Arc<Crew>>,
+}
+
+impl std::fmt::Debug for NetStats {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NetStats").field("open", &self.open).finish_non_exhaustive()
+    }
+}
+
+impl NetStats {
+    /// Connections whose request waits for a time, without a thread.
+    pub fn deferred(&self) -> usize {
+        self.deferred.load(Ordering::Relaxed)
+    }
+
+    /// Connections closed because their half message took too long, or memory that others needed.
+    pub fn partial_closed(&self) -> u64 {
+        self.partial_closed.load(Ordering::Relaxed)
+    }
+
+    /// Connections open now.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Connections accepted since the start.
+    pub fn accepted(&self) -> u64 {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Connections closed at once because there were too many.
+    pub fn rejected(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
+    }
+
+    /// Connections that a thread serves now.
+    pub fn active(&self) -> usize {
+        self.crew.get().map_or(0, |crew| crew.serving())
+    }
+
+    /// Threads that serve connections, or are ready to.
+    pub fn threads(&self) -> usize {
+        self.crew.get().map_or(0, |crew| crew.threads())
+    }
+
+    fn done(&self) -> Done {
+        self.crew.get().map_or_else(Done::default, |crew| crew.done())
+    }
+
+    /// Bytes received.
+    pub fn bytes_in(&self) -> u64 {
+        self.done().bytes_in
+    }
+
+    /// Bytes sent.
+    pub fn bytes_out(&self) -> u64 {
+        self.done().bytes_out
+    }
+
+    /// Messages received.
+    pub fn requests(&self) -> u64 {
+        self.done().requests
+    }
+}

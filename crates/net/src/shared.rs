@@ -1,0 +1,212 @@
+//! What the threads share, and how a connection is handed on and closed.
+//!
+//! Always true: each opened connection is counted down and closed once, whatever panics meanwhile.
+//!
+//! Lock order: a connection's progress, then any other lock here. Those are leaves: none is held while
+//! another is taken, or while a socket or the service is called.
+
+use crate::connection::{Connection, Progress, Table};
+use crate::crew::Crew;
+use crate::poll::Poll;
+use crate::service::Service;
+use crate::settings::{NetOptions, NetStats};
+use crate::waiting::Waiting;
+use os::Os;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+/// Runs what may meet a bug; `None` where it did. The panic hook has logged where and why.
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(work)).ok()
+}
+
+/// Connections that are to be served although their sockets have no news. Each is held for whoever takes it.
+pub(crate) struct Ready<S: Service> {
+    queue: Mutex<VecDeque<Arc<Connection<S>>>>,
+    length: AtomicUsize,
+}
+
+impl<S: Service> Default for Ready<S> {
+    fn default() -> Self {
+        Self { queue: Mutex::default(), length: AtomicUsize::new(0) }
+    }
+}
+
+impl<S: Service> Ready<S> {
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.length.load(Ordering::SeqCst) > 0
+    }
+
+    fn put(&self, connection: Arc<Connection<S>>) {
+        let mut queue = self.queue.lock();
+        queue.push_back(connection);
+        self.length.store(queue.len(), Ordering::SeqCst);
+    }
+
+    fn take(&self) -> Option<Arc<Connection<S>>> {
+        if !self.is_waiting() {
+            return None;
+        }
+        let mut queue = self.queue.lock();
+        let first = queue.pop_front();
+        self.length.store(queue.len(), Ordering::SeqCst);
+        first
+    }
+}
+
+/// Why a connection is to be closed by the listening thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Doomed {
+    /// Its client left while its request waits.
+    Left,
+    /// Half messages take more than their budget, and its is the largest.
+    OverBudget,
+}
+
+/// What the threads share.
+pub(crate) struct Shared<S: Service> {
+    pub(crate) os: Os,
+    pub(crate) service: Arc<S>,
+    pub(crate) options: NetOptions,
+    pub(crate) stats: Arc<NetStats>,
+    pub(crate) crew: Arc<Crew>,
+    /// The sockets of clients; workers wait here.
+    pub(crate) sockets: Poll,
+    /// The listening sockets; the listening thread waits here.
+    pub(crate) listening: Poll,
+    pub(crate) table: RwLock<Table<S>>,
+    pub(crate) ready: Ready<S>,
+    pub(crate) waiting: Mutex<Waiting<S>>,
+    pub(crate) doomed: Mutex<Vec<(Arc<Connection<S>>, Doomed)>>,
+    /// There may be clients that hung up while they are served.
+    pub(crate) leavers: AtomicBool,
+    /// Messages wait for room: others must queue behind them.
+    pub(crate) crowded: AtomicBool,
+    /// Waiting requests are to be run again.
+    pub(crate) changed: AtomicBool,
+    /// How often the service said so.
+    pub(crate) changes: AtomicU64,
+    pub(crate) stopping: AtomicBool,
+}
+
+impl<S: Service> Shared<S> {
+    pub(crate) fn run_waiting_again(&self) {
+        self.changed.store(true, Ordering::SeqCst);
+        self.listening.wake();
+    }
+
+    /// Has a connection served that the caller holds.
+    pub(crate) fn make_ready(&self, connection: Arc<Connection<S>>) {
+        self.ready.put(connection);
+        self.sockets.wake();
+    }
+
+    /// Takes a connection that is ready without news, if there is one.
+    pub(crate) fn take_ready(&self) -> Option<Arc<Connection<S>>> {
+        let first = self.ready.take();
+        if first.is_some() && self.ready.is_waiting() {
+            // One waiter may have been told of several.
+            self.sockets.wake();
+        }
+        first
+    }
+
+    /// Takes a connection out of the list of those who wait.
+    pub(crate) fn forget(&self, id: u64) {
+        let mut waiting = self.waiting.lock();
+        waiting.remove(id);
+        self.stats.deferred.store(waiting.deferred_count(), Ordering::Relaxed);
+    }
+
+    /// Has the poller tell of room for a reply, or no longer.
+    pub(crate) fn tell_of_room(&self, connection: &Connection<S>, room: bool) -> io::Result<()> {
+        self.sockets.tell_of_room(&connection.stream, connection.token, room)
+    }
+
+    /// Lays a connection down whose next message needs so many bytes, until there is room for it.
+    pub(crate) fn await_room(&self, connection: &Arc<Connection<S>>, needed: usize) {
+        let now = self.os.clock.monotonic();
+        let awaited = self.options.memory.wait_for_room();
+        self.waiting.lock().crowd(Arc::clone(connection), needed, now, awaited);
+        self.crowded.store(true, Ordering::Relaxed);
+        self.listening.wake();
+    }
+
+    /// Has the listening thread close connections, if they still wait.
+    pub(crate) fn close_later(
+        &self,
+        connections: impl IntoIterator<Item = Arc<Connection<S>>>,
+        why: Doomed,
+    ) {
+        let mut doomed = self.doomed.lock();
+        let before = doomed.len();
+        doomed.extend(connections.into_iter().map(|connection| (connection, why)));
+        let more = doomed.len() > before;
+        drop(doomed);
+        if more {
+            self.listening.wake();
+        }
+    }
+
+    /// Closes a connection whose request waits, if it still does.
+    pub(crate) fn close_waiting(&self, connection: &Arc<Connection<S>>) {
+        if connection.hold.end_wait() {
+            self.close_served(connection, connection.progress.lock(), None);
+        }
+    }
+
+    /// Closes a connection that nobody has, if that is still so. `reason` is for the log.
+    pub(crate) fn close_quiet(&self, connection: &Arc<Connection<S>>, reason: &str) -> bool {
+        let taken = connection.hold.take_quiet();
+        if taken {
+            self.close_served(connection, connection.progress.lock(), Some(reason));
+        }
+        taken
+    }
+
+    /// Closes a connection that the caller serves.
+    pub(crate) fn close_served(
+        &self,
+        connection: &Arc<Connection<S>>,
+        mut progress: MutexGuard<'_, Progress>,
+        reason: Option<&str>,
+    ) {
+        let listed = progress.listed;
+        *progress = Progress::default();
+        drop(progress);
+        connection.hold.close();
+        if listed {
+            self.forget(connection.id);
+        }
+        connection.stream.shut_down();
+        self.table.write().remove(connection.token);
+        let _met_a_bug = catch_panic(|| self.service.close_connection(&connection.state)).is_none();
+        let left = self.stats.open.fetch_sub(1, Ordering::SeqCst) - 1;
+        if let Some(reason) = reason {
+            tracing::info!(target: "NETWORK", connectionId = connection.id, reason,
+                "Closing a connection");
+        }
+        if !self.options.quiet.load(Ordering::Relaxed) {
+            tracing::info!(target: "NETWORK", id = 22944, connectionId = connection.id,
+                connectionCount = left, "Connection ended");
+        }
+    }
+
+    /// Closes every connection that no thread serves.
+    pub(crate) fn close_all_laid_down(&self) {
+        let all: Vec<_> = self.table.read().all().cloned().collect();
+        for connection in all {
+            let hold = &connection.hold;
+            if hold.take_quiet() || hold.end_wait() || hold.end_wait_for_room() {
+                self.close_served(&connection, connection.progress.lock(), None);
+            }
+        }
+        while let Some(connection) = self.ready.take() {
+            self.close_served(&connection, connection.progress.lock(), None);
+        }
+    }
+}

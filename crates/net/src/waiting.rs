@@ -1,0 +1,236 @@
+//! Connections that wait for something else than their client's next message: for the rest of a
+//! message, for the client to take a reply, for a time, or for room.
+//!
+//! What is always true:
+//! 1. Nothing here is with a worker when it is put in: whoever takes it out takes the connection first
+//!    ([`crate::connection::Hold`]), and passes by where it cannot.
+//! 2. `half_bytes` is the memory of all half messages here.
+//! 3. Messages get room in the order in which they asked.
+
+use crate::connection::{Connection, Progress};
+use crate::exchange::is_slow;
+use crate::service::Service;
+use limits::{Account, Charge, Part, Waiting as Awaited};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A half message with room of its own that did not go on for this long makes way for others.
+const STALLED: Duration = Duration::from_millis(500);
+
+/// What a client has for a start before it is called slow in sending or in taking.
+const SENDING_GRACE: Duration = Duration::from_secs(1);
+const TAKING_GRACE: Duration = Duration::from_secs(5);
+
+/// The connections.
+pub(crate) struct Waiting<S: Service> {
+    halves: BTreeMap<u64, Half<S>>,
+    half_bytes: u64,
+    unsent: BTreeMap<u64, Untaken<S>>,
+    deferred: BTreeMap<u64, (Duration, Arc<Connection<S>>)>,
+    /// When requests that wait are run again.
+    timers: BTreeSet<(Duration, u64)>,
+    crowd: VecDeque<Crowded<S>>,
+}
+
+/// A half message.
+struct Half<S: Service> {
+    connection: Arc<Connection<S>>,
+    /// Memory that it takes.
+    bytes: u64,
+    /// Room for all of it, where that is taken.
+    room: Option<u64>,
+    began: Duration,
+    went_on: Duration,
+    _charge: Charge,
+}
+
+/// A reply that the client has not taken.
+struct Untaken<S: Service> {
+    connection: Arc<Connection<S>>,
+    sent: usize,
+    began: Duration,
+    went_on: Duration,
+}
+
+/// A connection whose next message has no room.
+struct Crowded<S: Service> {
+    connection: Arc<Connection<S>>,
+    needed: usize,
+    since: Duration,
+    _waiting: Awaited,
+}
+
+impl<S: Service> Default for Waiting<S> {
+    fn default() -> Self {
+        Self {
+            halves: BTreeMap::new(),
+            half_bytes: 0,
+            unsent: BTreeMap::new(),
+            deferred: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            crowd: VecDeque::new(),
+        }
+    }
+}
+
+impl<S: Service> Waiting<S> {
+    /// Puts a connection in for what of `progress` waits: the rest of a message, of a reply, or a time.
+    pub(crate) fn insert(
+        &mut self,
+        connection: &Arc<Connection<S>>,
+        progress: &Progress,
+        account: &Arc<Account>,
+    ) {
+        let id = connection.id;
+        if let Some(until) = progress.deferred.as_ref().and_then(|deferred| deferred.until) {
+            self.timers.insert((until, id));
+            self.deferred.insert(id, (until, Arc::clone(connection)));
+        }
+        if !progress.partial.is_empty() {
+            let bytes = progress.partial.bytes() as u64;
+            let room = progress.room.as_ref().map(Charge::bytes);
+            let charged = if room.is_some() { 0 } else { bytes };
+            let half = Half {
+                connection: Arc::clone(connection),
+                bytes,
+                room,
+                began: progress.began.unwrap_or(progress.went_on),
+                went_on: progress.went_on,
+                _charge: account.charge_regardless(Part::PartialRequests, charged),
+            };
+            self.half_bytes += bytes;
+            self.halves.insert(id, half);
+        }
+        if let Some(unsent) = &progress.unsent {
+            let (sent, began, went_on) = (unsent.sent, unsent.began, unsent.went_on);
+            let connection = Arc::clone(connection);
+            self.unsent.insert(id, Untaken { connection, sent, began, went_on });
+        }
+    }
+
+    /// Takes a connection out, whatever it waits for but room.
+    pub(crate) fn remove(&mut self, id: u64) -> Option<Arc<Connection<S>>> {
+        let half = self.halves.remove(&id).map(|half| {
+            self.half_bytes -= half.bytes;
+            half.connection
+        });
+        let unsent = self.unsent.remove(&id).map(|untaken| untaken.connection);
+        let deferred = self.deferred.remove(&id).map(|(until, connection)| {
+            self.timers.remove(&(until, id));
+            connection
+        });
+        half.or(unsent).or(deferred)
+    }
+
+    fn remove_all(&mut self, ids: Vec<u64>) -> Vec<Arc<Connection<S>>> {
+        ids.into_iter().filter_map(|id| self.remove(id)).collect()
+    }
+
+    /// Whether there is anything whose time may run out without news.
+    pub(crate) fn has_overdue(&self) -> bool {
+        !self.halves.is_empty() || !self.unsent.is_empty()
+    }
+
+    /// How many requests wait for a time.
+    pub(crate) fn deferred_count(&self) -> usize {
+        self.timers.len()
+    }
+
+    /// When the next waiting request is to be run.
+    pub(crate) fn next_timer(&self) -> Option<Duration> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// Takes out those whose time has come; all that wait for a time where there is none.
+    pub(crate) fn due(&mut self, now: Option<Duration>) -> Vec<Arc<Connection<S>>> {
+        let due = |at: Duration| now.is_none_or(|now| at <= now);
+        let ids = self.timers.iter().take_while(|(at, _)| due(*at)).map(|(_, id)| *id).collect();
+        self.remove_all(ids)
+    }
+
+    /// Takes out those whose half message began longer ago than `timeout`.
+    pub(crate) fn overdue(&mut self, now: Duration, timeout: Duration) -> Vec<Arc<Connection<S>>> {
+        let late = |half: &Half<S>| now.saturating_sub(half.began) >= timeout;
+        let ids = self.halves.iter().filter(|(_, half)| late(half)).map(|(id, _)| *id).collect();
+        self.remove_all(ids)
+    }
+
+    /// Takes out the largest half messages until the rest takes no more than `budget`.
+    pub(crate) fn over_budget(&mut self, budget: u64) -> Vec<Arc<Connection<S>>> {
+        let mut over = Vec::new();
+        while self.half_bytes > budget {
+            let largest = self.halves.iter().max_by_key(|(_, half)| half.bytes).map(|(id, _)| *id);
+            let Some(largest) = largest.and_then(|id| self.remove(id)) else { break };
+            over.push(largest);
+        }
+        over
+    }
+
+    /// Takes out those who took nothing of their reply for `timeout`; where others wait for memory, also
+    /// those who take it slowly.
+    pub(crate) fn untaken(
+        &mut self,
+        now: Duration,
+        timeout: Duration,
+        awaited: bool,
+    ) -> Vec<Arc<Connection<S>>> {
+        let late = |reply: &Untaken<S>| {
+            let time = now.saturating_sub(reply.began);
+            now.saturating_sub(reply.went_on) >= timeout
+                || awaited && time >= TAKING_GRACE && is_slow(reply.sent, time)
+        };
+        let ids = self.unsent.iter().filter(|(_, reply)| late(reply)).map(|(id, _)| *id).collect();
+        self.remove_all(ids)
+    }
+
+    /// Takes in a connection whose next message needs so many bytes.
+    pub(crate) fn crowd(
+        &mut self,
+        connection: Arc<Connection<S>>,
+        needed: usize,
+        since: Duration,
+        waiting: Awaited,
+    ) {
+        self.crowd.push_back(Crowded { connection, needed, since, _waiting: waiting });
+    }
+
+    /// Whether somebody waits for room.
+    pub(crate) fn is_crowded(&self) -> bool {
+        !self.crowd.is_empty()
+    }
+
+    /// Gives room to those who wait for it, as far as `admit` has some. With each: its room, and how long it
+    /// waited.
+    pub(crate) fn let_in(
+        &mut self,
+        now: Duration,
+        admit: impl Fn(usize) -> Option<Charge>,
+    ) -> Vec<(Arc<Connection<S>>, Charge, Duration)> {
+        let mut inside = Vec::new();
+        while let Some(first) = self.crowd.front() {
+            let Some(room) = admit(first.needed) else { break };
+            let Some(Crowded { connection, since, .. }) = self.crowd.pop_front() else { break };
+            inside.push((connection, room, now.saturating_sub(since)));
+        }
+        inside
+    }
+
+    /// Takes out the largest half message that keeps room for what does not come.
+    pub(crate) fn stalled(&mut self, now: Duration) -> Option<Arc<Connection<S>>> {
+        let idle = |half: &Half<S>| {
+            let time = now.saturating_sub(half.began);
+            let arrived = usize::try_from(half.bytes).unwrap_or(usize::MAX);
+            now.saturating_sub(half.went_on) >= STALLED
+                || time >= SENDING_GRACE && is_slow(arrived, time)
+        };
+        let stalled = self.halves.iter().filter(|(_, half)| half.room.is_some() && idle(half));
+        let largest = stalled.max_by_key(|(_, half)| half.room).map(|(id, _)| *id)?;
+        self.remove(largest)
+    }
+
+    /// Forgets everybody.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
