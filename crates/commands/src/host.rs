@@ -59,6 +59,8 @@ pub struct Network {
     pub rejected: u64,
     /// Connections that run a request now.
     pub active: u64,
+    /// Threads that serve connections, or are ready to.
+    pub threads: u64,
     /// Connections whose `hello` waits for a change.
     pub awaiting: u64,
 }

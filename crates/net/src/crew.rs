@@ -296,9 +296,9 @@ impl Crew {
 /// How often workers are looked at while one with a permit serves.
 const LOOK_PERIOD: Duration = Duration::from_millis(2);
 /// How often while only those without serve.
-const LONG_LOOK_PERIOD: Duration = Duration::from_millis(50);
+const LONG_LOOK_PERIOD: Duration = Duration::from_millis(20);
 /// Processor time after which a request works in the background.
-const BACKGROUND_AFTER: Duration = Duration::from_millis(50);
+const BACKGROUND_AFTER: Duration = Duration::from_millis(20);
 
 /// What the listening thread knows of a worker from its last look.
 struct Seen {

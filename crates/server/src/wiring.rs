@@ -152,6 +152,7 @@ impl Host for Program {
             total_created: stats.accepted(),
             rejected: stats.rejected(),
             active: stats.active() as u64,
+            threads: stats.threads() as u64,
             awaiting: stats.deferred() as u64,
         }
     }

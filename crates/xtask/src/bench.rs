@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// As `fern bench --help` lists them.
-const EXPERIMENTS: [&str; 10] = [
+const EXPERIMENTS: [&str; 11] = [
     "iibench",
     "insert",
     "readupdate",
@@ -23,6 +23,7 @@ const EXPERIMENTS: [&str; 10] = [
     "multikey",
     "clustering",
     "sysbench",
+    "points",
 ];
 
 /// Those that insert for as long as they are let, rather than read what was loaded.

@@ -139,7 +139,7 @@ fn connections(service: &Service, writer: &mut Writer) {
     writer.number("totalCreated", network.total_created);
     writer.number("rejected", network.rejected);
     writer.number("active", network.active);
-    writer.number("threaded", network.active);
+    writer.number("threaded", network.threads);
     writer.number("awaitingTopologyChanges", network.awaiting);
 }
 

@@ -13,6 +13,9 @@ const PERMITS: usize = 2;
 const GROUP: usize = 4;
 const GROUPS: usize = 2;
 
+/// The request that waits without saying so.
+const SILENT: usize = 1;
+
 /// The news of sockets, and what requests wait for.
 #[derive(Default)]
 struct World {
@@ -68,7 +71,7 @@ impl Model {
             let (need, _watch) = self.crew.end_polling();
             self.satisfy(need);
             let Some(request) = request else { break };
-            self.run(&worker, request % GROUPS);
+            self.run(&worker, request);
             if !self.crew.wait_for_permit(&worker, Duration::from_secs(1)) {
                 break;
             }
@@ -79,12 +82,13 @@ impl Model {
         self.crew.stop();
     }
 
-    /// A request: waits for all of its group.
-    fn run(self: &Arc<Self>, worker: &Worker, group: usize) {
+    /// A request: waits for all of its group. One of them does not say so.
+    fn run(self: &Arc<Self>, worker: &Worker, request: usize) {
+        let group = request % GROUPS;
         let mut world = self.world.lock();
         world.met[group] += 1;
         self.grown.notify_all();
-        if world.met[group] < GROUP && self.gives_on {
+        if world.met[group] < GROUP && self.gives_on && request != SILENT {
             drop(world);
             let need = self.crew.give_on(worker);
             self.satisfy(need);
