@@ -3,9 +3,9 @@
 use super::hello::MAX_DOCUMENT_BYTES;
 use crate::command::Command;
 use crate::context::Context;
-use crate::versions::{MONGODB_VERSION, MONGODB_VERSION_PARTS};
 use dispatch::fields::Field;
 use errors::Result;
+use serverstate::versions::{MONGODB_VERSION, MONGODB_VERSION_PARTS};
 
 pub(crate) const BUILD_INFO: Command =
     Command::new("buildInfo", "Version and build of this server.", run).aliases(&["buildinfo"]);
