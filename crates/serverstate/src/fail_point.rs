@@ -246,8 +246,14 @@ impl FailPoints {
     }
 
     /// What the command at hand has to do, where it meets a fail point.
+    #[inline]
     pub fn meet(&self, candidate: &Candidate<'_>) -> Option<FailPointHit> {
-        if !self.any.load(Ordering::Relaxed) || candidate.rules.name == "configureFailPoint" {
+        if self.any.load(Ordering::Relaxed) { self.meet_some(candidate) } else { None }
+    }
+
+    #[cold]
+    fn meet_some(&self, candidate: &Candidate<'_>) -> Option<FailPointHit> {
+        if candidate.rules.name == "configureFailPoint" {
             return None;
         }
         let mut points = self.points.lock();
