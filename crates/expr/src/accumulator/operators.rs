@@ -1,7 +1,7 @@
 //! The list of accumulators, and how those are parsed that share their states.
 
 use crate::accumulator::state::State;
-use crate::accumulator::{AccumulatorSpec, percentile, ranked, scripted, window};
+use crate::accumulator::{AccumulatorSpec, ranked, window};
 use crate::agg::{Expression, Merger, ParseContext, Spread, parse_fields};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef};
 use bsonval::number::Sum;
@@ -163,9 +163,9 @@ pub(crate) static OPERATORS: &[Operator] = &[
         |n| State::Ranked(Ranked::new(n, true), true),
         |n| window::ranked(Pick::LastN(n)),
     ),
-    percentile::MEDIAN,
-    percentile::PERCENTILE,
-    scripted::ACCUMULATOR,
+    super::percentile::MEDIAN,
+    super::percentile::PERCENTILE,
+    super::scripted::ACCUMULATOR,
 ];
 
 /// The one operand of a plain accumulator; an array must hold exactly one.
