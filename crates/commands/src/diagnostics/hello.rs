@@ -10,14 +10,13 @@ use crate::replication::status::write_hello;
 use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use dispatch::fields::{Field, inner};
 use errors::{Code, Error, Result};
+use limits::MAX_DOCUMENT_BYTES;
 use serverstate::replication::Role;
 use serverstate::{LogEvent, Severity};
 use session::Sessions;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The largest document a client may store.
-pub(crate) const MAX_DOCUMENT_BYTES: i32 = 16 * 1024 * 1024;
 /// The largest message.
 pub(crate) const MAX_MESSAGE_BYTES: i32 = 48_000_000;
 /// The most writes in one command.
@@ -251,7 +250,7 @@ fn write(context: &mut Context<'_>, hello: &Hello<'_>) {
     let counter = topology_counter(&service.replication);
     write_hello(service, reply, if legacy { "ismaster" } else { "isWritablePrimary" });
     write_topology(service, reply, counter);
-    reply.i32("maxBsonObjectSize", MAX_DOCUMENT_BYTES);
+    reply.i32("maxBsonObjectSize", MAX_DOCUMENT_BYTES as i32);
     reply.i32("maxMessageSizeBytes", MAX_MESSAGE_BYTES);
     reply.i32("maxWriteBatchSize", MAX_WRITE_BATCH);
     reply.date("localTime", service.os.clock.wall_ms());
