@@ -3,6 +3,13 @@
 use crate::stats;
 use clap::{Parser, Subcommand};
 
+/// The environment variable by which `fern` tells its version; the name stands in `fern` too, which this
+/// program does not link.
+pub const VERSION_VARIABLE: &str = "FERN_VERSION";
+
+/// This program's version.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// `fern-client`, in the name of `fern`.
 #[derive(Parser)]
 #[command(name = "fern", bin_name = "fern", version, about = "What `fern` does as a client")]
@@ -57,6 +64,11 @@ mod tests {
             pages.push((name, page));
         }
         pages
+    }
+
+    #[test]
+    fn fern_tells_its_version_by_the_same_name() {
+        assert_eq!(super::VERSION_VARIABLE, fern::arguments::VERSION_VARIABLE);
     }
 
     #[test]

@@ -6,10 +6,11 @@
 
 use bson::{Document, RawDocumentBuf, doc};
 use catalog::{Catalog, CatalogOptions};
-use commands::{Connection, Parts, ServerInfo, Service, SessionRecords, SilentHost};
+use commands::Service;
 use dispatch::{ConnectionInfo, OpKind, Request};
 use engine::Engine;
 use os::Os;
+use serverstate::{Connection, Parts, ServerInfo, SessionRecords, SilentHost};
 use std::sync::Arc;
 use testkit::Instructions;
 

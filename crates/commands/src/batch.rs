@@ -6,16 +6,15 @@
 //! 3. A reply with a cursor id other than 0 has a parked cursor behind it.
 
 use crate::context::Context;
-use bson::{RawDocument, RawDocumentBuf};
+use bson::RawDocument;
 use dispatch::fields::{Field, inner};
 use dispatch::writer::Writer;
 use errors::Result;
-use limits::{Charge, LARGE_BYTES, Part};
-use query::{Plans, QueryCursor};
+use query::Plans;
+use serverstate::{Documents, Parked};
 use session::NewCursor;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// Documents of a first batch for which the client names no size.
 pub(crate) const FIRST_BATCH: u64 = 101;
@@ -30,57 +29,6 @@ const NEARLY_FULL_BYTES: usize = 4096;
 const GROWING_BYTES: usize = 2 << 20;
 /// What is reserved for a batch at most, before it is known.
 const MAX_RESERVED_BYTES: usize = 128 * 1024;
-
-/// Where the documents of a cursor come from.
-pub(crate) enum Documents {
-    /// A query over stored documents.
-    Query(QueryCursor),
-    /// A list that was made at once (`listCollections`).
-    List(std::vec::IntoIter<RawDocumentBuf>),
-}
-
-impl Documents {
-    pub(crate) fn list(documents: Vec<RawDocumentBuf>) -> Self {
-        Self::List(documents.into_iter())
-    }
-}
-
-/// A cursor between two batches.
-pub(crate) struct Parked {
-    pub(crate) documents: Documents,
-    /// Documents the client's limit still allows.
-    pub(crate) remaining: Option<u64>,
-    /// Documents in the batches so far; old clients are told.
-    pub(crate) returned: u64,
-    /// At its end a batch waits for more.
-    pub(crate) await_data: bool,
-    /// What is left of the `maxTimeMS` of the command that made it.
-    pub(crate) time_left: Option<Duration>,
-    /// Where its documents come from, and the command that made it: for the log and the profiler.
-    pub(crate) plans: Plans,
-    pub(crate) command: Option<RawDocumentBuf>,
-    /// For a large document that did not fit into the batch before.
-    pub(crate) memory: Option<Charge>,
-}
-
-impl Parked {
-    /// Counts what it keeps until the next batch. Where that is a large document for which there is no room it
-    /// fails with 146.
-    pub(crate) fn charge(&mut self) -> Result<()> {
-        let bytes = match &self.documents {
-            Documents::Query(cursor) => cursor.held_bytes(),
-            Documents::List(_) => 0,
-        };
-        let large = bytes > LARGE_BYTES;
-        self.memory = large.then(|| limits::charge(Part::Cursors, bytes)).transpose()?;
-        Ok(())
-    }
-
-    /// Whether its end is only the end of what is there by now.
-    pub(crate) fn is_tailable(&self) -> bool {
-        matches!(&self.documents, Documents::Query(cursor) if cursor.is_tailable())
-    }
-}
 
 /// What a client asks of a new cursor.
 #[derive(Default)]

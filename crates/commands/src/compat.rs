@@ -8,8 +8,8 @@ mod operators;
 use crate::command::Command;
 use crate::diagnostics::hello::MAX_WIRE_VERSION;
 use crate::registry::COMMANDS;
-use crate::versions::MONGODB_VERSION;
 use dispatch::labels::labels_of;
+use serverstate::versions::MONGODB_VERSION;
 use std::fmt::Write;
 
 /// Options that are known and refused, with what the client sees.

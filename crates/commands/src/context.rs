@@ -1,12 +1,6 @@
 //! What a command's code holds while it runs.
 
-use crate::command::Command;
-use crate::connection::Connection;
-use crate::profiler::OpFigures;
-use crate::service::Service;
-use crate::transactions::Checked;
-use crate::transactions::bound::Running;
-use crate::transactions::statements::Log;
+use crate::command::{Command, Registry};
 use bson::spec::BinarySubtype;
 use bson::{RawBinaryRef, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, Uuid, doc};
 use catalog::{Namespace, Txn};
@@ -18,13 +12,17 @@ use engine::Snapshot;
 use errors::{Code, Error, Result};
 use os::Waits;
 use query::{Interrupt, OpContext, StatementLog, Verbosity};
+use serverstate::profiler::OpFigures;
+use serverstate::{Checked, Connection, RetryableWrite, Running, ServerState};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// One request on its way.
 #[expect(clippy::struct_excessive_bools, reason = "what became of a request, independently")]
 pub(crate) struct Context<'a> {
-    pub(crate) service: &'a Service,
+    pub(crate) service: &'a ServerState,
+    /// Every command, for those that run or name others.
+    pub(crate) registry: &'a Registry,
     pub(crate) connection: &'a Connection,
     pub(crate) request: &'a Request<'a>,
     /// The command document, out of its `$query` wrapping.
@@ -48,7 +46,7 @@ pub(crate) struct Context<'a> {
     /// The connection's transaction, where the request works in it.
     pub(crate) bound: Option<Running>,
     /// The memory of a retryable write.
-    pub(crate) log: Option<Box<Log<'a>>>,
+    pub(crate) retryable: Option<Box<RetryableWrite<'a>>>,
     /// A statement of the batch failed, though the command did not.
     pub(crate) statement_failed: bool,
     /// A retryable write's request has changed something.
@@ -76,7 +74,8 @@ pub(crate) struct Context<'a> {
 impl<'a> Context<'a> {
     /// A request that nothing has been done for yet.
     pub(crate) fn new(
-        service: &'a Service,
+        service: &'a ServerState,
+        registry: &'a Registry,
         connection: &'a Connection,
         request: &'a Request<'a>,
         body: &'a RawDocument,
@@ -85,6 +84,7 @@ impl<'a> Context<'a> {
     ) -> Self {
         Self {
             service,
+            registry,
             connection,
             request,
             body,
@@ -98,7 +98,7 @@ impl<'a> Context<'a> {
             explained: None,
             state: None,
             bound: None,
-            log: None,
+            retryable: None,
             statement_failed: false,
             wrote: false,
             inside: false,
@@ -129,8 +129,8 @@ impl<'a> Context<'a> {
         self.exhaust = None;
         self.figures = OpFigures::default();
         self.statement_failed = false;
-        if let Some(log) = &mut self.log {
-            log.retried.clear();
+        if let Some(write) = &mut self.retryable {
+            write.retried.clear();
         }
     }
 
@@ -169,7 +169,7 @@ impl<'a> Context<'a> {
         if let Some(txn) = &op.txn {
             self.connection.operation.set_txn(txn.id());
         }
-        op.statements = self.log.as_deref_mut().map(|log| log as &mut dyn StatementLog);
+        op.statements = self.retryable.as_deref_mut().map(|write| write as &mut dyn StatementLog);
         op
     }
 
@@ -180,7 +180,7 @@ impl<'a> Context<'a> {
 
     /// The connection whose transaction it runs in.
     pub(crate) fn bound_to(&self) -> Option<u64> {
-        self.bound.as_ref().map(|_| self.connection.id)
+        self.bound.as_ref().map(|_| self.connection.id())
     }
 
     /// The transaction it runs in.

@@ -1,14 +1,12 @@
 //! A finished operation, told of in the log and in `system.profile` where the profiler's settings
 //! want it.
 //!
-//! From → to: a command leaves its [`OpFigures`](crate::profiler::OpFigures); the thread knows what
+//! From → to: a command leaves its [`OpFigures`](serverstate::profiler::OpFigures); the thread knows what
 //! was looked at ([`Examined`]); both become one [`Entry`], in the log's words and in the profile's.
 //!
 //! Always true: an entry that cannot be written fails no operation; writing one makes none.
 
 use crate::context::Context;
-use crate::host::{LogEvent, Severity};
-use crate::profiler::{COLLECTION, OpFigures};
 use bson::raw::RawDocumentBuf;
 use bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, doc};
 use catalog::{CollectionOptions, Namespace, TxnKind};
@@ -17,6 +15,8 @@ use dispatch::rules::Counter;
 use errors::{Code, Error, Result};
 use os::{Wait, Waits};
 use query::Examined;
+use serverstate::profiler::{COLLECTION, OpFigures};
+use serverstate::{LogEvent, Severity};
 use std::time::Duration;
 
 /// What it may hold, in bytes, where the client did not make it.
@@ -106,14 +106,14 @@ impl Entry<'_> {
         }
         self.add_figures(&mut attributes, "numYields");
         attributes.insert("reslen", context.reply.len() as i64);
-        attributes.insert("remote", &context.connection.info.remote);
+        attributes.insert("remote", &context.connection.info().remote);
         attributes.insert("protocol", self.protocol());
         attributes.insert("durationMillis", self.time.as_millis() as i64);
         context.service.host.log(&LogEvent {
             severity: Severity::Info,
             component: "COMMAND",
             id: 51803,
-            context: &format!("conn{}", context.connection.id),
+            context: &format!("conn{}", context.connection.id()),
             message: "Slow query",
             attributes,
         });
@@ -128,7 +128,7 @@ impl Entry<'_> {
         entry.insert("protocol", self.protocol());
         entry.insert("millis", self.time.as_millis() as i64);
         entry.insert("ts", DateTime::from_millis(context.service.os.clock.wall_ms()));
-        let remote = &*context.connection.info.remote;
+        let remote = &*context.connection.info().remote;
         entry.insert("client", remote.rsplit_once(':').map_or(remote, |(host, _)| host));
         if let Some(application) = self.application() {
             entry.insert("appName", application);

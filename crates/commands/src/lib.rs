@@ -13,37 +13,19 @@ mod aggregation;
 mod batch;
 mod command;
 mod compat;
-mod connection;
 mod context;
 mod crud;
 mod diagnostics;
-mod fail_point;
 mod finished;
-mod host;
-mod index_advice;
-mod last_write;
-mod lock_log;
-mod log_levels;
-mod metrics;
-mod profiler;
 mod registry;
 mod replication;
-mod scripting;
 mod service;
-mod session_records;
 mod sessions;
 mod transactions;
-mod versions;
-mod write_gate;
 
 pub use compat::page as compatibility_page;
-pub use connection::Connection;
 pub use diagnostics::sampler::Sampler;
-pub use host::{Allocator, Host, LogEvent, Network, Severity, SilentHost};
-pub use log_levels::LogSettings;
-pub use replication::ReplicaSetOptions;
-pub use service::{Parts, ServerInfo, Service};
-pub use session_records::SessionRecords;
+pub use service::Service;
 
 #[cfg(test)]
 mod tests;

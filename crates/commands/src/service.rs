@@ -3,361 +3,56 @@
 //! What is always true: `run` never fails and never changes what it borrowed; every error becomes
 //! a reply. A connection runs one request at a time.
 
-use crate::admin::auto_compact::AutoCompact;
-use crate::batch::Parked;
 use crate::command::{Command, Registry, check_database};
-use crate::connection::{Connection, OperationInterrupt, Origin};
 use crate::context::Context;
-use crate::diagnostics::feature_version;
-use crate::diagnostics::parameters::Settings;
-use crate::fail_point::{FailPointHit, FailPoints};
 use crate::finished::Entry;
-use crate::host::{Host, LogEvent, Severity};
-use crate::index_advice::IndexAdvice;
-use crate::last_write;
-use crate::lock_log;
-use crate::metrics::Metrics;
-use crate::profiler::Profiler;
 use crate::registry::COMMANDS;
-use crate::replication::cluster_parameters::ClusterParameters;
 use crate::replication::reply::{write_times, write_topology_of_error};
-use crate::replication::{ReplicaSetOptions, Replication, Role};
 use crate::replication::{read_concern, write_concern};
-use crate::scripting::{ScriptHost, Scripting};
-use crate::session_records::SessionRecords;
-use crate::transactions::{self, LIFETIME_SECONDS, LOCK_TIMEOUT_MS, SessionState, bound, labels};
-use crate::versions::FEATURE_VERSION;
-use crate::write_gate::WriteGate;
-use bson::{Document, RawBsonRef, RawDocument};
-use catalog::Catalog;
+use crate::transactions::{self, bound, labels};
+use bson::{RawBsonRef, RawDocument};
 use dispatch::arguments::{Arguments, not_in_api};
 use dispatch::fields::Field;
 use dispatch::reply::{Reply, write_error, write_labels};
 use dispatch::rules::{Class, Counter};
-use dispatch::{ConnectionInfo, OpKind, Request, Wake};
+use dispatch::{OpKind, Request};
 use errors::{Code, Error, Result};
 use limits::{Charge, Part};
-use os::Os;
-use os::sync::{Condvar, Mutex};
-use query::{DdlRetries, TtlMonitor};
-use session::{Checkouts, Cursors, Killed, Operations, SessionId, Sessions, Start};
-use std::collections::{BTreeMap, BTreeSet};
+use query::DdlRetries;
+use serverstate::fail_point::{Candidate, FailPointHit};
+use serverstate::replication::Role;
+use serverstate::{Connection, Parts, ServerState, last_write};
+use session::Start;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What the server says about itself.
-#[derive(Clone, Debug, Default)]
-pub struct ServerInfo {
-    /// The command line, for `getCmdLineOpts`.
-    pub argv: Vec<String>,
-    /// The options as MongoDB's configuration file would spell them.
-    pub parsed_options: Document,
-    /// FernDB's own version.
-    pub version: String,
-    /// The source's revision.
-    pub git_version: String,
-    /// This machine's name.
-    pub host: String,
-    /// The port it listens on.
-    pub port: u16,
-    /// The process id.
-    pub pid: u32,
-    /// The largest number of connections.
-    pub max_connections: u64,
-    /// The data directory.
-    pub data_directory: String,
-    /// How it was told to be a replica set member, if it was.
-    pub replica_set: Option<ReplicaSetOptions>,
-}
-
-/// What a service is built from.
-pub struct Parts {
-    /// The collections.
-    pub catalog: Arc<Catalog>,
-    /// What its sessions have done.
-    pub session_records: SessionRecords,
-    /// Clock and randomness.
-    pub os: Os,
-    /// What the server says about itself.
-    pub info: ServerInfo,
-    /// The program around the commands.
-    pub host: Arc<dyn Host>,
-    /// The memory that clients may use.
-    pub memory: Arc<limits::Account>,
-}
-
-/// Runs commands.
+/// Runs commands over a server's state.
 pub struct Service {
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) session_records: SessionRecords,
-    pub(crate) os: Os,
-    pub(crate) info: ServerInfo,
-    pub(crate) host: Arc<dyn Host>,
-    /// The memory that clients use.
-    pub(crate) memory: Arc<limits::Account>,
-    pub(crate) started: Duration,
-    /// Names this start of the process in `topologyVersion`.
-    pub(crate) process_id: bson::oid::ObjectId,
+    state: Arc<ServerState>,
     /// Every command.
     pub(crate) registry: Registry,
-    pub(crate) metrics: Metrics,
-    pub(crate) replication: Replication,
-    pub(crate) operations: Operations,
-    pub(crate) sessions: Sessions,
-    pub(crate) cursors: Cursors<Parked>,
-    /// Transactions and retryable writes, by session.
-    pub(crate) numbered: Checkouts<SessionState>,
-    pub(crate) transactions: transactions::TxnCounters,
-    /// `transactionLifetimeLimitSeconds`.
-    pub(crate) transaction_lifetime_secs: AtomicU64,
-    /// `maxTransactionLockRequestTimeoutMillis`.
-    pub(crate) lock_timeout_ms: AtomicU64,
-    /// Server time, in seconds, at which old records of sessions are next looked for.
-    next_forgetting: AtomicU64,
-    pub(crate) cursor_timeout_ms: AtomicU64,
-    pub(crate) profiler: Profiler,
-    pub(crate) index_advice: IndexAdvice,
-    /// What clients' code may do.
-    pub(crate) scripting: Arc<Scripting>,
-    /// `enableTestCommands`.
-    pub(crate) test_commands: AtomicBool,
-    /// Closed by `fsync: {lock: true}`.
-    pub(crate) write_gate: WriteGate,
-    pub(crate) auto_compact: AutoCompact,
-    pub(crate) settings: Mutex<Settings>,
-    pub(crate) cluster_parameters: Mutex<ClusterParameters>,
-    /// `defaultMaxTimeMS.readOperations`; 0: none.
-    pub(crate) default_max_time_ms: AtomicU64,
-    /// The version that data is compatible with, in MongoDB's words.
-    pub(crate) feature_version: Mutex<&'static str>,
-    /// `refuseOpenBind`.
-    pub(crate) refuse_open_bind: AtomicBool,
-    pub(crate) fail_points: FailPoints,
-    next_connection: AtomicU64,
-    /// Guards the list of open connections.
-    connections: Mutex<BTreeMap<u64, Arc<Connection>>>,
-    pub(crate) ttl_sleep_secs: AtomicU64,
-    /// Whether a row of figures is kept each second.
-    pub(crate) keeps_history: AtomicBool,
-    /// Deletes what has expired; `None` once the server ends.
-    ttl: Mutex<Option<TtlMonitor>>,
-    /// Guards nothing but waits for time to pass; true once the server ends.
-    ending: Mutex<bool>,
-    /// The server ends.
-    woken: Condvar,
-    /// Runs requests that wait for a change of the topology.
-    wake: OnceLock<Wake>,
 }
 
 /// Smaller replies are not charged: the worker that sends one holds as much anyway.
 const SMALL_REPLY: usize = 16 << 10;
 
-/// Seconds between two looks for old records of sessions.
-const FORGETTING_SECONDS: u64 = 300;
+impl Deref for Service {
+    type Target = ServerState;
 
-/// Sessions, and the plans that queries have found, take at most one part in so many of clients' memory each.
-const SMALL_SHARE: u64 = 16;
-
-/// How long the expiry of documents waits where nobody says otherwise.
-const TTL_SLEEP: Duration = Duration::from_mins(1);
-
-/// A server without the monitor serves on; the log tells why it has none.
-fn start_ttl_monitor(
-    catalog: &Arc<Catalog>,
-    host: &Arc<dyn Host>,
-    sleep: Duration,
-) -> Option<TtlMonitor> {
-    let told = Arc::clone(host);
-    let report = move |pass: Result<u64>| {
-        if let Err(error) = pass
-            && error.code() != Code::INTERRUPTED_AT_SHUTDOWN
-        {
-            log_ttl_failure(&*told, error.message());
-        }
-    };
-    match TtlMonitor::start(catalog, sleep, report) {
-        Ok(monitor) => Some(monitor),
-        Err(error) => {
-            log_ttl_failure(&**host, &error.to_string());
-            None
-        }
+    fn deref(&self) -> &ServerState {
+        &self.state
     }
-}
-
-fn log_ttl_failure(host: &dyn Host, error: &str) {
-    let mut attributes = Document::new();
-    attributes.insert("error", error);
-    host.log(&LogEvent {
-        severity: Severity::Warning,
-        component: "INDEX",
-        id: 22537,
-        context: "TTLMonitor",
-        message: "Expired documents could not be deleted",
-        attributes,
-    });
 }
 
 impl Service {
-    /// Builds the service over its parts.
+    /// Builds the state over its parts, and the service over that.
     pub fn new(parts: Parts) -> Arc<Self> {
-        limits::seed_hashes(|bytes| parts.os.entropy.fill(bytes));
-        let mut id = [0; 12];
-        parts.os.entropy.fill(&mut id);
-        let share = usize::try_from(parts.memory.capacity() / SMALL_SHARE).unwrap_or(usize::MAX);
-        let most = share / Sessions::BYTES;
-        let sessions = Sessions::with_room(parts.os.entropy.next_u64(), most);
-        query::bound_plan_caches(share);
-        let settings = Settings::new(parts.host.log_settings());
-        let ttl = start_ttl_monitor(&parts.catalog, &parts.host, TTL_SLEEP);
-        let replica_set = parts.info.replica_set.clone();
-        let service = Arc::new(Self {
-            replication: Replication::new(replica_set, &parts.catalog, &parts.os),
-            started: parts.os.clock.monotonic(),
-            catalog: parts.catalog,
-            session_records: parts.session_records,
-            os: parts.os,
-            info: parts.info,
-            host: parts.host,
-            memory: parts.memory,
-            process_id: bson::oid::ObjectId::from_bytes(id),
-            registry: Registry::new(COMMANDS),
-            metrics: Metrics::new(COMMANDS.iter().map(|command| command.name)),
-            operations: Operations::default(),
-            sessions,
-            cursors: Cursors::default(),
-            numbered: Checkouts::default(),
-            transactions: transactions::TxnCounters::default(),
-            transaction_lifetime_secs: AtomicU64::new(LIFETIME_SECONDS),
-            lock_timeout_ms: AtomicU64::new(LOCK_TIMEOUT_MS),
-            next_forgetting: AtomicU64::new(FORGETTING_SECONDS),
-            cursor_timeout_ms: AtomicU64::new(Cursors::<Parked>::TIMEOUT.as_millis() as u64),
-            next_connection: AtomicU64::new(1),
-            connections: Mutex::default(),
-            profiler: Profiler::default(),
-            index_advice: IndexAdvice::default(),
-            scripting: Arc::default(),
-            test_commands: AtomicBool::new(false),
-            write_gate: WriteGate::default(),
-            auto_compact: AutoCompact::default(),
-            settings: Mutex::new(settings),
-            cluster_parameters: Mutex::default(),
-            default_max_time_ms: AtomicU64::new(0),
-            feature_version: Mutex::new(FEATURE_VERSION),
-            refuse_open_bind: AtomicBool::new(false),
-            fail_points: FailPoints::default(),
-            ttl_sleep_secs: AtomicU64::new(TTL_SLEEP.as_secs()),
-            keeps_history: AtomicBool::new(true),
-            ttl: Mutex::new(ttl),
-            ending: Mutex::new(false),
-            woken: Condvar::new(),
-            wake: OnceLock::new(),
-        });
-        lock_log::start(&service);
-        service
-    }
-
-    /// Takes up this node's role in its replica set. Called once, before clients come; waits for
-    /// the disk.
-    pub fn start_replication(&self) -> Result<()> {
-        *self.feature_version.lock() = feature_version::load(&self.catalog)?;
-        let parameters = ClusterParameters::load(&self.catalog)?;
-        let limit = parameters.default_max_time_ms();
-        self.default_max_time_ms.store(limit, Ordering::Relaxed);
-        *self.cluster_parameters.lock() = parameters;
-        self.replication.start(&self.catalog, &self.os)
-    }
-
-    /// Lets no document expire from here on. Waits for the one that does.
-    pub(crate) fn pause_expiry(&self) {
-        let paused = self.ttl.lock().take();
-        drop(paused);
-    }
-
-    /// Lets documents expire again, unless the server ends.
-    pub(crate) fn resume_expiry(&self) {
-        let sleep = Duration::from_secs(self.ttl_sleep_secs.load(Ordering::Relaxed));
-        let mut ttl = self.ttl.lock();
-        if ttl.is_none() && !self.is_stopping() {
-            *ttl = start_ttl_monitor(&self.catalog, &self.host, sleep);
-        }
-    }
-
-    /// The profiler's level, from 0 to 2, of databases that nobody sets one for.
-    pub fn profile_all(&self, level: i32) {
-        self.profiler.set_usual_level(level);
-    }
-
-    /// What is to be told of missing and unused indexes since this was asked last. Looks at every
-    /// collection.
-    pub fn index_advice(&self) -> Vec<String> {
-        let uptime = self.os.clock.monotonic().saturating_sub(self.started);
-        self.index_advice.news(&self.catalog, uptime)
-    }
-
-    /// Greets a new connection.
-    pub fn open_connection(&self, info: ConnectionInfo) -> Arc<Connection> {
-        self.connect(info, Origin::Client)
-    }
-
-    /// The connection of the program itself, by which it sets what is fixed once clients may come.
-    pub fn open_startup_connection(&self) -> Arc<Connection> {
-        self.connect(ConnectionInfo::default(), Origin::Startup)
-    }
-
-    fn connect(&self, info: ConnectionInfo, origin: Origin) -> Arc<Connection> {
-        let id = self.next_connection.fetch_add(1, Ordering::Relaxed);
-        let operation = self.operations.open(id);
-        let interrupt = Arc::new(OperationInterrupt {
-            operation: Arc::clone(&operation),
-            clock: Arc::clone(&self.os.clock),
-        });
-        let script_host = Arc::new(ScriptHost::new(&self.scripting, &self.catalog, &interrupt));
-        let connection = Arc::new(Connection {
-            id,
-            info,
-            origin,
-            operation,
-            script_host,
-            limit: Arc::clone(&interrupt) as _,
-            interrupt,
-            client: OnceLock::new(),
-            compressors: AtomicU8::new(0),
-            last_write: OnceLock::new(),
-            bound: Mutex::default(),
-            txn_id: AtomicU64::new(0),
-            lock_timeout_ms: AtomicI64::new(-1),
-            yields_write_lock: AtomicBool::new(false),
-            exhaust_cursor: AtomicI64::new(0),
-        });
-        self.connections.lock().insert(id, Arc::clone(&connection));
-        connection
-    }
-
-    /// Forgets a connection, and aborts the transaction that was bound to it. Its other cursors
-    /// and its sessions live on: another connection may continue them.
-    pub fn close_connection(&self, connection: &Connection) {
-        bound::abort(self, connection);
-        // Nobody else knows of it: a stream of replies that was broken off ends its cursor.
-        let streamed = connection.exhaust_cursor.swap(0, Ordering::Relaxed);
-        if streamed != 0 {
-            let _killed = self.cursors.kill_where(|cursor| cursor.id.0 == streamed);
-        }
-        self.operations.close(connection.id);
-        let gone = self.connections.lock().remove(&connection.id);
-        drop(gone);
-    }
-
-    /// The open connections.
-    pub(crate) fn connections(&self) -> Vec<Arc<Connection>> {
-        self.connections.lock().values().cloned().collect()
-    }
-
-    /// The connection to which this transaction is bound.
-    pub(crate) fn connection_of(&self, txn: u64) -> Option<Arc<Connection>> {
-        let connections = self.connections.lock();
-        connections.values().find(|c| c.txn_id.load(Ordering::Relaxed) == txn).cloned()
+        let names = COMMANDS.iter().map(|command| command.name);
+        let state = ServerState::new(parts, names);
+        Arc::new(Self { state, registry: Registry::new(COMMANDS) })
     }
 
     /// Runs one request. May wait for locks and the disk; an awaitable `hello` waits by its reply.
@@ -381,10 +76,13 @@ impl Service {
                 now: started,
             },
         );
-        let mut context = Context::new(self, connection, request, body, command, started);
+        let mut context =
+            Context::new(self, &self.registry, connection, request, body, command, started);
         let limited = limits::enter(Arc::clone(&connection.limit), Arc::clone(&self.memory));
         let hosted = script::hosted_by(Arc::clone(&connection.script_host));
-        let result = match self.fail_points.meet(&context) {
+        let candidate =
+            Candidate { rules: &command.rules, connection, database: request.database, body };
+        let result = match self.fail_points.meet(&candidate) {
             None => execute(&mut context),
             Some(hit) => self.fail(hit, &mut context),
         };
@@ -485,12 +183,6 @@ impl Service {
         Ok(())
     }
 
-    /// Ends waiting and running requests with `InterruptedAtShutdown`.
-    pub fn begin_shutdown(&self) {
-        self.operations.begin_shutdown();
-        self.end_waits();
-    }
-
     /// The client hung up while its request runs: a read is told to stop, a write goes on, for
     /// it may have been sent without waiting for an answer.
     pub fn client_left(&self, connection: &Connection) {
@@ -504,129 +196,6 @@ impl Service {
         if is_read {
             connection.operation.kill(number, Code::INTERRUPTED);
         }
-    }
-
-    /// Ends requests that only wait, for time to pass or for a lock, transactions that no request
-    /// works in, and the expiry of documents; other requests go on.
-    pub fn end_waits(&self) {
-        self.operations.end_waits();
-        self.abort_transactions();
-        // Out of the lock first: ending it waits for the document it is at.
-        let ttl = self.ttl.lock().take();
-        drop(ttl);
-        *self.ending.lock() = true;
-        self.woken.notify_all();
-        self.topology_changed();
-        self.auto_compact.disable();
-        self.write_gate.give_up();
-    }
-
-    /// Whether [`Service::end_waits`] was called.
-    pub(crate) fn is_stopping(&self) -> bool {
-        *self.ending.lock()
-    }
-
-    /// Whether whoever keeps the history of figures is to take a row now; off, the page's graphs and
-    /// the runtime advice have nothing to go by.
-    pub fn keeps_history(&self) -> bool {
-        self.keeps_history.load(Ordering::Relaxed)
-    }
-
-    /// How long the expiry of documents waits between two passes.
-    pub(crate) fn set_ttl_sleep(&self, seconds: u64) {
-        self.ttl_sleep_secs.store(seconds, Ordering::Relaxed);
-        if let Some(monitor) = &*self.ttl.lock() {
-            monitor.set_period(Duration::from_secs(seconds));
-        }
-    }
-
-    /// Counts what keeps no charges of its own: it grows by little with each request, and is bounded.
-    pub(crate) fn count_memory(&self) {
-        let sessions = self.sessions.len() * Sessions::BYTES;
-        self.memory.count(Part::Sessions, sessions as u64);
-        let statistics = query::plan_cache_bytes() + self.metrics.top_bytes();
-        self.memory.count(Part::Statistics, statistics as u64);
-    }
-
-    /// Ends idle cursors and sessions; the server calls it every few seconds.
-    pub fn housekeep(&self) {
-        let now = self.os.clock.monotonic();
-        self.catalog.count_memory();
-        self.count_memory();
-        let timeout = Duration::from_millis(self.cursor_timeout_ms.load(Ordering::Relaxed));
-        self.cursors.expire(now, timeout);
-        if self.replication.keeps_time() {
-            self.replication.clock.housekeep();
-        }
-        let dead = self.sessions.expire(now);
-        if !dead.is_empty() {
-            let dead: BTreeSet<SessionId> = dead.into_iter().collect();
-            self.kill_cursors_of(&dead);
-            for id in dead {
-                self.numbered.remove(id);
-            }
-        }
-        self.expire_transactions(now);
-        let due = now.as_secs() >= self.next_forgetting.load(Ordering::Relaxed);
-        if due && !self.write_gate.is_closed() {
-            self.next_forgetting.store(now.as_secs() + FORGETTING_SECONDS, Ordering::Relaxed);
-            // A full disk, or one that stopped, will be told to whoever writes.
-            let _later = self.forget_old_records();
-        }
-    }
-
-    /// Notes a use of a session at `now`. Where there are too many, one that has neither a cursor nor
-    /// a transaction makes room; what it knew of its retryable writes stands in the records.
-    pub(crate) fn touch_session(&self, id: SessionId, now: Duration) -> Result<()> {
-        let holds_nothing = |old| {
-            !self.cursors.any(|owner| owner == Some(old))
-                && self.numbered.remove_if(old, |state| state.open().is_none())
-        };
-        self.sessions.touch(id, now, holds_nothing)
-    }
-
-    /// Ends the cursors of sessions, also those that run.
-    pub(crate) fn kill_cursors_of(&self, sessions: &BTreeSet<SessionId>) {
-        let killed = self
-            .cursors
-            .kill_where(|cursor| cursor.session.is_some_and(|owner| sessions.contains(&owner)));
-        for cursor in killed {
-            self.stop_runner(cursor);
-        }
-    }
-
-    /// Stops the operation that runs a killed cursor.
-    pub(crate) fn stop_runner(&self, killed: Killed) {
-        if let Some(number) = killed.running {
-            self.operations.kill(number, Code::CURSOR_KILLED);
-        }
-    }
-
-    /// Waits for `time`, or for the server's end.
-    pub(crate) fn wait(&self, time: Duration) {
-        let mut ending = self.ending.lock();
-        if !*ending {
-            self.woken.wait_for(&mut ending, time);
-        }
-    }
-
-    /// Calls `wake` whenever what a waiting request waits for may have come ([`Reply::wait`]). Only the
-    /// first call counts.
-    pub fn on_change(&self, wake: Wake) {
-        // A second server over one service would be a bug of the program's wiring.
-        let _first_stays = self.wake.set(wake);
-    }
-
-    /// Tells whoever waits that the topology changed.
-    pub(crate) fn topology_changed(&self) {
-        if let Some(wake) = self.wake.get() {
-            wake();
-        }
-    }
-
-    /// Server time since the start.
-    pub(crate) fn uptime(&self) -> Duration {
-        self.os.clock.monotonic().saturating_sub(self.started)
     }
 
     /// What a reply of so many bytes holds until it is sent; at first it was admitted for more.

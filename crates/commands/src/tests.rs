@@ -35,12 +35,13 @@ mod text;
 mod transactions;
 mod validation;
 
-use crate::{Connection, Parts, ServerInfo, Service, SessionRecords, SilentHost};
+use crate::Service;
 use bson::{Document, RawDocumentBuf, doc};
 use catalog::{Catalog, CatalogOptions};
 use dispatch::{ConnectionInfo, OpKind, Reply, Request};
 use engine::Engine;
 use os::Os;
+use serverstate::{Connection, Parts, ServerInfo, SessionRecords, SilentHost};
 use std::sync::Arc;
 
 /// A client with one connection to a server of its own.
@@ -55,7 +56,7 @@ impl Client {
     }
 
     /// A client of a replica set member.
-    fn member(options: crate::ReplicaSetOptions) -> Self {
+    fn member(options: serverstate::replication::ReplicaSetOptions) -> Self {
         Self::over(Arc::new(SilentHost), Engine::temporary(), Some(options))
     }
 
@@ -68,14 +69,14 @@ impl Client {
     }
 
     /// A client of a server inside another program.
-    fn with_host(host: Arc<dyn crate::Host>) -> Self {
+    fn with_host(host: Arc<dyn serverstate::Host>) -> Self {
         Self::over(host, Engine::temporary(), None)
     }
 
     fn over(
-        host: Arc<dyn crate::Host>,
+        host: Arc<dyn serverstate::Host>,
         engine: Engine,
-        replica_set: Option<crate::ReplicaSetOptions>,
+        replica_set: Option<serverstate::replication::ReplicaSetOptions>,
     ) -> Self {
         let os = Os::real();
         let options = CatalogOptions::new(os.clone(), std::env::temp_dir());

@@ -30,7 +30,7 @@ use crate::records::{self, Encoder, Operation};
 use crate::schedule::Scheduler;
 use crate::settings::Sizes;
 use crate::snapshots::Snapshots;
-use crate::txn::Txn;
+use crate::txn::EngineTxn;
 use crate::{Committed, Compression, DictionaryOptions, Durability, Error, Result, Timestamp};
 use cachetable::{CacheTable, Part, Reservation};
 use ftree::{Context, Message, SpillTree};
@@ -116,7 +116,7 @@ pub(crate) struct Committer {
 impl Committer {
     pub(crate) fn commit(
         &self,
-        txn: &mut Txn,
+        txn: &mut EngineTxn,
         durability: Durability,
         published: impl FnOnce(Timestamp),
     ) -> Result<Committed> {
@@ -185,7 +185,10 @@ impl Committer {
 
     /// Encodes the writes. What exceeds one record goes to the log now, as chunks; the rest is
     /// returned, with its memory where it is large.
-    fn write_chunks(&self, txn: &Txn) -> Result<(Vec<u8>, Option<Chunks>, Option<Reservation>)> {
+    fn write_chunks(
+        &self,
+        txn: &EngineTxn,
+    ) -> Result<(Vec<u8>, Option<Chunks>, Option<Reservation>)> {
         let room = txn.writes.longest().saturating_add(self.sizes.chunk_bytes as u64);
         let room = room.min(txn.writes.bytes());
         let copy = (room > COUNTED_RECORD).then(|| self.cache.reserve(Part::WriteSets, room));
@@ -212,7 +215,7 @@ impl Committer {
 
     fn encode(
         &self,
-        txn: &Txn,
+        txn: &EngineTxn,
         encoder: &mut Encoder,
         mut full: impl FnMut(&mut Encoder) -> Result<()>,
     ) -> Result<()> {
@@ -305,7 +308,7 @@ impl Committer {
     /// Puts the writes into the trees. Memory only, cannot fail: a spilled set is laid over the
     /// trees as it is, and background work takes it from there. Says which dictionaries took more
     /// memory for it.
-    fn apply(&self, txn: &Txn, timestamp: u64) -> SmallVec<[Found; 2]> {
+    fn apply(&self, txn: &EngineTxn, timestamp: u64) -> SmallVec<[Found; 2]> {
         let mut grown = SmallVec::new();
         for (id, options) in &txn.created {
             if !txn.dropped.contains(id) {
@@ -345,7 +348,7 @@ impl Committer {
     }
 
     /// Opens the locks; where a transaction lives that will ask, the keys remember the commit.
-    fn release_locks(&self, txn: &mut Txn, timestamp: u64) {
+    fn release_locks(&self, txn: &mut EngineTxn, timestamp: u64) {
         if let Some(owner) = txn.holder.take() {
             txn.unpin();
             // After publishing: whoever begins from now on has it in its snapshot.
@@ -355,7 +358,7 @@ impl Committer {
     }
 
     /// Accounts for the memory the commit took; seals memtables that are full.
-    fn after_commit(&self, txn: &Txn, grown: &[Found]) {
+    fn after_commit(&self, txn: &EngineTxn, grown: &[Found]) {
         for dictionary in grown {
             self.schedule.account(dictionary);
         }

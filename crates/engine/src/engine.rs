@@ -9,7 +9,7 @@ use crate::settings::{Background, Options};
 use crate::snapshot::Snapshot;
 use crate::snapshots::Pinned;
 use crate::stats::Stats;
-use crate::txn::Txn;
+use crate::txn::EngineTxn;
 use crate::{DictionaryId, DictionaryOptions, Error, Result, TxnOptions, recovery};
 use blockfile::BlockFile;
 use cachetable::CacheTable;
@@ -81,8 +81,8 @@ impl Engine {
     }
 
     /// Starts a transaction whose snapshot is now.
-    pub fn begin(&self, options: TxnOptions) -> Txn {
-        Txn::begin(self.0.handles.mine(), options)
+    pub fn begin(&self, options: TxnOptions) -> EngineTxn {
+        EngineTxn::begin(self.0.handles.mine(), options)
     }
 
     pub(crate) fn handle(&self) -> &Arc<EngineHandle> {
@@ -90,16 +90,16 @@ impl Engine {
     }
 
     /// Starts a transaction that reads the state of `snapshot`, without the own writes of a view.
-    pub fn begin_at(&self, options: TxnOptions, snapshot: &Snapshot) -> Txn {
-        Txn::begin_at(options, snapshot.pinned.clone())
+    pub fn begin_at(&self, options: TxnOptions, snapshot: &Snapshot) -> EngineTxn {
+        EngineTxn::begin_at(options, snapshot.pinned.clone())
     }
 
     /// Starts a serializable transaction: it reads the newest state and locks what it reads, gaps
     /// between keys included, so that nothing of it changes before it ends. `lock_timeout` is that
     /// of [`TxnOptions`]. Fails with `LockTimeout` where a transaction that has written before does
     /// not end in that time.
-    pub fn begin_serializable(&self, lock_timeout: Option<Duration>) -> Result<Txn> {
-        Txn::begin_serializable(self.0.handles.mine(), lock_timeout)
+    pub fn begin_serializable(&self, lock_timeout: Option<Duration>) -> Result<EngineTxn> {
+        EngineTxn::begin_serializable(self.0.handles.mine(), lock_timeout)
     }
 
     /// A read-only view of everything committed by now; cheap to clone, keeps its versions alive.

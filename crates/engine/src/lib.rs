@@ -1,6 +1,6 @@
 //! The storage engine's API: environment, dictionaries, transactions, checkpoint, recovery.
 //!
-//! A dictionary maps byte keys to byte values in memcmp order. All changes go through a [`Txn`];
+//! A dictionary maps byte keys to byte values in memcmp order. All changes go through a [`EngineTxn`];
 //! all reads see one snapshot. Nothing here knows BSON.
 //!
 //! What is always true:
@@ -68,5 +68,5 @@ pub use settings::{Background, Options, Sizes};
 pub use snapshot::Snapshot;
 pub use sorter::{Sorted, Sorter};
 pub use stats::{Pages, Stats};
-pub use txn::{MAX_KEY_BYTES, MAX_VALUE_BYTES, Savepoint, Txn};
+pub use txn::{EngineTxn, MAX_KEY_BYTES, MAX_VALUE_BYTES, Savepoint};
 pub use types::{Committed, Timestamp, Value};

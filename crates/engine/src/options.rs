@@ -63,7 +63,7 @@ pub enum OnConflict {
     #[default]
     Fail,
     /// Goes on over the newest committed version: single statements, which lock, re-read with
-    /// [`crate::Txn::get_for_update`] and decide again.
+    /// [`crate::EngineTxn::get_for_update`] and decide again.
     Latest,
 }
 

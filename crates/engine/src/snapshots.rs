@@ -5,7 +5,7 @@
 //!    tree: no reader sees half a commit.
 //! 2. Whoever asks what is still needed ([`Snapshots::oldest`], [`Snapshots::visibility`]) gets an
 //!    answer at or below every snapshot that lives or will be taken.
-//! 3. A state of the kept history can be taken like that of now: its versions are all there, and so
+//! 3. A kept state can be taken like that of now: its versions are all there, and so
 //!    are the dictionaries it sees. Only the lock table does not remember the commits since.
 //! 4. A commit is newer than no snapshot that [`Watch::Commits`], or [`Snapshots::oldest_watching`]
 //!    is below it: the lock table remembers commits for those transactions alone.
@@ -15,11 +15,11 @@
 //! stripe's first snapshot is announced and then the watermark read again; the one who asks reads
 //! the watermark and then the announcements; one of the two sees the other.
 
-mod history;
+mod kept_states;
 
 use crate::handle::EngineHandle;
 use ftree::Visibility;
-use history::History;
+use kept_states::KeptStates;
 use os::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use os::sync::{Condvar, Mutex, spin_loop, yield_now};
 use os::{Padded, STRIPES};
@@ -40,7 +40,7 @@ pub(crate) struct Snapshots {
     watermark: Padded<AtomicU64>,
     /// Of those who [`Watch::Nothing`], and of those who [`Watch::Commits`].
     stripes: [Box<[Padded<Stripe>; STRIPES]>; 2],
-    history: History,
+    kept_states: KeptStates,
     /// Commit `ts` is complete when slot `ts % RING` holds `ts`.
     complete: Box<[AtomicU64]>,
     /// Some commit will never be complete: nobody waits for the watermark any more.
@@ -88,7 +88,7 @@ impl Default for Snapshots {
         Self {
             watermark: Padded::default(),
             stripes: std::array::from_fn(|_| Box::new(std::array::from_fn(stripe))),
-            history: History::default(),
+            kept_states: KeptStates::default(),
             complete: (0..RING).map(|_| AtomicU64::new(0)).collect(),
             abandoned: AtomicBool::new(false),
             waiters: AtomicUsize::new(0),
@@ -160,7 +160,7 @@ impl Snapshots {
     pub(crate) fn oldest(&self) -> u64 {
         let horizon = self.watermark();
         let announced = self.stripes.iter().map(|stripes| announced_in(stripes));
-        announced.fold(horizon, u64::min).min(self.history.oldest_reader())
+        announced.fold(horizon, u64::min).min(self.kept_states.oldest_reader())
     }
 
     /// As [`Snapshots::oldest`], of those who [`Watch::Commits`].
@@ -169,15 +169,15 @@ impl Snapshots {
         horizon.min(announced_in(&self.stripes[Watch::Commits as usize]))
     }
 
-    /// As [`Snapshots::oldest`], the kept history included.
+    /// As [`Snapshots::oldest`], kept states included.
     pub(crate) fn oldest_kept(&self) -> u64 {
-        self.oldest().min(self.history.oldest_kept())
+        self.oldest().min(self.kept_states.oldest_kept())
     }
 
     /// Keeps every state from `since` on, or none beyond what is read. What was let go does not
     /// come back.
     pub(crate) fn keep_history(&self, since: Option<u64>) {
-        self.history.keep(since, || self.watermark());
+        self.kept_states.keep(since, || self.watermark());
     }
 
     /// What merges must keep.
@@ -188,7 +188,7 @@ impl Snapshots {
         for stripe in self.stripes.iter().flat_map(|stripes| stripes.iter()) {
             timestamps.extend(stripe.live.lock().timestamps());
         }
-        let floor = self.history.tell(&mut timestamps);
+        let floor = self.kept_states.tell(&mut timestamps);
         Visibility::new(horizon.min(floor), &timestamps)
     }
 
@@ -198,7 +198,7 @@ impl Snapshots {
             stripe.live.lock().queue.iter().map(|(_, count)| *count as usize).sum::<usize>()
         };
         let stripes = self.stripes.iter().flat_map(|stripes| stripes.iter());
-        stripes.map(count).sum::<usize>() + self.history.readers()
+        stripes.map(count).sum::<usize>() + self.kept_states.readers()
     }
 
     /// A commit's writes are all in their trees: moves the watermark over it and over whatever was
@@ -346,7 +346,7 @@ pub(crate) struct Pinned {
     pub(crate) timestamp: u64,
     /// What the lock table remembers for it; nothing where it is [past](Self::is_past).
     watch: Watch,
-    /// Taken from the history.
+    /// Taken of a kept state.
     is_past: bool,
     handle: Arc<EngineHandle>,
     registered: bool,
@@ -368,7 +368,7 @@ impl Pinned {
     /// A kept state; `None` where it is gone, or yet to come.
     pub(crate) fn past(handle: &Arc<EngineHandle>, timestamp: u64) -> Option<Self> {
         let snapshots = &handle.snapshots;
-        snapshots.history.enter(timestamp, || snapshots.watermark()).then(|| Self {
+        snapshots.kept_states.enter(timestamp, || snapshots.watermark()).then(|| Self {
             timestamp,
             watch: Watch::Nothing,
             is_past: true,
@@ -392,7 +392,7 @@ impl Pinned {
             return;
         }
         if self.is_past {
-            self.handle.snapshots.history.leave(self.timestamp);
+            self.handle.snapshots.kept_states.leave(self.timestamp);
         } else {
             self.handle.snapshots.release(self.watch, self.handle.stripe(), self.timestamp);
         }
@@ -402,7 +402,7 @@ impl Pinned {
 impl Clone for Pinned {
     fn clone(&self) -> Self {
         if self.registered && self.is_past {
-            self.handle.snapshots.history.enter_again(self.timestamp);
+            self.handle.snapshots.kept_states.enter_again(self.timestamp);
         } else if self.registered {
             self.handle.snapshots.register_again(self.watch, self.handle.stripe(), self.timestamp);
         }

@@ -4,9 +4,15 @@
 //! group. A state can be written as a BSON value ([`Accumulator::partial`]) and taken up again by
 //! [`Accumulator::merge`], so a group can spill to disk now and be merged across shards later.
 //!
+//! An accumulator is a row of [`operators::OPERATORS`]. Most share their states with others
+//! (`state`, `window`); one that needs a state of its own is a file of its own: its row, how it is
+//! parsed, what it gathers for a group ([`Gather`]) and in a window ([`Slide`]).
+//!
 //! Always true: adding all documents to one state, and adding parts of them to several states
 //! that are merged in order, finish with the same value.
 
+mod operators;
+mod percentile;
 mod ranked;
 mod scripted;
 mod state;
@@ -15,15 +21,18 @@ mod window;
 #[cfg(test)]
 mod tests;
 
-use scripted::Scripted;
+use operators::{Feed, OPERATORS, Operator};
 pub use state::Accumulator;
 pub use window::{WindowAccumulator, WindowSum};
 
-use crate::agg::{Expression, ParseContext, Value, Variables, parse_fields, quantile};
+use crate::agg::{Expression, ParseContext, Value, Variables};
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
 use bsonval::raw;
 use bsonval::sort::SortPattern;
 use errors::{Code, Error, Result};
+use keystring::Collation;
+use std::fmt::Debug;
+use std::sync::Arc;
 
 /// The most one accumulator may hold: it cannot spill by itself.
 pub const MAX_ACCUMULATOR_BYTES: usize = 100 << 20;
@@ -31,236 +40,93 @@ pub const MAX_ACCUMULATOR_BYTES: usize = 100 << 20;
 /// A parsed accumulator.
 #[derive(Clone, Debug)]
 pub struct AccumulatorSpec {
-    name: &'static str,
-    kind: Kind,
+    operator: &'static Operator,
     /// What is fed in; for `$topN` and its kin, the `output`.
     input: Expression,
     /// How many to keep, for the N forms; evaluated once per group over the group's key.
     n: Option<Expression>,
     sort: Option<SortPattern>,
-    /// The percentiles asked for.
-    percentiles: Vec<f64>,
-    /// Of `$accumulator`: the client's functions.
-    scripted: Option<Box<Scripted>>,
+    /// How a state of its own begins.
+    own: Option<Arc<dyn Own>>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Sum,
-    Avg,
-    Min,
-    Max,
-    First,
-    Last,
-    Push,
-    ConcatArrays,
-    AddToSet,
-    SetUnion,
-    StdDevPop,
-    StdDevSamp,
-    Count,
-    MergeObjects,
-    FirstN,
-    LastN,
-    MinN,
-    MaxN,
-    Top,
-    Bottom,
-    TopN,
-    BottomN,
-    Median,
-    Percentile,
-    Scripted,
+/// An accumulator with states of its own: what it was told, and how its states begin.
+pub(crate) trait Own: Debug + Send + Sync {
+    /// An empty state for the group with this key.
+    fn start(&self, key: &RawDocument, variables: &Variables) -> Result<Box<dyn Gather>>;
+
+    /// An empty window, where windows have the accumulator. `slides`: whether something may go out
+    /// of it again.
+    fn start_window(&self, slides: bool) -> Option<Box<dyn Slide>>;
 }
 
-const NAMES: &[(&str, Kind)] = &[
-    ("$sum", Kind::Sum),
-    ("$avg", Kind::Avg),
-    ("$min", Kind::Min),
-    ("$max", Kind::Max),
-    ("$first", Kind::First),
-    ("$last", Kind::Last),
-    ("$push", Kind::Push),
-    ("$concatArrays", Kind::ConcatArrays),
-    ("$addToSet", Kind::AddToSet),
-    ("$setUnion", Kind::SetUnion),
-    ("$stdDevPop", Kind::StdDevPop),
-    ("$stdDevSamp", Kind::StdDevSamp),
-    ("$count", Kind::Count),
-    ("$mergeObjects", Kind::MergeObjects),
-    ("$firstN", Kind::FirstN),
-    ("$lastN", Kind::LastN),
-    ("$minN", Kind::MinN),
-    ("$maxN", Kind::MaxN),
-    ("$top", Kind::Top),
-    ("$bottom", Kind::Bottom),
-    ("$topN", Kind::TopN),
-    ("$bottomN", Kind::BottomN),
-    ("$median", Kind::Median),
-    ("$percentile", Kind::Percentile),
-    ("$accumulator", Kind::Scripted),
-];
+/// What one group has gathered, where its accumulator's file alone knows how.
+pub(crate) trait Gather: Debug + Send {
+    /// Takes in a document's value. Values are compared `under` the collation.
+    fn add(&mut self, value: &Value<'_>, under: Option<&Collation>) -> Result<()>;
+
+    /// Roughly the memory held.
+    fn bytes(&self) -> usize;
+
+    /// The state as a value that [`Gather::merge`] takes up again.
+    fn partial(&self) -> RawBson;
+
+    /// Takes up what [`Gather::partial`] wrote.
+    fn merge(&mut self, partial: RawBsonRef<'_>, under: Option<&Collation>) -> Result<()>;
+
+    /// The group's value.
+    fn finish(self: Box<Self>) -> Result<RawBson>;
+}
+
+/// What one window has gathered, where its accumulator's file alone knows how.
+pub(crate) trait Slide: Debug + Send {
+    /// Lets a document's value in.
+    fn add(&mut self, value: &Value<'_>) -> Result<()>;
+
+    /// Takes out the value that came in first.
+    fn remove_first(&mut self);
+
+    /// Roughly the memory held.
+    fn bytes(&self) -> usize;
+
+    /// The value of what is inside.
+    fn value(&self) -> RawBson;
+
+    /// Roughly the bytes of [`Slide::value`], where that may be large.
+    fn value_bytes(&self) -> usize {
+        0
+    }
+}
 
 /// The names of all accumulators; `in_windows`: those that a window takes.
 pub fn operator_names(in_windows: bool) -> Vec<&'static str> {
-    let wanted = |kind: Kind| !in_windows || kind.is_window_function();
-    NAMES.iter().filter(|(_, kind)| wanted(*kind)).map(|(name, _)| *name).collect()
-}
-
-impl Kind {
-    /// Whether each element of a list counts, and nothing but lists do.
-    fn takes_lists(self) -> bool {
-        matches!(self, Self::ConcatArrays | Self::SetUnion)
-    }
-
-    /// Whether windows have it too.
-    fn is_window_function(self) -> bool {
-        self != Self::Scripted
-    }
+    let wanted = |operator: &&Operator| !in_windows || operator.in_windows;
+    OPERATORS.iter().filter(wanted).map(|operator| operator.name).collect()
 }
 
 impl AccumulatorSpec {
     /// Parses `{<name>: <value>}` as it stands in `$group`.
     pub fn parse(name: &str, value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<Self> {
-        let (name, kind) = *NAMES
+        let operator = OPERATORS
             .iter()
-            .find(|(known, _)| *known == name)
+            .find(|operator| operator.name == name)
             .ok_or_else(|| Error::location(15952, format!("unknown group operator '{name}'")))?;
-        match kind {
-            Kind::Count => Self::parse_count(value),
-            Kind::FirstN | Kind::LastN | Kind::MinN | Kind::MaxN => {
-                Self::parse_n(name, kind, value, ctx)
-            }
-            Kind::Top | Kind::Bottom | Kind::TopN | Kind::BottomN => {
-                Self::parse_sorted(name, kind, value, ctx)
-            }
-            Kind::Median | Kind::Percentile => Self::parse_percentile(name, kind, value, ctx),
-            Kind::Scripted => {
-                let (scripted, input) = Scripted::parse(value, ctx)?;
-                let mut spec = Self::plain(name, kind, input);
-                spec.scripted = Some(Box::new(scripted));
-                Ok(spec)
-            }
-            _ => Ok(Self::plain(name, kind, parse_operand(name, value, ctx)?)),
-        }
+        (operator.parse)(operator, value, ctx)
     }
 
-    fn plain(name: &'static str, kind: Kind, input: Expression) -> Self {
-        Self {
-            name,
-            kind,
-            input: input.optimize(),
-            n: None,
-            sort: None,
-            percentiles: Vec::new(),
-            scripted: None,
-        }
+    /// One that is fed the value of an expression.
+    pub(crate) fn plain(operator: &'static Operator, input: Expression) -> Self {
+        Self { operator, input: input.optimize(), n: None, sort: None, own: None }
     }
 
     /// `{$sum: 1}`, which `$count` and `$sortByCount` are made of.
     pub fn sum_of_one() -> Self {
-        Self::plain("$sum", Kind::Sum, Expression::constant(RawBson::Int32(1)))
-    }
-
-    fn parse_count(value: RawBsonRef<'_>) -> Result<Self> {
-        match value {
-            RawBsonRef::Document(document) if document.is_empty() => {
-                Ok(Self::plain("$count", Kind::Count, Expression::constant(RawBson::Int32(1))))
-            }
-            _ => Err(Error::type_mismatch("$count takes no arguments, i.e. $count:{}".to_owned())),
-        }
-    }
-
-    fn parse_n(
-        name: &'static str,
-        kind: Kind,
-        value: RawBsonRef<'_>,
-        ctx: &ParseContext,
-    ) -> Result<Self> {
-        let RawBsonRef::Document(document) = value else {
-            return Err(Error::location(
-                5787900,
-                format!(
-                    "specification must be an object; found {name}: {}",
-                    crate::agg::value_to_string(value)
-                ),
-            ));
-        };
-        let [n, input] = parse_fields(document, ["n", "input"], |other| {
-            Error::location(5787901, format!("Unknown argument for 'n' operator: {other}"))
-        })?;
-        let n = n.ok_or_else(|| Error::location(5787906, "Missing value for 'n'"))?;
-        let input = input.ok_or_else(|| Error::location(5787907, "Missing value for 'input'"))?;
-        let mut spec = Self::plain(name, kind, Expression::parse(input, ctx)?);
-        spec.n = Some(Expression::parse(n, ctx)?.optimize());
-        Ok(spec)
-    }
-
-    fn parse_sorted(
-        name: &'static str,
-        kind: Kind,
-        value: RawBsonRef<'_>,
-        ctx: &ParseContext,
-    ) -> Result<Self> {
-        let RawBsonRef::Document(document) = value else {
-            return Err(Error::location(
-                5788001,
-                format!(
-                    "specification must be an object; found {name}: {}",
-                    crate::agg::value_to_string(value)
-                ),
-            ));
-        };
-        let [n, sort, output] = parse_fields(document, ["n", "sortBy", "output"], |other| {
-            Error::location(5788002, format!("Unknown argument to {name} '{other}'"))
-        })?;
-        let counted = matches!(kind, Kind::TopN | Kind::BottomN);
-        let n = match (counted, n) {
-            (true, None) => return Err(Error::location(5788003, "Missing value for 'n'")),
-            (false, Some(_)) => {
-                return Err(Error::location(5788002, format!("Unknown argument to {name} 'n'")));
-            }
-            (_, n) => n,
-        };
-        let output =
-            output.ok_or_else(|| Error::location(5788004, "Missing value for 'output'"))?;
-        let sort = sort.ok_or_else(|| Error::location(5788005, "Missing value for 'sortBy'"))?;
-        let RawBsonRef::Document(pattern) = sort else {
-            return Err(Error::location(
-                5788604,
-                format!("expected 'sortBy' to already be an object in the arguments to {name}"),
-            ));
-        };
-        let mut spec = Self::plain(name, kind, Expression::parse(output, ctx)?);
-        spec.sort = Some(SortPattern::parse(pattern)?);
-        spec.n = n.map(|n| Expression::parse(n, ctx).map(Expression::optimize)).transpose()?;
-        Ok(spec)
-    }
-
-    fn parse_percentile(
-        name: &'static str,
-        kind: Kind,
-        value: RawBsonRef<'_>,
-        ctx: &ParseContext,
-    ) -> Result<Self> {
-        let RawBsonRef::Document(document) = value else {
-            return Err(Error::location(
-                if kind == Kind::Median { 7436100 } else { 7429703 },
-                format!(
-                    "specification must be an object; found {name}: {}",
-                    crate::agg::value_to_string(value)
-                ),
-            ));
-        };
-        let (input, percentiles) = quantile::options(name, document, ctx)?;
-        let mut spec = Self::plain(name, kind, Expression::parse(input, ctx)?);
-        spec.percentiles = percentiles;
-        Ok(spec)
+        Self::plain(&operators::SUM, Expression::constant(RawBson::Int32(1)))
     }
 
     /// The operator's name.
     pub fn name(&self) -> &'static str {
-        self.name
+        self.operator.name
     }
 
     /// What the accumulator reads of a document.
@@ -276,18 +142,23 @@ impl AccumulatorSpec {
 
     /// An empty state for the group with this key.
     pub fn start(&self, key: RawBsonRef<'_>, variables: &Variables) -> Result<Accumulator> {
-        if let Some(scripted) = &self.scripted {
-            let key = key.as_document().unwrap_or(crate::agg::empty_document());
-            return Ok(Accumulator::scripted(scripted.start(key, variables)?));
+        let key = key.as_document().unwrap_or(crate::agg::empty_document());
+        if let Some(own) = &self.own {
+            return Ok(Accumulator::own(own.start(key, variables)?, variables.collation()));
         }
-        let n = match &self.n {
-            None => 1,
-            Some(n) => {
-                let root = key.as_document().unwrap_or(crate::agg::empty_document());
-                crate::agg::read_n(&n.evaluate(root, variables)?)?
-            }
-        };
-        Ok(Accumulator::new(self.kind, n, &self.percentiles, variables.collation()))
+        let n = self.kept(key, variables)?;
+        let shared = self.operator.shared.as_ref().ok_or_else(|| self.stateless())?;
+        Ok(Accumulator::new((shared.start)(n), variables.collation()))
+    }
+
+    /// How many values are kept.
+    fn kept(&self, key: &RawDocument, variables: &Variables) -> Result<usize> {
+        self.n.as_ref().map_or(Ok(1), |n| crate::agg::read_n(&n.evaluate(key, variables)?))
+    }
+
+    /// A row has states that are shared, or its parser names its own.
+    fn stateless(&self) -> Error {
+        Error::new(Code::INTERNAL_ERROR, format!("{} has no state", self.operator.name))
     }
 
     /// Feeds one document into a state.
@@ -300,7 +171,7 @@ impl AccumulatorSpec {
         let value = self.input.evaluate(document, variables)?;
         let before = state.bytes();
         match &self.sort {
-            None if self.kind.takes_lists() => {
+            None if self.operator.feed == Feed::Elements => {
                 for value in self.list(&value)? {
                     state.add(&Value::Ref(value?))?;
                 }
@@ -328,7 +199,7 @@ impl AccumulatorSpec {
             Some(other) => {
                 return Err(Error::type_mismatch(format!(
                     "{} requires array inputs, but input {} is of type {}",
-                    self.name,
+                    self.operator.name,
                     crate::agg::value_to_string(other),
                     value.type_name()
                 )));
@@ -348,21 +219,9 @@ impl AccumulatorSpec {
             Code::EXCEEDED_MEMORY_LIMIT,
             format!(
                 "{} used too much memory and cannot spill to disk. Memory limit: {} bytes",
-                self.name, MAX_ACCUMULATOR_BYTES
+                self.operator.name, MAX_ACCUMULATOR_BYTES
             ),
         )
-    }
-}
-
-/// The one operand of a plain accumulator; an array must hold exactly one.
-fn parse_operand(name: &str, value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<Expression> {
-    let RawBsonRef::Array(array) = value else {
-        return Expression::parse(value, ctx);
-    };
-    let mut elements = array.into_iter();
-    match (elements.next(), elements.next()) {
-        (Some(only), None) => Expression::parse(only?, ctx),
-        _ => Err(Error::location(40237, format!("The {name} accumulator is a unary operator"))),
     }
 }
 

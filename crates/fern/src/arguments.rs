@@ -4,6 +4,13 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+/// The environment variable by which `fern` tells `fern-client` its version: programs of two versions
+/// may not mean the same by the same words.
+pub const VERSION_VARIABLE: &str = "FERN_VERSION";
+
+/// This program's version.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// `fern`.
 #[derive(Parser)]
 #[command(

@@ -32,11 +32,12 @@ fn what_needs_a_server_is_handed_on_with_all_its_words() {
     assert_eq!((out.status.code(), error.lines().count()), (Some(2), 1), "{error}");
 
     let client = dir.path().join("fern-client");
-    fs::write(&client, "#!/bin/sh\necho \"$@\"\nexit 7\n").unwrap();
+    fs::write(&client, "#!/bin/sh\necho \"$FERN_VERSION $@\"\nexit 7\n").unwrap();
     fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
+    let handed_on = |words: &[&str]| format!("{} {}", env!("CARGO_PKG_VERSION"), words.join(" "));
     for words in [&["bench", "--help"][..], &["bench", "read", "--docs", "5", "-h"], &["stats"]] {
         let out = run(words);
-        assert_eq!(String::from_utf8(out.stdout).unwrap().trim_end(), words.join(" "));
+        assert_eq!(String::from_utf8(out.stdout).unwrap().trim_end(), handed_on(words));
         assert_eq!(out.status.code(), Some(7));
     }
 }

@@ -1,7 +1,7 @@
 //! A history in, anomalies out.
 
 use crate::graph::{Cycles, Graph, Step, Why};
-use crate::history::{Anomaly, Level, Op, Txn, TxnOutcome};
+use crate::history::{Anomaly, Level, Op, RecordedTxn, TxnOutcome};
 use crate::versions::Versions;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -52,7 +52,7 @@ impl Report {
 ///
 /// # Panics
 /// Where two operations write one value to one key: the history's maker is wrong.
-pub fn check(history: &[Txn]) -> Report {
+pub fn check(history: &[RecordedTxn]) -> Report {
     let mut versions = Versions::of(history);
     let graph = Graph::of(history, &versions);
     let mut findings = std::mem::take(&mut versions.findings);
@@ -94,7 +94,7 @@ fn name(cycle: &[Step]) -> Anomaly {
     }
 }
 
-fn explain(history: &[Txn], cycle: &[Step]) -> String {
+fn explain(history: &[RecordedTxn], cycle: &[Step]) -> String {
     let mut text = String::new();
     for (from, why, to) in cycle {
         let _ = match why {
@@ -105,7 +105,7 @@ fn explain(history: &[Txn], cycle: &[Step]) -> String {
         };
     }
     for (at, ..) in cycle {
-        let Txn { client, begin, end, outcome, ops } = &history[*at];
+        let RecordedTxn { client, begin, end, outcome, ops } = &history[*at];
         let _ = writeln!(text, "T{at}: client {client}, {begin}..{end} us, {outcome:?}");
         for op in ops {
             let _ = match op {

@@ -3,7 +3,7 @@
 //! Edges: `T → U` because U wrote the version behind one of T's (ww), read one of T's (wr), wrote
 //! the version behind one T read (rw), or began after T had ended (time).
 
-use crate::history::{Txn, TxnOutcome};
+use crate::history::{RecordedTxn, TxnOutcome};
 use crate::versions::{Object, Versions};
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
@@ -43,7 +43,7 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    pub(crate) fn of(history: &[Txn], versions: &Versions) -> Self {
+    pub(crate) fn of(history: &[RecordedTxn], versions: &Versions) -> Self {
         let mut graph = Self { edges: vec![Vec::new(); history.len()] };
         graph.add_versions(versions);
         graph.add_time(history, versions);
@@ -92,7 +92,7 @@ impl Graph {
 
     /// Edges from each transaction to those that began after its end, but for what follows from
     /// others.
-    fn add_time(&mut self, history: &[Txn], versions: &Versions) {
+    fn add_time(&mut self, history: &[RecordedTxn], versions: &Versions) {
         let mut events: Vec<(u64, bool, usize)> = Vec::new();
         for (at, txn) in history.iter().enumerate().filter(|(at, _)| versions.happened[*at]) {
             // Of what begins and ends in one instant nothing is known: beginnings come first.

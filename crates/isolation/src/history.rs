@@ -54,7 +54,7 @@ pub enum TxnOutcome {
 
 /// A transaction as its client saw it.
 #[derive(Clone, Debug)]
-pub struct Txn {
+pub struct RecordedTxn {
     /// Who ran it; a client runs one at a time.
     pub client: u32,
     /// Before its first operation was sent.

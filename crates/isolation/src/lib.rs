@@ -19,4 +19,4 @@ mod history;
 mod versions;
 
 pub use check::{Finding, Report, check};
-pub use history::{Anomaly, Key, Level, Op, Txn, TxnOutcome, Value};
+pub use history::{Anomaly, Key, Level, Op, RecordedTxn, TxnOutcome, Value};

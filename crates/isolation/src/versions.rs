@@ -2,7 +2,7 @@
 //! came, and what is wrong without looking at two keys.
 
 use crate::check::Finding;
-use crate::history::{Anomaly, Key, Op, Txn, TxnOutcome, Value};
+use crate::history::{Anomaly, Key, Op, RecordedTxn, TxnOutcome, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A list or a register.
@@ -36,7 +36,7 @@ pub(crate) struct Versions {
 }
 
 impl Versions {
-    pub(crate) fn of(history: &[Txn]) -> Self {
+    pub(crate) fn of(history: &[RecordedTxn]) -> Self {
         let mut all = Self {
             touches: Vec::with_capacity(history.len()),
             writer: HashMap::new(),
@@ -75,7 +75,7 @@ impl Versions {
     fn touches_of(
         &mut self,
         at: usize,
-        txn: &Txn,
+        txn: &RecordedTxn,
         lists: &mut HashMap<Key, Vec<(usize, Vec<Value>)>>,
     ) -> BTreeMap<Object, Touch> {
         let mut touches: BTreeMap<Object, Touch> = BTreeMap::new();
@@ -134,7 +134,11 @@ impl Versions {
     }
 
     /// Whose outcome is unknown has happened if somebody who committed saw it.
-    fn mark_seen(&mut self, history: &[Txn], lists: &HashMap<Key, Vec<(usize, Vec<Value>)>>) {
+    fn mark_seen(
+        &mut self,
+        history: &[RecordedTxn],
+        lists: &HashMap<Key, Vec<(usize, Vec<Value>)>>,
+    ) {
         let mut seen = Vec::new();
         for (key, reads) in lists {
             for (reader, values) in reads {
@@ -253,7 +257,11 @@ impl Versions {
     }
 
     /// Reads of values that nobody wrote, that were taken back, or that were written over.
-    fn find_bad_reads(&mut self, history: &[Txn], lists: &HashMap<Key, Vec<(usize, Vec<Value>)>>) {
+    fn find_bad_reads(
+        &mut self,
+        history: &[RecordedTxn],
+        lists: &HashMap<Key, Vec<(usize, Vec<Value>)>>,
+    ) {
         let mut reads: Vec<(usize, Object, Value, bool)> = Vec::new();
         for (key, all) in lists {
             for (reader, values) in all {

@@ -45,6 +45,9 @@ pub trait Interrupt: Send + Sync {
     }
 }
 
+/// The largest document that a client may store, in bytes: MongoDB's `maxBsonObjectSize`.
+pub const MAX_DOCUMENT_BYTES: usize = 16 << 20;
+
 /// Units of work between two looks at the interrupt. A unit is a visit of one element, some tens of
 /// nanoseconds; so the interrupt is asked each few microseconds.
 const POLL_PERIOD: u32 = 256;

@@ -13,21 +13,21 @@ use std::sync::Arc;
 
 /// A database and a collection.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Namespace {
+pub struct CollectionName {
     /// The database.
     pub database: String,
     /// The collection.
     pub collection: String,
 }
 
-impl Namespace {
+impl CollectionName {
     /// Puts the two together.
     pub fn new(database: impl Into<String>, collection: impl Into<String>) -> Self {
         Self { database: database.into(), collection: collection.into() }
     }
 }
 
-impl fmt::Display for Namespace {
+impl fmt::Display for CollectionName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.database, self.collection)
     }
@@ -79,13 +79,18 @@ pub trait Env: Send + Sync {
     /// A collection that does not exist is empty.
     fn aggregate(
         &self,
-        from: &Namespace,
+        from: &CollectionName,
         pipeline: &Pipeline,
         variables: &Arc<Variables>,
     ) -> Result<Box<dyn DocumentSource>>;
 
     /// How `$lookup` should find documents whose `field` equals something in a collation.
-    fn lookup_hint(&self, from: &Namespace, field: &str, under: Option<&Collation>) -> LookupHint {
+    fn lookup_hint(
+        &self,
+        from: &CollectionName,
+        field: &str,
+        under: Option<&Collation>,
+    ) -> LookupHint {
         let _ = (from, field, under);
         LookupHint::Hash
     }

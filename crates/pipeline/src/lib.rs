@@ -27,7 +27,7 @@ mod update_pipeline;
 #[cfg(test)]
 mod tests;
 
-pub use env::{Env, ExecOptions, LookupHint, Namespace, OutWriter};
+pub use env::{CollectionName, Env, ExecOptions, LookupHint, OutWriter};
 pub use parse::{Pipeline, PipelineContext};
 pub use source::{DocumentSource, EmptySource, VecSource};
 pub use spill::SpillStorage;

@@ -1,6 +1,6 @@
 //! From an array of stage documents to a [`Pipeline`], and its execution.
 
-use crate::env::{Env, Namespace};
+use crate::env::{CollectionName, Env};
 use crate::stage::{self, PipelineStage, Place};
 use crate::{DocumentSource, MAX_NESTING, MAX_STAGES};
 use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument};
@@ -33,7 +33,7 @@ pub(crate) enum Inside {
 
 impl PipelineContext {
     /// The context of a command on a collection.
-    pub fn new(ns: &Namespace, parse: matcher::ParseContext) -> Self {
+    pub fn new(ns: &CollectionName, parse: matcher::ParseContext) -> Self {
         Self {
             database: ns.database.clone(),
             collection: Some(ns.collection.clone()),
@@ -138,7 +138,7 @@ impl Pipeline {
     }
 
     /// The collection written to.
-    pub fn target(&self) -> Option<&Namespace> {
+    pub fn target(&self) -> Option<&CollectionName> {
         match self.stages.last() {
             Some(PipelineStage::Out(out)) => Some(&out.target),
             Some(PipelineStage::Merge(merge)) => Some(&merge.spec.into),
@@ -152,7 +152,7 @@ impl Pipeline {
     }
 
     /// Every other collection the pipeline reads.
-    pub fn foreign_namespaces(&self) -> BTreeSet<Namespace> {
+    pub fn foreign_namespaces(&self) -> BTreeSet<CollectionName> {
         let mut found = BTreeSet::new();
         for stage in &self.stages {
             stage.foreign_namespaces(&mut found);

@@ -31,7 +31,7 @@ pub mod unwind;
 pub mod window;
 
 use crate::DocumentSource;
-use crate::env::{Env, Namespace};
+use crate::env::{CollectionName, Env};
 use crate::parse::PipelineContext;
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Error, Result};
@@ -233,7 +233,7 @@ impl PipelineStage {
         self.spec().place() == Place::Source
     }
 
-    pub(crate) fn foreign_namespaces(&self, found: &mut BTreeSet<Namespace>) {
+    pub(crate) fn foreign_namespaces(&self, found: &mut BTreeSet<CollectionName>) {
         for part in self.spec().parts() {
             match part {
                 Part::Collection(from) => {

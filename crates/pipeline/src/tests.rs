@@ -29,7 +29,7 @@ fn context() -> PipelineContext {
         variables: Arc::new(Variables::new(DateTime::from_millis(0), 1)),
         text: true,
     };
-    PipelineContext::new(&crate::Namespace::new("db", "c"), parse)
+    PipelineContext::new(&crate::CollectionName::new("db", "c"), parse)
 }
 
 fn collect(mut source: Box<dyn DocumentSource>) -> Result<Vec<Document>> {

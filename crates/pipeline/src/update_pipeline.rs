@@ -1,6 +1,6 @@
 //! Updates written as a pipeline: `[{$set: …}, {$unset: …}]` on one document.
 
-use crate::env::Namespace;
+use crate::env::CollectionName;
 use crate::parse::PipelineContext;
 use crate::stage::{self, PipelineStage, replace_root};
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -19,7 +19,7 @@ pub struct UpdatePipeline {
 impl UpdatePipeline {
     /// Parses the array; only stages that make one document of one are allowed.
     pub fn parse(stages: &RawArray, ctx: &matcher::ParseContext) -> Result<Self> {
-        let inner = PipelineContext::new(&Namespace::new("", ""), ctx.clone());
+        let inner = PipelineContext::new(&CollectionName::new("", ""), ctx.clone());
         let mut parsed = Vec::new();
         for element in stages {
             let RawBsonRef::Document(spec) = element? else {

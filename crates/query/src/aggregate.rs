@@ -124,8 +124,8 @@ impl Prepared {
 }
 
 /// The two crates' names for the same thing.
-pub(crate) fn to_pipeline(ns: &Namespace) -> pipeline::Namespace {
-    pipeline::Namespace::new(ns.database(), ns.collection())
+pub(crate) fn to_pipeline(ns: &Namespace) -> pipeline::CollectionName {
+    pipeline::CollectionName::new(ns.database(), ns.collection())
 }
 
 /// Opens a pipeline over a collection or view.

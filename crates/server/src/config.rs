@@ -1,10 +1,11 @@
 //! Configuration: what was asked for, on the command line and in a file, as one [`Settings`].
 //!
-//! One table, [`options::OPTIONS`], names every option once: its flag, its place in a YAML file
-//! and its kind. The command line, `key = value` files of the 2.4 era, YAML files and
+//! One table, [`options::OPTIONS`], names every option once: its flag, its place in a YAML file,
+//! its kind and the setting it becomes. The command line, `key = value` files of the 2.4 era, YAML files and
 //! `getCmdLineOpts` are all read through it. The command line wins over the file.
 
 mod file;
+mod foreign;
 #[cfg(test)]
 mod man;
 #[cfg(test)]
@@ -14,8 +15,8 @@ mod parse;
 mod settings;
 mod size;
 
+pub use options::Settings;
 pub use parse::{CommandLine, parse};
-pub use settings::Settings;
 pub use size::parse_size;
 pub(crate) use size::parse_switch;
 

@@ -16,11 +16,11 @@
 
 mod ext_json;
 
-use commands::LogSettings;
 use os::{Clock, File, OpenOptions, Os};
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::FileType;
 use serde_json::{Map, Value, json};
+use serverstate::LogSettings;
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
@@ -329,7 +329,7 @@ fn component(target: &str) -> &str {
     match krate {
         "engine" | "ftree" | "cachetable" | "blockfile" | "catalog" | "indexkeys" => "STORAGE",
         "wal" => "JOURNAL",
-        "commands" | "dispatch" | "session" => "COMMAND",
+        "commands" | "dispatch" | "serverstate" | "session" => "COMMAND",
         "query" | "pipeline" | "bounds" | "bsonval" | "expr" | "matcher" | "update" => "QUERY",
         "server" | "wire" => "NETWORK",
         "os" | "fernd" => "CONTROL",

@@ -18,10 +18,10 @@ use crate::startup::{self, ExitCode, StartError};
 use crate::status::{self, Recorder};
 use crate::wiring::{self, Commands, Event, Program};
 use catalog::{Catalog, CatalogOptions};
-use commands::{Parts, SessionRecords};
 use engine::Engine;
 use net::{Listener, NetOptions, NetStats, Server};
 use os::{Os, Signal};
+use serverstate::{Parts, SessionRecords};
 use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -218,7 +218,7 @@ fn build_service(
     os: &Os,
     engine: &Engine,
     settings: &Settings,
-    info: commands::ServerInfo,
+    info: serverstate::ServerInfo,
     program: Program,
     memory: Arc<limits::Account>,
 ) -> Result<Arc<commands::Service>, StartError> {

@@ -115,7 +115,7 @@ pub(crate) fn serve(
 struct Page {
     os: Os,
     service: Arc<commands::Service>,
-    connection: Arc<commands::Connection>,
+    connection: Arc<serverstate::Connection>,
 }
 
 impl StatusSource for Page {

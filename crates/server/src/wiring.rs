@@ -6,15 +6,14 @@ use crate::config::Settings;
 use crate::log::Log;
 use crate::startup::{ExitCode, StartError};
 use bson::{Bson, Document, RawDocumentBuf, doc};
-use commands::{
-    Allocator, Host, LogEvent, LogSettings, Network, ReplicaSetOptions, ServerInfo, Severity,
-};
 use dispatch::{ConnectionInfo, OpKind, Reply, Request, Wake};
 use engine::{Engine, Options};
 use history::History;
 use net::NetStats;
 use net::Service;
 use os::Os;
+use serverstate::replication::ReplicaSetOptions;
+use serverstate::{Allocator, Host, LogEvent, LogSettings, Network, ServerInfo, Severity};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -37,21 +36,21 @@ const DEFAULT_SLOW_MS: i64 = 100;
 pub(crate) struct Commands(pub(crate) Arc<commands::Service>);
 
 impl Service for Commands {
-    type Connection = commands::Connection;
+    type Connection = serverstate::Connection;
 
-    fn open_connection(&self, peer: ConnectionInfo) -> Arc<commands::Connection> {
+    fn open_connection(&self, peer: ConnectionInfo) -> Arc<serverstate::Connection> {
         self.0.open_connection(peer)
     }
 
-    fn number(&self, connection: &commands::Connection) -> u64 {
+    fn number(&self, connection: &serverstate::Connection) -> u64 {
         connection.id()
     }
 
-    fn run(&self, connection: &commands::Connection, request: &Request<'_>) -> Reply {
+    fn run(&self, connection: &serverstate::Connection, request: &Request<'_>) -> Reply {
         self.0.run(connection, request)
     }
 
-    fn agreed(&self, connection: &commands::Connection, compressor: wire::Compressor) -> bool {
+    fn agreed(&self, connection: &serverstate::Connection, compressor: wire::Compressor) -> bool {
         connection.agreed(compressor.id())
     }
 
@@ -59,15 +58,15 @@ impl Service for Commands {
         self.0.on_change(wake);
     }
 
-    fn write_refused(&self, connection: &commands::Connection, error: &errors::Error) {
+    fn write_refused(&self, connection: &serverstate::Connection, error: &errors::Error) {
         self.0.refuse_write(connection, error);
     }
 
-    fn close_connection(&self, connection: &commands::Connection) {
+    fn close_connection(&self, connection: &serverstate::Connection) {
         self.0.close_connection(connection);
     }
 
-    fn client_left(&self, connection: &commands::Connection) {
+    fn client_left(&self, connection: &serverstate::Connection) {
         self.0.client_left(connection);
     }
 
@@ -248,7 +247,7 @@ fn typed(text: &str) -> Bson {
 
 fn run_at_start(
     service: &commands::Service,
-    connection: &commands::Connection,
+    connection: &serverstate::Connection,
     request: &Document,
 ) -> Result<(), String> {
     let reply = run_locally(service, connection, "admin", request);
@@ -261,7 +260,7 @@ fn run_at_start(
 /// Runs a command as a client's message would be run.
 pub(crate) fn run_locally(
     service: &commands::Service,
-    connection: &commands::Connection,
+    connection: &serverstate::Connection,
     database: &str,
     request: &Document,
 ) -> RawDocumentBuf {

@@ -5,14 +5,14 @@ use crate::model::{Changes, Key, Overlay};
 use crate::setup;
 use crate::world::{Down, World};
 use anyhow::{Result, bail, ensure};
-use engine::{DictionaryId, Durability, Error, OnConflict, Savepoint, Txn, TxnOptions};
+use engine::{DictionaryId, Durability, EngineTxn, Error, OnConflict, Savepoint, TxnOptions};
 use os::sim::Fault;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// One open transaction and what it must have seen and done.
 pub(crate) struct Client {
-    pub(crate) txn: Txn,
+    pub(crate) txn: EngineTxn,
     pub(crate) snapshot: u64,
     on_conflict: OnConflict,
     pub(crate) changes: Changes,

@@ -2,7 +2,8 @@
 //!
 //! Always true: the walk recurses once per component of an update path, which parsing bounds.
 
-use super::operation::{Effect, Operation};
+use super::effect::Effect;
+use super::operation::Operation;
 use super::tree::{FieldKey, Fields, Node, merge};
 use super::{Operators, UpdateContext, UpdateOutcome};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};

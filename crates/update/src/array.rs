@@ -1,7 +1,7 @@
 //! `$push`, `$addToSet`, `$pop`, `$pull` and `$pullAll`.
 
 use super::apply::Place;
-use super::operation::Effect;
+use super::effect::Effect;
 use bson::raw::{RawArray, RawBson, RawBsonRef};
 use bsonval::order::compare_under;
 use bsonval::raw::{self, Writer};

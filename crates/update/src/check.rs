@@ -4,9 +4,7 @@ use bson::raw::{RawBsonRef, RawDocument};
 use bsonval::path::is_reserved_name;
 use bsonval::{raw, show, types};
 use errors::{Code, Error, Result};
-
-/// The largest document a client may store.
-pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
+use limits::MAX_DOCUMENT_BYTES;
 
 /// How deep stored documents may nest: some levels below what a message may, so that a stored
 /// document still fits into replies around it.

@@ -17,6 +17,7 @@ mod array;
 mod array_filter;
 mod check;
 mod delta;
+mod effect;
 mod number;
 mod operation;
 mod parse;
@@ -24,7 +25,7 @@ pub mod projection;
 mod tree;
 mod upsert;
 
-pub use check::{MAX_DOCUMENT_BYTES, MAX_STORED_DEPTH, check_stored_id};
+pub use check::{MAX_STORED_DEPTH, check_stored_id};
 pub use projection::Projection;
 
 use array_filter::ArrayFilters;

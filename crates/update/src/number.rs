@@ -3,11 +3,19 @@
 //! Types widen as in expressions, with one difference: a 64-bit overflow is an error, not a double.
 
 use super::apply::Place;
-use super::operation::{BitOperator, Effect};
+use super::effect::Effect;
 use bson::raw::{RawBson, RawBsonRef};
 use bsonval::number::Number;
 use bsonval::{show, types};
 use errors::{Error, Result};
+
+/// An operator of `$bit`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BitOperator {
+    And,
+    Or,
+    Xor,
+}
 
 pub(super) fn increment<'a>(
     operand: &'a RawBson,

@@ -1,7 +1,8 @@
 //! One operator on one value.
 
 use super::array::{self, Pull, Push};
-use super::number;
+use super::effect::Effect;
+use super::number::{self, BitOperator};
 use super::{UpdateContext, apply::Place};
 use bson::raw::{RawBson, RawBsonRef};
 use bsonval::path::Path;
@@ -37,28 +38,6 @@ pub(super) enum Operation {
 pub(super) enum Clock {
     Date,
     Timestamp,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BitOperator {
-    And,
-    Or,
-    Xor,
-}
-
-/// What becomes of the value.
-#[derive(Debug)]
-pub(super) enum Effect<'a> {
-    /// It stays, or stays away.
-    Keep,
-    /// It goes; an array element becomes null.
-    Remove,
-    /// It becomes this.
-    Value(RawBsonRef<'a>),
-    /// It becomes this.
-    Owned(RawBson),
-    /// It becomes the array with this body.
-    Array(Vec<u8>),
 }
 
 impl Operation {

@@ -3,7 +3,8 @@
 use super::array::{Pull, Push};
 use super::array_filter::ArrayFilters;
 use super::check;
-use super::operation::{BitOperator, Clock, Operation};
+use super::number::BitOperator;
+use super::operation::{Clock, Operation};
 use super::tree::{Step, Tree};
 use super::{Kind, Operators, PipelineParser};
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument};

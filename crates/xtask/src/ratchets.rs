@@ -65,9 +65,16 @@ fn modules(root: &Path, name: &str) -> Result<BTreeMap<String, String>> {
         let module = inside.iter().next().context("a file has a name")?.to_string_lossy();
         let text = read(&file)?;
         let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-        modules.entry(module.into_owned()).or_default().push_str(code);
+        let from_root = from_root(code, inside.iter().count());
+        modules.entry(module.into_owned()).or_default().push_str(&from_root);
     }
     Ok(modules)
+}
+
+/// The code with `crate::` where it says the same by `super::`, once for each folder it is deep.
+fn from_root(code: &str, depth: usize) -> String {
+    // A longer way up is a mistake that does not compile.
+    code.replace(&"super::".repeat(depth), "crate::")
 }
 
 /// Assertions per thousand lines, comments and empty lines counted as lines.
@@ -80,7 +87,7 @@ fn density(modules: &BTreeMap<String, String>) -> f64 {
     assertions as f64 * 1000.0 / lines.max(1) as f64
 }
 
-/// Pairs of modules that name each other by `crate::`.
+/// Pairs of modules that name each other.
 fn cycles(modules: &BTreeMap<String, String>) -> BTreeSet<(&str, &str)> {
     let mut uses: BTreeSet<(&str, &str)> = BTreeSet::new();
     for (module, text) in modules {
@@ -142,6 +149,15 @@ mod tests {
             ("e", "use crate::{\n    b,\n};"),
         ]);
         assert_eq!(cycles(&modules), BTreeSet::from([("a", "b"), ("b", "e")]));
+    }
+
+    #[test]
+    fn a_way_up_to_the_root_is_one_from_the_root() {
+        assert_eq!(from_root("use super::b::X; super::c()", 1), "use crate::b::X; crate::c()");
+        assert_eq!(
+            from_root("use super::y; use super::super::b;", 2),
+            "use super::y; use crate::b;"
+        );
     }
 
     #[test]

@@ -21,8 +21,6 @@ use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The largest document, in bytes.
-pub const MAX_DOCUMENT_BYTES: usize = 16 << 20;
 /// How deep a stored document may nest.
 pub const MAX_DOCUMENT_DEPTH: usize = 180;
 

@@ -154,8 +154,8 @@ impl Catalog {
     pub(crate) fn begin_change<T>(
         &self,
         check: Check<'_>,
-        mut prepare: impl FnMut(&mut engine::Txn) -> Result<T>,
-    ) -> Result<(engine::Txn, T)> {
+        mut prepare: impl FnMut(&mut engine::EngineTxn) -> Result<T>,
+    ) -> Result<(engine::EngineTxn, T)> {
         let clock = &self.os().clock;
         let lock_timeout = self.engine().options().lock_timeout;
         let started = clock.monotonic();
@@ -182,7 +182,7 @@ impl Catalog {
 }
 
 /// Locks a name, whether there is something under it or not. Part of [`Catalog::begin_change`].
-pub(crate) fn lock_name(txn: &mut engine::Txn, namespace: &Namespace) -> Result<()> {
+pub(crate) fn lock_name(txn: &mut engine::EngineTxn, namespace: &Namespace) -> Result<()> {
     txn.lock(DictionaryId::ROOT, &records::namespace_key(namespace)).map_err(from_engine)
 }
 

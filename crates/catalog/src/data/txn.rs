@@ -66,7 +66,7 @@ impl Client {
 
 /// A read-write transaction. Dropping it aborts it.
 pub struct Txn {
-    pub(crate) engine: engine::Txn,
+    pub(crate) engine: engine::EngineTxn,
     pub(crate) catalog: Arc<Catalog>,
     client: Client,
     /// What it makes of the names, published by its commit.
@@ -145,7 +145,7 @@ impl Catalog {
 }
 
 impl Txn {
-    fn over(catalog: &Arc<Catalog>, engine: engine::Txn, client: Client) -> Self {
+    fn over(catalog: &Arc<Catalog>, engine: engine::EngineTxn, client: Client) -> Self {
         Self {
             engine,
             catalog: Arc::clone(catalog),

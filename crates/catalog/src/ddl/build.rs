@@ -271,7 +271,7 @@ impl Catalog {
         &self,
         namespace: &Namespace,
         check: Check<'_>,
-        change: impl Fn(&Collection, &mut engine::Txn) -> Result<(T, Vec<Arc<Index>>)>,
+        change: impl Fn(&Collection, &mut engine::EngineTxn) -> Result<(T, Vec<Arc<Index>>)>,
     ) -> Result<T> {
         let (collection, guard) = self.lock_current(namespace, check)?;
         if collection.is_view() {

@@ -267,7 +267,11 @@ impl Catalog {
 
     /// An order dictionary over the documents that are there, in the order of their `_id`s. The
     /// caller keeps writers out.
-    fn order_of(&self, txn: &mut engine::Txn, collection: &Collection) -> Result<DictionaryId> {
+    fn order_of(
+        &self,
+        txn: &mut engine::EngineTxn,
+        collection: &Collection,
+    ) -> Result<DictionaryId> {
         let shape = self.shape_of_collection(&collection.options);
         let order = txn.create_dictionary(shape).map_err(from_engine)?;
         let snapshot = self.snapshot();

@@ -90,7 +90,7 @@ impl Catalog {
     fn create_locked(
         &self,
         ddl_guard: &mut DdlGuard<'_>,
-        mut txn: engine::Txn,
+        mut txn: engine::EngineTxn,
         namespace: &Namespace,
         options: &CollectionOptions,
         uuid: Option<Uuid>,
@@ -143,7 +143,8 @@ impl Catalog {
         check: Check<'_>,
     ) -> Result<Arc<Collection>> {
         let (collection, guard) = self.lock_current(namespace, check)?;
-        let prepare = |txn: &mut engine::Txn| drop_records(txn, &collection).map_err(from_engine);
+        let prepare =
+            |txn: &mut engine::EngineTxn| drop_records(txn, &collection).map_err(from_engine);
         let (mut txn, ()) = self.begin_change(check, prepare)?;
         let _ddl_guard = self.ddl_lock.take(&mut txn);
         let dropped = txn.commit_with(Durability::Buffered, |_| {
@@ -360,7 +361,7 @@ impl Catalog {
     /// did, and its new version is what others find from the commit on.
     pub(crate) fn commit_changed(
         &self,
-        mut txn: engine::Txn,
+        mut txn: engine::EngineTxn,
         changed: Collection,
     ) -> Result<Arc<Collection>> {
         let changed = Arc::new(changed);
@@ -440,7 +441,7 @@ pub(crate) fn with_options(collection: &Collection, options: CollectionOptions) 
 
 /// The order dictionary of a collection that is to be capped.
 pub(crate) fn create_order(
-    txn: &mut engine::Txn,
+    txn: &mut engine::EngineTxn,
     options: &CollectionOptions,
     storage: DictionaryOptions,
 ) -> Result<Option<DictionaryId>> {
@@ -449,14 +450,20 @@ pub(crate) fn create_order(
 }
 
 /// Writes a collection's record as part of `txn`.
-pub(crate) fn write_record(txn: &mut engine::Txn, collection: &Collection) -> engine::Result<()> {
+pub(crate) fn write_record(
+    txn: &mut engine::EngineTxn,
+    collection: &Collection,
+) -> engine::Result<()> {
     let record = records::write_collection(collection);
     let key = records::namespace_key(&collection.namespace);
     txn.put(DictionaryId::ROOT, &key, record.as_bytes())
 }
 
 /// Drops everything of a collection as part of `txn`, which is the only writer inside.
-pub(crate) fn drop_records(txn: &mut engine::Txn, collection: &Collection) -> engine::Result<()> {
+pub(crate) fn drop_records(
+    txn: &mut engine::EngineTxn,
+    collection: &Collection,
+) -> engine::Result<()> {
     if !collection.is_view() {
         txn.drop_dictionary(collection.primary)?;
     }

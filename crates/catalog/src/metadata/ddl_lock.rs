@@ -19,7 +19,7 @@ impl DdlLock {
 
     /// The lock for a change whose transaction has locked what it needs: from now on a lock that is
     /// not free is an error to it.
-    pub(crate) fn take(&self, txn: &mut engine::Txn) -> DdlGuard<'_> {
+    pub(crate) fn take(&self, txn: &mut engine::EngineTxn) -> DdlGuard<'_> {
         txn.set_lock_timeout(Duration::ZERO);
         DdlGuard(self.0.lock())
     }

@@ -183,7 +183,7 @@ fn damaged(what: impl std::fmt::Display) -> Error {
 
 /// Drops an index's dictionary and its mask as part of `txn`.
 pub(crate) fn drop_index_records(
-    txn: &mut engine::Txn,
+    txn: &mut engine::EngineTxn,
     dictionary: DictionaryId,
 ) -> engine::Result<()> {
     txn.drop_dictionary(dictionary)?;

@@ -2,20 +2,32 @@
 //! not measure.
 #![forbid(unsafe_code)]
 
+use anyhow::bail;
 use clap::Parser;
-use client::arguments::{Arguments, Task};
+use client::arguments::{Arguments, Task, VERSION, VERSION_VARIABLE};
 use client::stats;
 use os::Os;
 use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().task) {
+    match check_version().and_then(|()| run(Arguments::parse().task)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             drop(writeln!(std::io::stderr(), "fern: {error:#}"));
             ExitCode::from(2)
         }
+    }
+}
+
+/// Refuses to work for a `fern` of another version.
+fn check_version() -> anyhow::Result<()> {
+    match std::env::var(VERSION_VARIABLE) {
+        Ok(version) if version != VERSION => bail!(
+            "this is fern {version}, and fern-client beside it is {VERSION}: install both of one \
+             version"
+        ),
+        _ => Ok(()),
     }
 }
 

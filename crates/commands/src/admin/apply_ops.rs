@@ -370,14 +370,21 @@ fn run_as_client(
         Some(first) => first?.key().as_str().to_owned(),
         None => String::new(),
     };
-    let Some((_, command)) = context.service.registry.find(&name) else {
+    let Some((_, command)) = context.registry.find(&name) else {
         return Err(Error::new(Code::COMMAND_NOT_FOUND, format!("no such command: '{name}'")));
     };
     let request =
         Request { database, body, sequences: &[], exhaust_allowed: false, ..*context.request };
     let (arguments, fields) = Arguments::parse(command, body)?;
-    let mut inner =
-        Context::new(context.service, context.connection, &request, body, command, context.started);
+    let mut inner = Context::new(
+        context.service,
+        context.registry,
+        context.connection,
+        &request,
+        body,
+        command,
+        context.started,
+    );
     inner.arguments = arguments;
     run(&mut inner, command, &fields)
 }

@@ -2,10 +2,10 @@
 
 use crate::command::Command;
 use crate::context::Context;
-use crate::fail_point::{FailPoint, Kind, Mode};
 use bson::{Document, RawBsonRef};
 use dispatch::fields::{Field, inner};
 use errors::{Code, Error, Result};
+use serverstate::fail_point::{FailPoint, Kind, Mode};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 

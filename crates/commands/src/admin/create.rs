@@ -132,7 +132,7 @@ pub(super) fn check_view_pipeline(namespace: &Namespace, stages: &RawArray) -> R
             _ => {}
         }
     }
-    let place = pipeline::Namespace {
+    let place = pipeline::CollectionName {
         database: namespace.database().to_owned(),
         collection: namespace.collection().to_owned(),
     };

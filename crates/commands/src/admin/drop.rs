@@ -2,9 +2,9 @@
 
 use crate::command::Command;
 use crate::context::Context;
-use crate::replication::cluster_parameters::ClusterParameters;
 use dispatch::fields::{Field, as_i64, missing};
 use errors::{Code, Error, Result};
+use serverstate::cluster_parameters::ClusterParameters;
 
 pub(crate) const DROP: Command =
     Command::new("drop", "Drops a collection or a view.", drop_collection).api_v1().write_concern();
@@ -24,7 +24,7 @@ fn drop_collection(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()
         namespace.check_writable()?;
     }
     let profiled = context.service.profiler.settings(namespace.database()).level > 0;
-    if profiled && namespace.collection() == crate::profiler::COLLECTION {
+    if profiled && namespace.collection() == serverstate::profiler::COLLECTION {
         return Err(Error::new(
             Code::ILLEGAL_OPERATION,
             "turn off profiling before dropping system.profile collection",

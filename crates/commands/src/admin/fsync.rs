@@ -7,10 +7,10 @@
 
 use crate::command::Command;
 use crate::context::Context;
-use crate::write_gate::GateHold;
 use bson::RawBsonRef;
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
+use serverstate::write_gate::GateHold;
 use std::time::Duration;
 
 pub(crate) const FSYNC: Command = Command::new(

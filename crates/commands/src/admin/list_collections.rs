@@ -1,6 +1,6 @@
 //! `listCollections`.
 
-use crate::batch::{CursorOptions, Documents, first_batch, parse_list_cursor};
+use crate::batch::{CursorOptions, first_batch, parse_list_cursor};
 use crate::command::Command;
 use crate::context::Context;
 use bson::RawDocumentBuf;
@@ -9,6 +9,7 @@ use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use errors::Result;
 use matcher::{Filter, ParseContext};
+use serverstate::Documents;
 
 pub(crate) const LIST_COLLECTIONS: Command =
     Command::new("listCollections", "The collections and views of a database.", run).api_v1();

@@ -2,12 +2,13 @@
 
 use super::is_a_view;
 use super::list_collections::write_id_index;
-use crate::batch::{CursorOptions, Documents, first_batch, parse_list_cursor};
+use crate::batch::{CursorOptions, first_batch, parse_list_cursor};
 use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
+use serverstate::Documents;
 
 pub(crate) const LIST_INDEXES: Command =
     Command::new("listIndexes", "The indexes of a collection.", run).api_v1();

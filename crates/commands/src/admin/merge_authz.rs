@@ -10,12 +10,12 @@
 
 use crate::command::Command;
 use crate::context::Context;
-use crate::versions::{AUTH_SCHEMA_VERSION, FEATURE_VERSION};
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, doc};
 use catalog::{Collection, Namespace, Txn, TxnKind, from_engine, is_retryable};
 use dispatch::fields::Field;
 use engine::{Direction, KeyRange, Snapshot};
 use errors::{Code, Error, Result};
+use serverstate::versions::{AUTH_SCHEMA_VERSION, FEATURE_VERSION};
 use std::sync::Arc;
 
 pub(crate) const MERGE_AUTHZ_COLLECTIONS: Command = Command::new(
@@ -34,7 +34,7 @@ struct Part {
 }
 
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
-    if !context.connection.info.is_of_this_machine() {
+    if !context.connection.info().is_of_this_machine() {
         return Err(Error::new(
             Code::UNAUTHORIZED,
             "users and roles are taken over from clients on this machine only",

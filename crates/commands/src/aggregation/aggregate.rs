@@ -1,7 +1,7 @@
 //! `aggregate`, on a collection or on a database.
 
 use super::sources::with_server_source;
-use crate::batch::{CursorOptions, Documents, first_batch};
+use crate::batch::{CursorOptions, first_batch};
 use crate::command::Command;
 use crate::context::Context;
 use crate::crud::explain::{verbosity_of, write_explain};
@@ -11,6 +11,7 @@ use dispatch::read_concern::Level;
 use dispatch::rules::Counter;
 use errors::{Code, Error, Result};
 use query::{AggregateRequest, AggregateTarget, Verbosity};
+use serverstate::Documents;
 
 pub(crate) const AGGREGATE: Command = Command::new("aggregate", "Runs a pipeline.", run)
     .reads(Counter::Command)

@@ -5,7 +5,6 @@
 //! follows runs as over any other source.
 
 use crate::context::Context;
-use crate::diagnostics::current_op::{Idle, operations};
 use crate::transactions::records;
 use bson::{RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
 use catalog::Namespace;
@@ -14,6 +13,7 @@ use dispatch::fields::{Field, inner};
 use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
 use query::{AggregateTarget, FindRequest};
+use serverstate::current_ops::{Idle, operations};
 
 /// The documents of a collection that is stored in another form.
 fn collection(context: &Context<'_>, namespace: &Namespace) -> Result<Option<Vec<RawDocumentBuf>>> {

@@ -10,7 +10,7 @@ use bson::raw::{RawArray, RawBsonRef, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::agg::{Expression, ParseContext};
 use matcher::Filter;
-use pipeline::{Namespace, Pipeline, PipelineContext};
+use pipeline::{CollectionName, Pipeline, PipelineContext};
 use std::collections::BTreeMap;
 use update::Update;
 
@@ -105,7 +105,7 @@ fn spec(name: &str) -> Result<RawDocumentBuf> {
 }
 
 fn stage(name: &str) -> Result<()> {
-    let place = Namespace { database: "test".to_owned(), collection: "c".to_owned() };
+    let place = CollectionName { database: "test".to_owned(), collection: "c".to_owned() };
     let context = PipelineContext::new(&place, filter_context());
     Pipeline::parse_documents(&[&spec(name)?], &context).map(drop)
 }

@@ -9,11 +9,9 @@
 
 use super::write_reply::batch;
 use super::{delete, update};
-use crate::batch::{CursorOptions, Documents, first_batch};
+use crate::batch::{CursorOptions, first_batch};
 use crate::command::Command;
 use crate::context::Context;
-use crate::profiler::OpFigures;
-use crate::transactions::statements::Log;
 use bson::raw::RawBson;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use catalog::Namespace;
@@ -24,6 +22,9 @@ use errors::{Code, Error, Result};
 use query::{
     DeleteRequest, DeleteStatement, InsertRequest, OpContext, UpdateRequest, UpdateStatement,
 };
+use serverstate::Documents;
+use serverstate::RetryableWrite;
+use serverstate::profiler::OpFigures;
 use std::sync::atomic::Ordering;
 
 pub(crate) const BULK_WRITE: Command =
@@ -75,7 +76,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             Kind::Update(statement) => statement.multi,
             Kind::Delete(statement) => !statement.only_one,
         };
-        Log::check_one(context.log.as_deref(), multi)?;
+        RetryableWrite::check_one(context.retryable.as_deref(), multi)?;
         let database = op.namespace.database();
         if in_transaction && matches!(database, "admin" | "config" | "local") {
             return Err(Error::new(

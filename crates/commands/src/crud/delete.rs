@@ -5,13 +5,13 @@ use super::update::one_only;
 use super::write_reply::{batch, write_errors, wrong_collection};
 use crate::command::Command;
 use crate::context::Context;
-use crate::transactions::statements::Log;
 use bson::RawDocument;
 use catalog::Namespace;
 use dispatch::fields::{Field, inner, missing};
 use dispatch::rules::Counter;
 use errors::{Error, Result};
 use query::{DeleteRequest, DeleteStatement};
+use serverstate::RetryableWrite;
 use std::sync::atomic::Ordering;
 
 pub(crate) const DELETE: Command = Command::new("delete", "Removes documents.", run)
@@ -42,7 +42,7 @@ impl<'a> Delete<'a> {
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let delete = parse(context, fields)?;
     for statement in &delete.statements {
-        Log::check_one(context.log.as_deref(), !statement.only_one)?;
+        RetryableWrite::check_one(context.retryable.as_deref(), !statement.only_one)?;
     }
     context.at_collection(&delete.namespace);
     let count = delete.statements.len();

@@ -4,13 +4,13 @@ use super::query_shape;
 use crate::command::Command;
 use crate::command::check_database;
 use crate::context::Context;
-use crate::versions::MONGODB_VERSION;
 use bson::RawDocument;
 use dispatch::arguments::Arguments;
 use dispatch::fields::Field;
 use dispatch::rules::Counter;
 use errors::{Code, Error, Result};
 use query::Verbosity;
+use serverstate::versions::MONGODB_VERSION;
 
 pub(crate) const EXPLAIN: Command =
     Command::new("explain", "Shows the plan of another command.", run)
@@ -42,7 +42,7 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
         Some(element) => element?.key().as_str(),
         None => "",
     };
-    let Some((_, command)) = context.service.registry.find(name) else {
+    let Some((_, command)) = context.registry.find(name) else {
         return Err(Error::new(
             Code::COMMAND_NOT_FOUND,
             format!("Explain failed due to unknown command: {name}"),

@@ -2,7 +2,7 @@
 
 use super::explain::{verbosity_of, write_explain};
 use crate::aggregation::sources::find_as_pipeline;
-use crate::batch::{CursorOptions, Documents, first_batch};
+use crate::batch::{CursorOptions, first_batch};
 use crate::command::Command;
 use crate::context::Context;
 use bson::RawArray;
@@ -11,6 +11,7 @@ use dispatch::fields::Field;
 use dispatch::rules::Counter;
 use errors::{Error, Result};
 use query::{AggregateRequest, AggregateTarget, FindRequest, OpContext, QueryCursor};
+use serverstate::Documents;
 
 pub(crate) const FIND: Command =
     Command::new("find", "Reads documents.", run).reads(Counter::Query).api_v1().explains(explain);

@@ -3,11 +3,11 @@
 
 use crate::command::Command;
 use crate::context::Context;
-use crate::last_write::LastWrite;
 use crate::replication::write_concern;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use dispatch::fields::Field;
 use errors::{Error, Result};
+use serverstate::last_write::LastWrite;
 
 pub(crate) const GET_LAST_ERROR: Command =
     Command::new("getLastError", "What became of the old-style write before.", run)
@@ -81,7 +81,7 @@ fn bad_concern(error: &Error, concern: &RawDocument) -> Error {
 
 fn write(context: &mut Context<'_>, last: &LastWrite) {
     let reply = &mut context.reply;
-    reply.i64("connectionId", context.connection.id as i64);
+    reply.i64("connectionId", context.connection.id() as i64);
     if let Some(updated) = last.updated_existing {
         reply.bool("updatedExisting", updated);
     }

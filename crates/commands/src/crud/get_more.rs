@@ -1,11 +1,12 @@
 //! `getMore`: the next batch of a parked cursor.
 
-use crate::batch::{Documents, Filled, Parked, fill};
+use crate::batch::{Filled, fill};
 use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::{Field, missing};
 use dispatch::rules::Counter;
 use errors::{Code, Error, Result};
+use serverstate::{Documents, Parked};
 use session::{CursorId, GetMoreRequest};
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -4,7 +4,6 @@ use super::explain::{verbosity_of, write_explain};
 use super::write_reply::{batch, write_errors, wrong_collection};
 use crate::command::Command;
 use crate::context::Context;
-use crate::transactions::statements::Log;
 use bson::{RawBsonRef, RawDocument};
 use catalog::Namespace;
 use dispatch::fields::{Field, inner, missing};
@@ -13,6 +12,7 @@ use errors::{Code, Error, Result};
 use matcher::ParseContext;
 use pipeline::{Pipeline, PipelineContext};
 use query::{UpdateRequest, UpdateStatement};
+use serverstate::RetryableWrite;
 use std::sync::atomic::Ordering;
 
 pub(crate) const UPDATE: Command = Command::new("update", "Changes documents.", run)
@@ -43,7 +43,7 @@ impl<'a> Update<'a> {
 fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let update = parse(context, fields)?;
     for statement in &update.statements {
-        Log::check_one(context.log.as_deref(), statement.multi)?;
+        RetryableWrite::check_one(context.retryable.as_deref(), statement.multi)?;
     }
     context.at_collection(&update.namespace);
     let count = update.statements.len();

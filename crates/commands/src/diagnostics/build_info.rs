@@ -1,11 +1,11 @@
 //! `buildInfo`: the version clients decide by, and our own beside it.
 
-use super::hello::MAX_DOCUMENT_BYTES;
 use crate::command::Command;
 use crate::context::Context;
-use crate::versions::{MONGODB_VERSION, MONGODB_VERSION_PARTS};
 use dispatch::fields::Field;
 use errors::Result;
+use limits::MAX_DOCUMENT_BYTES;
+use serverstate::versions::{MONGODB_VERSION, MONGODB_VERSION_PARTS};
 
 pub(crate) const BUILD_INFO: Command =
     Command::new("buildInfo", "Version and build of this server.", run).aliases(&["buildinfo"]);
@@ -39,7 +39,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     reply.end(build);
     reply.i32("bits", 64);
     reply.bool("debug", cfg!(debug_assertions));
-    reply.i32("maxBsonObjectSize", MAX_DOCUMENT_BYTES);
+    reply.i32("maxBsonObjectSize", MAX_DOCUMENT_BYTES as i32);
     let engines = reply.begin_array("storageEngines");
     reply.element_str(0, "fern");
     reply.end(engines);

@@ -5,11 +5,11 @@
 
 use crate::command::Command;
 use crate::context::Context;
-use crate::service::Service;
 use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use engine::{PageStats, Part, Stats};
 use errors::Result;
+use serverstate::ServerState;
 use std::sync::Arc;
 use telemetry::{Registry, Value};
 
@@ -94,7 +94,7 @@ impl Space {
 }
 
 impl Facts {
-    pub(crate) fn gather(service: &Service) -> Self {
+    pub(crate) fn gather(service: &ServerState) -> Self {
         let engine = service.catalog.engine();
         let options = engine.options();
         let stats = engine.stats();

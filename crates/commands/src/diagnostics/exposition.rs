@@ -4,9 +4,9 @@
 //! engine's registry counts follows under its own names.
 
 use super::engine_status::{Facts, Figure};
-use crate::metrics::{CLASSES, COUNTERS, TOP_FIELDS};
 use crate::service::Service;
-use crate::versions::MONGODB_VERSION;
+use serverstate::metrics::{CLASSES, COUNTERS, TOP_FIELDS};
+use serverstate::versions::MONGODB_VERSION;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use telemetry::prometheus::Kind::{self, Counter, Gauge};

@@ -5,19 +5,18 @@
 
 use crate::command::Command;
 use crate::context::Context;
-use crate::host::{LogEvent, Severity};
-use crate::replication::Role;
 use crate::replication::reply::{topology_counter, write_topology};
 use crate::replication::status::write_hello;
 use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use dispatch::fields::{Field, inner};
 use errors::{Code, Error, Result};
+use limits::MAX_DOCUMENT_BYTES;
+use serverstate::replication::Role;
+use serverstate::{LogEvent, Severity};
 use session::Sessions;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The largest document a client may store.
-pub(crate) const MAX_DOCUMENT_BYTES: i32 = 16 * 1024 * 1024;
 /// The largest message.
 pub(crate) const MAX_MESSAGE_BYTES: i32 = 48_000_000;
 /// The most writes in one command.
@@ -191,8 +190,8 @@ fn keep_client(context: &Context<'_>, client: &RawDocument) -> Result<()> {
     }
     let connection = &context.connection;
     let mut attributes = Document::new();
-    attributes.insert("remote", &connection.info.remote);
-    attributes.insert("client", format!("conn{}", connection.id));
+    attributes.insert("remote", &connection.info().remote);
+    attributes.insert("client", format!("conn{}", connection.id()));
     if let Ok(client) = Document::try_from(client) {
         attributes.insert("doc", client);
     }
@@ -200,7 +199,7 @@ fn keep_client(context: &Context<'_>, client: &RawDocument) -> Result<()> {
         severity: Severity::Info,
         component: "NETWORK",
         id: 51800,
-        context: &format!("conn{}", connection.id),
+        context: &format!("conn{}", connection.id()),
         message: "client metadata",
         attributes,
     });
@@ -251,12 +250,12 @@ fn write(context: &mut Context<'_>, hello: &Hello<'_>) {
     let counter = topology_counter(&service.replication);
     write_hello(service, reply, if legacy { "ismaster" } else { "isWritablePrimary" });
     write_topology(service, reply, counter);
-    reply.i32("maxBsonObjectSize", MAX_DOCUMENT_BYTES);
+    reply.i32("maxBsonObjectSize", MAX_DOCUMENT_BYTES as i32);
     reply.i32("maxMessageSizeBytes", MAX_MESSAGE_BYTES);
     reply.i32("maxWriteBatchSize", MAX_WRITE_BATCH);
     reply.date("localTime", service.os.clock.wall_ms());
     reply.i32("logicalSessionTimeoutMinutes", (Sessions::TIMEOUT.as_secs() / 60) as i32);
-    reply.i32("connectionId", context.connection.id as i32);
+    reply.i32("connectionId", context.connection.id() as i32);
     reply.i32("minWireVersion", 0);
     reply.i32("maxWireVersion", MAX_WIRE_VERSION);
     reply.bool("readOnly", false);

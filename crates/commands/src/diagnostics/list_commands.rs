@@ -13,7 +13,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {
         return Err(field.unknown());
     }
-    let mut sorted: Vec<_> = context.service.registry.all().to_vec();
+    let mut sorted: Vec<_> = context.registry.all().to_vec();
     sorted.sort_unstable_by_key(|command| command.name);
     let reply = &mut context.reply;
     let all = reply.begin_document("commands");

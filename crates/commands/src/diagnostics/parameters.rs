@@ -4,15 +4,15 @@
 
 use super::storage_defaults;
 use crate::command::Command;
-use crate::connection::Origin;
 use crate::context::Context;
-use crate::log_levels::LogSettings;
-use crate::replication::cluster_time::MAX_DRIFT_SECONDS;
-use crate::service::Service;
-use crate::versions::AUTH_SCHEMA_VERSION;
 use bson::{Bson, RawBsonRef, doc};
 use dispatch::fields::{Field, type_name};
 use errors::{Code, Error, Result};
+use serverstate::LogSettings;
+use serverstate::Origin;
+use serverstate::ServerState;
+use serverstate::replication::cluster_time::MAX_DRIFT_SECONDS;
+use serverstate::versions::AUTH_SCHEMA_VERSION;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -22,29 +22,8 @@ pub(crate) const GET_PARAMETER: Command =
 pub(crate) const SET_PARAMETER: Command =
     Command::new("setParameter", "Changes the server's parameters.", set).admin_only();
 
-/// Parameters that are kept together, and no other part of the server needs often.
-#[derive(Default)]
-pub(crate) struct Settings {
-    automation: String,
-    log: LogSettings,
-}
-
-impl Settings {
-    pub(crate) fn new(log: LogSettings) -> Self {
-        Self { automation: String::new(), log }
-    }
-}
-
-impl Service {
-    fn change_log(&self, change: impl FnOnce(&mut LogSettings)) {
-        let mut settings = self.settings.lock();
-        change(&mut settings.log);
-        self.host.set_log_settings(&settings.log);
-    }
-}
-
-type Read = fn(&Service) -> Bson;
-type Write = fn(&Service, &Value);
+type Read = fn(&ServerState) -> Bson;
+type Write = fn(&ServerState, &Value);
 
 /// What a parameter's values are, and which.
 #[derive(Clone, Copy)]
@@ -95,11 +74,11 @@ enum Place {
     /// Where functions of its own reach it.
     Behind(Read, Write),
     /// In a switch of the service.
-    Flag(fn(&Service) -> &AtomicBool),
+    Flag(fn(&ServerState) -> &AtomicBool),
     /// In a number of the service, which clients see as an int.
-    Int(fn(&Service) -> &AtomicU64),
+    Int(fn(&ServerState) -> &AtomicU64),
     /// The same, which they see as a long.
-    Long(fn(&Service) -> &AtomicU64),
+    Long(fn(&ServerState) -> &AtomicU64),
 }
 
 struct Parameter {
@@ -110,7 +89,7 @@ struct Parameter {
 }
 
 impl Parameter {
-    fn read(&self, service: &Service) -> Bson {
+    fn read(&self, service: &ServerState) -> Bson {
         match self.place {
             Place::Behind(read, _) => read(service),
             Place::Flag(of) => Bson::Boolean(of(service).load(Ordering::Relaxed)),
@@ -119,7 +98,7 @@ impl Parameter {
         }
     }
 
-    fn write(&self, service: &Service, value: &Value) {
+    fn write(&self, service: &ServerState, value: &Value) {
         match self.place {
             Place::Behind(_, write) => write(service, value),
             Place::Flag(of) => of(service).store(value.is_true(), Ordering::Relaxed),
@@ -148,11 +127,11 @@ const fn switch(name: &'static str, read: Read, write: Write) -> Parameter {
     kept(name, Shape::Switch, Place::Behind(read, write))
 }
 
-const fn flag(name: &'static str, of: fn(&Service) -> &AtomicBool) -> Parameter {
+const fn flag(name: &'static str, of: fn(&ServerState) -> &AtomicBool) -> Parameter {
     kept(name, Shape::Switch, Place::Flag(of))
 }
 
-const fn int(name: &'static str, least: i64, of: fn(&Service) -> &AtomicU64) -> Parameter {
+const fn int(name: &'static str, least: i64, of: fn(&ServerState) -> &AtomicU64) -> Parameter {
     kept(name, Shape::Whole(least, INT_MAX), Place::Int(of))
 }
 

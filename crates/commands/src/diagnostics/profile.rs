@@ -5,10 +5,10 @@
 use crate::command::Command;
 use crate::context::Context;
 use crate::finished;
-use crate::profiler::{Picked, Settings};
 use bson::RawBsonRef;
 use dispatch::fields::Field;
 use errors::{Error, Result};
+use serverstate::profiler::{Picked, Settings};
 use std::sync::Arc;
 
 pub(crate) const PROFILE: Command =

@@ -6,11 +6,11 @@
 
 use super::engine_status::{Facts, Figure};
 use super::server_status::{self, Shape};
-use crate::metrics::CLASSES;
 use crate::service::Service;
 use bson::{RawBsonRef, RawDocument};
 use dispatch::writer::Writer;
 use history::Number;
+use serverstate::metrics::CLASSES;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use telemetry::{Histogram, HistogramSnapshot};

@@ -7,21 +7,21 @@ use super::engine_status::Facts;
 use super::ft;
 use crate::command::Command;
 use crate::context::Context;
-use crate::metrics::{CLASSES, COUNTERS, Metrics};
 use crate::replication::status::write_hello;
-use crate::service::Service;
-use crate::versions::MONGODB_VERSION;
 use bson::RawBsonRef;
 use dispatch::fields::{Field, as_i64};
 use dispatch::writer::Writer;
 use errors::Result;
+use serverstate::ServerState;
+use serverstate::metrics::{CLASSES, COUNTERS, Metrics};
+use serverstate::versions::MONGODB_VERSION;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use telemetry::HistogramSnapshot;
 
 pub(crate) const SERVER_STATUS: Command =
     Command::new("serverStatus", "The server's figures.", run);
 
-type Section = fn(&Service, &mut Writer);
+type Section = fn(&ServerState, &mut Writer);
 
 /// How the sections are shown.
 #[derive(Clone, Copy, Default)]
@@ -68,7 +68,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 /// Writes the reply: the sections that are asked for, and those that come by themselves; `ft` in
 /// units of `scale` bytes.
 pub(crate) fn write(
-    service: &Service,
+    service: &ServerState,
     reply: &mut Writer,
     wants: impl Fn(&str) -> Option<bool>,
     shape: Shape,
@@ -115,7 +115,7 @@ fn wants(fields: &[Field<'_>], name: &str) -> Option<bool> {
     })
 }
 
-fn replication(service: &Service, writer: &mut Writer) {
+fn replication(service: &ServerState, writer: &mut Writer) {
     write_hello(service, writer, "isWritablePrimary");
 }
 
@@ -123,7 +123,7 @@ fn read(counter: &AtomicU64) -> u64 {
     counter.load(Relaxed)
 }
 
-fn asserts(service: &Service, writer: &mut Writer) {
+fn asserts(service: &ServerState, writer: &mut Writer) {
     for name in ["regular", "warning", "msg"] {
         writer.i32(name, 0);
     }
@@ -132,7 +132,7 @@ fn asserts(service: &Service, writer: &mut Writer) {
     writer.i32("rollovers", 0);
 }
 
-fn connections(service: &Service, writer: &mut Writer) {
+fn connections(service: &ServerState, writer: &mut Writer) {
     let network = service.host.network();
     writer.number("current", network.connections);
     writer.number("available", network.available);
@@ -143,7 +143,7 @@ fn connections(service: &Service, writer: &mut Writer) {
     writer.number("awaitingTopologyChanges", network.awaiting);
 }
 
-fn extra_info(_service: &Service, writer: &mut Writer) {
+fn extra_info(_service: &ServerState, writer: &mut Writer) {
     let usage = os::usage();
     writer.str("note", "fields vary by platform");
     writer.long("user_time_us", usage.user.as_micros() as u64);
@@ -157,7 +157,7 @@ fn extra_info(_service: &Service, writer: &mut Writer) {
     writer.long("involuntary_context_switches", usage.involuntary_context_switches);
 }
 
-fn global_lock(service: &Service, writer: &mut Writer) {
+fn global_lock(service: &ServerState, writer: &mut Writer) {
     writer.i64("totalTime", service.uptime().as_micros() as i64);
     let running = service.operations.list();
     let writers = running
@@ -177,11 +177,11 @@ fn global_lock(service: &Service, writer: &mut Writer) {
     writer.end(active);
 }
 
-fn session_cache(service: &Service, writer: &mut Writer) {
+fn session_cache(service: &ServerState, writer: &mut Writer) {
     writer.number("activeSessionsCount", service.sessions.len() as u64);
 }
 
-fn memory(_service: &Service, writer: &mut Writer) {
+fn memory(_service: &ServerState, writer: &mut Writer) {
     writer.i32("bits", 64);
     writer.number("resident", os::resident_bytes() >> 20);
     writer.number("virtual", os::resident_bytes() >> 20);
@@ -189,7 +189,7 @@ fn memory(_service: &Service, writer: &mut Writer) {
 }
 
 /// Who holds how much: clients' part, the engine's part, and what the allocator says of both.
-fn memory_account(service: &Service, writer: &mut Writer) {
+fn memory_account(service: &ServerState, writer: &mut Writer) {
     service.count_memory();
     let account = &service.memory;
     let clients = writer.begin_document("clients");
@@ -226,7 +226,7 @@ fn memory_account(service: &Service, writer: &mut Writer) {
     }
 }
 
-fn network(service: &Service, writer: &mut Writer) {
+fn network(service: &ServerState, writer: &mut Writer) {
     let network = service.host.network();
     writer.long("bytesIn", network.bytes_in);
     writer.long("bytesOut", network.bytes_out);
@@ -235,7 +235,7 @@ fn network(service: &Service, writer: &mut Writer) {
     writer.long("numRequests", network.requests);
 }
 
-fn latencies(service: &Service, writer: &mut Writer, histograms: bool) {
+fn latencies(service: &ServerState, writer: &mut Writer, histograms: bool) {
     let snapshots = service.metrics.latencies.iter().map(telemetry::Histogram::snapshot);
     let all = CLASSES.into_iter().zip(snapshots);
     for (name, times) in all.chain([("transactions", HistogramSnapshot::default())]) {
@@ -256,13 +256,13 @@ fn latencies(service: &Service, writer: &mut Writer, histograms: bool) {
     }
 }
 
-fn counters(service: &Service, writer: &mut Writer) {
+fn counters(service: &ServerState, writer: &mut Writer) {
     for (name, counter) in COUNTERS.into_iter().zip(&service.metrics.counters) {
         writer.long(name, read(counter));
     }
 }
 
-fn storage_engine(_service: &Service, writer: &mut Writer) {
+fn storage_engine(_service: &ServerState, writer: &mut Writer) {
     writer.str("name", "fern");
     writer.bool("supportsCommittedReads", true);
     writer.bool("oldestRequiredTimestampForCrashRecovery", false);
@@ -273,7 +273,7 @@ fn storage_engine(_service: &Service, writer: &mut Writer) {
     writer.bool("backupCursorOpen", false);
 }
 
-fn transactions(service: &Service, writer: &mut Writer) {
+fn transactions(service: &ServerState, writer: &mut Writer) {
     let figures = &service.transactions;
     let (mut inactive, active) = (0, service.numbered.runners().len() as u64);
     let none: Vec<()> = service.numbered.edit_idle(|_, state| {
@@ -291,7 +291,7 @@ fn transactions(service: &Service, writer: &mut Writer) {
     writer.long("totalStarted", read(&figures.started));
 }
 
-fn metrics(service: &Service, writer: &mut Writer) {
+fn metrics(service: &ServerState, writer: &mut Writer) {
     let metrics = &service.metrics;
     commands(metrics, writer);
     let stats = service.cursors.stats();

@@ -2,14 +2,16 @@
 //! waits for whom.
 
 use crate::batch::parse_list_cursor;
-use crate::batch::{CursorOptions, Documents, first_batch};
+use crate::batch::{CursorOptions, first_batch};
 use crate::command::Command;
 use crate::context::Context;
-use bson::{Bson, RawDocumentBuf};
+use bson::RawDocumentBuf;
 use catalog::ShownLock;
 use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use errors::Result;
+use serverstate::Documents;
+use serverstate::current_ops::{lock_bounds, lock_request};
 use std::collections::BTreeMap;
 
 /// Locks that are listed at most, of all transactions together.
@@ -42,7 +44,7 @@ fn live(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         for (at, lock) in locks.remove(&txn.id).unwrap_or_default().into_iter().enumerate() {
             let one = writer.begin_element(at);
             writer.str("index", &lock.index);
-            bounds(&mut writer, &lock.bounds);
+            lock_bounds(&mut writer, &lock.bounds);
             writer.end(one);
         }
         writer.end(list);
@@ -58,25 +60,11 @@ fn pending(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     for lock in context.service.catalog.locks(0) {
         if lock.waiting_ms.is_some() {
             let mut writer = Writer::new();
-            request(&mut writer, &lock, now);
+            lock_request(&mut writer, &lock, now);
             list.push(writer.finish());
         }
     }
     reply(context, fields, "requests", list)
-}
-
-/// Who wants which lock since when, and one of those who have it, by TokuMX's names.
-pub(crate) fn request(writer: &mut Writer, lock: &ShownLock, now_ms: i64) {
-    writer.str("index", &lock.index);
-    writer.number("requestingTxnid", lock.txn);
-    writer.number("blockingTxnid", lock.blockers.first().copied().unwrap_or_default());
-    let waited = i64::try_from(lock.waiting_ms.unwrap_or_default()).unwrap_or(0);
-    writer.date("started", now_ms.saturating_sub(waited));
-    bounds(writer, &lock.bounds);
-}
-
-fn bounds(writer: &mut Writer, bounds: &[Bson; 2]) {
-    writer.bson("bounds", &Bson::Array(bounds.to_vec()));
 }
 
 /// The list in the reply itself, or as a cursor where one is asked for.

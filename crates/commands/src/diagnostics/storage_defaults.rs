@@ -3,12 +3,12 @@
 //!
 //! Always true: they change nothing that exists, and last until the server ends.
 
-use crate::service::Service;
 use bson::Bson;
 use dispatch::fields::Field;
 use engine::DictionaryOptions;
 use errors::{Error, Result};
 use indexkeys::StorageOptions;
+use serverstate::ServerState;
 
 /// The parameters' names.
 pub(crate) const NAMES: [&str; 4] =
@@ -22,7 +22,7 @@ fn option(parameter: &str) -> Option<&'static str> {
 }
 
 /// A parameter's value: what was set, else the engine's own.
-pub(crate) fn read(service: &Service, parameter: &str) -> Bson {
+pub(crate) fn read(service: &ServerState, parameter: &str) -> Bson {
     let set = service.catalog.storage_defaults();
     let own = DictionaryOptions::default();
     match option(parameter) {
@@ -39,17 +39,17 @@ pub(crate) fn read(service: &Service, parameter: &str) -> Bson {
 }
 
 /// Whether a parameter would take this value; it is refused as it would be in `create`.
-pub(crate) fn check(service: &Service, field: &Field<'_>) -> Result<()> {
+pub(crate) fn check(service: &ServerState, field: &Field<'_>) -> Result<()> {
     changed(service, field).map(drop)
 }
 
 /// Changes a parameter.
-pub(crate) fn set(service: &Service, field: &Field<'_>) -> Result<()> {
+pub(crate) fn set(service: &ServerState, field: &Field<'_>) -> Result<()> {
     service.catalog.set_storage_defaults(changed(service, field)?);
     Ok(())
 }
 
-fn changed(service: &Service, field: &Field<'_>) -> Result<StorageOptions> {
+fn changed(service: &ServerState, field: &Field<'_>) -> Result<StorageOptions> {
     let mut defaults = service.catalog.storage_defaults();
     let taken = match option(field.name) {
         Some(option) => defaults.take(option, field.value)?,

@@ -2,10 +2,10 @@
 
 use crate::command::Command;
 use crate::context::Context;
-use crate::metrics::{TOP_FIELDS, Usage};
 use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use errors::Result;
+use serverstate::metrics::{TOP_FIELDS, Usage};
 
 pub(crate) const TOP: Command =
     Command::new("top", "Time and count of each collection's operations.", run).admin_only();

@@ -12,6 +12,6 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     if let Some(field) = fields.get(1) {
         return Err(field.unknown());
     }
-    context.reply.str("you", &context.connection.info.remote);
+    context.reply.str("you", &context.connection.info().remote);
     Ok(())
 }

@@ -4,15 +4,11 @@
 //! is acknowledged; a set of one starts
 //! with `w: "majority"`, as MongoDB does since 5.0.
 
-use super::Replication;
 use crate::command::Command;
 use crate::context::Context;
-use bson::raw::RawDocumentBuf;
-use bson::{Bson, DateTime, Document, RawBsonRef, doc};
-use catalog::{Catalog, Namespace};
+use bson::{Bson, DateTime, RawBsonRef, doc};
 use dispatch::fields::{Field, inner};
 use errors::{Error, Result};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 pub(crate) const GET_DEFAULT_RW_CONCERN: Command =
@@ -23,21 +19,6 @@ pub(crate) const SET_DEFAULT_RW_CONCERN: Command =
         .admin_only()
         .write_concern()
         .durable();
-
-fn namespace() -> Result<Namespace> {
-    Namespace::new("config", "settings")
-}
-
-/// Reads the stored default.
-pub(super) fn load(replication: &Replication, catalog: &Arc<Catalog>) -> Result<()> {
-    if let Some(stored) = catalog.system_document(&namespace()?)?
-        && let Ok(concern) = stored.get_document("defaultWriteConcern")
-    {
-        let majority = matches!(concern.get("w"), Ok(Some(RawBsonRef::String(_))));
-        replication.default_is_majority.store(majority, Ordering::Release);
-    }
-    Ok(())
-}
 
 fn check_member(context: &Context<'_>) -> Result<()> {
     if context.service.replication.is_member() {
@@ -95,14 +76,7 @@ fn set(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     }
     let service = context.service;
     if let Some(majority) = majority {
-        let w = if majority { Bson::from("majority") } else { Bson::from(1) };
-        let stored: Document = doc! {
-            "_id": "ReadWriteConcernDefaults",
-            "defaultWriteConcern": { "w": w },
-        };
-        let stored = RawDocumentBuf::try_from(&stored)?;
-        service.catalog.put_system_document(&namespace()?, &stored)?;
-        service.replication.default_is_majority.store(majority, Ordering::Release);
+        service.replication.store_default_concern(&service.catalog, majority)?;
     }
     write(context);
     Ok(())

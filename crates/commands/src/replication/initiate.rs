@@ -1,13 +1,14 @@
 //! `replSetInitiate`, `replSetReconfig` and `replSetGetConfig`: the set's configuration.
 
-use super::config::{Config, replica_set_id};
-use super::{ReplicaSetOptions, Role};
 use crate::command::Command;
 use crate::context::Context;
 use bson::RawBsonRef;
 use bson::raw::RawDocumentBuf;
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
+use serverstate::ServerState;
+use serverstate::replication::config::{Config, replica_set_id};
+use serverstate::replication::{ReplicaSetOptions, Role};
 use std::sync::Arc;
 
 pub(crate) const REPL_SET_INITIATE: Command =
@@ -77,7 +78,7 @@ fn initiate(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 }
 
 /// A first configuration gets the set's identity.
-fn with_id(given: &bson::RawDocument, service: &crate::Service) -> Result<RawDocumentBuf> {
+fn with_id(given: &bson::RawDocument, service: &ServerState) -> Result<RawDocumentBuf> {
     let mut given = bson::Document::try_from(given)?;
     given.insert("version", 1);
     if !given.contains_key("settings") {

@@ -4,12 +4,12 @@
 //! commit: there is no other member that could have a newer one, or undo ours. `snapshot` reads
 //! one state, which can be asked for again by its time.
 
-use super::Replication;
 use bson::Timestamp;
 use dispatch::read_concern::{Level, ReadConcern};
 use dispatch::rules::Rules;
 use engine::Snapshot;
 use errors::{Code, Error, Result};
+use serverstate::replication::Replication;
 
 /// What can read one state again and again.
 const SNAPSHOTS: [&str; 3] = ["aggregate", "distinct", "find"];

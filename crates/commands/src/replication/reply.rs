@@ -1,14 +1,14 @@
 //! What a member lays beside every reply: the cluster's time; beside an error of its role: the version
 //! of the topology that the client ought to know by then.
 
-use super::Replication;
-use crate::service::Service;
 use dispatch::writer::Writer;
 use errors::Code;
+use serverstate::ServerState;
+use serverstate::replication::Replication;
 use std::sync::atomic::Ordering;
 
 /// Writes `$clusterTime` and `operationTime`, on a member that has a configuration.
-pub(crate) fn write_times(service: &Service, reply: &mut Writer) {
+pub(crate) fn write_times(service: &ServerState, reply: &mut Writer) {
     if !service.replication.keeps_time() {
         return;
     }
@@ -25,7 +25,7 @@ pub(crate) fn write_times(service: &Service, reply: &mut Writer) {
 }
 
 /// Writes `topologyVersion` as `hello` shows it.
-pub(crate) fn write_topology(service: &Service, reply: &mut Writer, counter: i64) {
+pub(crate) fn write_topology(service: &ServerState, reply: &mut Writer, counter: i64) {
     let topology = reply.begin_document("topologyVersion");
     reply.object_id("processId", service.process_id);
     reply.i64("counter", counter);
@@ -34,7 +34,7 @@ pub(crate) fn write_topology(service: &Service, reply: &mut Writer, counter: i64
 
 /// Writes `topologyVersion` beside an error that tells of a change of role, so that a client who knows
 /// of that change already takes the error for an old one.
-pub(crate) fn write_topology_of_error(service: &Service, reply: &mut Writer, code: Code) {
+pub(crate) fn write_topology_of_error(service: &ServerState, reply: &mut Writer, code: Code) {
     let of_role = matches!(
         code,
         Code::NOT_WRITABLE_PRIMARY

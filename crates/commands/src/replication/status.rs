@@ -1,14 +1,14 @@
 //! `replSetGetStatus`, and the set's parts of `hello` and `serverStatus`.
 
 use super::initiate::configured;
-use super::{Role, op_time};
 use crate::command::Command;
 use crate::context::Context;
-use crate::service::Service;
 use bson::{Bson, DateTime, Document, Timestamp, doc};
 use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use errors::Result;
+use serverstate::ServerState;
+use serverstate::replication::{Role, op_time};
 use std::sync::atomic::Ordering;
 
 pub(crate) const REPL_SET_GET_STATUS: Command =
@@ -94,7 +94,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
 }
 
 /// What `hello` says of the set, and whether writes are taken (under `primary_field`).
-pub(crate) fn write_hello(service: &Service, reply: &mut Writer, primary_field: &str) {
+pub(crate) fn write_hello(service: &ServerState, reply: &mut Writer, primary_field: &str) {
     let replication = &service.replication;
     let role = replication.role(&service.os);
     let Some(config) = replication.config() else {
@@ -126,7 +126,7 @@ pub(crate) fn write_hello(service: &Service, reply: &mut Writer, primary_field: 
     reply.bson("lastWrite", &Bson::Document(last_write(service)));
 }
 
-fn last_write(service: &Service) -> Document {
+fn last_write(service: &ServerState) -> Document {
     let time = op_time(&service.replication);
     let second = time.get_timestamp("ts").map_or(0, |time| time.time);
     let wall = DateTime::from_millis(i64::from(second) * 1000);

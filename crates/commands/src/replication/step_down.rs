@@ -1,11 +1,11 @@
 //! `replSetStepDown`: the primary of a set of one rests, and then elects itself again.
 
-use super::Role;
 use super::initiate::configured;
 use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::Field;
 use errors::{Code, Error, Result};
+use serverstate::replication::Role;
 use std::time::Duration;
 
 pub(crate) const REPL_SET_STEP_DOWN: Command =

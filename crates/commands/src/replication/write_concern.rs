@@ -3,10 +3,10 @@
 //! Always true: a standalone refuses what needs other members before it runs anything; a member
 //! runs the command and then says in `writeConcernError` what can never be.
 
-use super::Replication;
 use dispatch::write_concern::WriteConcern;
 use dispatch::writer::Writer;
 use errors::{Code, Error, Result};
+use serverstate::replication::Replication;
 use std::sync::atomic::Ordering;
 
 /// Settles it on this server: the default where the client named no members, the refusal of

@@ -6,11 +6,11 @@
 use super::parse_list;
 use crate::command::Command;
 use crate::context::Context;
-use crate::service::Service;
 use bson::RawBsonRef;
 use dispatch::arguments::EMPTY_USER;
 use dispatch::fields::{Field, inner, missing, type_name};
 use errors::{Error, Result};
+use serverstate::ServerState;
 use session::SessionId;
 use std::collections::BTreeSet;
 
@@ -133,7 +133,7 @@ fn wrong_element(list: &Field<'_>, at: usize, value: RawBsonRef<'_>) -> Error {
     ))
 }
 
-fn all(service: &Service) -> BTreeSet<SessionId> {
+fn all(service: &ServerState) -> BTreeSet<SessionId> {
     service.sessions.list().iter().map(|session| session.id).collect()
 }
 

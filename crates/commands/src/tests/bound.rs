@@ -150,8 +150,8 @@ fn locks_that_are_held_are_refused_and_the_transaction_goes_on() {
 #[derive(Default)]
 struct Lines(Mutex<Vec<Document>>);
 
-impl crate::Host for Lines {
-    fn log(&self, event: &crate::LogEvent<'_>) {
+impl serverstate::Host for Lines {
+    fn log(&self, event: &serverstate::LogEvent<'_>) {
         let mut line = doc! { "msg": event.message, "ctx": event.context };
         line.insert("attr", event.attributes.clone());
         self.0.lock().unwrap().push(line);
@@ -167,8 +167,8 @@ impl crate::Host for Lines {
 
     fn shut_down(&self, _: Duration) {}
 
-    fn network(&self) -> crate::Network {
-        crate::Network::default()
+    fn network(&self) -> serverstate::Network {
+        serverstate::Network::default()
     }
 }
 

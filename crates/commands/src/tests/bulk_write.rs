@@ -126,8 +126,11 @@ fn numbered(command: Document, number: i64) -> Document {
 
 #[test]
 fn sent_twice_under_one_number_it_is_done_once() {
-    let options =
-        crate::ReplicaSetOptions { name: "rs".into(), address: "here:1".into(), initiate: true };
+    let options = serverstate::replication::ReplicaSetOptions {
+        name: "rs".into(),
+        address: "here:1".into(),
+        initiate: true,
+    };
     let client = Client::member(options);
     client.service.start_replication().unwrap();
     let ops = vec![

@@ -94,8 +94,8 @@ fn awaitable_hello_holds_no_thread_and_waits_for_ten_minutes_at_most() {
 #[derive(Default)]
 struct Listening(parking_lot::Mutex<Vec<(String, bson::Document)>>);
 
-impl crate::Host for Listening {
-    fn log(&self, event: &crate::LogEvent<'_>) {
+impl serverstate::Host for Listening {
+    fn log(&self, event: &serverstate::LogEvent<'_>) {
         self.0.lock().push((event.message.to_owned(), event.attributes.clone()));
     }
 
@@ -109,8 +109,8 @@ impl crate::Host for Listening {
 
     fn shut_down(&self, _timeout: std::time::Duration) {}
 
-    fn network(&self) -> crate::Network {
-        crate::Network::default()
+    fn network(&self) -> serverstate::Network {
+        serverstate::Network::default()
     }
 }
 

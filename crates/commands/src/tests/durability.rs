@@ -3,10 +3,11 @@
 
 use super::Client;
 use crate::registry::COMMANDS;
-use crate::{ReplicaSetOptions, SilentHost};
 use bson::{Binary, Bson, Document, doc, spec::BinarySubtype};
 use engine::Engine;
 use os::sim::{Fault, SimOs, Survival};
+use serverstate::SilentHost;
+use serverstate::replication::ReplicaSetOptions;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -12,8 +12,8 @@ const START: i64 = 1_800_000_000_000;
 /// A host that keeps a history.
 struct Keeping(Arc<History>);
 
-impl crate::Host for Keeping {
-    fn log(&self, _event: &crate::LogEvent<'_>) {}
+impl serverstate::Host for Keeping {
+    fn log(&self, _event: &serverstate::LogEvent<'_>) {}
 
     fn recent_log(&self, _name: &str) -> Option<(Vec<String>, u64)> {
         None
@@ -25,8 +25,8 @@ impl crate::Host for Keeping {
 
     fn shut_down(&self, _timeout: std::time::Duration) {}
 
-    fn network(&self) -> crate::Network {
-        crate::Network::default()
+    fn network(&self) -> serverstate::Network {
+        serverstate::Network::default()
     }
 
     fn history(&self) -> Option<Arc<History>> {

@@ -479,7 +479,11 @@ fn a_block_of_user_writes_is_refused_by_its_reason() {
     let not_admin = alone.run("db", doc! { "setUserWriteBlockMode": 1, "global": true });
     assert_eq!(not_admin.get_i32("code").ok(), Some(13));
     let (name, address) = ("rs".to_owned(), "localhost:1".to_owned());
-    let member = Client::member(crate::ReplicaSetOptions { name, address, initiate: true });
+    let member = Client::member(serverstate::replication::ReplicaSetOptions {
+        name,
+        address,
+        initiate: true,
+    });
     member.service.start_replication().unwrap();
     assert_eq!(run(&member, doc! { "global": true }), Some(238));
 }

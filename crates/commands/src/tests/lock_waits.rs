@@ -11,7 +11,7 @@ const FOR_EVER: Duration = Duration::from_secs(30);
 
 fn client(lock_timeout: Duration) -> Client {
     let engine = Engine::temporary_with(|options| options.lock_timeout = lock_timeout);
-    Client::over(Arc::new(crate::SilentHost), engine, None)
+    Client::over(Arc::new(serverstate::SilentHost), engine, None)
 }
 
 fn statement(mut command: Document, starts: bool) -> Document {

@@ -4,8 +4,11 @@ use super::Client;
 use bson::{Binary, Document, Timestamp, doc, spec::BinarySubtype};
 
 fn started(initiate: bool) -> Client {
-    let options =
-        crate::ReplicaSetOptions { name: "rs".into(), address: "localhost:1".into(), initiate };
+    let options = serverstate::replication::ReplicaSetOptions {
+        name: "rs".into(),
+        address: "localhost:1".into(),
+        initiate,
+    };
     let client = Client::member(options);
     client.service.start_replication().unwrap();
     client

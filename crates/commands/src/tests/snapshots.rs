@@ -2,11 +2,13 @@
 //! newest state never hears of a snapshot.
 
 use super::Client;
-use crate::{Parts, ReplicaSetOptions, ServerInfo, Service, SessionRecords, SilentHost};
+use crate::Service;
 use bson::{Binary, Bson, Document, doc, spec::BinarySubtype};
 use catalog::{Catalog, CatalogOptions};
 use engine::Engine;
 use os::{Clock, Os};
+use serverstate::replication::ReplicaSetOptions;
+use serverstate::{Parts, ServerInfo, SessionRecords, SilentHost};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -264,7 +264,7 @@ fn a_session_keeps_no_long_list_of_statements_and_still_knows_them() {
     let batch = doc! { "update": "c", "updates": updates };
     let first = client.ok("db", retryable(batch.clone(), 7));
     client.service.numbered.edit_idle(|_, state| {
-        assert!(matches!(state.phase, crate::transactions::Phase::Recorded), "it is on disk");
+        assert!(matches!(state.phase, serverstate::Phase::Recorded), "it is on disk");
         None::<()>
     });
     let mut second = client.ok("db", retryable(batch, 7));

@@ -1,11 +1,11 @@
 //! How a numbered request begins or goes on: numbers only grow, and each means one thing.
 
-use super::statements::Run;
-use super::{Open, Phase, SessionState, abort, no_such};
+use super::no_such;
 use crate::context::Context;
-use crate::service::Service;
 use dispatch::arguments::Numbered;
 use errors::{Code, Error, Result};
+use serverstate::session_rows::StatementRun;
+use serverstate::{Open, Phase, ServerState, SessionState};
 use session::SessionId;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -32,11 +32,11 @@ pub(super) fn transaction(
                 format!(
                     "Cannot start a transaction at given transaction number {number} a transaction \
                      with the same number is in state {}",
-                    state.phase.name()
+                    name(&state.phase)
                 ),
             ));
         }
-        abort(context.service, state, id);
+        context.service.abort_session(state, id);
         let open = begin(context)?;
         *state = SessionState { number, phase: Phase::Open(Box::new(open)) };
         return Ok(());
@@ -75,11 +75,11 @@ fn begin(context: &Context<'_>) -> Result<Open> {
 
 /// A retryable write: what of it was done before.
 pub(super) fn retryable(
-    service: &Service,
+    service: &ServerState,
     state: &mut SessionState,
     number: i64,
     id: SessionId,
-) -> Result<Vec<Run>> {
+) -> Result<Vec<StatementRun>> {
     if number < state.number {
         return Err(too_old(format!(
             "Retryable write with txnNumber {number} is prohibited on session {id} because a newer \
@@ -88,7 +88,7 @@ pub(super) fn retryable(
         )));
     }
     if number > state.number {
-        abort(service, state, id);
+        service.abort_session(state, id);
         *state = SessionState { number, phase: Phase::Retryable(Vec::new()) };
     }
     match &mut state.phase {
@@ -107,14 +107,13 @@ fn too_old(message: String) -> Error {
     Error::new(Code::TRANSACTION_TOO_OLD, message)
 }
 
-impl Phase {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Fresh => "TxnState::None",
-            Self::Open(_) => "TxnState::InProgress",
-            Self::Committed => "TxnState::Committed",
-            Self::Aborted => "TxnState::AbortedWithoutPrepare",
-            Self::Retryable(_) | Self::Recorded => "TxnState::ExecutedRetryableWrite",
-        }
+/// What MongoDB calls the state of a transaction number.
+fn name(phase: &Phase) -> &'static str {
+    match phase {
+        Phase::Fresh => "TxnState::None",
+        Phase::Open(_) => "TxnState::InProgress",
+        Phase::Committed => "TxnState::Committed",
+        Phase::Aborted => "TxnState::AbortedWithoutPrepare",
+        Phase::Retryable(_) | Phase::Recorded => "TxnState::ExecutedRetryableWrite",
     }
 }

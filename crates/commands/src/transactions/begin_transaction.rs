@@ -2,13 +2,13 @@
 
 use super::bound;
 use crate::command::Command;
-use crate::connection::Bound;
 use crate::context::Context;
-use crate::replication::Role;
 use bson::RawBsonRef;
 use catalog::Isolation;
 use dispatch::fields::Field;
 use errors::{Error, Result};
+use serverstate::Bound;
+use serverstate::replication::Role;
 use std::sync::atomic::Ordering;
 
 pub(crate) const BEGIN_TRANSACTION: Command =
@@ -30,7 +30,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             "Cannot set multi statement transaction to serializable on machine that is not primary",
         ));
     }
-    if bound::is_live(connection) {
+    if connection.has_bound() {
         return Err(Error::location(16787, "transaction already exists"));
     }
     let lock_timeout = bound::lock_timeout(service, connection);

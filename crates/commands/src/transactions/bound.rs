@@ -12,13 +12,13 @@
 //! 3. A cursor that was opened in it ends with it.
 
 use super::is_end;
-use crate::connection::{Bound, Connection};
+
 use crate::context::Context;
-use crate::service::Service;
 use bson::RawBsonRef;
-use catalog::{DEADLOCK, Savepoint};
+use catalog::DEADLOCK;
 use dispatch::rules::Class;
 use errors::{Code, Error, Result};
+use serverstate::{Connection, Running, ServerState};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -43,21 +43,10 @@ const REFUSED: [&str; 17] = [
     "validate",
 ];
 
-/// The transaction in the hands of a request, and where the request began.
-pub(crate) struct Running {
-    pub(crate) bound: Box<Bound>,
-    savepoint: Option<Savepoint>,
-}
-
-/// Whether the connection has a transaction.
-pub(crate) fn is_live(connection: &Connection) -> bool {
-    connection.bound.lock().is_some()
-}
-
 /// Gives the request the connection's transaction, where there is one and the command works in
 /// it. Refuses what must not run beside it.
 pub(crate) fn enter(context: &mut Context<'_>) -> Result<()> {
-    if !is_live(context.connection) {
+    if !context.connection.has_bound() {
         return Ok(());
     }
     let name = context.command.name;
@@ -93,7 +82,8 @@ pub(crate) fn enter(context: &mut Context<'_>) -> Result<()> {
 /// Refuses what a session does by number where the connection has a transaction of its own: one of
 /// the two would not be in it.
 pub(crate) fn refuse_numbered(context: &Context<'_>) -> Result<()> {
-    let Some(numbered) = context.arguments.numbered.filter(|_| is_live(context.connection)) else {
+    let Some(numbered) = context.arguments.numbered.filter(|_| context.connection.has_bound())
+    else {
         return Ok(());
     };
     let what = if numbered.in_transaction {
@@ -135,25 +125,10 @@ pub(crate) fn leave(context: &mut Context<'_>, failed: bool) {
 }
 
 /// How long the connection's requests wait for locks.
-pub(crate) fn lock_timeout(service: &Service, connection: &Connection) -> Duration {
+pub(crate) fn lock_timeout(service: &ServerState, connection: &Connection) -> Duration {
     let own = connection.lock_timeout_ms.load(Ordering::Relaxed);
     let of_server = || service.catalog.engine().options().lock_timeout;
     u64::try_from(own).map_or_else(|_| of_server(), Duration::from_millis)
-}
-
-/// Ends the connection's transaction without a trace; says whether there was one.
-pub(crate) fn abort(service: &Service, connection: &Connection) -> bool {
-    let Some(bound) = connection.bound.lock().take() else { return false };
-    drop(bound);
-    ended(service, connection);
-    service.transactions.aborted.fetch_add(1, Ordering::Relaxed);
-    true
-}
-
-/// After the transaction: its cursors go too.
-pub(crate) fn ended(service: &Service, connection: &Connection) {
-    connection.txn_id.store(0, Ordering::Relaxed);
-    service.cursors.kill_where(|cursor| cursor.connection == Some(connection.id));
 }
 
 /// An error outside such a transaction: where the server cannot repeat a statement, a lock that

@@ -1,11 +1,12 @@
 //! `commitTransaction` and `abortTransaction`.
 
-use super::statements::{Row, Saved};
-use super::{Phase, abort, bound, end_cursors};
+use super::bound;
 use crate::command::Command;
 use crate::context::Context;
 use dispatch::fields::Field;
 use errors::{Error, Result};
+use serverstate::Phase;
+use serverstate::session_rows::{Row, Saved};
 use std::sync::atomic::Ordering;
 
 pub(crate) const COMMIT_TRANSACTION: Command = Command::new(
@@ -50,7 +51,7 @@ fn commit(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         service.session_records.put(&mut txn, &id.0, 0, &row.encode())?;
     }
     let committed = txn.commit();
-    end_cursors(service, id, number);
+    service.end_cursors(id, number);
     match committed {
         Ok(_) => {
             state.phase = Phase::Committed;
@@ -69,10 +70,10 @@ fn undo(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let service = context.service;
     if let Some(state) = &mut context.state {
         let id = state.id();
-        abort(service, state, id);
+        service.abort_session(state, id);
         return Ok(());
     }
-    if !bound::abort(service, context.connection) {
+    if !service.abort_bound(context.connection) {
         return Err(Error::location(16789, "no transaction exists to be rolled back"));
     }
     context.reply.str("status", "transaction rolled back");
@@ -86,7 +87,7 @@ fn commit_bound(context: &mut Context<'_>) -> Result<()> {
         return Err(Error::location(16788, "no transaction exists to be committed"));
     };
     let committed = bound.txn.commit();
-    bound::ended(service, connection);
+    service.bound_ended(connection);
     let figures = &service.transactions;
     let counter = if committed.is_ok() { &figures.committed } else { &figures.aborted };
     counter.fetch_add(1, Ordering::Relaxed);

@@ -1,17 +1,17 @@
 //! What `config.transactions` shows: a document for each session that has left a record.
 
-use super::statements::{Row, Saved};
-use crate::service::Service;
 use bson::{RawDocumentBuf, Timestamp};
 use dispatch::arguments::EMPTY_USER;
 use dispatch::writer::Writer;
 use errors::Result;
+use serverstate::ServerState;
+use serverstate::session_rows::{Row, Saved};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 /// The sessions' newest records in MongoDB's shape. A record keeps the wall clock of its write, so
 /// the time of the operation is told by its second.
-pub(crate) fn records(service: &Service) -> Result<Vec<RawDocumentBuf>> {
+pub(crate) fn records(service: &ServerState) -> Result<Vec<RawDocumentBuf>> {
     let mut newest: BTreeMap<[u8; 16], Row> = BTreeMap::new();
     service.session_records.each(|session, value| {
         let row = Row::decode(value)?;

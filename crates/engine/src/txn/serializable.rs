@@ -6,12 +6,12 @@
 //! snapshot has it, and no later one comes. Parts of one statement may read at different moments;
 //! each stays true until the commit, which is the moment they all stand for.
 //!
-//! Writers that are covered ([`Txn::write_covered`]) take no locks of their own, which a range would
+//! Writers that are covered ([`EngineTxn::write_covered`]) take no locks of their own, which a range would
 //! miss. So they do while a serializable transaction lives; and its beginning waits for those that
 //! did not. Whoever writes says so before it looks whether to lock, and whoever begins looks the
 //! other way round, so that one of the two sees the other.
 
-use super::Txn;
+use super::EngineTxn;
 use crate::environment::Environment;
 use crate::handle::EngineHandle;
 use crate::holder::{Holder, SharedLocks};
@@ -22,7 +22,7 @@ use std::time::Duration;
 /// How long the beginning waits between two looks at the writers: at first, and at most.
 const POLL: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(2));
 
-impl Txn {
+impl EngineTxn {
     /// Starts a transaction whose reads lock, over the newest state. Waits for the writers that
     /// took no locks a range would meet, as long as for a lock.
     pub(crate) fn begin_serializable(

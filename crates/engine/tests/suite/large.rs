@@ -2,7 +2,7 @@
 
 use crate::{open, tiny};
 use engine::{
-    DictionaryId, DictionaryOptions, Direction, Durability, Engine, KeyRange, Txn, TxnOptions,
+    DictionaryId, DictionaryOptions, Direction, Durability, Engine, EngineTxn, KeyRange, TxnOptions,
 };
 use os::sim::{Faults, SimOs, Survival};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ fn committed(engine: &Engine, dictionary: DictionaryId) -> Contents {
     read(engine.snapshot().cursor(dictionary, KeyRange::all(), Direction::Forward).unwrap())
 }
 
-fn own(txn: &Txn, dictionary: DictionaryId) -> Contents {
+fn own(txn: &EngineTxn, dictionary: DictionaryId) -> Contents {
     let forward = read(txn.cursor(dictionary, KeyRange::all(), Direction::Forward).unwrap());
     let backward = read(txn.cursor(dictionary, KeyRange::all(), Direction::Backward).unwrap());
     assert_eq!(forward, backward);
@@ -46,7 +46,7 @@ fn loaded(engine: &Engine) -> Contents {
 }
 
 /// Far more than what stays in memory: deletes, overwrites, new keys, a new dictionary.
-fn fill(txn: &mut Txn, expected: &mut Contents) -> DictionaryId {
+fn fill(txn: &mut EngineTxn, expected: &mut Contents) -> DictionaryId {
     let made = txn.create_dictionary(DictionaryOptions::default()).unwrap();
     for number in 0..1500 {
         if number % 5 == 0 {

@@ -3,8 +3,8 @@
 
 use crate::{open, scale, tiny};
 use engine::{
-    Cursor, DictionaryId, DictionaryOptions, Direction, Durability, Engine, Error, KeyRange,
-    OnConflict, Savepoint, Snapshot, Txn, TxnOptions,
+    Cursor, DictionaryId, DictionaryOptions, Direction, Durability, Engine, EngineTxn, Error,
+    KeyRange, OnConflict, Savepoint, Snapshot, TxnOptions,
 };
 use os::sim::{SimOs, Survival};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,13 +16,13 @@ type Key = (u64, Vec<u8>);
 const KEYS: u64 = 300;
 
 /// (timestamp, value or delete), oldest first.
-type History = Vec<(u64, Option<Vec<u8>>)>;
+type Versions = Vec<(u64, Option<Vec<u8>>)>;
 type Overlay = BTreeMap<Key, Option<Vec<u8>>>;
 
 /// Everything that was ever committed.
 #[derive(Default)]
 struct Model {
-    versions: BTreeMap<Key, History>,
+    versions: BTreeMap<Key, Versions>,
     /// Newest commit that held a key's lock: what a conflict is.
     touched: BTreeMap<Key, u64>,
     /// (created, dropped) of each dictionary.
@@ -56,7 +56,7 @@ impl Model {
 }
 
 struct Open {
-    txn: Txn,
+    txn: EngineTxn,
     snapshot: u64,
     on_conflict: OnConflict,
     overlay: Overlay,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 /// Bounded and ordered.
 #[derive(Debug)]
-pub(super) struct Ranked {
+pub(crate) struct Ranked {
     n: usize,
     /// Keep the greatest keys instead of the least.
     last: bool,

@@ -3,17 +3,34 @@
 //! Always true: `init` is called once per state, before anything else; what spills is the state as
 //! BSON, so that `merge` sees what `accumulate` left.
 
+use crate::accumulator::operators::{Feed, Operator};
+use crate::accumulator::state::value_bytes;
+use crate::accumulator::{AccumulatorSpec, Gather, Own, Slide};
 use crate::agg::script::{check_allowed, elements, function_of};
 use crate::agg::{Expression, ParseContext, Value, Variables, parse_fields};
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument};
 use bsonval::types::name_of;
 use errors::{Error, Result};
+use keystring::Collation;
 use script::Script;
 use std::sync::Arc;
 
+pub(crate) const ACCUMULATOR: Operator = Operator {
+    name: "$accumulator",
+    in_windows: false,
+    feed: Feed::Value,
+    parse: |operator, value, ctx| {
+        let (scripted, input) = Scripted::parse(value, ctx)?;
+        let mut spec = AccumulatorSpec::plain(operator, input);
+        spec.own = Some(Arc::new(scripted));
+        Ok(spec)
+    },
+    shared: None,
+};
+
 /// A parsed `$accumulator`.
 #[derive(Clone, Debug)]
-pub(crate) struct Scripted {
+struct Scripted {
     init: Arc<Script>,
     init_args: Expression,
     accumulate: Arc<Script>,
@@ -23,7 +40,7 @@ pub(crate) struct Scripted {
 
 impl Scripted {
     /// Gives the functions, and the expression whose value each document feeds in.
-    pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<(Self, Expression)> {
+    fn parse(value: RawBsonRef<'_>, ctx: &ParseContext) -> Result<(Self, Expression)> {
         let RawBsonRef::Document(document) = value else {
             return Err(Error::location(
                 4544703,
@@ -70,12 +87,17 @@ impl Scripted {
         };
         Ok((scripted, Expression::parse(input, ctx)?))
     }
+}
 
-    /// An empty state for the group with this key.
-    pub(crate) fn start(&self, key: &RawDocument, variables: &Variables) -> Result<State> {
+impl Own for Scripted {
+    fn start(&self, key: &RawDocument, variables: &Variables) -> Result<Box<dyn Gather>> {
         let args = self.init_args.evaluate(key, variables)?;
         let value = self.init.call(&elements(array_of(&args, "initArgs", 4544711)?)?)?;
-        Ok(State { scripted: self.clone(), value })
+        Ok(Box::new(State { scripted: self.clone(), value }))
+    }
+
+    fn start_window(&self, _: bool) -> Option<Box<dyn Slide>> {
+        None
     }
 }
 
@@ -102,13 +124,13 @@ fn array_of<'v>(value: &'v Value<'_>, name: &str, code: i32) -> Result<&'v RawAr
 
 /// The state of one group.
 #[derive(Debug)]
-pub(crate) struct State {
+struct State {
     scripted: Scripted,
     value: RawBson,
 }
 
-impl State {
-    pub(crate) fn add(&mut self, input: &Value<'_>) -> Result<()> {
+impl Gather for State {
+    fn add(&mut self, input: &Value<'_>, _: Option<&Collation>) -> Result<()> {
         let list = array_of(input, "accumulateArgs", 4544712)?;
         let mut args = elements(list)?;
         args.insert(0, self.value.as_raw_bson_ref());
@@ -118,17 +140,20 @@ impl State {
         Ok(())
     }
 
-    pub(crate) fn merge(&mut self, partial: RawBsonRef<'_>) -> Result<()> {
+    fn merge(&mut self, partial: RawBsonRef<'_>, _: Option<&Collation>) -> Result<()> {
         self.value = self.scripted.merge.call(&[self.value.as_raw_bson_ref(), partial])?;
         Ok(())
     }
 
-    /// The state itself.
-    pub(crate) fn value(&self) -> RawBsonRef<'_> {
-        self.value.as_raw_bson_ref()
+    fn bytes(&self) -> usize {
+        value_bytes(self.value.as_raw_bson_ref())
     }
 
-    pub(crate) fn finish(self) -> Result<RawBson> {
+    fn partial(&self) -> RawBson {
+        self.value.clone()
+    }
+
+    fn finish(self: Box<Self>) -> Result<RawBson> {
         match &self.scripted.finalize {
             Some(finalize) => finalize.call(&[self.value.as_raw_bson_ref()]),
             None => Ok(self.value),

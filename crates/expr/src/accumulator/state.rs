@@ -1,9 +1,8 @@
 //! The state of one accumulator of one group.
 
+use crate::accumulator::Gather;
 use crate::accumulator::ranked::Ranked;
-use crate::accumulator::scripted;
-use crate::accumulator::{Kind, number_of};
-use crate::agg::{Merger, Spread, Value, average, merge_input, quantile};
+use crate::agg::{Merger, Spread, Value, average, merge_input};
 use bson::raw::{RawArray, RawArrayBuf, RawBson, RawBsonRef};
 use bsonval::number::{Number, Sum};
 use bsonval::raw;
@@ -22,7 +21,7 @@ pub struct Accumulator {
 }
 
 #[derive(Debug)]
-enum State {
+pub(crate) enum State {
     Sum(Sum),
     Avg(Sum, u64),
     Extreme(Ordering, Option<RawBson>),
@@ -40,11 +39,10 @@ enum State {
     Ranked(Ranked, bool),
     /// By value, in this direction.
     RankedByValue(Ranked, Direction),
-    Percentile(Vec<f64>, Vec<f64>, bool),
-    Scripted(Box<scripted::State>),
+    Own(Box<dyn Gather>),
 }
 
-fn malformed() -> Error {
+pub(super) fn malformed() -> Error {
     Error::new(Code::INTERNAL_ERROR, "malformed partial accumulator")
 }
 
@@ -76,48 +74,23 @@ pub(super) fn key_of(
     Ok(key.into_bytes())
 }
 
+impl State {
+    /// An empty set.
+    pub(super) fn set() -> Self {
+        Self::AddToSet(KeySet::default(), RawArrayBuf::new(), 0)
+    }
+}
+
 impl Accumulator {
-    pub(super) fn new(
-        kind: Kind,
-        n: usize,
-        percentiles: &[f64],
-        under: Option<&Collation>,
-    ) -> Self {
-        let state = match kind {
-            Kind::Sum => State::Sum(Sum::default()),
-            Kind::Avg => State::Avg(Sum::default(), 0),
-            Kind::Min => State::Extreme(Ordering::Less, None),
-            Kind::Max => State::Extreme(Ordering::Greater, None),
-            Kind::First => State::First(None),
-            Kind::Last => State::Last(None),
-            Kind::Push | Kind::ConcatArrays => State::Push(RawArrayBuf::new()),
-            Kind::AddToSet | Kind::SetUnion => {
-                State::AddToSet(KeySet::default(), RawArrayBuf::new(), 0)
-            }
-            Kind::StdDevPop => State::StdDev(Spread::default(), 0),
-            Kind::StdDevSamp => State::StdDev(Spread::default(), 1),
-            Kind::MergeObjects => State::Merge(Merger::default()),
-            Kind::FirstN => State::FirstN(n, Vec::new(), 0),
-            Kind::LastN => State::LastN(n, VecDeque::new(), 0),
-            Kind::MinN => State::RankedByValue(Ranked::new(n, false), Direction::Ascending),
-            Kind::MaxN => State::RankedByValue(Ranked::new(n, false), Direction::Descending),
-            Kind::Top => State::Ranked(Ranked::new(1, false), false),
-            Kind::Bottom => State::Ranked(Ranked::new(1, true), false),
-            Kind::TopN => State::Ranked(Ranked::new(n, false), true),
-            Kind::BottomN => State::Ranked(Ranked::new(n, true), true),
-            Kind::Median => State::Percentile(vec![0.5], Vec::new(), false),
-            Kind::Percentile => State::Percentile(percentiles.to_vec(), Vec::new(), true),
-            // A client's code is started by `scripted`, with the group's key.
-            Kind::Count | Kind::Scripted => State::Count(0),
-        };
-        // Few kinds compare; the others need not know.
+    pub(super) fn new(state: State, under: Option<&Collation>) -> Self {
+        // Few states compare; the others need not know.
         let compares =
             matches!(state, State::Extreme(..) | State::AddToSet(..) | State::RankedByValue(..));
         Self { state, under: under.filter(|_| compares).cloned() }
     }
 
-    pub(super) fn scripted(state: scripted::State) -> Self {
-        Self { state: State::Scripted(Box::new(state)), under: None }
+    pub(super) fn own(state: Box<dyn Gather>, under: Option<&Collation>) -> Self {
+        Self { state: State::Own(state), under: under.cloned() }
     }
 
     pub(super) fn add_ranked(&mut self, key: Vec<u8>, value: &Value<'_>) {
@@ -169,7 +142,6 @@ impl Accumulator {
                 }
             }
             State::Count(count) => *count += 1,
-            State::Scripted(state) => state.add(value)?,
             State::Merge(merger) => {
                 if !value.is_nullish() {
                     merger.merge(merge_input(value)?)?;
@@ -188,7 +160,7 @@ impl Accumulator {
                 }
             }
             State::Ranked(..) => {}
-            State::Percentile(_, numbers, _) => numbers.extend(number_of(value)),
+            State::Own(own) => own.add(value, under)?,
         }
         Ok(())
     }
@@ -204,8 +176,7 @@ impl Accumulator {
             State::Merge(merger) => merger.memory(),
             State::FirstN(_, _, bytes) | State::LastN(_, _, bytes) => *bytes,
             State::Ranked(ranked, _) | State::RankedByValue(ranked, _) => ranked.bytes(),
-            State::Percentile(_, numbers, _) => numbers.len() * 8,
-            State::Scripted(state) => value_bytes(state.value()),
+            State::Own(own) => own.bytes(),
             State::Sum(_) | State::Avg(..) | State::StdDev(..) | State::Count(_) => 64,
         }
     }
@@ -235,8 +206,7 @@ impl Accumulator {
             State::FirstN(_, list, _) => RawBson::Array(list.iter().collect()),
             State::LastN(_, list, _) => RawBson::Array(list.iter().collect()),
             State::Ranked(ranked, _) | State::RankedByValue(ranked, _) => ranked.partial(),
-            State::Percentile(_, numbers, _) => RawBson::Array(numbers.iter().copied().collect()),
-            State::Scripted(state) => state.value().into(),
+            State::Own(own) => own.partial(),
         }
     }
 
@@ -300,7 +270,7 @@ impl Accumulator {
                 spread.merge(Spread { count: count as u64, mean, squares });
             }
             State::Count(count) => *count += partial.as_i64().ok_or_else(malformed)?,
-            State::Scripted(state) => state.merge(partial)?,
+            State::Own(own) => own.merge(partial, under)?,
             State::Merge(merger) => merger.merge(partial.as_document().ok_or_else(malformed)?)?,
             State::FirstN(n, list, bytes) => {
                 for value in refs(partial)? {
@@ -316,11 +286,6 @@ impl Accumulator {
                 }
             }
             State::Ranked(ranked, _) | State::RankedByValue(ranked, _) => ranked.merge(partial)?,
-            State::Percentile(_, numbers, _) => {
-                for value in refs(partial)? {
-                    numbers.push(value.as_f64().ok_or_else(malformed)?);
-                }
-            }
         }
         Ok(())
     }
@@ -328,7 +293,7 @@ impl Accumulator {
     /// The field's value. Fails only where a client's code does.
     pub fn finish(self) -> Result<RawBson> {
         Ok(match self.state {
-            State::Scripted(state) => state.finish()?,
+            State::Own(own) => own.finish()?,
             State::Sum(sum) => sum.result().to_bson(),
             State::Avg(sum, count) => average(sum, count).map_or(RawBson::Null, Number::to_bson),
             State::Extreme(_, value) | State::First(value) | State::Last(value) => {
@@ -348,9 +313,6 @@ impl Accumulator {
                 RawBson::Array(ranked.into_values().collect())
             }
             State::Ranked(ranked, false) => ranked.into_values().next().unwrap_or(RawBson::Null),
-            State::Percentile(wanted, numbers, as_array) => {
-                quantile::of(&wanted, numbers, as_array)
-            }
         })
     }
 }
@@ -359,7 +321,7 @@ fn array(value: RawBsonRef<'_>) -> Result<&RawArray> {
     value.as_array().ok_or_else(malformed)
 }
 
-fn refs(value: RawBsonRef<'_>) -> Result<Vec<RawBsonRef<'_>>> {
+pub(super) fn refs(value: RawBsonRef<'_>) -> Result<Vec<RawBsonRef<'_>>> {
     raw::values(array(value)?).collect()
 }
 

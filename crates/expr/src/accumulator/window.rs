@@ -5,8 +5,9 @@
 //! in time that does not grow with the window (but for values that are lists themselves). A
 //! window that never removes holds no more than its value needs.
 
+use crate::accumulator::operators::Feed;
 use crate::accumulator::state::{key_of, value_bytes};
-use crate::accumulator::{AccumulatorSpec, Kind, MAX_ACCUMULATOR_BYTES};
+use crate::accumulator::{AccumulatorSpec, MAX_ACCUMULATOR_BYTES, Slide};
 use crate::agg::{Merger, Spread, Value, Variables, merge_input};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
 use bsonval::decimal::Decimal;
@@ -25,7 +26,7 @@ pub struct WindowAccumulator {
 }
 
 #[derive(Debug)]
-enum State {
+pub(crate) enum State {
     Sum(WindowSum, VecDeque<Option<Number>>),
     Avg(WindowSum, VecDeque<Option<Number>>),
     StdDev {
@@ -38,18 +39,14 @@ enum State {
     List(VecDeque<Option<RawBson>>, Pick),
     /// The members with how often they are inside, and the members of each document.
     Set(BTreeMap<Vec<u8>, (u64, RawBson)>, VecDeque<Vec<Vec<u8>>>),
-    Ranked(Ranked, Pick),
-    Percentile {
-        sorted: Sorted,
-        queue: VecDeque<Option<f64>>,
-        wanted: Vec<f64>,
-        as_array: bool,
-    },
+    /// By a sort key; or by value, in this direction.
+    Ranked(Ranked, Pick, Option<Direction>),
+    Own(Box<dyn Slide>),
 }
 
 /// Which of a list is the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pick {
+pub(crate) enum Pick {
     All,
     /// The elements of lists.
     Joined,
@@ -63,66 +60,56 @@ enum Pick {
 
 /// Values by key, then by arrival.
 #[derive(Debug, Default)]
-struct Ranked {
+pub(crate) struct Ranked {
     entries: BTreeMap<(Vec<u8>, u64), RawBson>,
     queue: VecDeque<Option<(Vec<u8>, u64)>>,
     arrivals: u64,
 }
 
+pub(super) fn list(pick: Pick) -> State {
+    State::List(VecDeque::new(), pick)
+}
+
+pub(super) fn set() -> State {
+    State::Set(BTreeMap::new(), VecDeque::new())
+}
+
+pub(super) fn ranked(pick: Pick) -> State {
+    State::Ranked(Ranked::default(), pick, None)
+}
+
+pub(super) fn ranked_by_value(direction: Direction, pick: Pick) -> State {
+    State::Ranked(Ranked::default(), pick, Some(direction))
+}
+
+/// `less`: what the number of values is lessened by, before the mean of the squares is taken.
+pub(super) fn deviation(less: u64) -> State {
+    State::StdDev { spread: Spread::default(), strange: 0, less, queue: VecDeque::new() }
+}
+
 impl AccumulatorSpec {
     /// An empty window. `slides`: whether [`WindowAccumulator::remove_first`] will be called.
     pub fn start_window(&self, slides: bool, variables: &Variables) -> Result<WindowAccumulator> {
-        let n = match &self.n {
-            None => 1,
-            Some(n) => crate::agg::read_n(&n.evaluate(crate::agg::empty_document(), variables)?)?,
+        let refused = || {
+            let name = self.operator.name;
+            Error::failed_to_parse(format!("Unrecognized window function, {name}"))
         };
-        let percentile = |wanted: Vec<f64>, as_array| State::Percentile {
-            sorted: Sorted::default(),
-            queue: VecDeque::new(),
-            wanted,
-            as_array,
-        };
-        let spread = |less| State::StdDev {
-            spread: Spread::default(),
-            strange: 0,
-            less,
-            queue: VecDeque::new(),
-        };
-        let state = match self.kind {
-            Kind::Sum => State::Sum(WindowSum::default(), VecDeque::new()),
-            Kind::Avg => State::Avg(WindowSum::default(), VecDeque::new()),
-            Kind::StdDevPop => spread(0),
-            Kind::StdDevSamp => spread(1),
-            Kind::Count => State::Count(0),
-            Kind::Push => State::List(VecDeque::new(), Pick::All),
-            Kind::ConcatArrays => State::List(VecDeque::new(), Pick::Joined),
-            Kind::First => State::List(VecDeque::new(), Pick::First),
-            Kind::Last => State::List(VecDeque::new(), Pick::Last),
-            Kind::FirstN => State::List(VecDeque::new(), Pick::FirstN(n)),
-            Kind::LastN => State::List(VecDeque::new(), Pick::LastN(n)),
-            Kind::AddToSet | Kind::SetUnion => State::Set(BTreeMap::new(), VecDeque::new()),
-            Kind::Min | Kind::Max | Kind::Top => State::Ranked(Ranked::default(), Pick::First),
-            Kind::Bottom => State::Ranked(Ranked::default(), Pick::Last),
-            Kind::MinN | Kind::MaxN | Kind::TopN => {
-                State::Ranked(Ranked::default(), Pick::FirstN(n))
-            }
-            Kind::BottomN => State::Ranked(Ranked::default(), Pick::LastN(n)),
-            Kind::Median => percentile(vec![0.5], false),
-            Kind::Percentile => percentile(self.percentiles.clone(), true),
-            Kind::MergeObjects => State::List(VecDeque::new(), Pick::Merged),
-            Kind::Scripted => {
-                return Err(Error::failed_to_parse(format!(
-                    "Unrecognized window function, {}",
-                    self.name
-                )));
-            }
+        if !self.is_window_function() {
+            return Err(refused());
+        }
+        let state = if let Some(own) = &self.own {
+            State::Own(own.start_window(slides).ok_or_else(refused)?)
+        } else {
+            let n = self.kept(crate::agg::empty_document(), variables)?;
+            let shared = self.operator.shared.as_ref().ok_or_else(|| self.stateless())?;
+            (shared.start_window)(n)
         };
         Ok(WindowAccumulator { state, slides, bytes: 128 })
     }
 
     /// Whether the accumulator is one that windows have.
     pub fn is_window_function(&self) -> bool {
-        self.kind.is_window_function()
+        self.operator.in_windows
     }
 
     /// Lets a document into a window.
@@ -139,35 +126,18 @@ impl AccumulatorSpec {
                 let value = value.get().unwrap_or(RawBsonRef::Null);
                 window.add_ranked(Some(sort.key(document, under)?), value);
             }
-            None => match self.kind {
-                Kind::Min | Kind::MinN => {
-                    window.add_by_value(&value, Direction::Ascending, under)?;
-                }
-                Kind::Max | Kind::MaxN => {
-                    window.add_by_value(&value, Direction::Descending, under)?;
-                }
-                Kind::MergeObjects if value.is_nullish() => window.add(&Value::Missing, under)?,
-                Kind::MergeObjects => {
-                    merge_input(&value)?;
-                    window.add(&value, under)?;
-                }
-                Kind::ConcatArrays => {
-                    drop(self.list(&value)?);
-                    window.add(&value, under)?;
-                }
-                Kind::SetUnion => {
-                    let members = self.list(&value)?.collect::<Result<Vec<_>>>()?;
-                    window.add_members(&members, under)?;
-                }
-                _ => window.add(&value, under)?,
-            },
+            None if self.operator.feed == Feed::Elements => {
+                let elements = self.list(&value)?;
+                window.add_elements(&value, elements, under)?;
+            }
+            None => window.add(&value, under)?,
         }
-        if window.bytes > MAX_ACCUMULATOR_BYTES {
+        if window.bytes() > MAX_ACCUMULATOR_BYTES {
             return Err(Error::new(
                 Code::EXCEEDED_MEMORY_LIMIT,
                 format!(
                     "{} used too much memory and cannot spill to disk. Memory limit: {} bytes",
-                    self.name, MAX_ACCUMULATOR_BYTES
+                    self.operator.name, MAX_ACCUMULATOR_BYTES
                 ),
             ));
         }
@@ -204,7 +174,11 @@ impl WindowAccumulator {
             }
             State::Count(count) => *count += 1,
             State::List(list, pick) => {
+                if *pick == Pick::Merged && !value.is_nullish() {
+                    merge_input(value)?;
+                }
                 let value = match pick {
+                    Pick::Merged if value.is_nullish() => None,
                     Pick::All | Pick::Joined | Pick::Merged => value.get(),
                     _ => Some(value.get().unwrap_or(RawBsonRef::Null)),
                 };
@@ -228,20 +202,31 @@ impl WindowAccumulator {
                 }
             }
             State::Set(..) => return self.add_members(&Vec::from_iter(value.get()), under),
-            State::Percentile { sorted, queue, .. } => {
-                let number = number.map(Number::to_f64);
-                if let Some(number) = number {
-                    sorted.insert(number);
-                    self.bytes += 8;
-                }
-                if slides {
-                    queue.push_back(number);
-                }
-                self.bytes += queued;
+            State::Ranked(_, _, Some(direction)) => {
+                let direction = *direction;
+                return self.add_by_value(value, direction, under);
             }
             State::Ranked(..) => {}
+            State::Own(own) => own.add(value)?,
         }
         Ok(())
+    }
+
+    /// The elements of the list that a document brings.
+    fn add_elements<'v>(
+        &mut self,
+        list: &Value<'_>,
+        elements: impl Iterator<Item = Result<RawBsonRef<'v>>>,
+        under: Option<&Collation>,
+    ) -> Result<()> {
+        match &self.state {
+            State::Set(..) => {
+                let members = elements.collect::<Result<Vec<_>>>()?;
+                self.add_members(&members, under)
+            }
+            // The list itself is kept, and joined with the others when the value is asked for.
+            _ => self.add(list, under),
+        }
     }
 
     /// The members of a set that a document brings.
@@ -280,7 +265,7 @@ impl WindowAccumulator {
 
     /// `None`: something that does not count but will have to go out again.
     fn add_ranked(&mut self, key: Option<Vec<u8>>, value: RawBsonRef<'_>) {
-        let State::Ranked(ranked, pick) = &mut self.state else { return };
+        let State::Ranked(ranked, pick, _) = &mut self.state else { return };
         let Some(key) = key else {
             if self.slides {
                 ranked.queue.push_back(None);
@@ -340,7 +325,7 @@ impl WindowAccumulator {
                 16 + gone.map_or(0, |value| value_bytes(value.as_raw_bson_ref()))
             }
             State::Set(set, queue) => remove_from_set(set, queue),
-            State::Ranked(ranked, _) => match ranked.queue.pop_front().flatten() {
+            State::Ranked(ranked, ..) => match ranked.queue.pop_front().flatten() {
                 None => 0,
                 Some(place) => {
                     let gone = ranked.entries.remove(&place);
@@ -348,26 +333,27 @@ impl WindowAccumulator {
                     place.0.len() * 2 + 96 + value
                 }
             },
-            State::Percentile { sorted, queue, .. } => match queue.pop_front().flatten() {
-                None => 32,
-                Some(number) => {
-                    sorted.remove(number);
-                    40
-                }
-            },
+            State::Own(own) => {
+                own.remove_first();
+                0
+            }
         };
         self.bytes = self.bytes.saturating_sub(freed);
     }
 
     /// Roughly the memory held.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        match &self.state {
+            State::Own(own) => self.bytes + own.bytes(),
+            _ => self.bytes,
+        }
     }
 
     /// Roughly the bytes of [`Self::value`], where that is a list; else few.
     pub fn value_bytes(&self) -> usize {
         match &self.state {
             State::List(..) | State::Set(..) | State::Ranked(..) => self.bytes,
+            State::Own(own) => own.value_bytes(),
             _ => 0,
         }
     }
@@ -388,20 +374,10 @@ impl WindowAccumulator {
             State::Set(set, _) => {
                 RawBson::Array(set.values().map(|(_, value)| value).collect::<RawArrayBuf>())
             }
-            State::Ranked(ranked, pick) => {
+            State::Ranked(ranked, pick, _) => {
                 picked(ranked.entries.len(), ranked.entries.values(), *pick)
             }
-            State::Percentile { sorted, wanted, as_array, .. } => {
-                let pick = |p: &f64| {
-                    let rank = (p * sorted.len as f64).ceil() as usize;
-                    sorted.nth(rank.saturating_sub(1)).map_or(RawBson::Null, RawBson::Double)
-                };
-                if *as_array {
-                    RawBson::Array(wanted.iter().map(pick).collect())
-                } else {
-                    wanted.first().map_or(RawBson::Null, pick)
-                }
-            }
+            State::Own(own) => own.value(),
         }
     }
 }
@@ -586,61 +562,6 @@ impl WindowSum {
     }
 }
 
-/// Numbers in order, in chunks so that neither end is far.
-#[derive(Debug, Default)]
-struct Sorted {
-    chunks: Vec<Vec<f64>>,
-    len: usize,
-}
-
-impl Sorted {
-    const CHUNK: usize = 512;
-
-    fn chunk_of(&self, number: f64) -> usize {
-        let before =
-            |chunk: &Vec<f64>| chunk.last().is_some_and(|last| last.total_cmp(&number).is_lt());
-        self.chunks.partition_point(before)
-    }
-
-    fn insert(&mut self, number: f64) {
-        self.len += 1;
-        let at = self.chunk_of(number).min(self.chunks.len().saturating_sub(1));
-        let Some(chunk) = self.chunks.get_mut(at) else {
-            self.chunks.push(vec![number]);
-            return;
-        };
-        let place = chunk.partition_point(|other| other.total_cmp(&number).is_lt());
-        chunk.insert(place, number);
-        if chunk.len() > Self::CHUNK {
-            let rest = chunk.split_off(Self::CHUNK / 2);
-            self.chunks.insert(at + 1, rest);
-        }
-    }
-
-    fn remove(&mut self, number: f64) {
-        let at = self.chunk_of(number);
-        let Some(chunk) = self.chunks.get_mut(at) else { return };
-        let place = chunk.partition_point(|other| other.total_cmp(&number).is_lt());
-        if chunk.get(place).is_some_and(|found| found.total_cmp(&number).is_eq()) {
-            chunk.remove(place);
-            self.len -= 1;
-            if chunk.is_empty() {
-                self.chunks.remove(at);
-            }
-        }
-    }
-
-    fn nth(&self, mut rank: usize) -> Option<f64> {
-        for chunk in &self.chunks {
-            if let Some(found) = chunk.get(rank) {
-                return Some(*found);
-            }
-            rank -= chunk.len();
-        }
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -769,19 +690,5 @@ mod tests {
         }
         spread.remove(100.0);
         assert!((spread.deviation(0).unwrap() - 2.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn thousands_of_numbers_stay_sorted() {
-        let mut sorted = Sorted::default();
-        for at in 0..5000_u32 {
-            sorted.insert(f64::from(at * 7919 % 5000));
-        }
-        assert_eq!(sorted.nth(2500), Some(2500.0));
-        for at in 0..2500_u32 {
-            sorted.remove(f64::from(at));
-        }
-        assert_eq!((sorted.nth(0), sorted.len), (Some(2500.0), 2500));
-        assert_eq!(sorted.nth(2500), None);
     }
 }

@@ -11,7 +11,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::Context;
 use clap::Parser;
-use fern::arguments::{Arguments, Place, Show, Task};
+use fern::arguments::{Arguments, Place, Show, Task, VERSION, VERSION_VARIABLE};
 use fern::inspect::Section;
 use fern::{DataDirectory, check, inspect};
 use os::Os;
@@ -66,6 +66,7 @@ fn open(place: &Place) -> anyhow::Result<DataDirectory> {
 /// Becomes `fern-client`, which lies where this program does; returns only where it cannot.
 fn hand_on(task: &str, words: &[OsString]) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe()?.with_file_name("fern-client");
-    let failed = Command::new(&program).arg(task).args(words).exec();
+    let mut client = Command::new(&program);
+    let failed = client.env(VERSION_VARIABLE, VERSION).arg(task).args(words).exec();
     Err(failed).with_context(|| format!("`fern {task}` needs {}", program.display()))
 }

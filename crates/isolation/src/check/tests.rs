@@ -23,8 +23,8 @@ fn register(key: u64, seen: Option<u64>) -> Op {
 }
 
 /// Transactions that all ran at the same time.
-fn together(all: &[&[Op]]) -> Vec<Txn> {
-    let txn = |(client, ops): (usize, &&[Op])| Txn {
+fn together(all: &[&[Op]]) -> Vec<RecordedTxn> {
+    let txn = |(client, ops): (usize, &&[Op])| RecordedTxn {
         client: client as u32,
         begin: 0,
         end: 100,
@@ -34,7 +34,7 @@ fn together(all: &[&[Op]]) -> Vec<Txn> {
     all.iter().enumerate().map(txn).collect()
 }
 
-fn kinds(history: &[Txn]) -> Vec<Anomaly> {
+fn kinds(history: &[RecordedTxn]) -> Vec<Anomaly> {
     check(history).counts().into_keys().collect()
 }
 
@@ -186,7 +186,7 @@ impl Memory {
 }
 
 struct Running {
-    txn: Txn,
+    txn: RecordedTxn,
     snapshot: u64,
     writes: HashMap<(bool, u64), Vec<u64>>,
     reads: HashSet<(bool, u64)>,
@@ -194,7 +194,7 @@ struct Running {
 }
 
 /// A random history of that store, its transactions interleaved statement by statement.
-fn simulate(seed: u64, level: Level, fault: Fault) -> Vec<Txn> {
+fn simulate(seed: u64, level: Level, fault: Fault) -> Vec<RecordedTxn> {
     let mut random = StdRng::seed_from_u64(seed);
     let mut store = Memory::default();
     let mut running: Vec<Option<Running>> = (0..6).map(|_| None).collect();
@@ -205,7 +205,7 @@ fn simulate(seed: u64, level: Level, fault: Fault) -> Vec<Txn> {
         let Some(mut current) = running[client].take() else {
             let old = fault == Fault::Stale && random.random_ratio(1, 20);
             let snapshot = if old { store.now.saturating_sub(5) } else { store.now };
-            let txn = Txn {
+            let txn = RecordedTxn {
                 client: client as u32,
                 begin: clock,
                 end: u64::MAX,

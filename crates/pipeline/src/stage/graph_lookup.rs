@@ -4,7 +4,7 @@
 //! visited once, so cycles end.
 
 use crate::Pipeline;
-use crate::env::{LookupHint, Namespace};
+use crate::env::{CollectionName, LookupHint};
 use crate::memory::StageMemory;
 use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
@@ -30,7 +30,7 @@ pub struct GraphLookup {
     /// The argument as the client wrote it, for explain.
     pub source: RawBson,
     /// The collection searched.
-    pub from: Namespace,
+    pub from: CollectionName,
     /// Where the result goes.
     pub as_path: Vec<String>,
     /// The first values to look for.
@@ -103,7 +103,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
     };
     Ok(PipelineStage::other(GraphLookup {
         source: value.into(),
-        from: Namespace::new(&ctx.database, from),
+        from: CollectionName::new(&ctx.database, from),
         as_path: split_path(&as_name)?,
         start_with: start,
         connect_from,

@@ -10,7 +10,7 @@
 mod table;
 
 use crate::Pipeline;
-use crate::env::{LookupHint, Namespace};
+use crate::env::{CollectionName, LookupHint};
 use crate::memory::StageMemory;
 use crate::parse::{Inside, PipelineContext};
 use crate::source::{DocumentSource, EmptySource, SharedSource};
@@ -32,7 +32,7 @@ pub struct Lookup {
     /// The argument as the client wrote it, for explain.
     pub source: RawBson,
     /// The other collection; none where the pipeline makes its own documents.
-    pub from: Option<Namespace>,
+    pub from: Option<CollectionName>,
     /// Where the matches go.
     pub as_path: Vec<String>,
     /// The equality form: local path and foreign path.
@@ -181,9 +181,11 @@ fn read_string(value: Option<RawBsonRef<'_>>, name: &str) -> Result<Option<Strin
     }
 }
 
-fn read_from(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Namespace> {
+fn read_from(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<CollectionName> {
     match value {
-        RawBsonRef::String(name) if !name.is_empty() => Ok(Namespace::new(&ctx.database, name)),
+        RawBsonRef::String(name) if !name.is_empty() => {
+            Ok(CollectionName::new(&ctx.database, name))
+        }
         RawBsonRef::String(_) => Err(Error::new(
             errors::Code::INVALID_NAMESPACE,
             format!("Invalid namespace specified '{}.'", ctx.database),

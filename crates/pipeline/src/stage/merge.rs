@@ -3,7 +3,7 @@
 //! The stage says what to do ([`MergeSpec::resolve`]); finding and writing the other document is
 //! the writer's part.
 
-use crate::env::Namespace;
+use crate::env::CollectionName;
 use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
 use crate::stage::out::{Target, WriteSource, check_target};
@@ -29,7 +29,7 @@ pub struct Merge {
 #[derive(Clone, Debug)]
 pub struct MergeSpec {
     /// The target.
-    pub into: Namespace,
+    pub into: CollectionName,
     /// The fields that identify the document to merge with; a unique index must cover exactly
     /// them.
     pub on: Vec<String>,
@@ -199,7 +199,7 @@ fn merged(existing: &RawDocument, incoming: &RawDocument) -> Result<RawDocumentB
 pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let spec = match value {
         RawBsonRef::String(name) => MergeSpec {
-            into: Namespace::new(&ctx.database, name),
+            into: CollectionName::new(&ctx.database, name),
             on: vec!["_id".to_owned()],
             when_matched: WhenMatched::Merge,
             when_not_matched: WhenNotMatched::Insert,
@@ -309,12 +309,12 @@ fn parse_spec(spec: &RawDocument, ctx: &PipelineContext) -> Result<MergeSpec> {
     })
 }
 
-fn parse_into(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Namespace> {
+fn parse_into(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<CollectionName> {
     match value {
         RawBsonRef::String("") => {
             Err(Error::location(5_786_800, "$merge 'into' field cannot be an empty string"))
         }
-        RawBsonRef::String(name) => Ok(Namespace::new(&ctx.database, name)),
+        RawBsonRef::String(name) => Ok(CollectionName::new(&ctx.database, name)),
         RawBsonRef::Document(spec) => {
             let [db, coll] = parse_fields(spec, ["db", "coll"], |name| {
                 Error::location(
@@ -337,7 +337,7 @@ fn parse_into(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Namespace>
                 }
                 Some(other) => return Err(wrong_type("$merge.into.coll", other, "string")),
             };
-            Ok(Namespace::new(db, coll))
+            Ok(CollectionName::new(db, coll))
         }
         other => Err(Error::location(
             51178,

@@ -1,6 +1,6 @@
 //! `$out`, and the source that drives both writing stages.
 
-use crate::env::{Namespace, OutWriter};
+use crate::env::{CollectionName, OutWriter};
 use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
 use crate::stage::merge::Merge;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Out {
     /// The collection replaced.
-    pub target: Namespace,
+    pub target: CollectionName,
     /// The `timeseries` options of the collection made.
     pub time_series: Option<RawDocumentBuf>,
 }
@@ -38,7 +38,7 @@ impl Out {
 
 pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let (target, time_series) = match value {
-        RawBsonRef::String(name) => (Namespace::new(&ctx.database, name), None),
+        RawBsonRef::String(name) => (CollectionName::new(&ctx.database, name), None),
         RawBsonRef::Document(spec) => {
             let [db, coll, series] =
                 parse_fields(spec, ["db", "coll", "timeseries"], |name| unknown("$out", name))?;
@@ -52,7 +52,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
                 Some(RawBsonRef::Document(series)) => Some(series.to_owned()),
                 Some(other) => return Err(wrong_type("$out.timeseries", other, "object")),
             };
-            (Namespace::new(text(db, "db")?, text(coll, "coll")?), series)
+            (CollectionName::new(text(db, "db")?, text(coll, "coll")?), series)
         }
         other => {
             return Err(Error::location(
@@ -91,7 +91,7 @@ impl StageSpec for Out {
 }
 
 /// Refuses targets that no pipeline may write to.
-pub(crate) fn check_target(target: &Namespace, name: &str) -> Result<()> {
+pub(crate) fn check_target(target: &CollectionName, name: &str) -> Result<()> {
     if target.collection.is_empty() || target.database.is_empty() {
         return Err(Error::new(
             Code::INVALID_NAMESPACE,

@@ -9,7 +9,7 @@
 //! them all. The score is carried as a text's score is, for `{$meta: "score"}`, and leaves the
 //! documents with the pipeline's end.
 
-use crate::env::{Namespace, no_disk_use};
+use crate::env::{CollectionName, no_disk_use};
 use crate::memory::StageMemory;
 use crate::parse::{Inside, Pipeline, PipelineContext};
 use crate::source::{DocumentSource, VecSource};
@@ -40,7 +40,7 @@ pub struct RankFusion {
     /// The argument as the client wrote it, for explain.
     pub source: RawBson,
     /// The collection.
-    pub from: Namespace,
+    pub from: CollectionName,
     /// The input pipelines, in their order.
     pub inputs: Vec<Input>,
     /// Each document is to carry how its score came about.
@@ -103,7 +103,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
         })?;
         weigh(&mut inputs, object("$rankFusion.combination", "weights", weights)?)?;
     }
-    let from = Namespace::new(&ctx.database, collection);
+    let from = CollectionName::new(&ctx.database, collection);
     Ok(PipelineStage::RankFusion(Arc::new(RankFusion {
         source: value.into(),
         from,

@@ -8,7 +8,7 @@
 
 use super::Run;
 use crate::Pipeline;
-use crate::env::Namespace;
+use crate::env::CollectionName;
 use crate::source::DocumentSource;
 use bson::raw::RawBson;
 use errors::Result;
@@ -72,7 +72,7 @@ pub enum Part<'s> {
     /// A pipeline over documents from elsewhere.
     OtherPipeline(&'s Pipeline),
     /// Another collection that is read.
-    Collection(&'s Namespace),
+    Collection(&'s CollectionName),
     /// Chance decides what comes out.
     Chance,
 }

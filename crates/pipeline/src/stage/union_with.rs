@@ -1,7 +1,7 @@
 //! `$unionWith`: the input, then the documents of another collection.
 
 use crate::Pipeline;
-use crate::env::Namespace;
+use crate::env::CollectionName;
 use crate::parse::{Inside, PipelineContext};
 use crate::source::{DocumentSource, EmptySource};
 use crate::stage::window::wrong_type;
@@ -17,7 +17,7 @@ pub struct UnionWith {
     /// The argument as the client wrote it, for explain.
     pub source: RawBson,
     /// The other collection; none where the pipeline makes its own documents.
-    pub from: Option<Namespace>,
+    pub from: Option<CollectionName>,
     /// What runs over it.
     pub pipeline: Pipeline,
 }
@@ -60,7 +60,7 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
              first stage",
         ));
     }
-    let from = coll.map(|coll| Namespace::new(&ctx.database, coll));
+    let from = coll.map(|coll| CollectionName::new(&ctx.database, coll));
     Ok(PipelineStage::other(UnionWith { source: value.into(), from, pipeline }))
 }
 

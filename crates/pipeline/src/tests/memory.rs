@@ -4,8 +4,8 @@ use crate::stage::merge::{MergeAction, MergeSpec};
 use crate::stage::metadata::Metadata;
 use crate::stage::out::Out;
 use crate::{
-    DocumentSource, Env, ExecOptions, LookupHint, Namespace, OutWriter, Pipeline, PipelineContext,
-    SpillStorage, VecSource,
+    CollectionName, DocumentSource, Env, ExecOptions, LookupHint, OutWriter, Pipeline,
+    PipelineContext, SpillStorage, VecSource,
 };
 use bson::Document;
 use bson::raw::RawDocumentBuf;
@@ -82,7 +82,7 @@ impl Env for World {
 
     fn aggregate(
         &self,
-        from: &Namespace,
+        from: &CollectionName,
         pipeline: &Pipeline,
         variables: &Arc<Variables>,
     ) -> Result<Box<dyn DocumentSource>> {
@@ -91,7 +91,12 @@ impl Env for World {
         pipeline.execute(input, &self.env(), variables)
     }
 
-    fn lookup_hint(&self, _: &Namespace, _: &str, _: Option<&keystring::Collation>) -> LookupHint {
+    fn lookup_hint(
+        &self,
+        _: &CollectionName,
+        _: &str,
+        _: Option<&keystring::Collation>,
+    ) -> LookupHint {
         self.hint
     }
 

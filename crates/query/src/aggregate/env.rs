@@ -126,7 +126,7 @@ impl Env for QueryEnv {
 
     fn aggregate(
         &self,
-        from: &pipeline::Namespace,
+        from: &pipeline::CollectionName,
         pipeline: &Pipeline,
         variables: &Arc<Variables>,
     ) -> Result<Box<dyn DocumentSource>> {
@@ -160,7 +160,7 @@ impl Env for QueryEnv {
 
     fn lookup_hint(
         &self,
-        from: &pipeline::Namespace,
+        from: &pipeline::CollectionName,
         field: &str,
         under: Option<&Collation>,
     ) -> LookupHint {

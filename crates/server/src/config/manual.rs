@@ -1,6 +1,7 @@
 //! `docs/manual/src/options.md`, written from the table of options, so that it cannot lie.
 
-use crate::config::options::{IGNORED, Kind, OPTIONS, Opt, REFUSED};
+use crate::config::foreign::{IGNORED, REFUSED};
+use crate::config::options::{Kind, OPTIONS, Opt};
 use std::fmt::Write;
 
 /// The page.

@@ -1,7 +1,23 @@
-//! The table of options: every one the server has, ignores or refuses, named once.
+//! The table of options: every one the server has, named once, with the setting it becomes.
 //!
-//! What is always true, held by tests: no flag and no YAML place stands twice; an option is in
-//! one of the three tables only.
+//! A row is a setting (its text, its name, its type, how it is read) and the options it is read from:
+//! flag, place in a YAML file, kind, help. The command line, both kinds of files, the manual's page,
+//! the man page, the completions and [`Settings`] are made of the rows.
+//!
+//! What is always true, held by tests: no flag and no YAML place stands twice; an option is here or
+//! in one of the two tables of [`super::foreign`] only.
+
+use crate::config::ConfigError;
+use crate::config::foreign::{IGNORED, REFUSED};
+use crate::config::settings::GivenOptions;
+use bson::Document;
+use dashboard::ShowValues;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The data directory when none is named: in the current directory, made when missing.
+const DEFAULT_DBPATH: &str = "./fern-data";
 
 /// What an option's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,339 +60,367 @@ const fn short(
     Opt { flag, short, yaml, kind, help }
 }
 
+/// Makes the list of options and [`Settings`] of the same rows.
+macro_rules! options {
+    ($(
+        $( $(#[$doc:meta])* $setting:ident: $type:ty = $read:expr, )?
+        [$($option:expr,)*];
+    )*) => {
+        /// What we have.
+        pub(crate) const OPTIONS: &[Opt] = &[$($($option,)*)*];
+
+        /// The settings of a server.
+        #[derive(Clone, Debug, PartialEq)]
+        #[allow(
+            clippy::struct_excessive_bools,
+            reason = "they are independent switches of the operator"
+        )]
+        pub struct Settings {
+            $($( $(#[$doc])* pub $setting: $type, )?)*
+            /// The command line, for `getCmdLineOpts`.
+            pub argv: Vec<String>,
+            /// What was asked for, in the shape of a YAML file, for `getCmdLineOpts`.
+            pub parsed: Document,
+            /// One line for each option that is ignored.
+            pub warnings: Vec<String>,
+        }
+
+        impl Settings {
+            /// Reads each setting from what was given.
+            pub(super) fn read(
+                given: &GivenOptions,
+                argv: &[String],
+                warnings: Vec<String>,
+            ) -> Result<Self, ConfigError> {
+                let (argv, parsed) = (argv.to_vec(), given.document());
+                Ok(Self { $($( $setting: of(given, $read)?, )?)* argv, parsed, warnings })
+            }
+        }
+    };
+}
+
+fn of<T>(
+    given: &GivenOptions,
+    read: impl FnOnce(&GivenOptions) -> Result<T, ConfigError>,
+) -> Result<T, ConfigError> {
+    read(given)
+}
+
 use Kind::{Number, Repeated, Size, Switch, Text};
 
-/// What we have.
-pub(crate) const OPTIONS: &[Opt] = &[
+options! {
     // general
-    short('f', "config", "", Text, "configuration file: YAML, or key = value lines"),
-    opt("dbpath", "storage.dbPath", Text, "data directory (default: ./fern-data, made if missing)"),
-    opt("port", "net.port", Number(0, 65535), "port to listen on (default: 27017)"),
-    opt(
-        "bind_ip",
-        "net.bindIp",
-        Text,
-        "addresses or names to listen at, with commas (default: localhost)",
-    ),
-    opt("bind_ip_all", "net.bindIpAll", Switch, "listen at every address"),
-    opt("ipv6", "net.ipv6", Switch, "listen at IPv6 addresses too"),
-    opt(
-        "maxConns",
-        "net.maxIncomingConnections",
-        Number(1, 1_000_000),
-        "connections at most (default: 65536, or what open files allow)",
-    ),
-    opt("nounixsocket", "", Switch, "no Unix domain socket"),
-    opt(
-        "unixSocketPrefix",
-        "net.unixDomainSocket.pathPrefix",
-        Text,
-        "directory of the Unix domain socket (default: /tmp)",
-    ),
-    opt(
-        "filePermissions",
-        "net.unixDomainSocket.filePermissions",
-        Text,
-        "octal permissions of the socket file (default: 0700)",
-    ),
+    [
+        short('f', "config", "", Text, "configuration file: YAML, or key = value lines"),
+    ];
+    /// The data directory.
+    dbpath: PathBuf = |given| Ok(given.path("dbpath").unwrap_or_else(|| DEFAULT_DBPATH.into())),
+    [
+        opt("dbpath", "storage.dbPath", Text, "data directory (default: ./fern-data, made if missing)"),
+    ];
+    /// Nobody named the data directory.
+    dbpath_is_default: bool = |given| Ok(given.path("dbpath").is_none()),
+    [];
+    /// The port; 0 lets the kernel choose.
+    port: u16 = |given| Ok(u16::try_from(given.number("port", 27017)).unwrap_or(27017)),
+    [
+        opt("port", "net.port", Number(0, 65535), "port to listen on (default: 27017)"),
+    ];
+    /// Addresses and names to listen at.
+    bind_ip: Vec<String> = |given| Ok(given.bind_ip()),
+    [
+        opt(
+            "bind_ip",
+            "net.bindIp",
+            Text,
+            "addresses or names to listen at, with commas (default: localhost)",
+        ),
+        opt("bind_ip_all", "net.bindIpAll", Switch, "listen at every address"),
+    ];
+    /// Listen at IPv6 addresses too.
+    ipv6: bool = |given| Ok(given.switch("ipv6", false)),
+    [
+        opt("ipv6", "net.ipv6", Switch, "listen at IPv6 addresses too"),
+    ];
+    /// The connections asked for, if any number was.
+    max_connections: Option<usize> = |given| {
+        Ok(given.text("maxConns").and_then(|text| text.trim().parse().ok()))
+    },
+    [
+        opt(
+            "maxConns",
+            "net.maxIncomingConnections",
+            Number(1, 1_000_000),
+            "connections at most (default: 65536, or what open files allow)",
+        ),
+    ];
+    /// The directory of the Unix domain socket, if there is to be one.
+    unix_socket_prefix: Option<PathBuf> = |given| Ok(given.unix_socket_prefix()),
+    [
+        opt("nounixsocket", "", Switch, "no Unix domain socket"),
+        opt(
+            "unixSocketPrefix",
+            "net.unixDomainSocket.pathPrefix",
+            Text,
+            "directory of the Unix domain socket (default: /tmp)",
+        ),
+    ];
+    /// Permissions of its file.
+    unix_socket_mode: u32 = GivenOptions::file_permissions,
+    [
+        opt(
+            "filePermissions",
+            "net.unixDomainSocket.filePermissions",
+            Text,
+            "octal permissions of the socket file (default: 0700)",
+        ),
+    ];
     // the status port
-    opt(
-        "statusPort",
-        "statusPort",
-        Number(0, 65535),
-        "port of the status page and /metrics, 0: none (default: 28017)",
-    ),
-    opt(
-        "statusBindIp",
-        "statusBindIp",
-        Text,
-        "addresses the status port listens at, with commas (default: 127.0.0.1)",
-    ),
-    opt(
-        "statusShowValues",
-        "statusShowValues",
-        Text,
-        "who sees what clients sent: local (this machine), always, never (default: local)",
-    ),
+    /// The port of the status page; 0: there is none.
+    status_port: u16 = |given| {
+        Ok(u16::try_from(given.number("statusPort", 28017)).unwrap_or(28017))
+    },
+    [
+        opt(
+            "statusPort",
+            "statusPort",
+            Number(0, 65535),
+            "port of the status page and /metrics, 0: none (default: 28017)",
+        ),
+    ];
+    /// Addresses and names the status page listens at.
+    status_bind_ip: Vec<String> = |given| Ok(given.words("statusBindIp", "127.0.0.1")),
+    [
+        opt(
+            "statusBindIp",
+            "statusBindIp",
+            Text,
+            "addresses the status port listens at, with commas (default: 127.0.0.1)",
+        ),
+    ];
+    /// Whom the status page shows what clients sent.
+    status_show_values: ShowValues = GivenOptions::show_values,
+    [
+        opt(
+            "statusShowValues",
+            "statusShowValues",
+            Text,
+            "who sees what clients sent: local (this machine), always, never (default: local)",
+        ),
+    ];
     // the log
-    opt("logpath", "systemLog.path", Text, "write the log to this file, not to standard output"),
-    opt("logappend", "systemLog.logAppend", Switch, "go on at the end of an old log file"),
-    opt("quiet", "systemLog.quiet", Switch, "do not log connections"),
-    short('v', "verbose", "systemLog.verbosity", Text, "log more; -vv still more"),
-    opt(
-        "slowms",
-        "operationProfiling.slowOpThresholdMs",
-        Number(-1, i32::MAX as i64),
-        "log operations slower than this (default: 100)",
-    ),
-    opt(
-        "profile",
-        "operationProfiling.mode",
-        Text,
-        "what every database's system.profile has: 0 or off, 1 or slowOp, 2 or all (default: off)",
-    ),
+    /// The log file; standard output without.
+    log_path: Option<PathBuf> = |given| Ok(given.path("logpath")),
+    [
+        opt("logpath", "systemLog.path", Text, "write the log to this file, not to standard output"),
+    ];
+    /// Go on at the end of an old log file.
+    log_append: bool = |given| Ok(given.switch("logappend", false)),
+    [
+        opt("logappend", "systemLog.logAppend", Switch, "go on at the end of an old log file"),
+    ];
+    /// Do not log connections.
+    quiet: bool = |given| Ok(given.switch("quiet", false)),
+    [
+        opt("quiet", "systemLog.quiet", Switch, "do not log connections"),
+    ];
+    /// 0: informational; 5: everything.
+    verbosity: u8 = GivenOptions::verbosity,
+    [
+        short('v', "verbose", "systemLog.verbosity", Text, "log more; -vv still more"),
+    ];
+    /// Operations slower than this are logged; negative: all.
+    slow_ms: i64 = |given| Ok(given.number("slowms", 100)),
+    [
+        opt(
+            "slowms",
+            "operationProfiling.slowOpThresholdMs",
+            Number(-1, i32::MAX as i64),
+            "log operations slower than this (default: 100)",
+        ),
+    ];
+    /// The profiler's level of every database, from 0 to 2.
+    profile_level: i32 = GivenOptions::profile_level,
+    [
+        opt(
+            "profile",
+            "operationProfiling.mode",
+            Text,
+            "what every database's system.profile has: 0 or off, 1 or slowOp, 2 or all (default: off)",
+        ),
+    ];
     // the process
-    opt("fork", "processManagement.fork", Switch, "go to the background; needs --logpath"),
-    opt(
-        "pidfilepath",
-        "processManagement.pidFilePath",
-        Text,
-        "write the process number to this file",
-    ),
-    opt("noauth", "", Switch, "ask nobody who he is: the only way so far"),
-    opt("noscripting", "security.javascriptEnabled", Switch, "run no JavaScript of clients"),
-    opt("setParameter", "setParameter", Repeated, "name=value; a server parameter at start"),
+    /// Go to the background.
+    fork: bool = |given| Ok(given.switch("fork", false)),
+    [
+        opt("fork", "processManagement.fork", Switch, "go to the background; needs --logpath"),
+    ];
+    /// The process number goes here.
+    pid_file: Option<PathBuf> = |given| Ok(given.path("pidfilepath")),
+    [
+        opt(
+            "pidfilepath",
+            "processManagement.pidFilePath",
+            Text,
+            "write the process number to this file",
+        ),
+    ];
+    [
+        opt("noauth", "", Switch, "ask nobody who he is: the only way so far"),
+    ];
+    /// Server parameters by name.
+    parameters: BTreeMap<String, String> = |given| Ok(given.parameters()),
+    [
+        opt("noscripting", "security.javascriptEnabled", Switch, "run no JavaScript of clients"),
+        opt("setParameter", "setParameter", Repeated, "name=value; a server parameter at start"),
+    ];
     // the replica set
-    opt(
-        "replSet",
-        "replication.replSetName",
-        Text,
-        "be the one member of a replica set of this name",
-    ),
-    opt("replset", "replication.replSet", Text, "the same as replSet"),
-    opt(
-        "replSetAutoInitiate",
-        "replication.autoInitiate",
-        Switch,
-        "initiate the replica set at the first start, without replSetInitiate",
-    ),
+    /// The name of the replica set this server is the member of, if of any.
+    replica_set: Option<String> = |given| Ok(given.replica_set()),
+    [
+        opt(
+            "replSet",
+            "replication.replSetName",
+            Text,
+            "be the one member of a replica set of this name",
+        ),
+        opt("replset", "replication.replSet", Text, "the same as replSet"),
+    ];
+    /// Initiate the set without being asked.
+    replica_set_initiate: bool = |given| Ok(given.switch("replSetAutoInitiate", false)),
+    [
+        opt(
+            "replSetAutoInitiate",
+            "replication.autoInitiate",
+            Switch,
+            "initiate the replica set at the first start, without replSetInitiate",
+        ),
+    ];
     // the engine, as TokuMX spelled it
-    opt(
-        "cacheSize",
-        "storage.fern.cacheSize",
-        Size,
-        "memory for the engine, with k, m, g or t (default: half of the machine's)",
-    ),
-    opt("directio", "storage.fern.directio", Switch, "bypass the page cache of the system"),
-    opt(
-        "checkpointPeriod",
-        "storage.fern.checkpointPeriod",
-        Number(0, 1 << 30),
-        "seconds between checkpoints, 0: never (default: 60)",
-    ),
-    opt(
-        "cleanerPeriod",
-        "storage.fern.cleanerPeriod",
-        Number(0, 1 << 30),
-        "seconds between cleaner runs, 0: never (default: 2)",
-    ),
-    opt(
-        "cleanerIterations",
-        "storage.fern.cleanerIterations",
-        Number(0, 1 << 30),
-        "nodes per cleaner run (default: 5)",
-    ),
-    opt(
-        "logFlushPeriod",
-        "storage.fern.logFlushPeriod",
-        Number(0, 500),
-        "milliseconds between log flushes, 0: at every commit (default: 100)",
-    ),
-    opt(
-        "journalCommitInterval",
-        "storage.journal.commitIntervalMs",
-        Number(0, 500),
-        "the same as logFlushPeriod",
-    ),
-    opt(
-        "lockTimeout",
-        "storage.fern.lockTimeout",
-        Number(0, 1 << 40),
-        "milliseconds to wait for a lock (default: 4000)",
-    ),
-    opt(
-        "locktreeMaxMemory",
-        "storage.fern.locktreeMaxMemory",
-        Size,
-        "memory for locks (default: a tenth of cacheSize)",
-    ),
-    opt(
-        "fsRedzone",
-        "storage.fern.fsRedzone",
-        Number(0, 90),
-        "percent of the disk to keep free; below it writes are refused (default: 5)",
-    ),
-    opt(
-        "logDir",
-        "storage.fern.logDir",
-        Text,
-        "directory of the redo log (default: journal in dbpath)",
-    ),
-    opt(
-        "tmpDir",
-        "storage.fern.tmpDir",
-        Text,
-        "directory for spilled data (default: tmp in dbpath)",
-    ),
-    opt(
-        "wiredTigerCacheSizeGB",
-        "storage.wiredTiger.engineConfig.cacheSizeGB",
-        Text,
-        "cacheSize in gigabytes, for a mongod configuration",
-    ),
-];
-
-/// What `mongod` or TokuMX had and means nothing here: accepted with a warning.
-/// `true`: the flag takes a value.
-pub(crate) const IGNORED: &[(&str, &str, bool)] = &[
-    ("journal", "storage.journal.enabled", false),
-    ("nojournal", "", false),
-    ("dur", "", false),
-    ("nodur", "", false),
-    ("journalOptions", "storage.journal.debugFlags", true),
-    ("nohttpinterface", "", false),
-    ("httpinterface", "net.http.enabled", false),
-    ("rest", "net.http.RESTInterfaceEnabled", false),
-    ("jsonp", "net.http.JSONPEnabled", false),
-    ("cpu", "", false),
-    ("objcheck", "net.wireObjectCheck", false),
-    ("noobjcheck", "", false),
-    ("smallfiles", "storage.smallFiles", false),
-    ("noprealloc", "storage.preallocDataFiles", false),
-    ("nssize", "storage.nsSize", true),
-    ("oplogSize", "replication.oplogSizeMB", true),
-    ("pretouch", "", true),
-    ("syncdelay", "storage.syncPeriodSecs", true),
-    ("storageEngine", "storage.engine", true),
-    ("directoryperdb", "storage.directoryPerDB", false),
-    ("wiredTigerJournalCompressor", "storage.wiredTiger.engineConfig.journalCompressor", true),
-    ("wiredTigerDirectoryForIndexes", "storage.wiredTiger.engineConfig.directoryForIndexes", false),
-    (
-        "wiredTigerCollectionBlockCompressor",
-        "storage.wiredTiger.collectionConfig.blockCompressor",
-        true,
-    ),
-    ("wiredTigerIndexPrefixCompression", "storage.wiredTiger.indexConfig.prefixCompression", true),
-    ("timeZoneInfo", "processManagement.timeZoneInfo", true),
-    ("enableFreeMonitoring", "cloud.monitoring.free.state", true),
-    ("gdbPath", "storage.fern.gdbPath", true),
-    ("loaderMaxMemory", "storage.fern.loaderMaxMemory", true),
-    ("loaderCompressTmp", "storage.fern.loaderCompressTmp", true),
-    ("txnMemLimit", "storage.fern.txnMemLimit", true),
-    ("traceExceptions", "systemLog.traceAllExceptions", false),
-    ("diaglog", "", true),
-    ("upgrade", "", false),
-];
-
-/// What we cannot honour, and what its silent absence would do: refused. A value that switches
-/// it off is fine.
-pub(crate) const REFUSED: &[(&str, &str, bool)] = &[
-    // who is asked who he is
-    ("auth", "security.authorization", false),
-    ("keyFile", "security.keyFile", true),
-    ("clusterAuthMode", "security.clusterAuthMode", true),
-    ("transitionToAuth", "security.transitionToAuth", false),
-    ("clusterIpSourceAllowlist", "security.clusterIpSourceAllowlist", true),
-    ("clusterIpSourceWhitelist", "security.clusterIpSourceWhitelist", true),
-    ("redactClientLogData", "security.redactClientLogData", false),
-    ("saslHostName", "security.sasl.hostName", true),
-    ("saslServiceName", "security.sasl.serviceName", true),
-    ("saslauthdSocketPath", "security.sasl.saslauthdSocketPath", true),
-    ("ldapServers", "security.ldap.servers", true),
-    ("ldapBindMethod", "security.ldap.bind.method", true),
-    ("ldapBindSaslMechanisms", "security.ldap.bind.saslMechanisms", true),
-    ("ldapQueryUser", "security.ldap.bind.queryUser", true),
-    ("ldapQueryPassword", "security.ldap.bind.queryPassword", true),
-    ("ldapBindWithOSDefaults", "security.ldap.bind.useOSDefaults", false),
-    ("ldapTransportSecurity", "security.ldap.transportSecurity", true),
-    ("ldapTimeoutMS", "security.ldap.timeoutMS", true),
-    ("ldapRetryCount", "security.ldap.retryCount", true),
-    ("ldapUserToDNMapping", "security.ldap.userToDNMapping", true),
-    ("ldapAuthzQueryTemplate", "security.ldap.authz.queryTemplate", true),
-    ("ldapValidateLDAPServerConfig", "security.ldap.validateLDAPServerConfig", true),
-    // what nobody else may read
-    ("enableEncryption", "security.enableEncryption", false),
-    ("encryptionCipherMode", "security.encryptionCipherMode", true),
-    ("encryptionKeyFile", "security.encryptionKeyFile", true),
-    ("kmipServerName", "security.kmip.serverName", true),
-    ("kmipPort", "security.kmip.port", true),
-    ("kmipClientCertificateFile", "security.kmip.clientCertificateFile", true),
-    ("kmipClientCertificatePassword", "security.kmip.clientCertificatePassword", true),
-    ("kmipClientCertificateSelector", "security.kmip.clientCertificateSelector", true),
-    ("kmipServerCAFile", "security.kmip.serverCAFile", true),
-    ("kmipKeyIdentifier", "security.kmip.keyIdentifier", true),
-    ("kmipRotateMasterKey", "security.kmip.rotateMasterKey", false),
-    ("kmipConnectRetries", "security.kmip.connectRetries", true),
-    ("kmipConnectTimeoutMS", "security.kmip.connectTimeoutMS", true),
-    ("kmipActivateKeys", "security.kmip.activateKeys", false),
-    ("kmipKeyStatePollingSeconds", "security.kmip.keyStatePollingSeconds", true),
-    ("kmipUseLegacyProtocol", "security.kmip.useLegacyProtocol", false),
-    // TLS, under its new names and its old ones
-    ("tlsOnNormalPorts", "net.tls.tlsOnNormalPorts", false),
-    ("tlsMode", "net.tls.mode", true),
-    ("tlsCertificateKeyFile", "net.tls.certificateKeyFile", true),
-    ("tlsCertificateKeyFilePassword", "net.tls.certificateKeyFilePassword", true),
-    ("tlsClusterFile", "net.tls.clusterFile", true),
-    ("tlsClusterPassword", "net.tls.clusterPassword", true),
-    ("tlsClusterAuthX509Attributes", "net.tls.clusterAuthX509.attributes", true),
-    ("tlsClusterAuthX509ExtensionValue", "net.tls.clusterAuthX509.extensionValue", true),
-    ("tlsCAFile", "net.tls.CAFile", true),
-    ("tlsClusterCAFile", "net.tls.clusterCAFile", true),
-    ("tlsCRLFile", "net.tls.CRLFile", true),
-    ("tlsCipherConfig", "net.tls.cipherConfig", true),
-    ("tlsDisabledProtocols", "net.tls.disabledProtocols", true),
-    (
-        "tlsAllowConnectionsWithoutCertificates",
-        "net.tls.allowConnectionsWithoutCertificates",
-        false,
-    ),
-    ("tlsAllowInvalidCertificates", "net.tls.allowInvalidCertificates", false),
-    ("tlsAllowInvalidHostnames", "net.tls.allowInvalidHostnames", false),
-    ("tlsFIPSMode", "net.tls.FIPSMode", false),
-    ("tlsLogVersions", "net.tls.logVersions", true),
-    ("tlsCertificateSelector", "net.tls.certificateSelector", true),
-    ("tlsClusterCertificateSelector", "net.tls.clusterCertificateSelector", true),
-    ("sslOnNormalPorts", "net.ssl.sslOnNormalPorts", false),
-    ("sslMode", "net.ssl.mode", true),
-    ("sslPEMKeyFile", "net.ssl.PEMKeyFile", true),
-    ("sslPEMKeyPassword", "net.ssl.PEMKeyPassword", true),
-    ("sslClusterFile", "net.ssl.clusterFile", true),
-    ("sslClusterPassword", "net.ssl.clusterPassword", true),
-    ("sslCAFile", "net.ssl.CAFile", true),
-    ("sslClusterCAFile", "net.ssl.clusterCAFile", true),
-    ("sslCRLFile", "net.ssl.CRLFile", true),
-    ("sslCipherConfig", "net.ssl.cipherConfig", true),
-    ("sslDisabledProtocols", "net.ssl.disabledProtocols", true),
-    ("sslWeakCertificateValidation", "net.ssl.weakCertificateValidation", false),
-    (
-        "sslAllowConnectionsWithoutCertificates",
-        "net.ssl.allowConnectionsWithoutCertificates",
-        false,
-    ),
-    ("sslAllowInvalidCertificates", "net.ssl.allowInvalidCertificates", false),
-    ("sslAllowInvalidHostnames", "net.ssl.allowInvalidHostnames", false),
-    ("sslFIPSMode", "net.ssl.FIPSMode", false),
-    ("sslCertificateSelector", "net.ssl.certificateSelector", true),
-    ("sslClusterCertificateSelector", "net.ssl.clusterCertificateSelector", true),
-    ("enableMajorityReadConcern", "replication.enableMajorityReadConcern", true),
-    ("rsMaintenance", "", false),
-    ("fastsync", "", false),
-    ("master", "", false),
-    ("slave", "", false),
-    ("source", "", true),
-    ("configsvr", "", false),
-    ("shardsvr", "", false),
-    ("clusterRole", "sharding.clusterRole", true),
-    ("auditDestination", "auditLog.destination", true),
-    ("auditFormat", "auditLog.format", true),
-    ("auditPath", "auditLog.path", true),
-    ("auditFilter", "auditLog.filter", true),
-    ("auditSchema", "auditLog.schema", true),
-    ("auditCompressionMode", "auditLog.compressionMode", true),
-    ("auditRuntimeConfiguration", "auditLog.runtimeConfiguration", false),
-    ("auditEncryptionKeyUID", "auditLog.auditEncryptionKeyIdentifier", true),
-    ("auditLocalKeyFile", "auditLog.localAuditKeyFile", true),
-    ("pluginsDir", "", true),
-    ("loadPlugin", "", true),
-    ("repair", "", false),
-    ("restore", "", false),
-    ("syslog", "", false),
-    ("networkMessageCompressors", "net.compression.compressors", true),
-    ("timeStampFormat", "systemLog.timeStampFormat", true),
-    ("logRotate", "systemLog.logRotate", true),
-    ("notablescan", "", false),
-    ("inMemorySizeGB", "storage.inMemory.engineConfig.inMemorySizeGB", true),
-];
+    /// Memory for the engine; half of the machine's without.
+    cache_size: Option<u64> = GivenOptions::cache_size,
+    [
+        opt(
+            "cacheSize",
+            "storage.fern.cacheSize",
+            Size,
+            "memory for the engine, with k, m, g or t (default: half of the machine's)",
+        ),
+    ];
+    /// Bypass the page cache.
+    direct_io: bool = |given| Ok(given.switch("directio", false)),
+    [
+        opt("directio", "storage.fern.directio", Switch, "bypass the page cache of the system"),
+    ];
+    /// Time between checkpoints; `None`: never.
+    checkpoint_period: Option<Duration> = |given| Ok(given.period("checkpointPeriod", 60)),
+    [
+        opt(
+            "checkpointPeriod",
+            "storage.fern.checkpointPeriod",
+            Number(0, 1 << 30),
+            "seconds between checkpoints, 0: never (default: 60)",
+        ),
+    ];
+    /// Time between cleaner runs; `None`: never.
+    cleaner_period: Option<Duration> = |given| Ok(given.period("cleanerPeriod", 2)),
+    [
+        opt(
+            "cleanerPeriod",
+            "storage.fern.cleanerPeriod",
+            Number(0, 1 << 30),
+            "seconds between cleaner runs, 0: never (default: 2)",
+        ),
+    ];
+    /// Nodes per cleaner run.
+    cleaner_iterations: u32 = |given| {
+        Ok(u32::try_from(given.number("cleanerIterations", 5)).unwrap_or(5))
+    },
+    [
+        opt(
+            "cleanerIterations",
+            "storage.fern.cleanerIterations",
+            Number(0, 1 << 30),
+            "nodes per cleaner run (default: 5)",
+        ),
+    ];
+    /// Time between log flushes; zero: at every commit.
+    log_flush_period: Duration = |given| Ok(given.log_flush_period()),
+    [
+        opt(
+            "logFlushPeriod",
+            "storage.fern.logFlushPeriod",
+            Number(0, 500),
+            "milliseconds between log flushes, 0: at every commit (default: 100)",
+        ),
+        opt(
+            "journalCommitInterval",
+            "storage.journal.commitIntervalMs",
+            Number(0, 500),
+            "the same as logFlushPeriod",
+        ),
+    ];
+    /// How long a lock request waits.
+    lock_timeout: Duration = |given| {
+        Ok(Duration::from_millis(given.number("lockTimeout", 4000).unsigned_abs()))
+    },
+    [
+        opt(
+            "lockTimeout",
+            "storage.fern.lockTimeout",
+            Number(0, 1 << 40),
+            "milliseconds to wait for a lock (default: 4000)",
+        ),
+    ];
+    /// Memory for locks; a tenth of the cache without.
+    locktree_max_memory: Option<u64> = |given| Ok(given.size("locktreeMaxMemory")),
+    [
+        opt(
+            "locktreeMaxMemory",
+            "storage.fern.locktreeMaxMemory",
+            Size,
+            "memory for locks (default: a tenth of cacheSize)",
+        ),
+    ];
+    /// Percent of the disk that stays free.
+    fs_redzone: u8 = |given| Ok(u8::try_from(given.number("fsRedzone", 5)).unwrap_or(5)),
+    [
+        opt(
+            "fsRedzone",
+            "storage.fern.fsRedzone",
+            Number(0, 90),
+            "percent of the disk to keep free; below it writes are refused (default: 5)",
+        ),
+    ];
+    /// The directory of the redo log, where it is not the data directory.
+    log_dir: Option<PathBuf> = |given| Ok(given.path("logDir")),
+    [
+        opt(
+            "logDir",
+            "storage.fern.logDir",
+            Text,
+            "directory of the redo log (default: journal in dbpath)",
+        ),
+    ];
+    /// The directory for spilled data, where it is not the data directory.
+    tmp_dir: Option<PathBuf> = |given| Ok(given.path("tmpDir")),
+    [
+        opt(
+            "tmpDir",
+            "storage.fern.tmpDir",
+            Text,
+            "directory for spilled data (default: tmp in dbpath)",
+        ),
+    ];
+    [
+        opt(
+            "wiredTigerCacheSizeGB",
+            "storage.wiredTiger.engineConfig.cacheSizeGB",
+            Text,
+            "cacheSize in gigabytes, for a mongod configuration",
+        ),
+    ];
+}
 
 /// The option behind a flag.
 pub(crate) fn by_flag(flag: &str) -> Option<&'static Opt> {

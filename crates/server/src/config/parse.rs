@@ -2,8 +2,9 @@
 
 use crate::config::ConfigError;
 use crate::config::file::{self, Pair};
-use crate::config::options::{IGNORED, Kind, OPTIONS, Opt, REFUSED, by_flag};
-use crate::config::settings::Settings;
+use crate::config::foreign::{IGNORED, REFUSED};
+use crate::config::options::Settings;
+use crate::config::options::{Kind, OPTIONS, Opt, by_flag};
 use crate::config::size::{parse_size, parse_switch};
 use clap::{Arg, ArgAction, Command};
 use os::Os;

@@ -161,7 +161,7 @@ fn what_cannot_be_honoured_is_refused_by_name() {
 
 #[test]
 fn security_finding_22_every_option_of_tls_and_users_is_refused_by_its_name() {
-    use super::options::REFUSED;
+    use super::foreign::REFUSED;
     let of_security = |flag: &str| {
         ["tls", "ssl", "ldap", "sasl", "kmip", "encryption", "audit", "cluster"]
             .iter()

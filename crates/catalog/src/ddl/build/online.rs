@@ -99,7 +99,7 @@ impl Build {
 
     /// Writes what makes the indexes visible, but for the collection's record. The caller holds the
     /// exclusive metadata lock since before the last [`Build::catch_up`].
-    pub(super) fn finish(&self, txn: &mut engine::Txn) -> Result<()> {
+    pub(super) fn finish(&self, txn: &mut engine::EngineTxn) -> Result<()> {
         for dictionary in self.dictionaries() {
             txn.delete(DictionaryId::ROOT, &records::building_key(dictionary))
                 .map_err(from_engine)?;
@@ -230,7 +230,7 @@ impl Build {
     /// harm.
     fn change(
         &self,
-        txn: &mut engine::Txn,
+        txn: &mut engine::EngineTxn,
         id: &[u8],
         now: &Snapshot,
         refused: &mut Vec<Refused>,
@@ -262,7 +262,7 @@ impl Build {
         Ok(())
     }
 
-    fn begin_step(&self) -> engine::Txn {
+    fn begin_step(&self) -> engine::EngineTxn {
         let options = TxnOptions { on_conflict: OnConflict::Latest, lock_timeout: None };
         self.engine.begin(options)
     }
@@ -282,7 +282,7 @@ impl Build {
 }
 
 /// A dictionary that a crash does not leave behind.
-fn create(txn: &mut engine::Txn, options: DictionaryOptions) -> Result<DictionaryId> {
+fn create(txn: &mut engine::EngineTxn, options: DictionaryOptions) -> Result<DictionaryId> {
     let dictionary = txn.create_dictionary(options).map_err(from_engine)?;
     txn.put(DictionaryId::ROOT, &records::building_key(dictionary), &[]).map_err(from_engine)?;
     Ok(dictionary)
@@ -295,7 +295,7 @@ fn keys(index: &Index, document: &RawDocument, record: &[u8]) -> Result<Vec<Inde
 }
 
 /// False where the index is unique and another document holds the key.
-fn add(txn: &mut engine::Txn, index: &Index, id: &[u8], entry: &IndexKey) -> Result<bool> {
+fn add(txn: &mut engine::EngineTxn, index: &Index, id: &[u8], entry: &IndexKey) -> Result<bool> {
     if !index.spec.unique {
         return txn
             .write_covered(index.dictionary, &entry.key, Some(&entry.value))
@@ -313,7 +313,7 @@ fn add(txn: &mut engine::Txn, index: &Index, id: &[u8], entry: &IndexKey) -> Res
     Ok(own)
 }
 
-fn remove(txn: &mut engine::Txn, index: &Index, id: &[u8], entry: &IndexKey) -> Result<()> {
+fn remove(txn: &mut engine::EngineTxn, index: &Index, id: &[u8], entry: &IndexKey) -> Result<()> {
     if !index.spec.unique {
         return txn.write_covered(index.dictionary, &entry.key, None).map_err(from_engine);
     }
@@ -324,7 +324,12 @@ fn remove(txn: &mut engine::Txn, index: &Index, id: &[u8], entry: &IndexKey) -> 
 }
 
 /// Whether a unique index's entry is this document's.
-fn is_held_by(txn: &mut engine::Txn, index: &Index, id: &[u8], entry: &IndexKey) -> Result<bool> {
+fn is_held_by(
+    txn: &mut engine::EngineTxn,
+    index: &Index,
+    id: &[u8],
+    entry: &IndexKey,
+) -> Result<bool> {
     let held = txn.get_for_update(index.dictionary, &entry.key).map_err(from_engine)?;
     held.map_or(Ok(false), |value| Ok(index.keys.id_of(&entry.key, &value)? == id))
 }

@@ -5,7 +5,7 @@
 use crate::server::{Server, ServerOptions, now, rest};
 use crate::transaction::{Running, Way};
 use anyhow::{Result, bail};
-use isolation::{Anomaly, Op, Txn, TxnOutcome, check};
+use isolation::{Anomaly, Op, RecordedTxn, TxnOutcome, check};
 use mongodb::bson::{Bson, Document, doc};
 use mongodb::sync::Client;
 use rand::rngs::StdRng;
@@ -82,7 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     judge(options, &history, kills, seconds)
 }
 
-fn judge(options: &Options, history: &[Txn], kills: u64, seconds: f64) -> Result<()> {
+fn judge(options: &Options, history: &[RecordedTxn], kills: u64, seconds: f64) -> Result<()> {
     let report = check(history);
     println!(
         "{:?}: {} transactions in {seconds:.0} s ({} operations), {} aborted, {} unknown, {kills} kills",
@@ -115,7 +115,7 @@ impl Run<'_> {
         self.started.elapsed().as_micros() as u64
     }
 
-    fn client(&self, client: u32) -> Result<Vec<Txn>> {
+    fn client(&self, client: u32) -> Result<Vec<RecordedTxn>> {
         let mut random = StdRng::seed_from_u64(self.options.seed << 16 | u64::from(client));
         let driver = self.server.client(self.options.way.parameters())?;
         let mut history = Vec::new();
@@ -136,7 +136,7 @@ impl Run<'_> {
         client: u32,
         number: u64,
         random: &mut StdRng,
-        history: &mut Vec<Txn>,
+        history: &mut Vec<RecordedTxn>,
     ) {
         let begin = self.micros();
         let kills = self.server.kills();
@@ -172,7 +172,7 @@ impl Run<'_> {
         }
         let mut note = |outcome, ops| {
             let end = if outcome == TxnOutcome::Unknown { u64::MAX } else { self.micros() };
-            history.push(Txn { client, begin, end, outcome, ops });
+            history.push(RecordedTxn { client, begin, end, outcome, ops });
         };
         note(outcome, ops);
         if !torn.is_empty() {
@@ -211,7 +211,7 @@ impl Run<'_> {
     }
 
     /// Everything as it is at the end, in transactions after all others.
-    fn read_all(&self, history: &mut Vec<Txn>) -> Result<()> {
+    fn read_all(&self, history: &mut Vec<RecordedTxn>) -> Result<()> {
         let driver = self.server.client(self.options.way.parameters())?;
         let keys = (self.options.transactions.div_ceil(GENERATION)) * KEYS;
         for first in (0..keys).step_by(READS as usize) {
@@ -226,7 +226,7 @@ impl Run<'_> {
             if let Some(error) = error {
                 bail!("the last reads failed: {error}");
             }
-            history.push(Txn { client: 0, begin, end: self.micros(), outcome, ops });
+            history.push(RecordedTxn { client: 0, begin, end: self.micros(), outcome, ops });
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! the pipeline may still turn it away.
 
 use super::{Lookup, equality_filter, local_values};
-use crate::env::{Env, Namespace};
+use crate::env::{CollectionName, Env};
 use crate::memory::StageMemory;
 use crate::stage::group::key_bytes;
 use crate::{DocumentSource, Pipeline};
@@ -53,7 +53,7 @@ impl Table {
     /// Reads the collection; `None` where it does not fit.
     pub(super) fn build(
         lookup: &Lookup,
-        from: &Namespace,
+        from: &CollectionName,
         env: &Arc<dyn Env>,
         variables: &Arc<Variables>,
     ) -> Result<Option<Self>> {

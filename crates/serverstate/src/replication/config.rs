@@ -10,18 +10,21 @@ use os::Os;
 
 /// A checked configuration.
 #[derive(Clone, Debug)]
-pub(crate) struct Config {
+pub struct Config {
     /// As it is stored and shown.
-    pub(crate) document: Document,
-    pub(crate) set: String,
-    pub(crate) version: i32,
+    pub document: Document,
+    /// The set's name.
+    pub set: String,
+    /// Grows with each change.
+    pub version: i32,
     /// `host:port` of the one member.
-    pub(crate) host: String,
-    pub(crate) member_id: i32,
+    pub host: String,
+    /// Its number in the set.
+    pub member_id: i32,
     /// The member's tags.
-    pub(crate) tags: Document,
+    pub tags: Document,
     /// `settings.getLastErrorModes`.
-    pub(crate) modes: Document,
+    pub modes: Document,
 }
 
 const MEMBER_FIELDS: [&str; 11] = [
@@ -52,14 +55,14 @@ const FIELDS: [&str; 9] = [
 
 impl Config {
     /// The configuration of a set of this node alone.
-    pub(crate) fn of_one(set: &str, address: &str, os: &Os) -> Result<Self> {
+    pub fn of_one(set: &str, address: &str, os: &Os) -> Result<Self> {
         let mut given = doc! { "_id": set, "members": [{ "_id": 0, "host": address }] };
         given.insert("settings", doc! { "replicaSetId": replica_set_id(os) });
         Self::parse(set, &RawDocumentBuf::try_from(&given)?)
     }
 
     /// Checks a configuration for the set called `set` and fills in what it leaves out.
-    pub(crate) fn parse(set: &str, given: &RawDocument) -> Result<Self> {
+    pub fn parse(set: &str, given: &RawDocument) -> Result<Self> {
         let given = Document::try_from(given)?;
         if let Some(name) = given.keys().find(|name| !FIELDS.contains(&name.as_str())) {
             return Err(Error::location(
@@ -208,7 +211,7 @@ fn full_settings(given: &Document) -> Document {
 }
 
 /// Names a set for good.
-pub(crate) fn replica_set_id(os: &Os) -> bson::oid::ObjectId {
+pub fn replica_set_id(os: &Os) -> bson::oid::ObjectId {
     let mut id = [0; 12];
     os.entropy.fill(&mut id);
     bson::oid::ObjectId::from_bytes(id)

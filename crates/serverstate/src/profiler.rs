@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 /// The collection that holds a database's entries.
-pub(crate) const COLLECTION: &str = "system.profile";
+pub const COLLECTION: &str = "system.profile";
 
 /// The profiler's settings.
-pub(crate) struct Profiler {
+pub struct Profiler {
     /// Some database has a level or a filter.
     active: AtomicBool,
     /// The level of databases that nobody has set one for.
@@ -34,19 +34,24 @@ pub(crate) struct Profiler {
 
 /// A database's settings.
 #[derive(Clone, Default)]
-pub(crate) struct Settings {
-    pub(crate) level: i32,
-    pub(crate) filter: Option<Arc<Picked>>,
+pub struct Settings {
+    /// From 0 to 2.
+    pub level: i32,
+    /// Which operations are picked, in place of the slow ones.
+    pub filter: Option<Arc<Picked>>,
 }
 
 /// A filter over entries.
-pub(crate) struct Picked {
-    pub(crate) document: RawDocumentBuf,
-    pub(crate) filter: Filter,
+pub struct Picked {
+    /// As the client gave it.
+    pub document: RawDocumentBuf,
+    /// As it is asked.
+    pub filter: Filter,
 }
 
 impl Picked {
-    pub(crate) fn parse(document: &RawDocument) -> Result<Self> {
+    /// Reads a filter over entries.
+    pub fn parse(document: &RawDocument) -> Result<Self> {
         let filter = Filter::parse(document, &ParseContext::default())?;
         Ok(Self { document: document.to_owned(), filter })
     }
@@ -65,13 +70,14 @@ impl Default for Profiler {
 }
 
 impl Profiler {
-    pub(crate) fn settings(&self, database: &str) -> Settings {
+    /// The settings that hold for a database.
+    pub fn settings(&self, database: &str) -> Settings {
         let own = self.databases.lock().get(database).cloned();
         own.unwrap_or_else(|| Settings { level: self.usual_level(), filter: None })
     }
 
     /// Whether some database has a level or a filter.
-    pub(crate) fn is_active(&self) -> bool {
+    pub fn is_active(&self) -> bool {
         self.active.load(Ordering::Relaxed)
     }
 
@@ -80,13 +86,14 @@ impl Profiler {
     }
 
     /// The level of databases that nobody sets one for, from 0 to 2.
-    pub(crate) fn set_usual_level(&self, level: i32) {
+    pub fn set_usual_level(&self, level: i32) {
         let databases = self.databases.lock();
         self.usual_level.store(level, Ordering::Relaxed);
         self.active.store(level > 0 || !databases.is_empty(), Ordering::Relaxed);
     }
 
-    pub(crate) fn set(&self, database: &str, settings: Settings) {
+    /// Changes a database's settings.
+    pub fn set(&self, database: &str, settings: Settings) {
         let mut databases = self.databases.lock();
         let usual = self.usual_level();
         if settings.level != usual || settings.filter.is_some() {
@@ -98,38 +105,45 @@ impl Profiler {
     }
 
     /// Milliseconds from which an operation is slow.
-    pub(crate) fn slow_ms(&self) -> u64 {
+    pub fn slow_ms(&self) -> u64 {
         self.slow_ms.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_slow_ms(&self, slow_ms: u64) {
+    /// Changes from how many milliseconds on an operation is slow.
+    pub fn set_slow_ms(&self, slow_ms: u64) {
         self.slow_ms.store(slow_ms, Ordering::Relaxed);
     }
 
     /// The part of the slow operations that is told of, from 0 to 1.
-    pub(crate) fn sample_rate(&self) -> f64 {
+    pub fn sample_rate(&self) -> f64 {
         f64::from_bits(self.sample_rate.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn set_sample_rate(&self, rate: f64) {
+    /// Changes the part of the slow operations that is told of, from 0 to 1.
+    pub fn set_sample_rate(&self, rate: f64) {
         self.sample_rate.store(rate.to_bits(), Ordering::Relaxed);
     }
 }
 
 /// What a command says of what it did.
 #[derive(Debug, Default)]
-pub(crate) struct OpFigures {
+pub struct OpFigures {
     /// Documents in the reply's batch.
-    pub(crate) returned: Option<u64>,
+    pub returned: Option<u64>,
     /// The cursor that is left open, or the one the client named.
-    pub(crate) cursor: i64,
+    pub cursor: i64,
     /// The batch was the last.
-    pub(crate) exhausted: bool,
-    pub(crate) inserted: Option<u64>,
-    pub(crate) matched: Option<u64>,
-    pub(crate) modified: Option<u64>,
-    pub(crate) upserted: u64,
-    pub(crate) deleted: Option<u64>,
+    pub exhausted: bool,
+    /// Documents that were inserted.
+    pub inserted: Option<u64>,
+    /// Documents that an update matched.
+    pub matched: Option<u64>,
+    /// Documents that an update changed.
+    pub modified: Option<u64>,
+    /// Documents that an update made.
+    pub upserted: u64,
+    /// Documents that were deleted.
+    pub deleted: Option<u64>,
     /// Of `getMore`: the command that made the cursor.
-    pub(crate) originating: Option<RawDocumentBuf>,
+    pub originating: Option<RawDocumentBuf>,
 }

@@ -91,7 +91,7 @@ impl LogSettings {
     }
 
     /// Reads `{verbosity: 0, command: 2, network: {verbosity: 1, asio: {verbosity: -1}}}`.
-    pub(crate) fn parse(levels: &RawDocument) -> Result<Self> {
+    pub fn parse(levels: &RawDocument) -> Result<Self> {
         let mut settings = Self::default();
         settings.parse_within("", levels)?;
         Ok(settings)
@@ -127,7 +127,7 @@ impl LogSettings {
     }
 
     /// Takes over the levels that another names, and no others.
-    pub(crate) fn take_levels(&mut self, other: &Self) {
+    pub fn take_levels(&mut self, other: &Self) {
         if other.names_level {
             self.level = other.level;
         }
@@ -141,7 +141,7 @@ impl LogSettings {
     }
 
     /// All levels as `getParameter` shows them.
-    pub(crate) fn shown(&self) -> Document {
+    pub fn shown(&self) -> Document {
         let mut all = Document::new();
         all.insert("verbosity", i32::from(self.level));
         for component in COMPONENTS {

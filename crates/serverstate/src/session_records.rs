@@ -43,7 +43,7 @@ impl SessionRecords {
     }
 
     /// Writes a row as part of a transaction.
-    pub(crate) fn put(
+    pub fn put(
         &self,
         txn: &mut Txn,
         session: &[u8; SESSION_BYTES],
@@ -54,7 +54,7 @@ impl SessionRecords {
     }
 
     /// A session's rows, by statement.
-    pub(crate) fn of(&self, session: &[u8; SESSION_BYTES]) -> Result<Vec<SessionRow>> {
+    pub fn of(&self, session: &[u8; SESSION_BYTES]) -> Result<Vec<SessionRow>> {
         let range = KeyRange {
             lower: Bound::Included(key(session, 0).to_vec()),
             upper: Bound::Included(key(session, u32::MAX).to_vec()),
@@ -72,17 +72,13 @@ impl SessionRecords {
     }
 
     /// One row's value.
-    pub(crate) fn one(
-        &self,
-        session: &[u8; SESSION_BYTES],
-        statement: u32,
-    ) -> Result<Option<Value>> {
+    pub fn one(&self, session: &[u8; SESSION_BYTES], statement: u32) -> Result<Option<Value>> {
         let snapshot = self.catalog.snapshot();
         snapshot.get(self.dictionary, &key(session, statement)).map_err(from_engine)
     }
 
     /// Shows every row of every session, by session and statement.
-    pub(crate) fn each(
+    pub fn each(
         &self,
         mut show: impl FnMut(&[u8; SESSION_BYTES], &[u8]) -> Result<()>,
     ) -> Result<()> {
@@ -100,10 +96,7 @@ impl SessionRecords {
     }
 
     /// Deletes the rows that `is_old` picks by session and value; says how many.
-    pub(crate) fn forget(
-        &self,
-        is_old: impl Fn(&[u8; SESSION_BYTES], &[u8]) -> bool,
-    ) -> Result<u64> {
+    pub fn forget(&self, is_old: impl Fn(&[u8; SESSION_BYTES], &[u8]) -> bool) -> Result<u64> {
         let snapshot = self.catalog.snapshot();
         let mut cursor = snapshot
             .cursor(self.dictionary, KeyRange::all(), Direction::Forward)

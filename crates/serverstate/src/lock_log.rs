@@ -4,9 +4,9 @@
 //! Always true: at most [`MOST`] lines a second; a later line counts those left out. A session's
 //! transaction that met a lock for its few milliseconds met a conflict, which is no line.
 
-use crate::diagnostics::current_op::who_has;
+use crate::current_ops::who_has;
 use crate::host::{LogEvent, Severity};
-use crate::service::Service;
+use crate::state::ServerState;
 use bson::{Bson, Document, doc};
 use engine::Refusal;
 use parking_lot::Mutex;
@@ -41,29 +41,29 @@ impl Lines {
 }
 
 /// Writes a line from now on where a lock is refused.
-pub(crate) fn start(service: &Arc<Service>) {
-    let (of_service, lines) = (Arc::downgrade(service), Mutex::new(Lines::default()));
-    service.catalog.engine().on_lock_refusal(move |refusal| {
-        if let Some(service) = of_service.upgrade() {
-            write(&service, &lines, refusal);
+pub(crate) fn start(state: &Arc<ServerState>) {
+    let (of_state, lines) = (Arc::downgrade(state), Mutex::new(Lines::default()));
+    state.catalog.engine().on_lock_refusal(move |refusal| {
+        if let Some(state) = of_state.upgrade() {
+            write(&state, &lines, refusal);
         }
     });
 }
 
-fn write(service: &Service, lines: &Mutex<Lines>, refusal: &Refusal) {
+fn write(state: &ServerState, lines: &Mutex<Lines>, refusal: &Refusal) {
     let txn = refusal.request.txn;
     let waited_ms = refusal.request.waiting_ms.unwrap_or_default();
-    let bound = service.connection_of(txn);
+    let bound = state.connection_of(txn);
     if bound.is_none() && waited_ms < LONG_MS {
         return;
     }
-    let now = service.os.clock.monotonic();
+    let now = state.os.clock.monotonic();
     let Some(left_out) = lines.lock().next(now.as_secs()) else { return };
     let connection = bound.map(|connection| connection.id()).or_else(|| {
-        let running = service.operations.list();
+        let running = state.operations.list();
         running.iter().find(|operation| operation.txn == txn).map(|operation| operation.connection)
     });
-    let lock = service.catalog.show_lock(refusal.request.clone());
+    let lock = state.catalog.show_lock(refusal.request.clone());
     let blocker = lock.blockers.first().copied().unwrap_or_default();
     let mut attributes = doc! {
         "reason": if refusal.is_deadlock { "deadlock" } else { "timeout" },
@@ -75,14 +75,14 @@ fn write(service: &Service, lines: &Mutex<Lines>, refusal: &Refusal) {
         },
         "waitedMillis": number(waited_ms),
     };
-    let blocking = who_has(service, blocker);
+    let blocking = who_has(state, blocker);
     if let Some(blocking) = blocking.and_then(|found| Document::try_from(&found).ok()) {
         attributes.insert("blockingOp", blocking);
     }
     if left_out > 0 {
         attributes.insert("linesLeftOut", number(left_out));
     }
-    service.host.log(&LogEvent {
+    state.host.log(&LogEvent {
         severity: Severity::Info,
         component: "TXN",
         id: 9_016_759,

@@ -12,19 +12,19 @@ use parking_lot::Mutex;
 use std::sync::OnceLock;
 
 /// Where a connection keeps it; there once it wrote in the old way.
-pub(crate) type LastWrites = OnceLock<Mutex<LastWrite>>;
+pub type LastWrites = OnceLock<Mutex<LastWrite>>;
 
 /// What `getLastError` tells; the default is "nothing happened".
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct LastWrite {
+pub struct LastWrite {
     /// Documents an update matched or a delete removed; an insert always tells 0.
-    pub(crate) n: i64,
+    pub n: i64,
     /// Of an update: did it find something to change?
-    pub(crate) updated_existing: Option<bool>,
+    pub updated_existing: Option<bool>,
     /// The `_id` of the document an update made.
-    pub(crate) upserted: Option<RawBson>,
+    pub upserted: Option<RawBson>,
     /// The number and the text of the error.
-    pub(crate) error: Option<(i32, String)>,
+    pub error: Option<(i32, String)>,
 }
 
 impl LastWrite {
@@ -72,7 +72,7 @@ fn upserted(reply: &RawDocument) -> Option<RawBson> {
 }
 
 /// Takes note of a request that ran.
-pub(crate) fn note(place: &LastWrites, command: &Rules, op: OpKind, reply: &RawDocument) {
+pub fn note(place: &LastWrites, command: &Rules, op: OpKind, reply: &RawDocument) {
     let OpKind::Legacy { goes_on } = op else {
         // Any other message makes the write before it old news.
         if let Some(last) = place.get()
@@ -101,7 +101,7 @@ pub(crate) fn note(place: &LastWrites, command: &Rules, op: OpKind, reply: &RawD
 }
 
 /// Takes note of a write that could not become a command.
-pub(crate) fn refused(place: &LastWrites, error: &Error) {
+pub fn refused(place: &LastWrites, error: &Error) {
     let outcome = LastWrite {
         error: Some((error.code().0, error.message().to_owned())),
         ..LastWrite::default()

@@ -5,8 +5,9 @@
 //!    single load.
 //! 2. `configureFailPoint` itself never fails by one.
 
-use crate::context::Context;
+use crate::connection::Connection;
 use bson::{Document, RawBsonRef, RawDocument};
+use dispatch::rules::Rules;
 use errors::{Code, Error, Result};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 /// What a fail point is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// `failCommand`.
     Command,
     /// `failGetMoreAfterCursorCheckout`.
@@ -29,7 +30,7 @@ pub(crate) enum Kind {
 
 /// How often a fail point acts.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Mode {
+pub enum Mode {
     /// Never.
     Off,
     /// Each time.
@@ -42,36 +43,59 @@ pub(crate) enum Mode {
     Sometimes(f64),
 }
 
+/// The command that may meet a fail point.
+pub struct Candidate<'a> {
+    /// Its name and its rules.
+    pub rules: &'a Rules,
+    /// The connection that runs it.
+    pub connection: &'a Connection,
+    /// The database it was sent to.
+    pub database: &'a str,
+    /// The command itself.
+    pub body: &'a RawDocument,
+}
+
 /// One fail point as it was configured.
 #[expect(clippy::struct_excessive_bools, reason = "what a test asked for, independently")]
-pub(crate) struct FailPoint {
+pub struct FailPoint {
     kind: Kind,
-    pub(crate) mode: Mode,
-    pub(crate) commands: Vec<String>,
+    /// How often it acts.
+    pub mode: Mode,
+    /// The names of the commands that meet it.
+    pub commands: Vec<String>,
     /// Whatever the command is.
-    pub(crate) all_commands: bool,
+    pub all_commands: bool,
     /// Only on the connection of this name (`conn12`).
-    pub(crate) connection: Option<String>,
-    pub(crate) code: Option<i32>,
-    pub(crate) labels: Option<Vec<String>>,
-    pub(crate) hang_up: bool,
+    pub connection: Option<String>,
+    /// The number of the error.
+    pub code: Option<i32>,
+    /// The error's labels, where the test names them.
+    pub labels: Option<Vec<String>>,
+    /// Close the connection.
+    pub hang_up: bool,
     /// Nobody said whether to close the connection.
-    pub(crate) close_by_default: bool,
-    pub(crate) blocks: bool,
-    pub(crate) block: Option<Duration>,
-    pub(crate) application: Option<String>,
-    pub(crate) namespace: Option<String>,
-    pub(crate) write_concern_error: Option<Document>,
+    pub close_by_default: bool,
+    /// Whether to wait first.
+    pub blocks: bool,
+    /// For how long.
+    pub block: Option<Duration>,
+    /// Only for the application of this name.
+    pub application: Option<String>,
+    /// Only where the command works on this collection.
+    pub namespace: Option<String>,
+    /// What to lay beside the result.
+    pub write_concern_error: Option<Document>,
     /// Fields beside the error's code.
-    pub(crate) extra: Option<Document>,
+    pub extra: Option<Document>,
     /// Where its random numbers come from: each is made of the one before.
-    pub(crate) random: u64,
+    pub random: u64,
     /// How often it acted.
     met: u64,
 }
 
 impl FailPoint {
-    pub(crate) fn new(kind: Kind) -> Self {
+    /// A fail point that is off.
+    pub fn new(kind: Kind) -> Self {
         Self {
             kind,
             mode: Mode::Off,
@@ -93,27 +117,26 @@ impl FailPoint {
         }
     }
 
-    fn concerns(&self, context: &Context<'_>) -> bool {
-        let name = context.command.name;
+    fn concerns(&self, candidate: &Candidate<'_>) -> bool {
+        let name = candidate.rules.name;
         let names = |list: &[String]| {
             list.iter()
-                .any(|wanted| wanted == name || context.command.aliases.contains(&wanted.as_str()))
+                .any(|wanted| wanted == name || candidate.rules.aliases.contains(&wanted.as_str()))
         };
         match self.kind {
             Kind::Command => {
                 (self.all_commands || names(&self.commands))
-                    && self
-                        .connection
-                        .as_ref()
-                        .is_none_or(|wanted| *wanted == format!("conn{}", context.connection.id()))
+                    && self.connection.as_ref().is_none_or(|wanted| {
+                        *wanted == format!("conn{}", candidate.connection.id())
+                    })
                     && self
                         .application
                         .as_ref()
-                        .is_none_or(|wanted| *wanted == application(context))
-                    && self.namespace.as_ref().is_none_or(|wanted| *wanted == namespace(context))
+                        .is_none_or(|wanted| *wanted == application(candidate))
+                    && self.namespace.as_ref().is_none_or(|wanted| *wanted == namespace(candidate))
             }
             Kind::GetMore => name == "getMore",
-            Kind::TimeOut => has_time_limit(context),
+            Kind::TimeOut => has_time_limit(candidate),
             Kind::NoTimeOut | Kind::BeforeCommit => false,
         }
     }
@@ -152,31 +175,31 @@ impl FailPoint {
 
 /// What a command that met a fail point has to do.
 #[derive(Default)]
-pub(crate) struct FailPointHit {
+pub struct FailPointHit {
     /// Wait so long first.
-    pub(crate) block: Option<Duration>,
+    pub block: Option<Duration>,
     /// Fail so.
-    pub(crate) error: Option<Error>,
+    pub error: Option<Error>,
     /// Close the connection.
-    pub(crate) hang_up: bool,
+    pub hang_up: bool,
     /// Run, and lay this beside the result.
-    pub(crate) write_concern_error: Option<Document>,
+    pub write_concern_error: Option<Document>,
     /// Labels beside it, where the fail point names them.
-    pub(crate) labels: Option<Vec<String>>,
+    pub labels: Option<Vec<String>>,
 }
 
 /// What `onPrimaryTransactionalWrite` does to a retryable write.
 #[derive(Clone, Copy)]
-pub(crate) struct BeforeCommit {
+pub struct BeforeCommit {
     /// Fail so instead of committing.
-    pub(crate) code: Option<i32>,
+    pub code: Option<i32>,
     /// Close the connection, whatever becomes of the write.
-    pub(crate) close: bool,
+    pub close: bool,
 }
 
 /// The fail points that are on.
 #[derive(Default)]
-pub(crate) struct FailPoints {
+pub struct FailPoints {
     any: AtomicBool,
     /// Guards the points.
     points: Mutex<Vec<FailPoint>>,
@@ -184,7 +207,7 @@ pub(crate) struct FailPoints {
 
 impl FailPoints {
     /// Puts a fail point in the place of the one of its kind; says how often that one acted.
-    pub(crate) fn set(&self, point: FailPoint) -> u64 {
+    pub fn set(&self, point: FailPoint) -> u64 {
         let mut points = self.points.lock();
         let before = points.iter().position(|other| other.kind == point.kind);
         let met = before.map_or(0, |at| points.swap_remove(at).met);
@@ -196,13 +219,13 @@ impl FailPoints {
     }
 
     /// Whether time limits count.
-    pub(crate) fn time_limits_count(&self) -> bool {
+    pub fn time_limits_count(&self) -> bool {
         !self.any.load(Ordering::Relaxed)
             || self.points.lock().iter().all(|point| point.kind != Kind::NoTimeOut)
     }
 
     /// Fails where a fail point says that time is up: for limits kept since an earlier command.
-    pub(crate) fn check_time(&self) -> Result<()> {
+    pub fn check_time(&self) -> Result<()> {
         if !self.any.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -212,7 +235,7 @@ impl FailPoints {
     }
 
     /// What becomes of the retryable write at hand when it commits.
-    pub(crate) fn before_commit(&self) -> Option<BeforeCommit> {
+    pub fn before_commit(&self) -> Option<BeforeCommit> {
         if !self.any.load(Ordering::Relaxed) {
             return None;
         }
@@ -223,12 +246,18 @@ impl FailPoints {
     }
 
     /// What the command at hand has to do, where it meets a fail point.
-    pub(crate) fn meet(&self, context: &Context<'_>) -> Option<FailPointHit> {
-        if !self.any.load(Ordering::Relaxed) || context.command.name == "configureFailPoint" {
+    #[inline]
+    pub fn meet(&self, candidate: &Candidate<'_>) -> Option<FailPointHit> {
+        if self.any.load(Ordering::Relaxed) { self.meet_some(candidate) } else { None }
+    }
+
+    #[cold]
+    fn meet_some(&self, candidate: &Candidate<'_>) -> Option<FailPointHit> {
+        if candidate.rules.name == "configureFailPoint" {
             return None;
         }
         let mut points = self.points.lock();
-        let point = points.iter_mut().find(|point| point.concerns(context))?;
+        let point = points.iter_mut().find(|point| point.concerns(candidate))?;
         if !point.acts() {
             return None;
         }
@@ -285,26 +314,26 @@ fn labelled(mut error: Error, labels: &[String]) -> Error {
 }
 
 /// The client's application: from its first hello, also while that runs.
-fn application(context: &Context<'_>) -> String {
+fn application(candidate: &Candidate<'_>) -> String {
     let of = |client: &RawDocument| {
         let application = client.get_document("application").ok()?;
         application.get_str("name").ok().map(ToOwned::to_owned)
     };
-    let kept = context.connection.client_metadata().and_then(|client| of(client));
-    let said = || context.body.get_document("client").ok().and_then(of);
+    let kept = candidate.connection.client_metadata().and_then(|client| of(client));
+    let said = || candidate.body.get_document("client").ok().and_then(of);
     kept.or_else(said).unwrap_or_default()
 }
 
-fn namespace(context: &Context<'_>) -> String {
-    let name = match context.body.iter().next() {
+fn namespace(candidate: &Candidate<'_>) -> String {
+    let name = match candidate.body.iter().next() {
         Some(Ok((_, RawBsonRef::String(name)))) => name,
         _ => "$cmd",
     };
-    format!("{}.{name}", context.database())
+    format!("{}.{name}", candidate.database)
 }
 
-fn has_time_limit(context: &Context<'_>) -> bool {
-    matches!(context.body.get("maxTimeMS"), Ok(Some(value)) if dispatch::fields::as_i64(value) != Some(0))
+fn has_time_limit(candidate: &Candidate<'_>) -> bool {
+    matches!(candidate.body.get("maxTimeMS"), Ok(Some(value)) if dispatch::fields::as_i64(value) != Some(0))
 }
 
 #[cfg(test)]

@@ -15,11 +15,11 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What is kept while the gate is closed.
-pub(crate) type GateHold = Box<dyn std::any::Any + Send>;
+pub type GateHold = Box<dyn std::any::Any + Send>;
 
 /// The gate.
 #[derive(Default)]
-pub(crate) struct WriteGate {
+pub struct WriteGate {
     /// Commands that write now, by the stripe of their thread.
     writers: [Padded<AtomicU64>; STRIPES],
     /// More than 0: closed, or about to be.
@@ -38,7 +38,7 @@ struct Locks {
 }
 
 /// A command that writes; dropping it says that it is done.
-pub(crate) struct Writing<'a> {
+pub struct Writing<'a> {
     gate: &'a WriteGate,
     stripe: usize,
 }
@@ -51,7 +51,7 @@ impl Drop for Writing<'_> {
 
 impl WriteGate {
     /// Waits for the gate to be open, as long as `check` lets it.
-    pub(crate) fn enter(&self, check: impl Fn() -> Result<()>) -> Result<Writing<'_>> {
+    pub fn enter(&self, check: impl Fn() -> Result<()>) -> Result<Writing<'_>> {
         let stripe = stripe();
         loop {
             // The order decides: a writer is counted before it looks, and whoever closes the gate
@@ -71,13 +71,13 @@ impl WriteGate {
     }
 
     /// Whether it is closed, or about to be.
-    pub(crate) fn is_closed(&self) -> bool {
+    pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed) != 0
     }
 
     /// Closes the gate, once more where it is closed, and says how often it is now. The first time
     /// waits up to `timeout` for those who write, then takes what `hold` gives until it is opened.
-    pub(crate) fn close(
+    pub fn close(
         &self,
         clock: &dyn Clock,
         timeout: Duration,
@@ -121,7 +121,7 @@ impl WriteGate {
     }
 
     /// Takes back one closing, and says how many are left; `None` where it is open.
-    pub(crate) fn unlock(&self) -> Option<u64> {
+    pub fn unlock(&self) -> Option<u64> {
         let mut locks = self.locks.lock();
         locks.count = locks.count.checked_sub(1)?;
         if locks.count == 0 {
@@ -133,7 +133,7 @@ impl WriteGate {
     }
 
     /// Opens it however often it was closed: the server ends.
-    pub(crate) fn give_up(&self) {
+    pub fn give_up(&self) {
         while self.unlock().is_some() {}
     }
 

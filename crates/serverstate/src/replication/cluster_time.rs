@@ -35,7 +35,7 @@ const RENEW_SECONDS: u64 = 10;
 /// How far ahead of us a client's time may be before we refuse to follow. MongoDB says a year, but
 /// there such a time is signed once there are users; here anybody can name one, and it is kept: a day
 /// is more than clocks of machines that work together are apart.
-pub(crate) const MAX_DRIFT_SECONDS: u64 = 24 * 3600;
+pub const MAX_DRIFT_SECONDS: u64 = 24 * 3600;
 /// How many states are pinned at once at most.
 const MAX_PINS: usize = 64;
 /// How long a pinned state stays readable after its last use at least.
@@ -53,7 +53,7 @@ fn unpack(time: u64) -> Timestamp {
 }
 
 /// The clock. Times are packed: seconds above, counter below.
-pub(crate) struct ClusterClock {
+pub struct ClusterClock {
     catalog: Arc<Catalog>,
     os: Os,
     newest: AtomicU64,
@@ -101,7 +101,8 @@ impl ClusterClock {
     /// minutes would keep five minutes of every hot document's versions.
     const WINDOW: Duration = Duration::from_secs(5);
 
-    pub(crate) fn new(catalog: &Arc<Catalog>, os: &Os) -> Self {
+    /// A clock that was not started.
+    pub fn new(catalog: &Arc<Catalog>, os: &Os) -> Self {
         Self {
             catalog: Arc::clone(catalog),
             os: os.clone(),
@@ -115,7 +116,7 @@ impl ClusterClock {
     }
 
     /// Goes on above everything handed out before this start. Waits for the disk.
-    pub(crate) fn start(&self) -> Result<()> {
+    pub fn start(&self) -> Result<()> {
         let mut lease = 0;
         if let Some(stored) = self.catalog.system_document(&namespace()?)? {
             self.inner.lock().term = stored.get_i64("term").unwrap_or(0);
@@ -133,12 +134,12 @@ impl ClusterClock {
     }
 
     /// How long every state stays readable.
-    pub(crate) fn window(&self) -> Duration {
+    pub fn window(&self) -> Duration {
         Duration::from_millis(self.window_ms.load(Ordering::Relaxed))
     }
 
     /// From now on keeps states for so long; what was let go does not come back.
-    pub(crate) fn set_window(&self, window: Duration) {
+    pub fn set_window(&self, window: Duration) {
         let mut inner = self.inner.lock();
         self.window_ms.store(window.as_millis() as u64, Ordering::Relaxed);
         let engine = self.catalog.engine();
@@ -187,7 +188,7 @@ impl ClusterClock {
     }
 
     /// The next term, stored before it is told. Waits for the disk.
-    pub(crate) fn next_term(&self) -> Result<i64> {
+    pub fn next_term(&self) -> Result<i64> {
         let _turn = self.storing.lock();
         let term = self.inner.lock().term + 1;
         self.store(term, self.lease.load(Ordering::Acquire))?;
@@ -196,7 +197,7 @@ impl ClusterClock {
     }
 
     /// The time of the newest state. Where the lease is used up one caller waits for the disk.
-    pub(crate) fn now(&self) -> Timestamp {
+    pub fn now(&self) -> Timestamp {
         let newest = self.catalog.engine().newest_commit().0;
         if newest <= self.seen.load(Ordering::Acquire) {
             return unpack(self.newest.load(Ordering::Acquire));
@@ -239,7 +240,7 @@ impl ClusterClock {
     }
 
     /// Follows a client that has seen a later time elsewhere.
-    pub(crate) fn advance(&self, seen: Timestamp) -> Result<()> {
+    pub fn advance(&self, seen: Timestamp) -> Result<()> {
         let seen = pack(seen);
         if seen <= self.newest.load(Ordering::Acquire) {
             return Ok(());
@@ -264,7 +265,7 @@ impl ClusterClock {
     }
 
     /// Renews the lease before it is used up; called every few seconds.
-    pub(crate) fn housekeep(&self) {
+    pub fn housekeep(&self) {
         let mut inner = self.inner.lock();
         let (now, life) = (self.os.clock.monotonic(), self.window().max(PIN_LIFE));
         inner.pins.retain(|pin| now.saturating_sub(pin.last_use) < life);
@@ -301,7 +302,7 @@ impl ClusterClock {
     }
 
     /// The newest state and its time, which stays readable for a while.
-    pub(crate) fn pin_newest(&self) -> (Timestamp, Snapshot) {
+    pub fn pin_newest(&self) -> (Timestamp, Snapshot) {
         let mut inner = self.inner.lock();
         let snapshot = self.pin(&mut inner);
         (unpack(self.newest.load(Ordering::Acquire)), snapshot)
@@ -333,7 +334,7 @@ impl ClusterClock {
     }
 
     /// The state of a time.
-    pub(crate) fn state_at(&self, time: Timestamp) -> Result<Snapshot> {
+    pub fn state_at(&self, time: Timestamp) -> Result<Snapshot> {
         let engine = self.catalog.engine();
         let asked = pack(time);
         self.check_reached("atClusterTime", time)?;
@@ -368,7 +369,7 @@ impl ClusterClock {
     }
 
     /// Refuses a time that nobody was told yet.
-    pub(crate) fn check_reached(&self, field: &str, time: Timestamp) -> Result<()> {
+    pub fn check_reached(&self, field: &str, time: Timestamp) -> Result<()> {
         let now = self.now();
         if pack(time) <= pack(now) {
             return Ok(());

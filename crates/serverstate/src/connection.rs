@@ -4,7 +4,7 @@
 
 use crate::last_write::LastWrites;
 use bson::RawDocumentBuf;
-use catalog::Txn;
+use catalog::{Savepoint, Txn};
 use dispatch::ConnectionInfo;
 use errors::Result;
 use os::Clock;
@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Whose word a connection carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// Somebody's who connected, wherever from.
     Client,
     /// The server's own, before it listens: it may set what is fixed afterwards.
@@ -24,44 +24,87 @@ pub(crate) enum Origin {
 }
 
 /// A connection's transaction.
-pub(crate) struct Bound {
-    pub(crate) txn: Txn,
+pub struct Bound {
+    /// The transaction of the collections.
+    pub txn: Txn,
+}
+
+/// A connection's transaction in the hands of a request, and where the request began.
+pub struct Running {
+    /// The transaction.
+    pub bound: Box<Bound>,
+    /// Where a command that fails goes back to.
+    pub savepoint: Option<Savepoint>,
 }
 
 /// A client connection.
 pub struct Connection {
     pub(crate) id: u64,
     pub(crate) info: ConnectionInfo,
-    pub(crate) origin: Origin,
-    pub(crate) operation: Arc<Operation>,
+    /// Whose word it carries.
+    pub origin: Origin,
+    /// Where its running operation is known by, and told to stop.
+    pub operation: Arc<Operation>,
     /// The same slot as running queries see it.
-    pub(crate) interrupt: Arc<dyn Interrupt>,
+    pub interrupt: Arc<dyn Interrupt>,
     /// And as loops over its data do, found through the thread.
-    pub(crate) limit: Arc<dyn limits::Interrupt>,
+    pub limit: Arc<dyn limits::Interrupt>,
     /// And as a client's code does.
-    pub(crate) script_host: Arc<dyn script::Host>,
+    pub script_host: Arc<dyn script::Host>,
     /// What the client said about itself in its first `hello`.
-    pub(crate) client: OnceLock<RawDocumentBuf>,
+    pub client: OnceLock<RawDocumentBuf>,
     /// Bit `i` is set where hello agreed on the compressor of number `i`.
-    pub(crate) compressors: AtomicU8,
+    pub compressors: AtomicU8,
     /// What became of the newest write; there once it wrote in the old way.
-    pub(crate) last_write: LastWrites,
+    pub last_write: LastWrites,
     /// The transaction that `beginTransaction` began; not here while a request works in it.
-    pub(crate) bound: Mutex<Option<Box<Bound>>>,
+    pub bound: Mutex<Option<Box<Bound>>>,
     /// The engine's number of that transaction; 0 without one.
-    pub(crate) txn_id: AtomicU64,
+    pub txn_id: AtomicU64,
     /// How long its transactions wait for locks, in milliseconds; below 0 as long as everybody's.
-    pub(crate) lock_timeout_ms: AtomicI64,
+    pub lock_timeout_ms: AtomicI64,
     /// What `setWriteLockYielding` was told last.
-    pub(crate) yields_write_lock: AtomicBool,
+    pub yields_write_lock: AtomicBool,
     /// The cursor whose next batch follows the last reply by itself; 0 without one.
-    pub(crate) exhaust_cursor: AtomicI64,
+    pub exhaust_cursor: AtomicI64,
 }
 
 impl Connection {
+    pub(crate) fn new(
+        id: u64,
+        info: ConnectionInfo,
+        origin: Origin,
+        operation: Arc<Operation>,
+        interrupt: Arc<OperationInterrupt>,
+        script_host: Arc<dyn script::Host>,
+    ) -> Self {
+        Self {
+            id,
+            info,
+            origin,
+            operation,
+            script_host,
+            limit: Arc::clone(&interrupt) as _,
+            interrupt,
+            client: OnceLock::new(),
+            compressors: AtomicU8::new(0),
+            last_write: OnceLock::new(),
+            bound: Mutex::default(),
+            txn_id: AtomicU64::new(0),
+            lock_timeout_ms: AtomicI64::new(-1),
+            yields_write_lock: AtomicBool::new(false),
+            exhaust_cursor: AtomicI64::new(0),
+        }
+    }
+
     /// Its number: `conn12` in the log, `connectionId` in `hello`.
     pub fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Whether a transaction is bound to it, and no request works in that.
+    pub fn has_bound(&self) -> bool {
+        self.bound.lock().is_some()
     }
 
     /// Where it comes from.

@@ -3,17 +3,17 @@
 //! What is always true:
 //! 1. A merge keeps every version from the floor on, and what the readers below it see: the floor
 //!    and the readers are told together, under the lock under which a reader is let in.
-//! 2. The floor is at or below the watermark and only rises, until history ends; what it passed does
+//! 2. The floor is at or below the watermark and only rises, until none are kept; what it passed does
 //!    not come back.
 
 use os::sync::Mutex;
 use os::sync::atomic::{AtomicU64, Ordering};
 use std::collections::BTreeMap;
 
-/// No history, or no reader.
+/// No state is kept, or no reader.
 const NONE: u64 = u64::MAX;
 
-pub(crate) struct History {
+pub(crate) struct KeptStates {
     inner: Mutex<Inner>,
     /// The oldest reader; changed under the lock.
     oldest: AtomicU64,
@@ -26,22 +26,22 @@ struct Inner {
     readers: BTreeMap<u64, usize>,
 }
 
-impl Default for History {
+impl Default for KeptStates {
     fn default() -> Self {
         let inner = Mutex::new(Inner { floor: NONE, readers: BTreeMap::new() });
         Self { inner, oldest: AtomicU64::new(NONE) }
     }
 }
 
-impl History {
+impl KeptStates {
     /// Keeps every state from `since` on, or none beyond what is read. `watermark` is asked under
-    /// the lock: a merge that has not heard of the history knew an older one.
+    /// the lock: a merge that has not heard of it knew an older one.
     pub(crate) fn keep(&self, since: Option<u64>, watermark: impl FnOnce() -> u64) {
         let mut inner = self.inner.lock();
         inner.floor = since.map_or(NONE, |since| {
             let watermark = watermark();
             let before = if inner.floor == NONE { watermark } else { inner.floor };
-            assert!(before <= watermark, "history is kept of what is complete");
+            assert!(before <= watermark, "states are kept of what is complete");
             since.max(before).min(watermark)
         });
     }
@@ -113,27 +113,27 @@ mod tests {
 
     #[test]
     fn states_are_kept_from_where_it_was_asked_for() {
-        let history = History::default();
-        assert!(!history.enter(10, || 10), "nothing is kept by itself");
-        history.keep(Some(7), || 10);
-        assert!(!history.enter(9, || 14), "it was gone already");
-        assert!(!history.enter(15, || 14), "it has not come yet");
-        assert!(history.enter(12, || 14));
+        let kept_states = KeptStates::default();
+        assert!(!kept_states.enter(10, || 10), "nothing is kept by itself");
+        kept_states.keep(Some(7), || 10);
+        assert!(!kept_states.enter(9, || 14), "it was gone already");
+        assert!(!kept_states.enter(15, || 14), "it has not come yet");
+        assert!(kept_states.enter(12, || 14));
         let told = || {
             let mut readers = Vec::new();
-            (history.tell(&mut readers), readers)
+            (kept_states.tell(&mut readers), readers)
         };
-        assert_eq!((told(), history.oldest_reader()), ((10, vec![12]), 12));
-        history.keep(Some(13), || 14);
-        assert_eq!((told(), history.oldest_kept()), ((13, vec![12]), 12));
-        history.enter_again(12);
-        history.leave(12);
-        assert_eq!(history.readers(), 1);
-        history.leave(12);
-        assert_eq!((told(), history.oldest_kept()), ((13, vec![]), 13));
-        history.keep(Some(11), || 14);
-        assert!(!history.enter(12, || 14), "it was let go");
-        history.keep(None, || 14);
-        assert_eq!((history.oldest_kept(), history.oldest_reader()), (NONE, NONE));
+        assert_eq!((told(), kept_states.oldest_reader()), ((10, vec![12]), 12));
+        kept_states.keep(Some(13), || 14);
+        assert_eq!((told(), kept_states.oldest_kept()), ((13, vec![12]), 12));
+        kept_states.enter_again(12);
+        kept_states.leave(12);
+        assert_eq!(kept_states.readers(), 1);
+        kept_states.leave(12);
+        assert_eq!((told(), kept_states.oldest_kept()), ((13, vec![]), 13));
+        kept_states.keep(Some(11), || 14);
+        assert!(!kept_states.enter(12, || 14), "it was let go");
+        kept_states.keep(None, || 14);
+        assert_eq!((kept_states.oldest_kept(), kept_states.oldest_reader()), (NONE, NONE));
     }
 }

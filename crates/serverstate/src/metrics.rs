@@ -11,58 +11,68 @@ use std::time::Duration;
 use telemetry::Histogram;
 
 /// How often one command ran and failed.
-pub(crate) struct Runs {
+pub struct Runs {
     /// The command's name.
-    pub(crate) command: &'static str,
-    pub(crate) total: AtomicU64,
-    pub(crate) failed: AtomicU64,
+    pub command: &'static str,
+    /// All runs.
+    pub total: AtomicU64,
+    /// Those that ended in an error.
+    pub failed: AtomicU64,
 }
 
 /// Time and count of one kind of use of a collection.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Usage {
-    pub(crate) count: u64,
-    pub(crate) micros: u64,
+pub struct Usage {
+    /// How often.
+    pub count: u64,
+    /// How long, in microseconds.
+    pub micros: u64,
 }
 
 /// How one collection was used, in the order of [`TOP_FIELDS`].
-pub(crate) type TopEntry = [Usage; 6];
+pub type TopEntry = [Usage; 6];
 
 /// What `opLatencies` calls the classes of commands.
-pub(crate) const CLASSES: [&str; 3] = ["reads", "writes", "commands"];
+pub const CLASSES: [&str; 3] = ["reads", "writes", "commands"];
 
 /// The names of [`Counter`]s, in their order.
-pub(crate) const COUNTERS: [&str; 6] =
-    ["insert", "query", "update", "delete", "getmore", "command"];
+pub const COUNTERS: [&str; 6] = ["insert", "query", "update", "delete", "getmore", "command"];
 
 /// The names of `top`'s per-operation figures.
-pub(crate) const TOP_FIELDS: [&str; 6] =
-    ["queries", "getmore", "insert", "update", "remove", "commands"];
+pub const TOP_FIELDS: [&str; 6] = ["queries", "getmore", "insert", "update", "remove", "commands"];
 
 const SHARDS: usize = 16;
 
 /// All counters.
-pub(crate) struct Metrics {
+pub struct Metrics {
     /// In the order of [`Counter`].
-    pub(crate) counters: [AtomicU64; 6],
+    pub counters: [AtomicU64; 6],
     /// Times in microseconds, in the order of [`CLASSES`].
-    pub(crate) latencies: [Histogram; 3],
+    pub latencies: [Histogram; 3],
     /// In the order of the commands.
-    pub(crate) runs: Vec<Runs>,
-    pub(crate) unknown_commands: AtomicU64,
-    pub(crate) documents_returned: AtomicU64,
-    pub(crate) documents_inserted: AtomicU64,
-    pub(crate) documents_updated: AtomicU64,
-    pub(crate) documents_deleted: AtomicU64,
-    pub(crate) keys_examined: AtomicU64,
-    pub(crate) documents_examined: AtomicU64,
-    pub(crate) user_asserts: AtomicU64,
+    pub runs: Vec<Runs>,
+    /// Requests that name no command.
+    pub unknown_commands: AtomicU64,
+    /// Documents in replies.
+    pub documents_returned: AtomicU64,
+    /// Documents that were inserted.
+    pub documents_inserted: AtomicU64,
+    /// Documents that were changed.
+    pub documents_updated: AtomicU64,
+    /// Documents that were deleted.
+    pub documents_deleted: AtomicU64,
+    /// Keys of indexes that were looked at.
+    pub keys_examined: AtomicU64,
+    /// Documents that were looked at.
+    pub documents_examined: AtomicU64,
+    /// Requests that ended in an error.
+    pub user_asserts: AtomicU64,
     top: [Mutex<BTreeMap<String, TopEntry>>; SHARDS],
 }
 
 impl Metrics {
     /// Of commands of these names.
-    pub(crate) fn new(commands: impl Iterator<Item = &'static str>) -> Self {
+    pub fn new(commands: impl Iterator<Item = &'static str>) -> Self {
         let runs = |command| Runs { command, total: AtomicU64::new(0), failed: AtomicU64::new(0) };
         Self {
             counters: Default::default(),
@@ -81,12 +91,12 @@ impl Metrics {
     }
 
     /// Counts what an operation is; inserts, updates and deletes count per document instead.
-    pub(crate) fn count(&self, counter: Counter, many: u64) {
+    pub fn count(&self, counter: Counter, many: u64) {
         self.counters[counter as usize].fetch_add(many, Relaxed);
     }
 
     /// Counts a finished command.
-    pub(crate) fn finish(&self, class: Class, time: Duration) {
+    pub fn finish(&self, class: Class, time: Duration) {
         let class = match class {
             Class::Read => 0,
             Class::Write => 1,
@@ -97,7 +107,7 @@ impl Metrics {
 
     /// Counts a finished use of a collection. A name is remembered only where the collection `exists`: clients
     /// may name as many as they like.
-    pub(crate) fn top(
+    pub fn top(
         &self,
         namespace: &str,
         counter: Counter,
@@ -123,7 +133,7 @@ impl Metrics {
     }
 
     /// Bytes that [`Metrics::top`] takes.
-    pub(crate) fn top_bytes(&self) -> usize {
+    pub fn top_bytes(&self) -> usize {
         let of = |shard: &BTreeMap<String, TopEntry>| {
             // A name of usual length; a tree's nodes are three quarters full.
             shard.len() * (size_of::<(String, TopEntry)>() * 4 / 3 + 48)
@@ -132,12 +142,12 @@ impl Metrics {
     }
 
     /// Forgets a dropped collection.
-    pub(crate) fn forget(&self, namespace: &str) {
+    pub fn forget(&self, namespace: &str) {
         self.shard(namespace).lock().remove(namespace);
     }
 
     /// Every collection's use, sorted by name.
-    pub(crate) fn top_all(&self) -> BTreeMap<String, TopEntry> {
+    pub fn top_all(&self) -> BTreeMap<String, TopEntry> {
         let mut all = BTreeMap::new();
         for shard in &self.top {
             all.extend(shard.lock().iter().map(|(name, entry)| (name.clone(), *entry)));

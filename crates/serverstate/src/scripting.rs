@@ -13,11 +13,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What clients' code may do.
-pub(crate) struct Scripting {
+pub struct Scripting {
     /// `security.javascriptEnabled`.
-    pub(crate) enabled: AtomicBool,
+    pub enabled: AtomicBool,
     /// `internalQueryJavaScriptFnTimeoutMillis`: the limit of one call.
-    pub(crate) call_limit_ms: AtomicU64,
+    pub call_limit_ms: AtomicU64,
 }
 
 impl Default for Scripting {

@@ -38,7 +38,7 @@ struct Seen {
 
 /// What was learnt.
 #[derive(Default)]
-pub(crate) struct IndexAdvice {
+pub struct IndexAdvice {
     /// Guards all of it.
     learnt: Mutex<Learnt>,
 }
@@ -52,7 +52,7 @@ struct Learnt {
 impl IndexAdvice {
     /// A slow operation scanned so many documents of a collection, of which so many passed its
     /// filter; `command` is as it came.
-    pub(crate) fn note_scan(
+    pub fn note_scan(
         &self,
         namespace: &Namespace,
         command: &RawDocument,
@@ -78,7 +78,7 @@ impl IndexAdvice {
     }
 
     /// What there is to tell and was not told yet. Looks at every collection.
-    pub(crate) fn news(&self, catalog: &Catalog, uptime: Duration) -> Vec<String> {
+    pub fn news(&self, catalog: &Catalog, uptime: Duration) -> Vec<String> {
         let mut all = self.missing(catalog);
         if uptime >= LONG_UNUSED {
             all.extend(unused(catalog, uptime));

@@ -10,43 +10,43 @@
 //! Always true: in memory only the numbers of the statements are kept; what they did is read from
 //! its row when it is asked for again.
 
-use crate::context::Context;
-use crate::fail_point::FailPoints;
-use crate::session_records::SessionRecords;
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
-use catalog::Txn;
 use errors::{Code, Error, Result};
-use query::{FindAndModifyResult, StatementLog, StatementOutcome};
-use session::SessionId;
+use query::{FindAndModifyResult, StatementOutcome};
 
 const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 18;
 
 /// Statements with consecutive numbers under one row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Run {
-    first: u32,
-    count: u32,
+pub struct StatementRun {
+    pub(crate) first: u32,
+    pub(crate) count: u32,
 }
 
 /// What a row says was done.
 #[derive(Debug)]
-pub(crate) enum Saved {
+pub enum Saved {
     /// The transaction of this number was committed.
     Committed,
+    /// A statement, and what it did.
     Statement(StatementOutcome),
 }
 
 /// A row's value.
 #[derive(Debug)]
-pub(crate) struct Row {
-    pub(crate) number: i64,
-    pub(crate) wall_ms: i64,
-    pub(crate) saved: Saved,
+pub struct Row {
+    /// The transaction number.
+    pub number: i64,
+    /// When it was written, in milliseconds since 1970.
+    pub wall_ms: i64,
+    /// What was done.
+    pub saved: Saved,
 }
 
 impl Row {
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    /// The row's bytes.
+    pub fn encode(&self) -> Vec<u8> {
         let (kind, body) = match &self.saved {
             Saved::Committed => (0, Vec::new()),
             Saved::Statement(StatementOutcome::Inserted(count)) => {
@@ -85,7 +85,8 @@ impl Row {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Self> {
+    /// Reads a row; damage is an error.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
         let Some((head, body)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
             return Err(damaged("too short"));
         };
@@ -111,13 +112,13 @@ impl Row {
     }
 
     /// The statements it is about; `None` for a whole transaction.
-    pub(crate) fn run(&self, first: u32) -> Option<Run> {
+    pub fn run(&self, first: u32) -> Option<StatementRun> {
         match &self.saved {
             Saved::Committed => None,
             Saved::Statement(StatementOutcome::Inserted(count)) => {
-                Some(Run { first, count: *count })
+                Some(StatementRun { first, count: *count })
             }
-            Saved::Statement(_) => Some(Run { first, count: 1 }),
+            Saved::Statement(_) => Some(StatementRun { first, count: 1 }),
         }
     }
 }
@@ -144,165 +145,8 @@ fn decode_find(body: &RawDocument) -> Result<StatementOutcome> {
     }))
 }
 
-fn damaged(what: impl std::fmt::Display) -> Error {
+pub(crate) fn damaged(what: impl std::fmt::Display) -> Error {
     Error::new(Code::INTERNAL_ERROR, format!("damaged session record: {what}"))
-}
-
-/// The numbers of a batch's statements.
-enum Ids {
-    From(u32),
-    Each(Vec<u32>),
-}
-
-impl Ids {
-    fn parse(body: &RawDocument) -> Result<Self> {
-        let number = |value: RawBsonRef<'_>| {
-            let number = dispatch::fields::as_i64(value)
-                .ok_or_else(|| Error::type_mismatch("a statement's number must be an int"))?;
-            u32::try_from(number)
-                .map_err(|_| Error::bad_value("a statement's number must not be negative"))
-        };
-        if let Some(RawBsonRef::Array(list)) = body.get("stmtIds")? {
-            let each = list.into_iter().map(|value| number(value?)).collect::<Result<_>>()?;
-            return Ok(Self::Each(each));
-        }
-        Ok(Self::From(body.get("stmtId")?.map_or(Ok(0), number)?))
-    }
-
-    fn of(&self, statement: usize) -> u32 {
-        match self {
-            Self::From(first) => first.saturating_add(statement as u32),
-            Self::Each(list) => list.get(statement).copied().unwrap_or(u32::MAX),
-        }
-    }
-}
-
-/// The memory of one request.
-pub(crate) struct Log<'a> {
-    records: &'a SessionRecords,
-    session: SessionId,
-    number: i64,
-    wall_ms: i64,
-    ids: Ids,
-    /// Done by earlier requests, ascending; these alone can be met again.
-    known: Vec<Run>,
-    executed: Vec<Run>,
-    pending: Vec<Run>,
-    /// The numbers of the statements that were not done again.
-    pub(crate) retried: Vec<i32>,
-    /// Asked for each statement that is about to commit.
-    fail_points: &'a FailPoints,
-    /// A fail point wants the connection closed.
-    pub(crate) hangs_up: bool,
-}
-
-impl<'a> Log<'a> {
-    pub(super) fn new(context: &Context<'a>, session: SessionId, number: i64) -> Result<Self> {
-        let service = context.service;
-        Ok(Self {
-            records: &service.session_records,
-            session,
-            number,
-            wall_ms: service.os.clock.wall_ms(),
-            ids: Ids::parse(context.body)?,
-            known: Vec::new(),
-            executed: Vec::new(),
-            pending: Vec::new(),
-            retried: Vec::new(),
-            fail_points: &service.fail_points,
-            hangs_up: false,
-        })
-    }
-
-    /// Takes over what earlier requests of the number have done.
-    pub(super) fn recall(&mut self, mut known: Vec<Run>) {
-        known.sort_unstable_by_key(|run| run.first);
-        self.known = known;
-    }
-
-    /// All that was done under the number by now.
-    pub(super) fn into_runs(mut self) -> Vec<Run> {
-        self.known.append(&mut self.executed);
-        self.known
-    }
-
-    /// Whether this request has changed anything.
-    pub(super) fn wrote(&self) -> bool {
-        !self.executed.is_empty()
-    }
-
-    /// Refuses a statement that touches many documents: it commits in parts.
-    pub(crate) fn check_one(log: Option<&Self>, multi: bool) -> Result<()> {
-        if log.is_none() || !multi {
-            return Ok(());
-        }
-        Err(Error::new(
-            Code::INVALID_OPTIONS,
-            "Cannot use (or request) retryable writes with multi=true",
-        ))
-    }
-
-    fn meet_fail_point(&mut self) -> Result<()> {
-        let Some(point) = self.fail_points.before_commit() else { return Ok(()) };
-        self.hangs_up |= point.close;
-        point.code.map_or(Ok(()), |code| {
-            Err(Error::new(
-                Code(code),
-                "Failing commit via 'onPrimaryTransactionalWrite' failpoint",
-            ))
-        })
-    }
-
-    fn put(&mut self, txn: &mut Txn, first: u32, outcome: StatementOutcome) -> Result<()> {
-        let saved = Saved::Statement(outcome);
-        let row = Row { number: self.number, wall_ms: self.wall_ms, saved };
-        self.records.put(txn, &self.session.0, first, &row.encode())?;
-        self.pending.extend(row.run(first));
-        Ok(())
-    }
-}
-
-impl StatementLog for Log<'_> {
-    fn done(&mut self, statement: usize) -> Result<Option<StatementOutcome>> {
-        let id = self.ids.of(statement);
-        let behind = self.known.partition_point(|run| run.first <= id);
-        let run = self.known[..behind].last().filter(|run| id - run.first < run.count);
-        let Some(run) = run else { return Ok(None) };
-        let stored = self.records.one(&self.session.0, run.first)?;
-        let stored = stored.ok_or_else(|| damaged("the row of a statement is missing"))?;
-        match Row::decode(&stored)? {
-            Row { number, saved: Saved::Statement(outcome), .. } if number == self.number => {
-                self.retried.push(id as i32);
-                Ok(Some(outcome))
-            }
-            _ => Err(damaged("the row of a statement is another's")),
-        }
-    }
-
-    fn write(&mut self, txn: &mut Txn, statement: usize, outcome: &StatementOutcome) -> Result<()> {
-        let statements = match outcome {
-            StatementOutcome::Inserted(count) => *count,
-            _ => 1,
-        };
-        for _ in 0..statements {
-            self.meet_fail_point()?;
-        }
-        if let (StatementOutcome::Inserted(count), Ids::Each(_)) = (outcome, &self.ids) {
-            return (statement..statement + *count as usize).try_for_each(|one| {
-                let first = self.ids.of(one);
-                self.put(txn, first, StatementOutcome::Inserted(1))
-            });
-        }
-        let first = self.ids.of(statement);
-        self.put(txn, first, outcome.clone())
-    }
-
-    fn ended(&mut self, committed: bool) {
-        if committed {
-            self.executed.append(&mut self.pending);
-        }
-        self.pending.clear();
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,103 @@
+//! The dictionaries that a transaction makes, drops, changes and finds.
+//!
+//! Always true: an id means one dictionary for ever, so it is looked up once.
+
+use super::EngineTxn;
+use crate::dictionary::Found;
+use crate::{DictionaryId, DictionaryOptions, Error, Result};
+
+impl EngineTxn {
+    /// Creates a dictionary as part of this transaction.
+    pub fn create_dictionary(&mut self, options: DictionaryOptions) -> Result<DictionaryId> {
+        self.check_alive()?;
+        let options = crate::options::validate(options)?;
+        let id = self.environment().directory.new_id();
+        self.created.push((id, options));
+        Ok(DictionaryId(id))
+    }
+
+    /// Drops a dictionary as part of this transaction; older snapshots still see it. Waits for
+    /// transactions that have written to it.
+    pub fn drop_dictionary(&mut self, dictionary: DictionaryId) -> Result<()> {
+        self.check_alive()?;
+        if dictionary == DictionaryId::ROOT {
+            return Err(Error::NoSuchDictionary(dictionary));
+        }
+        self.check_not_dropped(dictionary)?;
+        if self.is_created(dictionary) {
+            self.dropped.push(dictionary.0);
+            return Ok(());
+        }
+        self.find_newest(dictionary)?;
+        self.holder.lock_all(&self.pinned.handle().locks, dictionary, self.lock_timeout)?;
+        // Somebody else may have dropped it while this one waited.
+        self.find_newest(dictionary)?;
+        self.dropped.push(dictionary.0);
+        Ok(())
+    }
+
+    /// Changes the shape of a dictionary as part of this transaction: what is written from the
+    /// commit on has it; what is stored keeps its own until work comes by, or
+    /// [`crate::Engine::rewrite`]. Waits for another transaction that does the same.
+    pub fn reshape_dictionary(
+        &mut self,
+        dictionary: DictionaryId,
+        options: DictionaryOptions,
+    ) -> Result<()> {
+        let options = crate::options::validate(options)?;
+        // One at a time, so that the options of the newest commit are those that stay. Which key
+        // stands for all of the dictionary does not matter; it is the empty one.
+        self.lock(dictionary, &[])?;
+        match self.created.iter_mut().find(|(id, _)| *id == dictionary.0) {
+            Some((_, shape)) => *shape = options,
+            None => self.reshaped.push((dictionary.0, options)),
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_created(&self, dictionary: DictionaryId) -> bool {
+        self.created.iter().any(|(id, _)| *id == dictionary.0)
+    }
+
+    /// The dictionary as the snapshot sees it.
+    pub(super) fn find_visible(&self, dictionary: DictionaryId) -> Result<Found> {
+        match self.used(dictionary.0) {
+            Some(found) if found.visible_at(self.pinned.timestamp) => Ok(found.clone()),
+            Some(_) => Err(Error::NoSuchDictionary(dictionary)),
+            None => self.environment().directory.at(dictionary, self.pinned.timestamp),
+        }
+    }
+
+    /// The dictionary as the newest commit left it. An id means one dictionary for ever, so it is
+    /// looked up once; whether it is dropped is asked each time.
+    pub(super) fn find_newest(&mut self, dictionary: DictionaryId) -> Result<&Found> {
+        let known = self.used.iter().position(|found| found.id == dictionary.0);
+        if known.is_none() {
+            let found = self.environment().directory.newest(dictionary)?;
+            self.used.push(found);
+        }
+        let at = known.unwrap_or(self.used.len() - 1);
+        let found = &self.used[at];
+        if found.dropped().is_some() {
+            return Err(Error::NoSuchDictionary(dictionary));
+        }
+        Ok(found)
+    }
+
+    /// A dictionary it has locked or written in, unless that was made by itself.
+    pub(crate) fn used(&self, dictionary: u64) -> Option<&Found> {
+        self.used.iter().find(|found| found.id == dictionary)
+    }
+
+    pub(super) fn check_not_dropped(&self, dictionary: DictionaryId) -> Result<()> {
+        if self.dropped.contains(&dictionary.0) {
+            return Err(Error::NoSuchDictionary(dictionary));
+        }
+        Ok(())
+    }
+
+    /// The dictionaries written to that still exist at commit.
+    pub(crate) fn written(&self) -> impl Iterator<Item = u64> {
+        self.writes.dictionaries().into_iter().filter(|id| !self.dropped.contains(id))
+    }
+}

@@ -1,0 +1,128 @@
+//! What a transaction reads: its own writes over its snapshot, or, where it is serializable, over the
+//! newest state under locks.
+
+use super::EngineTxn;
+use crate::cursor::Cursor;
+use crate::snapshot::Own;
+use crate::snapshots::Pinned;
+use crate::{DictionaryId, Direction, KeyRange, Result, Snapshot, Value};
+use locktree::Mode;
+
+impl EngineTxn {
+    /// The value of `key`: this transaction's own write, else the snapshot's. Takes no lock, unless
+    /// the transaction is serializable: then the key is locked, and what is read is the newest.
+    pub fn get(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
+        self.get_in(Mode::Shared, dictionary, key)
+    }
+
+    /// As [`EngineTxn::get`], of what is about to be changed: a serializable transaction locks it
+    /// exclusively, so that of two that change the same neither is in the other's way.
+    pub fn get_to_change(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {
+        self.get_in(Mode::Exclusive, dictionary, key)
+    }
+
+    pub(super) fn get_in(
+        &self,
+        mode: Mode,
+        dictionary: DictionaryId,
+        key: &[u8],
+    ) -> Result<Option<Value>> {
+        self.check_alive()?;
+        self.check_not_dropped(dictionary)?;
+        if let Some(own) = self.writes.get(dictionary.0, key)? {
+            return Ok(own);
+        }
+        if self.is_created(dictionary) {
+            return Ok(None);
+        }
+        if let Some(readers) = self.holder.readers() {
+            let handle = self.pinned.handle();
+            readers.lock_key(handle, dictionary, key, mode)?;
+            let found = handle.directory.newest(dictionary)?;
+            return Ok(found.tree.get(key, u64::MAX - 1)?.map(Value::from));
+        }
+        let found = self.find_visible(dictionary)?;
+        Ok(found.tree.get(key, self.pinned.timestamp)?.map(Value::from))
+    }
+
+    /// Locks `key` exclusively (may wait), then returns its newest value. Under
+    /// [`OnConflict::Fail`] a commit newer than the snapshot is a `WriteConflict`.
+    pub fn get_for_update(
+        &mut self,
+        dictionary: DictionaryId,
+        key: &[u8],
+    ) -> Result<Option<Value>> {
+        self.lock(dictionary, key)?;
+        if let Some(own) = self.writes.get(dictionary.0, key)? {
+            return Ok(own);
+        }
+        if self.is_created(dictionary) {
+            return Ok(None);
+        }
+        // Under the lock the newest version is committed and stays the newest.
+        let found = self.find_newest(dictionary)?;
+        Ok(found.tree.get(key, u64::MAX - 1)?.map(Value::from))
+    }
+
+    /// A cursor over the snapshot and this transaction's writes as of now. A serializable
+    /// transaction locks the range, and the cursor walks the newest state.
+    pub fn cursor(
+        &self,
+        dictionary: DictionaryId,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Result<Cursor> {
+        self.cursor_in(Mode::Shared, dictionary, range, direction)
+    }
+
+    /// As [`EngineTxn::cursor`], over what is about to be changed: see [`EngineTxn::get_to_change`].
+    pub fn cursor_to_change(
+        &self,
+        dictionary: DictionaryId,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Result<Cursor> {
+        self.cursor_in(Mode::Exclusive, dictionary, range, direction)
+    }
+
+    pub(super) fn cursor_in(
+        &self,
+        mode: Mode,
+        dictionary: DictionaryId,
+        range: KeyRange,
+        direction: Direction,
+    ) -> Result<Cursor> {
+        self.check_alive()?;
+        self.check_not_dropped(dictionary)?;
+        let own = self.writes.of(dictionary.0, &range, direction);
+        if self.is_created(dictionary) {
+            return Ok(Cursor::over_writes(own, range, direction, &self.pinned));
+        }
+        if let Some(readers) = self.holder.readers() {
+            let handle = self.pinned.handle();
+            readers.lock_range(handle, dictionary, &range, mode)?;
+            let pinned = Pinned::new(handle);
+            let found = handle.directory.newest(dictionary)?;
+            return Ok(Cursor::over_tree(&found, range, direction, &pinned, own));
+        }
+        let found = self.find_visible(dictionary)?;
+        Ok(Cursor::over_tree(&found, range, direction, &self.pinned, own))
+    }
+
+    /// The state it reads, without its own writes.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::of(&self.pinned, None, None)
+    }
+
+    /// What it reads, its own writes as of now included; may outlive it, unless it is serializable:
+    /// then the view locks as the transaction does, and ends with it. The next write to a
+    /// dictionary that it has written to copies the list of its writes while a view lives.
+    pub fn view(&self) -> Snapshot {
+        let own = Own {
+            writes: self.writes.shared(),
+            created: self.created.iter().map(|(id, _)| *id).collect(),
+            dropped: self.dropped.clone(),
+        };
+        Snapshot::of(&self.pinned, Some(own), self.holder.readers().cloned())
+    }
+}

@@ -1,0 +1,163 @@
+//! What a transaction writes: each key is locked, or covered by the lock of another, before it goes
+//! into the private write set; a set that takes too much memory spills.
+
+use super::{EngineTxn, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use crate::environment::Environment;
+use crate::error::Oversized;
+use crate::tuning::Tuning;
+use crate::{DictionaryId, Error, OnConflict, Result};
+use cachetable::Part;
+use std::sync::atomic::Ordering;
+
+/// Where transactions together take much memory, those that take more than this spill.
+const CROWDED_BYTES: u64 = 512 << 10;
+
+impl EngineTxn {
+    /// Locks `key` exclusively without writing it. Conflicts as [`EngineTxn::put`] does.
+    pub fn lock(&mut self, dictionary: DictionaryId, key: &[u8]) -> Result<()> {
+        self.check_alive()?;
+        check_size(Oversized::Key, key.len(), MAX_KEY_BYTES)?;
+        self.check_not_dropped(dictionary)?;
+        if self.is_created(dictionary) {
+            // Nobody else can see it.
+            return Ok(());
+        }
+        self.find_newest(dictionary)?;
+        let locks = &self.pinned.handle().locks;
+        let granted = self.holder.lock(locks, dictionary, key, self.lock_timeout)?;
+        let (snapshot, on_conflict) = (self.pinned.timestamp, self.options.on_conflict);
+        let unwatched = !self.pinned.watches_commits();
+        // Somebody may have dropped it while this one waited.
+        let found = self.find_newest(dictionary)?;
+        if on_conflict == OnConflict::Latest {
+            return Ok(());
+        }
+        let conflict = granted.last_commit > snapshot
+            || found.created > snapshot
+            || ((granted.complete_since > snapshot || unwatched)
+                && found.tree.newest(key)?.is_some_and(|(newest, _)| newest > snapshot));
+        if conflict { Err(Error::WriteConflict) } else { Ok(()) }
+    }
+
+    /// Writes `key` whatever it held. Locks it first.
+    pub fn put(&mut self, dictionary: DictionaryId, key: &[u8], value: &[u8]) -> Result<()> {
+        self.lock(dictionary, key)?;
+        self.write(dictionary, key, Some(value))
+    }
+
+    /// Writes `key` only if it holds nothing, in the newest committed state and in this
+    /// transaction; says whether it wrote. Locks the key either way: the unique check. Reads the
+    /// disk only where filters cannot answer.
+    pub fn insert(&mut self, dictionary: DictionaryId, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.lock(dictionary, key)?;
+        let present = match self.writes.get(dictionary.0, key)? {
+            Some(own) => own.is_some(),
+            None if self.is_created(dictionary) => false,
+            None => {
+                let newest = self.find_newest(dictionary)?.tree.newest(key)?;
+                newest.is_some_and(|(_, is_delete)| !is_delete)
+            }
+        };
+        if !present {
+            self.write(dictionary, key, Some(value))?;
+        }
+        Ok(!present)
+    }
+
+    /// Deletes `key`, present or not. Locks it first.
+    pub fn delete(&mut self, dictionary: DictionaryId, key: &[u8]) -> Result<()> {
+        self.lock(dictionary, key)?;
+        self.write(dictionary, key, None)
+    }
+
+    /// Writes (or with `None` deletes) `key` without a lock and without a conflict check. Only
+    /// for keys that are **covered**: every writer of this key holds the lock of one other key,
+    /// in this or another dictionary. A secondary index entry that contains the record's id is
+    /// covered by the record's own key.
+    pub fn write_covered(
+        &mut self,
+        dictionary: DictionaryId,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        self.check_alive()?;
+        check_size(Oversized::Key, key.len(), MAX_KEY_BYTES)?;
+        self.check_not_dropped(dictionary)?;
+        if !self.is_created(dictionary) {
+            self.find_newest(dictionary)?;
+            // `ROOT` is read by key alone.
+            if dictionary != DictionaryId::ROOT {
+                self.lock_for_ranges(dictionary, key)?;
+            }
+        }
+        self.write(dictionary, key, value)
+    }
+
+    /// See [`serializable`].
+    pub(super) fn lock_for_ranges(&mut self, dictionary: DictionaryId, key: &[u8]) -> Result<()> {
+        let environment = self.pinned.handle();
+        if !environment.serializable.any() {
+            if self.live.writes_unlocked.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            self.live.writes_unlocked.store(true, Ordering::SeqCst);
+            if !environment.serializable.any() {
+                return Ok(());
+            }
+        }
+        self.holder.lock(&environment.locks, dictionary, key, self.lock_timeout)?;
+        Ok(())
+    }
+
+    pub(super) fn write(
+        &mut self,
+        dictionary: DictionaryId,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        let len = value.map_or(0, <[u8]>::len);
+        check_size(Oversized::Value, len, MAX_VALUE_BYTES)?;
+        if self.writes.spilled().is_none() && self.is_large(len as u64) {
+            let spill = self.environment().commits.start_spill(self.live.id);
+            let spilled = self.writes.spill_to(spill);
+            self.environment().check(spilled)?;
+        }
+        let unpaced = self.writes.bytes().saturating_sub(self.paced);
+        if unpaced >= Tuning::STANDARD.piece_bytes && self.writes.spilled().is_none() {
+            self.environment().schedule.make_room(unpaced)?;
+            self.paced += unpaced;
+        }
+        let written = self.writes.write(dictionary.0, key, value);
+        self.environment().check(written)?;
+        self.live.written_bytes.store(self.writes.bytes(), Ordering::Relaxed);
+        self.charge();
+        Ok(())
+    }
+
+    /// The writes, with `more` bytes that come, take more memory than one transaction should, or than
+    /// this one should while all transactions together take so much. Asked before they come: a value of
+    /// megabytes is not first in memory and then copied.
+    pub(super) fn is_large(&self, more: u64) -> bool {
+        let Environment { cache, options, .. } = &***self.pinned.handle();
+        let memory = self.writes.memory() + more;
+        memory > options.sizes.spill_bytes
+            || (memory > CROWDED_BYTES && cache.held(Part::WriteSets) > cache.capacity() / 8)
+    }
+
+    /// Keeps the account of memory up to date with the writes and, now and then, the locks.
+    pub(super) fn charge(&mut self) {
+        let Environment { cache, locks, .. } = &***self.pinned.handle();
+        // A spilled set is counted as the memtable it is.
+        let bytes = if self.writes.spilled().is_some() { 0 } else { self.writes.bytes() };
+        if self.charge.follow(cache, bytes) {
+            cache.sample(Part::Locks, locks.bytes());
+        }
+    }
+}
+
+fn check_size(what: Oversized, size: usize, limit: usize) -> Result<()> {
+    if size > limit {
+        return Err(Error::TooLarge { what, size: size as u64, limit: limit as u64 });
+    }
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! What a server knows between two requests: its connections, cursors, sessions and their
+//! transactions, its role and the cluster's time, its settings, and the figures of what it did.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `state` | [`ServerState`]: all of it, and who may wait for what |
+//! | `start` | how it is built, and how the replica set's role is taken up |
+//! | `connection`, `connections` | one client's connection; the list of those that are open |
+//! | `session_state`, `session_rows`, `session_records`, `retryable_write` | transactions and retryable writes by session |
+//! | `housekeeping` | what ends by time, by a session's end, or with the server |
+//! | `replication`, `cluster_parameters`, `feature_version` | the set of one node |
+//! | `profiler`, `metrics`, `index_advice`, `log_levels`, `lock_log`, `current_ops` | what is told |
+//!
+//! What is always true:
+//! 1. Nothing here knows a command: no handler, no list of commands. Handlers stand above, in
+//!    `commands`, and change the state through what is public here.
+//! 2. What is counted for each request takes no lock that all requests share.
+#![forbid(unsafe_code)]
+
+pub mod auto_compact;
+pub mod cluster_parameters;
+mod connection;
+mod connections;
+pub mod current_ops;
+pub mod fail_point;
+pub mod feature_version;
+mod host;
+mod housekeeping;
+pub mod index_advice;
+pub mod last_write;
+mod lock_log;
+mod log_levels;
+pub mod metrics;
+mod parked;
+pub mod profiler;
+pub mod replication;
+mod retryable_write;
+pub mod scripting;
+mod session_records;
+pub mod session_rows;
+mod session_state;
+mod start;
+mod state;
+pub mod versions;
+pub mod write_gate;
+
+pub use connection::{Bound, Connection, Origin, Running};
+pub use host::{Allocator, Host, LogEvent, Network, Severity, SilentHost};
+pub use log_levels::LogSettings;
+pub use parked::{Documents, Parked};
+pub use retryable_write::RetryableWrite;
+pub use session_records::SessionRecords;
+pub use session_state::{Checked, Open, Phase, SessionState};
+pub use start::Parts;
+pub use state::{ServerInfo, ServerState};

@@ -1,0 +1,235 @@
+//! The replica set of one node: its configuration, its role, and the cluster's time.
+//!
+//! Drivers switch transactions, retries and causal reads on only towards a replica set, so one
+//! node can be one. There is nobody to copy to yet; everything a member says of itself is true of
+//! a set with a single voting member.
+//!
+//! | from | to | function |
+//! |---|---|---|
+//! | standalone | – | never changes |
+//! | uninitiated | primary | [`Replication::initiate`] |
+//! | primary | secondary | [`Replication::step_down`] |
+//! | secondary | primary | [`Replication::role`], once its time is over |
+//!
+//! What is always true:
+//! 1. The configuration and the term are durable before anybody is told of them.
+//! 2. The term grows with every start and every election, so no two primaries share one.
+//! 3. `topologyVersion.counter` grows with every change that `hello` shows.
+
+pub mod cluster_time;
+pub mod config;
+mod default_concern;
+
+use bson::Document;
+use bson::raw::RawDocumentBuf;
+use catalog::{Catalog, Namespace};
+use cluster_time::ClusterClock;
+use config::Config;
+use errors::{Code, Error, Result};
+use os::Os;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How the server was told to be a replica set member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaSetOptions {
+    /// `--replSet`.
+    pub name: String,
+    /// Where clients reach this node: `host:port`.
+    pub address: String,
+    /// Initiate the set at the first start, without being asked.
+    pub initiate: bool,
+}
+
+/// What this node is to its clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Role {
+    /// No replica set at all.
+    Standalone,
+    /// A member that waits for `replSetInitiate`.
+    Uninitiated,
+    /// It takes writes.
+    Primary,
+    /// It stepped down and waits for its next election.
+    Secondary,
+}
+
+const ROLES: [Role; 4] = [Role::Standalone, Role::Uninitiated, Role::Primary, Role::Secondary];
+
+/// The member that this server is.
+pub struct Replication {
+    options: Option<ReplicaSetOptions>,
+    role: AtomicU8,
+    /// The newest term.
+    pub term: AtomicI64,
+    /// `topologyVersion.counter`.
+    pub topology: AtomicU64,
+    /// `w` where a client names none: `majority`, as long as nobody changed it.
+    pub default_is_majority: AtomicBool,
+    /// The cluster's time.
+    pub clock: ClusterClock,
+    /// Guards what changes with the configuration and the role.
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    config: Option<Arc<Config>>,
+    /// Server time of the next election, while stepped down.
+    elects_itself_at: Duration,
+    elected_ms: i64,
+}
+
+/// Where the configuration stands, as in MongoDB.
+pub fn config_namespace() -> Result<Namespace> {
+    Namespace::new("local", "system.replset")
+}
+
+impl Replication {
+    /// A member by its options; a standalone server without any.
+    pub fn new(options: Option<ReplicaSetOptions>, catalog: &Arc<Catalog>, os: &Os) -> Self {
+        let role = if options.is_some() { Role::Uninitiated } else { Role::Standalone };
+        Self {
+            options,
+            role: AtomicU8::new(role as u8),
+            term: AtomicI64::new(0),
+            topology: AtomicU64::new(0),
+            default_is_majority: AtomicBool::new(true),
+            clock: ClusterClock::new(catalog, os),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Reads the stored configuration and takes the node's role up, or initiates where the options
+    /// say so. Called once, before clients come.
+    pub fn start(&self, catalog: &Arc<Catalog>, os: &Os) -> Result<()> {
+        let Some(options) = &self.options else { return Ok(()) };
+        self.clock.start()?;
+        default_concern::load(self, catalog)?;
+        match catalog.system_document(&config_namespace()?)? {
+            Some(stored) => {
+                let config = Config::parse(&options.name, &stored)?;
+                self.elect(os)?;
+                self.state.lock().config = Some(Arc::new(config));
+                self.set_role(Role::Primary);
+                Ok(())
+            }
+            None if options.initiate => {
+                let config = Config::of_one(&options.name, &options.address, os)?;
+                self.initiate(config, catalog, os)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The options, on a member.
+    pub fn options(&self) -> Option<&ReplicaSetOptions> {
+        self.options.as_ref()
+    }
+
+    /// The configuration, once there is one.
+    pub fn config(&self) -> Option<Arc<Config>> {
+        self.state.lock().config.clone()
+    }
+
+    /// When this node became primary, in milliseconds since 1970.
+    pub fn elected_ms(&self) -> i64 {
+        self.state.lock().elected_ms
+    }
+
+    /// The role at server time `now`. A stepped-down node elects itself when its time is over.
+    pub fn role(&self, os: &Os) -> Role {
+        let role = ROLES[usize::from(self.role.load(Ordering::Acquire)) % ROLES.len()];
+        if role == Role::Secondary && os.clock.monotonic() >= self.elects_itself_at() {
+            // A term that cannot be stored is no term: it stays what it is and tries again.
+            if self.elect(os).is_ok() {
+                self.set_role(Role::Primary);
+                return Role::Primary;
+            }
+        }
+        role
+    }
+
+    /// Whether this is a member of a set, initiated or not.
+    pub fn is_member(&self) -> bool {
+        self.options.is_some()
+    }
+
+    /// Whether replies carry times.
+    pub fn keeps_time(&self) -> bool {
+        self.role.load(Ordering::Relaxed) >= Role::Primary as u8
+    }
+
+    /// While stepped down: when it will be primary again.
+    pub fn elects_itself_at(&self) -> Duration {
+        self.state.lock().elects_itself_at
+    }
+
+    /// Stores a first configuration and becomes primary.
+    pub fn initiate(&self, config: Config, catalog: &Arc<Catalog>, os: &Os) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.config.is_some() {
+            return Err(Error::new(Code::ALREADY_INITIALIZED, "already initialized"));
+        }
+        Self::store(&config, catalog)?;
+        state.config = Some(Arc::new(config));
+        drop(state);
+        self.elect(os)?;
+        self.set_role(Role::Primary);
+        Ok(())
+    }
+
+    /// Stores a newer configuration.
+    pub fn reconfigure(&self, config: Config, catalog: &Arc<Catalog>) -> Result<()> {
+        let mut state = self.state.lock();
+        Self::store(&config, catalog)?;
+        state.config = Some(Arc::new(config));
+        drop(state);
+        self.topology.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Becomes secondary until `until`.
+    pub fn step_down(&self, until: Duration) {
+        self.state.lock().elects_itself_at = until;
+        self.set_role(Role::Secondary);
+    }
+
+    fn store(config: &Config, catalog: &Arc<Catalog>) -> Result<()> {
+        let document = RawDocumentBuf::try_from(&config.document)?;
+        catalog.put_system_document(&config_namespace()?, &document)?;
+        catalog.sync()
+    }
+
+    /// Begins a new term.
+    fn elect(&self, os: &Os) -> Result<()> {
+        let term = self.clock.next_term()?;
+        self.term.store(term, Ordering::Release);
+        self.state.lock().elected_ms = os.clock.wall_ms();
+        Ok(())
+    }
+
+    fn set_role(&self, role: Role) {
+        self.role.store(role as u8, Ordering::Release);
+        self.topology.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Names the term's election: drivers tell an old primary from a newer one by it.
+    pub fn election_id(&self) -> bson::oid::ObjectId {
+        let mut bytes = [0; 12];
+        bytes[..4].copy_from_slice(&0x7fff_ffff_u32.to_be_bytes());
+        bytes[4..].copy_from_slice(&self.term.load(Ordering::Acquire).to_be_bytes());
+        bson::oid::ObjectId::from_bytes(bytes)
+    }
+}
+
+/// `{ts, t}`: a place in the history, as members name it.
+pub fn op_time(replication: &Replication) -> Document {
+    let mut document = Document::new();
+    document.insert("ts", replication.clock.now());
+    document.insert("t", replication.term.load(Ordering::Acquire));
+    document
+}

@@ -1,0 +1,172 @@
+//! How a server's state is built.
+
+use crate::auto_compact::AutoCompact;
+use crate::cluster_parameters::ClusterParameters;
+use crate::fail_point::FailPoints;
+use crate::host::{Host, LogEvent, Severity};
+use crate::housekeeping::FORGETTING_SECONDS;
+use crate::index_advice::IndexAdvice;
+use crate::metrics::Metrics;
+use crate::parked::Parked;
+use crate::profiler::Profiler;
+use crate::replication::Replication;
+use crate::session_records::SessionRecords;
+use crate::session_state::{LIFETIME_SECONDS, LOCK_TIMEOUT_MS, TxnCounters};
+use crate::state::{ServerInfo, ServerState, Settings};
+use crate::versions::FEATURE_VERSION;
+use crate::write_gate::WriteGate;
+use crate::{feature_version, lock_log};
+use bson::Document;
+use catalog::Catalog;
+use errors::{Code, Result};
+use os::Os;
+use os::sync::{Condvar, Mutex};
+use query::TtlMonitor;
+use session::{Checkouts, Cursors, Operations, Sessions};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// What a server's state is built from.
+pub struct Parts {
+    /// The collections.
+    pub catalog: Arc<Catalog>,
+    /// What its sessions have done.
+    pub session_records: SessionRecords,
+    /// Clock and randomness.
+    pub os: Os,
+    /// What the server says about itself.
+    pub info: ServerInfo,
+    /// The program around the commands.
+    pub host: Arc<dyn Host>,
+    /// The memory that clients may use.
+    pub memory: Arc<limits::Account>,
+}
+
+/// Sessions, and the plans that queries have found, take at most one part in so many of clients'
+/// memory each.
+const SMALL_SHARE: u64 = 16;
+
+/// How long the expiry of documents waits where nobody says otherwise.
+const TTL_SLEEP: Duration = Duration::from_mins(1);
+
+impl ServerState {
+    /// Builds the state over its parts, for commands of these names.
+    pub fn new(parts: Parts, commands: impl Iterator<Item = &'static str>) -> Arc<Self> {
+        limits::seed_hashes(|bytes| parts.os.entropy.fill(bytes));
+        let mut id = [0; 12];
+        parts.os.entropy.fill(&mut id);
+        let share = usize::try_from(parts.memory.capacity() / SMALL_SHARE).unwrap_or(usize::MAX);
+        let most = share / Sessions::BYTES;
+        let sessions = Sessions::with_room(parts.os.entropy.next_u64(), most);
+        query::bound_plan_caches(share);
+        let settings = Settings { log: parts.host.log_settings(), ..Settings::default() };
+        let ttl = start_ttl_monitor(&parts.catalog, &parts.host, TTL_SLEEP);
+        let replica_set = parts.info.replica_set.clone();
+        let state = Arc::new(Self {
+            replication: Replication::new(replica_set, &parts.catalog, &parts.os),
+            started: parts.os.clock.monotonic(),
+            catalog: parts.catalog,
+            session_records: parts.session_records,
+            os: parts.os,
+            info: parts.info,
+            host: parts.host,
+            memory: parts.memory,
+            process_id: bson::oid::ObjectId::from_bytes(id),
+            metrics: Metrics::new(commands),
+            operations: Operations::default(),
+            sessions,
+            cursors: Cursors::default(),
+            numbered: Checkouts::default(),
+            transactions: TxnCounters::default(),
+            transaction_lifetime_secs: AtomicU64::new(LIFETIME_SECONDS),
+            lock_timeout_ms: AtomicU64::new(LOCK_TIMEOUT_MS),
+            next_forgetting: AtomicU64::new(FORGETTING_SECONDS),
+            cursor_timeout_ms: AtomicU64::new(Cursors::<Parked>::TIMEOUT.as_millis() as u64),
+            next_connection: AtomicU64::new(1),
+            connections: Mutex::default(),
+            profiler: Profiler::default(),
+            index_advice: IndexAdvice::default(),
+            scripting: Arc::default(),
+            test_commands: AtomicBool::new(false),
+            write_gate: WriteGate::default(),
+            auto_compact: AutoCompact::default(),
+            settings: Mutex::new(settings),
+            cluster_parameters: Mutex::default(),
+            default_max_time_ms: AtomicU64::new(0),
+            feature_version: Mutex::new(FEATURE_VERSION),
+            refuse_open_bind: AtomicBool::new(false),
+            fail_points: FailPoints::default(),
+            ttl_sleep_secs: AtomicU64::new(TTL_SLEEP.as_secs()),
+            keeps_history: AtomicBool::new(true),
+            ttl: Mutex::new(ttl),
+            ending: Mutex::new(false),
+            woken: Condvar::new(),
+            wake: OnceLock::new(),
+        });
+        lock_log::start(&state);
+        state
+    }
+
+    /// Takes up this node's role in its replica set. Called once, before clients come; waits for
+    /// the disk.
+    pub fn start_replication(&self) -> Result<()> {
+        *self.feature_version.lock() = feature_version::load(&self.catalog)?;
+        let parameters = ClusterParameters::load(&self.catalog)?;
+        let limit = parameters.default_max_time_ms();
+        self.default_max_time_ms.store(limit, Ordering::Relaxed);
+        *self.cluster_parameters.lock() = parameters;
+        self.replication.start(&self.catalog, &self.os)
+    }
+
+    /// Lets no document expire from here on. Waits for the one that does.
+    pub fn pause_expiry(&self) {
+        let paused = self.ttl.lock().take();
+        drop(paused);
+    }
+
+    /// Lets documents expire again, unless the server ends.
+    pub fn resume_expiry(&self) {
+        let sleep = Duration::from_secs(self.ttl_sleep_secs.load(Ordering::Relaxed));
+        let mut ttl = self.ttl.lock();
+        if ttl.is_none() && !self.is_stopping() {
+            *ttl = start_ttl_monitor(&self.catalog, &self.host, sleep);
+        }
+    }
+}
+
+/// A server without the monitor serves on; the log tells why it has none.
+fn start_ttl_monitor(
+    catalog: &Arc<Catalog>,
+    host: &Arc<dyn Host>,
+    sleep: Duration,
+) -> Option<TtlMonitor> {
+    let told = Arc::clone(host);
+    let report = move |pass: Result<u64>| {
+        if let Err(error) = pass
+            && error.code() != Code::INTERRUPTED_AT_SHUTDOWN
+        {
+            log_ttl_failure(&*told, error.message());
+        }
+    };
+    match TtlMonitor::start(catalog, sleep, report) {
+        Ok(monitor) => Some(monitor),
+        Err(error) => {
+            log_ttl_failure(&**host, &error.to_string());
+            None
+        }
+    }
+}
+
+fn log_ttl_failure(host: &dyn Host, error: &str) {
+    let mut attributes = Document::new();
+    attributes.insert("error", error);
+    host.log(&LogEvent {
+        severity: Severity::Warning,
+        component: "INDEX",
+        id: 22537,
+        context: "TTLMonitor",
+        message: "Expired documents could not be deleted",
+        attributes,
+    });
+}
