@@ -333,10 +333,7 @@ pub fn size_of_ref(value: RawBsonRef<'_>) -> usize {
 
 /// The values of an array.
 pub fn values(array: &RawArray) -> impl Iterator<Item = Result<RawBsonRef<'_>>> {
-    array.into_iter().map(|value| {
-        limits::poll()?;
-        Ok(value?)
-    })
+    array_elements(array).map(|element| element?.value())
 }
 
 /// Builds a document by appending bytes.

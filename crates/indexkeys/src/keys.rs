@@ -20,6 +20,7 @@ use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use bson::{Bson, RawBson};
 use bsonval::Path;
 use bsonval::path::{Component, array_index};
+use bsonval::raw;
 use errors::{Code, Error, Result};
 use keystring::{Collation, Direction, KeyBuilder};
 use matcher::Filter;
@@ -106,7 +107,7 @@ impl<'a> RecordKey<'a> {
 
     /// Of the document that stands under `bytes`. What has no `_id` is damaged, and counts as null.
     pub fn of(document: &'a RawDocument, bytes: &'a [u8]) -> Result<Self> {
-        Ok(Self { id: document.get("_id")?.unwrap_or(RawBsonRef::Null), bytes })
+        Ok(Self { id: raw::field(document, "_id")?.unwrap_or(RawBsonRef::Null), bytes })
     }
 
     /// What follows the keystring of the `_id`: nothing, or in a time-series collection what tells

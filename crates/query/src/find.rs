@@ -7,6 +7,7 @@ use crate::examined::note_id_lookup;
 use crate::exec::{ExecContext, PlanStage};
 use crate::request::FindRequest;
 use bson::raw::{RawBsonRef, RawDocument};
+use bsonval::raw;
 use catalog::Namespace;
 use engine::{Snapshot, Value};
 use errors::Result;
@@ -46,9 +47,10 @@ fn by_id(
         && request.let_variables.is_none()
         && request.skip == 0
         && !(request.return_key || request.show_record_id);
-    let mut fields = filter.iter();
+    let mut fields = raw::elements(filter);
     let (Some(first), None, true) = (fields.next(), fields.next(), plain) else { return Ok(None) };
-    let (name, id) = first?;
+    let first = first?;
+    let (name, id) = (first.name(), first.value()?);
     let simple = matches!(
         id,
         RawBsonRef::ObjectId(_)
@@ -58,7 +60,7 @@ fn by_id(
             | RawBsonRef::Binary(_)
             | RawBsonRef::DateTime(_)
     );
-    if name.as_str() != "_id" || !simple {
+    if name != "_id" || !simple {
         return Ok(None);
     }
     let collection = ctx.collection(ns)?;

@@ -11,6 +11,7 @@ use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bsonval::Path;
+use bsonval::raw;
 use bsonval::show::document as document_text;
 use engine::{Direction, KeyRange};
 use errors::{Code, Error, Result};
@@ -284,8 +285,7 @@ impl Txn {
 
 /// The `_id` of a document that is about to be stored.
 pub(crate) fn required_id(document: &RawDocument) -> Result<RawBsonRef<'_>> {
-    document
-        .get("_id")?
+    raw::field(document, "_id")?
         .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "a stored document has an _id"))
 }
 
@@ -424,8 +424,8 @@ fn check_nested(document: &RawDocument, depth: usize) -> Result<()> {
             ),
         ));
     }
-    for element in document {
-        match element?.1 {
+    for element in raw::elements(document) {
+        match element?.value()? {
             RawBsonRef::Document(inner) => check_nested(inner, depth + 1)?,
             RawBsonRef::Array(inner) => {
                 check_nested(RawDocument::from_bytes(inner.as_bytes())?, depth + 1)?;

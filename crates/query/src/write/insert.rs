@@ -13,6 +13,7 @@ use crate::request::{InsertRequest, InsertResult, WriteError};
 use bson::Timestamp;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::spec::ElementType;
+use bsonval::raw;
 use catalog::{MAX_DOCUMENT_BYTES, Namespace, Txn, check_document};
 use errors::{Code, Error, Result};
 use os::Os;
@@ -182,9 +183,9 @@ pub(crate) fn as_stored<'a>(
 ) -> Prepared<'a> {
     let (mut id, mut id_is_first, mut fills) = (None, false, false);
     // The values that it does not ask about were checked, or made by the server.
-    for (at, element) in document.iter_elements().enumerate() {
+    for (at, element) in raw::elements(document).enumerate() {
         let element = element?;
-        if element.key().as_str() == "_id" {
+        if element.name() == "_id" {
             if id.replace(element.value()?).is_some() {
                 return Err(Error::bad_value("can't have multiple _id fields in one document"));
             }
