@@ -219,10 +219,7 @@ fn plain_field<'a>(document: &'a [u8], name: &[u8]) -> Option<Option<RawBsonRef<
 #[inline]
 fn plain_size(kind: ElementType, value: &[u8]) -> Option<usize> {
     Some(match kind {
-        ElementType::Null
-        | ElementType::Undefined
-        | ElementType::MinKey
-        | ElementType::MaxKey => 0,
+        ElementType::Null | ElementType::Undefined | ElementType::MinKey | ElementType::MaxKey => 0,
         ElementType::Boolean => match value.first()? {
             0 | 1 => 1,
             _ => return None,

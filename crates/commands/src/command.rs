@@ -117,7 +117,8 @@ const PLACES_A_NAME: usize = 8;
 
 /// Where a name is looked for first.
 fn place_of(name: &str) -> usize {
-    let fold = |sum: usize, byte| (sum.rotate_left(5) ^ usize::from(byte)).wrapping_mul(0x9E37_79B1);
+    let fold =
+        |sum: usize, byte| (sum.rotate_left(5) ^ usize::from(byte)).wrapping_mul(0x9E37_79B1);
     let bytes = name.as_bytes();
     // Two names of one length hardly agree in all of these.
     let some = [bytes.first(), bytes.get(bytes.len() / 2), bytes.get(3), bytes.last()];

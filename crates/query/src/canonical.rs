@@ -41,7 +41,11 @@ pub(crate) enum Purpose {
 impl Purpose {
     /// The state in which they are looked for, which has the collection that was looked up. Fails
     /// with `SnapshotUnavailable` where it was dropped in between: look it up again.
-    fn state(self, ctx: &OpContext<'_>, collection: Option<&Collection>) -> Result<Snapshot> {
+    pub(crate) fn state(
+        self,
+        ctx: &OpContext<'_>,
+        collection: Option<&Collection>,
+    ) -> Result<Snapshot> {
         let state = match self {
             Self::Read => ctx.read_state(),
             Self::Write => ctx.write_state(),

@@ -27,7 +27,7 @@ pub(crate) use arrival::ArrivalStage;
 pub(crate) use budget::Budget;
 pub(crate) use build::build_access;
 pub(crate) use ixscan::CountScan;
-pub(crate) use scan::EmptyStage;
+pub(crate) use scan::{EmptyStage, IdStage};
 pub(crate) use sort::{MEMORY_LIMIT_BYTES, SortStage};
 pub(crate) use spill::{TempFiles, temporary_file};
 pub(crate) use stats::{Counters, Report, number};
@@ -182,6 +182,14 @@ pub(crate) trait PlanStage: Send {
 
     /// Gives back pinned memory; the place is kept.
     fn park(&mut self);
+
+    /// The row it stands on, which nobody else will look at.
+    fn take_row(&mut self) -> Row {
+        let row = self.row().clone();
+        // Of a large document the plan's copy makes room for what becomes of it.
+        self.release_row();
+        row
+    }
 
     /// Gives back the memory of the row, which nobody looks at any more.
     fn release_row(&mut self);

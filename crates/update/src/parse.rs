@@ -13,6 +13,7 @@ use bsonval::sort::ElementSort;
 use bsonval::{show, types};
 use errors::{Code, Error, Result};
 use matcher::{Filter, InSet, ParseContext, Pattern, is_operator_document};
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
 pub(super) fn update(
@@ -75,7 +76,7 @@ pub(super) type Reader = for<'p, 'e> fn(&Parser<'p>, &Element<'e>) -> Result<Ope
 impl Parser<'_> {
     fn operators(mut self, document: &RawDocument) -> Result<Operators> {
         let mut tree = Tree::default();
-        let (mut touched, mut renames, mut depth) = (Vec::new(), Vec::new(), 0);
+        let (mut touched, mut renames, mut depth) = (SmallVec::new(), Vec::new(), 0);
         for element in raw::elements(document) {
             let element = element?;
             let name = element.name();
@@ -245,6 +246,9 @@ fn empty_name(message: &str) -> Error {
 
 /// The path up to its first positional component.
 fn fixed_part(path: &str) -> Path {
+    if !path.contains('$') {
+        return Path::new(path);
+    }
     let end = path
         .split('.')
         .take_while(|component| matches!(Step::of(component), Step::Field(_)))

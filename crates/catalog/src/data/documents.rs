@@ -119,6 +119,13 @@ impl Txn {
         if let Some(series) = &collection.options.time_series {
             series.check_document(new)?;
         }
+        let changes_keys = touched.is_none_or(|paths| {
+            collection.indexes.iter().any(|index| index.keys.depends_on(paths))
+        });
+        if !changes_keys {
+            self.put_record(collection, key, new)?;
+            return self.note_growth(collection, old, new);
+        }
         let old_keys = touched_keys(collection, old, key, touched)?;
         let new_keys = touched_keys(collection, new, key, touched)?;
         let unique_grows = collection.indexes.iter().zip(old_keys.iter().zip(&new_keys)).any(
@@ -127,9 +134,7 @@ impl Txn {
             },
         );
         let savepoint = unique_grows.then(|| self.savepoint());
-        let put = self.engine.put(collection.primary, key, new.as_bytes());
-        put.map_err(|error| self.failed(error))?;
-        self.note_change(collection, key)?;
+        self.put_record(collection, key, new)?;
         for (index, (old, new)) in collection.indexes.iter().zip(old_keys.iter().zip(&new_keys)) {
             self.note_multikey(index, new.multikey);
             if let Err(error) = self.change_entries(collection, index, old, new) {
@@ -139,6 +144,26 @@ impl Txn {
                 return Err(error);
             }
         }
+        self.note_growth(collection, old, new)
+    }
+
+    fn put_record(
+        &mut self,
+        collection: &Collection,
+        key: &[u8],
+        document: &RawDocument,
+    ) -> Result<()> {
+        let put = self.engine.put(collection.primary, key, document.as_bytes());
+        put.map_err(|error| self.failed(error))?;
+        self.note_change(collection, key)
+    }
+
+    fn note_growth(
+        &mut self,
+        collection: &Arc<Collection>,
+        old: &RawDocument,
+        new: &RawDocument,
+    ) -> Result<()> {
         let growth = new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
         self.resize(collection, growth)?;
         self.count(collection, 0, growth);

@@ -117,9 +117,9 @@ impl fmt::Debug for Namespace {
 pub fn check_database(name: &str) -> Result<()> {
     let valid = !name.is_empty()
         && name.len() <= MAX_DATABASE_BYTES
-        && !name.bytes().any(|byte| {
-            matches!(byte, b'/' | b'\\' | b'.' | b' ' | b'"' | b'$' | b'\0')
-        });
+        && !name
+            .bytes()
+            .any(|byte| matches!(byte, b'/' | b'\\' | b'.' | b' ' | b'"' | b'$' | b'\0'));
     if valid || name == "$external" {
         return Ok(());
     }

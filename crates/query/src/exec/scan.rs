@@ -103,7 +103,7 @@ impl PlanStage for CollectionStage {
 }
 
 /// One document by its id key.
-pub(super) struct IdStage {
+pub(crate) struct IdStage {
     collection: Arc<Collection>,
     id: RawBson,
     id_key: Vec<u8>,
@@ -113,7 +113,7 @@ pub(super) struct IdStage {
 }
 
 impl IdStage {
-    pub(super) fn new(
+    pub(crate) fn new(
         collection: &Arc<Collection>,
         id: RawBson,
         filter: Option<Filter>,
@@ -162,6 +162,10 @@ impl PlanStage for IdStage {
 
     fn park(&mut self) {
         self.counters.tell();
+    }
+
+    fn take_row(&mut self) -> Row {
+        std::mem::take(&mut self.row)
     }
 
     fn release_row(&mut self) {

@@ -1,7 +1,7 @@
 //! `findAndModify`: changes or removes one document and gives it back.
 
 use super::apply::Change;
-use super::targets::{Targets, lock};
+use super::targets::{Targets, id_of, lock};
 use super::time_series::check_find_and_modify;
 use super::update::insert_upserted;
 use super::{check_target, remembered};
@@ -67,13 +67,27 @@ fn run(
     if let Some(StatementOutcome::FoundAndModified(result)) = ctx.done(0)? {
         return Ok(result);
     }
+    let plain = (request.sort, request.hint, request.collation) == (None, None, None)
+        && shape.is_none()
+        && !change.as_ref().is_some_and(Change::is_positional);
+    let id = match request.filter {
+        Some(filter) if plain => id_of(collection.as_deref(), filter)?,
+        _ => None,
+    };
     let mut attempts = 0;
     loop {
-        let mut query = Canonical::of_find(ctx, ns, &find, Purpose::Write)?;
-        query.carries_score = shape.as_ref().is_some_and(Shape::needs_text_score);
-        let filter = query.filter.clone();
+        let (targets, filter) = match id {
+            Some(id) => (Targets::by_id(ctx, ctx.collection(ns)?, id)?, None),
+            None => {
+                let mut query = Canonical::of_find(ctx, ns, &find, Purpose::Write)?;
+                query.carries_score = shape.as_ref().is_some_and(Shape::needs_text_score);
+                let filter = query.filter.clone();
+                (Targets::of(ctx, query)?, Some(filter))
+            }
+        };
+        let shape = shape.as_ref().zip(filter.as_ref());
         let mut raced = false;
-        if let Some(mut targets) = Targets::of(ctx, query)? {
+        if let Some(mut targets) = targets {
             loop {
                 let rows = targets.take(ctx, true)?;
                 let Some(row) = rows.first() else { break };
@@ -82,7 +96,7 @@ fn run(
                     let score = text_score::of(row.document()?);
                     let found = |(old, new): BeforeAfter| {
                         let shown = if request.return_new { new.unwrap_or(old) } else { old };
-                        found(request, shape.as_ref(), &filter, shown, score)
+                        found(request, shape, shown, score)
                     };
                     taken.map(found).transpose()
                 };
@@ -100,15 +114,23 @@ fn run(
         }
         match &change {
             _ if raced => {}
-            Some(change) if request.upsert => match upsert(ctx, ns, change, &filter, |document| {
-                inserted(request, shape.as_ref(), &filter, document)
-            }) {
-                Ok(result) => return Ok(result),
-                Err(error) if error.code() == Code::DUPLICATE_KEY && attempts < UPSERT_ATTEMPTS => {
-                    attempts += 1;
+            Some(change) if request.upsert => {
+                let filter = match (&filter, request.filter) {
+                    (Some(filter), _) => filter,
+                    (None, Some(given)) => &Filter::parse_query(given, &parse)?,
+                    (None, None) => &Filter::all(),
+                };
+                let show = |document| inserted(request, shape, document);
+                match upsert(ctx, ns, change, filter, show) {
+                    Ok(result) => return Ok(result),
+                    Err(error)
+                        if error.code() == Code::DUPLICATE_KEY && attempts < UPSERT_ATTEMPTS =>
+                    {
+                        attempts += 1;
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
-            },
+            }
             _ => {
                 let updated_existing = (!request.remove).then_some(false);
                 return Ok(FindAndModifyResult {
@@ -164,8 +186,7 @@ fn upsert(
 
 fn found(
     request: &FindAndModifyRequest<'_>,
-    shape: Option<&Shape>,
-    filter: &Filter,
+    shape: Option<(&Shape, &Filter)>,
     shown: RawDocumentBuf,
     score: Option<f64>,
 ) -> Result<FindAndModifyResult> {
@@ -176,7 +197,7 @@ fn found(
         None => shown,
     };
     Ok(FindAndModifyResult {
-        value: Some(shaped(shape, filter, shown)?),
+        value: Some(shaped(shape, shown)?),
         n: 1,
         updated_existing,
         upserted: None,
@@ -185,22 +206,17 @@ fn found(
 
 fn inserted(
     request: &FindAndModifyRequest<'_>,
-    shape: Option<&Shape>,
-    filter: &Filter,
+    shape: Option<(&Shape, &Filter)>,
     document: RawDocumentBuf,
 ) -> Result<FindAndModifyResult> {
     let upserted = document.get("_id")?.map(Into::into);
-    let value = if request.return_new { Some(shaped(shape, filter, document)?) } else { None };
+    let value = if request.return_new { Some(shaped(shape, document)?) } else { None };
     Ok(FindAndModifyResult { value, n: 1, updated_existing: Some(false), upserted })
 }
 
-fn shaped(
-    shape: Option<&Shape>,
-    filter: &Filter,
-    document: RawDocumentBuf,
-) -> Result<RawDocumentBuf> {
+fn shaped(shape: Option<(&Shape, &Filter)>, document: RawDocumentBuf) -> Result<RawDocumentBuf> {
     match shape {
-        Some(shape) => shape.apply(&document, filter, None, &[]),
+        Some((shape, filter)) => shape.apply(&document, filter, None, &[]),
         None => Ok(document),
     }
 }

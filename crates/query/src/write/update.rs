@@ -1,7 +1,7 @@
 //! `update`: one document or all that match, or a new one where none does.
 
 use super::apply::Change;
-use super::targets::{Targets, lock};
+use super::targets::{Targets, id_of, lock};
 use super::time_series::check_update;
 use super::{UntilFull, as_a_whole, check_target, note, remembered, statement as in_statement};
 use crate::canonical::{Canonical, Purpose, collation_of, parse_context, sort_of};
@@ -69,7 +69,10 @@ fn run(
     let collection = ctx.collection(ns)?;
     let collation = collation_of(statement.collation, collection.as_deref())?;
     let parse = parse_context(&[let_variables, statement.constants], collation, ctx)?;
-    let filter = Filter::parse_query(statement.filter, &parse)?;
+    let parse_filter = || Filter::parse_query(statement.filter, &parse);
+    let plain = (statement.hint, statement.collation, statement.sort) == (None, None, None);
+    let id = if plain { id_of(collection.as_deref(), statement.filter)? } else { None };
+    let mut filter = if id.is_some() { None } else { Some(parse_filter()?) };
     let change = if statement.is_delta {
         Change::of_delta(ctx, statement.update)?
     } else {
@@ -80,7 +83,12 @@ fn run(
             "multi update is not supported for replacement-style update",
         ));
     }
-    check_update(collection.as_deref(), statement, &filter, &change)?;
+    if change.is_positional() && filter.is_none() {
+        filter = Some(parse_filter()?);
+    }
+    if let Some(filter) = &filter {
+        check_update(collection.as_deref(), statement, filter, &change)?;
+    }
     if statement.multi && statement.sort.is_some() {
         return Err(Error::failed_to_parse("Cannot specify sort with multi=true"));
     }
@@ -89,12 +97,19 @@ fn run(
     let find_and_change = |ctx: &mut OpContext<'_>| {
         let mut done = Done::default();
         let collection = ctx.collection(ns)?;
-        let hint = statement.hint;
-        let mut query =
-            Canonical::of_filter(ctx, collection, filter.clone(), hint, Purpose::Write)?;
-        query.sort.clone_from(&sort);
+        let targets = match (&filter, id) {
+            (None, Some(id)) => Targets::by_id(ctx, collection, id)?,
+            (None, None) => None,
+            (Some(filter), _) => {
+                let (filter, hint) = (filter.clone(), statement.hint);
+                let mut query =
+                    Canonical::of_filter(ctx, collection, filter, hint, Purpose::Write)?;
+                query.sort.clone_from(&sort);
+                Targets::of(ctx, query)?
+            }
+        };
         let mut raced = false;
-        if let Some(mut targets) = Targets::of(ctx, query)? {
+        if let Some(mut targets) = targets {
             let at = (index, !statement.multi);
             raced = change_all(ctx, ns, &mut targets, &change, at, &mut done)?;
         }
@@ -107,7 +122,11 @@ fn run(
             return Ok(done);
         }
         if !raced {
-            match insert_new(ctx, ns, index, &change, &filter) {
+            let filter = match &filter {
+                Some(filter) => filter,
+                None => &parse_filter()?,
+            };
+            match insert_new(ctx, ns, index, &change, filter) {
                 Ok(id) => {
                     done.upserted = Some(id);
                     return Ok(done);
