@@ -16,23 +16,30 @@ use errors::{Code, Error, Result};
 #[derive(Clone)]
 pub struct Element<'a> {
     kind: ElementType,
-    name: &'a str,
+    /// UTF-8 without NUL.
+    name: &'a [u8],
     /// Type byte, name, NUL and value.
     bytes: &'a [u8],
     /// Of a value that is not plain (see [`plain_size`]): the `bson` crate reads it.
-    checked: Option<RawElement<'a>>,
+    checked: Option<Box<RawElement<'a>>>,
 }
 
 impl<'a> Element<'a> {
     /// The field's name.
     #[inline]
     pub fn name(&self) -> &'a str {
+        std::str::from_utf8(self.name).expect("a name was looked at when it was cut")
+    }
+
+    /// The bytes of the field's name: for looking at many of which few matter.
+    #[inline]
+    pub fn name_bytes(&self) -> &'a [u8] {
         self.name
     }
 
     /// The field's name as keys of documents are.
     pub fn key(&self) -> &'a CStr {
-        self.name.try_into().expect("a name ends at the first NUL, and holds none")
+        self.name().try_into().expect("a name ends at the first NUL, and holds none")
     }
 
     /// The field's type.
@@ -154,11 +161,11 @@ impl<'a> Cuts<'a> {
             Ok(checked) => checked,
             Err(error) => return Some(Err(error.into())),
         };
-        let name = checked.key().as_str();
+        let name = checked.key().as_str().as_bytes();
         let (bytes, rest) = rest.split_at(1 + name.len() + 1 + checked.size());
         self.rest = rest;
         let kind = checked.element_type();
-        Some(Ok(Element { kind, name, bytes, checked: Some(checked) }))
+        Some(Ok(Element { kind, name, bytes, checked: Some(Box::new(checked)) }))
     }
 }
 
@@ -168,14 +175,20 @@ impl<'a> Cuts<'a> {
 fn plain_element(rest: &[u8]) -> Option<(Element<'_>, &[u8])> {
     let (kind, after) = rest.split_first()?;
     let kind = ElementType::from(*kind)?;
-    let end = after.iter().position(|byte| *byte == 0)?;
+    let (mut end, mut is_ascii) = (0, true);
+    while *after.get(end)? != 0 {
+        is_ascii &= after[end].is_ascii();
+        end += 1;
+    }
     let (name, value) = after.split_at(end);
     let size = match kind {
         // The crate alone makes a value of it.
         ElementType::Array => return None,
         _ => plain_size(kind, &value[1..])?,
     };
-    let name = std::str::from_utf8(name).ok()?;
+    if !is_ascii && std::str::from_utf8(name).is_err() {
+        return None;
+    }
     let (bytes, rest) = rest.split_at_checked(1 + end + 1 + size)?;
     Some((Element { kind, name, bytes, checked: None }, rest))
 }
@@ -503,7 +516,7 @@ pub fn document_of(name: &str, value: RawBsonRef<'_>) -> RawDocumentBuf {
 
 /// Whether a document's first field has a `$` name.
 pub fn starts_with_dollar(document: &RawDocument) -> bool {
-    first_name(document).is_some_and(|name| name.starts_with('$'))
+    first(document).is_some_and(|first| first.is_ok_and(|first| first.name.starts_with(b"$")))
 }
 
 /// The name of a document's first field.

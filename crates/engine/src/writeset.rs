@@ -32,9 +32,35 @@ struct Undo {
     before: Option<Write>,
 }
 
+/// The writes to each dictionary, ascending by its number. A transaction writes to few.
+#[derive(Clone, Default)]
+struct ByDictionary(SmallVec<[(u64, Arc<Writes>); 2]>);
+
+impl ByDictionary {
+    fn find(&self, dictionary: u64) -> std::result::Result<usize, usize> {
+        self.0.binary_search_by_key(&dictionary, |(id, _)| *id)
+    }
+
+    fn get(&self, dictionary: u64) -> Option<&Arc<Writes>> {
+        self.find(dictionary).ok().map(|at| &self.0[at].1)
+    }
+
+    fn get_mut(&mut self, dictionary: u64) -> Option<&mut Arc<Writes>> {
+        self.find(dictionary).ok().map(|at| &mut self.0[at].1)
+    }
+
+    fn get_or_default(&mut self, dictionary: u64) -> &mut Arc<Writes> {
+        let at = self.find(dictionary).unwrap_or_else(|at| {
+            self.0.insert(at, (dictionary, Arc::default()));
+            at
+        });
+        &mut self.0[at].1
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct WriteSet {
-    dictionaries: BTreeMap<u64, Arc<Writes>>,
+    dictionaries: ByDictionary,
     bytes: u64,
     longest: u64,
     /// Every write since the first savepoint, newest last.
@@ -58,7 +84,7 @@ pub(crate) enum Own {
 
 /// A write set as it was at one moment.
 pub(crate) struct SharedWrites {
-    dictionaries: BTreeMap<u64, Arc<Writes>>,
+    dictionaries: ByDictionary,
     spill: Option<SpillView>,
 }
 
@@ -68,7 +94,7 @@ impl SharedWrites {
         if let Some(spill) = &self.spill {
             return Ok(spill.get(dictionary, key)?.map(|value| value.map(Value::from)));
         }
-        let found = self.dictionaries.get(&dictionary).and_then(|writes| writes.get(key));
+        let found = self.dictionaries.get(dictionary).and_then(|writes| writes.get(key));
         Ok(found.map(|write| write.as_ref().map(Value::shared)))
     }
 
@@ -82,14 +108,14 @@ impl SharedWrites {
         if let Some(spill) = &self.spill {
             return Some(Own::Spilled(Box::new(spill.walk(dictionary, range, direction))));
         }
-        let writes = self.dictionaries.get(&dictionary).filter(|writes| !writes.is_empty());
+        let writes = self.dictionaries.get(dictionary).filter(|writes| !writes.is_empty());
         writes.map(|writes| Own::Memory(Arc::clone(writes)))
     }
 }
 
 impl WriteSet {
     pub(crate) fn is_empty(&self) -> bool {
-        self.spill.is_none() && self.dictionaries.values().all(|writes| writes.is_empty())
+        self.spill.is_none() && self.dictionaries.0.iter().all(|(_, writes)| writes.is_empty())
     }
 
     /// Bytes that were written, roughly.
@@ -113,7 +139,7 @@ impl WriteSet {
             let found: Option<ftree::Written> = spilled.spill.get(dictionary, key)?;
             return Ok(found.map(|value| value.map(Value::from)));
         }
-        let found = self.dictionaries.get(&dictionary).and_then(|writes| writes.get(key));
+        let found = self.dictionaries.get(dictionary).and_then(|writes| writes.get(key));
         Ok(found.map(|write| write.as_ref().map(Value::shared)))
     }
 
@@ -136,7 +162,7 @@ impl WriteSet {
             let walk = spilled.spill.walk(dictionary, range, direction);
             return Some(Own::Spilled(Box::new(walk)));
         }
-        let writes = self.dictionaries.get(&dictionary).filter(|writes| !writes.is_empty());
+        let writes = self.dictionaries.get(dictionary).filter(|writes| !writes.is_empty());
         writes.map(|writes| Own::Memory(Arc::clone(writes)))
     }
 
@@ -144,7 +170,7 @@ impl WriteSet {
     pub(crate) fn dictionaries(&self) -> SmallVec<[u64; 4]> {
         match &self.spill {
             Some(spilled) => spilled.spill.spaces().collect(),
-            None => self.dictionaries.keys().copied().collect(),
+            None => self.dictionaries.0.iter().map(|(id, _)| *id).collect(),
         }
     }
 
@@ -163,7 +189,7 @@ impl WriteSet {
             }
             return Ok(());
         }
-        for (key, write) in self.dictionaries.get(&dictionary).iter().flat_map(|map| map.iter()) {
+        for (key, write) in self.dictionaries.get(dictionary).iter().flat_map(|map| map.iter()) {
             see(key, write.as_deref())?;
         }
         Ok(())
@@ -174,7 +200,7 @@ impl WriteSet {
         &self,
         dictionary: u64,
     ) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
-        let writes = self.dictionaries.get(&dictionary).into_iter().flat_map(|map| map.iter());
+        let writes = self.dictionaries.get(dictionary).into_iter().flat_map(|map| map.iter());
         writes.map(|(key, write)| (&**key, write.as_deref()))
     }
 
@@ -190,7 +216,7 @@ impl WriteSet {
         // Walking the undo list back gives what each noted write wrote, and what was before all.
         let mut noted = Vec::with_capacity(self.undo.len());
         for Undo { dictionary, key, before } in self.undo.iter().rev() {
-            let Some(writes) = maps.get_mut(dictionary) else { continue };
+            let Some(writes) = maps.get_mut(*dictionary) else { continue };
             let writes = Arc::make_mut(writes);
             let written = match before {
                 Some(before) => writes.insert(Arc::clone(key), before.clone()),
@@ -198,7 +224,7 @@ impl WriteSet {
             };
             noted.push((*dictionary, key, written.flatten()));
         }
-        for (dictionary, writes) in &maps {
+        for (dictionary, writes) in &maps.0 {
             for (key, write) in &**writes {
                 spill.write(*dictionary, key, write.as_deref(), false)?;
             }
@@ -208,7 +234,7 @@ impl WriteSet {
             spill.write(dictionary, key, write.as_deref(), true)?;
         }
         spill.settle()?;
-        self.dictionaries.clear();
+        self.dictionaries = ByDictionary::default();
         self.undo = Vec::new();
         self.spill = Some(Box::new(Spilled { spill, start }));
         Ok(())
@@ -236,7 +262,7 @@ impl WriteSet {
     fn write_in_memory(&mut self, dictionary: u64, key: &[u8], write: Write) {
         let size = |write: &Write| write.as_ref().map_or(0, |value| value.len() as u64);
         self.bytes += WRITE_BYTES + key.len() as u64 + size(&write);
-        let writes = Arc::make_mut(self.dictionaries.entry(dictionary).or_default());
+        let writes = Arc::make_mut(self.dictionaries.get_or_default(dictionary));
         let key: Key = key.into();
         let undo_key = self.undoable.load(Ordering::Relaxed).then(|| Arc::clone(&key));
         let before = writes.insert(key, write);
@@ -272,7 +298,7 @@ impl WriteSet {
     fn rollback_in_memory(&mut self, savepoint: usize) {
         while self.undo.len() > savepoint {
             let Some(Undo { dictionary, key, before }) = self.undo.pop() else { return };
-            let Some(writes) = self.dictionaries.get_mut(&dictionary) else { continue };
+            let Some(writes) = self.dictionaries.get_mut(dictionary) else { continue };
             let writes = Arc::make_mut(writes);
             let size = WRITE_BYTES + key.len() as u64;
             let undone = match before {

@@ -41,11 +41,7 @@ pub(crate) enum Purpose {
 impl Purpose {
     /// The state in which they are looked for, which has the collection that was looked up. Fails
     /// with `SnapshotUnavailable` where it was dropped in between: look it up again.
-    pub(crate) fn state(
-        self,
-        ctx: &OpContext<'_>,
-        collection: Option<&Collection>,
-    ) -> Result<Snapshot> {
+    fn state(self, ctx: &OpContext<'_>, collection: Option<&Collection>) -> Result<Snapshot> {
         let state = match self {
             Self::Read => ctx.read_state(),
             Self::Write => ctx.write_state(),

@@ -14,7 +14,7 @@ pub(crate) fn id_of(filter: &RawDocument) -> Result<Option<RawBsonRef<'_>>> {
     let mut fields = raw::elements(filter);
     let (Some(first), None) = (fields.next(), fields.next()) else { return Ok(None) };
     let first = first?;
-    if first.name() != "_id" {
+    if first.name_bytes() != b"_id" {
         return Ok(None);
     }
     let id = first.value()?;

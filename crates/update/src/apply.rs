@@ -129,7 +129,7 @@ impl Walk<'_> {
         let mut changed = false;
         for element in raw::elements(document) {
             let element = element?;
-            match children.take(element.name()) {
+            match children.take(element.name_bytes()) {
                 Some(node) => changed |= self.child(node, element.name(), Some(&element), false)?,
                 None => self.out.element(&element),
             }
@@ -386,10 +386,11 @@ impl<'n> Children<'n> {
         Self::Few(nodes.iter().map(|(key, node)| (&*key.0, Some(&**node))).collect())
     }
 
-    fn take(&mut self, name: &str) -> Option<&'n Node> {
+    fn take(&mut self, name: &[u8]) -> Option<&'n Node> {
         match self {
-            Self::Few(nodes) => nodes.iter_mut().find(|(own, _)| *own == name)?.1.take(),
+            Self::Few(nodes) => nodes.iter_mut().find(|(own, _)| own.as_bytes() == name)?.1.take(),
             Self::Many(nodes, taken) => {
+                let name = std::str::from_utf8(name).ok()?;
                 let (key, node) = nodes.get_key_value(&FieldKey(name.into()))?;
                 taken.insert(key).then_some(&**node)
             }

@@ -80,7 +80,7 @@ impl MergeWriter {
             };
             let existing = match (&row, &filter) {
                 (Some(row), Some(filter)) => {
-                    lock(txn, &collection, Some(filter), row)?.map(|found| (&row.id_key, found))
+                    lock(txn, &collection, filter, row)?.map(|found| (&row.id_key, found))
                 }
                 _ => None,
             };

@@ -103,7 +103,7 @@ impl PlanStage for CollectionStage {
 }
 
 /// One document by its id key.
-pub(crate) struct IdStage {
+pub(super) struct IdStage {
     collection: Arc<Collection>,
     id: RawBson,
     id_key: Vec<u8>,
@@ -113,7 +113,7 @@ pub(crate) struct IdStage {
 }
 
 impl IdStage {
-    pub(crate) fn new(
+    pub(super) fn new(
         collection: &Arc<Collection>,
         id: RawBson,
         filter: Option<Filter>,

@@ -1,6 +1,7 @@
 //! `delete`: one document or all that match.
 
-use super::targets::{Targets, id_of, lock};
+use super::point::{self, Found, id_of};
+use super::targets::{Targets, lock};
 use super::{UntilFull, as_a_whole, check_target, note, remembered, statement as in_statement};
 use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::{Atomicity, OpContext, StatementOutcome};
@@ -86,19 +87,22 @@ fn delete_matching(
     search: &Search<'_>,
     n: &mut u64,
 ) -> Result<()> {
+    let filter = match search {
+        Search::Filter(filter) => filter,
+        Search::Id(id) => {
+            let delete = |txn: &mut Txn, found: Found<'_>| {
+                txn.delete_document(found.collection, found.key, found.document).map(|()| 1)
+            };
+            let deleted = point::write(ctx, ns, *id, delete, |deleted| outcomes(index, *deleted))?;
+            *n += deleted.unwrap_or_default();
+            return Ok(());
+        }
+    };
     loop {
         let collection = ctx.collection(ns)?;
-        let targets = match search {
-            Search::Id(id) => Targets::by_id(ctx, collection, *id)?,
-            Search::Filter(filter) => {
-                let (filter, hint) = (filter.clone(), statement.hint);
-                Targets::of(
-                    ctx,
-                    Canonical::of_filter(ctx, collection, filter, hint, Purpose::Write)?,
-                )?
-            }
-        };
-        let Some(mut targets) = targets else { return Ok(()) };
+        let query =
+            Canonical::of_filter(ctx, collection, filter.clone(), statement.hint, Purpose::Write)?;
+        let Some(mut targets) = Targets::of(ctx, query)? else { return Ok(()) };
         let mut raced = false;
         loop {
             let rows = targets.take(ctx, statement.only_one)?;
@@ -117,10 +121,7 @@ fn delete_matching(
                 }
                 Ok(deleted)
             };
-            let deleted = remembered(ctx, delete_rows, |deleted| match deleted {
-                0 => Vec::new(),
-                deleted => vec![(index, StatementOutcome::Deleted(*deleted))],
-            })?;
+            let deleted = remembered(ctx, delete_rows, |deleted| outcomes(index, *deleted))?;
             *n += deleted;
             if statement.only_one && deleted == 1 {
                 return Ok(());
@@ -132,5 +133,13 @@ fn delete_matching(
             return Ok(());
         }
         ctx.interrupt.check()?;
+    }
+}
+
+/// What a retryable write remembers of a part.
+fn outcomes(index: usize, deleted: u64) -> Vec<(usize, StatementOutcome)> {
+    match deleted {
+        0 => Vec::new(),
+        deleted => vec![(index, StatementOutcome::Deleted(deleted))],
     }
 }

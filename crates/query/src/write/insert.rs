@@ -185,7 +185,7 @@ pub(crate) fn as_stored<'a>(
     // The values that it does not ask about were checked, or made by the server.
     for (at, element) in raw::elements(document).enumerate() {
         let element = element?;
-        if element.name() == "_id" {
+        if element.name_bytes() == b"_id" {
             if id.replace(element.value()?).is_some() {
                 return Err(Error::bad_value("can't have multiple _id fields in one document"));
             }

@@ -5,13 +5,10 @@
 //! transaction goes over the same chunk, so the plan runs once however often others conflict.
 
 use super::{CHUNK_BYTES, CHUNK_DOCUMENTS};
-use crate::canonical::{Canonical, Purpose};
+use crate::canonical::Canonical;
 use crate::context::OpContext;
-use crate::examined::note_way;
-use crate::exec::{ExecContext, IdStage, PlanStage, Row};
-use crate::plan_cache::PlanCache;
-use crate::point;
-use bson::raw::{RawBsonRef, RawDocument};
+use crate::exec::{ExecContext, PlanStage, Row};
+use bson::raw::RawDocument;
 use catalog::{Collection, Namespace, Txn};
 use engine::{Snapshot, Value};
 use errors::Result;
@@ -22,8 +19,7 @@ use std::sync::Arc;
 pub(crate) struct Targets {
     collection: Arc<Collection>,
     stage: Box<dyn PlanStage>,
-    /// `None`: what stands under the `_id` that was asked for is meant, whatever it holds.
-    query: Option<Arc<Canonical>>,
+    query: Arc<Canonical>,
     snapshot: Snapshot,
     /// What is read from here on does not see what the statement has written.
     frozen: bool,
@@ -37,25 +33,12 @@ impl Targets {
         let settled = query.settle(ctx, None, Canonical::stages)?.for_first();
         let stage = settled.stages(&query, ctx.catalog, Canonical::stages)?;
         let snapshot = query.snapshot.clone();
-        Ok(Some(Self { collection, stage, query: Some(query), snapshot, frozen: false }))
+        Ok(Some(Self { collection, stage, query, snapshot, frozen: false }))
     }
 
-    /// The document of an `_id`. `None` where there is no collection to look in.
-    pub(crate) fn by_id(
-        ctx: &OpContext<'_>,
-        collection: Option<Arc<Collection>>,
-        id: RawBsonRef<'_>,
-    ) -> Result<Option<Self>> {
-        let Some(collection) = collection else { return Ok(None) };
-        let snapshot = Purpose::Write.state(ctx, Some(&collection))?;
-        note_way("IDHACK", None);
-        let stage = Box::new(IdStage::new(&collection, id.into(), None)?);
-        Ok(Some(Self { collection, stage, query: None, snapshot, frozen: false }))
-    }
-
-    /// The filter that the documents match; `None` where they need not be asked again.
-    pub(crate) fn filter(&self) -> Option<&Filter> {
-        self.query.as_ref().map(|query| &query.filter)
+    /// The filter that the documents match.
+    pub(crate) fn filter(&self) -> &Filter {
+        &self.query.filter
     }
 
     /// The next candidates: one, or as many as are changed at a time. In a client's transaction the
@@ -95,30 +78,15 @@ impl Targets {
     }
 }
 
-/// The `_id` that a write's filter names, where the document is found by it alone. What an operator
-/// has said of indexes is for the planner to follow.
-pub(crate) fn id_of<'a>(
-    collection: Option<&Collection>,
-    filter: &'a RawDocument,
-) -> Result<Option<RawBsonRef<'a>>> {
-    let applies = collection.is_none_or(|collection| {
-        point::has_ids(collection) && !PlanCache::of(collection).has_filters()
-    });
-    if applies { point::id_of(filter) } else { Ok(None) }
-}
-
 /// Locks a candidate and gives its newest version if that still matches. May wait.
 pub(crate) fn lock(
     txn: &mut Txn,
     collection: &Collection,
-    filter: Option<&Filter>,
+    filter: &Filter,
     row: &Row,
 ) -> Result<Option<Value>> {
     let Some(newest) = txn.get_for_update(collection, &row.id_key)? else { return Ok(None) };
-    if let Some(filter) = filter
-        && newest[..] != row.document[..]
-        && !filter.matches(RawDocument::from_bytes(&newest[..])?)?
-    {
+    if newest[..] != row.document[..] && !filter.matches(RawDocument::from_bytes(&newest[..])?)? {
         return Ok(None);
     }
     Ok(Some(newest))

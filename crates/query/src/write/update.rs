@@ -1,7 +1,8 @@
 //! `update`: one document or all that match, or a new one where none does.
 
 use super::apply::Change;
-use super::targets::{Targets, id_of, lock};
+use super::point::{self, Found, id_of};
+use super::targets::{Targets, lock};
 use super::time_series::check_update;
 use super::{UntilFull, as_a_whole, check_target, note, remembered, statement as in_statement};
 use crate::canonical::{Canonical, Purpose, collation_of, parse_context, sort_of};
@@ -97,19 +98,22 @@ fn run(
     let find_and_change = |ctx: &mut OpContext<'_>| {
         let mut done = Done::default();
         let collection = ctx.collection(ns)?;
-        let targets = match (&filter, id) {
-            (None, Some(id)) => Targets::by_id(ctx, collection, id)?,
-            (None, None) => None,
-            (Some(filter), _) => {
-                let (filter, hint) = (filter.clone(), statement.hint);
-                let mut query =
-                    Canonical::of_filter(ctx, collection, filter, hint, Purpose::Write)?;
-                query.sort.clone_from(&sort);
-                Targets::of(ctx, query)?
+        let filter = match (&filter, id) {
+            (Some(filter), _) => filter.clone(),
+            (None, Some(id)) => {
+                let change =
+                    |txn: &mut Txn, found: Found<'_>| change_one(txn, found, &change, None);
+                let describe = |done: &Done| outcomes(index, done);
+                let done = point::write(ctx, ns, id, change, describe)?;
+                return Ok((done.unwrap_or_default(), false));
             }
+            (None, None) => return Ok((done, false)),
         };
+        let mut query =
+            Canonical::of_filter(ctx, collection, filter, statement.hint, Purpose::Write)?;
+        query.sort.clone_from(&sort);
         let mut raced = false;
-        if let Some(mut targets) = targets {
+        if let Some(mut targets) = Targets::of(ctx, query)? {
             let at = (index, !statement.multi);
             raced = change_all(ctx, ns, &mut targets, &change, at, &mut done)?;
         }
@@ -157,13 +161,7 @@ fn change_all(
             return Ok(raced);
         }
         let step = |txn: &mut Txn| change_rows(txn, ns, targets, change, &rows);
-        let part = remembered(ctx, step, |part| match part.matched {
-            0 => Vec::new(),
-            n => {
-                let modified = part.modified;
-                vec![(index, StatementOutcome::Updated { n, modified, upserted: None })]
-            }
-        })?;
+        let part = remembered(ctx, step, |part| outcomes(index, part))?;
         done.matched += part.matched;
         done.modified += part.modified;
         if only_one && part.matched == 1 {
@@ -185,15 +183,37 @@ fn change_rows(
     for row in rows {
         let Some(newest) = lock(txn, &collection, targets.filter(), row)? else { continue };
         let document = RawDocument::from_bytes(&newest[..])?;
-        let outcome = change.apply(document, targets.filter())?;
-        part.matched += 1;
-        if outcome.modified {
-            let touched = change.touched();
-            txn.update_document(&collection, &row.id_key, document, &outcome.document, touched)?;
-            part.modified += 1;
-        }
+        let found = Found { collection: &collection, key: &row.id_key, document };
+        let one = change_one(txn, found, change, Some(targets.filter()))?;
+        part.matched += one.matched;
+        part.modified += one.modified;
     }
     Ok(part)
+}
+
+/// Changes a locked document. The filter that it matches is there where the change is positional.
+fn change_one(
+    txn: &mut Txn,
+    found: Found<'_>,
+    change: &Change,
+    filter: Option<&Filter>,
+) -> Result<Done> {
+    let Found { collection, key, document } = found;
+    let outcome = change.apply(document, filter)?;
+    if outcome.modified {
+        txn.update_document(collection, key, document, &outcome.document, change.touched())?;
+    }
+    Ok(Done { matched: 1, modified: u64::from(outcome.modified), upserted: None })
+}
+
+/// What a retryable write remembers of a part.
+fn outcomes(index: usize, part: &Done) -> Vec<(usize, StatementOutcome)> {
+    match *part {
+        Done { matched: 0, .. } => Vec::new(),
+        Done { matched: n, modified, .. } => {
+            vec![(index, StatementOutcome::Updated { n, modified, upserted: None })]
+        }
+    }
 }
 
 fn insert_new(
