@@ -5,6 +5,12 @@
 
 use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf};
 
+/// Room of a new document: a small reply is not copied as it grows.
+const FIRST_BYTES: usize = 1000;
+
+/// What stands beside a key's name, and a number as its value: room for both is made at once.
+const KEY_AND_NUMBER_BYTES: usize = 2 + 8;
+
 /// Room that a finished document may keep.
 const MOST_SPARE_BYTES: usize = 64 << 10;
 
@@ -27,7 +33,7 @@ impl Default for Writer {
 impl Writer {
     /// An empty document.
     pub fn new() -> Self {
-        Self::with_capacity(256)
+        Self::with_capacity(FIRST_BYTES)
     }
 
     /// An empty document with room for `capacity` bytes.
@@ -49,10 +55,15 @@ impl Writer {
     }
 
     fn key(&mut self, kind: u8, key: &str) {
-        self.bytes.push(kind);
+        let mut key = key.as_bytes();
         // A NUL would end the key early and shift all that follows; no real key has one.
-        let end = key.bytes().position(|byte| byte == 0).unwrap_or(key.len());
-        self.bytes.extend_from_slice(&key.as_bytes()[..end]);
+        if key.iter().fold(false, |found, byte| found | (*byte == 0)) {
+            let end = key.iter().position(|byte| *byte == 0);
+            key = &key[..end.unwrap_or(key.len())];
+        }
+        self.bytes.reserve(key.len() + KEY_AND_NUMBER_BYTES);
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(key);
         self.bytes.push(0);
     }
 

@@ -139,7 +139,8 @@ pub fn is_suffix(bytes: &[u8]) -> bool {
 /// The dictionary key of a document: the keystring of its `_id` under the collection's collation,
 /// and in a time-series collection, where another measurement has it, [`SUFFIX_BYTES`] more.
 pub fn id_key(id: RawBsonRef<'_>, collation: Option<&Collation>) -> Result<Vec<u8>> {
-    let mut builder = KeyBuilder::new();
+    // Most ids fit.
+    let mut builder = KeyBuilder::reusing(Vec::with_capacity(32));
     builder.append_under(id, Direction::Ascending, collation).map_err(bad_key)?;
     Ok(builder.into_bytes())
 }

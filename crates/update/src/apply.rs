@@ -74,7 +74,7 @@ pub(super) fn apply(
             document,
             is_insert,
             under: operators.collation.as_ref(),
-            path: String::new(),
+            path: String::with_capacity(32),
         },
         out: Writer::with_capacity(document.as_bytes().len() + 64),
     };

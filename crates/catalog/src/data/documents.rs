@@ -11,7 +11,7 @@ use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bsonval::Path;
-use bsonval::raw;
+use bsonval::raw::{self, Element};
 use bsonval::show::document as document_text;
 use engine::{Direction, KeyRange};
 use errors::{Code, Error, Result};
@@ -44,7 +44,11 @@ impl Txn {
         }
         let mut key = collection.id_key(required_id(document)?)?;
         let mut keys = all_keys(collection, document, &key)?;
-        let savepoint = self.savepoint();
+        // Where there is the record alone nothing can fail behind it.
+        let is_record_alone = collection.indexes.is_empty()
+            && collection.order.is_none()
+            && collection.shared.changes().is_none();
+        let savepoint = (!is_record_alone).then(|| self.savepoint());
         while !self.insert_record(collection, &key, document)? {
             if collection.has_unique_ids() {
                 return Err(duplicate_id(collection, required_id(document)?));
@@ -53,7 +57,7 @@ impl Txn {
             keys = all_keys(collection, document, &key)?;
         }
         let inserted = self.write_inserted(collection, document, &key, &keys);
-        if inserted.is_err() {
+        if let (Err(_), Some(savepoint)) = (&inserted, savepoint) {
             // A caller that goes on with its next document must not commit a part of this one.
             self.rollback_to(savepoint);
         }
@@ -450,14 +454,24 @@ fn check_nested(document: &RawDocument, depth: usize) -> Result<()> {
         ));
     }
     for element in raw::elements(document) {
-        match element?.value()? {
-            RawBsonRef::Document(inner) => check_nested(inner, depth + 1)?,
-            RawBsonRef::Array(inner) => {
-                check_nested(RawDocument::from_bytes(inner.as_bytes())?, depth + 1)?;
-            }
-            RawBsonRef::JavaScriptCodeWithScope(code) => check_nested(code.scope, depth + 1)?,
-            _ => {}
-        }
+        check_in(&element?, depth)?;
     }
     Ok(())
+}
+
+/// The same of one field of a document.
+pub fn check_value(element: &Element<'_>) -> Result<()> {
+    check_in(element, 1)
+}
+
+/// Of a field of a document that so many levels nest.
+fn check_in(element: &Element<'_>, depth: usize) -> Result<()> {
+    match element.value()? {
+        RawBsonRef::Document(inner) => check_nested(inner, depth + 1),
+        RawBsonRef::Array(inner) => {
+            check_nested(RawDocument::from_bytes(inner.as_bytes())?, depth + 1)
+        }
+        RawBsonRef::JavaScriptCodeWithScope(code) => check_nested(code.scope, depth + 1),
+        _ => Ok(()),
+    }
 }

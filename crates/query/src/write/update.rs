@@ -97,7 +97,6 @@ fn run(
     let mut attempts = 0;
     let find_and_change = |ctx: &mut OpContext<'_>| {
         let mut done = Done::default();
-        let collection = ctx.collection(ns)?;
         let filter = match (&filter, id) {
             (Some(filter), _) => filter.clone(),
             (None, Some(id)) => {
@@ -109,6 +108,7 @@ fn run(
             }
             (None, None) => return Ok((done, false)),
         };
+        let collection = ctx.collection(ns)?;
         let mut query =
             Canonical::of_filter(ctx, collection, filter, statement.hint, Purpose::Write)?;
         query.sort.clone_from(&sort);
