@@ -15,7 +15,8 @@ use errors::{Code, Error, Result};
 /// One field of a document, with the bytes it is written as.
 #[derive(Clone)]
 pub struct Element<'a> {
-    kind: ElementType,
+    /// Of an [`ElementType`].
+    kind: u8,
     /// UTF-8 without NUL.
     name: &'a [u8],
     /// Type byte, name, NUL and value.
@@ -45,7 +46,7 @@ impl<'a> Element<'a> {
     /// The field's type.
     #[inline]
     pub fn element_type(&self) -> ElementType {
-        self.kind
+        ElementType::from(self.kind).expect("a type was looked at when it was cut")
     }
 
     /// The field's value.
@@ -164,7 +165,7 @@ impl<'a> Cuts<'a> {
         let name = checked.key().as_str().as_bytes();
         let (bytes, rest) = rest.split_at(1 + name.len() + 1 + checked.size());
         self.rest = rest;
-        let kind = checked.element_type();
+        let kind = checked.element_type() as u8;
         Some(Ok(Element { kind, name, bytes, checked: Some(Box::new(checked)) }))
     }
 }
@@ -174,23 +175,48 @@ impl<'a> Cuts<'a> {
 #[inline]
 fn plain_element(rest: &[u8]) -> Option<(Element<'_>, &[u8])> {
     let (kind, after) = rest.split_first()?;
-    let kind = ElementType::from(*kind)?;
-    let (mut end, mut is_ascii) = (0, true);
-    while *after.get(end)? != 0 {
-        is_ascii &= after[end].is_ascii();
-        end += 1;
-    }
+    let (end, is_ascii) = name_end(after)?;
     let (name, value) = after.split_at(end);
-    let size = match kind {
+    let size = match *kind {
         // The crate alone makes a value of it.
-        ElementType::Array => return None,
-        _ => plain_size(kind, &value[1..])?,
+        ARRAY => return None,
+        kind => plain_size(kind, &value[1..])?,
     };
     if !is_ascii && std::str::from_utf8(name).is_err() {
         return None;
     }
     let (bytes, rest) = rest.split_at_checked(1 + end + 1 + size)?;
-    Some((Element { kind, name, bytes, checked: None }, rest))
+    Some((Element { kind: *kind, name, bytes, checked: None }, rest))
+}
+
+const ARRAY: u8 = ElementType::Array as u8;
+
+/// Where the first NUL is, and whether all before it is ASCII. Looks at eight bytes at once.
+#[inline]
+fn name_end(bytes: &[u8]) -> Option<(usize, bool)> {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = LOW << 7;
+    let (mut at, mut seen) = (0, 0);
+    while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let word = u64::from_le_bytes(*chunk);
+        // The lowest bit that is set is of the first byte that is 0.
+        let zeros = word.wrapping_sub(LOW) & !word & HIGH;
+        if zeros != 0 {
+            let before = zeros.trailing_zeros() - 7;
+            seen |= word & ((1 << before) - 1);
+            return Some((at + before as usize / 8, seen & HIGH == 0));
+        }
+        seen |= word;
+        at += 8;
+    }
+    for byte in bytes.get(at..)? {
+        if *byte == 0 {
+            return Some((at, seen & HIGH == 0));
+        }
+        seen |= u64::from(*byte);
+        at += 1;
+    }
+    None
 }
 
 /// The value of a document's field. Looking for it goes over the fields before it, and counts as the work
@@ -213,50 +239,63 @@ fn plain_field<'a>(document: &'a [u8], name: &[u8]) -> Option<Option<RawBsonRef<
         if *kind == 0 {
             return after.is_empty().then_some(None);
         }
-        // Ends at the NUL, or at what is not ASCII and would have to be checked.
-        let end = after.iter().position(|byte| *byte == 0 || !byte.is_ascii())?;
+        // What is not ASCII would have to be checked.
+        let (end, true) = name_end(after)? else { return None };
         let (key, value) = after.split_at(end);
-        let value = value.strip_prefix(&[0])?;
-        let kind = ElementType::from(*kind)?;
-        let size = plain_size(kind, value)?;
+        let value = &value[1..];
+        let size = plain_size(*kind, value)?;
         let (value, following) = value.split_at_checked(size)?;
         if key == name {
-            return plain_value(kind, value).map(Some);
+            return plain_value(*kind, value).map(Some);
         }
         rest = following;
     }
 }
 
+/// The bytes of values by their type, where all of a type are of one size; else [`VARYING`].
+const SIZES: [u8; 256] = {
+    let mut sizes = [VARYING; 256];
+    sizes[ElementType::Double as usize] = 8;
+    sizes[ElementType::Undefined as usize] = 0;
+    sizes[ElementType::ObjectId as usize] = 12;
+    sizes[ElementType::DateTime as usize] = 8;
+    sizes[ElementType::Null as usize] = 0;
+    sizes[ElementType::Int32 as usize] = 4;
+    sizes[ElementType::Timestamp as usize] = 8;
+    sizes[ElementType::Int64 as usize] = 8;
+    sizes[ElementType::Decimal128 as usize] = 16;
+    sizes[ElementType::MaxKey as usize] = 0;
+    sizes[ElementType::MinKey as usize] = 0;
+    sizes
+};
+const VARYING: u8 = u8::MAX;
+
 /// The bytes that a value of a usual type takes. Of what it knows, [`plain_value`] makes a value, but for
 /// arrays and for strings that are not UTF-8.
 #[inline]
-fn plain_size(kind: ElementType, value: &[u8]) -> Option<usize> {
-    Some(match kind {
-        ElementType::Null | ElementType::Undefined | ElementType::MinKey | ElementType::MaxKey => 0,
-        ElementType::Boolean => match value.first()? {
-            0 | 1 => 1,
-            _ => return None,
-        },
-        ElementType::Int32 => 4,
-        ElementType::Double
-        | ElementType::Int64
-        | ElementType::DateTime
-        | ElementType::Timestamp => 8,
-        ElementType::ObjectId => 12,
-        ElementType::Decimal128 => 16,
+fn plain_size(kind: u8, value: &[u8]) -> Option<usize> {
+    match SIZES[usize::from(kind)] {
+        VARYING => varying_size(ElementType::from(kind)?, value),
+        size => Some(usize::from(size)),
+    }
+}
+
+fn varying_size(kind: ElementType, value: &[u8]) -> Option<usize> {
+    match kind {
+        ElementType::Boolean => (*value.first()? < 2).then_some(1),
         ElementType::String | ElementType::Symbol | ElementType::JavaScriptCode => {
             let length = length(value).filter(|length| *length > 0)?;
-            ended(value, length.checked_add(4)?)?
+            ended(value, length.checked_add(4)?)
         }
         ElementType::EmbeddedDocument | ElementType::Array => {
-            ended(value, length(value).filter(|length| *length >= 5)?)?
+            ended(value, length(value).filter(|length| *length >= 5)?)
         }
         ElementType::Binary => match BinarySubtype::from(*value.get(4)?) {
-            BinarySubtype::BinaryOld => return None,
-            _ => length(value)?.checked_add(5)?,
+            BinarySubtype::BinaryOld => None,
+            _ => length(value)?.checked_add(5),
         },
-        _ => return None,
-    })
+        _ => None,
+    }
 }
 
 /// So many bytes, of which the last is a NUL.
@@ -273,8 +312,8 @@ fn length(value: &[u8]) -> Option<usize> {
 
 /// The value that these bytes, as long as [`plain_size`] says, are.
 #[inline]
-fn plain_value(kind: ElementType, bytes: &[u8]) -> Option<RawBsonRef<'_>> {
-    Some(match kind {
+fn plain_value(kind: u8, bytes: &[u8]) -> Option<RawBsonRef<'_>> {
+    Some(match ElementType::from(kind)? {
         ElementType::Null => RawBsonRef::Null,
         ElementType::Undefined => RawBsonRef::Undefined,
         ElementType::MinKey => RawBsonRef::MinKey,
@@ -670,5 +709,24 @@ mod tests {
         let ours = elements(document).next().unwrap().unwrap().value().unwrap_err();
         let theirs: Error = document.iter().next().unwrap().unwrap_err().into();
         assert_eq!((ours.code(), ours.message()), (theirs.code(), theirs.message()));
+    }
+
+    #[test]
+    fn a_name_ends_at_the_first_nul() {
+        for length in 0..20 {
+            for behind in 0..12 {
+                for odd in [None, Some(0), Some(length / 2), Some(length)] {
+                    let mut bytes = vec![b'a'; length];
+                    bytes.push(0);
+                    bytes.extend(std::iter::repeat_n(0xff, behind));
+                    if let Some(at) = odd.filter(|at| *at < length) {
+                        bytes[at] = 0x80;
+                    }
+                    let is_ascii = odd.is_none_or(|at| at >= length);
+                    assert_eq!(name_end(&bytes), Some((length, is_ascii)), "{bytes:?}");
+                    assert_eq!(name_end(&bytes[..length]), None);
+                }
+            }
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::array::{Pull, Push};
 use super::array_filter::ArrayFilters;
 use super::check;
 use super::operation::{BitOperator, Clock, Operation};
-use super::tree::{Step, Tree};
+use super::tree::{Step, Tree, is_one_name};
 use super::{Kind, Operators, PipelineParser};
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument};
 use bsonval::path::{Path, is_reserved_name};
@@ -101,11 +101,12 @@ impl Parser<'_> {
                     continue;
                 }
                 let operation = reader(&self, &field)?;
-                let components = field.name().split('.').count();
+                let path = field.name();
+                let dots = path.bytes().filter(|byte| *byte == b'.').count();
                 let below = check::depth_of(field.value()?, 0)?;
-                depth = depth.max(components + below + 1);
-                tree.insert(field.name(), operation)?;
-                touched.push(fixed_part(field.name()));
+                depth = depth.max(dots + 1 + below + 1);
+                tree.insert(path, operation)?;
+                touched.push(fixed_part(path));
             }
         }
         let unused = self.filters.identifiers().find(|id| !self.used.contains(*id));
@@ -126,6 +127,9 @@ impl Parser<'_> {
     fn check_path(&mut self, path: &str) -> Result<()> {
         if path.is_empty() {
             return Err(empty_name("An empty update path is not valid."));
+        }
+        if is_one_name(path) {
+            return Ok(());
         }
         let mut positional = 0;
         let mut count = 0;
@@ -246,7 +250,7 @@ fn empty_name(message: &str) -> Error {
 
 /// The path up to its first positional component.
 fn fixed_part(path: &str) -> Path {
-    if !path.contains('$') {
+    if is_one_name(path) {
         return Path::new(path);
     }
     let end = path

@@ -72,6 +72,11 @@ impl<'p> Step<'p> {
     }
 }
 
+/// Whether a path is a name alone: no parts, nothing positional.
+pub(super) fn is_one_name(path: &str) -> bool {
+    !path.bytes().any(|byte| matches!(byte, b'.' | b'$'))
+}
+
 /// The whole of an update's operations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree {
@@ -81,6 +86,10 @@ pub(super) struct Tree {
 impl Tree {
     /// Adds an operation at a path; refuses what meets another operation.
     pub(super) fn insert(&mut self, path: &str, operation: Operation) -> Result<()> {
+        if is_one_name(path) {
+            let slot = Slot::Name(&mut self.root.by_name, FieldKey(path.into()));
+            return slot.fill(Node::Operation(operation)).map_err(|()| conflict_at(path, path));
+        }
         let mut fields = &mut self.root;
         let components: SmallVec<[&str; 4]> = path.split('.').collect();
         let mut at = 0;
