@@ -114,8 +114,7 @@ pub(crate) fn first_batch(
         command: None,
         memory: None,
     };
-    let open = context.reply.begin_document("cursor");
-    let list = context.reply.begin_array("firstBatch");
+    let (open, list) = context.reply.begin_first_batch();
     let size = wanted.batch_size.unwrap_or(FIRST_BATCH);
     let filled = fill(&mut context.reply, &mut parked, size)?;
     context.reply.end(list);

@@ -54,6 +54,20 @@ impl Writer {
         self.bytes.capacity()
     }
 
+    /// `ok: 1`, of a command that went well.
+    pub fn ok(&mut self) {
+        self.bytes.extend_from_slice(b"\x01ok\0\0\0\0\0\0\0\xf0\x3f");
+    }
+
+    /// Begins `cursor: {firstBatch: [`; gives both, to be ended.
+    pub fn begin_first_batch(&mut self) -> (Open, Open) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(b"\x03cursor\0\0\0\0\0\x04firstBatch\0\0\0\0\0");
+        // Behind the type, the name and the NUL of each.
+        let cursor = start + 8;
+        (Open(cursor), Open(cursor + 4 + 12))
+    }
+
     fn key(&mut self, kind: u8, key: &str) {
         let mut key = key.as_bytes();
         // A NUL would end the key early and shift all that follows; no real key has one.
@@ -328,6 +342,23 @@ mod tests {
             "g": null, "h": 7, "i": 1_i64 << 33,
         };
         assert_eq!(read, wanted);
+    }
+
+    #[test]
+    fn usual_fields_are_written_as_any_others() {
+        let (mut usual, mut any) = (Writer::new(), Writer::new());
+        let (cursor, batch) = usual.begin_first_batch();
+        let others = (any.begin_document("cursor"), any.begin_array("firstBatch"));
+        for (writer, cursor, batch) in [(&mut usual, cursor, batch), (&mut any, others.0, others.1)]
+        {
+            writer.element_i32(0, 7);
+            writer.end(batch);
+            writer.i64("id", 0);
+            writer.end(cursor);
+        }
+        usual.ok();
+        any.f64("ok", 1.0);
+        assert_eq!(usual.finish(), any.finish());
     }
 
     #[test]

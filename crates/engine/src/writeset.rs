@@ -7,20 +7,16 @@
 //! A set that grows too large for memory moves to a [`SpillTree`], whole, and stays there. Always
 //! true: writes are either all in the maps or all in the spill.
 
+use crate::writes::{Key, Write, Writes};
 use crate::{Direction, KeyRange, Result, Value};
 use ftree::{SpillCursor, SpillTree, SpillView};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) type Key = Arc<[u8]>;
-/// What was written to a key; `None` is a delete.
-pub(crate) type Write = Option<Arc<[u8]>>;
-/// The same, as a read returns it.
+/// What was written to a key, as a read returns it; `None` is a delete.
 pub(crate) type Written = Option<Value>;
-pub(crate) type Writes = BTreeMap<Key, Write>;
 
 /// What one write costs beside its bytes.
 const WRITE_BYTES: u64 = 64;
@@ -225,7 +221,7 @@ impl WriteSet {
             noted.push((*dictionary, key, written.flatten()));
         }
         for (dictionary, writes) in &maps.0 {
-            for (key, write) in &**writes {
+            for (key, write) in writes.iter() {
                 spill.write(*dictionary, key, write.as_deref(), false)?;
             }
         }
@@ -322,8 +318,7 @@ pub(crate) fn step<'a>(
     if is_empty(lower, upper) {
         return None;
     }
-    let mut range = writes.range::<[u8], _>((lower, upper));
-    if forward { range.next() } else { range.next_back() }
+    writes.end_of((lower, upper), forward)
 }
 
 /// `BTreeMap::range` panics on ranges that end before they start.
@@ -342,6 +337,7 @@ fn is_empty(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     fn contents(set: &WriteSet) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
         let mut found = BTreeMap::new();
