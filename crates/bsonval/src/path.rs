@@ -10,6 +10,7 @@
 use crate::raw;
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
+use smallvec::{SmallVec, smallvec};
 use std::fmt;
 
 /// One component of a path.
@@ -37,29 +38,36 @@ impl Component {
 
 /// The position a name stands for: digits without leading zeros.
 pub fn array_index(name: &str) -> Option<u32> {
+    // Most names begin with a letter.
+    if !name.as_bytes().first().is_some_and(u8::is_ascii_digit) {
+        return None;
+    }
     let canonical = name == "0" || !name.starts_with('0');
-    (canonical && !name.is_empty() && name.bytes().all(|b| b.is_ascii_digit()))
-        .then(|| name.parse().ok())
-        .flatten()
+    (canonical && name.bytes().all(|b| b.is_ascii_digit())).then(|| name.parse().ok()).flatten()
 }
 
 /// A dotted path, split once.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Path {
     text: Box<str>,
-    components: Box<[Component]>,
+    /// Most paths have one.
+    components: SmallVec<[Component; 1]>,
 }
 
 impl Path {
     /// Splits a path at its dots. Empty components are kept: a filter may name an empty field.
     pub fn new(text: &str) -> Self {
-        let components = text.split('.').map(Component::new).collect();
+        let components = if text.bytes().any(|byte| byte == b'.') {
+            text.split('.').map(Component::new).collect()
+        } else {
+            smallvec![Component::new(text)]
+        };
         Self { text: text.into(), components }
     }
 
     /// The path without components: the value itself, as inside a value `$elemMatch`.
     pub fn root() -> Self {
-        Self { text: "".into(), components: Box::default() }
+        Self { text: "".into(), components: SmallVec::new() }
     }
 
     /// The dotted text.

@@ -10,79 +10,213 @@ use bson::raw::{
     CStr, RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, RawElement, RawIter,
 };
 use bson::spec::{BinarySubtype, ElementType};
-use errors::Result;
+use errors::{Code, Error, Result};
 
 /// One field of a document, with the bytes it is written as.
 #[derive(Clone)]
 pub struct Element<'a> {
-    inner: RawElement<'a>,
+    /// Of an [`ElementType`].
+    kind: u8,
+    /// UTF-8 without NUL.
+    name: &'a [u8],
     /// Type byte, name, NUL and value.
     bytes: &'a [u8],
+    /// Of a value that is not plain (see [`plain_size`]): the `bson` crate reads it.
+    checked: Option<Box<RawElement<'a>>>,
 }
 
 impl<'a> Element<'a> {
     /// The field's name.
+    #[inline]
     pub fn name(&self) -> &'a str {
-        self.inner.key().as_str()
+        std::str::from_utf8(self.name).expect("a name was looked at when it was cut")
+    }
+
+    /// The bytes of the field's name: for looking at many of which few matter.
+    #[inline]
+    pub fn name_bytes(&self) -> &'a [u8] {
+        self.name
     }
 
     /// The field's name as keys of documents are.
     pub fn key(&self) -> &'a CStr {
-        self.inner.key()
+        self.name().try_into().expect("a name ends at the first NUL, and holds none")
     }
 
     /// The field's type.
+    #[inline]
     pub fn element_type(&self) -> ElementType {
-        self.inner.element_type()
+        ElementType::from(self.kind).expect("a type was looked at when it was cut")
     }
 
     /// The field's value.
+    #[inline]
     pub fn value(&self) -> Result<RawBsonRef<'a>> {
-        Ok(self.inner.value()?)
+        match &self.checked {
+            None => plain_value(self.kind, self.body()).ok_or_else(|| self.refusal()),
+            Some(checked) => Ok(checked.value()?),
+        }
+    }
+
+    /// What the `bson` crate says of a plain value that is none: a string that is not UTF-8.
+    #[cold]
+    fn refusal(&self) -> Error {
+        let length = (self.bytes.len() + 5) as u32;
+        let document = [&length.to_le_bytes(), self.bytes, &[0]].concat();
+        let element = RawDocument::from_bytes(&document).map(|document| document.iter().next());
+        match element {
+            Ok(Some(Err(error))) | Err(error) => error.into(),
+            Ok(_) => Error::new(Code::INVALID_BSON, "a value that cannot be read"),
+        }
     }
 
     /// The whole field as bytes.
+    #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
     /// The value's bytes.
+    #[inline]
     pub fn body(&self) -> &'a [u8] {
-        &self.bytes[1 + self.inner.key().len() + 1..]
+        &self.bytes[1 + self.name.len() + 1..]
     }
 }
 
 /// The fields of a document in order.
 pub struct Elements<'a> {
-    inner: RawIter<'a>,
-    rest: &'a [u8],
+    cuts: Cuts<'a>,
 }
 
 /// Iterates over the fields of a document.
+#[inline]
 pub fn elements(document: &RawDocument) -> Elements<'_> {
-    Elements { inner: document.iter_elements(), rest: &document.as_bytes()[4..] }
+    Elements { cuts: Cuts::new(document.as_bytes(), Source::Document(document)) }
 }
 
 /// Iterates over the elements of an array as fields named `0`, `1`, ...
+#[inline]
 pub fn array_elements(array: &RawArray) -> Elements<'_> {
-    Elements { inner: array.iter_elements(), rest: &array.as_bytes()[4..] }
+    Elements { cuts: Cuts::new(array.as_bytes(), Source::Array(array)) }
 }
 
 impl<'a> Iterator for Elements<'a> {
     type Item = Result<Element<'a>>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        let inner = match self.inner.next()? {
-            Ok(inner) => inner,
-            Err(error) => return Some(Err(error.into())),
-        };
-        if let Err(stopped) = limits::poll_work(1 + inner.size() / limits::BYTES_PER_UNIT) {
+        let element = self.cuts.next()?;
+        if let Ok(element) = &element
+            && let Err(stopped) =
+                limits::poll_work(1 + element.bytes.len() / limits::BYTES_PER_UNIT)
+        {
             return Some(Err(stopped));
         }
-        let (bytes, rest) = self.rest.split_at(1 + inner.key().len() + 1 + inner.size());
-        self.rest = rest;
-        Some(Ok(Element { inner, bytes }))
+        Some(element)
     }
+}
+
+/// What the fields are cut from.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Document(&'a RawDocument),
+    Array(&'a RawArray),
+}
+
+/// Cuts a document's bytes into its fields: plain ones at once, others as the `bson` crate does, which
+/// goes over each field once at most.
+struct Cuts<'a> {
+    rest: &'a [u8],
+    source: Source<'a>,
+    /// The crate's walk, once it was needed, and how many fields it is behind `rest`.
+    checked: Option<RawIter<'a>>,
+    behind: usize,
+}
+
+impl<'a> Cuts<'a> {
+    #[inline]
+    fn new(bytes: &'a [u8], source: Source<'a>) -> Self {
+        Self { rest: bytes.get(4..).unwrap_or_default(), source, checked: None, behind: 0 }
+    }
+
+    #[inline]
+    fn next(&mut self) -> Option<Result<Element<'a>>> {
+        if let [0] = self.rest {
+            return None;
+        }
+        let Some((element, rest)) = plain_element(self.rest) else { return self.next_checked() };
+        self.rest = rest;
+        self.behind += 1;
+        Some(Ok(element))
+    }
+
+    /// The same for a field that is not plain, or damaged; for the end of a damaged document, too.
+    #[cold]
+    fn next_checked(&mut self) -> Option<Result<Element<'a>>> {
+        let iter = self.checked.get_or_insert_with(|| match self.source {
+            Source::Document(document) => document.iter_elements(),
+            Source::Array(array) => array.iter_elements(),
+        });
+        let rest = std::mem::take(&mut self.rest);
+        let checked = match iter.nth(std::mem::take(&mut self.behind))? {
+            Ok(checked) => checked,
+            Err(error) => return Some(Err(error.into())),
+        };
+        let name = checked.key().as_str().as_bytes();
+        let (bytes, rest) = rest.split_at(1 + name.len() + 1 + checked.size());
+        self.rest = rest;
+        let kind = checked.element_type() as u8;
+        Some(Ok(Element { kind, name, bytes, checked: Some(Box::new(checked)) }))
+    }
+}
+
+/// The first of the fields that `rest` begins with, and what is behind it. `None` where its value is not
+/// plain, or anything is wrong with it.
+#[inline]
+fn plain_element(rest: &[u8]) -> Option<(Element<'_>, &[u8])> {
+    let (kind, after) = rest.split_first()?;
+    let (end, is_ascii) = name_end(after)?;
+    let (name, value) = after.split_at(end);
+    let size = match *kind {
+        // The crate alone makes a value of it.
+        ARRAY => return None,
+        kind => plain_size(kind, &value[1..])?,
+    };
+    if !is_ascii && std::str::from_utf8(name).is_err() {
+        return None;
+    }
+    let (bytes, rest) = rest.split_at_checked(1 + end + 1 + size)?;
+    Some((Element { kind: *kind, name, bytes, checked: None }, rest))
+}
+
+const ARRAY: u8 = ElementType::Array as u8;
+
+/// Where the first NUL is, and whether all before it is ASCII. Looks at eight bytes at once.
+#[inline]
+fn name_end(bytes: &[u8]) -> Option<(usize, bool)> {
+    const LOW: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = LOW << 7;
+    let (mut at, mut seen) = (0, 0);
+    while let Some(chunk) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
+        let word = u64::from_le_bytes(*chunk);
+        // The lowest bit that is set is of the first byte that is 0.
+        let zeros = word.wrapping_sub(LOW) & !word & HIGH;
+        if zeros != 0 {
+            let before = zeros.trailing_zeros() - 7;
+            seen |= word & ((1 << before) - 1);
+            return Some((at + before as usize / 8, seen & HIGH == 0));
+        }
+        seen |= word;
+        at += 8;
+    }
+    for byte in bytes.get(at..)? {
+        if *byte == 0 {
+            return Some((at, seen & HIGH == 0));
+        }
+        seen |= u64::from(*byte);
+        at += 1;
+    }
+    None
 }
 
 /// The value of a document's field. Looking for it goes over the fields before it, and counts as the work
@@ -105,58 +239,85 @@ fn plain_field<'a>(document: &'a [u8], name: &[u8]) -> Option<Option<RawBsonRef<
         if *kind == 0 {
             return after.is_empty().then_some(None);
         }
-        // Ends at the NUL, or at what is not ASCII and would have to be checked.
-        let end = after.iter().position(|byte| *byte == 0 || !byte.is_ascii())?;
+        // What is not ASCII would have to be checked.
+        let (end, true) = name_end(after)? else { return None };
         let (key, value) = after.split_at(end);
-        let value = value.strip_prefix(&[0])?;
-        let kind = ElementType::from(*kind)?;
-        let size = plain_size(kind, value)?;
+        let value = &value[1..];
+        let size = plain_size(*kind, value)?;
         let (value, following) = value.split_at_checked(size)?;
         if key == name {
-            return plain_value(kind, value).map(Some);
+            return plain_value(*kind, value).map(Some);
         }
         rest = following;
     }
 }
 
-/// The bytes that a value of a usual type takes.
-fn plain_size(kind: ElementType, value: &[u8]) -> Option<usize> {
-    Some(match kind {
-        ElementType::Null => 0,
-        ElementType::Boolean => 1,
-        ElementType::Int32 => 4,
-        ElementType::Double
-        | ElementType::Int64
-        | ElementType::DateTime
-        | ElementType::Timestamp => 8,
-        ElementType::ObjectId => 12,
-        ElementType::Decimal128 => 16,
-        ElementType::String => {
+/// The bytes of values by their type, where all of a type are of one size; else [`VARYING`].
+const SIZES: [u8; 256] = {
+    let mut sizes = [VARYING; 256];
+    sizes[ElementType::Double as usize] = 8;
+    sizes[ElementType::Undefined as usize] = 0;
+    sizes[ElementType::ObjectId as usize] = 12;
+    sizes[ElementType::DateTime as usize] = 8;
+    sizes[ElementType::Null as usize] = 0;
+    sizes[ElementType::Int32 as usize] = 4;
+    sizes[ElementType::Timestamp as usize] = 8;
+    sizes[ElementType::Int64 as usize] = 8;
+    sizes[ElementType::Decimal128 as usize] = 16;
+    sizes[ElementType::MaxKey as usize] = 0;
+    sizes[ElementType::MinKey as usize] = 0;
+    sizes
+};
+const VARYING: u8 = u8::MAX;
+
+/// The bytes that a value of a usual type takes. Of what it knows, [`plain_value`] makes a value, but for
+/// arrays and for strings that are not UTF-8.
+#[inline]
+fn plain_size(kind: u8, value: &[u8]) -> Option<usize> {
+    match SIZES[usize::from(kind)] {
+        VARYING => varying_size(ElementType::from(kind)?, value),
+        size => Some(usize::from(size)),
+    }
+}
+
+fn varying_size(kind: ElementType, value: &[u8]) -> Option<usize> {
+    match kind {
+        ElementType::Boolean => (*value.first()? < 2).then_some(1),
+        ElementType::String | ElementType::Symbol | ElementType::JavaScriptCode => {
             let length = length(value).filter(|length| *length > 0)?;
-            ended(value, length.checked_add(4)?)?
+            ended(value, length.checked_add(4)?)
         }
         ElementType::EmbeddedDocument | ElementType::Array => {
-            ended(value, length(value).filter(|length| *length >= 5)?)?
+            ended(value, length(value).filter(|length| *length >= 5)?)
         }
-        ElementType::Binary => length(value)?.checked_add(5)?,
-        _ => return None,
-    })
+        ElementType::Binary => match BinarySubtype::from(*value.get(4)?) {
+            BinarySubtype::BinaryOld => None,
+            _ => length(value)?.checked_add(5),
+        },
+        _ => None,
+    }
 }
 
 /// So many bytes, of which the last is a NUL.
+#[inline]
 fn ended(value: &[u8], size: usize) -> Option<usize> {
     (value.get(size - 1) == Some(&0)).then_some(size)
 }
 
+#[inline]
 fn length(value: &[u8]) -> Option<usize> {
     let length = i32::from_le_bytes(*value.first_chunk()?);
     usize::try_from(length).ok()
 }
 
 /// The value that these bytes, as long as [`plain_size`] says, are.
-fn plain_value(kind: ElementType, bytes: &[u8]) -> Option<RawBsonRef<'_>> {
-    Some(match kind {
+#[inline]
+fn plain_value(kind: u8, bytes: &[u8]) -> Option<RawBsonRef<'_>> {
+    Some(match ElementType::from(kind)? {
         ElementType::Null => RawBsonRef::Null,
+        ElementType::Undefined => RawBsonRef::Undefined,
+        ElementType::MinKey => RawBsonRef::MinKey,
+        ElementType::MaxKey => RawBsonRef::MaxKey,
         ElementType::Boolean => match bytes {
             [0] => RawBsonRef::Boolean(false),
             [1] => RawBsonRef::Boolean(true),
@@ -169,16 +330,33 @@ fn plain_value(kind: ElementType, bytes: &[u8]) -> Option<RawBsonRef<'_>> {
             let millis = i64::from_le_bytes(*bytes.first_chunk()?);
             RawBsonRef::DateTime(bson::DateTime::from_millis(millis))
         }
+        ElementType::Timestamp => RawBsonRef::Timestamp(bson::Timestamp {
+            increment: u32::from_le_bytes(*bytes.first_chunk()?),
+            time: u32::from_le_bytes(*bytes.last_chunk()?),
+        }),
         ElementType::ObjectId => {
             RawBsonRef::ObjectId(bson::oid::ObjectId::from_bytes(*bytes.first_chunk()?))
         }
-        ElementType::String => {
-            let (_, text) = bytes.get(4..)?.split_last()?;
-            RawBsonRef::String(std::str::from_utf8(text).ok()?)
+        ElementType::Decimal128 => {
+            RawBsonRef::Decimal128(bson::Decimal128::from_bytes(*bytes.first_chunk()?))
         }
+        ElementType::String => RawBsonRef::String(text(bytes)?),
+        ElementType::Symbol => RawBsonRef::Symbol(text(bytes)?),
+        ElementType::JavaScriptCode => RawBsonRef::JavaScriptCode(text(bytes)?),
         ElementType::EmbeddedDocument => RawBsonRef::Document(RawDocument::from_bytes(bytes).ok()?),
+        ElementType::Binary => {
+            let (subtype, bytes) = bytes.get(4..)?.split_first()?;
+            let subtype = BinarySubtype::from(*subtype);
+            RawBsonRef::Binary(bson::RawBinaryRef { subtype, bytes })
+        }
         _ => return None,
     })
+}
+
+#[inline]
+fn text(bytes: &[u8]) -> Option<&str> {
+    let (_, text) = bytes.get(4..)?.split_last()?;
+    std::str::from_utf8(text).ok()
 }
 
 /// Roughly the bytes of a value in a document.
@@ -204,10 +382,7 @@ pub fn size_of_ref(value: RawBsonRef<'_>) -> usize {
 
 /// The values of an array.
 pub fn values(array: &RawArray) -> impl Iterator<Item = Result<RawBsonRef<'_>>> {
-    array.into_iter().map(|value| {
-        limits::poll()?;
-        Ok(value?)
-    })
+    array_elements(array).map(|element| element?.value())
 }
 
 /// Builds a document by appending bytes.
@@ -380,12 +555,17 @@ pub fn document_of(name: &str, value: RawBsonRef<'_>) -> RawDocumentBuf {
 
 /// Whether a document's first field has a `$` name.
 pub fn starts_with_dollar(document: &RawDocument) -> bool {
-    first_name(document).is_some_and(|name| name.starts_with('$'))
+    first(document).is_some_and(|first| first.is_ok_and(|first| first.name.starts_with(b"$")))
 }
 
 /// The name of a document's first field.
 pub fn first_name(document: &RawDocument) -> Option<&str> {
-    document.iter_elements().next()?.ok().map(|element| element.key().as_str())
+    first(document)?.ok().map(|element| element.name())
+}
+
+/// A document's first field.
+pub fn first(document: &RawDocument) -> Option<Result<Element<'_>>> {
+    elements(document).cuts.next()
 }
 
 #[cfg(test)]
@@ -439,9 +619,9 @@ mod tests {
             assert_eq!(ours, theirs, "{name}");
             assert_eq!(ours.is_some(), name.parse::<usize>().is_ok_and(|at| at < fields), "{name}");
         }
-        let usual = plain_field(document.as_bytes(), b"4").is_none()
+        let usual = plain_field(document.as_bytes(), b"3").is_none()
             && plain_field(document.as_bytes(), b"2").is_some();
-        assert!(usual, "a document is found without the crate, a binary value is not");
+        assert!(usual, "a document is found without the crate, an array is not");
         let twice = RawDocumentBuf::from_bytes(
             [&[19, 0, 0, 0][..], b"\x10a\0\x01\0\0\0\x10a\0\x02\0\0\0\0"].concat(),
         );
@@ -470,5 +650,83 @@ mod tests {
             }
         }
         assert!(damaged > 100, "{damaged}");
+    }
+    /// What iterating gives, as text: names, types, bytes of values and values.
+    fn shown(document: &RawDocument) -> Vec<String> {
+        elements(document)
+            .map(|element| match element {
+                Ok(one) => {
+                    let value = one.value().map_err(|_| ());
+                    format!("{} {:?} {:?} {value:?}", one.name(), one.element_type(), one.body())
+                }
+                Err(_) => "refused".to_owned(),
+            })
+            .collect()
+    }
+
+    /// The same by the `bson` crate alone.
+    fn shown_by_crate(document: &RawDocument) -> Vec<String> {
+        let mut at = 4;
+        document
+            .iter_elements()
+            .map(|element| match element {
+                Ok(one) => {
+                    let (key, value) = (one.key().as_str(), one.value().map_err(|_| ()));
+                    let start = at + key.len() + 2;
+                    at = start + one.size();
+                    let body = &document.as_bytes()[start..at];
+                    format!("{key} {:?} {body:?} {value:?}", one.element_type())
+                }
+                Err(_) => "refused".to_owned(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn elements_are_what_the_bson_crate_finds_also_of_damaged_bytes() {
+        let whole = of_all_types().into_bytes();
+        let mut refused = 0;
+        for at in 4..whole.len() - 1 {
+            for bit in 0..8 {
+                let mut bytes = whole.clone();
+                bytes[at] ^= 1 << bit;
+                let Ok(document) = RawDocument::from_bytes(&bytes) else { continue };
+                let (ours, theirs) = (shown(document), shown_by_crate(document));
+                assert_eq!(ours, theirs, "{at} {bit}");
+                refused += usize::from(ours.iter().any(|one| one == "refused"));
+            }
+        }
+        assert!(refused > 100, "{refused}");
+        let document = RawDocument::from_bytes(&whole).unwrap();
+        assert_eq!(shown(document), shown_by_crate(document));
+        assert!(elements(document).all(|one| one.unwrap().key().as_str().len() < 3));
+    }
+
+    #[test]
+    fn a_string_that_is_no_text_is_refused_as_by_the_bson_crate() {
+        let bytes = b"\x0f\0\0\0\x02s\0\x03\0\0\0\xff\xff\0\0";
+        let document = RawDocument::from_bytes(bytes).unwrap();
+        let ours = elements(document).next().unwrap().unwrap().value().unwrap_err();
+        let theirs: Error = document.iter().next().unwrap().unwrap_err().into();
+        assert_eq!((ours.code(), ours.message()), (theirs.code(), theirs.message()));
+    }
+
+    #[test]
+    fn a_name_ends_at_the_first_nul() {
+        for length in 0..20 {
+            for behind in 0..12 {
+                for odd in [None, Some(0), Some(length / 2), Some(length)] {
+                    let mut bytes = vec![b'a'; length];
+                    bytes.push(0);
+                    bytes.extend(std::iter::repeat_n(0xff, behind));
+                    if let Some(at) = odd.filter(|at| *at < length) {
+                        bytes[at] = 0x80;
+                    }
+                    let is_ascii = odd.is_none_or(|at| at >= length);
+                    assert_eq!(name_end(&bytes), Some((length, is_ascii)), "{bytes:?}");
+                    assert_eq!(name_end(&bytes[..length]), None);
+                }
+            }
+        }
     }
 }

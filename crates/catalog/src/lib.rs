@@ -17,7 +17,7 @@ mod metadata;
 mod shape;
 
 pub use catalog::{Catalog, CatalogOptions};
-pub use data::documents::{MAX_DOCUMENT_DEPTH, check_document};
+pub use data::documents::{MAX_DOCUMENT_DEPTH, check_document, check_value};
 pub use data::locks::ShownLock;
 pub use data::metadata_lock::Check;
 pub use data::names::Names;

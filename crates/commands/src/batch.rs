@@ -62,8 +62,7 @@ pub(crate) fn first_batch(
         command: None,
         memory: None,
     };
-    let open = context.reply.begin_document("cursor");
-    let list = context.reply.begin_array("firstBatch");
+    let (open, list) = context.reply.begin_first_batch();
     let size = wanted.batch_size.unwrap_or(FIRST_BATCH);
     let filled = fill(&mut context.reply, &mut parked, size)?;
     context.reply.end(list);
@@ -126,23 +125,26 @@ pub(crate) fn fill(reply: &mut Writer, parked: &mut Parked, size: u64) -> Result
             return Ok(Filled { count, exhausted: false });
         }
         let added = match &mut parked.documents {
-            Documents::Query(cursor) => match cursor.next()? {
-                None => Added::End,
-                Some(document) if fits(reply.len() - start, count, document) => {
-                    if count == 0 {
-                        let more = size.min(parked.remaining.unwrap_or(size));
-                        reply.reserve(estimate(document, more));
+            Documents::Query(cursor) => {
+                let most = cursor.most().unwrap_or(u64::MAX);
+                match cursor.next()? {
+                    None => Added::End,
+                    Some(document) if fits(reply.len() - start, count, document) => {
+                        if count == 0 {
+                            let more = size.min(parked.remaining.unwrap_or(size)).min(most);
+                            reply.reserve(estimate(document, more));
+                        }
+                        make_room(reply, document)?;
+                        reply.element_document(count as usize, document);
+                        Added::Yes
                     }
-                    make_room(reply, document)?;
-                    reply.element_document(count as usize, document);
-                    Added::Yes
+                    Some(document) => {
+                        let document = document.to_owned();
+                        cursor.push_front(document);
+                        Added::Full
+                    }
                 }
-                Some(document) => {
-                    let document = document.to_owned();
-                    cursor.push_front(document);
-                    Added::Full
-                }
-            },
+            }
             Documents::List(list) => match list.as_slice().first() {
                 None => Added::End,
                 Some(document) if fits(reply.len() - start, count, document) => {

@@ -1,7 +1,6 @@
 //! A command: its rules and its code, and the list of all.
 //!
-//! Always true: the list is sorted by name once, names are unique, and a name that is not in it
-//! answers `CommandNotFound`.
+//! Always true: names are unique, and a name that is not in the list answers `CommandNotFound`.
 
 use crate::context::Context;
 use dispatch::fields::Field;
@@ -108,8 +107,23 @@ impl Command {
 pub(crate) struct Registry {
     /// In the order of `docs/COMPAT.md`.
     commands: &'static [&'static Command],
-    /// Names and aliases, sorted, with the command's position in the list.
-    by_name: Vec<(&'static str, usize)>,
+    /// Names and aliases with the command's position in the list, each at the first free place from
+    /// [`place_of`] its name on.
+    by_name: Vec<Option<(&'static str, usize)>>,
+}
+
+/// Places for each name: few names share one then.
+const PLACES_A_NAME: usize = 8;
+
+/// Where a name is looked for first.
+fn place_of(name: &str) -> usize {
+    let fold =
+        |sum: usize, byte| (sum.rotate_left(5) ^ usize::from(byte)).wrapping_mul(0x9E37_79B1);
+    let bytes = name.as_bytes();
+    // Two names of one length hardly agree in all of these.
+    let some = [bytes.first(), bytes.get(bytes.len() / 2), bytes.get(3), bytes.last()];
+    let sum = some.into_iter().flatten().copied().fold(bytes.len(), fold);
+    sum ^ (sum >> 16)
 }
 
 impl Registry {
@@ -118,8 +132,16 @@ impl Registry {
             let names = std::iter::once(command.name).chain(command.aliases.iter().copied());
             names.map(move |name| (name, at)).collect::<Vec<_>>()
         };
-        let mut by_name: Vec<_> = commands.iter().enumerate().flat_map(named).collect();
-        by_name.sort_unstable();
+        let names: Vec<_> = commands.iter().enumerate().flat_map(named).collect();
+        let places = (names.len() * PLACES_A_NAME).next_power_of_two();
+        let mut by_name = vec![None; places];
+        for (name, at) in names {
+            let mut place = place_of(name) % places;
+            while by_name[place].is_some() {
+                place = (place + 1) % places;
+            }
+            by_name[place] = Some((name, at));
+        }
         Self { commands, by_name }
     }
 
@@ -130,9 +152,15 @@ impl Registry {
 
     /// The command of a name, and its position among all.
     pub(crate) fn find(&self, name: &str) -> Option<(usize, &'static Command)> {
-        let at = self.by_name.binary_search_by(|(other, _)| (*other).cmp(name)).ok()?;
-        let position = self.by_name[at].1;
-        Some((position, self.commands[position]))
+        let mut place = place_of(name);
+        loop {
+            place &= self.by_name.len() - 1;
+            let (known, position) = self.by_name[place]?;
+            if known == name {
+                return Some((position, self.commands[position]));
+            }
+            place += 1;
+        }
     }
 }
 

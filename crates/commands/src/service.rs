@@ -11,7 +11,8 @@ use crate::replication::reply::{write_times, write_topology_of_error};
 use crate::replication::{read_concern, write_concern};
 use crate::transactions::{self, bound, labels};
 use bson::{RawBsonRef, RawDocument};
-use dispatch::arguments::{Arguments, not_in_api};
+use bsonval::raw;
+use dispatch::arguments::{Arguments, Fields, not_in_api};
 use dispatch::fields::Field;
 use dispatch::reply::{Reply, write_error, write_labels};
 use dispatch::rules::{Class, Counter};
@@ -101,7 +102,7 @@ impl Service {
         let runs = &self.metrics.runs[position];
         runs.total.fetch_add(1, Ordering::Relaxed);
         match &result {
-            Ok(()) => context.reply.f64("ok", 1.0),
+            Ok(()) => context.reply.ok(),
             Err(error) => {
                 runs.failed.fetch_add(1, Ordering::Relaxed);
                 self.metrics.user_asserts.fetch_add(1, Ordering::Relaxed);
@@ -150,7 +151,8 @@ impl Service {
         if let Some(error) = hit.error {
             context.labels_given = hit.labels.is_some();
             // The labels that the code has by itself depend on the request's number.
-            if let Ok((arguments, _)) = Arguments::parse(context.command, context.body) {
+            let mut own = Fields::new();
+            if let Ok(arguments) = Arguments::parse(context.command, context.body, &mut own) {
                 context.arguments = arguments;
             }
             return Err(error);
@@ -225,9 +227,12 @@ impl Service {
 /// Clients that send `OP_QUERY` wrap a command in `$query` to add a read preference. Nobody else may:
 /// what looks at the first field of an `OP_MSG` to know the command must see the one that runs.
 fn unwrap_query<'a>(request: &Request<'a>) -> &'a RawDocument {
+    if request.op != OpKind::Query {
+        return request.body;
+    }
     match request.body.iter().next() {
         Some(Ok((key, RawBsonRef::Document(inner))))
-            if request.op == OpKind::Query && matches!(key.as_str(), "$query" | "query") =>
+            if matches!(key.as_str(), "$query" | "query") =>
         {
             inner
         }
@@ -254,8 +259,8 @@ fn find_command(
     connection: &Connection,
     body: &RawDocument,
 ) -> Result<(usize, &'static Command)> {
-    let name = match body.iter_elements().next() {
-        Some(element) => element?.key().as_str(),
+    let name = match raw::first(body) {
+        Some(element) => element?.name(),
         None => "",
     };
     registry
@@ -349,7 +354,8 @@ fn wait_is_over(context: &Context<'_>) -> Result<()> {
 
 fn execute(context: &mut Context<'_>) -> Result<()> {
     let command = context.command;
-    let (mut arguments, fields) = Arguments::parse(command, context.body)?;
+    let mut fields = Fields::new();
+    let mut arguments = Arguments::parse(command, context.body, &mut fields)?;
     let anywhere = transactions::is_end(command) && arguments.numbered.is_none();
     if !anywhere {
         check_database(command, context.request.database)?;

@@ -10,6 +10,7 @@ use crate::read_concern::{self, ReadConcern};
 use crate::rules::Rules;
 use crate::write_concern::{self, WriteConcern};
 use bson::{RawBsonRef, RawDocument, Timestamp};
+use bsonval::raw;
 use errors::{Code, Error, Result};
 use session::SessionId;
 use smallvec::SmallVec;
@@ -79,14 +80,14 @@ fn is_true(value: RawBsonRef<'_>) -> bool {
 }
 
 impl<'a> Arguments<'a> {
-    /// Divides a command's fields into its own and the generic ones.
-    pub fn parse(command: &Rules, body: &'a RawDocument) -> Result<(Self, Fields<'a>)> {
+    /// Divides a command's fields into its own, which are put into `own`, and the generic ones.
+    pub fn parse(command: &Rules, body: &'a RawDocument, own: &mut Fields<'a>) -> Result<Self> {
         let mut arguments = Self::default();
-        let mut own = Fields::new();
-        let grammar = grammar::of(command.name);
-        for element in body {
-            let (name, value) = element?;
-            let field = Field { place: command.name, name: name.as_str(), value };
+        let grammar = command.grammar;
+        for element in raw::elements(body) {
+            let element = element?;
+            let value = element.value()?;
+            let field = Field { place: command.name, name: element.name(), value };
             if own.is_empty() {
                 own.push(field);
             } else if !arguments.take(command, &field)? {
@@ -126,7 +127,7 @@ impl<'a> Arguments<'a> {
             ));
         }
         arguments.check_transaction()?;
-        Ok((arguments, own))
+        Ok(arguments)
     }
 
     /// Takes a generic field; says whether it was one.

@@ -3,6 +3,7 @@
 //! Always true: a refusal names the field as `command.field` and the type as MongoDB spells it.
 
 use bson::{RawArray, RawBsonRef, RawDocument, spec::BinarySubtype};
+use bsonval::raw;
 use errors::{Code, Error, Result};
 
 /// A field and the place it stands in (`find`, `insert.documents.0`), for error texts.
@@ -188,7 +189,7 @@ impl<'a> Field<'a> {
     /// The elements of an array of documents.
     pub fn documents(&self) -> Result<Vec<&'a RawDocument>> {
         let mut list = Vec::new();
-        for (at, element) in self.array()?.into_iter().enumerate() {
+        for (at, element) in raw::values(self.array()?).enumerate() {
             match element? {
                 RawBsonRef::Document(document) => list.push(document),
                 other => {
@@ -239,9 +240,9 @@ pub fn inner<'a>(
     document: &'a RawDocument,
     place: &'a str,
 ) -> impl Iterator<Item = Result<Field<'a>>> {
-    document.iter().map(move |element| {
-        let (name, value) = element?;
-        Ok(Field { place, name: name.as_str(), value })
+    raw::elements(document).map(move |element| {
+        let element = element?;
+        Ok(Field { place, name: element.name(), value: element.value()? })
     })
 }
 

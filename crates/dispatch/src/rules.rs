@@ -2,6 +2,8 @@
 //!
 //! Always true: what reads requests and what routes them decide by these rules alone.
 
+use crate::arguments::grammar::{self, Grammar};
+
 /// What a command counts as in `serverStatus.opcounters`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Counter {
@@ -62,6 +64,8 @@ pub struct Rules {
     pub profiled: bool,
     /// The kind 1 sections it takes.
     pub sequences: &'static [&'static str],
+    /// What its fields take, where that is known without its code.
+    pub grammar: Option<&'static Grammar>,
 }
 
 impl Rules {
@@ -81,6 +85,7 @@ impl Rules {
             legacy: false,
             profiled: true,
             sequences: &[],
+            grammar: grammar::of(name),
         }
     }
 

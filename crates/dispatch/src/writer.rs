@@ -5,6 +5,12 @@
 
 use bson::{Bson, RawBsonRef, RawDocument, RawDocumentBuf};
 
+/// Room of a new document: a small reply is not copied as it grows.
+const FIRST_BYTES: usize = 1000;
+
+/// What stands beside a key's name, and a number as its value: room for both is made at once.
+const KEY_AND_NUMBER_BYTES: usize = 2 + 8;
+
 /// Room that a finished document may keep.
 const MOST_SPARE_BYTES: usize = 64 << 10;
 
@@ -27,7 +33,7 @@ impl Default for Writer {
 impl Writer {
     /// An empty document.
     pub fn new() -> Self {
-        Self::with_capacity(256)
+        Self::with_capacity(FIRST_BYTES)
     }
 
     /// An empty document with room for `capacity` bytes.
@@ -48,11 +54,30 @@ impl Writer {
         self.bytes.capacity()
     }
 
+    /// `ok: 1`, of a command that went well.
+    pub fn ok(&mut self) {
+        self.bytes.extend_from_slice(b"\x01ok\0\0\0\0\0\0\0\xf0\x3f");
+    }
+
+    /// Begins `cursor: {firstBatch: [`; gives both, to be ended.
+    pub fn begin_first_batch(&mut self) -> (Open, Open) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(b"\x03cursor\0\0\0\0\0\x04firstBatch\0\0\0\0\0");
+        // Behind the type, the name and the NUL of each.
+        let cursor = start + 8;
+        (Open(cursor), Open(cursor + 4 + 12))
+    }
+
     fn key(&mut self, kind: u8, key: &str) {
-        self.bytes.push(kind);
+        let mut key = key.as_bytes();
         // A NUL would end the key early and shift all that follows; no real key has one.
-        let end = key.bytes().position(|byte| byte == 0).unwrap_or(key.len());
-        self.bytes.extend_from_slice(&key.as_bytes()[..end]);
+        if key.iter().fold(false, |found, byte| found | (*byte == 0)) {
+            let end = key.iter().position(|byte| *byte == 0);
+            key = &key[..end.unwrap_or(key.len())];
+        }
+        self.bytes.reserve(key.len() + KEY_AND_NUMBER_BYTES);
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(key);
         self.bytes.push(0);
     }
 
@@ -317,6 +342,23 @@ mod tests {
             "g": null, "h": 7, "i": 1_i64 << 33,
         };
         assert_eq!(read, wanted);
+    }
+
+    #[test]
+    fn usual_fields_are_written_as_any_others() {
+        let (mut usual, mut any) = (Writer::new(), Writer::new());
+        let (cursor, batch) = usual.begin_first_batch();
+        let others = (any.begin_document("cursor"), any.begin_array("firstBatch"));
+        for (writer, cursor, batch) in [(&mut usual, cursor, batch), (&mut any, others.0, others.1)]
+        {
+            writer.element_i32(0, 7);
+            writer.end(batch);
+            writer.i64("id", 0);
+            writer.end(cursor);
+        }
+        usual.ok();
+        any.f64("ok", 1.0);
+        assert_eq!(usual.finish(), any.finish());
     }
 
     #[test]

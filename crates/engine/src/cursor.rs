@@ -5,7 +5,8 @@
 
 use crate::dictionary::Dictionary;
 use crate::snapshots::Pinned;
-use crate::writeset::{Own, Writes, step};
+use crate::writes::Writes;
+use crate::writeset::{Own, step};
 use crate::{Direction, KeyRange, Result};
 use ftree::{Message, SpillCursor};
 use std::ops::Bound;

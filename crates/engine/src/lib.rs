@@ -46,6 +46,7 @@ mod testing;
 mod tuning;
 mod txn;
 mod types;
+mod writes;
 mod writeset;
 
 pub use backup::Backup;

@@ -7,20 +7,16 @@
 //! A set that grows too large for memory moves to a [`SpillTree`], whole, and stays there. Always
 //! true: writes are either all in the maps or all in the spill.
 
+use crate::writes::{Key, Write, Writes};
 use crate::{Direction, KeyRange, Result, Value};
 use ftree::{SpillCursor, SpillTree, SpillView};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub(crate) type Key = Arc<[u8]>;
-/// What was written to a key; `None` is a delete.
-pub(crate) type Write = Option<Arc<[u8]>>;
-/// The same, as a read returns it.
+/// What was written to a key, as a read returns it; `None` is a delete.
 pub(crate) type Written = Option<Value>;
-pub(crate) type Writes = BTreeMap<Key, Write>;
 
 /// What one write costs beside its bytes.
 const WRITE_BYTES: u64 = 64;
@@ -32,9 +28,35 @@ struct Undo {
     before: Option<Write>,
 }
 
+/// The writes to each dictionary, ascending by its number. A transaction writes to few.
+#[derive(Clone, Default)]
+struct ByDictionary(SmallVec<[(u64, Arc<Writes>); 2]>);
+
+impl ByDictionary {
+    fn find(&self, dictionary: u64) -> std::result::Result<usize, usize> {
+        self.0.binary_search_by_key(&dictionary, |(id, _)| *id)
+    }
+
+    fn get(&self, dictionary: u64) -> Option<&Arc<Writes>> {
+        self.find(dictionary).ok().map(|at| &self.0[at].1)
+    }
+
+    fn get_mut(&mut self, dictionary: u64) -> Option<&mut Arc<Writes>> {
+        self.find(dictionary).ok().map(|at| &mut self.0[at].1)
+    }
+
+    fn get_or_default(&mut self, dictionary: u64) -> &mut Arc<Writes> {
+        let at = self.find(dictionary).unwrap_or_else(|at| {
+            self.0.insert(at, (dictionary, Arc::default()));
+            at
+        });
+        &mut self.0[at].1
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct WriteSet {
-    dictionaries: BTreeMap<u64, Arc<Writes>>,
+    dictionaries: ByDictionary,
     bytes: u64,
     longest: u64,
     /// Every write since the first savepoint, newest last.
@@ -58,7 +80,7 @@ pub(crate) enum Own {
 
 /// A write set as it was at one moment.
 pub(crate) struct SharedWrites {
-    dictionaries: BTreeMap<u64, Arc<Writes>>,
+    dictionaries: ByDictionary,
     spill: Option<SpillView>,
 }
 
@@ -68,7 +90,7 @@ impl SharedWrites {
         if let Some(spill) = &self.spill {
             return Ok(spill.get(dictionary, key)?.map(|value| value.map(Value::from)));
         }
-        let found = self.dictionaries.get(&dictionary).and_then(|writes| writes.get(key));
+        let found = self.dictionaries.get(dictionary).and_then(|writes| writes.get(key));
         Ok(found.map(|write| write.as_ref().map(Value::shared)))
     }
 
@@ -82,14 +104,14 @@ impl SharedWrites {
         if let Some(spill) = &self.spill {
             return Some(Own::Spilled(Box::new(spill.walk(dictionary, range, direction))));
         }
-        let writes = self.dictionaries.get(&dictionary).filter(|writes| !writes.is_empty());
+        let writes = self.dictionaries.get(dictionary).filter(|writes| !writes.is_empty());
         writes.map(|writes| Own::Memory(Arc::clone(writes)))
     }
 }
 
 impl WriteSet {
     pub(crate) fn is_empty(&self) -> bool {
-        self.spill.is_none() && self.dictionaries.values().all(|writes| writes.is_empty())
+        self.spill.is_none() && self.dictionaries.0.iter().all(|(_, writes)| writes.is_empty())
     }
 
     /// Bytes that were written, roughly.
@@ -113,7 +135,7 @@ impl WriteSet {
             let found: Option<ftree::Written> = spilled.spill.get(dictionary, key)?;
             return Ok(found.map(|value| value.map(Value::from)));
         }
-        let found = self.dictionaries.get(&dictionary).and_then(|writes| writes.get(key));
+        let found = self.dictionaries.get(dictionary).and_then(|writes| writes.get(key));
         Ok(found.map(|write| write.as_ref().map(Value::shared)))
     }
 
@@ -136,7 +158,7 @@ impl WriteSet {
             let walk = spilled.spill.walk(dictionary, range, direction);
             return Some(Own::Spilled(Box::new(walk)));
         }
-        let writes = self.dictionaries.get(&dictionary).filter(|writes| !writes.is_empty());
+        let writes = self.dictionaries.get(dictionary).filter(|writes| !writes.is_empty());
         writes.map(|writes| Own::Memory(Arc::clone(writes)))
     }
 
@@ -144,7 +166,7 @@ impl WriteSet {
     pub(crate) fn dictionaries(&self) -> SmallVec<[u64; 4]> {
         match &self.spill {
             Some(spilled) => spilled.spill.spaces().collect(),
-            None => self.dictionaries.keys().copied().collect(),
+            None => self.dictionaries.0.iter().map(|(id, _)| *id).collect(),
         }
     }
 
@@ -163,7 +185,7 @@ impl WriteSet {
             }
             return Ok(());
         }
-        for (key, write) in self.dictionaries.get(&dictionary).iter().flat_map(|map| map.iter()) {
+        for (key, write) in self.dictionaries.get(dictionary).iter().flat_map(|map| map.iter()) {
             see(key, write.as_deref())?;
         }
         Ok(())
@@ -174,7 +196,7 @@ impl WriteSet {
         &self,
         dictionary: u64,
     ) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
-        let writes = self.dictionaries.get(&dictionary).into_iter().flat_map(|map| map.iter());
+        let writes = self.dictionaries.get(dictionary).into_iter().flat_map(|map| map.iter());
         writes.map(|(key, write)| (&**key, write.as_deref()))
     }
 
@@ -190,7 +212,7 @@ impl WriteSet {
         // Walking the undo list back gives what each noted write wrote, and what was before all.
         let mut noted = Vec::with_capacity(self.undo.len());
         for Undo { dictionary, key, before } in self.undo.iter().rev() {
-            let Some(writes) = maps.get_mut(dictionary) else { continue };
+            let Some(writes) = maps.get_mut(*dictionary) else { continue };
             let writes = Arc::make_mut(writes);
             let written = match before {
                 Some(before) => writes.insert(Arc::clone(key), before.clone()),
@@ -198,8 +220,8 @@ impl WriteSet {
             };
             noted.push((*dictionary, key, written.flatten()));
         }
-        for (dictionary, writes) in &maps {
-            for (key, write) in &**writes {
+        for (dictionary, writes) in &maps.0 {
+            for (key, write) in writes.iter() {
                 spill.write(*dictionary, key, write.as_deref(), false)?;
             }
         }
@@ -208,7 +230,7 @@ impl WriteSet {
             spill.write(dictionary, key, write.as_deref(), true)?;
         }
         spill.settle()?;
-        self.dictionaries.clear();
+        self.dictionaries = ByDictionary::default();
         self.undo = Vec::new();
         self.spill = Some(Box::new(Spilled { spill, start }));
         Ok(())
@@ -236,7 +258,7 @@ impl WriteSet {
     fn write_in_memory(&mut self, dictionary: u64, key: &[u8], write: Write) {
         let size = |write: &Write| write.as_ref().map_or(0, |value| value.len() as u64);
         self.bytes += WRITE_BYTES + key.len() as u64 + size(&write);
-        let writes = Arc::make_mut(self.dictionaries.entry(dictionary).or_default());
+        let writes = Arc::make_mut(self.dictionaries.get_or_default(dictionary));
         let key: Key = key.into();
         let undo_key = self.undoable.load(Ordering::Relaxed).then(|| Arc::clone(&key));
         let before = writes.insert(key, write);
@@ -272,7 +294,7 @@ impl WriteSet {
     fn rollback_in_memory(&mut self, savepoint: usize) {
         while self.undo.len() > savepoint {
             let Some(Undo { dictionary, key, before }) = self.undo.pop() else { return };
-            let Some(writes) = self.dictionaries.get_mut(&dictionary) else { continue };
+            let Some(writes) = self.dictionaries.get_mut(dictionary) else { continue };
             let writes = Arc::make_mut(writes);
             let size = WRITE_BYTES + key.len() as u64;
             let undone = match before {
@@ -296,8 +318,7 @@ pub(crate) fn step<'a>(
     if is_empty(lower, upper) {
         return None;
     }
-    let mut range = writes.range::<[u8], _>((lower, upper));
-    if forward { range.next() } else { range.next_back() }
+    writes.end_of((lower, upper), forward)
 }
 
 /// `BTreeMap::range` panics on ranges that end before they start.
@@ -316,6 +337,7 @@ fn is_empty(lower: Bound<&[u8]>, upper: Bound<&[u8]>) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     fn contents(set: &WriteSet) -> BTreeMap<Vec<u8>, Option<Vec<u8>>> {
         let mut found = BTreeMap::new();

@@ -20,6 +20,7 @@ use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use bson::{Bson, RawBson};
 use bsonval::Path;
 use bsonval::path::{Component, array_index};
+use bsonval::raw;
 use errors::{Code, Error, Result};
 use keystring::{Collation, Direction, KeyBuilder};
 use matcher::Filter;
@@ -106,7 +107,7 @@ impl<'a> RecordKey<'a> {
 
     /// Of the document that stands under `bytes`. What has no `_id` is damaged, and counts as null.
     pub fn of(document: &'a RawDocument, bytes: &'a [u8]) -> Result<Self> {
-        Ok(Self { id: document.get("_id")?.unwrap_or(RawBsonRef::Null), bytes })
+        Ok(Self { id: raw::field(document, "_id")?.unwrap_or(RawBsonRef::Null), bytes })
     }
 
     /// What follows the keystring of the `_id`: nothing, or in a time-series collection what tells
@@ -138,7 +139,8 @@ pub fn is_suffix(bytes: &[u8]) -> bool {
 /// The dictionary key of a document: the keystring of its `_id` under the collection's collation,
 /// and in a time-series collection, where another measurement has it, [`SUFFIX_BYTES`] more.
 pub fn id_key(id: RawBsonRef<'_>, collation: Option<&Collation>) -> Result<Vec<u8>> {
-    let mut builder = KeyBuilder::new();
+    // Most ids fit.
+    let mut builder = KeyBuilder::reusing(Vec::with_capacity(32));
     builder.append_under(id, Direction::Ascending, collation).map_err(bad_key)?;
     Ok(builder.into_bytes())
 }

@@ -1,6 +1,6 @@
 //! A transaction as the lock table sees it: an id, the names it holds, a kill switch.
 
-use crate::shard::{Name, NameRef};
+use crate::shard::Name;
 use crate::table::LockTable;
 use crate::{Granted, Mode, Range};
 use os::sync::atomic::{AtomicBool, Ordering};
@@ -78,9 +78,9 @@ impl Locks {
     }
 
     /// Statements lock a key and then use it: what the last key lock says of this name.
-    pub(crate) fn last(&self, name: NameRef<'_>, mode: Mode) -> Option<Granted> {
+    pub(crate) fn last(&self, dictionary: u64, key: &[u8], mode: Mode) -> Option<Granted> {
         let last = self.held.last()?;
-        (last.mode >= mode && name.is(&last.name)).then_some(last.granted)
+        (last.mode >= mode && last.name.is_of(dictionary, key)).then_some(last.granted)
     }
 
     pub(crate) fn covers(&self, dictionary: u64, key: &[u8], mode: Mode) -> bool {

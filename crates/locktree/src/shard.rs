@@ -52,6 +52,10 @@ impl NameBuf {
 }
 
 impl Name {
+    pub(crate) fn is_of(&self, dictionary: u64, key: &[u8]) -> bool {
+        self.bytes.split_first_chunk() == Some((&dictionary.to_le_bytes(), key))
+    }
+
     pub(crate) fn borrow(&self) -> NameRef<'_> {
         NameRef { hash: self.hash, bytes: &self.bytes }
     }

@@ -121,11 +121,11 @@ impl LockTable {
         mode: Mode,
         timeout: Duration,
     ) -> Result<Granted, Error> {
-        let name = shard::name(self.options.seed, dictionary, key);
-        let name = name.borrow();
-        if let Some(granted) = owner.last(name, mode) {
+        if let Some(granted) = owner.last(dictionary, key, mode) {
             return Ok(self.with_escalated(dictionary, granted));
         }
+        let name = shard::name(self.options.seed, dictionary, key);
+        let name = name.borrow();
         if !owner.ranges.is_empty() && owner.covers(dictionary, key, mode) {
             return Ok(self.with_escalated(dictionary, self.shard(name).lock().known(name)));
         }

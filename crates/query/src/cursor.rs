@@ -3,6 +3,7 @@
 use crate::context::Interrupt;
 use bson::raw::{RawDocument, RawDocumentBuf};
 use catalog::Collection;
+use engine::Value;
 use errors::{Code, Error, Result};
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -18,11 +19,35 @@ pub(crate) trait Rows: Send {
     fn refresh(&mut self) {}
 }
 
+/// Where a cursor's documents come from.
+enum Source {
+    Rows(Box<dyn Rows>),
+    /// At most one document, which was looked up.
+    One {
+        next: Option<Value>,
+        current: Option<Value>,
+    },
+}
+
+impl Source {
+    fn next(&mut self) -> Result<Option<&RawDocument>> {
+        match self {
+            Self::Rows(rows) => rows.next(),
+            Self::One { next, current } => {
+                *current = next.take();
+                let document = current.as_ref().map(|value| RawDocument::from_bytes(&value[..]));
+                Ok(document.transpose()?)
+            }
+        }
+    }
+}
+
 /// A running query. It owns its snapshot and may be kept across getMore.
 pub struct QueryCursor {
-    rows: Box<dyn Rows>,
+    source: Source,
     collection: Option<Arc<Collection>>,
-    interrupt: Arc<InterruptSlot>,
+    /// Nobody asks it where there is one document.
+    interrupt: Option<Arc<InterruptSlot>>,
     returned: Option<RawDocumentBuf>,
     lent: Option<RawDocumentBuf>,
     /// Of a tailable cursor: the commits that its snapshot has seen, at least.
@@ -35,7 +60,22 @@ impl QueryCursor {
         collection: Option<Arc<Collection>>,
         interrupt: Arc<InterruptSlot>,
     ) -> Self {
-        Self { rows, collection, interrupt, returned: None, lent: None, seen: None }
+        let (source, interrupt) = (Source::Rows(rows), Some(interrupt));
+        Self { source, collection, interrupt, returned: None, lent: None, seen: None }
+    }
+
+    /// Of at most one document, which was looked up.
+    pub(crate) fn of_one(found: Option<Value>, collection: Option<Arc<Collection>>) -> Self {
+        let source = Source::One { next: found, current: None };
+        Self { source, collection, interrupt: None, returned: None, lent: None, seen: None }
+    }
+
+    /// The most documents that it can still give, where that is known.
+    pub fn most(&self) -> Option<u64> {
+        match &self.source {
+            Source::Rows(_) => None,
+            Source::One { .. } => Some(1),
+        }
     }
 
     /// The cursor stays open at its end, and goes on from there.
@@ -52,7 +92,9 @@ impl QueryCursor {
     pub fn refresh(&mut self) {
         if let (Some(seen), Some(collection)) = (&mut self.seen, &self.collection) {
             *seen = collection.commits_seen();
-            self.rows.refresh();
+            if let Source::Rows(rows) = &mut self.source {
+                rows.refresh();
+            }
         }
     }
 
@@ -72,8 +114,8 @@ impl QueryCursor {
             self.lent = Some(document);
             return Ok(self.lent.as_deref());
         }
-        let Self { rows, seen, collection, .. } = self;
-        rows.next().map_err(|error| match collection {
+        let Self { source, seen, collection, .. } = self;
+        source.next().map_err(|error| match collection {
             // A tail reads the newest state: what is not in it was dropped this moment.
             Some(collection) if seen.is_some() && error.code() == Code::SNAPSHOT_UNAVAILABLE => {
                 dropped(collection)
@@ -96,14 +138,20 @@ impl QueryCursor {
     /// Ends a batch: gives back pinned memory, keeps the place.
     pub fn park(&mut self) {
         self.lent = None;
-        self.interrupt.set(None);
-        self.rows.park();
+        if let Some(interrupt) = &self.interrupt {
+            interrupt.set(None);
+        }
+        if let Source::Rows(rows) = &mut self.source {
+            rows.park();
+        }
     }
 
     /// Starts the next batch. Fails where the collection was dropped meanwhile.
     pub fn resume(&mut self, interrupt: Arc<dyn Interrupt>) -> Result<()> {
         self.check_alive()?;
-        self.interrupt.set(Some(interrupt));
+        if let Some(slot) = &self.interrupt {
+            slot.set(Some(interrupt));
+        }
         Ok(())
     }
 

@@ -183,6 +183,14 @@ pub(crate) trait PlanStage: Send {
     /// Gives back pinned memory; the place is kept.
     fn park(&mut self);
 
+    /// The row it stands on, which nobody else will look at.
+    fn take_row(&mut self) -> Row {
+        let row = self.row().clone();
+        // Of a large document the plan's copy makes room for what becomes of it.
+        self.release_row();
+        row
+    }
+
     /// Gives back the memory of the row, which nobody looks at any more.
     fn release_row(&mut self);
 

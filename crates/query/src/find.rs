@@ -5,10 +5,11 @@ use crate::context::OpContext;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
 use crate::examined::note_id_lookup;
 use crate::exec::{ExecContext, PlanStage};
+use crate::point;
 use crate::request::FindRequest;
-use bson::raw::{RawBsonRef, RawDocument};
+use bson::raw::RawDocument;
 use catalog::Namespace;
-use engine::{Snapshot, Value};
+use engine::Snapshot;
 use errors::Result;
 use std::sync::Arc;
 
@@ -46,26 +47,11 @@ fn by_id(
         && request.let_variables.is_none()
         && request.skip == 0
         && !(request.return_key || request.show_record_id);
-    let mut fields = filter.iter();
-    let (Some(first), None, true) = (fields.next(), fields.next(), plain) else { return Ok(None) };
-    let (name, id) = first?;
-    let simple = matches!(
-        id,
-        RawBsonRef::ObjectId(_)
-            | RawBsonRef::Int32(_)
-            | RawBsonRef::Int64(_)
-            | RawBsonRef::String(_)
-            | RawBsonRef::Binary(_)
-            | RawBsonRef::DateTime(_)
-    );
-    if name.as_str() != "_id" || !simple {
-        return Ok(None);
-    }
+    let id = if plain { point::id_of(filter)? } else { None };
+    let Some(id) = id else { return Ok(None) };
     let collection = ctx.collection(ns)?;
     let found = match &collection {
-        Some(collection) if collection.is_view() || !collection.has_unique_ids() => {
-            return Ok(None);
-        }
+        Some(collection) if !point::has_ids(collection) => return Ok(None),
         Some(collection) => match ctx.txn.as_deref() {
             Some(txn) => txn.get(collection.primary(), &collection.id_key(id)?)?,
             None => ctx
@@ -76,24 +62,7 @@ fn by_id(
         None => None,
     };
     note_id_lookup(found.is_some());
-    let rows = Box::new(OneRow { next: found, current: None });
-    Ok(Some(QueryCursor::new(rows, collection, InterruptSlot::of(&ctx.interrupt))))
-}
-
-/// At most one document.
-struct OneRow {
-    next: Option<Value>,
-    current: Option<Value>,
-}
-
-impl Rows for OneRow {
-    fn next(&mut self) -> Result<Option<&RawDocument>> {
-        self.current = self.next.take();
-        match &self.current {
-            Some(value) => Ok(Some(RawDocument::from_bytes(&value[..])?)),
-            None => Ok(None),
-        }
-    }
+    Ok(Some(QueryCursor::of_one(found, collection)))
 }
 
 /// Stages that run by themselves on a snapshot.

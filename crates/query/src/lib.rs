@@ -16,6 +16,7 @@ mod find;
 mod index_filter;
 mod plan;
 mod plan_cache;
+mod point;
 mod projection;
 mod repeat;
 mod request;

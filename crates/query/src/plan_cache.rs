@@ -179,9 +179,14 @@ impl PlanCache {
         entries.of.insert(shape, Entry { indexes, route, works, active, used, made, shown, bytes });
     }
 
+    /// Whether an operator has said of any query which indexes it may use.
+    pub(crate) fn has_filters(&self) -> bool {
+        self.has_filters.load(Ordering::Acquire)
+    }
+
     /// The indexes that queries of a shape may use, where an operator has said.
     pub(crate) fn filter(&self, shape: impl FnOnce() -> Shape) -> Option<Arc<IndexFilter>> {
-        if !self.has_filters.load(Ordering::Acquire) {
+        if !self.has_filters() {
             return None;
         }
         self.filters.lock().get(&shape()).cloned()

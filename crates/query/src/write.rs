@@ -9,6 +9,7 @@ mod delete;
 mod find_and_modify;
 mod insert;
 mod object_id;
+mod point;
 mod targets;
 mod time_series;
 mod update;

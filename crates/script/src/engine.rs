@@ -65,11 +65,13 @@ fn now() -> Duration {
 }
 
 /// Drops the contexts of scripts that are gone, or were not called for a while.
-pub(crate) fn forget_what_ended(now: Duration) {
+/// Most threads have none: only the others look at the clock.
+pub(crate) fn forget_what_ended(now: impl FnOnce() -> Duration) {
     ENGINE.with(|engine| {
         if let Ok(mut slot) = engine.try_borrow_mut()
             && let Some(engine) = &mut *slot
         {
+            let now = now();
             engine.contexts.retain(|state| {
                 state.script.strong_count() > 0 && now.saturating_sub(state.called) < IDLE
             });

@@ -4,7 +4,7 @@
 
 use super::effect::Effect;
 use super::operation::Operation;
-use super::tree::{FieldKey, Fields, Node, merge};
+use super::tree::{ByName, FieldKey, Fields, Node, merge};
 use super::{Operators, UpdateContext, UpdateOutcome};
 use bson::raw::{RawArray, RawBsonRef, RawDocument};
 use bson::spec::ElementType;
@@ -13,6 +13,7 @@ use bsonval::raw::{self, Element, Writer};
 use bsonval::show;
 use errors::{Code, Error, Result};
 use keystring::Collation;
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The most nulls an update may put between the end of an array and a new element.
@@ -27,18 +28,33 @@ pub(super) struct Place<'d> {
     pub(super) is_insert: bool,
     /// The collation.
     pub(super) under: Option<&'d Collation>,
-    path: Vec<String>,
+    /// Dotted; no component holds a dot.
+    path: String,
 }
 
 impl Place<'_> {
     /// The dotted path.
-    pub(super) fn path(&self) -> String {
-        self.path.join(".")
+    pub(super) fn path(&self) -> &str {
+        &self.path
     }
 
     /// The last component.
     pub(super) fn name(&self) -> &str {
-        self.path.last().map_or("", String::as_str)
+        self.path.rsplit('.').next().unwrap_or_default()
+    }
+
+    /// Goes to what stands under `name` here; gives what [`Place::leave`] takes back.
+    fn enter(&mut self, name: &str) -> usize {
+        let before = self.path.len();
+        if before > 0 {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+        before
+    }
+
+    fn leave(&mut self, before: usize) {
+        self.path.truncate(before);
     }
 }
 
@@ -55,7 +71,12 @@ pub(super) fn apply(
     let mut walk = Walk {
         operators,
         ctx,
-        place: Place { document, is_insert, under: operators.collation.as_ref(), path: Vec::new() },
+        place: Place {
+            document,
+            is_insert,
+            under: operators.collation.as_ref(),
+            path: String::with_capacity(32),
+        },
         out: Writer::with_capacity(document.as_bytes().len() + 64),
     };
     let open = walk.out.begin();
@@ -105,30 +126,23 @@ impl Walk<'_> {
     /// Writes the fields of a document with the operations below it; true if anything changed.
     fn fields_of(&mut self, fields: &Fields, document: &RawDocument) -> Result<bool> {
         let resolved = self.resolve(fields)?;
-        let children = resolved.as_ref().unwrap_or(&fields.by_name);
-        let mut seen: BTreeSet<&FieldKey> = BTreeSet::new();
+        let mut children = Children::of(resolved.as_ref().unwrap_or(&fields.by_name));
         let mut changed = false;
         for element in raw::elements(document) {
             let element = element?;
-            let child = find(children, element.name());
-            match child {
-                // A repeated name is a field of its own, which no path reaches.
-                Some((key, node)) if seen.insert(key) => {
-                    changed |= self.child(node, element.name(), Some(&element), false)?;
-                }
-                _ => self.out.element(&element),
+            match children.take(element.name_bytes()) {
+                Some(node) => changed |= self.child(node, element.name(), Some(&element), false)?,
+                None => self.out.element(&element),
             }
         }
-        for (key, node) in children {
-            if !seen.contains(key) {
-                changed |= self.child(node, &key.0, None, false)?;
-            }
+        for (name, node) in children.left() {
+            changed |= self.child(node, name, None, false)?;
         }
         Ok(changed)
     }
 
     /// The children by name, with what stands under `$` merged in at the matched position.
-    fn resolve(&self, fields: &Fields) -> Result<Option<BTreeMap<FieldKey, Node>>> {
+    fn resolve(&self, fields: &Fields) -> Result<Option<ByName>> {
         let Some(positional) = &fields.positional else { return Ok(None) };
         let Some(index) = self.ctx.details.array_index else {
             return Err(Error::bad_value(
@@ -141,7 +155,7 @@ impl Walk<'_> {
             Some(other) => merge(other, positional, &format!("{}.{index}", self.place.path()))?,
             None => (**positional).clone(),
         };
-        children.insert(key, node);
+        children.insert(key, Box::new(node));
         Ok(Some(children))
     }
 
@@ -153,13 +167,13 @@ impl Walk<'_> {
         existing: Option<&Element<'_>>,
         in_array: bool,
     ) -> Result<bool> {
-        self.place.path.push(name.to_owned());
+        let before = self.place.enter(name);
         let changed = match node {
             Node::Operation(operation) => self.operation(operation, name, existing, in_array),
             Node::Fields(fields) => self.below(fields, name, existing),
             Node::Elements(elements) => self.elements(elements, name, existing),
         }?;
-        self.place.path.pop();
+        self.place.leave(before);
         Ok(changed)
     }
 
@@ -243,7 +257,8 @@ impl Walk<'_> {
             Node::Operation(operation) => operation.creates(&self.place),
             Node::Fields(fields) => {
                 let positional = fields.positional.as_deref();
-                positional.into_iter().chain(fields.by_name.values()).any(|n| self.creates(n))
+                let by_name = fields.by_name.values().map(|node| &**node);
+                positional.into_iter().chain(by_name).any(|n| self.creates(n))
             }
             Node::Elements(_) => true,
         }
@@ -300,7 +315,7 @@ impl Walk<'_> {
     /// Operations on elements named by array filters.
     fn elements(
         &mut self,
-        nodes: &BTreeMap<Box<str>, Node>,
+        nodes: &BTreeMap<Box<str>, Box<Node>>,
         name: &str,
         existing: Option<&Element<'_>>,
     ) -> Result<bool> {
@@ -352,15 +367,49 @@ impl Walk<'_> {
     }
 }
 
-/// Few children are scanned without making a key.
-fn find<'n>(
-    children: &'n BTreeMap<FieldKey, Node>,
-    name: &str,
-) -> Option<(&'n FieldKey, &'n Node)> {
-    if children.len() <= 8 {
-        return children.iter().find(|(key, _)| &*key.0 == name);
+/// Up to so many children are looked through one by one.
+const FEW: usize = 8;
+
+/// The nodes below a document, each to be taken once: a repeated name is a field of its own, which no
+/// path reaches.
+enum Children<'n> {
+    /// Without those that were taken.
+    Few(SmallVec<[(&'n str, Option<&'n Node>); FEW]>),
+    /// And the names that were taken.
+    Many(&'n ByName, BTreeSet<&'n FieldKey>),
+}
+
+impl<'n> Children<'n> {
+    fn of(nodes: &'n ByName) -> Self {
+        if nodes.len() > FEW {
+            return Self::Many(nodes, BTreeSet::new());
+        }
+        Self::Few(nodes.iter().map(|(key, node)| (&*key.0, Some(&**node))).collect())
     }
-    children.get_key_value(&FieldKey(name.into()))
+
+    fn take(&mut self, name: &[u8]) -> Option<&'n Node> {
+        match self {
+            Self::Few(nodes) => nodes.iter_mut().find(|(own, _)| own.as_bytes() == name)?.1.take(),
+            Self::Many(nodes, taken) => {
+                let name = std::str::from_utf8(name).ok()?;
+                let (key, node) = nodes.get_key_value(&FieldKey(name.into()))?;
+                taken.insert(key).then_some(&**node)
+            }
+        }
+    }
+
+    /// Those that were not taken, in their order.
+    fn left(self) -> impl Iterator<Item = (&'n str, &'n Node)> {
+        let (few, many) = match self {
+            Self::Few(nodes) => (Some(nodes), None),
+            Self::Many(nodes, taken) => (None, Some((nodes, taken))),
+        };
+        let few = few.into_iter().flatten().filter_map(|(name, node)| Some((name, node?)));
+        let many = many
+            .into_iter()
+            .flat_map(|(nodes, taken)| nodes.iter().filter(move |(key, _)| !taken.contains(key)));
+        few.chain(many.map(|(key, node)| (&*key.0, &**node)))
+    }
 }
 
 fn not_viable(field: &str, parent: &str, value: RawBsonRef<'_>) -> Error {

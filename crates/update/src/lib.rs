@@ -37,6 +37,7 @@ use bsonval::raw::{self, Writer};
 use errors::Result;
 use keystring::Collation;
 use matcher::{Filter, MatchDetails, ParseContext};
+use smallvec::SmallVec;
 use tree::Tree;
 
 /// A parsed update.
@@ -59,7 +60,7 @@ enum Kind {
 pub(crate) struct Operators {
     tree: Tree,
     filters: ArrayFilters,
-    touched: Vec<Path>,
+    touched: SmallVec<[Path; 1]>,
     /// Source and destination of each `$rename`.
     renames: Vec<(Path, Path)>,
     /// No path plus operand reaches deeper than this.

@@ -5,7 +5,7 @@ use super::array_filter::ArrayFilters;
 use super::check;
 use super::number::BitOperator;
 use super::operation::{Clock, Operation};
-use super::tree::{Step, Tree};
+use super::tree::{Step, Tree, is_one_name};
 use super::{Kind, Operators, PipelineParser};
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument};
 use bsonval::path::{Path, is_reserved_name};
@@ -14,6 +14,7 @@ use bsonval::sort::ElementSort;
 use bsonval::{show, types};
 use errors::{Code, Error, Result};
 use matcher::{Filter, InSet, ParseContext, Pattern, is_operator_document};
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
 pub(super) fn update(
@@ -76,7 +77,7 @@ pub(super) type Reader = for<'p, 'e> fn(&Parser<'p>, &Element<'e>) -> Result<Ope
 impl Parser<'_> {
     fn operators(mut self, document: &RawDocument) -> Result<Operators> {
         let mut tree = Tree::default();
-        let (mut touched, mut renames, mut depth) = (Vec::new(), Vec::new(), 0);
+        let (mut touched, mut renames, mut depth) = (SmallVec::new(), Vec::new(), 0);
         for element in raw::elements(document) {
             let element = element?;
             let name = element.name();
@@ -101,11 +102,12 @@ impl Parser<'_> {
                     continue;
                 }
                 let operation = reader(&self, &field)?;
-                let components = field.name().split('.').count();
+                let path = field.name();
+                let dots = path.bytes().filter(|byte| *byte == b'.').count();
                 let below = check::depth_of(field.value()?, 0)?;
-                depth = depth.max(components + below + 1);
-                tree.insert(field.name(), operation)?;
-                touched.push(fixed_part(field.name()));
+                depth = depth.max(dots + 1 + below + 1);
+                tree.insert(path, operation)?;
+                touched.push(fixed_part(path));
             }
         }
         let unused = self.filters.identifiers().find(|id| !self.used.contains(*id));
@@ -126,6 +128,9 @@ impl Parser<'_> {
     fn check_path(&mut self, path: &str) -> Result<()> {
         if path.is_empty() {
             return Err(empty_name("An empty update path is not valid."));
+        }
+        if is_one_name(path) {
+            return Ok(());
         }
         let mut positional = 0;
         let mut count = 0;
@@ -246,6 +251,9 @@ fn empty_name(message: &str) -> Error {
 
 /// The path up to its first positional component.
 fn fixed_part(path: &str) -> Path {
+    if is_one_name(path) {
+        return Path::new(path);
+    }
     let end = path
         .split('.')
         .take_while(|component| matches!(Step::of(component), Step::Field(_)))

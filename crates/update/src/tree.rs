@@ -7,6 +7,7 @@
 use super::operation::Operation;
 use bsonval::path::array_index;
 use errors::{Code, Error, Result};
+use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
@@ -36,12 +37,15 @@ pub(super) enum Node {
     Operation(Operation),
     Fields(Fields),
     /// By identifier; the empty one is `$[]`.
-    Elements(BTreeMap<Box<str>, Node>),
+    Elements(BTreeMap<Box<str>, Box<Node>>),
 }
+
+/// Nodes by field name. A map makes room for several at once: they stand apart, for they are large.
+pub(super) type ByName = BTreeMap<FieldKey, Box<Node>>;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields {
-    pub(super) by_name: BTreeMap<FieldKey, Node>,
+    pub(super) by_name: ByName,
     /// What stands under `$`.
     pub(super) positional: Option<Box<Node>>,
 }
@@ -68,6 +72,11 @@ impl<'p> Step<'p> {
     }
 }
 
+/// Whether a path is a name alone: no parts, nothing positional.
+pub(super) fn is_one_name(path: &str) -> bool {
+    !path.bytes().any(|byte| matches!(byte, b'.' | b'$'))
+}
+
 /// The whole of an update's operations.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree {
@@ -77,8 +86,12 @@ pub(super) struct Tree {
 impl Tree {
     /// Adds an operation at a path; refuses what meets another operation.
     pub(super) fn insert(&mut self, path: &str, operation: Operation) -> Result<()> {
+        if is_one_name(path) {
+            let slot = Slot::Name(&mut self.root.by_name, FieldKey(path.into()));
+            return slot.fill(Node::Operation(operation)).map_err(|()| conflict_at(path, path));
+        }
         let mut fields = &mut self.root;
-        let components: Vec<&str> = path.split('.').collect();
+        let components: SmallVec<[&str; 4]> = path.split('.').collect();
         let mut at = 0;
         loop {
             let last = at + 1 == components.len();
@@ -116,13 +129,13 @@ impl Tree {
 
     pub(super) fn is_positional(&self) -> bool {
         fn fields(fields: &Fields) -> bool {
-            fields.positional.is_some() || fields.by_name.values().any(node)
+            fields.positional.is_some() || fields.by_name.values().any(|below| node(below))
         }
         fn node(node_: &Node) -> bool {
             match node_ {
                 Node::Operation(_) => false,
                 Node::Fields(inner) => fields(inner),
-                Node::Elements(elements) => elements.values().any(node),
+                Node::Elements(elements) => elements.values().any(|below| node(below)),
             }
         }
         fields(&self.root)
@@ -130,9 +143,9 @@ impl Tree {
 }
 
 enum Slot<'t> {
-    Name(&'t mut BTreeMap<FieldKey, Node>, FieldKey),
+    Name(&'t mut ByName, FieldKey),
     Positional(&'t mut Option<Box<Node>>),
-    Element(&'t mut BTreeMap<Box<str>, Node>, Box<str>),
+    Element(&'t mut BTreeMap<Box<str>, Box<Node>>, Box<str>),
 }
 
 impl<'t> Slot<'t> {
@@ -140,7 +153,7 @@ impl<'t> Slot<'t> {
         match self {
             Self::Name(map, key) => match map.entry(key) {
                 std::collections::btree_map::Entry::Vacant(slot) => {
-                    slot.insert(node);
+                    slot.insert(Box::new(node));
                     Ok(())
                 }
                 std::collections::btree_map::Entry::Occupied(_) => Err(()),
@@ -152,7 +165,7 @@ impl<'t> Slot<'t> {
             Self::Positional(_) => Err(()),
             Self::Element(map, key) => match map.entry(key) {
                 std::collections::btree_map::Entry::Vacant(slot) => {
-                    slot.insert(node);
+                    slot.insert(Box::new(node));
                     Ok(())
                 }
                 std::collections::btree_map::Entry::Occupied(_) => Err(()),
@@ -162,9 +175,9 @@ impl<'t> Slot<'t> {
 
     fn get_or_insert(self, empty: Node) -> &'t mut Node {
         match self {
-            Self::Name(map, key) => map.entry(key).or_insert(empty),
+            Self::Name(map, key) => map.entry(key).or_insert_with(|| Box::new(empty)),
             Self::Positional(slot) => slot.get_or_insert_with(|| Box::new(empty)),
-            Self::Element(map, key) => map.entry(key).or_insert(empty),
+            Self::Element(map, key) => map.entry(key).or_insert_with(|| Box::new(empty)),
         }
     }
 }
@@ -196,7 +209,7 @@ pub(super) fn merge(a: &Node, b: &Node, at: &str) -> Result<Node> {
             for (key, node) in &b.by_name {
                 let below = format!("{at}.{}", key.0);
                 let node = match a.by_name.get(key) {
-                    Some(other) => merge(other, node, &below)?,
+                    Some(other) => Box::new(merge(other, node, &below)?),
                     None => node.clone(),
                 };
                 merged.by_name.insert(key.clone(), node);
@@ -211,7 +224,7 @@ pub(super) fn merge(a: &Node, b: &Node, at: &str) -> Result<Node> {
             let mut merged = a.clone();
             for (key, node) in b {
                 let node = match a.get(key) {
-                    Some(other) => merge(other, node, &format!("{at}.$[{key}]"))?,
+                    Some(other) => Box::new(merge(other, node, &format!("{at}.$[{key}]"))?),
                     None => node.clone(),
                 };
                 merged.insert(key.clone(), node);

@@ -11,6 +11,7 @@ use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index};
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bsonval::Path;
+use bsonval::raw::{self, Element};
 use bsonval::show::document as document_text;
 use engine::{Direction, KeyRange};
 use errors::{Code, Error, Result};
@@ -41,7 +42,11 @@ impl Txn {
         }
         let mut key = collection.id_key(required_id(document)?)?;
         let mut keys = all_keys(collection, document, &key)?;
-        let savepoint = self.savepoint();
+        // Where there is the record alone nothing can fail behind it.
+        let is_record_alone = collection.indexes.is_empty()
+            && collection.order.is_none()
+            && collection.shared.changes().is_none();
+        let savepoint = (!is_record_alone).then(|| self.savepoint());
         while !self.insert_record(collection, &key, document)? {
             if collection.has_unique_ids() {
                 return Err(duplicate_id(collection, required_id(document)?));
@@ -50,7 +55,7 @@ impl Txn {
             keys = all_keys(collection, document, &key)?;
         }
         let inserted = self.write_inserted(collection, document, &key, &keys);
-        if inserted.is_err() {
+        if let (Err(_), Some(savepoint)) = (&inserted, savepoint) {
             // A caller that goes on with its next document must not commit a part of this one.
             self.rollback_to(savepoint);
         }
@@ -116,6 +121,13 @@ impl Txn {
         if let Some(series) = &collection.options.time_series {
             series.check_document(new)?;
         }
+        let changes_keys = touched.is_none_or(|paths| {
+            collection.indexes.iter().any(|index| index.keys.depends_on(paths))
+        });
+        if !changes_keys {
+            self.put_record(collection, key, new)?;
+            return self.note_growth(collection, old, new);
+        }
         let old_keys = touched_keys(collection, old, key, touched)?;
         let new_keys = touched_keys(collection, new, key, touched)?;
         let unique_grows = collection.indexes.iter().zip(old_keys.iter().zip(&new_keys)).any(
@@ -124,9 +136,7 @@ impl Txn {
             },
         );
         let savepoint = unique_grows.then(|| self.savepoint());
-        let put = self.engine.put(collection.primary, key, new.as_bytes());
-        put.map_err(|error| self.failed(error))?;
-        self.note_change(collection, key)?;
+        self.put_record(collection, key, new)?;
         for (index, (old, new)) in collection.indexes.iter().zip(old_keys.iter().zip(&new_keys)) {
             self.note_multikey(index, new.multikey);
             if let Err(error) = self.change_entries(collection, index, old, new) {
@@ -136,6 +146,26 @@ impl Txn {
                 return Err(error);
             }
         }
+        self.note_growth(collection, old, new)
+    }
+
+    fn put_record(
+        &mut self,
+        collection: &Collection,
+        key: &[u8],
+        document: &RawDocument,
+    ) -> Result<()> {
+        let put = self.engine.put(collection.primary, key, document.as_bytes());
+        put.map_err(|error| self.failed(error))?;
+        self.note_change(collection, key)
+    }
+
+    fn note_growth(
+        &mut self,
+        collection: &Arc<Collection>,
+        old: &RawDocument,
+        new: &RawDocument,
+    ) -> Result<()> {
         let growth = new.as_bytes().len() as i64 - old.as_bytes().len() as i64;
         self.resize(collection, growth)?;
         self.count(collection, 0, growth);
@@ -282,8 +312,7 @@ impl Txn {
 
 /// The `_id` of a document that is about to be stored.
 pub(crate) fn required_id(document: &RawDocument) -> Result<RawBsonRef<'_>> {
-    document
-        .get("_id")?
+    raw::field(document, "_id")?
         .ok_or_else(|| Error::new(Code::INTERNAL_ERROR, "a stored document has an _id"))
 }
 
@@ -422,15 +451,25 @@ fn check_nested(document: &RawDocument, depth: usize) -> Result<()> {
             ),
         ));
     }
-    for element in document {
-        match element?.1 {
-            RawBsonRef::Document(inner) => check_nested(inner, depth + 1)?,
-            RawBsonRef::Array(inner) => {
-                check_nested(RawDocument::from_bytes(inner.as_bytes())?, depth + 1)?;
-            }
-            RawBsonRef::JavaScriptCodeWithScope(code) => check_nested(code.scope, depth + 1)?,
-            _ => {}
-        }
+    for element in raw::elements(document) {
+        check_in(&element?, depth)?;
     }
     Ok(())
+}
+
+/// The same of one field of a document.
+pub fn check_value(element: &Element<'_>) -> Result<()> {
+    check_in(element, 1)
+}
+
+/// Of a field of a document that so many levels nest.
+fn check_in(element: &Element<'_>, depth: usize) -> Result<()> {
+    match element.value()? {
+        RawBsonRef::Document(inner) => check_nested(inner, depth + 1),
+        RawBsonRef::Array(inner) => {
+            check_nested(RawDocument::from_bytes(inner.as_bytes())?, depth + 1)
+        }
+        RawBsonRef::JavaScriptCodeWithScope(code) => check_nested(code.scope, depth + 1),
+        _ => Ok(()),
+    }
 }

@@ -32,10 +32,13 @@ impl Namespace {
     /// Joins and checks the two parts.
     pub fn new(database: &str, collection: &str) -> Result<Self> {
         check_database(database)?;
-        let full = format!("{database}.{collection}");
+        let mut full = String::with_capacity(database.len() + 1 + collection.len());
+        full.push_str(database);
+        full.push('.');
+        full.push_str(collection);
         let valid = !collection.is_empty()
             && !collection.starts_with('.')
-            && !collection.contains(['$', '\0']);
+            && !collection.bytes().any(|byte| matches!(byte, b'$' | b'\0'));
         if !valid {
             return Err(invalid(format!("Invalid namespace specified '{full}'")));
         }
@@ -114,7 +117,9 @@ impl fmt::Debug for Namespace {
 pub fn check_database(name: &str) -> Result<()> {
     let valid = !name.is_empty()
         && name.len() <= MAX_DATABASE_BYTES
-        && !name.contains(['/', '\\', '.', ' ', '"', '$', '\0']);
+        && !name
+            .bytes()
+            .any(|byte| matches!(byte, b'/' | b'\\' | b'.' | b' ' | b'"' | b'$' | b'\0'));
     if valid || name == "$external" {
         return Ok(());
     }

@@ -18,7 +18,7 @@ use bson::{Bson, Document, Uuid, doc};
 use bsonval::raw::document_of;
 use catalog::Namespace;
 use dispatch::Request;
-use dispatch::arguments::Arguments;
+use dispatch::arguments::{Arguments, Fields};
 use dispatch::fields::{Field, type_name};
 use errors::{Code, Error, Result};
 use query::{
@@ -375,7 +375,8 @@ fn run_as_client(
     };
     let request =
         Request { database, body, sequences: &[], exhaust_allowed: false, ..*context.request };
-    let (arguments, fields) = Arguments::parse(command, body)?;
+    let mut fields = Fields::new();
+    let arguments = Arguments::parse(command, body, &mut fields)?;
     let mut inner = Context::new(
         context.service,
         context.registry,

@@ -92,7 +92,10 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Delete<'a>> 
         }
     }
     let batch = batch(context, deletes, "deletes")?;
-    let statements = batch.into_iter().map(parse_statement).collect::<Result<_>>()?;
+    let mut statements = Vec::with_capacity(batch.len());
+    for document in batch {
+        statements.push(parse_statement(document)?);
+    }
     Ok(Delete { namespace, statements, ordered, let_variables })
 }
 

@@ -5,7 +5,7 @@ use crate::command::Command;
 use crate::command::check_database;
 use crate::context::Context;
 use bson::RawDocument;
-use dispatch::arguments::Arguments;
+use dispatch::arguments::{Arguments, Fields};
 use dispatch::fields::Field;
 use dispatch::rules::Counter;
 use errors::{Code, Error, Result};
@@ -66,7 +66,8 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
         ));
     }
     check_database(command, context.database())?;
-    let (arguments, inner) = Arguments::parse(command, body)?;
+    let mut inner = Fields::new();
+    let arguments = Arguments::parse(command, body, &mut inner)?;
     context.arguments.collection_uuid = arguments.collection_uuid;
     context.verbosity = verbosity;
     context.explained = Some(body);

@@ -117,7 +117,10 @@ fn parse<'a>(context: &Context<'a>, fields: &[Field<'a>]) -> Result<Update<'a>> 
         }
     }
     let batch = batch(context, updates, "updates")?;
-    let statements: Vec<_> = batch.into_iter().map(parse_statement).collect::<Result<_>>()?;
+    let mut statements = Vec::with_capacity(batch.len());
+    for document in batch {
+        statements.push(parse_statement(document)?);
+    }
     for statement in &statements {
         check_stage_names(context, statement.update)?;
     }

@@ -37,6 +37,7 @@ pub enum Takes {
 }
 
 /// The fields of one command.
+#[derive(Debug)]
 pub struct Grammar {
     /// The command's name.
     pub command: &'static str,
@@ -292,10 +293,27 @@ pub static GRAMMARS: &[Grammar] = &[
     },
 ];
 
-/// The row of a command, where it has one.
-pub fn of(command: &str) -> Option<&'static Grammar> {
-    let at = GRAMMARS.binary_search_by(|grammar| grammar.command.cmp(command)).ok()?;
-    Some(&GRAMMARS[at])
+/// The row of a command, where it has one. Looked for when the command's rules are compiled.
+pub const fn of(command: &str) -> Option<&'static Grammar> {
+    let mut at = 0;
+    while at < GRAMMARS.len() {
+        if is_same(GRAMMARS[at].command.as_bytes(), command.as_bytes()) {
+            return Some(&GRAMMARS[at]);
+        }
+        at += 1;
+    }
+    None
+}
+
+/// `==`, which may not yet stand in a constant.
+const fn is_same(mut one: &[u8], mut other: &[u8]) -> bool {
+    while let ([a, after_a @ ..], [b, after_b @ ..]) = (one, other) {
+        if *a != *b {
+            return false;
+        }
+        (one, other) = (after_a, after_b);
+    }
+    one.is_empty() && other.is_empty()
 }
 
 impl Grammar {

@@ -164,6 +164,10 @@ impl PlanStage for IdStage {
         self.counters.tell();
     }
 
+    fn take_row(&mut self) -> Row {
+        std::mem::take(&mut self.row)
+    }
+
     fn release_row(&mut self) {
         self.row.release();
     }

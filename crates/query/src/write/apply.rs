@@ -59,10 +59,21 @@ impl Change {
         self.update.touched()
     }
 
-    /// The document after the change.
-    pub(crate) fn apply(&self, document: &RawDocument, filter: &Filter) -> Result<UpdateOutcome> {
+    /// Whether it needs to know how a document matched the filter.
+    pub(crate) fn is_positional(&self) -> bool {
+        self.update.is_positional()
+    }
+
+    /// The document after the change. A filter is there where the change is positional.
+    pub(crate) fn apply(
+        &self,
+        document: &RawDocument,
+        filter: Option<&Filter>,
+    ) -> Result<UpdateOutcome> {
         let mut context = self.context;
-        if self.update.is_positional() {
+        if let Some(filter) = filter
+            && self.is_positional()
+        {
             context.details = filter.matches_with_details(document)?.unwrap_or_default();
         }
         self.update.apply(document, &context)

@@ -1,11 +1,12 @@
 //! `delete`: one document or all that match.
 
+use super::point::{self, Found, id_of};
 use super::targets::{Targets, lock};
 use super::{UntilFull, as_a_whole, check_target, note, remembered, statement as in_statement};
 use crate::canonical::{Canonical, Purpose, collation_of, parse_filter};
 use crate::context::{Atomicity, OpContext, StatementOutcome};
 use crate::request::{DeleteRequest, DeleteResult, DeleteStatement};
-use bson::raw::RawDocument;
+use bson::raw::{RawBsonRef, RawDocument};
 use catalog::{Namespace, Txn};
 use errors::Result;
 use matcher::Filter;
@@ -39,6 +40,12 @@ pub fn delete(
     Ok(result)
 }
 
+/// How a statement's documents are found.
+enum Search<'a> {
+    Id(RawBsonRef<'a>),
+    Filter(Filter),
+}
+
 /// Runs one statement; `n` counts what was deleted, also where it fails later.
 fn run(
     ctx: &mut OpContext<'_>,
@@ -48,17 +55,25 @@ fn run(
     let_variables: Option<&RawDocument>,
     n: &mut u64,
 ) -> Result<()> {
-    let collation = collation_of(statement.collation, ctx.collection(ns)?.as_deref())?;
-    let filter = parse_filter(Some(statement.filter), let_variables, collation, ctx)?;
+    let collection = ctx.collection(ns)?;
+    let collation = collation_of(statement.collation, collection.as_deref())?;
+    let plain = (statement.hint, statement.collation, let_variables) == (None, None, None);
+    let id = if plain { id_of(collection.as_deref(), statement.filter)? } else { None };
+    let search = match id {
+        Some(id) => Search::Id(id),
+        None => {
+            Search::Filter(parse_filter(Some(statement.filter), let_variables, collation, ctx)?)
+        }
+    };
     if statement.only_one {
-        return delete_matching(ctx, ns, index, statement, &filter, n);
+        return delete_matching(ctx, ns, index, statement, &search, n);
     }
     let parts = ctx.atomicity == Atomicity::Part;
     let done = as_a_whole(ctx, |ctx| {
         // Of a whole only the last attempt counts.
         let mut deleted = 0;
         let counter = if parts { &mut *n } else { &mut deleted };
-        delete_matching(ctx, ns, index, statement, &filter, counter).map(|()| deleted)
+        delete_matching(ctx, ns, index, statement, &search, counter).map(|()| deleted)
     });
     *n += done?;
     Ok(())
@@ -69,13 +84,24 @@ fn delete_matching(
     ns: &Namespace,
     index: usize,
     statement: &DeleteStatement<'_>,
-    filter: &Filter,
+    search: &Search<'_>,
     n: &mut u64,
 ) -> Result<()> {
+    let filter = match search {
+        Search::Filter(filter) => filter,
+        Search::Id(id) => {
+            let delete = |txn: &mut Txn, found: Found<'_>| {
+                txn.delete_document(found.collection, found.key, found.document).map(|()| 1)
+            };
+            let deleted = point::write(ctx, ns, *id, delete, |deleted| outcomes(index, *deleted))?;
+            *n += deleted.unwrap_or_default();
+            return Ok(());
+        }
+    };
     loop {
         let collection = ctx.collection(ns)?;
-        let hint = statement.hint;
-        let query = Canonical::of_filter(ctx, collection, filter.clone(), hint, Purpose::Write)?;
+        let query =
+            Canonical::of_filter(ctx, collection, filter.clone(), statement.hint, Purpose::Write)?;
         let Some(mut targets) = Targets::of(ctx, query)? else { return Ok(()) };
         let mut raced = false;
         loop {
@@ -95,10 +121,7 @@ fn delete_matching(
                 }
                 Ok(deleted)
             };
-            let deleted = remembered(ctx, delete_rows, |deleted| match deleted {
-                0 => Vec::new(),
-                deleted => vec![(index, StatementOutcome::Deleted(*deleted))],
-            })?;
+            let deleted = remembered(ctx, delete_rows, |deleted| outcomes(index, *deleted))?;
             *n += deleted;
             if statement.only_one && deleted == 1 {
                 return Ok(());
@@ -110,5 +133,13 @@ fn delete_matching(
             return Ok(());
         }
         ctx.interrupt.check()?;
+    }
+}
+
+/// What a retryable write remembers of a part.
+fn outcomes(index: usize, deleted: u64) -> Vec<(usize, StatementOutcome)> {
+    match deleted {
+        0 => Vec::new(),
+        deleted => vec![(index, StatementOutcome::Deleted(deleted))],
     }
 }

@@ -1,6 +1,7 @@
 //! `findAndModify`: changes or removes one document and gives it back.
 
 use super::apply::Change;
+use super::point::{self, Found, id_of};
 use super::targets::{Targets, lock};
 use super::time_series::check_find_and_modify;
 use super::update::insert_upserted;
@@ -10,7 +11,7 @@ use crate::context::{OpContext, StatementOutcome};
 use crate::exec::Row;
 use crate::projection::Shape;
 use crate::request::{FindAndModifyRequest, FindAndModifyResult, FindRequest};
-use bson::raw::{RawDocument, RawDocumentBuf};
+use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::text_score;
 use catalog::{Namespace, Txn};
 use errors::{Code, Error, Result};
@@ -67,48 +68,49 @@ fn run(
     if let Some(StatementOutcome::FoundAndModified(result)) = ctx.done(0)? {
         return Ok(result);
     }
+    let plain = (request.sort, request.hint, request.collation) == (None, None, None)
+        && shape.is_none()
+        && !change.as_ref().is_some_and(Change::is_positional);
+    let id = match request.filter {
+        Some(filter) if plain => id_of(collection.as_deref(), filter)?,
+        _ => None,
+    };
+    let task = Task { request, change, shape };
     let mut attempts = 0;
     loop {
-        let mut query = Canonical::of_find(ctx, ns, &find, Purpose::Write)?;
-        query.carries_score = shape.as_ref().is_some_and(Shape::needs_text_score);
-        let filter = query.filter.clone();
-        let mut raced = false;
-        if let Some(mut targets) = Targets::of(ctx, query)? {
-            loop {
-                let rows = targets.take(ctx, true)?;
-                let Some(row) = rows.first() else { break };
-                let step = |txn: &mut Txn| {
-                    let taken = take_row(txn, ns, &targets, change.as_ref(), row)?;
-                    let score = text_score::of(row.document()?);
-                    let found = |(old, new): BeforeAfter| {
-                        let shown = if request.return_new { new.unwrap_or(old) } else { old };
-                        found(request, shape.as_ref(), &filter, shown, score)
-                    };
-                    taken.map(found).transpose()
-                };
-                let taken = remembered(ctx, step, |taken| {
-                    taken
-                        .iter()
-                        .map(|r| (0, StatementOutcome::FoundAndModified(r.clone())))
-                        .collect()
-                })?;
-                if let Some(result) = taken {
-                    return Ok(result);
-                }
-                raced = true;
-            }
-        }
-        match &change {
-            _ if raced => {}
-            Some(change) if request.upsert => match upsert(ctx, ns, change, &filter, |document| {
-                inserted(request, shape.as_ref(), &filter, document)
-            }) {
-                Ok(result) => return Ok(result),
-                Err(error) if error.code() == Code::DUPLICATE_KEY && attempts < UPSERT_ATTEMPTS => {
-                    attempts += 1;
-                }
-                Err(error) => return Err(error),
+        let (filter, raced) = match id {
+            Some(id) => match task.take_by_id(ctx, ns, id)? {
+                Some(taken) => return Ok(taken),
+                None => (None, false),
             },
+            None => {
+                let mut query = Canonical::of_find(ctx, ns, &find, Purpose::Write)?;
+                query.carries_score = task.shape.as_ref().is_some_and(Shape::needs_text_score);
+                let filter = query.filter.clone();
+                match task.take_by_plan(ctx, ns, query, &filter)? {
+                    (Some(taken), _) => return Ok(taken),
+                    (None, raced) => (Some(filter), raced),
+                }
+            }
+        };
+        match &task.change {
+            _ if raced => {}
+            Some(change) if request.upsert => {
+                let filter = match (filter, request.filter) {
+                    (Some(filter), _) => filter,
+                    (None, Some(given)) => Filter::parse_query(given, &parse)?,
+                    (None, None) => Filter::all(),
+                };
+                match task.upsert(ctx, ns, change, &filter) {
+                    Ok(result) => return Ok(result),
+                    Err(error)
+                        if error.code() == Code::DUPLICATE_KEY && attempts < UPSERT_ATTEMPTS =>
+                    {
+                        attempts += 1;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
             _ => {
                 let updated_existing = (!request.remove).then_some(false);
                 return Ok(FindAndModifyResult {
@@ -124,83 +126,144 @@ fn run(
 /// A document before, and after unless it was removed.
 type BeforeAfter = (RawDocumentBuf, Option<RawDocumentBuf>);
 
-/// Changes or removes one candidate; `None` where another writer was faster.
-fn take_row(
-    txn: &mut Txn,
-    ns: &Namespace,
-    targets: &Targets,
-    change: Option<&Change>,
-    row: &Row,
-) -> Result<Option<BeforeAfter>> {
-    let Some(collection) = targets.open(txn, ns)? else { return Ok(None) };
-    let Some(newest) = lock(txn, &collection, targets.filter(), row)? else { return Ok(None) };
-    let old = RawDocument::from_bytes(&newest[..])?;
-    let Some(change) = change else {
-        txn.delete_document(&collection, &row.id_key, old)?;
-        return Ok(Some((old.to_owned(), None)));
-    };
-    let outcome = change.apply(old, targets.filter())?;
-    if outcome.modified {
-        let touched = change.touched();
-        txn.update_document(&collection, &row.id_key, old, &outcome.document, touched)?;
+/// What is to be done, and how it is shown.
+struct Task<'a> {
+    request: &'a FindAndModifyRequest<'a>,
+    /// `None`: the document is removed.
+    change: Option<Change>,
+    shape: Option<Shape>,
+}
+
+impl Task<'_> {
+    /// Takes the document of an `_id`, where there is one. Nothing of the task needs a filter.
+    fn take_by_id(
+        &self,
+        ctx: &mut OpContext<'_>,
+        ns: &Namespace,
+        id: RawBsonRef<'_>,
+    ) -> Result<Option<FindAndModifyResult>> {
+        let step = |txn: &mut Txn, found: Found<'_>| {
+            let taken = self.change_one(txn, found, None)?;
+            self.found(taken, None, None)
+        };
+        point::write(ctx, ns, id, step, outcome)
     }
-    Ok(Some((old.to_owned(), Some(outcome.document))))
-}
 
-fn upsert(
-    ctx: &mut OpContext<'_>,
-    ns: &Namespace,
-    change: &Change,
-    filter: &Filter,
-    show: impl Fn(RawDocumentBuf) -> Result<FindAndModifyResult>,
-) -> Result<FindAndModifyResult> {
-    let document = change.upsert(filter)?;
-    let result = show(document.clone())?;
-    insert_upserted(ctx, ns, &document, || {
-        vec![(0, StatementOutcome::FoundAndModified(result.clone()))]
-    })?;
-    Ok(result)
-}
-
-fn found(
-    request: &FindAndModifyRequest<'_>,
-    shape: Option<&Shape>,
-    filter: &Filter,
-    shown: RawDocumentBuf,
-    score: Option<f64>,
-) -> Result<FindAndModifyResult> {
-    let updated_existing = (!request.remove).then_some(true);
-    // It was found with a score, and is shown with that one also where its strings changed.
-    let shown = match score {
-        Some(score) => text_score::with(&shown, score),
-        None => shown,
-    };
-    Ok(FindAndModifyResult {
-        value: Some(shaped(shape, filter, shown)?),
-        n: 1,
-        updated_existing,
-        upserted: None,
-    })
-}
-
-fn inserted(
-    request: &FindAndModifyRequest<'_>,
-    shape: Option<&Shape>,
-    filter: &Filter,
-    document: RawDocumentBuf,
-) -> Result<FindAndModifyResult> {
-    let upserted = document.get("_id")?.map(Into::into);
-    let value = if request.return_new { Some(shaped(shape, filter, document)?) } else { None };
-    Ok(FindAndModifyResult { value, n: 1, updated_existing: Some(false), upserted })
-}
-
-fn shaped(
-    shape: Option<&Shape>,
-    filter: &Filter,
-    document: RawDocumentBuf,
-) -> Result<RawDocumentBuf> {
-    match shape {
-        Some(shape) => shape.apply(&document, filter, None, &[]),
-        None => Ok(document),
+    /// Takes the first document of a plan that still matches; otherwise says whether another writer was
+    /// faster.
+    fn take_by_plan(
+        &self,
+        ctx: &mut OpContext<'_>,
+        ns: &Namespace,
+        query: Canonical,
+        filter: &Filter,
+    ) -> Result<(Option<FindAndModifyResult>, bool)> {
+        let mut raced = false;
+        let Some(mut targets) = Targets::of(ctx, query)? else { return Ok((None, raced)) };
+        loop {
+            let rows = targets.take(ctx, true)?;
+            let Some(row) = rows.first() else { return Ok((None, raced)) };
+            let step = |txn: &mut Txn| {
+                let taken = self.take_row(txn, ns, &targets, row)?;
+                let score = text_score::of(row.document()?);
+                taken.map(|taken| self.found(taken, Some(filter), score)).transpose()
+            };
+            let describe =
+                |taken: &Option<FindAndModifyResult>| taken.iter().flat_map(outcome).collect();
+            let taken = remembered(ctx, step, describe)?;
+            if taken.is_some() {
+                return Ok((taken, raced));
+            }
+            raced = true;
+        }
     }
+
+    /// Changes or removes one candidate; `None` where another writer was faster.
+    fn take_row(
+        &self,
+        txn: &mut Txn,
+        ns: &Namespace,
+        targets: &Targets,
+        row: &Row,
+    ) -> Result<Option<BeforeAfter>> {
+        let Some(collection) = targets.open(txn, ns)? else { return Ok(None) };
+        let Some(newest) = lock(txn, &collection, targets.filter(), row)? else { return Ok(None) };
+        let document = RawDocument::from_bytes(&newest[..])?;
+        let found = Found { collection: &collection, key: &row.id_key, document };
+        self.change_one(txn, found, Some(targets.filter())).map(Some)
+    }
+
+    /// Changes or removes a locked document.
+    fn change_one(
+        &self,
+        txn: &mut Txn,
+        found: Found<'_>,
+        filter: Option<&Filter>,
+    ) -> Result<BeforeAfter> {
+        let Found { collection, key, document: old } = found;
+        let Some(change) = &self.change else {
+            txn.delete_document(collection, key, old)?;
+            return Ok((old.to_owned(), None));
+        };
+        let outcome = change.apply(old, filter)?;
+        if outcome.modified {
+            txn.update_document(collection, key, old, &outcome.document, change.touched())?;
+        }
+        Ok((old.to_owned(), Some(outcome.document)))
+    }
+
+    fn upsert(
+        &self,
+        ctx: &mut OpContext<'_>,
+        ns: &Namespace,
+        change: &Change,
+        filter: &Filter,
+    ) -> Result<FindAndModifyResult> {
+        let document = change.upsert(filter)?;
+        let result = self.inserted(document.clone(), filter)?;
+        insert_upserted(ctx, ns, &document, || outcome(&result))?;
+        Ok(result)
+    }
+
+    /// The answer where a document was there. It was found with a score, and is shown with that one also
+    /// where its strings changed.
+    fn found(
+        &self,
+        (old, new): BeforeAfter,
+        filter: Option<&Filter>,
+        score: Option<f64>,
+    ) -> Result<FindAndModifyResult> {
+        let shown = if self.request.return_new { new.unwrap_or(old) } else { old };
+        let shown = match score {
+            Some(score) => text_score::with(&shown, score),
+            None => shown,
+        };
+        Ok(FindAndModifyResult {
+            value: Some(self.shaped(shown, filter)?),
+            n: 1,
+            updated_existing: (!self.request.remove).then_some(true),
+            upserted: None,
+        })
+    }
+
+    /// The answer where one was made.
+    fn inserted(&self, document: RawDocumentBuf, filter: &Filter) -> Result<FindAndModifyResult> {
+        let upserted = document.get("_id")?.map(Into::into);
+        let shown = self.request.return_new.then(|| self.shaped(document, Some(filter)));
+        let value = shown.transpose()?;
+        Ok(FindAndModifyResult { value, n: 1, updated_existing: Some(false), upserted })
+    }
+
+    /// A document as the client wants it; what has a shape was found by a filter.
+    fn shaped(&self, document: RawDocumentBuf, filter: Option<&Filter>) -> Result<RawDocumentBuf> {
+        match (&self.shape, filter) {
+            (Some(shape), Some(filter)) => shape.apply(&document, filter, None, &[]),
+            _ => Ok(document),
+        }
+    }
+}
+
+/// What a retryable write remembers.
+fn outcome(result: &FindAndModifyResult) -> Vec<(usize, StatementOutcome)> {
+    vec![(0, StatementOutcome::FoundAndModified(result.clone()))]
 }

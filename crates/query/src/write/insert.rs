@@ -13,7 +13,8 @@ use crate::request::{InsertRequest, InsertResult, WriteError};
 use bson::Timestamp;
 use bson::raw::{RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bson::spec::ElementType;
-use catalog::{Namespace, Txn, check_document};
+use bsonval::raw::{self, Element};
+use catalog::{Namespace, Txn, check_value};
 use errors::{Code, Error, Result};
 use limits::MAX_DOCUMENT_BYTES;
 use os::Os;
@@ -153,8 +154,7 @@ fn prepare<'a>(ctx: &OpContext<'_>, documents: &[&'a RawDocument]) -> Vec<Prepar
 }
 
 fn fit<'a>(os: &Os, document: &'a RawDocument, keep_empty_timestamps: bool) -> Prepared<'a> {
-    check_document(document)?;
-    let fitted = as_stored(os, document, keep_empty_timestamps)?;
+    let fitted = checked_as_stored(os, document, keep_empty_timestamps, check_value)?;
     check_size(&fitted)?;
     Ok(fitted)
 }
@@ -181,18 +181,30 @@ pub(crate) fn as_stored<'a>(
     document: &'a RawDocument,
     keep_empty_timestamps: bool,
 ) -> Prepared<'a> {
-    let (mut id, mut id_is_first, mut fills) = (None, false, false);
-    // The values that it does not ask about were checked, or made by the server.
-    for (at, element) in document.iter_elements().enumerate() {
+    // Its values were checked, or made by the server.
+    checked_as_stored(os, document, keep_empty_timestamps, |_| Ok(()))
+}
+
+/// The same, which asks `check` about each field.
+fn checked_as_stored<'a>(
+    os: &Os,
+    document: &'a RawDocument,
+    keep_empty_timestamps: bool,
+    check: impl Fn(&Element<'_>) -> Result<()>,
+) -> Prepared<'a> {
+    let (mut id, mut id_is_first, mut has_two, mut fills) = (None, false, false, false);
+    for (at, element) in raw::elements(document).enumerate() {
         let element = element?;
-        if element.key().as_str() == "_id" {
-            if id.replace(element.value()?).is_some() {
-                return Err(Error::bad_value("can't have multiple _id fields in one document"));
-            }
+        check(&element)?;
+        if element.name_bytes() == b"_id" {
+            has_two |= id.replace(element.value()?).is_some();
             id_is_first = at == 0;
         } else if !keep_empty_timestamps && element.element_type() == ElementType::Timestamp {
             fills |= element.value()? == EMPTY_TIMESTAMP;
         }
+    }
+    if has_two {
+        return Err(Error::bad_value("can't have multiple _id fields in one document"));
     }
     if let Some(id) = id {
         check_stored_id(id)?;

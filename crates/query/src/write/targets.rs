@@ -60,11 +60,9 @@ impl Targets {
             if ended {
                 break;
             }
-            let row = self.stage.row();
+            let row = self.stage.take_row();
             bytes += row.document.len();
-            rows.push(row.clone());
-            // Of a large document the plan's copy makes room for what becomes of it.
-            self.stage.release_row();
+            rows.push(row);
         }
         if let (Some(txn), false) = (&ctx.txn, ended || only_one || self.frozen) {
             self.snapshot = txn.view();

@@ -1,6 +1,7 @@
 //! `update`: one document or all that match, or a new one where none does.
 
 use super::apply::Change;
+use super::point::{self, Found, id_of};
 use super::targets::{Targets, lock};
 use super::time_series::check_update;
 use super::{UntilFull, as_a_whole, check_target, note, remembered, statement as in_statement};
@@ -69,7 +70,10 @@ fn run(
     let collection = ctx.collection(ns)?;
     let collation = collation_of(statement.collation, collection.as_deref())?;
     let parse = parse_context(&[let_variables, statement.constants], collation, ctx)?;
-    let filter = Filter::parse_query(statement.filter, &parse)?;
+    let parse_filter = || Filter::parse_query(statement.filter, &parse);
+    let plain = (statement.hint, statement.collation, statement.sort) == (None, None, None);
+    let id = if plain { id_of(collection.as_deref(), statement.filter)? } else { None };
+    let mut filter = if id.is_some() { None } else { Some(parse_filter()?) };
     let change = if statement.is_delta {
         Change::of_delta(ctx, statement.update)?
     } else {
@@ -80,7 +84,12 @@ fn run(
             "multi update is not supported for replacement-style update",
         ));
     }
-    check_update(collection.as_deref(), statement, &filter, &change)?;
+    if change.is_positional() && filter.is_none() {
+        filter = Some(parse_filter()?);
+    }
+    if let Some(filter) = &filter {
+        check_update(collection.as_deref(), statement, filter, &change)?;
+    }
     if statement.multi && statement.sort.is_some() {
         return Err(Error::failed_to_parse("Cannot specify sort with multi=true"));
     }
@@ -88,10 +97,20 @@ fn run(
     let mut attempts = 0;
     let find_and_change = |ctx: &mut OpContext<'_>| {
         let mut done = Done::default();
+        let filter = match (&filter, id) {
+            (Some(filter), _) => filter.clone(),
+            (None, Some(id)) => {
+                let change =
+                    |txn: &mut Txn, found: Found<'_>| change_one(txn, found, &change, None);
+                let describe = |done: &Done| outcomes(index, done);
+                let done = point::write(ctx, ns, id, change, describe)?;
+                return Ok((done.unwrap_or_default(), false));
+            }
+            (None, None) => return Ok((done, false)),
+        };
         let collection = ctx.collection(ns)?;
-        let hint = statement.hint;
         let mut query =
-            Canonical::of_filter(ctx, collection, filter.clone(), hint, Purpose::Write)?;
+            Canonical::of_filter(ctx, collection, filter, statement.hint, Purpose::Write)?;
         query.sort.clone_from(&sort);
         let mut raced = false;
         if let Some(mut targets) = Targets::of(ctx, query)? {
@@ -107,7 +126,11 @@ fn run(
             return Ok(done);
         }
         if !raced {
-            match insert_new(ctx, ns, index, &change, &filter) {
+            let filter = match &filter {
+                Some(filter) => filter,
+                None => &parse_filter()?,
+            };
+            match insert_new(ctx, ns, index, &change, filter) {
                 Ok(id) => {
                     done.upserted = Some(id);
                     return Ok(done);
@@ -138,13 +161,7 @@ fn change_all(
             return Ok(raced);
         }
         let step = |txn: &mut Txn| change_rows(txn, ns, targets, change, &rows);
-        let part = remembered(ctx, step, |part| match part.matched {
-            0 => Vec::new(),
-            n => {
-                let modified = part.modified;
-                vec![(index, StatementOutcome::Updated { n, modified, upserted: None })]
-            }
-        })?;
+        let part = remembered(ctx, step, |part| outcomes(index, part))?;
         done.matched += part.matched;
         done.modified += part.modified;
         if only_one && part.matched == 1 {
@@ -166,15 +183,37 @@ fn change_rows(
     for row in rows {
         let Some(newest) = lock(txn, &collection, targets.filter(), row)? else { continue };
         let document = RawDocument::from_bytes(&newest[..])?;
-        let outcome = change.apply(document, targets.filter())?;
-        part.matched += 1;
-        if outcome.modified {
-            let touched = change.touched();
-            txn.update_document(&collection, &row.id_key, document, &outcome.document, touched)?;
-            part.modified += 1;
-        }
+        let found = Found { collection: &collection, key: &row.id_key, document };
+        let one = change_one(txn, found, change, Some(targets.filter()))?;
+        part.matched += one.matched;
+        part.modified += one.modified;
     }
     Ok(part)
+}
+
+/// Changes a locked document. The filter that it matches is there where the change is positional.
+fn change_one(
+    txn: &mut Txn,
+    found: Found<'_>,
+    change: &Change,
+    filter: Option<&Filter>,
+) -> Result<Done> {
+    let Found { collection, key, document } = found;
+    let outcome = change.apply(document, filter)?;
+    if outcome.modified {
+        txn.update_document(collection, key, document, &outcome.document, change.touched())?;
+    }
+    Ok(Done { matched: 1, modified: u64::from(outcome.modified), upserted: None })
+}
+
+/// What a retryable write remembers of a part.
+fn outcomes(index: usize, part: &Done) -> Vec<(usize, StatementOutcome)> {
+    match *part {
+        Done { matched: 0, .. } => Vec::new(),
+        Done { matched: n, modified, .. } => {
+            vec![(index, StatementOutcome::Updated { n, modified, upserted: None })]
+        }
+    }
 }
 
 fn insert_new(

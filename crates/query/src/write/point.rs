@@ -1,0 +1,91 @@
+//! Writes to one document that a statement names by its `_id` and nothing else: one transaction looks it
+//! up, locks it and changes it, without a plan.
+//!
+//! Always true: what is not there when it is looked up takes no lock, as where a plan finds nothing.
+
+use super::remembered;
+use crate::context::{OpContext, StatementOutcome};
+use crate::examined::note_id_lookup;
+use crate::exec::copied_bytes;
+use crate::plan_cache::PlanCache;
+use crate::point;
+use bson::raw::{RawBsonRef, RawDocument};
+use catalog::{Collection, Namespace, Txn, snapshot_unavailable};
+use errors::Result;
+use std::sync::Arc;
+
+/// The document to change: its collection, its key there, and what it holds now.
+pub(super) struct Found<'a> {
+    pub(super) collection: &'a Arc<Collection>,
+    pub(super) key: &'a [u8],
+    pub(super) document: &'a RawDocument,
+}
+
+/// What a transaction met under the `_id`.
+enum Met<T> {
+    Nothing,
+    /// Somebody deleted it before it was locked.
+    Gone,
+    Done(T),
+}
+
+/// The `_id` by which a statement names its document. `None` where it must be planned: by its filter,
+/// by what the collection is, or because an operator has said which indexes queries may use.
+pub(super) fn id_of<'a>(
+    collection: Option<&Collection>,
+    filter: &'a RawDocument,
+) -> Result<Option<RawBsonRef<'a>>> {
+    let applies = collection.is_none_or(|collection| {
+        point::has_ids(collection) && !PlanCache::of(collection).has_filters()
+    });
+    if applies { point::id_of(filter) } else { Ok(None) }
+}
+
+/// Has `change` change the document of an `_id`; `None` where there is none. `describe` tells a
+/// retryable write's memory of it, see [`remembered`].
+pub(super) fn write<T>(
+    ctx: &mut OpContext<'_>,
+    ns: &Namespace,
+    id: RawBsonRef<'_>,
+    mut change: impl FnMut(&mut Txn, Found<'_>) -> Result<T>,
+    describe: impl Fn(&T) -> Vec<(usize, StatementOutcome)>,
+) -> Result<Option<T>> {
+    let mut noted = false;
+    let mut note = |collection: &Collection, found: bool| {
+        if !std::mem::replace(&mut noted, true) {
+            note_id_lookup(found);
+            collection.note_scanned(u64::from(found));
+        }
+    };
+    loop {
+        let step = |txn: &mut Txn| {
+            let Some(collection) = txn.collection_to_read(ns)? else { return Ok(Met::Nothing) };
+            if !point::has_ids(&collection) {
+                // It was another one a moment ago.
+                return Err(snapshot_unavailable());
+            }
+            let key = collection.id_key(id)?;
+            let length = txn.get_to_change(collection.primary(), &key)?.map(|value| value.len());
+            note(&collection, length.is_some());
+            let Some(length) = length else { return Ok(Met::Nothing) };
+            limits::admit(copied_bytes(length))?;
+            let current = txn.open_for_write(ns)?;
+            let Some(current) = current.filter(|current| current.uuid() == collection.uuid())
+            else {
+                return Ok(Met::Gone);
+            };
+            let Some(newest) = txn.get_for_update(&current, &key)? else { return Ok(Met::Gone) };
+            let document = RawDocument::from_bytes(&newest[..])?;
+            change(txn, Found { collection: &current, key: &key, document }).map(Met::Done)
+        };
+        let outcomes = |met: &Met<T>| match met {
+            Met::Done(done) => describe(done),
+            Met::Nothing | Met::Gone => Vec::new(),
+        };
+        match remembered(ctx, step, outcomes)? {
+            Met::Done(done) => return Ok(Some(done)),
+            Met::Nothing => return Ok(None),
+            Met::Gone => ctx.interrupt.check()?,
+        }
+    }
+}
