@@ -116,7 +116,7 @@ pub(crate) fn scan(os: &Os, dir: &Path) -> Result<LogScan> {
     let in_order = |epoch: &Epoch| !epoch.segments.is_empty() && epoch.first() <= epoch.end;
     debug_assert!(
         found.epochs.iter().all(in_order),
-        "a epoch has segments, and ends behind its start"
+        "an epoch has segments, and ends behind its start"
     );
     Ok(found)
 }

@@ -175,7 +175,7 @@ impl Replay {
     /// ended the process, the kernel no longer knows what is not on disk: what is not known to be
     /// there is written once more.
     fn sync_what_was_read(&self, end: Lsn) -> Result<()> {
-        // segments before the last of a epoch were synced when they were full
+        // segments before the last of an epoch were synced when they were full
         let Some(last) = self.found.segments().last() else { return Ok(()) };
         let failed = |what| move |e| Error::io(what, &last.path, e);
         let file = self.os.vfs.open(&last.path, OpenOptions::default()).map_err(failed("open"))?;

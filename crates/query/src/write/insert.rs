@@ -144,7 +144,7 @@ fn chunk_end(documents: &[&RawDocument], start: usize) -> usize {
 /// What asks for the time of the write.
 const EMPTY_TIMESTAMP: RawBsonRef<'_> = RawBsonRef::Timestamp(Timestamp { time: 0, increment: 0 });
 
-/// A document fit for storing, or why it is not. OwnedValue once, however often the chunk repeats.
+/// A document fit for storing, or why it is not. Made once, however often the chunk repeats.
 type Prepared<'a> = Result<Cow<'a, RawDocument>>;
 
 fn prepare<'a>(ctx: &OpContext<'_>, documents: &[&'a RawDocument]) -> Vec<Prepared<'a>> {
