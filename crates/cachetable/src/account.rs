@@ -10,14 +10,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What a frame costs beside its bytes: its header, its slot and its place in the map.
 pub(crate) const OVERHEAD: usize = 160;
 
-/// The allocator puts what is smaller into slabs with others of its size, and keeps all of a slab for
-/// as long as one of them lives.
-pub(crate) const LARGE: usize = 16 << 10;
-/// Of pages that go one by one, in no order of their places, so much stays in holes: five eighths,
-/// measured with pages of 8 to 14 KiB…
-const STAYS: (u64, u64) = (5, 8);
-/// …and no more than one part in so many of what is left, which fills the slabs there are.
-const MOST_HOLES: u64 = 2;
+/// The allocator puts objects smaller than this into slabs with others of their size, and keeps all of
+/// a slab for as long as one of them lives.
+pub(crate) const SLAB_BYTES: usize = 16 << 10;
+/// The share (numerator, denominator) of a freed page's bytes that is counted as a hole: measured
+/// with pages of 8 to 14 KiB that were freed one by one, in no order of their addresses.
+const HOLE_SHARE: (u64, u64) = (5, 8);
+/// Holes are counted up to one part in so many of the compressed pages that are left: those fill the
+/// slabs there are.
+const MAX_HOLES_DIVISOR: u64 = 2;
 
 /// What memory is held for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -178,7 +179,7 @@ impl Account {
     fn added(&self, part: Part, bytes: u64) {
         self.parts[part as usize].0.fetch_add(bytes, Ordering::Relaxed);
         if in_slabs(part, bytes) {
-            let filled = self.fit_holes(|holes| holes.saturating_sub(stays(bytes)));
+            let filled = self.fit_holes(|holes| holes.saturating_sub(hole_bytes(bytes)));
             self.total.0.fetch_add(filled, Ordering::Relaxed);
         }
     }
@@ -187,15 +188,18 @@ impl Account {
         let before = self.parts[part as usize].0.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "{part:?} gives back {bytes} bytes and holds {before}");
         // In one step with what it leaves: nobody may take that in between.
-        let left =
-            if in_slabs(part, bytes) { self.fit_holes(|holes| holes + stays(bytes)) } else { 0 };
+        let left = if in_slabs(part, bytes) {
+            self.fit_holes(|holes| holes + hole_bytes(bytes))
+        } else {
+            0
+        };
         self.total.0.fetch_sub(bytes.wrapping_sub(left), Ordering::Relaxed);
     }
 
     /// A new page fills a hole where there is one, one that goes leaves one. Says by how much holes
     /// grew, wrapping. Pages that go at once may count one too many, until the next comes or goes.
     fn fit_holes(&self, change: impl Fn(u64) -> u64) -> u64 {
-        let most = self.held(Part::Compressed) / MOST_HOLES;
+        let most = self.held(Part::Compressed) / MAX_HOLES_DIVISOR;
         let holes = &self.parts[Part::Holes as usize].0;
         let fit = |holes: u64| change(holes).min(most);
         let before =
@@ -205,11 +209,12 @@ impl Account {
 }
 
 fn in_slabs(part: Part, bytes: u64) -> bool {
-    part == Part::Compressed && bytes < LARGE as u64
+    part == Part::Compressed && bytes < SLAB_BYTES as u64
 }
 
-fn stays(bytes: u64) -> u64 {
-    let (part, of) = STAYS;
+/// What a page of `bytes` leaves as a hole.
+fn hole_bytes(bytes: u64) -> u64 {
+    let (part, of) = HOLE_SHARE;
     bytes / of * part
 }
 

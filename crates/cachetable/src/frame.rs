@@ -1,6 +1,6 @@
 //! One buffer of immutable bytes that carries its own accounting.
 
-use crate::account::{LARGE, OVERHEAD, Reservation, footprint};
+use crate::account::{OVERHEAD, Reservation, SLAB_BYTES, footprint};
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -55,13 +55,13 @@ impl Deref for Frame {
 fn staggered(mut bytes: Vec<u8>) -> (Vec<u8>, usize) {
     let room = footprint(bytes.len());
     let places = (room - bytes.len()) / LINE + 1;
-    if bytes.len() < LARGE || places == 1 {
+    if bytes.len() < SLAB_BYTES || places == 1 {
         bytes.shrink_to_fit();
         return (bytes, 0);
     }
     let mut moved: Vec<u8> = Vec::with_capacity(room);
     // Neighbours in memory lie apart in what they share.
-    let start = (moved.as_ptr().addr() / LARGE).wrapping_mul(7) % places * LINE;
+    let start = (moved.as_ptr().addr() / SLAB_BYTES).wrapping_mul(7) % places * LINE;
     moved.resize(start, 0);
     moved.extend_from_slice(&bytes);
     debug_assert!(moved.len() <= room, "a frame takes no more than it is charged for");
@@ -74,20 +74,29 @@ mod tests {
 
     #[test]
     fn staggered_bytes_are_the_same_in_no_more_memory() {
-        for length in
-            [0, 1, 100, LARGE - 1, LARGE, LARGE + 1, LARGE + 4000, 20_480, 20_481, 300_000]
-        {
+        for length in [
+            0,
+            1,
+            100,
+            SLAB_BYTES - 1,
+            SLAB_BYTES,
+            SLAB_BYTES + 1,
+            SLAB_BYTES + 4000,
+            20_480,
+            20_481,
+            300_000,
+        ] {
             let bytes: Vec<u8> = (0..length).map(|at| (at * 31) as u8).collect();
             let (moved, start) = staggered(bytes.clone());
             assert_eq!(moved[start..], bytes, "{length}");
             assert!(footprint(moved.len()) == footprint(length), "{length} at {start}");
-            assert!(moved.capacity() <= footprint(length) || length < LARGE, "{length}");
+            assert!(moved.capacity() <= footprint(length) || length < SLAB_BYTES, "{length}");
         }
     }
 
     #[test]
     fn large_frames_begin_at_many_places() {
-        let frames: Vec<_> = (0..64).map(|_| staggered(vec![1; LARGE + 1])).collect();
+        let frames: Vec<_> = (0..64).map(|_| staggered(vec![1; SLAB_BYTES + 1])).collect();
         let places: std::collections::BTreeSet<usize> = frames.iter().map(|(_, at)| *at).collect();
         assert!(places.len() > 8, "{places:?}");
     }

@@ -40,7 +40,7 @@ pub use date::civil::{Civil, Unit, add_units};
 pub use optimize::Dependencies;
 pub use parse::fields as parse_fields;
 pub use path::{FieldPath, split as split_path};
-pub use value::{Made, Value};
+pub use value::{OwnedValue, Value};
 pub use variables::{ParseContext, Scored, VarId, Variables};
 
 pub(crate) use arith::{Spread, average};

@@ -1,7 +1,7 @@
 //! Golden files of every format of this crate, and decoders on damaged bytes.
 
 use crate::Direction;
-use crate::block::Block;
+use crate::block::BlockHandle;
 use crate::filter;
 use crate::home::Home;
 use crate::message::{Entry, Message};
@@ -102,7 +102,7 @@ fn segment_matches_its_golden_file_and_reads_back() {
 }
 
 fn descriptor(id: u64, filter: bool) -> Descriptor {
-    let block = |page, offset| Block { page: PageRef { page, len: 70, offset }, raw_len: 99 };
+    let block = |page, offset| BlockHandle { page: PageRef { page, len: 70, offset }, raw_len: 99 };
     Descriptor {
         id,
         pages: 3,

@@ -7,7 +7,7 @@
 //!
 //! On disk: `docs/formats/segment.md`, section "large values".
 
-use crate::block::{Block, decode_block, encode_block};
+use crate::block::{BlockHandle, decode_block, encode_block};
 use crate::bytes::{Reader, put_varint};
 use crate::error::{Error, Result};
 use crate::home::{Home, Large, count};
@@ -24,7 +24,7 @@ const VALUE_KIND: u8 = 4;
 pub(crate) struct LargeRef {
     pub(crate) segment: u64,
     /// The only page of the segment.
-    pub(crate) block: Block,
+    pub(crate) block: BlockHandle,
 }
 
 impl LargeRef {
@@ -62,7 +62,7 @@ impl Home {
         })?;
         count(&self.counters.written_bytes, stored);
         count(&self.counters.large_values, 1);
-        let block = Block { page, raw_len: value.len() as u32 };
+        let block = BlockHandle { page, raw_len: value.len() as u32 };
         Ok((LargeRef { segment, block }, self.keep_large(segment)))
     }
 

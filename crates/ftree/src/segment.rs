@@ -23,7 +23,7 @@ pub(crate) use build::SegmentBuilder;
 pub(crate) use iter::{Bounds, Reading, SegmentIter};
 pub use load::thread_page_reads;
 
-use crate::block::{Block, decode_block, encode_block, read_block};
+use crate::block::{BlockHandle, decode_block, encode_block, read_block};
 use crate::bytes::{Reader, put_bytes, put_varint};
 use crate::error::{Error, Result};
 use crate::home::{Home, Large, count};
@@ -105,8 +105,8 @@ pub(crate) struct Descriptor {
     pub(crate) id: u64,
     /// Pages of entries.
     pub(crate) pages: u32,
-    pub(crate) index: Block,
-    pub(crate) filter: Option<Block>,
+    pub(crate) index: BlockHandle,
+    pub(crate) filter: Option<BlockHandle>,
     pub(crate) content: Content,
     /// Segments of the large values its entries refer to, ascending.
     pub(crate) large: Box<[u64]>,
@@ -202,7 +202,7 @@ impl Segment {
     }
 
     /// The page a reader of `key` at `ts` needs first, if it is not in memory.
-    pub(crate) fn missing_page(&self, key: &[u8], ts: u64) -> Result<Option<Block>> {
+    pub(crate) fn missing_page(&self, key: &[u8], ts: u64) -> Result<Option<BlockHandle>> {
         let index = self.index()?;
         let page = self.page_of(&index, Place { key, ts })?;
         if self.is_cached(page) { Ok(None) } else { self.block(&index, page).map(Some) }
@@ -232,7 +232,7 @@ impl Segment {
     }
 
     /// Where a page lies.
-    pub(crate) fn block(&self, index: &Frame, page: u32) -> Result<Block> {
+    pub(crate) fn block(&self, index: &Frame, page: u32) -> Result<BlockHandle> {
         let view = self.index_view(index)?;
         let entry = view.entry(page as usize);
         decode_block(view.payload(&entry), page)

@@ -9,8 +9,8 @@ use os::sync::atomic::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Only a transaction that holds at least this share of the limit (1/8) is worth escalating.
-const WORTH: u64 = 8;
+/// A transaction is escalated where it holds at least one part in so many of the limit.
+const ESCALATION_DIVISOR: u64 = 8;
 
 impl LockTable {
     /// Called after a grant: keeps the table inside its memory.
@@ -19,16 +19,16 @@ impl LockTable {
     /// not in the way. Above twice the limit a transaction that cannot be escalated is refused.
     pub(crate) fn within_memory(&self, owner: &mut Locks, timeout: Duration) -> Result<(), Error> {
         let max = self.options.max_bytes;
-        if self.surely_within(max) || self.bytes() <= max {
+        if self.is_surely_within(max) || self.bytes() <= max {
             return Ok(());
         }
-        self.forget_over_half();
-        if owner.bytes >= (max / WORTH).max(owner.escalate_at) && self.bytes() > max {
+        self.forget_half_of_commits();
+        if owner.bytes >= (max / ESCALATION_DIVISOR).max(owner.escalate_at) && self.bytes() > max {
             self.escalate(owner, Duration::ZERO);
             owner.escalate_at = owner.bytes.saturating_mul(2);
         }
         let last = max.saturating_mul(2);
-        if self.bytes() > last && owner.bytes >= max / WORTH {
+        if self.bytes() > last && owner.bytes >= max / ESCALATION_DIVISOR {
             // Before it is refused it waits for those who are in the way, as for any lock.
             self.escalate(owner, timeout);
         }

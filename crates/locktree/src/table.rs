@@ -618,7 +618,7 @@ impl LockTable {
     }
 
     /// Forgets half of the remembered commits, oldest first: locks that are held come first.
-    pub(crate) fn forget_over_half(&self) {
+    pub(crate) fn forget_half_of_commits(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
             let keep = shard.remembered() / 2;
@@ -635,7 +635,7 @@ impl LockTable {
     }
 
     /// True where the sum, whatever the shards have not yet reported, is at most `bytes`.
-    pub(crate) fn surely_within(&self, bytes: u64) -> bool {
+    pub(crate) fn is_surely_within(&self, bytes: u64) -> bool {
         let unreported = self.quantum() * self.shards.len() as i64;
         self.bytes.load(Ordering::Relaxed) + unreported <= bytes.cast_signed()
     }

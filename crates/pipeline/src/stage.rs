@@ -254,13 +254,13 @@ impl PipelineStage {
         env: &Arc<dyn Env>,
         variables: &Arc<Variables>,
     ) -> Result<Box<dyn DocumentSource>> {
-        let run = Run { input, env: Arc::clone(env), variables: Arc::clone(variables) };
+        let run = StageInput { input, env: Arc::clone(env), variables: Arc::clone(variables) };
         self.spec().execute(run)
     }
 }
 
-/// What every stage's source begins with.
-pub struct Run {
+/// What a stage runs over: the documents of the stage before, and what it may ask for.
+pub struct StageInput {
     pub(crate) input: Box<dyn DocumentSource>,
     pub(crate) env: Arc<dyn Env>,
     pub(crate) variables: Arc<Variables>,

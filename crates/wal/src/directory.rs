@@ -24,16 +24,16 @@ pub(crate) struct Segment {
     pub(crate) header: SegmentHeader,
 }
 
-/// Consecutive segments of one epoch.
+/// What one start of the log wrote: consecutive segments with one salt.
 #[derive(Clone, Debug)]
-pub(crate) struct Run {
+pub(crate) struct Epoch {
     pub(crate) segments: Vec<Segment>,
     /// One past the last position that belongs to it: where the next epoch begins, or where the
     /// last segment is full.
     pub(crate) end: Lsn,
 }
 
-impl Run {
+impl Epoch {
     pub(crate) fn salt(&self) -> u64 {
         self.segments[0].header.salt
     }
@@ -55,31 +55,31 @@ impl Run {
 
 /// The log as found.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Found {
-    /// Epochs in order; never empty runs.
-    pub(crate) runs: Vec<Run>,
+pub(crate) struct LogScan {
+    /// In order; none is without segments.
+    pub(crate) epochs: Vec<Epoch>,
     /// Files that hold nothing of the log.
     pub(crate) spares: Vec<PathBuf>,
 }
 
-impl Found {
+impl LogScan {
     /// The number of the newest segment, 0 for none.
     pub(crate) fn last_number(&self) -> u64 {
         self.segments().last().map_or(0, |segment| segment.header.number)
     }
 
     pub(crate) fn segments(&self) -> impl Iterator<Item = &Segment> {
-        self.runs.iter().flat_map(|run| &run.segments)
+        self.epochs.iter().flat_map(|epoch| &epoch.segments)
     }
 }
 
-pub(crate) fn scan(os: &Os, dir: &Path) -> Result<Found> {
+pub(crate) fn scan(os: &Os, dir: &Path) -> Result<LogScan> {
     let names = match os.vfs.list_dir(dir) {
         Ok(names) => names,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Found::default()),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(LogScan::default()),
         Err(e) => return Err(Error::io("list", dir, e)),
     };
-    let mut found = Found::default();
+    let mut found = LogScan::default();
     let prepared = dir.join(PREPARED_NAME);
     found.spares.extend(names.contains(&prepared).then_some(prepared));
     let number_of = |path: &PathBuf| segment_number(path.file_name()?.to_str()?);
@@ -100,21 +100,24 @@ pub(crate) fn scan(os: &Os, dir: &Path) -> Result<Found> {
     chain.reverse();
     for segment in chain {
         let (first, end) = (segment.header.first_lsn, segment.header.end_lsn());
-        match found.runs.last_mut() {
-            Some(run) if run.salt() == segment.header.salt => {
-                run.segments.push(segment);
-                run.end = end;
+        match found.epochs.last_mut() {
+            Some(epoch) if epoch.salt() == segment.header.salt => {
+                epoch.segments.push(segment);
+                epoch.end = end;
             }
             previous => {
-                if let Some(run) = previous {
-                    run.end = first;
+                if let Some(epoch) = previous {
+                    epoch.end = first;
                 }
-                found.runs.push(Run { segments: vec![segment], end });
+                found.epochs.push(Epoch { segments: vec![segment], end });
             }
         }
     }
-    let in_order = |run: &Run| !run.segments.is_empty() && run.first() <= run.end;
-    debug_assert!(found.runs.iter().all(in_order), "a run has segments, and ends behind its start");
+    let in_order = |epoch: &Epoch| !epoch.segments.is_empty() && epoch.first() <= epoch.end;
+    debug_assert!(
+        found.epochs.iter().all(in_order),
+        "an epoch has segments, and ends behind its start"
+    );
     Ok(found)
 }
 

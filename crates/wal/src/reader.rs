@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use os::{File, OpenOptions, Os};
 
-use crate::directory::{Found, Run, read_up_to};
+use crate::directory::{Epoch, LogScan, read_up_to};
 use crate::error::{Error, Result};
 use crate::frame::{
     ALIGN, FRAME_HEADER_BYTES, Frame, FrameKind, claimed_payload, decode_frame, frame_bytes,
@@ -38,12 +38,12 @@ pub struct Replay {
     dir: PathBuf,
     options: WalOptions,
     metrics: Metrics,
-    found: Found,
-    /// Index of the run that holds `pos`; behind the last one at the end.
-    run: usize,
+    found: LogScan,
+    /// Index of the epoch that holds `pos`; behind the last one at the end.
+    epoch: usize,
     /// The next frame.
     pos: Lsn,
-    /// Bytes from `buf_start` on, all of run `run`.
+    /// Bytes from `buf_start` on, all of epoch `epoch`.
     buf: Vec<u8>,
     buf_start: Lsn,
     file: Option<(PathBuf, Arc<dyn File>)>,
@@ -72,16 +72,16 @@ impl Replay {
         dir: &Path,
         options: WalOptions,
         metrics: Metrics,
-        found: Found,
+        found: LogScan,
     ) -> Self {
-        let pos = found.runs.first().map_or(0, Run::first);
+        let pos = found.epochs.first().map_or(0, Epoch::first);
         Self {
             os: os.clone(),
             dir: dir.to_path_buf(),
             options,
             metrics,
             found,
-            run: 0,
+            epoch: 0,
             pos,
             buf: Vec::new(),
             buf_start: pos,
@@ -101,18 +101,19 @@ impl Replay {
 
     /// The first position the log still holds.
     pub fn first_lsn(&self) -> Lsn {
-        self.found.runs.first().map_or(0, Run::first)
+        self.found.epochs.first().map_or(0, Epoch::first)
     }
 
     /// Continues from `lsn`, which must be the start or end of a record: what a checkpoint noted.
     /// [`Error::Missing`] where the log does not hold it.
     pub fn seek(&mut self, lsn: Lsn) -> Result<()> {
-        let (first, end) = (self.first_lsn(), self.found.runs.last().map_or(0, |run| run.end));
+        let (first, end) =
+            (self.first_lsn(), self.found.epochs.last().map_or(0, |epoch| epoch.end));
         let missing = || Error::Missing { dir: self.dir.clone(), wanted: lsn, first, end };
         if lsn < first || lsn > end || !lsn.is_multiple_of(ALIGN as u64) {
             return Err(missing());
         }
-        self.run = self.found.runs.partition_point(|run| run.end <= lsn);
+        self.epoch = self.found.epochs.partition_point(|epoch| epoch.end <= lsn);
         self.move_to(lsn);
         self.ended = false;
         self.synced = self.synced.max(lsn);
@@ -131,12 +132,12 @@ impl Replay {
     /// where that is, `None` where there is none. For offline readers that name every damage; what
     /// is read behind a gap is no longer the log.
     pub fn skip_damage(&mut self) -> Result<Option<Lsn>> {
-        let Some(run) = self.found.runs.get(self.run) else { return Ok(None) };
-        let end = run.end;
+        let Some(epoch) = self.found.epochs.get(self.epoch) else { return Ok(None) };
+        let end = epoch.end;
         let next = match self.next_frame_after(self.pos)? {
             Some((at, _)) => Some(at),
-            None if self.run + 1 < self.found.runs.len() => {
-                self.run += 1;
+            None if self.epoch + 1 < self.found.epochs.len() => {
+                self.epoch += 1;
                 Some(end)
             }
             None => None,
@@ -174,7 +175,7 @@ impl Replay {
     /// ended the process, the kernel no longer knows what is not on disk: what is not known to be
     /// there is written once more.
     fn sync_what_was_read(&self, end: Lsn) -> Result<()> {
-        // segments before the last of a run were synced when they were full
+        // segments before the last of an epoch were synced when they were full
         let Some(last) = self.found.segments().last() else { return Ok(()) };
         let failed = |what| move |e| Error::io(what, &last.path, e);
         let file = self.os.vfs.open(&last.path, OpenOptions::default()).map_err(failed("open"))?;
@@ -191,13 +192,13 @@ impl Replay {
     /// Steps over one data frame: its position and payload length.
     fn advance(&mut self) -> Result<Option<(Lsn, usize)>> {
         while !self.ended {
-            let Some(run) = self.found.runs.get(self.run) else {
+            let Some(epoch) = self.found.epochs.get(self.epoch) else {
                 self.ended = true;
                 break;
             };
-            let (salt, end) = (run.salt(), run.end);
+            let (salt, end) = (epoch.salt(), epoch.end);
             if self.pos == end {
-                self.run += 1;
+                self.epoch += 1;
                 self.move_to(end);
                 continue;
             }
@@ -214,7 +215,7 @@ impl Replay {
                 break;
             };
             self.pos = lsn + frame_bytes(len) as u64;
-            debug_assert!(self.pos <= end, "a frame ends inside its run");
+            debug_assert!(self.pos <= end, "a frame ends inside its epoch");
             if frame.kind == FrameKind::Data {
                 return Ok(Some((lsn, len)));
             }
@@ -246,7 +247,7 @@ impl Replay {
     }
 
     /// Makes the buffer hold `need` bytes from `from` on, forgetting what is before `from` where
-    /// it must read; `false` where the run ends before.
+    /// it must read; `false` where the epoch ends before.
     fn fill(&mut self, from: Lsn, need: usize) -> Result<bool> {
         let until = from + need as u64;
         while self.buf_start + (self.buf.len() as u64) < until {
@@ -254,11 +255,11 @@ impl Replay {
             self.buf.drain(..behind);
             self.buf_start += behind as u64;
             let at = self.buf_start + self.buf.len() as u64;
-            let run = &self.found.runs[self.run];
-            let Some(segment) = run.segment_at(at).filter(|_| at < run.end) else {
+            let epoch = &self.found.epochs[self.epoch];
+            let Some(segment) = epoch.segment_at(at).filter(|_| at < epoch.end) else {
                 return Ok(false);
             };
-            let end = segment.header.end_lsn().min(run.end);
+            let end = segment.header.end_lsn().min(epoch.end);
             let want = CHUNK_BYTES.min((end - at) as usize);
             let offset = HEADER_BYTES as u64 + (at - segment.header.first_lsn);
             let path = segment.path.clone();
@@ -289,7 +290,7 @@ impl Replay {
 
     /// No valid frame is at `lsn`. Fine at a torn tail; corruption where all of it was synced.
     fn end_or_corruption(&mut self, lsn: Lsn) -> Result<()> {
-        if self.run + 1 < self.found.runs.len() {
+        if self.epoch + 1 < self.found.epochs.len() {
             return Err(self.corruption(lsn, "a record of an earlier epoch is damaged"));
         }
         // a frame that reaches past what was synced may be torn there; without a believable
@@ -297,7 +298,7 @@ impl Replay {
         let header_end = lsn + FRAME_HEADER_BYTES as u64;
         let claim = self.fill(lsn, FRAME_HEADER_BYTES)?.then(|| self.claim_at(lsn)).flatten();
         let mut end = claim.map_or(header_end, |len| lsn + frame_bytes(len) as u64);
-        let mut synced = self.found.runs[self.run].last_segment_first();
+        let mut synced = self.found.epochs[self.epoch].last_segment_first();
         let mut from = lsn;
         while end > synced {
             let Some((at, marks)) = self.next_frame_after(from)? else { break };
@@ -321,11 +322,11 @@ impl Replay {
         Ok(())
     }
 
-    /// The first valid frame behind `from` in this run, with where it says the log was synced (0
+    /// The first valid frame behind `from` in this epoch, with where it says the log was synced (0
     /// for data). A frame names its own position, so nearly every other place is passed over by
     /// one comparison.
     fn next_frame_after(&mut self, from: Lsn) -> Result<Option<(Lsn, Lsn)>> {
-        let salt = self.found.runs[self.run].salt();
+        let salt = self.found.epochs[self.epoch].salt();
         let mut lsn = from + ALIGN as u64;
         while self.fill(lsn, FRAME_HEADER_BYTES)? {
             let names_itself = |(i, word): (usize, &[u8])| {
@@ -361,7 +362,7 @@ impl Replay {
 
     /// The file that holds a position, and its byte there.
     fn place(&self, lsn: Lsn) -> (PathBuf, u64) {
-        let segment = self.found.runs.get(self.run).and_then(|run| run.segment_at(lsn));
+        let segment = self.found.epochs.get(self.epoch).and_then(|epoch| epoch.segment_at(lsn));
         let (file, first) =
             segment.map_or((self.dir.clone(), lsn), |s| (s.path.clone(), s.header.first_lsn));
         (file, HEADER_BYTES as u64 + (lsn - first))

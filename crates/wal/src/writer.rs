@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use os::sync::{Condvar, Mutex};
 use os::{File, Os, Padded};
 
-use crate::directory::{Found, Segment, scan};
+use crate::directory::{LogScan, Segment, scan};
 use crate::error::{Error, Result};
 use crate::frame::{ALIGN, FrameKind, MARK_BYTES, encode_frame, frame_bytes, frame_header};
 use crate::maker::{Begin, Ready, SegmentMaker};
@@ -119,7 +119,7 @@ impl Wal {
         dir: &Path,
         options: WalOptions,
         metrics: Metrics,
-        found: &Found,
+        found: &LogScan,
         end: Lsn,
     ) -> Result<Self> {
         os.vfs.create_dir_all(dir).map_err(|e| Error::io("make", dir, e))?;

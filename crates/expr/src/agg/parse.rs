@@ -9,7 +9,7 @@ use crate::agg::script::{self, Script};
 use crate::agg::string::regex::RegexCall;
 use crate::agg::variables::{ParseContext, Scored, VarId};
 use crate::agg::{
-    GEO_NEAR_DISTANCE, GEO_NEAR_POINT, MAX_DEPTH, Made, array, convert, date, object,
+    GEO_NEAR_DISTANCE, GEO_NEAR_POINT, MAX_DEPTH, OwnedValue, array, convert, date, object,
 };
 use bson::raw::{CString, RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument};
 use bsonval::text_score;
@@ -23,7 +23,7 @@ pub(crate) enum Node {
     /// `None` is missing (`$$REMOVE`).
     Constant(Option<RawBson>),
     /// A constant that folding has made, larger than what it was made of.
-    Folded(Arc<Made>),
+    Folded(Arc<OwnedValue>),
     Path(FieldPath),
     Object(Vec<(CString, Node)>),
     Array(Vec<Node>),

@@ -18,19 +18,19 @@ pub enum Value<'a> {
     /// Bytes of the input document, a constant or a variable.
     Ref(RawBsonRef<'a>),
     /// A computed value.
-    Owned(Made),
+    Owned(OwnedValue),
     /// A computed value bound to a variable, so that reading it twice does not copy it.
-    Shared(Arc<Made>),
+    Shared(Arc<OwnedValue>),
 }
 
 /// A computed value with the memory it is charged for, where it is large.
 #[derive(Debug)]
-pub struct Made {
+pub struct OwnedValue {
     value: RawBson,
     charge: Option<Box<Charge>>,
 }
 
-impl Made {
+impl OwnedValue {
     /// The value.
     pub fn as_raw_bson_ref(&self) -> RawBsonRef<'_> {
         self.value.as_raw_bson_ref()
@@ -48,13 +48,13 @@ impl Made {
     }
 }
 
-impl From<RawBson> for Made {
+impl From<RawBson> for OwnedValue {
     fn from(value: RawBson) -> Self {
         Self { value, charge: None }
     }
 }
 
-impl Clone for Made {
+impl Clone for OwnedValue {
     /// The copy is charged when it next is what a node yields.
     fn clone(&self) -> Self {
         self.value.clone().into()
@@ -347,7 +347,7 @@ impl List {
         let bytes = value.get().map_or(0, size_of_ref);
         let mut memory = Growth::new(Part::Values);
         let (array, charge) = match value {
-            Value::Owned(Made { value: RawBson::Array(array), charge }) => (array, charge),
+            Value::Owned(OwnedValue { value: RawBson::Array(array), charge }) => (array, charge),
             other => {
                 memory.reach(bytes)?;
                 let Some(RawBson::Array(array)) = other.into_owned() else { return Ok(None) };
@@ -380,7 +380,7 @@ impl List {
     pub(crate) fn finish<'a>(mut self) -> Value<'a> {
         self.memory.shrink(self.built.as_bytes().len());
         let charge = self.memory.into_charge().map(Box::new);
-        Value::Owned(Made { value: RawBson::Array(self.built), charge })
+        Value::Owned(OwnedValue { value: RawBson::Array(self.built), charge })
     }
 
     /// An array of these.
@@ -406,7 +406,7 @@ impl Text {
         let bytes = value.get().map_or(0, size_of_ref);
         let mut memory = Growth::new(Part::Values);
         let (built, charge) = match value {
-            Value::Owned(Made { value: RawBson::String(built), charge }) => (built, charge),
+            Value::Owned(OwnedValue { value: RawBson::String(built), charge }) => (built, charge),
             other => {
                 memory.reach(bytes)?;
                 let Some(RawBson::String(built)) = other.into_owned() else { return Ok(None) };
@@ -453,7 +453,7 @@ impl Text {
     pub(crate) fn finish<'a>(mut self) -> Value<'a> {
         self.memory.shrink(self.built.len());
         let charge = self.memory.into_charge().map(Box::new);
-        Value::Owned(Made { value: RawBson::String(self.built), charge })
+        Value::Owned(OwnedValue { value: RawBson::String(self.built), charge })
     }
 }
 

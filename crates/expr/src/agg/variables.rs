@@ -4,7 +4,7 @@
 //! supplies: the clock's NOW, the cluster time, the collation, user `let` values. `$let` and its kin bind their
 //! own in frames on the stack (see `eval`).
 
-use crate::agg::{Made, Value};
+use crate::agg::{OwnedValue, Value};
 use bson::DateTime;
 use bson::Timestamp;
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
@@ -93,7 +93,7 @@ pub struct Variables {
     /// The collation that the command runs under; `None` compares bytes.
     collation: Option<Collation>,
     /// Few entries, one for each variable, looked up by a linear scan.
-    values: Vec<(VarId, Option<Arc<Made>>)>,
+    values: Vec<(VarId, Option<Arc<OwnedValue>>)>,
     /// The generator behind `$rand`; one step per draw, so a simulated run repeats itself.
     random: AtomicU64,
 }

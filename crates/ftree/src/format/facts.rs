@@ -1,6 +1,6 @@
 //! Everything a stored node says, for offline readers that walk a tree and name what is wrong.
 
-use crate::block::{Block, decode_block};
+use crate::block::{BlockHandle, decode_block};
 use crate::bytes::Reader;
 use crate::large::LargeRef;
 use crate::node::{ChildImage, NodeImage, decode};
@@ -177,7 +177,7 @@ pub fn large_facts(reference: &[u8]) -> Result<LargeFacts, &'static str> {
 }
 
 impl BlockFacts {
-    fn of(block: Block) -> Self {
+    fn of(block: BlockHandle) -> Self {
         Self { page: block.page, raw_len: block.raw_len }
     }
 }

@@ -3,7 +3,7 @@
 //! Always true: what is read ahead lies within the walk's bounds, and is taken from the cache's
 //! bound while it is there.
 
-use super::{Block, Bounds, Segment};
+use super::{BlockHandle, Bounds, Segment};
 use crate::error::Result;
 use crate::message::{Direction, Place};
 use cachetable::{CacheTable, Frame, Part, Reservation};
@@ -80,7 +80,7 @@ impl Drop for Early {
 
 impl Ahead {
     /// The bytes of a page, if they were read.
-    pub(super) fn stored(&mut self, block: Block) -> Option<&[u8]> {
+    pub(super) fn stored(&mut self, block: BlockHandle) -> Option<&[u8]> {
         let from = usize::try_from(block.page.offset.checked_sub(self.start)?).ok()?;
         let stored = self.bytes.get(from..from.checked_add(block.page.len as usize)?)?;
         if let Some(mut early) = self.early.take() {
@@ -96,7 +96,7 @@ impl Ahead {
         segment: &Segment,
         index: &Frame,
         bounds: &Bounds,
-        block: Block,
+        block: BlockHandle,
         direction: Direction,
         window: u64,
     ) -> Result<()> {
@@ -137,7 +137,7 @@ impl Ahead {
     }
 }
 
-fn end_of(block: Block) -> u64 {
+fn end_of(block: BlockHandle) -> u64 {
     block.page.offset.saturating_add(u64::from(block.page.len))
 }
 

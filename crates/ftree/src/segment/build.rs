@@ -1,6 +1,6 @@
 //! Writing a segment from entries in order, page by page as they fill.
 
-use super::{Block, Content, Descriptor, Role, Segment, encode_block};
+use super::{BlockHandle, Content, Descriptor, Role, Segment, encode_block};
 use crate::bytes::common_prefix;
 use crate::error::Result;
 use crate::filter;
@@ -175,7 +175,7 @@ impl SegmentBuilder {
         Ok(())
     }
 
-    fn write_entries_page(&mut self) -> Result<Block> {
+    fn write_entries_page(&mut self) -> Result<BlockHandle> {
         let mut raw = std::mem::take(&mut self.raw);
         self.page.finish(&mut raw);
         let block = self.append(&raw, self.compression)?;
@@ -185,7 +185,7 @@ impl SegmentBuilder {
     }
 
     /// What was just written is likely to be read: it stays in memory where there is room.
-    fn admit(&mut self, block: Block, rank: Rank, raw: &[u8]) {
+    fn admit(&mut self, block: BlockHandle, rank: Rank, raw: &[u8]) {
         let key = FrameKey { segment: self.writer.id().0, page: block.page.page };
         let level = self.role.level();
         let page = Page { raw_len: raw.len(), rank, level, entry: Enters::Once };
@@ -193,9 +193,9 @@ impl SegmentBuilder {
         self.admitted.pages = block.page.page + 1;
     }
 
-    fn append(&mut self, raw: &[u8], compression: Compression) -> Result<Block> {
+    fn append(&mut self, raw: &[u8], compression: Compression) -> Result<BlockHandle> {
         let page = self.writer.append_page(self.home.tree, compression, raw)?;
-        Ok(Block { page, raw_len: raw.len() as u32 })
+        Ok(BlockHandle { page, raw_len: raw.len() as u32 })
     }
 
     /// Writes what is left and makes the segment readable. The segment has at least one entry.

@@ -1,7 +1,7 @@
 //! Walking a segment within bounds, either way: through the cache, or streaming for merges.
 
 use super::ahead::{Ahead, Pace, STREAM};
-use super::{Block, Segment};
+use super::{BlockHandle, Segment};
 use crate::error::Result;
 use crate::message::{Direction, Entry, Kind, Message, Place};
 use crate::page::{PageEntry, PageView};
@@ -205,7 +205,7 @@ impl SegmentIter {
     pub(crate) fn find(
         &mut self,
         place: Option<Place<'_>>,
-    ) -> Result<Option<(Arc<Segment>, Block)>> {
+    ) -> Result<Option<(Arc<Segment>, BlockHandle)>> {
         let edge = self.edge();
         let Some((page, _)) = self.first_page(edge.as_ref(), place)? else { return Ok(None) };
         if let Some(frame) = self.segment.passed_page(page) {
@@ -366,7 +366,7 @@ impl SegmentIter {
     }
 
     /// Makes the stored bytes of a page, and of some behind it, be in `ahead`.
-    fn fill_ahead(&mut self, block: Block) -> Result<()> {
+    fn fill_ahead(&mut self, block: BlockHandle) -> Result<()> {
         if self.ahead.stored(block).is_some() {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 //! Always true: what comes back was checked: its checksum, its length, and every entry of it. So
 //! reading it afterwards cannot fail, however often it is demoted and decoded again.
 
-use super::{Block, Role, Segment};
+use super::{BlockHandle, Role, Segment};
 use crate::error::Result;
 use crate::filter;
 use crate::home::{Home, count};
@@ -44,7 +44,7 @@ pub(super) struct Resident {
 /// One page on its way into the cache.
 struct Loading<'a> {
     segment: &'a Segment,
-    block: Block,
+    block: BlockHandle,
     check: Check,
     /// Its stored bytes, where they were read already.
     stored: Option<&'a [u8]>,
@@ -113,7 +113,7 @@ impl Segment {
         Ok(Some(self.resident.get_or_init(|| Resident { index, filter })))
     }
 
-    fn resident_part(&self, block: Block, check: Check) -> Result<Frame> {
+    fn resident_part(&self, block: BlockHandle, check: Check) -> Result<Frame> {
         let loading = Loading { segment: self, block, check, stored: None };
         let bytes = loading.decode(&loading.read()?)?;
         Ok(self.home.cache.resident(Part::Filters, bytes))
@@ -150,18 +150,23 @@ impl Segment {
     }
 
     /// Reads a page of entries into the cache.
-    pub(crate) fn load_page(&self, block: Block, entry: Entry) -> Result<Frame> {
+    pub(crate) fn load_page(&self, block: BlockHandle, entry: Entry) -> Result<Frame> {
         self.load(&Loading { segment: self, block, check: check_page, stored: None }, entry)
     }
 
     /// Decodes a page of entries, read already by a long scan, into the cache.
-    pub(crate) fn load_stored(&self, block: Block, stored: &[u8]) -> Result<Frame> {
+    pub(crate) fn load_stored(&self, block: BlockHandle, stored: &[u8]) -> Result<Frame> {
         let stored = Some(stored);
         self.load(&Loading { segment: self, block, check: check_page, stored }, Entry::Once)
     }
 
     /// Decodes and checks a page of entries.
-    pub(crate) fn decode(&self, block: Block, stored: &[u8], bytes: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn decode(
+        &self,
+        block: BlockHandle,
+        stored: &[u8],
+        bytes: &mut Vec<u8>,
+    ) -> Result<()> {
         self.decode_checked(block, stored, check_page, bytes)
     }
 
@@ -172,7 +177,7 @@ impl Segment {
     }
 
     /// A block index or a filter, through the cache.
-    fn cached(&self, block: Block, check: Check) -> Result<Frame> {
+    fn cached(&self, block: BlockHandle, check: Check) -> Result<Frame> {
         match self.home.cache.get(self.frame_key(block.page.page)) {
             Some(frame) => Ok(frame),
             None => {
@@ -199,7 +204,7 @@ impl Segment {
     /// What was decoded is what the index promised, and well formed.
     fn decode_checked(
         &self,
-        block: Block,
+        block: BlockHandle,
         stored: &[u8],
         check: Check,
         bytes: &mut Vec<u8>,

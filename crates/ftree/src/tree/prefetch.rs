@@ -1,7 +1,7 @@
 //! Reading at once what a batch of point reads would read one after the other.
 
 use super::{Layer, State, Tree};
-use crate::block::Block;
+use crate::block::BlockHandle;
 use crate::error::Result;
 use crate::memtable::hash;
 use crate::node::Child;
@@ -40,7 +40,7 @@ impl Tree {
 impl State {
     /// The page in which a reader most likely finds `key`, if it is not in memory. May read block
     /// indexes and filters.
-    fn missing_page(&self, key: &[u8], ts: u64) -> Result<Option<(Arc<Segment>, Block)>> {
+    fn missing_page(&self, key: &[u8], ts: u64) -> Result<Option<(Arc<Segment>, BlockHandle)>> {
         let in_memory = self.active.hash(key);
         let sealed = self.sealed.iter().filter_map(Layer::table);
         if std::iter::once(&self.active)

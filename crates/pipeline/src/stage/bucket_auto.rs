@@ -12,7 +12,9 @@ use crate::spill::{Spool, SpoolSource};
 use crate::stage::group::key_bytes;
 use crate::stage::shorthand::{check_group_by, read_output};
 use crate::stage::sort::{Sort, SortSource};
-use crate::stage::{Output, Part, PipelineStage, Run, StageSpec, check_document_size, object};
+use crate::stage::{
+    Output, Part, PipelineStage, StageInput, StageSpec, check_document_size, object,
+};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bsonval::number::Number;
 use bsonval::raw::Writer;
@@ -98,7 +100,7 @@ impl StageSpec for BucketAuto {
         [Part::Expression(&self.group_by)].into_iter().chain(inputs).collect()
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(BucketAutoSource::new(run, self)))
     }
 
@@ -109,7 +111,7 @@ impl StageSpec for BucketAuto {
 
 /// Wraps every document as `{k: groupBy value, d: document}` so that it can be sorted by `k`.
 struct Keyed {
-    run: Run,
+    run: StageInput,
     stage: Arc<BucketAuto>,
 }
 
@@ -128,13 +130,13 @@ impl DocumentSource for Keyed {
 }
 
 pub(crate) struct BucketAutoSource {
-    run: Option<Run>,
+    run: Option<StageInput>,
     stage: Arc<BucketAuto>,
     buckets: Option<Buckets>,
 }
 
 struct Buckets {
-    run: Run,
+    run: StageInput,
     total: u64,
     made: u64,
     /// A document read and not yet in a bucket.
@@ -144,14 +146,15 @@ struct Buckets {
 }
 
 impl BucketAutoSource {
-    pub(crate) fn new(run: Run, stage: Arc<BucketAuto>) -> Self {
+    pub(crate) fn new(run: StageInput, stage: Arc<BucketAuto>) -> Self {
         Self { run: Some(run), stage, buckets: None }
     }
 
     fn open(&mut self) -> Result<()> {
         let Some(run) = self.run.take() else { return Ok(()) };
         let (env, variables) = (Arc::clone(&run.env), Arc::clone(&run.variables));
-        let again = |input| Run { input, env: Arc::clone(&env), variables: Arc::clone(&variables) };
+        let again =
+            |input| StageInput { input, env: Arc::clone(&env), variables: Arc::clone(&variables) };
         let pattern = SortPattern::new([(Path::new("k"), Direction::Ascending)]);
         let keyed = Box::new(Keyed { run, stage: Arc::clone(&self.stage) });
         let sort = Arc::new(Sort { pattern, limit: None });

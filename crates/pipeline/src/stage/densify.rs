@@ -9,7 +9,7 @@ use crate::source::DocumentSource;
 use crate::stage::group::key_bytes;
 use crate::stage::sort::{Sort, SortSource};
 use crate::stage::window::{missing, unknown, wrong_type};
-use crate::stage::{Output, Part, PipelineStage, Run, StageSpec, object};
+use crate::stage::{Output, Part, PipelineStage, StageInput, StageSpec, object};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{Bson, DateTime, Document};
 use bsonval::number::Number;
@@ -166,7 +166,7 @@ impl StageSpec for Densify {
         partitions.chain([self.field.clone()]).map(Part::Field).collect()
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(DensifySource::new(run, self)))
     }
 
@@ -289,7 +289,7 @@ struct Track {
 }
 
 pub(crate) struct DensifySource {
-    run: Run,
+    run: StageInput,
     stage: Arc<Densify>,
     places: KeyMap<Vec<u8>, usize>,
     tracks: Vec<Track>,
@@ -306,19 +306,19 @@ pub(crate) struct DensifySource {
 }
 
 impl DensifySource {
-    pub(crate) fn new(run: Run, stage: Arc<Densify>) -> Self {
+    pub(crate) fn new(run: StageInput, stage: Arc<Densify>) -> Self {
         let by_partition =
             if let Bounds::Partition = stage.bounds { stage.partitions.as_slice() } else { &[] };
         let mut paths: Vec<&str> = by_partition.iter().map(|(path, _)| path.as_str()).collect();
         paths.push(&stage.field);
         let pattern =
             SortPattern::new(paths.into_iter().map(|path| (Path::new(path), Direction::Ascending)));
-        let Run { input, env, variables } = run;
-        let inner = Run { input, env: Arc::clone(&env), variables: Arc::clone(&variables) };
+        let StageInput { input, env, variables } = run;
+        let inner = StageInput { input, env: Arc::clone(&env), variables: Arc::clone(&variables) };
         let sorted = SortSource::new(inner, Arc::new(Sort { pattern, limit: None }));
         let held = StageMemory::within(env.options().memory_limit_bytes);
         Self {
-            run: Run { input: Box::new(sorted), env, variables },
+            run: StageInput { input: Box::new(sorted), env, variables },
             stage,
             places: KeyMap::default(),
             tracks: Vec::new(),

@@ -2,7 +2,7 @@
 
 use crate::parse::PipelineContext;
 use crate::source::{DocumentSource, VecSource};
-use crate::stage::{Computed, Part, PipelineStage, Place, Run, StageSpec};
+use crate::stage::{Computed, Part, PipelineStage, Place, StageInput, StageSpec};
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
 use errors::{Error, Result};
 use expr::agg::Variables;
@@ -29,7 +29,7 @@ impl StageSpec for Documents {
         vec![Part::Expression(&self.0.expression)]
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         source(&self.0, &run.variables)
     }
 

@@ -7,7 +7,9 @@ use crate::Pipeline;
 use crate::parse::{Inside, PipelineContext};
 use crate::source::DocumentSource;
 use crate::spill::{Spool, SpoolSource};
-use crate::stage::{Output, Part, PipelineStage, Place, Run, StageSpec, check_document_size};
+use crate::stage::{
+    Output, Part, PipelineStage, Place, StageInput, StageSpec, check_document_size,
+};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use bsonval::raw::Writer;
 use errors::{Error, Result};
@@ -70,7 +72,7 @@ impl StageSpec for Facet {
         self.pipelines.iter().map(|(_, pipeline)| Part::Pipeline(pipeline)).collect()
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(FacetSource::new(run, self)))
     }
 
@@ -100,13 +102,13 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 pub(crate) struct FacetSource {
-    run: Run,
+    run: StageInput,
     facet: Arc<Facet>,
     done: bool,
 }
 
 impl FacetSource {
-    pub(crate) fn new(run: Run, facet: Arc<Facet>) -> Self {
+    pub(crate) fn new(run: StageInput, facet: Arc<Facet>) -> Self {
         Self { run, facet, done: false }
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::parse::{Pipeline, PipelineContext};
 use crate::source::DocumentSource;
-use crate::stage::{Part, PipelineStage, Place, Run, StageSpec, object};
+use crate::stage::{Part, PipelineStage, Place, StageInput, StageSpec, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::number::Number;
 use errors::{Code, Error, Result};
@@ -170,7 +170,7 @@ impl StageSpec for GeoNear {
         self.expressions().map(Part::Expression).chain([Part::Filter(&self.query)]).collect()
     }
 
-    fn execute(self: Arc<Self>, _: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, _: StageInput) -> Result<Box<dyn DocumentSource>> {
         Err(Error::new(Code::INTERNAL_ERROR, "$geoNear was not answered by an index"))
     }
 

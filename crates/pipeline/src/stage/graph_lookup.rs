@@ -12,7 +12,7 @@ use crate::stage::group::key_bytes;
 use crate::stage::lookup::{foreign_keys, local_values};
 use crate::stage::unwind::set_path;
 use crate::stage::{
-    Output, Part, PipelineStage, Run, StageSpec, all_apart, check_document_size, object,
+    Output, Part, PipelineStage, StageInput, StageSpec, all_apart, check_document_size, object,
 };
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::Path;
@@ -129,7 +129,7 @@ impl StageSpec for GraphLookup {
         parts.into_iter().chain(restriction).collect()
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(GraphLookupSource::new(run, self)))
     }
 
@@ -171,7 +171,7 @@ fn read_depth(value: RawBsonRef<'_>) -> Result<u64> {
 }
 
 pub(crate) struct GraphLookupSource {
-    run: Run,
+    run: StageInput,
     lookup: Arc<GraphLookup>,
     /// The collection in memory, where it fits and no index answers; read at first need.
     nodes: Searched,
@@ -193,12 +193,12 @@ struct Nodes {
 }
 
 impl GraphLookupSource {
-    pub(crate) fn new(run: Run, lookup: Arc<GraphLookup>) -> Self {
+    pub(crate) fn new(run: StageInput, lookup: Arc<GraphLookup>) -> Self {
         Self { run, lookup, nodes: Searched::Undecided }
     }
 
     fn load(&self) -> Result<Option<Nodes>> {
-        let Run { env, variables, .. } = &self.run;
+        let StageInput { env, variables, .. } = &self.run;
         let lookup = &*self.lookup;
         if env.lookup_hint(&lookup.from, &lookup.connect_to, variables.collation())
             == LookupHint::Index
@@ -269,7 +269,7 @@ impl GraphLookupSource {
         let mut stages = vec![PipelineStage::Match(Arc::new(filter))];
         stages.extend(self.restriction());
         let pipeline = Pipeline::from_stages(stages);
-        let Run { env, variables, .. } = &self.run;
+        let StageInput { env, variables, .. } = &self.run;
         let mut source = env.aggregate(&self.lookup.from, &pipeline, variables)?;
         let (mut found, mut bytes) = (Vec::new(), 0);
         while let Some(document) = source.next()? {

@@ -8,7 +8,9 @@ use crate::memory::StageMemory;
 use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
 use crate::spill::{Merged, Record, Runs, document_from};
-use crate::stage::{Output, Part, PipelineStage, Run, StageSpec, check_document_size, object};
+use crate::stage::{
+    Output, Part, PipelineStage, StageInput, StageSpec, check_document_size, object,
+};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::raw::Writer;
 use errors::{Code, Error, Result};
@@ -70,7 +72,7 @@ impl StageSpec for Group {
         [Part::Expression(&self.id)].into_iter().chain(fields).collect()
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(GroupSource::new(run, self)))
     }
 
@@ -182,7 +184,7 @@ fn written_bytes(states: &[Accumulator]) -> usize {
 }
 
 pub(crate) struct GroupSource {
-    run: Run,
+    run: StageInput,
     group: Arc<Group>,
     state: State,
     held: StageMemory,
@@ -209,7 +211,7 @@ impl Table {
 }
 
 impl GroupSource {
-    pub(crate) fn new(run: Run, group: Arc<Group>) -> Self {
+    pub(crate) fn new(run: StageInput, group: Arc<Group>) -> Self {
         let held = StageMemory::within(run.env.options().memory_limit_bytes);
         Self { run, group, state: State::Waiting, held }
     }

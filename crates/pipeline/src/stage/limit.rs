@@ -1,7 +1,7 @@
 //! `$limit` and `$skip`.
 
 use crate::source::{DocumentSource, EmptySource};
-use crate::stage::{Output, Part, PipelineStage, Run, StageSpec};
+use crate::stage::{Output, Part, PipelineStage, StageInput, StageSpec};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use bsonval::number::Number;
 use errors::{Error, Result};
@@ -57,7 +57,7 @@ impl StageSpec for Limit {
         Vec::new()
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(LimitSource::new(run, self.0)))
     }
 
@@ -83,7 +83,7 @@ impl StageSpec for Skip {
         Vec::new()
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(SkipSource::new(run, self.0)))
     }
 
@@ -102,7 +102,7 @@ pub(crate) struct LimitSource {
 }
 
 impl LimitSource {
-    pub(crate) fn new(run: Run, limit: u64) -> Self {
+    pub(crate) fn new(run: StageInput, limit: u64) -> Self {
         Self { input: run.input, left: limit }
     }
 }
@@ -128,12 +128,12 @@ impl DocumentSource for LimitSource {
 }
 
 pub(crate) struct SkipSource {
-    run: Run,
+    run: StageInput,
     left: u64,
 }
 
 impl SkipSource {
-    pub(crate) fn new(run: Run, skip: u64) -> Self {
+    pub(crate) fn new(run: StageInput, skip: u64) -> Self {
         Self { run, left: skip }
     }
 }

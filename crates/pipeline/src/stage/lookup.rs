@@ -15,7 +15,9 @@ use crate::memory::StageMemory;
 use crate::parse::{Inside, PipelineContext};
 use crate::source::{DocumentSource, EmptySource, SharedSource};
 use crate::stage::unwind::{Unwind, set_path};
-use crate::stage::{Output, Part, PipelineStage, Run, StageSpec, all_apart, check_document_size};
+use crate::stage::{
+    Output, Part, PipelineStage, StageInput, StageSpec, all_apart, check_document_size,
+};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, cstr};
 use bsonval::{Path, raw};
 use errors::{Error, Result};
@@ -150,7 +152,7 @@ impl StageSpec for Lookup {
         lets.chain(local).chain(from).chain([Part::OtherPipeline(&self.pipeline)]).collect()
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(LookupSource::new(run, self)))
     }
 
@@ -260,7 +262,7 @@ fn find_correlation(pipeline: &Pipeline, lets: &[VarId]) -> Option<(Expression, 
 }
 
 pub(crate) struct LookupSource {
-    run: Run,
+    run: StageInput,
     lookup: Arc<Lookup>,
     strategy: Strategy,
     /// The outer document whose matches are being unwound, the matches and the next index.
@@ -280,12 +282,12 @@ enum Strategy {
 }
 
 impl LookupSource {
-    pub(crate) fn new(run: Run, lookup: Arc<Lookup>) -> Self {
+    pub(crate) fn new(run: StageInput, lookup: Arc<Lookup>) -> Self {
         Self { run, lookup, strategy: Strategy::Undecided, open: None }
     }
 
     fn decide(&mut self) -> Result<()> {
-        let Run { env, variables, .. } = &self.run;
+        let StageInput { env, variables, .. } = &self.run;
         let lookup = &*self.lookup;
         self.strategy = Strategy::PerDocument;
         if lookup.uncorrelated {

@@ -2,7 +2,7 @@
 
 use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
-use crate::stage::{Output, Part, PipelineStage, Run, StageSpec};
+use crate::stage::{Output, Part, PipelineStage, StageInput, StageSpec};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use matcher::Filter;
@@ -33,7 +33,7 @@ impl StageSpec for Filter {
         vec![Part::Filter(self)]
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(MatchSource::new(run, self)))
     }
 
@@ -43,13 +43,13 @@ impl StageSpec for Filter {
 }
 
 pub(crate) struct MatchSource {
-    run: Run,
+    run: StageInput,
     filter: Arc<Filter>,
     skipped: u32,
 }
 
 impl MatchSource {
-    fn new(run: Run, filter: Arc<Filter>) -> Self {
+    fn new(run: StageInput, filter: Arc<Filter>) -> Self {
         Self { run, filter, skipped: 0 }
     }
 }

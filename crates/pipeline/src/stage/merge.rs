@@ -8,7 +8,7 @@ use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
 use crate::stage::out::{Target, WriteSource, check_target};
 use crate::stage::window::wrong_type;
-use crate::stage::{Part, PipelineStage, Place, Run, StageSpec};
+use crate::stage::{Part, PipelineStage, Place, StageInput, StageSpec};
 use crate::update_pipeline::UpdatePipeline;
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::raw::{self, Writer};
@@ -232,7 +232,7 @@ impl StageSpec for Merge {
         Vec::new()
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(WriteSource::new(run, Target::Merge(self))))
     }
 

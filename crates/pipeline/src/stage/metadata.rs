@@ -3,7 +3,7 @@
 use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
 use crate::stage::window::{unknown, wrong_type};
-use crate::stage::{Part, PipelineStage, Place, Run, StageSpec, object};
+use crate::stage::{Part, PipelineStage, Place, StageInput, StageSpec, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use errors::{Code, Error, Result};
 use expr::agg::parse_fields;
@@ -79,7 +79,7 @@ impl StageSpec for Metadata {
         Vec::new()
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         run.env.metadata(&self)
     }
 

@@ -5,7 +5,7 @@ use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
 use crate::stage::merge::Merge;
 use crate::stage::window::{missing, unknown, wrong_type};
-use crate::stage::{Part, PipelineStage, Place, Run, StageSpec};
+use crate::stage::{Part, PipelineStage, Place, StageInput, StageSpec};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use bsonval::raw::Writer;
 use errors::{Code, Error, Result};
@@ -81,7 +81,7 @@ impl StageSpec for Out {
         Vec::new()
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(WriteSource::new(run, Target::Out(self))))
     }
 
@@ -122,18 +122,18 @@ pub(crate) enum Target {
 }
 
 pub(crate) struct WriteSource {
-    run: Run,
+    run: StageInput,
     target: Target,
     done: bool,
 }
 
 impl WriteSource {
-    pub(crate) fn new(run: Run, target: Target) -> Self {
+    pub(crate) fn new(run: StageInput, target: Target) -> Self {
         Self { run, target, done: false }
     }
 
     fn open(&self) -> Result<Box<dyn OutWriter>> {
-        let Run { env, variables, .. } = &self.run;
+        let StageInput { env, variables, .. } = &self.run;
         match &self.target {
             Target::Out(out) => env.out(out),
             Target::Merge(merge) => env.merge(&merge.spec, variables),

@@ -14,7 +14,7 @@ use crate::memory::StageMemory;
 use crate::parse::{Inside, Pipeline, PipelineContext};
 use crate::source::{DocumentSource, VecSource};
 use crate::stage::window::{missing, unknown, wrong_type};
-use crate::stage::{Part, PipelineStage, Place, Run, StageSpec};
+use crate::stage::{Part, PipelineStage, Place, StageInput, StageSpec};
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::SortPattern;
 use bsonval::number::Number;
@@ -125,7 +125,7 @@ impl StageSpec for RankFusion {
         self.inputs.iter().map(|input| Part::OtherPipeline(&input.pipeline)).collect()
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(FusionSource::new(run, self)))
     }
 
@@ -290,21 +290,21 @@ struct Found {
 }
 
 pub(crate) struct FusionSource {
-    run: Run,
+    run: StageInput,
     fusion: Arc<RankFusion>,
     fused: Option<VecSource>,
     held: StageMemory,
 }
 
 impl FusionSource {
-    pub(crate) fn new(run: Run, fusion: Arc<RankFusion>) -> Self {
+    pub(crate) fn new(run: StageInput, fusion: Arc<RankFusion>) -> Self {
         let held = StageMemory::within(run.env.options().memory_limit_bytes);
         Self { run, fusion, fused: None, held }
     }
 
     /// Runs every input pipeline; what they found by `_id`.
     fn collect(&mut self) -> Result<BTreeMap<Vec<u8>, Found>> {
-        let Run { env, variables, .. } = &self.run;
+        let StageInput { env, variables, .. } = &self.run;
         let limit = env.options().memory_limit_bytes;
         let mut all: BTreeMap<Vec<u8>, Found> = BTreeMap::new();
         let mut bytes = 0;

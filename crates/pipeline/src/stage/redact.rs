@@ -2,7 +2,7 @@
 
 use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
-use crate::stage::{Computed, Part, PipelineStage, Run, StageSpec, check_depth};
+use crate::stage::{Computed, Part, PipelineStage, StageInput, StageSpec, check_depth};
 use bson::raw::{RawArray, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::raw::{self, Writer};
 use errors::{Error, Result};
@@ -30,18 +30,18 @@ impl StageSpec for Redact {
         vec![Part::Expression(&self.0.expression)]
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(RedactSource::new(run, self)))
     }
 }
 
 struct RedactSource {
-    run: Run,
+    run: StageInput,
     rule: Arc<Redact>,
 }
 
 impl RedactSource {
-    fn new(run: Run, rule: Arc<Redact>) -> Self {
+    fn new(run: StageInput, rule: Arc<Redact>) -> Self {
         Self { run, rule }
     }
 

@@ -3,7 +3,7 @@
 use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
 use crate::stage::{
-    Computed, Output, Part, PipelineStage, Run, StageSpec, check_document_size, object,
+    Computed, Output, Part, PipelineStage, StageInput, StageSpec, check_document_size, object,
 };
 use bson::raw::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::text_score;
@@ -67,7 +67,7 @@ impl StageSpec for ReplaceRoot {
         vec![Part::Expression(&self.0.expression)]
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(ReplaceRootSource::new(run, self)))
     }
 
@@ -107,12 +107,12 @@ pub(crate) fn replace(
 }
 
 pub(crate) struct ReplaceRootSource {
-    run: Run,
+    run: StageInput,
     root: Arc<ReplaceRoot>,
 }
 
 impl ReplaceRootSource {
-    pub(crate) fn new(run: Run, root: Arc<ReplaceRoot>) -> Self {
+    pub(crate) fn new(run: StageInput, root: Arc<ReplaceRoot>) -> Self {
         Self { run, root }
     }
 }

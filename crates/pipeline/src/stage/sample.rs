@@ -7,7 +7,7 @@
 use crate::memory::StageMemory;
 use crate::source::DocumentSource;
 use crate::spill::{Merged, Runs, document_from};
-use crate::stage::{Output, Part, PipelineStage, Run, StageSpec, object};
+use crate::stage::{Output, Part, PipelineStage, StageInput, StageSpec, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use bsonval::number::Number;
 use errors::{Error, Result};
@@ -60,7 +60,7 @@ impl StageSpec for Sample {
         vec![Part::Chance]
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(SampleSource::new(run, self.0)))
     }
 
@@ -70,7 +70,7 @@ impl StageSpec for Sample {
 }
 
 pub(crate) struct SampleSource {
-    run: Run,
+    run: StageInput,
     size: u64,
     state: State,
     held: StageMemory,
@@ -84,7 +84,7 @@ enum State {
 }
 
 impl SampleSource {
-    pub(crate) fn new(run: Run, size: u64) -> Self {
+    pub(crate) fn new(run: StageInput, size: u64) -> Self {
         let held = StageMemory::within(run.env.options().memory_limit_bytes);
         Self { run, size, state: State::Waiting, held, emitted: 0 }
     }

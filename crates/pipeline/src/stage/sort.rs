@@ -7,7 +7,7 @@ use crate::env::no_disk_use;
 use crate::memory::StageMemory;
 use crate::source::DocumentSource;
 use crate::spill::{Merged, Runs, document_from};
-use crate::stage::{Output, Part, PipelineStage, Run, StageSpec, object};
+use crate::stage::{Output, Part, PipelineStage, StageInput, StageSpec, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use bsonval::SortPattern;
 use bsonval::raw::Writer;
@@ -62,7 +62,7 @@ impl StageSpec for Sort {
         paths.map(|path| Part::Field(path.as_str().to_owned())).collect()
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(SortSource::new(run, self)))
     }
 
@@ -113,7 +113,7 @@ impl Entry {
 }
 
 pub(crate) struct SortSource {
-    run: Run,
+    run: StageInput,
     sort: Arc<Sort>,
     state: State,
     held: StageMemory,
@@ -128,7 +128,7 @@ enum State {
 }
 
 impl SortSource {
-    pub(crate) fn new(run: Run, sort: Arc<Sort>) -> Self {
+    pub(crate) fn new(run: StageInput, sort: Arc<Sort>) -> Self {
         let held = StageMemory::within(run.env.options().memory_limit_bytes);
         Self { run, sort, state: State::Waiting, held, emitted: 0 }
     }

@@ -6,7 +6,7 @@
 //! slower: it reads whole documents, and no other stage moves over it. What it is made of, which
 //! could not be guessed without danger, it must say.
 
-use super::Run;
+use super::StageInput;
 use crate::Pipeline;
 use crate::env::CollectionName;
 use crate::source::DocumentSource;
@@ -30,7 +30,7 @@ pub trait StageSpec: Debug + Send + Sync {
     fn parts(&self) -> Vec<Part<'_>>;
 
     /// Lays the stage over a run's source.
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>>;
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>>;
 
     /// Where in a pipeline it may stand.
     fn place(&self) -> Place {

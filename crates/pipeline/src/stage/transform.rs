@@ -2,7 +2,7 @@
 
 use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
-use crate::stage::{Output, Part, PipelineStage, Run, StageSpec, all_apart};
+use crate::stage::{Output, Part, PipelineStage, StageInput, StageSpec, all_apart};
 use crate::transform::{Mode, Transform};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
@@ -76,7 +76,7 @@ impl StageSpec for TransformStage {
         expressions.chain(self.transform.kept_paths().into_iter().map(Part::Field)).collect()
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(TransformSource::new(run, self)))
     }
 
@@ -134,12 +134,12 @@ fn unset_names(value: RawBsonRef<'_>) -> Result<Vec<&str>> {
 }
 
 pub(crate) struct TransformSource {
-    run: Run,
+    run: StageInput,
     stage: Arc<TransformStage>,
 }
 
 impl TransformSource {
-    pub(crate) fn new(run: Run, stage: Arc<TransformStage>) -> Self {
+    pub(crate) fn new(run: StageInput, stage: Arc<TransformStage>) -> Self {
         Self { run, stage }
     }
 }

@@ -5,7 +5,7 @@ use crate::env::CollectionName;
 use crate::parse::{Inside, PipelineContext};
 use crate::source::{DocumentSource, EmptySource};
 use crate::stage::window::wrong_type;
-use crate::stage::{Part, PipelineStage, Run, StageSpec};
+use crate::stage::{Part, PipelineStage, StageInput, StageSpec};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
 use expr::agg::parse_fields;
@@ -78,19 +78,19 @@ impl StageSpec for UnionWith {
         from.chain([Part::OtherPipeline(&self.pipeline)]).collect()
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(UnionSource::new(run, self)))
     }
 }
 
 pub(crate) struct UnionSource {
-    run: Run,
+    run: StageInput,
     union: Arc<UnionWith>,
     other: Option<Box<dyn DocumentSource>>,
 }
 
 impl UnionSource {
-    pub(crate) fn new(run: Run, union: Arc<UnionWith>) -> Self {
+    pub(crate) fn new(run: StageInput, union: Arc<UnionWith>) -> Self {
         Self { run, union, other: None }
     }
 }
@@ -103,7 +103,7 @@ impl DocumentSource for UnionSource {
         if let Some(document) = self.run.input.next()? {
             return Ok(Some(document));
         }
-        let Run { env, variables, .. } = &self.run;
+        let StageInput { env, variables, .. } = &self.run;
         let mut other = match &self.union.from {
             Some(from) => env.aggregate(from, &self.union.pipeline, variables)?,
             None => self.union.pipeline.execute(Box::new(EmptySource), env, variables)?,

@@ -1,7 +1,7 @@
 //! `$unwind`: one document per element of an array.
 
 use crate::source::DocumentSource;
-use crate::stage::{Output, Part, PipelineStage, Run, StageSpec, all_apart};
+use crate::stage::{Output, Part, PipelineStage, StageInput, StageSpec, all_apart};
 use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf};
 use bsonval::raw::{self, Writer};
 use errors::{Error, Result};
@@ -114,7 +114,7 @@ impl StageSpec for Unwind {
         vec![Part::Field(self.dotted())]
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(UnwindSource::new(run, self)))
     }
 
@@ -164,7 +164,7 @@ fn read_index(value: RawBsonRef<'_>) -> Result<String> {
 }
 
 pub(crate) struct UnwindSource {
-    run: Run,
+    run: StageInput,
     unwind: Arc<Unwind>,
     /// The document being unwound.
     current: Option<Open>,
@@ -185,7 +185,7 @@ enum Found {
 }
 
 impl UnwindSource {
-    pub(crate) fn new(run: Run, unwind: Arc<Unwind>) -> Self {
+    pub(crate) fn new(run: StageInput, unwind: Arc<Unwind>) -> Self {
         Self { run, unwind, current: None }
     }
 

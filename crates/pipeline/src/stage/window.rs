@@ -19,7 +19,7 @@ use crate::env::Env;
 use crate::source::DocumentSource;
 use crate::stage::group::key_bytes;
 use crate::stage::sort::{Sort, SortSource};
-use crate::stage::{Output, Part, Run, StageSpec, check_document_size};
+use crate::stage::{Output, Part, StageInput, StageSpec, check_document_size};
 use crate::transform::Transform;
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf, cstr};
 use bsonval::{Path, SortPattern};
@@ -73,7 +73,7 @@ impl StageSpec for SetWindowFields {
         partition_by.chain(sorted_by).chain(outputs).collect()
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(Box::new(WindowSource::new(run, self)?))
     }
 
@@ -84,7 +84,7 @@ impl StageSpec for SetWindowFields {
 
 /// Wraps every document as `{k: {v: partition}, d: document}` so that both can be sorted by.
 struct Keyed {
-    run: Run,
+    run: StageInput,
     stage: Arc<SetWindowFields>,
 }
 
@@ -130,9 +130,10 @@ pub(crate) struct WindowSource {
 }
 
 impl WindowSource {
-    pub(crate) fn new(run: Run, stage: Arc<SetWindowFields>) -> Result<Self> {
+    pub(crate) fn new(run: StageInput, stage: Arc<SetWindowFields>) -> Result<Self> {
         let (env, variables) = (Arc::clone(&run.env), Arc::clone(&run.variables));
-        let again = |input| Run { input, env: Arc::clone(&env), variables: Arc::clone(&variables) };
+        let again =
+            |input| StageInput { input, env: Arc::clone(&env), variables: Arc::clone(&variables) };
         let sorted =
             |input: Box<dyn DocumentSource>, pattern: SortPattern| -> Box<dyn DocumentSource> {
                 let sort = Arc::new(Sort { pattern, limit: None });

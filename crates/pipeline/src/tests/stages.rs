@@ -2,7 +2,7 @@
 
 use super::memory::World;
 use super::{array, check, context, fails, fails_with, raw, run, sorted};
-use crate::stage::{Part, Run, StageSpec};
+use crate::stage::{Part, StageInput, StageSpec};
 use crate::{DocumentSource, ExecOptions, LookupHint, Pipeline, PipelineStage, UpdatePipeline};
 use bson::raw::{RawBson, RawDocumentBuf};
 use bson::{Bson, Document, bson, doc};
@@ -546,7 +546,7 @@ impl StageSpec for Silent {
         Vec::new()
     }
 
-    fn execute(self: Arc<Self>, run: Run) -> Result<Box<dyn DocumentSource>> {
+    fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
         Ok(run.input)
     }
 }
