@@ -23,9 +23,10 @@ pub(super) struct Found<'a> {
 
 /// What a transaction met under the `_id`.
 enum Met<T> {
+    /// Nothing when it was looked up, or nothing any more when it was locked.
     Nothing,
-    /// Somebody deleted it before it was locked.
-    Gone,
+    /// The collection is another one by now.
+    Moved,
     Done(T),
 }
 
@@ -72,20 +73,22 @@ pub(super) fn write<T>(
             let current = txn.open_for_write(ns)?;
             let Some(current) = current.filter(|current| current.uuid() == collection.uuid())
             else {
-                return Ok(Met::Gone);
+                return Ok(Met::Moved);
             };
-            let Some(newest) = txn.get_for_update(&current, &key)? else { return Ok(Met::Gone) };
+            let Some(newest) = txn.get_for_update(&current, &key)? else {
+                return Ok(Met::Nothing);
+            };
             let document = RawDocument::from_bytes(&newest[..])?;
             change(txn, Found { collection: &current, key: &key, document }).map(Met::Done)
         };
         let outcomes = |met: &Met<T>| match met {
             Met::Done(done) => describe(done),
-            Met::Nothing | Met::Gone => Vec::new(),
+            Met::Nothing | Met::Moved => Vec::new(),
         };
         match remembered(ctx, step, outcomes)? {
             Met::Done(done) => return Ok(Some(done)),
             Met::Nothing => return Ok(None),
-            Met::Gone => ctx.interrupt.check()?,
+            Met::Moved => ctx.interrupt.check()?,
         }
     }
 }
