@@ -116,7 +116,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
 mod tests {
     use super::COMMANDS;
     use crate::command::Registry;
-    use dispatch::arguments::grammar::GRAMMARS;
+    use dispatch::grammar::GRAMMARS;
     use std::collections::BTreeSet;
 
     #[test]

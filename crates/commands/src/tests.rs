@@ -25,6 +25,7 @@ mod language;
 mod layouts;
 mod lock_waits;
 mod mutations;
+mod point;
 mod prepare_unique;
 mod profiler;
 mod replica_set;

@@ -3,8 +3,6 @@
 //! Always true: whatever is accepted here is honoured; what the server's role decides is settled
 //! in `replication`, what the session's state decides in `transactions`.
 
-pub mod grammar;
-
 use crate::fields::{Field, as_i64, inner};
 use crate::read_concern::{self, ReadConcern};
 use crate::rules::Rules;

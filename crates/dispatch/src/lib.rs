@@ -6,6 +6,7 @@
 
 pub mod arguments;
 pub mod fields;
+pub mod grammar;
 pub mod labels;
 pub mod read_concern;
 pub mod reply;

@@ -2,7 +2,7 @@
 //!
 //! Always true: what reads requests and what routes them decide by these rules alone.
 
-use crate::arguments::grammar::{self, Grammar};
+use crate::grammar::{self, Grammar};
 
 /// What a command counts as in `serverStatus.opcounters`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

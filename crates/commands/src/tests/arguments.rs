@@ -5,7 +5,7 @@ use super::Client;
 use bson::oid::ObjectId;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, DateTime, Decimal128, Document, Timestamp, Uuid, doc};
-use dispatch::arguments::grammar::{GRAMMARS, Takes};
+use dispatch::grammar::{GRAMMARS, Takes};
 
 mod collections;
 mod pipelines;

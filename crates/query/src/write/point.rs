@@ -22,10 +22,11 @@ pub(super) struct Found<'a> {
 }
 
 /// What a transaction met under the `_id`.
-enum Met<T> {
+enum Attempt<T> {
+    /// Nothing when it was looked up, or nothing any more when it was locked.
     Nothing,
-    /// Somebody deleted it before it was locked.
-    Gone,
+    /// The collection is another one by now.
+    Moved,
     Done(T),
 }
 
@@ -59,7 +60,7 @@ pub(super) fn write<T>(
     };
     loop {
         let step = |txn: &mut Txn| {
-            let Some(collection) = txn.collection_to_read(ns)? else { return Ok(Met::Nothing) };
+            let Some(collection) = txn.collection_to_read(ns)? else { return Ok(Attempt::Nothing) };
             if !point::has_ids(&collection) {
                 // It was another one a moment ago.
                 return Err(snapshot_unavailable());
@@ -67,25 +68,27 @@ pub(super) fn write<T>(
             let key = collection.id_key(id)?;
             let length = txn.get_to_change(collection.primary(), &key)?.map(|value| value.len());
             note(&collection, length.is_some());
-            let Some(length) = length else { return Ok(Met::Nothing) };
+            let Some(length) = length else { return Ok(Attempt::Nothing) };
             limits::admit(copied_bytes(length))?;
             let current = txn.open_for_write(ns)?;
             let Some(current) = current.filter(|current| current.uuid() == collection.uuid())
             else {
-                return Ok(Met::Gone);
+                return Ok(Attempt::Moved);
             };
-            let Some(newest) = txn.get_for_update(&current, &key)? else { return Ok(Met::Gone) };
+            let Some(newest) = txn.get_for_update(&current, &key)? else {
+                return Ok(Attempt::Nothing);
+            };
             let document = RawDocument::from_bytes(&newest[..])?;
-            change(txn, Found { collection: &current, key: &key, document }).map(Met::Done)
+            change(txn, Found { collection: &current, key: &key, document }).map(Attempt::Done)
         };
-        let outcomes = |met: &Met<T>| match met {
-            Met::Done(done) => describe(done),
-            Met::Nothing | Met::Gone => Vec::new(),
+        let outcomes = |met: &Attempt<T>| match met {
+            Attempt::Done(done) => describe(done),
+            Attempt::Nothing | Attempt::Moved => Vec::new(),
         };
         match remembered(ctx, step, outcomes)? {
-            Met::Done(done) => return Ok(Some(done)),
-            Met::Nothing => return Ok(None),
-            Met::Gone => ctx.interrupt.check()?,
+            Attempt::Done(done) => return Ok(Some(done)),
+            Attempt::Nothing => return Ok(None),
+            Attempt::Moved => ctx.interrupt.check()?,
         }
     }
 }
