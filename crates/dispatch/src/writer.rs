@@ -70,8 +70,9 @@ impl Writer {
 
     fn key(&mut self, kind: u8, key: &str) {
         let mut key = key.as_bytes();
-        // A NUL would end the key early and shift all that follows; no real key has one.
-        if key.iter().fold(false, |found, byte| found | (*byte == 0)) {
+        // A NUL would end the key early and shift all that follows; no real key has one. All bytes are
+        // looked at, without a branch at each.
+        if key.iter().fold(0, |found, byte| found | u8::from(*byte == 0)) != 0 {
             let end = key.iter().position(|byte| *byte == 0);
             key = &key[..end.unwrap_or(key.len())];
         }

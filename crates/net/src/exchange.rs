@@ -335,9 +335,8 @@ impl<S: Service> Exchange<'_, S> {
             let head = std::mem::take(outbox);
             let charge = (self.serving.options.memory)
                 .charge_regardless(Part::Replies, head.capacity() as u64);
-            let (began, went_on, _memory) = (now, now, charge);
-            let unsent = Unsent { head, behind, sent, began, went_on, _memory };
-            self.progress.unsent = Some(unsent);
+            self.progress.unsent =
+                Some(Unsent { head, behind, sent, began: now, went_on: now, _memory: charge });
         }
         self.out.shrink();
         Ok(number)

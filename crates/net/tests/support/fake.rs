@@ -6,7 +6,8 @@ use dispatch::{ConnectionInfo, OpKind, Reply, Request, Wake};
 use net::Service;
 use net::{Endpoint, Listener, NetOptions, NetStats, Server};
 use os::Os;
-use parking_lot::{Condvar, Mutex};
+use os::sync::Mutex;
+use parking_lot::Condvar;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,7 +26,7 @@ pub(crate) struct Commands {
     pub(crate) interrupted: Mutex<bool>,
     pub(crate) wake: Condvar,
     /// Requests to `meet` that have come. Who waits for them says so.
-    pub(crate) met: os::sync::Mutex<usize>,
+    pub(crate) met: Mutex<usize>,
     pub(crate) all_met: os::sync::Condvar,
     /// Whose clock times of waits are.
     pub(crate) os: OnceLock<Os>,

@@ -78,19 +78,18 @@ fn run(
     let task = Task { request, change, shape };
     let mut attempts = 0;
     loop {
-        let (filter, raced) = match id {
-            Some(id) => match task.take_by_id(ctx, ns, id)? {
-                Some(taken) => return Ok(taken),
-                None => (None, false),
-            },
-            None => {
-                let mut query = Canonical::of_find(ctx, ns, &find, Purpose::Write)?;
-                query.carries_score = task.shape.as_ref().is_some_and(Shape::needs_text_score);
-                let filter = query.filter.clone();
-                match task.take_by_plan(ctx, ns, query, &filter)? {
-                    (Some(taken), _) => return Ok(taken),
-                    (None, raced) => (Some(filter), raced),
-                }
+        let (filter, raced) = if let Some(id) = id {
+            if let Some(taken) = task.take_by_id(ctx, ns, id)? {
+                return Ok(taken);
+            }
+            (None, false)
+        } else {
+            let mut query = Canonical::of_find(ctx, ns, &find, Purpose::Write)?;
+            query.carries_score = task.shape.as_ref().is_some_and(Shape::needs_text_score);
+            let filter = query.filter.clone();
+            match task.take_by_plan(ctx, ns, query, &filter)? {
+                (Some(taken), _) => return Ok(taken),
+                (None, raced) => (Some(filter), raced),
             }
         };
         match &task.change {

@@ -15,6 +15,7 @@ use errors::Result;
 use std::sync::Arc;
 
 /// The document to change: its collection, its key there, and what it holds now.
+#[derive(Clone, Copy)]
 pub(super) struct Found<'a> {
     pub(super) collection: &'a Arc<Collection>,
     pub(super) key: &'a [u8],
