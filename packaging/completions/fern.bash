@@ -118,7 +118,7 @@ _fern() {
             return 0
             ;;
         fern__subcmd__bench)
-            opts="-h --uri --vs --vs-pid --docs --seconds --warm-up --rest --clients --seed --out --batch --payload --compressible --queries --slice --keep --help iibench insert readupdate read ticks upsert concurrent-find multikey clustering sysbench"
+            opts="-h --uri --vs --vs-pid --docs --seconds --warm-up --rest --clients --seed --out --batch --payload --compressible --queries --slice --keep --help iibench insert readupdate read ticks upsert concurrent-find multikey clustering sysbench points"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
