@@ -1,6 +1,6 @@
 //! A connection, who has it, and what of its requests and replies is under way.
 //!
-//! Who has it is one atomic state ([`Hold`]):
+//! Who has it is one atomic state ([`Ownership`]):
 //!
 //! | from           | event                                   | to             |
 //! |----------------|-----------------------------------------|----------------|
@@ -37,7 +37,7 @@ pub(crate) struct Connection<S: Service> {
     pub(crate) token: u64,
     pub(crate) stream: Stream,
     pub(crate) state: Arc<S::Connection>,
-    pub(crate) hold: Hold,
+    pub(crate) owner: Ownership,
     /// The client closed its side.
     pub(crate) hung_up: AtomicBool,
     /// Locked by whoever serves; by nobody else.
@@ -93,7 +93,7 @@ pub(crate) struct Behind {
 }
 
 /// Who has a connection: the table at the top of this file.
-pub(crate) struct Hold(AtomicU8);
+pub(crate) struct Ownership(AtomicU8);
 
 const QUIET: u8 = 0;
 const SERVED: u8 = 1;
@@ -117,7 +117,7 @@ pub(crate) enum News {
     Closed,
 }
 
-impl Hold {
+impl Ownership {
     /// Nobody has it.
     pub(crate) fn new() -> Self {
         Self(AtomicU8::new(QUIET))
@@ -251,25 +251,25 @@ mod tests {
 
     #[test]
     fn the_states_of_a_connection_are_those_of_the_table() {
-        let hold = Hold::new();
-        assert_eq!(hold.news(), News::Serve);
-        assert!(hold.is_served() && !hold.take_quiet());
-        assert_eq!(hold.news(), News::Noted);
-        assert_eq!(hold.news(), News::Noted);
-        assert!(!hold.settle(), "there was news");
-        assert!(hold.settle() && !hold.is_served());
-        assert!(!hold.end_wait() && hold.take_quiet());
-        assert_eq!(hold.news(), News::Noted);
-        hold.wait();
-        assert_eq!(hold.news(), News::Waits);
-        assert!(!hold.take_quiet() && hold.end_wait() && !hold.end_wait());
-        assert!(hold.settle(), "whoever ends a wait looks at the socket anyway");
-        assert_eq!(hold.news(), News::Serve);
-        hold.wait_for_room();
-        assert_eq!(hold.news(), News::WaitsForRoom);
-        assert!(!hold.end_wait() && hold.end_wait_for_room());
-        hold.close();
-        assert_eq!(hold.news(), News::Closed);
-        assert!(!hold.take_quiet() && !hold.end_wait());
+        let owner = Ownership::new();
+        assert_eq!(owner.news(), News::Serve);
+        assert!(owner.is_served() && !owner.take_quiet());
+        assert_eq!(owner.news(), News::Noted);
+        assert_eq!(owner.news(), News::Noted);
+        assert!(!owner.settle(), "there was news");
+        assert!(owner.settle() && !owner.is_served());
+        assert!(!owner.end_wait() && owner.take_quiet());
+        assert_eq!(owner.news(), News::Noted);
+        owner.wait();
+        assert_eq!(owner.news(), News::Waits);
+        assert!(!owner.take_quiet() && owner.end_wait() && !owner.end_wait());
+        assert!(owner.settle(), "whoever ends a wait looks at the socket anyway");
+        assert_eq!(owner.news(), News::Serve);
+        owner.wait_for_room();
+        assert_eq!(owner.news(), News::WaitsForRoom);
+        assert!(!owner.end_wait() && owner.end_wait_for_room());
+        owner.close();
+        assert_eq!(owner.news(), News::Closed);
+        assert!(!owner.take_quiet() && !owner.end_wait());
     }
 }

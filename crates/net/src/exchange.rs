@@ -10,8 +10,8 @@
 //!    [`Progress::unsent`], and nothing more is sent until that is gone.
 
 use crate::connection::{Behind, Connection, Deferred, Progress, Unsent};
-use crate::crew::Worker;
 use crate::legacy;
+use crate::pool::Worker;
 use crate::service::Service;
 use crate::settings::NetOptions;
 use bson::raw::cstr;

@@ -282,7 +282,7 @@ pub(crate) fn continues(insert: &Insert<'_>) -> bool {
     insert.flags & 1 != 0
 }
 
-/// OP_INSERT, in parts that a command can hold. Into `system.indexes` it makes indexes.
+/// OP_INSERT, in parts that a command can owner. Into `system.indexes` it makes indexes.
 pub(crate) fn insert<'a>(insert: &Insert<'a>) -> Result<Vec<Translated<'a>>> {
     let (database, collection) = split(insert.namespace)?;
     if collection == "system.indexes" {

@@ -11,22 +11,22 @@
 //! ```
 //!
 //! A connection with nothing to do is an entry in a table and an epoll registration. What is always true:
-//! 1. A connection is with at most one worker ([`connection::Hold`]), and no news of its socket is lost.
+//! 1. A connection is with at most one worker ([`connection::Ownership`]), and no news of its socket is lost.
 //! 2. As many requests run at once as there are processors, beside those that wait or take long: those
-//!    have given their permit on ([`crew`]), so they keep nobody waiting.
+//!    have given their permit on ([`pool`]), so they keep nobody waiting.
 //! 3. Waiting for a client holds no thread: not for the rest of a message, nor for it to take a reply; nor
 //!    does waiting for room for a large message, or for time to pass ([`waiting`]).
 //! 4. Half messages together have a budget, and each a time within which it must be whole.
 #![forbid(unsafe_code)]
 
 mod connection;
-mod crew;
 mod exchange;
 mod inbox;
 mod legacy;
 mod listener;
 mod listening;
 mod poll;
+mod pool;
 mod serve;
 mod server;
 mod service;

@@ -3,12 +3,12 @@
 //!
 //! Always true: it never reads, never writes, never runs a request and never waits but in its poller.
 
-use crate::connection::{Connection, Hold, Progress};
-use crate::crew::Watch;
+use crate::connection::{Connection, Ownership, Progress};
 use crate::listener::Listener;
 use crate::poll::{Readiness, hung_up};
+use crate::pool::LongRequests;
 use crate::service::Service;
-use crate::shared::{Doomed, Shared, catch_panic};
+use crate::shared::{CloseCause, Shared, catch_panic};
 use crate::stream::Stream;
 use dispatch::ConnectionInfo;
 use limits::Part;
@@ -41,8 +41,8 @@ pub(crate) struct Listening<S: Service> {
     /// Ask them again at this time.
     paused_until: Option<Duration>,
     looked: Duration,
-    watch: Watch,
-    watch_at: Option<Duration>,
+    long_requests: LongRequests,
+    check_at: Option<Duration>,
 }
 
 impl<S: Service> Listening<S> {
@@ -54,8 +54,8 @@ impl<S: Service> Listening<S> {
         }
         let pending = vec![true; listeners.len()];
         let (shared, looked) = (Arc::clone(shared), shared.os.clock.monotonic());
-        let (paused_until, watch, watch_at) = (None, Watch::default(), None);
-        Ok(Self { shared, listeners, pending, paused_until, looked, watch, watch_at })
+        let (paused_until, long_requests, check_at) = (None, LongRequests::default(), None);
+        Ok(Self { shared, listeners, pending, paused_until, looked, long_requests, check_at })
     }
 
     pub(crate) fn run(mut self) {
@@ -66,8 +66,8 @@ impl<S: Service> Listening<S> {
             self.accept(now);
             self.end_waits(now);
             self.let_in(now);
-            self.close_doomed();
-            self.look_at_workers(now);
+            self.close_those_asked_for();
+            self.check_workers(now);
             if now.saturating_sub(self.looked) >= self.period() {
                 self.looked = now;
                 self.tell_of_leavers();
@@ -103,14 +103,14 @@ impl<S: Service> Listening<S> {
         let until = |at: Duration| at.saturating_sub(now) + Duration::from_millis(1);
         let more = self.paused_until.is_none() && self.pending.contains(&true);
         let pause = self.paused_until.map(until);
-        let watch = self.watch_at.map(|at| at.saturating_sub(now));
+        let check = self.check_at.map(|at| at.saturating_sub(now));
         let waiting = self.shared.waiting.lock();
         let timer = waiting.next_timer().map(until);
         let leavers = self.shared.leavers.load(Ordering::SeqCst);
         let periodic = (leavers || waiting.has_overdue()).then(|| self.period());
         let room = waiting.is_crowded().then_some(ROOM_PERIOD);
         let more = more.then_some(Duration::ZERO);
-        [more, pause, watch, timer, periodic, room].into_iter().flatten().min()
+        [more, pause, check, timer, periodic, room].into_iter().flatten().min()
     }
 
     /// Runs requests again that wait, where their time has come or something changed.
@@ -118,7 +118,7 @@ impl<S: Service> Listening<S> {
         let changed = self.shared.changed.swap(false, Ordering::SeqCst);
         let due = self.shared.waiting.lock().due((!changed).then_some(now));
         for connection in due {
-            if connection.hold.end_wait() {
+            if connection.owner.end_wait() {
                 self.shared.make_ready(connection);
             }
         }
@@ -140,7 +140,7 @@ impl<S: Service> Listening<S> {
             self.close_partial(&connection, "its half message kept memory that others wait for");
         }
         for (connection, room, waited) in inside {
-            if connection.hold.end_wait_for_room() {
+            if connection.owner.end_wait_for_room() {
                 let mut progress = connection.progress.lock();
                 // The client did not keep it waiting.
                 progress.began = progress.began.map(|began| began + waited);
@@ -151,12 +151,12 @@ impl<S: Service> Listening<S> {
         }
     }
 
-    fn close_doomed(&self) {
-        let doomed = std::mem::take(&mut *self.shared.doomed.lock());
-        for (connection, why) in doomed {
+    fn close_those_asked_for(&self) {
+        let to_close = std::mem::take(&mut *self.shared.to_close.lock());
+        for (connection, why) in to_close {
             match why {
-                Doomed::Left => self.shared.close_waiting(&connection),
-                Doomed::OverBudget => {
+                CloseCause::Left => self.shared.close_waiting(&connection),
+                CloseCause::OverBudget => {
                     self.close_partial(&connection, "half messages take more than their budget");
                 }
             }
@@ -184,12 +184,12 @@ impl<S: Service> Listening<S> {
         }
     }
 
-    fn look_at_workers(&mut self, now: Duration) {
-        if !self.watch.is_due(&self.shared.crew, self.watch_at, now) {
+    fn check_workers(&mut self, now: Duration) {
+        if !self.long_requests.is_due(&self.shared.pool, self.check_at, now) {
             return;
         }
-        let (needs, next) = self.watch.look(&self.shared.crew);
-        self.watch_at = next.map(|next| now + next);
+        let (needs, next) = self.long_requests.check(&self.shared.pool);
+        self.check_at = next.map(|next| now + next);
         for need in needs {
             self.shared.satisfy(need);
         }
@@ -202,7 +202,7 @@ impl<S: Service> Listening<S> {
         }
         let table = self.shared.table.read();
         let served: Vec<_> =
-            table.all().filter(|connection| connection.hold.is_served()).cloned().collect();
+            table.all().filter(|connection| connection.owner.is_served()).cloned().collect();
         drop(table);
         match hung_up(served.iter().map(|connection| &connection.stream)) {
             Ok(left) => {
@@ -284,7 +284,7 @@ impl<S: Service> Listening<S> {
             token,
             stream,
             state,
-            hold: Hold::new(),
+            owner: Ownership::new(),
             hung_up: AtomicBool::new(false),
             progress: Mutex::new(Progress::default()),
         });

@@ -3,10 +3,10 @@
 //! Always true: a server that is stopped or dropped has closed every connection, or has waited for those
 //! as long as [`Server::stop`] says.
 
-use crate::crew::Crew;
 use crate::listener::{Endpoint, Listener};
 use crate::listening::Listening;
 use crate::poll::Poll;
+use crate::pool::WorkerPool;
 use crate::service::Service;
 use crate::settings::{NetOptions, NetStats};
 use crate::shared::{Ready, Shared};
@@ -44,21 +44,23 @@ impl<S: Service> Server<S> {
         stats: Arc<NetStats>,
     ) -> io::Result<Self> {
         let endpoints = listeners.iter().map(|listener| listener.endpoint().clone()).collect();
-        let crew =
-            Arc::new(Crew::new(options.permits, options.max_connections.max(options.permits)));
-        let _only_one_server_has_these = stats.crew.set(Arc::clone(&crew));
+        let pool = Arc::new(WorkerPool::new(
+            options.permits,
+            options.max_connections.max(options.permits),
+        ));
+        let _only_one_server_has_these = stats.pool.set(Arc::clone(&pool));
         let shared = Arc::new(Shared {
             os: os.clone(),
             service,
             options,
             stats,
-            crew,
+            pool,
             sockets: Poll::new()?,
             listening: Poll::new()?,
             table: RwLock::default(),
             ready: Ready::default(),
             waiting: Mutex::default(),
-            doomed: Mutex::default(),
+            to_close: Mutex::default(),
             leavers: AtomicBool::new(false),
             crowded: AtomicBool::new(false),
             changed: AtomicBool::new(false),
@@ -76,10 +78,10 @@ impl<S: Service> Server<S> {
         let thread = os.spawner.spawn("listener", Box::new(move || listening.run()))?;
         let server = Self { shared, endpoints, listening: Mutex::new(Some(thread)) };
         for _ in 0..server.shared.options.permits {
-            let need = server.shared.crew.start_one();
+            let need = server.shared.pool.start_one();
             server.shared.satisfy(need);
         }
-        if server.shared.crew.is_without_threads() {
+        if server.shared.pool.is_without_threads() {
             return Err(io::Error::other("the machine gives no thread to serve connections"));
         }
         Ok(server)
@@ -106,7 +108,7 @@ impl<S: Service> Server<S> {
             tracing::error!(target: "NETWORK", %panicked, "The listening thread ended by a bug");
         }
         shared.sockets.wake();
-        shared.crew.stop();
+        shared.pool.stop();
         if !self.all_closed_within(grace.max(LEAST_GRACE)) {
             shared.service.interrupt_all();
             if !self.all_closed_within(INTERRUPTED_GRACE) {

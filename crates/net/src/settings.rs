@@ -1,6 +1,6 @@
 //! How the network behaves, and what it tells of itself.
 
-use crate::crew::{Crew, Done};
+use crate::pool::{Done, WorkerPool};
 use limits::Account;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -53,7 +53,7 @@ pub struct NetStats {
     pub(crate) rejected: AtomicU64,
     pub(crate) deferred: AtomicUsize,
     pub(crate) partial_closed: AtomicU64,
-    pub(crate) crew: OnceLock<Arc<Crew>>,
+    pub(crate) pool: OnceLock<Arc<WorkerPool>>,
 }
 
 impl std::fmt::Debug for NetStats {
@@ -90,16 +90,16 @@ impl NetStats {
 
     /// Connections that a thread serves now.
     pub fn active(&self) -> usize {
-        self.crew.get().map_or(0, |crew| crew.serving())
+        self.pool.get().map_or(0, |pool| pool.serving())
     }
 
     /// Threads that serve connections, or are ready to.
     pub fn threads(&self) -> usize {
-        self.crew.get().map_or(0, |crew| crew.threads())
+        self.pool.get().map_or(0, |pool| pool.threads())
     }
 
     fn done(&self) -> Done {
-        self.crew.get().map_or_else(Done::default, |crew| crew.done())
+        self.pool.get().map_or_else(Done::default, |pool| pool.done())
     }
 
     /// Bytes received.

@@ -6,8 +6,8 @@
 //! another is taken, or while a socket or the service is called.
 
 use crate::connection::{Connection, Progress, Table};
-use crate::crew::Crew;
 use crate::poll::Poll;
+use crate::pool::WorkerPool;
 use crate::service::Service;
 use crate::settings::{NetOptions, NetStats};
 use crate::waiting::Waiting;
@@ -60,7 +60,7 @@ impl<S: Service> Ready<S> {
 
 /// Why a connection is to be closed by the listening thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Doomed {
+pub(crate) enum CloseCause {
     /// Its client left while its request waits.
     Left,
     /// Half messages take more than their budget, and its is the largest.
@@ -73,7 +73,7 @@ pub(crate) struct Shared<S: Service> {
     pub(crate) service: Arc<S>,
     pub(crate) options: NetOptions,
     pub(crate) stats: Arc<NetStats>,
-    pub(crate) crew: Arc<Crew>,
+    pub(crate) pool: Arc<WorkerPool>,
     /// The sockets of clients; workers wait here.
     pub(crate) sockets: Poll,
     /// The listening sockets; the listening thread waits here.
@@ -81,7 +81,7 @@ pub(crate) struct Shared<S: Service> {
     pub(crate) table: RwLock<Table<S>>,
     pub(crate) ready: Ready<S>,
     pub(crate) waiting: Mutex<Waiting<S>>,
-    pub(crate) doomed: Mutex<Vec<(Arc<Connection<S>>, Doomed)>>,
+    pub(crate) to_close: Mutex<Vec<(Arc<Connection<S>>, CloseCause)>>,
     /// There may be clients that hung up while they are served.
     pub(crate) leavers: AtomicBool,
     /// Messages wait for room: others must queue behind them.
@@ -140,13 +140,13 @@ impl<S: Service> Shared<S> {
     pub(crate) fn close_later(
         &self,
         connections: impl IntoIterator<Item = Arc<Connection<S>>>,
-        why: Doomed,
+        why: CloseCause,
     ) {
-        let mut doomed = self.doomed.lock();
-        let before = doomed.len();
-        doomed.extend(connections.into_iter().map(|connection| (connection, why)));
-        let more = doomed.len() > before;
-        drop(doomed);
+        let mut to_close = self.to_close.lock();
+        let before = to_close.len();
+        to_close.extend(connections.into_iter().map(|connection| (connection, why)));
+        let more = to_close.len() > before;
+        drop(to_close);
         if more {
             self.listening.wake();
         }
@@ -154,14 +154,14 @@ impl<S: Service> Shared<S> {
 
     /// Closes a connection whose request waits, if it still does.
     pub(crate) fn close_waiting(&self, connection: &Arc<Connection<S>>) {
-        if connection.hold.end_wait() {
+        if connection.owner.end_wait() {
             self.close_served(connection, connection.progress.lock(), None);
         }
     }
 
     /// Closes a connection that nobody has, if that is still so. `reason` is for the log.
     pub(crate) fn close_quiet(&self, connection: &Arc<Connection<S>>, reason: &str) -> bool {
-        let taken = connection.hold.take_quiet();
+        let taken = connection.owner.take_quiet();
         if taken {
             self.close_served(connection, connection.progress.lock(), Some(reason));
         }
@@ -178,7 +178,7 @@ impl<S: Service> Shared<S> {
         let listed = progress.listed;
         *progress = Progress::default();
         drop(progress);
-        connection.hold.close();
+        connection.owner.close();
         if listed {
             self.forget(connection.id);
         }
@@ -200,8 +200,8 @@ impl<S: Service> Shared<S> {
     pub(crate) fn close_all_laid_down(&self) {
         let all: Vec<_> = self.table.read().all().cloned().collect();
         for connection in all {
-            let hold = &connection.hold;
-            if hold.take_quiet() || hold.end_wait() || hold.end_wait_for_room() {
+            let owner = &connection.owner;
+            if owner.take_quiet() || owner.end_wait() || owner.end_wait_for_room() {
                 self.close_served(&connection, connection.progress.lock(), None);
             }
         }

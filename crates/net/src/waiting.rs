@@ -3,7 +3,7 @@
 //!
 //! What is always true:
 //! 1. Nothing here is with a worker when it is put in: whoever takes it out takes the connection first
-//!    ([`crate::connection::Hold`]), and passes by where it cannot.
+//!    ([`crate::connection::Ownership`]), and passes by where it cannot.
 //! 2. `half_bytes` is the memory of all half messages here.
 //! 3. Messages get room in the order in which they asked.
 

@@ -4,12 +4,12 @@
 //! each opened connection is counted down and closed.
 
 use crate::connection::{Connection, News, Progress};
-use crate::crew::{Need, Worker};
 use crate::exchange::Serving;
 use crate::poll::{Readiness, hung_up};
+use crate::pool::{Need, Worker};
 use crate::serve::{Outcome, WorkerBuffers, serve};
 use crate::service::Service;
-use crate::shared::{Doomed, Shared, catch_panic};
+use crate::shared::{CloseCause, Shared, catch_panic};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use telemetry::Context;
 /// A worker's life.
 pub(crate) fn work<S: Service>(shared: &Arc<Shared<S>>) {
     let worker = Arc::new(Worker::of_this_thread());
-    shared.crew.joined(&worker);
+    shared.pool.joined(&worker);
     let (giver, own) = (Arc::clone(shared), Arc::clone(&worker));
-    os::before_waits(move || giver.satisfy(giver.crew.give_on(&own)));
+    os::before_waits(move || giver.satisfy(giver.pool.release_permit(&own)));
     let mut buffers = WorkerBuffers::new(&shared.options.memory);
     let mut events = Vec::with_capacity(1);
     let mut sockets_next = false;
@@ -30,11 +30,11 @@ pub(crate) fn work<S: Service>(shared: &Arc<Shared<S>>) {
         serve_fully(shared, &worker, &connection, &mut buffers);
         worker.turn();
         drop(connection);
-        if !shared.crew.wait_for_permit(&worker, shared.options.worker_idle) {
+        if !shared.pool.wait_for_permit(&worker, shared.options.worker_idle) {
             break;
         }
     }
-    let need = shared.crew.left(&worker);
+    let need = shared.pool.left(&worker);
     if !shared.stopping.load(Ordering::SeqCst) {
         shared.satisfy(need);
     }
@@ -59,11 +59,11 @@ fn next<S: Service>(
         }
         let at_once = shared.ready.is_waiting();
         let mut told = None;
-        shared.crew.begin_polling();
+        shared.pool.begin_polling();
         let waited = shared.sockets.wait(events, at_once.then_some(Duration::ZERO), |news| {
             told = Some(news);
         });
-        let (need, watch) = shared.crew.end_polling();
+        let (need, watch) = shared.pool.end_polling();
         shared.satisfy(need);
         if watch {
             shared.listening.wake();
@@ -96,7 +96,7 @@ fn has_news<S: Service>(
         // What it said last may run for long.
         shared.listening.wake();
     }
-    match connection.hold.news() {
+    match connection.owner.news() {
         News::Serve => return Some(connection),
         News::Noted if left => {
             let _told = catch_panic(|| shared.service.client_left(&connection.state));
@@ -153,12 +153,12 @@ fn serve_fully<S: Service>(
             }
             Outcome::Again => return shared.make_ready(Arc::clone(connection)),
             Outcome::AwaitRoom(needed) => {
-                connection.hold.wait_for_room();
+                connection.owner.wait_for_room();
                 return shared.await_room(connection, needed);
             }
             Outcome::Defer => return defer(shared, connection, &mut progress, changes),
             Outcome::Quiet => {
-                if connection.hold.settle() {
+                if connection.owner.settle() {
                     return list(shared, connection, &mut progress);
                 }
             }
@@ -173,7 +173,7 @@ fn defer<S: Service>(
     progress: &mut Progress,
     changes: u64,
 ) {
-    connection.hold.wait();
+    connection.owner.wait();
     list(shared, connection, progress);
     shared.listening.wake();
     // What it waits for may have come between its look and now; so may the end of its client.
@@ -181,7 +181,7 @@ fn defer<S: Service>(
         shared.run_waiting_again();
     }
     if connection.hung_up.load(Ordering::SeqCst) {
-        shared.close_later([Arc::clone(connection)], Doomed::Left);
+        shared.close_later([Arc::clone(connection)], CloseCause::Left);
     }
 }
 
@@ -206,7 +206,7 @@ fn list<S: Service>(
         // Whose time may run out is looked at by the listening thread now and then.
         shared.listening.wake();
     }
-    shared.close_later(over, Doomed::OverBudget);
+    shared.close_later(over, CloseCause::OverBudget);
 }
 
 impl<S: Service> Shared<S> {
@@ -219,7 +219,7 @@ impl<S: Service> Shared<S> {
         let stack = Some(self.options.worker_stack_bytes);
         let job = Box::new(move || work(&working));
         if let Err(error) = self.os.spawner.spawn_with_stack("worker", stack, job) {
-            self.crew.not_started();
+            self.pool.not_started();
             tracing::error!(target: "NETWORK", %error, "Cannot start a thread for connections");
         }
     }

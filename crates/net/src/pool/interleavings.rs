@@ -1,5 +1,5 @@
 //! Workers that share permits, over a poller that is no more than a count, in every order shuttle finds:
-//! while a request can be run, somebody runs it, though others wait for what it brings. A crew that does
+//! while a request can be run, somebody runs it, though others wait for what it brings. A pool that does
 //! not give permits on, or does not look whether somebody polls, is found by the same test.
 //!
 //! Run by `cargo xtask test --only interleavings`.
@@ -28,13 +28,13 @@ struct World {
 }
 
 struct Model {
-    crew: Crew,
+    pool: WorkerPool,
     world: Mutex<World>,
     /// There is news, or all is done.
     told: Condvar,
     /// A group has grown.
     grown: Condvar,
-    gives_on: bool,
+    releases: bool,
 }
 
 impl Model {
@@ -64,22 +64,22 @@ impl Model {
 
     fn work(self: Arc<Self>) {
         let worker = Arc::new(Worker::of_this_thread());
-        self.crew.joined(&worker);
+        self.pool.joined(&worker);
         loop {
-            self.crew.begin_polling();
+            self.pool.begin_polling();
             let request = self.poll();
-            let (need, _watch) = self.crew.end_polling();
+            let (need, _watch) = self.pool.end_polling();
             self.satisfy(need);
             let Some(request) = request else { break };
             self.run(&worker, request);
-            if !self.crew.wait_for_permit(&worker, Duration::from_secs(1)) {
+            if !self.pool.wait_for_permit(&worker, Duration::from_secs(1)) {
                 break;
             }
         }
         // As where a server stops: nobody is needed any more.
-        let _need = self.crew.left(&worker);
+        let _need = self.pool.left(&worker);
         self.told.notify_all();
-        self.crew.stop();
+        self.pool.stop();
     }
 
     /// A request: waits for all of its group. One of them does not say so.
@@ -88,9 +88,9 @@ impl Model {
         let mut world = self.world.lock();
         world.met[group] += 1;
         self.grown.notify_all();
-        if world.met[group] < GROUP && self.gives_on && request != SILENT {
+        if world.met[group] < GROUP && self.releases && request != SILENT {
             drop(world);
-            let need = self.crew.give_on(worker);
+            let need = self.pool.release_permit(worker);
             self.satisfy(need);
             world = self.world.lock();
         }
@@ -100,16 +100,16 @@ impl Model {
     }
 }
 
-fn run(gives_on: bool) {
+fn run(releases: bool) {
     let model = Arc::new(Model {
-        crew: Crew::new(PERMITS, 100),
+        pool: WorkerPool::new(PERMITS, 100),
         world: Mutex::default(),
         told: Condvar::new(),
         grown: Condvar::new(),
-        gives_on,
+        releases,
     });
     for _ in 0..PERMITS {
-        let need = model.crew.start_one();
+        let need = model.pool.start_one();
         model.satisfy(need);
     }
     for _ in 0..GROUP * GROUPS {

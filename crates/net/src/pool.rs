@@ -2,7 +2,7 @@
 //!
 //! A worker with a permit takes what is ready and runs it to its end. One that is about to wait gives
 //! its permit on first ([`os::about_to_wait`]); from one whose request takes long the listening thread
-//! takes it ([`Crew::look`]). Either goes on without a permit, and looks for one when its request is
+//! takes it ([`LongRequests::check`]). Either goes on without a permit, and looks for one when its request is
 //! done: nobody waits for a permit in the middle of a request, where it may hold locks.
 //!
 //! | a permit is           | becomes            | when                                                |
@@ -97,12 +97,12 @@ fn add(number: &AtomicU64, more: u64) {
 }
 
 /// The workers.
-pub(crate) struct Crew {
+pub(crate) struct WorkerPool {
     /// Workers that wait for news of sockets.
     polling: AtomicUsize,
     free: AtomicUsize,
     /// The listening thread looks at the workers now and then.
-    watched: AtomicBool,
+    checked_soon: AtomicBool,
     state: Mutex<State>,
     granted: Condvar,
 }
@@ -126,17 +126,17 @@ struct State {
 #[must_use]
 pub(crate) enum Need {
     Nothing,
-    /// A thread must be started; its permit is taken already ([`Crew::joined`], [`Crew::not_started`]).
+    /// A thread must be started; its permit is taken already ([`WorkerPool::joined`], [`WorkerPool::not_started`]).
     Thread,
 }
 
-impl Crew {
+impl WorkerPool {
     /// All of `permits` are free; there is no thread yet, and never more than `most`.
     pub(crate) fn new(permits: usize, most: usize) -> Self {
         Self {
             polling: AtomicUsize::new(0),
             free: AtomicUsize::new(permits),
-            watched: AtomicBool::new(false),
+            checked_soon: AtomicBool::new(false),
             state: Mutex::new(State { most, ..State::default() }),
             granted: Condvar::new(),
         }
@@ -203,13 +203,13 @@ impl Crew {
         if self.free.load(Ordering::SeqCst) > 0 {
             return (self.fill(), false);
         }
-        let begins =
-            !self.watched.load(Ordering::Relaxed) && !self.watched.swap(true, Ordering::SeqCst);
+        let begins = !self.checked_soon.load(Ordering::Relaxed)
+            && !self.checked_soon.swap(true, Ordering::SeqCst);
         (Need::Nothing, begins)
     }
 
     /// The worker gives its permit on, if it has one.
-    pub(crate) fn give_on(&self, worker: &Worker) -> Need {
+    pub(crate) fn release_permit(&self, worker: &Worker) -> Need {
         if !worker.permit.load(Ordering::Relaxed) || !worker.permit.swap(false, Ordering::SeqCst) {
             return Need::Nothing;
         }
@@ -247,7 +247,7 @@ impl Crew {
 
     /// The worker's thread ends.
     pub(crate) fn left(&self, worker: &Arc<Worker>) -> Need {
-        let need = self.give_on(worker);
+        let need = self.release_permit(worker);
         let mut state = self.state.lock();
         state.workers.retain(|other| !Arc::ptr_eq(other, worker));
         let done = worker.done();
@@ -294,9 +294,9 @@ impl Crew {
 }
 
 /// How often workers are looked at while one with a permit serves.
-const LOOK_PERIOD: Duration = Duration::from_millis(2);
+const CHECK_PERIOD: Duration = Duration::from_millis(2);
 /// How often while only those without serve.
-const LONG_LOOK_PERIOD: Duration = Duration::from_millis(20);
+const LONG_CHECK_PERIOD: Duration = Duration::from_millis(20);
 /// Processor time after which a request works in the background.
 const BACKGROUND_AFTER: Duration = Duration::from_millis(20);
 
@@ -316,28 +316,28 @@ fn address(worker: &Arc<Worker>) -> usize {
 /// that a look finds where the last one found it loses its permit, and works in the background once it
 /// has used [`BACKGROUND_AFTER`] of a processor.
 #[derive(Default)]
-pub(crate) struct Watch {
+pub(crate) struct LongRequests {
     seen: Vec<Seen>,
     /// The next look is soon: nobody need ask for one.
     is_soon: bool,
 }
 
-impl Watch {
+impl LongRequests {
     /// Whether the next look, at `at`, is due: where it is far away somebody may ask for an earlier one.
-    pub(crate) fn is_due(&self, crew: &Crew, at: Option<Duration>, now: Duration) -> bool {
-        let asked = crew.watched.load(Ordering::SeqCst) && !(at.is_some() && self.is_soon);
+    pub(crate) fn is_due(&self, pool: &WorkerPool, at: Option<Duration>, now: Duration) -> bool {
+        let asked = pool.checked_soon.load(Ordering::SeqCst) && !(at.is_some() && self.is_soon);
         asked || at.is_some_and(|at| at <= now)
     }
 
     /// Looks at the workers. Returns what permits need that were taken, and when to look again, if at all.
-    pub(crate) fn look(&mut self, crew: &Crew) -> (Vec<Need>, Option<Duration>) {
+    pub(crate) fn check(&mut self, pool: &WorkerPool) -> (Vec<Need>, Option<Duration>) {
         // Whoever goes to work after this asks for a new look.
-        crew.watched.store(false, Ordering::SeqCst);
+        pool.checked_soon.store(false, Ordering::SeqCst);
         let before: BTreeMap<usize, Seen> =
             self.seen.drain(..).map(|seen| (address(&seen.worker), seen)).collect();
         let mut needs = Vec::new();
         let mut next = None;
-        let state = crew.state.lock();
+        let state = pool.state.lock();
         let serving = state.workers.iter().filter(|worker| worker.is_serving());
         let serving: Vec<Arc<Worker>> = serving.cloned().collect();
         for worker in serving {
@@ -357,18 +357,18 @@ impl Watch {
                 needs.push(Arc::clone(&worker));
             }
             let soon = worker.permit.load(Ordering::Relaxed) && !late;
-            let again = if soon { LOOK_PERIOD } else { LONG_LOOK_PERIOD };
+            let again = if soon { CHECK_PERIOD } else { LONG_CHECK_PERIOD };
             if soon || !worker.background.load(Ordering::Relaxed) {
                 next = Some(next.map_or(again, |next: Duration| next.min(again)));
             }
             self.seen.push(Seen { worker, turns, used });
         }
         drop(state);
-        self.is_soon = next == Some(LOOK_PERIOD);
+        self.is_soon = next == Some(CHECK_PERIOD);
         if self.is_soon {
-            crew.watched.store(true, Ordering::SeqCst);
+            pool.checked_soon.store(true, Ordering::SeqCst);
         }
-        let needs = needs.iter().map(|worker| crew.give_on(worker)).collect();
+        let needs = needs.iter().map(|worker| pool.release_permit(worker)).collect();
         (needs, next)
     }
 }
