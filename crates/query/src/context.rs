@@ -174,6 +174,16 @@ impl<'a> OpContext<'a> {
         self.txn.as_ref().map_or_else(|| self.catalog.snapshot(), |txn| txn.snapshot())
     }
 
+    /// Before a write looks for its document again, as another writer was faster: in the same state it
+    /// would find the same again, and lose it again, for ever.
+    pub(crate) fn look_again(&mut self) -> Result<()> {
+        self.interrupt.check()?;
+        if let Some(txn) = &mut self.txn {
+            txn.see_newest_state();
+        }
+        Ok(())
+    }
+
     /// What a statement did when it was sent before.
     pub(crate) fn done(&mut self, statement: usize) -> Result<Option<StatementOutcome>> {
         let statement = self.first_statement + statement;

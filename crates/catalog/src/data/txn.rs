@@ -208,7 +208,13 @@ impl Txn {
         let Client::Connection(isolation, _) = self.client else { return };
         self.client = Client::Connection(isolation, lock_timeout);
         self.engine.set_lock_timeout(lock_timeout);
-        if isolation != Isolation::Mvcc {
+        self.see_newest_state();
+    }
+
+    /// Sees the newest state from now on, where it is a connection's below `mvcc`: as its statement begins, and
+    /// where the statement has to look again, as what it found was gone when it had locked it.
+    pub fn see_newest_state(&mut self) {
+        if matches!(self.client, Client::Connection(isolation, _) if isolation != Isolation::Mvcc) {
             self.engine.refresh_snapshot();
         }
     }

@@ -259,6 +259,42 @@ fn deadlock_is_found_at_once_and_has_one_victim() {
     assert_eq!(all(&client), [(1, 1), (2, 1)]);
 }
 
+/// In whose statements another transaction's delete comes between the look and the lock.
+#[test]
+fn a_document_deleted_between_look_and_lock_is_not_looked_for_again_and_again() {
+    let client = Client::new();
+    let other = client.another(2);
+    for filter in [doc! { "_id": 1 }, doc! { "n": 0 }] {
+        let sorted = doc! { "n": 1 };
+        for command in [
+            doc! { "update": "c", "updates": [{ "q": &filter, "u": { "$set": { "x": 1 } } }] },
+            doc! { "update": "c", "updates": [{ "q": &filter, "u": { "$set": { "x": 1 } }, "multi": true }] },
+            doc! { "delete": "c", "deletes": [{ "q": &filter, "limit": 1 }] },
+            doc! { "delete": "c", "deletes": [{ "q": &filter, "limit": 0 }] },
+            doc! { "findAndModify": "c", "query": &filter, "update": { "$set": { "x": 1 } } },
+            doc! { "findAndModify": "c", "query": &filter, "sort": &sorted, "remove": true },
+        ] {
+            client.ok("db", insert(1));
+            begin(&other, "readUncommitted");
+            other.ok("db", doc! { "delete": "c", "deletes": [{ "q": { "_id": 1 }, "limit": 1 }] });
+            begin(&client, "readUncommitted");
+            let mut limited = command.clone();
+            limited.insert("maxTimeMS", 10_000);
+            std::thread::scope(|scope| {
+                let waits = scope.spawn(|| client.run("db", limited));
+                std::thread::sleep(Duration::from_millis(100));
+                commit(&other);
+                let reply = waits.join().unwrap();
+                assert!(reply.get_f64("ok").unwrap() > 0.5, "{command}: {reply}");
+                let n = reply.get_i32("n").unwrap_or(0);
+                assert_eq!(n, 0, "{command}: {reply}");
+            });
+            commit(&client);
+            assert_eq!(all(&client), [], "{command}");
+        }
+    }
+}
+
 #[test]
 fn transaction_ends_with_its_connection() {
     let client = Client::new();

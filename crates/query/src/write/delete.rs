@@ -132,7 +132,7 @@ fn delete_matching(
         if !(statement.only_one && raced) {
             return Ok(());
         }
-        ctx.interrupt.check()?;
+        ctx.look_again()?;
     }
 }
 

@@ -118,7 +118,7 @@ fn run(
                 });
             }
         }
-        ctx.interrupt.check()?;
+        ctx.look_again()?;
     }
 }
 

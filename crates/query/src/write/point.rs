@@ -89,7 +89,7 @@ pub(super) fn write<T>(
         match remembered(ctx, step, outcomes)? {
             Attempt::Done(done) => return Ok(Some(done)),
             Attempt::Nothing => return Ok(None),
-            Attempt::Moved => ctx.interrupt.check()?,
+            Attempt::Moved => ctx.look_again()?,
         }
     }
 }

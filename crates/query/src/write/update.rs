@@ -141,7 +141,7 @@ fn run(
                 Err(error) => return Err(error),
             }
         }
-        ctx.interrupt.check()?;
+        ctx.look_again()?;
     }
 }
 
