@@ -112,6 +112,8 @@ struct State {
     workers: Vec<Arc<Worker>>,
     /// Threads that are being started.
     starting: usize,
+    /// The last thread that was asked for was not given.
+    refused: bool,
     /// Workers that wait for a permit.
     spare: usize,
     /// Permits for those.
@@ -180,13 +182,20 @@ impl WorkerPool {
     pub(crate) fn joined(&self, worker: &Arc<Worker>) {
         let mut state = self.state.lock();
         state.starting -= 1;
+        state.refused = false;
         state.workers.push(Arc::clone(worker));
     }
 
-    /// The machine gave no thread.
-    pub(crate) fn not_started(&self) {
-        self.state.lock().starting -= 1;
+    /// The machine gave no thread. The listening thread is to ask for one again; says whether it gave the
+    /// one before.
+    pub(crate) fn not_started(&self) -> bool {
+        let mut state = self.state.lock();
+        state.starting -= 1;
+        let first = !std::mem::replace(&mut state.refused, true);
+        drop(state);
         self.free.fetch_add(1, Ordering::SeqCst);
+        self.checked_soon.store(true, Ordering::SeqCst);
+        first
     }
 
     /// The worker is about to wait in the poller.
@@ -203,7 +212,8 @@ impl WorkerPool {
         if self.free.load(Ordering::SeqCst) > 0 {
             return (self.fill(), false);
         }
-        let begins = !self.checked_soon.load(Ordering::Relaxed)
+        // In one order with the look at `polling` at the end of a check.
+        let begins = !self.checked_soon.load(Ordering::SeqCst)
             && !self.checked_soon.swap(true, Ordering::SeqCst);
         (Need::Nothing, begins)
     }
@@ -335,7 +345,7 @@ impl LongRequests {
         pool.checked_soon.store(false, Ordering::SeqCst);
         let before: BTreeMap<usize, Seen> =
             self.seen.drain(..).map(|seen| (address(&seen.worker), seen)).collect();
-        let mut needs = Vec::new();
+        let mut late = Vec::new();
         let mut next = None;
         let state = pool.state.lock();
         let serving = state.workers.iter().filter(|worker| worker.is_serving());
@@ -352,11 +362,11 @@ impl LongRequests {
                     worker.thread.work_in_background();
                 }
             }
-            let late = known.is_some() && worker.permit.load(Ordering::Relaxed);
-            if late {
-                needs.push(Arc::clone(&worker));
+            let has_permit = worker.permit.load(Ordering::Relaxed);
+            let soon = has_permit && known.is_none();
+            if has_permit && !soon {
+                late.push(Arc::clone(&worker));
             }
-            let soon = worker.permit.load(Ordering::Relaxed) && !late;
             let again = if soon { CHECK_PERIOD } else { LONG_CHECK_PERIOD };
             if soon || !worker.background.load(Ordering::Relaxed) {
                 next = Some(next.map_or(again, |next: Duration| next.min(again)));
@@ -364,11 +374,20 @@ impl LongRequests {
             self.seen.push(Seen { worker, turns, used });
         }
         drop(state);
+        let needs = late.iter().map(|worker| pool.release_permit(worker));
+        let mut needs: Vec<Need> = needs.filter(|need| *need != Need::Nothing).collect();
+        // While nobody polls, a worker may be between the poller and its request, where it is not seen to
+        // serve yet; or a permit may be free for which there was no thread.
+        if pool.polling.load(Ordering::SeqCst) == 0 {
+            next = Some(CHECK_PERIOD);
+            if needs.is_empty() && pool.free.load(Ordering::SeqCst) > 0 {
+                needs.push(pool.fill());
+            }
+        }
         self.is_soon = next == Some(CHECK_PERIOD);
         if self.is_soon {
             pool.checked_soon.store(true, Ordering::SeqCst);
         }
-        let needs = needs.iter().map(|worker| pool.release_permit(worker)).collect();
         (needs, next)
     }
 }

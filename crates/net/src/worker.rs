@@ -219,8 +219,10 @@ impl<S: Service> Shared<S> {
         let stack = Some(self.options.worker_stack_bytes);
         let job = Box::new(move || work(&working));
         if let Err(error) = self.os.spawner.spawn_with_stack("worker", stack, job) {
-            self.pool.not_started();
-            tracing::error!(target: "NETWORK", %error, "Cannot start a thread for connections");
+            if self.pool.not_started() {
+                tracing::error!(target: "NETWORK", %error, "Cannot start a thread for connections");
+            }
+            self.listening.wake();
         }
     }
 }

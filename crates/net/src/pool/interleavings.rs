@@ -1,10 +1,12 @@
 //! Workers that share permits, over a poller that is no more than a count, in every order shuttle finds:
-//! while a request can be run, somebody runs it, though others wait for what it brings. A pool that does
-//! not give permits on, or does not look whether somebody polls, is found by the same test.
+//! while a request can be run, somebody runs it, though others wait for what it brings. A pool whose waiters
+//! keep their permits is found by the same test; so are one that does not look whether somebody polls, and
+//! a check that ends while nobody polls and no request is seen yet.
 //!
 //! Run by `cargo xtask test --only interleavings`.
 
 use super::*;
+use os::sync::yield_now;
 use shuttle::thread;
 
 const SCHEDULES: usize = 5000;
@@ -13,7 +15,14 @@ const PERMITS: usize = 2;
 const GROUP: usize = 4;
 const GROUPS: usize = 2;
 
-/// The request that waits without saying so.
+/// Which requests say that they wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Announced {
+    AllButOne,
+    None,
+}
+
+/// The one that does not.
 const SILENT: usize = 1;
 
 /// The news of sockets, and what requests wait for.
@@ -25,6 +34,9 @@ struct World {
     /// How many of each group run or have run.
     met: [usize; GROUPS],
     threads: usize,
+    /// The listening thread was asked to look at the workers.
+    asked: bool,
+    over: bool,
 }
 
 struct Model {
@@ -34,7 +46,9 @@ struct Model {
     told: Condvar,
     /// A group has grown.
     grown: Condvar,
-    releases: bool,
+    /// The listening thread was asked, or all is over.
+    woken: Condvar,
+    announced: Announced,
 }
 
 impl Model {
@@ -68,10 +82,16 @@ impl Model {
         loop {
             self.pool.begin_polling();
             let request = self.poll();
-            let (need, _watch) = self.pool.end_polling();
+            let (need, asks) = self.pool.end_polling();
             self.satisfy(need);
+            if asks {
+                self.world.lock().asked = true;
+                self.woken.notify_one();
+            }
             let Some(request) = request else { break };
+            worker.turn();
             self.run(&worker, request);
+            worker.turn();
             if !self.pool.wait_for_permit(&worker, Duration::from_secs(1)) {
                 break;
             }
@@ -82,13 +102,35 @@ impl Model {
         self.pool.stop();
     }
 
-    /// A request: waits for all of its group. One of them does not say so.
+    /// What the listening thread does; time passes whenever it likes.
+    fn listen(self: &Arc<Self>) {
+        let mut checks = LongRequests::default();
+        let mut next = None;
+        loop {
+            let mut world = self.world.lock();
+            while next.is_none() && !world.asked && !world.over {
+                self.woken.wait(&mut world);
+            }
+            world.asked = false;
+            if world.over {
+                return;
+            }
+            drop(world);
+            let needs;
+            (needs, next) = checks.check(&self.pool);
+            needs.into_iter().for_each(|need| self.satisfy(need));
+            yield_now();
+        }
+    }
+
+    /// A request: waits for all of its group.
     fn run(self: &Arc<Self>, worker: &Worker, request: usize) {
         let group = request % GROUPS;
         let mut world = self.world.lock();
         world.met[group] += 1;
         self.grown.notify_all();
-        if world.met[group] < GROUP && self.releases && request != SILENT {
+        let announces = self.announced == Announced::AllButOne && request != SILENT;
+        if world.met[group] < GROUP && announces {
             drop(world);
             let need = self.pool.release_permit(worker);
             self.satisfy(need);
@@ -100,14 +142,19 @@ impl Model {
     }
 }
 
-fn run(releases: bool) {
+fn run(announced: Announced, is_checked: bool) {
     let model = Arc::new(Model {
         pool: WorkerPool::new(PERMITS, 100),
         world: Mutex::default(),
         told: Condvar::new(),
         grown: Condvar::new(),
-        releases,
+        woken: Condvar::new(),
+        announced,
     });
+    if is_checked {
+        let model = Arc::clone(&model);
+        thread::spawn(move || model.listen());
+    }
     for _ in 0..PERMITS {
         let need = model.pool.start_one();
         model.satisfy(need);
@@ -121,15 +168,22 @@ fn run(releases: bool) {
         model.grown.wait(&mut world);
     }
     assert!(world.threads <= GROUP * GROUPS + PERMITS, "{} threads", world.threads);
+    world.over = true;
+    model.woken.notify_one();
 }
 
 #[test]
 fn interleavings_of_workers_that_wait_for_each_other() {
-    shuttle::check_random(|| run(true), SCHEDULES);
+    shuttle::check_random(|| run(Announced::AllButOne, false), SCHEDULES);
+}
+
+#[test]
+fn interleavings_of_workers_that_wait_and_do_not_say_so() {
+    shuttle::check_random(|| run(Announced::None, true), SCHEDULES);
 }
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn interleavings_find_a_crew_that_keeps_its_permits() {
-    shuttle::check_random(|| run(false), SCHEDULES);
+fn interleavings_find_a_pool_whose_waiters_keep_their_permits() {
+    shuttle::check_random(|| run(Announced::None, false), SCHEDULES);
 }
