@@ -71,6 +71,8 @@ pub(crate) struct Deferred {
     pub(crate) packed: Option<Compressor>,
     /// Server time; none where it does not wait but for its turn.
     pub(crate) until: Option<Duration>,
+    /// For `frame`.
+    pub(crate) memory: Charge,
 }
 
 /// The rest of a reply: `head`, then `behind`, of which `sent` bytes are with the client.
@@ -81,15 +83,15 @@ pub(crate) struct Unsent {
     pub(crate) began: Duration,
     /// When the client took something of it last.
     pub(crate) went_on: Duration,
-    /// For `head`.
+    /// For `head`, and for what is behind it where that is charged to nobody else.
     pub(crate) _memory: Charge,
 }
 
 /// A document that is sent from where it was made.
 pub(crate) struct Behind {
     pub(crate) document: RawDocumentBuf,
-    /// What it is charged with, where it is.
-    pub(crate) _memory: Option<Charge>,
+    /// For it, where whoever made it has charged it.
+    pub(crate) memory: Option<Charge>,
 }
 
 /// Who has a connection: the table at the top of this file.

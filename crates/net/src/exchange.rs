@@ -271,7 +271,9 @@ impl<S: Service> Exchange<'_, S> {
     }
 
     fn defer(&mut self, frame: Vec<u8>, packed: Option<Compressor>, until: Option<Duration>) {
-        self.progress.deferred = Some(Deferred { frame, packed, until });
+        let memory = &self.serving.options.memory;
+        let memory = memory.charge_regardless(Part::PartialRequests, frame.capacity() as u64);
+        self.progress.deferred = Some(Deferred { frame, packed, until, memory });
     }
 
     /// Sends an error, without having run anything.
@@ -294,7 +296,7 @@ impl<S: Service> Exchange<'_, S> {
             && !envelope.checksum;
         if apart {
             let length = document.as_bytes().len();
-            self.send_with(None, Some(Behind { document, _memory: memory }), |out, number| {
+            self.send_with(None, Some(Behind { document, memory }), |out, number| {
                 wire::encode_msg_head(out, number, to, flags, length);
             })
         } else {
@@ -333,8 +335,10 @@ impl<S: Service> Exchange<'_, S> {
         if sent < length {
             let now = self.serving.clock.monotonic();
             let head = std::mem::take(outbox);
+            let uncharged = behind.as_ref().filter(|behind| behind.memory.is_none());
+            let uncharged = uncharged.map_or(0, |behind| behind.document.as_bytes().len());
             let charge = (self.serving.options.memory)
-                .charge_regardless(Part::Replies, head.capacity() as u64);
+                .charge_regardless(Part::Replies, (head.capacity() + uncharged) as u64);
             self.progress.unsent =
                 Some(Unsent { head, behind, sent, began: now, went_on: now, _memory: charge });
         }

@@ -16,7 +16,8 @@
 //!    have given their permit on ([`pool`]), so they keep nobody waiting.
 //! 3. Waiting for a client holds no thread: not for the rest of a message, nor for it to take a reply; nor
 //!    does waiting for room for a large message, or for time to pass ([`waiting`]).
-//! 4. Half messages together have a budget, and each a time within which it must be whole.
+//! 4. Half messages and requests that wait together have a budget, and each half message a time within which
+//!    it must be whole.
 #![forbid(unsafe_code)]
 
 mod connection;

@@ -157,7 +157,9 @@ impl<S: Service> Listening<S> {
             match why {
                 CloseCause::Left => self.shared.close_waiting(&connection),
                 CloseCause::OverBudget => {
-                    self.close_partial(&connection, "half messages take more than their budget");
+                    let reason = "half messages and waiting requests take more than their budget";
+                    self.close_partial(&connection, reason);
+                    self.shared.close_waiting(&connection);
                 }
             }
         }

@@ -15,7 +15,7 @@ pub struct NetOptions {
     pub permits: usize,
     /// A message must be whole so long after its first byte. The wait for room does not count.
     pub message_timeout: Duration,
-    /// What half messages of connections together may take; over it the largest is closed.
+    /// What half messages and waiting requests may take together; over it the largest is closed.
     pub partial_bytes: u64,
     /// What messages are charged to.
     pub memory: Arc<Account>,

@@ -63,7 +63,7 @@ impl<S: Service> Ready<S> {
 pub(crate) enum CloseCause {
     /// Its client left while its request waits.
     Left,
-    /// Half messages take more than their budget, and its is the largest.
+    /// Half messages and requests that wait take more than their budget, and its is the largest.
     OverBudget,
 }
 

@@ -4,7 +4,7 @@
 //! What is always true:
 //! 1. Nothing here is with a worker when it is put in: whoever takes it out takes the connection first
 //!    ([`crate::connection::Ownership`]), and passes by where it cannot.
-//! 2. `half_bytes` is the memory of all half messages here.
+//! 2. `kept_bytes` is the memory of all half messages and of all requests that wait for a time.
 //! 3. Messages get room in the order in which they asked.
 
 use crate::connection::{Connection, Progress};
@@ -25,12 +25,20 @@ const TAKING_GRACE: Duration = Duration::from_secs(5);
 /// The connections.
 pub(crate) struct Waiting<S: Service> {
     halves: BTreeMap<u64, Half<S>>,
-    half_bytes: u64,
+    kept_bytes: u64,
     unsent: BTreeMap<u64, Untaken<S>>,
-    deferred: BTreeMap<u64, (Duration, Arc<Connection<S>>)>,
+    deferred: BTreeMap<u64, Postponed<S>>,
     /// When requests that wait are run again.
     timers: BTreeSet<(Duration, u64)>,
     crowd: VecDeque<Crowded<S>>,
+}
+
+/// A request that waits for a time.
+struct Postponed<S: Service> {
+    connection: Arc<Connection<S>>,
+    until: Duration,
+    /// Memory that it takes.
+    bytes: u64,
 }
 
 /// A half message.
@@ -65,7 +73,7 @@ impl<S: Service> Default for Waiting<S> {
     fn default() -> Self {
         Self {
             halves: BTreeMap::new(),
-            half_bytes: 0,
+            kept_bytes: 0,
             unsent: BTreeMap::new(),
             deferred: BTreeMap::new(),
             timers: BTreeSet::new(),
@@ -83,9 +91,14 @@ impl<S: Service> Waiting<S> {
         account: &Arc<Account>,
     ) {
         let id = connection.id;
-        if let Some(until) = progress.deferred.as_ref().and_then(|deferred| deferred.until) {
+        if let Some(deferred) = &progress.deferred
+            && let Some(until) = deferred.until
+        {
+            let bytes = deferred.memory.bytes();
             self.timers.insert((until, id));
-            self.deferred.insert(id, (until, Arc::clone(connection)));
+            let postponed = Postponed { connection: Arc::clone(connection), until, bytes };
+            self.deferred.insert(id, postponed);
+            self.kept_bytes += bytes;
         }
         if !progress.partial.is_empty() {
             let bytes = progress.partial.bytes() as u64;
@@ -99,7 +112,7 @@ impl<S: Service> Waiting<S> {
                 went_on: progress.went_on,
                 _charge: account.charge_regardless(Part::PartialRequests, charged),
             };
-            self.half_bytes += bytes;
+            self.kept_bytes += bytes;
             self.halves.insert(id, half);
         }
         if let Some(unsent) = &progress.unsent {
@@ -112,13 +125,14 @@ impl<S: Service> Waiting<S> {
     /// Takes a connection out, whatever it waits for but room.
     pub(crate) fn remove(&mut self, id: u64) -> Option<Arc<Connection<S>>> {
         let half = self.halves.remove(&id).map(|half| {
-            self.half_bytes -= half.bytes;
+            self.kept_bytes -= half.bytes;
             half.connection
         });
         let unsent = self.unsent.remove(&id).map(|untaken| untaken.connection);
-        let deferred = self.deferred.remove(&id).map(|(until, connection)| {
-            self.timers.remove(&(until, id));
-            connection
+        let deferred = self.deferred.remove(&id).map(|postponed| {
+            self.kept_bytes -= postponed.bytes;
+            self.timers.remove(&(postponed.until, id));
+            postponed.connection
         });
         half.or(unsent).or(deferred)
     }
@@ -156,12 +170,14 @@ impl<S: Service> Waiting<S> {
         self.remove_all(ids)
     }
 
-    /// Takes out the largest half messages until the rest takes no more than `budget`.
+    /// Takes out the largest half messages and requests that wait until the rest takes no more than `budget`.
     pub(crate) fn over_budget(&mut self, budget: u64) -> Vec<Arc<Connection<S>>> {
         let mut over = Vec::new();
-        while self.half_bytes > budget {
-            let largest = self.halves.iter().max_by_key(|(_, half)| half.bytes).map(|(id, _)| *id);
-            let Some(largest) = largest.and_then(|id| self.remove(id)) else { break };
+        while self.kept_bytes > budget {
+            let halves = self.halves.iter().map(|(id, half)| (half.bytes, *id));
+            let deferred = self.deferred.iter().map(|(id, postponed)| (postponed.bytes, *id));
+            let Some((_, largest)) = halves.chain(deferred).max() else { break };
+            let Some(largest) = self.remove(largest) else { break };
             over.push(largest);
         }
         over
