@@ -540,9 +540,10 @@ fn clients_that_come_go_and_ask_at_once_are_all_answered() {
             });
         }
     });
-    eventually("all are closed", || running.stats.open() == 0);
     let service = &running.service;
     let (opened, closed) = (&service.opened, &service.closed);
+    // Who left at once may not have been accepted yet.
+    eventually("all are closed", || closed.load(Ordering::Relaxed) == 16 * 30);
     assert_eq!(opened.load(Ordering::Relaxed), 16 * 30);
-    assert_eq!(closed.load(Ordering::Relaxed), 16 * 30);
+    assert_eq!(running.stats.open(), 0);
 }
