@@ -3,7 +3,7 @@
 use crate::accumulator::state::State;
 use crate::accumulator::{AccumulatorSpec, ranked, window};
 use crate::agg::{Expression, Merger, ParseContext, Spread, parse_fields};
-use bson::raw::{RawArrayBuf, RawBson, RawBsonRef};
+use bson::raw::{RawArrayBuf, RawBson, RawBsonRef, RawDocument};
 use bsonval::number::Sum;
 use bsonval::sort::SortPattern;
 use errors::{Error, Result};
@@ -201,21 +201,23 @@ fn parse_count(
     }
 }
 
+/// The object that an operator with several arguments takes.
+fn specification<'a>(name: &str, value: RawBsonRef<'a>, code: i32) -> Result<&'a RawDocument> {
+    let RawBsonRef::Document(document) = value else {
+        let found = crate::agg::value_to_string(value);
+        let text = format!("specification must be an object; found {name}: {found}");
+        return Err(Error::location(code, text));
+    };
+    Ok(document)
+}
+
 fn parse_n(
     operator: &'static Operator,
     value: RawBsonRef<'_>,
     ctx: &ParseContext,
 ) -> Result<AccumulatorSpec> {
     let name = operator.name;
-    let RawBsonRef::Document(document) = value else {
-        return Err(Error::location(
-            5787900,
-            format!(
-                "specification must be an object; found {name}: {}",
-                crate::agg::value_to_string(value)
-            ),
-        ));
-    };
+    let document = specification(name, value, 5787900)?;
     let [n, input] = parse_fields(document, ["n", "input"], |other| {
         Error::location(5787901, format!("Unknown argument for 'n' operator: {other}"))
     })?;
@@ -232,15 +234,7 @@ fn parse_sorted(
     ctx: &ParseContext,
 ) -> Result<AccumulatorSpec> {
     let name = operator.name;
-    let RawBsonRef::Document(document) = value else {
-        return Err(Error::location(
-            5788001,
-            format!(
-                "specification must be an object; found {name}: {}",
-                crate::agg::value_to_string(value)
-            ),
-        ));
-    };
+    let document = specification(name, value, 5788001)?;
     let [n, sort, output] = parse_fields(document, ["n", "sortBy", "output"], |other| {
         Error::location(5788002, format!("Unknown argument to {name} '{other}'"))
     })?;
