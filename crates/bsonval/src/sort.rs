@@ -3,7 +3,7 @@
 //! Always true: memcmp of two keys is MongoDB's order of the documents under the pattern, whatever
 //! the direction of each part, so keys can be spilled and merged as bytes.
 //!
-//! The text score is a part like another, descending: documents carry it in a field of its own, see
+//! A score is a part like another, descending: documents carry it in a field of its own, see
 //! [`text_score`].
 
 mod elements;
@@ -27,21 +27,37 @@ const MAX_PARTS: usize = 32;
 pub struct SortPattern {
     paths: Vec<Path>,
     directions: Vec<Direction>,
-    /// What the client calls the part that is the text score.
-    score_name: Option<String>,
+    /// The parts that are scores.
+    scores: Vec<Score>,
+}
+
+/// A part that is a score.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Score {
+    /// Where documents carry it.
+    field: &'static str,
+    /// What the client calls the part.
+    name: String,
+    /// What `$meta` calls the score.
+    meta: &'static str,
 }
 
 impl SortPattern {
     /// Parses a sort specification. An empty one gives a pattern without parts.
     pub fn parse(specification: &RawDocument) -> Result<Self> {
-        let (mut paths, mut directions, mut score_name) = (Vec::new(), Vec::new(), None);
+        Self::parse_scored(specification, None)
+    }
+
+    /// As [`Self::parse`] where documents carry what `{$meta: "score"}` means in this field.
+    pub fn parse_scored(specification: &RawDocument, score: Option<&'static str>) -> Result<Self> {
+        let (mut paths, mut directions, mut scores) = (Vec::new(), Vec::new(), Vec::new());
         for element in raw::elements(specification) {
             let element = element?;
             let mut path = check_path(element.name())?;
             let value = element.value()?;
-            if is_text_score(value) {
-                score_name = Some(element.name().to_owned());
-                path = Path::new(text_score::FIELD);
+            if let Some((field, meta)) = score_field(value, score) {
+                scores.push(Score { field, name: element.name().to_owned(), meta });
+                path = Path::new(field);
                 directions.push(Direction::Descending);
             } else {
                 directions.push(direction(element.name(), value)?);
@@ -57,13 +73,13 @@ impl SortPattern {
                 return Err(Error::location(13103, "too many compound keys"));
             }
         }
-        Ok(Self { paths, directions, score_name })
+        Ok(Self { paths, directions, scores })
     }
 
     /// Builds a pattern from paths and directions.
     pub fn new(parts: impl IntoIterator<Item = (Path, Direction)>) -> Self {
         let (paths, directions) = parts.into_iter().unzip();
-        Self { paths, directions, score_name: None }
+        Self { paths, directions, scores: Vec::new() }
     }
 
     /// The paths in order.
@@ -88,7 +104,12 @@ impl SortPattern {
 
     /// Whether the text score is a part of it.
     pub fn uses_text_score(&self) -> bool {
-        self.score_name.is_some()
+        self.scores.iter().any(|score| score.field == text_score::FIELD)
+    }
+
+    /// Whether any score is a part of it.
+    pub fn uses_score(&self) -> bool {
+        !self.scores.is_empty()
     }
 
     /// The specification again.
@@ -96,9 +117,9 @@ impl SortPattern {
         let mut writer = raw::Writer::default();
         let open = writer.begin();
         for (path, direction) in self.parts() {
-            if let (Some(name), text_score::FIELD) = (&self.score_name, path.as_str()) {
-                let meta = writer.begin_document(name);
-                writer.value("$meta", RawBsonRef::String(text_score::META));
+            if let Some(score) = self.scores.iter().find(|score| score.field == path.as_str()) {
+                let meta = writer.begin_document(&score.name);
+                writer.value("$meta", RawBsonRef::String(score.meta));
                 writer.end(meta);
                 continue;
             }
@@ -162,11 +183,25 @@ fn check_path(name: &str) -> Result<Path> {
     Ok(Path::new(name))
 }
 
-/// `{$meta: "textScore"}`.
-fn is_text_score(value: RawBsonRef<'_>) -> bool {
-    let RawBsonRef::Document(meta) = value else { return false };
-    matches!(meta.get("$meta"), Ok(Some(RawBsonRef::String(text_score::META))))
-        && meta.iter().count() == 1
+/// `{$meta: "textScore"}` and, where documents carry one, `{$meta: "score"}`: the field, and what
+/// `$meta` calls it.
+fn score_field(
+    value: RawBsonRef<'_>,
+    score: Option<&'static str>,
+) -> Option<(&'static str, &'static str)> {
+    let RawBsonRef::Document(meta) = value else { return None };
+    if meta.iter().count() != 1 {
+        return None;
+    }
+    match meta.get("$meta") {
+        Ok(Some(RawBsonRef::String(text_score::META))) => {
+            Some((text_score::FIELD, text_score::META))
+        }
+        Ok(Some(RawBsonRef::String(text_score::SCORE_META))) => {
+            score.map(|field| (field, text_score::SCORE_META))
+        }
+        _ => None,
+    }
 }
 
 fn direction(name: &str, value: RawBsonRef<'_>) -> Result<Direction> {

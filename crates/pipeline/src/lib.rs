@@ -32,6 +32,7 @@ pub use parse::{Pipeline, PipelineContext};
 pub use source::{DocumentSource, EmptySource, VecSource};
 pub use spill::SpillStorage;
 pub use stage::PipelineStage;
+pub use text_score::stripped;
 pub use transform::Transform;
 pub use update_pipeline::UpdatePipeline;
 

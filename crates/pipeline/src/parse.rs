@@ -2,10 +2,12 @@
 
 use crate::env::{CollectionName, Env};
 use crate::stage::{self, PipelineStage, Place};
+use crate::text_score;
 use crate::{DocumentSource, MAX_NESTING, MAX_STAGES};
 use bson::raw::{RawArray, RawArrayBuf, RawBsonRef, RawDocument};
 use errors::{Code, Error, Result};
 use expr::agg::{Scored, Variables};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -61,7 +63,12 @@ impl PipelineContext {
                 format!("Maximum number of nested sub-pipelines exceeded. Limit is {MAX_NESTING}"),
             ));
         }
-        Ok(Self { inside, collection, depth: self.depth + 1, ..self.clone() })
+        let mut inner = Self { inside, collection, depth: self.depth + 1, ..self.clone() };
+        if inside != Inside::Facet {
+            // Its documents are others.
+            inner.parse.names.scored = Scored::No;
+        }
+        Ok(inner)
     }
 }
 
@@ -75,24 +82,20 @@ impl Pipeline {
     /// Parses a command's `pipeline` array.
     pub fn parse(stages: &RawArray, ctx: &PipelineContext) -> Result<Self> {
         let mut parsed = Vec::new();
-        let scored = scored_by(stages)?;
-        let within;
-        let ctx = if scored == Scored::No {
-            ctx
-        } else {
-            let mut widened = ctx.clone();
-            widened.parse.names.scored = scored;
-            within = widened;
-            &within
-        };
+        // What expressions may ask of a document depends on the stages before.
+        let mut ctx = Cow::Borrowed(ctx);
         for element in stages {
-            match element? {
-                RawBsonRef::Document(spec) => stage::parse(spec, ctx, &mut parsed)?,
-                _ => {
-                    return Err(Error::type_mismatch(
-                        "Each element of the 'pipeline' array must be an object",
-                    ));
-                }
+            let RawBsonRef::Document(spec) = element? else {
+                return Err(Error::type_mismatch(
+                    "Each element of the 'pipeline' array must be an object",
+                ));
+            };
+            let before = parsed.len();
+            stage::parse(spec, &ctx, &mut parsed)?;
+            let known = ctx.parse.names.scored;
+            let scored = text_score::carried(&parsed[before..], known);
+            if scored != known {
+                ctx.to_mut().parse.names.scored = scored;
             }
             if parsed.len() > MAX_STAGES {
                 return Err(Error::location(
@@ -102,7 +105,7 @@ impl Pipeline {
             }
         }
         let pipeline = Self { stages: parsed };
-        pipeline.validate(ctx)?;
+        pipeline.validate(&ctx)?;
         Ok(pipeline)
     }
 
@@ -187,25 +190,33 @@ impl Pipeline {
         for stage in &self.stages {
             source = stage.execute(source, env, variables)?;
         }
-        if matches!(self.stages.first(), Some(PipelineStage::RankFusion(_))) {
-            source = Box::new(stage::rank_fusion::StripSource(source));
-        }
-        Ok(source)
+        let scored = self.stages.iter().any(|stage| stage.spec().gives_score().is_some());
+        Ok(if scored { text_score::stripped(source) } else { source })
+    }
+
+    /// What score its documents carry at its end.
+    pub(crate) fn scored(&self) -> Scored {
+        text_score::carried(&self.stages, Scored::No)
+    }
+
+    /// Whether it begins with a stage that puts searches together, by their ranks or their scores.
+    pub fn fuses(&self) -> bool {
+        self.stages.first().is_some_and(is_fusion)
     }
 
     /// Whether a stage reads the text score; an error where one does that has none, because nothing
     /// is searched, or because its documents are not those that were found.
     pub fn reads_text_score(&self, searched: bool) -> Result<bool> {
-        crate::text_score::reads(&self.stages, searched)
+        text_score::reads(&self.stages, searched)
     }
 
     /// Refuses a `$text` that is not asked of the collection.
     pub fn check_text(&self) -> Result<()> {
-        crate::text_score::check_places(&self.stages, false)
+        text_score::check_places(&self.stages, false)
     }
 
     fn validate(&self, ctx: &PipelineContext) -> Result<()> {
-        crate::text_score::check_places(&self.stages, ctx.inside == Inside::Facet)?;
+        text_score::check_places(&self.stages, ctx.inside == Inside::Facet)?;
         let first = self.stages.first();
         if ctx.inside == Inside::Nothing && ctx.collection.is_none() {
             let fine = first.is_some_and(PipelineStage::is_source);
@@ -223,10 +234,10 @@ impl Pipeline {
             let name = stage.name();
             let place = stage.spec().place();
             let first_only = matches!(place, Place::Source | Place::First);
-            if at > 0 && matches!(stage, PipelineStage::RankFusion(_)) {
+            if at > 0 && is_fusion(stage) {
                 return Err(Error::location(
                     10_170_100,
-                    "$rankFusion must be a pipeline's first stage",
+                    format!("{name} must be a pipeline's first stage"),
                 ));
             }
             if at > 0 && first_only {
@@ -254,18 +265,9 @@ impl Pipeline {
     }
 }
 
-/// What a fusion of searches as the first stage lets expressions read.
-fn scored_by(stages: &RawArray) -> Result<Scored> {
-    let Some(RawBsonRef::Document(first)) = stages.into_iter().next().transpose()? else {
-        return Ok(Scored::No);
-    };
-    Ok(match first.get("$rankFusion")? {
-        Some(RawBsonRef::Document(spec)) => match spec.get("scoreDetails")? {
-            Some(RawBsonRef::Boolean(true)) => Scored::Details,
-            _ => Scored::Score,
-        },
-        _ => Scored::No,
-    })
+/// Whether it makes its documents itself and gives them a score.
+fn is_fusion(stage: &PipelineStage) -> bool {
+    stage.is_source() && stage.spec().gives_score().is_some()
 }
 
 fn not_inside(name: &str, inside: Inside) -> Error {

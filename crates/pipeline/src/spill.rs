@@ -355,6 +355,8 @@ fn ended_early() -> Error {
 
 /// Documents written once and read many times: in memory as far as it may be, then on disk.
 pub(crate) struct Spool {
+    /// The stage that writes them.
+    stage: &'static str,
     memory: Vec<bson::raw::RawDocumentBuf>,
     bytes: usize,
     held: StageMemory,
@@ -362,9 +364,9 @@ pub(crate) struct Spool {
 }
 
 impl Spool {
-    pub(crate) fn new(env: &dyn Env) -> Self {
+    pub(crate) fn new(stage: &'static str, env: &dyn Env) -> Self {
         let held = StageMemory::within(env.options().memory_limit_bytes);
-        Self { memory: Vec::new(), bytes: 0, held, overflow: None }
+        Self { stage, memory: Vec::new(), bytes: 0, held, overflow: None }
     }
 
     pub(crate) fn add(&mut self, document: bson::raw::RawDocumentBuf, env: &dyn Env) -> Result<()> {
@@ -377,7 +379,7 @@ impl Spool {
         }
         if self.overflow.is_none() {
             if !options.allow_disk_use {
-                return Err(crate::env::no_disk_use("$facet", options.memory_limit_bytes));
+                return Err(crate::env::no_disk_use(self.stage, options.memory_limit_bytes));
             }
             self.overflow = Some((env.create_spill()?, RunWriter::new(0)));
         }

@@ -9,19 +9,23 @@ pub mod densify;
 pub mod documents;
 pub mod facet;
 mod fill;
+mod fusion;
 pub mod geo_near;
 pub mod graph_lookup;
 pub mod group;
+mod kept;
 pub mod limit;
 pub mod lookup;
 pub mod matching;
 pub mod merge;
 pub mod metadata;
 pub mod out;
-pub mod rank_fusion;
+mod rank_fusion;
 pub mod redact;
 pub mod replace_root;
 pub mod sample;
+mod score;
+mod score_fusion;
 pub mod shorthand;
 pub mod sort;
 mod spec;
@@ -72,8 +76,6 @@ pub enum PipelineStage {
     Merge(Arc<merge::Merge>),
     /// `$geoNear`, which the planner answers
     GeoNear(Arc<geo_near::GeoNear>),
-    /// `$rankFusion`
-    RankFusion(Arc<rank_fusion::RankFusion>),
     /// Every other stage.
     Other(Arc<dyn StageSpec>),
 }
@@ -170,12 +172,14 @@ const PARSERS: &[(&str, Parser)] = &[
     ("$replaceRoot", Parser::One(|value, ctx| replace_root::parse("$replaceRoot", value, ctx))),
     ("$replaceWith", Parser::One(|value, ctx| replace_root::parse("$replaceWith", value, ctx))),
     ("$sample", Parser::One(|value, _| sample::parse(value))),
+    ("$score", Parser::One(score::parse)),
+    ("$scoreFusion", Parser::One(score_fusion::parse)),
     ("$search", ATLAS_ONLY),
     ("$searchMeta", ATLAS_ONLY),
     ("$set", Parser::One(|value, ctx| transform::parse("$set", value, ctx))),
     ("$setWindowFields", Parser::One(window::parse)),
     ("$skip", Parser::One(|value, _| limit::parse_skip(value))),
-    ("$sort", Parser::One(|value, _| sort::parse(value))),
+    ("$sort", Parser::One(sort::parse)),
     ("$sortByCount", Parser::Several(shorthand::sort_by_count)),
     ("$unionWith", Parser::One(union_with::parse)),
     ("$unset", Parser::One(|value, ctx| transform::parse("$unset", value, ctx))),
@@ -212,7 +216,6 @@ impl PipelineStage {
             Self::Out(out) => out.clone(),
             Self::Merge(merge) => merge.clone(),
             Self::GeoNear(near) => near.clone(),
-            Self::RankFusion(fusion) => fusion.clone(),
             Self::Other(spec) => spec.clone(),
         }
     }

@@ -1,12 +1,16 @@
-//! Where a pipeline searches texts, and which of its stages read the score.
+//! Where a pipeline searches texts, what scores its documents carry, and which of its stages read that
+//! of the search.
 //!
-//! Always true: a `$match` with `$text` is the first stage, so the collection's index answers it; the
-//! score goes with each document until a stage makes others of them.
+//! Always true: a `$match` with `$text` is the first stage, so the collection's index answers it; a
+//! score goes with each document until a stage makes others of them, and no document that leaves a
+//! pipeline has one.
 
+use crate::source::DocumentSource;
 use crate::stage::{Output, Part, PipelineStage, Place};
-use bsonval::text_score::{FIELD, unavailable};
+use bson::raw::RawDocumentBuf;
+use bsonval::text_score::{FIELD, strip, unavailable};
 use errors::{Error, Result};
-use expr::agg::Expression;
+use expr::agg::{Expression, Scored};
 
 /// Refuses a search behind the first stage, or anywhere `inside` another stage.
 pub(crate) fn check_places(stages: &[PipelineStage], inside: bool) -> Result<()> {
@@ -27,11 +31,7 @@ pub(crate) fn check_places(stages: &[PipelineStage], inside: bool) -> Result<()>
 pub(crate) fn reads(stages: &[PipelineStage], searched: bool) -> Result<bool> {
     let mut there = searched;
     let mut read = false;
-    for (at, stage) in stages.iter().enumerate() {
-        if matches!(stage, PipelineStage::RankFusion(_)) {
-            // What follows reads the score that it gives, none of the collection's.
-            return reads(&stages[..at], searched);
-        }
+    for stage in stages {
         let spec = stage.spec();
         let mut here = false;
         for part in spec.parts() {
@@ -57,4 +57,33 @@ fn part_reads(part: &Part<'_>, there: bool) -> Result<bool> {
         Part::Pipeline(pipeline) => reads(pipeline.stages(), there)?,
         Part::OtherFilter(_) | Part::OtherPipeline(_) | Part::Collection(_) | Part::Chance => false,
     })
+}
+
+/// What score documents carry behind these stages, where they came in with `before`.
+pub(crate) fn carried(stages: &[PipelineStage], before: Scored) -> Scored {
+    stages.iter().fold(before, |before, stage| {
+        let spec = stage.spec();
+        match spec.gives_score() {
+            Some(scored) => scored,
+            None if spec.output() == Output::Gathered => Scored::No,
+            None => before,
+        }
+    })
+}
+
+/// The documents without what they carry.
+pub fn stripped(source: Box<dyn DocumentSource>) -> Box<dyn DocumentSource> {
+    Box::new(Stripped(source))
+}
+
+struct Stripped(Box<dyn DocumentSource>);
+
+impl DocumentSource for Stripped {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        Ok(self.0.next()?.map(strip))
+    }
+
+    fn park(&mut self) {
+        self.0.park();
+    }
 }

@@ -283,8 +283,8 @@ impl Job<'_> {
         for element in document.into_iter().flat_map(raw::elements) {
             let element = element?;
             match tree.get(element.name()) {
-                // What carries the score or a distance is no field, and goes with the document.
-                None if element.name() == text_score::FIELD
+                // What carries a score or a distance is no field, and goes with the document.
+                None if text_score::is_hidden(element.name())
                     || MEASURED.contains(&element.name()) =>
                 {
                     out.element(&element);

@@ -108,10 +108,10 @@ impl Prepared {
             ));
         }
         let series = collection.as_ref().is_some_and(|c| c.options().time_series.is_some());
-        if series && matches!(pipeline.stages().first(), Some(PipelineStage::RankFusion(_))) {
+        if let Some(first) = pipeline.stages().first().filter(|_| series && pipeline.fuses()) {
             return Err(Error::location(
                 10_557_301,
-                "$rankFusion is not supported on time-series collections",
+                format!("{} is not supported on time-series collections", first.name()),
             ));
         }
         let pipeline = pipeline.optimize();
@@ -146,20 +146,7 @@ pub(crate) fn open(
     let (stage, snapshot, rest) = head.stages()?;
     let source = StageSource { stage, snapshot, interrupt: Arc::clone(env.interrupt()) };
     let source = rest.execute(Box::new(source), &shared, &parse.variables)?;
-    Ok(if carries_score { Box::new(StripSource(source)) } else { source })
-}
-
-/// Documents without the text score that they carry.
-struct StripSource(Box<dyn DocumentSource>);
-
-impl DocumentSource for StripSource {
-    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
-        Ok(self.0.next()?.map(bsonval::text_score::strip))
-    }
-
-    fn park(&mut self) {
-        self.0.park();
-    }
+    Ok(if carries_score { pipeline::stripped(source) } else { source })
 }
 
 /// Follows views down to a collection; their stages come before the pipeline's own.

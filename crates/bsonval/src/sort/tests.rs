@@ -97,3 +97,22 @@ fn the_text_score_sorts_from_the_best() {
     assert!(key(Some(1.5), 1) < key(Some(1.5), 2));
     assert!(key(Some(0.1), 9) < key(None, 1));
 }
+
+#[test]
+fn a_score_sorts_where_documents_carry_one() {
+    let given = raw_doc(&doc! {"s": {"$meta": "score"}, "_id": 1});
+    assert_eq!(SortPattern::parse(&given).unwrap_err().code().0, 31138);
+    for (field, of_text) in [(text_score::FIELD, true), (text_score::SCORE_FIELD, false)] {
+        let pattern = SortPattern::parse_scored(&given, Some(field)).unwrap();
+        assert_eq!((pattern.uses_score(), pattern.uses_text_score()), (true, of_text));
+        assert_eq!(pattern.to_document(), given);
+        let key = |score: f64| {
+            let document = raw_doc(&doc! {"_id": 1});
+            let document = text_score::with(&document, if of_text { score } else { 1.0 });
+            let document = text_score::with_score(&document, score, None);
+            pattern.key(&document, None).unwrap()
+        };
+        assert!(key(2.0) < key(1.5));
+        assert!(key(0.0) < key(f64::NAN));
+    }
+}

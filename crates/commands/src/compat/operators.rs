@@ -25,9 +25,6 @@ mod manual {
         "$listSampledQueries",
         "$querySettings",
         "$queryStats",
-        "$rankFusion",
-        "$score",
-        "$scoreFusion",
         "$searchMeta",
         "$shardedDataDistribution",
     ];

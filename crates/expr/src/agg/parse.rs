@@ -665,25 +665,20 @@ fn meta(value: RawBsonRef<'_>, ctx: &ParseContext, depth: usize) -> Result<Node>
         "vectorSearchScore",
     ];
     let field = |name: &str| expression(RawBsonRef::String(&format!("${name}")), ctx, depth);
+    let carried =
+        |field: &str| Ok(Node::Path(FieldPath { base: Base::Root, names: vec![field.to_owned()] }));
     match value {
-        RawBsonRef::String(text_score::META) => {
-            let names = vec![text_score::FIELD.to_owned()];
-            Ok(Node::Path(FieldPath { base: Base::Root, names }))
-        }
+        RawBsonRef::String(text_score::META) => carried(text_score::FIELD),
         RawBsonRef::String("geoNearDistance") => field(GEO_NEAR_DISTANCE),
         RawBsonRef::String("geoNearPoint") => field(GEO_NEAR_POINT),
-        RawBsonRef::String("score") if ctx.scored != Scored::No => {
-            let names = vec![text_score::FIELD.to_owned()];
-            Ok(Node::Path(FieldPath { base: Base::Root, names }))
-        }
-        RawBsonRef::String("scoreDetails") if ctx.scored == Scored::Details => {
-            let names = vec![text_score::DETAILS_FIELD.to_owned()];
-            Ok(Node::Path(FieldPath { base: Base::Root, names }))
-        }
-        RawBsonRef::String(name @ ("score" | "scoreDetails")) => Err(Error::location(
-            40218,
-            format!("query requires {name} metadata, but it is not available"),
-        )),
+        RawBsonRef::String(name @ text_score::SCORE_META) => match ctx.scored.field() {
+            Some(field) => carried(field),
+            None => Err(text_score::missing(name)),
+        },
+        RawBsonRef::String(name @ "scoreDetails") => match ctx.scored {
+            Scored::Details => carried(text_score::DETAILS_FIELD),
+            _ => Err(text_score::missing(name)),
+        },
         RawBsonRef::String(name) if KNOWN.contains(&name) => Ok(Node::Constant(None)),
         RawBsonRef::String(name) => {
             Err(Error::location(17308, format!("Unsupported argument to $meta: {name}")))

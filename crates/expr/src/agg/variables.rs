@@ -8,6 +8,7 @@ use crate::agg::{OwnedValue, Value};
 use bson::DateTime;
 use bson::Timestamp;
 use bson::raw::{RawBson, RawBsonRef, RawDocument};
+use bsonval::text_score;
 use errors::{Code, Error, Result};
 use keystring::Collation;
 use std::collections::BTreeMap;
@@ -27,16 +28,29 @@ pub struct ParseContext {
     pub scored: Scored,
 }
 
-/// Whether documents carry the score of a fusion of searches.
+/// What score documents carry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scored {
-    /// They do not.
+    /// None.
     #[default]
     No,
-    /// They carry their score.
+    /// The one of the text search that found them.
+    Text,
+    /// One that a stage gave them.
     Score,
-    /// They carry how it came about too.
+    /// One that a stage gave them, and how it came about.
     Details,
+}
+
+impl Scored {
+    /// The field that `{$meta: "score"}` reads; none where there is no score.
+    pub fn field(self) -> Option<&'static str> {
+        match self {
+            Self::No => None,
+            Self::Text => Some(text_score::FIELD),
+            Self::Score | Self::Details => Some(text_score::SCORE_FIELD),
+        }
+    }
 }
 
 impl ParseContext {

@@ -160,7 +160,7 @@ impl BucketAutoSource {
         let sort = Arc::new(Sort { pattern, limit: None });
         let mut sorted = SortSource::new(again(keyed), sort);
         // How many there are must be known before the first bucket can be cut.
-        let mut spool = Spool::new(&*env);
+        let mut spool = Spool::new("$bucketAuto", &*env);
         let mut total = 0;
         while let Some(document) = sorted.next()? {
             spool.add(document, &*env)?;

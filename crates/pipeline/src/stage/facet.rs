@@ -118,7 +118,7 @@ impl DocumentSource for FacetSource {
         if std::mem::replace(&mut self.done, true) {
             return Ok(None);
         }
-        let mut spool = Spool::new(&*self.run.env);
+        let mut spool = Spool::new("$facet", &*self.run.env);
         while let Some(document) = self.run.input.next()? {
             self.run.env.check_interrupt()?;
             spool.add(document, &*self.run.env)?;

@@ -5,6 +5,7 @@ use crate::source::DocumentSource;
 use crate::stage::{Output, Part, PipelineStage, StageInput, StageSpec};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
+use expr::agg::Scored;
 use matcher::Filter;
 use std::sync::Arc;
 
@@ -39,6 +40,10 @@ impl StageSpec for Filter {
 
     fn output(&self) -> Output {
         Output::Passing
+    }
+
+    fn gives_score(&self) -> Option<Scored> {
+        self.text().map(|_| Scored::Text)
     }
 }
 

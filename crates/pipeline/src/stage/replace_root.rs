@@ -127,10 +127,7 @@ impl DocumentSource for ReplaceRootSource {
                         new.append(<&bson::raw::CStr>::try_from(name)?, measured);
                     }
                 }
-                Ok(Some(match text_score::of(&document) {
-                    Some(score) => text_score::with(&new, score),
-                    None => new,
-                }))
+                Ok(Some(text_score::carry(&document, new)))
             }
             None => Ok(None),
         }

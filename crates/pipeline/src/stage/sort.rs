@@ -5,13 +5,15 @@
 
 use crate::env::no_disk_use;
 use crate::memory::StageMemory;
+use crate::parse::PipelineContext;
 use crate::source::DocumentSource;
 use crate::spill::{Merged, Runs, document_from};
 use crate::stage::{Output, Part, PipelineStage, StageInput, StageSpec, object};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
-use bsonval::SortPattern;
 use bsonval::raw::Writer;
+use bsonval::{SortPattern, text_score};
 use errors::{Error, Result};
+use expr::agg::Scored;
 use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
@@ -38,13 +40,18 @@ impl Sort {
     }
 }
 
-pub(crate) fn parse(value: RawBsonRef<'_>) -> Result<PipelineStage> {
+pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
     let spec =
         object(value, |_| Error::location(15973, "the $sort key specification must be an object"))?;
     if spec.is_empty() {
         return Err(Error::location(15976, "$sort stage must have at least one sort key"));
     }
-    let pattern = SortPattern::parse(spec)?;
+    let scored = ctx.parse.names.scored;
+    let score = scored.field().unwrap_or(text_score::SCORE_FIELD);
+    let pattern = SortPattern::parse_scored(spec, Some(score))?;
+    if scored == Scored::No && pattern.uses_score() && !pattern.uses_text_score() {
+        return Err(text_score::missing(text_score::SCORE_META));
+    }
     Ok(PipelineStage::Sort(Arc::new(Sort { pattern, limit: None })))
 }
 

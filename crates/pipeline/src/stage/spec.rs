@@ -12,7 +12,7 @@ use crate::env::CollectionName;
 use crate::source::DocumentSource;
 use bson::raw::RawBson;
 use errors::Result;
-use expr::agg::Expression;
+use expr::agg::{Expression, Scored};
 use matcher::Filter;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -46,6 +46,11 @@ pub trait StageSpec: Debug + Send + Sync {
     /// before it.
     fn is_one_to_one(&self) -> bool {
         false
+    }
+
+    /// What score documents carry behind it; none where they keep what they had.
+    fn gives_score(&self) -> Option<Scored> {
+        None
     }
 
     /// Whether a `$match` that reads only these paths lets the same documents through when it stands

@@ -5,10 +5,10 @@ use crate::env::CollectionName;
 use crate::parse::{Inside, PipelineContext};
 use crate::source::{DocumentSource, EmptySource};
 use crate::stage::window::wrong_type;
-use crate::stage::{Part, PipelineStage, StageInput, StageSpec};
+use crate::stage::{Part, PipelineStage, StageInput, StageSpec, kept};
 use bson::raw::{RawBson, RawBsonRef, RawDocumentBuf};
 use errors::{Error, Result};
-use expr::agg::parse_fields;
+use expr::agg::{Scored, parse_fields};
 use std::sync::Arc;
 
 /// A parsed union.
@@ -20,6 +20,8 @@ pub struct UnionWith {
     pub from: Option<CollectionName>,
     /// What runs over it.
     pub pipeline: Pipeline,
+    /// What scores its documents carry; they are kept where they have any.
+    scored: Scored,
 }
 
 pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<PipelineStage> {
@@ -61,7 +63,9 @@ pub(crate) fn parse(value: RawBsonRef<'_>, ctx: &PipelineContext) -> Result<Pipe
         ));
     }
     let from = coll.map(|coll| CollectionName::new(&ctx.database, coll));
-    Ok(PipelineStage::other(UnionWith { source: value.into(), from, pipeline }))
+    let scored = pipeline.scored();
+    let pipeline = if scored == Scored::No { pipeline } else { kept::keeping(pipeline) };
+    Ok(PipelineStage::other(UnionWith { source: value.into(), from, pipeline, scored }))
 }
 
 impl StageSpec for UnionWith {
@@ -76,6 +80,10 @@ impl StageSpec for UnionWith {
     fn parts(&self) -> Vec<Part<'_>> {
         let from = self.from.iter().map(Part::Collection);
         from.chain([Part::OtherPipeline(&self.pipeline)]).collect()
+    }
+
+    fn gives_score(&self) -> Option<Scored> {
+        (self.scored != Scored::No).then_some(self.scored)
     }
 
     fn execute(self: Arc<Self>, run: StageInput) -> Result<Box<dyn DocumentSource>> {
@@ -95,22 +103,32 @@ impl UnionSource {
     }
 }
 
+impl UnionSource {
+    /// The next document of the other collection.
+    fn next_other(&mut self) -> Result<Option<RawDocumentBuf>> {
+        let Some(other) = &mut self.other else { return Ok(None) };
+        let Some(document) = other.next()? else { return Ok(None) };
+        if self.union.scored == Scored::No {
+            return Ok(Some(document));
+        }
+        Ok(Some(kept::taken(&document)?.to_owned()))
+    }
+}
+
 impl DocumentSource for UnionSource {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
-        if let Some(other) = &mut self.other {
-            return other.next();
+        if self.other.is_some() {
+            return self.next_other();
         }
         if let Some(document) = self.run.input.next()? {
             return Ok(Some(document));
         }
         let StageInput { env, variables, .. } = &self.run;
-        let mut other = match &self.union.from {
+        self.other = Some(match &self.union.from {
             Some(from) => env.aggregate(from, &self.union.pipeline, variables)?,
             None => self.union.pipeline.execute(Box::new(EmptySource), env, variables)?,
-        };
-        let document = other.next()?;
-        self.other = Some(other);
-        Ok(document)
+        });
+        self.next_other()
     }
 
     fn park(&mut self) {
