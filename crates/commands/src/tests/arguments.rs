@@ -9,6 +9,7 @@ use dispatch::grammar::{GRAMMARS, Takes};
 
 mod collections;
 mod pipelines;
+mod scores;
 
 /// What a command answers: 0 where it succeeds, also for its first write error.
 fn code(client: &Client, database: &str, command: Document) -> i32 {

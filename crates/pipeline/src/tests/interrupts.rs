@@ -418,6 +418,11 @@ fn stage_row(name: &str) -> Option<Bson> {
         "$rankFusion" => bson!({"input": {"pipelines": {"up": [{"$sort": {"x": 1}}],
             "down": [{"$sort": {"x": -1}}]}}}),
         "$redact" => bson!("$$KEEP"),
+        "$score" => bson!({"score": "$x", "normalization": "minMaxScaler"}),
+        "$scoreFusion" => bson!({"input": {"normalization": "minMaxScaler", "pipelines": {
+            "up": [{"$score": {"score": "$x"}}],
+            "down": [{"$score": {"score": {"$subtract": [0, "$x"]}}}]}},
+            "combination": {"method": "expression", "expression": {"$add": ["$$up", "$$down"]}}}),
         "$replaceRoot" => bson!({"newRoot": {"x": "$x"}}),
         "$replaceWith" => bson!({"x": "$x"}),
         "$sample" => bson!({"size": 3000}),
@@ -520,6 +525,12 @@ fn what_a_stage_cannot_hold_is_spilled_or_refused() {
         ),
         (doc! {"$facet": {"n": [{"$count": "n"}]}}, 1),
         (doc! {"$sample": {"size": 1900}}, 1900),
+        (doc! {"$score": {"score": "$n", "normalization": "minMaxScaler"}}, 2000),
+        (
+            doc! {"$scoreFusion": {"input": {"normalization": "none", "pipelines": {"n": [
+            {"$score": {"score": "$n"}}, {"$limit": 9}]}}}},
+            9,
+        ),
         (
             doc! {"$rankFusion": {"input": {"pipelines": {"n": [{"$sort": {"n": 1}}, {"$limit": 9}]}}}},
             9,
@@ -548,6 +559,8 @@ fn what_a_stage_cannot_hold_is_spilled_or_refused() {
         "window": {"documents": ["unbounded", "current"]}}}}},
         doc! {"$bucketAuto": {"groupBy": "$n", "buckets": 1, "output": {"all": {"$push": "$text"}}}},
         doc! {"$rankFusion": {"input": {"pipelines": {"n": [{"$sort": {"n": 1}}]}}}},
+        doc! {"$scoreFusion": {"input": {"normalization": "none",
+        "pipelines": {"n": [{"$score": {"score": "$n"}}]}}}},
     ] {
         let error = run(std::slice::from_ref(&stage)).expect_err("there is no room");
         assert_eq!(error.code(), Code::EXCEEDED_MEMORY_LIMIT, "{stage}: {error}");

@@ -95,6 +95,13 @@ fn spilled_facet_input_is_read_by_every_pipeline() {
 }
 
 #[test]
+fn scores_that_are_spilled_are_those_in_memory() {
+    let score = doc! {"$score": {"score": "$v", "normalization": "minMaxScaler", "weight": 0.5}};
+    let shown = doc! {"$project": {"s": {"$meta": "score"}}};
+    same_when_spilled(&[score, shown], true);
+}
+
+#[test]
 fn many_runs_are_merged_in_rounds() {
     let documents = documents(6000);
     let options = ExecOptions { memory_limit_bytes: 1024, allow_disk_use: true };
