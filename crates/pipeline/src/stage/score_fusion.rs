@@ -63,7 +63,7 @@ enum Combination {
 }
 
 /// What an input tells of a document: its score, and how that came about.
-struct Told {
+struct InputScore {
     score: f64,
     details: Option<RawDocumentBuf>,
 }
@@ -180,13 +180,13 @@ impl ScoreFusion {
         if self.details { parts.fold(448 + shown, |sum, part| sum + part) } else { 160 }
     }
 
-    fn tell(&self, document: &RawDocument) -> Result<(Told, usize)> {
+    fn tell(&self, document: &RawDocument) -> Result<(InputScore, usize)> {
         let score = text_score::score_of(document)
             .ok_or_else(|| text_score::missing(text_score::SCORE_META))?;
         let details = text_score::details_of(document).filter(|_| self.details);
         // They stand in the details of the whole too.
         let bytes = details.map_or(0, |details| 2 * details.as_bytes().len());
-        Ok((Told { score, details: details.map(ToOwned::to_owned) }, bytes))
+        Ok((InputScore { score, details: details.map(ToOwned::to_owned) }, bytes))
     }
 
     fn fuse(&self, run: &StageInput, held: &mut StageMemory) -> Result<Vec<RawDocumentBuf>> {
@@ -238,7 +238,12 @@ impl ScoreFusion {
         }
     }
 
-    fn details(&self, score: f64, parts: &[f64], found: &Found<Told>) -> Result<RawDocumentBuf> {
+    fn details(
+        &self,
+        score: f64,
+        parts: &[f64],
+        found: &Found<InputScore>,
+    ) -> Result<RawDocumentBuf> {
         let mut out = Writer::default();
         let open = out.begin();
         out.value("value", RawBsonRef::Double(score));
@@ -303,10 +308,8 @@ mod tests {
             (&[nan, 1.0], nan),
         ] {
             let found = average(parts);
-            assert!(
-                found == expected || (found.is_nan() && expected.is_nan()),
-                "{parts:?} {found}"
-            );
+            let same = found.total_cmp(&expected).is_eq();
+            assert!(same || (found.is_nan() && expected.is_nan()), "{parts:?} {found}");
         }
     }
 }
