@@ -134,6 +134,7 @@ impl Catalog {
 
     fn write_version(&self) -> Result<()> {
         let mut txn = self.engine.begin(engine::TxnOptions::default());
+        txn.allow_within_red_zone();
         txn.put(counts::DICTIONARY, records::VERSION_KEY, &records::VERSION.to_le_bytes())
             .map_err(from_engine)?;
         txn.commit(engine::Durability::Buffered).map_err(from_engine)?.visible();

@@ -350,6 +350,43 @@ fn document_refused_by_an_index_leaves_nothing() {
     assert_eq!(check_valid(&catalog, "db.c").records, 1);
 }
 
+/// Somebody else has filled the disk beyond the red zone before the first start: the catalog opens, and
+/// says why it takes nothing.
+#[test]
+fn first_start_beyond_the_red_zone_reads_and_refuses_writes() {
+    let sim = os::sim::SimOs::new(1);
+    let capacity_bytes = 256 << 20;
+    sim.set_faults(os::sim::Faults { capacity_bytes, ..os::sim::Faults::default() });
+    let os = os::Os { vfs: sim.os().vfs, ..os::Os::real() };
+    os.vfs.create_dir_all(std::path::Path::new("/other")).unwrap();
+    let path = std::path::Path::new("/other/ballast");
+    let ballast = os.vfs.open(path, os::OpenOptions::create()).unwrap();
+    // Five percent are the red zone.
+    for mib in 0..256 - 6 {
+        ballast.write_all_at(&vec![1; 1 << 20], mib << 20).unwrap();
+    }
+    ballast.sync_all().unwrap();
+    let options = || engine::Options {
+        cache_size: 64 << 20,
+        fs_redzone_percent: 5,
+        background: engine::Background::Manual,
+        ..engine::Options::new("/data")
+    };
+    let engine = Engine::open(os.clone(), Arc::new(telemetry::Registry::new()), options()).unwrap();
+    let catalog = open(&engine);
+    let side = catalog.side_dictionary(b"s").unwrap();
+    assert!(catalog.collection(&ns("db.c")).is_none());
+    let error = insert(&catalog, "db.c", &doc! { "_id": 1 }).unwrap_err();
+    assert_eq!(error.code().name(), "OutOfDiskSpace");
+    drop((catalog, engine));
+    drop(ballast);
+    os.vfs.remove_file(path).unwrap();
+    let engine = Engine::open(os, Arc::new(telemetry::Registry::new()), options()).unwrap();
+    let catalog = open(&engine);
+    assert_eq!(catalog.side_dictionary(b"s").unwrap(), side);
+    insert(&catalog, "db.c", &doc! { "_id": 1 }).unwrap();
+}
+
 /// A full disk fails the wait for the log after the writes are visible: they are no failure here (the
 /// service waits for the disk, and tells the client), and what the catalog holds in memory follows what
 /// the engine holds.

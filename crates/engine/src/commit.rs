@@ -42,7 +42,7 @@ use std::sync::Arc;
 use wal::Priority;
 
 /// A transaction that drops a dictionary may write so much more (the catalog's own entries) and is
-/// still let through on a full disk.
+/// still let through on a full disk; so much writes one that a start cannot do without.
 const MOST_BESIDE_A_DROP: u64 = 1 << 20;
 
 /// An encoded record that is longer is counted into the cache's bound while it is there.
@@ -136,8 +136,8 @@ impl Committer {
         }
         let bytes = txn.writes.bytes();
         let little = bytes <= MOST_BESIDE_A_DROP && txn.writes.spilled().is_none();
-        let priority = if !txn.dropped.is_empty() && little {
-            // What gives space back must not fail for want of it.
+        let priority = if (!txn.dropped.is_empty() || txn.within_red_zone) && little {
+            // What gives space back must not fail for want of it, nor must a first start.
             self.health.check_running()?;
             Priority::GivesSpaceBack
         } else {

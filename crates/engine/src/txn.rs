@@ -60,6 +60,8 @@ pub struct EngineTxn {
     pub(crate) reshaped: Vec<(u64, DictionaryOptions)>,
     /// Bytes of the write set that have waited for their room.
     pub(crate) paced: u64,
+    /// The red zone is no reason to refuse it.
+    pub(crate) within_red_zone: bool,
 }
 
 impl OnConflict {
@@ -94,7 +96,14 @@ impl EngineTxn {
             dropped: Vec::new(),
             reshaped: Vec::new(),
             paced: 0,
+            within_red_zone: false,
         }
+    }
+
+    /// Has it let through on a disk beyond the red zone, where it writes little: what a start must
+    /// write in an empty directory, so that there is a server that says why it refuses writes.
+    pub fn allow_within_red_zone(&mut self) {
+        self.within_red_zone = true;
     }
 
     /// Names this transaction in lock tables and logs.

@@ -26,6 +26,7 @@ impl Catalog {
             return Ok(DictionaryId(u64::from_le_bytes(id)));
         }
         let mut txn = self.engine().begin(TxnOptions::default());
+        txn.allow_within_red_zone();
         let made = txn.create_dictionary(DictionaryOptions::default()).map_err(from_engine)?;
         txn.put(DictionaryId::ROOT, key, &made.0.to_le_bytes()).map_err(from_engine)?;
         txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
