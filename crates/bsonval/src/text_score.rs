@@ -163,14 +163,14 @@ mod tests {
     use super::*;
     use bson::doc;
 
-    fn raw(document: bson::Document) -> RawDocumentBuf {
-        RawDocumentBuf::try_from(&document).unwrap()
+    fn raw(document: &bson::Document) -> RawDocumentBuf {
+        RawDocumentBuf::try_from(document).unwrap()
     }
 
     #[test]
     fn what_is_carried_comes_and_goes() {
-        let details = raw(doc! { "value": 0.5, "details": [1] });
-        for plain in [doc! {}, doc! { "_id": 1, "a": { "b": "c" } }].map(raw) {
+        let details = raw(&doc! { "value": 0.5, "details": [1] });
+        for plain in [doc! {}, doc! { "_id": 1, "a": { "b": "c" } }].map(|d| raw(&d)) {
             for (text, score, detail) in [
                 (None, None, None),
                 (Some(1.5), None, None),
@@ -192,7 +192,7 @@ mod tests {
                 assert_eq!(score_of(&carried), score.or(text));
                 assert_eq!(details_of(&carried), detail);
                 assert_eq!(without(&carried), (carried != plain).then(|| plain.clone()));
-                let other = raw(doc! { "other": 1 });
+                let other = raw(&doc! { "other": 1 });
                 let moved = carry(&carried, other.clone());
                 assert_eq!((of(&moved), score_of(&moved)), (text, score.or(text)));
                 assert_eq!(details_of(&moved), detail);
@@ -206,8 +206,8 @@ mod tests {
 
     #[test]
     fn damaged_details_are_no_details() {
-        let details = raw(doc! { "value": 0.5 });
-        let mut bytes = with_score(&raw(doc! { "_id": 1 }), 0.5, Some(&details)).into_bytes();
+        let details = raw(&doc! { "value": 0.5 });
+        let mut bytes = with_score(&raw(&doc! { "_id": 1 }), 0.5, Some(&details)).into_bytes();
         let at = FIRST + SCORE_HEADER.len() + 8 + DETAILS_HEADER.len();
         bytes[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
         let document = RawDocumentBuf::from_bytes(bytes).unwrap();

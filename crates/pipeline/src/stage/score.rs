@@ -279,7 +279,9 @@ mod tests {
             (MinMaxScaler, [inf, inf, inf], [nan, nan, nan]),
         ] {
             let mut span = Span::default();
-            scores.iter().for_each(|score| span.add(*score));
+            for score in scores {
+                span.add(score);
+            }
             for (score, expected) in scores.iter().zip(expected) {
                 let found = normalization.of(*score, span);
                 let same = found.total_cmp(&expected).is_eq() || (found - expected).abs() == 0.0;

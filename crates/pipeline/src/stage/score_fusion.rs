@@ -197,7 +197,9 @@ impl ScoreFusion {
         for found in all.values() {
             limits::poll_work(spans.len())?;
             for (span, told) in spans.iter_mut().zip(&found.told) {
-                told.iter().for_each(|told| span.add(told.score));
+                if let Some(told) = told {
+                    span.add(told.score);
+                }
             }
         }
         let mut variables = Variables::clone(&run.variables);
@@ -287,7 +289,9 @@ impl ScoreFusion {
 /// The sum, rounded once, through the number of parts.
 fn average(parts: &[f64]) -> f64 {
     let mut sum = WindowSum::default();
-    parts.iter().for_each(|part| sum.add(Number::Double(*part)));
+    for part in parts {
+        sum.add(Number::Double(*part));
+    }
     sum.total().to_f64() / parts.len() as f64
 }
 
