@@ -202,7 +202,7 @@ pub(super) fn index_candidate(
     if let Some((at, path)) = path {
         bounds[at] = wildcard::path_bounds(path);
         // A field whose own name has a dot in it has the same path as another.
-        settled.clear();
+        chosen.clear();
     }
     let residual = without(input.filter, conjuncts, &settled);
     let order = input
@@ -223,7 +223,7 @@ pub(super) fn index_candidate(
     };
     let covered = index.is_some_and(|index| {
         multikey == 0
-            && index.keys().tells_values()
+            && index.keys().can_return_values()
             && covers(input, parts, residual.as_ref(), sorted)
     });
     let mut score = 0;
@@ -318,7 +318,7 @@ pub(super) fn part_bounds(
             for predicate in of_part {
                 all = all.intersect(&predicate.bounds.intervals);
                 if predicate.bounds.exact {
-                    settled.insert(predicate.conjunct);
+                    chosen.insert(predicate.conjunct);
                 }
             }
             bounds.push(all);
@@ -331,7 +331,7 @@ pub(super) fn part_bounds(
         match best {
             Some(predicate) => {
                 if predicate.bounds.exact {
-                    settled.insert(predicate.conjunct);
+                    chosen.insert(predicate.conjunct);
                 }
                 arrays.push((&part.path, predicate));
                 bounds.push(predicate.bounds.intervals.clone());
@@ -480,7 +480,7 @@ pub(super) fn without(
     let left: Vec<Node> = conjuncts
         .iter()
         .enumerate()
-        .filter(|(at, _)| !settled.contains(at))
+        .filter(|(at, _)| !chosen.contains(at))
         .map(|(_, node)| node.clone())
         .collect();
     (!left.is_empty()).then(|| Filter::new(Node::And(left), Arc::clone(filter.variables())))
