@@ -208,7 +208,7 @@ enum HeadPlan {
 impl HeadPlan {
     fn access(&self) -> &Access {
         match self {
-            Self::Run(settled) => &chosen.access,
+            Self::Run(chosen) => &chosen.access,
             Self::Explain(choice) => &choice.decision.winner,
         }
     }
@@ -216,7 +216,7 @@ impl HeadPlan {
     /// From here on the plans that may take the winner's place are in order where it is.
     fn keep_order(&mut self) {
         match self {
-            Self::Run(settled) => chosen.keep_order(),
+            Self::Run(chosen) => chosen.keep_order(),
             Self::Explain(_) => {}
         }
     }
@@ -315,7 +315,7 @@ impl Head {
     fn stages(self) -> Result<(Box<dyn PlanStage>, Snapshot, Pipeline)> {
         let make = if self.counts { counting } else { Canonical::stages };
         let stage = match self.plan {
-            HeadPlan::Run(settled) => chosen.stages(&self.query, &self.catalog, make)?,
+            HeadPlan::Run(chosen) => chosen.stages(&self.query, &self.catalog, make)?,
             HeadPlan::Explain(choice) => make(&self.query, &self.catalog, &choice.decision.winner)?,
         };
         Ok((stage, self.query.snapshot.clone(), self.rest))

@@ -202,7 +202,7 @@ pub(super) fn index_candidate(
     if let Some((at, path)) = path {
         bounds[at] = wildcard::path_bounds(path);
         // A field whose own name has a dot in it has the same path as another.
-        chosen.clear();
+        settled.clear();
     }
     let residual = without(input.filter, conjuncts, &settled);
     let order = input
@@ -318,7 +318,7 @@ pub(super) fn part_bounds(
             for predicate in of_part {
                 all = all.intersect(&predicate.bounds.intervals);
                 if predicate.bounds.exact {
-                    chosen.insert(predicate.conjunct);
+                    settled.insert(predicate.conjunct);
                 }
             }
             bounds.push(all);
@@ -331,7 +331,7 @@ pub(super) fn part_bounds(
         match best {
             Some(predicate) => {
                 if predicate.bounds.exact {
-                    chosen.insert(predicate.conjunct);
+                    settled.insert(predicate.conjunct);
                 }
                 arrays.push((&part.path, predicate));
                 bounds.push(predicate.bounds.intervals.clone());
@@ -480,7 +480,7 @@ pub(super) fn without(
     let left: Vec<Node> = conjuncts
         .iter()
         .enumerate()
-        .filter(|(at, _)| !chosen.contains(at))
+        .filter(|(at, _)| !settled.contains(at))
         .map(|(_, node)| node.clone())
         .collect();
     (!left.is_empty()).then(|| Filter::new(Node::And(left), Arc::clone(filter.variables())))

@@ -41,7 +41,7 @@ pub(crate) fn near_scan(input: &PlannerInput<'_>) -> Option<Access> {
         if part > 0 && bounds[0].is_all() {
             return None;
         }
-        chosen.extend(conjuncts.iter().position(geo::is_near));
+        settled.extend(conjuncts.iter().position(geo::is_near));
         let ranks = bounds.iter().map(rank).sum::<u32>();
         let scan = IndexScan {
             index: Some(Arc::clone(index)),
