@@ -130,6 +130,7 @@ codes! {
     251 NO_SUCH_TRANSACTION "NoSuchTransaction"
     256 TRANSACTION_COMMITTED "TransactionCommitted"
     257 TRANSACTION_TOO_LARGE "TransactionTooLarge"
+    260 INVALID_RESUME_TOKEN "InvalidResumeToken"
     261 TOO_MANY_LOGICAL_SESSIONS "TooManyLogicalSessions"
     262 EXCEEDED_TIME_LIMIT "ExceededTimeLimit"
     263 OPERATION_NOT_SUPPORTED_IN_TRANSACTION "OperationNotSupportedInTransaction"
