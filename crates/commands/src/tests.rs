@@ -10,6 +10,7 @@ mod bound;
 mod bound_ddl;
 mod bulk_write;
 mod capped;
+mod change_streams;
 mod changes;
 mod collation;
 mod crud;
@@ -40,7 +41,7 @@ use crate::Service;
 use bson::{Document, RawDocumentBuf, doc};
 use catalog::{Catalog, CatalogOptions};
 use dispatch::{ConnectionInfo, OpKind, Reply, Request};
-use engine::Engine;
+use engine::{Engine, HistoryOptions};
 use os::Os;
 use serverstate::{Connection, Parts, ServerInfo, SessionRecords, SilentHost};
 use std::sync::Arc;
@@ -58,7 +59,11 @@ impl Client {
 
     /// A client of a replica set member.
     fn member(options: serverstate::replication::ReplicaSetOptions) -> Self {
-        Self::over(Arc::new(SilentHost), Engine::temporary(), Some(options))
+        let engine = Engine::temporary_with(|engine| {
+            engine.history =
+                Some(HistoryOptions { bytes: 64 << 20, min_age: std::time::Duration::ZERO });
+        });
+        Self::over(Arc::new(SilentHost), engine, Some(options))
     }
 
     /// Another server over the same data, as if it had been started again.

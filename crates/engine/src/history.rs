@@ -15,8 +15,8 @@ mod tail;
 mod times;
 
 pub(crate) use points::Points;
-pub(crate) use times::{Place, Times};
 pub use tail::{HistoryCommit, HistoryOperation, HistoryOperations, HistoryTail};
+pub(crate) use times::{Place, Times};
 
 use crate::commit::CommitOrder;
 use crate::log::Log;
@@ -275,6 +275,8 @@ impl History {
 
 impl std::fmt::Debug for History {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("History").field("durable_time", &self.durable_time()).finish_non_exhaustive()
+        f.debug_struct("History")
+            .field("durable_time", &self.durable_time())
+            .finish_non_exhaustive()
     }
 }

@@ -48,6 +48,7 @@ codes! {
     40 CONFLICTING_UPDATE_OPERATORS "ConflictingUpdateOperators"
     43 CURSOR_NOT_FOUND "CursorNotFound"
     46 LOCK_BUSY "LockBusy"
+    47 NO_MATCHING_DOCUMENT "NoMatchingDocument"
     48 NAMESPACE_EXISTS "NamespaceExists"
     50 MAX_TIME_MS_EXPIRED "MaxTimeMSExpired"
     52 DOLLAR_PREFIXED_FIELD_NAME "DollarPrefixedFieldName"

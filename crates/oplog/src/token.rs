@@ -24,6 +24,8 @@ const FALSE: u8 = 0x6E;
 const TRUE: u8 = 0x6F;
 const UUID: [u8; 3] = [0x5A, 0x10, 0x04];
 const END: u8 = 0x04;
+const OBJECT: u8 = 70;
+const ARRAY: u8 = 80;
 /// The longest token that is looked at: a document's key and what stands around it.
 const MAX_BYTES: usize = 2 << 20;
 
@@ -64,19 +66,11 @@ impl Token {
         uuid: Option<[u8; 16]>,
         key: Option<&RawDocument>,
     ) -> Result<Self> {
-        let mut builder = KeyBuilder::new();
+        let mut identifier = Vec::new();
         if let Some(key) = key {
-            let appended = builder.append(RawBsonRef::Document(key), Direction::Ascending);
-            appended.map_err(|error| Error::new(Code::INTERNAL_ERROR, error.to_string()))?;
+            value_into(&mut identifier, RawBsonRef::Document(key), 0)?;
         }
-        Ok(Self {
-            time,
-            is_event: true,
-            operation,
-            from_invalidate: false,
-            uuid,
-            identifier: builder.into_bytes(),
-        })
+        Ok(Self { time, is_event: true, operation, from_invalidate: false, uuid, identifier })
     }
 
     /// The token of the invalidate that follows this event.
@@ -210,6 +204,66 @@ impl Token {
             uuid,
             identifier: identifier.to_vec(),
         })
+    }
+}
+
+/// A value as MongoDB's key strings have it. They say the type of a document's field by the first byte
+/// of its type's keys, ours by its rank; all else is the same.
+fn value_into(out: &mut Vec<u8>, value: RawBsonRef<'_>, depth: usize) -> Result<()> {
+    if depth > keystring::MAX_DEPTH {
+        return Err(Error::new(Code::OVERFLOW, "a document's key nests too deep"));
+    }
+    match value {
+        RawBsonRef::Document(document) => {
+            out.push(OBJECT);
+            for (name, value) in document.iter().collect::<bson::error::Result<Vec<_>>>()? {
+                out.push(type_of(value));
+                out.extend_from_slice(name.as_str().as_bytes());
+                out.push(0);
+                value_into(out, value, depth + 1)?;
+            }
+            out.push(0);
+        }
+        RawBsonRef::Array(array) => {
+            out.push(ARRAY);
+            for element in array {
+                value_into(out, element?, depth + 1)?;
+            }
+            out.push(0);
+        }
+        other => {
+            let mut builder = KeyBuilder::new();
+            let appended = builder.append(other, Direction::Ascending);
+            appended.map_err(|error| Error::new(Code::INTERNAL_ERROR, error.to_string()))?;
+            out.extend_from_slice(builder.as_bytes());
+        }
+    }
+    Ok(())
+}
+
+/// The first byte of keys of a value's type; of numbers that of the middle ones.
+fn type_of(value: RawBsonRef<'_>) -> u8 {
+    match value {
+        RawBsonRef::MinKey => 10,
+        RawBsonRef::Undefined => 14,
+        RawBsonRef::Null => 20,
+        RawBsonRef::Int32(_)
+        | RawBsonRef::Int64(_)
+        | RawBsonRef::Double(_)
+        | RawBsonRef::Decimal128(_) => 30,
+        RawBsonRef::String(_) | RawBsonRef::Symbol(_) => 60,
+        RawBsonRef::Document(_) => OBJECT,
+        RawBsonRef::Array(_) => ARRAY,
+        RawBsonRef::Binary(_) => 90,
+        RawBsonRef::ObjectId(_) => 100,
+        RawBsonRef::Boolean(_) => 110,
+        RawBsonRef::DateTime(_) => 120,
+        RawBsonRef::Timestamp(_) => 130,
+        RawBsonRef::RegularExpression(_) => 140,
+        RawBsonRef::DbPointer(_) => 150,
+        RawBsonRef::JavaScriptCode(_) => 160,
+        RawBsonRef::JavaScriptCodeWithScope(_) => 170,
+        RawBsonRef::MaxKey => 240,
     }
 }
 

@@ -268,7 +268,7 @@ fn scored_by(stages: &RawArray) -> Result<Scored> {
     })
 }
 
-fn not_inside(name: &str, inside: Inside) -> Error {
+pub(crate) fn not_inside(name: &str, inside: Inside) -> Error {
     match inside {
         Inside::Facet => Error::location(
             40600,

@@ -12,6 +12,7 @@ mod out;
 pub(crate) use env::QueryEnv;
 
 use crate::canonical::{Canonical, Purpose, check_view_collation, collation_of, parse_context};
+use crate::change_stream;
 use crate::context::OpContext;
 use crate::count::counting;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
@@ -39,6 +40,11 @@ pub fn aggregate(
     request: &AggregateRequest<'_>,
 ) -> Result<QueryCursor> {
     let prepared = Prepared::of(ctx, target, request)?;
+    if let Some(stream) = change_stream::of(&prepared.pipeline) {
+        let env = QueryEnv::of(ctx, target, request.allow_disk_use);
+        let variables = &prepared.parse.variables;
+        return change_stream::open(ctx, &env, &stream, &prepared.pipeline, target, variables);
+    }
     if ctx.txn.is_some() {
         check_in_transaction(&prepared.pipeline)?;
     }
@@ -378,6 +384,9 @@ pub fn explain_aggregate(
     verbosity: Verbosity,
 ) -> Result<RawDocumentBuf> {
     let prepared = Prepared::of(ctx, target, request)?;
+    if let Some(stream) = change_stream::of(&prepared.pipeline) {
+        change_stream::check(ctx, &stream, &prepared.pipeline, target)?;
+    }
     let given = stage_documents(request.pipeline);
     let Some(ns) = prepared.namespace.filter(|_| !prepared.pipeline.has_own_source()) else {
         let whole = doc! { "explainVersion": "1", "stages": given };

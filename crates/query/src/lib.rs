@@ -5,6 +5,7 @@
 
 mod aggregate;
 mod canonical;
+mod change_stream;
 mod context;
 mod count;
 mod cursor;
@@ -14,6 +15,7 @@ mod exec;
 mod explain;
 mod find;
 mod index_filter;
+mod past;
 mod plan;
 mod plan_cache;
 mod point;

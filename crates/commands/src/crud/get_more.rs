@@ -53,6 +53,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         ));
     }
     let parked = out.cursor();
+    let is_stream = matches!(&parked.documents, Documents::Query(c) if c.is_change_stream());
     query::restore_plan_summary(&parked.plans);
     context.figures.cursor = id.0;
     context.figures.originating.clone_from(&parked.command);
@@ -72,11 +73,15 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let size = batch_size.filter(|size| *size > 0).unwrap_or(u64::MAX);
     let before = parked.returned;
     let filled = if parked.is_tailable() {
-        tail(context, parked, size)?
+        tail(context, parked, size)
+            .map_err(|error| if is_stream { resumable(error) } else { error })?
     } else {
         fill(&mut context.reply, parked, size)?
     };
     context.reply.end(list);
+    if let Some(token) = &filled.resume_token {
+        context.reply.document("postBatchResumeToken", token);
+    }
     if context.request.op.is_legacy() {
         context.reply.number("startingFrom", before);
     }
@@ -107,6 +112,29 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     Ok(())
 }
 
+/// Marks an error after which a client opens the stream again where it was.
+fn resumable(error: Error) -> Error {
+    const CODES: [Code; 13] = [
+        Code(6),
+        Code(7),
+        Code(63),
+        Code(89),
+        Code(91),
+        Code(133),
+        Code(189),
+        Code(234),
+        Code(262),
+        Code(10107),
+        Code(11600),
+        Code(11602),
+        Code(13435),
+    ];
+    if CODES.contains(&error.code()) {
+        return error.with_label("ResumableChangeStreamError");
+    }
+    error
+}
+
 /// How long a batch of a tail waits for more where the client does not say.
 const AWAIT: Duration = Duration::from_secs(1);
 /// A commit wakes who waits; whether to go on waiting is asked this often.
@@ -133,7 +161,7 @@ fn tail(context: &mut Context<'_>, parked: &mut Parked, size: u64) -> Result<Fil
                 context.waited += waited;
                 return Ok(filled);
             }
-            if cursor.wait(left.min(TURN)) {
+            if cursor.wait(context.now(), left.min(TURN)) {
                 break;
             }
             context.check_interrupt()?;
