@@ -416,8 +416,8 @@ impl Txn {
     pub fn commit(mut self) -> Result<engine::Timestamp> {
         self.write_multikey_marks()?;
         if let Some(mut notes) = self.notes.take() {
-            let wall_ms = self.catalog.os().clock.wall_ms();
-            notes.hand_over(&mut self.engine, wall_ms, self.is_clients())?;
+            let (wall_ms, is_clients) = (self.catalog.os().clock.wall_ms(), self.is_clients());
+            notes.hand_over(&mut self.engine, wall_ms, is_clients)?;
         }
         let mut stripes: SmallVec<[(usize, Stripe); 1]> = SmallVec::new();
         let mut written = Ok(());
