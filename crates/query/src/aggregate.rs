@@ -146,6 +146,10 @@ pub(crate) fn open(
     if pipeline.has_own_source() {
         return pipeline.execute(Box::new(EmptySource), &shared, &parse.variables);
     }
+    if crate::oplog_collection::is_oplog(env.catalog(), ns) {
+        let source = crate::oplog_collection::source_of(env, &pipeline)?;
+        return pipeline.execute(source, &shared, &parse.variables);
+    }
     let (collection, pipeline) = resolve(env, ns, pipeline, parse)?;
     let head = Head::of(env, collection, pipeline, &parse.variables, hint, Aim::Run)?;
     let carries_score = head.query.carries_score;
@@ -392,6 +396,9 @@ pub fn explain_aggregate(
         let whole = doc! { "explainVersion": "1", "stages": given };
         return Ok(RawDocumentBuf::try_from(&whole)?);
     };
+    if crate::oplog_collection::is_oplog(ctx.catalog, &ns) {
+        return crate::oplog_collection::explain(&ns, None);
+    }
     let env = QueryEnv::of(ctx, target, request.allow_disk_use);
     let (collection, pipeline) = resolve(&env, &ns, prepared.pipeline, &prepared.parse)?;
     let variables = &prepared.parse.variables;

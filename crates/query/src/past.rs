@@ -27,7 +27,6 @@ pub(crate) type Wants = dyn Fn(Option<&Name>) -> bool + Send + Sync;
 
 /// Reads commits from a time on.
 pub(crate) struct PastReader {
-    history: Arc<History>,
     tail: HistoryTail,
 }
 
@@ -45,7 +44,7 @@ impl PastReader {
     /// Of all commits whose last time is later than `after`.
     pub(crate) fn after(history: &Arc<History>, after: Time) -> Result<Self> {
         let tail = history.read_after(after.0).map_err(lost)?;
-        Ok(Self { history: Arc::clone(history), tail })
+        Ok(Self { tail })
     }
 
     /// All up to this time was given or passed.
@@ -66,19 +65,9 @@ impl PastReader {
         }
     }
 
-    /// Whether it has given all that is durable.
-    pub(crate) fn is_at_end(&self) -> bool {
-        self.tail.is_at_end()
-    }
-
     /// Gives memory and file back.
     pub(crate) fn park(&mut self) {
         self.tail.park();
-    }
-
-    /// Waits until there is more, or for `time`; says whether there is.
-    pub(crate) fn wait(&self, now: Duration, time: Duration) -> bool {
-        wait_for_more(&self.history, self.position(), now + time)
     }
 }
 

@@ -306,10 +306,10 @@ pub(crate) fn open_engine(
         fs_redzone_percent: settings.fs_redzone,
         directio: settings.direct_io,
         locktree_max_memory: settings.locktree_max_memory,
-        history: settings.replica_set.as_ref().map(|_| engine::HistoryOptions {
-            bytes: 1 << 30,
-            min_age: std::time::Duration::ZERO,
-        }),
+        history: settings
+            .replica_set
+            .as_ref()
+            .map(|_| engine::HistoryOptions { bytes: 1 << 30, min_age: std::time::Duration::ZERO }),
         ..Options::new(&settings.dbpath)
     };
     Engine::open(os.clone(), Arc::new(Registry::new()), options)

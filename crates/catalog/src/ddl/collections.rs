@@ -43,6 +43,7 @@ impl Catalog {
         check: Check<'_>,
     ) -> Result<Arc<Collection>> {
         namespace.check_writable()?;
+        self.check_not_oplog(namespace)?;
         if let Some(existing) = self.collection(namespace) {
             return Err(exists(namespace, &existing));
         }
@@ -71,7 +72,17 @@ impl Catalog {
             return Ok(existing);
         }
         namespace.check_writable()?;
+        self.check_not_oplog(namespace)?;
         self.ensure_system_collection(namespace)
+    }
+
+    /// On a member of a replica set the oplog is nobody's to make.
+    fn check_not_oplog(&self, namespace: &Namespace) -> Result<()> {
+        if namespace.as_str() == Namespace::OPLOG && self.tells() {
+            let text = format!("cannot write to '{namespace}'");
+            return Err(Error::new(Code::INVALID_NAMESPACE, text));
+        }
+        Ok(())
     }
 
     /// As [`Catalog::ensure_collection`], also for names that no client may write to. For what the
@@ -210,6 +221,7 @@ impl Catalog {
         drop_target: bool,
         check: Check<'_>,
     ) -> Result<()> {
+        self.check_not_oplog(to)?;
         let (guards, (mut txn, (source, renamed, target))) = loop {
             let (guards, found) = self.lock_pair(from, to, check)?;
             let begun = self.begin_change(check, |txn| {

@@ -146,7 +146,8 @@ fn small_batches_give_the_same() {
         let reply = client.ok("db", command);
         let cursor = reply.get_document("cursor").unwrap();
         let event = cursor.get_array("nextBatch").unwrap()[0].as_document().unwrap();
-        assert_eq!(cursor.get_document("postBatchResumeToken"), event.get_document("_id"));
+        let token = cursor.get_document("postBatchResumeToken").unwrap();
+        assert_eq!(token, event.get_document("_id").unwrap());
         ids.push(event.get_document("documentKey").unwrap().get_i32("_id").unwrap());
     }
     assert_eq!(ids, (0..20).collect::<Vec<_>>());
@@ -256,7 +257,8 @@ fn a_transactions_changes_come_together() {
     assert_eq!(kinds, ["insert", "update", "delete"]);
     assert_eq!(events[0].get_document("fullDocument").unwrap(), &doc! { "_id": 1 });
     for event in &events {
-        assert_eq!(event.get_timestamp("clusterTime"), events[0].get_timestamp("clusterTime"));
+        let time = event.get_timestamp("clusterTime").unwrap();
+        assert_eq!(time, events[0].get_timestamp("clusterTime").unwrap());
         assert_eq!(event.get_i64("txnNumber").unwrap(), 1);
     }
 }
