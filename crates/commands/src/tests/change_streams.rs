@@ -14,6 +14,10 @@ fn member() -> Client {
     client
 }
 
+fn documents(batch: &[Bson]) -> Vec<Document> {
+    batch.iter().map(|event| event.as_document().unwrap().clone()).collect()
+}
+
 /// A stream that a test reads.
 struct Stream<'c> {
     client: &'c Client,
@@ -21,6 +25,8 @@ struct Stream<'c> {
     collection: String,
     cursor: i64,
     token: Document,
+    /// Events of the first batch that nobody has taken yet.
+    first: Vec<Document>,
 }
 
 impl<'c> Stream<'c> {
@@ -45,20 +51,23 @@ impl<'c> Stream<'c> {
             collection: ns.split_once('.').unwrap().1.to_owned(),
             cursor: cursor.get_i64("id").unwrap(),
             token: cursor.get_document("postBatchResumeToken").unwrap().clone(),
+            first: documents(cursor.get_array("firstBatch").unwrap()),
         }
     }
 
     fn batch(&mut self) -> Vec<Document> {
+        if !self.first.is_empty() || self.cursor == 0 {
+            return std::mem::take(&mut self.first);
+        }
         let reply = self.client.ok(&self.database, self.get_more());
         let cursor = reply.get_document("cursor").unwrap();
         self.cursor = cursor.get_i64("id").unwrap();
         self.token = cursor.get_document("postBatchResumeToken").unwrap().clone();
-        let batch = cursor.get_array("nextBatch").unwrap();
-        batch.iter().map(|event| event.as_document().unwrap().clone()).collect()
+        documents(cursor.get_array("nextBatch").unwrap())
     }
 
     fn get_more(&self) -> Document {
-        doc! { "getMore": self.cursor, "collection": &self.collection, "maxTimeMS": 50 }
+        doc! { "getMore": self.cursor, "collection": &self.collection, "maxTimeMS": 20 }
     }
 
     fn kinds(&mut self) -> Vec<String> {
@@ -112,12 +121,12 @@ fn a_stream_goes_on_behind_any_token() {
     client.service.catalog.sync().unwrap();
     let all = stream.batch();
     assert_eq!(all.len(), 20);
-    for (at, event) in all.iter().enumerate() {
+    for (at, event) in all.iter().enumerate().step_by(5) {
         let token = event.get_document("_id").unwrap().clone();
         for option in ["resumeAfter", "startAfter"] {
             let mut again = Stream::open(&client, "db", "c", doc! { option: token.clone() });
             let mut rest = Vec::new();
-            while rest.len() < 19 - at {
+            for _ in 0..3 {
                 rest.extend(again.batch());
             }
             assert_eq!(rest, all[at + 1..], "{at}");
@@ -125,7 +134,7 @@ fn a_stream_goes_on_behind_any_token() {
         let time = event.get_timestamp("clusterTime").unwrap();
         let mut again = Stream::open(&client, "db", "c", doc! { "startAtOperationTime": time });
         let mut rest = Vec::new();
-        while rest.len() < 20 - at {
+        for _ in 0..3 {
             rest.extend(again.batch());
         }
         assert_eq!(rest, all[at..], "{at}");
