@@ -29,6 +29,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use wal::LiveReader;
 
+/// No time is raised beyond this.
+const LAST_RAISED: u64 = u64::MAX - (1 << 32);
+/// How often, and how far apart, is looked for commits to become visible.
+const RAISE_LOOKS: u32 = 1000;
+const RAISE_PAUSE: Duration = Duration::from_micros(50);
+
 /// How much history is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HistoryOptions {
@@ -176,11 +182,24 @@ impl History {
         (Timestamp(place.timestamp), place.time)
     }
 
-    /// The next commit's time is later than `time`. Nothing is written: after a crash before that
+    /// The times of all commits from here on are later than `time`. Says which commit is the newest
+    /// of the others; it is visible when this returns. Nothing is written: after a crash before the next
     /// commit, or before a checkpoint, it counts for nothing.
-    pub fn raise(&self, time: u64) {
-        let mut order = self.order.lock();
-        order.time = order.time.max(time);
+    pub fn raise(&self, time: u64) -> Timestamp {
+        let newest = {
+            let mut order = self.order.lock();
+            // The last times of all are left for commits.
+            order.time = order.time.max(time.min(LAST_RAISED));
+            order.newest
+        };
+        // Those that are on their way take microseconds, unless the engine has stopped.
+        for _ in 0..RAISE_LOOKS {
+            if self.times.visible().timestamp >= newest {
+                break;
+            }
+            self.clock.sleep(RAISE_PAUSE);
+        }
+        Timestamp(newest)
     }
 
     /// Waits until something later than `time` is durable, or the monotonic clock says `deadline`; says

@@ -1,7 +1,7 @@
 //! The simulator against itself: it repeats itself, and it finds what was planted.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use sim::{Plan, run, shrink};
+use sim::{Features, Plan, run, shrink};
 
 #[test]
 fn same_seed_is_the_same_run() {
@@ -20,4 +20,13 @@ fn disk_that_lies_about_syncs_is_found_out() {
         (0..40).find_map(|seed| Some((seed, run(seed, &plan).err()?))).expect("a seed fails");
     let (smaller, failure) = shrink(seed, &plan, *failure);
     assert!(run(seed, &smaller).is_err_and(|again| again.hash == failure.hash), "it fails again");
+}
+
+/// Planted: one sync in ten does nothing. Who follows the history must have been shown something that
+/// is gone after the power went.
+#[test]
+fn follower_that_was_shown_what_is_gone_is_found_out() {
+    let plan = Plan { lies_ppm: 100_000, features: Some(Features::only_followed()), ..Plan::default() };
+    let failure = (0..40).find_map(|seed| run(seed, &plan).err()).expect("a seed fails");
+    assert!(failure.what.contains("durable"), "{}", failure.what);
 }

@@ -14,6 +14,8 @@ use std::time::Duration;
 struct Oldest {
     /// One past its last position.
     end: u64,
+    /// Bytes of it.
+    bytes: u64,
     /// Bytes of log without it.
     bytes_left: u64,
     /// Seconds since 1970 of its newest commit; `None` where that is not known.
@@ -37,8 +39,8 @@ fn goes(oldest: &Oldest, rules: &Rules) -> bool {
     if oldest.end > rules.needed {
         return false;
     }
-    if let Some(bytes) = rules.short
-        && oldest.bytes_left >= bytes
+    if let Some(stay) = rules.short
+        && oldest.bytes_left.saturating_add(oldest.bytes) > stay
     {
         return true;
     }
@@ -68,13 +70,14 @@ impl History {
         let mut left = wal.disk_bytes();
         for ends in bounds.windows(2) {
             let [first, end] = *ends else { break };
-            left = left.saturating_sub(end.saturating_sub(first));
+            let bytes = end.saturating_sub(first);
+            left = left.saturating_sub(bytes);
             let newest_second = if options.min_age.is_zero() || short.is_some() || end > needed {
                 None
             } else {
                 self.second_before(end)
             };
-            if !goes(&Oldest { end, bytes_left: left, newest_second }, &rules) {
+            if !goes(&Oldest { end, bytes, bytes_left: left, newest_second }, &rules) {
                 break;
             }
             from = end;
@@ -132,7 +135,8 @@ mod tests {
             now_second: 5000,
             short: None,
         };
-        const OLDEST: Oldest = Oldest { end: 100, bytes_left: 300, newest_second: Some(4000) };
+        const OLDEST: Oldest =
+            Oldest { end: 100, bytes: 50, bytes_left: 300, newest_second: Some(4000) };
         let no_age = Rules { min_age: Duration::ZERO, ..RULES };
         let short = Rules { short: Some(200), ..RULES };
         for (what, oldest, rules, expected) in [
@@ -147,8 +151,8 @@ mod tests {
             ("no age", Oldest { newest_second: Some(5000), ..OLDEST }, no_age, true),
             ("no age, too short", Oldest { bytes_left: 299, ..OLDEST }, no_age, false),
             ("short disk", Oldest { newest_second: Some(5000), ..OLDEST }, short, true),
-            ("short disk, short log", Oldest { bytes_left: 200, ..OLDEST }, short, true),
-            ("enough is gone", Oldest { bytes_left: 199, ..OLDEST }, short, false),
+            ("short disk, short log", Oldest { bytes_left: 151, ..OLDEST }, short, true),
+            ("enough is gone", Oldest { bytes_left: 150, ..OLDEST }, short, false),
             ("short disk, needed", Oldest { end: 1001, ..OLDEST }, short, false),
         ] {
             assert_eq!(goes(&oldest, &rules), expected, "{what}");
