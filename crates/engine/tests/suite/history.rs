@@ -67,7 +67,7 @@ fn everything(engine: &Engine) -> Vec<Told> {
 }
 
 /// A random transaction; every tenth one has several chunks, every thirtieth spills.
-fn write(engine: &Engine, random: &mut Gen) -> (EngineTxn, Told) {
+fn write(engine: &Engine, random: &mut Gen) -> engine::Result<(EngineTxn, Told)> {
     let mut txn = engine.begin(TxnOptions::default());
     let mut told = Told { is_client_transaction: random.one_in(3), ..Told::default() };
     let count = match random.below(30) {
@@ -78,33 +78,33 @@ fn write(engine: &Engine, random: &mut Gen) -> (EngineTxn, Told) {
     for n in 0..count {
         let key = random.key(500);
         if random.one_in(5) {
-            txn.delete(ROOT, &key).unwrap();
+            txn.delete(ROOT, &key)?;
             told.writes.insert(key, None);
         } else {
             let value = random.value(60);
-            txn.put(ROOT, &key, &value).unwrap();
+            txn.put(ROOT, &key, &value)?;
             told.writes.insert(key, Some(value));
         }
         if random.one_in(2) {
             let note = format!("note {n} of {}", txn.id()).into_bytes();
-            txn.note(&note).unwrap();
+            txn.note(&note)?;
             told.notes.push(note);
         }
         if random.one_in(10) {
             let place = txn.savepoint();
-            txn.put(ROOT, b"taken back", b"").unwrap();
-            txn.note(b"taken back").unwrap();
+            txn.put(ROOT, b"taken back", b"")?;
+            txn.note(b"taken back")?;
             txn.rollback_to(place);
         }
     }
     if told.is_client_transaction {
         txn.set_client_transaction();
     }
-    (txn, told)
+    Ok((txn, told))
 }
 
 fn commit(engine: &Engine, random: &mut Gen, durability: Durability) -> Told {
-    let (mut txn, mut told) = write(engine, random);
+    let (mut txn, mut told) = write(engine, random).unwrap();
     let span = 1 + random.below(5);
     txn.set_span(span as u32);
     let committed = txn.commit(durability).unwrap();
@@ -242,7 +242,7 @@ fn engine_without_a_history_gives_no_times_and_breaks_it() {
     let mut random = Gen::new(5);
     let engine = open(&sim.os(), tiny()).unwrap();
     assert!(engine.history().is_none());
-    assert_eq!(write(&engine, &mut random).0.commit(Durability::Synced).unwrap().time(), 0);
+    assert_eq!(write(&engine, &mut random).unwrap().0.commit(Durability::Synced).unwrap().time(), 0);
     drop(engine);
     // It begins here.
     let engine = open(&sim.os(), with_history(ALL)).unwrap();
@@ -255,7 +255,7 @@ fn engine_without_a_history_gives_no_times_and_breaks_it() {
     drop(engine);
     for close in [false, true] {
         let engine = open(&sim.os(), tiny()).unwrap();
-        write(&engine, &mut random).0.commit(Durability::Synced).unwrap().durable().unwrap();
+        write(&engine, &mut random).unwrap().0.commit(Durability::Synced).unwrap().durable().unwrap();
         if close {
             engine.close().unwrap();
         }
@@ -336,7 +336,7 @@ fn history_after_a_crash_is_what_survived() {
         let engine = open(os, with_history(kept))?;
         let mut random = Gen::new(8);
         for n in 0..60 {
-            let (mut txn, mut told) = write(&engine, &mut random);
+            let (mut txn, mut told) = write(&engine, &mut random)?;
             txn.set_span(2);
             let durable = if n % 3 == 0 { Durability::Synced } else { Durability::Buffered };
             let before = engine.newest_commit().0;
