@@ -73,6 +73,8 @@ pub struct History {
     floor: AtomicU64,
     /// Where the log began when the oldest time was looked up, and what it was.
     oldest: Mutex<Option<(u64, u64)>>,
+    /// Where the log was cut last, and the last time of the commits that went.
+    cut: Mutex<Option<(u64, u64)>>,
     /// Damage at this position was logged.
     told_damage: AtomicU64,
 }
@@ -96,6 +98,7 @@ impl History {
             most_note_bytes: most_note_bytes.max(MAX_NOTE_BYTES as u64),
             floor: AtomicU64::new(0),
             oldest: Mutex::default(),
+            cut: Mutex::default(),
             told_damage: AtomicU64::new(u64::MAX),
         }
     }
@@ -136,6 +139,12 @@ impl History {
     /// cut since it was asked last.
     pub fn oldest_time(&self) -> Result<u64> {
         let from = self.log.wal().first_lsn().max(self.floor());
+        // What went is known exactly: nothing between it and what stays is missing.
+        if let Some((at, time)) = *self.cut.lock()
+            && at == from
+        {
+            return Ok(time);
+        }
         let mut oldest = self.oldest.lock();
         if let Some((at, time)) = *oldest
             && at == from
@@ -218,6 +227,15 @@ impl History {
         }
         let reader = self.place_of(time)?;
         Ok(HistoryTail::new(self, reader, time))
+    }
+
+    /// A reader that has seen everything up to `time` stood at a place that went. Where no commit went
+    /// with it, it goes on behind.
+    fn place_again(&self, time: u64) -> Result<LiveReader> {
+        if time < self.oldest_time()? {
+            return Err(Error::HistoryLost);
+        }
+        self.place_of(time)
     }
 
     /// A place at or before every commit later than `time`.

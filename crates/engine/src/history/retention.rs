@@ -5,9 +5,11 @@
 //! anything else.
 
 use super::History;
+use crate::records::Record;
 use crate::{Cause, Error, Result};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use wal::LiveReader;
 
 /// What is known of the oldest file of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,9 +91,9 @@ impl History {
     /// The second of the newest commit before a position, at most: one that is a little younger is
     /// taken for it. `None` where the log cannot be read there.
     fn second_before(&self, position: u64) -> Option<u64> {
-        let known = self.points.lock().time_before(position);
-        if let Some(time) = known {
-            return Some(time >> 32);
+        let known = self.points.lock().last_before(position);
+        if let Some(point) = known {
+            return Some(point.time >> 32);
         }
         let behind = self.time_behind(position, self.times.durable().end);
         self.or_none(behind, position).map(|time| time >> 32)
@@ -112,6 +114,42 @@ impl History {
                 None
             }
         }
+    }
+
+    /// The log will be cut at `position`, as far as whole files go: what goes is looked up first.
+    pub(crate) fn before_cut(&self, position: u64) {
+        let wal = self.log.wal();
+        let cut = wal.segment_bounds().into_iter().rfind(|first| *first <= position);
+        let Some(cut) = cut.filter(|cut| *cut > wal.first_lsn()) else { return };
+        match self.last_time_before(cut) {
+            Ok(None) => {}
+            Ok(Some(time)) => *self.cut.lock() = Some((cut, time)),
+            Err(error) => drop(self.or_none(Err(error), cut)),
+        }
+    }
+
+    /// The last time of the commits whose records begin before `cut`; `None` where that would take
+    /// long to find.
+    fn last_time_before(&self, cut: u64) -> Result<Option<u64>> {
+        let (wal, durable) = (self.log.wal(), self.times.durable());
+        let Some(point) = self.points.lock().last_before(cut) else {
+            let known = (*self.cut.lock()).map(|(_, time)| time);
+            return Ok(if cut >= durable.end { Some(durable.time) } else { known });
+        };
+        let (mut reader, mut last) = (LiveReader::at(point.position), None);
+        while reader.position() < cut {
+            let Some(record) = reader.next_record(wal, durable.end)? else { break };
+            if record.lsn >= cut {
+                break;
+            }
+            let damaged = |e| Error::in_record(record.lsn, e);
+            if let Record::Commit { history: Some(head), .. } =
+                Record::decode(record.payload).map_err(damaged)?
+            {
+                last = Some(head.last_time());
+            }
+        }
+        Ok(last)
     }
 
     /// The log begins at `position` now.

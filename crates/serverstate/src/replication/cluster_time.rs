@@ -263,6 +263,22 @@ impl ClusterClock {
         Ok(())
     }
 
+    /// Before something is written: what it is told of the time, after a while in which nothing was
+    /// written, is the present second. Once a second at most.
+    pub fn reach_wall_clock(&self) {
+        let second = self.wall_seconds().min(u64::from(u32::MAX));
+        if self.newest.load(Ordering::Acquire) >> 32 >= second {
+            return;
+        }
+        let Some(history) = &self.history else { return };
+        let time = second << 32 | 1;
+        let newest = history.raise(time);
+        let mut inner = self.inner.lock();
+        if time > self.newest.load(Ordering::Acquire) {
+            self.move_to(&mut inner, time, newest.0);
+        }
+    }
+
     /// Lets states go that nobody reads; called every few seconds.
     pub fn housekeep(&self) {
         let mut inner = self.inner.lock();
