@@ -293,6 +293,9 @@ fn settle(context: &Context<'_>, arguments: &mut Arguments<'_>) -> Result<()> {
         // Nobody is told that nothing happened (no such transaction, not found) by a server that
         // cannot know what its next start will find in the log.
         service.catalog.check_running()?;
+        if replication.keeps_time() {
+            replication.clock.reach_wall_clock();
+        }
     }
     if command.write_concern {
         write_concern::settle(&mut arguments.write_concern, replication)?;

@@ -41,7 +41,7 @@ use crate::Service;
 use bson::{Document, RawDocumentBuf, doc};
 use catalog::{Catalog, CatalogOptions};
 use dispatch::{ConnectionInfo, OpKind, Reply, Request};
-use engine::{Engine, HistoryOptions};
+use engine::Engine;
 use os::Os;
 use serverstate::{Connection, Parts, ServerInfo, SessionRecords, SilentHost};
 use std::sync::Arc;
@@ -59,10 +59,8 @@ impl Client {
 
     /// A client of a replica set member.
     fn member(options: serverstate::replication::ReplicaSetOptions) -> Self {
-        let engine = Engine::temporary_with(|engine| {
-            engine.history =
-                Some(HistoryOptions { bytes: 64 << 20, min_age: std::time::Duration::ZERO });
-        });
+        let kept = engine::HistoryOptions { bytes: u64::MAX, min_age: std::time::Duration::ZERO };
+        let engine = Engine::temporary_with(|options| options.history = Some(kept));
         Self::over(Arc::new(SilentHost), engine, Some(options))
     }
 

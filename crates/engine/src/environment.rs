@@ -118,7 +118,7 @@ impl Environment {
             may_wait: &may_wait,
         }));
         let free_space =
-            Arc::new(FreeSpace::new(&options, &os, &blocks, &log, &memory, &schedule, &health));
+            Arc::new(FreeSpace::new(&options, &os, &blocks, &log, history.clone(), &memory, &schedule, &health));
         let pruning = Pruning {
             directory: Arc::clone(&directory),
             snapshots: Arc::clone(&snapshots),
@@ -130,6 +130,8 @@ impl Environment {
             rounds_without_work: AtomicU64::new(0),
             compacted: Mutex::new(None),
             free_space: Arc::clone(&free_space),
+            log: Arc::clone(&log),
+            history: history.clone(),
             pruning: pruning.clone(),
             schedule: Arc::clone(&schedule),
             snapshots: Arc::clone(&snapshots),

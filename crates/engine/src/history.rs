@@ -29,6 +29,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use wal::LiveReader;
 
+/// No time is raised beyond this.
+const LAST_RAISED: u64 = u64::MAX - (1 << 32);
+/// How often, and how far apart, is looked for commits to become visible.
+const RAISE_LOOKS: u32 = 1000;
+const RAISE_PAUSE: Duration = Duration::from_micros(50);
+
 /// How much history is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HistoryOptions {
@@ -67,6 +73,8 @@ pub struct History {
     floor: AtomicU64,
     /// Where the log began when the oldest time was looked up, and what it was.
     oldest: Mutex<Option<(u64, u64)>>,
+    /// Where the log was cut last, and the last time of the commits that went.
+    cut: Mutex<Option<(u64, u64)>>,
     /// Damage at this position was logged.
     told_damage: AtomicU64,
 }
@@ -90,6 +98,7 @@ impl History {
             most_note_bytes: most_note_bytes.max(MAX_NOTE_BYTES as u64),
             floor: AtomicU64::new(0),
             oldest: Mutex::default(),
+            cut: Mutex::default(),
             told_damage: AtomicU64::new(u64::MAX),
         }
     }
@@ -130,6 +139,12 @@ impl History {
     /// cut since it was asked last.
     pub fn oldest_time(&self) -> Result<u64> {
         let from = self.log.wal().first_lsn().max(self.floor());
+        // What went is known exactly: nothing between it and what stays is missing.
+        if let Some((at, time)) = *self.cut.lock()
+            && at == from
+        {
+            return Ok(time);
+        }
         let mut oldest = self.oldest.lock();
         if let Some((at, time)) = *oldest
             && at == from
@@ -176,11 +191,24 @@ impl History {
         (Timestamp(place.timestamp), place.time)
     }
 
-    /// The next commit's time is later than `time`. Nothing is written: after a crash before that
+    /// The times of all commits from here on are later than `time`. Says which commit is the newest
+    /// of the others; it is visible when this returns. Nothing is written: after a crash before the next
     /// commit, or before a checkpoint, it counts for nothing.
-    pub fn raise(&self, time: u64) {
-        let mut order = self.order.lock();
-        order.time = order.time.max(time);
+    pub fn raise(&self, time: u64) -> Timestamp {
+        let newest = {
+            let mut order = self.order.lock();
+            // The last times of all are left for commits.
+            order.time = order.time.max(time.min(LAST_RAISED));
+            order.newest
+        };
+        // Those that are on their way take microseconds, unless the engine has stopped.
+        for _ in 0..RAISE_LOOKS {
+            if self.times.visible().timestamp >= newest {
+                break;
+            }
+            self.clock.sleep(RAISE_PAUSE);
+        }
+        Timestamp(newest)
     }
 
     /// Waits until something later than `time` is durable, or the monotonic clock says `deadline`; says
@@ -199,6 +227,15 @@ impl History {
         }
         let reader = self.place_of(time)?;
         Ok(HistoryTail::new(self, reader, time))
+    }
+
+    /// A reader that has seen everything up to `time` stood at a place that went. Where no commit went
+    /// with it, it goes on behind.
+    fn place_again(&self, time: u64) -> Result<LiveReader> {
+        if time < self.oldest_time()? {
+            return Err(Error::HistoryLost);
+        }
+        self.place_of(time)
     }
 
     /// A place at or before every commit later than `time`.

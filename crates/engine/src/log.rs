@@ -265,6 +265,9 @@ impl Log {
         let redo_from = self.redo_from();
         let from = history.map_or(redo_from, |history| history.keep_from(redo_from, short));
         assert!(from <= redo_from, "redo finds all it needs");
+        if let Some(history) = history {
+            history.before_cut(from);
+        }
         self.health.check(self.wal().trim(from))?;
         if let Some(history) = history {
             history.forget(self.wal().first_lsn());

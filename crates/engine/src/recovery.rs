@@ -235,7 +235,8 @@ impl Redo<'_> {
         }
         self.last_time = head.last_time();
         self.time = self.time.max(head.last_time());
-        self.history_from.get_or_insert(position);
+        // A large one begins with its chunks.
+        self.history_from.get_or_insert(if chunks > 0 { head.first_chunk } else { position });
         if let Some(history) = &self.environment.history {
             history.committed(&head, chunks, position);
         }

@@ -19,7 +19,7 @@ use crate::reader::Record;
 use crate::window::{Stretch, Window};
 use crate::writer::Wal;
 
-/// A place in a log in use, and what is read ahead there.
+/// A place in a log in use, and what is read ahead there. It belongs to one opening of the log.
 #[derive(Default)]
 pub struct LiveReader {
     /// The next frame.

@@ -80,10 +80,10 @@ impl Points {
         self.points.front().copied()
     }
 
-    /// The time of the last point before `position`: some commit before it has at least that.
-    pub(crate) fn time_before(&self, position: u64) -> Option<u64> {
+    /// The last point before `position`: the commit at it has at least its time.
+    pub(crate) fn last_before(&self, position: u64) -> Option<Point> {
         let behind = self.points.partition_point(|point| point.position < position);
-        behind.checked_sub(1).and_then(|at| self.points.get(at)).map(|point| point.time)
+        behind.checked_sub(1).and_then(|at| self.points.get(at)).copied()
     }
 
     /// Where the log may begin, at or before `position`, without cutting the chunks of a commit off
@@ -128,8 +128,8 @@ mod tests {
             assert!(point.time <= asked && point.position <= next, "{asked}: {point:?}");
         }
         assert_eq!(points.before(98), None);
-        assert_eq!(points.time_before(4), None);
-        assert_eq!(points.time_before(5), Some(99));
+        assert_eq!(points.last_before(4), None);
+        assert_eq!(points.last_before(5), Some(Point { time: 99, position: 4 }));
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
         points.large(100, 40);
         points.large(60, 20);
         assert_eq!(points.without_cutting(101), 101);
-        assert_eq!(points.without_cutting(61), 40);
+        assert_eq!(points.without_cutting(61), 20, "the one at 60 stays with the chunks of the other");
         assert_eq!(points.without_cutting(50), 20, "the one at 60 stays too then");
         assert_eq!(points.without_cutting(10), 10);
         points.forget(61);

@@ -5,15 +5,19 @@
 //! anything else.
 
 use super::History;
+use crate::records::Record;
 use crate::{Cause, Error, Result};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use wal::LiveReader;
 
 /// What is known of the oldest file of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Oldest {
     /// One past its last position.
     end: u64,
+    /// Bytes of it.
+    bytes: u64,
     /// Bytes of log without it.
     bytes_left: u64,
     /// Seconds since 1970 of its newest commit; `None` where that is not known.
@@ -37,8 +41,8 @@ fn goes(oldest: &Oldest, rules: &Rules) -> bool {
     if oldest.end > rules.needed {
         return false;
     }
-    if let Some(bytes) = rules.short
-        && oldest.bytes_left >= bytes
+    if let Some(stay) = rules.short
+        && oldest.bytes_left.saturating_add(oldest.bytes) > stay
     {
         return true;
     }
@@ -68,13 +72,14 @@ impl History {
         let mut left = wal.disk_bytes();
         for ends in bounds.windows(2) {
             let [first, end] = *ends else { break };
-            left = left.saturating_sub(end.saturating_sub(first));
+            let bytes = end.saturating_sub(first);
+            left = left.saturating_sub(bytes);
             let newest_second = if options.min_age.is_zero() || short.is_some() || end > needed {
                 None
             } else {
                 self.second_before(end)
             };
-            if !goes(&Oldest { end, bytes_left: left, newest_second }, &rules) {
+            if !goes(&Oldest { end, bytes, bytes_left: left, newest_second }, &rules) {
                 break;
             }
             from = end;
@@ -86,9 +91,9 @@ impl History {
     /// The second of the newest commit before a position, at most: one that is a little younger is
     /// taken for it. `None` where the log cannot be read there.
     fn second_before(&self, position: u64) -> Option<u64> {
-        let known = self.points.lock().time_before(position);
-        if let Some(time) = known {
-            return Some(time >> 32);
+        let known = self.points.lock().last_before(position);
+        if let Some(point) = known {
+            return Some(point.time >> 32);
         }
         let behind = self.time_behind(position, self.times.durable().end);
         self.or_none(behind, position).map(|time| time >> 32)
@@ -107,6 +112,42 @@ impl History {
                 None
             }
         }
+    }
+
+    /// The log will be cut at `position`, as far as whole files go: what goes is looked up first.
+    pub(crate) fn before_cut(&self, position: u64) {
+        let wal = self.log.wal();
+        let cut = wal.segment_bounds().into_iter().rfind(|first| *first <= position);
+        let Some(cut) = cut.filter(|cut| *cut > wal.first_lsn()) else { return };
+        match self.last_time_before(cut) {
+            Ok(None) => {}
+            Ok(Some(time)) => *self.cut.lock() = Some((cut, time)),
+            Err(error) => drop(self.or_none(Err(error), cut)),
+        }
+    }
+
+    /// The last time of the commits whose records begin before `cut`; `None` where that would take
+    /// long to find.
+    fn last_time_before(&self, cut: u64) -> Result<Option<u64>> {
+        let (wal, durable) = (self.log.wal(), self.times.durable());
+        let Some(point) = self.points.lock().last_before(cut) else {
+            let known = (*self.cut.lock()).map(|(_, time)| time);
+            return Ok(if cut >= durable.end { Some(durable.time) } else { known });
+        };
+        let (mut reader, mut last) = (LiveReader::at(point.position), None);
+        while reader.position() < cut {
+            let Some(record) = reader.next_record(wal, durable.end)? else { break };
+            if record.lsn >= cut {
+                break;
+            }
+            let damaged = |e| Error::in_record(record.lsn, e);
+            if let Record::Commit { history: Some(head), .. } =
+                Record::decode(record.payload).map_err(damaged)?
+            {
+                last = Some(head.last_time());
+            }
+        }
+        Ok(last)
     }
 
     /// The log begins at `position` now.
@@ -130,7 +171,8 @@ mod tests {
             now_second: 5000,
             short: None,
         };
-        const OLDEST: Oldest = Oldest { end: 100, bytes_left: 300, newest_second: Some(4000) };
+        const OLDEST: Oldest =
+            Oldest { end: 100, bytes: 50, bytes_left: 300, newest_second: Some(4000) };
         let no_age = Rules { min_age: Duration::ZERO, ..RULES };
         let short = Rules { short: Some(200), ..RULES };
         for (what, oldest, rules, expected) in [
@@ -145,8 +187,8 @@ mod tests {
             ("no age", Oldest { newest_second: Some(5000), ..OLDEST }, no_age, true),
             ("no age, too short", Oldest { bytes_left: 299, ..OLDEST }, no_age, false),
             ("short disk", Oldest { newest_second: Some(5000), ..OLDEST }, short, true),
-            ("short disk, short log", Oldest { bytes_left: 200, ..OLDEST }, short, true),
-            ("enough is gone", Oldest { bytes_left: 199, ..OLDEST }, short, false),
+            ("short disk, short log", Oldest { bytes_left: 151, ..OLDEST }, short, true),
+            ("enough is gone", Oldest { bytes_left: 150, ..OLDEST }, short, false),
             ("short disk, needed", Oldest { end: 1001, ..OLDEST }, short, false),
         ] {
             assert_eq!(goes(&oldest, &rules), expected, "{what}");

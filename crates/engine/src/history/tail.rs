@@ -98,12 +98,21 @@ impl HistoryTail {
     }
 
     fn next_before(&mut self, most: u64) -> Result<Option<HistoryCommit>> {
-        let wal = self.history.log.wal();
+        let history = Arc::clone(&self.history);
+        let wal = history.log.wal();
         while self.reader.position() < most {
             if self.reader.position() >= self.durable_end {
                 self.durable_end = self.history.times.durable().end;
             }
-            let record = lost(self.reader.next_record(wal, self.durable_end))?;
+            let record = match self.reader.next_record(wal, self.durable_end) {
+                // Its place went; where only that went which it has seen, or what was no commit, it goes
+                // on behind.
+                Err(wal::Error::Missing { .. }) => {
+                    self.reader = self.history.place_again(self.time)?;
+                    continue;
+                }
+                record => record?,
+            };
             let Some(record) = record else { return Ok(None) };
             let position = record.lsn;
             let damaged = |e| Error::in_record(position, e);

@@ -240,8 +240,8 @@ mod tests {
         let (snapshots, times) = times();
         let now = times.clock.monotonic();
         assert!(!times.wait_past(0, now), "the deadline is over");
+        let deadline = now + Duration::from_secs(60);
         std::thread::scope(|scope| {
-            let deadline = now + Duration::from_secs(60);
             let waiter = scope.spawn(|| times.wait_past(10, deadline));
             times.given(place(1, 10, 100));
             times.given(place(2, 20, 200));
