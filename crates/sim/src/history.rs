@@ -32,15 +32,14 @@ impl World {
             Some(tail) => tail,
             None => {
                 let after = self.follower.seen.map_or(0, |(_, time)| time);
-                let opened = history.oldest_time().and_then(|oldest| {
-                    match history.read_after(after) {
+                let opened =
+                    history.oldest_time().and_then(|oldest| match history.read_after(after) {
                         Err(Error::HistoryLost) if after < oldest => {
                             self.follower.seen = None;
                             history.read_after(oldest)
                         }
                         other => other,
-                    }
-                });
+                    });
                 match opened {
                     Ok(tail) => tail,
                     Err(error) => return self.excuse("read the history", &error),
@@ -115,7 +114,10 @@ impl World {
         }
         if self.setup.keeps_all_history {
             let ok = first == 1 || self.model.newest == 0 || history.newest().0.0 == 0;
-            ensure!(ok || last == 0 && self.model.durable == 0, "all was to stay, {first} is first");
+            ensure!(
+                ok || last == 0 && self.model.durable == 0,
+                "all was to stay, {first} is first"
+            );
         }
         let (newest, _) = history.newest();
         ensure!(newest.0 == self.model.newest, "the history knows commit {newest:?} as the newest");
