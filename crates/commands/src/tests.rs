@@ -26,6 +26,7 @@ mod language;
 mod layouts;
 mod lock_waits;
 mod mutations;
+mod oplog;
 mod point;
 mod prepare_unique;
 mod profiler;
