@@ -5,6 +5,7 @@
 
 use crate::command::{Command, Registry, check_database};
 use crate::context::Context;
+use crate::crud::get_more::{is_of_change_stream, resumable};
 use crate::finished::Entry;
 use crate::registry::COMMANDS;
 use crate::replication::reply::{write_times, write_topology_of_error};
@@ -154,6 +155,9 @@ impl Service {
             let mut own = Fields::new();
             if let Ok(arguments) = Arguments::parse(context.command, context.body, &mut own) {
                 context.arguments = arguments;
+            }
+            if !context.labels_given && is_of_change_stream(context) {
+                return Err(resumable(error));
             }
             return Err(error);
         }

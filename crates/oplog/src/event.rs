@@ -49,7 +49,8 @@ impl Target {
     /// Whether it tells of the database as such.
     fn has_database(&self, database: &str) -> bool {
         match self {
-            Self::Collection(own) => parts(own).0 == database,
+            // Its own drop has ended it.
+            Self::Collection(_) => false,
             Self::Database(own) => own == database,
             Self::Cluster => !APART.contains(&database),
         }
@@ -189,7 +190,7 @@ pub fn of<'a>(
     let token = Token::event(commit.time_of(operation), index, operation.uuid, id.as_deref())?;
     let invalidates = matches!(
         (target, kind),
-        (Target::Collection(_), Kind::Drop | Kind::Rename | Kind::DropDatabase)
+        (Target::Collection(_), Kind::Drop | Kind::Rename)
             | (Target::Database(_), Kind::DropDatabase)
     );
     Ok(Some(Event { commit, operation, kind, token, ns, to, id, expanded, invalidates }))

@@ -60,9 +60,9 @@ fn tells_documents(collection: &Collection) -> bool {
 }
 
 /// Whether changes of the collection as such are told. MongoDB keeps views as documents of a
-/// collection of its own.
+/// collection of its own, and measurements under another name.
 fn tells_changes(collection: &Collection) -> bool {
-    is_told(&collection.namespace) && !collection.is_view()
+    tells_documents(collection) && !collection.is_view()
 }
 
 impl TxnNotes {

@@ -3,6 +3,7 @@
 use crate::batch::{Filled, fill};
 use crate::command::Command;
 use crate::context::Context;
+use bson::RawBsonRef;
 use dispatch::fields::{Field, missing};
 use dispatch::rules::Counter;
 use errors::{Code, Error, Result};
@@ -112,8 +113,43 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     Ok(())
 }
 
+/// Whether a request opens a change stream, or asks one for more.
+pub(crate) fn is_of_change_stream(context: &Context<'_>) -> bool {
+    match context.command.name {
+        "aggregate" => match context.body.get("pipeline") {
+            Ok(Some(RawBsonRef::Array(stages))) => match stages.into_iter().next() {
+                Some(Ok(RawBsonRef::Document(first))) => {
+                    matches!(first.get("$changeStream"), Ok(Some(_)))
+                }
+                _ => false,
+            },
+            _ => false,
+        },
+        "getMore" => {
+            let id = context.body.get("getMore").ok().flatten().and_then(RawBsonRef::as_i64);
+            let collection = context.body.get_str("collection");
+            let (Some(id), Ok(collection)) = (id, collection) else { return false };
+            let request = GetMoreRequest {
+                namespace: &format!("{}.{collection}", context.database()),
+                session: context.arguments.session,
+                transaction: None,
+                connection: context.bound_to(),
+                operation: context.connection.operation.number(),
+            };
+            let Ok(mut out) = context.service.cursors.check_out(CursorId(id), request) else {
+                return false;
+            };
+            let is_stream =
+                matches!(&out.cursor().documents, Documents::Query(c) if c.is_change_stream());
+            out.park(context.now());
+            is_stream
+        }
+        _ => false,
+    }
+}
+
 /// Marks an error after which a client opens the stream again where it was.
-fn resumable(error: Error) -> Error {
+pub(crate) fn resumable(error: Error) -> Error {
     const CODES: [Code; 13] = [
         Code(6),
         Code(7),
