@@ -6,6 +6,7 @@ pub(crate) mod documents;
 pub(crate) mod locks;
 pub(crate) mod metadata_lock;
 pub(crate) mod names;
+pub(crate) mod notes;
 pub(crate) mod past;
 pub(crate) mod reader;
 pub(crate) mod side;

@@ -28,7 +28,7 @@ pub fn from_engine(error: engine::Error) -> Error {
         E::NoSuchDictionary(_) => snapshot_unavailable(),
         E::TooLarge { what, size, limit } => Error::new(
             match what {
-                Oversized::Key | Oversized::Value => Code::BSON_OBJECT_TOO_LARGE,
+                Oversized::Key | Oversized::Value | Oversized::Note => Code::BSON_OBJECT_TOO_LARGE,
                 Oversized::Transaction | Oversized::LockSet => Code::TRANSACTION_TOO_LARGE,
             },
             format!("{what} of {size} bytes exceeds the limit of {limit} bytes"),

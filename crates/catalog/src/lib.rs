@@ -21,6 +21,7 @@ pub use data::documents::{MAX_DOCUMENT_DEPTH, check_document, check_value};
 pub use data::locks::ShownLock;
 pub use data::metadata_lock::Check;
 pub use data::names::Names;
+pub use data::notes::{Changed, ToldSession};
 pub use data::reader::Reader;
 pub use data::side::SESSION_RECORDS;
 pub use data::stats::{CollectionStats, IndexStats};

@@ -6,7 +6,7 @@
 //! 3. A reply with a cursor id other than 0 has a parked cursor behind it.
 
 use crate::context::Context;
-use bson::RawDocument;
+use bson::{RawDocument, RawDocumentBuf};
 use dispatch::fields::{Field, inner};
 use dispatch::writer::Writer;
 use errors::Result;
@@ -76,6 +76,9 @@ pub(crate) fn first_batch(
         park_new(context, namespace, parked, wanted.no_timeout)
     };
     context.figures.cursor = id;
+    if let Some(token) = &filled.resume_token {
+        context.reply.document("postBatchResumeToken", token);
+    }
     context.reply.i64("id", id);
     context.reply.str("ns", namespace);
     if let Some((time, _)) = context.read_state {
@@ -111,18 +114,30 @@ pub(crate) struct Filled {
     pub(crate) count: u64,
     /// There is nothing more to come.
     pub(crate) exhausted: bool,
+    /// From where a change stream would go on behind the batch.
+    pub(crate) resume_token: Option<RawDocumentBuf>,
 }
 
 /// Copies documents into the open array until it holds `size`, is full, or all are there.
 pub(crate) fn fill(reply: &mut Writer, parked: &mut Parked, size: u64) -> Result<Filled> {
+    let (count, exhausted) = copy(reply, parked, size)?;
+    let resume_token = match &parked.documents {
+        Documents::Query(cursor) => cursor.resume_token(),
+        Documents::List(_) => None,
+    };
+    Ok(Filled { count, exhausted, resume_token })
+}
+
+/// How many documents were copied, and whether that was all.
+fn copy(reply: &mut Writer, parked: &mut Parked, size: u64) -> Result<(u64, bool)> {
     let start = reply.len();
     let mut count = 0;
     while count < size {
         if parked.remaining == Some(0) {
-            return Ok(Filled { count, exhausted: true });
+            return Ok((count, true));
         }
         if count > 0 && reply.len() - start + NEARLY_FULL_BYTES > MAX_BATCH_BYTES {
-            return Ok(Filled { count, exhausted: false });
+            return Ok((count, false));
         }
         let added = match &mut parked.documents {
             Documents::Query(cursor) => {
@@ -164,8 +179,8 @@ pub(crate) fn fill(reply: &mut Writer, parked: &mut Parked, size: u64) -> Result
                     *remaining -= 1;
                 }
             }
-            Added::Full => return Ok(Filled { count, exhausted: false }),
-            Added::End => return Ok(Filled { count, exhausted: !parked.is_tailable() }),
+            Added::Full => return Ok((count, false)),
+            Added::End => return Ok((count, !parked.is_tailable())),
         }
     }
     let exhausted = match &parked.documents {
@@ -174,7 +189,7 @@ pub(crate) fn fill(reply: &mut Writer, parked: &mut Parked, size: u64) -> Result
         // Whether more is there is found out by the next batch, as in MongoDB.
         Documents::Query(_) => false,
     };
-    Ok(Filled { count, exhausted })
+    Ok((count, exhausted))
 }
 
 /// Has the operation admitted for a reply with this document in it too. A reply that gets large gets room

@@ -92,6 +92,7 @@ pub(crate) static COMMANDS: &[&Command] = &[
     &crate::replication::initiate::REPL_SET_GET_CONFIG,
     &crate::replication::status::REPL_SET_GET_STATUS,
     &crate::replication::step_down::REPL_SET_STEP_DOWN,
+    &crate::replication::oplog_size::REPL_SET_RESIZE_OPLOG,
     &crate::replication::cluster_parameters::GET_CLUSTER_PARAMETER,
     &crate::replication::cluster_parameters::SET_CLUSTER_PARAMETER,
     &crate::admin::apply_ops::APPLY_OPS,

@@ -4,6 +4,7 @@
 pub(crate) mod cluster_parameters;
 pub(crate) mod default_concern;
 pub(crate) mod initiate;
+pub(crate) mod oplog_size;
 pub(crate) mod read_concern;
 pub(crate) mod reply;
 pub(crate) mod status;

@@ -5,6 +5,7 @@
 
 use crate::command::{Command, Registry, check_database};
 use crate::context::Context;
+use crate::crud::get_more::{is_of_change_stream, resumable};
 use crate::finished::Entry;
 use crate::registry::COMMANDS;
 use crate::replication::reply::{write_times, write_topology_of_error};
@@ -155,6 +156,9 @@ impl Service {
             if let Ok(arguments) = Arguments::parse(context.command, context.body, &mut own) {
                 context.arguments = arguments;
             }
+            if !context.labels_given && is_of_change_stream(context) {
+                return Err(resumable(error));
+            }
             return Err(error);
         }
         let result = execute(context);
@@ -293,6 +297,9 @@ fn settle(context: &Context<'_>, arguments: &mut Arguments<'_>) -> Result<()> {
         // Nobody is told that nothing happened (no such transaction, not found) by a server that
         // cannot know what its next start will find in the log.
         service.catalog.check_running()?;
+        if replication.keeps_time() {
+            replication.clock.reach_wall_clock();
+        }
     }
     if command.write_concern {
         write_concern::settle(&mut arguments.write_concern, replication)?;

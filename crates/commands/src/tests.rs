@@ -10,6 +10,7 @@ mod bound;
 mod bound_ddl;
 mod bulk_write;
 mod capped;
+mod change_streams;
 mod changes;
 mod collation;
 mod crud;
@@ -25,6 +26,7 @@ mod language;
 mod layouts;
 mod lock_waits;
 mod mutations;
+mod oplog;
 mod point;
 mod prepare_unique;
 mod profiler;
@@ -58,7 +60,9 @@ impl Client {
 
     /// A client of a replica set member.
     fn member(options: serverstate::replication::ReplicaSetOptions) -> Self {
-        Self::over(Arc::new(SilentHost), Engine::temporary(), Some(options))
+        let kept = engine::HistoryOptions { bytes: u64::MAX, min_age: std::time::Duration::ZERO };
+        let engine = Engine::temporary_with(|options| options.history = Some(kept));
+        Self::over(Arc::new(SilentHost), engine, Some(options))
     }
 
     /// Another server over the same data, as if it had been started again.

@@ -24,6 +24,7 @@ use crate::commit::CommitOrder;
 use crate::counters::Counters;
 use crate::dictionary::{Dictionary, Directory};
 use crate::health::Health;
+use crate::history::History;
 use crate::live::LiveTxns;
 use crate::log::Log;
 use crate::maintenance::{FreeSpace, Pruning};
@@ -74,6 +75,7 @@ pub(crate) struct Checkpointer {
     pub(crate) log_cap: u64,
     pub(crate) blocks: BlockFile,
     pub(crate) log: Arc<Padded<Log>>,
+    pub(crate) history: Option<Arc<History>>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) schedule: Arc<Scheduler>,
@@ -225,6 +227,8 @@ impl Checkpointer {
             log_end,
             next_dictionary: self.directory.next_id(),
             next_txn: self.live.next_id(),
+            time: self.order.lock().time,
+            history_from: self.history.as_ref().map(|history| history.floor()),
             dictionaries: listed,
         };
         let finishing = clock.monotonic();
@@ -233,7 +237,9 @@ impl Checkpointer {
         drop(images);
         self.state.dropped.store(self.blocks.dropped_bytes(), Ordering::Relaxed);
         *last = Last { digest: CheckpointDigest::of(&root), log_end, mark: Some(mark) };
-        self.health.check(self.log.wal().trim(position))?;
+        // Only now: the checkpoint before needed more of it.
+        self.log.set_redo_from(position);
+        self.trim(None)?;
         timings.finish = done.saturating_sub(finishing);
         let took = done.saturating_sub(started);
         self.counters.checkpoint_micros.record(took.as_micros() as u64);
@@ -241,6 +247,12 @@ impl Checkpointer {
         self.counters.checkpoints.inc();
         *self.counters.last_checkpoint.lock() = Some((Timestamp(timestamp), clock.wall_ms(), took));
         Ok(())
+    }
+
+    /// Lets go of what neither redo nor the history wants of the log; with `short` the history wants so
+    /// many bytes at most.
+    pub(crate) fn trim(&self, short: Option<u64>) -> Result<()> {
+        self.log.trim(self.history.as_deref(), short)
     }
 
     /// Says what changed, or all of it once the changes have grown as long.

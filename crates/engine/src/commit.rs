@@ -24,13 +24,14 @@
 use crate::counters::Counters;
 use crate::dictionary::{Directory, Found};
 use crate::health::Health;
+use crate::history::{History, Place};
 use crate::log::Log;
 use crate::maintenance::FreeSpace;
-use crate::records::{self, Encoder, Operation};
+use crate::records::{self, Encoder, HistoryHead, Operation};
 use crate::schedule::Scheduler;
 use crate::settings::Sizes;
 use crate::snapshots::Snapshots;
-use crate::txn::EngineTxn;
+use crate::txn::{EngineTxn, Notes};
 use crate::{Committed, Compression, DictionaryOptions, Durability, Error, Result, Timestamp};
 use cachetable::{CacheTable, Part, Reservation};
 use ftree::{Context, Message, SpillTree};
@@ -71,6 +72,10 @@ pub fn besides_the_task<T>(work: impl FnOnce() -> T) -> T {
 pub(crate) struct CommitOrder {
     /// The timestamp given last.
     pub(crate) newest: u64,
+    /// The last cluster time given; only where history is kept.
+    pub(crate) time: u64,
+    /// The history wants to know of the first commit from this position on.
+    next_history_point: u64,
     /// The log's index wants to know of the first commit from this position on.
     next_point: u64,
 }
@@ -96,10 +101,35 @@ struct Chunks {
     position: u64,
 }
 
+/// A commit whose record is in the log.
+struct Logged {
+    timestamp: u64,
+    /// The last of its cluster times, or 0.
+    time: u64,
+    end: u64,
+}
+
+/// The place in the history of the commit that comes next.
+fn place(
+    history: &History,
+    order: &CommitOrder,
+    txn: &EngineTxn,
+    chunks: Option<&Chunks>,
+) -> HistoryHead {
+    let notes = txn.notes.as_deref();
+    HistoryHead {
+        time: history.times().next(order.time),
+        span: notes.map_or(1, Notes::span),
+        is_client_transaction: notes.is_some_and(|notes| notes.is_client_transaction),
+        first_chunk: chunks.map_or(0, |chunks| chunks.position),
+    }
+}
+
 /// Makes transactions' writes durable and visible, in one order.
 pub(crate) struct Committer {
     pub(crate) order: Arc<Padded<Mutex<CommitOrder>>>,
     pub(crate) log: Arc<Padded<Log>>,
+    pub(crate) history: Option<Arc<History>>,
     pub(crate) snapshots: Arc<Snapshots>,
     pub(crate) directory: Arc<Directory>,
     pub(crate) schedule: Arc<Scheduler>,
@@ -132,8 +162,9 @@ impl Committer {
                 Durability::Synced => self.log.sync_to(self.log.wal().next_lsn()),
                 Durability::Buffered => Ok(()),
             };
-            return Ok(Committed::new(seen.0, durable));
+            return Ok(Committed::new(seen.0, 0, durable));
         }
+        let noted = txn.notes.as_ref().map_or(0, |notes| notes.bytes());
         let bytes = txn.writes.bytes();
         let little = bytes <= MOST_BESIDE_A_DROP && txn.writes.spilled().is_none();
         let priority = if (!txn.dropped.is_empty() || txn.within_red_zone) && little {
@@ -142,7 +173,7 @@ impl Committer {
             Priority::GivesSpaceBack
         } else {
             self.health.check_writable()?;
-            self.free_space.take(bytes)?;
+            self.free_space.take(bytes.saturating_add(noted))?;
             match txn.writes.spilled() {
                 // It will bring nothing into memory.
                 Some(spill) => self.health.check(spill.settle())?,
@@ -152,8 +183,8 @@ impl Committer {
         };
         let (tail, chunks, copy) = self.write_chunks(txn)?;
         let _guard = StopOnPanic(self);
-        let logged = self.log_commit(txn.id(), &tail, chunks.as_ref(), priority);
-        let (timestamp, end) = match logged {
+        let logged = self.log_commit(txn, &tail, chunks.as_ref(), priority);
+        let Logged { timestamp, time, end } = match logged {
             Ok(logged) => logged,
             Err(error) => {
                 self.abandon_chunks(txn.id(), chunks.as_ref());
@@ -173,6 +204,9 @@ impl Committer {
         }
         let visible = self.snapshots.watermark();
         debug_assert!(visible >= timestamp, "what is published is visible");
+        if let Some(times) = &self.log.times {
+            times.published(end, self.log.wal().synced_lsn());
+        }
         published(Timestamp(timestamp));
         self.release_locks(txn, timestamp);
         self.counters.commits.inc();
@@ -180,7 +214,7 @@ impl Committer {
         self.after_commit(txn, &grown);
         let is_synced = durability == Durability::Synced || self.syncs_each;
         let durable = if is_synced { self.log.sync_to(end) } else { Ok(()) };
-        Ok(Committed::new(timestamp, durable))
+        Ok(Committed::new(timestamp, time, durable))
     }
 
     /// Encodes the writes. What exceeds one record goes to the log now, as chunks; the rest is
@@ -189,10 +223,14 @@ impl Committer {
         &self,
         txn: &EngineTxn,
     ) -> Result<(Vec<u8>, Option<Chunks>, Option<Reservation>)> {
-        let room = txn.writes.longest().saturating_add(self.sizes.chunk_bytes as u64);
-        let room = room.min(txn.writes.bytes());
+        let (longest, noted) = match &txn.notes {
+            Some(notes) => (notes.longest().max(txn.writes.longest()), notes.bytes()),
+            None => (txn.writes.longest(), 0),
+        };
+        let bytes = txn.writes.bytes().saturating_add(noted);
+        let room = longest.saturating_add(self.sizes.chunk_bytes as u64).min(bytes);
         let copy = (room > COUNTED_RECORD).then(|| self.cache.reserve(Part::WriteSets, room));
-        let mut encoder = Encoder::with_room(txn.writes.bytes(), self.sizes.chunk_bytes);
+        let mut encoder = Encoder::with_room(bytes, self.sizes.chunk_bytes);
         let mut chunks: Option<Chunks> = None;
         let written = self.encode(txn, &mut encoder, |encoder| {
             let chunks = chunks.get_or_insert_with(|| {
@@ -200,7 +238,7 @@ impl Committer {
                 self.log.needed.lock().chunk(txn.id(), position);
                 Chunks { count: 0, position }
             });
-            let head = records::chunk_head(txn.id(), chunks.count);
+            let head = records::chunk_head(txn.id(), chunks.count, self.history.is_some());
             let bytes = encoder.take();
             self.log.append(&[&head, &bytes])?;
             chunks.count += 1;
@@ -248,43 +286,63 @@ impl Committer {
                 encoder.write(Operation::Drop { dictionary: *dictionary });
             }
         }
+        for note in txn.notes.iter().flat_map(|notes| notes.iter()) {
+            encoder.write(Operation::Note { note });
+            if encoder.bytes.len() >= self.sizes.chunk_bytes {
+                full(encoder)?;
+            }
+        }
         Ok(())
     }
 
     /// Takes the next timestamp and appends the commit record under it.
     fn log_commit(
         &self,
-        txn: u64,
+        txn: &EngineTxn,
         tail: &[u8],
         chunks: Option<&Chunks>,
         priority: Priority,
-    ) -> Result<(u64, u64)> {
+    ) -> Result<Logged> {
+        let id = txn.id();
         let count = chunks.map_or(0, |chunks| chunks.count);
-        let (mut order, timestamp, head, end) = loop {
+        let (mut order, timestamp, place, len, end) = loop {
             let order = self.order.lock();
             let timestamp = order.newest + 1;
-            let head = records::commit_head(txn, timestamp, count);
+            let place = self.history.as_deref().map(|history| place(history, &order, txn, chunks));
+            let head = records::commit_head(id, timestamp, count, place);
+            let head = head.bytes();
+            let len = head.len() + tail.len();
             if let Some(end) =
-                self.health.check(self.log.wal().try_append(&[&head, tail], priority))?
+                self.health.check(self.log.wal().try_append(&[head, tail], priority))?
             {
-                break (order, timestamp, head, end);
+                break (order, timestamp, place, len, end);
             }
             // Where the log has no room, nobody else waits for this one.
             drop(order);
-            self.health.check(self.log.wal().make_room(head.len() + tail.len(), priority))?;
+            self.health.check(self.log.wal().make_room(len, priority))?;
         };
         order.newest = timestamp;
-        let position = end.saturating_sub(wal::format::frame_bytes(head.len() + tail.len()) as u64);
+        let position = end.saturating_sub(wal::format::frame_bytes(len) as u64);
+        let mut time = 0;
+        if let (Some(history), Some(place)) = (&self.history, place) {
+            time = place.last_time();
+            assert!(order.time < place.time, "times ascend");
+            order.time = time;
+            history.times().given(Place { timestamp, time, end });
+            if count > 0 || position >= order.next_history_point {
+                order.next_history_point = history.committed(&place, count, position);
+            }
+        }
         if chunks.is_some() || position >= order.next_point {
             let mut needed = self.log.needed.lock();
             order.next_point = needed.commit(timestamp, position);
             if let Some(chunks) = chunks {
-                needed.chunks_end(txn, chunks.position, Some(timestamp));
+                needed.chunks_end(id, chunks.position, Some(timestamp));
             }
         }
         drop(order);
         self.log.grew(end);
-        Ok((timestamp, end))
+        Ok(Logged { timestamp, time, end })
     }
 
     /// The transaction will not commit: its chunks need not be kept.

@@ -4,6 +4,7 @@ use crate::backup::Backup;
 use crate::environment::{Environment, Opened};
 use crate::error::Cause;
 use crate::handle::{EngineHandle, PerThreadHandles};
+use crate::history::History;
 use crate::live::TxnInfo;
 use crate::settings::{Background, Options};
 use crate::snapshot::Snapshot;
@@ -123,6 +124,16 @@ impl Engine {
     /// The newest commit that readers see.
     pub fn newest_commit(&self) -> crate::Timestamp {
         crate::Timestamp(self.environment().snapshots.watermark())
+    }
+
+    /// The history, where one is kept.
+    pub fn history(&self) -> Option<Arc<History>> {
+        self.environment().history.clone()
+    }
+
+    /// Whether a history is kept. Costs nothing.
+    pub fn keeps_history(&self) -> bool {
+        self.environment().history.is_some()
     }
 
     /// Fails where the engine has stopped or was closed: nothing will be written any more.

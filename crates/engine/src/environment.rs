@@ -16,6 +16,7 @@ use crate::commit::{CommitOrder, Committer};
 use crate::counters::Counters;
 use crate::dictionary::Directory;
 use crate::health::Health;
+use crate::history::{History, Times};
 use crate::interrupt::MayWait;
 use crate::live::{LiveTxns, Serializable};
 use crate::log::Log;
@@ -35,6 +36,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use telemetry::Registry;
 
+/// What one transaction tells readers of the history takes at most one part in so many of the cache's
+/// bound, or the longest note.
+const NOTES_SHARE: u64 = 4;
+
 pub(crate) struct Environment {
     pub(crate) os: Os,
     pub(crate) options: Options,
@@ -51,6 +56,7 @@ pub(crate) struct Environment {
     pub(crate) may_wait: Arc<MayWait>,
     // What commits write to lies on lines of its own, away from what every read looks at.
     pub(crate) log: Arc<Padded<Log>>,
+    pub(crate) history: Option<Arc<History>>,
     pub(crate) memory: Arc<Padded<WriteBudget>>,
     pub(crate) schedule: Arc<Scheduler>,
     pub(crate) free_space: Arc<FreeSpace>,
@@ -91,7 +97,14 @@ impl Environment {
         let (snapshots, may_wait) = (Arc::new(Snapshots::default()), Arc::new(MayWait::default()));
         let directory = Arc::new(Directory::new(&trees, sizes));
         let live = Arc::new(LiveTxns::new(Arc::clone(clock)));
-        let log = Arc::new(Padded(Log::new(segment_bytes, &cache, clock, &health, &counters)));
+        let times = options.history.map(|_| Arc::new(Times::new(&snapshots, clock)));
+        let order: Arc<Padded<Mutex<CommitOrder>>> = Arc::default();
+        let log = Log::new(segment_bytes, times.clone(), &cache, clock, &health, &counters);
+        let log = Arc::new(Padded(log));
+        let history = options.history.zip(times).map(|(kept, times)| {
+            let most_note_bytes = options.cache_size / NOTES_SHARE;
+            Arc::new(History::new(kept, most_note_bytes, &log, &times, &order, clock))
+        });
         let memory = Arc::new(Padded(WriteBudget::new(&sizes)));
         let schedule = Arc::new(Scheduler::new(&Parts {
             options: &options,
@@ -104,8 +117,16 @@ impl Environment {
             counters: &counters,
             may_wait: &may_wait,
         }));
-        let free_space =
-            Arc::new(FreeSpace::new(&options, &os, &blocks, &log, &memory, &schedule, &health));
+        let free_space = Arc::new(FreeSpace::new(
+            &options,
+            &os,
+            &blocks,
+            &log,
+            history.clone(),
+            &memory,
+            &schedule,
+            &health,
+        ));
         let pruning = Pruning {
             directory: Arc::clone(&directory),
             snapshots: Arc::clone(&snapshots),
@@ -117,6 +138,8 @@ impl Environment {
             rounds_without_work: AtomicU64::new(0),
             compacted: Mutex::new(None),
             free_space: Arc::clone(&free_space),
+            log: Arc::clone(&log),
+            history: history.clone(),
             pruning: pruning.clone(),
             schedule: Arc::clone(&schedule),
             snapshots: Arc::clone(&snapshots),
@@ -125,13 +148,13 @@ impl Environment {
             health: Arc::clone(&health),
             clock: Arc::clone(clock),
         });
-        let order: Arc<Padded<Mutex<CommitOrder>>> = Arc::default();
         let checkpoints = Arc::new(Checkpointer {
             state: CheckpointState::default(),
             period: options.checkpoint_period,
             log_cap: sizes.log_cap,
             blocks: blocks.clone(),
             log: Arc::clone(&log),
+            history: history.clone(),
             directory: Arc::clone(&directory),
             snapshots: Arc::clone(&snapshots),
             schedule: Arc::clone(&schedule),
@@ -154,6 +177,7 @@ impl Environment {
         let commits = Committer {
             order,
             log: Arc::clone(&log),
+            history: history.clone(),
             snapshots: Arc::clone(&snapshots),
             directory: Arc::clone(&directory),
             schedule: Arc::clone(&schedule),
@@ -182,6 +206,7 @@ impl Environment {
             live,
             may_wait,
             log,
+            history,
             memory,
             schedule,
             free_space,

@@ -57,6 +57,9 @@ pub enum Error {
     /// The transaction was killed.
     #[error("transaction was killed")]
     Interrupted,
+    /// The history does not reach back to the time that was asked for, or no longer does.
+    #[error("the history no longer reaches back to the time that was asked for")]
+    HistoryLost,
     /// An option has a value that cannot be honoured.
     #[error("invalid option: {0}")]
     InvalidOption(String),
@@ -69,6 +72,8 @@ pub enum Oversized {
     Key,
     /// A value.
     Value,
+    /// What a transaction tells readers of the history at once.
+    Note,
     /// All that one transaction writes.
     Transaction,
     /// The locks of one transaction.
@@ -80,6 +85,7 @@ impl std::fmt::Display for Oversized {
         f.write_str(match self {
             Self::Key => "key",
             Self::Value => "value",
+            Self::Note => "note",
             Self::Transaction => "transaction",
             Self::LockSet => "transaction's lock set",
         })

@@ -27,6 +27,10 @@ pub struct RootFacts {
     pub next_dictionary: u64,
     /// Transaction ids below are taken.
     pub next_txn: u64,
+    /// No commit before it has a later cluster time; 0 where there never was one.
+    pub time: u64,
+    /// From which position on the log is history, where it is.
+    pub history_from: Option<u64>,
     /// Ids ascending.
     pub dictionaries: Vec<DictionaryFacts>,
 }
@@ -62,6 +66,8 @@ pub fn read_root(parts: &[impl AsRef<[u8]>]) -> Result<RootFacts, &'static str> 
         log_end: root.log_end,
         next_dictionary: root.next_dictionary,
         next_txn: root.next_txn,
+        time: root.time,
+        history_from: root.history_from,
         dictionaries: dictionaries.collect(),
     })
 }
@@ -102,6 +108,10 @@ pub struct RecordFacts {
     pub drops: u64,
     /// Changes of a dictionary's options in it.
     pub reshapes: u64,
+    /// Notes in it.
+    pub notes: u64,
+    /// Of a commit: the first and the last of its cluster times, where it has some.
+    pub times: Option<(u64, u64)>,
 }
 
 /// What a commit record writes into the catalog's own dictionary: when, the keys, the values. Of
@@ -121,8 +131,10 @@ pub fn root_puts(payload: &[u8]) -> Vec<(Timestamp, &[u8], &[u8])> {
 
 /// Reads one record of the log, all its operations.
 pub fn read_record(payload: &[u8]) -> Result<RecordFacts, &'static str> {
+    let mut times = None;
     let (txn, kind, operations) = match Record::decode(payload).map_err(|e| e.0)? {
-        Record::Commit { txn, timestamp, chunks, operations } => {
+        Record::Commit { txn, timestamp, chunks, history, operations } => {
+            times = history.map(|head| (head.time, head.last_time()));
             (txn, RecordKind::Commit { timestamp: Timestamp(timestamp), chunks }, operations)
         }
         Record::Chunk { txn, number, operations } => {
@@ -130,8 +142,17 @@ pub fn read_record(payload: &[u8]) -> Result<RecordFacts, &'static str> {
         }
         Record::Abort { txn } => (txn, RecordKind::Abort, &[][..]),
     };
-    let mut facts =
-        RecordFacts { txn, kind, puts: 0, deletes: 0, creates: 0, drops: 0, reshapes: 0 };
+    let mut facts = RecordFacts {
+        txn,
+        kind,
+        puts: 0,
+        deletes: 0,
+        creates: 0,
+        drops: 0,
+        reshapes: 0,
+        notes: 0,
+        times,
+    };
     for operation in Operations::new(operations) {
         match operation.map_err(|e| e.0)? {
             Operation::Put { .. } => facts.puts += 1,
@@ -139,6 +160,7 @@ pub fn read_record(payload: &[u8]) -> Result<RecordFacts, &'static str> {
             Operation::Create { .. } => facts.creates += 1,
             Operation::Drop { .. } => facts.drops += 1,
             Operation::Reshape { .. } => facts.reshapes += 1,
+            Operation::Note { .. } => facts.notes += 1,
         }
     }
     Ok(facts)

@@ -24,6 +24,7 @@ mod error;
 pub mod format;
 mod handle;
 mod health;
+mod history;
 mod holder;
 mod interrupt;
 mod live;
@@ -58,6 +59,10 @@ pub use cursor::Cursor;
 pub use engine::{DictionaryStats, Engine};
 pub use error::{Cause, Error, Oversized, Result};
 pub use ftree::{Direction, KeyRange, thread_page_reads};
+pub use history::{
+    History, HistoryCommit, HistoryOperation, HistoryOperations, HistoryOptions, HistoryStats,
+    HistoryTail,
+};
 pub use live::TxnInfo;
 pub use locktree::{LockInfo, Refusal};
 pub use options::{
@@ -69,5 +74,5 @@ pub use settings::{Background, Options, Sizes};
 pub use snapshot::Snapshot;
 pub use sorter::{Sorted, Sorter};
 pub use stats::{Pages, Stats};
-pub use txn::{EngineTxn, MAX_KEY_BYTES, MAX_VALUE_BYTES, Savepoint};
+pub use txn::{EngineTxn, MAX_KEY_BYTES, MAX_NOTE_BYTES, MAX_VALUE_BYTES, Savepoint};
 pub use types::{Committed, Timestamp, Value};

@@ -8,6 +8,7 @@ use crate::Result;
 use crate::counters::Counters;
 use crate::error::ignore_no_space;
 use crate::health::Health;
+use crate::history::{History, Times};
 use crate::tuning::Tuning;
 use cachetable::{CacheTable, Part};
 use os::sync::{Condvar, Mutex};
@@ -166,6 +167,12 @@ pub(crate) struct Log {
     pub(crate) needed: Mutex<Needed>,
     /// Notified where much of the log is in memory only.
     pub(crate) wake: Notify,
+    /// The cluster times of commits, where history is kept.
+    pub(crate) times: Option<Arc<Times>>,
+    /// Redo begins here: where the last completed checkpoint says. What is before is history.
+    redo_from: AtomicU64,
+    /// Bytes of memory that the history's index takes.
+    index_bytes: AtomicU64,
     /// Where records ended at the last flush.
     seen_end: AtomicU64,
     /// The memory of the log's buffers that the cache was told of last.
@@ -179,6 +186,7 @@ pub(crate) struct Log {
 impl Log {
     pub(crate) fn new(
         segment_bytes: u64,
+        times: Option<Arc<Times>>,
         cache: &Arc<CacheTable>,
         clock: &Arc<dyn Clock>,
         health: &Arc<Health>,
@@ -188,6 +196,9 @@ impl Log {
             opened: OnceLock::new(),
             needed: Mutex::new(Needed::new(segment_bytes)),
             wake: Notify::default(),
+            times,
+            redo_from: AtomicU64::new(0),
+            index_bytes: AtomicU64::new(0),
             seen_end: AtomicU64::new(0),
             told_memory: AtomicU64::new(0),
             cache: Arc::clone(cache),
@@ -223,10 +234,50 @@ impl Log {
     pub(crate) fn sync_to(&self, end: u64) -> Result<()> {
         let started = self.clock.monotonic();
         self.health.check(self.wal().sync_to(end))?;
+        self.settle_times();
         let waited = self.clock.monotonic().saturating_sub(started);
         self.counters.sync_micros.record(waited.as_micros() as u64);
         Waits::add(Wait::LogSync, waited);
         Ok(())
+    }
+
+    /// What is on disk is durable for readers of the history, whoever has synced it.
+    fn settle_times(&self) {
+        if let Some(times) = &self.times {
+            times.settle(self.wal().synced_lsn());
+        }
+    }
+
+    /// Where redo begins.
+    pub(crate) fn redo_from(&self) -> u64 {
+        self.redo_from.load(Ordering::Acquire)
+    }
+
+    /// A completed checkpoint says that redo begins here.
+    pub(crate) fn set_redo_from(&self, position: u64) {
+        let before = self.redo_from.fetch_max(position, Ordering::AcqRel);
+        debug_assert!(before <= position, "redo begins later from checkpoint to checkpoint");
+    }
+
+    /// Lets go of what neither redo nor the history wants; with `short` the history wants so many bytes
+    /// at most. Touches the disk.
+    pub(crate) fn trim(&self, history: Option<&History>, short: Option<u64>) -> Result<()> {
+        let redo_from = self.redo_from();
+        let from = history.map_or(redo_from, |history| history.keep_from(redo_from, short));
+        assert!(from <= redo_from, "redo finds all it needs");
+        if let Some(history) = history {
+            history.before_cut(from);
+        }
+        self.health.check(self.wal().trim(from))?;
+        if let Some(history) = history {
+            history.forget(self.wal().first_lsn());
+        }
+        Ok(())
+    }
+
+    /// The history's index takes so much memory.
+    pub(crate) fn set_index_bytes(&self, bytes: u64) {
+        self.index_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// It has grown to `end`: much of it in memory is written out before it fills the buffer.
@@ -239,7 +290,7 @@ impl Log {
 
     /// Counts the log's buffers into the cache's bound. They grow and shrink seldom.
     fn count_memory(&self) {
-        let bytes = self.wal().memory_bytes();
+        let bytes = self.wal().memory_bytes() + self.index_bytes.load(Ordering::Relaxed);
         if self.told_memory.load(Ordering::Relaxed) != bytes {
             self.told_memory.store(bytes, Ordering::Relaxed);
             self.cache.sample(Part::Log, bytes);
@@ -259,6 +310,8 @@ impl Log {
         debug_assert!(synced <= wal.next_lsn(), "what is on disk was written");
         if synced < wal.next_lsn() {
             self.sync_to(wal.next_lsn())?;
+        } else {
+            self.settle_times();
         }
         // Where nobody has written since the last time, nobody will soon bring the mark that tells a
         // damaged record from a torn one.

@@ -5,7 +5,8 @@
 //!  ten times a second   makes the next log segment ready, fits the budget of memory for writes,
 //!                       watches the disk's free space
 //!  once a second        looks whether anybody uses the engine, releases dropped dictionaries, forgets
-//!                       locks no snapshot asks about, gives space back to the disk
+//!                       locks no snapshot asks about, lets history go that is too old, gives space
+//!                       back to the disk
 //! ```
 
 mod free_space;
@@ -19,13 +20,15 @@ pub(crate) use pruning::Pruning;
 use crate::Result;
 use crate::error::ignore_no_space;
 use crate::health::Health;
+use crate::history::History;
+use crate::log::Log;
 use crate::schedule::load::SpaceLoad;
 use crate::schedule::{Scheduler, is_due, micros, policy};
 use crate::snapshots::Snapshots;
 use crate::tuning::Tuning;
 use blockfile::BlockFile;
 use locktree::LockTable;
-use os::Clock;
+use os::{Clock, Padded};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +42,8 @@ pub(crate) struct Maintenance {
     /// The data file as it was when moving segments was of no more use.
     pub(crate) compacted: Mutex<Option<blockfile::Space>>,
     pub(crate) free_space: Arc<FreeSpace>,
+    pub(crate) log: Arc<Padded<Log>>,
+    pub(crate) history: Option<Arc<History>>,
     pub(crate) pruning: Pruning,
     pub(crate) schedule: Arc<Scheduler>,
     pub(crate) snapshots: Arc<Snapshots>,
@@ -68,6 +73,10 @@ impl Maintenance {
         let used = self.schedule.end_round();
         self.pruning.drop_invisible();
         self.locks.prune(self.snapshots.oldest_watching());
+        if let Some(history) = &self.history {
+            // What was too young for the last checkpoint may be old enough now.
+            self.log.trim(Some(history), None)?;
+        }
         ignore_no_space(self.give_space_back(used.commits > 0))
     }
 

@@ -4,9 +4,13 @@
 //! `varint` is LEB128 of at most ten bytes:
 //!
 //! ```text
-//! commit  1 u8 | version u8 | 0 u16 | chunks u32 | transaction u64 | timestamp u64 | operations
+//! commit  1 u8 | version u8 | 0 u16 | chunks u32 | transaction u64 | timestamp u64 | history | operations
 //! chunk   2 u8 | version u8 | 0 u16 | number u32 | transaction u64 | operations
 //! abort   3 u8 | version u8 | 0 u16 | 0 u32      | transaction u64
+//!
+//! history, in version 3 only
+//!         flags u8 (1 a client's transaction) | time u64 | varint span
+//!         | where there are chunks: varint position at or before the first one
 //!
 //! operation
 //!   1 dictionary  varint id              the following puts and deletes are in it
@@ -15,7 +19,10 @@
 //!   4 create      varint id, 14 bytes of options
 //!   5 drop        varint id
 //!   6 reshape     varint id, 14 bytes of options
+//!   7 note        varint length, bytes: what readers of the history are told; version 3 only
 //! ```
+//!
+//! Version 2 is written by an engine that keeps no history, version 3 by one that does; both are read.
 //!
 //! A transaction's operations are those of its chunks 0, 1, … in order, then those of its commit
 //! record. Chunks without a commit record count for nothing. Each record names its dictionaries
@@ -23,7 +30,10 @@
 
 use crate::{Compression, DictionaryOptions};
 
+/// Of an engine without a history.
 pub(crate) const VERSION: u8 = 2;
+/// Of one with a history.
+pub(crate) const HISTORY_VERSION: u8 = 3;
 const COMMIT: u8 = 1;
 const CHUNK: u8 = 2;
 const ABORT: u8 = 3;
@@ -34,6 +44,12 @@ const OP_DELETE: u8 = 3;
 const OP_CREATE: u8 = 4;
 const OP_DROP: u8 = 5;
 const OP_RESHAPE: u8 = 6;
+const OP_NOTE: u8 = 7;
+
+/// The commit is a client's transaction.
+const CLIENT_TRANSACTION: u8 = 1;
+/// The longest head of a commit.
+const HEAD_BYTES: usize = 24 + 1 + 8 + 5 + 10;
 
 /// Bytes of a dictionary's options on disk.
 pub(crate) const OPTIONS_BYTES: usize = 14;
@@ -42,11 +58,37 @@ pub(crate) const OPTIONS_BYTES: usize = 14;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Record<'a> {
     /// The transaction counts, at this timestamp.
-    Commit { txn: u64, timestamp: u64, chunks: u32, operations: &'a [u8] },
+    Commit {
+        txn: u64,
+        timestamp: u64,
+        chunks: u32,
+        /// Its place in the history; `None` in version 2.
+        history: Option<HistoryHead>,
+        operations: &'a [u8],
+    },
     /// Part of a transaction that may be committed later.
     Chunk { txn: u64, number: u32, operations: &'a [u8] },
     /// The transaction's chunks may be forgotten.
     Abort { txn: u64 },
+}
+
+/// A commit's place in the history.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct HistoryHead {
+    /// The first of its cluster times.
+    pub(crate) time: u64,
+    /// How many it takes, at least one.
+    pub(crate) span: u32,
+    pub(crate) is_client_transaction: bool,
+    /// Where there are chunks: a position of the log at or before the first one; else 0.
+    pub(crate) first_chunk: u64,
+}
+
+impl HistoryHead {
+    /// The last of its cluster times.
+    pub(crate) fn last_time(&self) -> u64 {
+        self.time.saturating_add(u64::from(self.span).saturating_sub(1))
+    }
 }
 
 /// One thing a transaction did.
@@ -57,6 +99,7 @@ pub(crate) enum Operation<'a> {
     Create { dictionary: u64, options: DictionaryOptions },
     Drop { dictionary: u64 },
     Reshape { dictionary: u64, options: DictionaryOptions },
+    Note { note: &'a [u8] },
 }
 
 /// The record cannot be read; what is wrong with it.
@@ -64,33 +107,80 @@ pub(crate) enum Operation<'a> {
 #[error("log record: {0}")]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
-pub(crate) fn commit_head(txn: u64, timestamp: u64, chunks: u32) -> [u8; 24] {
-    let mut head = [0; 24];
-    head[..16].copy_from_slice(&common_head(COMMIT, chunks, txn));
-    head[16..].copy_from_slice(&timestamp.to_le_bytes());
-    let read = Record::Commit { txn, timestamp, chunks, operations: &[] };
-    debug_assert_eq!(Record::decode(&head), Ok(read), "a commit reads as it was written");
+/// The head of a commit record.
+#[derive(Clone, Copy)]
+pub(crate) struct CommitHead {
+    bytes: [u8; HEAD_BYTES],
+    len: usize,
+}
+
+impl CommitHead {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let end = self.len + bytes.len();
+        if let Some(place) = self.bytes.get_mut(self.len..end) {
+            place.copy_from_slice(bytes);
+            self.len = end;
+        }
+    }
+
+    fn push_varint(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.push(&[value as u8 | 0x80]);
+            value >>= 7;
+        }
+        self.push(&[value as u8]);
+    }
+}
+
+/// In version 3 where it has a place in the history, else in version 2.
+pub(crate) fn commit_head(
+    txn: u64,
+    timestamp: u64,
+    chunks: u32,
+    history: Option<HistoryHead>,
+) -> CommitHead {
+    let mut head = CommitHead { bytes: [0; HEAD_BYTES], len: 0 };
+    head.push(&common_head(COMMIT, version_of(history.is_some()), chunks, txn));
+    head.push(&timestamp.to_le_bytes());
+    if let Some(history) = history {
+        head.push(&[if history.is_client_transaction { CLIENT_TRANSACTION } else { 0 }]);
+        head.push(&history.time.to_le_bytes());
+        head.push_varint(u64::from(history.span));
+        if chunks > 0 {
+            head.push_varint(history.first_chunk);
+        }
+    }
+    let read = Record::Commit { txn, timestamp, chunks, history, operations: &[] };
+    debug_assert_eq!(Record::decode(head.bytes()), Ok(read), "a commit reads as it was written");
     head
 }
 
-pub(crate) fn chunk_head(txn: u64, number: u32) -> [u8; 16] {
-    let head = common_head(CHUNK, number, txn);
+fn version_of(has_history: bool) -> u8 {
+    if has_history { HISTORY_VERSION } else { VERSION }
+}
+
+pub(crate) fn chunk_head(txn: u64, number: u32, has_history: bool) -> [u8; 16] {
+    let head = common_head(CHUNK, version_of(has_history), number, txn);
     let read = Record::Chunk { txn, number, operations: &[] };
     debug_assert_eq!(Record::decode(&head), Ok(read), "a chunk reads as it was written");
     head
 }
 
 pub(crate) fn abort_record(txn: u64) -> [u8; 16] {
-    let record = common_head(ABORT, 0, txn);
+    let record = common_head(ABORT, VERSION, 0, txn);
     let read = Record::Abort { txn };
     debug_assert_eq!(Record::decode(&record), Ok(read), "an abort reads as it was written");
     record
 }
 
-fn common_head(kind: u8, number: u32, txn: u64) -> [u8; 16] {
+fn common_head(kind: u8, version: u8, number: u32, txn: u64) -> [u8; 16] {
     let mut head = [0; 16];
     head[0] = kind;
-    head[1] = VERSION;
+    head[1] = version;
     head[4..8].copy_from_slice(&number.to_le_bytes());
     head[8..].copy_from_slice(&txn.to_le_bytes());
     head
@@ -100,7 +190,7 @@ impl<'a> Record<'a> {
     pub(crate) fn decode(payload: &'a [u8]) -> Result<Self, Malformed> {
         let mut input = Input(payload);
         let [kind, version, ..] = *input.array::<4>()?;
-        if version != VERSION {
+        if version != VERSION && version != HISTORY_VERSION {
             return Err(Malformed("a version this program does not know"));
         }
         let number = u32::from_le_bytes(*input.array()?);
@@ -108,12 +198,34 @@ impl<'a> Record<'a> {
         match kind {
             COMMIT => {
                 let timestamp = u64::from_le_bytes(*input.array()?);
-                Ok(Self::Commit { txn, timestamp, chunks: number, operations: input.0 })
+                let history = match version {
+                    HISTORY_VERSION => Some(HistoryHead::decode(&mut input, number)?),
+                    _ => None,
+                };
+                let operations = input.0;
+                Ok(Self::Commit { txn, timestamp, chunks: number, history, operations })
             }
             CHUNK => Ok(Self::Chunk { txn, number, operations: input.0 }),
             ABORT => Ok(Self::Abort { txn }),
             _ => Err(Malformed("an unknown kind")),
         }
+    }
+}
+
+impl HistoryHead {
+    fn decode(input: &mut Input<'_>, chunks: u32) -> Result<Self, Malformed> {
+        let is_client_transaction = match input.byte()? {
+            0 => false,
+            CLIENT_TRANSACTION => true,
+            _ => return Err(Malformed("a flag this program does not know")),
+        };
+        let time = u64::from_le_bytes(*input.array()?);
+        let span = u32::try_from(input.varint()?).unwrap_or(0);
+        if span == 0 || time.checked_add(u64::from(span)).is_none() {
+            return Err(Malformed("a span of times that cannot be"));
+        }
+        let first_chunk = if chunks > 0 { input.varint()? } else { 0 };
+        Ok(Self { time, span, is_client_transaction, first_chunk })
     }
 }
 
@@ -162,6 +274,11 @@ impl Encoder {
                 varint(&mut self.bytes, dictionary);
                 self.bytes.extend_from_slice(&encode_options(&options));
             }
+            Operation::Note { note } => {
+                self.bytes.push(OP_NOTE);
+                varint(&mut self.bytes, note.len() as u64);
+                self.bytes.extend_from_slice(note);
+            }
         }
     }
 
@@ -191,6 +308,16 @@ impl<'a> Operations<'a> {
         Self { input: Input(bytes), dictionary: None }
     }
 
+    /// Goes on where [`Operations::place`] was asked, over the same bytes.
+    pub(crate) fn at(bytes: &'a [u8], (at, dictionary): (usize, Option<u64>)) -> Self {
+        Self { input: Input(bytes.get(at..).unwrap_or_default()), dictionary }
+    }
+
+    /// How far it has come in `bytes`, and in which dictionary it is.
+    pub(crate) fn place(&self, bytes: &[u8]) -> (usize, Option<u64>) {
+        (bytes.len().saturating_sub(self.input.0.len()), self.dictionary)
+    }
+
     fn read(&mut self) -> Result<Operation<'a>, Malformed> {
         loop {
             let dictionary = self.dictionary.ok_or(Malformed("an operation outside a dictionary"));
@@ -217,6 +344,10 @@ impl<'a> Operations<'a> {
                     let dictionary = self.input.varint()?;
                     let options = decode_options(self.input.array()?)?;
                     return Ok(Operation::Reshape { dictionary, options });
+                }
+                OP_NOTE => {
+                    let len = self.input.varint()?;
+                    return Ok(Operation::Note { note: self.input.bytes(len)? });
                 }
                 _ => return Err(Malformed("an unknown operation")),
             }
@@ -355,26 +486,87 @@ mod tests {
         ]
     }
 
-    fn encoded() -> Vec<u8> {
+    fn sample_with_notes() -> Vec<Operation<'static>> {
+        let notes = [Operation::Note { note: b"told" }, Operation::Note { note: b"" }];
+        sample().into_iter().chain(notes).collect()
+    }
+
+    const PLACE: HistoryHead = HistoryHead {
+        time: 7 << 32 | 1,
+        span: 300,
+        is_client_transaction: true,
+        first_chunk: 4096,
+    };
+
+    fn record(operations: Vec<Operation<'_>>, history: Option<HistoryHead>) -> Vec<u8> {
         let mut encoder = Encoder::default();
-        for operation in sample() {
+        for operation in operations {
             encoder.write(operation);
         }
-        let mut record = commit_head(9, 77, 2).to_vec();
+        let mut record = commit_head(9, 77, 2, history).bytes().to_vec();
         record.extend_from_slice(&encoder.take());
         record
+    }
+
+    fn encoded() -> Vec<u8> {
+        record(sample(), None)
+    }
+
+    fn with_history() -> Vec<u8> {
+        record(sample_with_notes(), Some(PLACE))
     }
 
     #[test]
     fn what_is_written_is_read() {
         let record = encoded();
-        let Ok(Record::Commit { txn: 9, timestamp: 77, chunks: 2, operations }) =
+        let Ok(Record::Commit { txn: 9, timestamp: 77, chunks: 2, history: None, operations }) =
             Record::decode(&record)
         else {
             panic!("not a commit: {:?}", Record::decode(&record));
         };
         let read: Result<Vec<_>, _> = Operations::new(operations).collect();
         assert_eq!(read.unwrap(), sample());
+        let record = with_history();
+        let Ok(Record::Commit { history: Some(PLACE), operations, .. }) = Record::decode(&record)
+        else {
+            panic!("no history: {:?}", Record::decode(&record));
+        };
+        let read: Result<Vec<_>, _> = Operations::new(operations).collect();
+        assert_eq!(read.unwrap(), sample_with_notes());
+    }
+
+    #[test]
+    fn operations_go_on_where_they_stopped() {
+        let record = with_history();
+        let Ok(Record::Commit { operations, .. }) = Record::decode(&record) else {
+            panic!("not a commit");
+        };
+        let (mut place, mut read) = ((0, None), Vec::new());
+        loop {
+            let mut rest = Operations::at(operations, place);
+            let Some(operation) = rest.next() else { break };
+            read.push(operation.unwrap());
+            place = rest.place(operations);
+        }
+        assert_eq!(read, sample_with_notes());
+    }
+
+    #[test]
+    fn place_in_the_history_that_cannot_be_is_refused() {
+        let good = with_history();
+        for (at, to) in [(24, 2), (33, 0)] {
+            let mut bad = good.clone();
+            bad[at] = to;
+            // The span takes two bytes here: the second one goes with the first.
+            if at == 33 {
+                bad.remove(34);
+            }
+            assert!(Record::decode(&bad).is_err(), "byte {at} set to {to}");
+        }
+        let late = HistoryHead { time: u64::MAX - 1, span: 2, ..PLACE };
+        let mut bytes = record(Vec::new(), Some(HistoryHead { time: 1, ..late }));
+        bytes[25..33].copy_from_slice(&late.time.to_le_bytes());
+        assert!(Record::decode(&bytes).is_err(), "times behind the last one");
     }
 
     #[test]
@@ -382,28 +574,34 @@ mod tests {
         let golden =
             testkit::golden(env!("CARGO_MANIFEST_DIR"), "commit-record.v2.bin", &encoded());
         assert!(matches!(Record::decode(&golden), Ok(Record::Commit { timestamp: 77, .. })));
+        let golden =
+            testkit::golden(env!("CARGO_MANIFEST_DIR"), "commit-record.v3.bin", &with_history());
+        let read = Record::decode(&golden);
+        assert!(matches!(read, Ok(Record::Commit { history: Some(PLACE), .. })), "{read:?}");
     }
 
     #[test]
     fn chunk_and_abort_heads_are_read() {
-        let mut chunk = chunk_head(5, 3).to_vec();
-        chunk.extend_from_slice(b"xyz");
-        let expected = Record::Chunk { txn: 5, number: 3, operations: b"xyz" };
-        assert_eq!(Record::decode(&chunk), Ok(expected));
+        for has_history in [false, true] {
+            let mut chunk = chunk_head(5, 3, has_history).to_vec();
+            chunk.extend_from_slice(b"xyz");
+            let expected = Record::Chunk { txn: 5, number: 3, operations: b"xyz" };
+            assert_eq!(Record::decode(&chunk), Ok(expected));
+        }
         assert_eq!(Record::decode(&abort_record(6)), Ok(Record::Abort { txn: 6 }));
     }
 
     #[test]
     fn unknown_version_is_refused() {
         let mut record = encoded();
-        record[1] = VERSION + 1;
+        record[1] = HISTORY_VERSION + 1;
         assert!(Record::decode(&record).is_err());
     }
 
     proptest! {
         #[test]
-        fn mutated_records_never_panic(at in any::<prop::sample::Index>(), to in any::<u8>(), cut in any::<prop::sample::Index>()) {
-            let mut record = encoded();
+        fn mutated_records_never_panic(history in any::<bool>(), at in any::<prop::sample::Index>(), to in any::<u8>(), cut in any::<prop::sample::Index>()) {
+            let mut record = if history { with_history() } else { encoded() };
             let at = at.index(record.len());
             record[at] = to;
             record.truncate(cut.index(record.len() + 1));

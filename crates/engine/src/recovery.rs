@@ -15,7 +15,8 @@ mod workers;
 use crate::checkpoint::CheckpointRoot;
 use crate::dictionary::Dictionary;
 use crate::environment::Environment;
-use crate::records::{Operation, Operations, Record};
+use crate::history::Place;
+use crate::records::{HistoryHead, Operation, Operations, Record};
 use crate::{Background, Error, Result};
 use blockfile::CheckpointImage;
 use ftree::{SpillTree, Tree};
@@ -61,6 +62,12 @@ struct Redo<'a> {
     /// Transactions whose commit record has not come yet: positions of their chunks.
     chunks: BTreeMap<u64, Vec<u64>>,
     newest: u64,
+    /// No commit so far has a later cluster time.
+    time: u64,
+    /// The last cluster time of the commit before; 0 before the first.
+    last_time: u64,
+    /// From here on the log is history, if it is.
+    history_from: Option<u64>,
     /// The checkpoint's timestamp.
     checkpoint: u64,
     /// Nothing has been replayed yet; then commits follow each other.
@@ -87,7 +94,9 @@ pub(crate) fn recover(
         None => None,
     };
     let flushed = open_trees(environment, root.as_ref())?;
-    environment.log.needed.lock().start_at(image.map_or_else(|| log.first_lsn(), |i| i.lsn));
+    let redo_from = image.map_or_else(|| log.first_lsn(), |i| i.lsn);
+    environment.log.needed.lock().start_at(redo_from);
+    environment.log.set_redo_from(redo_from);
     let root = root.unwrap_or_default();
     environment.checkpoints.begin_after(&root);
     environment.directory.taken_below(root.next_dictionary);
@@ -103,6 +112,9 @@ pub(crate) fn recover(
         applying: BTreeSet::new(),
         complete: newest,
         newest,
+        time: root.time,
+        last_time: 0,
+        history_from: root.history_from,
         flushed,
         checkpoint: root.timestamp,
         chunks: BTreeMap::new(),
@@ -126,12 +138,16 @@ pub(crate) fn recover(
     }
     let mut done = redo.done;
     let newest = redo.newest.max(root.timestamp);
+    let (time, history_from) = (redo.time, redo.history_from);
     for (txn, positions) in std::mem::take(&mut redo.chunks) {
         environment.log.needed.lock().chunks_end(txn, positions[0], None);
     }
     drop(redo);
     environment.snapshots.start_at(newest);
-    environment.commits.order.lock().newest = newest;
+    {
+        let mut order = environment.commits.order.lock();
+        (order.newest, order.time) = (newest, time);
+    }
     if let Some(wal::TornTail { lsn, file, offset }) = log.torn_tail() {
         tracing::warn!(
             lsn,
@@ -149,6 +165,10 @@ pub(crate) fn recover(
         }
         started => started?,
     };
+    if let Some(history) = &environment.history {
+        let place = Place { timestamp: newest, time, end: wal.next_lsn() };
+        history.start_at(place, history_from);
+    }
     environment.log.open(wal);
     environment.pruning.drop_invisible();
     let took = environment.os.clock.monotonic().saturating_sub(started);
@@ -194,11 +214,33 @@ impl Redo<'_> {
                 self.forget_chunks(txn, None);
                 Ok(())
             }
-            Record::Commit { txn, timestamp, chunks, operations } => {
+            Record::Commit { txn, timestamp, chunks, history, operations } => {
                 self.saw_txn(txn);
+                self.place(position, chunks, history)?;
                 self.commit(position, txn, timestamp, chunks, operations)
             }
         }
+    }
+
+    /// Notes where a commit stands in the history.
+    fn place(&mut self, position: u64, chunks: u32, history: Option<HistoryHead>) -> Result<()> {
+        let Some(head) = history else {
+            // Written while none was kept: what is before cannot be followed over it.
+            self.history_from = None;
+            return Ok(());
+        };
+        if head.time <= self.last_time {
+            let text = format_args!("time {} follows time {}", head.time, self.last_time);
+            return Err(Error::in_record(position, text));
+        }
+        self.last_time = head.last_time();
+        self.time = self.time.max(head.last_time());
+        // A large one begins with its chunks.
+        self.history_from.get_or_insert(if chunks > 0 { head.first_chunk } else { position });
+        if let Some(history) = &self.environment.history {
+            history.committed(&head, chunks, position);
+        }
+        Ok(())
     }
 
     /// Ids of transactions are not used again while the log may hold their chunks.
@@ -388,6 +430,7 @@ impl Redo<'_> {
                         self.environment.directory.reshape(&found, options);
                     }
                 }
+                Operation::Note { .. } => {}
                 Operation::Drop { dictionary } => {
                     if let Some(found) = self.environment.directory.find(dictionary) {
                         found.drop_at(timestamp);

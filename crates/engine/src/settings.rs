@@ -1,6 +1,6 @@
 //! How an engine is opened.
 
-use crate::{Error, Result};
+use crate::{Error, HistoryOptions, Result};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -49,6 +49,9 @@ pub struct Options {
     pub compress_before_eviction: Option<bool>,
     /// Limit on lock memory in bytes; `None` is a tenth of the cache.
     pub locktree_max_memory: Option<u64>,
+    /// How much history is kept; `None` keeps none: commits have no times, and the log goes as soon
+    /// as redo does not need it.
+    pub history: Option<HistoryOptions>,
     /// Who does the background work.
     pub background: Background,
     /// Sizes that tests make tiny.
@@ -116,6 +119,7 @@ impl Options {
             directio: false,
             compress_before_eviction: None,
             locktree_max_memory: None,
+            history: None,
             background: Background::Threads,
             sizes: Sizes::default(),
         }

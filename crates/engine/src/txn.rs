@@ -7,6 +7,7 @@
 
 mod charge;
 mod dictionaries;
+mod notes;
 mod reads;
 mod serializable;
 mod writes;
@@ -24,6 +25,7 @@ use crate::{
 };
 use charge::Charge;
 use locktree::Owner;
+pub(crate) use notes::Notes;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,6 +35,8 @@ use std::time::Duration;
 pub const MAX_KEY_BYTES: usize = 1 << 20;
 /// The longest value the engine takes: the longest document, and room for what wraps it.
 pub const MAX_VALUE_BYTES: usize = 17 << 20;
+/// The longest note the engine takes: two documents and room for what wraps them.
+pub const MAX_NOTE_BYTES: usize = 40 << 20;
 
 /// A place in a transaction to which its writes can be rolled back.
 #[derive(Debug)]
@@ -41,6 +45,7 @@ pub struct Savepoint {
     created: usize,
     dropped: usize,
     reshaped: usize,
+    notes: usize,
 }
 
 /// A read-write transaction. Dropping it aborts it.
@@ -58,6 +63,8 @@ pub struct EngineTxn {
     pub(crate) dropped: Vec<u64>,
     /// New options of dictionaries that were there before.
     pub(crate) reshaped: Vec<(u64, DictionaryOptions)>,
+    /// What readers of the history are told of it.
+    pub(crate) notes: Option<Box<Notes>>,
     /// Bytes of the write set that have waited for their room.
     pub(crate) paced: u64,
     /// The red zone is no reason to refuse it.
@@ -95,6 +102,7 @@ impl EngineTxn {
             created: Vec::new(),
             dropped: Vec::new(),
             reshaped: Vec::new(),
+            notes: None,
             paced: 0,
             within_red_zone: false,
         }
@@ -151,6 +159,7 @@ impl EngineTxn {
             created: self.created.len(),
             dropped: self.dropped.len(),
             reshaped: self.reshaped.len(),
+            notes: self.notes.as_ref().map_or(0, |notes| notes.count()),
         }
     }
 
@@ -166,6 +175,9 @@ impl EngineTxn {
         self.created.truncate(savepoint.created);
         self.dropped.truncate(savepoint.dropped);
         self.reshaped.truncate(savepoint.reshaped);
+        if let Some(notes) = &mut self.notes {
+            notes.truncate(savepoint.notes);
+        }
         self.charge();
     }
 
@@ -202,7 +214,8 @@ impl EngineTxn {
         !(self.writes.is_empty()
             && self.created.is_empty()
             && self.dropped.is_empty()
-            && self.reshaped.is_empty())
+            && self.reshaped.is_empty()
+            && self.notes.as_ref().is_none_or(|notes| notes.count() == 0))
     }
 
     fn check_alive(&self) -> Result<()> {

@@ -15,12 +15,18 @@ pub struct Timestamp(pub u64);
 #[derive(Debug)]
 pub struct Committed {
     timestamp: Timestamp,
+    time: u64,
     durable: Result<()>,
 }
 
 impl Committed {
-    pub(crate) fn new(timestamp: u64, durable: Result<()>) -> Self {
-        Self { timestamp: Timestamp(timestamp), durable }
+    pub(crate) fn new(timestamp: u64, time: u64, durable: Result<()>) -> Self {
+        Self { timestamp: Timestamp(timestamp), time, durable }
+    }
+
+    /// The last of its cluster times; 0 where no history is kept, or nothing was written.
+    pub fn time(&self) -> u64 {
+        self.time
     }
 
     /// Where the commit stands among all commits, for those who do not promise durability, or

@@ -2,6 +2,7 @@
 
 use crate::Target;
 
+mod changes;
 mod indexes;
 mod language;
 mod network;
@@ -24,6 +25,9 @@ pub const ALL: &[Target] = &[
     tree::TREE_PAGE,
     tree::TREE_FILTER,
     tree::TREE_NODE,
+    changes::NOTES,
+    changes::TOKEN,
+    changes::DIFF,
 ];
 
 /// The target of that name.

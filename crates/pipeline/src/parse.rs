@@ -270,7 +270,7 @@ fn is_fusion(stage: &PipelineStage) -> bool {
     stage.is_source() && stage.spec().gives_score().is_some()
 }
 
-fn not_inside(name: &str, inside: Inside) -> Error {
+pub(crate) fn not_inside(name: &str, inside: Inside) -> Error {
     match inside {
         Inside::Facet => Error::location(
             40600,

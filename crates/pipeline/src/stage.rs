@@ -5,6 +5,7 @@
 //! does the work.
 
 pub mod bucket_auto;
+pub mod change_stream;
 pub mod densify;
 pub mod documents;
 pub mod facet;
@@ -68,6 +69,8 @@ pub enum PipelineStage {
     ReplaceRoot(Arc<replace_root::ReplaceRoot>),
     /// `$lookup`
     Lookup(Arc<lookup::Lookup>),
+    /// `$changeStream`, whose documents the planner makes
+    ChangeStream(Arc<change_stream::ChangeStream>),
     /// `$documents`
     Documents(Arc<documents::Documents>),
     /// `$out`
@@ -141,7 +144,8 @@ const PARSERS: &[(&str, Parser)] = &[
     ("$addFields", Parser::One(|value, ctx| transform::parse("$addFields", value, ctx))),
     ("$bucket", Parser::Several(shorthand::bucket)),
     ("$bucketAuto", Parser::One(bucket_auto::parse)),
-    ("$changeStream", Parser::Refused(40573, "The {} stage is only supported on replica sets")),
+    ("$changeStream", Parser::One(change_stream::parse)),
+    ("$changeStreamSplitLargeEvent", Parser::One(change_stream::parse_split)),
     ("$collStats", Parser::Metadata),
     ("$count", Parser::Several(|value, _, stages| shorthand::count(value, stages))),
     ("$currentOp", Parser::Metadata),
@@ -212,6 +216,7 @@ impl PipelineStage {
             Self::Unwind(unwind) => unwind.clone(),
             Self::ReplaceRoot(root) => root.clone(),
             Self::Lookup(lookup) => lookup.clone(),
+            Self::ChangeStream(stream) => stream.clone(),
             Self::Documents(documents) => documents.clone(),
             Self::Out(out) => out.clone(),
             Self::Merge(merge) => merge.clone(),

@@ -12,6 +12,7 @@ mod out;
 pub(crate) use env::QueryEnv;
 
 use crate::canonical::{Canonical, Purpose, check_view_collation, collation_of, parse_context};
+use crate::change_stream;
 use crate::context::OpContext;
 use crate::count::counting;
 use crate::cursor::{InterruptSlot, QueryCursor, Rows};
@@ -39,6 +40,11 @@ pub fn aggregate(
     request: &AggregateRequest<'_>,
 ) -> Result<QueryCursor> {
     let prepared = Prepared::of(ctx, target, request)?;
+    if let Some(stream) = change_stream::of(&prepared.pipeline) {
+        let env = QueryEnv::of(ctx, target, request.allow_disk_use);
+        let variables = &prepared.parse.variables;
+        return change_stream::open(ctx, &env, &stream, &prepared.pipeline, target, variables);
+    }
     if ctx.txn.is_some() {
         check_in_transaction(&prepared.pipeline)?;
     }
@@ -139,6 +145,10 @@ pub(crate) fn open(
     let shared = env.shared();
     if pipeline.has_own_source() {
         return pipeline.execute(Box::new(EmptySource), &shared, &parse.variables);
+    }
+    if crate::oplog_collection::is_oplog(env.catalog(), ns) {
+        let source = crate::oplog_collection::source_of(env, &pipeline)?;
+        return pipeline.execute(source, &shared, &parse.variables);
     }
     let (collection, pipeline) = resolve(env, ns, pipeline, parse)?;
     let head = Head::of(env, collection, pipeline, &parse.variables, hint, PlanPurpose::Run)?;
@@ -365,11 +375,17 @@ pub fn explain_aggregate(
     verbosity: Verbosity,
 ) -> Result<RawDocumentBuf> {
     let prepared = Prepared::of(ctx, target, request)?;
+    if let Some(stream) = change_stream::of(&prepared.pipeline) {
+        change_stream::check(ctx, &stream, &prepared.pipeline, target)?;
+    }
     let given = stage_documents(request.pipeline);
     let Some(ns) = prepared.namespace.filter(|_| !prepared.pipeline.has_own_source()) else {
         let whole = doc! { "explainVersion": "1", "stages": given };
         return Ok(RawDocumentBuf::try_from(&whole)?);
     };
+    if crate::oplog_collection::is_oplog(ctx.catalog, &ns) {
+        return crate::oplog_collection::explain(&ns, None);
+    }
     let env = QueryEnv::of(ctx, target, request.allow_disk_use);
     let (collection, pipeline) = resolve(&env, &ns, prepared.pipeline, &prepared.parse)?;
     let variables = &prepared.parse.variables;

@@ -17,6 +17,18 @@ pub(crate) trait Rows: Send {
     fn park(&mut self) {}
     /// Of a tailable cursor: goes on with the state of now.
     fn refresh(&mut self) {}
+    /// Of one that follows the history: waits at its end for more; says whether there may be.
+    fn wait(&self, _now: Duration, _time: Duration) -> bool {
+        false
+    }
+    /// Of one that follows the history: nothing will follow.
+    fn is_over(&self) -> bool {
+        false
+    }
+    /// From where another stream would go on; before the last document where that was put back.
+    fn resume_token(&self, _put_back: bool) -> Option<RawDocumentBuf> {
+        None
+    }
 }
 
 /// Where a cursor's documents come from.
@@ -50,8 +62,18 @@ pub struct QueryCursor {
     interrupt: Option<Arc<InterruptSlot>>,
     returned: Option<RawDocumentBuf>,
     lent: Option<RawDocumentBuf>,
-    /// Of a tailable cursor: the commits that its snapshot has seen, at least.
-    seen: Option<u64>,
+    tail: Tail,
+}
+
+/// What follows a cursor's end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tail {
+    /// Nothing.
+    None,
+    /// What is inserted into its capped collection: its snapshot has seen so many commits, at least.
+    Collection(u64),
+    /// What the history tells from then on.
+    History,
 }
 
 impl QueryCursor {
@@ -61,13 +83,13 @@ impl QueryCursor {
         interrupt: Arc<InterruptSlot>,
     ) -> Self {
         let (source, interrupt) = (Source::Rows(rows), Some(interrupt));
-        Self { source, collection, interrupt, returned: None, lent: None, seen: None }
+        Self { source, collection, interrupt, returned: None, lent: None, tail: Tail::None }
     }
 
     /// Of at most one document, which was looked up.
     pub(crate) fn of_one(found: Option<Value>, collection: Option<Arc<Collection>>) -> Self {
         let source = Source::One { next: found, current: None };
-        Self { source, collection, interrupt: None, returned: None, lent: None, seen: None }
+        Self { source, collection, interrupt: None, returned: None, lent: None, tail: Tail::None }
     }
 
     /// The most documents that it can still give, where that is known.
@@ -80,29 +102,55 @@ impl QueryCursor {
 
     /// The cursor stays open at its end, and goes on from there.
     pub(crate) fn tailing(self, seen: u64) -> Self {
-        Self { seen: Some(seen), ..self }
+        Self { tail: Tail::Collection(seen), ..self }
+    }
+
+    /// As [`QueryCursor::tailing`], of what the history tells.
+    pub(crate) fn following(self) -> Self {
+        Self { tail: Tail::History, ..self }
     }
 
     /// Whether its end is only the end of what is there by now.
     pub fn is_tailable(&self) -> bool {
-        self.seen.is_some()
+        match (self.tail, &self.source) {
+            (Tail::None, _) => false,
+            (Tail::Collection(_), _) => true,
+            (Tail::History, Source::Rows(rows)) => self.returned.is_some() || !rows.is_over(),
+            (Tail::History, Source::One { .. }) => false,
+        }
+    }
+
+    /// Whether the cursor waits at its end without being asked to: a change stream.
+    pub fn is_change_stream(&self) -> bool {
+        self.resume_token().is_some()
+    }
+
+    /// From where a change stream would go on behind what was given.
+    pub fn resume_token(&self) -> Option<RawDocumentBuf> {
+        match &self.source {
+            Source::Rows(rows) => rows.resume_token(self.returned.is_some()),
+            Source::One { .. } => None,
+        }
     }
 
     /// Of a tailable cursor: goes on with the state of now.
     pub fn refresh(&mut self) {
-        if let (Some(seen), Some(collection)) = (&mut self.seen, &self.collection) {
-            *seen = collection.commits_seen();
-            if let Source::Rows(rows) = &mut self.source {
-                rows.refresh();
-            }
+        match (&mut self.tail, &self.collection) {
+            (Tail::None, _) | (Tail::Collection(_), None) => return,
+            (Tail::Collection(seen), Some(collection)) => *seen = collection.commits_seen(),
+            (Tail::History, _) => {}
+        }
+        if let Source::Rows(rows) = &mut self.source {
+            rows.refresh();
         }
     }
 
     /// Of a tailable cursor at its end: waits until something was written, or for `time`; says
     /// whether it is worth to look again.
-    pub fn wait(&self, time: Duration) -> bool {
-        match (self.seen, &self.collection) {
-            (Some(seen), Some(collection)) => collection.wait_for_commit(seen, time),
+    pub fn wait(&self, now: Duration, time: Duration) -> bool {
+        match (self.tail, &self.collection, &self.source) {
+            (Tail::Collection(seen), Some(collection), _) => collection.wait_for_commit(seen, time),
+            (Tail::History, _, Source::Rows(rows)) => rows.wait(now, time),
             _ => false,
         }
     }
@@ -114,10 +162,12 @@ impl QueryCursor {
             self.lent = Some(document);
             return Ok(self.lent.as_deref());
         }
-        let Self { source, seen, collection, .. } = self;
+        let Self { source, tail, collection, .. } = self;
         source.next().map_err(|error| match collection {
             // A tail reads the newest state: what is not in it was dropped this moment.
-            Some(collection) if seen.is_some() && error.code() == Code::SNAPSHOT_UNAVAILABLE => {
+            Some(collection)
+                if *tail != Tail::None && error.code() == Code::SNAPSHOT_UNAVAILABLE =>
+            {
                 dropped(collection)
             }
             _ => error,

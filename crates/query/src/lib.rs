@@ -5,6 +5,7 @@
 
 mod aggregate;
 mod canonical;
+mod change_stream;
 mod context;
 mod count;
 mod cursor;
@@ -14,6 +15,8 @@ mod exec;
 mod explain;
 mod find;
 mod index_filter;
+mod oplog_collection;
+mod past;
 mod plan;
 mod plan_cache;
 mod plan_choice;
@@ -38,6 +41,7 @@ pub use explain::{
     explain_update,
 };
 pub use find::find;
+pub use oplog_collection::is_oplog;
 pub use plan_cache::{
     bound_plan_caches, clear_filters, clear_plan_cache, clear_plan_of, list_filters,
     plan_cache_bytes, plan_cache_stats, set_filter,

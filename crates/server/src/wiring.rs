@@ -7,7 +7,7 @@ use crate::log::Log;
 use crate::startup::{ExitCode, StartError};
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use dispatch::{ConnectionInfo, OpKind, Reply, Request, Wake};
-use engine::{Engine, Options};
+use engine::{Engine, HistoryOptions, Options};
 use history::History;
 use net::NetStats;
 use net::Service;
@@ -288,13 +288,33 @@ pub(crate) fn run_locally(
     reply.document
 }
 
+const MIB: u64 = 1 << 20;
+
+/// How much history a member keeps.
+fn history_options(os: &Os, settings: &Settings) -> HistoryOptions {
+    let dir = settings.log_dir.as_ref().unwrap_or(&settings.dbpath);
+    let bytes = settings.oplog_bytes.unwrap_or_else(|| {
+        let space = os.vfs.space(dir);
+        space.map_or(990 * MIB, |space| default_oplog_bytes(space.total, space.available))
+    });
+    HistoryOptions { bytes, min_age: settings.oplog_min_age }
+}
+
+/// Where nothing is said: a twentieth of what is free, within MongoDB's limits, and never more than an
+/// eighth of the disk.
+fn default_oplog_bytes(total: u64, available: u64) -> u64 {
+    (available / 20).clamp(990 * MIB, 51_200 * MIB).min(total / 8)
+}
+
 /// Opens the data directory: recovery, then a running engine. May take as long as there is log.
 pub(crate) fn open_engine(
     os: &Os,
     settings: &Settings,
     cache_size: u64,
 ) -> Result<Engine, StartError> {
+    let history = settings.replica_set.is_some().then(|| history_options(os, settings));
     let options = Options {
+        history,
         log_dir: settings.log_dir.clone(),
         tmp_dir: settings.tmp_dir.clone(),
         cache_size,
@@ -330,5 +350,27 @@ pub(crate) fn engine_error(settings: &Settings, error: &engine::Error) -> StartE
             ExitCode::DataDirectory,
             format!("cannot open the data directory {path}: {other}"),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn oplog_takes_its_share_of_the_disk() {
+        const GIB: u64 = 1 << 10;
+        for (total, available, expected) in [
+            (1000 * GIB, 500 * GIB, 25 * GIB),
+            (1000 * GIB, 10 * GIB, 990),
+            (10_000 * GIB, 9_000 * GIB, 51_200),
+            // a small disk
+            (4 * GIB, 3 * GIB, 512),
+            (160, 100, 20),
+            (0, 0, 0),
+        ] {
+            let found = default_oplog_bytes(total * MIB, available * MIB) / MIB;
+            assert_eq!(found, expected, "{available} of {total} MiB");
+        }
     }
 }

@@ -19,6 +19,7 @@
 pub mod cluster_time;
 pub mod config;
 mod default_concern;
+pub mod oplog_size;
 
 use bson::Document;
 use bson::raw::RawDocumentBuf;
@@ -108,6 +109,7 @@ impl Replication {
     pub fn start(&self, catalog: &Arc<Catalog>, os: &Os) -> Result<()> {
         let Some(options) = &self.options else { return Ok(()) };
         self.clock.start()?;
+        oplog_size::load(catalog)?;
         default_concern::load(self, catalog)?;
         match catalog.system_document(&config_namespace()?)? {
             Some(stored) => {

@@ -8,7 +8,8 @@ use crate::session_records::SessionRecords;
 use crate::session_rows::{Row, Saved, StatementRun, damaged};
 use crate::state::ServerState;
 use bson::{RawBsonRef, RawDocument};
-use catalog::Txn;
+use catalog::{ToldSession, Txn};
+use dispatch::arguments::EMPTY_USER;
 use errors::{Code, Error, Result};
 use query::{StatementLog, StatementOutcome};
 use session::SessionId;
@@ -124,11 +125,26 @@ impl<'a> RetryableWrite<'a> {
     }
 
     fn put(&mut self, txn: &mut Txn, first: u32, outcome: StatementOutcome) -> Result<()> {
+        let changes = changes_of(&outcome);
+        txn.tell_statements(first, changes);
         let saved = Saved::Statement(outcome);
         let row = Row { number: self.number, wall_ms: self.wall_ms, saved };
         self.records.put(txn, &self.session.0, first, &row.encode())?;
+        let id = self.session.0;
+        txn.tell_session(ToldSession { id, user: EMPTY_USER, number: self.number });
         self.pending.extend(row.run(first));
         Ok(())
+    }
+}
+
+/// How many documents a statement changed, at most.
+fn changes_of(outcome: &StatementOutcome) -> u64 {
+    match outcome {
+        StatementOutcome::Inserted(count) => u64::from(*count),
+        StatementOutcome::Updated { upserted: Some(_), .. }
+        | StatementOutcome::FoundAndModified(_) => 1,
+        StatementOutcome::Updated { modified, .. } => *modified,
+        StatementOutcome::Deleted(count) => *count,
     }
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Client {
     pub(crate) snapshot: u64,
     on_conflict: OnConflict,
     pub(crate) changes: Changes,
-    savepoints: Vec<(Savepoint, Overlay, usize)>,
+    savepoints: Vec<(Savepoint, Overlay, usize, usize)>,
 }
 
 /// What a request for a key's lock must answer.
@@ -115,7 +115,7 @@ impl World {
                 if let Some(write) = write {
                     changes.writes.insert(key, write);
                 }
-                Ok(())
+                self.note_something(who)
             }
             (Err(Error::LockTimeout { .. }), Lock::HeldByAnother) => {
                 self.tally.conflicts += 1;
@@ -213,11 +213,13 @@ impl World {
         let own = &mut self.clients[who];
         if !back {
             let created = own.changes.created.len();
-            own.savepoints.push((own.txn.savepoint(), own.changes.writes.clone(), created));
-        } else if let Some((savepoint, writes, created)) = own.savepoints.pop() {
+            let notes = own.changes.told.notes.len();
+            own.savepoints.push((own.txn.savepoint(), own.changes.writes.clone(), created, notes));
+        } else if let Some((savepoint, writes, created, notes)) = own.savepoints.pop() {
             own.txn.rollback_to(savepoint);
             own.changes.writes = writes;
             own.changes.created.truncate(created);
+            own.changes.told.notes.truncate(notes);
         }
         let (id, depth) = (own.txn.id(), own.savepoints.len());
         self.note(format!("{id}: {depth} savepoints"));
@@ -257,8 +259,25 @@ impl World {
         self.commit_with(who, durability, Planted::Nothing)
     }
 
+    /// How many times it takes, and what it is.
+    fn place_in_history(&mut self, txn: &mut EngineTxn, changes: &mut Changes) {
+        changes.told.span = 1;
+        if !self.features.has(Feature::History) {
+            return;
+        }
+        if self.random.one_in(3) {
+            changes.told.span = 1 + self.random.below(4) as u32;
+            txn.set_span(changes.told.span);
+        }
+        if self.random.one_in(4) {
+            changes.told.is_client_transaction = true;
+            txn.set_client_transaction();
+        }
+    }
+
     fn commit_with(&mut self, who: usize, durability: Durability, planted: Planted) -> Result<()> {
-        let Client { txn, snapshot, changes, .. } = self.clients.swap_remove(who);
+        let Client { mut txn, snapshot, mut changes, .. } = self.clients.swap_remove(who);
+        self.place_in_history(&mut txn, &mut changes);
         let synced =
             durability == Durability::Synced || self.setup.options.log_flush_period.is_zero();
         let writes = changes.writes.len();

@@ -147,6 +147,7 @@ impl World {
         self.clients.clear();
         self.snapshots.clear();
         self.walks.clear();
+        self.follower.forget_engine();
         let closed = engine.close();
         drop(engine);
         if self.sim.is_crashed() {

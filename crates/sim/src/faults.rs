@@ -148,7 +148,7 @@ impl World {
                 ensure!(has_place(cause), "damage without a place: {cause}");
                 self.tally.damages_detected += 1;
                 self.down.get_or_insert(Down::Stopped);
-                self.ended |= what == "read everything" || what == "verify";
+                self.ended |= ["read everything", "verify", "read the history"].contains(&what);
             }
             Error::Io(_) | Error::Stopped(_) => {
                 let caused = now.io_errors > mark.io_errors || damaged;

@@ -33,10 +33,12 @@ pub enum Feature {
     Damage,
     /// Commits end by a bug.
     CommitPanics,
+    /// The log is kept as the history, and is followed.
+    History,
 }
 
 /// Every feature, in the order of its bit.
-pub(crate) const ALL: [Feature; 13] = [
+pub(crate) const ALL: [Feature; 14] = [
     Feature::Dictionaries,
     Feature::BigValues,
     Feature::Savepoints,
@@ -50,6 +52,7 @@ pub(crate) const ALL: [Feature; 13] = [
     Feature::FullDisk,
     Feature::Damage,
     Feature::CommitPanics,
+    Feature::History,
 ];
 
 /// A set of features.
@@ -63,7 +66,7 @@ impl Features {
         for feature in ALL {
             let on = match feature {
                 Feature::Damage => random.one_in(4),
-                Feature::IoErrors | Feature::FullDisk => random.one_in(3),
+                Feature::IoErrors | Feature::FullDisk | Feature::History => random.one_in(3),
                 // Each ends the process.
                 Feature::CommitPanics => random.one_in(6),
                 Feature::Crashes => !random.one_in(4),
@@ -74,6 +77,11 @@ impl Features {
             }
         }
         chosen
+    }
+
+    /// Crashes beside a history that is followed, and nothing else.
+    pub fn only_followed() -> Self {
+        Self(1 << Feature::Crashes as u8 | 1 << Feature::History as u8)
     }
 
     /// Whether it is in.

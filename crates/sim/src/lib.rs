@@ -9,7 +9,9 @@
 //!    where bytes were damaged, a full disk only where it was full.
 //! 4. Damaged bytes are never returned as data; where they are met, the error names a place.
 //! 5. A full disk refuses writes, reads go on, and writes come back once there is room.
-//! 6. The engine never panics, and the same seed is the same run, byte for byte.
+//! 6. The history is what was committed, in order, once; what a follower was shown is there after every
+//!    crash, and no commit's time changes.
+//! 7. The engine never panics, and the same seed is the same run, byte for byte.
 //!
 //! ```text
 //!  seed ─► Features (which kinds of work and faults: a random subset each time)
@@ -24,6 +26,7 @@ mod client;
 mod crash;
 mod faults;
 mod features;
+mod history;
 mod model;
 mod reads;
 mod run;

@@ -12,6 +12,17 @@ pub(crate) type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
 /// Of a dictionary that is there.
 const NEVER: u64 = u64::MAX;
 
+/// What followers of the log are to be told of a commit.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Told {
+    pub(crate) writes: Overlay,
+    pub(crate) notes: Vec<Vec<u8>>,
+    pub(crate) span: u32,
+    pub(crate) is_client_transaction: bool,
+    /// The last of its times, once it was seen.
+    pub(crate) time: Option<u64>,
+}
+
 /// What one transaction changes.
 #[derive(Default)]
 pub(crate) struct Changes {
@@ -20,11 +31,16 @@ pub(crate) struct Changes {
     pub(crate) dropped: Vec<u64>,
     /// Keys whose locks it held.
     pub(crate) locks: BTreeSet<Key>,
+    /// All of it but the writes.
+    pub(crate) told: Told,
 }
 
 impl Changes {
     pub(crate) fn is_empty(&self) -> bool {
-        self.writes.is_empty() && self.created.is_empty() && self.dropped.is_empty()
+        self.writes.is_empty()
+            && self.created.is_empty()
+            && self.dropped.is_empty()
+            && self.told.notes.is_empty()
     }
 }
 
@@ -35,6 +51,8 @@ pub(crate) struct Model {
     touched: BTreeMap<Key, u64>,
     /// (created, dropped) of each dictionary.
     lives: BTreeMap<u64, (u64, u64)>,
+    /// What the history must say of each commit.
+    pub(crate) told: BTreeMap<u64, Told>,
     pub(crate) newest: u64,
     /// Up to here commits were acknowledged as durable.
     pub(crate) durable: u64,
@@ -48,6 +66,7 @@ impl Model {
             versions: BTreeMap::new(),
             touched: BTreeMap::new(),
             lives: BTreeMap::from([(engine::DictionaryId::ROOT.0, (0, NEVER))]),
+            told: BTreeMap::new(),
             newest: 0,
             durable: 0,
             in_doubt: None,
@@ -110,6 +129,11 @@ impl Model {
                 life.1 = ts;
             }
         }
+        let mut told = changes.told;
+        let stays = |(key, _): &(&Key, &Write)| !changes.dropped.contains(&key.0);
+        let writes = changes.writes.iter().filter(stays);
+        told.writes = writes.map(|(key, write)| (key.clone(), write.clone())).collect();
+        self.told.insert(ts, told);
         for (key, write) in changes.writes {
             if !changes.dropped.contains(&key.0) {
                 self.versions.entry(key).or_default().push((ts, write));
@@ -136,6 +160,7 @@ impl Model {
         for life in self.lives.values_mut().filter(|life| life.1 > at) {
             life.1 = NEVER;
         }
+        self.told.retain(|ts, _| *ts <= at);
         self.touched.clear();
         self.newest = at;
         // What was shown stays.

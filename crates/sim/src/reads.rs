@@ -172,7 +172,7 @@ impl World {
         {
             return self.excuse("verify", &error);
         }
-        Ok(())
+        self.compare_history()
     }
 }
 

@@ -1,7 +1,7 @@
 //! A random engine: sizes so small that everything happens within a thousand steps.
 
 use crate::features::{Feature, Features};
-use engine::{Background, Compression, DictionaryOptions, Options, Sizes};
+use engine::{Background, Compression, DictionaryOptions, HistoryOptions, Options, Sizes};
 use std::time::Duration;
 use testkit::Gen;
 
@@ -14,6 +14,9 @@ pub(crate) struct Setup {
     /// Most bytes of a usual value.
     pub(crate) value_bytes: u64,
     pub(crate) clients: usize,
+    /// The history is kept from the first commit on, whatever is changed.
+    pub(crate) keeps_all_history: bool,
+    keeps_history: bool,
 }
 
 impl Setup {
@@ -29,7 +32,12 @@ impl Setup {
             keys: pick(random, &[8, 60, 60, 400]),
             value_bytes: pick(random, &[20, 200, 200, 1500]),
             clients: 1 + random.below(5) as usize,
+            keeps_all_history: false,
+            keeps_history: features.has(Feature::History),
         };
+        if setup.keeps_history {
+            setup.keeps_all_history = random.one_in(3);
+        }
         setup.change(random);
         setup
     }
@@ -42,6 +50,9 @@ impl Setup {
         options.cleaner_period = Duration::from_millis(pick(random, &[0, 500]));
         options.log_flush_period = Duration::from_millis(pick(random, &[0, 100, 100, 1000]));
         options.compress_before_eviction = Some(random.one_in(2));
+        if self.keeps_history {
+            options.history = history(random, self.keeps_all_history);
+        }
         let budget = pick(random, &[24 << 10, 64 << 10, 256 << 10]);
         options.sizes = Sizes {
             log_segment_bytes: pick(random, &[8 << 10, 16 << 10, 64 << 10]),
@@ -57,6 +68,16 @@ impl Setup {
             ..Sizes::default()
         };
     }
+}
+
+/// How much history is kept until the next start. Now and then none is.
+fn history(random: &mut Gen, all: bool) -> Option<HistoryOptions> {
+    if all {
+        return Some(HistoryOptions { bytes: u64::MAX, min_age: Duration::ZERO });
+    }
+    let bytes = pick(random, &[0, 32 << 10, 200 << 10, u64::MAX]);
+    let min_age = Duration::from_millis(pick(random, &[0, 0, 2_000, 60_000]));
+    (!random.one_in(8)).then_some(HistoryOptions { bytes, min_age })
 }
 
 /// The shape of a new dictionary.

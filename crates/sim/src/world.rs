@@ -7,9 +7,11 @@
 //! | crashes, restarts, what a recovery must show | `crash.rs` |
 //! | I/O errors, full disk, damage; which errors are excused | `faults.rs` |
 //! | hot backups | `backup.rs` |
+//! | the history and who follows it | `history.rs` |
 
 use crate::client::Client;
 use crate::features::{Feature, Features};
+use crate::history::Follower;
 use crate::model::Model;
 use crate::reads::Walk;
 use crate::setup::Setup;
@@ -28,6 +30,7 @@ pub struct Tally {
     pub commits: u64,
     pub conflicts: u64,
     pub comparisons: u64,
+    pub histories: u64,
     pub crashes: u64,
     pub recoveries: u64,
     pub recovery_crashes: u64,
@@ -56,6 +59,7 @@ impl Tally {
             commits,
             conflicts,
             comparisons,
+            histories,
             crashes,
             recoveries,
             recovery_crashes,
@@ -78,6 +82,7 @@ impl Tally {
         *commits += other.commits;
         *conflicts += other.conflicts;
         *comparisons += other.comparisons;
+        *histories += other.histories;
         *crashes += other.crashes;
         *recoveries += other.recoveries;
         *recovery_crashes += other.recovery_crashes;
@@ -118,6 +123,7 @@ pub(crate) struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) walks: Vec<Walk>,
+    pub(crate) follower: Follower,
     pub(crate) down: Option<Down>,
     /// Faults before the engine was opened.
     pub(crate) mark: Injected,
@@ -141,6 +147,7 @@ impl World {
             clients: Vec::new(),
             snapshots: Vec::new(),
             walks: Vec::new(),
+            follower: Follower::default(),
             down: None,
             mark: Injected::default(),
             ended: false,
@@ -197,6 +204,7 @@ impl World {
             (0..660, None) => self.begin(),
             (660..690, _) => self.hold_or_release(),
             (690..720, _) => self.walk_on(),
+            (720..735, _) if self.features.has(Feature::History) => self.follow(),
             (720..900, _) => self.background(),
             (900..940, _) => self.pass_time(),
             (940..950, _) => self.checkpoint_or_sync(),
@@ -280,6 +288,7 @@ impl World {
         self.clients.clear();
         self.snapshots.clear();
         self.walks.clear();
+        self.follower.forget_engine();
         self.count_work();
         self.engine = None;
     }

@@ -1,7 +1,7 @@
 //! The simulator against itself: it repeats itself, and it finds what was planted.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use sim::{Plan, run, shrink};
+use sim::{Features, Plan, run, shrink};
 
 #[test]
 fn same_seed_is_the_same_run() {
@@ -20,4 +20,20 @@ fn disk_that_lies_about_syncs_is_found_out() {
         (0..40).find_map(|seed| Some((seed, run(seed, &plan).err()?))).expect("a seed fails");
     let (smaller, failure) = shrink(seed, &plan, *failure);
     assert!(run(seed, &smaller).is_err_and(|again| again.hash == failure.hash), "it fails again");
+}
+
+/// Planted: one sync in ten does nothing. With crashes and a history alone some seed finds in the history
+/// what is not there any more, or not as it was.
+#[test]
+fn history_on_a_disk_that_lies_about_syncs_is_found_out() {
+    let features = Some(Features::only_followed());
+    let plan = Plan { lies_ppm: 100_000, features, ..Plan::default() };
+    let failures = (0..40).filter_map(|seed| run(seed, &plan).err());
+    let found = failures.map(|failure| failure.what).find(|what| what.contains("history"));
+    assert!(found.is_some(), "no seed fails in the history");
+    let honest = Plan { lies_ppm: 0, ..plan };
+    for seed in 0..20 {
+        let summary = run(seed, &honest).unwrap();
+        assert!(summary.tally.histories > 0, "seed {seed} read none");
+    }
 }

@@ -33,14 +33,17 @@ mod error;
 mod frame;
 #[cfg(all(test, shuttle))]
 mod interleavings;
+mod live;
 mod maker;
 mod metrics;
 mod reader;
 mod rotate;
 mod segment;
+mod window;
 mod writer;
 
 pub use error::{Error, Result};
+pub use live::LiveReader;
 pub use metrics::{Metrics, Stats};
 pub use reader::{Record, Replay, TornTail};
 pub use writer::{Priority, Wal};

@@ -6,6 +6,7 @@
 //! a transaction that is too large), the document is rolled back to a savepoint; nothing else of
 //! the transaction is lost.
 
+use crate::data::notes::Changed;
 use crate::data::txn::Txn;
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index};
@@ -96,6 +97,7 @@ impl Txn {
                 self.add_entry(collection, index, entry)?;
             }
         }
+        self.note_insert(collection, key, document)?;
         collection.shared.used.wrote(1, 0);
         for (index, keys) in collection.indexes.iter().zip(keys) {
             index.state.used.wrote(keys.entries.len(), 0);
@@ -104,7 +106,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Replaces `old`, which stands under `key`, by `new`; `_id` stays. `touched` names the paths
+    /// Changes `old`, which stands under `key`, to `new`; `_id` stays. `touched` names the paths
     /// that may differ, `None` any: indexes over other paths are not looked at. A duplicate key
     /// leaves the transaction as it was.
     pub fn update_document(
@@ -113,6 +115,46 @@ impl Txn {
         key: &[u8],
         old: &RawDocument,
         new: &RawDocument,
+        touched: Option<&[Path]>,
+    ) -> Result<()> {
+        self.change_document(collection, key, (old, new), touched, Changed::InParts)
+    }
+
+    /// As [`Txn::update_document`], where `new` was given as a whole.
+    pub fn replace_document(
+        &mut self,
+        collection: &Arc<Collection>,
+        key: &[u8],
+        old: &RawDocument,
+        new: &RawDocument,
+    ) -> Result<()> {
+        self.change_document(collection, key, (old, new), None, Changed::AsAWhole)
+    }
+
+    /// As [`Txn::update_document`]; how the document came to be another is told.
+    pub fn change_document(
+        &mut self,
+        collection: &Arc<Collection>,
+        key: &[u8],
+        (old, new): (&RawDocument, &RawDocument),
+        touched: Option<&[Path]>,
+        changed: Changed,
+    ) -> Result<()> {
+        let mark = self.notes.as_ref().map(|notes| notes.mark());
+        let told = self.note_overwritten(collection, key, old)?;
+        let changes = self.write_changed(collection, key, (old, new), touched);
+        if let (Err(_), Some(mark), Some(notes)) = (&changes, mark, &mut self.notes) {
+            notes.truncate(mark);
+        }
+        changes?;
+        if told { self.note_update(collection, key, (old, new), changed) } else { Ok(()) }
+    }
+
+    fn write_changed(
+        &mut self,
+        collection: &Arc<Collection>,
+        key: &[u8],
+        (old, new): (&RawDocument, &RawDocument),
         touched: Option<&[Path]>,
     ) -> Result<()> {
         if !self.bypasses_validation {
@@ -179,8 +221,10 @@ impl Txn {
         key: &[u8],
         document: &RawDocument,
     ) -> Result<()> {
+        let told = self.note_overwritten(collection, key, document)?;
         self.leave(collection, key, document.as_bytes().len())?;
-        self.erase_document(collection, key, document)
+        self.erase_document(collection, key, document)?;
+        if told { self.note_delete(collection, key, document) } else { Ok(()) }
     }
 
     /// As [`Txn::delete_document`]; the caller sees to the order of a capped collection.

@@ -87,7 +87,7 @@ impl Catalog {
             match txn.get_for_update(&collection, &key)? {
                 Some(old) => {
                     let old = RawDocument::from_bytes(&old[..])?;
-                    txn.update_document(&collection, &key, old, document, None)?;
+                    txn.replace_document(&collection, &key, old, document)?;
                 }
                 None => txn.insert_document(&collection, document)?,
             }

@@ -8,6 +8,7 @@
 use crate::catalog::Catalog;
 use crate::data::metadata_lock::{METADATA_SLICE, WriterGuard};
 use crate::data::names::{Names, Taken};
+use crate::data::notes::TxnNotes;
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index};
 use crate::metadata::counts::{self, Stripe};
@@ -17,6 +18,7 @@ use engine::{
     Cursor, DictionaryId, Direction, Durability, KeyRange, OnConflict, Snapshot, TxnOptions, Value,
 };
 use errors::{Code, Error, Result};
+use oplog::notes::Mark;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -75,6 +77,8 @@ pub struct Txn {
     touched: SmallVec<[Touched; 1]>,
     multikey: Vec<(Arc<Index>, u32)>,
     pub(crate) bypasses_validation: bool,
+    /// What its commit tells of itself, where anybody listens.
+    pub(crate) notes: Option<Box<TxnNotes>>,
 }
 
 struct Touched {
@@ -95,6 +99,7 @@ pub struct Savepoint {
     engine: engine::Savepoint,
     names: Names,
     counts: SmallVec<[(i64, i64); 1]>,
+    notes: Option<Mark>,
 }
 
 impl Catalog {
@@ -146,8 +151,10 @@ impl Catalog {
 
 impl Txn {
     fn over(catalog: &Arc<Catalog>, engine: engine::EngineTxn, client: Client) -> Self {
+        let is_clients = !matches!(client, Client::Statement);
         Self {
             engine,
+            notes: catalog.tells().then(|| Box::new(TxnNotes::new(is_clients))),
             catalog: Arc::clone(catalog),
             client,
             names: Names::default(),
@@ -369,12 +376,16 @@ impl Txn {
             engine: self.engine.savepoint(),
             names: self.names.clone(),
             counts: self.touched.iter().map(|t| (t.documents, t.bytes)).collect(),
+            notes: self.notes.as_ref().map(|notes| notes.mark()),
         }
     }
 
     /// Undoes the writes since `savepoint`; locks and multikey marks stay.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.engine.rollback_to(savepoint.engine);
+        if let (Some(notes), Some(mark)) = (&mut self.notes, savepoint.notes) {
+            notes.truncate(mark);
+        }
         if !self.names.is_untouched() {
             let gone = std::mem::replace(&mut self.names, savepoint.names);
             let names = &self.names;
@@ -404,6 +415,10 @@ impl Txn {
     /// Nothing of it is visible.
     pub fn commit(mut self) -> Result<engine::Timestamp> {
         self.write_multikey_marks()?;
+        if let Some(mut notes) = self.notes.take() {
+            let (wall_ms, is_clients) = (self.catalog.os().clock.wall_ms(), self.is_clients());
+            notes.hand_over(&mut self.engine, wall_ms, is_clients)?;
+        }
         let mut stripes: SmallVec<[(usize, Stripe); 1]> = SmallVec::new();
         let mut written = Ok(());
         for (at, touched) in self.touched.iter().enumerate() {

@@ -10,6 +10,7 @@ mod unique;
 
 use crate::catalog::Catalog;
 use crate::data::metadata_lock::{Check, MetadataGuard, lock_name};
+use crate::data::notes::Told;
 use crate::ddl::collections::write_record;
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index, clone_index, with_indexes};
@@ -191,6 +192,10 @@ impl Catalog {
             build.finish(txn)
         })?;
         let ddl_guard = self.ddl_lock.take(&mut txn);
+        self.tell(&mut txn, || {
+            let made = build.indexes.iter().filter(|index| !index.spec.is_internal());
+            Told::indexed(&current, made, self.new_uuid().bytes()).into_iter().collect()
+        })?;
         let committed = txn.commit_with(Durability::Buffered, |created| {
             *visible = true;
             self.publish(&Arc::new(with_built(created)));
@@ -285,11 +290,42 @@ impl Catalog {
             change(&collection, txn)
         })?;
         let ddl_guard = self.ddl_lock.take(&mut txn);
+        self.tell(&mut txn, || {
+            let mut told = Told::unindexed_all(&collection, &indexes);
+            told.extend(indexes.iter().filter_map(|index| changed_index(&collection, index)));
+            told
+        })?;
         self.commit_changed(txn, with_indexes(&collection, indexes))?;
         drop(ddl_guard);
         drop(guard);
         Ok(result)
     }
+}
+
+/// What is told of an index whose options are others than those that the collection has.
+fn changed_index(collection: &Collection, index: &Index) -> Option<Told> {
+    let old = collection.indexes.iter().find(|old| old.dictionary == index.dictionary)?;
+    if old.spec.shown == index.spec.shown {
+        return None;
+    }
+    let fill = |out: &mut bsonval::raw::Writer| {
+        let open = out.begin_document("index");
+        out.value("name", bson::raw::RawBsonRef::String(&index.spec.name));
+        let spec = &index.spec;
+        if spec.hidden != old.spec.hidden {
+            out.value("hidden", bson::raw::RawBsonRef::Boolean(spec.hidden));
+        }
+        if spec.prepare_unique != old.spec.prepare_unique {
+            out.value("prepareUnique", bson::raw::RawBsonRef::Boolean(spec.prepare_unique));
+        }
+        if spec.expire_after_seconds != old.spec.expire_after_seconds
+            && let Some(seconds) = spec.expire_after_seconds
+        {
+            out.value("expireAfterSeconds", bson::raw::RawBsonRef::Int64(seconds));
+        }
+        out.end(open);
+    };
+    Told::modified(collection, fill, Some(&old.spec.shown))
 }
 
 /// What `collMod` says of an index that is not there.

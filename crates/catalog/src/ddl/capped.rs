@@ -17,6 +17,7 @@
 use crate::catalog::{Catalog, not_found};
 use crate::data::documents::required_id;
 use crate::data::metadata_lock::{Check, lock_name};
+use crate::data::notes::Told;
 use crate::data::txn::{Txn, TxnKind};
 use crate::ddl::collections::with_options;
 use crate::failure::from_engine;
@@ -25,7 +26,7 @@ use crate::metadata::collection::Collection;
 use crate::metadata::namespace::Namespace;
 use crate::metadata::options::CollectionOptions;
 use bson::raw::RawDocument;
-use engine::{DictionaryId, Direction, KeyRange};
+use engine::{DictionaryId, Direction, Durability, KeyRange};
 use errors::{Code, Error, Result};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -214,7 +215,10 @@ impl Txn {
         let Some(value) = self.get_for_update(collection, &key)? else {
             return Err(damaged("a place has no document"));
         };
-        self.erase_document(collection, &key, RawDocument::from_bytes(&value[..])?)?;
+        let document = RawDocument::from_bytes(&value[..])?;
+        // What the cap pushes out is not told; but what this transaction has inserted is.
+        self.note_overwritten(collection, &key, document)?;
+        self.erase_document(collection, &key, document)?;
         self.remove_place(order, &key, value.len(), head)
     }
 }
@@ -260,6 +264,7 @@ impl Catalog {
         changed.indexes = Vec::new();
         changed.order = Some(order);
         let change = self.ddl_lock.take(&mut txn);
+        self.tell(&mut txn, || Told::capped(&collection, size).into_iter().collect())?;
         self.commit_changed(txn, changed)?;
         drop((change, guard, build_guard));
         self.trim(namespace, cap)
@@ -311,6 +316,7 @@ impl Catalog {
         let options = collection.options.with_cap(Some(cap))?;
         let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
         let _ddl_guard = self.ddl_lock.take(&mut txn);
+        self.tell(&mut txn, || Told::options_changed(&collection, &options).into_iter().collect())?;
         self.commit_changed(txn, with_options(&collection, options))?;
         drop(guard);
         Ok(())
@@ -325,7 +331,11 @@ impl Catalog {
                 format!("Cannot truncate a non-capped collection: {namespace}"),
             ));
         }
-        self.trim(namespace, Cap { bytes: 0, documents: None })
+        self.trim(namespace, Cap { bytes: 0, documents: None })?;
+        let mut txn = self.engine().begin(engine::TxnOptions::default());
+        self.tell(&mut txn, || Told::emptied(&collection).into_iter().collect())?;
+        txn.commit(Durability::Buffered).map_err(from_engine)?.visible();
+        Ok(())
     }
 
     /// Removes the oldest documents until a capped collection is within `cap`.

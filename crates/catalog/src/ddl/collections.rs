@@ -7,6 +7,7 @@
 
 use crate::catalog::Catalog;
 use crate::data::metadata_lock::{Check, MetadataGuard, lock_name};
+use crate::data::notes::Told;
 use crate::ddl::sweep::TEMPORARY_PREFIX;
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Shared, with_indexes};
@@ -42,6 +43,7 @@ impl Catalog {
         check: Check<'_>,
     ) -> Result<Arc<Collection>> {
         namespace.check_writable()?;
+        self.check_not_oplog(namespace)?;
         if let Some(existing) = self.collection(namespace) {
             return Err(exists(namespace, &existing));
         }
@@ -70,7 +72,17 @@ impl Catalog {
             return Ok(existing);
         }
         namespace.check_writable()?;
+        self.check_not_oplog(namespace)?;
         self.ensure_system_collection(namespace)
+    }
+
+    /// On a member of a replica set the oplog is nobody's to make.
+    fn check_not_oplog(&self, namespace: &Namespace) -> Result<()> {
+        if namespace.as_str() == Namespace::OPLOG && self.tells() {
+            let text = format!("cannot write to '{namespace}'");
+            return Err(Error::new(Code::INVALID_NAMESPACE, text));
+        }
+        Ok(())
     }
 
     /// As [`Catalog::ensure_collection`], also for names that no client may write to. For what the
@@ -116,6 +128,7 @@ impl Catalog {
             indexes: Vec::new(),
             shared: Arc::new(Shared::default()),
         };
+        self.tell(&mut txn, || Told::created(&collection).into_iter().collect())?;
         self.commit_changed(txn, collection)
     }
 
@@ -147,6 +160,7 @@ impl Catalog {
             |txn: &mut engine::EngineTxn| drop_records(txn, &collection).map_err(from_engine);
         let (mut txn, ()) = self.begin_change(check, prepare)?;
         let _ddl_guard = self.ddl_lock.take(&mut txn);
+        self.tell(&mut txn, || Told::dropped(&collection).into_iter().collect())?;
         let dropped = txn.commit_with(Durability::Buffered, |_| {
             self.namespaces.write().remove(namespace.as_str());
             collection.shared.end();
@@ -178,11 +192,15 @@ impl Catalog {
             let still = same(&self.collections(database), &collections);
             Ok(still.then_some((collections, guards, txn, ddl_guard)))
         };
-        let (collections, guards, txn, _ddl_guard) = loop {
+        let (collections, guards, mut txn, _ddl_guard) = loop {
             if let Some(locked) = round()? {
                 break locked;
             }
         };
+        if !collections.is_empty() {
+            let all = collections.iter().filter_map(|collection| Told::dropped(collection));
+            self.tell(&mut txn, || all.chain(Told::dropped_database(database)).collect())?;
+        }
         let dropped = txn.commit_with(Durability::Buffered, |_| {
             let mut namespaces = self.namespaces.write();
             for collection in &collections {
@@ -203,7 +221,8 @@ impl Catalog {
         drop_target: bool,
         check: Check<'_>,
     ) -> Result<()> {
-        let (guards, (mut txn, (renamed, target))) = loop {
+        self.check_not_oplog(to)?;
+        let (guards, (mut txn, (source, renamed, target))) = loop {
             let (guards, found) = self.lock_pair(from, to, check)?;
             let begun = self.begin_change(check, |txn| {
                 let (first, second) = if from <= to { (from, to) } else { (to, from) };
@@ -223,7 +242,7 @@ impl Catalog {
                 txn.delete(DictionaryId::ROOT, &records::namespace_key(from))
                     .map_err(from_engine)?;
                 write_record(txn, &renamed).map_err(from_engine)?;
-                Ok(Some((renamed, target)))
+                Ok(Some((source, renamed, target)))
             })?;
             if let (txn, Some(prepared)) = begun {
                 break (guards, (txn, prepared));
@@ -233,6 +252,9 @@ impl Catalog {
         if target.is_none() {
             self.check_case(to.database())?;
         }
+        self.tell(&mut txn, || {
+            Told::renamed(&source, to, target.as_deref()).into_iter().collect()
+        })?;
         let committed = txn.commit_with(Durability::Buffered, |_| {
             let mut namespaces = self.namespaces.write();
             namespaces.remove(from.as_str());
@@ -314,6 +336,7 @@ impl Catalog {
         let (mut txn, ()) = self.begin_change(check, |txn| lock_name(txn, namespace))?;
         let _ddl_guard = self.ddl_lock.take(&mut txn);
         self.check_view(namespace, &options)?;
+        self.tell(&mut txn, || Told::options_changed(&collection, &options).into_iter().collect())?;
         self.commit_changed(txn, with_options(&collection, options))?;
         drop(guard);
         Ok(())

@@ -23,6 +23,9 @@ impl Namespace {
     /// clients.
     pub const TRANSACTIONS: &str = "config.transactions";
 
+    /// The oplog of a member of a replica set: read from the history, not stored.
+    pub const OPLOG: &str = "local.oplog.rs";
+
     /// Parameters of all members. A client sets them by a command, which checks them.
     pub const CLUSTER_PARAMETERS: &str = "config.clusterParameters";
 

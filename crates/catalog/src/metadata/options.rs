@@ -51,7 +51,7 @@ pub struct CollectionOptions {
     pub expire_after_seconds: Option<i64>,
     /// What is demanded of documents.
     pub validation: Validation,
-    /// `changeStreamPreAndPostImages`: kept and shown; there are no change streams yet to tell them.
+    /// `changeStreamPreAndPostImages`: change streams can tell documents before and after a change.
     pub images: bool,
     /// The collation, where an operation or an index does not say; `None` compares
     /// bytes.

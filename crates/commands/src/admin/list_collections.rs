@@ -4,7 +4,7 @@ use crate::batch::{CursorOptions, first_batch, parse_list_cursor};
 use crate::command::Command;
 use crate::context::Context;
 use bson::RawDocumentBuf;
-use catalog::Collection;
+use catalog::{Collection, Namespace};
 use dispatch::fields::Field;
 use dispatch::writer::Writer;
 use errors::Result;
@@ -48,9 +48,47 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
             list.push(if name_only { name_and_type(&collection) } else { full });
         }
     }
+    if let Some(oplog) = oplog_in(context, database) {
+        let passes = match &filter {
+            Some(filter) => filter.matches(&oplog)?,
+            None => true,
+        };
+        if passes {
+            list.push(if name_only { name_of_oplog() } else { oplog });
+        }
+    }
     context.connection.operation.set_namespace(database, "$cmd.listCollections");
     let namespace = format!("{database}.$cmd.listCollections");
     first_batch(context, &namespace, Documents::list(list), None, &wanted)
+}
+
+/// The oplog, which is a collection of `local` to clients.
+fn oplog_in(context: &Context<'_>, database: &str) -> Option<RawDocumentBuf> {
+    let namespace = Namespace::parse(Namespace::OPLOG).ok()?;
+    let catalog = &context.service.catalog;
+    if database != namespace.database() || !query::is_oplog(catalog, &namespace) {
+        return None;
+    }
+    let history = catalog.engine().history()?;
+    let mut writer = Writer::new();
+    writer.str("name", namespace.collection());
+    writer.str("type", "collection");
+    let options = writer.begin_document("options");
+    writer.bool("capped", true);
+    writer.number("size", history.options().bytes);
+    writer.bool("autoIndexId", false);
+    writer.end(options);
+    let info = writer.begin_document("info");
+    writer.bool("readOnly", false);
+    writer.end(info);
+    Some(writer.finish())
+}
+
+fn name_of_oplog() -> RawDocumentBuf {
+    let mut writer = Writer::new();
+    writer.str("name", "oplog.rs");
+    writer.str("type", "collection");
+    writer.finish()
 }
 
 fn name_and_type(collection: &Collection) -> RawDocumentBuf {

@@ -54,10 +54,28 @@ fn run<'a>(context: &mut Context<'a>, fields: &[Field<'a>]) -> Result<()> {
         // The documents are the server's: whatever collection was named, none is read.
         target = AggregateTarget::Database(context.database().to_owned());
     }
+    check_stream_concern(context, request.pipeline)?;
     let mut op = context.op();
     let cursor = query::aggregate(&mut op, &target, &request)?;
-    let wanted = CursorOptions { batch_size: aggregate.batch_size, ..CursorOptions::default() };
+    let await_data = cursor.is_change_stream();
+    let batch_size = aggregate.batch_size;
+    let wanted = CursorOptions { batch_size, await_data, ..CursorOptions::default() };
     first_batch(context, &aggregate.namespace, Documents::Query(cursor), None, &wanted)
+}
+
+/// A change stream tells of what a majority has.
+fn check_stream_concern(context: &Context<'_>, pipeline: &RawArray) -> Result<()> {
+    let level = context.arguments.read_concern.level;
+    let Some(RawBsonRef::Document(first)) = pipeline.into_iter().next().transpose()? else {
+        return Ok(());
+    };
+    if first.get("$changeStream")?.is_none() || matches!(level, None | Some(Level::Majority)) {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::INVALID_OPTIONS,
+        "$changeStream cannot run with a readConcern other than 'majority'",
+    ))
 }
 
 /// The stage of a pipeline that writes, where it has one.

@@ -20,7 +20,6 @@ mod manual {
     pub(super) const EXPRESSIONS: &[&str] =
         &["$encStrContains", "$encStrEndsWith", "$encStrNormalizedEq", "$encStrStartsWith"];
     pub(super) const STAGES: &[&str] = &[
-        "$changeStreamSplitLargeEvent",
         "$listClusterCatalog",
         "$listSampledQueries",
         "$querySettings",

@@ -3,6 +3,7 @@
 use crate::batch::{Filled, fill};
 use crate::command::Command;
 use crate::context::Context;
+use bson::RawBsonRef;
 use dispatch::fields::{Field, missing};
 use dispatch::rules::Counter;
 use errors::{Code, Error, Result};
@@ -53,6 +54,7 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
         ));
     }
     let parked = out.cursor();
+    let is_stream = matches!(&parked.documents, Documents::Query(c) if c.is_change_stream());
     query::restore_plan_summary(&parked.plans);
     context.figures.cursor = id.0;
     context.figures.originating.clone_from(&parked.command);
@@ -72,11 +74,15 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     let size = batch_size.filter(|size| *size > 0).unwrap_or(u64::MAX);
     let before = parked.returned;
     let filled = if parked.is_tailable() {
-        tail(context, parked, size)?
+        tail(context, parked, size)
+            .map_err(|error| if is_stream { resumable(error) } else { error })?
     } else {
         fill(&mut context.reply, parked, size)?
     };
     context.reply.end(list);
+    if let Some(token) = &filled.resume_token {
+        context.reply.document("postBatchResumeToken", token);
+    }
     if context.request.op.is_legacy() {
         context.reply.number("startingFrom", before);
     }
@@ -107,6 +113,64 @@ fn run(context: &mut Context<'_>, fields: &[Field<'_>]) -> Result<()> {
     Ok(())
 }
 
+/// Whether a request opens a change stream, or asks one for more.
+pub(crate) fn is_of_change_stream(context: &Context<'_>) -> bool {
+    match context.command.name {
+        "aggregate" => match context.body.get("pipeline") {
+            Ok(Some(RawBsonRef::Array(stages))) => match stages.into_iter().next() {
+                Some(Ok(RawBsonRef::Document(first))) => {
+                    matches!(first.get("$changeStream"), Ok(Some(_)))
+                }
+                _ => false,
+            },
+            _ => false,
+        },
+        "getMore" => {
+            let id = context.body.get("getMore").ok().flatten().and_then(RawBsonRef::as_i64);
+            let collection = context.body.get_str("collection");
+            let (Some(id), Ok(collection)) = (id, collection) else { return false };
+            let request = GetMoreRequest {
+                namespace: &format!("{}.{collection}", context.database()),
+                session: context.arguments.session,
+                transaction: None,
+                connection: context.bound_to(),
+                operation: context.connection.operation.number(),
+            };
+            let Ok(mut out) = context.service.cursors.check_out(CursorId(id), request) else {
+                return false;
+            };
+            let is_stream =
+                matches!(&out.cursor().documents, Documents::Query(c) if c.is_change_stream());
+            out.park(context.now());
+            is_stream
+        }
+        _ => false,
+    }
+}
+
+/// Marks an error after which a client opens the stream again where it was.
+pub(crate) fn resumable(error: Error) -> Error {
+    const CODES: [Code; 13] = [
+        Code(6),
+        Code(7),
+        Code(63),
+        Code(89),
+        Code(91),
+        Code(133),
+        Code(189),
+        Code(234),
+        Code(262),
+        Code(10107),
+        Code(11600),
+        Code(11602),
+        Code(13435),
+    ];
+    if CODES.contains(&error.code()) {
+        return error.with_label("ResumableChangeStreamError");
+    }
+    error
+}
+
 /// How long a batch of a tail waits for more where the client does not say.
 const AWAIT: Duration = Duration::from_secs(1);
 /// A commit wakes who waits; whether to go on waiting is asked this often.
@@ -133,7 +197,7 @@ fn tail(context: &mut Context<'_>, parked: &mut Parked, size: u64) -> Result<Fil
                 context.waited += waited;
                 return Ok(filled);
             }
-            if cursor.wait(left.min(TURN)) {
+            if cursor.wait(context.now(), left.min(TURN)) {
                 break;
             }
             context.check_interrupt()?;

@@ -263,3 +263,44 @@ fn default_write_concern_is_kept() {
     again.service.start_replication().unwrap();
     assert_eq!(w(&again.ok("admin", doc! { "getDefaultRWConcern": 1 })), 1.into());
 }
+
+#[test]
+fn oplog_is_resized_within_limits() {
+    let client = started(true);
+    let resize = |more: Document| {
+        let mut command = doc! { "replSetResizeOplog": 1 };
+        command.extend(more);
+        client.run("admin", command)
+    };
+    for (more, code) in [
+        (doc! { "size": 989.9 }, 51024),
+        (doc! { "size": -1 }, 51024),
+        (doc! { "size": 1024.0 * 1024.0 * 1024.0 + 1.0 }, 51024),
+        (doc! { "size": f64::NAN }, 51024),
+        (doc! { "size": "990" }, 14),
+        (doc! { "minRetentionHours": -0.5 }, 51024),
+        (doc! { "size": 990, "more": 1 }, 40415),
+    ] {
+        let reply = resize(more.clone());
+        assert_eq!(reply.get_i32("code").ok(), Some(code), "{more} gave {reply}");
+    }
+    let history = client.service.catalog.engine().history().unwrap();
+    let before = history.options();
+    for (more, bytes, seconds) in [
+        (doc! {}, before.bytes, 0),
+        (doc! { "size": 990_i64 }, 990 << 20, 0),
+        (doc! { "minRetentionHours": 0.5 }, 990 << 20, 1800),
+        (doc! { "size": 1000.0, "minRetentionHours": 0 }, 1000 << 20, 0),
+    ] {
+        assert_eq!(resize(more.clone()).get_f64("ok").ok(), Some(1.0));
+        let now = history.options();
+        assert_eq!((now.bytes, now.min_age.as_secs()), (bytes, seconds), "{more}");
+    }
+    // It holds at the next start.
+    history.resize(before);
+    let again = client.restarted(1);
+    again.service.start_replication().unwrap();
+    assert_eq!(history.options().bytes, 1000 << 20);
+    let standalone = Client::new();
+    standalone.fails("admin", doc! { "replSetResizeOplog": 1, "size": 990 }, 26, "does not exist");
+}

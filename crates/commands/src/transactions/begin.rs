@@ -2,7 +2,8 @@
 
 use super::no_such;
 use crate::context::Context;
-use dispatch::arguments::Numbered;
+use catalog::ToldSession;
+use dispatch::arguments::{EMPTY_USER, Numbered};
 use errors::{Code, Error, Result};
 use serverstate::session_rows::StatementRun;
 use serverstate::{Open, Phase, ServerState, SessionState};
@@ -37,7 +38,7 @@ pub(super) fn transaction(
             ));
         }
         context.service.abort_session(state, id);
-        let open = begin(context)?;
+        let open = begin(context, number, id)?;
         *state = SessionState { number, phase: Phase::Open(Box::new(open)) };
         return Ok(());
     }
@@ -62,13 +63,14 @@ pub(super) fn transaction(
     }
 }
 
-fn begin(context: &Context<'_>) -> Result<Open> {
+fn begin(context: &Context<'_>, number: i64, id: SessionId) -> Result<Open> {
     let service = context.service;
     // Only a time that the client names needs a state of its own: nobody is told that of now.
     let concern = &context.arguments.read_concern;
     let state = concern.at.map(|time| service.replication.clock.state_at(time)).transpose()?;
     let lock_timeout = Duration::from_millis(service.lock_timeout_ms.load(Ordering::Relaxed));
-    let txn = service.catalog.begin_clients(state.as_ref(), lock_timeout);
+    let mut txn = service.catalog.begin_clients(state.as_ref(), lock_timeout);
+    txn.tell_session(ToldSession { id: id.0, user: EMPTY_USER, number });
     service.transactions.started.fetch_add(1, Ordering::Relaxed);
     Ok(Open { txn, started: context.started })
 }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!  0  8  "FERNROOT"
-//!  8  4  version, 2
+//!  8  4  version, 3
 //! 12  4  kind: 0 whole, 1 change
 //! 16  8  timestamp: dictionaries created or dropped up to here are as listed
 //! 24  8  end of the log that was synced before this was written
@@ -13,9 +13,13 @@
 //! 40  8  next transaction id
 //! 48  4  dictionaries: all there are, or those that are new or different
 //! 52  4  dictionaries that are gone; 0 in a whole one
-//! 56     per dictionary: id u64 | created u64 | flushed u64 | options (14) | image length u32 | image
+//! 56  8  time of the newest commit, or a later one that was told; 0 where there never was one
+//! 64  8  position from which on the log is history; 2^64 - 1 where none of it is
+//! 72     per dictionary: id u64 | created u64 | flushed u64 | options (14) | image length u32 | image
 //!        per gone one: id u64
 //! ```
+//!
+//! Version 2 lacks the two before the dictionaries, and is read.
 //!
 //! `flushed`: every commit up to it is in the image; newer ones may be too, and are in the log.
 //! `2^64 - 1` says every commit up to the timestamp of the newest change: so a dictionary nobody
@@ -28,7 +32,11 @@ use std::collections::BTreeMap;
 use xxhash_rust::xxh3::xxh3_128;
 
 const MAGIC: &[u8; 8] = b"FERNROOT";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+/// Without times.
+const VERSION_WITHOUT_TIME: u32 = 2;
+/// Nothing in the log is history.
+const NO_HISTORY: u64 = u64::MAX;
 const WHOLE: u32 = 0;
 const CHANGE: u32 = 1;
 /// All commits are in the image.
@@ -50,6 +58,10 @@ pub(crate) struct CheckpointRoot {
     pub(crate) log_end: u64,
     pub(crate) next_dictionary: u64,
     pub(crate) next_txn: u64,
+    /// No commit and nothing that was told has a later time.
+    pub(crate) time: u64,
+    /// From here on the log is history, if it is.
+    pub(crate) history_from: Option<u64>,
     /// Ids ascending.
     pub(crate) dictionaries: Vec<DictionaryImage>,
 }
@@ -115,6 +127,9 @@ impl CheckpointRoot {
             let count = u32::try_from(count).expect("fewer than 2^32 dictionaries");
             out.extend_from_slice(&count.to_le_bytes());
         }
+        for number in [self.time, self.history_from.unwrap_or(NO_HISTORY)] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
         for dictionary in dictionaries {
             dictionary.encode(&mut out);
         }
@@ -149,7 +164,8 @@ impl CheckpointRoot {
             return Err(Malformed("it is not a checkpoint root"));
         }
         let word = |input: &mut Input<'_>| Ok::<_, Malformed>(u32::from_le_bytes(*input.array()?));
-        if word(&mut input)? != VERSION {
+        let version = word(&mut input)?;
+        if version != VERSION && version != VERSION_WITHOUT_TIME {
             return Err(Malformed("a version this program does not know"));
         }
         if word(&mut input)? != kind {
@@ -160,9 +176,15 @@ impl CheckpointRoot {
             log_end: number(&mut input)?,
             next_dictionary: number(&mut input)?,
             next_txn: number(&mut input)?,
+            time: 0,
+            history_from: None,
             dictionaries: Vec::new(),
         };
         let (count, gone_count) = (word(&mut input)?, word(&mut input)?);
+        if version == VERSION {
+            root.time = number(&mut input)?;
+            root.history_from = Some(number(&mut input)?).filter(|from| *from != NO_HISTORY);
+        }
         for _ in 0..count {
             let (id, created, flushed) =
                 (number(&mut input)?, number(&mut input)?, number(&mut input)?);
@@ -214,6 +236,8 @@ mod tests {
             log_end: 5000,
             next_dictionary: 9,
             next_txn: 42,
+            time: 7 << 32 | 3,
+            history_from: Some(4000),
             dictionaries: vec![dictionary(1, b"tree one"), dictionary(8, b"")],
         }
     }
@@ -221,6 +245,7 @@ mod tests {
     fn later() -> CheckpointRoot {
         CheckpointRoot {
             timestamp: 200,
+            history_from: None,
             dictionaries: vec![
                 dictionary(1, b"tree one"),
                 dictionary(7, b"new"),
@@ -235,18 +260,29 @@ mod tests {
     #[test]
     fn golden_roots_are_read_and_written_the_same() {
         let here = env!("CARGO_MANIFEST_DIR");
-        let whole = testkit::golden(here, "checkpoint-root.v2.bin", &sample().encode());
+        let whole = testkit::golden(here, "checkpoint-root.v3.bin", &sample().encode());
         assert_eq!(CheckpointRoot::fold(&whole, &NONE), Ok(sample()));
         let change = later().encode_change(&CheckpointDigest::of(&sample()));
-        let change = testkit::golden(here, "checkpoint-change.v2.bin", &change);
+        let change = testkit::golden(here, "checkpoint-change.v3.bin", &change);
         assert_eq!(CheckpointRoot::fold(&whole, &[&change]), Ok(later()));
+    }
+
+    #[test]
+    fn golden_roots_without_a_time_are_read() {
+        let whole = include_bytes!("../../tests/golden/checkpoint-root.v2.bin");
+        let change = include_bytes!("../../tests/golden/checkpoint-change.v2.bin");
+        let without = |root| CheckpointRoot { time: 0, history_from: None, ..root };
+        assert_eq!(CheckpointRoot::fold(whole, &NONE), Ok(without(sample())));
+        assert_eq!(CheckpointRoot::fold(whole, &[change]), Ok(without(later())));
+        let newer = later().encode_change(&CheckpointDigest::of(&sample()));
+        assert_eq!(CheckpointRoot::fold(whole, &[newer]), Ok(later()), "after an upgrade");
     }
 
     #[test]
     fn change_says_only_what_is_different() {
         let digest = CheckpointDigest::of(&later());
         let nothing = CheckpointRoot { timestamp: 300, ..later() }.encode_change(&digest);
-        assert_eq!(nothing.len(), 56);
+        assert_eq!(nothing.len(), 72);
         let root = CheckpointRoot::fold(&later().encode(), &[&nothing]).unwrap();
         assert_eq!(root.dictionaries[2].flushed_in(&root), 300, "quiescent up to the newest");
         assert_eq!(root.dictionaries[0].flushed_in(&root), 3);

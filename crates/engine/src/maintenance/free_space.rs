@@ -17,10 +17,12 @@
 //! 3. A commit that was taken has files in the log already; where the red zone keeps memory from being
 //!    drained, it is in the log.
 //!
-//! What a checkpoint would give back is asked for before a write is refused.
+//! What a checkpoint would give back is asked for before a write is refused, and before that the history
+//! goes that nothing else needs.
 
 use crate::error::ignore_no_space;
 use crate::health::Health;
+use crate::history::History;
 use crate::log::Log;
 use crate::memory::WriteBudget;
 use crate::schedule::{Scheduler, is_due, micros};
@@ -79,6 +81,7 @@ pub(crate) struct FreeSpace {
     os: Os,
     blocks: BlockFile,
     log: Arc<Padded<Log>>,
+    history: Option<Arc<History>>,
     memory: Arc<Padded<WriteBudget>>,
     schedule: Arc<Scheduler>,
     health: Arc<Health>,
@@ -119,11 +122,13 @@ fn room_for_writes(space: Space, percent: u8, owed: Owed) -> u64 {
 
 impl FreeSpace {
     /// Nothing is measured yet: there is plenty.
+    #[expect(clippy::too_many_arguments, reason = "the parts that it works with")]
     pub(crate) fn new(
         options: &Options,
         os: &Os,
         blocks: &BlockFile,
         log: &Arc<Padded<Log>>,
+        history: Option<Arc<History>>,
         memory: &Arc<Padded<WriteBudget>>,
         schedule: &Arc<Scheduler>,
         health: &Arc<Health>,
@@ -141,6 +146,7 @@ impl FreeSpace {
             os: os.clone(),
             blocks: blocks.clone(),
             log: Arc::clone(log),
+            history,
             memory: Arc::clone(memory),
             schedule: Arc::clone(schedule),
             health: Arc::clone(health),
@@ -186,8 +192,14 @@ impl FreeSpace {
         if percent == 0 {
             return;
         }
-        let Ok(space) = self.os.vfs.space(&self.dir) else { return };
+        let Ok(mut space) = self.os.vfs.space(&self.dir) else { return };
         let owed = self.owed();
+        let wanted = self.wanted();
+        let missing = wanted.saturating_sub(room_for_writes(space, percent, owed));
+        if missing > 0 && self.log_dir.is_none() && self.give_history(missing) {
+            let Ok(after) = self.os.vfs.space(&self.dir) else { return };
+            space = after;
+        }
         debug_assert!(owed.drains() <= owed.memory, "draining writes what is in memory");
         let stays_free = stays_free(space.total, percent);
         self.blocks.keep_free(stays_free);
@@ -200,7 +212,7 @@ impl FreeSpace {
         let most = self.memory.budget() / 4 * 5 + FAST_SECOND;
         let left = if room > most { PLENTY } else { room };
         self.left.0.store(left, Ordering::Release);
-        if left != PLENTY && room < self.blocks.dropped_bytes().saturating_mul(2).max(LEAST_ROOM) {
+        if left != PLENTY && room < wanted {
             self.short.store(self.now_us().max(1), Ordering::Relaxed);
         }
         let was_red = self.red.load(Ordering::Relaxed);
@@ -222,6 +234,28 @@ impl FreeSpace {
             );
             self.take_or_refuse_writes();
         }
+    }
+
+    /// Writers are short of room where there is less.
+    fn wanted(&self) -> u64 {
+        self.blocks.dropped_bytes().saturating_mul(2).max(LEAST_ROOM)
+    }
+
+    /// The disk is short: of the history that nothing else needs goes as much as is missing, an eighth
+    /// of it at least. Says whether there was any. Once for each look at the disk: what went may have
+    /// been enough.
+    fn give_history(&self, missing: u64) -> bool {
+        let (Some(history), Some(wal)) = (&self.history, self.log.opened()) else { return false };
+        let before = wal.disk_bytes();
+        let stay = before.saturating_sub(missing.max(before / 8));
+        self.schedule.report("let history go", self.log.trim(Some(history), Some(stay)));
+        let gone = before.saturating_sub(wal.disk_bytes());
+        if gone == 0 {
+            return false;
+        }
+        tracing::warn!(gone, "the disk is short: the oldest of the history went");
+        self.schedule.report("remove spare log files", self.remove_spare_log_files());
+        true
     }
 
     /// The log may be on another disk, which has a red zone of its own.
@@ -263,7 +297,10 @@ impl FreeSpace {
         // as long as writes are refused it stays so.
         let wal = self.log.wal();
         if wal.wants_file() || self.log_full.load(Ordering::Relaxed) {
-            let prepared = self.health.check(wal.prepare());
+            let mut prepared = self.health.check(wal.prepare());
+            if matches!(prepared, Err(Error::NoSpace(_))) && self.give_history(0) {
+                prepared = self.health.check(wal.prepare());
+            }
             let full = matches!(prepared, Err(Error::NoSpace(_)));
             if full != self.log_full.swap(full, Ordering::Relaxed) {
                 self.take_or_refuse_writes();

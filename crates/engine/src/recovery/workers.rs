@@ -186,9 +186,12 @@ pub(super) fn each_needed(
             Ok(Operation::Put { dictionary, key, value }) => (dictionary, key, Message::Put(value)),
             Ok(Operation::Delete { dictionary, key }) => (dictionary, key, Message::Delete),
             // Done by the one that read them.
-            Ok(Operation::Create { .. } | Operation::Drop { .. } | Operation::Reshape { .. }) => {
-                continue;
-            }
+            Ok(
+                Operation::Create { .. }
+                | Operation::Drop { .. }
+                | Operation::Reshape { .. }
+                | Operation::Note { .. },
+            ) => continue,
             Err(e) => return Err(Error::in_record(piece.position, e)),
         };
         if target.id != id {

@@ -15,6 +15,11 @@ impl EngineTxn {
         self.get_in(Mode::Shared, dictionary, key)
     }
 
+    /// Whether this transaction itself has put a value under `key`, which stands there.
+    pub fn has_written(&self, dictionary: DictionaryId, key: &[u8]) -> Result<bool> {
+        Ok(self.writes.get(dictionary.0, key)?.is_some_and(|own| own.is_some()))
+    }
+
     /// As [`EngineTxn::get`], of what is about to be changed: a serializable transaction locks it
     /// exclusively, so that of two that change the same neither is in the other's way.
     pub fn get_to_change(&self, dictionary: DictionaryId, key: &[u8]) -> Result<Option<Value>> {

@@ -149,6 +149,7 @@ impl EngineTxn {
         let Environment { cache, locks, .. } = &***self.pinned.handle();
         // A spilled set is counted as the memtable it is.
         let bytes = if self.writes.spilled().is_some() { 0 } else { self.writes.bytes() };
+        let bytes = bytes + self.notes.as_ref().map_or(0, |notes| notes.bytes());
         if self.charge.follow(cache, bytes) {
             cache.sample(Part::Locks, locks.bytes());
         }

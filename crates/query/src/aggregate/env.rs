@@ -203,6 +203,9 @@ impl Env for QueryEnv {
     fn metadata(&self, request: &Metadata) -> Result<Box<dyn DocumentSource>> {
         let ns = self.namespace.as_ref();
         let documents = match (request.name(), ns) {
+            ("$collStats", Some(ns)) if crate::oplog_collection::is_oplog(&self.catalog, ns) => {
+                vec![crate::oplog_collection::stats(&self.catalog, ns, request)?]
+            }
             ("$collStats", Some(ns)) => vec![coll_stats(&self.catalog, ns, request)?],
             ("$indexStats", Some(ns)) => index_stats(&self.catalog, ns),
             ("$planCacheStats", Some(ns)) => plan_cache_stats(&self.catalog, ns),

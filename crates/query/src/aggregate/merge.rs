@@ -7,7 +7,7 @@ use super::QueryEnv;
 use crate::canonical::{Canonical, Purpose};
 use crate::write::{Targets, as_stored, in_transaction, lock};
 use bson::raw::{RawBson, RawDocument, RawDocumentBuf};
-use catalog::{Collection, Namespace, Txn};
+use catalog::{Changed, Collection, Namespace, Txn};
 use errors::{Code, Error, Result};
 use expr::agg::Variables;
 use keystring::Collation;
@@ -156,7 +156,8 @@ impl MergeWriter {
                 if fitted.as_bytes() == old.as_bytes() {
                     return Ok(());
                 }
-                txn.update_document(collection, key, old, &fitted, None)
+                let changed = if replaces { Changed::AsAWhole } else { Changed::InParts };
+                txn.change_document(collection, key, (old, &fitted), None, changed)
             }
         }
     }

@@ -5,7 +5,7 @@ use crate::context::OpContext;
 use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
 use bson::{DateTime, Timestamp};
 use bsonval::Path;
-use catalog::Catalog;
+use catalog::{Catalog, Changed};
 use errors::{Error, Result};
 use matcher::{Filter, MatchDetails, ParseContext};
 use std::sync::Arc;
@@ -57,6 +57,11 @@ impl Change {
     /// The paths that may change; `None` where any may.
     pub(crate) fn touched(&self) -> Option<&[Path]> {
         self.update.touched()
+    }
+
+    /// How a document comes to be another by it.
+    pub(crate) fn changed(&self) -> Changed {
+        if self.is_replacement() { Changed::AsAWhole } else { Changed::InParts }
     }
 
     /// Whether it needs to know how a document matched the filter.

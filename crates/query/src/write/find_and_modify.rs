@@ -206,7 +206,8 @@ impl Task<'_> {
         };
         let outcome = change.apply(old, filter)?;
         if outcome.modified {
-            txn.update_document(collection, key, old, &outcome.document, change.touched())?;
+            let pair = (old, &*outcome.document);
+            txn.change_document(collection, key, pair, change.touched(), change.changed())?;
         }
         Ok((old.to_owned(), Some(outcome.document)))
     }

@@ -201,7 +201,8 @@ fn change_one(
     let Found { collection, key, document } = found;
     let outcome = change.apply(document, filter)?;
     if outcome.modified {
-        txn.update_document(collection, key, document, &outcome.document, change.touched())?;
+        let pair = (document, &*outcome.document);
+        txn.change_document(collection, key, pair, change.touched(), change.changed())?;
     }
     Ok(Done { matched: 1, modified: u64::from(outcome.modified), upserted: None })
 }

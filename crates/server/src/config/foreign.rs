@@ -18,7 +18,6 @@ pub(crate) const IGNORED: &[(&str, &str, bool)] = &[
     ("smallfiles", "storage.smallFiles", false),
     ("noprealloc", "storage.preallocDataFiles", false),
     ("nssize", "storage.nsSize", true),
-    ("oplogSize", "replication.oplogSizeMB", true),
     ("pretouch", "", true),
     ("syncdelay", "storage.syncPeriodSecs", true),
     ("storageEngine", "storage.engine", true),

@@ -296,6 +296,28 @@ options! {
             "initiate the replica set at the first start, without replSetInitiate",
         ),
     ];
+    /// Bytes of oplog that a member keeps; chosen from the disk without.
+    oplog_bytes: Option<u64> = |given| Ok(given.oplog_bytes()),
+    [
+        opt(
+            "oplogSize",
+            "replication.oplogSizeMB",
+            Number(1, 1 << 30),
+            "megabytes of oplog that a member of a set keeps (default: a twentieth of the free disk, from \
+             990 to 51200, and at most an eighth of the disk)",
+        ),
+    ];
+    /// What is younger stays in the oplog, however long it is.
+    oplog_min_age: Duration = GivenOptions::oplog_min_age,
+    [
+        opt(
+            "oplogMinRetentionHours",
+            "storage.oplogMinRetentionHours",
+            Text,
+            "hours that the oplog of a member reaches back at least, also where it is longer than \
+             oplogSize (default: 0)",
+        ),
+    ];
     // the engine, as TokuMX spelled it
     /// Memory for the engine; half of the machine's without.
     cache_size: Option<u64> = GivenOptions::cache_size,

@@ -148,6 +148,22 @@ impl GivenOptions {
         (!name.is_empty()).then(|| name.to_owned())
     }
 
+    pub(super) fn oplog_bytes(&self) -> Option<u64> {
+        self.text("oplogSize")?;
+        Some(self.number("oplogSize", 0).unsigned_abs() << 20)
+    }
+
+    pub(super) fn oplog_min_age(&self) -> Result<Duration, ConfigError> {
+        let Some(text) = self.text("oplogMinRetentionHours") else { return Ok(Duration::ZERO) };
+        let hours = text.parse::<f64>().ok().filter(|hours| (0.0..1e6).contains(hours));
+        let hours = hours.ok_or_else(|| {
+            ConfigError::new(format!(
+                "option oplogMinRetentionHours: '{text}' is not a number of hours"
+            ))
+        })?;
+        Ok(Duration::from_secs_f64(hours * 3600.0))
+    }
+
     pub(super) fn cache_size(&self) -> Result<Option<u64>, ConfigError> {
         if let Some(bytes) = self.size("cacheSize") {
             return Ok(Some(bytes));

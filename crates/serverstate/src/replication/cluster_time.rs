@@ -1,37 +1,36 @@
 //! The cluster's time: seconds and a counter, growing with every commit that becomes visible.
 //!
-//! Where it comes from: the engine numbers its commits without gaps. Asked for the time, the clock
-//! looks at the newest visible commit; if there is one that it has not seen, it ticks: to the wall
-//! clock's second, or by one where that is not ahead. So a reply that is written after a commit
-//! names a time that no earlier state has had, and the time of an idle server stands still.
+//! Where it comes from: the engine gives every commit its times, and keeps them in the log. Asked for the
+//! time, the clock says that of the newest visible commit. So a reply that is written after a commit
+//! names a time that no earlier state has had, and the time of an idle server stands still: the next
+//! commit takes the wall clock's second.
 //!
 //! Always true:
-//! 1. It never goes back, also not over a crash or a wall clock that was set back: only seconds
-//!    up to a *lease* are handed out, the lease is on stable storage, and a start begins above it.
-//!    It is stored ahead of use; where it is used up nevertheless, one request stores the next one
-//!    and the others go on below the wall clock. Nobody waits for the disk with the lock that
-//!    every reply takes.
+//! 1. It never goes back, also not over a crash. Times of commits are in the log and in checkpoints. A
+//!    start begins above the wall clock's second, so above what was told of commits that are lost. A time
+//!    that a client brought, and that is ahead of the wall clock, is stored before it is told: the
+//!    *lease*; a start begins above it.
 //! 2. The same stored document holds the term, which only grows.
-//! 3. The state of a time is the state at the newest commit seen when the clock ticked to it. The
+//! 3. The state of a time is the state at the newest commit seen when the clock moved to it. The
 //!    states of a short window, a few seconds, can all be read again; beyond it those that are
 //!    pinned: a snapshot read pins the one it gets.
 
 use bson::raw::RawDocumentBuf;
 use bson::{Timestamp, doc};
 use catalog::{Catalog, Namespace};
-use engine::{Snapshot, Timestamp as CommitTime};
+use engine::{History, Snapshot, Timestamp as CommitTime};
 use errors::{Code, Error, Result};
 use os::Os;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Seconds by which the lease runs ahead of the wall clock when it is renewed.
+/// Seconds by which a lease runs ahead of the time that it is for, so that it is stored seldom.
 const LEASE_SECONDS: u64 = 20;
-/// The lease is renewed when fewer are left.
-const RENEW_SECONDS: u64 = 10;
+/// How often the newest state is looked for, where commits come faster than it is read.
+const TRIES: usize = 100;
 /// How far ahead of us a client's time may be before we refuse to follow. MongoDB says a year, but
 /// there such a time is signed once there are users; here anybody can name one, and it is kept: a day
 /// is more than clocks of machines that work together are apart.
@@ -55,17 +54,19 @@ fn unpack(time: u64) -> Timestamp {
 /// The clock. Times are packed: seconds above, counter below.
 pub struct ClusterClock {
     catalog: Arc<Catalog>,
+    /// Where times come from; an engine without one has no times.
+    history: Option<Arc<History>>,
     os: Os,
     newest: AtomicU64,
     /// The newest commit when it last ticked.
     seen: AtomicU64,
     /// Milliseconds for which every state is kept.
     window_ms: AtomicU64,
-    /// Only seconds up to here may be handed out. Changed in the turn of `storing`.
+    /// Seconds that clients brought are told up to here only. Changed in the turn of `storing`.
     lease: AtomicU64,
     /// One at a time stores the lease and the term. Taken before `inner`; held over the disk.
     storing: Mutex<()>,
-    /// Guards ticking and the history. Never held over a wait for the disk.
+    /// Guards moving and the history. Never held over a wait for the disk.
     inner: Mutex<Inner>,
 }
 
@@ -105,6 +106,7 @@ impl ClusterClock {
     pub fn new(catalog: &Arc<Catalog>, os: &Os) -> Self {
         Self {
             catalog: Arc::clone(catalog),
+            history: catalog.engine().history(),
             os: os.clone(),
             newest: AtomicU64::new(0),
             seen: AtomicU64::new(0),
@@ -115,19 +117,23 @@ impl ClusterClock {
         }
     }
 
-    /// Goes on above everything handed out before this start. Waits for the disk.
+    /// Goes on above everything handed out before this start. Reads the disk.
     pub fn start(&self) -> Result<()> {
         let mut lease = 0;
         if let Some(stored) = self.catalog.system_document(&namespace()?)? {
             self.inner.lock().term = stored.get_i64("term").unwrap_or(0);
-            lease = stored.get_i64("lease").unwrap_or(0).unsigned_abs();
+            lease = u64::try_from(stored.get_i64("lease").unwrap_or(0)).unwrap_or(0);
         }
-        let second = self.wall_seconds().max(lease + 1);
-        self.renew(&self.storing.lock(), second)?;
+        let Some(history) = &self.history else {
+            return Err(Error::new(Code::INTERNAL_ERROR, "a member of a set keeps a history"));
+        };
+        self.lease.store(lease, Ordering::Release);
+        let second = self.wall_seconds().max(lease).min(u64::from(u32::MAX) - 1) + 1;
+        history.raise(second << 32);
         let mut inner = self.inner.lock();
-        let commit = self.catalog.engine().newest_commit();
+        let (commit, time) = history.newest();
         self.catalog.engine().keep_history((!self.window().is_zero()).then_some(commit));
-        self.newest.store(second << 32 | 1, Ordering::Release);
+        self.newest.store(time, Ordering::Release);
         self.seen.store(commit.0, Ordering::Release);
         self.note(&mut inner);
         Ok(())
@@ -196,41 +202,33 @@ impl ClusterClock {
         Ok(term)
     }
 
-    /// The time of the newest state. Where the lease is used up one caller waits for the disk.
+    /// The time of the newest state. Reading moves nothing: only commits do.
     pub fn now(&self) -> Timestamp {
         let newest = self.catalog.engine().newest_commit().0;
         if newest <= self.seen.load(Ordering::Acquire) {
             return unpack(self.newest.load(Ordering::Acquire));
         }
-        let second = self.wall_seconds();
-        if second > self.lease.load(Ordering::Acquire)
-            && let Some(turn) = self.storing.try_lock()
-        {
-            // Where it fails the engine has stopped, and every write with it.
-            let _later = self.renew(&turn, second);
-        }
         let mut inner = self.inner.lock();
         unpack(self.tick(&mut inner))
     }
 
-    /// Ticks where a commit came since; the packed time. As long as no lease reaches the wall clock's
-    /// second it stays below that.
+    /// Moves to the time of the newest visible commit; the packed time.
     fn tick(&self, inner: &mut Inner) -> u64 {
-        let commit = self.catalog.engine().newest_commit().0;
         let before = self.newest.load(Ordering::Acquire);
-        if commit <= self.seen.load(Ordering::Acquire) {
+        let Some(history) = &self.history else { return before };
+        let (commit, time) = history.newest();
+        if commit.0 <= self.seen.load(Ordering::Acquire) {
             return before;
         }
-        let second = self.wall_seconds().min(self.lease.load(Ordering::Acquire));
-        let next = (before + 1).max(second << 32 | 1);
-        self.move_to(inner, next, commit);
+        self.move_to(inner, time.max(before), commit.0);
         self.newest.load(Ordering::Acquire)
     }
 
-    /// Moves to a time within the lease that shows everything up to `commit`.
+    /// Moves to a time that shows everything up to `commit`.
     fn move_to(&self, inner: &mut Inner, next: u64, commit: u64) {
-        debug_assert!(next >> 32 <= self.lease.load(Ordering::Acquire), "handed out unstored");
-        if let Some(pin) = inner.pins.back_mut() {
+        if let Some(pin) = inner.pins.back_mut()
+            && pin.from < next
+        {
             pin.until.get_or_insert(next);
         }
         self.newest.store(next, Ordering::Release);
@@ -251,43 +249,51 @@ impl ClusterClock {
                 "New cluster time is too far from this node's wall clock time.",
             ));
         }
-        let is_stored = seen >> 32 <= self.lease.load(Ordering::Acquire);
-        if !is_stored {
-            self.renew(&self.storing.lock(), seen >> 32)?;
+        let Some(history) = &self.history else { return Ok(()) };
+        // A start begins above the wall clock; what is ahead of it has to be on disk first.
+        if seen >> 32 >= self.wall_seconds() {
+            self.renew(seen >> 32)?;
         }
+        // From here on every commit is later, and those before it are visible.
+        let newest = history.raise(seen);
         let mut inner = self.inner.lock();
         if seen > self.newest.load(Ordering::Acquire) {
-            // The renewal is a commit itself, and none to tick for.
-            let newest = || self.catalog.engine().newest_commit().0;
-            self.move_to(&mut inner, seen, if is_stored { 0 } else { newest() });
+            self.move_to(&mut inner, seen, newest.0);
         }
         Ok(())
     }
 
-    /// Renews the lease before it is used up; called every few seconds.
+    /// Before something is written: what it is told of the time, after a while in which nothing was
+    /// written, is the present second. Once a second at most.
+    pub fn reach_wall_clock(&self) {
+        let second = self.wall_seconds().min(u64::from(u32::MAX));
+        if self.newest.load(Ordering::Acquire) >> 32 >= second {
+            return;
+        }
+        let Some(history) = &self.history else { return };
+        let time = second << 32 | 1;
+        let newest = history.raise(time);
+        let mut inner = self.inner.lock();
+        if time > self.newest.load(Ordering::Acquire) {
+            self.move_to(&mut inner, time, newest.0);
+        }
+    }
+
+    /// Lets states go that nobody reads; called every few seconds.
     pub fn housekeep(&self) {
         let mut inner = self.inner.lock();
         let (now, life) = (self.os.clock.monotonic(), self.window().max(PIN_LIFE));
         inner.pins.retain(|pin| now.saturating_sub(pin.last_use) < life);
         self.trim(&mut inner);
-        drop(inner);
-        let newest = self.newest.load(Ordering::Acquire) >> 32;
-        // An idle server's time stands still, and nothing is to be written for it.
-        let ticked = newest + RENEW_SECONDS > self.wall_seconds();
-        if ticked && self.lease.load(Ordering::Acquire) < self.wall_seconds() + RENEW_SECONDS {
-            // Failing here only means trying again when a second is needed.
-            let _later = self.renew(&self.storing.lock(), newest);
-        }
     }
 
-    /// Makes seconds up to `second` and some more available, in the turn of `storing`. Waits for the
-    /// disk.
-    fn renew(&self, _turn: &MutexGuard<'_, ()>, second: u64) -> Result<()> {
-        if second > self.wall_seconds() && second <= self.lease.load(Ordering::Acquire) {
-            // Somebody else has, while this one waited for its turn.
+    /// Makes seconds up to `second` and some more safe to tell. Waits for the disk.
+    fn renew(&self, second: u64) -> Result<()> {
+        let _turn = self.storing.lock();
+        if second <= self.lease.load(Ordering::Acquire) {
             return Ok(());
         }
-        let lease = second.max(self.wall_seconds() + LEASE_SECONDS);
+        let lease = second.saturating_add(LEASE_SECONDS);
         let term = self.inner.lock().term;
         self.store(term, lease)?;
         self.lease.fetch_max(lease, Ordering::AcqRel);
@@ -310,14 +316,7 @@ impl ClusterClock {
 
     fn pin(&self, inner: &mut Inner) -> Snapshot {
         let now = self.os.clock.monotonic();
-        // What can take a renewal comes first: the next tick stays within the second.
-        self.tick(inner);
-        let snapshot = self.catalog.snapshot();
-        // The state's own time: ticking afterwards would give it to a later state.
-        if snapshot.timestamp().0 > self.seen.load(Ordering::Acquire) {
-            let next = self.newest.load(Ordering::Acquire) + 1;
-            self.move_to(inner, next, snapshot.timestamp().0);
-        }
+        let snapshot = self.newest_state(inner);
         let newest = self.newest.load(Ordering::Acquire);
         if let Some(pin) = inner.pins.back_mut()
             && pin.from == newest
@@ -331,6 +330,21 @@ impl ClusterClock {
             inner.pins.pop_front();
         }
         snapshot
+    }
+
+    /// The newest state, whose time the clock then shows.
+    fn newest_state(&self, inner: &mut Inner) -> Snapshot {
+        for _ in 0..TRIES {
+            let snapshot = self.catalog.snapshot();
+            self.tick(inner);
+            if snapshot.timestamp().0 == self.seen.load(Ordering::Acquire) {
+                return snapshot;
+            }
+        }
+        // Commits come between all the time: the states of the window are kept.
+        self.tick(inner);
+        let seen = CommitTime(self.seen.load(Ordering::Acquire));
+        self.catalog.engine().snapshot_at(seen).unwrap_or_else(|| self.catalog.snapshot())
     }
 
     /// The state of a time.
@@ -402,39 +416,72 @@ fn namespace() -> Result<Namespace> {
 mod tests {
     use super::*;
     use catalog::CatalogOptions;
-    use engine::Engine;
+    use engine::{Engine, HistoryOptions};
 
-    #[test]
-    fn replies_go_on_within_the_old_lease_while_a_new_one_is_stored() {
+    fn clock_over(engine: Engine) -> ClusterClock {
         let os = Os::real();
         let options = CatalogOptions::new(os.clone(), std::env::temp_dir());
-        let catalog = Catalog::open(Engine::temporary(), options).unwrap();
-        let clock = ClusterClock::new(&catalog, &os);
+        ClusterClock::new(&Catalog::open(engine, options).unwrap(), &os)
+    }
+
+    fn member() -> Engine {
+        let all = HistoryOptions { bytes: u64::MAX, min_age: Duration::ZERO };
+        Engine::temporary_with(|options| options.history = Some(all))
+    }
+
+    fn commit(clock: &ClusterClock) {
+        let document = RawDocumentBuf::try_from(&doc! { "_id": "other" }).unwrap();
+        clock.catalog.put_system_document(&namespace().unwrap(), &document).unwrap();
+    }
+
+    #[test]
+    fn time_is_that_of_the_newest_commit_and_stands_still_without_one() {
+        let clock = clock_over(member());
         clock.start().unwrap();
-        let commit = || {
-            let document = RawDocumentBuf::try_from(&doc! { "_id": "other" }).unwrap();
-            let namespace = namespace().unwrap();
-            catalog.put_system_document(&namespace, &document).unwrap();
-        };
-        commit();
+        commit(&clock);
         let first = clock.now();
-        // The lease is used up, and somebody is at the disk for the next one.
-        let used_up = u64::from(first.time);
-        clock.lease.store(used_up, Ordering::Release);
-        let storing = clock.storing.lock();
-        while clock.wall_seconds() <= used_up {
-            std::thread::yield_now();
-        }
-        for _ in 0..3 {
-            commit();
-            let now = clock.now();
-            assert_eq!(u64::from(now.time), used_up, "no second is handed out that is not stored");
-            assert!(pack(now) > pack(first), "every commit has a time");
-        }
-        assert!(clock.pin_newest().0.time <= used_up as u32);
-        drop(storing);
-        commit();
-        assert!(u64::from(clock.now().time) > used_up, "whoever comes first stores it");
-        assert!(clock.lease.load(Ordering::Acquire) > used_up);
+        assert!(u64::from(first.time) > clock.wall_seconds() - 5);
+        assert_eq!(clock.now(), first);
+        assert_eq!(clock.pin_newest().0, first, "reading moves nothing");
+        commit(&clock);
+        assert!(pack(clock.now()) > pack(first));
+        let engine_time = clock.history.as_ref().unwrap().newest().1;
+        assert_eq!(pack(clock.now()), engine_time);
+        assert!(clock_over(Engine::temporary()).start().is_err(), "there are no times");
+    }
+
+    #[test]
+    fn time_that_a_client_brings_is_followed_and_stored() {
+        let clock = clock_over(member());
+        clock.start().unwrap();
+        commit(&clock);
+        let (before, state) = clock.pin_newest();
+        let ahead = Timestamp { time: before.time + 1000, increment: 7 };
+        clock.advance(ahead).unwrap();
+        assert_eq!(clock.now(), ahead);
+        clock.advance(before).unwrap();
+        assert_eq!(clock.now(), ahead, "an older one changes nothing");
+        commit(&clock);
+        assert_eq!(clock.now(), Timestamp { increment: 8, ..ahead });
+        assert_eq!(clock.state_at(before).unwrap().timestamp(), state.timestamp());
+        let stored = clock.catalog.system_document(&namespace().unwrap()).unwrap();
+        assert!(stored.is_none_or(|stored| stored.get_i64("lease").is_ok()));
+        assert!(clock.lease.load(Ordering::Acquire) >= u64::from(ahead.time));
+        let far = Timestamp { time: u32::MAX, increment: u32::MAX };
+        assert!(clock.advance(far).is_err(), "nobody's clock is so far ahead");
+    }
+
+    #[test]
+    fn start_is_above_everything_that_was_told() {
+        let engine = member();
+        let clock = clock_over(engine.clone());
+        clock.start().unwrap();
+        clock.next_term().unwrap();
+        let ahead = Timestamp { time: clock.wall_seconds() as u32 + 1000, increment: 7 };
+        clock.advance(ahead).unwrap();
+        let again = ClusterClock::new(&clock.catalog, &clock.os);
+        again.start().unwrap();
+        assert_eq!(again.next_term().unwrap(), 2);
+        assert!(pack(again.now()) > pack(ahead));
     }
 }

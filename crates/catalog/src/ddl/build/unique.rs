@@ -5,6 +5,7 @@ use super::online::Build;
 use super::{IndexSelector, selected};
 use crate::catalog::Catalog;
 use crate::data::metadata_lock::Check;
+use crate::data::notes::Told;
 use crate::ddl::collections::write_record;
 use crate::failure::from_engine;
 use crate::metadata::collection::{Collection, Index, clone_index, with_indexes};
@@ -74,6 +75,15 @@ impl Catalog {
             build.finish(txn)
         })?;
         let ddl_guard = self.ddl_lock.take(&mut txn);
+        self.tell(&mut txn, || {
+            let fill = |out: &mut bsonval::raw::Writer| {
+                let open = out.begin_document("index");
+                out.value("name", bson::raw::RawBsonRef::String(&old.spec.name));
+                out.value("unique", bson::raw::RawBsonRef::Boolean(true));
+                out.end(open);
+            };
+            Told::modified(&current, fill, Some(&old.spec.shown)).into_iter().collect()
+        })?;
         let committed = txn.commit_with(Durability::Buffered, |created| {
             *visible = true;
             self.publish(&Arc::new(with_new(created)));

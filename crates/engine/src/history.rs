@@ -1,0 +1,319 @@
+//! The log as the history: what happened since a time, for those who follow it.
+//!
+//! An engine that keeps history gives every commit a cluster time, writes what was noted beside the
+//! writes into its record, and keeps the log longer than redo needs it: by length and age
+//! ([`retention`]). Readers ([`HistoryTail`]) follow the log in its order, as far as it is durable.
+//!
+//! What is always true:
+//! 1. Times ascend with commits, over restarts too; a commit of span n takes n of them.
+//! 2. A reader gets every commit later than its time, once, in order, or [`Error::HistoryLost`].
+//! 3. What redo or a backup needs of the log never goes for the history's sake.
+
+mod points;
+mod retention;
+mod tail;
+mod times;
+
+pub(crate) use points::Points;
+pub use tail::{HistoryCommit, HistoryOperation, HistoryOperations, HistoryTail};
+pub(crate) use times::{Place, Times};
+
+use crate::commit::CommitOrder;
+use crate::log::Log;
+use crate::records::{HistoryHead, Record};
+use crate::{Error, MAX_NOTE_BYTES, Result, Timestamp};
+use os::{Clock, Padded};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use wal::LiveReader;
+
+/// No time is raised beyond this.
+const LAST_RAISED: u64 = u64::MAX - (1 << 32);
+/// How often, and how far apart, is looked for commits to become visible.
+const RAISE_LOOKS: u32 = 1000;
+const RAISE_PAUSE: Duration = Duration::from_micros(50);
+
+/// How much history is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HistoryOptions {
+    /// Bytes of log above which the oldest goes.
+    pub bytes: u64,
+    /// What is younger stays nevertheless.
+    pub min_age: Duration,
+}
+
+/// The history in figures.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HistoryStats {
+    /// Readers may start after this time.
+    pub oldest_time: u64,
+    /// The newest time that is durable.
+    pub durable_time: u64,
+    /// Bytes of log files.
+    pub bytes: u64,
+    /// What is asked for.
+    pub options: HistoryOptions,
+    /// Bytes of memory that its index takes.
+    pub index_bytes: u64,
+}
+
+/// The history of one engine.
+pub struct History {
+    log: Arc<Padded<Log>>,
+    times: Arc<Times>,
+    order: Arc<Padded<Mutex<CommitOrder>>>,
+    clock: Arc<dyn Clock>,
+    points: Mutex<Points>,
+    options: Mutex<HistoryOptions>,
+    /// Bytes of notes that one transaction may make.
+    most_note_bytes: u64,
+    /// From here on the log is history; what is before was written while none was kept.
+    floor: AtomicU64,
+    /// Where the log began when the oldest time was looked up, and what it was.
+    oldest: Mutex<Option<(u64, u64)>>,
+    /// Where the log was cut last, and the last time of the commits that went.
+    cut: Mutex<Option<(u64, u64)>>,
+    /// Damage at this position was logged.
+    told_damage: AtomicU64,
+}
+
+impl History {
+    pub(crate) fn new(
+        options: HistoryOptions,
+        most_note_bytes: u64,
+        log: &Arc<Padded<Log>>,
+        times: &Arc<Times>,
+        order: &Arc<Padded<Mutex<CommitOrder>>>,
+        clock: &Arc<dyn Clock>,
+    ) -> Self {
+        Self {
+            log: Arc::clone(log),
+            times: Arc::clone(times),
+            order: Arc::clone(order),
+            clock: Arc::clone(clock),
+            points: Mutex::default(),
+            options: Mutex::new(options),
+            most_note_bytes: most_note_bytes.max(MAX_NOTE_BYTES as u64),
+            floor: AtomicU64::new(0),
+            oldest: Mutex::default(),
+            cut: Mutex::default(),
+            told_damage: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// A start found the newest commit here, and history from `from` on.
+    pub(crate) fn start_at(&self, newest: Place, from: Option<u64>) {
+        self.floor.store(from.unwrap_or(newest.end), Ordering::Release);
+        self.times.start_at(newest);
+    }
+
+    /// From here on the log is history.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor.load(Ordering::Acquire)
+    }
+
+    /// Bytes of notes that one transaction may make.
+    pub(crate) fn most_note_bytes(&self) -> u64 {
+        self.most_note_bytes
+    }
+
+    pub(crate) fn times(&self) -> &Arc<Times> {
+        &self.times
+    }
+
+    /// A commit is in the log at `position`. Says from which position on it wants to know of the next
+    /// one.
+    pub(crate) fn committed(&self, head: &HistoryHead, chunks: u32, position: u64) -> u64 {
+        let mut points = self.points.lock();
+        if chunks > 0 {
+            points.large(position, head.first_chunk);
+        }
+        let next = points.commit(head.time, position);
+        self.log.set_index_bytes(points.memory_bytes());
+        next
+    }
+
+    /// Readers may start after this time: every later commit is there. Reads the disk where the log was
+    /// cut since it was asked last.
+    pub fn oldest_time(&self) -> Result<u64> {
+        let from = self.log.wal().first_lsn().max(self.floor());
+        // What went is known exactly: nothing between it and what stays is missing.
+        if let Some((at, time)) = *self.cut.lock()
+            && at == from
+        {
+            return Ok(time);
+        }
+        let mut oldest = self.oldest.lock();
+        if let Some((at, time)) = *oldest
+            && at == from
+        {
+            return Ok(time);
+        }
+        let durable = self.times.durable();
+        let Some(found) = self.first_whole(from, durable.end)? else { return Ok(durable.time) };
+        *oldest = Some((from, found));
+        Ok(found)
+    }
+
+    /// The time behind which all commits at or behind `from` are, and are whole; `None` where there is
+    /// none before `until`.
+    fn first_whole(&self, from: u64, until: u64) -> Result<Option<u64>> {
+        let (wal, mut reader) = (self.log.wal(), LiveReader::default());
+        let mut cut = None;
+        if !reader.seek_frame(wal, from, until)? {
+            return Ok(None);
+        }
+        while let Some(record) = reader.next_record(wal, until)? {
+            let damaged = |e| Error::in_record(record.lsn, e);
+            if let Record::Commit { chunks, history: Some(head), .. } =
+                Record::decode(record.payload).map_err(damaged)?
+            {
+                if chunks == 0 || head.first_chunk >= from {
+                    return Ok(Some(head.time.saturating_sub(1)));
+                }
+                cut = Some(head.last_time());
+            }
+        }
+        Ok(cut)
+    }
+
+    /// The newest time such that every commit up to it is visible, and on disk: readers see what is up
+    /// to here.
+    pub fn durable_time(&self) -> u64 {
+        self.times.durable_time()
+    }
+
+    /// The newest commit that is visible now, and the last of its times.
+    pub fn newest(&self) -> (Timestamp, u64) {
+        let place = self.times.visible();
+        (Timestamp(place.timestamp), place.time)
+    }
+
+    /// The times of all commits from here on are later than `time`. Says which commit is the newest
+    /// of the others; it is visible when this returns. Nothing is written: after a crash before the next
+    /// commit, or before a checkpoint, it counts for nothing.
+    pub fn raise(&self, time: u64) -> Timestamp {
+        let newest = {
+            let mut order = self.order.lock();
+            // The last times of all are left for commits.
+            order.time = order.time.max(time.min(LAST_RAISED));
+            order.newest
+        };
+        // Those that are on their way take microseconds, unless the engine has stopped.
+        for _ in 0..RAISE_LOOKS {
+            if self.times.visible().timestamp >= newest {
+                break;
+            }
+            self.clock.sleep(RAISE_PAUSE);
+        }
+        Timestamp(newest)
+    }
+
+    /// Waits until something later than `time` is durable, or the monotonic clock says `deadline`; says
+    /// whether there is.
+    pub fn wait_past(&self, time: u64, deadline: Duration) -> bool {
+        self.times.wait_past(time, deadline)
+    }
+
+    /// A reader of all commits later than `time`. Reads the disk.
+    ///
+    /// # Errors
+    /// [`Error::HistoryLost`] where the log does not reach back so far.
+    pub fn read_after(self: &Arc<Self>, time: u64) -> Result<HistoryTail> {
+        if time < self.oldest_time()? {
+            return Err(Error::HistoryLost);
+        }
+        let reader = self.place_of(time)?;
+        Ok(HistoryTail::new(self, reader, time))
+    }
+
+    /// A reader that has seen everything up to `time` stood at a place that went. Where no commit went
+    /// with it, it goes on behind.
+    fn place_again(&self, time: u64) -> Result<LiveReader> {
+        if time < self.oldest_time()? {
+            return Err(Error::HistoryLost);
+        }
+        self.place_of(time)
+    }
+
+    /// A place at or before every commit later than `time`.
+    fn place_of(&self, time: u64) -> Result<LiveReader> {
+        let (wal, durable) = (self.log.wal(), self.times.durable());
+        if time >= durable.time {
+            return Ok(LiveReader::at(durable.end));
+        }
+        if let Some(point) = self.points.lock().before(time) {
+            return Ok(LiveReader::at(point.position));
+        }
+        // Before what is in memory: the file whose first commit is the last at or before the time.
+        let start = wal.first_lsn().max(self.floor());
+        let until = self.points.lock().first().map_or(durable.end, |first| first.position);
+        let mut firsts = wal.segment_bounds();
+        firsts.retain(|first| start < *first && *first < until);
+        let (mut low, mut high) = (0, firsts.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            let first = firsts.get(middle).copied().unwrap_or(until);
+            if self.time_behind(first, until)?.is_some_and(|behind| behind <= time) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let from = low.checked_sub(1).and_then(|at| firsts.get(at)).copied().unwrap_or(start);
+        let mut reader = LiveReader::default();
+        if !reader.seek_frame(wal, from, durable.end)? {
+            reader.seek(durable.end);
+        }
+        Ok(reader)
+    }
+
+    /// The time behind which all commits at or behind a position are; `None` where there is none before
+    /// `until`.
+    fn time_behind(&self, from: u64, until: u64) -> Result<Option<u64>> {
+        let (wal, mut reader) = (self.log.wal(), LiveReader::default());
+        if !reader.seek_frame(wal, from, until)? {
+            return Ok(None);
+        }
+        while let Some(record) = reader.next_record(wal, until)? {
+            let damaged = |e| Error::in_record(record.lsn, e);
+            if let Record::Commit { history: Some(head), .. } =
+                Record::decode(record.payload).map_err(damaged)?
+            {
+                return Ok(Some(head.time.saturating_sub(1)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// From now on so much is kept. What is gone does not come back.
+    pub fn resize(&self, options: HistoryOptions) {
+        *self.options.lock() = options;
+    }
+
+    /// How much is kept.
+    pub fn options(&self) -> HistoryOptions {
+        *self.options.lock()
+    }
+
+    /// The history in figures. May read the disk.
+    pub fn stats(&self) -> Result<HistoryStats> {
+        Ok(HistoryStats {
+            oldest_time: self.oldest_time()?,
+            durable_time: self.durable_time(),
+            bytes: self.log.wal().disk_bytes(),
+            options: self.options(),
+            index_bytes: self.points.lock().memory_bytes(),
+        })
+    }
+}
+
+impl std::fmt::Debug for History {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("History")
+            .field("durable_time", &self.durable_time())
+            .finish_non_exhaustive()
+    }
+}

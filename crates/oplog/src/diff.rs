@@ -1,0 +1,301 @@
+//! The difference of two documents, as oplog entries have it (`{$v: 2, diff: …}`).
+//!
+//! A document's diff has, in this order, `d` (fields that go), `u` (fields that change where they
+//! stand), `i` (fields that come, at the end) and `sNAME` (the diff of the value of `NAME`); an
+//! array's begins with `a: true`, then the length `l` where it gets shorter, then `uN` and `sN`.
+//!
+//! Always true: a diff applied to the first document gives the second, byte for byte. Where no diff
+//! says that (two fields of one name), there is none.
+
+use bson::raw::{RawArray, RawBsonRef, RawDocument, RawDocumentBuf};
+use bsonval::raw::{self, Element, Writer};
+use errors::Result;
+use limits::KeyMap;
+
+/// Deeper values are told whole: a stored document does not nest deeper than this.
+const MAX_DEPTH: usize = 180;
+
+/// What makes `after` of `before`; `None` where a diff cannot say it.
+pub fn diff(before: &RawDocument, after: &RawDocument) -> Result<Option<RawDocumentBuf>> {
+    let mut out = Writer::with_capacity(128);
+    let open = out.begin();
+    if !document_into(&mut out, before, after, 0)? {
+        return Ok(None);
+    }
+    out.end(open);
+    out.finish().map(Some)
+}
+
+/// A field that stands in both documents.
+struct Kept<'a> {
+    before: Element<'a>,
+    after: Element<'a>,
+}
+
+/// Writes the parts of a diff; false where it cannot say what changed.
+fn document_into(
+    out: &mut Writer,
+    before: &RawDocument,
+    after: &RawDocument,
+    depth: usize,
+) -> Result<bool> {
+    limits::poll()?;
+    let mut places: KeyMap<&str, (usize, Element<'_>)> = KeyMap::default();
+    for (at, field) in raw::elements(before).enumerate() {
+        let field = field?;
+        if places.insert(field.name(), (at, field)).is_some() {
+            return Ok(false);
+        }
+    }
+    // What stays comes first, in the order that it had; at the first field that does not, all that
+    // follow are new, and come at the end.
+    let (mut kept, mut added): (Vec<Kept<'_>>, Vec<Element<'_>>) = (Vec::new(), Vec::new());
+    let mut next = 0;
+    let mut names: KeyMap<&str, bool> = KeyMap::default();
+    for field in raw::elements(after) {
+        let field = field?;
+        let place = places.get(field.name()).filter(|(at, _)| added.is_empty() && *at >= next);
+        if names.insert(field.name(), true).is_some() {
+            return Ok(false);
+        }
+        match place {
+            Some((at, before)) => {
+                next = at + 1;
+                kept.push(Kept { before: before.clone(), after: field });
+            }
+            None => added.push(field),
+        }
+    }
+    let gone = raw::elements(before)
+        .filter(|field| field.as_ref().is_ok_and(|field| !names.contains_key(field.name())));
+    let mut part = Part::new("d");
+    for field in gone {
+        part.open(out);
+        out.value(field?.name(), RawBsonRef::Boolean(false));
+    }
+    part.close(out);
+    let mut inner = Vec::new();
+    let mut part = Part::new("u");
+    for field in kept.iter().filter(|field| field.before.bytes() != field.after.bytes()) {
+        match both_nest(&field.before, &field.after)? {
+            Some(_) if depth < MAX_DEPTH => inner.push(field),
+            _ => {
+                part.open(out);
+                out.element(&field.after);
+            }
+        }
+    }
+    // What has no diff of its own is told whole, which belongs before `i`: so they are tried now.
+    let mut made = Vec::new();
+    for field in inner {
+        if let Some(diff) = nested(field, depth)? {
+            made.push((field.after.name(), diff));
+        } else {
+            part.open(out);
+            out.element(&field.after);
+        }
+    }
+    part.close(out);
+    let mut part = Part::new("i");
+    for field in &added {
+        part.open(out);
+        out.element(field);
+    }
+    part.close(out);
+    for (name, diff) in &made {
+        out.value(&format!("s{name}"), RawBsonRef::Document(diff));
+    }
+    Ok(true)
+}
+
+/// A part of a diff, which is there where it has a field.
+struct Part {
+    name: &'static str,
+    open: Option<raw::Open>,
+}
+
+impl Part {
+    fn new(name: &'static str) -> Self {
+        Self { name, open: None }
+    }
+
+    fn open(&mut self, out: &mut Writer) {
+        if self.open.is_none() {
+            self.open = Some(out.begin_document(self.name));
+        }
+    }
+
+    fn close(self, out: &mut Writer) {
+        if let Some(open) = self.open {
+            out.end(open);
+        }
+    }
+}
+
+/// Two values that a diff of their own may tell apart.
+enum Nest<'a> {
+    Documents(&'a RawDocument, &'a RawDocument),
+    Arrays(&'a RawArray, &'a RawArray),
+}
+
+fn both_nest<'a>(before: &Element<'a>, after: &Element<'a>) -> Result<Option<Nest<'a>>> {
+    Ok(match (before.value()?, after.value()?) {
+        (RawBsonRef::Document(a), RawBsonRef::Document(b)) => Some(Nest::Documents(a, b)),
+        (RawBsonRef::Array(a), RawBsonRef::Array(b)) => Some(Nest::Arrays(a, b)),
+        _ => None,
+    })
+}
+
+/// The diff of a value, where there is one that is shorter than the value.
+fn nested(field: &Kept<'_>, depth: usize) -> Result<Option<RawDocumentBuf>> {
+    let Some(nest) = both_nest(&field.before, &field.after)? else { return Ok(None) };
+    let mut out = Writer::with_capacity(64);
+    let open = out.begin();
+    let made = match nest {
+        Nest::Documents(before, after) => document_into(&mut out, before, after, depth + 1)?,
+        Nest::Arrays(before, after) => {
+            array_into(&mut out, before, after, depth + 1)?;
+            true
+        }
+    };
+    out.end(open);
+    let is_shorter = out.len() < field.after.body().len();
+    if made && is_shorter { out.finish().map(Some) } else { Ok(None) }
+}
+
+fn array_into(out: &mut Writer, before: &RawArray, after: &RawArray, depth: usize) -> Result<()> {
+    limits::poll()?;
+    out.value("a", RawBsonRef::Boolean(true));
+    let length = raw::array_elements(after).count();
+    if length < raw::array_elements(before).count() {
+        out.value("l", RawBsonRef::Int32(i32::try_from(length).unwrap_or(i32::MAX)));
+    }
+    let mut old = raw::array_elements(before);
+    for (at, field) in raw::array_elements(after).enumerate() {
+        let field = field?;
+        let Some(before) = old.next().transpose()? else {
+            out.element_as(&format!("u{at}"), &field);
+            continue;
+        };
+        if before.element_type() == field.element_type() && before.body() == field.body() {
+            continue;
+        }
+        let kept = Kept { before, after: field };
+        let diff = if depth < MAX_DEPTH { nested(&kept, depth)? } else { None };
+        match diff {
+            Some(diff) => out.value(&format!("s{at}"), RawBsonRef::Document(&diff)),
+            None => out.element_as(&format!("u{at}"), &kept.after),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bson::{Bson, Document, doc};
+    use proptest::prelude::*;
+    use update::{Update, UpdateContext};
+
+    fn raw_of(document: &Document) -> RawDocumentBuf {
+        RawDocumentBuf::try_from(document).unwrap()
+    }
+
+    fn applied(before: &RawDocument, diff: &RawDocument) -> RawDocumentBuf {
+        let ctx = UpdateContext {
+            details: matcher_details(),
+            now: bson::DateTime::from_millis(0),
+            timestamp: bson::Timestamp { time: 0, increment: 0 },
+            keep_empty_timestamps: true,
+        };
+        Update::from_delta(diff).unwrap().apply(before, &ctx).unwrap().document
+    }
+
+    fn matcher_details() -> matcher::MatchDetails {
+        matcher::MatchDetails::default()
+    }
+
+    #[test]
+    fn what_a_diff_says() {
+        for (before, after, expected) in [
+            (doc! {"a": 1}, doc! {"a": 2}, doc! {"u": {"a": 2}}),
+            (doc! {"a": 1, "b": 1}, doc! {"b": 1}, doc! {"d": {"a": false}}),
+            (doc! {"a": 1}, doc! {"a": 1, "b": 2}, doc! {"i": {"b": 2}}),
+            (doc! {"a": 1, "b": 2}, doc! {"b": 2, "a": 1}, doc! {"i": {"a": 1}}),
+            (
+                doc! {"x": {"y": "a long text that is worth it", "z": 1}},
+                doc! {"x": {"y": "a long text that is worth it", "z": 2}},
+                doc! {"sx": {"u": {"z": 2}}},
+            ),
+            (
+                doc! {"r": ["a long text that stays", 2, 3]},
+                doc! {"r": ["a long text that stays", 9]},
+                doc! {"sr": {"a": true, "l": 2, "u1": 9}},
+            ),
+            (
+                doc! {"r": ["a long text that stays", 2]},
+                doc! {"r": ["a long text that stays", 2, 3]},
+                doc! {"sr": {"a": true, "u2": 3}},
+            ),
+            (doc! {"a": {"b": 1}}, doc! {"a": [1]}, doc! {"u": {"a": [1]}}),
+            (doc! {"a": 1}, doc! {"a": 1_i64}, doc! {"u": {"a": 1_i64}}),
+            (doc! {"a": 1}, doc! {"a": 1}, doc! {}),
+        ] {
+            let made = diff(&raw_of(&before), &raw_of(&after)).unwrap().unwrap();
+            assert_eq!(Document::try_from(&made).unwrap(), expected, "{before} {after}");
+        }
+    }
+
+    #[test]
+    fn two_fields_of_a_name_have_no_diff() {
+        let mut twice = Writer::with_capacity(32);
+        let open = twice.begin();
+        twice.value("a", RawBsonRef::Int32(1));
+        twice.value("a", RawBsonRef::Int32(2));
+        twice.end(open);
+        let twice = twice.finish().unwrap();
+        let once = raw_of(&doc! {"a": 1});
+        assert!(diff(&twice, &once).unwrap().is_none());
+        assert!(diff(&once, &twice).unwrap().is_none());
+    }
+
+    fn value() -> impl Strategy<Value = Bson> {
+        let leaf = prop_oneof![
+            (0..3_i32).prop_map(Bson::Int32),
+            (0..2_i64).prop_map(Bson::Int64),
+            "[ab]{0,12}".prop_map(Bson::String),
+            Just(Bson::Null),
+        ];
+        leaf.prop_recursive(3, 24, 5, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..5).prop_map(Bson::Array),
+                fields(inner).prop_map(Bson::Document),
+            ]
+        })
+    }
+
+    fn fields(value: impl Strategy<Value = Bson>) -> impl Strategy<Value = Document> {
+        let name = prop_oneof!["[abcd]", Just("0".to_owned()), Just(String::new())];
+        prop::collection::vec((name, value), 0..6).prop_map(|all| all.into_iter().collect())
+    }
+
+    proptest! {
+        #[test]
+        fn a_diff_applied_gives_the_second(before in fields(value()), after in fields(value())) {
+            let (mut before, mut after) = (before, after);
+            before.insert("_id", 1);
+            after.insert("_id", 1);
+            // `_id` stands first in what is stored.
+            let first = |document: Document| {
+                let mut whole = doc! {"_id": 1};
+                whole.extend(document.into_iter().filter(|(name, _)| name != "_id"));
+                raw_of(&whole)
+            };
+            let (before, after) = (first(before), first(after));
+            let diff = diff(&before, &after).unwrap().unwrap();
+            let result = applied(&before, &diff);
+            prop_assert_eq!(Document::try_from(&result).unwrap(), Document::try_from(&after).unwrap());
+            prop_assert_eq!(result.as_bytes(), after.as_bytes());
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The entries of the oplog in their order, made of commits as they are read.
+
+use super::Bounds;
+use crate::context::Interrupt;
+use crate::cursor::InterruptSlot;
+use crate::past::{PastReader, Step, wait_for_more};
+use bson::raw::RawDocumentBuf;
+use engine::History;
+use errors::{Code, Error, Result};
+use oplog::Time;
+use oplog::commit::{Commit, Cursor};
+use oplog::entry::{self, ApplyOps};
+use parking_lot::Mutex;
+use pipeline::DocumentSource;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is known of a cursor's end, for whoever waits there.
+pub(super) struct End {
+    history: Arc<History>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// All up to here was looked at.
+    position: Time,
+    /// Nothing that follows is wanted.
+    is_over: bool,
+}
+
+impl End {
+    pub(super) fn new(history: &Arc<History>) -> Self {
+        Self { history: Arc::clone(history), state: Mutex::default() }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.state.lock().is_over
+    }
+
+    pub(super) fn wait(&self, now: Duration, time: Duration) -> bool {
+        let position = self.state.lock().position;
+        wait_for_more(&self.history, position, now + time)
+    }
+}
+
+/// The entries of one commit, one after the other.
+pub(super) struct Entries {
+    commit: Box<Commit>,
+    cursor: Cursor,
+    /// The entry of a transaction that is gathered.
+    list: Option<ApplyOps>,
+    is_done: bool,
+}
+
+impl Entries {
+    pub(super) fn of(commit: Box<Commit>) -> Self {
+        Self { commit, cursor: Cursor::default(), list: None, is_done: false }
+    }
+
+    /// The next entry.
+    pub(super) fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        if self.is_done {
+            return Ok(None);
+        }
+        let total = self.commit.operations();
+        loop {
+            let operation = self.cursor.next(&self.commit, &|_| true)?;
+            let Some(operation) = operation else {
+                self.is_done = true;
+                let list = self.list.take();
+                return list.map(|list| list.finish(&self.commit, total)).transpose();
+            };
+            if !self.commit.head().is_transaction {
+                return entry::plain(&self.commit, &operation).map(Some);
+            }
+            let full = match &self.list {
+                Some(list) if list.number() != operation.entry => self.list.take(),
+                _ => None,
+            };
+            let list = self.list.get_or_insert_with(|| ApplyOps::begin(operation.entry));
+            list.push(&operation)?;
+            if let Some(full) = full {
+                return full.finish(&self.commit, total).map(Some);
+            }
+        }
+    }
+}
+
+/// The entries within bounds.
+pub(super) struct OplogSource {
+    history: Arc<History>,
+    interrupt: Arc<InterruptSlot>,
+    bounds: Bounds,
+    reader: Option<PastReader>,
+    entries: Option<Entries>,
+    end: Arc<End>,
+}
+
+impl OplogSource {
+    pub(super) fn new(
+        history: Arc<History>,
+        interrupt: Arc<InterruptSlot>,
+        mut bounds: Bounds,
+        end: Arc<End>,
+    ) -> Result<Self> {
+        // What is gone already is not missed.
+        let oldest = Time(history.oldest_time().map_err(catalog::from_engine)?);
+        bounds.after = bounds.after.max(oldest);
+        end.state.lock().position = bounds.after;
+        Ok(Self { history, interrupt, bounds, reader: None, entries: None, end })
+    }
+
+    fn reader(&mut self) -> Result<&mut PastReader> {
+        let made = match self.reader.take() {
+            Some(reader) => reader,
+            None => PastReader::after(&self.history, self.bounds.after).map_err(position_lost)?,
+        };
+        Ok(self.reader.insert(made))
+    }
+
+    /// Looks for the next commit; false where the batch is to end.
+    fn next_commit(&mut self) -> Result<bool> {
+        loop {
+            let interrupt = Arc::clone(&self.interrupt);
+            let until = self.bounds.until;
+            let reader = self.reader()?;
+            let step = reader.next(&*interrupt, &|_| true).map_err(position_lost)?;
+            let position = reader.position();
+            if let Step::Commit(commit) = step {
+                self.entries = Some(Entries::of(commit));
+                return Ok(true);
+            }
+            self.bounds.after = self.bounds.after.max(position);
+            let mut state = self.end.state.lock();
+            state.position = state.position.max(position);
+            state.is_over |= position >= until;
+            if state.is_over || matches!(step, Step::End) {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// What a cursor's place is gone means to its client.
+fn position_lost(error: Error) -> Error {
+    if error.code() != Code::CHANGE_STREAM_HISTORY_LOST {
+        return error;
+    }
+    Error::new(
+        Code::CAPPED_POSITION_LOST,
+        "CollectionScan died due to position in capped collection being deleted. Last seen record \
+         id is no longer in the oplog",
+    )
+}
+
+impl DocumentSource for OplogSource {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        loop {
+            self.interrupt.check()?;
+            if self.end.is_over() {
+                return Ok(None);
+            }
+            let Some(entries) = &mut self.entries else {
+                if self.next_commit()? {
+                    continue;
+                }
+                return Ok(None);
+            };
+            let Some(entry) = entries.next()? else {
+                let last = entries.commit.head().last();
+                self.entries = None;
+                self.bounds.after = self.bounds.after.max(last);
+                let mut state = self.end.state.lock();
+                state.position = state.position.max(last);
+                continue;
+            };
+            let Some(time) = entry::time_of(&entry) else { continue };
+            if time > self.bounds.until {
+                self.end.state.lock().is_over = true;
+                return Ok(None);
+            }
+            if time > self.bounds.after {
+                self.bounds.after = time;
+                return Ok(Some(entry));
+            }
+        }
+    }
+
+    fn park(&mut self) {
+        // What is left of a commit is read again: its entries are later than the last one given.
+        if self.entries.take().is_some() {
+            self.reader = None;
+        }
+        if let Some(reader) = &mut self.reader {
+            reader.park();
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Reading a log that is being written: over files and epochs, behind a trim, over damage.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::Path;
+
+use os::sim::{SimOs, Survival};
+use os::{OpenOptions, Os};
+use proptest::prelude::*;
+use telemetry::Registry;
+use testkit::Gen;
+use wal::{Error, LiveReader, Lsn, Metrics, Wal, WalOptions};
+
+const TINY: WalOptions = WalOptions { segment_bytes: 2048, recycle: 2, buffer_bytes: 4096 };
+
+fn start(os: &Os) -> Wal {
+    let replay = Wal::open(os, Path::new("/log"), TINY, Metrics::new(&Registry::new()));
+    replay.unwrap().start_writing().unwrap()
+}
+
+/// What a reader gives until it has nothing more: where each record ends, and its bytes.
+fn rest(reader: &mut LiveReader, wal: &Wal) -> Result<Vec<(Lsn, Vec<u8>)>, Error> {
+    let mut all = Vec::new();
+    while let Some(record) = reader.next_record(wal, wal.next_lsn())? {
+        all.push((record.end, record.payload.to_vec()));
+    }
+    Ok(all)
+}
+
+fn append(wal: &Wal, payload: &[u8]) -> (Lsn, Vec<u8>) {
+    (wal.append(&[payload]).unwrap(), payload.to_vec())
+}
+
+#[test]
+fn reader_sees_what_is_synced_and_goes_on_with_what_comes() {
+    let sim = SimOs::new(1);
+    let wal = start(&sim.os());
+    let mut reader = LiveReader::at(0);
+    let first = append(&wal, b"first");
+    assert_eq!(rest(&mut reader, &wal).unwrap(), []);
+    wal.write_out().unwrap();
+    assert_eq!(rest(&mut reader, &wal).unwrap(), [], "written is not synced");
+    wal.sync().unwrap();
+    assert_eq!(rest(&mut reader, &wal).unwrap(), [first]);
+    let second = append(&wal, b"second");
+    wal.sync().unwrap();
+    reader.park();
+    assert_eq!(reader.memory_bytes(), 0);
+    assert_eq!(rest(&mut reader, &wal).unwrap(), [second]);
+    assert_eq!(rest(&mut reader, &wal).unwrap(), []);
+}
+
+#[test]
+fn memory_for_a_long_record_is_given_back() {
+    let sim = SimOs::new(1);
+    let wal = start(&sim.os());
+    append(&wal, &Gen::new(1).bytes(1 << 20));
+    append(&wal, b"short");
+    append(&wal, &Gen::new(2).bytes(100_000));
+    append(&wal, b"short");
+    wal.sync().unwrap();
+    let mut reader = LiveReader::at(0);
+    let mut most = 0;
+    while reader.next_record(&wal, wal.synced_lsn()).unwrap().is_some() {
+        most = most.max(reader.memory_bytes());
+    }
+    assert!(most >= 100_000);
+    append(&wal, b"one more");
+    wal.sync().unwrap();
+    assert_eq!(rest(&mut reader, &wal).unwrap().len(), 1);
+    assert!(reader.memory_bytes() <= 256 << 10, "{} bytes", reader.memory_bytes());
+}
+
+#[test]
+fn torn_end_of_an_epoch_is_never_read() {
+    for seed in 0..30 {
+        let sim = SimOs::new(seed);
+        let mut random = Gen::new(seed);
+        let wal = start(&sim.os());
+        let mut all = Vec::new();
+        for n in 0..6_u8 {
+            all.push(append(&wal, &vec![n; 10 + random.below(700) as usize]));
+        }
+        wal.sync().unwrap();
+        for n in 0..6_u8 {
+            append(&wal, &vec![100 + n; 10 + random.below(700) as usize]);
+        }
+        wal.write_out().unwrap();
+        sim.crash();
+        drop(wal);
+        let os = sim.reboot_with(Survival::Random);
+        let mut replay =
+            Wal::open(&os, Path::new("/log"), TINY, Metrics::new(&Registry::new())).unwrap();
+        let mut expected = Vec::new();
+        while let Some(record) = replay.next_record().unwrap() {
+            expected.push((record.end, record.payload.to_vec()));
+        }
+        assert!(expected.starts_with(&all));
+        let wal = replay.start_writing().unwrap();
+        expected.push(append(&wal, b"of the next epoch"));
+        wal.sync().unwrap();
+        assert_eq!(rest(&mut LiveReader::at(0), &wal).unwrap(), expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn reader_behind_a_trim_is_told_and_reads_no_recycled_file() {
+    let sim = SimOs::new(1);
+    let wal = start(&sim.os());
+    let mut early = LiveReader::at(0);
+    for n in 0..8_u8 {
+        append(&wal, &[n; 500]);
+    }
+    wal.sync().unwrap();
+    // It has the first file open, and a part of it in memory.
+    assert!(early.next_record(&wal, wal.synced_lsn()).unwrap().is_some());
+    let mut parked = LiveReader::at(early.position());
+    wal.trim(wal.synced_lsn()).unwrap();
+    // The files of what was let go of are used again.
+    for n in 0..20_u8 {
+        append(&wal, &[50 + n; 500]);
+        wal.sync().unwrap();
+    }
+    assert!(wal.stats().segments_recycled > 0);
+    for reader in [&mut early, &mut parked] {
+        match rest(reader, &wal) {
+            // What was in memory already may be given still.
+            Ok(records) => panic!("{} records over the trim", records.len()),
+            Err(Error::Missing { wanted, first, .. }) => assert!(wanted < first),
+            Err(other) => panic!("{other}"),
+        }
+    }
+    let mut found = LiveReader::default();
+    assert!(found.seek_frame(&wal, wal.first_lsn(), wal.synced_lsn()).unwrap());
+    let records = rest(&mut found, &wal).unwrap();
+    assert!(records.len() >= 20 && records.iter().all(|(_, bytes)| bytes.len() == 500));
+}
+
+#[test]
+fn damage_is_named_with_file_and_byte() {
+    let sim = SimOs::new(1);
+    let wal = start(&sim.os());
+    append(&wal, b"first");
+    let (damaged, _) = append(&wal, b"second");
+    append(&wal, b"third");
+    wal.sync().unwrap();
+    let path = Path::new("/log").join(wal::format::segment_name(1));
+    let file = sim.os().vfs.open(&path, OpenOptions::default()).unwrap();
+    let place = wal::format::HEADER_BYTES as u64 + damaged - 8;
+    file.write_all_at(b"!", place).unwrap();
+    let mut reader = LiveReader::at(0);
+    assert!(reader.next_record(&wal, wal.synced_lsn()).unwrap().is_some());
+    for _ in 0..2 {
+        match reader.next_record(&wal, wal.synced_lsn()) {
+            Err(Error::Corruption { file, offset, .. }) => {
+                assert_eq!(file, path);
+                assert!(offset < place && place < offset + 40, "{offset} for {place}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn bounds_of_the_files_are_told() {
+    let sim = SimOs::new(1);
+    let wal = start(&sim.os());
+    for n in 0..8_u8 {
+        append(&wal, &[n; 500]);
+    }
+    wal.sync().unwrap();
+    let bounds = wal.segment_bounds();
+    assert!(bounds.len() > 4 && bounds.is_sorted() && bounds[0] == 0, "{bounds:?}");
+    assert!(*bounds.last().unwrap() >= wal.next_lsn());
+    for first in &bounds[..bounds.len() - 1] {
+        let mut reader = LiveReader::default();
+        if reader.seek_frame(&wal, *first, wal.synced_lsn()).unwrap() {
+            assert!(reader.position() >= *first && reader.position() < first + 600);
+        }
+    }
+}
+
+proptest! {
+    /// Appends, syncs, parks and reads in any order: every record once, in order.
+    #[test]
+    fn nothing_is_left_out_and_nothing_comes_twice(
+        steps in prop::collection::vec((0..6_u8, 0..1500_usize), 1..60)
+    ) {
+        let sim = SimOs::new(1);
+        let mut wal = start(&sim.os());
+        let (mut reader, mut appended, mut read) = (LiveReader::at(0), Vec::new(), Vec::new());
+        for (n, (what, len)) in steps.into_iter().enumerate() {
+            match what {
+                0 | 1 => appended.push(append(&wal, &vec![n as u8; len])),
+                2 => wal.sync().unwrap(),
+                3 => read.extend(rest(&mut reader, &wal).unwrap()),
+                4 => reader.park(),
+                _ => {
+                    wal.sync().unwrap();
+                    drop(wal);
+                    wal = start(&sim.os());
+                    // A reader is of one opening.
+                    reader = LiveReader::at(reader.position());
+                }
+            }
+        }
+        wal.sync().unwrap();
+        read.extend(rest(&mut reader, &wal).unwrap());
+        prop_assert_eq!(read, appended);
+    }
+}
