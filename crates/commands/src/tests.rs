@@ -125,6 +125,7 @@ impl Client {
             exhaust_allowed,
             request_id: 1,
             waited_until: None,
+            waker: None,
         };
         let reply = self.service.run(&self.connection, &request);
         let Some(until) = reply.wait else { return reply };

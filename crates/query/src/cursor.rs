@@ -5,6 +5,7 @@ use bson::raw::{RawDocument, RawDocumentBuf};
 use catalog::Collection;
 use engine::Value;
 use errors::{Code, Error, Result};
+use os::{Call, Watch};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,6 +96,21 @@ impl QueryCursor {
             if let Source::Rows(rows) = &mut self.source {
                 rows.refresh();
             }
+        }
+    }
+
+    /// Of a tailable cursor at its end: has `call` made when something is written. `None` where it cannot be
+    /// told of. Ask [`QueryCursor::has_news`] after this: what was written before is told to nobody.
+    pub fn watch(&self, call: &Call) -> Option<Watch> {
+        let collection = self.collection.as_ref().filter(|_| self.is_tailable())?;
+        Some(collection.watch_commits(Arc::clone(call)))
+    }
+
+    /// Of a tailable cursor: whether something was written since it went on with the newest state.
+    pub fn has_news(&self) -> bool {
+        match (self.seen, &self.collection) {
+            (Some(seen), Some(collection)) => collection.commits_seen() != seen,
+            _ => false,
         }
     }
 
