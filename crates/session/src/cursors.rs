@@ -123,7 +123,9 @@ pub struct CursorStats {
     pub open: u64,
     /// Of these, run by a request just now, or waited for.
     pub pinned: u64,
-    /// Of these, without a timeout.
+    /// Of these, waited for by a request on no thread.
+    pub awaited: u64,
+    /// Of the open ones, without a timeout.
     pub no_timeout: u64,
     /// Ended by idleness since the start.
     pub timed_out: u64,
@@ -391,6 +393,7 @@ impl<C> Cursors<C> {
             for entry in shard.lock().values() {
                 stats.open += 1;
                 stats.pinned += u64::from(entry.is_busy());
+                stats.awaited += u64::from(matches!(entry.state, State::Awaited(..)));
                 stats.no_timeout += u64::from(entry.no_timeout);
             }
         }
