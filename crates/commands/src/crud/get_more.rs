@@ -188,9 +188,12 @@ fn tail(context: &mut Context<'_>, parked: &mut Parked, size: u64) -> Result<Tai
         }
         context.check_wait()?;
         if next == Next::Park {
-            match waiter(context, cursor) {
-                // What was written before it was told of news must be found now.
-                Some(_) if cursor.has_news() => continue,
+            let waiter = waiter(context, cursor);
+            // What was written before it was to be told of news must be found now.
+            if cursor.has_news() {
+                continue;
+            }
+            match waiter {
                 Some(waiter) => return Ok(Tailed::Waits(until, waiter)),
                 None => next = Next::Wait(TURN.min(until.saturating_sub(now))),
             }
@@ -219,7 +222,7 @@ fn park_until(
     if let Documents::Query(cursor) = &mut out.cursor().documents {
         cursor.park();
     }
-    // Its connection is gone with nobody left to ask for it.
+    // Where that goes nobody is left to ask for it.
     context.connection.own_cursor.store(out.id().0, Ordering::Relaxed);
     if !out.await_more(waiter, context.now()) {
         return Err(Error::new(Code::CURSOR_KILLED, "cursor was killed"));
