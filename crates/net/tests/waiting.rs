@@ -195,6 +195,18 @@ fn a_request_that_waits_is_run_again_by_its_own_waker_and_the_others_are_not() {
 }
 
 #[test]
+fn what_comes_behind_a_request_that_waits_has_time() {
+    let (running, _memory) =
+        with_memory(64 << 20, |options| options.message_timeout = Duration::from_millis(100));
+    let mut client = running.connect();
+    let waits = msg(MsgFlags::NONE, &rawdoc! { "await": 2500, "$db": "a" });
+    // In one piece, so that it is read together.
+    client.send(&[waits, msg(MsgFlags::NONE, &ping())].concat());
+    assert!(client.receive().document.get("id").unwrap().is_none());
+    assert!(client.receive().document.get("id").unwrap().is_some(), "the ping's answer");
+}
+
+#[test]
 fn news_between_the_look_and_the_wait_is_not_lost() {
     let running = start();
     let waker = Arc::clone(&running.service);

@@ -260,8 +260,9 @@ fn a_tail_that_has_waited_does_not_meet_a_fail_point_again() {
         "configureFailPoint": "failCommand", "mode": "alwaysOn",
         "data": { "failCommands": ["getMore"], "errorCode": 11 },
     };
-    client.ok("admin", fail);
-    insert(&client.another(2), [2]);
+    let other = client.another(2);
+    other.ok("admin", fail);
+    insert(&other, [2]);
     assert_eq!(batch(&answer(client.arrive(&more, Some(until), &wake)), "nextBatch"), [2]);
     assert_eq!(code(&client.run("db", more)), 11);
 }
